@@ -1,0 +1,64 @@
+# The commands of this repository. `make help` lists them.
+SHELL := /bin/bash
+GO    ?= go
+BIN   := bin
+PKGS  := ./...
+# VERSION is what the binary says of itself; a checkout without tags says its commit.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/gatehouse
+	@mkdir -p $(BIN)
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/gatehouse ./cmd/gatehouse
+
+.PHONY: run
+run: build ## Start everything on the embedded default: server, two bouncers, a demo application
+	$(BIN)/gatehouse dev
+
+.PHONY: test
+test: ## Run every test; finds or starts PostgreSQL, Redis and a stock OPA by itself
+	GATEHOUSE_TEST_FULL=1 $(GO) test -timeout 20m $(PKGS)
+
+.PHONY: check
+check: ## Vet, linters, formatting and the structure test
+	$(GO) vet $(PKGS)
+	$(MAKE) --no-print-directory $(BIN)/golangci-lint
+	$(BIN)/golangci-lint run
+	$(GO) test -run '^TestStructure' .
+
+.PHONY: fuzz
+fuzz: ## Give each fuzz target ten seconds of new inputs (CI runs their seeds, as tests)
+	.ci/fuzz 10s
+
+.PHONY: bench
+bench: build $(BIN)/opa $(BIN)/caddy ## Measure against a stock OPA, nginx and Caddy, side by side
+	$(GO) run ./bench -gatehouse $(BIN)/gatehouse -opa $(BIN)/opa -caddy $(BIN)/caddy
+
+.PHONY: web
+web: ## Rebuild what the server embeds for browsers (nothing to build yet: the page is rendered by the server)
+	@echo "the start page is rendered by the server; there is no bundle to build"
+
+.PHONY: docs
+docs: ## Regenerate docs/configuration.md and the golden OpenAPI document
+	$(GO) test ./internal/app -run TestConfigurationReference -update
+	$(GO) test ./internal/api -run Document -update
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN)
+
+$(BIN)/opa:
+	cd tools && $(GO) build -o ../$(BIN)/opa github.com/open-policy-agent/opa
+
+$(BIN)/caddy:
+	cd tools && $(GO) build -o ../$(BIN)/caddy github.com/caddyserver/caddy/v2/cmd/caddy
+
+$(BIN)/golangci-lint:
+	cd tools/lint && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

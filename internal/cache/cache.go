@@ -1,0 +1,253 @@
+// Package cache holds what replicas share for a short time: counters of fixed
+// windows (quotas, failed logins) and messages to all replicas (revocations).
+// It is Redis, or this process alone when none is configured. Nothing in it is
+// needed to be right: when Redis fails, each replica counts for itself and says
+// that it is degraded, until Redis answers again.
+package cache
+
+import (
+	"context"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// maxCounters bounds the counters of one process.
+const maxCounters = 1 << 20
+
+// Config says which cache to use.
+type Config struct {
+	// URL is a redis:// or rediss:// address; empty means this process alone.
+	URL string
+	// Now is the clock that windows are cut by; nil means the wall clock in UTC.
+	Now func() time.Time
+	// Timeout bounds one call to Redis (250 ms); after a failed one Redis is left
+	// alone until a probe, one a second, gets an answer.
+	Timeout time.Duration
+}
+
+// Window is the state of a counter in its present window.
+type Window struct {
+	Count int64
+	Reset time.Time // when the window ends and the count begins anew
+}
+
+// Health is the state of the cache, for the health operations.
+type Health struct {
+	Status        string  `json:"status" enum:"embedded,up,degraded" doc:"embedded: this process alone; degraded: Redis does not answer, each replica counts for itself"`
+	LatencyMS     float64 `json:"latency_ms" doc:"Time of one round trip, in milliseconds"`
+	MemoryUsageMB float64 `json:"memory_usage_mb" doc:"Memory in use, in MB: of Redis, or of this process"`
+}
+
+// Cache is safe for concurrent use.
+type Cache struct {
+	now      func() time.Time
+	local    *otter.Cache[string, localWindow]
+	redis    *remote // nil when embedded
+	degraded atomic.Bool
+
+	mu          sync.RWMutex
+	subscribers map[string][]*subscriber
+}
+
+type localWindow struct {
+	Window
+	length time.Duration
+}
+
+type subscriber struct {
+	fn func(payload string)
+}
+
+// Open opens the cache. A Redis that does not answer is no error: the cache is
+// degraded until it does. An address that cannot be read is one.
+func Open(ctx context.Context, cfg Config) (*Cache, error) {
+	if cfg.Now == nil {
+		cfg.Now = func() time.Time { return time.Now().UTC() }
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 250 * time.Millisecond
+	}
+	local, err := otter.New(&otter.Options[string, localWindow]{
+		MaximumSize: maxCounters,
+		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[string, localWindow]) time.Duration {
+			return e.Value.length
+		}),
+	})
+	if err != nil {
+		return nil, fault.Wrap(err, "cache")
+	}
+	c := &Cache{now: cfg.Now, local: local, subscribers: map[string][]*subscriber{}}
+	if cfg.URL != "" {
+		if c.redis, err = openRemote(ctx, cfg, c); err != nil {
+			local.StopAllGoroutines()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Close ends the connection and waits for what runs in the background.
+func (c *Cache) Close() {
+	if c.redis != nil {
+		c.redis.close()
+	}
+	c.local.StopAllGoroutines()
+}
+
+// windowAt is the window of the given length that now falls into.
+func windowAt(now time.Time, length time.Duration) (start, reset time.Time) {
+	start = now.UTC().Truncate(length)
+	return start, start.Add(length)
+}
+
+// counterKey begins with the tenant, whose name holds no colon.
+func counterKey(tenant, key string, length time.Duration) string {
+	return "gh:" + tenant + ":" + strconv.FormatInt(length.Milliseconds(), 10) + ":" + key
+}
+
+// Count adds n to a tenant's counter and gives its state after that. Windows are
+// fixed and the same on every replica. It does not fail when Redis does; the
+// error is that of a bad window.
+func (c *Cache) Count(ctx context.Context, tenant, key string, n int64, window time.Duration) (Window, error) {
+	if window < time.Millisecond {
+		return Window{}, fault.Wrap(errWindow, "cache")
+	}
+	start, reset := windowAt(c.now(), window)
+	full := counterKey(tenant, key, window)
+	if c.redis != nil && !c.degraded.Load() {
+		if count, err := c.redis.count(ctx, full, n, start, window); err == nil {
+			return Window{Count: count, Reset: reset}, nil
+		}
+	}
+	w, _ := c.local.Compute(full, func(old localWindow, found bool) (localWindow, otter.ComputeOp) {
+		if !found || !old.Reset.Equal(reset) {
+			old = localWindow{Window: Window{Reset: reset}, length: window}
+		}
+		old.Count += n
+		return old, otter.WriteOp
+	})
+	return w.Window, nil
+}
+
+// Peek is the state of a counter, without counting.
+func (c *Cache) Peek(ctx context.Context, tenant, key string, window time.Duration) (Window, error) {
+	if window < time.Millisecond {
+		return Window{}, fault.Wrap(errWindow, "cache")
+	}
+	start, reset := windowAt(c.now(), window)
+	full := counterKey(tenant, key, window)
+	if c.redis != nil && !c.degraded.Load() {
+		if count, err := c.redis.peek(ctx, full, start); err == nil {
+			return Window{Count: count, Reset: reset}, nil
+		}
+	}
+	if w, found := c.local.GetIfPresent(full); found && w.Reset.Equal(reset) {
+		return w.Window, nil
+	}
+	return Window{Reset: reset}, nil
+}
+
+// Clear sets a counter of the present window back to nothing.
+func (c *Cache) Clear(ctx context.Context, tenant, key string, window time.Duration) {
+	full := counterKey(tenant, key, window)
+	c.local.Invalidate(full)
+	if c.redis != nil && !c.degraded.Load() && window >= time.Millisecond {
+		start, _ := windowAt(c.now(), window)
+		c.redis.clear(ctx, full, start)
+	}
+}
+
+// Drop removes everything of one tenant.
+func (c *Cache) Drop(ctx context.Context, tenant string) error {
+	prefix := "gh:" + tenant + ":"
+	for key := range c.local.Keys() {
+		if strings.HasPrefix(key, prefix) {
+			c.local.Invalidate(key)
+		}
+	}
+	if c.redis == nil {
+		return nil
+	}
+	return c.redis.drop(ctx, prefix)
+}
+
+// Publish tells every subscriber of topic: those of this process before it
+// returns, those of other replicas soon after. The error says that the others
+// could not be told; they find out by their own polling.
+func (c *Cache) Publish(ctx context.Context, topic, payload string) error {
+	c.deliver(topic, payload)
+	if c.redis == nil {
+		return nil
+	}
+	return c.redis.publish(ctx, topic, payload)
+}
+
+// Subscribe has fn told of what is published on topic, by any replica, in the
+// goroutine of the publisher or of the connection: it must return at once. After
+// the connection was lost and is back, fn is called with an empty payload:
+// something may have been missed.
+func (c *Cache) Subscribe(topic string, fn func(payload string)) (stop func()) {
+	one := &subscriber{fn: fn}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribers[topic] = append(c.subscribers[topic][:len(c.subscribers[topic]):len(c.subscribers[topic])], one)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		var rest []*subscriber
+		for _, s := range c.subscribers[topic] {
+			if s != one {
+				rest = append(rest, s)
+			}
+		}
+		c.subscribers[topic] = rest
+	}
+}
+
+func (c *Cache) deliver(topic, payload string) {
+	c.mu.RLock()
+	list := c.subscribers[topic]
+	c.mu.RUnlock()
+	for _, s := range list {
+		s.fn(payload)
+	}
+}
+
+// missed tells all subscribers of all topics that something may have been missed.
+func (c *Cache) missed() {
+	c.mu.RLock()
+	var all []*subscriber
+	for _, list := range c.subscribers {
+		all = append(all, list...)
+	}
+	c.mu.RUnlock()
+	for _, s := range all {
+		s.fn("")
+	}
+}
+
+// Health asks Redis for its memory, or says what this process uses.
+func (c *Cache) Health(ctx context.Context) Health {
+	if c.redis != nil {
+		if h, err := c.redis.health(ctx); err == nil && !c.degraded.Load() {
+			return h
+		}
+		return Health{Status: "degraded", MemoryUsageMB: processMB()}
+	}
+	return Health{Status: "embedded", MemoryUsageMB: processMB()}
+}
+
+// processMB is the memory of this process's live objects.
+func processMB() float64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return float64(sample[0].Value.Uint64()/10_000) / 100
+}

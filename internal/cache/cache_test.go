@@ -1,0 +1,205 @@
+package cache_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// clock is a clock that tests set.
+type clock struct{ at atomic.Int64 }
+
+func (c *clock) Now() time.Time { return time.UnixMilli(c.at.Load()) }
+
+func count(t testing.TB, c *cache.Cache, tenant, key string, n int64, window time.Duration) cache.Window {
+	t.Helper()
+	w, err := c.Count(context.Background(), tenant, key, n, window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestCount(t *testing.T) {
+	for _, where := range []string{"embedded", "redis"} {
+		t.Run(where, func(t *testing.T) {
+			clk := &clock{}
+			clk.at.Store(time.Date(2026, 1, 1, 12, 59, 0, 0, time.UTC).UnixMilli())
+			cfg := cache.Config{Now: clk.Now}
+			if where == "redis" {
+				cfg.URL = cachetest.Start(t).URL()
+			}
+			c := cachetest.Open(t, cfg)
+			ctx := context.Background()
+			want := time.Date(2026, 1, 1, 13, 0, 0, 0, time.UTC)
+			if w := count(t, c, "a", "key", 2, time.Hour); w.Count != 2 || !w.Reset.Equal(want) {
+				t.Errorf("%+v", w)
+			}
+			if w := count(t, c, "a", "key", 3, time.Hour); w.Count != 5 {
+				t.Errorf("%+v", w)
+			}
+			if w := count(t, c, "b", "key", 1, time.Hour); w.Count != 1 {
+				t.Errorf("another tenant's: %+v", w)
+			}
+			if w := count(t, c, "a", "key", 1, time.Minute); w.Count != 1 {
+				t.Errorf("another window: %+v", w)
+			}
+			if w, err := c.Peek(ctx, "a", "key", time.Hour); err != nil || w.Count != 5 {
+				t.Errorf("peek: %+v %v", w, err)
+			}
+			if w, err := c.Peek(ctx, "a", "none", time.Hour); err != nil || w.Count != 0 || !w.Reset.Equal(want) {
+				t.Errorf("peek: %+v %v", w, err)
+			}
+			clk.at.Add(int64(time.Minute / time.Millisecond))
+			if w := count(t, c, "a", "key", 1, time.Hour); w.Count != 1 || !w.Reset.Equal(want.Add(time.Hour)) {
+				t.Errorf("next window: %+v", w)
+			}
+			if w := count(t, c, "a", "key", -1, time.Hour); w.Count != 0 {
+				t.Errorf("taken back: %+v", w)
+			}
+			count(t, c, "a", "key", 7, time.Hour)
+			c.Clear(ctx, "a", "key", time.Hour)
+			if w := count(t, c, "a", "key", 1, time.Hour); w.Count != 1 {
+				t.Errorf("after clear: %+v", w)
+			}
+			if err := c.Drop(ctx, "a"); err != nil {
+				t.Fatal(err)
+			}
+			if a, b := count(t, c, "a", "key", 1, time.Hour), count(t, c, "b", "key", 1, time.Hour); a.Count != 1 || b.Count != 1 {
+				t.Errorf("after drop: %+v %+v", a, b)
+			}
+			if _, err := c.Count(ctx, "a", "key", 1, 0); err == nil {
+				t.Error("no window, no error")
+			}
+		})
+	}
+}
+
+func TestConcurrentCount(t *testing.T) {
+	cachetest.Each(t, func(t *testing.T, c *cache.Cache) {
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for range 250 {
+					count(t, c, "a", "key", 1, 24*time.Hour)
+				}
+			})
+		}
+		wg.Wait()
+		if w := count(t, c, "a", "key", 0, 24*time.Hour); w.Count != 2000 {
+			t.Errorf("%+v", w)
+		}
+	})
+}
+
+func heard(t *testing.T, from <-chan string) string {
+	t.Helper()
+	select {
+	case s := <-from:
+		return s
+	case <-time.After(10 * time.Second):
+		t.Fatal("nothing heard")
+		return ""
+	}
+}
+
+func TestPublish(t *testing.T) {
+	cachetest.Each(t, func(t *testing.T, c *cache.Cache) {
+		got := make(chan string, 10)
+		stop := c.Subscribe("revoked", func(p string) { got <- p })
+		c.Subscribe("other", func(p string) { got <- "other " + p })
+		if err := c.Publish(context.Background(), "revoked", "key\n1"); err != nil {
+			t.Fatal(err)
+		}
+		if s := heard(t, got); s != "key\n1" {
+			t.Errorf("heard %q", s)
+		}
+		stop()
+		if err := c.Publish(context.Background(), "revoked", "2"); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != 0 {
+			t.Errorf("heard %q", <-got)
+		}
+	})
+}
+
+// TestRedisComesAndGoes: counting and local messages go on without Redis, and
+// replicas hear of each other again when it is back.
+func TestRedisComesAndGoes(t *testing.T) {
+	server := cachetest.Start(t)
+	server.Restart()
+	server.Stop()
+	ctx := context.Background()
+	cfg := cache.Config{URL: server.URL()}
+	a, b := cachetest.Open(t, cfg), cachetest.Open(t, cfg)
+	if h := a.Health(ctx); h.Status != "degraded" {
+		t.Errorf("without a server: %+v", h)
+	}
+	for round := range 2 {
+		if w := count(t, a, "t", "x", 1, 240*time.Hour); w.Count != int64(round+1) {
+			t.Errorf("alone: %+v", w)
+		}
+		got := make(chan string, 1000)
+		stop := b.Subscribe("topic", func(p string) { got <- p })
+		server.Restart()
+		for a.Health(ctx).Status != "up" || b.Health(ctx).Status != "up" {
+			if ctx.Err() != nil {
+				t.Fatal("it does not come back")
+			}
+		}
+		if w, v := count(t, a, "t", "y", 1, 240*time.Hour), count(t, b, "t", "y", 1, 240*time.Hour); w.Count != 1 || v.Count != 2 {
+			t.Errorf("round %d: replicas do not count together: %+v %+v", round, w, v)
+		}
+		for s := ""; s == ""; { // the listener may still be on its way back: then it says so
+			if err := a.Publish(ctx, "topic", "hello"); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case s = <-got:
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		stop()
+		server.Stop()
+	}
+}
+
+func TestHealth(t *testing.T) {
+	cachetest.Each(t, func(t *testing.T, c *cache.Cache) {
+		h := c.Health(context.Background())
+		if h.Status == "degraded" || h.MemoryUsageMB <= 0 {
+			t.Errorf("%+v", h)
+		}
+	})
+	if _, err := cache.Open(context.Background(), cache.Config{URL: "redis://user:secret@bad port"}); err == nil {
+		t.Error("a bad address passes")
+	}
+}
+
+func BenchmarkCount(b *testing.B) {
+	for _, where := range []string{"embedded", "redis"} {
+		b.Run(where, func(b *testing.B) {
+			cfg := cache.Config{}
+			if where == "redis" {
+				cfg.URL = cachetest.Start(b).URL()
+			}
+			c := cachetest.Open(b, cfg)
+			b.SetParallelism(16)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					count(b, c, "t", "key", 1, time.Hour)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,127 @@
+// Package cachetest gives tests a real Redis: a redis-server of their own, from
+// PATH, or the one of GATEHOUSE_TEST_REDIS_URL. Without either, tests on Redis
+// are skipped, but fail when CI=true or GATEHOUSE_TEST_REQUIRE=all.
+package cachetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cache"
+)
+
+// Each runs test on the cache within the process and on Redis, as subtests.
+func Each(t *testing.T, test func(t *testing.T, c *cache.Cache)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { test(t, Open(t, cache.Config{})) })
+	t.Run("redis", func(t *testing.T) { test(t, Open(t, cache.Config{URL: Start(t).URL()})) })
+}
+
+// Open opens a cache that ends with the test.
+func Open(t testing.TB, cfg cache.Config) *cache.Cache {
+	t.Helper()
+	c, err := cache.Open(context.Background(), cfg)
+	if err != nil {
+		t.Fatalf("open the cache: %v", err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Server is a Redis server of the test's own.
+type Server struct {
+	t       testing.TB
+	address string
+	given   string
+	cmd     *exec.Cmd
+	log     bytes.Buffer
+}
+
+// Start starts a server that ends with the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{t: t, given: os.Getenv("GATEHOUSE_TEST_REDIS_URL")}
+	if s.given != "" {
+		return s
+	}
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("CI") == "true" || os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all" {
+			t.Fatalf("Redis is required: %v", err)
+		}
+		t.Skipf("not tested on Redis: %v", err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.address = l.Addr().String()
+	_ = l.Close() // only its port is wanted
+	t.Cleanup(s.Stop)
+	s.Restart()
+	return s
+}
+
+// URL is the server's address.
+func (s *Server) URL() string {
+	if s.given != "" {
+		return s.given
+	}
+	return "redis://" + s.address
+}
+
+// Stop kills the server; Restart brings an empty one back at its address.
+func (s *Server) Stop() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait() // it was killed
+		s.cmd = nil
+	}
+}
+
+// Restart starts the server and waits until it answers.
+func (s *Server) Restart() {
+	s.t.Helper()
+	if s.given != "" {
+		s.t.Skip("the server of GATEHOUSE_TEST_REDIS_URL is not ours to restart")
+	}
+	s.Stop()
+	_, port, _ := net.SplitHostPort(s.address)
+	s.cmd = exec.Command("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.t.TempDir())
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.answers(); err != nil {
+		s.Stop()
+		s.t.Fatalf("redis-server: %v\n%s", err, s.log.String())
+	}
+}
+
+func (s *Server) answers() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	reply := make([]byte, 5)
+	for {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.address)
+		if err == nil {
+			_, err = fmt.Fprintf(c, "PING\r\n")
+			if err == nil {
+				_, err = c.Read(reply)
+			}
+			_ = c.Close()
+			if err == nil && string(reply) == "+PONG" {
+				return nil
+			}
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("no answer on %s: %s %w", s.address, strconv.Quote(string(reply)), err)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/rueidis"
+)
+
+const (
+	probeEvery = time.Second
+	// channel carries the messages between replicas.
+	channel = "gh:messages"
+)
+
+var errWindow = errors.New("a window is at least a millisecond long")
+
+// remote is Redis. Its client is made in the background when Redis does not
+// answer at first.
+type remote struct {
+	cfg      Config
+	option   rueidis.ClientOption
+	cache    *Cache
+	instance string // tells our own messages from those of other replicas
+	script   *rueidis.Lua
+	failing  chan struct{} // holds a token when a call has failed
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu     sync.RWMutex
+	client rueidis.Client
+}
+
+func openRemote(ctx context.Context, cfg Config, c *Cache) (*remote, error) {
+	option, err := rueidis.ParseURL(cfg.URL)
+	if err != nil {
+		return nil, errors.New("cache: the Redis URL cannot be read") // its text may hold a password
+	}
+	option.DisableCache = true    // nothing is read twice
+	option.DisableRetry = true    // this package falls back instead
+	option.PipelineMultiplex = -1 // one connection, so that its state is the state of all
+	option.Dialer.Timeout = time.Second
+	option.ConnWriteTimeout = time.Second
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r := &remote{
+		cfg: cfg, option: option, cache: c, instance: uuid.NewString(), cancel: cancel,
+		failing: make(chan struct{}, 1),
+		script: rueidis.NewLuaScript(`local n = redis.call('INCRBY', KEYS[1], ARGV[1])
+			if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+			return n`),
+	}
+	if err := r.connect(); err != nil {
+		c.degraded.Store(true)
+		r.failing <- struct{}{}
+	}
+	r.running.Go(func() { r.probe(run) })
+	r.running.Go(func() { r.hear(run) })
+	return r, nil
+}
+
+func (r *remote) close() {
+	r.cancel()
+	r.running.Wait()
+	if c := r.conn(); c != nil {
+		c.Close()
+	}
+}
+
+func (r *remote) conn() rueidis.Client {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.client
+}
+
+func (r *remote) connect() error {
+	c, err := rueidis.NewClient(r.option)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.client = c
+	return nil
+}
+
+// failed notes that a call failed; probe takes over. A caller who went away is
+// no failure.
+func (r *remote) failed(caller context.Context) {
+	if caller.Err() != nil {
+		return
+	}
+	r.cache.degraded.Store(true)
+	select {
+	case r.failing <- struct{}{}:
+	default:
+	}
+}
+
+// call runs one command within the timeout.
+func (r *remote) call(ctx context.Context, do func(context.Context, rueidis.Client) error) error {
+	c := r.conn()
+	if c == nil {
+		return errors.New("cache: not connected yet")
+	}
+	short, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	err := do(short, c)
+	if err != nil {
+		r.failed(ctx)
+	}
+	return err
+}
+
+// probe waits for a failure, then asks Redis every second until it answers.
+func (r *remote) probe(ctx context.Context) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.failing:
+		}
+		for r.ping(ctx) != nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+		r.cache.degraded.Store(false)
+	}
+}
+
+func (r *remote) ping(ctx context.Context) error {
+	c := r.conn()
+	if c == nil {
+		return r.connect()
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	return c.Do(ctx, c.B().Ping().Build()).Error()
+}
+
+func windowKey(key string, start time.Time) string {
+	return key + ":" + strconv.FormatInt(start.UnixMilli(), 10)
+}
+
+func (r *remote) count(ctx context.Context, key string, n int64, start time.Time, window time.Duration) (count int64, err error) {
+	// The key outlives its window a little, for replicas whose clocks are behind.
+	keep := strconv.FormatInt((window + 10*time.Second).Milliseconds(), 10)
+	err = r.call(ctx, func(ctx context.Context, c rueidis.Client) (err error) {
+		count, err = r.script.Exec(ctx, c, []string{windowKey(key, start)}, []string{strconv.FormatInt(n, 10), keep}).AsInt64()
+		return err
+	})
+	return count, err
+}
+
+func (r *remote) peek(ctx context.Context, key string, start time.Time) (count int64, err error) {
+	err = r.call(ctx, func(ctx context.Context, c rueidis.Client) (err error) {
+		count, err = c.Do(ctx, c.B().Get().Key(windowKey(key, start)).Build()).AsInt64()
+		if rueidis.IsRedisNil(err) {
+			err = nil
+		}
+		return err
+	})
+	return count, err
+}
+
+func (r *remote) clear(ctx context.Context, key string, start time.Time) {
+	_ = r.call(ctx, func(ctx context.Context, c rueidis.Client) error { // its failure has been noted
+		return c.Do(ctx, c.B().Del().Key(windowKey(key, start)).Build()).Error()
+	})
+}
+
+func (r *remote) drop(ctx context.Context, prefix string) error {
+	c := r.conn()
+	if c == nil {
+		return errors.New("cache: not connected yet")
+	}
+	cursor := uint64(0)
+	for {
+		entry, err := c.Do(ctx, c.B().Scan().Cursor(cursor).Match(prefix+"*").Count(1000).Build()).AsScanEntry()
+		if err != nil {
+			return fmt.Errorf("cache: drop: %w", err)
+		}
+		if len(entry.Elements) > 0 {
+			if err := c.Do(ctx, c.B().Unlink().Key(entry.Elements...).Build()).Error(); err != nil {
+				return fmt.Errorf("cache: drop: %w", err)
+			}
+		}
+		if cursor = entry.Cursor; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+func (r *remote) publish(ctx context.Context, topic, payload string) error {
+	return r.call(ctx, func(ctx context.Context, c rueidis.Client) error {
+		return c.Do(ctx, c.B().Publish().Channel(channel).Message(r.instance+"\n"+topic+"\n"+payload).Build()).Error()
+	})
+}
+
+// hear passes on the messages of other replicas, for as long as the cache is
+// open. After each break all subscribers are told that something may be missing.
+func (r *remote) hear(ctx context.Context) {
+	broken := false
+	tick := time.NewTicker(probeEvery / 2)
+	defer tick.Stop()
+	for {
+		if c := r.conn(); c != nil {
+			hooks, stop := c.Dedicate()
+			done := hooks.SetPubSubHooks(rueidis.PubSubHooks{
+				OnSubscription: func(s rueidis.PubSubSubscription) {
+					if broken && s.Kind == "subscribe" {
+						r.cache.missed()
+					}
+				},
+				OnMessage: func(m rueidis.PubSubMessage) {
+					from, rest, _ := strings.Cut(m.Message, "\n")
+					topic, payload, ok := strings.Cut(rest, "\n")
+					if ok && from != r.instance {
+						r.cache.deliver(topic, payload)
+					}
+				},
+			})
+			if err := hooks.Do(ctx, c.B().Subscribe().Channel(channel).Build()).Error(); err == nil {
+				select {
+				case <-ctx.Done():
+				case <-done: //nolint:errcheck // how a subscription ended says nothing that trying again does not
+				}
+			}
+			stop()
+		}
+		broken = true
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *remote) health(ctx context.Context) (Health, error) {
+	h := Health{Status: "up"}
+	start := time.Now()
+	err := r.call(ctx, func(ctx context.Context, c rueidis.Client) error {
+		info, err := c.Do(ctx, c.B().Info().Section("memory").Build()).ToString()
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(info) {
+			if digits, ok := strings.CutPrefix(strings.TrimSpace(line), "used_memory:"); ok {
+				n, err := strconv.ParseFloat(digits, 64)
+				h.MemoryUsageMB = float64(int64(n/10_000)) / 100
+				return err
+			}
+		}
+		return nil
+	})
+	h.LatencyMS = float64(time.Since(start).Microseconds()) / 1000
+	return h, err
+}

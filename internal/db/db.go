@@ -1,0 +1,292 @@
+// Package db is the store: one database per tenant and one for the deployment,
+// on SQLite (a file per tenant) or PostgreSQL (a schema and a role per tenant).
+// All difference between the two is in here; every other package writes one SQL
+// text and never names a backend.
+//
+//	Cluster ── System()          tenants, credentials, leases
+//	        └─ Tenant(ctx, id)   everything a tenant owns
+//	              ├─ Read(ctx, func(tx))    one snapshot, read only
+//	              └─ Write(ctx, func(tx))   one transaction; may run again
+//
+// Queries hold no tenant column: a handle reaches one tenant's tables and no
+// other. Inside a transaction, One, All, Rows and Tx.Exec run SQL that both
+// backends understand ($1, RETURNING, ON CONFLICT, LIMIT, TRUE, CAST) and map
+// rows to structs by their `db` tags.
+//
+// After an SQL error a transaction is lost on either backend: every later
+// statement fails and Write rolls back, whatever its function returns. Errors
+// are faults (package fault), but for ErrNoRows and those of the context.
+package db
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Config says where the data is. The zero values of the limits are good ones.
+type Config struct {
+	// URL is a postgres:// address; empty means SQLite in Dir.
+	URL string
+	// Dir holds system.db and tenants/<id>.db; used by SQLite only.
+	Dir string
+	// Now is the clock; nil means the wall clock in UTC.
+	Now func() time.Time
+	// MaxConns bounds the PostgreSQL pool (20).
+	MaxConns int
+	// MaxOpenTenants is how many SQLite tenant files stay open while idle (256).
+	MaxOpenTenants int
+	// Readers is how many readers a SQLite file may have at a time (4).
+	Readers int
+	// SharedRole switches the role per tenant off, for a PostgreSQL login that
+	// may create roles but should not. Tenants are then kept apart by schema alone.
+	SharedRole bool
+}
+
+// Health is the state of the store, for the health operations.
+type Health struct {
+	Status      string  `json:"status" enum:"up,down" doc:"Whether the store answers"`
+	LatencyMS   float64 `json:"latency_ms" doc:"Time of one round trip, in milliseconds"`
+	Connections int     `json:"connections" doc:"Open connections"`
+	Backend     string  `json:"backend" enum:"sqlite,postgres" doc:"Which kind of store"`
+}
+
+// txn is one transaction on either backend. It is used by one goroutine.
+type txn interface {
+	exec(ctx context.Context, sql string, args []any) (int64, error)
+	query(ctx context.Context, sql string, args []any) (cursor, error)
+	lock(ctx context.Context, name string) error
+	// announce makes payload reach the other replicas when the transaction commits.
+	announce(ctx context.Context, payload string) error
+	commit(ctx context.Context) error
+	rollback()
+}
+
+// cursor walks the rows of one query.
+type cursor interface {
+	// next gives the next row's values, good until the call after; nil at the end.
+	next(ctx context.Context) ([]any, error)
+	// columns is known once next has been called.
+	columns() []string
+	close() error
+}
+
+// backend is what SQLite and PostgreSQL each do in their own way. The empty
+// tenant is the system store.
+type backend interface {
+	name() string
+	begin(ctx context.Context, id scope.TenantID, write bool) (txn, error)
+	// provision makes the store if it is missing and brings it up to date.
+	provision(ctx context.Context, id scope.TenantID) error
+	drop(ctx context.Context, id scope.TenantID) error
+	connections() int
+	close() error
+}
+
+// Cluster holds the stores of a deployment. It is safe for concurrent use.
+type Cluster struct {
+	now     func() time.Time
+	backend backend
+	system  *DB
+	watch   watchers
+
+	mu      sync.Mutex
+	tenants map[scope.TenantID]*tenantState
+}
+
+// tenantState is what this replica knows of one tenant's store.
+type tenantState struct {
+	mu    sync.Mutex // held while the store is being provisioned
+	ready bool
+	db    *DB
+}
+
+var validTenant = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// Revision names that this package itself bumps in the system store.
+const (
+	tenantsRevision = "db.tenants"
+	statusPurging   = "purging"
+)
+
+// Open opens the deployment's store and brings the system schema up to date.
+// Several replicas may do so at once. Close ends it.
+func Open(ctx context.Context, cfg Config) (*Cluster, error) {
+	if cfg.Now == nil {
+		cfg.Now = func() time.Time { return time.Now().UTC() }
+	}
+	if cfg.MaxConns <= 0 {
+		cfg.MaxConns = 20
+	}
+	if cfg.MaxOpenTenants <= 0 {
+		cfg.MaxOpenTenants = 256
+	}
+	if cfg.Readers <= 0 {
+		cfg.Readers = 4
+	}
+	c := &Cluster{now: cfg.Now, tenants: map[scope.TenantID]*tenantState{}}
+	c.system = &DB{cluster: c}
+	var err error
+	if cfg.URL == "" {
+		c.backend, err = openSQLite(cfg)
+	} else {
+		c.backend, err = openPostgres(ctx, cfg, c.heard)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := c.backend.provision(ctx, ""); err != nil {
+		return nil, errors.Join(err, c.backend.close())
+	}
+	c.watch.add(c.forget)
+	return c, nil
+}
+
+// System is the deployment's own store: tenants, credentials, leases.
+func (c *Cluster) System() *DB { return c.system }
+
+// Tenant is the store of one tenant, made and migrated when first asked for.
+// A tenant without a row in the system store, or an id that is no DNS label, is
+// a NotFound fault with code tenant_not_found.
+func (c *Cluster) Tenant(ctx context.Context, id scope.TenantID) (*DB, error) {
+	if !validTenant.MatchString(string(id)) {
+		return nil, unknownTenant(id)
+	}
+	c.mu.Lock()
+	st := c.tenants[id]
+	if st == nil {
+		st = &tenantState{db: &DB{cluster: c, tenant: id}}
+		c.tenants[id] = st
+	}
+	c.mu.Unlock()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ready {
+		return st.db, nil
+	}
+	known := false
+	err := c.system.Read(ctx, func(tx *Tx) error {
+		status, err := One[string](ctx, tx, `SELECT status FROM tenants WHERE id = $1`, id)
+		known = err == nil && status != statusPurging
+		if errors.Is(err, ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	if err == nil && !known {
+		err = unknownTenant(id)
+	}
+	if err == nil {
+		err = c.backend.provision(ctx, id)
+	}
+	if err != nil {
+		c.mu.Lock()
+		if c.tenants[id] == st {
+			delete(c.tenants, id)
+		}
+		c.mu.Unlock()
+		return nil, err
+	}
+	st.ready = true
+	return st.db, nil
+}
+
+// CreateTenant adds a bare row for the tenant and makes its store. A tenant
+// that exists is a Conflict. Whoever inserts the row itself, in a transaction of
+// the system store, needs no more than Tenant afterwards.
+func (c *Cluster) CreateTenant(ctx context.Context, id scope.TenantID) error {
+	if !validTenant.MatchString(string(id)) {
+		return fault.Invalidf("/id", "a tenant id is a DNS label: lower-case letters, digits and hyphens")
+	}
+	err := c.system.Write(ctx, func(tx *Tx) error {
+		now := c.now()
+		_, err := tx.Exec(ctx, `INSERT INTO tenants (id, name, created_at, updated_at) VALUES ($1, $2, $3, $3)`, id, id, now)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.Tenant(ctx, id)
+	return err
+}
+
+// DropTenant purges a tenant at once: its credentials, its store, its row. It
+// can be repeated after a failure midway; an unknown tenant is no error.
+func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
+	if !validTenant.MatchString(string(id)) {
+		return unknownTenant(id)
+	}
+	err := c.system.Write(ctx, func(tx *Tx) error {
+		if _, err := tx.Exec(ctx, `DELETE FROM credentials WHERE tenant = $1`, id); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `UPDATE tenants SET status = $2 WHERE id = $1`, id, statusPurging); err != nil {
+			return err
+		}
+		_, err := tx.Bump(ctx, tenantsRevision)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.backend.drop(ctx, id); err != nil {
+		return err
+	}
+	return c.system.Write(ctx, func(tx *Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM tenants WHERE id = $1`, id)
+		return err
+	})
+}
+
+// Tenants lists the ids of all tenants that have a store, in order.
+func (c *Cluster) Tenants(ctx context.Context) ([]scope.TenantID, error) {
+	var ids []scope.TenantID
+	err := c.system.Read(ctx, func(tx *Tx) (err error) {
+		ids, err = All[scope.TenantID](ctx, tx, `SELECT id FROM tenants WHERE status <> $1`, statusPurging)
+		return err
+	})
+	slices.Sort(ids)
+	return ids, err
+}
+
+// Health asks the store for one row, for at most a second.
+func (c *Cluster) Health(ctx context.Context) Health {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	h := Health{Status: "up", Backend: c.backend.name()}
+	start := time.Now()
+	err := c.system.Read(ctx, func(tx *Tx) error {
+		_, err := One[int64](ctx, tx, `SELECT 1`)
+		return err
+	})
+	h.LatencyMS = float64(time.Since(start).Microseconds()) / 1000
+	h.Connections = c.backend.connections()
+	if err != nil {
+		h.Status = "down"
+	}
+	return h
+}
+
+// Close ends all connections. Transactions that still run are not waited for;
+// whoever started them ends them first.
+func (c *Cluster) Close() error { return c.backend.close() }
+
+// forget drops what is known of tenants when another replica dropped one.
+func (c *Cluster) forget(tenant scope.TenantID, name string) {
+	if tenant != "" || (name != tenantsRevision && name != "") {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tenants = map[scope.TenantID]*tenantState{}
+}
+
+func unknownTenant(id scope.TenantID) error {
+	return fault.New(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
+}

@@ -1,0 +1,164 @@
+// Package dbtest gives tests a store of their own on each backend. On SQLite
+// that is a folder, on PostgreSQL a database on a server that all tests of the
+// machine share. Both are copies of a migrated template with the tenants
+// "default" and "t2", so a store costs some tens of milliseconds.
+//
+// The PostgreSQL server is that of GATEHOUSE_TEST_DATABASE_URL (a login that may
+// create databases and roles), else one that is started from the binaries on
+// PATH or in /usr/lib/postgresql and left running for the next test run. Without
+// either, PostgreSQL tests are skipped, but fail when CI=true or
+// GATEHOUSE_TEST_REQUIRE=all.
+package dbtest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The backends.
+const (
+	SQLite   = "sqlite"
+	Postgres = "postgres"
+)
+
+// Second is the tenant that exists beside scope.DefaultTenant.
+const Second scope.TenantID = "t2"
+
+// Each runs test on every backend, as a subtest with a fresh store.
+func Each(t *testing.T, test func(t *testing.T, c *db.Cluster)) {
+	t.Helper()
+	for _, backend := range []string{SQLite, Postgres} {
+		t.Run(backend, func(t *testing.T) { test(t, Open(t, backend)) })
+	}
+}
+
+// Open opens a fresh store, which ends with the test.
+func Open(t testing.TB, backend string) *db.Cluster {
+	t.Helper()
+	return OpenConfig(t, Config(t, backend))
+}
+
+// OpenConfig opens one more replica on the store of a Config.
+func OpenConfig(t testing.TB, cfg db.Config) *db.Cluster {
+	t.Helper()
+	c, err := db.Open(context.Background(), cfg)
+	if err != nil {
+		t.Fatalf("open the store: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	return c
+}
+
+// Config makes a fresh store, which ends with the test, without opening it.
+func Config(t testing.TB, backend string) db.Config {
+	t.Helper()
+	if backend == SQLite {
+		return db.Config{Dir: sqliteCopy(t)}
+	}
+	return db.Config{URL: postgresCopy(t), MaxConns: 8}
+}
+
+// required reports whether a missing server fails the tests.
+func required() bool {
+	return os.Getenv("CI") == "true" || os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all"
+}
+
+// shared is the folder that the test processes of this user share.
+func shared(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("gatehouse-test-%d", os.Getuid()))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// exclusively runs f while no other test process does.
+func exclusively(t testing.TB, name string, f func()) {
+	t.Helper()
+	lock, err := os.OpenFile(filepath.Join(shared(t), name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	f()
+}
+
+// digest names the template of the present migrations.
+func digest(t testing.TB) string {
+	t.Helper()
+	h := sha256.New()
+	err := fs.WalkDir(db.Migrations(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(db.Migrations(), path)
+		fmt.Fprintf(h, "%s %d %s", path, len(text), text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:6])
+}
+
+// fill makes the tenants of a template.
+func fill(t testing.TB, cfg db.Config) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	c, err := db.Open(ctx, cfg)
+	if err != nil {
+		t.Fatalf("make the template: %v", err)
+	}
+	defer c.Close()
+	for _, id := range []scope.TenantID{scope.DefaultTenant, Second} {
+		if err := c.CreateTenant(ctx, id); err != nil {
+			t.Fatalf("make the template's tenant %s: %v", id, err)
+		}
+	}
+}
+
+// sqliteCopy copies the template into a folder of the test's own.
+func sqliteCopy(t testing.TB) string {
+	t.Helper()
+	template := filepath.Join(shared(t), "sqlite-"+digest(t))
+	if _, err := os.Stat(template); err != nil {
+		exclusively(t, "sqlite", func() {
+			if _, err := os.Stat(template); err == nil {
+				return
+			}
+			work, err := os.MkdirTemp(shared(t), "work-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill(t, db.Config{Dir: work})
+			if err := os.Rename(work, template); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(template)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

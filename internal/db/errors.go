@@ -1,0 +1,142 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// ErrNoRows says that One found nothing. Where nobody handles it, it counts as a
+// NotFound fault.
+var ErrNoRows error = noRows{}
+
+type noRows struct{}
+
+func (noRows) Error() string { return "db: no rows" }
+
+// As lets the error pass as a fault that is made afresh each time.
+func (noRows) As(target any) bool {
+	f, ok := target.(**fault.Error)
+	if ok {
+		*f = fault.NotFoundf("there is no such object")
+	}
+	return ok
+}
+
+// errLostGroup says that a transaction was undone by the failure of another one
+// that shared its commit; running it again is safe.
+var errLostGroup = errors.New("the transaction shared a commit that failed")
+
+// errUnavailable marks errors that come from not reaching the store at all.
+var errUnavailable = errors.New("the store cannot be reached")
+
+// retryable reports whether the backend said that the transaction did nothing
+// and may run again.
+func retryable(err error) bool {
+	if errors.Is(err, errLostGroup) {
+		return true
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "40001", "40P01": // serialization failure, deadlock
+			return true
+		case "0A000": // a cached plan met a migration; the driver has dropped it
+			return pg.Message == "cached plan must not change result type"
+		}
+	}
+	return false
+}
+
+// translate makes faults of driver errors. Faults, ErrNoRows and the errors of
+// a done context pass.
+func translate(ctx context.Context, err error) error {
+	if err == nil || errors.Is(err, ErrNoRows) {
+		return err
+	}
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return err
+	}
+	if ctxErr := ctx.Err(); ctxErr != nil {
+		return ctxErr
+	}
+	var lite *sqlite.Error
+	if errors.As(err, &lite) {
+		return fromSQLite(lite)
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return fromPostgres(pg)
+	}
+	var netErr net.Error
+	var connErr *pgconn.ConnectError
+	if errors.Is(err, errUnavailable) || errors.As(err, &connErr) || errors.As(err, &netErr) ||
+		errors.Is(err, net.ErrClosed) || pgconn.Timeout(err) || pgconn.SafeToRetry(err) || brokenConn(err) {
+		return unavailable(err)
+	}
+	return fault.Wrap(err, "database")
+}
+
+func fromSQLite(err *sqlite.Error) error {
+	switch err.Code() {
+	case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY, lib.SQLITE_CONSTRAINT_ROWID:
+		return duplicate(err)
+	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return referenced(err)
+	}
+	switch err.Code() & 0xff {
+	case lib.SQLITE_FULL:
+		return full(err)
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_IOERR, lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN:
+		return unavailable(err)
+	}
+	return fault.Wrap(err, "database")
+}
+
+func fromPostgres(err *pgconn.PgError) error {
+	switch err.Code {
+	case "23505":
+		return duplicate(err)
+	case "23503":
+		return referenced(err)
+	case "53100":
+		return full(err)
+	case "22021", "22P05": // NUL or bytes that are no UTF-8
+		return badText(err)
+	case "25006", "55P03", "57014": // read-only server, lock or statement timeout
+		return unavailable(err)
+	}
+	switch err.Code[:2] {
+	case "08", "53", "57": // connection, resources, operator intervention
+		return unavailable(err)
+	}
+	return fault.Wrap(err, "database")
+}
+
+func duplicate(err error) error {
+	return fault.New(fault.Conflict, "already_exists", "such an object exists already").Because(err)
+}
+
+func referenced(err error) error {
+	return fault.New(fault.Conflict, "still_referenced", "other objects depend on this one, or it on one that is not there").Because(err)
+}
+
+func full(err error) error {
+	return fault.New(fault.StorageFull, "storage_full", "the store is full").Because(err)
+}
+
+func badText(err error) error {
+	return fault.New(fault.Invalid, "invalid_text", "text must be UTF-8 without NUL characters").Because(err)
+}
+
+func unavailable(err error) error {
+	return fault.New(fault.Unavailable, "store_unavailable", "the store does not answer").After(time.Second).Because(err)
+}

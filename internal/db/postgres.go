@@ -1,0 +1,431 @@
+package db
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const (
+	systemSchema   = "gatehouse"
+	acquireTimeout = 900 * time.Millisecond // a store that is down is said so within a second
+	commitTimeout  = 5 * time.Second
+	migrateTimeout = time.Minute
+)
+
+// pgBackend keeps a schema per tenant, owned by a role of the tenant's own that
+// may touch nothing else, if the login may create roles. Every connection is
+// bound to one schema and role when it is taken from the pool.
+type pgBackend struct {
+	pool     *pgxpool.Pool
+	instance string // tells our own announcements from those of other replicas
+	// deployment goes into role names, which all databases of a server share; it
+	// is made once per database. Empty without roles.
+	deployment string
+	ears       *listener
+}
+
+// bound is the key of a context's binding, and of a connection's.
+type bound struct{}
+
+// binding is whose tables a connection reaches.
+type binding struct {
+	schema string
+	role   string // empty: the login itself
+}
+
+func openPostgres(ctx context.Context, cfg Config, heard func(string)) (*pgBackend, error) {
+	pc, err := pgxpool.ParseConfig(cfg.URL)
+	if err != nil {
+		return nil, errors.New("db: the database URL cannot be read") // its text holds the password
+	}
+	pc.MaxConns = int32(cfg.MaxConns)
+	if pc.ConnConfig.ConnectTimeout == 0 || pc.ConnConfig.ConnectTimeout > 5*time.Second {
+		pc.ConnConfig.ConnectTimeout = 5 * time.Second
+	}
+	pc.PrepareConn = prepareConn
+	pc.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "SET idle_in_transaction_session_timeout = '60s'; SET lock_timeout = '10s'; SET timezone = 'UTC'")
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	b := &pgBackend{pool: pool, instance: uuid.NewString()}
+	if err := b.prepareDatabase(ctx, cfg); err != nil {
+		pool.Close()
+		return nil, translate(ctx, err)
+	}
+	b.ears, err = listen(ctx, pc.ConnConfig.Copy(), b.instance, heard)
+	if err != nil {
+		pool.Close()
+		return nil, translate(ctx, err)
+	}
+	return b, nil
+}
+
+// prepareConn binds a connection to the tenant of the context. Without one it
+// refuses, so that nothing ever runs on another's tables by accident.
+func prepareConn(ctx context.Context, c *pgx.Conn) (bool, error) {
+	want, ok := ctx.Value(bound{}).(binding)
+	if !ok {
+		return true, errors.New("db: a connection was asked for without a tenant")
+	}
+	data := c.PgConn().CustomData()
+	if have, ok := data["bound"].(binding); ok && have == want {
+		return true, nil
+	}
+	delete(data, "bound")
+	role := "RESET ROLE"
+	if want.role != "" {
+		role = "SET ROLE " + pgx.Identifier{want.role}.Sanitize()
+	}
+	text := role + "; SET search_path TO " + pgx.Identifier{want.schema}.Sanitize()
+	if _, err := c.PgConn().Exec(ctx, text).ReadAll(); err != nil {
+		if brokenConn(err) {
+			return false, nil // another connection is tried
+		}
+		return false, err
+	}
+	data["bound"] = want
+	return true, nil
+}
+
+// bind puts a store's binding into the context of an acquire.
+func (b *pgBackend) bind(ctx context.Context, id scope.TenantID) context.Context {
+	return context.WithValue(ctx, bound{}, b.bindingOf(id))
+}
+
+func (b *pgBackend) bindingOf(id scope.TenantID) binding {
+	if id == "" {
+		return binding{schema: systemSchema}
+	}
+	if b.deployment == "" {
+		return binding{schema: identifier("t_", string(id))}
+	}
+	return binding{schema: identifier("t_", string(id)), role: identifier("gh_"+b.deployment+"_", string(id))}
+}
+
+// identifier is prefix and name, shortened by a digest where PostgreSQL would cut
+// it off at 63 bytes. The underscore keeps it apart from the names of tenants.
+func identifier(prefix, name string) string {
+	if len(prefix)+len(name) <= 63 {
+		return prefix + name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return prefix + name[:63-len(prefix)-17] + "_" + hex.EncodeToString(sum[:8])
+}
+
+// prepareDatabase makes the system schema and finds out whether tenants get roles.
+func (b *pgBackend) prepareDatabase(ctx context.Context, cfg Config) error {
+	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
+	defer cancel()
+	return b.session(ctx, binding{schema: systemSchema}, func(c *pgx.Conn) error {
+		return exclusively(ctx, c, "db.prepare", func() error {
+			_, err := c.Exec(ctx, `CREATE SCHEMA IF NOT EXISTS gatehouse;
+				CREATE TABLE IF NOT EXISTS gatehouse.deployment (id TEXT NOT NULL PRIMARY KEY)`)
+			if err != nil || cfg.SharedRole {
+				return err
+			}
+			var mayCreateRoles bool
+			err = c.QueryRow(ctx, `SELECT rolsuper OR rolcreaterole FROM pg_roles WHERE rolname = current_user`).Scan(&mayCreateRoles)
+			if err != nil || !mayCreateRoles {
+				return err
+			}
+			err = c.QueryRow(ctx, `SELECT id FROM gatehouse.deployment`).Scan(&b.deployment)
+			if errors.Is(err, pgx.ErrNoRows) {
+				b.deployment = hex.EncodeToString(sum64(uuid.NewString())[:4])
+				_, err = c.Exec(ctx, `INSERT INTO gatehouse.deployment (id) VALUES ($1)`, b.deployment)
+			}
+			return err
+		})
+	})
+}
+
+// session runs f on one connection, outside of a transaction.
+func (b *pgBackend) session(ctx context.Context, as binding, f func(*pgx.Conn) error) error {
+	c, err := b.pool.Acquire(context.WithValue(ctx, bound{}, as))
+	if err != nil {
+		return errors.Join(errUnavailable, err)
+	}
+	defer c.Release()
+	return f(c.Conn())
+}
+
+// exclusively runs f while no other session of the database does under that name.
+func exclusively(ctx context.Context, c *pgx.Conn, name string, f func() error) (err error) {
+	key := lockKey("", name)
+	if _, err := c.Exec(ctx, `SELECT pg_advisory_lock($1)`, key); err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+		defer cancel()
+		if _, e := c.Exec(ctx, `SELECT pg_advisory_unlock($1)`, key); e != nil {
+			err = errors.Join(err, e, c.Close(ctx)) // the end of the session frees the lock
+		}
+	}()
+	return f()
+}
+
+func sum64(s string) []byte {
+	sum := sha256.Sum256([]byte(s))
+	return sum[:8]
+}
+
+// lockKey is the number of an advisory lock.
+func lockKey(id scope.TenantID, name string) int64 {
+	return int64(binary.BigEndian.Uint64(sum64(string(id) + "\n" + name)))
+}
+
+func (b *pgBackend) name() string { return "postgres" }
+
+func (b *pgBackend) begin(ctx context.Context, id scope.TenantID, write bool) (txn, error) {
+	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	if write {
+		opts = pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	}
+	for try := 1; ; try++ {
+		c, err := b.acquire(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		tx, err := c.BeginTx(ctx, opts)
+		if err == nil {
+			return &pgTxn{conn: c, tx: tx, backend: b, tenant: id}, nil
+		}
+		c.Release()
+		// The server was restarted under the idle connections: a new one may do.
+		if try > int(b.pool.Config().MaxConns) || ctx.Err() != nil || !brokenConn(err) {
+			return nil, err
+		}
+	}
+}
+
+func (b *pgBackend) acquire(ctx context.Context, id scope.TenantID) (*pgxpool.Conn, error) {
+	ctx, cancel := context.WithTimeout(b.bind(ctx, id), acquireTimeout)
+	defer cancel()
+	c, err := b.pool.Acquire(ctx)
+	if err != nil {
+		return nil, errors.Join(errUnavailable, err)
+	}
+	return c, nil
+}
+
+// stateOf is the server's code for an error; empty for errors from elsewhere.
+func stateOf(err error) string {
+	var pg interface{ SQLState() string }
+	if errors.As(err, &pg) {
+		return pg.SQLState()
+	}
+	return ""
+}
+
+// brokenConn reports whether err means that the connection was lost.
+func brokenConn(err error) bool {
+	if state := stateOf(err); state != "" {
+		return state == "57P01"
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || err.Error() == "conn closed"
+}
+
+func (b *pgBackend) provision(ctx context.Context, id scope.TenantID) error {
+	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
+	defer cancel()
+	t, err := b.begin(ctx, id, false)
+	if err == nil {
+		ok, err := upToDate(ctx, t, id)
+		t.rollback()
+		if ok || err != nil {
+			return translate(ctx, err)
+		}
+	}
+	// A missing role is an error above, and no obstacle here.
+	if id != "" {
+		if err := b.makeTenant(ctx, id); err != nil {
+			return translate(ctx, err)
+		}
+	}
+	pool := stdlib.OpenDBFromPool(b.pool)
+	err = migrate(b.bind(ctx, id), pool, postgresDialect(), id, sessionLock{lockKey(id, "db.migrate")})
+	return translate(ctx, errors.Join(err, pool.Close()))
+}
+
+// makeTenant makes the role and the schema of a tenant, unless they are there.
+func (b *pgBackend) makeTenant(ctx context.Context, id scope.TenantID) error {
+	as := b.bindingOf(id)
+	schema, role := pgx.Identifier{as.schema}.Sanitize(), pgx.Identifier{as.role}.Sanitize()
+	return b.session(ctx, b.bindingOf(""), func(c *pgx.Conn) error {
+		return exclusively(ctx, c, "db.tenant", func() error {
+			if as.role == "" {
+				_, err := c.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema)
+				return err
+			}
+			var known bool
+			err := c.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, as.role).Scan(&known)
+			if err != nil {
+				return err
+			}
+			if !known {
+				_, err := c.Exec(ctx, "CREATE ROLE "+role+" NOLOGIN NOINHERIT")
+				if state := stateOf(err); err != nil && state != "42710" && state != "23505" { // a copy of this database was faster
+					return err
+				}
+				if _, err := c.Exec(ctx, "GRANT "+role+" TO CURRENT_USER"); err != nil {
+					return err
+				}
+			}
+			_, err = c.Exec(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema+" AUTHORIZATION "+role)
+			return err
+		})
+	})
+}
+
+func (b *pgBackend) drop(ctx context.Context, id scope.TenantID) error {
+	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
+	defer cancel()
+	as := b.bindingOf(id)
+	err := b.session(ctx, b.bindingOf(""), func(c *pgx.Conn) error {
+		return exclusively(ctx, c, "db.tenant", func() error {
+			return dropSchema(ctx, c, as)
+		})
+	})
+	return translate(ctx, err)
+}
+
+// dropSchema removes a schema as its owner does, then the owner.
+func dropSchema(ctx context.Context, c *pgx.Conn, as binding) error {
+	drop := "DROP SCHEMA IF EXISTS " + pgx.Identifier{as.schema}.Sanitize() + " CASCADE"
+	if as.role == "" {
+		_, err := c.Exec(ctx, drop)
+		return err
+	}
+	var known bool
+	err := c.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, as.role).Scan(&known)
+	if err != nil || !known {
+		return err
+	}
+	role := pgx.Identifier{as.role}.Sanitize()
+	if _, err = c.Exec(ctx, "BEGIN; SET LOCAL ROLE "+role+"; "+drop+"; COMMIT"); err != nil {
+		_, rollback := c.Exec(ctx, "ROLLBACK")
+		return errors.Join(err, rollback)
+	}
+	_, err = c.Exec(ctx, "DROP ROLE "+role)
+	if stateOf(err) == "2BP01" {
+		return nil // a copy of this database, on the same server, still needs the role
+	}
+	return err
+}
+
+func (b *pgBackend) connections() int { return int(b.pool.Stat().TotalConns()) }
+
+func (b *pgBackend) close() error {
+	b.ears.stop()
+	b.pool.Close()
+	return nil
+}
+
+// sessionLock keeps replicas from migrating one store at a time.
+type sessionLock struct{ key int64 }
+
+// SessionLock waits for the advisory lock.
+func (l sessionLock) SessionLock(ctx context.Context, c *sql.Conn) error {
+	_, err := c.ExecContext(ctx, `SELECT pg_advisory_lock($1)`, l.key)
+	return err
+}
+
+// SessionUnlock frees it.
+func (l sessionLock) SessionUnlock(ctx context.Context, c *sql.Conn) error {
+	_, err := c.ExecContext(ctx, `SELECT pg_advisory_unlock($1)`, l.key)
+	return err
+}
+
+// pgTxn is one transaction.
+type pgTxn struct {
+	conn    *pgxpool.Conn
+	tx      pgx.Tx
+	backend *pgBackend
+	tenant  scope.TenantID
+}
+
+func (t *pgTxn) exec(ctx context.Context, sql string, args []any) (int64, error) {
+	tag, err := t.tx.Exec(ctx, sql, args...)
+	return tag.RowsAffected(), err
+}
+
+func (t *pgTxn) query(ctx context.Context, sql string, args []any) (cursor, error) {
+	rows, err := t.tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return &pgCursor{rows: rows}, nil
+}
+
+func (t *pgTxn) lock(ctx context.Context, name string) error {
+	_, err := t.tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, lockKey(t.tenant, name))
+	return err
+}
+
+func (t *pgTxn) announce(ctx context.Context, payload string) error {
+	_, err := t.tx.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, t.backend.instance+"\n"+payload)
+	return err
+}
+
+// commit is not stopped by a caller who goes away: the outcome would be unknown.
+func (t *pgTxn) commit(ctx context.Context) error {
+	defer t.conn.Release()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
+	defer cancel()
+	if err := t.tx.Commit(ctx); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+func (t *pgTxn) rollback() {
+	defer t.conn.Release() // a connection that is not idle again is thrown away
+	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	defer cancel()
+	_ = t.tx.Rollback(ctx)
+}
+
+// pgCursor walks a result.
+type pgCursor struct {
+	rows  pgx.Rows
+	names []string
+}
+
+func (c *pgCursor) columns() []string {
+	if c.names == nil {
+		for _, d := range c.rows.FieldDescriptions() {
+			c.names = append(c.names, d.Name)
+		}
+	}
+	return c.names
+}
+
+func (c *pgCursor) next(context.Context) ([]any, error) {
+	if !c.rows.Next() {
+		return nil, c.rows.Err()
+	}
+	return c.rows.Values()
+}
+
+func (c *pgCursor) close() error {
+	c.rows.Close()
+	return c.rows.Err()
+}

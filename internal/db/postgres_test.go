@@ -1,0 +1,276 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// admin runs statements as the server's superuser, on the database of an address.
+func admin(t testing.TB, address string, statements ...string) {
+	t.Helper()
+	c, err := pgx.Connect(context.Background(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	for _, sql := range statements {
+		if _, err := c.Exec(context.Background(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+// emptyDatabase makes a database without anything in it, owned by a login that may
+// create roles but is no superuser.
+func emptyDatabase(t testing.TB) string {
+	t.Helper()
+	server := dbtest.Server(t)
+	name := fmt.Sprintf("gh_test_%d_empty_%d", time.Now().Unix(), time.Now().UnixNano()%1e6)
+	login := name + "_app"
+	admin(t, server, "CREATE ROLE "+login+" LOGIN CREATEROLE NOINHERIT", "CREATE DATABASE "+name+" OWNER "+login)
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path, u.User = "/"+name, url.User(login)
+	address := u.String()
+	t.Cleanup(func() {
+		u.User = nil
+		var roles []string
+		c, err := pgx.Connect(context.Background(), server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close(context.Background())
+		rows, err := c.Query(context.Background(), `SELECT quote_ident(r.rolname) FROM pg_auth_members m
+			JOIN pg_roles r ON r.oid = m.roleid JOIN pg_roles l ON l.oid = m.member WHERE l.rolname = $1`, login)
+		if err == nil {
+			roles, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		statements := []string{"DROP DATABASE " + name + " WITH (FORCE)"}
+		for _, r := range append(roles, login) {
+			statements = append(statements, "DROP ROLE "+r)
+		}
+		admin(t, server, statements...)
+	})
+	return address
+}
+
+// TestReplicasStartAtOnce: several replicas open an empty database together, and
+// make the same tenants together.
+func TestReplicasStartAtOnce(t *testing.T) {
+	address := emptyDatabase(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			ctx := context.Background()
+			c, err := db.Open(ctx, db.Config{URL: address, MaxConns: 5})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			for _, id := range []scope.TenantID{"default", "t2"} {
+				if err := c.CreateTenant(ctx, id); err != nil && !fault.Is(err, fault.Conflict) {
+					t.Error(err)
+				}
+				if _, err := c.Tenant(ctx, id); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestSchemasAreClosed: with a role per tenant not even a qualified name reaches
+// another tenant's tables or the system's, whether the login is a superuser or
+// not.
+func TestSchemasAreClosed(t *testing.T) {
+	for name, address := range map[string]func() string{
+		"superuser": func() string { return dbtest.Config(t, dbtest.Postgres).URL },
+		"login":     func() string { return emptyDatabase(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := context.Background()
+			c := dbtest.OpenConfig(t, db.Config{URL: address(), MaxConns: 2})
+			for _, id := range []scope.TenantID{"default", "t2"} {
+				if err := c.CreateTenant(ctx, id); err != nil && !fault.Is(err, fault.Conflict) {
+					t.Fatal(err)
+				}
+				put(t, tenant(t, c, id), "same", "of "+string(id))
+			}
+			reach := func(sql string) error {
+				return tenant(t, c, "default").Read(ctx, func(tx *db.Tx) error {
+					_, err := db.One[string](ctx, tx, sql)
+					return err
+				})
+			}
+			if err := reach(`SELECT value FROM t_default.settings`); err != nil {
+				t.Errorf("its own: %v", err)
+			}
+			for _, sql := range []string{`SELECT value FROM t_t2.settings`, `SELECT id FROM gatehouse.tenants`, `SELECT digest FROM gatehouse.credentials`} {
+				var pg *pgconn.PgError
+				if err := reach(sql); !errors.As(err, &pg) || pg.Code != "42501" {
+					t.Errorf("%s: %v", sql, err)
+				}
+			}
+		})
+	}
+}
+
+// TestSharedRole: without roles the tenants are still apart by their schemas.
+func TestSharedRole(t *testing.T) {
+	ctx := context.Background()
+	c := dbtest.OpenConfig(t, db.Config{URL: emptyDatabase(t), SharedRole: true, MaxConns: 2})
+	for _, id := range []scope.TenantID{"default", "t2", "a-tenant-with-hyphens", scope.TenantID(strings.Repeat("l", 63)), scope.TenantID(strings.Repeat("l", 62) + "m")} {
+		if err := c.CreateTenant(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		put(t, tenant(t, c, id), "same", string(id))
+		if got := settings(t, tenant(t, c, id)); len(got) != 1 || got[0].Value != string(id) {
+			t.Errorf("%s: %v", id, got)
+		}
+	}
+	if err := c.DropTenant(ctx, "t2"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLongNamesWithRoles: ids that PostgreSQL would cut stay apart.
+func TestLongNamesWithRoles(t *testing.T) {
+	ctx := context.Background()
+	c := dbtest.OpenConfig(t, db.Config{URL: emptyDatabase(t), MaxConns: 2})
+	for _, last := range []string{"l", "m"} {
+		id := scope.TenantID(strings.Repeat("l", 62) + last)
+		if err := c.CreateTenant(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		put(t, tenant(t, c, id), "same", last)
+		if got := settings(t, tenant(t, c, id)); len(got) != 1 || got[0].Value != last {
+			t.Errorf("%s: %v", id, got)
+		}
+	}
+}
+
+// TestServerRestart: all connections die; the next transactions work, and those
+// who watch are told that something may have been missed.
+func TestServerRestart(t *testing.T) {
+	ctx := context.Background()
+	cfg := dbtest.Config(t, dbtest.Postgres)
+	c := dbtest.OpenConfig(t, cfg)
+	d := tenant(t, c, "default")
+	var wg sync.WaitGroup
+	for range 4 { // fill the pool
+		wg.Go(func() { settings(t, d) })
+	}
+	wg.Wait()
+	heard := make(chan string, 10)
+	c.Watch(func(id scope.TenantID, name string) { heard <- string(id) + "/" + name })
+	admin(t, cfg.URL, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+	if got := wait(t, heard); got != "/" {
+		t.Errorf("heard %q", got)
+	}
+	for i := range 6 {
+		put(t, d, fmt.Sprint(i), "x")
+	}
+	other := dbtest.OpenConfig(t, cfg)
+	if err := tenant(t, other, "default").Write(ctx, func(tx *db.Tx) error {
+		_, err := tx.Bump(ctx, "again")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := wait(t, heard); got != "default/again" {
+		t.Errorf("heard %q", got)
+	}
+}
+
+// TestDeadlock: two transactions that lock each other out both succeed, one of
+// them at its second attempt.
+func TestDeadlock(t *testing.T) {
+	ctx := context.Background()
+	d := tenant(t, dbtest.Open(t, dbtest.Postgres), "default")
+	put(t, d, "a", "0")
+	put(t, d, "b", "0")
+	var wg, both sync.WaitGroup
+	both.Add(2)
+	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
+		wg.Go(func() {
+			first := true
+			err := d.Write(ctx, func(tx *db.Tx) error {
+				for i, name := range order {
+					if _, err := tx.Exec(ctx, `UPDATE settings SET value = value || 'x' WHERE name = $1`, name); err != nil {
+						return err
+					}
+					if first && i == 0 {
+						first = false
+						both.Done()
+						both.Wait()
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, s := range settings(t, d) {
+		if s.Value != "0xx" {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+func TestServerThatIsNotThere(t *testing.T) {
+	start := time.Now()
+	_, err := db.Open(context.Background(), db.Config{URL: "postgres://user:topsecret@127.0.0.1:1/x"})
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.RetryAfter == 0 {
+		t.Errorf("got %v", err)
+	}
+	if strings.Contains(err.Error(), "topsecret") || strings.Contains(f.Message, "127.0.0.1") || time.Since(start) > 2*time.Second {
+		t.Errorf("after %v: %v", time.Since(start), err)
+	}
+	if _, err := db.Open(context.Background(), db.Config{URL: "postgres://user:topsecret@:%%"}); err == nil || strings.Contains(err.Error(), "topsecret") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestPoolExhausted: who finds no connection is told so within a second.
+func TestPoolExhausted(t *testing.T) {
+	ctx := context.Background()
+	cfg := dbtest.Config(t, dbtest.Postgres)
+	cfg.MaxConns = 1
+	d := tenant(t, dbtest.OpenConfig(t, cfg), "default")
+	err := d.Read(ctx, func(*db.Tx) error {
+		start := time.Now()
+		err := d.Read(ctx, func(*db.Tx) error { return nil })
+		if !fault.Is(err, fault.Unavailable) || time.Since(start) > 2*time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,247 @@
+package db
+
+import (
+	"container/list"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"modernc.org/sqlite"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// sqliteBackend keeps one file per store. Files of tenants that nobody uses are
+// closed, the longest unused first, when more than maxIdle are open.
+type sqliteBackend struct {
+	dir     string
+	readers int
+	maxIdle int
+
+	mu     sync.Mutex
+	closed bool
+	open   map[scope.TenantID]*sqliteStore
+	unused *list.List // of *sqliteStore without users, the longest unused first
+}
+
+// sqliteStore is one open file: one writer and a few readers.
+type sqliteStore struct {
+	id     scope.TenantID
+	writer *sqliteWriter
+	reads  *sqliteReaders
+	// Both are guarded by sqliteBackend.mu.
+	users int
+	place *list.Element
+	gone  bool // closed or dropped: the last user closes the connections
+}
+
+func openSQLite(cfg Config) (*sqliteBackend, error) {
+	if cfg.Dir == "" {
+		return nil, errors.New("db: neither a database URL nor a data directory is configured")
+	}
+	if err := os.MkdirAll(filepath.Join(cfg.Dir, "tenants"), 0o700); err != nil {
+		return nil, fmt.Errorf("db: %w", err)
+	}
+	return &sqliteBackend{
+		dir: cfg.Dir, readers: cfg.Readers, maxIdle: cfg.MaxOpenTenants,
+		open: map[scope.TenantID]*sqliteStore{}, unused: list.New(),
+	}, nil
+}
+
+func (b *sqliteBackend) name() string { return "sqlite" }
+
+func (b *sqliteBackend) path(id scope.TenantID) string {
+	if id == "" {
+		return filepath.Join(b.dir, "system.db")
+	}
+	return filepath.Join(b.dir, "tenants", string(id)+".db")
+}
+
+// dsn is the file's address with what every connection sets. A file must exist
+// unless mode is rwc: a dropped tenant must not come back empty.
+func (b *sqliteBackend) dsn(id scope.TenantID, mode string, queryOnly bool) string {
+	q := url.Values{}
+	q.Set("mode", mode)
+	q.Set("_busy_timeout", "2000")
+	q.Set("_journal_mode", "WAL")
+	q.Set("_synchronous", "FULL") // an acknowledged change survives a power cut
+	q.Set("_foreign_keys", "on")
+	q.Set("_txlock", "immediate")
+	q.Set("_dqs", "false")
+	if queryOnly {
+		q.Set("_query_only", "1")
+	}
+	u := url.URL{Scheme: "file", Path: b.path(id), RawQuery: q.Encode()}
+	if !filepath.IsAbs(u.Path) {
+		u = url.URL{Scheme: "file", Opaque: (&url.URL{Path: u.Path}).EscapedPath(), RawQuery: u.RawQuery}
+	}
+	return u.String()
+}
+
+// use gives the store of a tenant and keeps it open until done is called.
+func (b *sqliteBackend) use(id scope.TenantID) (s *sqliteStore, done func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, nil, fmt.Errorf("%w: closed", errUnavailable)
+	}
+	s = b.open[id]
+	if s == nil {
+		s = &sqliteStore{
+			id:     id,
+			writer: newSQLiteWriter(b.dsn(id, "rw", false)),
+			reads:  newSQLiteReaders(b.dsn(id, "rw", true), b.readers),
+		}
+		b.open[id] = s
+	}
+	if s.place != nil {
+		b.unused.Remove(s.place)
+		s.place = nil
+	}
+	s.users++
+	return s, func() { b.done(s) }, nil
+}
+
+// done ends one use and closes what has become too much.
+func (b *sqliteBackend) done(s *sqliteStore) {
+	var excess []*sqliteStore
+	b.mu.Lock()
+	s.users--
+	switch {
+	case s.users > 0:
+	case s.gone:
+		excess = append(excess, s)
+	case s.id != "":
+		s.place = b.unused.PushBack(s)
+		for b.unused.Len() > b.maxIdle {
+			old := b.unused.Remove(b.unused.Front()).(*sqliteStore)
+			delete(b.open, old.id)
+			excess = append(excess, old)
+		}
+	}
+	b.mu.Unlock()
+	for _, old := range excess {
+		_ = old.shut() // an idle file that fails to close loses nothing
+	}
+}
+
+// shut closes the connections of a store that has no users and gets no more.
+func (s *sqliteStore) shut() error {
+	return errors.Join(s.reads.shut(), s.writer.shut())
+}
+
+func (b *sqliteBackend) begin(ctx context.Context, id scope.TenantID, write bool) (txn, error) {
+	s, done, err := b.use(id)
+	if err != nil {
+		return nil, err
+	}
+	var t txn
+	if write {
+		t, err = s.writer.begin(ctx, done)
+	} else {
+		t, err = s.reads.begin(ctx, done)
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (b *sqliteBackend) provision(ctx context.Context, id scope.TenantID) error {
+	_, err := os.Stat(b.path(id))
+	if err == nil {
+		t, err := b.begin(ctx, id, false)
+		if err != nil {
+			return translate(ctx, err)
+		}
+		ok, err := upToDate(ctx, t, id)
+		t.rollback()
+		if ok || err != nil {
+			return translate(ctx, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return translate(ctx, err)
+	}
+	connector, err := sqlite.NewConnector(b.dsn(id, "rwc", false))
+	if err != nil {
+		return translate(ctx, err)
+	}
+	pool := sql.OpenDB(connector)
+	pool.SetMaxOpenConns(1)
+	err = errors.Join(migrate(ctx, pool, sqliteDialect(), id, nil), pool.Close())
+	if err == nil {
+		err = syncDir(filepath.Dir(b.path(id)))
+	}
+	return translate(ctx, err)
+}
+
+// syncDir makes a new file's name survive a power cut.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (b *sqliteBackend) drop(_ context.Context, id scope.TenantID) error {
+	b.mu.Lock()
+	s := b.open[id]
+	delete(b.open, id)
+	idle := s != nil && s.users == 0
+	if s != nil {
+		s.gone = true
+		if s.place != nil {
+			b.unused.Remove(s.place)
+			s.place = nil
+		}
+	}
+	b.mu.Unlock()
+	var errs []error
+	if idle {
+		errs = append(errs, s.shut())
+	}
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Remove(b.path(id) + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, syncDir(filepath.Join(b.dir, "tenants")))...)
+}
+
+func (b *sqliteBackend) connections() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := 0
+	for _, s := range b.open {
+		n += s.reads.count() + s.writer.count()
+	}
+	return n
+}
+
+func (b *sqliteBackend) close() error {
+	b.mu.Lock()
+	b.closed = true
+	var idle []*sqliteStore
+	for id, s := range b.open {
+		s.gone = true
+		if s.users == 0 {
+			idle = append(idle, s)
+		}
+		delete(b.open, id)
+	}
+	b.unused.Init()
+	b.mu.Unlock()
+	var errs []error
+	for _, s := range idle {
+		errs = append(errs, s.shut())
+	}
+	return errors.Join(errs...)
+}

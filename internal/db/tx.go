@@ -1,0 +1,196 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// attempts bounds how often a transaction runs that lost against another one.
+const attempts = 6
+
+// DB is the store of one tenant, or the system store. It is safe for concurrent
+// use and stays valid as long as the cluster and the tenant do.
+type DB struct {
+	cluster *Cluster
+	tenant  scope.TenantID
+}
+
+// Tx is one transaction. It is good for one goroutine, within the function that
+// it was given to.
+type Tx struct {
+	db    *DB
+	txn   txn
+	err   error // the first SQL error: it ends the transaction
+	write bool
+	after []func()
+	said  map[string]bool
+}
+
+// TenantID is the tenant whose store this is; empty for the system store.
+func (d *DB) TenantID() scope.TenantID { return d.tenant }
+
+// Read runs fn on one consistent snapshot that cannot be written to.
+func (d *DB) Read(ctx context.Context, fn func(tx *Tx) error) error {
+	return d.run(ctx, false, fn)
+}
+
+// Write runs fn in a transaction and commits it when fn returns nil. Where the
+// backend says that the transaction lost against another one, fn runs again, so
+// fn must only change what it sets anew each time. When Write returns nil, the
+// change is durable.
+func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
+	return d.run(ctx, true, fn)
+}
+
+// Revision is the value of a counter that Bump counts; 0 before the first.
+func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
+	var value int64
+	err := d.Read(ctx, func(tx *Tx) (err error) {
+		value, err = tx.Revision(ctx, name)
+		return err
+	})
+	return value, err
+}
+
+func (d *DB) run(ctx context.Context, write bool, fn func(tx *Tx) error) error {
+	for try := 1; ; try++ {
+		err := d.once(ctx, write, fn)
+		if err == nil || try == attempts || !retryable(err) {
+			return err
+		}
+		timer := time.NewTimer(time.Duration(1<<try) * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	t, err := d.cluster.backend.begin(ctx, d.tenant, write)
+	if err != nil {
+		return translate(ctx, err)
+	}
+	tx := &Tx{db: d, txn: t, write: write}
+	finished := false
+	defer func() {
+		if !finished { // fn failed or panicked
+			t.rollback()
+		}
+	}()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if tx.err != nil {
+		return tx.err
+	}
+	finished = true
+	if err := t.commit(ctx); err != nil {
+		return translate(ctx, err)
+	}
+	for name := range tx.said {
+		d.cluster.watch.tell(d.tenant, name)
+	}
+	for _, f := range tx.after {
+		f()
+	}
+	return nil
+}
+
+// Exec runs a statement and gives the number of rows that it changed.
+func (tx *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	vals, err := tx.args(ctx, args)
+	if err != nil {
+		return 0, err
+	}
+	n, err := tx.txn.exec(ctx, sql, vals)
+	return n, tx.failed(ctx, err)
+}
+
+// Revision is the value of a counter that Bump counts; 0 before the first.
+func (tx *Tx) Revision(ctx context.Context, name string) (int64, error) {
+	value, err := One[int64](ctx, tx, `SELECT value FROM revisions WHERE name = $1`, name)
+	if errors.Is(err, ErrNoRows) {
+		return 0, nil
+	}
+	return value, err
+}
+
+// Bump adds one to the counter name, gives its new value, and tells every
+// Watch on every replica once the transaction has committed.
+func (tx *Tx) Bump(ctx context.Context, name string) (int64, error) {
+	value, err := One[int64](ctx, tx, `INSERT INTO revisions (name, value) VALUES ($1, 1)
+		ON CONFLICT (name) DO UPDATE SET value = revisions.value + 1 RETURNING value`, name)
+	if err != nil {
+		return 0, err
+	}
+	return value, tx.Notify(ctx, name)
+}
+
+// Notify tells every Watch like Bump, without counting and so without making
+// concurrent transactions wait for each other.
+func (tx *Tx) Notify(ctx context.Context, name string) error {
+	if tx.said[name] {
+		return nil
+	}
+	if tx.said == nil {
+		tx.said = map[string]bool{}
+	}
+	tx.said[name] = true
+	return tx.failed(ctx, tx.txn.announce(ctx, announcement(tx.db.tenant, name)))
+}
+
+// AfterCommit runs f once the transaction has committed, in the goroutine that
+// called Write. It does not run after a rollback.
+func (tx *Tx) AfterCommit(f func()) { tx.after = append(tx.after, f) }
+
+// Lock waits until no other transaction of this tenant, on any replica, holds
+// name, and holds it until the end of the transaction.
+func (tx *Tx) Lock(ctx context.Context, name string) error {
+	if tx.err != nil {
+		return tx.err
+	}
+	return tx.failed(ctx, tx.txn.lock(ctx, name))
+}
+
+// Now is the store's clock.
+func (tx *Tx) Now() time.Time { return tx.db.cluster.now() }
+
+// args converts arguments for the driver, and refuses work on a lost transaction.
+func (tx *Tx) args(ctx context.Context, args []any) ([]any, error) {
+	if tx.err != nil {
+		return nil, tx.err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, tx.failed(ctx, err)
+	}
+	vals := make([]any, len(args))
+	for i, a := range args {
+		v, err := value(a)
+		if err != nil {
+			return nil, tx.failed(ctx, err)
+		}
+		vals[i] = v
+	}
+	return vals, nil
+}
+
+// failed records the first SQL error, translated.
+func (tx *Tx) failed(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = translate(ctx, err)
+	if tx.err == nil {
+		tx.err = err
+	}
+	return err
+}

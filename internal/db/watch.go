@@ -1,0 +1,61 @@
+package db
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// watchers are the functions that want to know of changes.
+type watchers struct {
+	mu   sync.RWMutex
+	list []*watcher
+}
+
+type watcher struct {
+	fn func(tenant scope.TenantID, name string)
+}
+
+// Watch has fn told of each Bump and Notify, of all replicas, after its commit;
+// the empty tenant is the system store. When the connection that hears of other
+// replicas was lost and is back, fn is called once with an empty tenant and an
+// empty name: anything may have changed. It runs in the goroutine of the
+// committer or of the listener, so it must return at once. SQLite tells of this
+// process only.
+func (c *Cluster) Watch(fn func(tenant scope.TenantID, name string)) (stop func()) {
+	return c.watch.add(fn)
+}
+
+func (w *watchers) add(fn func(scope.TenantID, string)) (stop func()) {
+	one := &watcher{fn: fn}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = append(slices.Clone(w.list), one)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.list = slices.DeleteFunc(slices.Clone(w.list), func(x *watcher) bool { return x == one })
+	}
+}
+
+func (w *watchers) tell(tenant scope.TenantID, name string) {
+	w.mu.RLock()
+	list := w.list
+	w.mu.RUnlock()
+	for _, one := range list {
+		one.fn(tenant, name)
+	}
+}
+
+// announcement is the text that carries a change to other replicas; heard reads it.
+func announcement(tenant scope.TenantID, name string) string {
+	return string(tenant) + "\n" + name
+}
+
+// heard is told of an announcement of another replica; empty after a gap.
+func (c *Cluster) heard(payload string) {
+	tenant, name, _ := strings.Cut(payload, "\n")
+	c.watch.tell(scope.TenantID(tenant), name)
+}

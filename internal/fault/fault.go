@@ -1,0 +1,151 @@
+// Package fault holds the one error type of the service. A fault has a kind
+// (what went wrong, which package api maps to a status), a stable snake_case
+// code, a message for people, and details that point into the request. The
+// cause is for the log and never reaches an answer.
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind is what went wrong, apart from any protocol.
+type Kind uint8
+
+// The kinds, with the HTTP status that package api gives them.
+const (
+	Internal         Kind = iota // 500
+	BadRequest                   // 400: unparsable, a bad parameter
+	Unauthenticated              // 401
+	Forbidden                    // 403
+	NotFound                     // 404
+	MethodNotAllowed             // 405
+	Conflict                     // 409
+	Precondition                 // 412: If-Match no longer holds
+	TooLarge                     // 413
+	UnsupportedMedia             // 415
+	Misdirected                  // 421
+	Invalid                      // 422: well-formed, but its values are refused
+	RateLimited                  // 429
+	HeadersTooLarge              // 431
+	BadGateway                   // 502
+	Unavailable                  // 503
+	GatewayTimeout               // 504
+	StorageFull                  // 507
+)
+
+// Detail is one offence: where it is and what is wrong with it.
+type Detail struct {
+	// Pointer is a JSON pointer into the body, or `query.name`, `path.name`, `header.name`.
+	Pointer string `json:"pointer,omitempty"`
+	Message string `json:"message"`
+	// Line and Column are set for offences in Rego source (1-based).
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+}
+
+// Error is the service's error.
+type Error struct {
+	Kind    Kind
+	Code    string
+	Message string
+	Details []Detail
+	// RetryAfter is how long a caller should wait; zero where that says nothing.
+	RetryAfter time.Duration
+	// Fields are further members of the error body, such as tenant_id or limit.
+	Fields map[string]any
+	// Cause is kept for the log.
+	Cause error
+}
+
+// New makes a fault.
+func New(k Kind, code, message string) *Error {
+	return &Error{Kind: k, Code: code, Message: message}
+}
+
+// Newf makes a fault with a formatted message.
+func Newf(k Kind, code, format string, args ...any) *Error {
+	return New(k, code, fmt.Sprintf(format, args...))
+}
+
+// NotFoundf is the fault of an object that is not there, or that this caller may not know of.
+func NotFoundf(format string, args ...any) *Error {
+	return Newf(NotFound, "not_found", format, args...)
+}
+
+// Invalidf is a 422 with one offence at pointer.
+func Invalidf(pointer, format string, args ...any) *Error {
+	msg := fmt.Sprintf(format, args...)
+	e := New(Invalid, "validation_failed", msg)
+	e.Details = []Detail{{Pointer: pointer, Message: msg}}
+	return e
+}
+
+// Wrap makes an internal fault of an unforeseen error; a fault passes unchanged.
+func Wrap(err error, what string) error {
+	if err == nil {
+		return nil
+	}
+	var f *Error
+	if errors.As(err, &f) {
+		return err
+	}
+	return &Error{Kind: Internal, Code: "internal_error", Message: "something went wrong on our side", Cause: fmt.Errorf("%s: %w", what, err)}
+}
+
+// With adds a further member to the error body.
+func (e *Error) With(name string, value any) *Error {
+	if e.Fields == nil {
+		e.Fields = map[string]any{}
+	}
+	e.Fields[name] = value
+	return e
+}
+
+// Because keeps the cause for the log.
+func (e *Error) Because(err error) *Error {
+	e.Cause = err
+	return e
+}
+
+// After says how long a caller should wait before trying again.
+func (e *Error) After(d time.Duration) *Error {
+	e.RetryAfter = d
+	return e
+}
+
+// Error is the text for logs: code, message and cause.
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return e.Code + ": " + e.Message + ": " + e.Cause.Error()
+	}
+	return e.Code + ": " + e.Message
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// KindOf is the kind of err: its own when it is a fault, else Internal.
+func KindOf(err error) Kind {
+	var f *Error
+	if errors.As(err, &f) {
+		return f.Kind
+	}
+	return Internal
+}
+
+// Is reports whether err is a fault of kind k.
+func Is(err error, k Kind) bool {
+	var f *Error
+	return errors.As(err, &f) && f.Kind == k
+}
+
+// Message is what may be shown of err: a fault's message, and nothing of others.
+func Message(err error) string {
+	var f *Error
+	if errors.As(err, &f) {
+		return f.Message
+	}
+	return "something went wrong on our side"
+}

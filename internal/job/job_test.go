@@ -1,0 +1,374 @@
+package job_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func tenant(t testing.TB, c *db.Cluster, id scope.TenantID) *db.DB {
+	t.Helper()
+	d, err := c.Tenant(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func insert(t testing.TB, d *db.DB, jobs ...job.Job) (added int) {
+	t.Helper()
+	err := d.Write(context.Background(), func(tx *db.Tx) error {
+		added = 0
+		for _, j := range jobs {
+			ok, err := job.Insert(context.Background(), tx, j)
+			if err != nil {
+				return err
+			}
+			if ok {
+				added++
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added
+}
+
+func states(t testing.TB, d *db.DB) map[string]int64 {
+	t.Helper()
+	type row struct {
+		State string `db:"state"`
+		N     int64  `db:"n"`
+	}
+	out := map[string]int64{}
+	err := d.Read(context.Background(), func(tx *db.Tx) error {
+		rows, err := db.All[row](context.Background(), tx, `SELECT state, count(*) AS n FROM jobs GROUP BY state`)
+		for _, r := range rows {
+			out[r.State] = r.N
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// start runs a runner until the test ends.
+func start(t testing.TB, r *job.Runner) (stop func()) {
+	t.Helper()
+	if r.Now == nil {
+		r.Now = func() time.Time { return time.Now().UTC() }
+	}
+	r.Logger = quiet
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func get[T any](t testing.TB, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+// until waits for a condition on the store.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestRunsEachOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ran := make(chan string, 100)
+		handlers := map[string]job.Handler{"hello": func(_ context.Context, task job.Task) error {
+			var n int
+			err := task.Decode(&n)
+			ran <- fmt.Sprint(task.Tenant, n)
+			return err
+		}}
+		for _, id := range []scope.TenantID{"default", "t2"} { // half of them before there is a runner
+			for i := range 5 {
+				insert(t, tenant(t, c, id), job.Job{Kind: "hello", Payload: i})
+			}
+		}
+		for range 3 {
+			start(t, &job.Runner{Cluster: c, Handlers: handlers})
+		}
+		for _, id := range []scope.TenantID{"default", "t2"} {
+			for i := 5; i < 10; i++ {
+				insert(t, tenant(t, c, id), job.Job{Kind: "hello", Payload: i})
+			}
+		}
+		seen := map[string]int{}
+		for range 20 {
+			seen[get(t, ran)]++
+		}
+		until(t, "no jobs left", func() bool { return len(states(t, tenant(t, c, "default")))+len(states(t, tenant(t, c, "t2"))) == 0 })
+		if len(seen) != 20 || len(ran) != 0 {
+			t.Errorf("%d jobs, %d more: %v", len(seen), len(ran), seen)
+		}
+	})
+}
+
+func TestInsertIsPartOfTheTransaction(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		d := tenant(t, c, "default")
+		_ = d.Write(context.Background(), func(tx *db.Tx) error {
+			if ok, err := job.Insert(context.Background(), tx, job.Job{Kind: "x"}); !ok || err != nil {
+				t.Errorf("%v %v", ok, err)
+			}
+			return errors.New("undo")
+		})
+		if got := states(t, d); len(got) != 0 {
+			t.Errorf("%v", got)
+		}
+		one := job.Job{Kind: "x", UniqueKey: "k"}
+		if n := insert(t, d, one, one, job.Job{Kind: "y", UniqueKey: "k"}, job.Job{Kind: "x"}, job.Job{Kind: "x"}); n != 4 {
+			t.Errorf("%d inserted, want 4", n)
+		}
+	})
+}
+
+func TestRetryAndDeath(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		d := tenant(t, c, "default")
+		var attempts atomic.Int32
+		dead := make(chan string, 10)
+		start(t, &job.Runner{
+			Cluster: c,
+			Backoff: func(string, int) time.Duration { return time.Millisecond },
+			Handlers: map[string]job.Handler{
+				"fails":    func(context.Context, job.Task) error { attempts.Add(1); return errors.New("no\x00t yet") },
+				"panics":   func(context.Context, job.Task) error { panic("a bug") },
+				"hopeless": func(context.Context, job.Task) error { return job.Permanent(errors.New("never")) },
+				"later":    func(context.Context, job.Task) error { return job.After(time.Hour, errors.New("later")) },
+			},
+			Dead: func(_ context.Context, _ *db.Tx, task job.Task, cause error) error {
+				dead <- fmt.Sprintf("%s %d", task.Kind, task.Attempt)
+				return nil
+			},
+		})
+		insert(t, d, job.Job{Kind: "fails", MaxAttempts: 3, UniqueKey: "k"}, job.Job{Kind: "panics", MaxAttempts: 2}, job.Job{Kind: "hopeless"},
+			job.Job{Kind: "later"}, job.Job{Kind: "unknown"})
+		got := map[string]bool{}
+		for range 3 {
+			got[get(t, dead)] = true
+		}
+		if !got["fails 3"] || !got["panics 2"] || !got["hopeless 1"] || attempts.Load() != 3 {
+			t.Errorf("%v, %d attempts", got, attempts.Load())
+		}
+		until(t, "settled", func() bool {
+			s := states(t, d)
+			return s["dead"] == 3 && s["pending"] == 2 && s["running"] == 0
+		})
+		if insert(t, d, job.Job{Kind: "fails", UniqueKey: "k", RunAt: time.Now().Add(time.Hour)}) != 1 {
+			t.Error("a dead job keeps its key")
+		}
+	})
+}
+
+func TestLaterJobsWait(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ran := make(chan time.Time, 1)
+		start(t, &job.Runner{Cluster: c, Handlers: map[string]job.Handler{"x": func(context.Context, job.Task) error {
+			ran <- time.Now()
+			return nil
+		}}})
+		at := time.Now().Add(150 * time.Millisecond)
+		insert(t, tenant(t, c, "default"), job.Job{Kind: "x", RunAt: at})
+		if got := get(t, ran); got.Before(at.Truncate(time.Microsecond)) {
+			t.Errorf("%v too early", at.Sub(got))
+		}
+	})
+}
+
+// TestDeadRunner: a job whose runner gives no sign of life goes to another, and
+// the first can no longer complete it.
+func TestDeadRunner(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		d := tenant(t, c, "default")
+		var offset atomic.Int64
+		now := func() time.Time { return time.Now().UTC().Add(time.Duration(offset.Load())) }
+		runs := make(chan job.Task, 10)
+		goOn := make(chan struct{})
+		var completed atomic.Int32
+		handlers := map[string]job.Handler{"x": func(_ context.Context, task job.Task) error {
+			runs <- task
+			if task.Attempt == 1 {
+				<-goOn // hangs, whatever its context says
+			}
+			return d.Write(ctx, func(tx *db.Tx) error {
+				if err := task.Complete(ctx, tx); err != nil {
+					return err
+				}
+				completed.Add(1)
+				return nil
+			})
+		}}
+		start(t, &job.Runner{Cluster: c, Handlers: handlers, Now: now})
+		insert(t, d, job.Job{Kind: "x"})
+		if first := get(t, runs); first.Attempt != 1 {
+			t.Errorf("%+v", first)
+		}
+		offset.Store(int64(2 * time.Minute)) // past the lease
+		start(t, &job.Runner{Cluster: c, Handlers: handlers, Now: now})
+		if second := get(t, runs); second.Attempt != 2 {
+			t.Errorf("%+v", second)
+		}
+		until(t, "completed", func() bool { return len(states(t, d)) == 0 })
+		close(goOn)
+		if n := completed.Load(); n != 1 {
+			t.Errorf("completed %d times", n)
+		}
+	})
+}
+
+func TestStopGivesBack(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		d := tenant(t, c, "default")
+		running := make(chan struct{}, 1)
+		stop := start(t, &job.Runner{Cluster: c, Handlers: map[string]job.Handler{"x": func(ctx context.Context, _ job.Task) error {
+			running <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}}})
+		insert(t, d, job.Job{Kind: "x", MaxAttempts: 1})
+		get(t, running)
+		stop()
+		if s := states(t, d); s["pending"] != 1 {
+			t.Errorf("%v", s)
+		}
+		again := make(chan int, 1)
+		start(t, &job.Runner{Cluster: c, Handlers: map[string]job.Handler{"x": func(_ context.Context, task job.Task) error {
+			again <- task.Attempt
+			return nil
+		}}})
+		if n := get(t, again); n != 1 {
+			t.Errorf("attempt %d", n)
+		}
+	})
+}
+
+func TestLeases(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		var offset atomic.Int64
+		now := func() time.Time { return time.Now().UTC().Add(time.Duration(offset.Load())) }
+		a := &job.Leases{System: c.System(), Holder: "a", Now: now, Logger: quiet}
+		b := &job.Leases{System: c.System(), Holder: "b", Now: now, Logger: quiet}
+		take := func(l *job.Leases, want bool) {
+			t.Helper()
+			if got, err := l.Acquire(ctx, "work", time.Minute); err != nil || got != want {
+				t.Errorf("%s: %v %v", l.Holder, got, err)
+			}
+		}
+		take(a, true)
+		take(b, false)
+		take(a, true)
+		offset.Store(int64(2 * time.Minute))
+		take(b, true)
+		take(a, false)
+		if err := b.Release(ctx, "work"); err != nil {
+			t.Fatal(err)
+		}
+		take(a, true)
+	})
+}
+
+func TestLead(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		var leaders, most atomic.Int32
+		began := make(chan string, 10)
+		var wg sync.WaitGroup
+		cancels := map[string]context.CancelFunc{}
+		for _, holder := range []string{"a", "b", "c"} {
+			l := &job.Leases{System: c.System(), Holder: holder, Now: func() time.Time { return time.Now().UTC() }, Logger: quiet}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			cancels[holder] = cancel
+			wg.Go(func() {
+				l.Lead(ctx, "work", 600*time.Millisecond, func(ctx context.Context) {
+					if n := leaders.Add(1); n > most.Load() {
+						most.Store(n)
+					}
+					began <- holder
+					<-ctx.Done()
+					leaders.Add(-1)
+				})
+			})
+		}
+		for range 3 { // each in turn, as the leader goes
+			cancels[get(t, began)]()
+		}
+		wg.Wait()
+		if most.Load() != 1 {
+			t.Errorf("%d leaders at a time", most.Load())
+		}
+	})
+}
+
+func BenchmarkJobs(b *testing.B) {
+	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+		b.Run(backend, func(b *testing.B) {
+			c := dbtest.Open(b, backend)
+			d := tenant(b, c, "default")
+			jobs := make([]job.Job, 500)
+			for i := range jobs {
+				jobs[i] = job.Job{Kind: "x", Payload: i}
+			}
+			for left := b.N; left > 0; left -= len(jobs) {
+				insert(b, d, jobs[:min(left, len(jobs))]...)
+			}
+			var done atomic.Int64
+			all := make(chan struct{})
+			b.ResetTimer()
+			stop := start(b, &job.Runner{Cluster: c, Handlers: map[string]job.Handler{"x": func(context.Context, job.Task) error {
+				if done.Add(1) == int64(b.N) {
+					close(all)
+				}
+				return nil
+			}}})
+			<-all
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+			b.StopTimer()
+			stop()
+		})
+	}
+}

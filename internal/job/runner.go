@@ -1,0 +1,359 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Runner runs the jobs of all tenants. Replicas each have one; the store keeps
+// them from running a job twice at a time.
+type Runner struct {
+	Cluster  *db.Cluster
+	Handlers map[string]Handler
+	Now      func() time.Time
+	Logger   *slog.Logger
+	// Concurrency is how many jobs run at a time (8).
+	Concurrency int
+	// Lease is how long a job stays with a runner that gives no sign of life (1 min).
+	Lease time.Duration
+	// Poll is how often all tenants are looked at, in case that a wake was missed
+	// (5 min).
+	Poll time.Duration
+	// Backoff is the pause after a failed attempt; nil means the package's.
+	Backoff func(kind string, attempt int) time.Duration
+	// Dead, if set, is called in the transaction that buries a job.
+	Dead func(ctx context.Context, tx *db.Tx, t Task, cause error) error
+
+	mu    sync.Mutex
+	due   map[scope.TenantID]time.Time // when to look at a tenant next
+	order []scope.TenantID             // of due, those longest waiting first
+	all   time.Time                    // when to look at all tenants
+	wake  chan struct{}
+	slots chan struct{}
+	tasks sync.WaitGroup
+}
+
+// perClaim bounds how many jobs one tenant gets before the next has its turn.
+const perClaim = 8
+
+// Run runs jobs until ctx ends, and returns when the last one has stopped. Jobs
+// that had to stop go back without a lost attempt.
+func (r *Runner) Run(ctx context.Context) error {
+	if r.Concurrency <= 0 {
+		r.Concurrency = 8
+	}
+	if r.Lease <= 0 {
+		r.Lease = time.Minute
+	}
+	if r.Poll <= 0 {
+		r.Poll = 5 * time.Minute
+	}
+	if r.Backoff == nil {
+		r.Backoff = func(_ string, attempt int) time.Duration { return Backoff(attempt) }
+	}
+	r.mu.Lock()
+	r.due, r.order, r.all = map[scope.TenantID]time.Time{}, nil, time.Time{}
+	r.wake, r.slots = make(chan struct{}, 1), make(chan struct{}, r.Concurrency)
+	r.mu.Unlock()
+	stop := r.Cluster.Watch(r.heard)
+	defer stop()
+	defer r.tasks.Wait()
+	for ctx.Err() == nil {
+		r.look(ctx)
+		tenant, wait := r.next()
+		if tenant == "" {
+			r.sleep(ctx, wait)
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case r.slots <- struct{}{}:
+			r.serve(ctx, tenant)
+		}
+	}
+	return nil
+}
+
+// heard is told of changes by the store.
+func (r *Runner) heard(tenant scope.TenantID, name string) {
+	switch {
+	case name == wakeName && tenant != "":
+		r.schedule(tenant, time.Time{})
+	case tenant == "" && name == "": // anything may have been missed
+		r.mu.Lock()
+		r.all = time.Time{}
+		r.mu.Unlock()
+		r.nudge()
+	}
+}
+
+// schedule has a tenant looked at, at a time or before; the zero time is now.
+func (r *Runner) schedule(tenant scope.TenantID, at time.Time) {
+	r.mu.Lock()
+	old, known := r.due[tenant]
+	if !known {
+		r.order = append(r.order, tenant)
+	}
+	if !known || at.Before(old) {
+		r.due[tenant] = at
+	}
+	r.mu.Unlock()
+	r.nudge()
+}
+
+func (r *Runner) nudge() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// look puts all tenants on the list, when it is time to.
+func (r *Runner) look(ctx context.Context) {
+	now := r.Now()
+	r.mu.Lock()
+	late := !now.Before(r.all)
+	if late {
+		r.all = now.Add(r.Poll)
+	}
+	r.mu.Unlock()
+	if !late {
+		return
+	}
+	ids, err := r.Cluster.Tenants(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.Logger.Warn("jobs: the tenants cannot be listed", "error", err)
+		}
+		r.mu.Lock()
+		r.all = now.Add(min(r.Poll, 2*time.Second))
+		r.mu.Unlock()
+		return
+	}
+	for _, id := range ids {
+		r.schedule(id, time.Time{})
+	}
+}
+
+// next takes the first tenant off the list whose time has come, or says how long
+// there is none.
+func (r *Runner) next() (scope.TenantID, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Now()
+	wait := r.all.Sub(now)
+	for i, id := range r.order {
+		if left := r.due[id].Sub(now); left > 0 {
+			wait = min(wait, left)
+			continue
+		}
+		r.order = append(r.order[:i:i], r.order[i+1:]...)
+		delete(r.due, id)
+		return id, 0
+	}
+	return "", max(wait, time.Millisecond)
+}
+
+func (r *Runner) sleep(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-r.wake:
+	}
+}
+
+// serve claims jobs of one tenant, starts them, and notes when to come back. The
+// caller has taken one slot.
+func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
+	n := 1
+	for n < perClaim {
+		select {
+		case r.slots <- struct{}{}:
+			n++
+			continue
+		default:
+		}
+		break
+	}
+	tasks, again, err := r.claim(ctx, tenant, n)
+	if err != nil && ctx.Err() == nil && !fault.Is(err, fault.NotFound) {
+		r.Logger.Warn("jobs: cannot be claimed", "tenant", tenant, "error", err)
+		soon := r.Now().Add(2 * time.Second)
+		again = &soon
+	}
+	for range n - len(tasks) {
+		<-r.slots
+	}
+	if again != nil {
+		r.schedule(tenant, *again)
+	}
+	for _, t := range tasks {
+		t.Tenant = tenant
+		r.tasks.Go(func() {
+			defer func() { <-r.slots }()
+			r.run(ctx, t)
+		})
+	}
+}
+
+// claim takes up to n due jobs, and tells when to look again; nil is never.
+func (r *Runner) claim(ctx context.Context, tenant scope.TenantID, n int) (tasks []Task, again *time.Time, err error) {
+	store, err := r.Cluster.Tenant(ctx, tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := r.Now()
+	// Most looks find nothing; they should not take the writer's turn.
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		again, err = nextDue(ctx, tx)
+		return err
+	})
+	if err != nil || again == nil || again.After(now) {
+		return nil, again, err
+	}
+	err = store.Write(ctx, func(tx *db.Tx) (err error) {
+		if tasks, err = claimTasks(ctx, tx, now, now.Add(r.Lease), n); err != nil {
+			return err
+		}
+		again, err = nextDue(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return tasks, again, nil
+}
+
+// run runs one task and settles it.
+func (r *Runner) run(ctx context.Context, t Task) {
+	inner, cancel := context.WithCancelCause(ctx)
+	renewing := make(chan struct{})
+	go func() {
+		defer close(renewing)
+		r.renew(inner, t, cancel)
+	}()
+	err := r.call(inner, t)
+	lost := context.Cause(inner)
+	cancel(nil)
+	<-renewing
+	if errors.Is(lost, ErrLost) {
+		r.Logger.Warn("a job's lease was lost", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID)
+		return
+	}
+	settle, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer stop()
+	if err := r.settle(settle, ctx.Err() != nil, t, err); err != nil {
+		r.Logger.Warn("a job cannot be settled; it will run again", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", err)
+	}
+}
+
+// renew prolongs the lease of a task while it runs, and ends its context when
+// that is no longer possible.
+func (r *Runner) renew(ctx context.Context, t Task, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(r.Lease / 3)
+	defer tick.Stop()
+	over := time.NewTimer(r.Lease)
+	defer over.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-over.C:
+			cancel(ErrLost)
+			return
+		case <-tick.C:
+		}
+		began := r.Now()
+		var n int64
+		err := r.write(ctx, t.Tenant, func(ctx context.Context, tx *db.Tx) (err error) {
+			n, err = renewTask(ctx, tx, t, r.Now().Add(r.Lease))
+			return err
+		})
+		if err == nil && n == 0 { // completed by its handler, or taken by another runner
+			return
+		}
+		if err == nil {
+			over.Reset(r.Lease - r.Now().Sub(began))
+		}
+	}
+}
+
+// call runs the handler; its panic is an error.
+func (r *Runner) call(ctx context.Context, t Task) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			r.Logger.Error("a job panicked", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	h, ok := r.Handlers[t.Kind]
+	if !ok {
+		return After(time.Hour, fmt.Errorf("no handler for jobs of kind %q in this version", t.Kind))
+	}
+	return h(ctx, t)
+}
+
+// settle writes down how a task went.
+func (r *Runner) settle(ctx context.Context, stopping bool, t Task, cause error) error {
+	var forGood permanent
+	var delayed later
+	return r.write(ctx, t.Tenant, func(ctx context.Context, tx *db.Tx) error {
+		switch {
+		case cause == nil:
+			_, err := deleteTask(ctx, tx, t)
+			return err
+		case stopping:
+			_, err := returnTask(ctx, tx, t)
+			return err
+		case errors.As(cause, &forGood) || t.Attempt >= t.MaxAttempts:
+			n, err := buryTask(ctx, tx, t, r.Now(), reason(cause))
+			if err != nil || n == 0 || r.Dead == nil {
+				return err
+			}
+			return r.Dead(ctx, tx, t, cause)
+		}
+		delay := r.Backoff(t.Kind, t.Attempt)
+		if errors.As(cause, &delayed) {
+			delay = delayed.delay
+		}
+		_, err := retryTask(ctx, tx, t, r.Now().Add(delay), reason(cause))
+		if err != nil {
+			return err
+		}
+		return tx.Notify(ctx, wakeName)
+	})
+}
+
+// reason is an error's text, short enough to keep.
+func reason(err error) string {
+	text := err.Error()
+	if len(text) > 1000 {
+		text = text[:1000]
+	}
+	clean := []rune(text) // what is no UTF-8 becomes a replacement character
+	for i, c := range clean {
+		if c == 0 {
+			clean[i] = ' '
+		}
+	}
+	return string(clean)
+}
+
+func (r *Runner) write(ctx context.Context, tenant scope.TenantID, f func(context.Context, *db.Tx) error) error {
+	store, err := r.Cluster.Tenant(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, func(tx *db.Tx) error { return f(ctx, tx) })
+}

@@ -1,0 +1,236 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// errRefused is the cause behind every target that the guard stops.
+var errRefused = errors.New("the target is refused")
+
+// hostName is a DNS name in ASCII: letters, digits, hyphens and underscores.
+var hostName = regexp.MustCompile(`^(?i:[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?$`)
+
+// target is a URL whose form is good.
+type target struct {
+	host string
+	port uint16
+}
+
+// form checks the spelling of a URL. Whatever could mean another host to another
+// parser is refused: userinfo, numbers that are no plain IPv4 address, a trailing
+// dot, anything beyond ASCII, zones.
+func (c *Client) form(raw string) (target, error) {
+	refuse := func(why string) (target, error) { return target{}, fmt.Errorf("%w: %s", errRefused, why) }
+	for i := range len(raw) {
+		if raw[i] <= ' ' || raw[i] >= 0x7f || raw[i] == '\\' {
+			return refuse("a character that has no place in a URL")
+		}
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return refuse("it is no URL")
+	}
+	ports := map[string]uint16{"https": 443}
+	if c.cfg.AllowHTTP {
+		ports["http"] = 80
+	}
+	port, ok := ports[u.Scheme]
+	switch {
+	case !ok:
+		return refuse("its scheme")
+	case u.Opaque != "" || u.Host == "" || u.Hostname() == "":
+		return refuse("no host")
+	case u.User != nil:
+		return refuse("credentials in the URL")
+	case strings.HasSuffix(u.Host, ":"):
+		return refuse("an empty port")
+	case strings.Contains(raw, "#"):
+		return refuse("a fragment")
+	}
+	if text := u.Port(); text != "" {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || n == 0 || text[0] == '0' {
+			return refuse("its port")
+		}
+		port = uint16(n)
+	}
+	host := u.Hostname()
+	if strings.Contains(host, "%") {
+		return refuse("a zone or an escape in the host")
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return target{host, port}, nil
+	}
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	if !hostName.MatchString(host) || len(host) > 253 || number(last) {
+		return refuse("its host name")
+	}
+	return target{host, port}, nil
+}
+
+// number reports whether a last label makes some parsers read a host as an IPv4
+// address: decimal, octal or hexadecimal.
+func number(label string) bool {
+	if hex, ok := strings.CutPrefix(strings.ToLower(label), "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(label, "0123456789") == ""
+}
+
+// Check says whether a URL may be called, for when it is saved: a bad one is an
+// Invalid fault at pointer, with one text whatever the reason. A name that does
+// not resolve passes; the same checks run again on each call.
+func (c *Client) Check(ctx context.Context, pointer, raw string) error {
+	t, err := c.form(raw)
+	if err == nil && c.guarded {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		addrs, lookup := c.resolve(ctx, t.host)
+		if lookup == nil {
+			err = c.permitAll(addrs, t.port)
+		}
+	}
+	if err != nil {
+		f := fault.Invalidf(pointer, "this address may not be called")
+		f.Code = "target_refused"
+		return f.Because(err)
+	}
+	return nil
+}
+
+func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	addrs, err := c.cfg.Resolve(ctx, host)
+	if err == nil && len(addrs) == 0 {
+		err = errors.New("the name has no address")
+	}
+	return addrs, err
+}
+
+// permitAll refuses a name of which any address is refused: a mixed answer is an
+// attempt.
+func (c *Client) permitAll(addrs []netip.Addr, port uint16) error {
+	for _, a := range addrs {
+		if err := c.permit(a, port); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// permit decides on one address and port.
+func (c *Client) permit(addr netip.Addr, port uint16) error {
+	addr = addr.Unmap()
+	for _, p := range c.cfg.AllowCIDRs {
+		if p.Contains(addr) {
+			return nil
+		}
+	}
+	if !public(addr) {
+		return fmt.Errorf("%w: %s is not public", errRefused, addr)
+	}
+	if port != 80 && port != 443 && port < 1024 {
+		return fmt.Errorf("%w: port %d", errRefused, port)
+	}
+	return nil
+}
+
+// special4 are the IPv4 ranges that netip's own tests do not name (RFC 6890 and
+// its successors), and the metadata address that lies among public ones.
+var special4 = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),
+	netip.MustParsePrefix("100.64.0.0/10"),
+	netip.MustParsePrefix("192.0.0.0/24"),
+	netip.MustParsePrefix("192.0.2.0/24"),
+	netip.MustParsePrefix("192.88.99.0/24"),
+	netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("198.51.100.0/24"),
+	netip.MustParsePrefix("203.0.113.0/24"),
+	netip.MustParsePrefix("224.0.0.0/3"),
+	netip.MustParsePrefix("168.63.129.16/32"),
+}
+
+// global6 is the one IPv6 range that is routed; special6 are its parts that are
+// not, or that carry an IPv4 address inside. NAT64 lies outside of global6.
+var (
+	global6  = netip.MustParsePrefix("2000::/3")
+	special6 = []netip.Prefix{
+		netip.MustParsePrefix("2001::/23"),
+		netip.MustParsePrefix("2001:db8::/32"),
+		netip.MustParsePrefix("2002::/16"),
+		netip.MustParsePrefix("3fff::/20"),
+	}
+)
+
+// public reports whether an address is one of the internet at large.
+func public(a netip.Addr) bool {
+	if !a.IsValid() || a.Zone() != "" || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsUnspecified() || a.IsMulticast() {
+		return false
+	}
+	ranges := special4
+	if a.Is6() {
+		if !global6.Contains(a) {
+			return false
+		}
+		ranges = special6
+	}
+	for _, p := range ranges {
+		if p.Contains(a) {
+			return false
+		}
+	}
+	return true
+}
+
+// dial resolves, checks every address, and connects to one of those that were
+// checked, never to the name again. The socket's own address is checked last.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(portText, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := c.resolve(ctx, host)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.permitAll(addrs, uint16(port)); err != nil {
+		return nil, err
+	}
+	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: c.control}
+	var errs []error
+	for _, a := range addrs {
+		conn, err := dialer.DialContext(ctx, network, netip.AddrPortFrom(a.Unmap(), uint16(port)).String())
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// control sees the address that a socket is about to connect to.
+func (c *Client) control(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: %s", errRefused, address)
+	}
+	return c.permit(ap.Addr(), ap.Port())
+}

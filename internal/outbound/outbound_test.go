@@ -1,0 +1,271 @@
+package outbound
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// refusedForms are spellings of inner addresses, and of what is no web address.
+var refusedForms = []string{
+	"http://127.0.0.1/", "http://127.1/", "http://127.0.1/", "http://2130706433/", "http://0x7f000001/", "http://0x7f.0.0.1/",
+	"http://0177.0.0.1/", "http://017700000001/", "http://127.0.0.1./", "http://localhost./", "http://127.0.0.010/", "http://0/", "http://0.0.0.0/",
+	"http://10.0.0.1/", "http://172.16.0.1/", "http://192.168.1.1/", "http://169.254.169.254/latest/meta-data", "http://100.64.0.1/",
+	"http://100.100.100.200/", "http://168.63.129.16/", "http://192.0.0.192/", "http://198.18.0.1/", "http://224.0.0.1/", "http://255.255.255.255/", "http://240.0.0.1/",
+	"http://[::1]/", "http://[::]/", "http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/", "http://[0:0:0:0:0:ffff:10.0.0.1]/", "http://[::127.0.0.1]/",
+	"http://[fe80::1]/", "http://[fe80::1%25eth0]/", "http://[fc00::1]/", "http://[fd00:ec2::254]/", "http://[ff02::1]/", "http://[fec0::1]/",
+	"http://[64:ff9b::7f00:1]/", "http://[64:ff9b::a9fe:a9fe]/", "http://[64:ff9b:1::1]/", "http://[2002:7f00:1::]/", "http://[2001:0:7f00:1::]/", "http://[2001:db8::1]/", "http://[100::1]/",
+	"http://user@8.8.8.8/", "http://user:pass@8.8.8.8/", "http://8.8.8.8@127.0.0.1/", "http://8.8.8.8#@127.0.0.1", "http://8.8.8.8\\@127.0.0.1/",
+	"http://１２７.０.０.１/", "http://ⓛocalhost/", "http://exämple.com/", "http://127。0。0。1/", "http://exa mple.com/", "http://example.com\t/",
+	"http://8.8.8.8:22/", "http://8.8.8.8:25/", "http://8.8.8.8:0/", "http://8.8.8.8:65536/", "http://8.8.8.8:/", "http://8.8.8.8:0080/",
+	"ftp://8.8.8.8/", "file:///etc/passwd", "gopher://8.8.8.8/", "javascript:alert(1)", "//8.8.8.8/", "8.8.8.8", "", "http:///x", "http:8.8.8.8", "http://", "unix:///run/x",
+	"http://-bad-.com/", "http://a..b/", "http://%31%32%37.0.0.1/", "http://inner.test/", "http://mixed.test/", "http://mapped.test/",
+}
+
+func resolver(ctx context.Context, host string) ([]netip.Addr, error) {
+	switch host {
+	case "inner.test":
+		return []netip.Addr{netip.MustParseAddr("10.1.2.3")}, nil
+	case "mixed.test":
+		return []netip.Addr{netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("127.0.0.1")}, nil
+	case "mapped.test":
+		return []netip.Addr{netip.MustParseAddr("::ffff:127.0.0.1")}, nil
+	case "public.test":
+		return []netip.Addr{netip.MustParseAddr("8.8.8.8"), netip.MustParseAddr("2606:4700::1")}, nil
+	case "empty.test":
+		return nil, nil
+	}
+	return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+}
+
+func TestRefusedForms(t *testing.T) {
+	c := New(Config{AllowHTTP: true, Resolve: resolver, Timeout: time.Second})
+	ctx := context.Background()
+	var checked, called []string
+	for _, raw := range refusedForms {
+		err := c.Check(ctx, "/url", raw)
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != fault.Invalid || !errors.Is(err, errRefused) {
+			t.Errorf("%q passes: %v", raw, err)
+			continue
+		}
+		checked = append(checked, f.Message)
+		_, err = c.Do(ctx, Request{URL: raw})
+		if !errors.As(err, &f) || f.Kind != fault.BadGateway {
+			t.Errorf("%q is called: %v", raw, err)
+			continue
+		}
+		called = append(called, f.Message)
+		if raw == "http://8.8.8.8:/" { // net/http mends it before anybody sees it
+			continue
+		}
+		if res, err := c.HTTP().Get(raw); err == nil {
+			res.Body.Close()
+			t.Errorf("%q is called by HTTP()", raw)
+		}
+	}
+	for _, list := range [][]string{checked, called} {
+		for _, m := range list {
+			if m != list[0] {
+				t.Errorf("the text tells why: %q, %q", m, list[0])
+			}
+		}
+	}
+	if len(refusedForms) < 60 {
+		t.Errorf("only %d forms", len(refusedForms))
+	}
+}
+
+func TestAllowedForms(t *testing.T) {
+	ctx := context.Background()
+	c := New(Config{Resolve: resolver})
+	for _, raw := range []string{"https://8.8.8.8/x?y=1", "https://public.test:8443/", "https://[2606:4700::1]/", "https://unknown.test/", "https://empty.test/", "https://sub.public.test"} {
+		if err := c.Check(ctx, "/url", raw); err != nil {
+			t.Errorf("%q: %v", raw, err)
+		}
+	}
+	if err := c.Check(ctx, "/url", "http://8.8.8.8/"); err == nil {
+		t.Error("http passes")
+	}
+	c = New(Config{Resolve: resolver, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	for raw, ok := range map[string]bool{"https://10.9.9.9:25/": true, "https://inner.test/": true, "https://[::ffff:10.0.0.1]/": true, "https://192.168.0.1/": false, "https://mixed.test/": false} {
+		if err := c.Check(ctx, "/url", raw); (err == nil) != ok {
+			t.Errorf("%q: %v", raw, err)
+		}
+	}
+}
+
+// local is a server and a client that may call it.
+func local(t *testing.T, h http.HandlerFunc, change func(*Config)) (*Client, string) {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	cfg := Config{AllowHTTP: true, AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	if change != nil {
+		change(&cfg)
+	}
+	c := New(cfg)
+	t.Cleanup(c.Close)
+	return c, s.URL
+}
+
+func TestDo(t *testing.T) {
+	c, url := local(t, func(w http.ResponseWriter, r *http.Request) {
+		var b bytes.Buffer
+		_, _ = b.ReadFrom(r.Body)
+		w.Header().Set("X-Got", r.Method+" "+r.Header.Get("X-Sig")+" "+b.String())
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write([]byte("thanks"))
+	}, nil)
+	res, err := c.Do(context.Background(), Request{Method: "POST", URL: url, Header: http.Header{"x-sig": {"s"}}, Body: []byte("hello")})
+	if err != nil || !res.OK() || res.Status != 202 || string(res.Body) != "thanks" || res.Header.Get("X-Got") != "POST s hello" || res.Truncated {
+		t.Errorf("%+v %v", res, err)
+	}
+}
+
+func TestRedirectIsNotFollowed(t *testing.T) {
+	var hits atomic.Int32
+	c, url := local(t, func(w http.ResponseWriter, r *http.Request) {
+		hits.Add(1)
+		http.Redirect(w, r, "/next", http.StatusFound)
+	}, nil)
+	res, err := c.Do(context.Background(), Request{URL: url})
+	if err != nil || res.Status != 302 || res.OK() || hits.Load() != 1 {
+		t.Errorf("%+v %v, %d hits", res.Status, err, hits.Load())
+	}
+}
+
+func TestBoundedReply(t *testing.T) {
+	c, url := local(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/gzip" {
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(make([]byte, 10<<20))
+			_ = z.Close()
+			return
+		}
+		for range 1000 {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				return
+			}
+		}
+	}, nil)
+	for _, path := range []string{"/big", "/gzip"} {
+		res, err := c.Do(context.Background(), Request{URL: url + path})
+		if err != nil || len(res.Body) > 64<<10 || (path == "/big") != res.Truncated {
+			t.Errorf("%s: %d bytes, %v, %v", path, len(res.Body), res.Truncated, err)
+		}
+	}
+}
+
+func TestSlowReply(t *testing.T) {
+	c, url := local(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("x"))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}, func(cfg *Config) { cfg.Timeout = 100 * time.Millisecond })
+	start := time.Now()
+	if _, err := c.Do(context.Background(), Request{URL: url}); !fault.Is(err, fault.BadGateway) || time.Since(start) > 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(start))
+	}
+}
+
+// TestRebinding: a name that was public when it was saved is not called once it
+// points inside, and the address that was checked is the one that is called.
+func TestRebinding(t *testing.T) {
+	var hits, lookups atomic.Int32
+	inner := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
+	defer inner.Close()
+	port := inner.URL[strings.LastIndex(inner.URL, ":"):]
+	c := New(Config{AllowHTTP: true, Timeout: 2 * time.Second, Resolve: func(context.Context, string) ([]netip.Addr, error) {
+		if lookups.Add(1) == 1 {
+			return []netip.Addr{netip.MustParseAddr("8.8.8.8")}, nil
+		}
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}})
+	ctx := context.Background()
+	if err := c.Check(ctx, "/url", "http://rebind.test"+port); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Do(ctx, Request{URL: "http://rebind.test" + port}); !errors.Is(err, errRefused) {
+		t.Errorf("got %v", err)
+	}
+	if err := c.control("tcp4", "127.0.0.1"+port, nil); !errors.Is(err, errRefused) {
+		t.Errorf("the socket's own address passes: %v", err)
+	}
+	if hits.Load() != 0 {
+		t.Errorf("%d hits inside", hits.Load())
+	}
+}
+
+func TestTrusted(t *testing.T) {
+	var hits atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		hits.Add(1)
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	}))
+	defer s.Close()
+	res, err := Trusted(Config{}).Do(context.Background(), Request{URL: s.URL})
+	if err != nil || res.Status != 302 || hits.Load() != 1 {
+		t.Errorf("%d %v", res.Status, err)
+	}
+}
+
+func TestProxyOfTheEnvironment(t *testing.T) {
+	var hits atomic.Int32
+	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits.Add(1) }))
+	defer proxy.Close()
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	t.Setenv("http_proxy", proxy.URL)
+	c := New(Config{AllowHTTP: true, Resolve: resolver, Timeout: time.Second})
+	_, _ = c.Do(context.Background(), Request{URL: "http://inner.test/"})
+	if hits.Load() != 0 {
+		t.Error("a proxy was asked")
+	}
+}
+
+func TestSignature(t *testing.T) {
+	// HMAC-SHA256 test case 2 of RFC 4231.
+	want := "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+	got := Signature([]byte("Jefe"), []byte("what do ya want for nothing?"))
+	if got != want || !SignatureValid([]byte("Jefe"), []byte("what do ya want for nothing?"), want) {
+		t.Errorf("got %s", got)
+	}
+	for _, bad := range []string{"", want[:20], strings.ToUpper(want), want + "0"} {
+		if SignatureValid([]byte("Jefe"), []byte("what do ya want for nothing?"), bad) {
+			t.Errorf("%q passes", bad)
+		}
+	}
+	if SignatureValid(nil, []byte("x"), Signature(nil, []byte("x"))) {
+		t.Error("an empty secret signs")
+	}
+}
+
+func FuzzForm(f *testing.F) {
+	for _, raw := range refusedForms {
+		f.Add(raw)
+	}
+	c := New(Config{AllowHTTP: true, Resolve: resolver})
+	f.Fuzz(func(t *testing.T, raw string) {
+		good, err := c.form(raw)
+		if err != nil {
+			return
+		}
+		// What passes is what net/http would call.
+		r, err := http.NewRequest(http.MethodGet, raw, nil)
+		if err != nil || r.URL.Hostname() != good.host || r.URL.User != nil {
+			t.Errorf("%q: %v, host %q", raw, err, good.host)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package spool
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestMain runs the program that TestKill kills.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("SPOOL_TEST_WRITE"); dir != "" {
+		writeForever(dir)
+	}
+	os.Exit(m.Run())
+}
+
+// writeForever appends from several goroutines, and says after each append that
+// it returned, until it is killed.
+func writeForever(dir string) {
+	l, err := Open(Config{Dir: dir, SegmentBytes: 50_000})
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	start := l.Recovery().Records
+	for w := range 8 {
+		go func() {
+			for i := 0; ; i++ {
+				name := fmt.Sprintf("%d.%d.%d", start, w, i)
+				if err := l.Append([]byte(name + " " + strings.Repeat("x", i%700))); err != nil {
+					fmt.Println("error", err)
+					os.Exit(1)
+				}
+				if _, err := os.Stdout.WriteString(name + "\n"); err != nil {
+					os.Exit(1)
+				}
+			}
+		}()
+	}
+	select {}
+}
+
+// TestKill kills a writing process with SIGKILL again and again: every record
+// whose Append returned is there afterwards, once.
+func TestKill(t *testing.T) {
+	dir := t.TempDir()
+	acked := map[string]bool{}
+	for round := range 8 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "SPOOL_TEST_WRITE="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		for n := 0; ; n++ {
+			line, err := lines.ReadString('\n')
+			if err == io.EOF {
+				break
+			}
+			if err != nil || strings.HasPrefix(line, "error") {
+				t.Fatalf("%v %s", err, line)
+			}
+			acked[strings.TrimSpace(line)] = true
+			if n == 300+round*137 {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		_ = cmd.Wait() // it was killed
+
+		l := open(t, Config{Dir: dir, SegmentBytes: 50_000})
+		found := map[string]bool{}
+		recs, _ := drain(t, l, 100)
+		for _, r := range recs {
+			name, fill, _ := strings.Cut(r, " ")
+			if found[name] || strings.Trim(fill, "x") != "" {
+				t.Errorf("%s came twice or damaged", name)
+			}
+			found[name] = true
+		}
+		for name := range acked {
+			if !found[name] {
+				t.Fatalf("round %d: %s is lost (of %d acknowledged; recovery %+v)", round, name, len(acked), l.Recovery())
+			}
+		}
+		if l.Recovery().DamagedBytes != 0 {
+			t.Errorf("damage: %+v", l.Recovery())
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d records acknowledged", len(acked))
+}

@@ -1,0 +1,475 @@
+// Package spool is an append-only log of records on the local disk, between
+// those who must not wait (a decision, a request through a bouncer) and those
+// who store what happened (the shipper of package audit, the bridge).
+//
+//	Append ─┐                                    ┌─ Next ─ store ─ Ack
+//	Append ─┼─ one write(2) ─► 0000000000000001.seg ──────────────► (deleted)
+//	Append ─┘                  0000000000004711.seg
+//
+// When Append returns nil the record has been given to the kernel: it survives
+// the death of the process, and with SyncAlways that of the machine. Concurrent
+// appends share one write and one sync. Every record carries its number and a
+// checksum; on Open a torn tail is cut off and damaged records are left out,
+// while all others are kept.
+//
+// A record is delivered until it is acknowledged: a consumer that dies between
+// storing and Ack sees it again, so it stores by an id of the record's own.
+package spool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// SyncPolicy says when records are forced to the disk itself.
+type SyncPolicy string
+
+// The policies. Each of them survives the death of the process.
+const (
+	SyncNever    SyncPolicy = "never"    // the kernel decides; a power cut may lose some seconds
+	SyncInterval SyncPolicy = "interval" // every Config.Interval
+	SyncAlways   SyncPolicy = "always"   // before Append returns
+)
+
+// MaxRecord is the size of the largest record, in bytes.
+const MaxRecord = 16 << 20
+
+// maxBatchBytes bounds what Next holds in memory, but for one larger record.
+const maxBatchBytes = 4 << 20
+
+// ErrClosed says that the log was closed.
+var ErrClosed = errors.New("spool: closed")
+
+// Config says where and how records are kept.
+type Config struct {
+	// Dir is the log's own folder; it is made if missing. One process at a time
+	// may have it open.
+	Dir string
+	// Sync is when records are forced to disk; empty means SyncInterval.
+	Sync SyncPolicy
+	// Interval is the pause of SyncInterval (100 ms).
+	Interval time.Duration
+	// SegmentBytes is the size at which a new file is begun (64 MiB). Files are
+	// deleted as a whole, so this much more than MaxBytes may be on disk.
+	SegmentBytes int64
+	// MaxBytes bounds the records that are not acknowledged (8 GiB). Beyond it
+	// Append answers a StorageFull fault.
+	MaxBytes int64
+
+	create func(path string) (file, error) // tests put failing disks here
+}
+
+// file is what the log writes to.
+type file interface {
+	WriteAt(p []byte, off int64) (int, error)
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+// Recovery is what Open found.
+type Recovery struct {
+	Records      int64 // records that wait to be delivered
+	CutBytes     int64 // the torn tail: no Append returned for what is in it
+	DamagedBytes int64 // bytes among the records that were none
+}
+
+// Log is an open spool. Append is safe for concurrent use; Next and Ack are for
+// one consumer.
+type Log struct {
+	cfg      Config
+	lockFile *os.File
+	recovery Recovery
+	more     chan struct{} // holds a token when there may be records to read
+	closing  chan struct{}
+	synced   sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows
+	pending  *batch
+	spare    []byte
+	queued   int64 // bytes appended since Open, counting those still pending
+	acked    int64 // bytes acknowledged since Open, in the same count
+	nextSeq  uint64
+	lastSeq  uint64     // the last record that was written
+	segments []*segment // oldest first; the last one is written to
+	closed   bool       // nothing more comes in
+	over     bool       // nothing more is written
+	failed   error      // a sync that failed: nothing more may be promised
+
+	writing sync.Mutex // held by the one who writes to disk; guards active, dirty and puts
+	active  file
+	dirty   bool
+	puts    uint64 // how often something was written
+
+	reader reader
+}
+
+// segment is one file of the log.
+type segment struct {
+	path  string
+	first uint64 // number of its first record
+	last  uint64 // number of its last one; first-1 when empty
+	end   int64  // where the next record goes
+}
+
+// batch is what concurrent appends write together.
+type batch struct {
+	buf   []byte
+	first uint64
+	count int
+	done  chan struct{}
+	err   error
+}
+
+// Open opens the log and recovers what an earlier process left in it.
+func Open(cfg Config) (*Log, error) {
+	if cfg.Sync == "" {
+		cfg.Sync = SyncInterval
+	}
+	if cfg.Interval <= 0 {
+		cfg.Interval = 100 * time.Millisecond
+	}
+	if cfg.SegmentBytes <= 0 {
+		cfg.SegmentBytes = 64 << 20
+	}
+	if cfg.MaxBytes <= 0 {
+		cfg.MaxBytes = 8 << 30
+	}
+	if cfg.create == nil {
+		cfg.create = func(path string) (file, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) }
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	l := &Log{cfg: cfg, lockFile: lock, more: make(chan struct{}, 1), closing: make(chan struct{}), pending: newBatch(nil)}
+	if err := l.recover(); err != nil {
+		return nil, errors.Join(fmt.Errorf("spool: recover: %w", err), lock.Close())
+	}
+	if cfg.Sync == SyncInterval {
+		l.synced.Go(l.syncAtIntervals)
+	}
+	l.wake()
+	return l, nil
+}
+
+// lockDir keeps a second process out; the lock ends with the process.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("spool: %s is in use by another process", dir), f.Close())
+	}
+	return f, nil
+}
+
+func newBatch(buf []byte) *batch { return &batch{buf: buf[:0], done: make(chan struct{})} }
+
+// Recovery is what Open found.
+func (l *Log) Recovery() Recovery { return l.recovery }
+
+// Append adds records and returns once they are written, together or not at
+// all. An empty record, one over MaxRecord, a full log or a failing disk are
+// faults, and then the records are not in the log, or were not promised to be.
+func (l *Log) Append(recs ...[]byte) error {
+	size := int64(0)
+	for _, rec := range recs {
+		if len(rec) == 0 || len(rec) > MaxRecord {
+			return fault.Newf(fault.TooLarge, "record_size", "a spooled record has 1 to %d bytes, not %d", MaxRecord, len(rec))
+		}
+		size += frameSize(len(rec))
+	}
+	if len(recs) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	if err := l.admit(size); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	b := l.pending
+	if b.count == 0 {
+		b.first = l.nextSeq
+	}
+	leads := b.count == 0
+	for _, rec := range recs {
+		b.buf = appendFrame(b.buf, l.nextSeq, rec)
+		b.count++
+		l.nextSeq++
+	}
+	l.mu.Unlock()
+	if !leads {
+		<-b.done
+		return b.err
+	}
+	l.writing.Lock() // while the batch before is being written, others join this one
+	l.mu.Lock()
+	l.pending, l.spare = newBatch(l.spare), nil
+	l.mu.Unlock()
+	b.err = l.write(b)
+	l.writing.Unlock()
+	close(b.done)
+	if b.err == nil {
+		l.wake()
+	}
+	return b.err
+}
+
+// admit checks that a frame of n bytes may come in, and counts it. Caller holds mu.
+func (l *Log) admit(n int64) error {
+	switch {
+	case l.closed:
+		return ErrClosed
+	case l.failed != nil:
+		return unavailable(l.failed)
+	case l.queued-l.acked+n > l.cfg.MaxBytes:
+		return fault.Newf(fault.StorageFull, "spool_full", "the spool holds its limit of %d bytes; nothing more can be recorded until it is shipped", l.cfg.MaxBytes)
+	}
+	l.queued += n
+	return nil
+}
+
+// write puts a batch on disk. Caller holds writing.
+func (l *Log) write(b *batch) error {
+	err := l.put(b)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if cap(b.buf) <= 1<<20 {
+		l.spare = b.buf
+	}
+	if err != nil {
+		l.queued -= int64(len(b.buf))
+		return err
+	}
+	s := l.segments[len(l.segments)-1]
+	s.end += int64(len(b.buf))
+	s.last = b.first + uint64(b.count) - 1
+	l.lastSeq = s.last
+	l.reader.depth += int64(b.count)
+	return nil
+}
+
+// put writes a batch at the end of the active segment, a new one if that is full.
+func (l *Log) put(b *batch) error {
+	l.mu.Lock()
+	s, failed, over := l.segments[len(l.segments)-1], l.failed, l.over
+	l.mu.Unlock()
+	if failed != nil {
+		return unavailable(failed)
+	}
+	if over {
+		return ErrClosed
+	}
+	if l.active == nil || s.end >= l.cfg.SegmentBytes {
+		var err error
+		if s, err = l.rotate(b.first); err != nil {
+			return diskFault(err)
+		}
+	}
+	if _, err := l.active.WriteAt(b.buf, s.end); err != nil {
+		// What came through must not be taken for records later on.
+		if cut := l.active.Truncate(s.end); cut != nil {
+			_ = l.active.Close() // the next batch begins a new segment
+			l.active = nil
+		}
+		return diskFault(err)
+	}
+	l.dirty = true
+	l.puts++
+	if l.cfg.Sync == SyncAlways {
+		return l.sync()
+	}
+	return nil
+}
+
+// sync forces the active segment to disk. When that fails nobody knows what is
+// on disk, now or later, so the log takes nothing more. Caller holds writing.
+func (l *Log) sync() error {
+	if !l.dirty || l.active == nil {
+		return nil
+	}
+	if err := l.active.Sync(); err != nil {
+		l.mu.Lock()
+		l.failed = err
+		l.mu.Unlock()
+		return unavailable(err)
+	}
+	l.dirty = false
+	return nil
+}
+
+// syncBeside forces what has been written to disk while others go on writing,
+// so that nobody who appends waits for the disk. The log stays dirty if somebody
+// wrote meanwhile; a file that was closed meanwhile was synced by whoever closed it.
+func (l *Log) syncBeside() {
+	l.writing.Lock()
+	f, dirty, puts := l.active, l.dirty, l.puts
+	l.writing.Unlock()
+	if !dirty || f == nil {
+		return
+	}
+	if err := f.Sync(); err != nil {
+		if !errors.Is(err, os.ErrClosed) {
+			l.mu.Lock()
+			l.failed = err
+			l.mu.Unlock()
+		}
+		return
+	}
+	l.writing.Lock()
+	if l.puts == puts {
+		l.dirty = false
+	}
+	l.writing.Unlock()
+}
+
+func (l *Log) syncAtIntervals() {
+	tick := time.NewTicker(l.cfg.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-l.closing:
+			return
+		case <-tick.C:
+			l.syncBeside()
+		}
+	}
+}
+
+// rotate begins a new segment whose first record is seq. Caller holds writing.
+func (l *Log) rotate(seq uint64) (*segment, error) {
+	if l.active != nil {
+		if l.cfg.Sync != SyncNever {
+			if err := l.sync(); err != nil {
+				return nil, err
+			}
+		}
+		_ = l.active.Close() // everything in it has been written
+		l.active = nil
+	}
+	s := &segment{path: segmentPath(l.cfg.Dir, seq), first: seq, last: seq - 1}
+	f, err := l.cfg.create(s.path)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Truncate(0); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if l.cfg.Sync != SyncNever {
+		if err := syncDir(l.cfg.Dir); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	l.active = f
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if old := l.segments[len(l.segments)-1]; old.first == seq { // nothing came into it; the reader may know it
+		return old, nil
+	}
+	l.segments = append(l.segments, s)
+	return s, nil
+}
+
+// wake tells the consumer that there may be something to read.
+func (l *Log) wake() {
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+}
+
+// Depth is the number of records that are not acknowledged.
+func (l *Log) Depth() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reader.ackSeq > l.lastSeq {
+		return 0
+	}
+	return max(1, l.reader.depth)
+}
+
+// Bytes is the size of the records that are not acknowledged.
+func (l *Log) Bytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queued - l.acked
+}
+
+// Close ends the log. What was appended stays for the next Open.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	l.mu.Unlock()
+	close(l.closing)
+	l.synced.Wait()
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.Lock()
+	l.over = true
+	l.mu.Unlock()
+	var errs []error
+	if l.cfg.Sync != SyncNever {
+		errs = append(errs, l.sync())
+	}
+	if l.active != nil {
+		errs = append(errs, l.active.Close())
+	}
+	return errors.Join(append(errs, l.reader.close(), l.lockFile.Close())...)
+}
+
+// Wait returns when the log holds nothing that is not acknowledged, for a
+// shutdown that ships everything first.
+func (l *Log) Wait(ctx context.Context) error {
+	for {
+		if l.Depth() == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.closing:
+			return ErrClosed
+		case <-l.reader.progress():
+		}
+	}
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func diskFault(err error) error {
+	var f *fault.Error
+	switch {
+	case errors.As(err, &f):
+		return err
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return fault.New(fault.StorageFull, "storage_full", "the disk of the spool is full").Because(err)
+	}
+	return unavailable(err)
+}
+
+func unavailable(err error) error {
+	return fault.New(fault.Unavailable, "spool_unavailable", "the spool cannot be written").After(time.Second).Because(err)
+}

@@ -1,0 +1,418 @@
+package spool
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+func open(t testing.TB, cfg Config) *Log {
+	t.Helper()
+	l, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+func add(t testing.TB, l *Log, recs ...string) {
+	t.Helper()
+	for _, r := range recs {
+		if err := l.Append([]byte(r)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// drain reads everything that is there.
+func drain(t testing.TB, l *Log, max int) (recs []string, last Batch) {
+	t.Helper()
+	for {
+		b, err := l.read(max)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.Records) == 0 {
+			return recs, last
+		}
+		last = b
+		for _, r := range b.Records {
+			recs = append(recs, string(r))
+		}
+	}
+}
+
+func numbers(from, to int) []string {
+	var out []string
+	for i := from; i <= to; i++ {
+		out = append(out, fmt.Sprintf("record %d", i))
+	}
+	return out
+}
+
+func same(t testing.TB, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Fatalf("got %d records %.10q, want %d %.10q", len(got), got[:min(len(got), 20)], len(want), want[:min(len(want), 20)])
+	}
+}
+
+func TestOrderAckAndReopen(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, Config{Dir: dir, SegmentBytes: 200})
+	add(t, l, numbers(1, 50)...)
+	b, err := l.Next(context.Background(), 20)
+	if err != nil || len(b.Records) == 0 {
+		t.Fatal(err)
+	}
+	var got []string
+	for len(got) < 20 {
+		for _, r := range b.Records {
+			got = append(got, string(r))
+		}
+		if err := l.Ack(b); err != nil {
+			t.Fatal(err)
+		}
+		if len(got) < 20 {
+			if b, err = l.Next(context.Background(), 20-len(got)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	same(t, got, numbers(1, 20))
+	if _, err := l.Next(context.Background(), 5); err != nil { // delivered, not acknowledged
+		t.Fatal(err)
+	}
+	if l.Depth() != 30 {
+		t.Errorf("depth %d", l.Depth())
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append([]byte("x")); !errors.Is(err, ErrClosed) {
+		t.Errorf("append after close: %v", err)
+	}
+	l = open(t, Config{Dir: dir, SegmentBytes: 200})
+	if l.Depth() != 30 || l.Recovery().Records != 30 || l.Recovery().DamagedBytes != 0 {
+		t.Errorf("depth %d, recovery %+v", l.Depth(), l.Recovery())
+	}
+	add(t, l, numbers(51, 60)...)
+	rest, last := drain(t, l, 7)
+	same(t, rest, numbers(21, 60))
+	if err := l.Ack(last); err != nil {
+		t.Fatal(err)
+	}
+	if l.Depth() != 0 || l.Bytes() != 0 {
+		t.Errorf("depth %d, bytes %d", l.Depth(), l.Bytes())
+	}
+	add(t, l, "one more")
+	rest, last = drain(t, l, 7)
+	same(t, rest, []string{"one more"})
+	if err := l.Ack(last); err != nil {
+		t.Fatal(err)
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*.seg")); len(files) > 2 {
+		t.Errorf("%d files stay for nothing", len(files))
+	}
+}
+
+func TestNextWaits(t *testing.T) {
+	l := open(t, Config{Dir: t.TempDir()})
+	got := make(chan string)
+	go func() {
+		for range 3 {
+			b, err := l.Next(context.Background(), 10)
+			if err != nil {
+				got <- err.Error()
+				return
+			}
+			got <- string(b.Records[0])
+			_ = l.Ack(b)
+		}
+		_, err := l.Next(context.Background(), 10)
+		got <- err.Error()
+	}()
+	for _, r := range numbers(1, 3) {
+		add(t, l, r)
+		if s := <-got; s != r {
+			t.Errorf("got %q", s)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := l.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+	_ = l.Close()
+	if s := <-got; s != ErrClosed.Error() {
+		t.Errorf("got %q", s)
+	}
+}
+
+func TestOneProcess(t *testing.T) {
+	dir := t.TempDir()
+	open(t, Config{Dir: dir})
+	if _, err := Open(Config{Dir: dir}); err == nil {
+		t.Error("two logs in one folder")
+	}
+}
+
+func TestLimits(t *testing.T) {
+	l := open(t, Config{Dir: t.TempDir(), MaxBytes: 10 * frameSize(100)})
+	rec := bytes.Repeat([]byte("x"), 100)
+	for range 10 {
+		if err := l.Append(rec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Append(rec); !fault.Is(err, fault.StorageFull) {
+		t.Errorf("got %v", err)
+	}
+	_, last := drain(t, l, 100)
+	if err := l.Ack(last); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(rec); err != nil {
+		t.Errorf("after the ack: %v", err)
+	}
+	for _, bad := range [][]byte{nil, make([]byte, MaxRecord+1)} {
+		if err := l.Append(bad); !fault.Is(err, fault.TooLarge) {
+			t.Errorf("%d bytes: %v", len(bad), err)
+		}
+	}
+}
+
+func TestLargeRecords(t *testing.T) {
+	dir := t.TempDir()
+	var want []string
+	for i, n := range []int{1, 3 << 20, 2 << 20, 9 << 20, 10, 5 << 20} {
+		want = append(want, strings.Repeat(string(rune('a'+i)), n))
+	}
+	l := open(t, Config{Dir: dir})
+	add(t, l, want...)
+	got, _ := drain(t, l, 100)
+	same(t, got, want)
+	_ = l.Close()
+	got, _ = drain(t, open(t, Config{Dir: dir}), 100)
+	same(t, got, want)
+}
+
+// TestDamage changes every byte of a log in turn, and cuts it at every length:
+// all records but the touched one come back, on Open and while it is open.
+func TestDamage(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, Config{Dir: dir, Sync: SyncNever})
+	want := numbers(1, 9)
+	add(t, l, want...)
+	path := l.segments[len(l.segments)-1].path
+	_ = l.Close()
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := len(good) / len(want)
+	reread := func(data []byte) []string {
+		old, _ := filepath.Glob(filepath.Join(dir, "*.seg"))
+		for _, f := range old {
+			_ = os.Remove(f)
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, Config{Dir: dir, Sync: SyncNever})
+		defer l.Close()
+		add(t, l, "new")
+		got, _ := drain(t, l, 100)
+		return got
+	}
+	for i := range good {
+		bad := slices.Clone(good)
+		bad[i] ^= 1 << (i % 8)
+		same(t, reread(bad), append(slices.Delete(slices.Clone(want), i/size, i/size+1), "new"))
+		b, _ := collect(bad, 1, 100, true)
+		if len(b.Records) != len(want)-1 {
+			t.Errorf("byte %d: %d records read", i, len(b.Records))
+		}
+		same(t, reread(good[:i]), append(slices.Clone(want[:i/size]), "new"))
+	}
+}
+
+// brokenDisk fails as told.
+type brokenDisk struct {
+	file
+	mu                    *sync.Mutex
+	write, truncate, sync *error
+}
+
+func (b brokenDisk) WriteAt(p []byte, off int64) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if *b.write != nil {
+		n, _ := b.file.WriteAt(p[:len(p)*2/3], off)
+		return n, *b.write
+	}
+	return b.file.WriteAt(p, off)
+}
+
+func (b brokenDisk) Truncate(n int64) error {
+	if *b.truncate != nil && n > 0 {
+		return *b.truncate
+	}
+	return b.file.Truncate(n)
+}
+
+func (b brokenDisk) Sync() error {
+	if *b.sync != nil {
+		return *b.sync
+	}
+	return b.file.Sync()
+}
+
+func TestFailingDisk(t *testing.T) {
+	var write, truncate, sync_ error
+	var mu sync.Mutex
+	dir := t.TempDir()
+	cfg := Config{Dir: dir, Sync: SyncAlways, create: func(path string) (file, error) {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		return brokenDisk{f, &mu, &write, &truncate, &sync_}, err
+	}}
+	l := open(t, cfg)
+	add(t, l, "a")
+	write = syscall.ENOSPC
+	if err := l.Append([]byte("lost")); !fault.Is(err, fault.StorageFull) {
+		t.Errorf("full disk: %v", err)
+	}
+	write = nil
+	add(t, l, "b")
+	write, truncate = syscall.EIO, syscall.EIO
+	if err := l.Append([]byte("lost too")); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("broken disk: %v", err)
+	}
+	write, truncate = nil, nil
+	add(t, l, "c")
+	sync_ = syscall.EIO
+	if err := l.Append([]byte("not promised")); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("failed sync: %v", err)
+	}
+	sync_ = nil
+	if err := l.Append([]byte("after")); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("after a failed sync: %v", err)
+	}
+	_ = l.Close()
+	l = open(t, Config{Dir: dir})
+	got, _ := drain(t, l, 100)
+	got = slices.DeleteFunc(got, func(s string) bool { return s == "not promised" })
+	same(t, got, []string{"a", "b", "c"})
+}
+
+func TestConcurrent(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, Config{Dir: dir, SegmentBytes: 10_000})
+	const writers, each = 8, 500
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				add(t, l, fmt.Sprintf("%d %d", w, i))
+			}
+		})
+	}
+	next := [writers]int{}
+	for n := 0; n < writers*each; {
+		b, err := l.Next(context.Background(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range b.Records {
+			var w, i int
+			if _, err := fmt.Sscanf(string(r), "%d %d", &w, &i); err != nil || next[w] != i {
+				t.Fatalf("got %q, want %d of writer %d", r, next[w], w)
+			}
+			next[w]++
+			n++
+		}
+		if err := l.Ack(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wg.Wait()
+	if l.Depth() != 0 || l.Bytes() != 0 {
+		t.Errorf("depth %d, bytes %d", l.Depth(), l.Bytes())
+	}
+}
+
+func FuzzFrames(f *testing.F) {
+	f.Add(appendFrame(appendFrame(nil, 1, []byte("a")), 2, []byte("b")))
+	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, used := collect(data, 1, 1<<20, true)
+		if used > len(data) {
+			t.Fatalf("used %d of %d", used, len(data))
+		}
+		// What was found is found again when written anew.
+		var clean []byte
+		for i, r := range b.Records {
+			if len(r) == 0 {
+				t.Fatal("an empty record")
+			}
+			clean = appendFrame(clean, uint64(i+1), r)
+		}
+		again, _ := collect(clean, 1, 1<<20, true)
+		if len(again.Records) != len(b.Records) {
+			t.Fatalf("%d records, then %d", len(b.Records), len(again.Records))
+		}
+	})
+}
+
+func BenchmarkAppend(b *testing.B) {
+	for _, bench := range []struct {
+		sync    SyncPolicy
+		callers int
+	}{{SyncNever, 1}, {SyncInterval, 1}, {SyncInterval, 32}, {SyncAlways, 1}, {SyncAlways, 32}} {
+		b.Run(fmt.Sprintf("%s/callers=%d", bench.sync, bench.callers), func(b *testing.B) {
+			l := open(b, Config{Dir: b.TempDir(), Sync: bench.sync})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for {
+					batch, err := l.Next(context.Background(), 1000)
+					if err != nil {
+						return
+					}
+					_ = l.Ack(batch)
+				}
+			}()
+			rec := bytes.Repeat([]byte("x"), 600)
+			b.SetBytes(600)
+			b.SetParallelism(max(1, bench.callers/2))
+			b.ResetTimer()
+			if bench.callers == 1 {
+				for range b.N {
+					_ = l.Append(rec)
+				}
+			} else {
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						_ = l.Append(rec)
+					}
+				})
+			}
+			b.StopTimer()
+			_ = l.Close()
+			<-done
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+		})
+	}
+}

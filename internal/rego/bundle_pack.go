@@ -1,0 +1,170 @@
+package rego
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/flate"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// bundledText is a control as bundles hold it, written once: a control does not
+// change, and a deploy should cost the control that was deployed.
+type bundledText struct {
+	once             sync.Once
+	control, outcome []byte
+	strict           []string // built-ins that it calls through gatehouse.strict
+	err              error
+}
+
+func (c *Control) bundled() (*bundledText, error) {
+	t := c.text
+	t.once.Do(func() {
+		var text string
+		if text, t.strict, t.err = c.rewritten(); t.err != nil {
+			return
+		}
+		// The rewriting must never hand out a bundle that OPA refuses.
+		if _, err := ast.ParseModuleWithOpts(sourceName, text, ast.ParserOptions{RegoVersion: ast.RegoV1}); err != nil {
+			t.err = fmt.Errorf("control %d cannot be written for a bundle: %w", c.meta.ID, err)
+			return
+		}
+		t.control, t.outcome = []byte(text), []byte(c.outcomeModule())
+	})
+	return t, t.err
+}
+
+// Packed is the part of a bundle that many enforcement points share, packed
+// once. It is immutable and safe for concurrent use.
+type Packed struct {
+	files    map[string][]byte // by name; for signatures
+	archive  []byte            // their tar, with its end
+	deflated []byte            // the same, compressed, as the last part of a stream
+	sum      [32]byte
+}
+
+// Pack packs what controls and resources a set has, and of its data what the
+// controls refer to.
+func Pack(set *Set) (*Packed, error) {
+	files, err := bundleFiles(BundleSpec{Set: set})
+	if err != nil {
+		return nil, err
+	}
+	delete(files, manifestFile)
+	return pack(files)
+}
+
+// PackDocument packs one document at the root of the data, as the bundle of
+// OPA's discovery is.
+func PackDocument(doc value.Value) (*Packed, error) {
+	return pack(map[string][]byte{"data.json": doc.AppendJSON(nil)})
+}
+
+func pack(files map[string][]byte) (*Packed, error) {
+	var tarred bytes.Buffer
+	out := tar.NewWriter(&tarred)
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := writeFile(out, name, files[name]); err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(files[name])
+		fmt.Fprintf(h, "%d %s %x\n", len(name), name, sum)
+	}
+	if err := out.Close(); err != nil {
+		return nil, fmt.Errorf("pack the bundle: %w", err)
+	}
+	var small bytes.Buffer
+	z, err := flate.NewWriter(&small, flate.DefaultCompression)
+	if err == nil {
+		if _, err = z.Write(tarred.Bytes()); err == nil {
+			err = z.Close()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pack the bundle: %w", err)
+	}
+	return &Packed{files: files, archive: tarred.Bytes(), deflated: small.Bytes(), sum: [32]byte(h.Sum(nil))}, nil
+}
+
+func writeFile(out *tar.Writer, name string, data []byte) error {
+	h := &tar.Header{Name: "/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: time.Unix(0, 0).UTC(), Format: tar.FormatUSTAR, Typeflag: tar.TypeReg}
+	err := out.WriteHeader(h)
+	if err == nil {
+		_, err = out.Write(data)
+	}
+	if err != nil {
+		return fmt.Errorf("pack the bundle: %w", err)
+	}
+	return nil
+}
+
+// Sum is the digest of the content.
+func (p *Packed) Sum() [32]byte { return p.sum }
+
+// Size is how many bytes p holds in memory, near enough.
+func (p *Packed) Size() int { return 2*len(p.archive) + len(p.deflated) }
+
+// Bundle is the bundle of one enforcement point: its own manifest, and its
+// signature where there is a key, before the shared part. The pieces, one after
+// the other, are one gzip stream; only the first and the last are new memory.
+// Roots are what the bundle owns of an OPA's data; nil means those of controls.
+func (p *Packed) Bundle(revision string, meta value.Value, roots []string, key *SigningKey) ([][]byte, error) {
+	if roots == nil {
+		roots = bundleRoots
+	}
+	own := map[string][]byte{manifestFile: manifest(revision, meta, roots)}
+	if key != nil {
+		all := maps.Clone(p.files)
+		all[manifestFile] = own[manifestFile]
+		sig, err := key.sign(all)
+		if err != nil {
+			return nil, err
+		}
+		own[signaturesFile] = sig
+	}
+	var tarred bytes.Buffer
+	out := tar.NewWriter(&tarred)
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		if err := writeFile(out, name, own[name]); err != nil {
+			return nil, err
+		}
+	}
+	if err := out.Flush(); err != nil { // pads, but does not end the archive
+		return nil, fmt.Errorf("pack the bundle: %w", err)
+	}
+	head := storedBlocks(tarred.Bytes())
+	sum := crc32.Update(crc32.ChecksumIEEE(tarred.Bytes()), crc32.IEEETable, p.archive)
+	tail := binary.LittleEndian.AppendUint32(nil, sum)
+	tail = binary.LittleEndian.AppendUint32(tail, uint32(tarred.Len()+len(p.archive)))
+	return [][]byte{head, p.deflated, tail}, nil
+}
+
+// gzipHeader is that of RFC 1952: deflate, no flags, no time, system unknown.
+const gzipHeader = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+
+// storedBlocks begins a gzip stream with data that is not compressed: blocks of
+// RFC 1951 that are not the last, so that a deflated stream may follow.
+func storedBlocks(data []byte) []byte {
+	const most = 1<<16 - 1
+	out := append(make([]byte, 0, len(gzipHeader)+len(data)+5*(len(data)/most+1)), gzipHeader...)
+	for len(data) > 0 {
+		n := min(len(data), most)
+		out = append(out, 0)
+		out = binary.LittleEndian.AppendUint16(out, uint16(n))
+		out = binary.LittleEndian.AppendUint16(out, ^uint16(n))
+		out = append(out, data[:n]...)
+		data = data[n:]
+	}
+	return out
+}

@@ -1,0 +1,70 @@
+package rego
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+const packable = `package acme.documents
+
+default allow := false
+
+allow if {
+	"editor" in input.user.roles
+	input.resource.data_classification != "restricted"
+}
+
+deny contains "suspended" if data.pip.hr.suspended[input.user.id]
+`
+
+func TestPackedIsTheBundle(t *testing.T) {
+	ctl, issues := Compile(Meta{ID: 1, Name: "docs", Version: 3, ResourceID: 7}, packable)
+	if issues != nil {
+		t.Fatal(issues)
+	}
+	set := NewSet(SetSpec{Env: "production", Controls: []*Control{ctl}, Resources: []Resource{{ID: 7, Type: "api", Path: "/docs/*", Doc: value.Object()}}})
+	meta := value.Object(value.Member{Key: "bouncer", Value: value.String("4")})
+	p, err := Pack(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, big := range []int{1, 200_000} { // stored blocks hold 64 KiB
+		meta := meta.With("filler", value.String(string(bytes.Repeat([]byte("x"), big))))
+		parts, err := p.Bundle("12", meta, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ReadBundle(bytes.Join(parts, nil), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Revision != "12" || got.Env != "production" || len(got.Set.Controls()) != 1 || got.Meta["bouncer"] != "4" {
+			t.Errorf("read %+v", got)
+		}
+	}
+	again, err := Pack(set)
+	if err != nil || again.Sum() != p.Sum() || !bytes.Equal(again.deflated, p.deflated) {
+		t.Errorf("packing is not deterministic, error %v", err)
+	}
+	other, err := Pack(NewSet(SetSpec{Env: "production", Controls: []*Control{ctl}}))
+	if err != nil || other.Sum() == p.Sum() {
+		t.Errorf("another set has the same sum, error %v", err)
+	}
+}
+
+func BenchmarkPackedBundle(b *testing.B) {
+	ctl, _ := Compile(Meta{ID: 1, Name: "docs", Version: 3}, packable)
+	p, err := Pack(NewSet(SetSpec{Env: "production", Controls: []*Control{ctl}}))
+	if err != nil {
+		b.Fatal(err)
+	}
+	meta := value.Object(value.Member{Key: "bouncer", Value: value.String("4")})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := p.Bundle("12", meta, nil, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

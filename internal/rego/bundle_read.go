@@ -1,0 +1,264 @@
+package rego
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/util"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Bounds on a bundle that is read.
+const (
+	maxBundleBytes    = 256 << 20 // packed
+	maxBundleUnpacked = 512 << 20
+	maxBundleFiles    = 50_000
+)
+
+// Bundle is a bundle that was read, checked and compiled.
+type Bundle struct {
+	Revision string
+	Env      string
+	Set      *Set
+	// Meta is the manifest's metadata.
+	Meta map[string]any
+	// Bouncer is the bouncer's own configuration, undefined if there is none.
+	Bouncer value.Value
+}
+
+// ReadBundle reads what WriteBundle wrote and compiles its controls. With
+// verify the signature must hold, for exactly the files that are there; without
+// it a signature is ignored. A delta, a file that does not belong, a bundle
+// without its manifest or roots, and a control that does not compile are
+// errors: a bundle is taken whole or not at all.
+func ReadBundle(data []byte, verify *Verify) (*Bundle, error) {
+	files, err := unpack(data)
+	if err != nil {
+		return nil, err
+	}
+	if _, delta := files["patch.json"]; delta {
+		return nil, errors.New("delta bundles are not taken")
+	}
+	signatures, signed := files[signaturesFile]
+	delete(files, signaturesFile)
+	if verify != nil {
+		if !signed {
+			return nil, fmt.Errorf("%w: there is none", errSignature)
+		}
+		if err := verify.check(signatures, files); err != nil {
+			return nil, err
+		}
+	}
+	b := &Bundle{}
+	if err := b.manifest(files[manifestFile]); err != nil {
+		return nil, err
+	}
+	if err := checkFiles(files); err != nil {
+		return nil, err
+	}
+	doc, err := bundleJSON(indexFile, files[indexFile])
+	if err != nil {
+		return nil, err
+	}
+	b.Bouncer = doc.Get("bouncer")
+	if b.Set, err = readIndex(doc.Get("index"), files); err != nil {
+		return nil, err
+	}
+	b.Env = b.Set.env
+	return b, nil
+}
+
+// unpack reads the archive within bounds.
+func unpack(data []byte) (map[string][]byte, error) {
+	if len(data) > maxBundleBytes {
+		return nil, fmt.Errorf("the bundle is larger than %d bytes", maxBundleBytes)
+	}
+	zip, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("unpack the bundle: %w", err)
+	}
+	zip.Multistream(false)
+	bounded := &io.LimitedReader{R: zip, N: maxBundleUnpacked + 1}
+	in := tar.NewReader(bounded)
+	files := map[string][]byte{}
+	for {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("unpack the bundle: %w", err)
+		}
+		name := strings.TrimPrefix(h.Name, "/")
+		if h.Typeflag != tar.TypeReg || name == "" || path.Clean(name) != name || strings.HasPrefix(name, "..") {
+			return nil, fmt.Errorf("the bundle holds %q, which is no plain file", h.Name)
+		}
+		if _, twice := files[name]; twice || len(files) >= maxBundleFiles {
+			return nil, fmt.Errorf("the bundle holds %q twice, or too many files", h.Name)
+		}
+		body, err := io.ReadAll(in)
+		if err != nil {
+			return nil, fmt.Errorf("unpack the bundle: %w", err)
+		}
+		files[name] = body
+	}
+	// The rest of the stream carries the checksum.
+	if _, err := io.Copy(io.Discard, bounded); err != nil {
+		return nil, fmt.Errorf("unpack the bundle: %w", err)
+	}
+	if bounded.N <= 0 {
+		return nil, fmt.Errorf("the bundle unpacks to more than %d bytes", maxBundleUnpacked)
+	}
+	return files, nil
+}
+
+func bundleJSON(name string, data []byte) (value.Value, error) {
+	if data == nil {
+		return value.Value{}, fmt.Errorf("the bundle has no %s", name)
+	}
+	// Not value.Decode: it refuses members that differ only in case, and keys of
+	// tables and data of connections may well.
+	var x any
+	if err := util.UnmarshalJSON(data, &x); err != nil {
+		return value.Value{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	v, err := value.FromAny(x)
+	if err != nil {
+		return v, fmt.Errorf("read %s: %w", name, err)
+	}
+	return v, nil
+}
+
+func (b *Bundle) manifest(data []byte) error {
+	m, err := bundleJSON(manifestFile, data)
+	if err != nil {
+		return err
+	}
+	b.Revision, _ = m.Get("revision").Str()
+	if meta, ok := m.Get("metadata").Any().(map[string]any); ok {
+		b.Meta = meta
+	}
+	var roots []string
+	for _, r := range m.Get("roots").Elems() {
+		s, _ := r.Str()
+		roots = append(roots, s)
+	}
+	slices.Sort(roots)
+	if want := slices.Sorted(slices.Values(bundleRoots)); !slices.Equal(roots, want) {
+		return fmt.Errorf("the bundle's roots are %q, not %q", roots, want)
+	}
+	if n, _ := m.Get("rego_version").Int64(); n != 1 {
+		return errors.New("the bundle is not of Rego v1")
+	}
+	return nil
+}
+
+// checkFiles refuses files that no bundle of ours has.
+func checkFiles(files map[string][]byte) error {
+	for name := range files {
+		switch name {
+		case manifestFile, indexFile, entryFile, rulesFile, strictFile, "resources/data.json", "pip/data.json":
+			continue
+		}
+		dir, base := path.Split(name)
+		if (dir == "gatehouse/controls/" || dir == "gatehouse/outcomes/") && path.Ext(base) == ".rego" {
+			continue
+		}
+		return fmt.Errorf("the bundle holds %q, which does not belong", name)
+	}
+	return nil
+}
+
+// readIndex builds the set that a bundle was written of.
+func readIndex(index value.Value, files map[string][]byte) (*Set, error) {
+	if index.Kind() != value.ObjectKind {
+		return nil, errors.New("the bundle has no index")
+	}
+	spec := SetSpec{}
+	spec.Env, _ = index.Get("env").Str()
+	spec.Revision, _ = index.Get("revision").Int64()
+	for _, p := range index.Get("controls").Pairs() {
+		c, err := readControl(p.V)
+		if err != nil {
+			return nil, err
+		}
+		spec.Controls = append(spec.Controls, c)
+	}
+	for _, p := range index.Get("resources").Pairs() {
+		r, err := readResource(p.V)
+		if err != nil {
+			return nil, err
+		}
+		spec.Resources = append(spec.Resources, r)
+	}
+	if data, ok := files["pip/data.json"]; ok {
+		pip, err := bundleJSON("pip/data.json", data)
+		if err != nil {
+			return nil, err
+		}
+		spec.PIP = pip
+	}
+	return NewSet(spec), nil
+}
+
+func readControl(v value.Value) (*Control, error) {
+	var m Meta
+	var ok [5]bool
+	m.ID, ok[0] = v.Get("id").Int64()
+	m.Name, ok[1] = v.Get("name").Str()
+	m.Version, ok[2] = v.Get("version").Int64()
+	m.ResourceID, ok[3] = v.Get("resource_id").Int64()
+	var source string
+	source, ok[4] = v.Get("source").Str()
+	if slices.Contains(ok[:], false) {
+		return nil, errors.New("the bundle's index holds a control that cannot be read")
+	}
+	c, issues := Compile(m, source)
+	if len(issues) > 0 {
+		return nil, &RefusedError{Control: m.ID, Version: m.Version, Issues: issues}
+	}
+	return c, nil
+}
+
+// RefusedError is a bundle's control that does not compile here.
+type RefusedError struct {
+	Control, Version int64
+	Issues           []Issue
+}
+
+// Error names the control and the first issue.
+func (e *RefusedError) Error() string {
+	is := e.Issues[0]
+	return fmt.Sprintf("control %d (version %d) does not compile: line %d, column %d: %s", e.Control, e.Version, is.Line, is.Column, is.Message)
+}
+
+func readResource(v value.Value) (Resource, error) {
+	var r Resource
+	var ok bool
+	if r.ID, ok = v.Get("id").Int64(); !ok {
+		return r, errors.New("the bundle's index holds a resource that cannot be read")
+	}
+	r.Name, _ = v.Get("name").Str()
+	r.Type, _ = v.Get("type").Str()
+	r.Host, _ = v.Get("host").Str()
+	r.Path, _ = v.Get("path").Str()
+	r.AuditLevel, _ = v.Get("audit_level").Str()
+	for _, m := range v.Get("methods").Elems() {
+		s, _ := m.Str()
+		r.Methods = append(r.Methods, s)
+	}
+	for _, t := range v.Get("tags").Elems() {
+		s, _ := t.Str()
+		r.Tags = append(r.Tags, s)
+	}
+	r.Doc = v.Get("doc")
+	return r, nil
+}

@@ -1,0 +1,156 @@
+package rego
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/golang-jwt/jwt/v5"
+	opabundle "github.com/open-policy-agent/opa/v1/bundle"
+	"github.com/open-policy-agent/opa/v1/util"
+)
+
+// SigningKey signs bundles as OPA expects it: a JWT over the digests of all
+// files. RSA signs RS256 and P-256 ES256, which a stock OPA verifies; Ed25519
+// signs EdDSA, which only our own bouncer verifies.
+type SigningKey struct {
+	ID  string
+	Key crypto.Signer
+	// Scope is put into the signature when it is not empty.
+	Scope string
+}
+
+// Verify is what a bundle's signature is held to. The key is named by its
+// user, never picked by the token.
+type Verify struct {
+	KeyID string
+	Key   crypto.PublicKey
+	Scope string
+}
+
+// errSignature is a bundle whose signature does not hold.
+var errSignature = errors.New("the bundle's signature does not hold")
+
+type signedFile struct {
+	Name      string `json:"name"`
+	Hash      string `json:"hash"`
+	Algorithm string `json:"algorithm"`
+}
+
+type signatureClaims struct {
+	Files []signedFile `json:"files"`
+	Scope string       `json:"scope,omitempty"`
+	jwt.RegisteredClaims
+}
+
+func signingMethod(key crypto.PublicKey) (jwt.SigningMethod, error) {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		return jwt.SigningMethodRS256, nil
+	case *ecdsa.PublicKey:
+		if k.Curve == elliptic.P256() {
+			return jwt.SigningMethodES256, nil
+		}
+	case ed25519.PublicKey:
+		return jwt.SigningMethodEdDSA, nil
+	}
+	return nil, fmt.Errorf("bundles are signed with RSA, P-256 or Ed25519 keys, not %T", key)
+}
+
+// sign is the content of .signatures.json for files.
+func (k *SigningKey) sign(files map[string][]byte) ([]byte, error) {
+	if k.ID == "" || k.Key == nil {
+		return nil, errors.New("a signing key needs an id and a key")
+	}
+	method, err := signingMethod(k.Key.Public())
+	if err != nil {
+		return nil, err
+	}
+	claims := signatureClaims{Scope: k.Scope}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		sum, err := fileDigest(name, files[name])
+		if err != nil {
+			return nil, err
+		}
+		claims.Files = append(claims.Files, signedFile{Name: name, Hash: sum, Algorithm: opabundle.SHA256.String()})
+	}
+	token := jwt.NewWithClaims(method, claims)
+	token.Header["kid"] = k.ID
+	text, err := token.SignedString(k.Key)
+	if err != nil {
+		return nil, fmt.Errorf("sign the bundle: %w", err)
+	}
+	return json.Marshal(map[string][]string{"signatures": {text}})
+}
+
+// fileDigest is OPA's digest of a file: of JSON the members in order, of all
+// else the bytes.
+func fileDigest(name string, data []byte) (string, error) {
+	h, err := opabundle.NewSignatureHasher(opabundle.SHA256)
+	if err != nil {
+		return "", err
+	}
+	var v any = data
+	if base := path.Base(name); base == manifestFile || path.Ext(base) == ".json" {
+		if err := util.Unmarshal(data, &v); err != nil {
+			return "", fmt.Errorf("digest of %s: %w", name, err)
+		}
+	}
+	sum, err := h.HashFile(v)
+	return hex.EncodeToString(sum), err
+}
+
+// check verifies files, of which signatures is the content of .signatures.json.
+func (v *Verify) check(signatures []byte, files map[string][]byte) error {
+	if v.KeyID == "" || v.Key == nil {
+		return errors.New("verifying needs a key and its id")
+	}
+	var doc struct {
+		Signatures []string `json:"signatures"`
+	}
+	if err := json.Unmarshal(signatures, &doc); err != nil || len(doc.Signatures) != 1 {
+		return fmt.Errorf("%w: there must be exactly one", errSignature)
+	}
+	method, err := signingMethod(v.Key)
+	if err != nil {
+		return err
+	}
+	var claims signatureClaims
+	_, err = jwt.ParseWithClaims(doc.Signatures[0], &claims, func(t *jwt.Token) (any, error) {
+		if kid, ok := t.Header["kid"]; ok && kid != v.KeyID {
+			return nil, fmt.Errorf("it names the key %v", kid)
+		}
+		return v.Key, nil
+	}, jwt.WithValidMethods([]string{method.Alg()}), jwt.WithoutClaimsValidation())
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSignature, err)
+	}
+	if claims.Scope != v.Scope {
+		return fmt.Errorf("%w: another scope", errSignature)
+	}
+	left := maps.Clone(files)
+	for _, f := range claims.Files {
+		data, ok := left[f.Name]
+		if !ok {
+			return fmt.Errorf("%w: %s is not in the bundle", errSignature, f.Name)
+		}
+		sum, err := fileDigest(f.Name, data)
+		if err != nil || f.Algorithm != opabundle.SHA256.String() || sum != f.Hash {
+			return fmt.Errorf("%w: %s was changed", errSignature, f.Name)
+		}
+		delete(left, f.Name)
+	}
+	for name := range left {
+		return fmt.Errorf("%w: %s is not signed", errSignature, name)
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+package rego
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+func bundleSet(t testing.TB) *Set {
+	t.Helper()
+	c := mustCompile(t, Meta{ID: 3, Name: "docs", Version: 2}, abac)
+	return NewSet(SetSpec{
+		Revision: 12, Env: "sandbox", Controls: []*Control{c},
+		PIP:       mustDecode(t, `{"hr":{"suspended":{"eve":true},"salaries":{"ann":1}},"crm":{"secret":"s"}}`),
+		Resources: []Resource{{ID: 1, Type: "api", Path: "/a/*", Methods: []string{"get"}, Tags: []string{"GDPR"}, AuditLevel: "detailed", Doc: mustDecode(t, `{"id":1,"n":1.50}`)}},
+	})
+}
+
+func TestBundleIsDeterministicAndReadBack(t *testing.T) {
+	spec := BundleSpec{Revision: "12", Set: bundleSet(t), Meta: mustDecode(t, `{"tenant":"default"}`), Bouncer: mustDecode(t, `{"mode":"enforce"}`)}
+	one, err := WriteBundle(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Set = bundleSet(t)
+	two, err := WriteBundle(spec)
+	if err != nil || !bytes.Equal(one, two) {
+		t.Fatalf("two bundles of the same differ (%v)", err)
+	}
+	b, err := ReadBundle(one, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Revision != "12" || b.Env != "sandbox" || b.Meta["tenant"] != "default" || b.Set.Revision() != 12 {
+		t.Errorf("%+v", b)
+	}
+	if mode, _ := b.Bouncer.Get("mode").Str(); mode != "enforce" {
+		t.Errorf("bouncer %v", b.Bouncer)
+	}
+	r := b.Set.Resources()[0]
+	if r.AuditLevel != "detailed" || r.Tags[0] != "GDPR" || r.Methods[0] != "GET" {
+		t.Errorf("%+v", r)
+	}
+	if b.Set.Controls()[0].Source() != abac {
+		t.Error("the source is another")
+	}
+	// Of the data only what the controls refer to.
+	if text := string(b.Set.PIP().AppendJSON(nil)); strings.Contains(text, "crm") || !strings.Contains(text, "suspended") {
+		t.Errorf("data.pip is %s", text)
+	}
+	again, err := WriteBundle(BundleSpec{Revision: "12", Set: b.Set, Meta: spec.Meta, Bouncer: spec.Bouncer})
+	if err != nil || len(again) == 0 {
+		t.Errorf("what was read cannot be written: %v", err)
+	}
+}
+
+// repack rewrites a bundle's files.
+func repack(t *testing.T, data []byte, change func(map[string][]byte)) []byte {
+	t.Helper()
+	files, err := unpack(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(files)
+	var buf bytes.Buffer
+	zip := gzip.NewWriter(&buf)
+	out := tar.NewWriter(zip)
+	for name, body := range files {
+		if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(body)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Write(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(out.Close(), zip.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func signingKeys(t *testing.T) map[string]crypto.Signer {
+	t.Helper()
+	rsaKey, err1 := rsa.GenerateKey(rand.Reader, 2048)
+	ecKey, err2 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	_, edKey, err3 := ed25519.GenerateKey(rand.Reader)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		t.Fatal(err)
+	}
+	return map[string]crypto.Signer{"RS256": rsaKey, "ES256": ecKey, "EdDSA": edKey}
+}
+
+func TestSignedBundles(t *testing.T) {
+	opa := stockOPA(t)
+	for alg, key := range signingKeys(t) {
+		t.Run(alg, func(t *testing.T) {
+			data, err := WriteBundle(BundleSpec{Revision: "1", Set: bundleSet(t), Signing: &SigningKey{ID: "k1", Key: key}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			good := &Verify{KeyID: "k1", Key: key.Public()}
+			if _, err := ReadBundle(data, good); err != nil {
+				t.Errorf("a good signature: %v", err)
+			}
+			if _, err := ReadBundle(data, nil); err != nil {
+				t.Errorf("unverified: %v", err)
+			}
+			for name, tc := range map[string]struct {
+				data   []byte
+				verify *Verify
+			}{
+				"another key":   {data, &Verify{KeyID: "k1", Key: signingKeys(t)[alg].Public()}},
+				"another kind":  {data, &Verify{KeyID: "k1", Key: signingKeys(t)[map[string]string{"RS256": "ES256", "ES256": "EdDSA", "EdDSA": "RS256"}[alg]].Public()}},
+				"another id":    {data, &Verify{KeyID: "k2", Key: key.Public()}},
+				"no id":         {data, &Verify{Key: key.Public()}},
+				"another scope": {data, &Verify{KeyID: "k1", Key: key.Public(), Scope: "write"}},
+				"changed control": {repack(t, data, func(f map[string][]byte) {
+					f["gatehouse/controls/c3.rego"] = []byte("package gatehouse.controls.c3\nallow := true")
+				}), good},
+				"changed index": {repack(t, data, func(f map[string][]byte) {
+					f[indexFile] = bytes.Replace(f[indexFile], []byte("editor"), []byte("viewer"), 1)
+				}), good},
+				"another file": {repack(t, data, func(f map[string][]byte) { f["gatehouse/controls/c9.rego"] = []byte("package gatehouse.controls.c9") }), good},
+				"a file less":  {repack(t, data, func(f map[string][]byte) { delete(f, "pip/data.json") }), good},
+				"no signature": {repack(t, data, func(f map[string][]byte) { delete(f, signaturesFile) }), good},
+				"two signatures": {repack(t, data, func(f map[string][]byte) {
+					f[signaturesFile] = bytes.Replace(f[signaturesFile], []byte(`["`), []byte(`["x","`), 1)
+				}), good},
+				"a second signature file": {repack(t, data, func(f map[string][]byte) { f["x/.signatures.json"] = f[signaturesFile] }), good},
+			} {
+				if _, err := ReadBundle(tc.data, tc.verify); err == nil {
+					t.Errorf("%s passes", name)
+				}
+			}
+			if alg != "EdDSA" { // which OPA does not know
+				verifyByOPA(t, opa, data, alg, key)
+			}
+		})
+	}
+}
+
+func verifyByOPA(t *testing.T, opa string, data []byte, alg string, key crypto.Signer) {
+	t.Helper()
+	dir := t.TempDir()
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pub := filepath.Join(dir, "pub.pem")
+	file := filepath.Join(dir, "bundle.tar.gz")
+	if err := errors.Join(
+		os.WriteFile(pub, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), 0o600),
+		os.WriteFile(file, data, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	// `opa build` verifies what it is given before it builds.
+	out, err := exec.CommandContext(t.Context(), opa, "build", "--bundle", file, "--verification-key", pub,
+		"--verification-key-id", "k1", "--signing-alg", alg, "-o", filepath.Join(dir, "out.tar.gz")).CombinedOutput()
+	if err != nil {
+		t.Errorf("OPA refuses the signature: %v %s", err, out)
+	}
+	bad := repack(t, data, func(f map[string][]byte) { f["pip/data.json"] = []byte(`{}`) })
+	if err := os.WriteFile(file, bad, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), opa, "build", "--bundle", file, "--verification-key", pub,
+		"--verification-key-id", "k1", "--signing-alg", alg, "-o", filepath.Join(dir, "out.tar.gz")).CombinedOutput(); err == nil {
+		t.Errorf("OPA takes a changed bundle: %s", out)
+	}
+}
+
+func TestReadBundleRefuses(t *testing.T) {
+	data, err := WriteBundle(BundleSpec{Revision: "1", Set: bundleSet(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string][]byte{
+		"nothing":     nil,
+		"text":        []byte("hello"),
+		"half":        data[:len(data)/2],
+		"no manifest": repack(t, data, func(f map[string][]byte) { delete(f, manifestFile) }),
+		"no index":    repack(t, data, func(f map[string][]byte) { delete(f, indexFile) }),
+		"delta":       repack(t, data, func(f map[string][]byte) { f["patch.json"] = []byte(`{"data":[]}`) }),
+		"other roots": repack(t, data, func(f map[string][]byte) { f[manifestFile] = []byte(`{"revision":"1","roots":[""],"rego_version":1}`) }),
+		"no roots":    repack(t, data, func(f map[string][]byte) { f[manifestFile] = []byte(`{"revision":"1","rego_version":1}`) }),
+		"Rego v0": repack(t, data, func(f map[string][]byte) {
+			f[manifestFile] = bytes.Replace(f[manifestFile], []byte(`n":1`), []byte(`n":0`), 1)
+		}),
+		"another file": repack(t, data, func(f map[string][]byte) { f["system/authz.rego"] = []byte("package system.authz") }),
+		"a way out":    repack(t, data, func(f map[string][]byte) { f["../x"] = nil }),
+		"bad control": repack(t, data, func(f map[string][]byte) {
+			f[indexFile] = bytes.Replace(f[indexFile], []byte("default allow"), []byte("defaulx allow"), 1)
+		}),
+		"bad JSON": repack(t, data, func(f map[string][]byte) { f[indexFile] = f[indexFile][:20] }),
+	} {
+		if _, err := ReadBundle(bad, nil); err == nil {
+			t.Errorf("%s passes", name)
+		} else {
+			t.Logf("%s: %v", name, err)
+		}
+	}
+	var refused *RefusedError
+	if _, err := ReadBundle(repack(t, data, func(f map[string][]byte) {
+		f[indexFile] = bytes.Replace(f[indexFile], []byte("default allow"), []byte("defaulx allow"), 1)
+	}), nil); !errors.As(err, &refused) || refused.Control != 3 || refused.Issues[0].Line != 3 {
+		t.Errorf("%v", err)
+	}
+	// Every flipped byte is noticed, or changes nothing.
+	for i := range data {
+		flipped := bytes.Clone(data)
+		flipped[i] ^= 0x20
+		if b, err := ReadBundle(flipped, nil); err == nil && b.Set.Controls()[0].Source() != abac {
+			t.Errorf("byte %d: taken, with another content", i)
+		}
+		if i > 1500 {
+			break
+		}
+	}
+}
+
+func FuzzReadBundle(f *testing.F) {
+	c, issues := Compile(Meta{ID: 1}, "package a\nallow := true")
+	if issues != nil {
+		f.Fatal(issues)
+	}
+	data, err := WriteBundle(BundleSpec{Set: NewSet(SetSpec{Controls: []*Control{c}, PIP: value.Object()})})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		_, _ = ReadBundle(data, nil)
+	})
+}

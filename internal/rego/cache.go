@@ -1,0 +1,134 @@
+package rego
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+)
+
+// cacheShards divides the cache so that concurrent decisions seldom meet.
+const cacheShards = 64
+
+// Cache holds decisions by everything that they depend on: the digest of the
+// controls, resource and data in scope, and exactly those parts of the request
+// that the controls read (plan.appendKey). The key is compared in full, so a
+// collision of hashes is a miss, never a wrong answer. Nothing has to be
+// invalidated: a change gives another key, and what is no longer asked for is
+// evicted. Safe for concurrent use; bounded in bytes.
+type Cache struct {
+	seed   maphash.Seed
+	shards [cacheShards]shard
+}
+
+type shard struct {
+	mu    sync.RWMutex
+	by    map[uint64]*entry
+	ring  []*entry // clock: the hand passes over entries used since it last came
+	hand  int
+	bytes int64
+	limit int64
+	hits  atomic.Int64
+	miss  atomic.Int64
+	_     [64]byte // keeps neighbours off one cache line
+}
+
+type entry struct {
+	hash uint64
+	key  string
+	v    verdict
+	size int64
+	at   int // in the ring
+	used atomic.Bool
+}
+
+// NewCache makes a cache of at most that many bytes, keys and answers counted.
+func NewCache(bytes int64) *Cache {
+	c := &Cache{seed: maphash.MakeSeed()}
+	for i := range c.shards {
+		c.shards[i].by = map[uint64]*entry{}
+		c.shards[i].limit = max(bytes/cacheShards, 1<<10)
+	}
+	return c
+}
+
+func (c *Cache) hash(key []byte) uint64 { return maphash.Bytes(c.seed, key) }
+
+// get is the verdict for a key; nil is a miss. The result must not be changed.
+func (c *Cache) get(h uint64, key []byte) *verdict {
+	s := &c.shards[h%cacheShards]
+	s.mu.RLock()
+	e := s.by[h]
+	s.mu.RUnlock()
+	if e == nil || e.key != string(key) {
+		s.miss.Add(1)
+		return nil
+	}
+	if !e.used.Load() {
+		e.used.Store(true)
+	}
+	s.hits.Add(1)
+	return &e.v
+}
+
+func (c *Cache) put(h uint64, key []byte, v verdict) {
+	e := &entry{hash: h, key: string(key), v: v, size: int64(200 + len(key) + len(v.reason))}
+	for _, m := range v.mask {
+		e.size += int64(40 + len(m.Path))
+	}
+	s := &c.shards[h%cacheShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.size > s.limit {
+		return
+	}
+	if old := s.by[h]; old != nil {
+		s.drop(old)
+	}
+	for s.bytes+e.size > s.limit {
+		if s.hand >= len(s.ring) {
+			s.hand = 0
+		}
+		if victim := s.ring[s.hand]; victim.used.Swap(false) {
+			s.hand++
+		} else {
+			s.drop(victim)
+		}
+	}
+	e.at = len(s.ring)
+	s.ring = append(s.ring, e)
+	s.by[h] = e
+	s.bytes += e.size
+}
+
+// drop removes an entry; the last of the ring takes its place.
+func (s *shard) drop(e *entry) {
+	last := len(s.ring) - 1
+	s.ring[e.at] = s.ring[last]
+	s.ring[e.at].at = e.at
+	s.ring[last] = nil
+	s.ring = s.ring[:last]
+	delete(s.by, e.hash)
+	s.bytes -= e.size
+}
+
+// CacheStats are a cache's figures.
+type CacheStats struct {
+	Hits, Misses int64
+	Entries      int
+	Bytes        int64
+}
+
+// Stats counts; it is for health pages, not for the hot path.
+func (c *Cache) Stats() CacheStats {
+	var st CacheStats
+	for i := range c.shards {
+		s := &c.shards[i]
+		st.Hits += s.hits.Load()
+		st.Misses += s.miss.Load()
+		s.mu.RLock()
+		st.Entries += len(s.by)
+		st.Bytes += s.bytes
+		s.mu.RUnlock()
+	}
+	return st
+}

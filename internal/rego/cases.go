@@ -1,0 +1,69 @@
+package rego
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// TestCase is one stored test of a control.
+type TestCase struct {
+	Name  string      `json:"name" doc:"What the case is about" minLength:"1" maxLength:"200"`
+	Input value.Value `json:"input" doc:"The input document"`
+	// Expected is whether access is granted: the outcome is ALLOW or MASK.
+	Expected bool `json:"expected" doc:"Whether access is to be granted (ALLOW or MASK)"`
+}
+
+// TestResult is how a case went.
+type TestResult struct {
+	Name             string     `json:"name"`
+	Passed           bool       `json:"passed"`
+	Expected         bool       `json:"expected"`
+	Actual           bool       `json:"actual"`
+	Effect           string     `json:"effect"`
+	Reason           string     `json:"reason"`
+	Mask             []MaskRule `json:"mask,omitempty"`
+	EvaluationTimeMS float64    `json:"evaluation_time_ms"`
+	// Error is why the control could not be evaluated; such a case never passes.
+	Error string `json:"error,omitempty"`
+}
+
+// RunTests evaluates the cases one after another. The input is taken as it is:
+// no resource is matched. clock measures; nil leaves the times 0.
+func RunTests(ctx context.Context, c *Control, cases []TestCase, data DataSource, lim Limits, clock func() time.Time) []TestResult {
+	out := make([]TestResult, 0, len(cases))
+	for _, tc := range cases {
+		if ctx.Err() != nil {
+			out = append(out, TestResult{Name: tc.Name, Expected: tc.Expected, Effect: Deny.String(), Reason: ReasonLimit, Error: ReasonLimit})
+			continue
+		}
+		var start time.Time
+		if clock != nil {
+			start = clock()
+		}
+		o := c.Eval(ctx, tc.Input, data, lim)
+		r := TestResult{
+			Name: tc.Name, Expected: tc.Expected, Actual: o.Effect.Permits(),
+			Effect: o.Effect.String(), Reason: o.Reason, Mask: o.Mask,
+		}
+		if clock != nil {
+			r.EvaluationTimeMS = float64(clock().Sub(start).Nanoseconds()) / 1e6
+		}
+		if o.Err != nil {
+			r.Error = o.Err.Error()
+		}
+		r.Passed = o.Err == nil && r.Actual == r.Expected
+		out = append(out, r)
+	}
+	return out
+}
+
+// Object makes a DataSource of one object with the members resources and pip,
+// for tests and trials.
+func Object(data value.Value) DataSource { return objectSource{data} }
+
+type objectSource struct{ v value.Value }
+
+// Data is the value at path.
+func (o objectSource) Data(path []string) value.Value { return o.v.At(path...) }

@@ -1,0 +1,347 @@
+package rego
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+func mustDecode(t testing.TB, s string) value.Value {
+	t.Helper()
+	v, err := value.Decode([]byte(s), value.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func mustCompile(t testing.TB, m Meta, source string) *Control {
+	t.Helper()
+	c, issues := Compile(m, source)
+	if issues != nil {
+		t.Fatalf("%v\n%s", issues, source)
+	}
+	return c
+}
+
+// abac is a control of the usual kind: roles, attributes, a deny with reasons.
+const abac = `package acme.documents
+
+default allow := false
+
+allow if {
+	"editor" in input.user.roles
+	input.action.name == "read"
+	input.resource.data_classification != "restricted"
+}
+
+allow if {
+	input.user.id == input.resource.attributes.owner
+}
+
+deny contains "outside office hours" if input.context.hour > 20
+
+deny contains "suspended" if data.pip.hr.suspended[input.user.id]
+
+reason := "the owner may" if input.user.id == input.resource.attributes.owner
+`
+
+func TestCheckRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		name, source string
+		line, col    int
+		message      string
+	}{
+		{"call", "package a\nallow if http.send({})", 2, 10, "built-in http.send is not offered"},
+		{"with value", "package a\nallow if count([1]) with count as http.send", 2, 35, "built-in http.send is not offered"},
+		{"with target", "package a\nallow if f(1) with http.send as f\nf(x) := x", 2, 20, "built-in http.send is not offered"},
+		{"every", "package a\nallow if every x in [1] { x; opa.runtime().env }", 2, 30, "built-in opa.runtime is not offered"},
+		{"template", "package a\nallow := $\"{http.send({})}\"", 2, 13, "built-in http.send is not offered"},
+		{"partial rule", "package a\np[net.lookup_ip_addr(\"x\")] := 1", 2, 3, "built-in net.lookup_ip_addr is not offered"},
+		{"comprehension", "package a\nallow := {x | x := rego.parse_module(\"a\", \"package b\")}", 2, 20, "built-in rego.parse_module is not offered"},
+		{"function", "package a\nf(x) := http.send(x)\nallow if f(1)", 2, 9, "built-in http.send is not offered"},
+		{"default", "package a\ndefault allow := http.send({})", 2, 0, ""},
+		{"nested argument", "package a\nallow if count(http.send({}).body) > 1", 2, 16, "built-in http.send is not offered"},
+		{"rule head value", "package a\nallow := http.send({}).status_code == 200", 2, 10, "built-in http.send is not offered"},
+		{"else", "package a\nallow if false else := http.send({})", 2, 24, "built-in http.send is not offered"},
+		{"remote schema", "package a\nallow if json.match_schema({}, {\"$ref\": \"http://x\"})", 2, 10, "built-in json.match_schema is not offered"},
+		{"alias of data", "package a\nimport data.http as http\nallow := http.send({})", 2, 1, "data.http is not offered"},
+		{"unknown", "package a\nallow if no.such(1)", 2, 10, "undefined function no.such"},
+		{"other data", "package a\nallow := data.other.x", 2, 10, "data.other is not offered"},
+		{"imported data", "package a\nimport data.other as o\nallow := o.x", 2, 1, "data.other is not offered"},
+		{"dynamic root", "package a\nallow := data[input.x]", 2, 10, "must be written out"},
+		{"all of data", "package a\nallow if { x := data; x.b }", 2, 17, "data as a whole"},
+		{"data in brackets", "package a\nallow := input[data.z]", 2, 16, "data.z is not offered"},
+		{"data with", "package a\nallow if input.x with data.z as 1", 2, 23, "data.z is not offered"},
+		{"parent package", "package a.b\nallow if data.a.c", 2, 10, "data.a is not offered"},
+		{"system", "package system.authz\nallow := true", 1, 1, "reserved"},
+		{"gatehouse", "package gatehouse\nallow := true", 1, 1, "reserved"},
+		{"resources", "package resources.x\nallow := true", 1, 1, "reserved"},
+		{"pip", "package pip\nallow := true", 1, 1, "reserved"},
+		{"empty", "", 0, 0, "empty module"},
+		{"syntax", "package a\nallow if {", 2, 0, ""},
+		{"no package", "allow := true", 1, 0, "package expected"},
+		{"v0", "package a\nallow { true }", 2, 0, ""},
+		{"recursion", "package a\na if b\nb if a", 2, 0, "recursive"},
+		{"unsafe", "package a\nallow if x > 1", 2, 0, "unsafe"},
+		{"types", "package a\nallow if 1 + \"a\" == 2", 2, 0, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			issues, err := Check(tc.source)
+			if err != nil || len(issues) == 0 {
+				t.Fatalf("passed (%v)", err)
+			}
+			is := issues[0]
+			if tc.line != is.Line || tc.col > 0 && tc.col != is.Column || !strings.Contains(is.Message, tc.message) || is.Severity != SeverityError {
+				t.Errorf("%+v", issues)
+			}
+			if c, _ := Compile(Meta{ID: 1}, tc.source); c != nil {
+				t.Error("compiled")
+			}
+		})
+	}
+}
+
+func TestCheckPasses(t *testing.T) {
+	for _, source := range []string{
+		"package a\nallow := true",
+		"package a\nhttp := {\"send\": 1}\nallow if http.send == 1",
+		"package a\nallow if { http := input; http.send }",
+		"package a\nallow if data.a.b\nb := 1",
+		"package a\nallow if data.resources[input.id].owner == data.pip.hr[input.x]",
+		"package a\nallow if input.x with data.pip.hr as {}",
+		"# METADATA\n# title: x\npackage a\n# METADATA\n# title: y\nallow := true",
+	} {
+		if issues, err := Check(source); err != nil || len(issues) > 0 {
+			t.Errorf("%q: %v %v", source, issues, err)
+		}
+	}
+}
+
+// Every built-in of OPA is either offered or refused with a reason.
+func TestBuiltinsAreSorted(t *testing.T) {
+	names := Builtins()
+	if len(names) < 140 {
+		t.Errorf("only %d built-ins are offered", len(names))
+	}
+	for name := range bounds() {
+		if _, ok := forbidden()[name]; ok {
+			t.Errorf("%s is bounded, but not offered", name)
+		}
+		if _, ok := boundedBuiltins()[boundedPrefix+name]; !ok {
+			t.Errorf("%s is bounded, but OPA has none of that name", name)
+		}
+	}
+	for name := range offeredNames() {
+		if !strings.Contains(strings.Join(names, " ")+" ", name+" ") {
+			t.Errorf("%s is offered, but OPA has none of that name", name)
+		}
+	}
+}
+
+func TestSourceLimits(t *testing.T) {
+	big := func(n int, format string) string {
+		var b strings.Builder
+		b.WriteString("package a\n")
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	for name, source := range map[string]string{
+		"size":              "package a\n#" + strings.Repeat("x", MaxSourceBytes),
+		"brackets":          "package a\nallow := " + strings.Repeat("[", 100_000),
+		"closed brackets":   "package a\nallow := " + strings.Repeat("[", 1000) + strings.Repeat("]", 1000),
+		"signs":             "package a\nallow := " + strings.Repeat("-", 100_000) + "1",
+		"spaced signs":      "package a\nallow := " + strings.Repeat("- ", 100_000) + "1",
+		"sum":               "package a\nallow := 1" + strings.Repeat("+1", 200_000),
+		"union":             "package a\nallow := x" + strings.Repeat("|x", 200_000),
+		"comparisons":       "package a\nallow if 1" + strings.Repeat("==1", 200_000),
+		"nots":              "package a\nallow if " + strings.Repeat("not ", 100_000) + "true",
+		"rules":             big(20_000, "r%d := 1\n"),
+		"else":              "package a\nallow := 1 if input.x" + strings.Repeat(" else := 2 if input.y", 5000),
+		"errors":            big(1500, "r%d := http.send({})\n"),
+		"dots":              "package a\nallow := input" + strings.Repeat(".a", 400_000),
+		"brackets of refs":  "package a\nallow := input" + strings.Repeat("[input", 300) + strings.Repeat("]", 300),
+		"withs":             "package a\nallow if input.x" + strings.Repeat(" with input.x as 1", 40_000),
+		"commas":            "package a\nallow := [" + strings.Repeat("1,", 500_000) + "1]",
+		"raw strings":       "package a\nallow := `" + strings.Repeat("[", 100_000),
+		"templates":         "package a\nallow := " + strings.Repeat(`$"{`, 50_000),
+		"comprehensions":    "package a\nallow := " + strings.Repeat("[x | x := ", 60) + "1" + strings.Repeat("]", 60),
+		"calls":             "package a\nallow := " + strings.Repeat("f(", 5000) + strings.Repeat(")", 5000),
+		"imports":           "package a\n" + strings.Repeat("import data.a.b\n", 50_000),
+		"many vars":         "package a\nallow if {" + strings.Repeat("some x\n", 1) + big(3000, " x%d := input.a%[1]d\n")[10:] + "}",
+		"unsafe vars":       "package a\nallow if {" + big(3000, " x%d > 1\n")[10:] + "}",
+		"a long dependency": big(1900, "r%d if r%[1]d1\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			issues, err := Check(source)
+			took := time.Since(start)
+			if err != nil || len(issues) > maxIssues {
+				t.Errorf("%d issues, %v", len(issues), err)
+			}
+			if took > 2*time.Second {
+				t.Errorf("took %v", took)
+			}
+			t.Logf("%v, %d issues", took.Round(time.Millisecond), len(issues))
+		})
+	}
+}
+
+// hostile are the programs of hardening 1: each must end near the deadline and
+// within its memory, on either evaluator.
+var hostile = map[string]string{
+	"reachable_paths":      `allow if { nodes := numbers.range(1, 11); g := {n: nodes | some n in nodes}; count(graph.reachable_paths(g, {1})) > 0 }`,
+	"lsh":                  `allow if bits.lsh(1, 10000000) > 0`,
+	"lsh of input":         `allow if bits.lsh(1, input.big) > 0`,
+	"squaring":             `allow if { a := bits.lsh(3, 60000); b := a * a; c := b * b; d := c * c; e := d * d; e * e > 0 }`,
+	"json.patch":           `allow if { l := numbers.range(1, 20000); p := [{"op": "add", "path": "/0", "value": 1} | some _ in l]; count(json.patch(l, p)) > 0 }`,
+	"json.marshal":         `allow if { l := numbers.range(1, 90000); x := [l | some _ in numbers.range(1, 300)]; count(json.marshal(x)) > 0 }`,
+	"doubling":             "s0 := \"xxxxxxxxxxxxxxxx\"\n" + doubling(30, `s%d := concat("", [s%d, s%[2]d])`) + "\nallow if count(s30) > 0",
+	"array doubling":       "s0 := [1, 2, 3, 4]\n" + doubling(30, `s%d := array.concat(s%d, s%[2]d)`) + "\nallow if count(s30) > 0",
+	"hex doubling":         "s0 := \"xxxxxxxxxxxxxxxx\"\n" + doubling(30, `s%d := hex.encode(s%d)`) + "\nallow if count(s30) > 0",
+	"replace growth":       "s0 := \"xxxxxxxxxxxxxxxx\"\n" + doubling(10, `s%d := replace(s%d, "x", "xxxxxxxxxxxxxxxx")`) + "\nallow if count(s10) > 0",
+	"sprintf width":        `allow if count(sprintf("%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d", [1,1,1,1,1,1,1,1,1,1])) > 0`,
+	"sprintf index":        "allow if { x := concat(\"\", [\"" + strings.Repeat("y", 1000) + "\" | some _ in numbers.range(1, 900)]); f := concat(\"\", [\"%[1]s\" | some _ in numbers.range(1, 9000)]); count(sprintf(f, [x])) > 0 }",
+	"split":                `allow if { s := concat("", ["` + strings.Repeat("y", 1000) + `" | some _ in numbers.range(1, 900)]); count(split(s, "")) > 0 }`,
+	"regex.find_n":         `allow if { s := concat("", ["` + strings.Repeat("y", 1000) + `" | some _ in numbers.range(1, 900)]); count(regex.find_n("a?", s, -1)) > 0 }`,
+	"regex.match":          `allow if { s := concat("", ["` + strings.Repeat("y", 1000) + `" | some _ in numbers.range(1, 900)]); regex.match("(y{30}){30}z", s) }`,
+	"regex.replace":        `allow if { s := concat("", ["` + strings.Repeat("y", 1000) + `" | some _ in numbers.range(1, 900)]); count(regex.replace(s, "y", "` + strings.Repeat("$0", 100) + `")) > 0 }`,
+	"cidr_expand":          `allow if count(net.cidr_expand("10.0.0.0/8")) > 0`,
+	"range":                `allow if count(numbers.range(1, 100000000)) > 0`,
+	"big range":            `allow if count(numbers.range(1, 9223372036854775807)) > 0`,
+	"range_step":           `allow if count(numbers.range_step(1, 9007199254740993, 1)) > 0`,
+	"nested loops":         `allow if { some a in numbers.range(1, 5000); some b in numbers.range(1, 5000); some c in numbers.range(1, 5000); a + b + c == 0 }`,
+	"comprehension":        `allow if count([a | some a in numbers.range(1, 5000); some b in numbers.range(1, 5000); b > 0]) > 0`,
+	"walk":                 `allow if { x := [numbers.range(1, 2000) | some _ in numbers.range(1, 2000)]; count([p | walk(x, [p, _])]) > 0 }`,
+	"result of many parts": "x0 := [1,1,1,1,1,1,1,1]\n" + doubling(8, `x%d := [x%d, x%[2]d, x%[2]d, x%[2]d, x%[2]d, x%[2]d, x%[2]d, x%[2]d]`) + "\nmask := x8",
+	"huge exponent":        `allow if floor(to_number("1e400000000")) > 1`,
+	"huge exponent sum":    `allow if to_number("1e400000000") + 1 > 1`,
+	"huge exponent bits":   `allow if bits.or(to_number("1e99999999"), 1) > 1`,
+	"product":              `allow if product([n | some i in numbers.range(1, 90000); n := 99999999999 + i]) > 0`,
+	"object.union_n":       `allow if { o := {i: i | some i in numbers.range(1, 5000)}; count(object.union_n([o | some _ in numbers.range(1, 5000)])) > 0 }`,
+	"globs":                `allow if regex.globs_match("` + strings.Repeat("[a-z]*", 40) + `", "` + strings.Repeat("[a-z]*", 40) + `")`,
+	"subset":               `allow if { a := numbers.range(1, 50000); object.subset(a, array.reverse(a)) }`,
+	"string building":      `allow if count([s | some a in numbers.range(1, 3000); some b in numbers.range(1, 3000); s := sprintf("%d-%d", [a, b])]) > 0`,
+	"set of sets":          `allow if count({{a, b} | some a in numbers.range(1, 3000); some b in numbers.range(1, 3000)}) > 0`,
+}
+
+func doubling(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format+"\n", i+1, i)
+	}
+	return b.String()
+}
+
+func TestHostileControls(t *testing.T) {
+	const deadline = 250 * time.Millisecond
+	in := mustDecode(t, `{"big": 100000000}`)
+	for name, rules := range hostile {
+		c, issues := Compile(Meta{ID: 1, Name: name}, "package hostile\n"+rules)
+		if issues != nil {
+			t.Errorf("%s: %v", name, issues)
+			continue
+		}
+		for _, which := range []*Control{c, c.Interpreted()} {
+			if which == c && !c.Refs().Native {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/native=%v", name, which.Refs().Native), func(t *testing.T) {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				start := time.Now()
+				out := which.Eval(context.Background(), in, nil, Limits{Deadline: deadline, Clock: time.Now})
+				took := time.Since(start)
+				runtime.ReadMemStats(&after)
+				made := int64(after.TotalAlloc-before.TotalAlloc) >> 20
+				// The allowance is for a machine that others use too.
+				if took > deadline+400*time.Millisecond || made > 400 {
+					t.Errorf("took %v and made %d MiB", took, made)
+				}
+				if out.Err != nil && (!errors.Is(out.Err, ErrLimit) || out.Reason != ReasonLimit || out.Effect != Deny) {
+					t.Logf("%v %s", out.Effect, out.Reason)
+				}
+				t.Logf("%v, %d MiB: %v %.80s", took.Round(time.Millisecond), made, out.Effect, out.Reason)
+			})
+		}
+	}
+}
+
+func TestEvalIsCancelled(t *testing.T) {
+	c := mustCompile(t, Meta{ID: 1}, "package a\n"+hostile["nested loops"])
+	for _, which := range []*Control{c, c.Interpreted()} {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		out := which.Eval(ctx, value.Object(), nil, Limits{Deadline: time.Minute})
+		if out.Effect != Deny || out.Reason != ReasonLimit || !errors.Is(out.Err, ErrLimit) {
+			t.Errorf("native=%v: %+v", which.Refs().Native, out)
+		}
+	}
+}
+
+func TestRefs(t *testing.T) {
+	c := mustCompile(t, Meta{ID: 1}, `package a
+import input.user as u
+import data.pip.hr
+allow if { x := input.resource; x.attributes.level > hr.levels[u.id]; time.now_ns() > 0 }
+deny if input.mcp.tool in data.resources["7"].tools
+reason := r if r := f(input.action.name) with input.context.ip as rand.intn("x", 3)
+f(n) := [n, input.llm[input.action.kind]]
+mask contains input.user.roles[_]
+allow if input.user.roles[0] == "x"
+`)
+	got := fmt.Sprintf("%+v", c.Refs())
+	want := "{Input:[[action kind] [action name] [context ip] [llm] [mcp tool] [resource] [user id] [user roles]] Data:[[pip hr levels] [resources 7 tools]] Clock:true NonDeterministic:true Request:false MCP:true LLM:true Usage:false Native:"
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if c := mustCompile(t, Meta{ID: 1}, "package a\nallow if { some k; input[k] == 1 }"); len(c.Refs().Input) != 1 || len(c.Refs().Input[0]) != 0 || !c.Refs().Usage {
+		t.Errorf("%+v", c.Refs())
+	}
+}
+
+func TestRunTests(t *testing.T) {
+	c := mustCompile(t, Meta{ID: 1, Name: "ages"}, "package a\nallow if input.age >= 18\ndeny if to_number(input.n) > 3\nmask contains \"x\" if input.m\nallow if data.pip.a.ok")
+	got := RunTests(context.Background(), c, []TestCase{
+		{Name: "adult", Input: mustDecode(t, `{"age":20}`), Expected: true},
+		{Name: "child", Input: mustDecode(t, `{"age":2}`), Expected: true},
+		{Name: "masked", Input: mustDecode(t, `{"m":true}`), Expected: true},
+		{Name: "broken", Input: mustDecode(t, `{"n":"x"}`), Expected: false},
+	}, Object(mustDecode(t, `{"pip":{"a":{"ok":false}}}`)), Limits{}, time.Now)
+	want := []string{"adult true ALLOW", "child false NO_MATCH", "masked true MASK", "broken false DENY"}
+	for i, r := range got {
+		if s := fmt.Sprintf("%s %v %s", r.Name, r.Passed, r.Effect); s != want[i] {
+			t.Errorf("%s, want %s (%+v)", s, want[i], r)
+		}
+	}
+	if got[3].Error == "" || got[0].EvaluationTimeMS <= 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestLinter(t *testing.T) {
+	l, err := NewLinter(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := l.Lint(context.Background(), "package a\n\nimport data.pip.x\n\nallow = true if input.roles[_] == \"a\"\n")
+	if err != nil || len(got) == 0 {
+		t.Fatalf("%v %v", got, err)
+	}
+	for _, is := range got {
+		if is.Severity != SeverityWarning || is.Line == 0 || !strings.Contains(is.Rule, "/") || is.Message == "" {
+			t.Errorf("%+v", is)
+		}
+	}
+	if got, err := l.Lint(context.Background(), "package a\nallow if {"); err != nil || got != nil {
+		t.Errorf("a text that does not parse has warnings: %v %v", got, err)
+	}
+}

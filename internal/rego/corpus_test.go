@@ -1,0 +1,317 @@
+package rego
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// The corpus: each file in testdata holds a set (controls, resources, data) and
+// decision cases over it. Every case goes through four evaluators that must
+// agree: the native program, topdown, the set read back from its bundle, and a
+// stock OPA that runs the bundle.
+//
+//	-- set.json --    {"controls":{"1":{"name":…,"resource_id":…}},"resources":[…],"pip":{…}}
+//	-- 1.rego --      the control with the id 1
+//	-- cases.json --  [{"name":…,"input":{…},"want":{"effect":…,…}}]
+//
+// want holds the members of the decision that count. "error": true is a control
+// that fails: DENY with Err set here, an error of the evaluation in OPA.
+
+type corpusCase struct {
+	Name  string          `json:"name"`
+	Input json.RawMessage `json:"input"`
+	Want  map[string]any  `json:"want"`
+}
+
+type corpusFile struct {
+	name  string
+	set   *Set // native where it can be
+	slow  *Set // topdown only
+	cases []corpusCase
+}
+
+// corpusNow is the time of every case; OPA's clock is not used by the corpus.
+var corpusNow = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// txtar splits an archive into its files.
+func txtar(text string) map[string]string {
+	out := map[string]string{}
+	name := ""
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "-- "); ok {
+			if n, ok := strings.CutSuffix(strings.TrimSpace(rest), " --"); ok {
+				name = n
+				continue
+			}
+		}
+		if name != "" {
+			out[name] += line
+		}
+	}
+	return out
+}
+
+func loadCorpus(t testing.TB) []corpusFile {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no corpus: %v", err)
+	}
+	var out []corpusFile
+	for _, p := range paths {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, loadCorpusFile(t, filepath.Base(p), txtar(string(text))))
+	}
+	return out
+}
+
+func loadCorpusFile(t testing.TB, name string, files map[string]string) corpusFile {
+	t.Helper()
+	f := corpusFile{name: name}
+	var set struct {
+		Controls  map[string]Meta `json:"controls"`
+		Resources []Resource      `json:"resources"`
+		PIP       value.Value     `json:"pip"`
+	}
+	if text, ok := files["set.json"]; ok {
+		if err := json.Unmarshal([]byte(text), &set); err != nil {
+			t.Fatalf("%s: set.json: %v", name, err)
+		}
+	}
+	if err := json.Unmarshal([]byte(files["cases.json"]), &f.cases); err != nil {
+		t.Fatalf("%s: cases.json: %v", name, err)
+	}
+	spec := SetSpec{Revision: 3, Env: "production", Resources: set.Resources, PIP: set.PIP}
+	slow := spec
+	for file, source := range files {
+		id, err := strconv.ParseInt(strings.TrimSuffix(file, ".rego"), 10, 64)
+		if err != nil {
+			continue
+		}
+		m := set.Controls[strconv.FormatInt(id, 10)]
+		m.ID = id
+		if m.Name == "" {
+			m.Name = fmt.Sprintf("control-%d", id)
+		}
+		if m.Version == 0 {
+			m.Version = 1
+		}
+		c, issues := Compile(m, source)
+		if issues != nil {
+			t.Fatalf("%s: %s: %v", name, file, issues)
+		}
+		spec.Controls = append(spec.Controls, c)
+		slow.Controls = append(slow.Controls, c.Interpreted())
+	}
+	f.set, f.slow = NewSet(spec), NewSet(slow)
+	return f
+}
+
+// answer is a decision as the corpus compares it.
+func answer(t testing.TB, s *Set, in json.RawMessage, cache *Cache) map[string]any {
+	t.Helper()
+	r, bad := ParseRequest(mustDecode(t, string(in)))
+	if bad != nil {
+		t.Fatalf("request: %v", bad)
+	}
+	d := s.Decide(context.Background(), &r, Options{Cache: cache, Now: corpusNow, Deadline: 5 * time.Second})
+	out := map[string]any{}
+	if err := json.Unmarshal(d.AppendJSON(nil), &out); err != nil {
+		t.Fatal(err)
+	}
+	if d.Err != nil && d.Reason != reasonPath && isEvalError(d.Err) {
+		out["error"] = true
+	}
+	return out
+}
+
+// isEvalError tells an error that Rego itself raises from a value that the
+// control should not have answered: the first ends OPA's evaluation too.
+func isEvalError(err error) bool {
+	var e *EvalError
+	return errors.As(err, &e) && e.Line > 0
+}
+
+func TestCorpus(t *testing.T) {
+	opa := stockOPA(t)
+	total, compiled, controls := 0, 0, 0
+	for _, f := range loadCorpus(t) {
+		total += len(f.cases)
+		for _, c := range f.set.Controls() {
+			controls++
+			if c.Refs().Native {
+				compiled++
+			} else {
+				t.Logf("%s: control %d runs on topdown", f.name, c.Meta().ID)
+			}
+		}
+		t.Run(f.name, func(t *testing.T) {
+			data, err := WriteBundle(BundleSpec{Revision: "3", Set: f.set})
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := ReadBundle(data, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stock := askOPA(t, opa, data, f.cases)
+			cache := NewCache(1 << 20)
+			for i, c := range f.cases {
+				t.Run(c.Name, func(t *testing.T) {
+					got := answer(t, f.set, c.Input, nil)
+					for k, want := range c.Want {
+						if !cmp.Equal(want, got[k]) {
+							t.Errorf("%s: got %v, want %v (in %v)", k, got[k], want, got)
+						}
+					}
+					for name, other := range map[string]map[string]any{
+						"topdown": answer(t, f.slow, c.Input, nil),
+						"bundle":  answer(t, read.Set, c.Input, nil),
+						"cache":   answer(t, f.set, c.Input, cache),
+						"cached":  answer(t, f.set, c.Input, cache),
+					} {
+						if d := cmp.Diff(got, other); d != "" {
+							t.Errorf("%s differs:\n%s", name, d)
+						}
+					}
+					if got["error"] == true {
+						if stock[i] != nil {
+							t.Errorf("the stock OPA answers %v to a control that fails", stock[i])
+						}
+					} else if d := cmp.Diff(got, stock[i]); d != "" {
+						t.Errorf("the stock OPA differs:\n%s", d)
+					}
+				})
+			}
+		})
+	}
+	t.Logf("%d cases; %d of %d controls compiled", total, compiled, controls)
+	if total < 60 {
+		t.Errorf("the corpus holds only %d cases", total)
+	}
+}
+
+// askOPA runs the cases in a stock OPA over a bundle; nil is an error.
+func askOPA(t *testing.T, opa string, bundle []byte, cases []corpusCase) []map[string]any {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "bundle.tar.gz")
+	if err := os.WriteFile(file, bundle, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eval := func(which []int) ([]map[string]any, string) {
+		inputs := []json.RawMessage{}
+		for _, i := range which {
+			inputs = append(inputs, cases[i].Input)
+		}
+		text, err := json.Marshal(map[string]any{"inputs": inputs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := filepath.Join(dir, "in.json")
+		if err := os.WriteFile(in, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), opa, "eval", "--bundle", file, "--input", in, "--format", "json",
+			`[d | some i in input.inputs; d := data.gatehouse.decision with input as i]`)
+		out, err := cmd.Output()
+		var doc struct {
+			Result []struct {
+				Expressions []struct{ Value []map[string]any }
+			}
+			Errors []struct{ Message, Code string }
+		}
+		if jerr := json.Unmarshal(out, &doc); jerr != nil {
+			t.Fatalf("opa: %v %v: %s", err, jerr, out)
+		}
+		if len(doc.Errors) > 0 {
+			return nil, doc.Errors[0].Code + ": " + doc.Errors[0].Message
+		}
+		return doc.Result[0].Expressions[0].Value, ""
+	}
+	var fine []int
+	for i, c := range cases {
+		if c.Want["error"] != true {
+			fine = append(fine, i)
+		}
+	}
+	answers := make([]map[string]any, len(cases))
+	got, msg := eval(fine)
+	if msg != "" || len(got) != len(fine) {
+		t.Fatalf("opa: %d of %d answers: %s", len(got), len(fine), msg)
+	}
+	for n, i := range fine {
+		answers[i] = got[n]
+	}
+	for i := range cases {
+		if !slices.Contains(fine, i) {
+			got, msg := eval([]int{i})
+			if msg == "" && len(got) > 0 {
+				answers[i] = got[0]
+			}
+		}
+	}
+	return answers
+}
+
+var stockOPABuild struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+// stockOPA finds the OPA that bundles are tried on: GATEHOUSE_TEST_OPA, else
+// the repository's bin/opa, else one that is built from tools/go.mod. Without
+// one the test fails where everything is required, and is skipped elsewhere.
+func stockOPA(t *testing.T) string {
+	t.Helper()
+	if p := os.Getenv("GATEHOUSE_TEST_OPA"); p != "" {
+		return p
+	}
+	b := &stockOPABuild
+	b.once.Do(func() {
+		root, err := filepath.Abs("../..")
+		if err != nil {
+			b.err = err
+			return
+		}
+		b.path = filepath.Join(root, "bin", "opa")
+		if _, err := os.Stat(b.path); err == nil {
+			return
+		}
+		b.path = filepath.Join(os.TempDir(), "gatehouse-test-opa", "opa")
+		if _, err := os.Stat(b.path); err == nil {
+			return
+		}
+		cmd := exec.Command("go", "build", "-o", b.path, "github.com/open-policy-agent/opa")
+		cmd.Dir = filepath.Join(root, "tools")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.err = fmt.Errorf("build a stock OPA: %w: %s", err, out)
+		}
+	})
+	if b.err != nil {
+		if os.Getenv("CI") == "true" || os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all" {
+			t.Fatal(b.err)
+		}
+		t.Skip(b.err)
+	}
+	return b.path
+}

@@ -1,0 +1,190 @@
+package rego
+
+import (
+	"context"
+	"time"
+)
+
+// Options are the terms of one decision.
+type Options struct {
+	// Cache is asked first and told afterwards; nil is none.
+	Cache *Cache
+	// Now is the time that the controls see.
+	Now time.Time
+	// Deadline bounds the whole decision; 0 is DefaultDeadline.
+	Deadline time.Duration
+	// Clock measures Duration and the deadline; nil leaves Duration 0.
+	Clock func() time.Time
+}
+
+// Decision is the combined answer of all controls in scope (contract 4).
+type Decision struct {
+	Effect Effect
+	// Permit: the effect is ALLOW or MASK.
+	Permit bool
+	Reason string
+	// PolicyID, PolicyName and PolicyVersion name the control that decided:
+	// the lowest id among those with the effect. All are zero with NO_MATCH.
+	PolicyID      int64
+	PolicyName    string
+	PolicyVersion int64
+	// Mask is set with the effect MASK: the paths of all controls, united, each
+	// with the strictest strategy, sorted by path.
+	Mask []MaskRule
+	// Resource is the matched one; nil is none.
+	Resource *Resource
+	// Path is the normalised path that was decided on; empty if none was sent.
+	Path     string
+	Revision int64
+	CacheHit bool
+	// Considered is how many controls were in scope. 0 is "no active control".
+	Considered int
+	// Err is why a control, or the request's path, could not be judged; the
+	// effect is then DENY.
+	Err error
+	// Duration is how long it took, when Options.Clock was given.
+	Duration time.Duration
+}
+
+// reasonPath is the reason of a request whose path has no one reading; Err says why.
+const reasonPath = "Invalid path"
+
+// verdict is the part of a decision that is cached: what does not depend on
+// the set that it came from.
+type verdict struct {
+	effect        Effect
+	reason        string
+	policyID      int64
+	policyName    string
+	policyVersion int64
+	mask          []MaskRule
+	err           error
+}
+
+// Decide answers a request: normalise, match, look into the cache, evaluate
+// the controls in scope in the order of their ids, combine. A DENY ends the
+// evaluation; errors and limits count as DENY.
+func (s *Set) Decide(ctx context.Context, r *Request, opt Options) Decision {
+	var start time.Time
+	if opt.Clock != nil {
+		start = opt.Clock()
+	}
+	d := s.decide(ctx, r, opt)
+	if opt.Clock != nil {
+		d.Duration = opt.Clock().Sub(start)
+	}
+	return d
+}
+
+func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
+	path, key, err := requestPath(r.Path)
+	if err != nil {
+		return Decision{Effect: Deny, Reason: reasonPath, Err: err, Revision: s.revision}
+	}
+	p := s.planOf(s.matcher.match(r, key))
+	d := Decision{Resource: p.res, Path: path, Revision: s.revision, Considered: len(p.controls)}
+	if len(p.controls) == 0 {
+		d.Reason = noControlReason
+		return d
+	}
+	if opt.Cache == nil || !p.cacheable {
+		d.take(p.evaluate(ctx, s, r, path, opt))
+		return d
+	}
+	var buf [512]byte
+	id := p.appendKey(buf[:0], r, path)
+	h := opt.Cache.hash(id)
+	if v := opt.Cache.get(h, id); v != nil {
+		d.take(*v)
+		d.CacheHit = true
+		return d
+	}
+	v := p.evaluate(ctx, s, r, path, opt)
+	if v.err == nil {
+		opt.Cache.put(h, id, v)
+	}
+	d.take(v)
+	return d
+}
+
+func (d *Decision) take(v verdict) {
+	d.Effect, d.Permit, d.Reason, d.Mask, d.Err = v.effect, v.effect.Permits(), v.reason, v.mask, v.err
+	d.PolicyID, d.PolicyName, d.PolicyVersion = v.policyID, v.policyName, v.policyVersion
+}
+
+// requestPath normalises a request's path. A path with a slash before it is a
+// URL's, is refused when it has no one reading, and is normalised in the input
+// too (path). Any other name is left to the controls as it was sent, and only
+// its matching (key) goes by the normal form; it has none if there is no such.
+func requestPath(raw string) (path, key string, err error) {
+	if raw == "" {
+		return "", "", nil
+	}
+	if raw[0] == '/' {
+		path, err = NormalizePath(raw)
+		return path, path, err
+	}
+	key, err = NormalizePath("/" + raw)
+	if err != nil {
+		return "", "", nil
+	}
+	return "", key, nil
+}
+
+// evaluate runs the controls and combines their outcomes.
+func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, opt Options) verdict {
+	lim := Limits{Deadline: opt.Deadline, Now: opt.Now, Clock: opt.Clock}
+	b := newBudget(ctx, lim)
+	defer b.release()
+	run := newRun(p.input(r, path), s, lim)
+	var best *Control
+	var win Outcome
+	var masks []MaskRule
+	for _, c := range p.controls {
+		out := c.effect(ctx, run, b)
+		if out.Effect == Mask {
+			masks = append(masks, out.Mask...)
+		}
+		if out.Effect > win.Effect {
+			best, win = c, out
+		}
+		if out.Effect == Deny {
+			break
+		}
+	}
+	if best == nil {
+		return verdict{reason: noMatchReason}
+	}
+	best.explain(ctx, run, b, &win)
+	v := verdict{
+		effect: win.Effect, reason: win.Reason, err: win.Err,
+		policyID: best.meta.ID, policyName: best.meta.Name, policyVersion: best.meta.Version,
+	}
+	if win.Effect == Mask {
+		v.mask = uniteMasks(masks)
+	}
+	return v
+}
+
+// Needs is what the controls in scope of a request read, so that a bouncer
+// reads bodies and counts usage only for controls that ask.
+func (s *Set) Needs(r *Request) Refs {
+	_, key, err := requestPath(r.Path)
+	if err != nil {
+		return Refs{}
+	}
+	return s.planOf(s.matcher.match(r, key)).refs
+}
+
+// Match is the resource that a request is about; nil is none, or a path that
+// has no one reading.
+func (s *Set) Match(r *Request) *Resource {
+	_, key, err := requestPath(r.Path)
+	if err != nil {
+		return nil
+	}
+	if sl := s.matcher.match(r, key); sl != nil {
+		return sl.res
+	}
+	return nil
+}

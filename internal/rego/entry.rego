@@ -1,0 +1,292 @@
+# The entry point of a gatehouse bundle: data.gatehouse.decision. It answers as
+# the gatehouse server does: it normalises the path, finds the resource, lays
+# its fields onto input.resource, asks the controls in scope and combines their
+# outcomes. data.gatehouse.index is written beside it.
+package gatehouse
+
+import data.gatehouse.index
+
+decision := {
+	"decision": "DENY",
+	"allow": false,
+	"effect": "DENY",
+	"reason": "Invalid path",
+	"mask": [],
+	"policy_id": null,
+	"policy_name": null,
+	"policy_version": null,
+	"resource_id": null,
+} if {
+	invalid_path
+} else := {
+	"decision": {true: "PERMIT", false: "DENY"}[permits],
+	"allow": permits,
+	"effect": effect,
+	"reason": reason,
+	"mask": mask,
+	"policy_id": object.get(winner, "id", null),
+	"policy_name": object.get(winner, "name", null),
+	"policy_version": object.get(winner, "version", null),
+	"resource_id": object.get(resource, "id", null),
+}
+
+# --- combining: DENY, then MASK, then ALLOW; the lowest id names it ---
+
+results := [o |
+	some name in scope
+	o := {"name": name, "verdict": data.gatehouse.outcomes[name].verdict} with input as enriched
+]
+
+scope := index.scope[format_int(resource.id, 10)] if {
+	true
+} else := index.global
+
+effects := {o.verdict.effect | some o in results}
+
+default effect := "NO_MATCH"
+
+effect := [e | some e in ["DENY", "MASK", "ALLOW"]; e in effects][0]
+
+permits := effect in {"ALLOW", "MASK"}
+
+winning := [o.name | some o in results; o.verdict.effect == effect; effect != "NO_MATCH"][0]
+
+default winner := {}
+
+winner := index.controls[winning]
+
+reason := r if {
+	r := data.gatehouse.outcomes[winning].reason with input as enriched
+} else := "No active control applies to the request" if {
+	count(scope) == 0
+} else := "No control matched the request"
+
+default mask := []
+
+mask := [{"path": path, "strategy": strategy} |
+	some path in {p | some o in results; some p, _ in o.verdict.mask}
+	strictest := max([index.strictness[o.verdict.mask[path]] | some o in results])
+	some strategy, rank in index.strictness
+	rank == strictest
+] if {
+	effect == "MASK"
+}
+
+# --- the input that the controls see ---
+
+parts := {"user", "resource", "action", "context", "request", "mcp", "llm", "usage"}
+
+given := {k: v |
+	is_object(input)
+	some k, v in input
+	k in parts
+	is_object(v)
+}
+
+sent := object.get(given, "resource", {})
+
+enriched := object.union(object.remove(given, ["resource"]), {"resource": merged}) if {
+	wants_merge
+} else := given
+
+wants_merge if resource.id
+
+wants_merge if canonical_path
+
+default doc := {}
+
+doc := resource.doc
+
+merged := {k: v |
+	some k in object.keys(sent) | object.keys(doc) | path_key
+	v := merged_member(k)
+}
+
+default path_key := set()
+
+path_key := {"path"} if canonical_path
+
+merged_member(k) := canonical_path if {
+	k == "path"
+} else := sent[k] if {
+	k in {"id", "path"}
+} else := merged_attributes if {
+	k == "attributes"
+	is_object(sent.attributes)
+	is_object(doc.attributes)
+} else := doc[k] if {
+	true
+} else := sent[k]
+
+merged_attributes[k] := v if {
+	some k in object.keys(sent.attributes) | object.keys(doc.attributes)
+	v := object.get(doc.attributes, k, object.get(sent.attributes, k, null))
+}
+
+# --- matching: by id, else by host, then path, type and method ---
+
+default resource := {}
+
+resource := index.resources[format_int(sent.id, 10)] if {
+	is_number(sent.id)
+	round(sent.id) == sent.id
+} else := first_of("any") if {
+	described
+	not host
+} else := first_of(concat("", ["host:", host])) if {
+	true
+} else := first_of(concat("", ["host:", regex.replace(host, `:[^:\]]*$`, "")])) if {
+	true
+} else := first_of("host:") if {
+	host
+}
+
+described if match_segments
+
+described if type
+
+host := trim_suffix(lower(sent.host), ".") if sent.host != ""
+
+type := sent.type if {
+	is_string(sent.type)
+	sent.type != ""
+}
+
+method := upper(given.action.method) if given.action.method != ""
+
+# first_of is the most specific resource of a group: the shapes stand from the
+# most to the least specific, and so do the ids of a pattern. The tables are only
+# ever read at a full path: OPA would convert them whole each time.
+first_of(group) := [r |
+	some i, shape in index.match.shapes[group]
+	some id in index.match.keys[group][i][key_of(shape)]
+	r := index.resources[format_int(id, 10)]
+	takes_type(r)
+	takes_method(r)
+][0]
+
+key_of(shape) := concat("/", [s |
+	some i, literal in shape.literal
+	s := {true: match_segments[i], false: "*"}[literal]
+]) if {
+	not shape.rest
+	count(match_segments) == count(shape.literal)
+}
+
+key_of(shape) := concat("/", [s |
+	some i, literal in shape.literal
+	s := {true: match_segments[i], false: "*"}[literal]
+]) if {
+	shape.rest
+	count(match_segments) >= count(shape.literal)
+}
+
+key_of(shape) := "" if {
+	not match_segments
+	shape.rest
+	count(shape.literal) == 0
+}
+
+takes_type(r) if not type
+
+takes_type(r) if r.type == ""
+
+takes_type(r) if r.type == type
+
+takes_method(r) if not method
+
+takes_method(r) if count(r.methods) == 0
+
+takes_method(r) if method in r.methods
+
+# --- the path: one canonical form, or none ---
+
+raw_path := sent.path if {
+	is_string(sent.path)
+	sent.path != ""
+}
+
+rooted if startswith(raw_path, "/")
+
+# A name without a slash before it is matched by its canonical form, if it has
+# one, and left to the controls as it was sent.
+slashed := raw_path if {
+	rooted
+} else := concat("", ["/", raw_path])
+
+plain if regex.match(`^(/[-0-9A-Za-z_~!$&'()*+,;=:@][-.0-9A-Za-z_~!$&'()*+,;=:@]*)+$`, slashed)
+
+# Bytes, not characters.
+short if count(hex.encode(slashed)) <= 16384
+
+refused if not short
+
+refused if count(path_segments) > 256
+
+refused if regex.match(`[\x00-\x1f\x7f\\?#]`, slashed)
+
+refused if regex.match(`(?i)%(0[0-9a-f]|1[0-9a-f]|2f|5c|7f)`, slashed)
+
+refused if contains(regex.replace(slashed, "%[0-9A-Fa-f][0-9A-Fa-f]", ""), "%")
+
+refused if contains(decoded, "\ufffd")
+
+# Bytes that are no UTF-8 are written as an escape by json.marshal.
+refused if contains(json.marshal(decoded), `\ufffd`)
+
+refused if {
+	some s in split(decoded, "/")
+	regex.match(`^\.\.?;`, s)
+}
+
+decoded := slashed if {
+	plain
+} else := urlquery.decode(replace(slashed, "+", "%2B"))
+
+raw_segments := [s | some s in split(decoded, "/"); not s in {"", "."}]
+
+path_segments := raw_segments if {
+	not ".." in raw_segments
+} else := [s |
+	some i, s in raw_segments
+	s != ".."
+	not popped(i)
+]
+
+# popped: after segment i there is a stretch with more steps up than down.
+popped(i) if {
+	some j in numbers.range(i + 1, count(raw_segments) - 1)
+	j > i
+	stretch := array.slice(raw_segments, i + 1, j + 1)
+	ups := count([s | some s in stretch; s == ".."])
+	ups * 2 > count(stretch)
+}
+
+segments := [e | some s in path_segments; e := encoded(s)]
+
+encoded(s) := strings.replace_n(
+	{
+		"+": "%20", "%21": "!", "%24": "$", "%26": "&", "%27": "'", "%28": "(", "%29": ")", "%2A": "*",
+		"%2B": "+", "%2C": ",", "%3A": ":", "%3B": ";", "%3D": "=", "%40": "@",
+	},
+	urlquery.encode(s),
+)
+
+match_segments := segments if {
+	raw_path
+	not refused
+}
+
+canonical_path := concat("/", array.concat([""], segments)) if {
+	rooted
+	not refused
+	count(segments) > 0
+} else := "/" if {
+	rooted
+	not refused
+}
+
+invalid_path if {
+	rooted
+	refused
+}

@@ -1,0 +1,81 @@
+package rego
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// maxHostName is the longest host name (RFC 1035 section 2.3.4).
+const maxHostName = 253
+
+// HostName is the name in a Host field: lower case, without port and final dot.
+// ok is false for what is no name of a host: an address in whatever notation,
+// localhost, or anything that is not labels of letters, digits, hyphens and
+// underscores joined by dots.
+func HostName(host string) (name string, ok bool) {
+	name, port, found := strings.Cut(host, ":")
+	if found && !digits(port) {
+		return "", false
+	}
+	name = strings.TrimSuffix(strings.ToLower(name), ".")
+	if name == "" || len(name) > maxHostName || name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return "", false
+	}
+	last := ""
+	for last = range strings.SplitSeq(name, ".") {
+		if !hostLabel(last) {
+			return "", false
+		}
+	}
+	// Resolvers read 127.1 and 0x7f.1 as addresses: a name's last label is no number (RFC 1123 section 2.1).
+	if digits(last) || strings.HasPrefix(last, "0x") {
+		return "", false
+	}
+	if _, err := netip.ParseAddr(name); err == nil {
+		return "", false
+	}
+	return name, true
+}
+
+func hostLabel(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; c != '-' && c != '_' && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// UnknownHosts gives those of the names (HostName) that no resource of the set
+// names as its host, with whatever port. It costs a walk over all resources.
+func (s *Set) UnknownHosts(names []string) []string {
+	left := make(map[string]bool, len(names))
+	for _, n := range names {
+		left[n] = true
+	}
+	for _, sl := range s.slots {
+		if sl != nil && sl.host != "" {
+			delete(left, withoutPort(sl.host))
+		}
+	}
+	var out []string
+	for _, n := range names {
+		if left[n] {
+			left[n] = false
+			out = append(out, n)
+		}
+	}
+	return out
+}

@@ -1,0 +1,54 @@
+package rego
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/regal/pkg/linter"
+	"github.com/open-policy-agent/regal/pkg/rules"
+)
+
+// Linter is Regal, prepared once: that takes some 0.3 s, a lint then 5 ms.
+// Safe for concurrent use.
+type Linter struct {
+	base linter.Linter
+}
+
+// lintOff are Regal's rules that make no sense for a control: it is no file in
+// a directory, and how it is laid out is its author's business.
+var lintOff = []string{"directory-package-mismatch", "opa-fmt", "file-length", "missing-metadata", "no-defined-entrypoint", "trailing-default-rule"}
+
+// NewLinter prepares the linter.
+func NewLinter(ctx context.Context) (*Linter, error) {
+	base, err := linter.NewLinter().WithDisabledRules(lintOff...).Prepare(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the linter: %w", err)
+	}
+	return &Linter{base: base}, nil
+}
+
+// Lint gives warnings for source. Source that Check refuses has none: an error
+// comes first. At most 100, in the order of the text.
+func (l *Linter) Lint(ctx context.Context, source string) ([]Issue, error) {
+	if checkText(source) != nil {
+		return nil, nil
+	}
+	mod, err := ast.ParseModuleWithOpts(sourceName, source, ast.ParserOptions{RegoVersion: ast.RegoV1, ProcessAnnotation: true})
+	if err != nil || checkShape(mod) != nil {
+		return nil, nil //nolint:nilerr // Check has said so
+	}
+	in := rules.NewInput(map[string]string{sourceName: source}, map[string]*ast.Module{sourceName: mod})
+	rep, err := l.base.WithInputModules(&in).Lint(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("lint: %w", err)
+	}
+	out := make([]Issue, 0, len(rep.Violations))
+	for _, v := range rep.Violations {
+		out = append(out, Issue{
+			Line: v.Location.Row, Column: v.Location.Column,
+			Message: v.Description, Severity: SeverityWarning, Rule: v.Category + "/" + v.Title,
+		})
+	}
+	return tidy(out), nil
+}

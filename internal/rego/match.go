@@ -1,0 +1,332 @@
+package rego
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Resource is what the matcher and the merge know of a registered resource.
+type Resource struct {
+	ID   int64  `json:"id"`
+	Name string `json:"name"`
+	Type string `json:"type"`
+	// Host restricts to one host, with or without a port; empty is any host.
+	Host string `json:"host,omitempty"`
+	// Path is a pattern: `*` or `{name}` is one segment, `**` at the end the
+	// rest. Empty is any path, or none.
+	Path string `json:"path,omitempty"`
+	// Methods restrict the HTTP method; empty is any.
+	Methods []string `json:"methods,omitempty"`
+	// AuditLevel and Tags are carried for the audit of decisions.
+	AuditLevel string   `json:"audit_level,omitempty"`
+	Tags       []string `json:"tags,omitempty"`
+	// Doc is the object that is merged onto input.resource and stands under
+	// data.resources: the resource's fields and enrichment, empty ones absent.
+	Doc value.Value `json:"doc"`
+}
+
+// The wildcards of a pattern.
+const (
+	oneSegment = "*"
+	theRest    = "**"
+)
+
+var (
+	errPatternRest    = errors.New("`**` may only be the last segment")
+	errPatternPartial = errors.New("a segment is either literal, `*`, `{name}` or `**`")
+)
+
+// parsePattern splits a pattern into canonical segments: literals as
+// NormalizePath writes them, and the two wildcards.
+func parsePattern(pattern string) ([]string, error) {
+	if len(pattern) > maxPathBytes {
+		return nil, errPathLong
+	}
+	var segs []string
+	for s := range strings.SplitSeq(pattern, "/") {
+		if len(segs) > 0 && segs[len(segs)-1] == theRest && s != "" {
+			return nil, errPatternRest
+		}
+		switch {
+		case s == "":
+		case s == theRest:
+			segs = append(segs, theRest)
+		case s == oneSegment, strings.HasPrefix(s, "{") && strings.HasSuffix(s, "}") && strings.Count(s, "{") == 1:
+			segs = append(segs, oneSegment)
+		case strings.ContainsAny(s, "*{}"):
+			return nil, errPatternPartial
+		default:
+			canon, err := NormalizePath("/" + s)
+			if err != nil {
+				return nil, err
+			}
+			if canon == "/" || strings.Count(canon, "/") != 1 {
+				return nil, errPathDots
+			}
+			segs = append(segs, canon[1:])
+		}
+	}
+	if len(segs) > maxSegments {
+		return nil, errPathLong
+	}
+	return segs, nil
+}
+
+// slot is a resource's place in a set.
+type slot struct {
+	res     *Resource
+	index   int
+	host    string
+	segs    []string // nil: any path
+	bad     bool     // its pattern cannot be read: by id only
+	methods []string // upper case
+}
+
+func newSlot(r *Resource, index int) *slot {
+	s := &slot{res: r, index: index, host: canonicalHost(r.Host)}
+	for _, m := range r.Methods {
+		if m == "*" {
+			s.methods = nil
+			break
+		}
+		s.methods = append(s.methods, strings.ToUpper(m))
+	}
+	if r.Path == "" {
+		s.segs = []string{theRest}
+		return s
+	}
+	segs, err := parsePattern(r.Path)
+	s.segs, s.bad = segs, err != nil
+	return s
+}
+
+// takes reports whether the slot stands for requests of that type and method;
+// an empty one of the request does not restrict.
+func (s *slot) takes(typ, method string) bool {
+	if typ != "" && s.res.Type != "" && typ != s.res.Type {
+		return false
+	}
+	return method == "" || len(s.methods) == 0 || slices.Contains(s.methods, method)
+}
+
+// compareSlots puts the more specific of two slots with the same pattern
+// first: a method named, a type named, no host (it only matters to requests
+// without one), the lower id.
+func compareSlots(a, b *slot) int {
+	return cmp.Or(
+		cmp.Compare(flag(len(a.methods) == 0), flag(len(b.methods) == 0)),
+		cmp.Compare(flag(a.res.Type == ""), flag(b.res.Type == "")),
+		cmp.Compare(flag(a.host != ""), flag(b.host != "")),
+		cmp.Compare(a.res.ID, b.res.ID))
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// canonicalHost is lower case without a final dot.
+func canonicalHost(h string) string {
+	return strings.TrimSuffix(strings.ToLower(h), ".")
+}
+
+// withoutPort cuts the port off a host; IPv6 literals stay in brackets.
+func withoutPort(h string) string {
+	i := strings.LastIndexByte(h, ':')
+	if i < 0 || strings.HasSuffix(h, "]") {
+		return h
+	}
+	return h[:i]
+}
+
+// node is one segment of the pattern tree. A tree is immutable once it is in a
+// set: with and without copy the nodes on the way.
+type node struct {
+	lit  map[string]*node
+	one  *node
+	here []*slot // patterns that end here
+	rest []*slot // patterns that end in ** here
+}
+
+// find is the most specific slot for the segments of path (canonical, without
+// its first slash): at the leftmost difference a literal goes before a
+// wildcard, that before the end, that before `**`.
+func (n *node) find(path, typ, method string) *slot {
+	if path == "" {
+		if s := pick(n.here, typ, method); s != nil {
+			return s
+		}
+		return pick(n.rest, typ, method)
+	}
+	seg, tail := path, ""
+	if i := strings.IndexByte(path, '/'); i >= 0 {
+		seg, tail = path[:i], path[i+1:]
+	}
+	if next := n.lit[seg]; next != nil {
+		if s := next.find(tail, typ, method); s != nil {
+			return s
+		}
+	}
+	if n.one != nil {
+		if s := n.one.find(tail, typ, method); s != nil {
+			return s
+		}
+	}
+	return pick(n.rest, typ, method)
+}
+
+func pick(slots []*slot, typ, method string) *slot {
+	for _, s := range slots {
+		if s.takes(typ, method) {
+			return s
+		}
+	}
+	return nil
+}
+
+// add puts s into the tree in place: for a tree that nobody shares yet.
+func (n *node) add(s *slot) {
+	for _, seg := range s.segs {
+		switch seg {
+		case theRest:
+			n.rest = insertSlot(n.rest, s)
+			return
+		case oneSegment:
+			if n.one == nil {
+				n.one = &node{}
+			}
+			n = n.one
+		default:
+			if n.lit == nil {
+				n.lit = map[string]*node{}
+			}
+			if n.lit[seg] == nil {
+				n.lit[seg] = &node{}
+			}
+			n = n.lit[seg]
+		}
+	}
+	n.here = insertSlot(n.here, s)
+}
+
+func insertSlot(list []*slot, s *slot) []*slot {
+	i, _ := slices.BinarySearchFunc(list, s, compareSlots)
+	return slices.Insert(list, i, s)
+}
+
+// change is the tree with s added or removed; n itself stays as it is.
+func (n *node) change(segs []string, s *slot, remove bool) *node {
+	cpy := &node{}
+	if n != nil {
+		*cpy = *n
+	}
+	edit := func(list []*slot) []*slot {
+		if remove {
+			return slices.DeleteFunc(slices.Clone(list), func(o *slot) bool { return o.res.ID == s.res.ID })
+		}
+		return insertSlot(slices.Clone(list), s)
+	}
+	switch {
+	case len(segs) == 0:
+		cpy.here = edit(cpy.here)
+	case segs[0] == theRest:
+		cpy.rest = edit(cpy.rest)
+	case segs[0] == oneSegment:
+		cpy.one = cpy.one.change(segs[1:], s, remove)
+	default:
+		cpy.lit = maps.Clone(cpy.lit)
+		if cpy.lit == nil {
+			cpy.lit = map[string]*node{}
+		}
+		cpy.lit[segs[0]] = cpy.lit[segs[0]].change(segs[1:], s, remove)
+	}
+	return cpy
+}
+
+// matcher finds the resource of a request. It is immutable.
+type matcher struct {
+	byID   map[int64]*slot
+	byHost map[string]*node // "" holds the resources of no host
+	any    *node            // all of them: for requests that name no host
+	hosted int              // resources with a host; at 0, any is byHost[""]
+}
+
+func newMatcher(slots []*slot) *matcher {
+	m := &matcher{byID: make(map[int64]*slot, len(slots)), byHost: map[string]*node{"": {}}}
+	for _, s := range slots {
+		m.byID[s.res.ID] = s
+		m.hosted += flag(s.host != "")
+	}
+	m.any = m.byHost[""]
+	if m.hosted > 0 {
+		m.any = &node{}
+	}
+	for _, s := range slots {
+		if s.bad {
+			continue
+		}
+		if m.byHost[s.host] == nil {
+			m.byHost[s.host] = &node{}
+		}
+		m.byHost[s.host].add(s)
+		if m.hosted > 0 {
+			m.any.add(s)
+		}
+	}
+	return m
+}
+
+// match is the resource of a request: by id; else, for a request that says
+// where or what it is about, by host, and then by path, type and method. Path
+// is canonical, or empty.
+func (m *matcher) match(r *Request, path string) *slot {
+	if r.ResourceID != 0 {
+		if s := m.byID[r.ResourceID]; s != nil {
+			return s
+		}
+	}
+	if path == "" && r.Type == "" && r.Host == "" {
+		return nil
+	}
+	method := upper(r.Method)
+	if r.Host == "" {
+		return lookup(m.any, path, r.Type, method)
+	}
+	host := canonicalHost(r.Host)
+	if s := lookup(m.byHost[host], path, r.Type, method); s != nil {
+		return s
+	}
+	if bare := withoutPort(host); bare != host {
+		if s := lookup(m.byHost[bare], path, r.Type, method); s != nil {
+			return s
+		}
+	}
+	return lookup(m.byHost[""], path, r.Type, method)
+}
+
+func lookup(n *node, path, typ, method string) *slot {
+	switch {
+	case n == nil:
+		return nil
+	case path == "":
+		return pick(n.rest, typ, method) // no path at all: only patterns for any
+	}
+	return n.find(path[1:], typ, method)
+}
+
+// upper is strings.ToUpper without work for what is upper already.
+func upper(s string) string {
+	for i := range len(s) {
+		if s[i] < 'A' || s[i] > 'Z' {
+			return strings.ToUpper(s)
+		}
+	}
+	return s
+}

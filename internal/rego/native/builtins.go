@@ -1,0 +1,556 @@
+package native
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// The tables below hold our own implementations of the built-ins that controls
+// use most, for operands of the usual types: ok is false for all others, and
+// OPA's implementation decides. They are constants in all but the language.
+
+var comparisons = map[string]func(a, b value.Value) bool{
+	"eq":                value.Equal,
+	"equal":             value.Equal,
+	"neq":               func(a, b value.Value) bool { return !value.Equal(a, b) },
+	"lt":                func(a, b value.Value) bool { return value.Compare(a, b) < 0 },
+	"lte":               func(a, b value.Value) bool { return value.Compare(a, b) <= 0 },
+	"gt":                func(a, b value.Value) bool { return value.Compare(a, b) > 0 },
+	"gte":               func(a, b value.Value) bool { return value.Compare(a, b) >= 0 },
+	"internal.member_2": member,
+}
+
+func member(x, coll value.Value) bool {
+	switch coll.Kind() {
+	case value.SetKind:
+		return coll.Has(x)
+	case value.ArrayKind:
+		for _, e := range coll.Elems() {
+			if value.Equal(e, x) {
+				return true
+			}
+		}
+	case value.ObjectKind:
+		for i := range coll.Len() {
+			if value.Equal(coll.Pair(i).V, x) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var unary = map[string]func(m *machine, a value.Value) (value.Value, bool){
+	"count":                 count,
+	"sum":                   sum,
+	"max":                   maximum,
+	"min":                   minimum,
+	"abs":                   absolute,
+	"round":                 integer,
+	"ceil":                  integer,
+	"floor":                 integer,
+	"to_number":             integer,
+	"lower":                 mapped(strings.ToLower),
+	"upper":                 mapped(strings.ToUpper),
+	"trim_space":            mapped(strings.TrimSpace),
+	"is_null":               isKind(value.NullKind),
+	"is_boolean":            isKind(value.BoolKind),
+	"is_number":             isKind(value.NumberKind),
+	"is_string":             isKind(value.StringKind),
+	"is_array":              isKind(value.ArrayKind),
+	"is_object":             isKind(value.ObjectKind),
+	"is_set":                isKind(value.SetKind),
+	"type_name":             func(_ *machine, a value.Value) (value.Value, bool) { return value.String(a.Kind().String()), true },
+	"object.keys":           objectKeys,
+	"time.clock":            clock,
+	"time.weekday":          weekday,
+	"time.parse_rfc3339_ns": parseRFC3339,
+	"array.reverse":         reverse,
+}
+
+var binary = map[string]func(m *machine, a, b value.Value) (value.Value, bool){
+	"plus":              plus,
+	"minus":             minus,
+	"mul":               times,
+	"rem":               remainder,
+	"and":               setOperation(intersect),
+	"or":                setOperation(unite),
+	"contains":          tested(strings.Contains),
+	"startswith":        tested(strings.HasPrefix),
+	"endswith":          tested(strings.HasSuffix),
+	"trim_prefix":       cut(strings.TrimPrefix),
+	"trim_suffix":       cut(strings.TrimSuffix),
+	"trim":              cut(strings.Trim),
+	"split":             split,
+	"concat":            concat,
+	"sprintf":           format,
+	"array.concat":      arrayConcat,
+	"net.cidr_contains": cidrContains,
+}
+
+var ternary = map[string]func(m *machine, a, b, c value.Value) (value.Value, bool){
+	"object.get":        objectGet,
+	"internal.member_3": memberKey,
+}
+
+func hasFast(name string) bool {
+	_, u := unary[name]
+	_, b := binary[name]
+	_, t := ternary[name]
+	return u || b || t
+}
+
+// special compiles calls that gain from knowing their constant operands.
+func (s *scope) special(name string, args []*ast.Term) term {
+	switch name {
+	case "time.now_ns":
+		return func(m *machine) value.Value { return value.Int(m.now()) }
+	case "net.cidr_contains":
+		if text, ok := args[0].Value.(ast.String); ok {
+			if p, err := netip.ParsePrefix(string(text)); err == nil {
+				return s.inNetwork(name, p.Masked(), args)
+			}
+		}
+	case "regex.match":
+		if text, ok := args[0].Value.(ast.String); ok {
+			if re, err := regexp.Compile(string(text)); err == nil {
+				return s.matches(name, re, args)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *scope) inNetwork(name string, p netip.Prefix, args []*ast.Term) term {
+	slow, network, subject := s.bridge(name), s.term(args[0]), s.term(args[1])
+	return func(m *machine) value.Value {
+		v := subject(m)
+		if text, ok := v.Str(); ok {
+			if in, ok := contains(p, text); ok {
+				return value.Bool(in)
+			}
+		}
+		if !v.Defined() {
+			return v
+		}
+		return slow(m, network(m), v)
+	}
+}
+
+func (s *scope) matches(name string, re *regexp.Regexp, args []*ast.Term) term {
+	slow, pattern, subject := s.bridge(name), s.term(args[0]), s.term(args[1])
+	states := patternStates(re.String())
+	return func(m *machine) value.Value {
+		v := subject(m)
+		if text, ok := v.Str(); ok {
+			if len(text)*states > maxRegexWork {
+				m.fail(ErrLimit)
+			}
+			if m.err != nil || m.work(len(text)*states>>4) {
+				return value.Value{}
+			}
+			return value.Bool(re.MatchString(text))
+		}
+		if !v.Defined() {
+			return v
+		}
+		return slow(m, pattern(m), v)
+	}
+}
+
+// contains tells whether an address is in a network; ok is false for what Go's
+// older parsers, which OPA uses, might read in another way.
+func contains(p netip.Prefix, text string) (in, ok bool) {
+	ip, err := netip.ParseAddr(text)
+	if err != nil || ip.Zone() != "" || ip.Is4In6() || p.Addr().Is4In6() {
+		return false, false
+	}
+	return p.Contains(ip), true
+}
+
+func cidrContains(_ *machine, a, b value.Value) (value.Value, bool) {
+	network, ok1 := a.Str()
+	text, ok2 := b.Str()
+	if !ok1 || !ok2 {
+		return value.Value{}, false
+	}
+	p, err := netip.ParsePrefix(network)
+	if err != nil {
+		return value.Value{}, false
+	}
+	in, ok := contains(p, text)
+	return value.Bool(in), ok
+}
+
+func count(m *machine, a value.Value) (value.Value, bool) {
+	switch a.Kind() {
+	case value.StringKind:
+		str, _ := a.Str()
+		return value.Int(int64(utf8.RuneCountInString(str))), !m.work(len(str) >> 4)
+	case value.ArrayKind, value.ObjectKind, value.SetKind:
+		return value.Int(int64(a.Len())), true
+	}
+	return value.Value{}, false
+}
+
+func sum(m *machine, a value.Value) (value.Value, bool) {
+	if a.Kind() != value.ArrayKind && a.Kind() != value.SetKind || m.work(a.Len()) {
+		return value.Value{}, false
+	}
+	total := int64(0)
+	for _, e := range a.Elems() {
+		i, _ := e.Int64()
+		if !e.IsInt() || overflows(total, i) {
+			return value.Value{}, false
+		}
+		total += i
+	}
+	return value.Int(total), true
+}
+
+func overflows(a, b int64) bool {
+	return b > 0 && a > math.MaxInt64-b || b < 0 && a < math.MinInt64-b
+}
+
+func maximum(m *machine, a value.Value) (value.Value, bool) { return extreme(m, a, 1) }
+
+func minimum(m *machine, a value.Value) (value.Value, bool) { return extreme(m, a, -1) }
+
+func extreme(m *machine, a value.Value, sign int) (value.Value, bool) {
+	e := a.Elems()
+	if a.Kind() != value.ArrayKind && a.Kind() != value.SetKind || m.work(int(a.Size())>>4) {
+		return value.Value{}, false
+	}
+	if len(e) == 0 {
+		return value.Value{}, true // undefined, in topdown too
+	}
+	best := e[0]
+	for _, x := range e[1:] {
+		if value.Compare(x, best)*sign >= 0 && a.Kind() == value.ArrayKind || value.Compare(x, best)*sign > 0 {
+			best = x
+		}
+	}
+	return best, true
+}
+
+func absolute(_ *machine, a value.Value) (value.Value, bool) {
+	i, _ := a.Int64()
+	if !a.IsInt() || !small(i) {
+		return value.Value{}, false
+	}
+	return value.Int(max(i, -i)), true
+}
+
+// integer is the identity on integers that a double holds.
+func integer(_ *machine, a value.Value) (value.Value, bool) {
+	i, _ := a.Int64()
+	return a, a.IsInt() && small(i)
+}
+
+// small integers have sums, products and doubles that are exact.
+func small(i int64) bool { return i > -1<<31 && i < 1<<31 }
+
+func mapped(f func(string) string) func(*machine, value.Value) (value.Value, bool) {
+	return func(m *machine, a value.Value) (value.Value, bool) {
+		s, ok := a.Str()
+		if !ok || !m.alloc(len(s)) || m.work(len(s)>>4) {
+			return value.Value{}, false
+		}
+		return m.made(value.String(f(s))), true
+	}
+}
+
+func isKind(k value.Kind) func(*machine, value.Value) (value.Value, bool) {
+	return func(_ *machine, a value.Value) (value.Value, bool) { return value.Bool(a.Kind() == k), true }
+}
+
+func objectKeys(m *machine, a value.Value) (value.Value, bool) {
+	if a.Kind() != value.ObjectKind || !m.alloc(valueBytes*a.Len()) || m.work(a.Len()) {
+		return value.Value{}, false
+	}
+	keys := make([]value.Value, a.Len())
+	for i := range keys {
+		keys[i] = a.Pair(i).K
+	}
+	return value.SortedSet(keys), true
+}
+
+func reverse(m *machine, a value.Value) (value.Value, bool) {
+	e := a.Elems()
+	if a.Kind() != value.ArrayKind || !m.alloc(valueBytes*len(e)) || m.work(len(e)) {
+		return value.Value{}, false
+	}
+	out := make([]value.Value, len(e))
+	for i := range e {
+		out[len(e)-1-i] = e[i]
+	}
+	return value.Array(out...), true
+}
+
+// utc is the time that a plain number of nanoseconds says.
+func utc(a value.Value) (time.Time, bool) {
+	i, _ := a.Int64()
+	return time.Unix(0, i).UTC(), a.IsInt()
+}
+
+func clock(m *machine, a value.Value) (value.Value, bool) {
+	t, ok := utc(a)
+	if !ok || !m.alloc(3*valueBytes) {
+		return value.Value{}, false
+	}
+	h, min, s := t.Clock()
+	return value.Array(value.Int(int64(h)), value.Int(int64(min)), value.Int(int64(s))), true
+}
+
+func weekday(_ *machine, a value.Value) (value.Value, bool) {
+	t, ok := utc(a)
+	return value.String(t.Weekday().String()), ok
+}
+
+func parseRFC3339(_ *machine, a value.Value) (value.Value, bool) {
+	s, _ := a.Str()
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil || t.Year() < 1900 || t.Year() > 2200 {
+		return value.Value{}, false // the edges are OPA's to decide
+	}
+	return value.Int(t.UnixNano()), true
+}
+
+func ints(a, b value.Value) (x, y int64, ok bool) {
+	x, _ = a.Int64()
+	y, _ = b.Int64()
+	return x, y, a.IsInt() && b.IsInt() && small(x) && small(y)
+}
+
+func plus(_ *machine, a, b value.Value) (value.Value, bool) {
+	x, y, ok := ints(a, b)
+	return value.Int(x + y), ok
+}
+
+func minus(m *machine, a, b value.Value) (value.Value, bool) {
+	if a.Kind() == value.SetKind && b.Kind() == value.SetKind {
+		return setOperation(subtract)(m, a, b)
+	}
+	x, y, ok := ints(a, b)
+	return value.Int(x - y), ok
+}
+
+func times(_ *machine, a, b value.Value) (value.Value, bool) {
+	x, y, ok := ints(a, b)
+	return value.Int(x * y), ok
+}
+
+func remainder(_ *machine, a, b value.Value) (value.Value, bool) {
+	x, y, ok := ints(a, b)
+	if !ok || y == 0 {
+		return value.Value{}, false
+	}
+	return value.Int(x % y), true
+}
+
+func setOperation(f func(a, b, out []value.Value) []value.Value) func(m *machine, a, b value.Value) (value.Value, bool) {
+	return func(m *machine, a, b value.Value) (value.Value, bool) {
+		if a.Kind() != value.SetKind || b.Kind() != value.SetKind {
+			return value.Value{}, false
+		}
+		n := a.Len() + b.Len()
+		if !m.alloc(n*valueBytes) || m.work(int(a.Size()>>4+b.Size()>>4)) {
+			return value.Value{}, true
+		}
+		return m.made(value.SortedSet(f(a.Elems(), b.Elems(), make([]value.Value, 0, n)))), true
+	}
+}
+
+func intersect(a, b, out []value.Value) []value.Value {
+	for len(a) > 0 && len(b) > 0 {
+		c := value.Compare(a[0], b[0])
+		if c == 0 {
+			out = append(out, a[0])
+		}
+		a, b = advance(a, b, c)
+	}
+	return out
+}
+
+func unite(a, b, out []value.Value) []value.Value {
+	for len(a) > 0 && len(b) > 0 {
+		c := value.Compare(a[0], b[0])
+		if c <= 0 {
+			out = append(out, a[0])
+		} else {
+			out = append(out, b[0])
+		}
+		a, b = advance(a, b, c)
+	}
+	return append(append(out, a...), b...)
+}
+
+func subtract(a, b, out []value.Value) []value.Value {
+	for len(a) > 0 && len(b) > 0 {
+		c := value.Compare(a[0], b[0])
+		if c < 0 {
+			out = append(out, a[0])
+		}
+		a, b = advance(a, b, c)
+	}
+	return append(out, a...)
+}
+
+func advance(a, b []value.Value, c int) (x, y []value.Value) {
+	if c <= 0 {
+		a = a[1:]
+	}
+	if c >= 0 {
+		b = b[1:]
+	}
+	return a, b
+}
+
+func tested(f func(a, b string) bool) func(*machine, value.Value, value.Value) (value.Value, bool) {
+	return func(m *machine, a, b value.Value) (value.Value, bool) {
+		x, ok1 := a.Str()
+		y, ok2 := b.Str()
+		if !ok1 || !ok2 || m.work((len(x)+len(y))>>6) {
+			return value.Value{}, false
+		}
+		return value.Bool(f(x, y)), true
+	}
+}
+
+func cut(f func(a, b string) string) func(*machine, value.Value, value.Value) (value.Value, bool) {
+	return func(m *machine, a, b value.Value) (value.Value, bool) {
+		x, ok1 := a.Str()
+		y, ok2 := b.Str()
+		if !ok1 || !ok2 || m.work((len(x)+len(y))>>4) {
+			return value.Value{}, false
+		}
+		return value.String(f(x, y)), true
+	}
+}
+
+func split(m *machine, a, b value.Value) (value.Value, bool) {
+	x, ok1 := a.Str()
+	y, ok2 := b.Str()
+	if !ok1 || !ok2 {
+		return value.Value{}, false
+	}
+	if !strings.Contains(x, y) { // "" without "", too
+		return value.Array(a), true
+	}
+	n := strings.Count(x, y) + 1
+	if !m.alloc(n*(valueBytes+16)) || m.work(n+len(x)>>4) {
+		return value.Value{}, true
+	}
+	parts := strings.Split(x, y)
+	out := make([]value.Value, len(parts))
+	for i, p := range parts {
+		out[i] = value.String(p)
+	}
+	return m.made(value.Array(out...)), true
+}
+
+func concat(m *machine, a, b value.Value) (value.Value, bool) {
+	sep, ok := a.Str()
+	if !ok || b.Kind() != value.ArrayKind && b.Kind() != value.SetKind {
+		return value.Value{}, false
+	}
+	e := b.Elems()
+	n := len(sep) * len(e)
+	for i := range e {
+		s, ok := e[i].Str()
+		if !ok {
+			return value.Value{}, false
+		}
+		if n += len(s); n > maxValue {
+			m.fail(ErrLimit)
+			return value.Value{}, true
+		}
+	}
+	if !m.alloc(n) || m.work(len(e)+n>>4) {
+		return value.Value{}, true
+	}
+	var out strings.Builder
+	out.Grow(n)
+	for i := range e {
+		if i > 0 {
+			out.WriteString(sep)
+		}
+		s, _ := e[i].Str()
+		out.WriteString(s)
+	}
+	return value.String(out.String()), true
+}
+
+// format is sprintf for strings and integers, which OPA hands to fmt as they are.
+func format(m *machine, f, list value.Value) (value.Value, bool) {
+	layout, ok := f.Str()
+	if !ok || list.Kind() != value.ArrayKind || list.Len() > maxArity {
+		return value.Value{}, false
+	}
+	size := len(layout) + int(list.Size()) + formatted([]value.Value{f, list})
+	if size > maxBridged || !m.alloc(2*size) || m.work(size>>4) {
+		m.fail(ErrLimit)
+		return value.Value{}, true
+	}
+	var args [maxArity]any
+	for i, e := range list.Elems() {
+		if str, ok := e.Str(); ok {
+			args[i] = str
+		} else if n, ok := e.Int64(); ok && e.IsInt() {
+			args[i] = n
+		} else {
+			return value.Value{}, false
+		}
+	}
+	return m.made(value.String(fmt.Sprintf(layout, args[:list.Len()]...))), true
+}
+
+func arrayConcat(m *machine, a, b value.Value) (value.Value, bool) {
+	if a.Kind() != value.ArrayKind || b.Kind() != value.ArrayKind {
+		return value.Value{}, false
+	}
+	n := a.Len() + b.Len()
+	if !m.alloc(n*valueBytes) || m.work(n) {
+		return value.Value{}, true
+	}
+	out := make([]value.Value, 0, n)
+	return m.made(value.Array(append(append(out, a.Elems()...), b.Elems()...)...)), true
+}
+
+func objectGet(m *machine, obj, path, dflt value.Value) (value.Value, bool) {
+	if obj.Kind() != value.ObjectKind {
+		return value.Value{}, false
+	}
+	v := obj
+	if path.Kind() == value.ArrayKind {
+		if m.work(int(path.Size() >> 3)) {
+			return value.Value{}, true
+		}
+		for _, k := range path.Elems() {
+			v = v.Lookup(k)
+		}
+	} else {
+		v = obj.Lookup(path)
+	}
+	if !v.Defined() {
+		v = dflt
+	}
+	return v, true
+}
+
+func memberKey(_ *machine, k, x, coll value.Value) (value.Value, bool) {
+	if coll.Kind() < value.ArrayKind {
+		return value.Bool(false), true
+	}
+	v := coll.Lookup(k)
+	return value.Bool(v.Defined() && value.Equal(v, x)), true
+}

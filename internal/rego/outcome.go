@@ -1,0 +1,249 @@
+package rego
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// maxReasonRunes is where a reason is cut; maxMaskRules is how many masks one
+// control may ask for.
+const (
+	maxReasonRunes = 1024
+	maxMaskRules   = 1000
+)
+
+// effect is the outcome of a control but for the reason, by contract 4: deny
+// true or non-empty: DENY; else mask non-empty and allow not false: MASK; else
+// allow true: ALLOW; else allow false: DENY; else NO_MATCH. Values that the
+// rules should not have are held against access: an allow that is no boolean
+// is a DENY.
+func (c *Control) effect(ctx context.Context, r *run, b *budget) Outcome {
+	if c.native != nil {
+		if out, err := c.effectNative(r, b); !errors.Is(err, errFallback) {
+			return out
+		}
+	}
+	var s session
+	ask := func(rule int) (value.Value, error) {
+		if !c.has.defines(rule) {
+			return value.Value{}, nil
+		}
+		return c.slow.ask(ctx, &s, rule, r, b)
+	}
+	deny, err := ask(ruleDeny)
+	if err != nil {
+		return c.failed(err)
+	}
+	if denies(deny) {
+		return Outcome{Effect: Deny, Reason: joinReasons(deny)}
+	}
+	mask, err := ask(ruleMask)
+	if err != nil {
+		return c.failed(err)
+	}
+	allow, err := ask(ruleAllow)
+	if err != nil {
+		return c.failed(err)
+	}
+	return c.settle(mask, allow)
+}
+
+// settle is the outcome when deny does not decide.
+func (c *Control) settle(mask, allow value.Value) Outcome {
+	if allow.False() {
+		return Outcome{Effect: Deny}
+	}
+	if allow.Defined() && !allow.True() {
+		return c.failed(fmt.Errorf("allow must be true or false, not %s", allow.Kind()))
+	}
+	rules, err := maskRules(mask)
+	if err != nil {
+		return c.failed(err)
+	}
+	switch {
+	case len(rules) > 0:
+		return Outcome{Effect: Mask, Mask: rules}
+	case allow.True():
+		return Outcome{Effect: Allow}
+	}
+	return Outcome{Effect: NoMatch}
+}
+
+// denies reports whether deny's value denies: anything but false and an empty
+// collection or string.
+func denies(v value.Value) bool {
+	switch v.Kind() {
+	case value.UndefinedKind:
+		return false
+	case value.BoolKind:
+		return v.True()
+	case value.StringKind, value.ArrayKind, value.ObjectKind, value.SetKind:
+		return v.Len() > 0
+	}
+	return true
+}
+
+// joinReasons is the text of a set (or array) of reasons: its strings, sorted.
+func joinReasons(v value.Value) string {
+	if s, ok := v.Str(); ok {
+		return s
+	}
+	if k := v.Kind(); k != value.SetKind && k != value.ArrayKind {
+		return ""
+	}
+	var out []string
+	for _, e := range v.Elems() {
+		if s, ok := e.Str(); ok {
+			out = append(out, s)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "; ")
+}
+
+// maskRules reads the value of mask: a set or array of paths, which are
+// redacted, or an object path -> strategy.
+func maskRules(v value.Value) ([]MaskRule, error) {
+	if !v.Defined() || v.False() || v.Len() == 0 && v.Kind() >= value.ArrayKind {
+		return nil, nil
+	}
+	if v.Kind() < value.ArrayKind {
+		return nil, fmt.Errorf("mask must be a set of paths or an object path: strategy, not %s", v.Kind())
+	}
+	if v.Len() > maxMaskRules {
+		return nil, ErrLimit
+	}
+	var out []MaskRule
+	if v.Kind() == value.ObjectKind {
+		for _, p := range v.Pairs() {
+			path, ok1 := p.K.Str()
+			strategy, ok2 := p.V.Str()
+			if !ok1 || !ok2 || path == "" || strictness(strategy) == 0 {
+				return nil, fmt.Errorf("mask: every member must be a path with the strategy redact, hash, last4 or remove")
+			}
+			out = append(out, MaskRule{path, strategy})
+		}
+	} else {
+		for _, e := range v.Elems() {
+			path, ok := e.Str()
+			if !ok || path == "" {
+				return nil, fmt.Errorf("mask: every element must be a path")
+			}
+			out = append(out, MaskRule{path, StrategyRedact})
+		}
+	}
+	return uniteMasks(out), nil
+}
+
+// strictness ranks the strategies; 0 is none.
+func strictness(strategy string) int {
+	switch strategy {
+	case StrategyLast4:
+		return 1
+	case StrategyHash:
+		return 2
+	case StrategyRedact:
+		return 3
+	case StrategyRemove:
+		return 4
+	}
+	return 0
+}
+
+// uniteMasks sorts by path and keeps the strictest strategy of each.
+func uniteMasks(rules []MaskRule) []MaskRule {
+	slices.SortFunc(rules, func(a, b MaskRule) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strictness(b.Strategy)-strictness(a.Strategy))
+	})
+	return slices.CompactFunc(rules, func(a, b MaskRule) bool { return a.Path == b.Path })
+}
+
+// explain fills in the reason: the control's own rule, else the reasons that
+// deny gave, else a sentence with its name. A reason that cannot be evaluated
+// is an error of the control.
+func (c *Control) explain(ctx context.Context, r *run, b *budget, out *Outcome) {
+	if out.Err != nil || out.Effect == NoMatch {
+		if out.Reason == "" {
+			out.Reason = noMatchReason
+		}
+		return
+	}
+	if c.has.reason {
+		reason, err := c.reason(ctx, r, b)
+		if err != nil {
+			*out = c.failed(err)
+			return
+		}
+		if s, ok := reason.Str(); ok && s != "" {
+			out.Reason = s
+		}
+	}
+	if out.Reason == "" {
+		out.Reason = c.defaultReason(out.Effect)
+	}
+	out.Reason = cutReason(out.Reason)
+}
+
+func (c *Control) defaultReason(e Effect) string {
+	switch e {
+	case Deny:
+		return "Denied by control " + c.meta.Name
+	case Mask:
+		return "Masked by control " + c.meta.Name
+	default:
+		return "Allowed by control " + c.meta.Name
+	}
+}
+
+// noMatchReason and noControlReason are the reasons of a decision that no
+// control names.
+const (
+	noMatchReason   = "No control matched the request"
+	noControlReason = "No active control applies to the request"
+)
+
+func cutReason(s string) string {
+	if len(s) <= maxReasonRunes {
+		return s
+	}
+	n := 0
+	for i := range s {
+		if n++; n > maxReasonRunes {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// reason evaluates the control's reason rule.
+func (c *Control) reason(ctx context.Context, r *run, b *budget) (value.Value, error) {
+	if c.native != nil {
+		if v, err := c.reasonNative(r, b); !errors.Is(err, errFallback) {
+			return v, err
+		}
+	}
+	var s session
+	return c.slow.ask(ctx, &s, ruleReason, r, b)
+}
+
+// identityOf is a digest of all that a control's outcome depends on beside
+// input and data.
+func identityOf(m Meta, source string) [32]byte {
+	h := sha256.New()
+	var n [8]byte
+	for _, i := range []int64{m.ID, m.Version, m.ResourceID, int64(len(m.Name)), int64(len(source))} {
+		binary.BigEndian.PutUint64(n[:], uint64(i))
+		h.Write(n[:])
+	}
+	h.Write([]byte(m.Name))
+	h.Write([]byte(source))
+	return [32]byte(h.Sum(nil))
+}

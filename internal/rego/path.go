@@ -1,0 +1,192 @@
+package rego
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxPathBytes and maxSegments bound a path.
+const (
+	maxPathBytes = 8 << 10
+	maxSegments  = 256
+)
+
+// Why a path is refused.
+var (
+	errPathSlash    = errors.New("the path must begin with a slash")
+	errPathLong     = errors.New("the path is too long")
+	errPathEncoding = errors.New("the path holds a bad percent-encoding")
+	errPathEncoded  = errors.New("the path holds an encoded slash, backslash or NUL")
+	errPathChar     = errors.New("the path holds a backslash, control character, query or fragment")
+	errPathUTF8     = errors.New("the path is not valid UTF-8")
+	errPathDots     = errors.New("the path holds a dot segment with parameters")
+)
+
+// NormalizePath is the one canonical form of a URL path (contract 5 and 6): it
+// begins with a slash, has no empty and no dot segments and no slash at its
+// end, percent-encodes what RFC 3986 does not allow in a segment, in capitals,
+// and nothing else. A path that different servers read differently is refused:
+// an encoded slash or backslash, a backslash, control characters, a dot
+// segment with parameters (`..;x`), bad UTF-8, bad encoding, `?` and `#`.
+// A path that is canonical already is returned as it is, without allocating.
+func NormalizePath(raw string) (string, error) {
+	if isCanonical(raw) {
+		return raw, nil
+	}
+	segs, err := splitPath(raw)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.Grow(len(raw) + 8)
+	for _, s := range segs {
+		b.WriteByte('/')
+		encodeSegment(&b, s)
+	}
+	if len(segs) == 0 {
+		return "/", nil
+	}
+	return b.String(), nil
+}
+
+// segmentChar is what may stand in a segment as it is: RFC 3986 pchar.
+func segmentChar(c byte) bool {
+	switch {
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		return true
+	}
+	return strings.IndexByte("-._~!$&'()*+,;=:@", c) >= 0
+}
+
+var segmentChars = func() (t [256]bool) {
+	for c := range 256 {
+		t[c] = segmentChar(byte(c))
+	}
+	return t
+}()
+
+// isCanonical is the fast way through: no escapes at all, and nothing to do.
+func isCanonical(p string) bool {
+	if p == "/" {
+		return true
+	}
+	if len(p) < 2 || p[0] != '/' || len(p) > maxPathBytes {
+		return false
+	}
+	start, slashes := 1, 1
+	for i := 1; i < len(p); i++ {
+		c := p[i]
+		if c == '/' {
+			if i == start || slashes == maxSegments {
+				return false
+			}
+			start, slashes = i+1, slashes+1
+			continue
+		}
+		// A segment that begins with a dot goes the long way round.
+		if !segmentChars[c] || c == '.' && i == start {
+			return false
+		}
+	}
+	return start < len(p)
+}
+
+// splitPath decodes a path and resolves its dot segments.
+func splitPath(raw string) ([]string, error) {
+	if raw == "" || raw[0] != '/' {
+		return nil, errPathSlash
+	}
+	if len(raw) > maxPathBytes {
+		return nil, errPathLong
+	}
+	dec, err := decodePath(raw)
+	if err != nil {
+		return nil, err
+	}
+	segs := make([]string, 0, 8)
+	for s := range strings.SplitSeq(dec, "/") {
+		switch {
+		case s == "" || s == ".":
+		case s == "..":
+			segs = segs[:max(len(segs)-1, 0)]
+		case strings.HasPrefix(s, ".;"), strings.HasPrefix(s, "..;"):
+			return nil, errPathDots
+		default:
+			segs = append(segs, s)
+		}
+	}
+	if len(segs) > maxSegments {
+		return nil, errPathLong
+	}
+	return segs, nil
+}
+
+// decodePath removes the percent-encoding and refuses what has no one reading.
+func decodePath(raw string) (string, error) {
+	b := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); i++ {
+		c := raw[i]
+		encoded := c == '%'
+		if encoded {
+			if i+2 >= len(raw) {
+				return "", errPathEncoding
+			}
+			hi, lo := unhex(raw[i+1]), unhex(raw[i+2])
+			if hi < 0 || lo < 0 {
+				return "", errPathEncoding
+			}
+			c = byte(hi<<4 | lo)
+			i += 2
+		}
+		switch {
+		case encoded && (c == '/' || c == '\\' || c == 0):
+			return "", errPathEncoded
+		case c < 0x20 || c == 0x7f || c == '\\', !encoded && (c == '?' || c == '#'):
+			return "", errPathChar
+		}
+		b = append(b, c)
+	}
+	// U+FFFD stands for bytes that were not UTF-8 before somebody replaced them.
+	if !utf8.Valid(b) || strings.ContainsRune(string(b), utf8.RuneError) {
+		return "", errPathUTF8
+	}
+	return string(b), nil
+}
+
+func unhex(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+func encodeSegment(b *strings.Builder, s string) {
+	const hex = "0123456789ABCDEF"
+	for i := range len(s) {
+		c := s[i]
+		if segmentChars[c] {
+			b.WriteByte(c)
+			continue
+		}
+		b.WriteByte('%')
+		b.WriteByte(hex[c>>4])
+		b.WriteByte(hex[c&15])
+	}
+}
+
+// CheckPattern says what is wrong with a resource's path pattern: segments are
+// literal, `*` or `{name}` (one segment), and at the end `**` (the rest, which
+// may be nothing). Half a wildcard would be taken literally and guard nothing.
+func CheckPattern(pattern string) error {
+	if pattern == "" {
+		return nil
+	}
+	_, err := parsePattern(pattern)
+	return err
+}

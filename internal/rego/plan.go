@@ -1,0 +1,266 @@
+package rego
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// plan is how requests to one resource are decided: its controls, and what
+// they read. It is made when the first request comes and then kept.
+type plan struct {
+	res      *Resource // nil: no resource matched
+	controls []*Control
+	refs     Refs // of all controls together
+	reads    []inputPath
+	// identity is a digest of everything that the decision depends on beside
+	// the request: equal identities and equal reads give equal decisions,
+	// whichever set, revision or tenant they come from.
+	identity  [32]byte
+	cacheable bool
+	readsData bool
+}
+
+// part is a member of input.
+type part uint8
+
+const (
+	partAll part = iota
+	partUser
+	partAction
+	partResource
+	partContext
+	partExtra
+)
+
+// inputPath is a path below input that a plan reads, taken apart.
+type inputPath struct {
+	part part
+	rest []string // below the part; for partExtra with the member's name first
+	path bool     // covers input.resource.path, which is normalised
+}
+
+// planOf is the plan for a slot, nil for no resource.
+func (s *Set) planOf(sl *slot) *plan {
+	at := &s.noPlan
+	if sl != nil {
+		at = &s.plans[sl.index]
+	}
+	if p := at.Load(); p != nil {
+		return p
+	}
+	// Two may build it at once; they build the same.
+	p := s.newPlan(sl)
+	at.Store(p)
+	return p
+}
+
+func (s *Set) newPlan(sl *slot) *plan {
+	p := &plan{cacheable: true, controls: s.global}
+	if sl != nil {
+		p.res = sl.res
+		if own := s.linked[sl.res.ID]; len(own) > 0 {
+			p.controls = mergeByID(s.global, own)
+		}
+	}
+	for _, c := range p.controls {
+		r := c.refs
+		p.refs.Input = append(p.refs.Input, r.Input...)
+		p.refs.Data = append(p.refs.Data, r.Data...)
+		p.refs.Clock = p.refs.Clock || r.Clock
+		p.refs.NonDeterministic = p.refs.NonDeterministic || r.NonDeterministic
+		p.refs.Request = p.refs.Request || r.Request
+		p.refs.MCP = p.refs.MCP || r.MCP
+		p.refs.LLM = p.refs.LLM || r.LLM
+		p.refs.Usage = p.refs.Usage || r.Usage
+	}
+	p.refs.Input, p.refs.Data = shortest(p.refs.Input), shortest(p.refs.Data)
+	p.cacheable = p.refs.Cacheable()
+	p.readsData = len(p.refs.Data) > 0
+	for _, path := range p.refs.Input {
+		p.reads = append(p.reads, newInputPath(path))
+	}
+	p.identity = s.identity(p)
+	return p
+}
+
+// mergeByID merges two lists that are sorted by id.
+func mergeByID(a, b []*Control) []*Control {
+	out := append(slices.Clone(a), b...)
+	slices.SortFunc(out, func(x, y *Control) int {
+		switch {
+		case x.meta.ID < y.meta.ID:
+			return -1
+		case x.meta.ID > y.meta.ID:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+func newInputPath(path []string) inputPath {
+	if len(path) == 0 {
+		return inputPath{part: partAll, path: true}
+	}
+	p := inputPath{rest: path[1:]}
+	switch path[0] {
+	case "user":
+		p.part = partUser
+	case "action":
+		p.part = partAction
+	case "resource":
+		p.part = partResource
+		p.path = len(path) == 1 || path[1] == "path"
+	case "context":
+		p.part = partContext
+	default:
+		p.part, p.rest = partExtra, path
+	}
+	return p
+}
+
+// identity digests the controls, the resource and the data that they read.
+func (s *Set) identity(p *plan) [32]byte {
+	h := sha256.New()
+	var key []byte
+	for _, c := range p.controls {
+		h.Write(c.sum[:])
+	}
+	if p.res != nil {
+		key = binary.BigEndian.AppendUint64(append(key, 'r'), uint64(p.res.ID))
+		key = p.res.Doc.AppendKey(key)
+		h.Write(key)
+	}
+	for _, path := range p.refs.Data {
+		if len(path) == 0 || len(path) == 1 && path[0] == "resources" {
+			s.allResources()
+			h.Write(s.resourcesSum[:])
+			if len(path) == 1 {
+				continue
+			}
+			path = []string{"pip"}
+		}
+		key = value.String(strings.Join(path, "\x00")).AppendKey(append(key[:0], 'd'))
+		h.Write(s.Data(path).AppendKey(key))
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// appendKey appends what the plan reads of a request: the whole key of a cached
+// decision. Every part is typed and length-prefixed, so that no two requests
+// that differ in a part that is read have the same key.
+func (p *plan) appendKey(dst []byte, r *Request, path string) []byte {
+	dst = append(dst, p.identity[:]...)
+	for i := range p.reads {
+		in := &p.reads[i]
+		switch in.part {
+		case partAll:
+			dst = r.User.AppendKey(dst)
+			dst = r.Action.AppendKey(dst)
+			dst = r.Resource.AppendKey(dst)
+			dst = r.Context.AppendKey(dst)
+			dst = r.Extra.AppendKey(dst)
+		case partUser:
+			dst = r.User.At(in.rest...).AppendKey(dst)
+		case partAction:
+			dst = r.Action.At(in.rest...).AppendKey(dst)
+		case partResource:
+			dst = r.Resource.At(in.rest...).AppendKey(dst)
+		case partContext:
+			dst = r.Context.At(in.rest...).AppendKey(dst)
+		case partExtra:
+			dst = r.Extra.At(in.rest...).AppendKey(dst)
+		}
+		if in.path {
+			dst = binary.AppendUvarint(dst, uint64(len(path)))
+			dst = append(dst, path...)
+		}
+	}
+	return dst
+}
+
+// input is the document that the controls see: the request's parts, and onto
+// input.resource the matched resource's fields.
+func (p *plan) input(r *Request, path string) value.Value {
+	members := make([]value.Member, 0, 8)
+	add := func(key string, v value.Value) {
+		if v.Defined() {
+			members = append(members, value.Member{Key: key, Value: v})
+		}
+	}
+	add("user", r.User)
+	add("action", r.Action)
+	add("resource", p.mergeResource(r.Resource, path))
+	add("context", r.Context)
+	r.Extra.Each(func(key string, v value.Value) bool {
+		if newInputPath([]string{key}).part == partExtra {
+			add(key, v)
+		}
+		return true
+	})
+	return value.Object(members...)
+}
+
+// mergeResource lays the matched resource's document onto what was sent. What
+// is registered wins over what a caller says, but for id and path: those say
+// which instance is meant, where the document has the pattern. Attributes are
+// merged member by member. The path is the normalised one.
+func (p *plan) mergeResource(sent value.Value, path string) value.Value {
+	if p.res == nil && path == "" {
+		return sent
+	}
+	if sent.Kind() != value.ObjectKind {
+		sent = value.Object()
+	}
+	doc := value.Object()
+	if p.res != nil && p.res.Doc.Kind() == value.ObjectKind {
+		doc = p.res.Doc
+	}
+	members := make([]value.Member, 0, sent.Len()+doc.Len()+2)
+	sent.Each(func(key string, v value.Value) bool {
+		if key == "path" && path != "" {
+			return true
+		}
+		if d := doc.Get(key); d.Defined() && key != "id" && key != "path" {
+			if key == "attributes" {
+				d = mergeObjects(v, d)
+			}
+			v = d
+		}
+		members = append(members, value.Member{Key: key, Value: v})
+		return true
+	})
+	if path != "" {
+		members = append(members, value.Member{Key: "path", Value: value.String(path)})
+	}
+	doc.Each(func(key string, d value.Value) bool {
+		if !sent.Get(key).Defined() && !(key == "path" && path != "") {
+			members = append(members, value.Member{Key: key, Value: d})
+		}
+		return true
+	})
+	return value.Object(members...)
+}
+
+// mergeObjects is over with what it does not have taken from under.
+func mergeObjects(under, over value.Value) value.Value {
+	if under.Kind() != value.ObjectKind || over.Kind() != value.ObjectKind {
+		return over
+	}
+	members := make([]value.Member, 0, under.Len()+over.Len())
+	under.Each(func(key string, v value.Value) bool {
+		if !over.Get(key).Defined() {
+			members = append(members, value.Member{Key: key, Value: v})
+		}
+		return true
+	})
+	over.Each(func(key string, v value.Value) bool {
+		members = append(members, value.Member{Key: key, Value: v})
+		return true
+	})
+	return value.Object(members...)
+}

@@ -1,0 +1,141 @@
+package rego
+
+import (
+	"slices"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Refs is what a control reads.
+type Refs struct {
+	// Input are the paths below input that the control refers to, none of them
+	// a prefix of another. An empty path is input as a whole.
+	Input [][]string
+	// Data are the paths below data, its own package left out: they begin with
+	// "resources" or "pip".
+	Data [][]string
+	// Clock: the outcome depends on the time of the evaluation.
+	Clock bool
+	// NonDeterministic: the outcome may differ for the same input.
+	NonDeterministic bool
+	// Bodies: input.request, input.mcp, input.llm or input.usage is referred to,
+	// or input as a whole, by member.
+	Request, MCP, LLM, Usage bool
+	// Native: the control runs as a compiled program, not on topdown.
+	Native bool
+}
+
+// Cacheable reports whether equal inputs have equal outcomes.
+func (r Refs) Cacheable() bool { return !r.Clock && !r.NonDeterministic }
+
+// findRefs reads what a compiled module refers to. It is the compiled module
+// that counts: there imports and local names are already resolved to what they
+// stand for, so an alias hides nothing.
+func findRefs(mod *ast.Module, pkg ast.Ref) Refs {
+	var r Refs
+	note := func(ref ast.Ref) {
+		path := constPath(ref[1:])
+		switch {
+		case ref[0].Equal(ast.InputRootDocument):
+			r.Input = append(r.Input, path)
+		case ref[0].Equal(ast.DefaultRootDocument):
+			if !ref.HasPrefix(pkg) {
+				r.Data = append(r.Data, path)
+			}
+		default:
+			if t := refName(ast.NewTerm(ref)); slices.Contains(clockBuiltins, t) {
+				r.Clock = true
+			} else if slices.Contains(randomBuiltins, t) {
+				r.NonDeterministic = true
+			}
+		}
+	}
+	eachRef(mod, note)
+	r.Input, r.Data = shortest(r.Input), shortest(r.Data)
+	r.Request, r.MCP = reads(r.Input, "request"), reads(r.Input, "mcp")
+	r.LLM, r.Usage = reads(r.Input, "llm"), reads(r.Input, "usage")
+	return r
+}
+
+// eachRef notes every reference in the rules of a module.
+func eachRef(mod *ast.Module, note func(ast.Ref)) {
+	for _, rule := range mod.Rules {
+		for e := rule; e != nil; e = e.Else {
+			// Not the head's own reference: it names what is defined. The brackets
+			// within it (partial rules) are read.
+			for _, p := range e.Head.Reference {
+				walkRefs(p, note)
+			}
+			walkRefs(e.Head, note)
+			walkRefs(e.Body, note)
+		}
+	}
+}
+
+// walkRefs notes every reference below x, also those within the brackets of
+// another. It goes by terms, since the head of a reference is itself a term
+// that reads `input`, and would be taken for input as a whole.
+func walkRefs(x any, note func(ast.Ref)) {
+	ast.NewGenericVisitor(func(x any) bool {
+		switch x := x.(type) {
+		case *ast.Head:
+			for _, a := range x.Args {
+				walkRefs(a, note)
+			}
+			if x.Key != nil {
+				walkRefs(x.Key, note)
+			}
+			if x.Value != nil {
+				walkRefs(x.Value, note)
+			}
+			return true
+		case *ast.Term:
+			if isRoot(x) {
+				note(ast.Ref{x})
+				return true
+			}
+			if ref, ok := x.Value.(ast.Ref); ok && len(ref) > 0 {
+				note(ref)
+				for _, p := range ref[1:] {
+					walkRefs(p, note)
+				}
+				return true
+			}
+		}
+		return false
+	}).Walk(x)
+}
+
+func isRoot(t *ast.Term) bool {
+	return t.Equal(ast.InputRootDocument) || t.Equal(ast.DefaultRootDocument)
+}
+
+// constPath is the leading part of a reference that is written out.
+func constPath(ref ast.Ref) []string {
+	path := []string{}
+	for _, p := range ref {
+		s, ok := p.Value.(ast.String)
+		if !ok {
+			break
+		}
+		path = append(path, string(s))
+	}
+	return path
+}
+
+// shortest sorts paths and drops those below another one.
+func shortest(paths [][]string) [][]string {
+	slices.SortFunc(paths, slices.Compare)
+	out := [][]string{}
+	for _, p := range paths {
+		if n := len(out); n > 0 && len(p) >= len(out[n-1]) && slices.Equal(out[n-1], p[:len(out[n-1])]) {
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func reads(paths [][]string, member string) bool {
+	return slices.ContainsFunc(paths, func(p []string) bool { return len(p) == 0 || p[0] == member })
+}

@@ -1,0 +1,115 @@
+package rego
+
+import (
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// The members of a decision request (spec, "Decision request"), those that a
+// bouncer fills besides (contract 6), and those that are about the call.
+var (
+	requestParts = []string{"user", "resource", "action", "context"}
+	extraParts   = []string{"request", "mcp", "llm", "usage"}
+	callMembers  = []string{"decision_id", "environment"}
+)
+
+// ParseRequest reads a decision request. The parts are open objects; what the
+// matcher goes by must have the right type, and every offence is told with its
+// JSON pointer. Members that are not a request's are offences too.
+func ParseRequest(body value.Value) (Request, []fault.Detail) {
+	var r Request
+	var bad []fault.Detail
+	wrong := func(pointer, message string) {
+		bad = append(bad, fault.Detail{Pointer: pointer, Message: message})
+	}
+	if body.Kind() != value.ObjectKind {
+		wrong("", "must be an object")
+		return r, bad
+	}
+	var extra []value.Member
+	body.Each(func(key string, v value.Value) bool {
+		isPart := slices.Contains(requestParts, key)
+		isExtra := slices.Contains(extraParts, key)
+		switch {
+		case !isPart && !isExtra:
+			if !slices.Contains(callMembers, key) {
+				wrong("/"+key, "unknown member")
+			}
+			return true
+		case v.IsNull():
+			return true // null is absent
+		case v.Kind() != value.ObjectKind:
+			wrong("/"+key, "must be an object")
+			return true
+		}
+		switch key {
+		case "user":
+			r.User = v
+		case "resource":
+			r.Resource = v
+		case "action":
+			r.Action = v
+		case "context":
+			r.Context = v
+		default:
+			extra = append(extra, value.Member{Key: key, Value: v})
+		}
+		return true
+	})
+	if len(extra) > 0 {
+		r.Extra = value.Object(extra...)
+	}
+	text := func(v value.Value, pointer string) string {
+		s, ok := v.Str()
+		if !ok && v.Defined() && !v.IsNull() {
+			wrong(pointer, "must be a string")
+		}
+		return s
+	}
+	r.Type = text(r.Resource.Get("type"), "/resource/type")
+	r.Path = text(r.Resource.Get("path"), "/resource/path")
+	r.Host = text(r.Resource.Get("host"), "/resource/host")
+	r.Method = text(r.Action.Get("method"), "/action/method")
+	text(r.Action.Get("name"), "/action/name")
+	text(r.User.Get("email"), "/user/email")
+	text(r.User.Get("department"), "/user/department")
+	checkRoles(r.User.Get("roles"), wrong)
+	checkSubject("user", r.User, wrong)
+	checkSubject("resource", r.Resource, wrong)
+	// Ids are text or numbers; only an integer is the id of a resource here.
+	if id := r.Resource.Get("id"); id.Kind() == value.NumberKind {
+		r.ResourceID, _ = id.Int64()
+	}
+	return r, bad
+}
+
+// checkSubject looks at what user and resource have in common: their id and
+// their attributes.
+func checkSubject(name string, v value.Value, wrong func(pointer, message string)) {
+	if a := v.Get("attributes"); a.Defined() && !a.IsNull() && a.Kind() != value.ObjectKind {
+		wrong("/"+name+"/attributes", "must be an object")
+	}
+	switch v.Get("id").Kind() {
+	case value.UndefinedKind, value.NullKind, value.StringKind, value.NumberKind:
+	default:
+		wrong("/"+name+"/id", "must be a string or a number")
+	}
+}
+
+func checkRoles(roles value.Value, wrong func(pointer, message string)) {
+	if !roles.Defined() || roles.IsNull() {
+		return
+	}
+	if roles.Kind() != value.ArrayKind {
+		wrong("/user/roles", "must be an array")
+		return
+	}
+	for _, e := range roles.Elems() {
+		if _, ok := e.Str(); !ok {
+			wrong("/user/roles", "must be an array of strings")
+			return
+		}
+	}
+}

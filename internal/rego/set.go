@@ -1,0 +1,285 @@
+package rego
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// SetSpec is what a Set is made of.
+type SetSpec struct {
+	// Revision is carried into every decision.
+	Revision int64
+	// Env is the environment's name.
+	Env string
+	// Controls are the active ones; inactive ones are left out by the caller.
+	Controls  []*Control
+	Resources []Resource
+	// PIP is the object under data.pip: a member for each connection.
+	PIP value.Value
+}
+
+// Set is an immutable snapshot of one tenant's environment: the matcher, the
+// controls of each resource, and the data. It is safe for concurrent use.
+type Set struct {
+	revision int64
+	env      string
+	controls []*Control           // by id
+	global   []*Control           // those of no resource, by id
+	linked   map[int64][]*Control // by resource, by id
+	slots    []*slot              // by index; nil where a resource was removed
+	matcher  *matcher
+	pip      value.Value
+	plans    []atomic.Pointer[plan] // by slot; made when first asked for
+	noPlan   atomic.Pointer[plan]   // for requests that match no resource
+
+	resourcesOnce sync.Once
+	resources     value.Value // data.resources as a whole, when somebody asks
+	resourcesSum  [32]byte
+}
+
+// NewSet builds a snapshot.
+func NewSet(spec SetSpec) *Set {
+	s := &Set{revision: spec.Revision, env: spec.Env, pip: spec.PIP}
+	s.setControls(spec.Controls)
+	s.slots = make([]*slot, 0, len(spec.Resources))
+	for i := range spec.Resources {
+		s.slots = append(s.slots, newSlot(&spec.Resources[i], i))
+	}
+	s.matcher = newMatcher(s.slots)
+	s.plans = make([]atomic.Pointer[plan], len(s.slots))
+	return s
+}
+
+func (s *Set) setControls(list []*Control) {
+	s.controls = slices.SortedFunc(slices.Values(list), func(a, b *Control) int { return cmp.Compare(a.meta.ID, b.meta.ID) })
+	s.linked = map[int64][]*Control{}
+	s.global = nil
+	for _, c := range s.controls {
+		if c.meta.ResourceID == 0 {
+			s.global = append(s.global, c)
+		} else {
+			s.linked[c.meta.ResourceID] = append(s.linked[c.meta.ResourceID], c)
+		}
+	}
+}
+
+// Revision is the snapshot's revision.
+func (s *Set) Revision() int64 { return s.revision }
+
+// Env is the snapshot's environment.
+func (s *Set) Env() string { return s.env }
+
+// Controls are the controls, by id. The caller must not change the slice.
+func (s *Set) Controls() []*Control { return s.controls }
+
+// Resources are the resources, in no particular order.
+func (s *Set) Resources() []Resource {
+	out := make([]Resource, 0, len(s.slots))
+	for _, sl := range s.slots {
+		if sl != nil {
+			out = append(out, *sl.res)
+		}
+	}
+	return out
+}
+
+// PIP is the object under data.pip.
+func (s *Set) PIP() value.Value { return s.pip }
+
+// Change is what differs between a set and the next one.
+type Change struct {
+	Revision int64
+	// Controls are new, or replace those of the same id; RemovedControls go.
+	Controls        []*Control
+	RemovedControls []int64
+	// Resources are new, or replace those of the same id; RemovedResources go.
+	Resources        []Resource
+	RemovedResources []int64
+	// PIP replaces the data of the connections when it is not nil.
+	PIP *value.Value
+}
+
+// With is the set after a change. It builds only what the change touches and
+// shares the rest; plans that the change does not touch stay as they are, and
+// so do their cached decisions.
+func (s *Set) With(c Change) *Set {
+	next := &Set{
+		revision: c.Revision, env: s.env, pip: s.pip,
+		controls: s.controls, global: s.global, linked: s.linked,
+		slots: s.slots, matcher: s.matcher,
+	}
+	touched := map[int64]bool{}
+	allTouched, dataTouched := false, false
+	if len(c.Controls)+len(c.RemovedControls) > 0 {
+		for _, ctl := range next.replaceControls(c) {
+			touched[ctl.meta.ResourceID] = true
+			allTouched = allTouched || ctl.meta.ResourceID == 0
+		}
+	}
+	if len(c.Resources)+len(c.RemovedResources) > 0 {
+		dataTouched = true
+		for _, id := range next.replaceResources(c) {
+			touched[id] = true
+		}
+	}
+	if c.PIP != nil {
+		next.pip, dataTouched = *c.PIP, true
+	}
+	next.plans = make([]atomic.Pointer[plan], len(next.slots))
+	if allTouched {
+		return next
+	}
+	keep := func(p *plan) bool { return p != nil && !(dataTouched && p.readsData) }
+	for i := range s.plans {
+		if p := s.plans[i].Load(); keep(p) && next.slots[i] == s.slots[i] && next.slots[i] != nil && !touched[p.res.ID] {
+			next.plans[i].Store(p)
+		}
+	}
+	if p := s.noPlan.Load(); keep(p) {
+		next.noPlan.Store(p)
+	}
+	return next
+}
+
+// replaceControls applies a change of controls and returns those that came,
+// went or were replaced.
+func (s *Set) replaceControls(c Change) []*Control {
+	gone := map[int64]bool{}
+	for _, id := range c.RemovedControls {
+		gone[id] = true
+	}
+	for _, ctl := range c.Controls {
+		gone[ctl.meta.ID] = true
+	}
+	touched := slices.Clone(c.Controls)
+	list := make([]*Control, 0, len(s.controls)+len(c.Controls))
+	for _, ctl := range s.controls {
+		if gone[ctl.meta.ID] {
+			touched = append(touched, ctl)
+		} else {
+			list = append(list, ctl)
+		}
+	}
+	s.setControls(append(list, c.Controls...))
+	return touched
+}
+
+// replaceResources applies a change of resources and returns their ids.
+func (s *Set) replaceResources(c Change) []int64 {
+	s.slots = slices.Clone(s.slots)
+	m := &matcher{byID: maps.Clone(s.matcher.byID), byHost: maps.Clone(s.matcher.byHost), any: s.matcher.any, hosted: s.matcher.hosted}
+	ids := slices.Clone(c.RemovedResources)
+	rebuild := false
+	drop := func(id int64) (index int, had bool) {
+		old := m.byID[id]
+		if old == nil {
+			return 0, false
+		}
+		delete(m.byID, id)
+		s.slots[old.index] = nil
+		m.hosted -= flag(old.host != "")
+		m.edit(old, true)
+		return old.index, true
+	}
+	for _, id := range c.RemovedResources {
+		drop(id)
+	}
+	for i := range c.Resources {
+		r := &c.Resources[i]
+		ids = append(ids, r.ID)
+		index, had := drop(r.ID)
+		if !had {
+			index = len(s.slots)
+			s.slots = append(s.slots, nil)
+		}
+		sl := newSlot(r, index)
+		// The first resource with a host splits the trees: build them anew.
+		rebuild = rebuild || sl.host != "" && s.matcher.hosted == 0
+		s.slots[index], m.byID[r.ID] = sl, sl
+		m.hosted += flag(sl.host != "")
+		if !rebuild {
+			m.edit(sl, false)
+		}
+	}
+	if rebuild {
+		m = newMatcher(slices.DeleteFunc(slices.Clone(s.slots), func(sl *slot) bool { return sl == nil }))
+	}
+	s.matcher = m
+	return ids
+}
+
+// edit adds or removes a slot in a matcher that is being made.
+func (m *matcher) edit(s *slot, remove bool) {
+	if s.bad {
+		return
+	}
+	shared := m.any == m.byHost[""]
+	m.byHost[s.host] = m.byHost[s.host].change(s.segs, s, remove)
+	if shared {
+		m.any = m.byHost[""]
+	} else {
+		m.any = m.any.change(s.segs, s, remove)
+	}
+}
+
+// Data is the value at a path below data; it makes a Set the DataSource of its
+// controls. data.resources is keyed by id.
+func (s *Set) Data(path []string) value.Value {
+	if len(path) == 0 {
+		return value.Object(value.Member{Key: "pip", Value: s.pipObject()}, value.Member{Key: "resources", Value: s.allResources()})
+	}
+	switch path[0] {
+	case "pip":
+		return walk(s.pipObject(), path[1:])
+	case "resources":
+		if len(path) == 1 {
+			return s.allResources()
+		}
+		id, err := strconv.ParseInt(path[1], 10, 64)
+		if err != nil || strconv.FormatInt(id, 10) != path[1] {
+			return value.Value{}
+		}
+		if sl := s.matcher.byID[id]; sl != nil {
+			return walk(sl.res.Doc, path[2:])
+		}
+	}
+	return value.Value{}
+}
+
+// walk follows members, and array indices, as OPA's store does.
+func walk(v value.Value, path []string) value.Value { return v.At(path...) }
+
+func (s *Set) pipObject() value.Value {
+	if s.pip.Kind() == value.ObjectKind {
+		return s.pip
+	}
+	return value.Object()
+}
+
+func (s *Set) allResources() value.Value {
+	s.resourcesOnce.Do(func() {
+		var members []value.Member
+		for _, sl := range s.slots {
+			if sl != nil {
+				members = append(members, value.Member{Key: strconv.FormatInt(sl.res.ID, 10), Value: sl.res.Doc})
+			}
+		}
+		slices.SortFunc(members, func(a, b value.Member) int { return cmp.Compare(a.Key, b.Key) })
+		s.resources = value.Object(members...)
+		h := sha256.New()
+		var key []byte
+		for _, m := range members {
+			key = m.Value.AppendKey(value.String(m.Key).AppendKey(key[:0]))
+			h.Write(key)
+		}
+		s.resourcesSum = [32]byte(h.Sum(nil))
+	})
+	return s.resources
+}

@@ -1,0 +1,185 @@
+package rego
+
+import (
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Bounds on source, so that a check is itself bounded: none of the programs
+// that made OPA's compiler take seconds comes through (hardening R6).
+const (
+	// MaxSourceBytes is the greatest size of a control.
+	MaxSourceBytes = 1 << 20
+	maxNesting     = 64  // brackets within brackets
+	maxDepth       = 768 // nodes of the syntax tree within nodes: some 250 operators
+	maxLines       = 20_000
+	maxCommas      = 50_000
+	maxImports     = 200
+	maxRules       = 2000    // rules and else branches of a module
+	maxElse        = 200     // else branches of one rule
+	maxNodes       = 300_000 // nodes of the syntax tree in all
+	// OPA's compiler takes about four times as long for each comprehension or
+	// every that is nested in another, and time in the square of the elements of
+	// a literal. These bound the sums over the module: some eight levels, some
+	// ten thousand elements.
+	maxClosureCost = 1 << 18
+	maxLiteralCost = 100_000_000
+	maxIssues      = 100
+)
+
+func sourceIssue(line, col int, format string, args ...any) Issue {
+	return Issue{Line: line, Column: col, Message: fmt.Sprintf(format, args...), Severity: SeverityError, Rule: "source_limit"}
+}
+
+// checkText bounds the text before the parser, which recurses, sees it.
+func checkText(src string) []Issue {
+	if len(src) > MaxSourceBytes {
+		return []Issue{sourceIssue(0, 0, "the source is larger than %d bytes", MaxSourceBytes)}
+	}
+	depth, line, start, prefix, commas := 0, 1, 0, 0, 0
+	for i := 0; i < len(src); i++ {
+		c := src[i]
+		switch c {
+		case '\n':
+			line, start = line+1, i+1
+		case '"':
+			i = skipString(src, i)
+		case '`':
+			for i++; i < len(src) && src[i] != '`'; i++ {
+				if src[i] == '\n' {
+					line, start = line+1, i+1
+				}
+			}
+		case '#':
+			for i+1 < len(src) && src[i+1] != '\n' {
+				i++
+			}
+		case '(', '[', '{':
+			depth++
+			if depth > maxNesting {
+				return []Issue{sourceIssue(line, i-start+1, "nested deeper than %d brackets", maxNesting)}
+			}
+		case ')', ']', '}':
+			depth = max(depth-1, 0)
+		}
+		if c == ',' {
+			commas++
+		}
+		if line > maxLines || commas > maxCommas {
+			return []Issue{sourceIssue(line, i-start+1, "more than %d lines or %d commas", maxLines, maxCommas)}
+		}
+		// A run of signs recurses too.
+		if c == '-' || c == '+' || c == '!' {
+			prefix++
+			if prefix > maxNesting {
+				return []Issue{sourceIssue(line, i-start+1, "more than %d operators in a row", maxNesting)}
+			}
+		} else if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			prefix = 0
+		}
+	}
+	return nil
+}
+
+// skipString returns the index of the closing quote, or of the line's end.
+func skipString(src string, i int) int {
+	for i++; i < len(src) && src[i] != '"'; i++ {
+		if src[i] == '\\' {
+			i++
+		}
+		if i < len(src) && src[i] == '\n' {
+			return i - 1
+		}
+	}
+	return i
+}
+
+// checkShape bounds a parsed module before the compiler, which recurses and
+// in places is quadratic, sees it.
+func checkShape(mod *ast.Module) []Issue {
+	if len(mod.Imports) > maxImports {
+		return []Issue{sourceIssue(0, 0, "the control has more than %d imports", maxImports)}
+	}
+	total := 0
+	for _, r := range mod.Rules {
+		n := 0
+		for e := r; e != nil; e = e.Else {
+			total++
+			n++
+			if n > maxElse {
+				return []Issue{sourceIssue(r.Location.Row, r.Location.Col, "a rule has more than %d else branches", maxElse)}
+			}
+		}
+	}
+	if total > maxRules {
+		return []Issue{sourceIssue(0, 0, "the control has more than %d rules", maxRules)}
+	}
+	m := measure{}
+	for _, r := range mod.Rules {
+		if what := m.rule(r); what != "" {
+			return []Issue{sourceIssue(r.Location.Row, r.Location.Col, "%s", what)}
+		}
+	}
+	return nil
+}
+
+// measure adds up what a module will cost the compiler.
+type measure struct {
+	depth, nodes, closures   int
+	closureCost, literalCost int
+	what                     string
+}
+
+// rule measures a rule and says what is too much, if anything. It never goes
+// further down than the bounds.
+func (m *measure) rule(r *ast.Rule) string {
+	ast.NewBeforeAfterVisitor(m.enter, m.leave).Walk(r)
+	return m.what
+}
+
+func isClosure(x any) bool {
+	switch x.(type) {
+	case *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension, *ast.Every:
+		return true
+	}
+	return false
+}
+
+func (m *measure) enter(x any) bool {
+	m.depth++
+	m.nodes++
+	if isClosure(x) {
+		m.closures++
+		m.closureCost += 1 << (2 * min(m.closures, 16))
+	}
+	n := 0
+	switch x := x.(type) {
+	case *ast.Array:
+		n = x.Len()
+	case ast.Set:
+		n = x.Len()
+	case ast.Object:
+		n = x.Len()
+	}
+	m.literalCost += n * n
+	switch {
+	case m.what != "":
+	case m.depth > maxDepth:
+		m.what = "a rule's expressions are nested too deeply"
+	case m.nodes > maxNodes:
+		m.what = "the control has too many expressions"
+	case m.closureCost > maxClosureCost:
+		m.what = "comprehensions and every are nested too deeply, or too often: put the inner ones into rules of their own"
+	case m.literalCost > maxLiteralCost:
+		m.what = "a list that is written out is too long: keep it in data"
+	}
+	return m.what != ""
+}
+
+func (m *measure) leave(x any) {
+	m.depth--
+	if isClosure(x) {
+		m.closures--
+	}
+}

@@ -1,0 +1,488 @@
+package value
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Limits bound what Decode accepts. Zero members stand for the defaults.
+type Limits struct {
+	// Depth is the deepest nesting of arrays and objects (64).
+	Depth int
+	// Bytes is the longest document (no limit: the reader of the body has one).
+	Bytes int
+	// Values is the number of values and members in all (200,000), which bounds memory.
+	Values int
+}
+
+const (
+	defaultDepth  = 64
+	defaultValues = 200_000
+)
+
+// SyntaxError says why a document was refused. Offset counts bytes from 0.
+type SyntaxError struct {
+	Offset  int
+	Message string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("%s at byte %d", e.Message, e.Offset)
+}
+
+// Decode reads one JSON document (RFC 8259) strictly: members that occur twice
+// or differ only in case, integers outside int64, numbers outside double, bad
+// UTF-8, lone surrogates and bytes after the document are a *SyntaxError. The
+// result does not alias data.
+func Decode(data []byte, lim Limits) (Value, error) {
+	if lim.Depth == 0 {
+		lim.Depth = defaultDepth
+	}
+	if lim.Values == 0 {
+		lim.Values = defaultValues
+	}
+	if lim.Bytes > 0 && len(data) > lim.Bytes {
+		return Value{}, &SyntaxError{lim.Bytes, "the document is too long"}
+	}
+	d := decoders.Get().(*decoder)
+	d.s, d.i, d.depth, d.room = string(data), 0, lim.Depth, lim.Values
+	v, err := d.document()
+	d.release()
+	return v, err
+}
+
+// decoders is shared by all callers: it holds scratch space only.
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+// decoder reads s. Elements and members are gathered in scratch stacks and
+// moved to slices of exact size that are cut from a few larger ones.
+type decoder struct {
+	s     string
+	i     int
+	depth int
+	room  int
+
+	vals  []Value
+	pairs []Pair
+	folds []uint32
+
+	valRoom  []Value
+	pairRoom []Pair
+	objRoom  []object
+}
+
+const keepScratch = 1024
+
+func (d *decoder) release() {
+	if cap(d.vals) > keepScratch || cap(d.pairs) > keepScratch {
+		return // let a big document's scratch go
+	}
+	clear(d.vals) // not empty after an error only
+	clear(d.pairs)
+	d.vals, d.pairs, d.folds = d.vals[:0], d.pairs[:0], d.folds[:0]
+	d.s, d.valRoom, d.pairRoom, d.objRoom = "", nil, nil, nil
+	decoders.Put(d)
+}
+
+func (d *decoder) fail(at int, message string) error { return &SyntaxError{at, message} }
+
+func (d *decoder) document() (Value, error) {
+	if !utf8.ValidString(d.s) {
+		at := 0
+		for at < len(d.s) {
+			r, n := utf8.DecodeRuneInString(d.s[at:])
+			if r == utf8.RuneError && n == 1 {
+				break
+			}
+			at += n
+		}
+		return Value{}, d.fail(at, "invalid UTF-8")
+	}
+	v, err := d.value()
+	if err != nil {
+		return Value{}, err
+	}
+	if d.space(); d.i < len(d.s) {
+		return Value{}, d.fail(d.i, "bytes after the document")
+	}
+	return v, nil
+}
+
+func (d *decoder) space() {
+	for d.i < len(d.s) {
+		if c := d.s[d.i]; c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+			return
+		}
+		d.i++
+	}
+}
+
+func (d *decoder) value() (Value, error) {
+	d.space()
+	if d.i >= len(d.s) {
+		return Value{}, d.fail(d.i, "unexpected end of the document")
+	}
+	if d.room--; d.room < 0 {
+		return Value{}, d.fail(d.i, "too many values")
+	}
+	switch c := d.s[d.i]; c {
+	case '"':
+		d.i++
+		s, err := d.str()
+		return String(s), err
+	case '{':
+		return d.object()
+	case '[':
+		return d.array()
+	case 't':
+		return d.word("true", Bool(true))
+	case 'f':
+		return d.word("false", Bool(false))
+	case 'n':
+		return d.word("null", Null())
+	default:
+		if c == '-' || c-'0' <= 9 {
+			return d.number()
+		}
+	}
+	return Value{}, d.fail(d.i, "unexpected character")
+}
+
+func (d *decoder) word(w string, v Value) (Value, error) {
+	if !strings.HasPrefix(d.s[d.i:], w) {
+		return Value{}, d.fail(d.i, "unexpected character")
+	}
+	d.i += len(w)
+	return v, nil
+}
+
+func (d *decoder) number() (Value, error) {
+	from := d.i
+	i := d.i
+	if d.s[i] == '-' {
+		i++
+	}
+	start, n := i, 0
+	for i < len(d.s) && d.s[i]-'0' <= 9 {
+		n = n*10 + int(d.s[i]-'0')
+		i++
+	}
+	plain := i == len(d.s) || (d.s[i] != '.' && d.s[i]|0x20 != 'e')
+	if digits := i - start; plain && digits > 0 && digits <= 18 && (d.s[start] != '0' || digits == 1 && start == from) {
+		d.i = i
+		if start != from {
+			n = -n
+		}
+		return Int(int64(n)), nil
+	}
+	for i < len(d.s) && (d.s[i]-'0' <= 9 || d.s[i] == '.' || d.s[i] == '+' || d.s[i] == '-' || d.s[i]|0x20 == 'e') {
+		i++
+	}
+	text := d.s[from:i]
+	integer, ok := numberShape(text)
+	if !ok {
+		return Value{}, d.fail(from, "malformed number")
+	}
+	d.i = i
+	if integer && text != "-0" {
+		x, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return Value{}, d.fail(from, "integer outside of 64 bits")
+		}
+		return Int(x), nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsInf(f, 0) {
+		return Value{}, d.fail(from, "number outside of a double")
+	}
+	return boxed(text, f), nil
+}
+
+func (d *decoder) array() (Value, error) {
+	if d.depth--; d.depth < 0 {
+		return Value{}, d.fail(d.i, "nested too deeply")
+	}
+	d.i++
+	base := len(d.vals)
+	if d.space(); d.i < len(d.s) && d.s[d.i] == ']' {
+		d.i++
+		d.depth++
+		return arrayOf(nil), nil
+	}
+	for {
+		v, err := d.value()
+		if err != nil {
+			return Value{}, err
+		}
+		d.vals = append(d.vals, v)
+		d.space()
+		if d.i >= len(d.s) {
+			return Value{}, d.fail(d.i, "unexpected end of the document")
+		}
+		c := d.s[d.i]
+		if c == ']' {
+			break
+		}
+		if c != ',' {
+			return Value{}, d.fail(d.i, "expected , or ]")
+		}
+		d.i++
+	}
+	d.i++
+	d.depth++
+	n := len(d.vals) - base
+	if n > len(d.valRoom) {
+		d.valRoom = make([]Value, max(n, 8))
+	}
+	out := d.valRoom[:n:n]
+	d.valRoom = d.valRoom[n:]
+	copy(out, d.vals[base:])
+	clear(d.vals[base:])
+	d.vals = d.vals[:base]
+	return arrayOf(out), nil
+}
+
+func (d *decoder) object() (Value, error) {
+	if d.depth--; d.depth < 0 {
+		return Value{}, d.fail(d.i, "nested too deeply")
+	}
+	d.i++
+	base := len(d.pairs)
+	if d.space(); d.i < len(d.s) && d.s[d.i] == '}' {
+		d.i++
+		d.depth++
+		return objectOf(d.newObject(nil)), nil
+	}
+	for {
+		if err := d.member(base); err != nil {
+			return Value{}, err
+		}
+		d.space()
+		if d.i >= len(d.s) {
+			return Value{}, d.fail(d.i, "unexpected end of the document")
+		}
+		c := d.s[d.i]
+		if c == '}' {
+			break
+		}
+		if c != ',' {
+			return Value{}, d.fail(d.i, "expected , or }")
+		}
+		d.i++
+	}
+	d.i++
+	d.depth++
+	mem := d.pairs[base:]
+	if len(mem) > pairwise && twins(mem) {
+		return Value{}, d.fail(d.i-1, "members that are equal or differ only in case")
+	}
+	n := len(mem)
+	if n > len(d.pairRoom) {
+		// What is left of the text bounds what is still to come; a small
+		// document gets its members in one piece.
+		d.pairRoom = make([]Pair, max(n, min(32, n+strings.Count(d.s[d.i:], ":"))))
+	}
+	out := d.pairRoom[:n:n]
+	d.pairRoom = d.pairRoom[n:]
+	copy(out, mem)
+	clear(mem)
+	d.pairs, d.folds = d.pairs[:base], d.folds[:base]
+	return objectOf(d.newObject(out)), nil
+}
+
+func (d *decoder) newObject(mem []Pair) *object {
+	if len(d.objRoom) == 0 {
+		d.objRoom = make([]object, 1+min(7, strings.Count(d.s[d.i:], "{")))
+	}
+	o := &d.objRoom[0]
+	d.objRoom = d.objRoom[1:]
+	o.mem = mem
+	return o
+}
+
+// pairwise is the number of members up to which twins are found by comparing
+// each with each, by a hash that does not see case.
+const pairwise = 24
+
+func (d *decoder) member(base int) error {
+	d.space()
+	at := d.i
+	if at >= len(d.s) || d.s[at] != '"' {
+		return d.fail(at, "expected a member name")
+	}
+	d.i++
+	key, err := d.str()
+	if err != nil {
+		return err
+	}
+	if d.space(); d.i >= len(d.s) || d.s[d.i] != ':' {
+		return d.fail(d.i, "expected :")
+	}
+	d.i++
+	fold := foldHash(key)
+	if len(d.pairs)-base <= pairwise {
+		for i, f := range d.folds[base:] {
+			if f == fold && strings.EqualFold(d.pairs[base+i].K.str(), key) {
+				return d.fail(at, "members that are equal or differ only in case")
+			}
+		}
+	}
+	// The place is taken before the value is read: nested objects push above it.
+	slot := len(d.pairs)
+	d.pairs = append(d.pairs, Pair{K: String(key)})
+	d.folds = append(d.folds, fold)
+	v, err := d.value()
+	if err != nil {
+		return err
+	}
+	d.pairs[slot].V = v
+	return nil
+}
+
+// foldHash is equal for strings that differ only in case.
+func foldHash(s string) uint32 {
+	h := uint32(2166136261)
+	for i := range len(s) {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			return foldHashSlow(s)
+		}
+		h = (h ^ uint32(c|0x20)) * 16777619
+	}
+	return h
+}
+
+func foldHashSlow(s string) uint32 {
+	h := uint32(2166136261)
+	for _, r := range s {
+		c := foldRune(r)
+		if c < utf8.RuneSelf {
+			c |= 0x20
+		}
+		h = (h ^ uint32(c)) * 16777619
+	}
+	return h
+}
+
+// foldRune is the least rune that r equals but for case.
+func foldRune(r rune) rune {
+	least := r
+	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+		least = min(least, f)
+	}
+	return least
+}
+
+// twins tells whether two of many members are equal but for case.
+func twins(mem []Pair) bool {
+	seen := make(map[string]struct{}, len(mem))
+	for i := range mem {
+		k := mem[i].K.str()
+		if !foldedAlready(k) {
+			k = strings.Map(foldRune, k)
+		}
+		if seen[k] = struct{}{}; len(seen) <= i {
+			return true
+		}
+	}
+	return false
+}
+
+// foldedAlready tells whether s is plain ASCII without letters that folding changes.
+func foldedAlready(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c >= utf8.RuneSelf || c-'a' < 26 {
+			return false
+		}
+	}
+	return true
+}
+
+// str reads a string whose opening quote was read. Without escapes it aliases the document's copy.
+func (d *decoder) str() (string, error) {
+	s, from := d.s, d.i
+	for i := from; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"':
+			d.i = i + 1
+			return s[from:i], nil
+		case c == '\\':
+			return d.escaped(from, i)
+		case c < 0x20:
+			return "", d.fail(i, "control character in a string")
+		}
+	}
+	return "", d.fail(len(s), "unexpected end of the document")
+}
+
+func (d *decoder) escaped(from, i int) (string, error) {
+	s := d.s
+	out := append(make([]byte, 0, i-from+32), s[from:i]...)
+	for i < len(s) {
+		c := s[i]
+		switch {
+		case c == '"':
+			d.i = i + 1
+			return string(out), nil
+		case c < 0x20:
+			return "", d.fail(i, "control character in a string")
+		case c != '\\':
+			out = append(out, c)
+			i++
+			continue
+		}
+		if i+1 >= len(s) {
+			break
+		}
+		if s[i+1] == 'u' {
+			r, n := unescapeRune(s[i:])
+			if n == 0 {
+				return "", d.fail(i, "bad \\u escape")
+			}
+			out = utf8.AppendRune(out, r)
+			i += n
+			continue
+		}
+		at := strings.IndexByte(`"\/bfnrt`, s[i+1])
+		if at < 0 {
+			return "", d.fail(i, "bad escape")
+		}
+		out = append(out, "\"\\/\b\f\n\r\t"[at])
+		i += 2
+	}
+	return "", d.fail(len(s), "unexpected end of the document")
+}
+
+// unescapeRune reads \uXXXX, or a pair of them for a surrogate pair; n is 0 where that fails.
+func unescapeRune(s string) (r rune, n int) {
+	r = hex4(s)
+	if r < 0 {
+		return 0, 0
+	}
+	if !utf16.IsSurrogate(r) {
+		return r, 6
+	}
+	if r2 := hex4(s[6:]); r2 >= 0 {
+		if r = utf16.DecodeRune(r, r2); r != unicode.ReplacementChar {
+			return r, 12
+		}
+	}
+	return 0, 0
+}
+
+func hex4(s string) rune {
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return -1
+	}
+	x, err := strconv.ParseUint(s[2:6], 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(x)
+}

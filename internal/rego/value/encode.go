@@ -1,0 +1,153 @@
+package value
+
+import (
+	"encoding/binary"
+	"strconv"
+	"unicode/utf8"
+)
+
+// MarshalJSON is AppendJSON for encoding/json.
+func (v Value) MarshalJSON() ([]byte, error) { return v.AppendJSON(nil), nil }
+
+// UnmarshalJSON is Decode with the default limits for encoding/json.
+func (v *Value) UnmarshalJSON(data []byte) (err error) {
+	*v, err = Decode(data, Limits{})
+	return err
+}
+
+// AppendJSON appends v as JSON: members as decoded, sets as sorted arrays, keys
+// that are no strings as the text of their JSON, undefined as null.
+func (v Value) AppendJSON(dst []byte) []byte {
+	switch v.k {
+	case BoolKind:
+		return strconv.AppendBool(dst, v.n != 0)
+	case NumberKind:
+		return v.appendNumber(dst)
+	case StringKind:
+		return AppendString(dst, v.str())
+	case ArrayKind, SetKind:
+		dst = append(dst, '[')
+		for i, e := range v.elems() {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = e.AppendJSON(dst)
+		}
+		return append(dst, ']')
+	case ObjectKind:
+		dst = append(dst, '{')
+		for i := range v.obj().mem {
+			m := &v.obj().mem[i]
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if m.K.k == StringKind {
+				dst = AppendString(dst, m.K.str())
+			} else {
+				dst = AppendString(dst, string(m.K.AppendJSON(nil)))
+			}
+			dst = m.V.AppendJSON(append(dst, ':'))
+		}
+		return append(dst, '}')
+	}
+	return append(dst, "null"...)
+}
+
+func (v Value) appendNumber(dst []byte) []byte {
+	if v.p == nil {
+		return strconv.AppendInt(dst, int64(v.n), 10)
+	}
+	return append(dst, (*number)(v.p).text...)
+}
+
+const hexDigits = "0123456789abcdef"
+
+// AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
+func AppendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, size := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && size == 1 {
+				dst = append(append(dst, s[from:i]...), "\ufffd"...)
+				from = i + 1
+			}
+			i += size
+			continue
+		}
+		if c >= 0x20 && c != '"' && c != '\\' {
+			i++
+			continue
+		}
+		dst = append(dst, s[from:i]...)
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\r':
+			dst = append(dst, '\\', 'r')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
+		i++
+		from = i
+	}
+	return append(append(dst, s[from:]...), '"')
+}
+
+// AppendKey appends v in a canonical form for cache keys: typed and
+// length-prefixed, so that forms written one after another cannot be taken for
+// others, and equal if and only if the values are equal to Rego (1 == 1.0,
+// members in any order).
+func (v Value) AppendKey(dst []byte) []byte {
+	switch v.k {
+	case NullKind:
+		return append(dst, 'n')
+	case BoolKind:
+		if v.n != 0 {
+			return append(dst, 't')
+		}
+		return append(dst, 'f')
+	case NumberKind:
+		return v.appendNumberKey(dst)
+	case StringKind:
+		dst = binary.AppendUvarint(append(dst, 's'), uint64(v.n))
+		return append(dst, v.str()...)
+	case ArrayKind, SetKind:
+		tag := byte('a')
+		if v.k == SetKind {
+			tag = 'e'
+		}
+		e := v.elems()
+		dst = binary.AppendUvarint(append(dst, tag), uint64(len(e)))
+		for i := range e {
+			dst = e[i].AppendKey(dst)
+		}
+		return dst
+	case ObjectKind:
+		n := v.Len()
+		dst = binary.AppendUvarint(append(dst, 'o'), uint64(n))
+		for i := range n {
+			m := v.Pair(i)
+			dst = m.V.AppendKey(m.K.AppendKey(dst))
+		}
+		return dst
+	}
+	return append(dst, 'u')
+}
+
+func (v Value) appendNumberKey(dst []byte) []byte {
+	if i, ok := v.Int64(); ok {
+		return binary.BigEndian.AppendUint64(append(dst, 'i'), uint64(i))
+	}
+	dst = append(dst, 'd')
+	at := len(dst)
+	dst = parseDecimal((*number)(v.p).text).append(append(dst, 0, 0, 0, 0))
+	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
+	return dst
+}

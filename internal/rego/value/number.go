@@ -1,0 +1,242 @@
+package value
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"unsafe"
+)
+
+// number is a number that is not a plain int64: its exact text, as JSON writes
+// it, and the nearest double, by which most comparisons are settled.
+type number struct {
+	text string
+	f    float64
+}
+
+var errNumber = errors.New("not a number")
+
+// Float is a number. Infinities and NaN, which JSON cannot say, become null.
+func Float(f float64) Value {
+	if math.IsInf(f, 0) || math.IsNaN(f) {
+		return Null()
+	}
+	if i := int64(f); float64(i) == f && i > -1<<53 && i < 1<<53 {
+		return Int(i)
+	}
+	return boxed(strconv.FormatFloat(f, 'g', -1, 64), f)
+}
+
+func boxed(text string, f float64) Value {
+	return Value{k: NumberKind, p: unsafe.Pointer(&number{text, f})}
+}
+
+// Number is the number that text says in JSON's grammar, exactly: it may lie
+// outside of int64 and double.
+func Number(text string) (Value, error) {
+	integer, ok := numberShape(text)
+	if !ok {
+		return Value{}, errNumber
+	}
+	if integer && text != "-0" {
+		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return Int(i), nil
+		}
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return Value{}, errNumber
+	}
+	return boxed(text, f), nil
+}
+
+// numberShape checks JSON's grammar of a number.
+func numberShape(s string) (integer, ok bool) {
+	i := 0
+	digits := func() bool {
+		from := i
+		for i < len(s) && s[i]-'0' <= 9 {
+			i++
+		}
+		return i > from
+	}
+	if i < len(s) && s[i] == '-' {
+		i++
+	}
+	zero := i < len(s) && s[i] == '0'
+	from := i
+	if !digits() || zero && i-from > 1 {
+		return false, false
+	}
+	integer = true
+	if i < len(s) && s[i] == '.' {
+		integer = false
+		i++
+		if !digits() {
+			return false, false
+		}
+	}
+	if i < len(s) && (s[i] == 'e' || s[i] == 'E') {
+		integer = false
+		i++
+		if i < len(s) && (s[i] == '+' || s[i] == '-') {
+			i++
+		}
+		if !digits() {
+			return false, false
+		}
+	}
+	return integer, i == len(s)
+}
+
+// IsInt tells whether v is a number held as a plain int64, the common case.
+func (v Value) IsInt() bool { return v.k == NumberKind && v.p == nil }
+
+// Int64 is the integer that v is: 1, 1.0 and 10e-1 alike.
+func (v Value) Int64() (int64, bool) {
+	if v.k != NumberKind {
+		return 0, false
+	}
+	if v.p == nil {
+		return int64(v.n), true
+	}
+	return parseDecimal((*number)(v.p).text).int64()
+}
+
+// position is Int64 for array indices: OPA takes 1 and 1.0, but not 1e0.
+func (v Value) position() (int64, bool) {
+	if v.k == NumberKind && v.p != nil && strings.ContainsAny((*number)(v.p).text, "eE") {
+		return 0, false
+	}
+	return v.Int64()
+}
+
+// Float64 is the double nearest to the number that v is; infinite beyond its range.
+func (v Value) Float64() (float64, bool) {
+	if v.k != NumberKind {
+		return 0, false
+	}
+	if v.p == nil {
+		return float64(v.n), true
+	}
+	return (*number)(v.p).f, true
+}
+
+// NumberText is the exact text of the number that v is, "" for all else.
+func (v Value) NumberText() string {
+	if v.k != NumberKind {
+		return ""
+	}
+	if v.p == nil {
+		return strconv.Itoa(v.n)
+	}
+	return (*number)(v.p).text
+}
+
+func compareNumbers(a, b Value) int {
+	if a.p == nil && b.p == nil {
+		return cmp.Compare(a.n, b.n)
+	}
+	fa, _ := a.Float64()
+	fb, _ := b.Float64()
+	if fa != fb {
+		return cmp.Compare(fa, fb)
+	}
+	ta, tb := a.NumberText(), b.NumberText()
+	if ta == tb {
+		return 0
+	}
+	return parseDecimal(ta).compare(parseDecimal(tb))
+}
+
+// decimal is a number's canonical form: ±0.digits × 10^exp, without zeros at
+// either end of digits. Zero has no digits. Equal numbers have equal forms,
+// however they were written, and no exponent makes it costly.
+type decimal struct {
+	neg    bool
+	digits string
+	exp    int64
+}
+
+const maxExp = 1 << 40
+
+func parseDecimal(text string) decimal {
+	var d decimal
+	if strings.HasPrefix(text, "-") {
+		d.neg, text = true, text[1:]
+	}
+	mant := text
+	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		mant = text[:i]
+		e, err := strconv.ParseInt(text[i+1:], 10, 64)
+		if err != nil || e > maxExp || e < -maxExp {
+			e = maxExp
+			if strings.HasPrefix(text[i+1:], "-") {
+				e = -maxExp
+			}
+		}
+		d.exp = e
+	}
+	whole, frac, _ := strings.Cut(mant, ".")
+	d.exp += int64(len(whole))
+	all := whole
+	if frac != "" {
+		all = whole + frac
+	}
+	trimmed := strings.TrimLeft(all, "0")
+	d.exp -= int64(len(all) - len(trimmed))
+	d.digits = strings.TrimRight(trimmed, "0")
+	if d.digits == "" {
+		return decimal{}
+	}
+	return d
+}
+
+func (d decimal) int64() (int64, bool) {
+	if d.digits == "" {
+		return 0, true
+	}
+	if d.exp < int64(len(d.digits)) || d.exp > 19 {
+		return 0, false
+	}
+	s := d.digits + "0000000000000000000"[:int(d.exp)-len(d.digits)]
+	if d.neg {
+		s = "-" + s
+	}
+	i, err := strconv.ParseInt(s, 10, 64)
+	return i, err == nil
+}
+
+func (d decimal) compare(o decimal) int {
+	switch {
+	case d.digits == "" && o.digits == "":
+		return 0
+	case d.digits == "":
+		return -o.sign()
+	case o.digits == "" || d.neg != o.neg:
+		return d.sign()
+	}
+	c := cmp.Compare(d.exp, o.exp)
+	if c == 0 {
+		c = strings.Compare(d.digits, o.digits)
+	}
+	return c * d.sign()
+}
+
+func (d decimal) sign() int {
+	if d.neg {
+		return -1
+	}
+	return 1
+}
+
+func (d decimal) append(dst []byte) []byte {
+	if d.neg {
+		dst = append(dst, '-')
+	}
+	dst = append(dst, d.digits...)
+	dst = append(dst, 'e')
+	return strconv.AppendInt(dst, d.exp, 10)
+}

@@ -1,0 +1,244 @@
+package value
+
+import (
+	"errors"
+	"slices"
+	"sort"
+	"sync/atomic"
+	"unsafe"
+)
+
+// ErrConflict says that an object was to have two values for one key.
+var ErrConflict = errors.New("object keys must be unique")
+
+// indexFrom is the number of members from which on an object is indexed by a map.
+const indexFrom = 17
+
+// object keeps its members as they were decoded. Its sorted order and its index
+// are made when first asked for: a request's objects rarely need either.
+type object struct {
+	mem   []Pair
+	order atomic.Pointer[[]uint32]
+	index atomic.Pointer[map[string]uint32]
+}
+
+type set struct{ elems []Value } // sorted, unique
+
+func (v Value) obj() *object { return (*object)(v.p) }
+func (v Value) set() *set    { return (*set)(v.p) }
+
+func objectOf(o *object) Value {
+	w := uint32(2)
+	for i := range o.mem {
+		w = addSize(addSize(w, o.mem[i].K.Size()), o.mem[i].V.Size())
+	}
+	return Value{k: ObjectKind, p: unsafe.Pointer(o), w: w}
+}
+
+// Object is an object with string keys in the order given. Of equal keys the last one counts; undefined members are left out.
+func Object(members ...Member) Value {
+	mem := make([]Pair, 0, len(members))
+	var seen map[string]int
+	if len(members) >= indexFrom {
+		seen = make(map[string]int, len(members))
+	}
+	for _, m := range members {
+		if m.Value.k == UndefinedKind {
+			continue
+		}
+		at := -1
+		if seen != nil {
+			if i, ok := seen[m.Key]; ok {
+				at = i
+			} else {
+				seen[m.Key] = len(mem)
+			}
+		} else {
+			at = scan(mem, m.Key)
+		}
+		if at >= 0 {
+			mem[at].V = m.Value
+			continue
+		}
+		mem = append(mem, Pair{String(m.Key), m.Value})
+	}
+	return objectOf(&object{mem: mem})
+}
+
+// ObjectOf is an object of pairs with keys of any kind, sorted by key. It keeps
+// and reorders pairs. Equal keys with equal values are one member; with
+// different values the error is ErrConflict.
+func ObjectOf(pairs []Pair) (Value, error) {
+	if !slices.IsSortedFunc(pairs, comparePairs) {
+		slices.SortStableFunc(pairs, comparePairs)
+	}
+	out := pairs[:0]
+	for i := range pairs {
+		if n := len(out); n > 0 && Equal(out[n-1].K, pairs[i].K) {
+			if !Equal(out[n-1].V, pairs[i].V) {
+				return Value{}, ErrConflict
+			}
+			continue
+		}
+		out = append(out, pairs[i])
+	}
+	return objectOf(&object{mem: out}), nil
+}
+
+func comparePairs(a, b Pair) int { return Compare(a.K, b.K) }
+
+// SetOf is a set. It keeps and reorders elems.
+func SetOf(elems []Value) Value {
+	if !slices.IsSortedFunc(elems, Compare) {
+		slices.SortStableFunc(elems, Compare)
+	}
+	return SortedSet(slices.CompactFunc(elems, Equal))
+}
+
+// SortedSet is a set of elements that are already sorted and unique. It keeps elems.
+func SortedSet(elems []Value) Value {
+	return Value{k: SetKind, p: unsafe.Pointer(&set{elems: elems}), w: sizeOf(elems)}
+}
+
+// With is v with the member key set to val: a copy, v stays as it is. An
+// undefined val takes the member away. On anything but an object it starts an
+// empty one.
+func (v Value) With(key string, val Value) Value {
+	var old []Pair
+	at := -1
+	if v.k == ObjectKind {
+		old, at = v.obj().mem, v.obj().find(key)
+	}
+	if val.k == UndefinedKind {
+		if at < 0 {
+			if v.k == ObjectKind {
+				return v
+			}
+			return objectOf(&object{})
+		}
+		mem := make([]Pair, 0, len(old)-1)
+		return objectOf(&object{mem: append(append(mem, old[:at]...), old[at+1:]...)})
+	}
+	mem := make([]Pair, len(old), len(old)+1)
+	copy(mem, old)
+	if at >= 0 {
+		mem[at].V = val
+	} else {
+		mem = append(mem, Pair{String(key), val})
+	}
+	return objectOf(&object{mem: mem})
+}
+
+// Pairs are the members of an object in Rego's order. The caller must not
+// change them. Nil for all else.
+func (v Value) Pairs() []Pair {
+	if v.k != ObjectKind {
+		return nil
+	}
+	o := v.obj()
+	order := o.sorted()
+	if order == nil {
+		return o.mem
+	}
+	out := make([]Pair, len(order))
+	for i, at := range order {
+		out[i] = o.mem[at]
+	}
+	return out
+}
+
+// Pair is member i of an object in Rego's order, without the copy that Pairs makes.
+func (v Value) Pair(i int) Pair {
+	o := v.obj()
+	if order := o.sorted(); order != nil {
+		return o.mem[order[i]]
+	}
+	return o.mem[i]
+}
+
+// sorted is the order of the members by key, nil where they are stored sorted.
+func (o *object) sorted() []uint32 {
+	if p := o.order.Load(); p != nil {
+		return *p
+	}
+	var order []uint32
+	if !slices.IsSortedFunc(o.mem, comparePairs) {
+		order = make([]uint32, len(o.mem))
+		for i := range order {
+			order[i] = uint32(i)
+		}
+		slices.SortFunc(order, func(a, b uint32) int { return Compare(o.mem[a].K, o.mem[b].K) })
+	}
+	o.order.Store(&order)
+	return order
+}
+
+// find is the position of a string key, or -1.
+func (o *object) find(key string) int {
+	if len(o.mem) < indexFrom {
+		return scan(o.mem, key)
+	}
+	p := o.index.Load()
+	if p == nil {
+		m := make(map[string]uint32, len(o.mem))
+		for i := range o.mem {
+			if o.mem[i].K.k == StringKind {
+				m[o.mem[i].K.str()] = uint32(i)
+			}
+		}
+		p = &m
+		o.index.Store(p)
+	}
+	if i, ok := (*p)[key]; ok {
+		return int(i)
+	}
+	return -1
+}
+
+func scan(mem []Pair, key string) int {
+	for i := range mem {
+		if k := &mem[i].K; k.n == len(key) && k.k == StringKind && k.str() == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// lookup is the position of a key of any kind, or -1.
+func (o *object) lookup(k Value) int {
+	if k.k == StringKind {
+		return o.find(k.str())
+	}
+	if len(o.mem) < indexFrom {
+		for i := range o.mem {
+			if o.mem[i].K.k == k.k && Equal(o.mem[i].K, k) {
+				return i
+			}
+		}
+		return -1
+	}
+	order := o.sorted()
+	at := func(i int) int {
+		if order == nil {
+			return i
+		}
+		return int(order[i])
+	}
+	i := sort.Search(len(o.mem), func(i int) bool { return Compare(o.mem[at(i)].K, k) >= 0 })
+	if i < len(o.mem) && Equal(o.mem[at(i)].K, k) {
+		return at(i)
+	}
+	return -1
+}
+
+func (s *set) find(k Value) (int, bool) {
+	if len(s.elems) <= 8 {
+		for i := range s.elems {
+			if s.elems[i].k == k.k && Equal(s.elems[i], k) {
+				return i, true
+			}
+		}
+		return 0, false
+	}
+	return slices.BinarySearchFunc(s.elems, k, Compare)
+}

@@ -1,0 +1,118 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// Main is the child's loop: it answers requests until its input ends. memory
+// is the cap in bytes on what this process holds; over it the process exits
+// with a code that the parent reads as "over memory".
+func Main(ctx context.Context, in io.Reader, out io.Writer, memory int64) error {
+	debug.SetMemoryLimit(memory * 3 / 4)
+	backstop(memory)
+	ctx, stop := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		watchMemory(ctx, memory)
+	}()
+	defer func() { stop(); <-watched }()
+
+	c := child{}
+	for {
+		var req request
+		if err := readFrame(in, &req); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("read request: %w", err)
+		}
+		if err := writeFrame(out, c.serve(ctx, req)); err != nil {
+			return fmt.Errorf("write reply: %w", err)
+		}
+	}
+}
+
+// child keeps the prepared linter, which costs a third of a second to make,
+// between requests.
+type child struct{ linter *rego.Linter }
+
+func (c *child) serve(ctx context.Context, req request) (rep reply) {
+	defer func() {
+		if p := recover(); p != nil {
+			rep = reply{Error: fmt.Sprintf("the evaluator failed: %v", p)}
+		}
+	}()
+	switch req.Op {
+	case opValidate:
+		return c.validate(req)
+	case opLint:
+		return c.lint(ctx, req)
+	case opTest:
+		return c.test(ctx, req)
+	default:
+		return reply{Error: "unknown operation " + req.Op}
+	}
+}
+
+func (c *child) validate(req request) reply {
+	issues, err := rego.Check(req.Source)
+	if err != nil {
+		return reply{Error: err.Error()}
+	}
+	return reply{Issues: issues}
+}
+
+func (c *child) lint(ctx context.Context, req request) reply {
+	if c.linter == nil {
+		l, err := rego.NewLinter(ctx)
+		if err != nil {
+			return reply{Error: "prepare the linter: " + err.Error()}
+		}
+		c.linter = l
+	}
+	issues, err := c.linter.Lint(ctx, req.Source)
+	if err != nil {
+		return reply{Error: err.Error()}
+	}
+	return reply{Issues: issues}
+}
+
+func (c *child) test(ctx context.Context, req request) reply {
+	control, issues := rego.Compile(rego.Meta{Name: req.Name}, req.Source)
+	if len(issues) > 0 {
+		return reply{Issues: issues}
+	}
+	return reply{Tests: rego.RunTests(ctx, control, req.Cases, nil, rego.Limits{Now: time.Now()}, time.Now)}
+}
+
+// watchMemory ends the process when what the Go runtime holds passes the cap.
+// It is the child that looks, so that no platform needs a process table.
+func watchMemory(ctx context.Context, limit int64) {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+	}
+	tick := time.NewTicker(4 * time.Millisecond)
+	for {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		metrics.Read(samples)
+		if int64(samples[0].Value.Uint64()-samples[1].Value.Uint64()) > limit {
+			os.Exit(exitMemory)
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Config is what a pool needs.
+type Config struct {
+	// Command starts a child: the program and its arguments.
+	Command []string
+	// Size is how many children run at most; PerTenant how many of them one
+	// tenant may keep busy (hardening R8).
+	Size, PerTenant int
+	// Queue is how many calls of one tenant may wait; more are answered 429.
+	Queue int
+	// Memory is the cap of one child in bytes.
+	Memory int64
+	// ValidateDeadline, LintDeadline and TestDeadline bound one call, in wall time.
+	ValidateDeadline, LintDeadline, TestDeadline time.Duration
+	// Idle is how long an unused child is kept.
+	Idle   time.Duration
+	Logger *slog.Logger
+}
+
+// Defaults gives the shipped limits for the given command.
+func Defaults(command ...string) Config {
+	return Config{
+		Command: command, Size: 3, PerTenant: 2, Queue: 16, Memory: 256 << 20,
+		ValidateDeadline: 2 * time.Second, LintDeadline: 8 * time.Second, TestDeadline: 5 * time.Second,
+		Idle:   5 * time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// Pool hands requests to children, at most Size at once.
+type Pool struct {
+	cfg   Config
+	slots chan struct{}
+
+	mu      sync.Mutex
+	idle    []*process
+	tenants map[scope.TenantID]*share
+	closed  bool
+	reapers sync.WaitGroup
+}
+
+// share is what one tenant uses of the pool.
+type share struct {
+	slots   chan struct{}
+	waiting int
+}
+
+// NewPool makes a pool; children start when they are first needed.
+func NewPool(cfg Config) *Pool {
+	return &Pool{cfg: cfg, slots: make(chan struct{}, cfg.Size), tenants: map[scope.TenantID]*share{}}
+}
+
+// Validate checks a source and lints what passed. Faults: Invalid
+// "evaluation_limit" when the child ran out of time or memory, RateLimited when
+// the tenant has too many calls waiting, Unavailable when no child could be
+// started. A linter that ran out of time is a warning.
+func (p *Pool) Validate(ctx context.Context, tenant scope.TenantID, source string) (Validation, error) {
+	v, err := p.Check(ctx, tenant, source)
+	if err != nil || !v.Valid {
+		return v, err
+	}
+	rep, err := p.call(ctx, tenant, p.cfg.LintDeadline, request{Op: opLint, Source: source})
+	if fault.Is(err, fault.Invalid) {
+		v.Warnings = append(v.Warnings, rego.Issue{Message: "the linter did not come to an end with this source", Severity: rego.SeverityWarning, Rule: "linter"})
+		return v, nil
+	}
+	if err != nil {
+		return Validation{}, err
+	}
+	v.Warnings = append(v.Warnings, rep.Issues...)
+	return v, nil
+}
+
+// Check validates without the linter: what create and update ask.
+func (p *Pool) Check(ctx context.Context, tenant scope.TenantID, source string) (Validation, error) {
+	rep, err := p.call(ctx, tenant, p.cfg.ValidateDeadline, request{Op: opValidate, Source: source})
+	if err != nil {
+		return Validation{}, err
+	}
+	v := Validation{Valid: len(rep.Issues) == 0, Errors: rep.Issues, Warnings: []rego.Issue{}}
+	if v.Errors == nil {
+		v.Errors = []rego.Issue{}
+	}
+	return v, nil
+}
+
+// Warm starts a child ahead of the first call and prepares its linter. It is
+// best run in the background; a failure shows in the first call.
+func (p *Pool) Warm(ctx context.Context) {
+	_, _ = p.Validate(ctx, scope.DefaultTenant, "package warm\n")
+}
+
+// Test runs test cases against a source. Besides the faults of Validate, a
+// source that does not compile is Invalid "invalid_policy".
+func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, name, source string, cases []rego.TestCase) ([]rego.TestResult, error) {
+	rep, err := p.call(ctx, tenant, p.cfg.TestDeadline, request{Op: opTest, Name: name, Source: source, Cases: cases})
+	if err != nil {
+		return nil, err
+	}
+	if len(rep.Issues) > 0 {
+		f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile")
+		for _, is := range rep.Issues {
+			f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: is.Message, Line: is.Line, Column: is.Column})
+		}
+		return nil, f
+	}
+	if rep.Tests == nil {
+		rep.Tests = []rego.TestResult{}
+	}
+	return rep.Tests, nil
+}
+
+func (p *Pool) call(ctx context.Context, tenant scope.TenantID, limit time.Duration, req request) (reply, error) {
+	leave, err := p.enter(ctx, tenant)
+	if err != nil {
+		return reply{}, err
+	}
+	defer leave()
+	rep, err := p.ask(ctx, limit, req, p.idler())
+	if fault.Is(err, fault.Internal) {
+		// A child may have died while it was idle, or of what it did before: a
+		// new one is asked before this source is blamed.
+		rep, err = p.ask(ctx, limit, req, nil)
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	if rep.Error != "" {
+		return reply{}, fault.New(fault.Invalid, "evaluation_failed", rep.Error)
+	}
+	return rep, nil
+}
+
+// ask has one child, or a new one for nil, answer.
+func (p *Pool) ask(ctx context.Context, limit time.Duration, req request, proc *process) (reply, error) {
+	if proc == nil {
+		var err error
+		if proc, err = start(p.cfg); err != nil {
+			return reply{}, fault.New(fault.Unavailable, "worker_unavailable", "the evaluator could not be started").After(time.Second).Because(err)
+		}
+	}
+	rep, err := proc.call(ctx, limit, req)
+	if err != nil {
+		proc.kill()
+		return reply{}, err
+	}
+	p.give(proc)
+	return rep, nil
+}
+
+// enter waits for a slot of the tenant and one of the pool, in that order, so
+// that a tenant's burst waits on itself and not in front of the others.
+func (p *Pool) enter(ctx context.Context, tenant scope.TenantID) (leave func(), err error) {
+	p.mu.Lock()
+	sh := p.tenants[tenant]
+	if sh == nil {
+		sh = &share{slots: make(chan struct{}, p.cfg.PerTenant)}
+		p.tenants[tenant] = sh
+	}
+	if sh.waiting >= p.cfg.Queue+p.cfg.PerTenant {
+		p.mu.Unlock()
+		return nil, fault.New(fault.RateLimited, "rate_limit_exceeded", "too many evaluations of this tenant are waiting").After(time.Second)
+	}
+	sh.waiting++
+	p.mu.Unlock()
+
+	for i, slots := range []chan struct{}{sh.slots, p.slots} {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			if i == 1 {
+				<-sh.slots
+			}
+			p.leave(tenant, sh)
+			return nil, fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(ctx.Err())
+		}
+	}
+	return func() {
+		<-p.slots
+		<-sh.slots
+		p.leave(tenant, sh)
+	}, nil
+}
+
+func (p *Pool) leave(tenant scope.TenantID, sh *share) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if sh.waiting--; sh.waiting == 0 {
+		delete(p.tenants, tenant)
+	}
+}
+
+// idler gives an idle child, or nil. The caller holds a slot.
+func (p *Pool) idler() *process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for n := len(p.idle); n > 0; n = len(p.idle) {
+		proc := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		if proc.rest.Stop() {
+			p.reapers.Done()
+			return proc
+		}
+	}
+	return nil
+}
+
+// give keeps a child for the next call, until it has been idle too long.
+func (p *Pool) give(proc *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		proc.kill()
+		return
+	}
+	p.reapers.Add(1)
+	proc.rest = time.AfterFunc(p.cfg.Idle, func() {
+		defer p.reapers.Done()
+		p.drop(proc)
+	})
+	p.idle = append(p.idle, proc)
+}
+
+func (p *Pool) drop(proc *process) {
+	p.mu.Lock()
+	for i, q := range p.idle {
+		if q == proc {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			break
+		}
+	}
+	p.mu.Unlock()
+	proc.kill()
+}
+
+// Close ends all idle children and waits for them; busy ones end with their call.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	p.closed = true
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, proc := range idle {
+		if proc.rest.Stop() {
+			p.reapers.Done()
+		}
+		proc.kill()
+	}
+	p.reapers.Wait()
+	return nil
+}

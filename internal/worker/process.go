@@ -1,0 +1,140 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// process is one child and its two pipes.
+type process struct {
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	out  io.ReadCloser
+	log  *tail
+	once sync.Once
+	err  error
+	// rest ends an idle child; it runs only while the child is in the pool.
+	rest *time.Timer
+}
+
+// start runs a child with an empty environment: what authors' Rego could find
+// there is nothing.
+func start(cfg Config) (*process, error) {
+	args := append(append([]string{}, cfg.Command[1:]...), "--memory="+strconv.FormatInt(cfg.Memory, 10))
+	cmd := exec.Command(cfg.Command[0], args...) //nolint:noctx // it outlives the call that started it; kill ends it
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	detach(cmd)
+	proc := &process{cmd: cmd, log: &tail{}}
+	cmd.Stderr = proc.log
+	var err error
+	if proc.in, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if proc.out, err = cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", cfg.Command[0], err)
+	}
+	return proc, nil
+}
+
+// call sends one request and waits for its reply, the deadline or the caller's
+// end. On any error the child is not to be used again.
+func (p *process) call(ctx context.Context, limit time.Duration, req request) (reply, error) {
+	type answer struct {
+		rep reply
+		err error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		var a answer
+		if a.err = writeFrame(p.in, req); a.err == nil {
+			a.err = readFrame(p.out, &a.rep)
+		}
+		done <- a
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case a := <-done:
+		if a.err != nil {
+			return reply{}, p.ended(a.err)
+		}
+		return a.rep, nil
+	case <-timer.C:
+		p.kill()
+		<-done
+		return reply{}, limitFault(fmt.Sprintf("the evaluation did not end within %s", limit))
+	case <-ctx.Done():
+		p.kill()
+		<-done
+		return reply{}, fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(ctx.Err())
+	}
+}
+
+// ended says why a child broke off: over its memory, or a failure of its own.
+func (p *process) ended(cause error) error {
+	p.kill()
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) && (exit.ExitCode() == exitMemory || p.log.contains("out of memory") || p.log.contains("cannot allocate memory") || p.log.contains("failed to allocate")) {
+		return limitFault("the evaluation went over its memory limit")
+	}
+	if p.log.contains("stack exceeds") || p.log.contains("stack overflow") {
+		return limitFault("the evaluation went over its stack limit")
+	}
+	return fault.New(fault.Internal, "internal_error", "the evaluator broke off").Because(fmt.Errorf("%w: %w: %s", cause, p.err, p.log))
+}
+
+func limitFault(message string) error {
+	f := fault.New(fault.Invalid, "evaluation_limit", message)
+	f.Details = []fault.Detail{{Pointer: "/rego_code", Message: message}}
+	return f
+}
+
+// kill ends the child and waits for it; again, it does nothing.
+func (p *process) kill() {
+	p.once.Do(func() {
+		_ = p.in.Close()
+		_ = p.cmd.Process.Kill()
+		p.err = p.cmd.Wait()
+	})
+}
+
+// tail keeps the first 4 KiB of what a child said before it died.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if room := 4096 - len(t.buf); room > 0 {
+		t.buf = append(t.buf, b[:min(room, len(b))]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) contains(s string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bytes.Contains(t.buf, []byte(s))
+}
+
+// String is what the child said, for the log.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(t.buf)
+}

@@ -1,0 +1,88 @@
+// Package worker runs Rego that authors wrote in processes that can be killed.
+//
+// A context deadline inside our own process is no limit: some built-ins cannot
+// be cancelled, and memory that an evaluation takes is the server's memory.
+// So validate and test hand the source to a child (`gatehouse worker`), which
+// speaks length-prefixed JSON on its standard streams, has no environment, a
+// memory cap of its own, and is killed when its time is up:
+//
+//	caller ──► Pool ──► process ──stdin──► Main ──► rego.Check, Linter, RunTests
+//	                 ◄──stdout──           └─ watches its own heap, exits over the cap
+//	                 └─ kills at the deadline; the next call starts a new one
+//
+// A process serves one request at a time and is kept warm between requests.
+package worker
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// Operations of the protocol.
+const (
+	opValidate = "validate"
+	opLint     = "lint"
+	opTest     = "test"
+)
+
+// maxFrame bounds one message: a source of 1 MiB with its test cases.
+const maxFrame = 24 << 20
+
+// exitMemory is the exit code of a child that went over its memory cap.
+const exitMemory = 86
+
+// Validation is the outcome of validating a control's source (POST /policies/validate).
+type Validation struct {
+	// Valid is true when the source parses and compiles with our capabilities.
+	Valid bool `json:"valid"`
+	// Errors stop a control from being stored; each has a line and a column.
+	Errors []rego.Issue `json:"errors"`
+	// Warnings come from the linter and stop nothing.
+	Warnings []rego.Issue `json:"warnings"`
+}
+
+type request struct {
+	Op     string          `json:"op"`
+	Name   string          `json:"name,omitempty"`
+	Source string          `json:"source"`
+	Cases  []rego.TestCase `json:"cases,omitempty"`
+}
+
+type reply struct {
+	Tests  []rego.TestResult `json:"tests,omitempty"`
+	Issues []rego.Issue      `json:"issues,omitempty"`
+	Error  string            `json:"error,omitempty"`
+}
+
+func writeFrame(w io.Writer, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode frame: %w", err)
+	}
+	if len(body) > maxFrame {
+		return fmt.Errorf("frame of %d bytes is over the limit of %d", len(body), maxFrame)
+	}
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	_, err = w.Write(append(frame, body...))
+	return err
+}
+
+func readFrame(r io.Reader, v any) error {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxFrame {
+		return fmt.Errorf("frame of %d bytes is over the limit of %d", n, maxFrame)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return err
+	}
+	return json.Unmarshal(body, v)
+}

@@ -1,0 +1,167 @@
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// TestBundle: the templates decide in a bundle as they do here: at our own
+// bouncer, and in a stock OPA.
+func TestBundle(t *testing.T) {
+	c := catalogue(t)
+	spec := rego.SetSpec{Revision: 1, Env: "sandbox"}
+	var inputs []map[string]any
+	var wants []Want
+	for i, id := range ids {
+		tpl, _ := c.Get(id)
+		n := int64(i + 1)
+		res := maps.Clone(tpl.Traffic().Resource)
+		res["id"] = n
+		f, err := tpl.Fill(res)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctl, issues := rego.Compile(rego.Meta{ID: n, Name: id, Version: 1, ResourceID: n}, f.Source)
+		if len(issues) > 0 {
+			t.Fatal(issues)
+		}
+		spec.Controls = append(spec.Controls, ctl)
+		spec.Resources = append(spec.Resources, rego.Resource{ID: n, Name: id, Type: "x", Path: fmt.Sprintf("/%d/**", n), Doc: document(t, res)})
+		for _, x := range tpl.Traffic().Exchanges {
+			in := onto(x.Input, map[string]any{"resource": map[string]any{"id": n}})
+			inputs, wants = append(inputs, in), append(wants, x.Want)
+		}
+	}
+	set := rego.NewSet(spec)
+	data, err := rego.WriteBundle(rego.BundleSpec{Revision: "1", Set: set})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := rego.ReadBundle(data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stock := askOPA(t, data, inputs)
+	for i, in := range inputs {
+		here := decide(t, set, document(t, in))
+		if here["effect"] != wants[i].Effect {
+			t.Errorf("%v, want %+v", here, wants[i])
+		}
+		if d := cmp.Diff(here, decide(t, read.Set, document(t, in))); d != "" {
+			t.Errorf("the bundle differs:\n%s", d)
+		}
+		if stock == nil {
+			continue
+		}
+		if d := cmp.Diff(here, stock[i]); d != "" {
+			t.Errorf("a stock OPA differs:\n%s", d)
+		}
+	}
+}
+
+// TestEmptyParameters: an author may empty any list, here and in a stock OPA,
+// which has types for lists that are written out.
+func TestEmptyParameters(t *testing.T) {
+	c := catalogue(t)
+	spec := rego.SetSpec{Revision: 1, Env: "sandbox"}
+	for i, id := range ids {
+		tpl, _ := c.Get(id)
+		text, at := "", 0
+		for _, pl := range tpl.places {
+			p := tpl.Parameters[pl.parameter]
+			text += tpl.source[at:pl.from]
+			switch at = pl.to; p.Type {
+			case "array":
+				text += p.Name + " := []"
+			case "object":
+				text += p.Name + " := {}"
+			default:
+				text += tpl.source[pl.from:pl.to]
+			}
+		}
+		ctl := compile(t, id, text+tpl.source[at:])
+		if !ctl.Refs().Native {
+			t.Errorf("%s does not run natively", id)
+		}
+		for _, tc := range tpl.Cases() {
+			if out := both(t, ctl, document(t, tc.Input)); out.Err != nil {
+				t.Errorf("%s: %s: %v", id, tc.Name, out.Err)
+			}
+		}
+		ctl, _ = rego.Compile(rego.Meta{ID: int64(i + 1), Name: id, Version: 1}, ctl.Source())
+		spec.Controls = append(spec.Controls, ctl)
+	}
+	data, err := rego.WriteBundle(rego.BundleSpec{Revision: "1", Set: rego.NewSet(spec)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	askOPA(t, data, []map[string]any{{"user": map[string]any{"id": "ann"}}})
+}
+
+func decide(t *testing.T, s *rego.Set, in value.Value) map[string]any {
+	t.Helper()
+	r, bad := rego.ParseRequest(in)
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	d := s.Decide(t.Context(), &r, rego.Options{Now: now, Deadline: roomy.Deadline})
+	out := map[string]any{}
+	if err := json.Unmarshal(d.AppendJSON(nil), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// askOPA asks the stock OPA that the tests of package rego use; nil without one.
+func askOPA(t *testing.T, bundle []byte, inputs []map[string]any) []map[string]any {
+	t.Helper()
+	opa := ""
+	for _, path := range []string{os.Getenv("GATEHOUSE_TEST_OPA"), "../../bin/opa", filepath.Join(os.TempDir(), "gatehouse-test-opa", "opa")} {
+		if _, err := os.Stat(path); err == nil {
+			opa = path
+			break
+		}
+	}
+	if opa == "" {
+		if os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all" {
+			t.Fatal("no stock OPA: make it with go test ./internal/rego")
+		}
+		t.Log("no stock OPA: the templates are not tried on one")
+		return nil
+	}
+	dir := t.TempDir()
+	text, err := json.Marshal(map[string]any{"inputs": inputs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"bundle.tar.gz": bundle, "in.json": text} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), opa, "eval", "--bundle", filepath.Join(dir, "bundle.tar.gz"), "--input", filepath.Join(dir, "in.json"),
+		"--format", "json", `[d | some i in input.inputs; d := data.gatehouse.decision with input as i]`).Output()
+	var doc struct {
+		Result []struct {
+			Expressions []struct{ Value []map[string]any }
+		}
+	}
+	if jerr := json.Unmarshal(out, &doc); err != nil || jerr != nil || len(doc.Result) == 0 {
+		t.Fatalf("opa: %v %v: %s", err, jerr, out)
+	}
+	if got := doc.Result[0].Expressions[0].Value; len(got) == len(inputs) {
+		return got
+	}
+	t.Fatalf("opa: not an answer to each of %d inputs: %s", len(inputs), out)
+	return nil
+}

@@ -1,0 +1,264 @@
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// ids are the specification's templates.
+var ids = []string{
+	"AGENT_CODE_EXEC_QUARANTINE", "AGENT_TOOL_USE_CONSENT", "AI_INGRESS_GUARDRAIL", "AI_PROMPT_INJECTION_DEFENSE",
+	"AI_TOKEN_RATE_LIMIT", "DETAILED_AUDIT_TRAIL", "EGRESS_ALLOWLIST", "EGRESS_PII_MASKING",
+	"MCP_DESTRUCTIVE_ACTION_GUARD", "MCP_TOOL_AUTH", "REGIONAL_ACCESS_LOCK", "REGULATED_DATA_EGRESS",
+}
+
+// enrichmentFields are those that a parameter may come from.
+var enrichmentFields = []string{
+	"resource_kind", "data_classification", "compliance_tags", "audit_level", "sla_tier", "data_residency", "ai_provider",
+	"ai_model_family", "mcp_protocol_version", "agent_capabilities", "pii_categories", "egress_destinations",
+}
+
+var now = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func catalogue(t testing.TB) *Catalogue {
+	t.Helper()
+	c, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func compile(t testing.TB, id, source string) *rego.Control {
+	t.Helper()
+	c, issues := rego.Compile(rego.Meta{ID: 1, Name: id, Version: 1}, source)
+	if len(issues) > 0 {
+		t.Fatalf("%s: %v\n%s", id, issues, source)
+	}
+	return c
+}
+
+func document(t testing.TB, v any) value.Value {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := value.Decode(text, value.Limits{Depth: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// both evaluates natively and through topdown, and wants them equal.
+func both(t *testing.T, c *rego.Control, in value.Value) rego.Outcome {
+	t.Helper()
+	fast := c.Eval(t.Context(), in, nil, roomy)
+	slow := c.Interpreted().Eval(t.Context(), in, nil, roomy)
+	if fast.Effect != slow.Effect || fast.Reason != slow.Reason || !slices.Equal(fast.Mask, slow.Mask) || fmt.Sprint(fast.Err) != fmt.Sprint(slow.Err) {
+		t.Errorf("the evaluators differ:\nnative  %+v\ntopdown %+v", fast, slow)
+	}
+	return fast
+}
+
+func masks(rules []rego.MaskRule) map[string]string {
+	out := map[string]string{}
+	for _, r := range rules {
+		out[r.Path] = r.Strategy
+	}
+	return out
+}
+
+func judge(t *testing.T, out rego.Outcome, effect, reason string, mask map[string]string) {
+	t.Helper()
+	if out.Err != nil {
+		t.Errorf("error: %v", out.Err)
+	}
+	if out.Effect.String() != effect || !strings.Contains(out.Reason, reason) {
+		t.Errorf("%s %q, want %s %q", out.Effect, out.Reason, effect, reason)
+	}
+	if mask != nil && !maps.Equal(masks(out.Mask), mask) {
+		t.Errorf("mask %v, want %v", masks(out.Mask), mask)
+	}
+}
+
+// TestCatalogue: all twelve are there, complete, pass check and linter, and run natively.
+func TestCatalogue(t *testing.T) {
+	c := catalogue(t)
+	if !slices.Equal(c.IDs(), ids) {
+		t.Errorf("the catalogue holds %v", c.IDs())
+	}
+	linter, err := rego.NewLinter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := map[string]string{}
+	for _, id := range c.IDs() {
+		t.Run(id, func(t *testing.T) {
+			tpl, ok := c.Get(id)
+			if !ok || tpl.Title == "" || len(tpl.Description) < 80 || len(tpl.ResourceKinds) == 0 || len(tpl.Inputs) == 0 || len(tpl.Parameters) == 0 {
+				t.Errorf("incomplete: %+v", tpl)
+			}
+			ctl := compile(t, id, tpl.Source())
+			if !ctl.Refs().Native {
+				t.Error("does not run natively")
+			}
+			if other := packages[ctl.Package()]; other != "" {
+				t.Errorf("its package is that of %s", other)
+			}
+			packages[ctl.Package()] = id
+			issues, err := linter.Lint(t.Context(), tpl.Source())
+			if err != nil || len(issues) > 0 {
+				t.Errorf("lint: %v %v", issues, err)
+			}
+			for _, in := range ctl.Refs().Input {
+				if !slices.Contains(tpl.Inputs, "input."+strings.Join(in, ".")) {
+					t.Errorf("inputs do not name input.%s", strings.Join(in, "."))
+				}
+			}
+			for _, p := range tpl.Parameters {
+				if p.Description == "" || p.From != "" && !slices.Contains(enrichmentFields, p.From) {
+					t.Errorf("parameter %+v", p)
+				}
+				if p.From != "" && !slices.Contains(tpl.Inputs, "input.resource."+p.From) {
+					t.Errorf("parameter %s: the control does not read input.resource.%s itself", p.Name, p.From)
+				}
+			}
+		})
+	}
+}
+
+// TestCases: every case of every template, natively and through topdown.
+func TestCases(t *testing.T) {
+	c := catalogue(t)
+	for _, id := range c.IDs() {
+		tpl, _ := c.Get(id)
+		ctl := compile(t, id, tpl.Source())
+		t.Run(id, func(t *testing.T) {
+			granted, refused := 0, 0
+			for _, tc := range tpl.Cases() {
+				t.Run(tc.Name, func(t *testing.T) {
+					out := both(t, ctl, document(t, tc.Input))
+					judge(t, out, tc.Effect, tc.Reason, tc.Mask)
+					if out.Effect.Permits() != tc.Expected {
+						t.Errorf("expected says %t", tc.Expected)
+					}
+				})
+				if tc.Expected {
+					granted++
+				} else {
+					refused++
+				}
+			}
+			if granted+refused < 8 || granted < 2 {
+				t.Errorf("%d cases that grant and %d that refuse", granted, refused)
+			}
+		})
+	}
+}
+
+// TestHostileInputs: no shape of input is an error of a control. An error is a
+// DENY too, but one that the bouncer answers with 503.
+func TestHostileInputs(t *testing.T) {
+	odd := []any{nil, true, 0, -1.5, 1e300, "", " ", "\x00", "null", []any{}, []any{nil}, []any{[]any{"x"}}, map[string]any{}, map[string]any{"": nil, "id": []any{}}, "ſ\u202eK\u0130"}
+	c := catalogue(t)
+	for _, id := range c.IDs() {
+		t.Run(id, func(t *testing.T) {
+			tpl, _ := c.Get(id)
+			ctl := compile(t, id, tpl.Source())
+			inputs, seen := []map[string]any{{}}, map[string]bool{}
+			for _, tc := range tpl.Cases() {
+				for _, path := range paths(tc.Input, nil) {
+					if key := fmt.Sprint(path); seen[key] {
+						continue
+					} else {
+						seen[key] = true
+					}
+					for _, v := range odd {
+						inputs = append(inputs, put(tc.Input, path, v))
+					}
+				}
+			}
+			for _, in := range inputs {
+				doc := document(t, in)
+				if out := both(t, ctl, doc); out.Err != nil {
+					text, _ := json.Marshal(in)
+					t.Fatalf("%v for %s", out.Err, text)
+				}
+			}
+		})
+	}
+}
+
+// paths are all places in a document.
+func paths(v any, at []string) [][]string {
+	m, ok := v.(map[string]any)
+	out := [][]string{}
+	if !ok {
+		return out
+	}
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		p := append(slices.Clone(at), k)
+		out = append(append(out, p), paths(m[k], p)...)
+	}
+	return out
+}
+
+func put(m map[string]any, path []string, v any) map[string]any {
+	out := maps.Clone(m)
+	if len(path) == 1 {
+		out[path[0]] = v
+		return out
+	}
+	below, _ := m[path[0]].(map[string]any)
+	out[path[0]] = put(below, path[1:], v)
+	return out
+}
+
+// TestTraffic: the example traffic, as a decision over the registered resource.
+func TestTraffic(t *testing.T) {
+	c := catalogue(t)
+	for _, id := range c.IDs() {
+		t.Run(id, func(t *testing.T) {
+			tpl, _ := c.Get(id)
+			tr := tpl.Traffic()
+			if len(tr.Exchanges) < 3 || tr.Resource["name"] == nil {
+				t.Fatal("too little traffic")
+			}
+			filled, err := tpl.Fill(tr.Resource)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctl := compile(t, id, filled.Source)
+			effects := map[string]bool{}
+			for _, x := range tr.Exchanges {
+				t.Run(x.Name, func(t *testing.T) {
+					in := maps.Clone(x.Input)
+					in["resource"] = onto(tr.Resource, object(in["resource"]))
+					judge(t, both(t, ctl, document(t, in)), x.Want.Effect, x.Want.Reason, x.Want.Mask)
+				})
+				effects[x.Want.Effect] = true
+				if x.Request == nil {
+					t.Errorf("%s: no request", x.Name)
+				}
+			}
+			if len(effects) < 2 {
+				t.Error("all exchanges have the same outcome")
+			}
+		})
+	}
+}
+
+func object(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}

@@ -1,0 +1,76 @@
+package template
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+var fence = regexp.MustCompile("(?ms)^```(\\w+) ?(\\w*)\n(.*?)^```$")
+
+// TestGuide: every module in docs/controls.md is a control without a warning,
+// and every input beside it has the outcome that is written there.
+func TestGuide(t *testing.T) {
+	text, err := os.ReadFile("../../docs/controls.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	linter, err := rego.NewLinter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ctl *rego.Control
+	modules, inputs := 0, 0
+	for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
+		switch m[1] {
+		case "rego":
+			ctl = compile(t, "guide", m[3])
+			modules++
+			if issues, err := linter.Lint(t.Context(), m[3]); err != nil || len(issues) > 0 {
+				t.Errorf("lint: %v %v\n%s", issues, err, m[3])
+			}
+		case "json":
+			in, err := value.Decode([]byte(m[3]), value.Limits{Depth: 64})
+			if err != nil {
+				t.Fatalf("%v\n%s", err, m[3])
+			}
+			inputs++
+			if out := both(t, ctl, in); out.Effect.String() != m[2] || out.Err != nil {
+				t.Errorf("%s %q %v, want %s for %s by\n%s", out.Effect, out.Reason, out.Err, m[2], m[3], ctl.Source())
+			}
+		}
+	}
+	if modules < 6 || inputs < 12 {
+		t.Errorf("%d modules and %d inputs: the guide is not read well", modules, inputs)
+	}
+	for _, id := range ids {
+		if !strings.Contains(string(text), "`"+id+"`") {
+			t.Errorf("the guide does not name %s", id)
+		}
+	}
+	for body, compiled := range map[string]bool{
+		"allow if input.a with input.a as 1":                                           false,
+		"a[x][y] := 1 if some x, y in input.m\n\nallow if a.b.c == 1":                  false,
+		"allow if regex.find_n(\"a\", input.a, 1) == [\"a\"]":                          false,
+		"allow if { walk(input.a, [_, x]); x == 1 }":                                   true,
+		"allow if time.now_ns() > input.a":                                             true,
+		"allow if { [x, 1] = input.a; x > 1 }":                                         true,
+		"f(x) := x + 1\n\nallow if every x in input.a { f(x) > 1 }":                    true,
+		"a[x] := 1 if some x in input.m\n\nallow if count(a) > 1\n\nallow if a.b == 1": true,
+	} {
+		if ctl := compile(t, "native", "package p\n\n"+body+"\n"); ctl.Refs().Native != compiled {
+			t.Errorf("native is %t for %s", !compiled, body)
+		}
+	}
+	// What the guide says keeps a control off the compiled programs does, and is offered.
+	for _, name := range []string{"regex.find_n", "json.patch", "net.cidr_expand", "rand.intn", "regex.globs_match"} {
+		if !slices.Contains(rego.Builtins(), name) || !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("%s is not offered, or not in the guide", name)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// TestFill: a resource's enrichment shows in the control, and what is not
+// enriched keeps its default.
+func TestFill(t *testing.T) {
+	tpl, _ := catalogue(t).Get("EGRESS_ALLOWLIST")
+	f, err := tpl.Fill(map[string]any{"egress_destinations": []string{"a.example", "b.example"}, "name": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(f.Source, `egress_destinations := ["a.example","b.example"]`) {
+		t.Error(f.Source)
+	}
+	out := both(t, compile(t, "filled", f.Source), document(t, map[string]any{"context": map[string]any{"destination": "b.example"}}))
+	judge(t, out, "ALLOW", "b.example", nil)
+	for _, c := range f.Cases {
+		if slices.Contains(c.Needs, "egress_destinations") {
+			t.Errorf("the case %q needs the default", c.Name)
+		}
+	}
+	for _, enrichment := range []map[string]any{nil, {"egress_destinations": nil}, {"egress_destinations": []string{}}, {"egress_destinations": "a.example"}} {
+		f, err := tpl.Fill(enrichment)
+		if err != nil || f.Source != tpl.Source() || len(f.Cases) != len(tpl.Cases()) {
+			t.Errorf("%v changes the control: %v", enrichment, err)
+		}
+	}
+}
+
+// TestFillKeepsCases: whatever the enrichment, a filled control compiles and
+// the cases that come with it pass.
+func TestFillKeepsCases(t *testing.T) {
+	c := catalogue(t)
+	for _, enrichment := range []map[string]any{
+		{
+			"pii_categories": []string{"names"}, "compliance_tags": []string{"SOX"}, "audit_level": "basic", "data_residency": "asia-pacific",
+			"sla_tier": "gold", "ai_provider": "anthropic", "ai_model_family": "claude-*", "egress_destinations": []string{"x.example"},
+		},
+		{"audit_level": "comprehensive", "data_residency": "us", "sla_tier": "bronze", "ai_model_family": "", "pii_categories": []string{}},
+	} {
+		for _, id := range ids {
+			tpl, _ := c.Get(id)
+			f, err := tpl.Fill(enrichment)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctl := compile(t, id, f.Source)
+			for _, tc := range f.Cases {
+				t.Run(id+"/"+tc.Name, func(t *testing.T) { judge(t, both(t, ctl, document(t, tc.Input)), tc.Effect, tc.Reason, tc.Mask) })
+			}
+		}
+	}
+}
+
+// hostile are values that would be program text if they were pasted.
+var hostile = []string{
+	"\"]\n\nallow := true\n\nx := [\"", "a\nb", "\"", "\\", "`", "#", "]", "\x00", "\x7f", "\u2028", "\xff\xfe", "${x}", "{{.}}", "$\"{input}\"", "</script>", "\u202e", "😀", strings.Repeat("é", 300),
+}
+
+// TestFillHostile: no value becomes program text (hardening R7).
+func TestFillHostile(t *testing.T) {
+	c := catalogue(t)
+	var open []Template
+	for _, id := range ids {
+		if tpl, _ := c.Get(id); slices.ContainsFunc(tpl.Parameters, func(p Parameter) bool { return p.From != "" }) {
+			open = append(open, tpl)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		tpl := rapid.SampledFrom(open).Draw(t, "template")
+		text := rapid.OneOf(rapid.SampledFrom(hostile), rapid.String())
+		enrichment := map[string]any{}
+		for _, p := range tpl.Parameters {
+			switch {
+			case p.From == "":
+			case p.Type == "array":
+				enrichment[p.From] = rapid.SliceOfN(text, 0, 20).Draw(t, p.From)
+			default:
+				enrichment[p.From] = text.Draw(t, p.From)
+			}
+		}
+		f, err := tpl.Fill(enrichment)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if issues, err := rego.Check(f.Source); err != nil || len(issues) > 0 {
+			t.Fatalf("%v %v\n%s", issues, err, f.Source)
+		}
+	})
+}
+
+// TestLoadRefuses: a folder that is not sound does not load.
+func TestLoadRefuses(t *testing.T) {
+	good := map[string]string{
+		"control.rego":  "package x\n\n# Parameter: n.\nn := 1\n\nallow if input.n == n\n",
+		"template.json": `{"id":"X","title":"x","parameters":[{"name":"n","type":"number","description":"n","default":1}]}`,
+		"cases.json":    `{"cases":[]}`, "traffic.json": `{}`,
+	}
+	for name, change := range map[string]map[string]string{
+		"":                        {},
+		"empty module":            {"control.rego": ""},
+		"is 1 in the control":     {"template.json": strings.Replace(good["template.json"], `"default":1`, `"default":2`, 1)},
+		"the default is no":       {"template.json": strings.Replace(good["template.json"], `"default":1`, `"default":"1"`, 1)},
+		"has no rule":             {"control.rego": "package x\n\nallow := true\n"},
+		"has two rules":           {"control.rego": good["control.rego"] + "\nn := 1 if false\n"},
+		"is no literal":           {"control.rego": "package x\n\nn := input.n\n"},
+		"template.json says":      {"template.json": `{"id":"Y"}`},
+		"unknown field":           {"cases.json": `{"case":[]}`},
+		"traffic.json":            {"traffic.json": `[]`},
+		"file does not exist":     {"cases.json": "-"},
+		"cannot unmarshal number": {"template.json": `{"id":1}`},
+	} {
+		files := maps.Clone(good)
+		maps.Copy(files, change)
+		root := fstest.MapFS{}
+		for f, text := range files {
+			if text != "-" {
+				root["X/"+f] = &fstest.MapFile{Data: []byte(text)}
+			}
+		}
+		_, err := load(root)
+		if name == "" {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// roomy leaves time for a busy machine; the bounds on memory are the usual ones.
+var roomy = rego.Limits{Now: now, Deadline: 10 * time.Second}
+
+// TestLongPrompts: the defence stays within its bounds on prompts of any size,
+// also on such as are made to be slow, and refuses what it cannot look at.
+func TestLongPrompts(t *testing.T) {
+	tpl, _ := catalogue(t).Get("AI_PROMPT_INJECTION_DEFENSE")
+	ctl := compile(t, tpl.ID, tpl.Source())
+	for name, text := range map[string]string{
+		"prose":      strings.Repeat("The quick brown fox jumps over the lazy dog, and 12 more. ", 2500),
+		"one word":   strings.Repeat("a", 149_000),
+		"verbs":      strings.Repeat("ignore your disregard previous ", 4500),
+		"long words": strings.Repeat("aWdub3JlIGFsbCB0aGUgcHJldmlvdXM= ", 4500),
+		"Cyrillic":   strings.Repeat("Расскажи про погоду в городе. ", 4500),
+		"spaces":     strings.Repeat(" ", 149_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := ctl.Eval(t.Context(), document(t, prompt(text)), nil, roomy)
+			judge(t, out, "ALLOW", "", nil)
+		})
+	}
+	out := ctl.Eval(t.Context(), document(t, prompt(strings.Repeat("a", 150_001))), nil, roomy)
+	judge(t, out, "DENY", "too long", nil)
+}
+
+func prompt(text string) map[string]any {
+	return map[string]any{
+		"resource": map[string]any{"resource_kind": "llm_endpoint"},
+		"action":   map[string]any{"method": "POST"},
+		"llm":      map[string]any{"messages": []any{map[string]any{"role": "user", "content": text}}},
+	}
+}
+
+// BenchmarkTemplates evaluates the first exchange of each template's traffic,
+// and the injection defence on prompts of 4 and 20 kB.
+func BenchmarkTemplates(b *testing.B) {
+	c := catalogue(b)
+	run := func(name string, ctl *rego.Control, in any) {
+		b.Run(name, func(b *testing.B) {
+			doc := document(b, in)
+			b.ReportAllocs()
+			for b.Loop() {
+				if out := ctl.Eval(b.Context(), doc, nil, roomy); out.Err != nil {
+					b.Fatal(out.Err)
+				}
+			}
+		})
+	}
+	for _, id := range ids {
+		tpl, _ := c.Get(id)
+		x := tpl.Traffic().Exchanges[0]
+		in := maps.Clone(x.Input)
+		in["resource"] = onto(tpl.Traffic().Resource, object(in["resource"]))
+		ctl := compile(b, id, tpl.Source())
+		run(id, ctl, in)
+		if id == "AI_PROMPT_INJECTION_DEFENSE" {
+			line := "The quick brown fox jumps over the lazy dog, and 12 more. "
+			run(fmt.Sprintf("%s/4kB", id), ctl, prompt(strings.Repeat(line, 70)))
+			run(fmt.Sprintf("%s/20kB", id), ctl, prompt(strings.Repeat(line, 350)))
+			run(fmt.Sprintf("%s/20kB Cyrillic", id), ctl, prompt(strings.Repeat("Расскажи про погоду в городе. ", 370)))
+		}
+	}
+}
+
+// TestTrafficIsJSON: bodies are JSON or, as a JSON string, text that is sent as it is.
+func TestTrafficIsJSON(t *testing.T) {
+	c := catalogue(t)
+	for _, id := range ids {
+		tpl, _ := c.Get(id)
+		for _, x := range tpl.Traffic().Exchanges {
+			for _, m := range []*Message{x.Request, x.Answer} {
+				if m != nil && len(m.Body) > 0 && !json.Valid(m.Body) {
+					t.Errorf("%s: %s: %s", id, x.Name, m.Body)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package template
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// TestInjectionCorpus prints how much of the corpus in testdata the injection
+// rules miss, and how much that is harmless they refuse. docs/ai.md states it.
+func TestInjectionCorpus(t *testing.T) {
+	catalogue, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tpl, _ := catalogue.Get("AI_PROMPT_INJECTION_DEFENSE")
+	control, issues := rego.Compile(rego.Meta{ID: 1, Name: tpl.ID, Version: 1}, tpl.Source())
+	if len(issues) > 0 {
+		t.Fatal(issues)
+	}
+	set := rego.NewSet(rego.SetSpec{Controls: []*rego.Control{control}})
+	data, err := os.ReadFile("testdata/injections.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count, wrong := map[string]int{}, map[string]int{}
+	for line := range strings.Lines(string(data)) {
+		kind, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !ok || line[0] == '#' {
+			continue
+		}
+		content, _ := json.Marshal(strings.ReplaceAll(text, `\n`, "\n"))
+		in, err := value.Decode([]byte(`{"messages":[{"role":"user","content":`+string(content)+`}]}`), value.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := set.Decide(context.Background(), &rego.Request{Extra: value.Object(value.Member{Key: "llm", Value: in})}, rego.Options{})
+		if d.Err != nil {
+			t.Errorf("%q: %v", text, d.Err)
+		}
+		count[kind]++
+		if d.Permit == (kind == "attack") {
+			wrong[kind]++
+			t.Logf("%s: %q", kind, text)
+		}
+	}
+	missed, alarms := 100*float64(wrong["attack"])/float64(count["attack"]), 100*float64(wrong["benign"])/float64(count["benign"])
+	t.Logf("%d attacks, %.1f%% missed; %d harmless texts, %.1f%% refused", count["attack"], missed, count["benign"], alarms)
+	if missed > 30 || alarms > 3 {
+		t.Error("the rates have become worse")
+	}
+}

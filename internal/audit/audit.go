@@ -1,0 +1,160 @@
+// Package audit keeps what happened: the decision log and the administrative
+// log, each hash-chained inside the tenant's own store.
+//
+// A decision travels like this:
+//
+//	Record ──append by hand──▶ spool (disk, this process)      answered from here on
+//	                             │ Run: batches, per tenant
+//	                             ▼
+//	        one transaction: known ids out · chain · rows · counters
+//
+// Record returns when the line is in the operating system's hands, so a killed
+// process loses nothing; the shipper knows a decision again by its id, so
+// nothing counts twice however often a batch is repeated.
+//
+// Counting is kept cheap by decision_counts: for every hour, by environment and
+// decision, how many rows there are in all, for each policy, each resource and
+// each pair of them, and for every day for each user. `total` is a sum of these,
+// and so is `filtered` for every filter that one of them covers; only the ragged
+// ends of a time window, and a user together with something else, are counted
+// on an index that covers the question.
+//
+// The decisions table is not partitioned: PostgreSQL wants the partition key in
+// every unique index, and then decision_id alone could no longer be unique,
+// which is what makes a resent batch harmless. Retention removes the oldest end
+// of each level in small transactions instead, which touch no row that is being
+// written.
+//
+// An administrative entry is written by Append inside the transaction of the
+// change that it tells of: neither is there without the other.
+package audit
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Level says how much of a decision is kept, and for how long
+// (contract section 7).
+type Level string
+
+// The audit levels of a resource. None keeps counters only.
+const (
+	None          Level = "none"
+	Basic         Level = "basic"
+	Detailed      Level = "detailed"
+	Comprehensive Level = "comprehensive"
+)
+
+// LevelOf reads a resource's audit_level; unset and unknown mean basic.
+func LevelOf(s string) Level {
+	switch l := Level(s); l {
+	case None, Detailed, Comprehensive:
+		return l
+	default:
+		return Basic
+	}
+}
+
+// Keep is how long rows of the level stay in the log.
+func (l Level) Keep() time.Duration {
+	const day = 24 * time.Hour
+	switch l {
+	case None:
+		return 30 * day
+	case Detailed:
+		return 365 * day
+	case Comprehensive:
+		return 2555 * day
+	default:
+		return 90 * day
+	}
+}
+
+// The two decisions of the interface.
+const (
+	Permit = "PERMIT"
+	Deny   = "DENY"
+)
+
+// Decision is one entry of the decision log: the specification's "Audit log
+// entry" and what we add to it.
+type Decision struct {
+	DecisionID string    `json:"decision_id" doc:"Identifies the decision; the log knows an entry again by it."`
+	Timestamp  time.Time `json:"timestamp" doc:"When it was decided, RFC 3339 UTC."`
+	// User, Resource and Action are what the decision was about.
+	User             User     `json:"user"`
+	Resource         Resource `json:"resource"`
+	Action           string   `json:"action" doc:"The name of the action, or the HTTP method where it has no name."`
+	Decision         string   `json:"decision" enum:"PERMIT,DENY"`
+	Effect           string   `json:"effect,omitempty" enum:"ALLOW,DENY,MASK,NO_MATCH,SHADOW_WOULD_DENY,SHADOW_WOULD_MASK" doc:"What the controls said; in shadow mode, what enforcing would have done."`
+	PolicyID         int64    `json:"policy_id,omitempty" doc:"The control that decided; absent where none matched."`
+	PolicyName       *string  `json:"policy_name" doc:"Null where no control matched."`
+	PolicyVersion    int64    `json:"policy_version,omitempty"`
+	Reason           string   `json:"reason"`
+	EvaluationTimeMS float64  `json:"evaluation_time_ms"`
+	IPAddress        string   `json:"ip_address"`
+
+	Environment    scope.Env `json:"environment" enum:"sandbox,production"`
+	ResourceID     int64     `json:"resource_id,omitempty" doc:"The matched resource; absent where none matched."`
+	BouncerID      int64     `json:"bouncer_id,omitempty" doc:"The bouncer that decided; absent where this service did."`
+	RequestID      string    `json:"request_id,omitempty"`
+	CacheHit       bool      `json:"cache_hit"`
+	Revision       int64     `json:"revision,omitempty" doc:"The revision of the controls that decided."`
+	Mode           string    `json:"mode,omitempty" enum:"shadow,enforce" doc:"Set by bouncers."`
+	RegulationTags []string  `json:"regulation_tags,omitempty" doc:"The compliance tags of the resource."`
+	AuditLevel     Level     `json:"audit_level,omitempty" enum:"basic,detailed,comprehensive"`
+	// Error is set where a control failed and the decision is a denial for it.
+	Error string `json:"error,omitempty"`
+	// Input is kept from level detailed up, Trace at comprehensive; both have
+	// passed through Redact.
+	Input json.RawMessage `json:"input,omitempty" doc:"The redacted input; from audit level detailed up."`
+	Trace json.RawMessage `json:"trace,omitempty" doc:"The evaluation's steps; at audit level comprehensive."`
+}
+
+// User is the subject of a decision as the log keeps it.
+type User struct {
+	ID    string `json:"id"`
+	Email string `json:"email"`
+}
+
+// Resource is the object of a decision as the log keeps it. The id is text,
+// because callers name resources in their own ways; Decision.ResourceID is ours.
+type Resource struct {
+	ID   string `json:"id,omitempty"`
+	Type string `json:"type"`
+	Path string `json:"path"`
+}
+
+// Entry is a change as its author hands it to Append.
+type Entry struct {
+	// Type is the audit event's name, such as POLICY_CREATED or RESOURCE_UPDATED.
+	Type string
+	// Object is the kind of thing changed (policy, resource, user ...), ObjectID
+	// and ObjectName which one.
+	Object, ObjectID, ObjectName string
+	Env                          scope.Env
+	// Changes tells what changed; EventContext what belongs to the event beside
+	// it, such as resource_snapshot. Both are redacted before they are stored.
+	Changes, EventContext map[string]any
+}
+
+// Event is one row of the administrative log.
+type Event struct {
+	ID           int64           `json:"id" db:"seq" doc:"The position in the tenant's log; only grows."`
+	Timestamp    time.Time       `json:"timestamp" db:"at"`
+	Type         string          `json:"type" db:"type" doc:"Such as POLICY_CREATED, RESOURCE_UPDATED, POLICY_SIMULATION_RUN."`
+	Object       string          `json:"object" db:"object" doc:"The kind of thing that changed."`
+	ObjectID     string          `json:"object_id" db:"object_id"`
+	ObjectName   string          `json:"object_name" db:"object_name"`
+	Environment  scope.Env       `json:"environment,omitempty" db:"environment"`
+	ActorKind    scope.ActorKind `json:"actor_kind" db:"actor_kind" enum:"user,api_key,bouncer,system"`
+	ActorID      string          `json:"actor_id" db:"actor_id"`
+	ActorName    string          `json:"actor_name" db:"actor_name"`
+	IPAddress    string          `json:"ip_address,omitempty" db:"ip_address"`
+	RequestID    string          `json:"request_id,omitempty" db:"request_id"`
+	Changes      map[string]any  `json:"changes" db:"changes"`
+	EventContext map[string]any  `json:"event_context" db:"event_context"`
+}

@@ -1,0 +1,281 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+)
+
+var (
+	noon  = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice", IP: "10.0.0.9"}, RequestID: "r1"}
+)
+
+// storeOnly is a log whose rows are put straight into the store.
+func storeOnly(t testing.TB, c *db.Cluster, now func() time.Time) *DecisionLog {
+	t.Helper()
+	return NewDecisionLog(Config{Cluster: c, Spool: openSpool(t, t.TempDir()), SetAside: t.TempDir(), Now: now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+}
+
+func openSpool(t testing.TB, dir string) *spool.Log {
+	t.Helper()
+	s, err := spool.Open(spool.Config{Dir: dir, Sync: spool.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func at(t time.Time) func() time.Time { return func() time.Time { return t } }
+
+func (l *DecisionLog) put(t testing.TB, tenant scope.TenantID, ds ...Decision) {
+	t.Helper()
+	rows := make([]row, 0, len(ds))
+	for i := range ds {
+		d := ds[i]
+		l.normalise(&d)
+		r, err := toRow(appendDecision(nil, &d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, r)
+	}
+	if err := l.store(context.Background(), tenant, rows); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// made makes one decision out of few values, so that filters meet.
+func made(r *rand.Rand, i int, when time.Time) Decision {
+	name := "control"
+	d := Decision{
+		DecisionID: fmt.Sprintf("d-%06d", i), Timestamp: when, User: User{ID: fmt.Sprintf("user-%d", r.IntN(5))}, Action: "read", Decision: Permit,
+		Environment: scope.Production, Resource: Resource{Type: "api", Path: "/x"}, EvaluationTimeMS: 0.5,
+	}
+	if r.IntN(4) == 0 {
+		d.Decision = Deny
+	}
+	if r.IntN(3) == 0 {
+		d.Environment = scope.Sandbox
+	}
+	if p := r.IntN(4); p > 0 {
+		d.PolicyID, d.PolicyName = int64(p), &name
+	}
+	switch p := r.IntN(4); p {
+	case 0:
+	case 1:
+		d.Resource.ID = "theirs"
+	default:
+		d.ResourceID = int64(p)
+	}
+	d.AuditLevel = []Level{Basic, Basic, Detailed, Comprehensive, None}[r.IntN(5)]
+	return d
+}
+
+func matches(d Decision, f Filter) bool {
+	key := keyOf(&d)
+	return d.AuditLevel != None && (f.UserID == "" || d.User.ID == f.UserID) && (f.PolicyID == 0 || d.PolicyID == f.PolicyID) && (f.ResourceID == "" || key == f.ResourceID) &&
+		(f.Decision == "" || d.Decision == f.Decision) && (f.Environment == "" || d.Environment == f.Environment) &&
+		(f.Start.IsZero() || !d.Timestamp.Before(f.Start)) && (f.End.IsZero() || !d.Timestamp.After(f.End))
+}
+
+func TestQueryAgainstEveryFilter(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		l := storeOnly(t, c, at(noon))
+		r := rand.New(rand.NewPCG(1, 2))
+		var all []Decision
+		for i := range 600 {
+			all = append(all, made(r, i, noon.Add(-time.Duration(r.IntN(50*3600))*time.Second)))
+		}
+		l.put(t, scope.DefaultTenant, all[:350]...)
+		l.put(t, scope.DefaultTenant, all[300:]...) // fifty of them again
+		logged := 0
+		for _, d := range all {
+			if d.AuditLevel != None {
+				logged++
+			}
+		}
+		pick := func(s ...string) string { return s[r.IntN(len(s))] }
+		for range 300 {
+			f := Filter{
+				UserID: pick("", "", "user-1", "nobody"), ResourceID: pick("", "", "theirs", "2"), Decision: pick("", Permit, Deny), PolicyID: int64(r.IntN(3)),
+				Environment: scope.Env(pick("", "sandbox", "production")), Limit: 1 + r.IntN(40),
+			}
+			if r.IntN(2) == 0 {
+				f.Start = noon.Add(-time.Duration(r.IntN(50*3600)) * time.Second)
+			}
+			if r.IntN(2) == 0 {
+				f.End = noon.Add(-time.Duration(r.IntN(50*3600)) * time.Second)
+			}
+			checkQuery(t, l, ctx, f, all, int64(logged))
+		}
+	})
+}
+
+// checkQuery pages through f and compares with what a plain loop finds.
+func checkQuery(t *testing.T, l *DecisionLog, ctx context.Context, f Filter, all []Decision, logged int64) {
+	t.Helper()
+	want := map[string]bool{}
+	for _, d := range all {
+		if matches(d, f) {
+			want[d.DecisionID] = true
+		}
+	}
+	last := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	got := map[string]bool{}
+	for {
+		page, err := l.Query(ctx, admin, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page.Total != logged || page.Filtered != int64(len(want)) {
+			t.Fatalf("%+v: total %d, want %d; filtered %d, want %d", f, page.Total, logged, page.Filtered, len(want))
+		}
+		for _, d := range page.Logs {
+			if d.Timestamp.After(last) || got[d.DecisionID] || !want[d.DecisionID] {
+				t.Fatalf("%+v: %s at %s after %s, wanted %v, had before %v", f, d.DecisionID, d.Timestamp, last, want[d.DecisionID], got[d.DecisionID])
+			}
+			last, got[d.DecisionID] = d.Timestamp, true
+		}
+		if f.Cursor = page.NextCursor; f.Cursor == "" {
+			break
+		}
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%+v: %d entries, want %d", f, len(got), len(want))
+	}
+	n := 0
+	f.Cursor = ""
+	if err := l.Each(ctx, admin, f, func(*Decision) error { n++; return nil }); err != nil || n != len(want) {
+		t.Fatalf("Each gave %d, want %d, error %v", n, len(want), err)
+	}
+}
+
+func TestScopesAndTenants(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		l := storeOnly(t, c, at(noon))
+		d := Decision{DecisionID: "one", Timestamp: noon, Decision: Permit, Environment: scope.Sandbox}
+		l.put(t, scope.DefaultTenant, d)
+		d.DecisionID, d.Environment = "two", scope.Production
+		l.put(t, scope.DefaultTenant, d)
+		bound := admin
+		bound.Env, bound.EnvBound = scope.Sandbox, true
+		page, err := l.Query(ctx, bound, Filter{Environment: scope.Production})
+		if err != nil || page.Total != 1 || len(page.Logs) != 1 || page.Logs[0].DecisionID != "one" {
+			t.Errorf("a bound key saw %+v, error %v", page, err)
+		}
+		other := admin
+		other.Tenant = dbtest.Second
+		if page, err = l.Query(ctx, other, Filter{}); err != nil || page.Total != 0 || page.Logs == nil {
+			t.Errorf("the other tenant saw %+v, error %v", page, err)
+		}
+		for _, f := range []Filter{{Limit: -1}, {Limit: 1001}, {Cursor: "x"}, {Cursor: "MS4tMQ"}, {Decision: "MAYBE"}} {
+			if _, err := l.Query(ctx, admin, f); !fault.Is(err, fault.BadRequest) {
+				t.Errorf("%+v: %v", f, err)
+			}
+		}
+		counts, err := l.Counters(ctx, admin, Of{}, noon.Add(-time.Hour), noon)
+		if err != nil || len(counts) != 2 || counts[0].Counted != 1 {
+			t.Errorf("counters %+v, error %v", counts, err)
+		}
+	})
+}
+
+func TestLevelsKeepWhatTheyMay(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		l := storeOnly(t, c, at(noon))
+		base := Decision{
+			Timestamp: noon, Decision: Permit, User: User{ID: "bob", Email: "bob@x"}, Environment: scope.Production,
+			Input: []byte(`{"user":{"id":"bob","password":"canary"}}`), Trace: []byte(`[{"token":"canary"}]`), ResourceID: 4, PolicyID: 2,
+		}
+		for _, level := range []Level{None, Basic, Detailed, Comprehensive} {
+			d := base
+			d.DecisionID, d.AuditLevel = string(level), level
+			l.put(t, scope.DefaultTenant, d)
+			l.put(t, scope.DefaultTenant, d)
+		}
+		page, err := l.Query(ctx, admin, Filter{ResourceID: "4"})
+		if err != nil || page.Total != 3 || page.Filtered != 3 {
+			t.Fatalf("%+v, error %v", page, err)
+		}
+		for _, d := range page.Logs {
+			if (len(d.Input) > 0) != (d.AuditLevel != Basic) || (len(d.Trace) > 0) != (d.AuditLevel == Comprehensive) {
+				t.Errorf("level %s: input %s, trace %s", d.AuditLevel, d.Input, d.Trace)
+			}
+			if in := string(d.Input) + string(d.Trace); in != "" && (contains(in, "canary") || !contains(in, "[redacted]")) {
+				t.Errorf("level %s kept %s", d.AuditLevel, in)
+			}
+		}
+		counts, err := l.Counters(ctx, admin, Of{PolicyID: 2, ResourceID: "4"}, noon, noon)
+		if err != nil || len(counts) != 1 || counts[0].Counted != 4 || counts[0].Logged != 3 {
+			t.Errorf("counters %+v, error %v: a decision at level none counts once", counts, err)
+		}
+	})
+}
+
+func contains(s, part string) bool {
+	for i := 0; i+len(part) <= len(s); i++ {
+		if s[i:i+len(part)] == part {
+			return true
+		}
+	}
+	return false
+}
+
+func appendEntry(t *testing.T, c *db.Cluster, sc scope.Scope, when time.Time, e Entry) {
+	t.Helper()
+	store, err := c.Tenant(context.Background(), sc.Tenant)
+	if err == nil {
+		err = store.Write(context.Background(), func(tx *db.Tx) error { return Append(context.Background(), tx, sc, when, e) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		l := storeOnly(t, c, at(noon))
+		for i := range 5 {
+			appendEntry(t, c, admin, noon.Add(time.Duration(i)*time.Minute), Entry{
+				Type: []string{"POLICY_CREATED", "RESOURCE_UPDATED"}[i%2], Object: "policy", ObjectID: fmt.Sprint(i), ObjectName: "n\x00ame", Env: scope.Sandbox,
+				Changes:      map[string]any{"secret": "canary", "name": map[string]any{"from": "a", "to": "b"}},
+				EventContext: map[string]any{"resource_snapshot": map[string]any{"version": 3, "owner_email": "canary@x"}},
+			})
+		}
+		page, err := l.Events(ctx, admin, EventFilter{Limit: 2})
+		if err != nil || page.Total != 5 || page.Filtered != 5 || len(page.Events) != 2 || page.Events[0].ObjectID != "4" {
+			t.Fatalf("%+v, error %v", page, err)
+		}
+		want := Event{
+			ID: 5, Timestamp: noon.Add(4 * time.Minute), Type: "POLICY_CREATED", Object: "policy", ObjectID: "4", ObjectName: "n\uFFFDame", Environment: scope.Sandbox,
+			ActorKind: scope.Person, ActorID: "u1", ActorName: "alice", IPAddress: "10.0.0.9", RequestID: "r1",
+			Changes:      map[string]any{"secret": "[redacted]", "name": map[string]any{"from": "a", "to": "b"}},
+			EventContext: map[string]any{"resource_snapshot": map[string]any{"version": float64(3)}},
+		}
+		if diff := cmp.Diff(want, page.Events[0]); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+		page, err = l.Events(ctx, admin, EventFilter{Cursor: page.NextCursor, Type: "RESOURCE_UPDATED", Start: noon, End: noon.Add(3 * time.Minute)})
+		if err != nil || page.Filtered != 2 || len(page.Events) != 1 || page.Events[0].ObjectID != "1" || page.NextCursor != "" {
+			t.Errorf("%+v, error %v", page, err)
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package audit
+
+import "time"
+
+// cell is one row of decision_counts: a key in one bucket of time.
+type cell struct {
+	Key         string    `db:"key"`
+	Bucket      time.Time `db:"bucket"`
+	Environment string    `db:"environment"`
+	Decision    string    `db:"decision"`
+	Tally
+}
+
+// Tally is what is counted of decisions.
+type Tally struct {
+	// Logged are the rows that the log holds now; Counted all that were taken,
+	// those at audit level none and those past retention among them.
+	Logged       int64 `json:"logged" db:"logged"`
+	Counted      int64 `json:"counted" db:"counted"`
+	EvaluationUS int64 `json:"evaluation_us" db:"evaluation_us"`
+	CacheHits    int64 `json:"cache_hits" db:"cache_hits"`
+	Errors       int64 `json:"errors" db:"errors"`
+}
+
+func (t *Tally) add(o Tally) {
+	t.Logged += o.Logged
+	t.Counted += o.Counted
+	t.EvaluationUS += o.EvaluationUS
+	t.CacheHits += o.CacheHits
+	t.Errors += o.Errors
+}
+
+const (
+	hour = time.Hour
+	day  = 24 * time.Hour
+)
+
+// The keys of decision_counts. A user's is by day, all others by hour.
+const allKey = ""
+
+func policyKey(id int64) string                       { return "p|" + itoa(id) }
+func resourceKey(resource string) string              { return "r|" + resource }
+func pairKey(policy int64, resource string) string    { return policyKey(policy) + "|" + resource }
+func userKey(user string) string                      { return "u|" + user }
+func bucketOf(t time.Time, w time.Duration) time.Time { return t.UTC().Truncate(w) }
+
+type cellID struct {
+	key, environment, decision string
+	bucket                     int64
+}
+
+// tallies gathers the cells that a batch of rows adds to.
+type tallies map[cellID]*cell
+
+// add counts one decision under all its keys; sign is -1 when a row leaves the
+// log, and then only Logged changes.
+func (ts tallies) add(r *row, t Tally, loggedOnly bool) {
+	if loggedOnly {
+		t = Tally{Logged: t.Logged}
+	}
+	ts.one(allKey, r, hour, t)
+	if r.PolicyID != 0 {
+		ts.one(policyKey(r.PolicyID), r, hour, t)
+	}
+	if r.ResourceKey != "" {
+		ts.one(resourceKey(r.ResourceKey), r, hour, t)
+		if r.PolicyID != 0 {
+			ts.one(pairKey(r.PolicyID, r.ResourceKey), r, hour, t)
+		}
+	}
+	// A counter that outlives the row must not tell who it was.
+	if r.UserID != "" && t.Logged != 0 {
+		ts.one(userKey(r.UserID), r, day, t)
+	}
+}
+
+func (ts tallies) one(key string, r *row, width time.Duration, t Tally) {
+	b := bucketOf(r.At, width)
+	id := cellID{key, r.Environment, r.Decision, b.UnixMicro()}
+	c := ts[id]
+	if c == nil {
+		c = &cell{Key: key, Bucket: b, Environment: r.Environment, Decision: r.Decision}
+		ts[id] = c
+	}
+	c.add(t)
+}
+
+// span is a half-open stretch of time.
+type span struct{ lo, hi time.Time }
+
+func (s span) empty() bool { return !s.lo.Before(s.hi) }
+
+// cover splits s into the whole buckets of the width inside it and the ragged
+// ends before and after. inside may be empty; then the ends are all there is.
+func (s span) cover(width time.Duration) (inside span, ends []span) {
+	lo, hi := bucketOf(s.lo, width), bucketOf(s.hi, width)
+	if lo.Before(s.lo) {
+		lo = lo.Add(width)
+	}
+	if !lo.Before(hi) {
+		if hi.After(s.lo) && hi.Before(s.hi) {
+			return span{}, []span{{s.lo, hi}, {hi, s.hi}}
+		}
+		return span{}, []span{s}
+	}
+	inside = span{lo, hi}
+	if head := (span{s.lo, lo}); !head.empty() {
+		ends = append(ends, head)
+	}
+	if tail := (span{hi, s.hi}); !tail.empty() {
+		ends = append(ends, tail)
+	}
+	return inside, ends
+}

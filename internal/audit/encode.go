@@ -1,0 +1,194 @@
+package audit
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// A spool record is a version byte, the tenant, a newline, and the decision as
+// JSON. Tenant ids are DNS labels, so the newline cannot be in one.
+const recordVersion = '1'
+
+// errRecord is a spool record that this program cannot read.
+var errRecord = errors.New("not a decision record")
+
+// appendRecord writes d, already redacted, as a spool record.
+func appendRecord(dst []byte, tenant scope.TenantID, d *Decision) []byte {
+	dst = append(dst, recordVersion)
+	dst = append(dst, tenant...)
+	dst = append(dst, '\n')
+	return appendDecision(dst, d)
+}
+
+// parseRecord splits a spool record; line aliases rec.
+func parseRecord(rec []byte) (tenant scope.TenantID, line []byte, err error) {
+	if len(rec) < 3 || rec[0] != recordVersion {
+		return "", nil, errRecord
+	}
+	for i, c := range rec {
+		if c == '\n' {
+			return scope.TenantID(rec[1:i]), rec[i+1:], nil
+		}
+	}
+	return "", nil, errRecord
+}
+
+// appendDecision writes d the way encoding/json would, by hand: it stands on the
+// decision path. Input and Trace are redacted on the way. The order of the
+// members is that of the struct; the hash chain covers these very bytes.
+func appendDecision(dst []byte, d *Decision) []byte {
+	dst = append(dst, `{"decision_id":`...)
+	dst = appendString(dst, d.DecisionID)
+	dst = append(dst, `,"timestamp":"`...)
+	dst = d.Timestamp.UTC().Truncate(time.Microsecond).AppendFormat(dst, time.RFC3339Nano)
+	dst = append(dst, `","user":{"id":`...)
+	dst = appendString(dst, d.User.ID)
+	dst = append(dst, `,"email":`...)
+	dst = appendString(dst, d.User.Email)
+	dst = append(dst, `},"resource":{`...)
+	if d.Resource.ID != "" {
+		dst = append(dst, `"id":`...)
+		dst = append(appendString(dst, d.Resource.ID), ',')
+	}
+	dst = append(dst, `"type":`...)
+	dst = appendString(dst, d.Resource.Type)
+	dst = append(dst, `,"path":`...)
+	dst = appendString(dst, d.Resource.Path)
+	dst = append(dst, `},"action":`...)
+	dst = appendString(dst, d.Action)
+	dst = append(dst, `,"decision":`...)
+	dst = appendString(dst, d.Decision)
+	dst = optString(dst, "effect", d.Effect)
+	dst = optInt(dst, "policy_id", d.PolicyID)
+	if d.PolicyName == nil {
+		dst = append(dst, `,"policy_name":null`...)
+	} else {
+		dst = append(dst, `,"policy_name":`...)
+		dst = appendString(dst, *d.PolicyName)
+	}
+	dst = optInt(dst, "policy_version", d.PolicyVersion)
+	dst = append(dst, `,"reason":`...)
+	dst = appendString(dst, d.Reason)
+	dst = append(dst, `,"evaluation_time_ms":`...)
+	dst = appendFloat(dst, d.EvaluationTimeMS)
+	dst = append(dst, `,"ip_address":`...)
+	dst = appendString(dst, d.IPAddress)
+	return appendOurs(dst, d)
+}
+
+// appendOurs writes the members that the specification's entry does not have.
+func appendOurs(dst []byte, d *Decision) []byte {
+	dst = append(dst, `,"environment":`...)
+	dst = appendString(dst, string(d.Environment))
+	dst = optInt(dst, "resource_id", d.ResourceID)
+	dst = optInt(dst, "bouncer_id", d.BouncerID)
+	dst = optString(dst, "request_id", d.RequestID)
+	dst = append(dst, `,"cache_hit":`...)
+	dst = strconv.AppendBool(dst, d.CacheHit)
+	dst = optInt(dst, "revision", d.Revision)
+	dst = optString(dst, "mode", d.Mode)
+	if len(d.RegulationTags) > 0 {
+		dst = append(dst, `,"regulation_tags":[`...)
+		for i, tag := range d.RegulationTags {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendString(dst, tag)
+		}
+		dst = append(dst, ']')
+	}
+	dst = optString(dst, "audit_level", string(d.AuditLevel))
+	dst = optString(dst, "error", d.Error)
+	if len(d.Input) > 0 {
+		dst = append(dst, `,"input":`...)
+		dst, _ = Redact(dst, d.Input)
+	}
+	if len(d.Trace) > 0 {
+		dst = append(dst, `,"trace":`...)
+		dst, _ = Redact(dst, d.Trace)
+	}
+	return append(dst, '}')
+}
+
+func optString(dst []byte, name, s string) []byte {
+	if s == "" {
+		return dst
+	}
+	dst = append(dst, ',', '"')
+	dst = append(dst, name...)
+	dst = append(dst, '"', ':')
+	return appendString(dst, s)
+}
+
+func optInt(dst []byte, name string, n int64) []byte {
+	if n == 0 {
+		return dst
+	}
+	dst = append(dst, ',', '"')
+	dst = append(dst, name...)
+	dst = append(dst, '"', ':')
+	return strconv.AppendInt(dst, n, 10)
+}
+
+func appendFloat(dst []byte, f float64) []byte {
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return append(dst, '0')
+	}
+	return strconv.AppendFloat(dst, f, 'f', -1, 64)
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendString quotes s as JSON. Bad UTF-8 becomes U+FFFD, and NUL too, which
+// PostgreSQL cannot store in a text.
+func appendString(dst []byte, s string) []byte {
+	dst = append(dst, '"')
+	from := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && n == 1 {
+				dst = append(append(dst, s[from:i]...), "\uFFFD"...)
+				from = i + 1
+			}
+			i += n
+			continue
+		}
+		if c >= ' ' && c != '"' && c != '\\' && c != 0x7f {
+			i++
+			continue
+		}
+		dst = append(dst, s[from:i]...)
+		switch c {
+		case '"', '\\':
+			dst = append(dst, '\\', c)
+		case '\n':
+			dst = append(dst, '\\', 'n')
+		case '\t':
+			dst = append(dst, '\\', 't')
+		case 0:
+			dst = append(dst, "\uFFFD"...)
+		default:
+			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+		}
+		i++
+		from = i
+	}
+	return append(append(dst, s[from:]...), '"')
+}
+
+// decodeDecision reads the JSON of a record.
+func decodeDecision(line []byte) (Decision, error) {
+	var d Decision
+	if err := json.Unmarshal(line, &d); err != nil {
+		return Decision{}, err
+	}
+	return d, nil
+}

@@ -1,0 +1,141 @@
+package audit
+
+import (
+	"context"
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Lock is what Append holds until its transaction ends, so that the chain has
+// one end. Package event takes the same one: whoever does both waits once.
+const Lock = "audit"
+
+// Append writes e into the administrative log, in the transaction of the change
+// that it tells of, at the end of the chain. Secrets in Changes and EventContext
+// are redacted, owner_email is left out. Call it late: from here on until the
+// commit, the tenant's other changes wait.
+func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, e Entry) error {
+	changes, err := redactMap(e.Changes)
+	if err != nil {
+		return fault.Wrap(err, "audit: writing changes")
+	}
+	eventContext, err := redactMap(e.EventContext)
+	if err != nil {
+		return fault.Wrap(err, "audit: writing the event's context")
+	}
+	if err := tx.Lock(ctx, Lock); err != nil {
+		return err
+	}
+	c, err := loadChain(ctx, tx, eventsChain)
+	if err != nil {
+		return err
+	}
+	r := eventRow{
+		Seq: c.LastSeq + 1, At: now.UTC().Truncate(time.Microsecond), Type: e.Type, Object: e.Object, ObjectID: sane(e.ObjectID),
+		ObjectName: sane(e.ObjectName), Environment: string(e.Env), ActorKind: string(sc.Actor.Kind), ActorID: sane(sc.Actor.ID), ActorName: sane(sc.Actor.Name),
+		IPAddress: sane(sc.Actor.IP), RequestID: sane(sc.RequestID), Changes: changes, EventContext: eventContext,
+	}
+	r.Hash = r.seal(c.Head)
+	if err := insertEvent(ctx, tx, &r); err != nil {
+		return err
+	}
+	c.add(r.Seq, r.Hash)
+	return saveChain(ctx, tx, c)
+}
+
+// sane makes a text fit for both backends: PostgreSQL takes neither NUL nor bad UTF-8.
+func sane(s string) string {
+	return clip(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD"))
+}
+
+// EventFilter says which administrative entries are asked for; zero members ask
+// for all.
+type EventFilter struct {
+	// Start and End bound the time, both inclusive.
+	Start, End                      time.Time
+	Type, Object, ObjectID, ActorID string
+	Environment                     scope.Env
+	// Limit is 1..1000; 0 means 100.
+	Limit int
+	// Cursor is an EventPage's NextCursor.
+	Cursor string
+}
+
+// EventPage is a stretch of the administrative log, newest first.
+type EventPage struct {
+	Events     []Event `json:"events" doc:"The entries, newest first."`
+	Total      int64   `json:"total" doc:"How many entries the log holds, before any filter."`
+	Filtered   int64   `json:"filtered" doc:"How many entries the filters leave."`
+	NextCursor string  `json:"next_cursor,omitempty" doc:"Send it as cursor for the entries that follow; absent at the end."`
+}
+
+// Events gives a page of the administrative log. A credential bound to one
+// environment sees that environment's entries.
+func (l *DecisionLog) Events(ctx context.Context, sc scope.Scope, f EventFilter) (EventPage, error) {
+	limit, err := limitOf(f.Limit)
+	if err != nil {
+		return EventPage{}, err
+	}
+	before, err := parseEventCursor(f.Cursor)
+	if err != nil {
+		return EventPage{}, err
+	}
+	total := EventFilter{}
+	if sc.EnvBound {
+		f.Environment, total.Environment = sc.Env, sc.Env
+	} else if f.Environment == scope.AnyEnv {
+		f.Environment = sc.Env
+	}
+	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return EventPage{}, err
+	}
+	page := EventPage{}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		if sc.EnvBound {
+			if _, page.Total, err = eventsPage(ctx, tx, total, 0, 1); err != nil {
+				return err
+			}
+		} else {
+			c, err := loadChain(ctx, tx, eventsChain)
+			if err != nil {
+				return err
+			}
+			page.Total = c.LastPos - c.FirstPos + 1
+		}
+		page.Events, page.Filtered, err = eventsPage(ctx, tx, f, before, limit+1)
+		return err
+	})
+	if err != nil {
+		return EventPage{}, err
+	}
+	if len(page.Events) > limit {
+		page.Events = page.Events[:limit]
+		page.NextCursor = eventCursor(page.Events[limit-1].ID)
+	}
+	return page, nil
+}
+
+func eventCursor(seq int64) string {
+	return base64.RawURLEncoding.EncodeToString([]byte("e" + strconv.FormatInt(seq, 36)))
+}
+
+func parseEventCursor(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err == nil && len(raw) > 1 && raw[0] == 'e' {
+		var seq int64
+		if seq, err = strconv.ParseInt(string(raw[1:]), 36, 64); err == nil && seq > 0 {
+			return seq, nil
+		}
+	}
+	return 0, fault.New(fault.BadRequest, "bad_cursor", "the cursor is not one of ours")
+}

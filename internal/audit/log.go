@@ -1,0 +1,249 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+)
+
+// Config is what a DecisionLog needs. All but Alarm must be set; a log that only
+// answers questions does without Spool and SetAside.
+type Config struct {
+	Cluster *db.Cluster
+	// Spool is this process's own; nobody else writes to it or reads from it.
+	Spool *spool.Log
+	// SetAside is a directory for records that no store takes, however often it
+	// is tried: they are kept there as lines, one file a tenant.
+	SetAside string
+	Now      func() time.Time
+	Logger   *slog.Logger
+	// Alarm is told when a tenant's records cannot be stored: the built-in alert
+	// "audit pipeline error". It must return at once; it is told again with each
+	// attempt.
+	Alarm func(tenant scope.TenantID, err error)
+}
+
+// DecisionLog takes decisions and answers questions about them. It is safe for
+// concurrent use; Run must run for what was recorded to arrive.
+type DecisionLog struct {
+	cfg  Config
+	bufs sync.Pool
+
+	appended atomic.Int64 // records in the spool since the process started, older ones included
+	running  atomic.Bool
+
+	mu      sync.Mutex
+	shipped int64
+	moved   chan struct{} // closed and renewed with every change of shipped
+}
+
+// NewDecisionLog makes the log on a spool that may still hold records of an
+// earlier process; Run ships them first.
+func NewDecisionLog(cfg Config) *DecisionLog {
+	if cfg.Alarm == nil {
+		cfg.Alarm = func(scope.TenantID, error) {}
+	}
+	l := &DecisionLog{cfg: cfg, moved: make(chan struct{})}
+	l.bufs.New = func() any { b := make([]byte, 0, 2048); return &b }
+	if cfg.Spool != nil {
+		l.appended.Store(cfg.Spool.Depth())
+	}
+	return l
+}
+
+// Bounds on what one record may carry.
+const (
+	maxDocument = 256 << 10 // input and trace each, in bytes
+	maxText     = 4 << 10   // reason, path, error ... each, in bytes
+	maxID       = 200
+)
+
+// Record takes one decision of the tenant. On return it is safe from a crash of
+// this process. Members that the level does not keep are dropped, secrets are
+// redacted. A spool that cannot take it is an Unavailable fault: the caller must
+// not answer as if it had been recorded.
+func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
+	if d.DecisionID == "" {
+		return fault.New(fault.Internal, "internal_error", "a decision without an id")
+	}
+	buf := l.bufs.Get().(*[]byte)
+	*buf = l.encode((*buf)[:0], tenant, d)
+	err := l.keep(tenant, *buf)
+	if cap(*buf) <= 64<<10 {
+		l.bufs.Put(buf)
+	}
+	return err
+}
+
+// RecordAll is Record for decisions that are answered together: all are safe,
+// or none was promised to be.
+func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
+	var text []byte
+	ends := make([]int, len(ds))
+	for i := range ds {
+		if ds[i].DecisionID == "" {
+			return fault.New(fault.Internal, "internal_error", "a decision without an id")
+		}
+		text = l.encode(text, tenant, &ds[i])
+		ends[i] = len(text)
+	}
+	recs := make([][]byte, len(ds))
+	start := 0
+	for i, end := range ends {
+		recs[i] = text[start:end:end]
+		start = end
+	}
+	return l.keep(tenant, recs...)
+}
+
+// encode appends a decision as the spool keeps it.
+func (l *DecisionLog) encode(dst []byte, tenant scope.TenantID, d *Decision) []byte {
+	rec := *d
+	l.normalise(&rec)
+	return appendRecord(dst, tenant, &rec)
+}
+
+// keep puts records into the spool.
+func (l *DecisionLog) keep(tenant scope.TenantID, recs ...[]byte) error {
+	if err := l.cfg.Spool.Append(recs...); err != nil {
+		l.cfg.Alarm(tenant, err)
+		if fault.Is(err, fault.StorageFull) {
+			return err
+		}
+		return fault.New(fault.Unavailable, "audit_unavailable", "the decision log cannot be written").After(time.Second).Because(err)
+	}
+	l.appended.Add(int64(len(recs)))
+	return nil
+}
+
+// Ingest takes decisions that a bouncer made, in the tenant's name: on return
+// all are as safe as Record makes them, each counted once however often it is
+// sent. A decision without a usable id is refused by its index, and the others
+// are taken.
+func (l *DecisionLog) Ingest(ctx context.Context, tenant scope.TenantID, ds []Decision) (refused []int, err error) {
+	for i := range ds {
+		if err := ctx.Err(); err != nil {
+			return refused, err
+		}
+		if id := ds[i].DecisionID; id == "" || len(id) > maxID {
+			refused = append(refused, i)
+			continue
+		}
+		if err := l.Record(tenant, &ds[i]); err != nil {
+			return refused, err
+		}
+	}
+	return refused, nil
+}
+
+// normalise puts d into the shape that the log keeps at its level.
+func (l *DecisionLog) normalise(d *Decision) {
+	if d.Timestamp.IsZero() {
+		d.Timestamp = l.cfg.Now()
+	}
+	if !d.Environment.Valid() {
+		d.Environment = scope.Production
+	}
+	if d.Decision != Permit {
+		d.Decision = Deny
+	}
+	if d.AuditLevel != None {
+		d.AuditLevel = LevelOf(string(d.AuditLevel))
+	}
+	switch d.AuditLevel {
+	case None:
+		*d = Decision{
+			DecisionID: d.DecisionID, Timestamp: d.Timestamp, Decision: d.Decision, Effect: d.Effect, PolicyID: d.PolicyID, EvaluationTimeMS: d.EvaluationTimeMS,
+			Environment: d.Environment, ResourceID: d.ResourceID, CacheHit: d.CacheHit, AuditLevel: None, Error: firstOf(d.Error != "", "error"),
+		}
+	case Basic:
+		d.Input, d.Trace = nil, nil
+	case Detailed:
+		d.Trace = nil
+	}
+	d.Input, d.Trace = bounded(d.Input), bounded(d.Trace)
+	for _, s := range []*string{
+		&d.User.ID, &d.User.Email, &d.Resource.ID, &d.Resource.Type, &d.Resource.Path, &d.Action, &d.Effect,
+		&d.Reason, &d.IPAddress, &d.RequestID, &d.Mode, &d.Error,
+	} {
+		*s = clip(*s)
+	}
+}
+
+// clip cuts a text that is too long for the log.
+func clip(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + "…"
+}
+
+func firstOf(ok bool, s string) string {
+	if ok {
+		return s
+	}
+	return ""
+}
+
+// bounded replaces a document that is too big by a note of its size.
+func bounded(doc json.RawMessage) json.RawMessage {
+	if len(doc) <= maxDocument {
+		return doc
+	}
+	return json.RawMessage(`{"truncated":true,"bytes":` + strconv.Itoa(len(doc)) + `}`)
+}
+
+// Pending is how many records wait in the spool.
+func (l *DecisionLog) Pending() int64 { return l.cfg.Spool.Depth() }
+
+const (
+	settleWait = 500 * time.Millisecond
+	settleMost = 5000 // records; more than that do not arrive in time anyway
+)
+
+// settle waits until what was recorded up to now has arrived in the store.
+func (l *DecisionLog) settle(ctx context.Context) {
+	if !l.running.Load() {
+		return
+	}
+	target := l.appended.Load()
+	timer := time.NewTimer(settleWait)
+	defer timer.Stop()
+	for {
+		l.mu.Lock()
+		shipped, moved := l.shipped, l.moved
+		l.mu.Unlock()
+		if shipped >= target || target-shipped > settleMost {
+			return
+		}
+		select {
+		case <-moved:
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *DecisionLog) advance(n int) {
+	l.mu.Lock()
+	l.shipped += int64(n)
+	close(l.moved)
+	l.moved = make(chan struct{})
+	l.mu.Unlock()
+}
+
+// errGone means that the records' tenant is there no more.
+var errGone = errors.New("tenant is gone")

@@ -1,0 +1,404 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Filter says which decisions are asked for; zero members ask for all.
+type Filter struct {
+	// Start and End bound the time of the decision, both inclusive.
+	Start, End time.Time
+	UserID     string
+	// ResourceID is the matched resource's id, or the id that the caller gave
+	// where no registered resource matched.
+	ResourceID  string
+	Decision    string
+	PolicyID    int64
+	Environment scope.Env
+	// Limit is 1..1000; 0 means 100.
+	Limit int
+	// Cursor is a Page's NextCursor.
+	Cursor string
+}
+
+// Page is a stretch of the decision log, newest first.
+type Page struct {
+	Logs       []Decision `json:"logs" doc:"The entries, newest first."`
+	Total      int64      `json:"total" doc:"How many entries the log holds, before any filter."`
+	Filtered   int64      `json:"filtered" doc:"How many entries the filters leave."`
+	NextCursor string     `json:"next_cursor,omitempty" doc:"Send it as cursor for the entries that follow; absent at the end."`
+}
+
+// Page limits of contract section 7.
+const (
+	DefaultLimit = 100
+	MaxLimit     = 1000
+)
+
+// endOfTime is later than any decision; startOfTime earlier.
+var (
+	startOfTime = time.UnixMicro(0).UTC()
+	endOfTime   = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// Query gives a page of the decision log with both counts. It first waits, for
+// half a second at most, until what this process recorded before has
+// arrived in the store. A bad cursor or limit is a BadRequest.
+func (l *DecisionLog) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
+	limit, err := limitOf(f.Limit)
+	if err != nil {
+		return Page{}, err
+	}
+	q, err := ready(sc, f)
+	if err != nil {
+		return Page{}, err
+	}
+	l.settle(ctx)
+	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return Page{}, err
+	}
+	page := Page{Logs: []Decision{}}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		all := question{span: span{startOfTime, endOfTime}, pairs: pairsOf(visible(sc, scope.AnyEnv), "")}
+		if page.Total, err = all.countCells(ctx, tx, allKey, all.span); err != nil {
+			return err
+		}
+		if page.Filtered, err = q.count(ctx, tx); err != nil {
+			return err
+		}
+		page.Logs, page.NextCursor, err = q.page(ctx, tx, limit)
+		return err
+	})
+	return page, err
+}
+
+// Each calls fn with every decision that the filter leaves, newest first, until
+// there are none, fn fails, or the context ends. It holds one page at a time.
+func (l *DecisionLog) Each(ctx context.Context, sc scope.Scope, f Filter, fn func(*Decision) error) error {
+	q, err := ready(sc, f)
+	if err != nil {
+		return err
+	}
+	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	for {
+		var logs []Decision
+		var next string
+		err := store.Read(ctx, func(tx *db.Tx) (err error) {
+			if err = q.choose(ctx, tx); err == nil {
+				logs, next, err = q.page(ctx, tx, chunk)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for i := range logs {
+			if err := fn(&logs[i]); err != nil {
+				return err
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		if q.before, err = parseCursor(next); err != nil {
+			return err
+		}
+	}
+}
+
+// Bucket is one hour of counters.
+type Bucket struct {
+	Start       time.Time `json:"start"`
+	Environment scope.Env `json:"environment"`
+	Decision    string    `json:"decision"`
+	Tally
+}
+
+// Of names whose counters are asked for: all of the tenant's, a policy's, a
+// resource's, or those of a policy on a resource.
+type Of struct {
+	PolicyID   int64
+	ResourceID string
+}
+
+// Counters gives the hourly counters of what of names, from the hour of from up
+// to and with the hour of to, oldest first. Hours in which nothing was decided
+// are not there.
+func (l *DecisionLog) Counters(ctx context.Context, sc scope.Scope, of Of, from, to time.Time) ([]Bucket, error) {
+	key := allKey
+	switch resource := foldKey(clip(of.ResourceID)); {
+	case of.PolicyID != 0 && resource != "":
+		key = pairKey(of.PolicyID, resource)
+	case of.PolicyID != 0:
+		key = policyKey(of.PolicyID)
+	case resource != "":
+		key = resourceKey(resource)
+	}
+	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	out := []Bucket{}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		s := span{bucketOf(from, hour), bucketOf(to, hour).Add(hour)}
+		cells, err := tallyBy(ctx, tx, key, s, pairsOf(visible(sc, sc.Env), ""))
+		for _, c := range cells {
+			out = append(out, Bucket{Start: c.Bucket, Environment: scope.Env(c.Environment), Decision: c.Decision, Tally: c.Tally})
+		}
+		return err
+	})
+	return out, err
+}
+
+func limitOf(n int) (int, error) {
+	switch {
+	case n == 0:
+		return DefaultLimit, nil
+	case n < 1 || n > MaxLimit:
+		return 0, fault.Newf(fault.BadRequest, "bad_parameter", "limit must be from 1 to %d", MaxLimit)
+	}
+	return n, nil
+}
+
+// visible are the environments that a filter for env leaves to the scope.
+func visible(sc scope.Scope, env scope.Env) []string {
+	if sc.EnvBound {
+		env = sc.Env
+	}
+	if env != scope.AnyEnv {
+		return []string{string(env)}
+	}
+	return []string{string(scope.Production), string(scope.Sandbox)}
+}
+
+func pairsOf(envs []string, decision string) []pair {
+	decisions := []string{Permit, Deny}
+	if decision != "" {
+		decisions = []string{decision}
+	}
+	var out []pair
+	for _, e := range envs {
+		for _, d := range decisions {
+			out = append(out, pair{e, d})
+		}
+	}
+	return out
+}
+
+func ready(sc scope.Scope, f Filter) (*question, error) {
+	if f.Decision != "" && f.Decision != Permit && f.Decision != Deny {
+		return nil, fault.New(fault.BadRequest, "bad_parameter", "decision must be PERMIT or DENY")
+	}
+	env := f.Environment
+	if env == scope.AnyEnv {
+		env = sc.Env
+	}
+	q := &question{
+		span: span{startOfTime, endOfTime}, user: foldKey(clip(f.UserID)), policy: f.PolicyID, resource: foldKey(clip(f.ResourceID)),
+		pairs: pairsOf(visible(sc, env), f.Decision),
+	}
+	if !f.Start.IsZero() {
+		q.lo = f.Start.UTC().Truncate(time.Microsecond)
+	}
+	if !f.End.IsZero() {
+		q.hi = f.End.UTC().Truncate(time.Microsecond).Add(time.Microsecond)
+	}
+	var err error
+	if f.Cursor != "" {
+		q.before, err = parseCursor(f.Cursor)
+	}
+	return q, err
+}
+
+// key is the counter that answers q but for its window's ends, if there is one.
+func (q *question) key() (key string, width time.Duration, ok bool) {
+	switch {
+	case q.user != "" && (q.policy != 0 || q.resource != ""):
+		return "", 0, false
+	case q.user != "":
+		return userKey(q.user), day, true
+	case q.policy != 0 && q.resource != "":
+		return pairKey(q.policy, q.resource), hour, true
+	case q.policy != 0:
+		return policyKey(q.policy), hour, true
+	case q.resource != "":
+		return resourceKey(q.resource), hour, true
+	}
+	return allKey, hour, true
+}
+
+// choose takes the driver: of the columns asked for, the one with the fewest rows.
+func (q *question) choose(ctx context.Context, tx *db.Tx) error {
+	type option struct {
+		driver, key string
+		width       time.Duration
+	}
+	var options []option
+	if q.user != "" {
+		options = append(options, option{byUser, userKey(q.user), day})
+	}
+	if q.resource != "" {
+		options = append(options, option{byResource, resourceKey(q.resource), hour})
+	}
+	if q.policy != 0 {
+		options = append(options, option{byPolicy, policyKey(q.policy), hour})
+	}
+	q.driver = byTime
+	if len(options) == 1 {
+		q.driver = options[0].driver
+		return nil
+	}
+	fewest := int64(-1)
+	for _, o := range options {
+		n, err := q.countCells(ctx, tx, o.key, span{bucketOf(q.lo, o.width), q.hi})
+		if err != nil {
+			return err
+		}
+		if fewest < 0 || n < fewest {
+			fewest, q.driver = n, o.driver
+		}
+	}
+	return nil
+}
+
+// count is how many rows q asks for, whatever its cursor.
+func (q *question) count(ctx context.Context, tx *db.Tx) (int64, error) {
+	if q.empty() {
+		return 0, nil
+	}
+	if err := q.choose(ctx, tx); err != nil {
+		return 0, err
+	}
+	key, width, ok := q.key()
+	if !ok {
+		return q.countRows(ctx, tx, q.span)
+	}
+	inside, ends := q.cover(width)
+	var total int64
+	if !inside.empty() {
+		n, err := q.countCells(ctx, tx, key, inside)
+		if err != nil {
+			return 0, err
+		}
+		total = n
+	}
+	for _, end := range ends {
+		n, err := q.countEnd(ctx, tx, key, width, end)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// countEnd counts a part of one or two buckets. Where the part is more than half
+// of its bucket, the rest is counted and taken off the bucket's sum.
+func (q *question) countEnd(ctx context.Context, tx *db.Tx, key string, width time.Duration, end span) (int64, error) {
+	lo := bucketOf(end.lo, width)
+	hi := lo.Add(width)
+	if end.hi.After(hi) || end.hi.Sub(end.lo) <= width/2 {
+		return q.countRows(ctx, tx, end)
+	}
+	total, err := q.countCells(ctx, tx, key, span{lo, hi})
+	for _, rest := range []span{{lo, end.lo}, {end.hi, hi}} {
+		if err != nil || rest.empty() {
+			continue
+		}
+		var n int64
+		n, err = q.countRows(ctx, tx, rest)
+		total -= n
+	}
+	return total, err
+}
+
+// page gives the newest n rows of q from its cursor on.
+func (q *question) page(ctx context.Context, tx *db.Tx, n int) ([]Decision, string, error) {
+	out := []Decision{}
+	if q.empty() {
+		return out, "", nil
+	}
+	var at []position
+	for _, p := range q.pairs {
+		some, err := q.positions(ctx, tx, p, n+1)
+		if err != nil {
+			return nil, "", err
+		}
+		at = append(at, some...)
+	}
+	slices.SortFunc(at, func(a, b position) int {
+		if c := b.At.Compare(a.At); c != 0 {
+			return c
+		}
+		return int(b.Seq - a.Seq)
+	})
+	next := ""
+	if len(at) > n {
+		at = at[:n]
+		next = at[n-1].cursor()
+	}
+	lines, err := records(ctx, tx, at)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, line := range lines {
+		d, err := decodeDecision([]byte(line))
+		if err != nil {
+			return nil, "", fault.Wrap(err, "reading a stored decision")
+		}
+		out = append(out, d)
+	}
+	return out, next, nil
+}
+
+func (p position) cursor() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.At.UnixMicro(), 36) + "." + strconv.FormatInt(p.Seq, 36)))
+}
+
+func parseCursor(s string) (position, error) {
+	bad := fault.New(fault.BadRequest, "bad_cursor", "the cursor is not one of ours")
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return position{}, bad
+	}
+	first, second, _ := strings.Cut(string(raw), ".")
+	at, err1 := strconv.ParseInt(first, 36, 64)
+	seq, err2 := strconv.ParseInt(second, 36, 64)
+	if err1 != nil || err2 != nil || seq <= 0 {
+		return position{}, bad
+	}
+	return position{At: time.UnixMicro(at).UTC(), Seq: seq}, nil
+}
+
+// maxKey is the longest text, in bytes, that goes into an index as it is.
+const maxKey = 120
+
+// foldKey makes any text fit for an index: what is too long keeps its beginning
+// and ends in its hash.
+func foldKey(s string) string {
+	if len(s) <= maxKey {
+		return s
+	}
+	cut := maxKey - 33
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	sum := sha256.Sum256([]byte(s))
+	return s[:cut] + "#" + hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,251 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// redacted stands where a secret stood.
+const redacted = `"[redacted]"`
+
+// Redact copies the JSON document src onto dst without what must never be
+// logged: the value of every member that is named like a secret becomes
+// "[redacted]", owner_email disappears with its name, at any depth. Booleans and
+// nulls pass, so that credential_set still says what it says. A document that
+// cannot be read is left out whole: null is written, and ok is false.
+func Redact(dst, src []byte) (out []byte, ok bool) {
+	r := redactor{src: src, dst: dst}
+	start := len(dst)
+	r.space()
+	if !r.value(0) {
+		return append(dst[:start], "null"...), false
+	}
+	r.space()
+	if r.pos != len(src) {
+		return append(dst[:start], "null"...), false
+	}
+	return r.dst, true
+}
+
+// secretParts are matched in a member's name after it was folded to lower-case
+// letters and digits, so api_key, API-Key and apiKey are one.
+var secretParts = []string{"password", "passwd", "passphrase", "secret", "credential", "authorization", "apikey", "privatekey", "cookie", "bearer"}
+
+// Secret reports whether a member of this name holds what must not be logged.
+// Names that end in token are secrets, those that count tokens are not.
+func Secret(name string) bool {
+	var buf [64]byte
+	folded := foldName(buf[:0], name)
+	for _, part := range secretParts {
+		if bytes.Contains(folded, []byte(part)) {
+			return true
+		}
+	}
+	return bytes.HasSuffix(folded, []byte("token"))
+}
+
+func foldName(dst []byte, name string) []byte {
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		switch {
+		case c >= 'A' && c <= 'Z':
+			dst = append(dst, c+'a'-'A')
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c >= utf8.RuneSelf:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+func personal(name string) bool {
+	var buf [64]byte
+	return string(foldName(buf[:0], name)) == "owneremail"
+}
+
+// redactor walks one document; it checks structure only as far as it must to
+// find names, for what it reads was already decoded strictly.
+type redactor struct {
+	src, dst []byte
+	pos      int
+}
+
+const maxDepth = 512
+
+func (r *redactor) space() {
+	for r.pos < len(r.src) && (r.src[r.pos] == ' ' || r.src[r.pos] == '\n' || r.src[r.pos] == '\t' || r.src[r.pos] == '\r') {
+		r.pos++
+	}
+}
+
+func (r *redactor) peek() byte {
+	if r.pos < len(r.src) {
+		return r.src[r.pos]
+	}
+	return 0
+}
+
+func (r *redactor) value(depth int) bool {
+	if depth > maxDepth {
+		return false
+	}
+	switch r.peek() {
+	case '{':
+		return r.object(depth)
+	case '[':
+		return r.array(depth)
+	case '"':
+		s, ok := r.text()
+		r.dst = append(r.dst, s...)
+		return ok
+	default:
+		s, ok := r.scalar()
+		r.dst = append(r.dst, s...)
+		return ok
+	}
+}
+
+func (r *redactor) array(depth int) bool {
+	r.pos++
+	r.dst = append(r.dst, '[')
+	r.space()
+	if r.peek() == ']' {
+		r.pos++
+		r.dst = append(r.dst, ']')
+		return true
+	}
+	for {
+		r.space()
+		if !r.value(depth + 1) {
+			return false
+		}
+		r.space()
+		c := r.peek()
+		if c != ',' && c != ']' {
+			return false
+		}
+		r.pos++
+		r.dst = append(r.dst, c)
+		if c == ']' {
+			return true
+		}
+	}
+}
+
+func (r *redactor) object(depth int) bool {
+	r.pos++
+	r.dst = append(r.dst, '{')
+	r.space()
+	if r.peek() == '}' {
+		r.pos++
+		r.dst = append(r.dst, '}')
+		return true
+	}
+	empty := true
+	for {
+		r.space()
+		raw, ok := r.text()
+		if !ok {
+			return false
+		}
+		r.space()
+		if r.peek() != ':' {
+			return false
+		}
+		r.pos++
+		r.space()
+		if !r.member(raw, &empty, depth) {
+			return false
+		}
+		r.space()
+		c := r.peek()
+		if c != ',' && c != '}' {
+			return false
+		}
+		r.pos++
+		if c == '}' {
+			r.dst = append(r.dst, '}')
+			return true
+		}
+	}
+}
+
+// member writes one member whose quoted name is raw, unless it must go.
+func (r *redactor) member(raw []byte, empty *bool, depth int) bool {
+	name := nameOf(raw)
+	keep := len(r.dst)
+	if !*empty {
+		r.dst = append(r.dst, ',')
+	}
+	r.dst = append(r.dst, raw...)
+	r.dst = append(r.dst, ':')
+	from := len(r.dst)
+	if !r.value(depth + 1) {
+		return false
+	}
+	switch {
+	case personal(name):
+		r.dst = r.dst[:keep]
+		return true
+	case Secret(name):
+		switch string(r.dst[from:]) {
+		case "true", "false", "null":
+		default:
+			r.dst = append(r.dst[:from], redacted...)
+		}
+	}
+	*empty = false
+	return true
+}
+
+func nameOf(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return "secret" // a name that cannot be read is treated as the worst it could be
+	}
+	return s
+}
+
+// text consumes one string and answers it with its quotes.
+func (r *redactor) text() ([]byte, bool) {
+	if r.peek() != '"' {
+		return nil, false
+	}
+	start := r.pos
+	for r.pos++; r.pos < len(r.src); r.pos++ {
+		switch r.src[r.pos] {
+		case '\\':
+			r.pos++
+		case '"':
+			r.pos++
+			return r.src[start:r.pos], true
+		}
+	}
+	return nil, false
+}
+
+func (r *redactor) scalar() ([]byte, bool) {
+	start := r.pos
+	for r.pos < len(r.src) && !strings.ContainsRune(",]} \t\r\n", rune(r.src[r.pos])) {
+		r.pos++
+	}
+	s := r.src[start:r.pos]
+	return s, len(s) > 0 && json.Valid(s)
+}
+
+// redactMap gives m as JSON without what must not be logged; nil is {}.
+func redactMap(m map[string]any) (string, error) {
+	if len(m) == 0 {
+		return "{}", nil
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return "", err
+	}
+	out, _ := Redact(make([]byte, 0, len(raw)), raw)
+	return string(out), nil
+}

@@ -1,0 +1,161 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// pruneChunk is how many rows one transaction removes, and prunePause how long
+// the next one waits: a writer who comes in between does not notice.
+const (
+	pruneChunk = 100
+	prunePause = 10 * time.Millisecond
+)
+
+// Retain removes from the tenant's logs what has been kept long enough: each
+// level of decisions from its oldest end, counters that no row is left of,
+// administrative entries after the longest time. It gives the number of log
+// rows removed. It may run on several replicas at once.
+func (l *DecisionLog) Retain(ctx context.Context, tenant scope.TenantID) (int64, error) {
+	store, err := l.cfg.Cluster.Tenant(ctx, tenant)
+	if err != nil {
+		return 0, err
+	}
+	now := l.cfg.Now().UTC()
+	var removed int64
+	steps := []func(tx *db.Tx) (int64, error){
+		func(tx *db.Tx) (int64, error) { return pruneEvents(ctx, tx, now.Add(-Comprehensive.Keep())) },
+	}
+	for _, level := range []Level{Basic, Detailed, Comprehensive} {
+		steps = append(steps, func(tx *db.Tx) (int64, error) { return pruneLevel(ctx, tx, level, now.Add(-level.Keep())) })
+	}
+	for _, step := range steps {
+		n, err := drain(ctx, store, step)
+		removed += n
+		if err != nil {
+			return removed, err
+		}
+	}
+	for _, step := range []func(tx *db.Tx) (int64, error){
+		func(tx *db.Tx) (int64, error) { return deleteSeen(ctx, tx, now.Add(-day), pruneChunk) },
+		func(tx *db.Tx) (int64, error) { return deleteSpentCounts(ctx, tx, now.Add(-None.Keep()), pruneChunk) },
+	} {
+		if _, err := drain(ctx, store, step); err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+// RunRetention calls Retain for every tenant, once at the start and then every
+// so often, until ctx ends.
+func (l *DecisionLog) RunRetention(ctx context.Context, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		tenants, err := l.cfg.Cluster.Tenants(ctx)
+		if err != nil && ctx.Err() == nil {
+			l.cfg.Logger.Error("retention could not list the tenants", "error", err)
+		}
+		for _, t := range tenants {
+			if n, err := l.Retain(ctx, t); err != nil && ctx.Err() == nil {
+				l.cfg.Logger.Error("retention failed", "tenant", t, "error", err)
+			} else if n > 0 {
+				l.cfg.Logger.Info("retention removed audit rows", "tenant", t, "rows", n)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// drain repeats step in transactions of its own until it removes nothing more.
+func drain(ctx context.Context, store *db.DB, step func(tx *db.Tx) (int64, error)) (int64, error) {
+	var total int64
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return total, ctx.Err()
+		}
+		var n int64
+		err := store.Write(ctx, func(tx *db.Tx) (err error) {
+			n, err = step(tx)
+			return err
+		})
+		total += n
+		if err != nil || n == 0 {
+			return total, err
+		}
+		pause.Reset(prunePause)
+	}
+}
+
+func pruneLevel(ctx context.Context, tx *db.Tx, level Level, cutoff time.Time) (int64, error) {
+	if err := tx.Lock(ctx, decisionLock); err != nil {
+		return 0, err
+	}
+	c, err := loadChain(ctx, tx, decisionChain(level))
+	if err != nil || c.LastPos < c.FirstPos {
+		return 0, err
+	}
+	rows, err := oldestOf(ctx, tx, c, level, cutoff, pruneChunk)
+	if err != nil {
+		return 0, err
+	}
+	// Only an unbroken beginning goes: a clock that went back, or a row that
+	// somebody took out, must stay visible.
+	counts := tallies{}
+	first := c.FirstSeq
+	n := 0
+	for ; n < len(rows) && rows[n].Pos == c.FirstPos; n++ {
+		counts.add(&rows[n], Tally{Logged: -1}, true)
+		c.FirstPos, c.FirstSeq, c.Base = rows[n].Pos+1, rows[n].Seq+1, rows[n].Hash
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	removed, err := deleteDecisions(ctx, tx, level, first, rows[n-1].Seq)
+	if err != nil {
+		return 0, err
+	}
+	if err := addTallies(ctx, tx, counts); err != nil {
+		return 0, err
+	}
+	return removed, saveChain(ctx, tx, c)
+}
+
+func pruneEvents(ctx context.Context, tx *db.Tx, cutoff time.Time) (int64, error) {
+	if err := tx.Lock(ctx, Lock); err != nil {
+		return 0, err
+	}
+	c, err := loadChain(ctx, tx, eventsChain)
+	if err != nil || c.LastPos < c.FirstPos {
+		return 0, err
+	}
+	rows, err := oldestEvents(ctx, tx, c, cutoff, pruneChunk)
+	if err != nil {
+		return 0, err
+	}
+	first := c.FirstSeq
+	n := 0
+	for ; n < len(rows) && rows[n].Seq == c.FirstPos; n++ {
+		c.FirstPos, c.FirstSeq, c.Base = rows[n].Seq+1, rows[n].Seq+1, rows[n].Hash
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	removed, err := deleteEvents(ctx, tx, first, rows[n-1].Seq)
+	if err != nil {
+		return 0, err
+	}
+	return removed, saveChain(ctx, tx, c)
+}

@@ -1,0 +1,316 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+)
+
+// most is how many records one transaction takes.
+const most = 5000
+
+// Backoff of a store that does not take records, and after how many failures of
+// another kind the records are tried one by one.
+const (
+	firstWait = 50 * time.Millisecond
+	longWait  = 2 * time.Second
+	patience  = 5
+)
+
+// Run ships what is in the spool into the tenants' stores until ctx ends. What
+// it has begun it finishes or leaves in the spool for the next start.
+func (l *DecisionLog) Run(ctx context.Context) error {
+	l.running.Store(true)
+	defer l.running.Store(false)
+	for {
+		batch, err := l.cfg.Spool.Next(ctx, most)
+		if ctx.Err() != nil || errors.Is(err, spool.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading the audit spool: %w", err)
+		}
+		began := l.cfg.Now()
+		if !l.shipAll(ctx, batch.Records) {
+			return nil
+		}
+		if err := l.cfg.Spool.Ack(batch); err != nil {
+			return fmt.Errorf("acknowledging the audit spool: %w", err)
+		}
+		l.advance(len(batch.Records))
+		if len(batch.Records) > most/2 {
+			l.giveWay(ctx, l.cfg.Now().Sub(began))
+		}
+	}
+}
+
+// Storing a record costs many times what deciding does, and the spool keeps it
+// safe meanwhile. So while decisions come in faster than busy a second, the
+// shipper works a quarter of the time, until the backlog is deep; when the
+// burst is over it catches up at full speed.
+const (
+	busy      = 2000 // records a second
+	look      = 10 * time.Millisecond
+	restMost  = time.Second
+	deepDepth = 2_000_000 // records
+)
+
+// giveWay rests in a burst; took is how long the last batch was.
+func (l *DecisionLog) giveWay(ctx context.Context, took time.Duration) {
+	before := l.appended.Load()
+	if !pause(ctx, look) || l.cfg.Spool.Depth() > deepDepth {
+		return
+	}
+	if came := l.appended.Load() - before; came > int64(busy*look/time.Second) {
+		pause(ctx, min(3*took, restMost))
+	}
+}
+
+// pause waits; false when ctx ended before.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// shipAll brings records to their tenants; false when ctx ended before it could.
+func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
+	byTenant := map[scope.TenantID][]row{}
+	var order []scope.TenantID
+	for _, rec := range records {
+		tenant, line, err := parseRecord(rec)
+		var r row
+		if err == nil {
+			r, err = toRow(line)
+		}
+		if err != nil {
+			l.setAside("unreadable", rec, err)
+			continue
+		}
+		if _, seen := byTenant[tenant]; !seen {
+			order = append(order, tenant)
+		}
+		byTenant[tenant] = append(byTenant[tenant], r)
+	}
+	for _, tenant := range order {
+		if !l.persist(ctx, tenant, byTenant[tenant]) {
+			return false
+		}
+	}
+	return true
+}
+
+// persist stores rows, waiting for a store that is down as long as it takes.
+// Rows that a healthy store refuses are found one by one and set aside.
+func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows []row) bool {
+	wait := firstWait
+	for try := 1; ; try++ {
+		err := l.store(ctx, tenant, rows)
+		switch {
+		case err == nil:
+			return true
+		case ctx.Err() != nil:
+			return false
+		case errors.Is(err, errGone):
+			l.cfg.Logger.Warn("decisions of a tenant that is gone were dropped", "tenant", tenant, "records", len(rows))
+			return true
+		}
+		l.cfg.Alarm(tenant, err)
+		l.cfg.Logger.Error("decisions could not be stored", "tenant", tenant, "records", len(rows), "attempt", try, "error", err)
+		if !waitable(err) && try >= patience {
+			if len(rows) == 1 {
+				l.setAside(string(tenant), []byte(rows[0].Record), err)
+				return true
+			}
+			half := len(rows) / 2
+			return l.persist(ctx, tenant, rows[:half]) && l.persist(ctx, tenant, rows[half:])
+		}
+		if !pause(ctx, wait) {
+			return false
+		}
+		wait = min(wait*2, longWait)
+	}
+}
+
+// waitable reports whether the failure is the store's, not the records'.
+func waitable(err error) bool {
+	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.StorageFull)
+}
+
+func (l *DecisionLog) setAside(name string, line []byte, cause error) {
+	l.cfg.Logger.Error("a decision record was set aside", "tenant", name, "error", cause)
+	l.cfg.Alarm(scope.TenantID(name), cause)
+	l.keepAside(name, line)
+}
+
+func (l *DecisionLog) keepAside(name string, line []byte) {
+	err := os.MkdirAll(l.cfg.SetAside, 0o700)
+	if err == nil {
+		var f *os.File
+		if f, err = os.OpenFile(filepath.Join(l.cfg.SetAside, name+".jsonl"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
+			_, err = f.Write(append(append([]byte{}, line...), '\n'))
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		l.cfg.Logger.Error("a record to be set aside could not be kept", "error", err)
+	}
+}
+
+// toRow reads a record's line and takes out what is searched by.
+func toRow(line []byte) (row, error) {
+	d, err := decodeDecision(line)
+	if err != nil {
+		return row{}, err
+	}
+	if d.DecisionID == "" || len(d.DecisionID) > maxID {
+		return row{}, errRecord
+	}
+	r := row{
+		DecisionID: d.DecisionID, At: d.Timestamp.UTC(), Level: d.AuditLevel, Environment: string(d.Environment), Decision: d.Decision,
+		UserID: foldKey(d.User.ID), PolicyID: d.PolicyID, ResourceKey: keyOf(&d), BouncerID: d.BouncerID, IPAddress: foldKey(d.IPAddress),
+		EvaluationUS: int64(d.EvaluationTimeMS * 1000), Record: string(line),
+	}
+	r.tally = Tally{Logged: 1, Counted: 1, EvaluationUS: r.EvaluationUS}
+	if d.AuditLevel == None {
+		r.tally.Logged = 0
+	}
+	if d.CacheHit {
+		r.tally.CacheHits = 1
+	}
+	if d.Error != "" {
+		r.tally.Errors = 1
+	}
+	return r, nil
+}
+
+// keyOf is what resource_id filters by: our id, else the caller's.
+func keyOf(d *Decision) string {
+	if d.ResourceID != 0 {
+		return itoa(d.ResourceID)
+	}
+	return foldKey(d.Resource.ID)
+}
+
+// store puts rows into the tenant's log: those that are new, chained, counted.
+func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []row) error {
+	store, err := l.cfg.Cluster.Tenant(ctx, tenant)
+	if fault.Is(err, fault.NotFound) {
+		return errGone
+	}
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, decisionLock); err != nil {
+			return err
+		}
+		fresh, err := unknown(ctx, tx, rows)
+		if err != nil || len(fresh) == 0 {
+			return err
+		}
+		return l.append(ctx, tx, fresh)
+	})
+}
+
+// decisionLock is held by whoever moves an end of a decision chain.
+const decisionLock = "audit.decisions"
+
+// unknown leaves out what the log has, and what stands twice in rows.
+func unknown(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
+	ids := make([]string, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].DecisionID
+	}
+	known, err := knownIDs(ctx, tx, ids)
+	if err != nil {
+		return nil, err
+	}
+	fresh := make([]row, 0, len(rows))
+	for _, r := range rows {
+		if !known[r.DecisionID] {
+			known[r.DecisionID] = true
+			fresh = append(fresh, r)
+		}
+	}
+	return fresh, nil
+}
+
+func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) error {
+	chains, err := loadChains(ctx, tx)
+	if err != nil {
+		return err
+	}
+	seq := int64(0)
+	for name, c := range chains {
+		if name != eventsChain {
+			seq = max(seq, c.LastSeq)
+		}
+	}
+	now := l.cfg.Now().UTC().Truncate(time.Microsecond)
+	counts := tallies{}
+	var logged, seen []row
+	touched := map[string]bool{}
+	for i := range rows {
+		r := &rows[i]
+		r.LoggedAt = now
+		counts.add(r, r.tally, false)
+		if r.Level == None {
+			seen = append(seen, *r)
+			continue
+		}
+		name := decisionChain(r.Level)
+		c, ok := chains[name]
+		if !ok {
+			c = newChain(name)
+		}
+		seq++
+		r.Seq, r.Pos = seq, c.LastPos+1
+		r.Hash = r.seal(c.Head)
+		c.add(r.Seq, r.Hash)
+		chains[name], touched[name] = c, true
+		logged = append(logged, *r)
+	}
+	if err := insertRows(ctx, tx, logged); err != nil {
+		return err
+	}
+	if err := insertSeenIDs(ctx, tx, seen); err != nil {
+		return err
+	}
+	if err := addTallies(ctx, tx, counts); err != nil {
+		return err
+	}
+	for name := range touched {
+		if err := saveChain(ctx, tx, chains[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetAside keeps a line that a bouncer sent as a decision and that is none, in
+// the tenant's file, up to a bound: a bouncer must not be able to fill the disk.
+func (l *DecisionLog) SetAside(tenant scope.TenantID, bouncer int64, line []byte, why error) {
+	name := string(tenant) + ".bouncers"
+	if info, err := os.Stat(filepath.Join(l.cfg.SetAside, name+".jsonl")); err == nil && info.Size() > maxAside {
+		return
+	}
+	l.cfg.Logger.Warn("a bouncer's event was set aside", "tenant", tenant, "bouncer", bouncer, "error", why)
+	l.keepAside(name, line[:min(len(line), maxDocument)])
+}
+
+// maxAside bounds the file of what bouncers sent.
+const maxAside = 16 << 20

@@ -1,0 +1,233 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+// chunk is how many rows one INSERT carries at most.
+const chunk = 500
+
+// portion is how many of n rows the next statement takes. Few sizes make few
+// texts, and each backend keeps a prepared statement for each.
+func portion(n int) int {
+	for _, size := range []int{chunk, 100, 20, 5} {
+		if n >= size {
+			return size
+		}
+	}
+	return 1
+}
+
+const (
+	insertDecisions = `INSERT INTO decisions (seq, decision_id, at, logged_at, level, pos, environment, decision,
+		user_id, policy_id, resource_key, bouncer_id, ip_address, evaluation_us, record, hash) VALUES `
+	insertCounts = `INSERT INTO decision_counts (key, bucket, environment, decision, logged, counted, evaluation_us, cache_hits, errors) VALUES `
+	addCounts    = ` ON CONFLICT (key, bucket, environment, decision) DO UPDATE SET
+		logged = decision_counts.logged + excluded.logged, counted = decision_counts.counted + excluded.counted,
+		evaluation_us = decision_counts.evaluation_us + excluded.evaluation_us,
+		cache_hits = decision_counts.cache_hits + excluded.cache_hits, errors = decision_counts.errors + excluded.errors`
+	insertSeen = `INSERT INTO decision_seen (decision_id, at) VALUES `
+)
+
+// values writes n groups of width placeholders: ($1, $2), ($3, $4) ...
+func values(b *strings.Builder, n, width int) {
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('(')
+		list(b, i*width+1, width)
+		b.WriteByte(')')
+	}
+}
+
+// list writes n placeholders from $first on.
+func list(b *strings.Builder, first, n int) {
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(first + i))
+	}
+}
+
+func placeholders(n int) string {
+	var b strings.Builder
+	list(&b, 1, n)
+	return b.String()
+}
+
+// insertText is one multi-row statement of n rows.
+func insertText(head string, n, width int, tail string) string {
+	var b strings.Builder
+	b.Grow(len(head) + n*width*6 + len(tail))
+	b.WriteString(head)
+	values(&b, n, width)
+	b.WriteString(tail)
+	return b.String()
+}
+
+func insertRows(ctx context.Context, tx *db.Tx, rows []row) error {
+	const width = 16
+	for len(rows) > 0 {
+		n := portion(len(rows))
+		args := make([]any, 0, n*width)
+		for i := range rows[:n] {
+			r := &rows[i]
+			args = append(args, r.Seq, r.DecisionID, r.At, r.LoggedAt, string(r.Level), r.Pos, r.Environment, r.Decision,
+				r.UserID, r.PolicyID, r.ResourceKey, r.BouncerID, r.IPAddress, r.EvaluationUS, r.Record, r.Hash)
+		}
+		// Known ids were left out before, under the lock; a conflict here would
+		// mean a hole in the chain, so it counts as a failure of the batch.
+		stored, err := tx.Exec(ctx, insertText(insertDecisions, n, width, ` ON CONFLICT (decision_id) DO NOTHING`), args...)
+		if err != nil {
+			return err
+		}
+		if stored != int64(n) {
+			return errors.New("audit: a decision was stored twice at once")
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+func insertSeenIDs(ctx context.Context, tx *db.Tx, rows []row) error {
+	for len(rows) > 0 {
+		n := portion(len(rows))
+		args := make([]any, 0, n*2)
+		for i := range rows[:n] {
+			args = append(args, rows[i].DecisionID, rows[i].LoggedAt)
+		}
+		if _, err := tx.Exec(ctx, insertText(insertSeen, n, 2, ` ON CONFLICT (decision_id) DO NOTHING`), args...); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+func addTallies(ctx context.Context, tx *db.Tx, ts tallies) error {
+	const width = 9
+	cells := make([]*cell, 0, len(ts))
+	for _, c := range ts {
+		cells = append(cells, c)
+	}
+	for len(cells) > 0 {
+		n := portion(len(cells))
+		args := make([]any, 0, n*width)
+		for _, c := range cells[:n] {
+			args = append(args, c.Key, c.Bucket, c.Environment, c.Decision, c.Logged, c.Counted, c.EvaluationUS, c.CacheHits, c.Errors)
+		}
+		if _, err := tx.Exec(ctx, insertText(insertCounts, n, width, addCounts), args...); err != nil {
+			return err
+		}
+		cells = cells[n:]
+	}
+	return nil
+}
+
+// knownIDs gives those of ids that the log has already taken.
+func knownIDs(ctx context.Context, tx *db.Tx, ids []string) (map[string]bool, error) {
+	known := map[string]bool{}
+	for len(ids) > 0 {
+		n := portion(len(ids))
+		args := make([]any, n)
+		for i, id := range ids[:n] {
+			args[i] = id
+		}
+		in := placeholders(n)
+		found, err := db.All[string](ctx, tx, `SELECT decision_id FROM decisions WHERE decision_id IN (`+in+`)
+			UNION ALL SELECT decision_id FROM decision_seen WHERE decision_id IN (`+in+`)`, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range found {
+			known[id] = true
+		}
+		ids = ids[n:]
+	}
+	return known, nil
+}
+
+// loadChains gives the chains by name; one that has no row yet is not in it.
+func loadChains(ctx context.Context, tx *db.Tx) (map[string]chain, error) {
+	rows, err := db.All[chain](ctx, tx, `SELECT name, first_pos, first_seq, base, last_pos, last_seq, head FROM audit_chains`)
+	out := make(map[string]chain, len(rows))
+	for _, c := range rows {
+		out[c.Name] = c
+	}
+	return out, err
+}
+
+func loadChain(ctx context.Context, tx *db.Tx, name string) (chain, error) {
+	c, err := db.One[chain](ctx, tx, `SELECT name, first_pos, first_seq, base, last_pos, last_seq, head FROM audit_chains WHERE name = $1`, name)
+	if errors.Is(err, db.ErrNoRows) {
+		return newChain(name), nil
+	}
+	return c, err
+}
+
+func saveChain(ctx context.Context, tx *db.Tx, c chain) error {
+	_, err := tx.Exec(ctx, `INSERT INTO audit_chains (name, first_pos, first_seq, base, last_pos, last_seq, head) VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (name) DO UPDATE SET first_pos = excluded.first_pos, first_seq = excluded.first_seq, base = excluded.base,
+		last_pos = excluded.last_pos, last_seq = excluded.last_seq, head = excluded.head`,
+		c.Name, c.FirstPos, c.FirstSeq, c.Base, c.LastPos, c.LastSeq, c.Head)
+	return err
+}
+
+const decisionColumns = `seq, decision_id, at, logged_at, level, pos, environment, decision, user_id, policy_id,
+	resource_key, bouncer_id, ip_address, evaluation_us, record, hash`
+
+func decisionsAfter(ctx context.Context, tx *db.Tx, seq, last int64, n int) ([]row, error) {
+	return db.All[row](ctx, tx, `SELECT `+decisionColumns+` FROM decisions WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3`, seq, last, n)
+}
+
+// oldestOf gives the oldest rows of a level that were logged before the cutoff.
+func oldestOf(ctx context.Context, tx *db.Tx, c chain, level Level, cutoff time.Time, n int) ([]row, error) {
+	return db.All[row](ctx, tx, `SELECT `+decisionColumns+` FROM decisions
+		WHERE seq >= $1 AND seq <= $2 AND level = $3 AND logged_at < $4 ORDER BY seq LIMIT $5`, c.FirstSeq, c.LastSeq, string(level), cutoff, n)
+}
+
+func deleteDecisions(ctx context.Context, tx *db.Tx, level Level, first, last int64) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM decisions WHERE seq >= $1 AND seq <= $2 AND level = $3`, first, last, string(level))
+}
+
+func deleteSeen(ctx context.Context, tx *db.Tx, before time.Time, n int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM decision_seen WHERE decision_id IN (SELECT decision_id FROM decision_seen WHERE at < $1 ORDER BY at LIMIT $2)`, before, n)
+}
+
+func deleteSpentCounts(ctx context.Context, tx *db.Tx, before time.Time, n int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM decision_counts WHERE (key, bucket, environment, decision) IN
+		(SELECT key, bucket, environment, decision FROM decision_counts WHERE logged = 0 AND bucket < $1 ORDER BY bucket LIMIT $2)`, before, n)
+}
+
+const eventColumns = `seq, at, type, object, object_id, object_name, environment, actor_kind, actor_id, actor_name,
+	ip_address, request_id, changes, event_context`
+
+func insertEvent(ctx context.Context, tx *db.Tx, r *eventRow) error {
+	_, err := tx.Exec(ctx, `INSERT INTO audit_events (`+eventColumns+`, hash)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
+		r.Seq, r.At, r.Type, r.Object, r.ObjectID, r.ObjectName, r.Environment, r.ActorKind, r.ActorID, r.ActorName,
+		r.IPAddress, r.RequestID, r.Changes, r.EventContext, r.Hash)
+	return err
+}
+
+func eventsAfter(ctx context.Context, tx *db.Tx, seq, last int64, n int) ([]eventRow, error) {
+	return db.All[eventRow](ctx, tx, `SELECT `+eventColumns+`, hash FROM audit_events WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3`, seq, last, n)
+}
+
+func oldestEvents(ctx context.Context, tx *db.Tx, c chain, cutoff time.Time, n int) ([]eventRow, error) {
+	return db.All[eventRow](ctx, tx, `SELECT `+eventColumns+`, hash FROM audit_events
+		WHERE seq >= $1 AND seq <= $2 AND at < $3 ORDER BY seq LIMIT $4`, c.FirstSeq, c.LastSeq, cutoff, n)
+}
+
+func deleteEvents(ctx context.Context, tx *db.Tx, first, last int64) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM audit_events WHERE seq >= $1 AND seq <= $2`, first, last)
+}

@@ -1,0 +1,244 @@
+package audit
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+// question is a Filter that was made ready: what must be equal, in which window,
+// for which pairs of environment and decision. Each pair is asked for alone,
+// so that every index serves its first three columns exactly.
+type question struct {
+	span
+	user     string
+	policy   int64
+	resource string
+	pairs    []pair
+	// driver names the column whose index is walked.
+	driver string
+	// before is the row after which the page goes on; a zero seq means the newest.
+	before position
+}
+
+type pair struct{ environment, decision string }
+
+type position struct {
+	At  time.Time `db:"at"`
+	Seq int64     `db:"seq"`
+}
+
+// Columns that an index begins with. The time index begins with the pair.
+const (
+	byUser     = "user_id"
+	byPolicy   = "policy_id"
+	byResource = "resource_key"
+	byTime     = ""
+)
+
+// where writes the conditions of q for one pair. A column that is not the
+// driver's is written as a range of one value: SQLite, which knows no
+// statistics, then takes the driver's index, and PostgreSQL still compares it
+// inside that index, before it looks at a row.
+func (q *question) where(b *strings.Builder, p pair) []any {
+	var args []any
+	add := func(v any, text ...string) {
+		if len(args) > 0 {
+			b.WriteString(" AND ")
+		}
+		args = append(args, v)
+		for i, part := range text {
+			if i > 0 {
+				b.WriteString(" AND ")
+			}
+			b.WriteString(part)
+			b.WriteString("$")
+			b.WriteString(strconv.Itoa(len(args)))
+		}
+	}
+	equal := func(column string, v any) {
+		if column == q.driver {
+			add(v, column+" = ")
+			return
+		}
+		add(v, column+" >= ", column+" <= ")
+	}
+	if q.user != "" {
+		equal(byUser, q.user)
+	}
+	if q.resource != "" {
+		equal(byResource, q.resource)
+	}
+	if q.policy != 0 {
+		equal(byPolicy, q.policy)
+	}
+	if q.driver == byTime {
+		add(0, "seq > ") // says that the partial index may serve
+	}
+	add(p.environment, "environment = ")
+	add(p.decision, "decision = ")
+	add(q.lo, "at >= ")
+	add(q.hi, "at < ")
+	return args
+}
+
+// countRows counts by walking the driver's index.
+func (q *question) countRows(ctx context.Context, tx *db.Tx, s span) (int64, error) {
+	var total int64
+	part := *q
+	part.span = s
+	for _, p := range q.pairs {
+		var b strings.Builder
+		b.WriteString(`SELECT COUNT(*) FROM decisions WHERE `)
+		args := part.where(&b, p)
+		n, err := db.One[int64](ctx, tx, b.String(), args...)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// countCells adds up decision_counts for one key over whole buckets.
+func (q *question) countCells(ctx context.Context, tx *db.Tx, key string, s span) (int64, error) {
+	envs, decisions := q.sides()
+	args := []any{key, s.lo, s.hi}
+	for _, v := range append(envs, decisions...) {
+		args = append(args, v)
+	}
+	var b strings.Builder
+	b.WriteString(`SELECT CAST(COALESCE(SUM(logged), 0) AS BIGINT) FROM decision_counts WHERE key = $1 AND bucket >= $2 AND bucket < $3 AND environment IN (`)
+	list(&b, 4, len(envs))
+	b.WriteString(`) AND decision IN (`)
+	list(&b, 4+len(envs), len(decisions))
+	b.WriteString(`)`)
+	return db.One[int64](ctx, tx, b.String(), args...)
+}
+
+// sides gives the environments and the decisions that the pairs are made of.
+func (q *question) sides() (envs, decisions []string) {
+	seen := map[string]bool{}
+	for _, p := range q.pairs {
+		if !seen[p.environment] {
+			envs = append(envs, p.environment)
+		}
+		if !seen[p.decision] {
+			decisions = append(decisions, p.decision)
+		}
+		seen[p.environment], seen[p.decision] = true, true
+	}
+	return envs, decisions
+}
+
+// positions gives the newest n of one pair, in order, from the index alone.
+func (q *question) positions(ctx context.Context, tx *db.Tx, p pair, n int) ([]position, error) {
+	var b strings.Builder
+	b.WriteString(`SELECT at, seq FROM decisions WHERE `)
+	args := q.where(&b, p)
+	next := func(v any) string {
+		args = append(args, v)
+		return "$" + strconv.Itoa(len(args))
+	}
+	if q.before.Seq != 0 {
+		b.WriteString(` AND (at, seq) < (` + next(q.before.At) + `, ` + next(q.before.Seq) + `)`)
+	}
+	b.WriteString(` ORDER BY at DESC, seq DESC LIMIT ` + next(n))
+	return db.All[position](ctx, tx, b.String(), args...)
+}
+
+type storedRecord struct {
+	Seq    int64  `db:"seq"`
+	Record string `db:"record"`
+}
+
+// records fetches the entries at the positions, in their order.
+func records(ctx context.Context, tx *db.Tx, at []position) ([]string, error) {
+	bySeq := make(map[int64]string, len(at))
+	for left := at; len(left) > 0; {
+		n := portion(len(left))
+		args := make([]any, n)
+		for i, p := range left[:n] {
+			args[i] = p.Seq
+		}
+		rows, err := db.All[storedRecord](ctx, tx, `SELECT seq, record FROM decisions WHERE seq IN (`+placeholders(n)+`)`, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			bySeq[r.Seq] = r.Record
+		}
+		left = left[n:]
+	}
+	out := make([]string, 0, len(at))
+	for _, p := range at {
+		if rec, ok := bySeq[p.Seq]; ok {
+			out = append(out, rec)
+		}
+	}
+	return out, nil
+}
+
+// tallyBy adds up one key's cells over whole buckets, one row a bucket.
+func tallyBy(ctx context.Context, tx *db.Tx, key string, s span, pairs []pair) ([]cell, error) {
+	q := question{pairs: pairs}
+	envs, decisions := q.sides()
+	args := []any{key, s.lo, s.hi}
+	for _, v := range append(envs, decisions...) {
+		args = append(args, v)
+	}
+	var b strings.Builder
+	b.WriteString(`SELECT key, bucket, environment, decision, logged, counted, evaluation_us, cache_hits, errors FROM decision_counts
+		WHERE key = $1 AND bucket >= $2 AND bucket < $3 AND environment IN (`)
+	list(&b, 4, len(envs))
+	b.WriteString(`) AND decision IN (`)
+	list(&b, 4+len(envs), len(decisions))
+	b.WriteString(`) ORDER BY bucket`)
+	return db.All[cell](ctx, tx, b.String(), args...)
+}
+
+// eventsPage gives the administrative entries of a filter, newest first, and
+// how many there are.
+func eventsPage(ctx context.Context, tx *db.Tx, f EventFilter, before int64, n int) ([]Event, int64, error) {
+	var b strings.Builder
+	var args []any
+	add := func(text string, v any) {
+		if len(args) > 0 {
+			b.WriteString(" AND ")
+		}
+		args = append(args, v)
+		b.WriteString(text + "$" + strconv.Itoa(len(args)))
+	}
+	add("seq > ", 0)
+	for _, c := range []struct{ column, value string }{
+		{"type", f.Type},
+		{"object", f.Object},
+		{"object_id", f.ObjectID},
+		{"actor_id", f.ActorID},
+		{"environment", string(f.Environment)},
+	} {
+		if c.value != "" {
+			add(c.column+" = ", c.value)
+		}
+	}
+	if !f.Start.IsZero() {
+		add("at >= ", f.Start)
+	}
+	if !f.End.IsZero() {
+		add("at <= ", f.End)
+	}
+	filtered, err := db.One[int64](ctx, tx, `SELECT COUNT(*) FROM audit_events WHERE `+b.String(), args...)
+	if err != nil {
+		return nil, 0, err
+	}
+	if before > 0 {
+		add("seq < ", before)
+	}
+	args = append(args, n)
+	events, err := db.All[Event](ctx, tx, `SELECT `+eventColumns+` FROM audit_events WHERE `+b.String()+
+		` ORDER BY seq DESC LIMIT $`+strconv.Itoa(len(args)), args...)
+	return events, filtered, err
+}

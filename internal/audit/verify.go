@@ -1,0 +1,211 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Report is what Verify found over both logs.
+type Report struct {
+	Valid     bool        `json:"valid" doc:"True when every chain holds."`
+	CheckedAt time.Time   `json:"checked_at"`
+	Chains    []ChainInfo `json:"chains"`
+}
+
+// ChainInfo is one chain's part of a report: the administrative log is one
+// chain, the decision log one for each audit level.
+type ChainInfo struct {
+	Name    string `json:"name" doc:"events, or decisions.<audit level>."`
+	Valid   bool   `json:"valid"`
+	Checked int64  `json:"checked" doc:"Rows that were read."`
+	// Head is the hash of the newest row; kept elsewhere, it proves later that
+	// nothing up to it was rewritten.
+	Head   string  `json:"head"`
+	Breaks []Break `json:"breaks" doc:"Where the chain does not hold; at most 100."`
+}
+
+// Break is one place where a chain does not hold.
+type Break struct {
+	// Kind is edited (this row's content or place is not what was written),
+	// removed (rows before it are missing) or head (the newest rows are missing
+	// or were rewritten).
+	Kind string `json:"kind" enum:"edited,removed,head"`
+	// Position counts the rows of the chain from 1.
+	Position int64  `json:"position"`
+	ID       string `json:"id" doc:"The decision_id or the event's id of the row."`
+	Message  string `json:"message"`
+}
+
+const maxBreaks = 100
+
+// Verify reads both logs of the tenant from end to end, in small transactions,
+// and recomputes every hash. Rows that arrive meanwhile are not looked at.
+func (l *DecisionLog) Verify(ctx context.Context, sc scope.Scope) (Report, error) {
+	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return Report{}, err
+	}
+	v := &verifier{store: store, chains: map[string]*chainCheck{}}
+	if err := v.begin(ctx); err != nil {
+		return Report{}, err
+	}
+	if err := v.decisions(ctx); err != nil {
+		return Report{}, err
+	}
+	if err := v.events(ctx); err != nil {
+		return Report{}, err
+	}
+	rep := Report{Valid: true, CheckedAt: l.cfg.Now().UTC(), Chains: []ChainInfo{}}
+	names := make([]string, 0, len(v.chains))
+	for name := range v.chains {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		c := v.chains[name]
+		c.end()
+		rep.Valid = rep.Valid && c.info.Valid
+		rep.Chains = append(rep.Chains, c.info)
+	}
+	return rep, nil
+}
+
+type verifier struct {
+	store  *db.DB
+	chains map[string]*chainCheck
+	last   int64 // seq of the newest decision when it began
+}
+
+// chainCheck walks one chain.
+type chainCheck struct {
+	chain
+	info ChainInfo
+	pos  int64
+	prev string
+}
+
+func (v *verifier) begin(ctx context.Context) error {
+	return v.store.Read(ctx, func(tx *db.Tx) error {
+		chains, err := loadChains(ctx, tx)
+		for name, c := range chains {
+			v.chains[name] = &chainCheck{
+				chain: c, pos: c.FirstPos - 1, prev: c.Base,
+				info: ChainInfo{Name: name, Valid: true, Head: c.Head, Breaks: []Break{}},
+			}
+			if name != eventsChain {
+				v.last = max(v.last, c.LastSeq)
+			}
+		}
+		return err
+	})
+}
+
+func (v *verifier) decisions(ctx context.Context) error {
+	for seq := int64(0); ; {
+		var rows []row
+		var bases map[string]chain
+		err := v.store.Read(ctx, func(tx *db.Tx) (err error) {
+			if bases, err = loadChains(ctx, tx); err == nil {
+				rows, err = decisionsAfter(ctx, tx, seq, v.last, most/5)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		v.pruned(bases)
+		for i := range rows {
+			r := &rows[i]
+			seq = r.Seq
+			c := v.chains[decisionChain(r.Level)]
+			if c == nil {
+				c = v.stray(decisionChain(r.Level))
+			}
+			c.check(r.Pos, r.DecisionID, r.Hash, r.seal(c.prev))
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+	}
+}
+
+func (v *verifier) events(ctx context.Context) error {
+	c := v.chains[eventsChain]
+	if c == nil {
+		return nil
+	}
+	for seq := int64(0); ; {
+		var rows []eventRow
+		var bases map[string]chain
+		err := v.store.Read(ctx, func(tx *db.Tx) (err error) {
+			if bases, err = loadChains(ctx, tx); err == nil {
+				rows, err = eventsAfter(ctx, tx, seq, c.LastSeq, most/5)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		v.pruned(bases)
+		for i := range rows {
+			r := &rows[i]
+			seq = r.Seq
+			c.check(r.Seq, itoa(r.Seq), r.Hash, r.seal(c.prev))
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+	}
+}
+
+// pruned moves a walk forward where retention has removed what it had not read yet.
+func (v *verifier) pruned(now map[string]chain) {
+	for name, c := range v.chains {
+		if n, ok := now[name]; ok && n.FirstPos > c.pos+1 {
+			c.pos, c.prev = n.FirstPos-1, n.Base
+		}
+	}
+}
+
+// stray is the check of rows whose level no chain has: somebody wrote them there.
+func (v *verifier) stray(name string) *chainCheck {
+	c := &chainCheck{chain: newChain(name), info: ChainInfo{Name: name, Valid: true, Breaks: []Break{}}}
+	v.chains[name] = c
+	return c
+}
+
+// check takes the next row: its position and the hash it carries, and the hash
+// that its content has after the row before.
+func (c *chainCheck) check(pos int64, id, stored, computed string) {
+	c.info.Checked++
+	switch {
+	case pos > c.pos+1:
+		c.broken("removed", pos, id, fmt.Sprintf("rows %d to %d are missing before this one", c.pos+1, pos-1))
+	case pos < c.pos+1:
+		c.broken("edited", pos, id, "this row stands where it was not written")
+	case stored != computed:
+		c.broken("edited", pos, id, "this row, or its place, is not what was written")
+	}
+	c.pos, c.prev = max(c.pos, pos), stored
+}
+
+func (c *chainCheck) end() {
+	switch {
+	case c.pos < c.LastPos:
+		c.broken("head", c.LastPos, "", fmt.Sprintf("rows %d to %d at the end are missing", c.pos+1, c.LastPos))
+	case c.pos > c.LastPos || c.prev != c.Head:
+		c.broken("head", c.pos, "", "the newest row is not the one that was written last")
+	}
+}
+
+func (c *chainCheck) broken(kind string, pos int64, id, message string) {
+	c.info.Valid = false
+	if len(c.info.Breaks) < maxBreaks {
+		c.info.Breaks = append(c.info.Breaks, Break{Kind: kind, Position: pos, ID: id, Message: message})
+	}
+}

@@ -1,0 +1,219 @@
+package event
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Sink takes events: webhook deliveries, alerts, sockets.
+type Sink interface {
+	// Name keeps the sink's place; it never changes.
+	Name() string
+	// Take is called for every event of every tenant, in the order of each
+	// tenant, within tx, which is of the tenant's store. An error rolls tx back
+	// and the same events come again later. It must not call out: a slow Take
+	// holds the transaction.
+	Take(ctx context.Context, tx *db.Tx, tenant scope.TenantID, o Occurrence) error
+}
+
+// Dispatcher hands events to sinks. All fields must be set before Run.
+type Dispatcher struct {
+	Cluster *db.Cluster
+	Sinks   []Sink
+	Now     func() time.Time
+	Logger  *slog.Logger
+	// Sweep is how often all tenants are looked at, for events whose wake-up was
+	// missed; 0 means a minute.
+	Sweep time.Duration
+	// Keep is how long events stay after every sink has them; 0 means a week.
+	Keep time.Duration
+}
+
+const batch = 200
+
+// Run hands over events until ctx ends, on any number of replicas at once.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	dirty := newDirty()
+	stop := d.Cluster.Watch(func(tenant scope.TenantID, name string) {
+		switch {
+		case name == Topic && tenant != "":
+			dirty.add(tenant)
+		case name == "": // anything may have happened
+			dirty.sweep()
+		}
+	})
+	defer stop()
+	every := d.Sweep
+	if every <= 0 {
+		every = time.Minute
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	dirty.sweep()
+	for {
+		tenants, all := dirty.take()
+		if all {
+			ids, err := d.Cluster.Tenants(ctx)
+			if err != nil && ctx.Err() == nil {
+				d.Logger.Error("events: the tenants cannot be listed", "error", err)
+			}
+			tenants = ids
+		}
+		for _, t := range tenants {
+			if err := d.Tenant(ctx, t); err != nil && ctx.Err() == nil {
+				d.Logger.Error("events were not handed over", "tenant", t, "error", err)
+			}
+			if ctx.Err() != nil {
+				return nil
+			}
+		}
+		select {
+		case <-dirty.wake:
+		case <-tick.C:
+			dirty.sweep()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Tenant hands over what one tenant's sinks have not had yet. A sink's failure
+// does not keep the others from theirs; all failures are joined.
+func (d *Dispatcher) Tenant(ctx context.Context, tenant scope.TenantID) error {
+	store, err := d.Cluster.Tenant(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	upTo := int64(-1)
+	for _, s := range d.Sinks {
+		seq, err := d.feed(ctx, store, tenant, s)
+		if upTo < 0 || seq < upTo {
+			upTo = seq
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil || upTo <= 0 {
+		return err
+	}
+	keep := d.Keep
+	if keep <= 0 {
+		keep = 7 * 24 * time.Hour
+	}
+	return d.remove(ctx, store, d.Now().Add(-keep), upTo)
+}
+
+// feed brings one sink up to date and tells how far it is.
+func (d *Dispatcher) feed(ctx context.Context, store *db.DB, tenant scope.TenantID, s Sink) (int64, error) {
+	seq := int64(0)
+	for {
+		var behind bool
+		// A look without the lock first: most of the time there is nothing.
+		err := store.Read(ctx, func(tx *db.Tx) (err error) {
+			if seq, err = cursorOf(ctx, tx, s.Name()); err != nil {
+				return err
+			}
+			rows, err := eventsAfter(ctx, tx, seq, 1)
+			behind = len(rows) > 0
+			return err
+		})
+		if err != nil || !behind {
+			return seq, err
+		}
+		err = store.Write(ctx, func(tx *db.Tx) error {
+			if err := tx.Lock(ctx, "event."+s.Name()); err != nil {
+				return err
+			}
+			at, err := cursorOf(ctx, tx, s.Name())
+			if err != nil {
+				return err
+			}
+			rows, err := eventsAfter(ctx, tx, at, batch)
+			if err != nil || len(rows) == 0 {
+				return err
+			}
+			for _, r := range rows {
+				if err := s.Take(ctx, tx, tenant, r.occurrence(tenant)); err != nil {
+					return err
+				}
+			}
+			return saveCursor(ctx, tx, s.Name(), rows[len(rows)-1].Seq)
+		})
+		if err != nil {
+			return seq, err
+		}
+	}
+}
+
+// remove drops what all sinks have had, when it is old, in small transactions.
+func (d *Dispatcher) remove(ctx context.Context, store *db.DB, before time.Time, upTo int64) error {
+	var old bool
+	err := store.Read(ctx, func(tx *db.Tx) error {
+		rows, err := eventsAfter(ctx, tx, 0, 1)
+		old = len(rows) > 0 && rows[0].At.Before(before) && rows[0].Seq <= upTo
+		return err
+	})
+	if err != nil || !old {
+		return err
+	}
+	for {
+		var n int64
+		err := store.Write(ctx, func(tx *db.Tx) (err error) {
+			n, err = deleteOld(ctx, tx, before, upTo, batch)
+			return err
+		})
+		if err != nil || n < batch {
+			return err
+		}
+	}
+}
+
+// dirty gathers which tenants have something new.
+type dirty struct {
+	wake chan struct{}
+	mu   sync.Mutex
+	set  map[scope.TenantID]bool
+	all  bool
+}
+
+func newDirty() *dirty { return &dirty{wake: make(chan struct{}, 1), set: map[scope.TenantID]bool{}} }
+
+func (d *dirty) add(t scope.TenantID) {
+	d.mu.Lock()
+	d.set[t] = true
+	d.mu.Unlock()
+	d.signal()
+}
+
+func (d *dirty) sweep() {
+	d.mu.Lock()
+	d.all = true
+	d.mu.Unlock()
+	d.signal()
+}
+
+func (d *dirty) signal() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (d *dirty) take() ([]scope.TenantID, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []scope.TenantID
+	for t := range d.set {
+		out = append(out, t)
+	}
+	clear(d.set)
+	all := d.all
+	d.all = false
+	return out, all
+}

@@ -1,0 +1,135 @@
+// Package event tells others what happened. Emit writes an event into the
+// tenant's own store, in the transaction of the change; the Dispatcher hands
+// each event to each sink, in order, in a transaction of the sink's own:
+//
+//	change ─┬─ row            one transaction
+//	        └─ Emit ─▶ events
+//	                     │  Dispatcher, woken by the commit on any replica
+//	                     ├─▶ sink "webhooks"  Take + its cursor: one transaction
+//	                     └─▶ sink "alerts"    Take + its cursor: one transaction
+//
+// A sink that only writes to the tx that it is given takes each event exactly
+// once; what it does beside that, such as pushing to a socket, it may do again
+// after a crash. A sink that fails holds up nobody but itself.
+package event
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The event types that can be subscribed to (specification, "Webhook
+// subscription events").
+const (
+	PolicyCreated    = "policy.created"
+	PolicyUpdated    = "policy.updated"
+	PolicyDeleted    = "policy.deleted"
+	PolicyDeployed   = "policy.deployed"
+	PolicyPromoted   = "policy.promoted"
+	ResourceCreated  = "resource.created"
+	ResourceUpdated  = "resource.updated"
+	ResourceDeleted  = "resource.deleted"
+	UserCreated      = "user.created"
+	UserUpdated      = "user.updated"
+	UserDeleted      = "user.deleted"
+	UserRoleChanged  = "user.role_changed"
+	HighDenyRate     = "decision.high_deny_rate"
+	Suspicious       = "decision.suspicious_pattern"
+	BouncerConnected = "bouncer.connected"
+	BouncerGone      = "bouncer.disconnected"
+	SyncCompleted    = "policy-bridge.sync_completed"
+	SyncFailed       = "policy-bridge.sync_failed"
+)
+
+// Types lists every type that can be subscribed to, in the specification's order.
+func Types() []string {
+	return []string{
+		PolicyCreated, PolicyUpdated, PolicyDeleted, PolicyDeployed, PolicyPromoted,
+		ResourceCreated, ResourceUpdated, ResourceDeleted,
+		UserCreated, UserUpdated, UserDeleted, UserRoleChanged,
+		HighDenyRate, Suspicious, BouncerConnected, BouncerGone, SyncCompleted, SyncFailed,
+	}
+}
+
+// Event is what happened, as its author tells it.
+type Event struct {
+	// Type is one of Types.
+	Type string
+	// ObjectKind, ObjectID and ObjectName become `<kind>_id` and `<kind>_name`
+	// in the event's data (contract section 10). An id that is a number stays one.
+	ObjectKind, ObjectID, ObjectName string
+	Env                              scope.Env
+	// Data is what belongs to the event beside object, environment and actor.
+	Data map[string]any
+}
+
+// Occurrence is an event as sinks get it and subscribers see it.
+type Occurrence struct {
+	// ID is the same however often the event is handed over.
+	ID        string         `json:"event_id"`
+	Type      string         `json:"event_type"`
+	Timestamp time.Time      `json:"timestamp"`
+	Env       scope.Env      `json:"-"`
+	Data      map[string]any `json:"data"`
+}
+
+// lock is audit.Lock: a change that is audited and emitted waits once. Under it
+// positions are given out in the order of commits, so no cursor passes a row
+// that is not there yet.
+const lock = "audit"
+
+// Topic is what the Dispatcher listens to: a Notify of this name tells that a
+// tenant has new events.
+const Topic = "events"
+
+// Emit writes e into the outbox, in the transaction of the change. Like
+// audit.Append it belongs near the end of the transaction.
+func Emit(ctx context.Context, tx *db.Tx, sc scope.Scope, e Event) error {
+	data := make(map[string]any, len(e.Data)+4)
+	if e.ObjectKind != "" {
+		data[e.ObjectKind+"_id"] = objectID(e.ObjectID)
+		data[e.ObjectKind+"_name"] = e.ObjectName
+	}
+	if e.Env != scope.AnyEnv {
+		data["environment"] = string(e.Env)
+	}
+	data["actor"] = map[string]any{"kind": string(sc.Actor.Kind), "id": sc.Actor.ID, "name": sc.Actor.Name}
+	for k, v := range e.Data {
+		data[k] = v
+	}
+	if err := tx.Lock(ctx, lock); err != nil {
+		return err
+	}
+	if err := insertEvent(ctx, tx, stored{At: tx.Now(), Type: e.Type, Env: e.Env, Data: data}); err != nil {
+		return err
+	}
+	return tx.Notify(ctx, Topic)
+}
+
+func objectID(id string) any {
+	if n, err := strconv.ParseInt(id, 10, 64); err == nil && strconv.FormatInt(n, 10) == id {
+		return n
+	}
+	return id
+}
+
+// stored is one row of the outbox.
+type stored struct {
+	Seq  int64          `db:"seq"`
+	At   time.Time      `db:"at"`
+	Type string         `db:"type"`
+	Env  scope.Env      `db:"environment"`
+	Data map[string]any `db:"data"`
+}
+
+// occurrence gives the event its lasting id: a function of where it stands.
+func (s stored) occurrence(tenant scope.TenantID) Occurrence {
+	sum := sha256.Sum256([]byte(string(tenant) + "\n" + strconv.FormatInt(s.Seq, 10) + "\n" + s.Type + "\n" + strconv.FormatInt(s.At.UnixMicro(), 10)))
+	return Occurrence{ID: "evt_" + hex.EncodeToString(sum[:16]), Type: s.Type, Timestamp: s.At.UTC(), Env: s.Env, Data: s.Data}
+}

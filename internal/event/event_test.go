@@ -1,0 +1,234 @@
+package event
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+var author = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
+
+func emit(t *testing.T, c *db.Cluster, tenant scope.TenantID, events ...Event) {
+	t.Helper()
+	store, err := c.Tenant(context.Background(), tenant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = store.Write(context.Background(), func(tx *db.Tx) error {
+		for _, e := range events {
+			if err := Emit(context.Background(), tx, author, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// memory is a sink that remembers what was committed.
+type memory struct {
+	name string
+	fail func(Occurrence) error
+	mu   sync.Mutex
+	got  map[scope.TenantID][]Occurrence
+	more chan struct{}
+}
+
+func newMemory(name string) *memory {
+	return &memory{name: name, got: map[scope.TenantID][]Occurrence{}, more: make(chan struct{}, 1000)}
+}
+
+func (m *memory) Name() string { return m.name }
+
+func (m *memory) Take(_ context.Context, tx *db.Tx, tenant scope.TenantID, o Occurrence) error {
+	if m.fail != nil {
+		if err := m.fail(o); err != nil {
+			return err
+		}
+	}
+	tx.AfterCommit(func() {
+		m.mu.Lock()
+		m.got[tenant] = append(m.got[tenant], o)
+		m.mu.Unlock()
+		m.more <- struct{}{}
+	})
+	return nil
+}
+
+func (m *memory) list(t scope.TenantID) []Occurrence {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return append([]Occurrence{}, m.got[t]...)
+}
+
+func dispatcher(c *db.Cluster, sinks ...Sink) *Dispatcher {
+	return &Dispatcher{Cluster: c, Sinks: sinks, Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+}
+
+func TestEachSinkTakesEachEventOnce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		steady, shaky := newMemory("steady"), newMemory("shaky")
+		broken := true
+		shaky.fail = func(Occurrence) error {
+			if broken {
+				return errors.New("no")
+			}
+			return nil
+		}
+		emit(t, c, scope.DefaultTenant,
+			Event{Type: PolicyCreated, ObjectKind: "policy", ObjectID: "7", ObjectName: "p", Env: scope.Sandbox, Data: map[string]any{"version": 1}},
+			Event{Type: UserCreated, ObjectKind: "user", ObjectID: "u-9", ObjectName: "bob"})
+		d := dispatcher(c, shaky, steady)
+		if err := d.Tenant(ctx, scope.DefaultTenant); err == nil {
+			t.Error("the failure of a sink was not told")
+		}
+		if n := len(steady.list(scope.DefaultTenant)); n != 2 {
+			t.Fatalf("the steady sink had %d events while the other failed, want 2", n)
+		}
+		broken = false
+		for range 2 {
+			if err := d.Tenant(ctx, scope.DefaultTenant); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, b := steady.list(scope.DefaultTenant), shaky.list(scope.DefaultTenant)
+		if diff := cmp.Diff(a, b); diff != "" || len(b) != 2 {
+			t.Fatalf("the sinks differ (%d):\n%s", len(b), diff)
+		}
+		want := map[string]any{
+			"policy_id": float64(7), "policy_name": "p", "environment": "sandbox", "version": float64(1),
+			"actor": map[string]any{"kind": "user", "id": "u1", "name": "alice"},
+		}
+		if diff := cmp.Diff(want, a[0].Data); diff != "" {
+			t.Errorf("data (-want +got)\n%s", diff)
+		}
+		if a[1].Data["user_id"] != "u-9" || a[0].ID == a[1].ID || a[0].Timestamp.IsZero() {
+			t.Errorf("second event: %+v", a[1])
+		}
+	})
+}
+
+func TestRollbackEmitsNothing(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		store, err := c.Tenant(ctx, scope.DefaultTenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		no := errors.New("no")
+		err = store.Write(ctx, func(tx *db.Tx) error {
+			if err := Emit(ctx, tx, author, Event{Type: PolicyDeleted}); err != nil {
+				return err
+			}
+			return no
+		})
+		if !errors.Is(err, no) {
+			t.Fatal(err)
+		}
+		m := newMemory("m")
+		if err := dispatcher(c, m).Tenant(ctx, scope.DefaultTenant); err != nil || len(m.list(scope.DefaultTenant)) != 0 {
+			t.Errorf("error %v, events %v", err, m.list(scope.DefaultTenant))
+		}
+	})
+}
+
+func TestTwoReplicasUnderLoad(t *testing.T) {
+	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(backend, func(t *testing.T) {
+			c := dbtest.Open(t, backend)
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			ctx, cancel := context.WithCancel(context.Background())
+			m := newMemory("m")
+			var done sync.WaitGroup
+			for range 2 {
+				done.Go(func() {
+					if err := dispatcher(c, m).Run(ctx); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			const writers, each = 4, 25
+			var wrote sync.WaitGroup
+			for w := range writers {
+				wrote.Go(func() {
+					for i := range each {
+						emit(t, c, []scope.TenantID{scope.DefaultTenant, dbtest.Second}[i%2], Event{Type: PolicyUpdated, ObjectKind: "policy", ObjectID: fmt.Sprint(w*100 + i)})
+					}
+				})
+			}
+			wrote.Wait()
+			for range writers * each {
+				select {
+				case <-m.more:
+				case <-time.After(20 * time.Second):
+					t.Fatalf("only %d and %d events arrived", len(m.list(scope.DefaultTenant)), len(m.list(dbtest.Second)))
+				}
+			}
+			cancel()
+			done.Wait()
+			seen := map[string]bool{}
+			for _, tenant := range []scope.TenantID{scope.DefaultTenant, dbtest.Second} {
+				for _, o := range m.list(tenant) {
+					if seen[o.ID] {
+						t.Errorf("%s came twice", o.ID)
+					}
+					seen[o.ID] = true
+				}
+			}
+			if len(seen) != writers*each {
+				t.Errorf("%d events, want %d", len(seen), writers*each)
+			}
+		})
+	}
+}
+
+func TestOldEventsGo(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		for i := range 3 {
+			emit(t, c, scope.DefaultTenant, Event{Type: PolicyUpdated, ObjectKind: "policy", ObjectID: fmt.Sprint(i)})
+		}
+		m := newMemory("m")
+		d := dispatcher(c, m)
+		if err := d.Tenant(ctx, scope.DefaultTenant); err != nil {
+			t.Fatal(err)
+		}
+		d.Now = func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }
+		if err := d.Tenant(ctx, scope.DefaultTenant); err != nil {
+			t.Fatal(err)
+		}
+		store, _ := c.Tenant(ctx, scope.DefaultTenant)
+		_ = store.Read(ctx, func(tx *db.Tx) error {
+			rows, err := eventsAfter(ctx, tx, 0, 10)
+			if err != nil || len(rows) != 0 {
+				t.Errorf("%d events are left, error %v", len(rows), err)
+			}
+			return nil
+		})
+		emit(t, c, scope.DefaultTenant, Event{Type: PolicyDeleted, ObjectKind: "policy", ObjectID: "1"})
+		if err := d.Tenant(ctx, scope.DefaultTenant); err != nil || len(m.list(scope.DefaultTenant)) != 4 {
+			t.Errorf("error %v, %d events, want 4: positions must go on growing", err, len(m.list(scope.DefaultTenant)))
+		}
+	})
+}
+
+func TestTypes(t *testing.T) {
+	if n := len(Types()); n != 18 {
+		t.Errorf("%d types, the specification lists 18", n)
+	}
+}

@@ -1,0 +1,45 @@
+package event
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+// insertEvent gives the row the next position. The highest position ever given
+// is kept in event_cursors under the empty name, for rows are removed in time.
+func insertEvent(ctx context.Context, tx *db.Tx, e stored) error {
+	seq, err := db.One[int64](ctx, tx, `INSERT INTO event_cursors (sink, seq) VALUES ('', 1)
+		ON CONFLICT (sink) DO UPDATE SET seq = event_cursors.seq + 1 RETURNING seq`)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO events (seq, at, type, environment, data) VALUES ($1, $2, $3, $4, $5)`, seq, e.At, e.Type, e.Env, e.Data)
+	return err
+}
+
+// cursorOf is how far a sink has come. A sink that is new begins with what is
+// still there.
+func cursorOf(ctx context.Context, tx *db.Tx, sink string) (int64, error) {
+	seq, err := db.One[int64](ctx, tx, `SELECT seq FROM event_cursors WHERE sink = $1`, sink)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, nil
+	}
+	return seq, err
+}
+
+func saveCursor(ctx context.Context, tx *db.Tx, sink string, seq int64) error {
+	_, err := tx.Exec(ctx, `INSERT INTO event_cursors (sink, seq) VALUES ($1, $2) ON CONFLICT (sink) DO UPDATE SET seq = excluded.seq`, sink, seq)
+	return err
+}
+
+func eventsAfter(ctx context.Context, tx *db.Tx, seq int64, n int) ([]stored, error) {
+	return db.All[stored](ctx, tx, `SELECT seq, at, type, environment, data FROM events WHERE seq > $1 ORDER BY seq LIMIT $2`, seq, n)
+}
+
+// deleteOld removes events that are older than before and that every sink has.
+func deleteOld(ctx context.Context, tx *db.Tx, before time.Time, upTo int64, n int) (int64, error) {
+	return tx.Exec(ctx, `DELETE FROM events WHERE seq IN (SELECT seq FROM events WHERE seq <= $1 AND at < $2 ORDER BY seq LIMIT $3)`, upTo, before, n)
+}

@@ -1,0 +1,127 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/classify"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Bulk is what a bulk classification did (contract.md section 5). Examined is
+// the sum of Classified, Unchanged and Errors.
+type Bulk struct {
+	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Environment that was classified."`
+	Examined    int64     `json:"examined" doc:"Resources that were looked at: not yet classified ones first, then those classified longest ago."`
+	Classified  int64     `json:"classified" doc:"Resources that got values, or their first classification."`
+	Unchanged   int64     `json:"unchanged" doc:"Resources without an empty member that could be filled."`
+	Skipped     int64     `json:"skipped" doc:"Resources of the environment that were left alone because a person or the assistant classified them."`
+	Errors      []string  `json:"errors" doc:"One line for each resource that could not be classified: its id and why." example:"[\"17: a confidential or restricted resource needs at least one compliance tag\"]"`
+}
+
+// ClassifyBulk applies the heuristic to up to limit resources of an environment
+// that nobody or the heuristic classified, and fills in empty members only. The
+// call is one transaction with one audit row; each resource that changed is told
+// of by an event of its own.
+func (s *Service) ClassifyBulk(ctx context.Context, sc scope.Scope, limit int64) (Bulk, error) {
+	env := sc.EnvOr(scope.Sandbox)
+	var out Bulk
+	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
+		out = Bulk{Environment: env, Errors: []string{}}
+		if out.Skipped, err = countDecided(ctx, tx, env); err != nil {
+			return err
+		}
+		rs, err := toClassify(ctx, tx, env, limit)
+		if err != nil {
+			return err
+		}
+		b := batch{service: s, tx: tx, sc: sc, out: &out, resources: []any{}}
+		for _, r := range rs {
+			if err := b.classify(ctx, r); err != nil {
+				return err
+			}
+		}
+		return b.close(ctx)
+	})
+	return out, err
+}
+
+// batch is a bulk classification under way.
+type batch struct {
+	service   *Service
+	tx        *db.Tx
+	sc        scope.Scope
+	out       *Bulk
+	told      []event.Event
+	changed   []int64
+	same      []int64
+	resources []any // for the audit row
+}
+
+func (b *batch) classify(ctx context.Context, old Resource) error {
+	b.out.Examined++
+	p, next, now := classify.Propose(old.subject()), old, b.service.Now()
+	var filled []string
+	next.Enrichment, filled = old.Enrichment.fill(p)
+	if offences := next.Enrichment.check(); len(offences) > 0 {
+		b.out.Errors = append(b.out.Errors, fmt.Sprintf("%d: %s", old.ID, offences[0].Message))
+		return nil
+	}
+	if len(filled) == 0 && old.Source == classify.Heuristic {
+		b.out.Unchanged++
+		b.same = append(b.same, old.ID)
+		return nil
+	}
+	b.out.Classified++
+	next.Source, next.Confidence, next.LastClassifiedAt = classify.Heuristic, &p.Confidence, &now
+	next.Classification.Tags = next.labels()
+	next.Version, next.UpdatedAt = old.Version+1, now
+	if err := updateClassification(ctx, b.tx, next); err != nil {
+		return err
+	}
+	b.changed = append(b.changed, next.ID)
+	b.resources = append(b.resources, map[string]any{"id": next.ID, "version": next.Version, "filled": filled, "confidence": p.Confidence})
+	b.told = append(b.told, event.Event{
+		Type: event.ResourceUpdated, ObjectKind: "resource", ObjectID: fmt.Sprint(next.ID), ObjectName: next.Name, Env: next.Environment,
+		Data: map[string]any{"changed": filled, "classification_source": classify.Heuristic},
+	})
+	return nil
+}
+
+// close writes what goes with the batch. A call that examined nothing leaves no trace.
+func (b *batch) close(ctx context.Context) error {
+	if b.out.Examined == 0 {
+		return nil
+	}
+	if len(b.same) > 0 {
+		if err := markClassified(ctx, b.tx, b.same, b.service.Now()); err != nil {
+			return err
+		}
+	}
+	if len(b.changed) > 0 {
+		if err := touch(ctx, b.tx, b.out.Environment, b.changed...); err != nil {
+			return err
+		}
+	}
+	err := audit.Append(ctx, b.tx, b.sc, b.service.Now(), audit.Entry{
+		Type: "RESOURCE_UPDATED", Object: "resource", ObjectName: fmt.Sprintf("%d resources", b.out.Classified), Env: b.out.Environment,
+		Changes: map[string]any{
+			"bulk_classification": true, "examined": b.out.Examined, "classified": b.out.Classified, "unchanged": b.out.Unchanged,
+			"skipped": b.out.Skipped, "errors": strings.Join(b.out.Errors, "\n"),
+		},
+		EventContext: map[string]any{"resources": b.resources},
+	})
+	if err != nil {
+		return err
+	}
+	for _, e := range b.told {
+		if err := event.Emit(ctx, b.tx, b.sc, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const (
+	// keptRevisions is for how many revisions back the journal reaches.
+	keptRevisions = 1000
+	// maxDelta is how many resources are worth bringing up to date one by one.
+	maxDelta = 5000
+)
+
+// Delta is what became of an environment's resources between two revisions.
+type Delta struct {
+	// Docs are new or changed resources, Removed the ids of those that are gone.
+	Docs    []rego.Resource
+	Removed []int64
+	// Others is set when some of the revisions were about something else than
+	// resources: controls, or a mode of enforcement.
+	Others bool
+}
+
+// touch bumps the environment's revision and notes which resources it is about.
+// Every write to the table of resources goes through here in its transaction:
+// what is not noted would be missing from every snapshot that is brought up to
+// date. Transactions that bump wait for each other, so the journal has no gaps.
+func touch(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
+	revision, err := tx.Bump(ctx, Revision(env))
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := insertChange(ctx, tx, env, revision, id); err != nil {
+			return err
+		}
+	}
+	return forgetChanges(ctx, tx, env, revision-keptRevisions)
+}
+
+// DocsSince gives what changed after a revision, up to that of the transaction,
+// now. ok is false where the journal does not reach back so far or so much
+// changed that reading everything (Docs) is the shorter way.
+func (s *Service) DocsSince(ctx context.Context, tx *db.Tx, env scope.Env, since, now int64) (d Delta, ok bool, err error) {
+	if since > now || now-since > keptRevisions {
+		return d, false, nil
+	}
+	told, err := countChanged(ctx, tx, env, since)
+	if err != nil {
+		return d, false, err
+	}
+	d.Others = told < now-since
+	if told == 0 {
+		return d, true, nil
+	}
+	ids, err := changedSince(ctx, tx, env, since, maxDelta+1)
+	if err != nil || len(ids) > maxDelta {
+		return d, false, err
+	}
+	live, err := liveSince(ctx, tx, env, since)
+	if err != nil {
+		return d, false, err
+	}
+	for _, r := range live {
+		doc, err := r.Doc()
+		if err != nil {
+			return d, false, fmt.Errorf("resource %d: %w", r.ID, err)
+		}
+		d.Docs = append(d.Docs, doc)
+		if i, found := slices.BinarySearch(ids, r.ID); found {
+			ids = slices.Delete(ids, i, i+1)
+		}
+	}
+	d.Removed = ids
+	return d, true, nil
+}

@@ -1,0 +1,215 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// copyOf is a reader's picture of one environment, as of a revision.
+type copyOf struct {
+	env      scope.Env
+	revision int64
+	docs     map[int64]string
+}
+
+func render(r rego.Resource) string {
+	return fmt.Sprintf("%s %v %s %s", r.Host, r.Methods, r.AuditLevel, r.Doc.AppendJSON(nil))
+}
+
+// follow brings a copy up to date by what changed, and holds it to all there is.
+func (p *copyOf) follow(t *rapid.T, store *db.DB, s *Service) {
+	ctx := context.Background()
+	err := store.Read(ctx, func(tx *db.Tx) error {
+		to, err := tx.Revision(ctx, Revision(p.env))
+		if err != nil {
+			return err
+		}
+		d, ok, err := s.DocsSince(ctx, tx, p.env, p.revision, to)
+		if err != nil || !ok {
+			return fmt.Errorf("ok %v: %w", ok, err)
+		}
+		for _, doc := range d.Docs {
+			p.docs[doc.ID] = render(doc)
+		}
+		for _, id := range d.Removed {
+			delete(p.docs, id)
+		}
+		p.revision = to
+		all, err := s.Docs(ctx, tx, p.env)
+		if err != nil {
+			return err
+		}
+		want := map[int64]string{}
+		for _, doc := range all {
+			want[doc.ID] = render(doc)
+		}
+		if diff := cmp.Diff(want, p.docs); diff != "" {
+			t.Fatalf("%s at revision %d: %s", p.env, to, diff)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestDocsSinceIsDocs: whatever is done, and however seldom a reader looks, what
+// it brought up to date is what it would have read whole.
+func TestDocsSinceIsDocs(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, s := context.Background(), service(c, nil, nil)
+		store, err := c.Tenant(ctx, scope.DefaultTenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []int64
+		envs := []scope.Env{scope.Sandbox, scope.Production}
+		readers := map[scope.Env]*copyOf{}
+		for _, env := range envs {
+			readers[env] = &copyOf{env: env, docs: map[int64]string{}}
+		}
+		rapid.Check(t, func(t *rapid.T) {
+			some := func() int64 {
+				if len(ids) == 0 {
+					return 0
+				}
+				return rapid.SampledFrom(ids).Draw(t, "id")
+			}
+			must := func(_ any, err error) {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			steps := map[string]func(*rapid.T){
+				"create": func(t *rapid.T) {
+					r, err := s.Create(ctx, sc(""), Draft{
+						Name: rapid.SampledFrom([]string{"mcp", "orders", "email"}).Draw(t, "name"), Type: "api", Path: "/x",
+						Environment: rapid.SampledFrom(envs).Draw(t, "env"),
+					})
+					must(r, err)
+					ids = append(ids, r.ID)
+				},
+				"enrich": func(t *rapid.T) {
+					if id := some(); id != 0 {
+						must(s.Enrich(ctx, sc(""), id, EnrichmentChange{OwnerTeam: patch.Set(rapid.SampledFrom([]string{"a", "b", ""}).Draw(t, "team"))}, 0))
+					}
+				},
+				"delete": func(t *rapid.T) {
+					if id := some(); id != 0 {
+						must(s.Delete(ctx, sc(""), id, 0))
+						ids = slices.DeleteFunc(ids, func(x int64) bool { return x == id })
+					}
+				},
+				"bulk": func(t *rapid.T) {
+					must(s.ClassifyBulk(ctx, sc(rapid.SampledFrom(envs).Draw(t, "env")), 3))
+				},
+				"promote": func(t *rapid.T) {
+					id := some()
+					if id == 0 {
+						return
+					}
+					must(nil, store.Write(ctx, func(tx *db.Tx) error {
+						twin, err := s.Counterpart(ctx, tx, sc(""), id)
+						if err == nil && !slices.Contains(ids, twin) {
+							ids = append(ids, twin)
+						}
+						return err
+					}))
+				},
+				"control": func(t *rapid.T) {
+					must(nil, store.Write(ctx, func(tx *db.Tx) error {
+						_, err := tx.Bump(ctx, Revision(rapid.SampledFrom(envs).Draw(t, "env")))
+						return err
+					}))
+				},
+				"look": func(t *rapid.T) { readers[rapid.SampledFrom(envs).Draw(t, "env")].follow(t, store, s) },
+			}
+			// Few steps a time: the store lives on, so a run is one long history.
+			for _, name := range rapid.SliceOfN(rapid.SampledFrom(slices.Sorted(maps.Keys(steps))), 1, 8).Draw(t, "steps") {
+				steps[name](t)
+			}
+			for _, p := range readers {
+				p.follow(t, store, s)
+			}
+		})
+	})
+}
+
+func TestDocsSinceKnowsItsLimits(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, s := context.Background(), service(c, nil, nil)
+		store, err := c.Tenant(ctx, scope.DefaultTenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		since := func(from int64) (d Delta, ok bool) {
+			t.Helper()
+			err := store.Read(ctx, func(tx *db.Tx) error {
+				to, err := tx.Revision(ctx, Revision(scope.Sandbox))
+				if err == nil {
+					d, ok, err = s.DocsSince(ctx, tx, scope.Sandbox, from, to)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d, ok
+		}
+		bump := func(n int) {
+			t.Helper()
+			for range n {
+				if err := store.Write(ctx, func(tx *db.Tx) error { _, err := tx.Bump(ctx, Revision(scope.Sandbox)); return err }); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		r := make1(t, s, Draft{Name: "a"})
+		if d, ok := since(0); !ok || d.Others || len(d.Docs) != 1 || d.Docs[0].ID != r.ID {
+			t.Errorf("%v %+v", ok, d)
+		}
+		bump(1)
+		if d, ok := since(1); !ok || !d.Others || len(d.Docs)+len(d.Removed) != 0 {
+			t.Errorf("a control alone: %v %+v", ok, d)
+		}
+		if d, ok := since(2); !ok || d.Others {
+			t.Errorf("nothing: %v %+v", ok, d)
+		}
+		if _, ok := since(7); ok {
+			t.Error("a revision that was not yet")
+		}
+		if _, err := s.Delete(ctx, sc(""), r.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		if d, ok := since(0); !ok || !d.Others || len(d.Docs) != 0 || !slices.Equal(d.Removed, []int64{r.ID}) {
+			t.Errorf("deleted: %v %+v", ok, d)
+		}
+		bump(keptRevisions)
+		if _, ok := since(0); ok {
+			t.Error("further back than the journal reaches")
+		}
+		make1(t, s, Draft{Name: "b"})
+		err = store.Read(ctx, func(tx *db.Tx) error {
+			n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM resource_changes`)
+			if err == nil && n != 1 {
+				t.Errorf("%d rows are kept in the journal", n)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,260 @@
+package resource
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/classify"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const (
+	// discoveriesPerHour is how many resources one bouncer may bring about in any
+	// hour (hardening.md B6).
+	discoveriesPerHour = 100
+	// maxUnreviewed is how many discovered resources an environment holds that no
+	// person has classified: who sends made-up host names fills no table.
+	maxUnreviewed = 1000
+	// maxNotes is how many segments of the first request's path are kept.
+	maxNotes = 4
+)
+
+// Why a host was not taken up.
+const (
+	RefusedHost   = "invalid_host"
+	RefusedBudget = "rate_limited"
+	RefusedFull   = "too_many_unreviewed"
+	RefusedOff    = "discovery_off"
+)
+
+// Sighting is traffic to a host that a bouncer has no resource for.
+type Sighting struct {
+	Host   string `json:"host" maxLength:"260" doc:"Host name of the request; a port is left out." example:"api.openai.com"`
+	Scheme string `json:"scheme,omitempty" enum:"http,https" doc:"How the request came."`
+	Path   string `json:"path,omitempty" maxLength:"2048" doc:"Canonical path of the first request, without its query. Only leading words of it are kept, as a hint for the classification." example:"/v1/chat/completions"`
+}
+
+// Discovered is a host that became a resource.
+type Discovered struct {
+	Host       string `json:"host" doc:"The host name."`
+	ResourceID int64  `json:"resource_id" doc:"The resource that was created."`
+}
+
+// Undiscovered is a host that was not taken up.
+type Undiscovered struct {
+	Host   string `json:"host" doc:"The host as it was sent."`
+	Reason string `json:"reason" enum:"invalid_host,rate_limited,too_many_unreviewed,discovery_off" doc:"Not the name of a host; the bouncer's hourly budget is used up; people should look at what was found first; the bouncer's configuration turns discovery off."`
+}
+
+// Discovery is what became of a bouncer's report.
+type Discovery struct {
+	Created   []Discovered   `json:"created" doc:"Hosts that are resources now."`
+	Known     []string       `json:"known" doc:"Hosts that a resource names already; it stays as it is."`
+	Refused   []Undiscovered `json:"refused" doc:"Hosts that were not taken up, and why."`
+	Remaining int64          `json:"remaining" doc:"How many more hosts this bouncer may bring about within the hour."`
+}
+
+// Discover registers the hosts that a bouncer reports and no resource of the
+// scope's environment names. known is what the caller knows of existing hosts
+// beyond original_host: it gives those of the names that are new. An existing
+// resource is never changed. The bouncer is the actor of all that is written.
+func (s *Service) Discover(ctx context.Context, sc scope.Scope, bouncer int64, seen []Sighting, unknown func(names []string) []string) (Discovery, error) {
+	d := discovery{service: s, sc: sc, bouncer: bouncer}
+	candidates := d.sift(seen, unknown)
+	err := s.read(ctx, sc, func(tx *db.Tx) error {
+		used, err := countDiscoveries(ctx, tx, bouncer, s.Now().Add(-time.Hour))
+		d.out.Remaining = max(discoveriesPerHour-used, 0)
+		return err
+	})
+	if err != nil {
+		return Discovery{}, err
+	}
+	if d.out.Remaining == 0 {
+		for _, c := range candidates {
+			d.refuse(c.Host, RefusedBudget)
+		}
+		return d.out, nil
+	}
+	if len(candidates) == 0 {
+		return d.out, nil
+	}
+	sifted := d.out
+	err = s.write(ctx, sc, func(tx *db.Tx) error {
+		// A transaction may run again: each run begins with what was sifted.
+		d.tx, d.out = tx, Discovery{Created: []Discovered{}, Known: append([]string{}, sifted.Known...), Refused: append([]Undiscovered{}, sifted.Refused...)}
+		return d.register(ctx, candidates)
+	})
+	if err != nil {
+		return Discovery{}, err
+	}
+	return d.out, nil
+}
+
+// discovery is one report under way.
+type discovery struct {
+	service *Service
+	sc      scope.Scope
+	bouncer int64
+	tx      *db.Tx
+	out     Discovery
+}
+
+func (d *discovery) refuse(host, reason string) {
+	d.out.Refused = append(d.out.Refused, Undiscovered{Host: clip(host, maxHost), Reason: reason})
+}
+
+// maxHost bounds what is repeated of a host that was refused.
+const maxHost = 260
+
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "")
+}
+
+// sift keeps of a report what names hosts, each once, that nobody knows.
+func (d *discovery) sift(seen []Sighting, unknown func([]string) []string) []Sighting {
+	d.out = Discovery{Created: []Discovered{}, Known: []string{}, Refused: []Undiscovered{}}
+	first := map[string]Sighting{}
+	var names []string
+	for _, sight := range seen {
+		name, ok := rego.HostName(sight.Host)
+		if _, twice := first[name]; !ok || twice {
+			if !ok {
+				d.refuse(sight.Host, RefusedHost)
+			}
+			continue
+		}
+		sight.Host = name
+		first[name] = sight
+		names = append(names, name)
+	}
+	var out []Sighting
+	for _, name := range unknown(names) {
+		out = append(out, first[name])
+		delete(first, name)
+	}
+	for _, name := range names {
+		if _, known := first[name]; known {
+			d.out.Known = append(d.out.Known, name)
+		}
+	}
+	return out
+}
+
+// register creates what is new and within the bounds. It counts anew: what was
+// read before may be over.
+func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
+	s, tx := d.service, d.tx
+	now := s.Now()
+	if err := forgetDiscoveries(ctx, tx, now.Add(-time.Hour)); err != nil {
+		return err
+	}
+	used, err := countDiscoveries(ctx, tx, d.bouncer, now.Add(-time.Hour))
+	if err != nil {
+		return err
+	}
+	unreviewed, err := countUnreviewed(ctx, tx, d.sc.Env)
+	if err != nil {
+		return err
+	}
+	d.out.Remaining = max(discoveriesPerHour-used, 0)
+	for _, c := range candidates {
+		known, err := hosted(ctx, tx, d.sc.Env, c.Host)
+		switch {
+		case err != nil:
+			return err
+		case known:
+			d.out.Known = append(d.out.Known, c.Host)
+		case d.out.Remaining == 0:
+			d.refuse(c.Host, RefusedBudget)
+		case unreviewed >= maxUnreviewed:
+			d.refuse(c.Host, RefusedFull)
+		default:
+			if err := d.create(ctx, c, now); err != nil {
+				return err
+			}
+			d.out.Remaining--
+			unreviewed++
+		}
+	}
+	return nil
+}
+
+// create registers one host, classified by the heuristic.
+func (d *discovery) create(ctx context.Context, c Sighting, now time.Time) error {
+	r := Resource{
+		Name: clip(c.Host, 200), Type: "api", Environment: d.sc.Env, Path: "/**", Methods: []string{}, OriginalHost: c.Host, URL: c.address(),
+		Attributes: map[string]any{}, AutoDiscovered: true, Version: 1, CreatedAt: now, UpdatedAt: now,
+	}
+	p := classify.Propose(r.subject())
+	r.Enrichment, _ = r.Enrichment.fill(p)
+	r.Source, r.Confidence, r.LastClassifiedAt = classify.Heuristic, &p.Confidence, &now
+	r.Classification.Tags = r.labels()
+	r, offences := r.normal()
+	if len(offences) > 0 {
+		d.refuse(c.Host, RefusedHost)
+		return nil
+	}
+	made, err := insert(ctx, d.tx, r)
+	if err != nil {
+		return err
+	}
+	if err := insertDiscovery(ctx, d.tx, made.ID, d.bouncer, now); err != nil {
+		return err
+	}
+	d.out.Created = append(d.out.Created, Discovered{Host: c.Host, ResourceID: made.ID})
+	return d.service.record(ctx, d.tx, d.sc, made, "created", map[string]any{
+		"path": made.Path, "type": made.Type, "auto_discovered": true, "bouncer_id": d.bouncer,
+		"classification_source": made.Source, "classification_confidence": p.Confidence,
+	})
+}
+
+// address is where the traffic went, as far as it is worth keeping: the words
+// that a path begins with say what a host offers, and what follows them may be
+// anybody's name, number or secret.
+func (c Sighting) address() string {
+	scheme := "https"
+	if c.Scheme == "http" {
+		scheme = c.Scheme
+	}
+	u := url.URL{Scheme: scheme, Host: c.Host, Path: "/"}
+	if path, err := rego.NormalizePath(c.Path); err == nil && path != "/" {
+		var kept []string
+		for seg := range strings.SplitSeq(path[1:], "/") {
+			if len(kept) == maxNotes || !plainWord(seg) {
+				break
+			}
+			kept = append(kept, seg)
+		}
+		u.Path += strings.Join(kept, "/")
+	}
+	return u.String()
+}
+
+// plainWord reports whether a path segment looks like a word of an API and not
+// like an identifier: letters first, at most 40 of them, and few digits.
+func plainWord(s string) bool {
+	if s == "" || len(s) > 40 {
+		return false
+	}
+	digits := 0
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+		case i == 0:
+			return false
+		case c >= '0' && c <= '9':
+			digits++
+		case c != '-' && c != '_' && c != '.' && c != ':':
+			return false
+		}
+	}
+	return digits <= 4
+}

@@ -1,0 +1,77 @@
+package resource
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// TestAddress: of a path its leading words stay, and nothing that could be
+// somebody's.
+func TestAddress(t *testing.T) {
+	for path, want := range map[string]string{
+		"":                              "https://h.example/",
+		"/":                             "https://h.example/",
+		"/v1/chat/completions":          "https://h.example/v1/chat/completions",
+		"/mcp":                          "https://h.example/mcp",
+		"/a/b/c/d/e/f":                  "https://h.example/a/b/c/d",
+		"/users/ada@example.com/orders": "https://h.example/users",
+		"/users/4111111111111111":       "https://h.example/users",
+		"/k/sk-abcdef1234567890":        "https://h.example/k",
+		"/o/f47ac10b-58cc-4372-a567-0e02b2c3d479": "https://h.example/o",
+		"/models/gemini-1.5-pro:generateContent":  "https://h.example/models/gemini-1.5-pro:generateContent",
+		"/x/<script>alert(1)</script>":            "https://h.example/x",
+		"/x/%2e%2e/%2fy":                          "https://h.example/",
+		"relative":                                "https://h.example/",
+		"//evil.example/x":                        "https://h.example/evil.example/x",
+	} {
+		if got := (Sighting{Host: "h.example", Path: path}).address(); got != want {
+			t.Errorf("%q: %s, want %s", path, got, want)
+		}
+	}
+	if got := (Sighting{Host: "h.example", Scheme: "http"}).address(); got != "http://h.example/" {
+		t.Error(got)
+	}
+}
+
+// TestDiscoveredNeedsAttention: what was discovered is shown until a person has
+// classified it, whatever the heuristic thought of it.
+func TestDiscoveredNeedsAttention(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, s := context.Background(), service(c, nil, nil)
+		by := scope.Scope{Tenant: scope.DefaultTenant, Env: scope.Production, Actor: scope.Actor{Kind: scope.Bouncer, ID: "7", Name: "edge"}}
+		out, err := s.Discover(ctx, by, 7, []Sighting{{Host: "api.openai.com", Path: "/v1/chat/completions"}}, func(names []string) []string { return names })
+		if err != nil || len(out.Created) != 1 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		reasons := func() []string {
+			i, err := s.Inventory(ctx, sc(scope.Production))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range i.Attention {
+				if a.ID == out.Created[0].ResourceID {
+					return a.Reasons
+				}
+			}
+			return nil
+		}
+		if got := reasons(); !slices.Contains(got, "auto_discovered") {
+			t.Errorf("needs attention for %q", got)
+		}
+		if _, err := s.ApplyClassification(ctx, sc(scope.Production), out.Created[0].ResourceID, ClassificationChange{Source: "manual"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if got := reasons(); slices.Contains(got, "auto_discovered") {
+			t.Errorf("still needs attention for %q", got)
+		}
+		last := entries(t, c)[0]
+		if last.Type != "RESOURCE_CREATED" || last.ActorKind != scope.Bouncer || last.ActorID != "7" || last.Changes["auto_discovered"] != true {
+			t.Errorf("audited as %+v", last)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package resource
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gatehouse-dev/gatehouse/internal/classify"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Docs gives the resources of an environment as the engine sees them, by id:
+// what the matcher needs, and the document that becomes data.resources.<id> and
+// is laid onto input.resource. Empty members are absent (spec.md).
+func (s *Service) Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Resource, error) {
+	rs, err := all(ctx, tx, env)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]rego.Resource, 0, len(rs))
+	for _, r := range rs {
+		d, err := r.Doc()
+		if err != nil {
+			return nil, fmt.Errorf("resource %d: %w", r.ID, err)
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// Doc is the resource as the engine sees it. E-mail addresses are taken out of
+// business_context, for the document goes to every bouncer (hardening.md S2).
+func (r Resource) Doc() (rego.Resource, error) {
+	m := r.Enrichment.members()
+	if r.BusinessContext != "" {
+		m["business_context"] = classify.Redact(r.BusinessContext)
+	}
+	m["id"], m["name"], m["type"], m["environment"], m["path"] = r.ID, r.Name, r.Type, string(r.Environment), r.Path
+	for name, v := range map[string]string{"description": r.Description, "original_host": r.OriginalHost, "url": r.URL} {
+		if v != "" {
+			m[name] = v
+		}
+	}
+	for name, v := range map[string][]string{"methods": r.Methods, "tags": r.Classification.Tags} {
+		if len(v) > 0 {
+			m[name] = v
+		}
+	}
+	if len(r.Attributes) > 0 {
+		m["attributes"] = r.Attributes
+	}
+	doc, err := value.FromAny(m)
+	if err != nil {
+		return rego.Resource{}, err
+	}
+	return rego.Resource{
+		ID: r.ID, Name: r.Name, Type: r.Type, Host: r.host(), Path: r.Path, Methods: r.Methods,
+		AuditLevel: r.AuditLevel, Tags: r.ComplianceTags, Doc: doc,
+	}, nil
+}

@@ -1,0 +1,151 @@
+package resource
+
+import (
+	"context"
+
+	"github.com/gatehouse-dev/gatehouse/internal/classify"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// attention is how many rows the needs-attention table has (spec.md, Limits).
+const attention = 25
+
+// The names that absent values have in the inventory (spec.md, enrichment fields).
+const (
+	unknownKind = "unknown"
+	unsetLevel  = "unset"
+)
+
+// Inventory is the summary of an environment's resources (contract.md section 5).
+type Inventory struct {
+	Environment *scope.Env       `json:"environment" nullable:"true" doc:"The environment asked for; null: both." example:"production"`
+	Total       int64            `json:"total" doc:"All resources."`
+	Protected   int64            `json:"protected" doc:"Those that an active control is bound to."`
+	Classified  int64            `json:"classified" doc:"Those with a data_classification."`
+	AICount     int64            `json:"ai_count" doc:"Those with a model behind them: llm_endpoint, mcp_server, agent, rag_index."`
+	ByKind      map[string]int64 `json:"by_kind" doc:"How many of each resource_kind; unknown where none is set."`
+	ByLevel     map[string]int64 `json:"by_classification" doc:"How many of each data_classification; unset where none is set."`
+	ByTag       map[string]int64 `json:"by_compliance_tag" doc:"How many have each compliance tag."`
+	Attention   []Attention      `json:"needs_attention" doc:"At most 25 resources that lack something, those that lack most first."`
+}
+
+// Attention is a resource that somebody should look at.
+type Attention struct {
+	ID          int64     `json:"id" doc:"Id of the resource"`
+	Name        string    `json:"name" doc:"Name for people."`
+	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Environment the resource belongs to."`
+	Kind        string    `json:"resource_kind" doc:"Its resource_kind, or unknown." example:"unknown"`
+	Level       string    `json:"data_classification" doc:"Its data_classification, or unset." example:"unset"`
+	Reasons     []string  `json:"reasons" enum:"auto_discovered,no_resource_kind,no_data_classification,no_ai_provider,low_confidence,no_control" doc:"What it lacks: it was discovered and nobody classified it; it has no kind, classification or provider; the heuristic was not sure; no active control is bound to it."`
+}
+
+// tally is the number of resources that have these values in common.
+type tally struct {
+	Kind  string   `db:"resource_kind"`
+	Level string   `db:"data_classification"`
+	Tags  []string `db:"compliance_tags"`
+	Count int64    `db:"n"`
+}
+
+// suspect is a row of the needs-attention table as it is read.
+type suspect struct {
+	ID         int64     `db:"id"`
+	Name       string    `db:"name"`
+	Env        scope.Env `db:"environment"`
+	Kind       string    `db:"resource_kind"`
+	Level      string    `db:"data_classification"`
+	Provider   string    `db:"ai_provider"`
+	Source     string    `db:"classification_source"`
+	Confidence *float64  `db:"classification_confidence"`
+	Discovered bool      `db:"auto_discovered"`
+	Protected  bool      `db:"protected"`
+}
+
+// Inventory sums up the resources of the scope's environment, or of both.
+func (s *Service) Inventory(ctx context.Context, sc scope.Scope) (Inventory, error) {
+	out := Inventory{ByKind: map[string]int64{}, ByLevel: map[string]int64{}, ByTag: map[string]int64{}, Attention: []Attention{}}
+	if sc.Env != scope.AnyEnv {
+		out.Environment = &sc.Env
+	}
+	err := s.read(ctx, sc, func(tx *db.Tx) error {
+		rows, err := tallies(ctx, tx, sc.Env)
+		if err != nil {
+			return err
+		}
+		for _, t := range rows {
+			out.add(t)
+		}
+		if out.Protected, err = countProtected(ctx, tx, sc.Env); err != nil {
+			return err
+		}
+		list, err := suspects(ctx, tx, sc.Env, out.Protected < out.Total)
+		for _, x := range list {
+			out.Attention = append(out.Attention, x.attention())
+		}
+		return err
+	})
+	return out, err
+}
+
+// suspects are the rows of the needs-attention table: first what lacks something
+// else, then, while there is room, what lacks only a control.
+func suspects(ctx context.Context, tx *db.Tx, env scope.Env, open bool) ([]suspect, error) {
+	list, err := lacking(ctx, tx, env, attention)
+	if err != nil || len(list) == attention || !open {
+		return list, err
+	}
+	had := map[int64]bool{}
+	for _, x := range list {
+		had[x.ID] = true
+	}
+	more, err := unprotected(ctx, tx, env, attention+len(list))
+	for _, x := range more {
+		if !had[x.ID] && len(list) < attention {
+			list = append(list, x)
+		}
+	}
+	return list, err
+}
+
+func (i *Inventory) add(t tally) {
+	i.Total += t.Count
+	if classify.AI(t.Kind) {
+		i.AICount += t.Count
+	}
+	if t.Level != "" {
+		i.Classified += t.Count
+	}
+	i.ByKind[or(t.Kind, unknownKind)] += t.Count
+	i.ByLevel[or(t.Level, unsetLevel)] += t.Count
+	for _, tag := range t.Tags {
+		i.ByTag[tag] += t.Count
+	}
+}
+
+func (x suspect) attention() Attention {
+	a := Attention{ID: x.ID, Name: x.Name, Environment: x.Env, Kind: or(x.Kind, unknownKind), Level: or(x.Level, unsetLevel), Reasons: []string{}}
+	for _, r := range []struct {
+		name string
+		on   bool
+	}{
+		{"auto_discovered", x.Discovered && (x.Source == "" || x.Source == classify.Heuristic)}, // a machine found it, and only a machine looked at it,
+		{"no_resource_kind", x.Kind == ""},
+		{"no_data_classification", x.Level == ""},
+		{"no_ai_provider", (x.Kind == classify.LLMEndpoint || x.Kind == classify.Agent) && x.Provider == ""},
+		{"low_confidence", x.Confidence != nil && *x.Confidence < classify.AssistThreshold && x.Source == classify.Heuristic},
+		{"no_control", !x.Protected},
+	} {
+		if r.on {
+			a.Reasons = append(a.Reasons, r.name)
+		}
+	}
+	return a
+}
+
+func or(v, otherwise string) string {
+	if v == "" {
+		return otherwise
+	}
+	return v
+}

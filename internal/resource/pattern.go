@@ -1,0 +1,171 @@
+package resource
+
+import (
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+var (
+	segmentName = regexp.MustCompile(`^\{[A-Za-z_][A-Za-z0-9_]{0,63}\}$`)
+	methodToken = regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`)
+	hostLabel   = regexp.MustCompile(`^[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?$`)
+)
+
+// checkPattern says what is wrong with a path pattern, or "". A pattern is
+// canonical, as the paths are that it is matched with (contract.md sections 4
+// and 6): a pattern that no canonical path can match would protect nothing.
+func checkPattern(p string) string {
+	if !strings.HasPrefix(p, "/") {
+		return "a path pattern begins with /"
+	}
+	if i := strings.IndexFunc(p, func(r rune) bool { return r < 0x20 || r == 0x7f || r == 0xfffd }); i >= 0 {
+		return "a path pattern holds no control characters"
+	}
+	if i := strings.IndexAny(p, `\?#%`); i >= 0 {
+		return "a path pattern holds no " + quote(p[i:i+1]) + ": requests are matched by their decoded path, without query"
+	}
+	if p == "/" {
+		return ""
+	}
+	names := map[string]bool{}
+	segs := strings.Split(p[1:], "/")
+	if len(segs) > 256 {
+		return "a path pattern has at most 256 segments"
+	}
+	for i, s := range segs {
+		switch {
+		case strings.HasPrefix(s, ".;"), strings.HasPrefix(s, "..;"):
+			return "a path pattern has no dot segment with parameters"
+		case s == "":
+			return "a path pattern has no empty segment and no slash at its end"
+		case s == "." || s == "..":
+			return "a path pattern has no . or .. segment"
+		case s == "**":
+			if i != len(segs)-1 {
+				return "** stands for the rest of the path, so it comes last"
+			}
+		case s == "*":
+		case strings.ContainsAny(s, "{}"):
+			if !segmentName.MatchString(s) {
+				return "a named segment is {name} and nothing else: " + quote(s)
+			}
+			if names[s] {
+				return "the name " + quote(s) + " stands twice"
+			}
+			names[s] = true
+		case strings.Contains(s, "*"):
+			return "* stands for one whole segment: " + quote(s)
+		}
+	}
+	return ""
+}
+
+// normalMethods are methods upper-cased, sorted, each once; "*" means every method.
+func normalMethods(in []string) ([]string, string) {
+	out := make([]string, 0, len(in))
+	for _, m := range in {
+		m = strings.ToUpper(strings.TrimSpace(m))
+		if m == "*" {
+			return []string{}, ""
+		}
+		if !methodToken.MatchString(m) {
+			return nil, "not an HTTP method: " + quote(m)
+		}
+		out = append(out, m)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), ""
+}
+
+// normalHost is a host in lower case, its port kept when it has one.
+func normalHost(h string) (string, string) {
+	if h == "" {
+		return "", ""
+	}
+	h = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(h)), ".")
+	host := h
+	if name, port, err := net.SplitHostPort(h); err == nil {
+		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+			return "", "not a port: " + quote(port)
+		}
+		host = name
+	}
+	if net.ParseIP(strings.Trim(host, "[]")) == nil && !validHost(host) {
+		return "", "not a host name: " + quote(h)
+	}
+	return h, ""
+}
+
+func validHost(h string) bool {
+	if h == "" || len(h) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(strings.ToLower(h), ".") {
+		if !hostLabel.MatchString(label) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkURL says what is wrong with a resource's address, or "".
+func checkURL(raw string) string {
+	if raw == "" {
+		return ""
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "an address is an absolute http or https URL"
+	}
+	if u.User != nil {
+		return "an address holds no user and password"
+	}
+	return ""
+}
+
+// host is the host that requests are matched by: original_host, else the url's.
+func (r Resource) host() string {
+	if r.OriginalHost != "" || r.URL == "" {
+		return r.OriginalHost
+	}
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Host)
+}
+
+// normal gives r in its stored form and every offence in it.
+func (r Resource) normal() (Resource, []fault.Detail) {
+	var out []fault.Detail
+	add := func(pointer, msg string) {
+		if msg != "" {
+			out = append(out, fault.Detail{Pointer: pointer, Message: msg})
+		}
+	}
+	if r.Name = strings.TrimSpace(r.Name); r.Name == "" {
+		add("/name", "a resource has a name")
+	}
+	if r.Type = strings.TrimSpace(r.Type); r.Type == "" {
+		add("/type", "a resource has a type")
+	}
+	add("/path", checkPattern(r.Path))
+	var msg string
+	r.Methods, msg = normalMethods(r.Methods)
+	add("/methods", msg)
+	r.OriginalHost, msg = normalHost(r.OriginalHost)
+	add("/original_host", msg)
+	add("/url", checkURL(r.URL))
+	if r.Attributes == nil {
+		r.Attributes = map[string]any{}
+	}
+	return r, append(out, r.Enrichment.check()...)
+}
+
+func quote(s string) string { return strconv.Quote(s) }

@@ -1,0 +1,47 @@
+package resource
+
+import "testing"
+
+func TestCheckPattern(t *testing.T) {
+	for _, p := range []string{"/", "/a", "/a/*", "/a/**", "/**", "/a/{id}/b/{name}", "/a.b/c-d/~x", "/ü/ж", "/a;v=1/b"} {
+		if msg := checkPattern(p); msg != "" {
+			t.Errorf("%q refused: %s", p, msg)
+		}
+	}
+	for _, p := range []string{
+		"", "a", "/a/", "//", "/a//b", "/a/../b", "/./a", "/a/**/b", "/a*", "/{id}x", "/{}", "/{1}", "/{id}/{id}",
+		"/a%2fb", `/a\b`, "/..;x", "/.;a/b", "/a?b", "/a#b", "/a\x00b", "/a\nb", "/a\xff", "/***",
+	} {
+		if checkPattern(p) == "" {
+			t.Errorf("%q taken", p)
+		}
+	}
+}
+
+func TestNormalMethodsAndHosts(t *testing.T) {
+	got, msg := normalMethods([]string{"post", " GET", "POST"})
+	if msg != "" || len(got) != 2 || got[0] != "GET" || got[1] != "POST" {
+		t.Errorf("%v %s", got, msg)
+	}
+	if got, msg = normalMethods([]string{"GET", "*"}); msg != "" || len(got) != 0 {
+		t.Errorf("* gives %v %s", got, msg)
+	}
+	if _, msg = normalMethods([]string{"GET POST"}); msg == "" {
+		t.Error("a space in a method was taken")
+	}
+	for in, want := range map[string]string{"Pay.Example.COM.": "pay.example.com", "localhost:8080": "localhost:8080", "[::1]:80": "[::1]:80", "": ""} {
+		if got, msg := normalHost(in); got != want || msg != "" {
+			t.Errorf("%q: %q %s", in, got, msg)
+		}
+	}
+	for _, in := range []string{"a b", "a/b", "-x.com", "a:99999", "a..b"} {
+		if got, msg := normalHost(in); msg == "" {
+			t.Errorf("%q taken as %q", in, got)
+		}
+	}
+	for _, in := range []string{"ftp://x", "https://u:p@x", "/x", "https://"} {
+		if checkURL(in) == "" {
+			t.Errorf("%q taken", in)
+		}
+	}
+}

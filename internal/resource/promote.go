@@ -1,0 +1,32 @@
+package resource
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Counterpart is the production resource that stands for resource id: the one
+// of the same type, name and path, else a copy of it with its enrichment, which
+// is audited and told like any other (contract.md section 4, Promote). The
+// caller holds Lock and is inside the promotion's transaction.
+func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (int64, error) {
+	src, err := get(ctx, tx, id)
+	if err != nil {
+		return 0, err
+	}
+	found, err := twin(ctx, tx, scope.Production, src)
+	if err == nil || !errors.Is(err, db.ErrNoRows) {
+		return found, err
+	}
+	next := src
+	next.Environment, next.Version, next.AutoDiscovered = scope.Production, 1, false
+	next.CreatedAt = s.Now()
+	next.UpdatedAt = next.CreatedAt
+	if next, err = insert(ctx, tx, next); err != nil {
+		return 0, err
+	}
+	return next.ID, s.record(ctx, tx, sc, next, "created", map[string]any{"copied_from": src.ID, "reason": "promotion of a control"})
+}

@@ -1,0 +1,98 @@
+// Package resource keeps the protected resources of a tenant: what they are,
+// where requests find them (host, path pattern, methods), and the enrichment
+// that authors' controls and the control templates read.
+//
+//	create, update, enrich ──► one transaction: row + audit + event + Bump("env:<environment>")
+//	                                   │
+//	Docs (snapshots, bundles) ◄────────┘   input.resource and data.resources
+package resource
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Resource is one protected resource (spec.md "Protected resource").
+type Resource struct {
+	ID          int64     `json:"id" db:"id" doc:"Identifier, unique over both environments." example:"7"`
+	Name        string    `json:"name" db:"name" doc:"Name for people." example:"Payments API"`
+	Type        string    `json:"type" db:"type" doc:"Kind of thing, as requests name it." example:"api"`
+	Environment scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment the resource belongs to."`
+	Path        string    `json:"path" db:"path" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
+	Methods     []string  `json:"methods" db:"methods" doc:"HTTP methods; empty means every method."`
+	// OriginalHost and URL serve matching, discovery and the heuristic (contract.md section 5).
+	OriginalHost string         `json:"original_host" db:"original_host" doc:"Host that requests for the resource name; empty matches every host." example:"pay.example.com"`
+	URL          string         `json:"url" db:"url" doc:"Address of the resource, where known." example:"https://pay.example.com/payments"`
+	Attributes   map[string]any `json:"attributes" db:"attributes" doc:"Free attributes: sensitivity, owner, compliance and the like."`
+	Policies     []int64        `json:"policies" db:"-" doc:"Ids of the controls bound to the resource."`
+	Description  string         `json:"description" db:"description" doc:"Description for people."`
+	// AutoDiscovered resources were reported by a bouncer (spec.md "States and transitions").
+	AutoDiscovered bool `json:"auto_discovered" db:"auto_discovered" doc:"True when a bouncer created it on first traffic for an unregistered host."`
+	Enrichment
+	Classification
+	Version   int64     `json:"version" db:"version" doc:"Grows by one with each change; the ETag."`
+	CreatedAt time.Time `json:"created_at" db:"created_at" doc:"When the resource was created."`
+	UpdatedAt time.Time `json:"updated_at" db:"updated_at" doc:"When it last changed."`
+}
+
+// Draft is what a create takes. Environment defaults to the request's, then to sandbox.
+type Draft struct {
+	Name         string         `json:"name" minLength:"1" maxLength:"200" doc:"Name for people." example:"Payments API"`
+	Type         string         `json:"type" minLength:"1" maxLength:"64" doc:"Kind of thing, as requests name it." example:"api"`
+	Environment  scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox when absent."`
+	Path         string         `json:"path" minLength:"1" maxLength:"2048" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
+	Methods      []string       `json:"methods,omitempty" maxItems:"16" doc:"HTTP methods; empty means every method."`
+	OriginalHost string         `json:"original_host,omitempty" maxLength:"260" doc:"Host that requests for the resource name; empty matches every host."`
+	URL          string         `json:"url,omitempty" maxLength:"2048" doc:"Address of the resource, where known."`
+	Attributes   map[string]any `json:"attributes,omitempty" doc:"Free attributes."`
+	Description  string         `json:"description,omitempty" maxLength:"4000" doc:"Description for people."`
+	EnrichmentChange
+}
+
+// Change is what an update takes: the members sent change, the others stay.
+type Change struct {
+	Name         *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name for people."`
+	Type         *string                     `json:"type,omitempty" minLength:"1" maxLength:"64" doc:"Kind of thing, as requests name it."`
+	Environment  *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the resource's own: it does not move."`
+	Path         *string                     `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"Path pattern."`
+	Methods      patch.Field[[]string]       `json:"methods,omitzero" maxItems:"16" doc:"HTTP methods; empty means every method."`
+	OriginalHost patch.Field[string]         `json:"original_host,omitzero" maxLength:"260" doc:"Host; empty matches every host."`
+	URL          patch.Field[string]         `json:"url,omitzero" maxLength:"2048" doc:"Address of the resource."`
+	Attributes   patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Free attributes; replaces them whole."`
+	Description  patch.Field[string]         `json:"description,omitzero" maxLength:"4000" doc:"Description for people."`
+	EnrichmentChange
+}
+
+// Filter narrows a list. The environment comes from the scope.
+type Filter struct {
+	Type        string
+	Skip, Limit int64
+}
+
+// Page is one page of a list, by id.
+type Page struct {
+	Resources []Resource `json:"resources" doc:"The page, by id."`
+	Total     int64      `json:"total" doc:"How many match the filters."`
+}
+
+// apply gives r with the members of c that were sent.
+func (r Resource) apply(c Change) Resource {
+	if c.Name != nil {
+		r.Name = *c.Name
+	}
+	if c.Type != nil {
+		r.Type = *c.Type
+	}
+	if c.Path != nil {
+		r.Path = *c.Path
+	}
+	c.Methods.Apply(&r.Methods)
+	c.OriginalHost.Apply(&r.OriginalHost)
+	c.URL.Apply(&r.URL)
+	c.Attributes.Apply(&r.Attributes)
+	c.Description.Apply(&r.Description)
+	r.Enrichment = r.Enrichment.apply(c.EnrichmentChange)
+	return r
+}

@@ -1,0 +1,282 @@
+package resource
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/classify"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Lock is the name that every change of controls, resources and bouncers takes
+// first (db.Tx.Lock), so that checks across the three hold until the commit: a
+// control cannot be bound to a resource that is being deleted.
+const Lock = "controls"
+
+// Service is the use cases on resources.
+type Service struct {
+	Stores *db.Cluster
+	Now    func() time.Time
+	// Bound gives the live controls bound to each of the resources with ids from
+	// first to last (package policy).
+	Bound func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error)
+	// Linked gives the bouncers that list the resource (package bouncer).
+	Linked func(ctx context.Context, tx *db.Tx, id int64) ([]int64, error)
+	// Assist is asked where the heuristic is not sure, by tenants for which
+	// AssistOn says so; nil: nobody is asked.
+	Assist   Assistant
+	AssistOn func(ctx context.Context, tx *db.Tx) (bool, error)
+}
+
+// Revision is the name of an environment's revision: whoever holds a snapshot
+// of its controls and resources watches it.
+func Revision(env scope.Env) string { return "env:" + string(env) }
+
+// List is one page of the resources, by id; of one environment when the scope names it.
+func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
+	page := Page{}
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		if page.Total, err = count(ctx, tx, sc.Env, f); err != nil {
+			return err
+		}
+		if page.Resources, err = list(ctx, tx, sc.Env, f); err != nil {
+			return err
+		}
+		return s.bind(ctx, tx, page.Resources)
+	})
+	return page, err
+}
+
+// Get is one resource, in whichever environment it is unless the scope names one.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Resource, error) {
+	var r Resource
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		r, err = s.load(ctx, tx, sc, id)
+		return err
+	})
+	return r, err
+}
+
+// Create registers a resource. Offences are answered all at once (422).
+func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Resource, error) {
+	env, err := sc.CreateIn(d.Environment)
+	if err != nil {
+		return Resource{}, err
+	}
+	now := s.Now()
+	r := Resource{
+		Name: d.Name, Type: d.Type, Environment: env, Path: d.Path, Methods: d.Methods, OriginalHost: d.OriginalHost,
+		URL: d.URL, Attributes: d.Attributes, Description: d.Description, Version: 1, CreatedAt: now, UpdatedAt: now,
+	}
+	r.Enrichment = r.Enrichment.apply(d.EnrichmentChange)
+	r, offences := r.normal()
+	if len(offences) > 0 {
+		return Resource{}, invalid(offences)
+	}
+	var made Resource
+	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
+		if made, err = insert(ctx, tx, r); err != nil {
+			return err
+		}
+		made.Policies = []int64{}
+		return s.record(ctx, tx, sc, made, "created", map[string]any{"path": made.Path, "type": made.Type})
+	})
+	return made, err
+}
+
+// Update changes the members that were sent. ifVersion other than 0 must be the
+// current version, else Precondition.
+func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifVersion int64) (Resource, error) {
+	var r Resource
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		old, err := s.current(ctx, tx, sc, id, ifVersion)
+		if err != nil {
+			return err
+		}
+		if c.Environment != nil && *c.Environment != old.Environment {
+			return fault.Invalidf("/environment", "a resource does not move: promoting a control copies its resource")
+		}
+		next, offences := old.apply(c).normal()
+		if len(offences) > 0 {
+			return invalid(offences)
+		}
+		next.Version, next.UpdatedAt = old.Version+1, s.Now()
+		if r, err = update(ctx, tx, next); err != nil {
+			return err
+		}
+		r.Policies = old.Policies
+		return s.record(ctx, tx, sc, r, "updated", changed(old, r))
+	})
+	return r, err
+}
+
+// Delete removes a resource that no live control and no bouncer names; else
+// Conflict "resource_in_use", which says who does: a control whose resource is
+// gone would protect nothing and look as if it did.
+func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int64) (Resource, error) {
+	var r Resource
+	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
+		if r, err = s.current(ctx, tx, sc, id, ifVersion); err != nil {
+			return err
+		}
+		bouncers, err := s.Linked(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if len(r.Policies)+len(bouncers) > 0 {
+			return fault.New(fault.Conflict, "resource_in_use", "controls or bouncers still name this resource").
+				With("policies", r.Policies).With("bouncers", bouncers)
+		}
+		if err := remove(ctx, tx, id); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, r, "deleted", nil)
+	})
+	return r, err
+}
+
+// Environment is where resource id is, NotFound where it is not: how other
+// packages check an id that stands in a body.
+func (s *Service) Environment(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
+	r, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", fault.NotFoundf("no resource %d", id)
+	}
+	return r.Environment, err
+}
+
+// load is one resource with its controls, or NotFound.
+func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Resource, error) {
+	r, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(r.Environment) {
+		return Resource{}, fault.NotFoundf("no such resource")
+	}
+	if err != nil {
+		return Resource{}, err
+	}
+	one := []Resource{r}
+	err = s.bind(ctx, tx, one)
+	return one[0], err
+}
+
+func (s *Service) current(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifVersion int64) (Resource, error) {
+	r, err := s.load(ctx, tx, sc, id)
+	if err == nil && ifVersion != 0 && ifVersion != r.Version {
+		return Resource{}, fault.Newf(fault.Precondition, "precondition_failed", "the resource is at version %d", r.Version)
+	}
+	return r, err
+}
+
+// bind fills in the ids of bound controls.
+func (s *Service) bind(ctx context.Context, tx *db.Tx, rs []Resource) error {
+	if len(rs) == 0 {
+		return nil
+	}
+	bound, err := s.Bound(ctx, tx, rs[0].ID, rs[len(rs)-1].ID)
+	if err != nil {
+		return err
+	}
+	for i := range rs {
+		if rs[i].Policies = bound[rs[i].ID]; rs[i].Policies == nil {
+			rs[i].Policies = []int64{}
+		}
+	}
+	return nil
+}
+
+// record writes what goes with every change: audit row, event, revision.
+func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, r Resource, verb string, changes map[string]any) error {
+	types := map[string]string{"created": "RESOURCE_CREATED", "updated": "RESOURCE_UPDATED", "deleted": "RESOURCE_DELETED"}
+	id := strconv.FormatInt(r.ID, 10)
+	err := audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
+		Type: types[verb], Object: "resource", ObjectID: id, ObjectName: r.Name, Env: r.Environment,
+		Changes: changes, EventContext: map[string]any{"resource_snapshot": r.Snapshot()},
+	})
+	if err != nil {
+		return err
+	}
+	err = event.Emit(ctx, tx, sc, event.Event{
+		Type: "resource." + verb, ObjectKind: "resource", ObjectID: id, ObjectName: r.Name, Env: r.Environment, Data: changes,
+	})
+	if err != nil {
+		return err
+	}
+	return touch(ctx, tx, r.Environment, r.ID)
+}
+
+// Snapshot is what audit rows keep of a resource: its operator members and its
+// version, never owner_email, nor an e-mail address that somebody wrote into
+// text (spec.md "Audit events named", hardening.md S2).
+func (r Resource) Snapshot() map[string]any {
+	out := r.members()
+	for name, v := range out {
+		if text, ok := v.(string); ok {
+			out[name] = classify.Redact(text)
+		}
+	}
+	return out
+}
+
+// members are what an operator says of a resource, and its version; owner_email is not among them.
+func (r Resource) members() map[string]any {
+	out := r.Enrichment.members()
+	delete(out, "owner_email")
+	for k, v := range map[string]any{
+		"id": r.ID, "name": r.Name, "type": r.Type, "environment": r.Environment, "path": r.Path, "methods": r.Methods,
+		"original_host": r.OriginalHost, "url": r.URL, "attributes": r.Attributes, "description": r.Description, "version": r.Version,
+	} {
+		out[k] = v
+	}
+	return out
+}
+
+// changed names the members that differ, with old and new value as audit rows keep them.
+func changed(old, next Resource) map[string]any {
+	a, b, out := old.members(), next.members(), map[string]any{}
+	before, after := old.Snapshot(), next.Snapshot()
+	for _, m := range []map[string]any{a, b} {
+		for k := range m {
+			if k != "version" && !reflect.DeepEqual(a[k], b[k]) {
+				out[k] = map[string]any{"from": before[k], "to": after[k]}
+			}
+		}
+	}
+	if old.OwnerEmail != next.OwnerEmail {
+		out["owner_email"] = map[string]any{"changed": true}
+	}
+	return out
+}
+
+func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	return store.Read(ctx, fn)
+}
+
+func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, Lock); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+func invalid(offences []fault.Detail) error {
+	f := fault.New(fault.Invalid, "validation_failed", "the resource is not valid")
+	f.Details = offences
+	return f
+}

@@ -1,0 +1,35 @@
+package resource
+
+import (
+	"context"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, id int64) error {
+	_, err := tx.Exec(ctx, `INSERT INTO resource_changes (environment, revision, resource_id) VALUES ($1, $2, $3)`, string(env), revision, id)
+	return err
+}
+
+func forgetChanges(ctx context.Context, tx *db.Tx, env scope.Env, upTo int64) error {
+	_, err := tx.Exec(ctx, `DELETE FROM resource_changes WHERE environment = $1 AND revision <= $2`, string(env), upTo)
+	return err
+}
+
+// countChanged is how many revisions after since touched resources.
+func countChanged(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(DISTINCT revision) FROM resource_changes WHERE environment = $1 AND revision > $2`, string(env), since)
+}
+
+// changedSince are the ids that revisions after since touched, at most limit.
+func changedSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64, limit int) ([]int64, error) {
+	return db.All[int64](ctx, tx, `SELECT DISTINCT resource_id FROM resource_changes
+		WHERE environment = $1 AND revision > $2 ORDER BY resource_id LIMIT $3`, string(env), since, limit)
+}
+
+// liveSince are those of changedSince that are still there.
+func liveSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) ([]Resource, error) {
+	return db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources WHERE environment = $1 AND id IN
+		(SELECT resource_id FROM resource_changes WHERE environment = $1 AND revision > $2) ORDER BY id`, string(env), since)
+}

@@ -1,0 +1,101 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Enforcement is the mode of an environment; shadow until somebody changes it.
+func (s *Service) Enforcement(ctx context.Context, sc scope.Scope, env scope.Env) (Enforcement, error) {
+	if err := checkEnv(sc, env); err != nil {
+		return Enforcement{}, err
+	}
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return Enforcement{}, err
+	}
+	var e Enforcement
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		e, err = EnforcementIn(ctx, tx, env)
+		return err
+	})
+	return e, err
+}
+
+// EnforcementIn is Enforcement inside somebody else's transaction.
+func EnforcementIn(ctx context.Context, tx *db.Tx, env scope.Env) (Enforcement, error) {
+	e, err := selectEnforcement(ctx, tx, env)
+	if errors.Is(err, db.ErrNoRows) {
+		return Enforcement{Environment: env, Mode: Shadow}, nil
+	}
+	return e, err
+}
+
+// SetEnforcement switches an environment. Production takes enforce only while
+// sandbox has it (409) and the license allows it (403). Bouncers hear of it as
+// of a changed control: through the revision env:<environment>.
+func (s *Service) SetEnforcement(ctx context.Context, sc scope.Scope, env scope.Env, mode string) (Enforcement, error) {
+	if err := checkEnv(sc, env); err != nil {
+		return Enforcement{}, err
+	}
+	if mode != Shadow && mode != Enforce {
+		return Enforcement{}, fault.Invalidf("/mode", "must be shadow or enforce")
+	}
+	if env == scope.Production && mode == Enforce && s.MayEnforce != nil {
+		if err := s.MayEnforce(ctx, sc); err != nil {
+			return Enforcement{}, err
+		}
+	}
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return Enforcement{}, err
+	}
+	now := s.Now()
+	e := Enforcement{Environment: env, Mode: mode, UpdatedAt: &now, UpdatedBy: sc.Actor.Name}
+	err = store.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "enforcement"); err != nil {
+			return err
+		}
+		before, err := EnforcementIn(ctx, tx, env)
+		if err != nil {
+			return err
+		}
+		if env == scope.Production && mode == Enforce {
+			sandbox, err := EnforcementIn(ctx, tx, scope.Sandbox)
+			if err != nil {
+				return err
+			}
+			if sandbox.Mode != Enforce {
+				return fault.New(fault.Conflict, "sandbox_first", "sandbox must enforce before production does")
+			}
+		}
+		if err := putEnforcement(ctx, tx, e); err != nil {
+			return err
+		}
+		if _, err := tx.Bump(ctx, "env:"+string(env)); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, now, audit.Entry{
+			Type: "ENFORCEMENT_CHANGED", Object: "environment", ObjectID: string(env), ObjectName: string(env), Env: env,
+			Changes: map[string]any{"mode": map[string]any{"from": before.Mode, "to": mode}},
+		})
+	})
+	return e, err
+}
+
+// checkEnv refuses what is no environment, and the one that the credential is
+// not good for.
+func checkEnv(sc scope.Scope, env scope.Env) error {
+	if !env.Valid() {
+		return fault.New(fault.BadRequest, "bad_request", "the environment is sandbox or production")
+	}
+	if sc.EnvBound && sc.Env != env {
+		return fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+	}
+	return nil
+}

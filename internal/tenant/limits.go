@@ -1,0 +1,166 @@
+package tenant
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// usageLimit is the type of the alerts that limits raise.
+const usageLimit = "usage_limit"
+
+// CheckLimit refuses one more object of a kind once the tenant has as many as
+// it may: 403 limit_exceeded with limit and used. It is called in the
+// transaction that makes the object, before it does, and serialises such
+// transactions, so that parallel ones cannot pass the limit together. Where the
+// new object reaches 80 or 100 %, it opens the alert.
+func (s *Service) CheckLimit(ctx context.Context, tx *db.Tx, kind string) error {
+	settings, err := selectSettings(ctx, tx)
+	if err != nil {
+		return err
+	}
+	limit, limited := settings.Limit(kind)
+	count := s.Counters[kind]
+	if !limited || count == nil {
+		return nil
+	}
+	if err := tx.Lock(ctx, "limit."+kind); err != nil {
+		return err
+	}
+	used, err := count(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if used >= limit {
+		return fault.Newf(fault.Forbidden, "limit_exceeded", "the tenant may have %d %s and has %d", limit, kind, used).
+			With("limit", limit).With("used", used)
+	}
+	return s.weigh(ctx, tx, settings, kind, 1)
+}
+
+// Released tells that a tenant has one object less, within the transaction
+// that removed it, and resolves the alerts that no longer hold.
+func (s *Service) Released(ctx context.Context, tx *db.Tx, kind string) error {
+	settings, err := selectSettings(ctx, tx)
+	if err != nil {
+		return err
+	}
+	return s.weigh(ctx, tx, settings, kind, 0)
+}
+
+// SettingsIn reads the tenant's settings inside somebody else's transaction.
+func SettingsIn(ctx context.Context, tx *db.Tx) (Settings, error) { return selectSettings(ctx, tx) }
+
+// usage counts what the tenant has.
+func (s *Service) usage(ctx context.Context, tx *db.Tx) (*Usage, error) {
+	var u Usage
+	for kind, dst := range map[string]*int64{Policies: &u.PoliciesUsed, Users: &u.UsersUsed, Bouncers: &u.BouncersUsed} {
+		count := s.Counters[kind]
+		if count == nil {
+			continue
+		}
+		var err error
+		if *dst, err = count(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
+	return &u, nil
+}
+
+// weigh opens and resolves the alerts of one limit; more is what is about to be
+// added to what is there.
+func (s *Service) weigh(ctx context.Context, tx *db.Tx, settings Settings, kind string, more int64) error {
+	count := s.Counters[kind]
+	if count == nil {
+		return nil
+	}
+	open, err := selectOpen(ctx, tx, usageLimit, kind)
+	if err != nil {
+		return err
+	}
+	limit, limited := settings.Limit(kind)
+	if !limited && len(open) == 0 {
+		return nil
+	}
+	used, err := count(ctx, tx)
+	if err != nil {
+		return err
+	}
+	due := dueAlerts(used+more, limit, limited)
+	for _, a := range open {
+		if _, holds := due[a.Severity]; holds {
+			delete(due, a.Severity)
+			continue
+		}
+		if err := resolveAlert(ctx, tx, a.ID, s.Now()); err != nil {
+			return err
+		}
+	}
+	for severity, percent := range due {
+		err := insertAlert(ctx, tx, Alert{
+			Type: usageLimit, Severity: severity, Subject: kind, CreatedAt: s.Now(),
+			Message: fmt.Sprintf("%d of %d %s are used (%d %%)", used+more, limit, kind, percent),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dueAlerts is which alerts usage calls for, with the percentage reached.
+func dueAlerts(used, limit int64, limited bool) map[string]int64 {
+	due := map[string]int64{}
+	if !limited || limit <= 0 || used <= 0 {
+		return due
+	}
+	percent := used * 100 / limit
+	if used*100 >= limit*80 {
+		due["warning"] = percent
+	}
+	if used >= limit {
+		due["critical"] = percent
+	}
+	return due
+}
+
+// Alerts lists a tenant's alerts, newest first. Alerts whose usage has fallen
+// in a way that nobody told of are resolved on the way.
+func (s *Service) Alerts(ctx context.Context, sc scope.Scope, id scope.TenantID) ([]Alert, error) {
+	if _, err := s.reach(ctx, sc, id); err != nil {
+		return nil, err
+	}
+	store, err := s.Stores.Tenant(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var list []Alert
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		list, err = selectAlerts(ctx, tx)
+		return err
+	})
+	stale := false
+	for _, a := range list {
+		stale = stale || (a.ResolvedAt == nil && a.Type == usageLimit)
+	}
+	if err != nil || !stale {
+		return list, err
+	}
+	err = store.Write(ctx, func(tx *db.Tx) error {
+		settings, err := selectSettings(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, kind := range kinds() {
+			if err := s.weigh(ctx, tx, settings, kind, 0); err != nil {
+				return err
+			}
+		}
+		list, err = selectAlerts(ctx, tx)
+		return err
+	})
+	return list, err
+}

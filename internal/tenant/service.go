@@ -1,0 +1,356 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Service holds the use cases on tenants.
+type Service struct {
+	Stores *db.Cluster
+	Now    func() time.Time
+	// BaseDomain is the domain whose subdomains are tenants; empty: none.
+	BaseDomain string
+	// Counters count the objects of a kind (Policies, Users, Bouncers) in a
+	// tenant's store; a kind without one is not limited.
+	Counters map[string]func(ctx context.Context, tx *db.Tx) (int64, error)
+	// OnPurge removes what a tenant has outside of its store: objects, cache.
+	OnPurge []func(ctx context.Context, id scope.TenantID) error
+	// MayEnforce asks the license before production enforces; it answers a
+	// Forbidden fault. Nil: nothing is gated.
+	MayEnforce func(ctx context.Context, sc scope.Scope) error
+}
+
+// EnsureDefault makes the tenant `default` where it is missing. It may run on
+// several replicas at once.
+func (s *Service) EnsureDefault(ctx context.Context) error {
+	now := s.Now()
+	t := Tenant{
+		ID: scope.DefaultTenant, Name: "Default", Domain: s.subdomain(scope.DefaultTenant), Status: Active,
+		Region: DefaultRegion, PlanType: DefaultPlan, CreatedAt: now, UpdatedAt: now, Settings: Settings{},
+	}
+	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error { return insertDefault(ctx, tx, t) })
+	if err != nil {
+		return err
+	}
+	_, err = s.Stores.Tenant(ctx, scope.DefaultTenant)
+	return err
+}
+
+// Create adds a tenant under an id made from its name: where the id is or ever
+// was taken, a number follows it. For platform administrators only.
+func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, error) {
+	if !sc.Platform {
+		return Tenant{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator makes tenants")
+	}
+	t, err := s.draft(d)
+	if err != nil {
+		return Tenant{}, err
+	}
+	base := slug(d.Name)
+	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "tenants"); err != nil {
+			return err
+		}
+		if t.ID, err = freeID(ctx, tx, base); err != nil {
+			return err
+		}
+		if t.Domain == "" {
+			t.Domain = s.subdomain(t.ID)
+		}
+		if err := domainsFree(ctx, tx, t); err != nil {
+			return err
+		}
+		if err := insertTenant(ctx, tx, t); err != nil {
+			return err
+		}
+		_, err := tx.Bump(ctx, Revision)
+		return err
+	})
+	if err != nil {
+		return Tenant{}, err
+	}
+	if err := s.settle(ctx, sc, t); err != nil {
+		// Half a tenant would hold its name for ever; the first error says why.
+		return Tenant{}, errors.Join(err, s.Stores.DropTenant(context.WithoutCancel(ctx), t.ID))
+	}
+	t.Limits = &Usage{}
+	return t, nil
+}
+
+// draft checks a new tenant's members and fills in what was left out.
+func (s *Service) draft(d Draft) (Tenant, error) {
+	now := s.Now()
+	t := Tenant{
+		Name: strings.TrimSpace(d.Name), Status: Active, Region: d.Region, PlanType: d.PlanType,
+		CreatedAt: now, UpdatedAt: now, Settings: Settings{}.merge(d.Settings),
+	}
+	if t.Name == "" {
+		return t, fault.Invalidf("/name", "must not be empty")
+	}
+	if t.Region == "" {
+		t.Region = DefaultRegion
+	}
+	if t.PlanType == "" {
+		t.PlanType = DefaultPlan
+	}
+	var err error
+	if t.Domain, err = checkDomain("/domain", d.Domain); err != nil {
+		return t, err
+	}
+	custom, err := checkDomain("/custom_domain", d.CustomDomain)
+	if err != nil {
+		return t, err
+	}
+	if custom != "" {
+		t.CustomDomain = &custom
+	}
+	return t, t.Settings.check()
+}
+
+// settle makes the tenant's own store and writes the first lines into it.
+func (s *Service) settle(ctx context.Context, sc scope.Scope, t Tenant) error {
+	store, err := s.Stores.Tenant(ctx, t.ID)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, func(tx *db.Tx) error {
+		if err := putSettings(ctx, tx, t.Settings); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, t, "TENANT_CREATED", map[string]any{"region": t.Region, "plan_type": t.PlanType, "settings": t.Settings})
+	})
+}
+
+// Get reads a tenant with its usage. A foreign tenant is 403, and so is an
+// unknown one but to platform administrators.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID) (Tenant, error) {
+	t, err := s.reach(ctx, sc, id)
+	if err != nil {
+		return Tenant{}, err
+	}
+	store, err := s.Stores.Tenant(ctx, id)
+	if err != nil {
+		return Tenant{}, err
+	}
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		t.Limits, err = s.usage(ctx, tx)
+		return err
+	})
+	return t, err
+}
+
+// List gives a page of all tenants to platform administrators, and to anyone
+// else their own.
+func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
+	var p Page
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		only := sc.Tenant
+		if sc.Platform {
+			only = ""
+		}
+		p, err = selectPage(ctx, tx, only, f)
+		return err
+	})
+	return p, err
+}
+
+// Update changes what was sent. The record and its copy in the tenant's store
+// change together: the system's transaction is the inner one, so that a failure
+// of it takes the audit entry back.
+func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID, ch Change) (Tenant, error) {
+	if _, err := s.reach(ctx, sc, id); err != nil {
+		return Tenant{}, err
+	}
+	store, err := s.Stores.Tenant(ctx, id)
+	if err != nil {
+		return Tenant{}, err
+	}
+	var after Tenant
+	err = store.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "tenant"); err != nil {
+			return err
+		}
+		before, err := s.reach(ctx, sc, id)
+		if err != nil {
+			return err
+		}
+		if after, err = decideChange(sc, before, ch, s.Now()); err != nil {
+			return err
+		}
+		if err := putSettings(ctx, tx, after.Settings); err != nil {
+			return err
+		}
+		for _, kind := range kinds() {
+			if err := s.weigh(ctx, tx, after.Settings, kind, 0); err != nil {
+				return err
+			}
+		}
+		if after.Limits, err = s.usage(ctx, tx); err != nil {
+			return err
+		}
+		if err := s.record(ctx, tx, sc, after, "TENANT_UPDATED", changesOf(before, after)); err != nil {
+			return err
+		}
+		return s.replace(ctx, after)
+	})
+	return after, err
+}
+
+// Delete stops a tenant at once. Its data is purged after 30 days, or now when
+// hard. A tenant's own administrator may delete it, but not purge it.
+func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID, hard bool) (Deletion, error) {
+	t, err := s.reach(ctx, sc, id)
+	switch {
+	case err != nil:
+		return Deletion{}, err
+	case id == scope.DefaultTenant:
+		return Deletion{}, fault.New(fault.Conflict, "default_tenant", "the default tenant cannot be deleted")
+	case hard && !sc.Platform:
+		return Deletion{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator purges a tenant")
+	}
+	now := s.Now()
+	if t.Status != Deleted {
+		end := now.Add(KeepDeleted)
+		t.Status, t.DeletedAt, t.ExpiresAt, t.UpdatedAt = Deleted, &now, &end, now
+	}
+	// The entry stands where it can still be read: a purged tenant's own log is gone.
+	home := id
+	kind, message := "TENANT_DELETED", "the tenant is deleted; its data is kept for 30 days"
+	if hard {
+		home, kind, message = scope.DefaultTenant, "TENANT_PURGED", "the tenant and its data are purged"
+	}
+	store, err := s.Stores.Tenant(ctx, home)
+	if err != nil {
+		return Deletion{}, err
+	}
+	err = store.Write(ctx, func(tx *db.Tx) error {
+		if err := s.record(ctx, tx, sc, t, kind, map[string]any{"status": t.Status}); err != nil {
+			return err
+		}
+		return s.replace(ctx, t)
+	})
+	if err == nil && hard {
+		err = s.purge(context.WithoutCancel(ctx), id)
+	}
+	return Deletion{Message: message, ID: id, DeletedAt: *t.DeletedAt}, err
+}
+
+// PurgeExpired purges the tenants whose 30 days are over, and says how many. It
+// is for one replica at a time, and can be repeated after a failure.
+func (s *Service) PurgeExpired(ctx context.Context) (int, error) {
+	var due []scope.TenantID
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		due, err = selectExpired(ctx, tx, s.Now())
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for n, id := range due {
+		if err := s.purge(ctx, id); err != nil {
+			return n, fmt.Errorf("purge tenant %s: %w", id, err)
+		}
+	}
+	return len(due), nil
+}
+
+// purge removes all of a tenant but the memory of its id. Its own store goes
+// last, for it is what says that there is something left to purge.
+func (s *Service) purge(ctx context.Context, id scope.TenantID) error {
+	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error { return retire(ctx, tx, id, s.Now()) })
+	if err != nil {
+		return err
+	}
+	for _, f := range s.OnPurge {
+		if err := f(ctx, id); err != nil {
+			return err
+		}
+	}
+	return s.Stores.DropTenant(ctx, id)
+}
+
+// Facts is what a credential's check needs to know of its tenant.
+type Facts struct {
+	Status string `db:"status"`
+	Plan   string `db:"plan_type"`
+}
+
+// Facts reads status and plan; an unknown tenant is a NotFound fault. It asks
+// no one's permission: package auth does, before there is a scope.
+func (s *Service) Facts(ctx context.Context, id scope.TenantID) (Facts, error) {
+	var f Facts
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		f, err = selectFacts(ctx, tx, id)
+		return err
+	})
+	if errors.Is(err, db.ErrNoRows) {
+		return Facts{}, notFound(id)
+	}
+	return f, err
+}
+
+// reach finds a tenant that the caller may know of.
+func (s *Service) reach(ctx context.Context, sc scope.Scope, id scope.TenantID) (Tenant, error) {
+	if !sc.Platform && id != sc.Tenant {
+		return Tenant{}, accessDenied(id)
+	}
+	var t Tenant
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		t, err = selectTenant(ctx, tx, id)
+		return err
+	})
+	if errors.Is(err, db.ErrNoRows) {
+		return Tenant{}, notFound(id)
+	}
+	return t, err
+}
+
+// replace writes the record and tells all replicas.
+func (s *Service) replace(ctx context.Context, t Tenant) error {
+	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		if err := updateTenant(ctx, tx, t); err != nil {
+			return err
+		}
+		_, err := tx.Bump(ctx, Revision)
+		return err
+	})
+}
+
+func (s *Service) subdomain(id scope.TenantID) string {
+	if s.BaseDomain == "" {
+		return ""
+	}
+	return string(id) + "." + s.BaseDomain
+}
+
+func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, t Tenant, kind string, changes map[string]any) error {
+	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
+		Type: kind, Object: "tenant", ObjectID: string(t.ID), ObjectName: t.Name, Changes: changes,
+	})
+}
+
+// changesOf names what differs.
+func changesOf(before, after Tenant) map[string]any {
+	out := map[string]any{}
+	put := func(name string, was, is any, same bool) {
+		if !same {
+			out[name] = map[string]any{"from": was, "to": is}
+		}
+	}
+	put("name", before.Name, after.Name, before.Name == after.Name)
+	put("plan_type", before.PlanType, after.PlanType, before.PlanType == after.PlanType)
+	put("status", before.Status, after.Status, before.Status == after.Status)
+	for name := range before.Settings.merge(after.Settings) {
+		put("settings."+name, before.Settings[name], after.Settings[name], before.Settings.same(after.Settings, name))
+	}
+	return out
+}

@@ -1,0 +1,155 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const columns = `id, name, domain, custom_domain, status, region, plan_type, created_at, updated_at, expires_at, deleted_at, settings`
+
+// settingsRow is the name under which the copy stands in the tenant's store.
+const settingsRow = "tenant"
+
+func insertTenant(ctx context.Context, tx *db.Tx, t Tenant) error {
+	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		t.ID, t.Name, t.Domain, t.CustomDomain, t.Status, t.Region, t.PlanType, t.CreatedAt, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings)
+	return err
+}
+
+// insertDefault also fills in what a bare row left open.
+func insertDefault(ctx context.Context, tx *db.Tx, t Tenant) error {
+	_, err := tx.Exec(ctx, `INSERT INTO tenants (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+		ON CONFLICT (id) DO UPDATE SET
+			region = CASE WHEN tenants.region = '' THEN excluded.region ELSE tenants.region END,
+			domain = CASE WHEN tenants.domain = '' THEN excluded.domain ELSE tenants.domain END`,
+		t.ID, t.Name, t.Domain, t.CustomDomain, t.Status, t.Region, t.PlanType, t.CreatedAt, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings)
+	return err
+}
+
+func updateTenant(ctx context.Context, tx *db.Tx, t Tenant) error {
+	n, err := tx.Exec(ctx, `UPDATE tenants SET name = $2, status = $3, plan_type = $4, updated_at = $5, expires_at = $6, deleted_at = $7,
+		settings = $8 WHERE id = $1`, t.ID, t.Name, t.Status, t.PlanType, t.UpdatedAt, t.ExpiresAt, t.DeletedAt, t.Settings)
+	if err == nil && n == 0 {
+		return notFound(t.ID)
+	}
+	return err
+}
+
+func selectTenant(ctx context.Context, tx *db.Tx, id scope.TenantID) (Tenant, error) {
+	return db.One[Tenant](ctx, tx, `SELECT `+columns+` FROM tenants WHERE id = $1`, id)
+}
+
+func selectFacts(ctx context.Context, tx *db.Tx, id scope.TenantID) (Facts, error) {
+	return db.One[Facts](ctx, tx, `SELECT status, plan_type FROM tenants WHERE id = $1`, id)
+}
+
+// selectPage lists all tenants, or the only one where only is not empty.
+func selectPage(ctx context.Context, tx *db.Tx, only scope.TenantID, f Filter) (Page, error) {
+	var p Page
+	var err error
+	p.Tenants, err = db.All[Tenant](ctx, tx, `SELECT `+columns+` FROM tenants WHERE ($1 = '' OR id = $1)
+		ORDER BY id LIMIT $2 OFFSET $3`, string(only), f.Limit, f.Skip)
+	if err != nil {
+		return Page{}, err
+	}
+	p.Total, err = db.One[int64](ctx, tx, `SELECT count(*) FROM tenants WHERE ($1 = '' OR id = $1)`, string(only))
+	return p, err
+}
+
+func selectExpired(ctx context.Context, tx *db.Tx, now time.Time) ([]scope.TenantID, error) {
+	return db.All[scope.TenantID](ctx, tx, `SELECT id FROM tenants WHERE status = $1 AND expires_at <= $2 ORDER BY id`, Deleted, now)
+}
+
+// freeID is the first id for a name that no tenant has or ever had.
+func freeID(ctx context.Context, tx *db.Tx, base string) (scope.TenantID, error) {
+	taken, err := db.All[scope.TenantID](ctx, tx, `SELECT id FROM tenants WHERE id = $1 OR id LIKE $2
+		UNION SELECT id FROM retired_tenants WHERE id = $1 OR id LIKE $2`, base, base+"-%")
+	if err != nil {
+		return "", err
+	}
+	known := make(map[scope.TenantID]bool, len(taken))
+	for _, id := range taken {
+		known[id] = true
+	}
+	for n := 1; ; n++ {
+		if id := numbered(base, n); !known[id] && !reserved(id) {
+			return id, nil
+		}
+	}
+}
+
+// domainsFree answers 409 where another tenant has one of the domains.
+func domainsFree(ctx context.Context, tx *db.Tx, t Tenant) error {
+	custom := ""
+	if t.CustomDomain != nil {
+		custom = *t.CustomDomain
+	}
+	_, err := db.One[string](ctx, tx, `SELECT id FROM tenants WHERE id <> $1 AND
+		(($2 <> '' AND (domain = $2 OR custom_domain = $2)) OR ($3 <> '' AND (domain = $3 OR custom_domain = $3))) LIMIT 1`,
+		t.ID, t.Domain, custom)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return fault.New(fault.Conflict, "already_exists", "another tenant has this domain")
+}
+
+func retire(ctx context.Context, tx *db.Tx, id scope.TenantID, at time.Time) error {
+	_, err := tx.Exec(ctx, `INSERT INTO retired_tenants (id, retired_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, at)
+	return err
+}
+
+func putSettings(ctx context.Context, tx *db.Tx, s Settings) error {
+	_, err := tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingsRow, s)
+	return err
+}
+
+func selectSettings(ctx context.Context, tx *db.Tx) (Settings, error) {
+	row, err := db.One[struct {
+		Value Settings `db:"value"`
+	}](ctx, tx, `SELECT value FROM settings WHERE name = $1`, settingsRow)
+	if errors.Is(err, db.ErrNoRows) {
+		return Settings{}, nil
+	}
+	return row.Value, err
+}
+
+func insertAlert(ctx context.Context, tx *db.Tx, a Alert) error {
+	_, err := tx.Exec(ctx, `INSERT INTO tenant_alerts (type, severity, subject, message, created_at) VALUES ($1, $2, $3, $4, $5)`,
+		a.Type, a.Severity, a.Subject, a.Message, a.CreatedAt)
+	return err
+}
+
+func resolveAlert(ctx context.Context, tx *db.Tx, id int64, at time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE tenant_alerts SET resolved_at = $2 WHERE id = $1`, id, at)
+	return err
+}
+
+func selectOpen(ctx context.Context, tx *db.Tx, kind, subject string) ([]Alert, error) {
+	return db.All[Alert](ctx, tx, `SELECT id, type, severity, subject, message, created_at, resolved_at FROM tenant_alerts
+		WHERE type = $1 AND subject = $2 AND resolved_at IS NULL ORDER BY id`, kind, subject)
+}
+
+func selectAlerts(ctx context.Context, tx *db.Tx) ([]Alert, error) {
+	return db.All[Alert](ctx, tx, `SELECT id, type, severity, subject, message, created_at, resolved_at FROM tenant_alerts
+		ORDER BY id DESC LIMIT 1000`)
+}
+
+func selectEnforcement(ctx context.Context, tx *db.Tx, env scope.Env) (Enforcement, error) {
+	return db.One[Enforcement](ctx, tx, `SELECT environment, mode, updated_at, updated_by FROM enforcement WHERE environment = $1`, env)
+}
+
+func putEnforcement(ctx context.Context, tx *db.Tx, e Enforcement) error {
+	_, err := tx.Exec(ctx, `INSERT INTO enforcement (environment, mode, updated_at, updated_by) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (environment) DO UPDATE SET mode = excluded.mode, updated_at = excluded.updated_at, updated_by = excluded.updated_by`,
+		e.Environment, e.Mode, e.UpdatedAt, e.UpdatedBy)
+	return err
+}

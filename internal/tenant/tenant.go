@@ -1,0 +1,246 @@
+// Package tenant keeps the tenants of the deployment: their record, settings,
+// limits and usage alerts, and the enforcement mode of their environments.
+//
+//	active ⇄ suspended      a platform administrator's word
+//	   └────────┴──▶ deleted ──30 days or hard_delete──▶ purged (only the id is remembered)
+//
+// The record stands in the system store. What a tenant's own transactions must
+// see (its limits, the four-eyes switch) is copied into the tenant's store with
+// each change, so that a limit is counted and held in one transaction.
+package tenant
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The states of a tenant. Only an active one is served.
+const (
+	Active    = "active"
+	Suspended = "suspended"
+	Deleted   = "deleted"
+)
+
+// KeepDeleted is how long a deleted tenant's data stays (contract section 2).
+const KeepDeleted = 30 * 24 * time.Hour
+
+// DefaultRegion is the region of tenants that name none.
+const DefaultRegion = "us-east-1"
+
+// DefaultPlan is the plan of tenants that name none.
+const DefaultPlan = "standard"
+
+// Revision is the revision in the system store that is bumped whenever a
+// tenant's record has changed.
+const Revision = "tenants"
+
+// Tenant is the specification's "Tenant".
+type Tenant struct {
+	ID           scope.TenantID `json:"id" db:"id" doc:"A DNS label, made from the name; never given again."`
+	Name         string         `json:"name" db:"name" doc:"Display name."`
+	Domain       string         `json:"domain" db:"domain" doc:"The tenant's domain; by default its subdomain of the base domain."`
+	CustomDomain *string        `json:"custom_domain" db:"custom_domain" doc:"A domain of the tenant's own; it routes once verified."`
+	Status       string         `json:"status" db:"status" enum:"active,suspended,deleted" doc:"Only an active tenant is served."`
+	Region       string         `json:"region" db:"region" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"Where the tenant's data is."`
+	PlanType     string         `json:"plan_type" db:"plan_type" enum:"standard,pro,enterprise" doc:"The plan; it sets the request rate of each key."`
+	CreatedAt    time.Time      `json:"created_at" db:"created_at" doc:"When the tenant was made."`
+	UpdatedAt    time.Time      `json:"updated_at" db:"updated_at" doc:"When the record last changed."`
+	ExpiresAt    *time.Time     `json:"expires_at" db:"expires_at" doc:"When a deleted tenant's data is purged; null otherwise."`
+	DeletedAt    *time.Time     `json:"deleted_at,omitempty" db:"deleted_at" doc:"When the tenant was deleted."`
+	Settings     Settings       `json:"settings" db:"settings" doc:"Limits and switches of the tenant."`
+	Limits       *Usage         `json:"limits,omitempty" db:"-" doc:"What is used of the limits; absent in lists."`
+}
+
+// Usage is how much of each limited kind a tenant has.
+type Usage struct {
+	PoliciesUsed int64 `json:"policies_used" doc:"Controls, deleted ones not counted."`
+	UsersUsed    int64 `json:"users_used" doc:"People."`
+	BouncersUsed int64 `json:"bouncers_used" doc:"Bouncers."`
+}
+
+// Draft is what a tenant is made from.
+type Draft struct {
+	Name         string   `json:"name" minLength:"1" maxLength:"128" doc:"Display name; the id is made from it."`
+	Domain       string   `json:"domain,omitempty" maxLength:"253" doc:"The tenant's domain; absent: its subdomain of the base domain."`
+	CustomDomain string   `json:"custom_domain,omitempty" maxLength:"253" doc:"A domain of the tenant's own; it routes once verified."`
+	PlanType     string   `json:"plan_type,omitempty" enum:"standard,pro,enterprise" doc:"standard when absent."`
+	Region       string   `json:"region,omitempty" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"us-east-1 when absent."`
+	Settings     Settings `json:"settings,omitempty" doc:"Limits and switches; an absent limit is none."`
+}
+
+// Change is what of a tenant is to change; absent members stay. Plan, status and
+// limits are a platform administrator's to change.
+type Change struct {
+	Name     patch.Field[string]   `json:"name,omitzero" minLength:"1" maxLength:"128" doc:"Display name; the id stays."`
+	Settings patch.Field[Settings] `json:"settings,omitzero" doc:"Members that are sent change, others stay; null removes one. max_* are a platform administrator's to change."`
+	PlanType patch.Field[string]   `json:"plan_type,omitzero" enum:"standard,pro,enterprise" doc:"A platform administrator's to change."`
+	Status   patch.Field[string]   `json:"status,omitzero" enum:"active,suspended,deleted" doc:"active or suspended: a platform administrator's to change. Deleting has its own operation."`
+}
+
+// Filter narrows a list of tenants.
+type Filter struct{ Skip, Limit int }
+
+// Page is one page of tenants.
+type Page struct {
+	Tenants []Tenant `json:"tenants" nullable:"false" doc:"The tenants by id; without their usage."`
+	Total   int64    `json:"total" doc:"How many there are in all."`
+}
+
+// Deletion answers a delete.
+type Deletion struct {
+	Message   string         `json:"message"`
+	ID        scope.TenantID `json:"id"`
+	DeletedAt time.Time      `json:"deleted_at"`
+}
+
+// Alert is the specification's "Tenant alert".
+type Alert struct {
+	ID         int64      `json:"id" db:"id"`
+	Type       string     `json:"type" db:"type" doc:"usage_limit: a limit is nearly or wholly used."`
+	Severity   string     `json:"severity" db:"severity" enum:"warning,critical" doc:"warning from 80 %, critical from 100 %."`
+	Subject    string     `json:"subject" db:"subject" enum:"policies,users,bouncers" doc:"Which limit."`
+	Message    string     `json:"message" db:"message"`
+	CreatedAt  time.Time  `json:"created_at" db:"created_at"`
+	ResolvedAt *time.Time `json:"resolved_at" db:"resolved_at" doc:"When usage fell again; null while it has not."`
+}
+
+// The two modes of an environment (contract section 6).
+const (
+	Shadow  = "shadow"
+	Enforce = "enforce"
+)
+
+// Enforcement is the mode of one environment.
+type Enforcement struct {
+	Environment scope.Env  `json:"environment" db:"environment" enum:"sandbox,production"`
+	Mode        string     `json:"mode" db:"mode" enum:"shadow,enforce" doc:"shadow records what would have been denied, enforce denies."`
+	UpdatedAt   *time.Time `json:"updated_at" db:"updated_at" doc:"Null before the first change."`
+	UpdatedBy   string     `json:"updated_by" db:"updated_by" doc:"Who changed it last."`
+}
+
+// ModeChange is the body of PUT /environments/{environment}/enforcement.
+type ModeChange struct {
+	Mode string `json:"mode" enum:"shadow,enforce" doc:"production takes enforce only after sandbox has."`
+}
+
+// hostname is a lower-case DNS name of at least one label.
+func validHostname(s string) bool {
+	return len(s) <= 253 && regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(s)
+}
+
+// checkDomain gives a domain its compared form, or a 422 at pointer.
+func checkDomain(pointer, s string) (string, error) {
+	s = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), ".")
+	if s != "" && !validHostname(s) {
+		return "", fault.Invalidf(pointer, "is not a domain name")
+	}
+	return s, nil
+}
+
+// slug makes a DNS label of a name, short enough for a number behind it.
+func slug(name string) string {
+	var b strings.Builder
+	gap := false
+	for _, r := range norm.NFKD.String(name) {
+		switch r = unicode.ToLower(r); {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			if gap && b.Len() > 0 {
+				b.WriteByte('-')
+			}
+			gap = false
+			b.WriteRune(r)
+		case unicode.Is(unicode.Mn, r): // the accent of the letter before
+		default:
+			gap = true
+		}
+		if b.Len() >= 55 {
+			break
+		}
+	}
+	if b.Len() == 0 {
+		return "tenant"
+	}
+	return b.String()
+}
+
+// numbered is the n-th id tried for a name.
+func numbered(base string, n int) scope.TenantID {
+	if n == 1 {
+		return scope.TenantID(base)
+	}
+	return scope.TenantID(fmt.Sprintf("%s-%d", base, n))
+}
+
+// reserved are labels that mean something under a base domain.
+func reserved(id scope.TenantID) bool {
+	switch id {
+	case "www", "api", "admin", "system":
+		return true
+	}
+	return false
+}
+
+// accessDenied is the answer to a tenant that is not the caller's.
+func accessDenied(id scope.TenantID) error {
+	return fault.New(fault.Forbidden, "tenant_access_denied", "this credential has no access to the tenant").With("tenant_id", string(id))
+}
+
+func notFound(id scope.TenantID) error {
+	return fault.New(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
+}
+
+// decideChange applies ch to t, or says why the caller may not.
+func decideChange(sc scope.Scope, t Tenant, ch Change, now time.Time) (Tenant, error) {
+	after := t
+	after.UpdatedAt = now
+	if ch.Name.Sent {
+		if strings.TrimSpace(ch.Name.Value) == "" {
+			return t, fault.Invalidf("/name", "must not be empty")
+		}
+		after.Name = strings.TrimSpace(ch.Name.Value)
+	}
+	if ch.Settings.Sent {
+		after.Settings = t.Settings.merge(ch.Settings.Value)
+		if err := after.Settings.check(); err != nil {
+			return t, err
+		}
+		for _, name := range limitNames() {
+			if !sc.Platform && !after.Settings.same(t.Settings, name) {
+				return t, fault.Invalidf("/settings/"+name, "only a platform administrator changes this")
+			}
+		}
+	}
+	if ch.PlanType.Sent && ch.PlanType.Value != t.PlanType {
+		if !sc.Platform || ch.PlanType.Null {
+			return t, fault.Invalidf("/plan_type", "only a platform administrator changes this")
+		}
+		after.PlanType = ch.PlanType.Value
+	}
+	if ch.Status.Sent && ch.Status.Value != t.Status {
+		return decideStatus(sc, after, ch.Status.Value)
+	}
+	return after, nil
+}
+
+// decideStatus moves between active and suspended, and back from deleted.
+func decideStatus(sc scope.Scope, t Tenant, status string) (Tenant, error) {
+	switch {
+	case !sc.Platform:
+		return t, fault.Invalidf("/status", "only a platform administrator changes this")
+	case t.ID == scope.DefaultTenant:
+		return t, fault.New(fault.Conflict, "default_tenant", "the default tenant is always active")
+	case status != Active && status != Suspended:
+		return t, fault.Invalidf("/status", "a tenant is deleted by DELETE")
+	}
+	t.Status, t.ExpiresAt, t.DeletedAt = status, nil, nil
+	return t, nil
+}

@@ -1,0 +1,121 @@
+package tenant
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+func TestSlug(t *testing.T) {
+	for name, want := range map[string]string{
+		"Acme Corp": "acme-corp", "  --A--B--  ": "a-b", "Café Zürich": "cafe-zurich", "株式会社": "tenant", "": "tenant",
+		"A.B/C\\D%2e": "a-b-c-d-2e", "Ⅻ": "xii", strings.Repeat("x", 200): strings.Repeat("x", 55),
+	} {
+		if got := slug(name); got != want {
+			t.Errorf("slug(%q) = %q, want %q", name, got, want)
+		}
+	}
+	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.String().Draw(t, "name")
+		for _, n := range []int{1, 2, 99999} {
+			if id := numbered(slug(name), n); !label.MatchString(string(id)) {
+				t.Fatalf("id %q of %q is no DNS label", id, name)
+			}
+		}
+	})
+}
+
+func TestSettings(t *testing.T) {
+	var s Settings
+	if err := json.Unmarshal([]byte(`{"max_policies":10,"max_users":2.0,"four_eyes":true,"theme":{"dark":true}}`), &s); err != nil {
+		t.Fatal(err)
+	}
+	if n, ok := s.Limit(Policies); !ok || n != 10 {
+		t.Errorf("max_policies = %d, %v", n, ok)
+	}
+	if _, ok := s.Limit(Bouncers); ok || !s.FourEyes() || s.check() != nil {
+		t.Errorf("settings %v are misread", s)
+	}
+	after := s.merge(Settings{"max_policies": nil, "x": 1.0})
+	if _, ok := after.Limit(Policies); ok || after["x"] != 1.0 || !after.FourEyes() || len(s) != 4 {
+		t.Errorf("merged to %v, from %v", after, s)
+	}
+	for _, bad := range []string{`{"max_users":-1}`, `{"max_users":1.5}`, `{"max_users":"10"}`, `{"max_users":1e300}`, `{"four_eyes":"yes"}`, `{"max_policies":true,"max_bouncers":[]}`} {
+		var s Settings
+		if err := json.Unmarshal([]byte(bad), &s); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.check(); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s passes: %v", bad, err)
+		}
+	}
+}
+
+func TestDueAlerts(t *testing.T) {
+	for _, c := range []struct {
+		used, limit int64
+		want        string
+	}{{7, 10, ""}, {8, 10, "w"}, {9, 10, "w"}, {10, 10, "wc"}, {11, 10, "wc"}, {0, 0, ""}, {4, 5, "w"}, {1, 1, "wc"}, {3, 4, ""}} {
+		due := dueAlerts(c.used, c.limit, true)
+		got := ""
+		if _, ok := due["warning"]; ok {
+			got = "w"
+		}
+		if _, ok := due["critical"]; ok {
+			got += "c"
+		}
+		if got != c.want {
+			t.Errorf("%d of %d: %q, want %q", c.used, c.limit, got, c.want)
+		}
+	}
+	if len(dueAlerts(100, 0, false)) != 0 {
+		t.Error("no limit, and an alert")
+	}
+}
+
+// TestWhoMayChange is the table of who changes what (hardening I6).
+func TestWhoMayChange(t *testing.T) {
+	now := time.Unix(1e9, 0).UTC()
+	own := scope.Scope{Tenant: "acme"}
+	platform := scope.Scope{Tenant: scope.DefaultTenant, Platform: true}
+	base := Tenant{ID: "acme", Name: "Acme", Status: Active, PlanType: "standard", Settings: Settings{"max_policies": 10.0}}
+	for name, c := range map[string]struct {
+		change   Change
+		own, all bool
+	}{
+		"name":              {Change{Name: patch.Set("New")}, true, true},
+		"empty name":        {Change{Name: patch.Set("  ")}, false, false},
+		"four eyes":         {Change{Settings: patch.Set(Settings{"four_eyes": true})}, true, true},
+		"same limit":        {Change{Settings: patch.Set(Settings{"max_policies": 10})}, true, true},
+		"higher limit":      {Change{Settings: patch.Set(Settings{"max_policies": 11})}, false, true},
+		"no limit":          {Change{Settings: patch.Set(Settings{"max_policies": nil})}, false, true},
+		"first limit":       {Change{Settings: patch.Set(Settings{"max_users": 1})}, false, true},
+		"bad limit":         {Change{Settings: patch.Set(Settings{"max_users": -1})}, false, false},
+		"same plan":         {Change{PlanType: patch.Set("standard")}, true, true},
+		"better plan":       {Change{PlanType: patch.Set("enterprise")}, false, true},
+		"same status":       {Change{Status: patch.Set(Active)}, true, true},
+		"suspend":           {Change{Status: patch.Set(Suspended)}, false, true},
+		"delete by status":  {Change{Status: patch.Set(Deleted)}, false, false},
+		"settings set null": {Change{Settings: patch.Clear[Settings]()}, true, true},
+	} {
+		if _, err := decideChange(own, base, c.change, now); (err == nil) != c.own {
+			t.Errorf("%s by its own administrator: %v", name, err)
+		}
+		if _, err := decideChange(platform, base, c.change, now); (err == nil) != c.all {
+			t.Errorf("%s by a platform administrator: %v", name, err)
+		}
+	}
+	base.ID = scope.DefaultTenant
+	if _, err := decideChange(platform, base, Change{Status: patch.Set(Suspended)}, now); !fault.Is(err, fault.Conflict) {
+		t.Errorf("the default tenant is suspended: %v", err)
+	}
+}

@@ -1,0 +1,143 @@
+package user
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/argon2"
+	"golang.org/x/text/unicode/norm"
+)
+
+// MaxPassword bounds a password in bytes: beyond it nothing is hashed.
+const MaxPassword = 1024
+
+// Cost is the work of argon2id (RFC 9106): passes, KiB of memory, lanes.
+type Cost struct {
+	Passes    uint32
+	MemoryKiB uint32
+	Lanes     uint8
+}
+
+// DefaultCost is t=2, 19 MiB, p=1: about 24 ms on the reference machine.
+func DefaultCost() Cost { return Cost{Passes: 2, MemoryKiB: 19 * 1024, Lanes: 1} }
+
+// maxCost bounds what a stored hash may ask of us, should a row be forged.
+const maxCostKiB, maxPasses = 256 * 1024, 16
+
+const (
+	saltBytes = 16
+	hashBytes = 32
+)
+
+// Hasher hashes passwords with argon2id. Its gate bounds how many run at once,
+// for each takes its megabytes. The zero value is not usable; see NewHasher.
+type Hasher struct {
+	cost  Cost
+	rand  io.Reader
+	gate  chan struct{}
+	dummy string
+}
+
+// NewHasher makes a Hasher that runs at most parallel hashes at once (0: four)
+// and draws salts from random.
+func NewHasher(cost Cost, parallel int, random io.Reader) (*Hasher, error) {
+	if parallel <= 0 {
+		parallel = 4
+	}
+	h := &Hasher{cost: cost, rand: random, gate: make(chan struct{}, parallel)}
+	dummy, err := h.Hash(context.Background(), "no password is this one")
+	h.dummy = dummy
+	return h, err
+}
+
+// prepare makes equal what looks equal: composed and decomposed characters
+// (RFC 8265 section 4.2, OpaqueString).
+func prepare(password string) []byte { return []byte(norm.NFC.String(password)) }
+
+// Hash gives the PHC string of password under a new salt.
+func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
+	salt := make([]byte, saltBytes)
+	if _, err := io.ReadFull(h.rand, salt); err != nil {
+		return "", err
+	}
+	sum, err := h.run(ctx, password, salt, h.cost)
+	if err != nil {
+		return "", err
+	}
+	enc := base64.RawStdEncoding
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version,
+		h.cost.MemoryKiB, h.cost.Passes, h.cost.Lanes, enc.EncodeToString(salt), enc.EncodeToString(sum)), nil
+}
+
+// Verify reports whether password has this hash. An empty or unreadable hash
+// costs the same time as a real one and is never right, so that nobody learns
+// from the clock which accounts exist. stale says that the hash was made with
+// another cost and should be renewed.
+func (h *Hasher) Verify(ctx context.Context, hash, password string) (ok, stale bool, err error) {
+	cost, salt, want, readable := parseHash(hash)
+	if !readable || len(password) > MaxPassword {
+		cost, salt, want, _ = parseHash(h.dummy)
+		readable = false
+	}
+	if len(password) > MaxPassword {
+		password = password[:MaxPassword]
+	}
+	got, err := h.run(ctx, password, salt, cost)
+	if err != nil {
+		return false, false, err
+	}
+	same := subtle.ConstantTimeCompare(got, want) == 1
+	return same && readable, cost != h.cost, nil
+}
+
+func (h *Hasher) run(ctx context.Context, password string, salt []byte, c Cost) ([]byte, error) {
+	select {
+	case h.gate <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-h.gate }()
+	return argon2.IDKey(prepare(password), salt, c.Passes, c.MemoryKiB, c.Lanes, hashBytes), nil
+}
+
+// parseHash reads a PHC string of argon2id.
+func parseHash(s string) (c Cost, salt, sum []byte, ok bool) {
+	parts := strings.Split(s, "$")
+	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {
+		return c, nil, nil, false
+	}
+	var m, t, p uint64
+	for _, kv := range strings.Split(parts[3], ",") {
+		name, value, _ := strings.Cut(kv, "=")
+		n, err := strconv.ParseUint(value, 10, 32)
+		if err != nil {
+			return c, nil, nil, false
+		}
+		switch name {
+		case "m":
+			m = n
+		case "t":
+			t = n
+		case "p":
+			p = n
+		}
+	}
+	if m == 0 || m > maxCostKiB || t == 0 || t > maxPasses || p == 0 || p > 16 {
+		return c, nil, nil, false
+	}
+	var err error
+	if salt, err = base64.RawStdEncoding.DecodeString(parts[4]); err != nil || len(salt) < 8 {
+		return c, nil, nil, false
+	}
+	if sum, err = base64.RawStdEncoding.DecodeString(parts[5]); err != nil || len(sum) != hashBytes {
+		return c, nil, nil, false
+	}
+	return Cost{Passes: uint32(t), MemoryKiB: uint32(m), Lanes: uint8(p)}, salt, sum, true
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,163 @@
+package user
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// TestPermissionTable writes contract section 3 out once more, whole: what each
+// role allows, and by that what it does not.
+func TestPermissionTable(t *testing.T) {
+	all := func(verbs ...string) (out []string) {
+		for _, a := range Areas() {
+			for _, v := range verbs {
+				out = append(out, a+":"+v)
+			}
+		}
+		return out
+	}
+	without := func(list []string, areas ...string) (out []string) {
+		for _, p := range list {
+			if !slices.Contains(areas, p) {
+				out = append(out, p)
+			}
+		}
+		return out
+	}
+	want := map[string][]string{
+		RoleAdmin:           append(all("read", "write"), "resources:edit"),
+		RolePolicyAuthor:    {"policies:read", "policies:write", "simulator:read", "simulator:write", "resources:read"},
+		RoleResourceManager: {"resources:read", "resources:write", "resources:edit"},
+		RoleOperator: {
+			"bouncers:read", "bouncers:write", "pip:read", "pip:write", "agents:read", "agents:write",
+			"webhooks:read", "webhooks:write", "notifications:read", "notifications:write",
+		},
+		RoleAuditor: append(all("read"), "audit:write"),
+		RoleViewer:  without(all("read"), "audit:read", "users:read", "telemetry:read"),
+		"astronaut": nil,
+	}
+	for role, list := range want {
+		ps, platform := Permissions("acme", []string{role})
+		if platform || ps.All {
+			t.Errorf("%s works across tenants", role)
+		}
+		slices.Sort(list)
+		if got := Strings(ps); !slices.Equal(got, list) && len(got)+len(list) > 0 {
+			t.Errorf("%s allows %v, want %v", role, got, list)
+		}
+	}
+	if ps, platform := Permissions(scope.DefaultTenant, []string{RolePlatformAdmin}); !platform || !ps.All {
+		t.Error("platform_admin of the default tenant is not one")
+	}
+	if ps, platform := Permissions("acme", []string{RolePlatformAdmin}); platform || ps.All || len(ps.List) > 0 {
+		t.Errorf("platform_admin means something in another tenant: %v", ps)
+	}
+}
+
+func TestFoldRole(t *testing.T) {
+	for in, want := range map[string]string{
+		"Resource Manager": RoleResourceManager, "resource-manager": RoleResourceManager, " ADMIN ": RoleAdmin,
+		"Platform Admin": RolePlatformAdmin, "policy_author": RolePolicyAuthor, "Team Lead": "Team Lead", "": "",
+	} {
+		if got := FoldRole(in); got != want {
+			t.Errorf("FoldRole(%q) = %q, want %q", in, got, want)
+		}
+	}
+	if got := FoldRoles([]string{"Admin", "admin", " ", "x"}); !slices.Equal(got, []string{"admin", "x"}) {
+		t.Errorf("FoldRoles = %v", got)
+	}
+}
+
+func TestParseScopes(t *testing.T) {
+	got, err := ParseScopes("/scopes", []string{"policies:write", "policies:write", "resources:edit", "decisions:read"})
+	if err != nil || len(got) != 3 {
+		t.Errorf("ParseScopes = %v, %v", got, err)
+	}
+	for _, bad := range []string{"*", "policies", "policies:", "policies:admin", "Policies:read", ":read", "policies:read ", "policies:read:write", "secrets:read", "*:read"} {
+		if _, err := ParseScopes("/scopes", []string{"policies:read", bad}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%q passes as a scope: %v", bad, err)
+		}
+	}
+}
+
+// permissions draws any set of permissions, as a credential would hold it.
+func permissions(t *rapid.T, label string) scope.Permissions {
+	var every []string
+	for _, a := range Areas() {
+		every = append(every, a+":read", a+":write")
+	}
+	list := rapid.SliceOfDistinct(rapid.SampledFrom(every), func(s string) string { return s }).Draw(t, label)
+	out := make([]scope.Permission, len(list))
+	for i, p := range list {
+		out[i] = scope.Permission(p)
+	}
+	return scope.Permissions{List: Imply(out)}
+}
+
+// TestNobodyGrantsMore holds for all sets: what MayGrant lets through is held,
+// what Intersect leaves is held by both, and write implies read in all of them.
+func TestNobodyGrantsMore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		holder, wanted := permissions(t, "holder"), permissions(t, "wanted")
+		sc := scope.Scope{Permissions: holder}
+		subset := true
+		for _, p := range wanted.List {
+			subset = subset && holder.Has(p)
+		}
+		if ok := MayGrant(sc, wanted) == nil; ok != subset {
+			t.Fatalf("MayGrant = %v, subset = %v", ok, subset)
+		}
+		both := Intersect(holder, wanted)
+		for _, a := range Areas() {
+			for _, v := range []string{"read", "write"} {
+				p := scope.Permission(a + ":" + v)
+				if both.Has(p) != (holder.Has(p) && wanted.Has(p)) {
+					t.Fatalf("Intersect is wrong on %s", p)
+				}
+			}
+			if w := scope.Permission(a + ":write"); wanted.Has(w) && !wanted.Has(scope.Permission(a+":read")) {
+				t.Fatalf("%s does not imply read", w)
+			}
+		}
+		if wanted.Has("resources:write") != wanted.Has(ResourcesEdit) {
+			t.Fatal("resources:edit is not held by whoever holds resources:write")
+		}
+		if MayGrant(sc, scope.Permissions{All: true}) == nil {
+			t.Fatal("everything was granted by somebody who does not hold it")
+		}
+	})
+}
+
+func TestFoldNames(t *testing.T) {
+	same := [][]string{
+		{"alice", "ALICE", " Alice ", "ａｌｉｃｅ", "Ａlice"},
+		{"josé@example.com", "JOSÉ@EXAMPLE.COM", "José@example.com"},
+		{"straße", "STRASSE", "Straße"},
+	}
+	seen := map[string]bool{}
+	for _, group := range same {
+		for _, name := range group {
+			if Fold(name) != Fold(group[0]) {
+				t.Errorf("%q and %q are two names", name, group[0])
+			}
+			if Fold(Fold(name)) != Fold(name) {
+				t.Errorf("folding %q twice differs", name)
+			}
+		}
+		if seen[Fold(group[0])] {
+			t.Errorf("%q is somebody else's name", group[0])
+		}
+		seen[Fold(group[0])] = true
+	}
+	for _, bad := range []string{"", "  ", "a\x00b", "a\nb", "a\u200bb", "a\u202eb", "\xff", "a\ufffdb"} {
+		if checkName("/username", bad) == nil {
+			t.Errorf("%q passes as a name", fmt.Sprintf("%q", bad))
+		}
+	}
+}

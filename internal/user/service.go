@@ -1,0 +1,371 @@
+package user
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Revision is the name of the revision that is bumped whenever what people and
+// keys may do has changed; package auth watches it.
+const Revision = "auth"
+
+// LimitKind is what people are called in a tenant's limits.
+const LimitKind = "users"
+
+// Service holds the use cases on people. All fields are needed.
+type Service struct {
+	Stores *db.Cluster
+	Hasher *Hasher
+	Now    func() time.Time
+	// NewID gives a new, random id.
+	NewID func() string
+	// CheckLimit refuses one more of a kind (tenant.Service.CheckLimit), and
+	// Released tells that there is one less.
+	CheckLimit, Released func(ctx context.Context, tx *db.Tx, kind string) error
+	// Revoke ends a person's sessions within tx; gone says that the person is no
+	// more, and the person's own keys go too (auth.Service.RevokeUser).
+	Revoke func(ctx context.Context, tx *db.Tx, userID string, gone bool) error
+}
+
+// Create adds a person. It answers 403 where the caller does not hold what the
+// roles allow or the tenant's max_users is reached, 409 where a name is taken,
+// 422 for names and passwords that cannot be.
+func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, error) {
+	now := s.Now()
+	u := User{
+		ID: s.NewID(), Email: strings.TrimSpace(d.Email), Username: strings.TrimSpace(d.Username), Roles: FoldRoles(d.Roles),
+		Department: d.Department, Attributes: d.Attributes, Status: Active, CreatedAt: now, UpdatedAt: now,
+	}
+	if u.Attributes == nil {
+		u.Attributes = map[string]any{}
+	}
+	if err := checkNames(u); err != nil {
+		return User{}, err
+	}
+	if err := mayCarry(sc, u.Roles); err != nil {
+		return User{}, err
+	}
+	if d.Password != "" {
+		if err := checkPassword("/password", d.Password, u.Username, u.Email); err != nil {
+			return User{}, err
+		}
+		var err error
+		if u.PasswordHash, err = s.Hasher.Hash(ctx, d.Password); err != nil {
+			return User{}, fault.Wrap(err, "hash a password")
+		}
+	}
+	return u, s.write(ctx, sc, func(tx *db.Tx) error { return s.insert(ctx, tx, sc, u) })
+}
+
+// insert is the transaction of Create.
+func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, u User) error {
+	if err := s.CheckLimit(ctx, tx, LimitKind); err != nil {
+		return err
+	}
+	if err := putNames(ctx, tx, u); err != nil {
+		return err
+	}
+	if err := insertUser(ctx, tx, u); err != nil {
+		return err
+	}
+	return s.record(ctx, tx, sc, u, "USER_CREATED", event.UserCreated, map[string]any{"username": u.Username, "roles": u.Roles}, nil)
+}
+
+// First adds a person where the tenant has none yet; made says whether it did.
+// Two replicas that start at once add one. It is for the first administrator.
+func (s *Service) First(ctx context.Context, sc scope.Scope, d Draft) (made bool, err error) {
+	now := s.Now()
+	u := User{
+		ID: s.NewID(), Email: d.Email, Username: d.Username, Roles: FoldRoles(d.Roles), Attributes: map[string]any{},
+		Status: Active, CreatedAt: now, UpdatedAt: now,
+	}
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return false, err
+	}
+	var n int64
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		n, err = countUsers(ctx, tx)
+		return err
+	})
+	if err != nil || n > 0 {
+		return false, err
+	}
+	if u.PasswordHash, err = s.Hasher.Hash(ctx, d.Password); err != nil {
+		return false, err
+	}
+	err = s.write(ctx, sc, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "users.first"); err != nil {
+			return err
+		}
+		n, err := countUsers(ctx, tx)
+		made = err == nil && n == 0
+		if !made {
+			return err
+		}
+		return s.insert(ctx, tx, sc, u)
+	})
+	return made && err == nil, err
+}
+
+// Recover gives a person a new password, enables them and ends their sessions,
+// on the word of whoever sits at the server's host.
+func (s *Service) Recover(ctx context.Context, sc scope.Scope, id, password string) error {
+	_, err := s.Update(ctx, sc, id, Change{Password: patch.Set(password), Status: patch.Set(Active)})
+	return err
+}
+
+// Get finds a person by id.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (User, error) {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return User{}, err
+	}
+	var u User
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		u, err = selectUser(ctx, tx, id)
+		return err
+	})
+	return u, err
+}
+
+// List gives a page of people, oldest first.
+func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return Page{}, err
+	}
+	var p Page
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		p, err = selectPage(ctx, tx, f)
+		return err
+	})
+	return p, err
+}
+
+// Update changes what was sent. Whoever changes a person must hold all that the
+// person may do, before and after: nobody takes over a stronger account by
+// giving it a password.
+func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Change) (User, error) {
+	hash := ""
+	if ch.Password.Sent {
+		if err := checkPassword("/password", ch.Password.Value, ch.Username.Value, ch.Email.Value); err != nil {
+			return User{}, err
+		}
+		var err error
+		if hash, err = s.Hasher.Hash(ctx, ch.Password.Value); err != nil {
+			return User{}, fault.Wrap(err, "hash a password")
+		}
+	}
+	var after User
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		before, err := lockUser(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		var ends bool
+		after, ends = decideChange(before, ch)
+		after.UpdatedAt = s.Now()
+		if hash != "" {
+			after.PasswordHash = hash
+		}
+		return s.replace(ctx, tx, sc, before, after, ends, "")
+	})
+	return after, err
+}
+
+// SetRoles gives a person new roles, and ends the sessions that stood on the
+// old ones. The reason goes into the audit.
+func (s *Service) SetRoles(ctx context.Context, sc scope.Scope, id string, ch RolesChange) (User, error) {
+	var after User
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		before, err := lockUser(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		after = before
+		after.Roles, after.UpdatedAt = FoldRoles(ch.Roles), s.Now()
+		return s.replace(ctx, tx, sc, before, after, !sameRoles(before.Roles, after.Roles), ch.Reason)
+	})
+	return after, err
+}
+
+// replace checks and writes a change of a person, with everything that hangs on it.
+func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User, ends bool, reason string) error {
+	if err := checkNames(after); err != nil {
+		return err
+	}
+	for _, roles := range [][]string{before.Roles, after.Roles} {
+		if err := mayCarry(sc, roles); err != nil {
+			return err
+		}
+	}
+	if err := s.keepAdministrator(ctx, tx, sc, before, after); err != nil {
+		return err
+	}
+	if Fold(before.Username) != Fold(after.Username) || Fold(before.Email) != Fold(after.Email) {
+		if err := dropNames(ctx, tx, before.ID); err != nil {
+			return err
+		}
+		if err := putNames(ctx, tx, after); err != nil {
+			return err
+		}
+	}
+	if err := updateUser(ctx, tx, after); err != nil {
+		return err
+	}
+	if ends {
+		if err := s.Revoke(ctx, tx, after.ID, false); err != nil {
+			return err
+		}
+	}
+	changes := changesOf(before, after)
+	if !sameRoles(before.Roles, after.Roles) {
+		return s.record(ctx, tx, sc, after, "USER_ROLES_CHANGED", event.UserRoleChanged, changes, map[string]any{"reason": reason})
+	}
+	return s.record(ctx, tx, sc, after, "USER_UPDATED", event.UserUpdated, changes, nil)
+}
+
+// Delete removes a person for good, with sessions and own keys.
+func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, error) {
+	var u User
+	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
+		if u, err = lockUser(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := mayCarry(sc, u.Roles); err != nil {
+			return err
+		}
+		gone := u
+		gone.Status, gone.Roles = Disabled, nil
+		if err := s.keepAdministrator(ctx, tx, sc, u, gone); err != nil {
+			return err
+		}
+		if err := deleteUser(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := s.Revoke(ctx, tx, id, true); err != nil {
+			return err
+		}
+		if err := s.Released(ctx, tx, LimitKind); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, u, "USER_DELETED", event.UserDeleted, map[string]any{"username": u.Username}, nil)
+	})
+	return u, err
+}
+
+// ByName finds who signs in under a user name or an e-mail address. Unknown
+// names are db.ErrNoRows. It is for package auth, inside its transaction.
+func ByName(ctx context.Context, tx *db.Tx, name string) (User, error) {
+	return selectByName(ctx, tx, Fold(name))
+}
+
+// ByID finds a person inside somebody else's transaction.
+func ByID(ctx context.Context, tx *db.Tx, id string) (User, error) { return selectUser(ctx, tx, id) }
+
+// SignedIn notes the time of a sign-in and, where rehash is not empty, renews
+// the password's hash.
+func SignedIn(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
+	return touchUser(ctx, tx, id, at, rehash)
+}
+
+// Count is how many people the tenant has, for its limits.
+func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countUsers(ctx, tx) }
+
+// keepAdministrator refuses to leave the deployment without anybody who can
+// administer it.
+func (s *Service) keepAdministrator(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User) error {
+	rules := func(u User) bool { return u.Status == Active && slices.Contains(u.Roles, RolePlatformAdmin) }
+	if sc.Tenant != scope.DefaultTenant || !rules(before) || rules(after) {
+		return nil
+	}
+	if err := tx.Lock(ctx, "users.administrators"); err != nil {
+		return err
+	}
+	people, err := selectActive(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for _, u := range people {
+		if u.ID != before.ID && rules(u) {
+			return nil
+		}
+	}
+	return fault.New(fault.Conflict, "last_administrator", "this is the last platform administrator; make another one first")
+}
+
+// write runs fn in the tenant's store and bumps the revision that auth watches.
+func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, func(tx *db.Tx) error {
+		if err := fn(tx); err != nil {
+			return err
+		}
+		_, err := tx.Bump(ctx, Revision)
+		return err
+	})
+}
+
+// record writes the audit entry and the event of a change.
+func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, u User, kind, ev string, changes, more map[string]any) error {
+	err := audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
+		Type: kind, Object: "user", ObjectID: u.ID, ObjectName: u.Username, Changes: changes, EventContext: more,
+	})
+	if err != nil {
+		return err
+	}
+	return event.Emit(ctx, tx, sc, event.Event{Type: ev, ObjectKind: "user", ObjectID: u.ID, ObjectName: u.Username, Data: changes})
+}
+
+// mayCarry refuses with 403 roles that allow what the caller may not do.
+func mayCarry(sc scope.Scope, roles []string) error {
+	ps, _ := Permissions(sc.Tenant, roles)
+	return MayGrant(sc, ps)
+}
+
+func checkNames(u User) error {
+	if err := checkName("/username", u.Username); err != nil {
+		return err
+	}
+	if err := checkName("/email", u.Email); err != nil {
+		return err
+	}
+	for i, r := range u.Roles {
+		if len(r) > 128 {
+			return fault.Invalidf("/roles/"+itoa(i), "must be at most 128 characters long")
+		}
+	}
+	return nil
+}
+
+// changesOf names what differs; never a password.
+func changesOf(before, after User) map[string]any {
+	out := map[string]any{}
+	put := func(name string, was, is any, same bool) {
+		if !same {
+			out[name] = map[string]any{"from": was, "to": is}
+		}
+	}
+	put("email", before.Email, after.Email, before.Email == after.Email)
+	put("username", before.Username, after.Username, before.Username == after.Username)
+	put("roles", before.Roles, after.Roles, sameRoles(before.Roles, after.Roles))
+	put("department", before.Department, after.Department, before.Department == after.Department)
+	put("status", before.Status, after.Status, before.Status == after.Status)
+	if before.PasswordHash != after.PasswordHash {
+		out["password_changed"] = true
+	}
+	return out
+}

@@ -1,0 +1,194 @@
+package user
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// people is a Service on a fresh store that counts what it revoked.
+func people(t *testing.T, c *db.Cluster) (*Service, *[]string) {
+	t.Helper()
+	n, revoked := 0, &[]string{}
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	nop := func(context.Context, *db.Tx, string) error { return nil }
+	return &Service{
+		Stores: c, Hasher: hasher(t, quick), CheckLimit: nop, Released: nop,
+		Now:   func() time.Time { now = now.Add(time.Second); return now },
+		NewID: func() string { n++; return fmt.Sprintf("u%02d", n) },
+		Revoke: func(_ context.Context, _ *db.Tx, id string, gone bool) error {
+			*revoked = append(*revoked, fmt.Sprintf("%s:%v", id, gone))
+			return nil
+		},
+	}, revoked
+}
+
+func as(t scope.TenantID, roles ...string) scope.Scope {
+	ps, platform := Permissions(t, roles)
+	return scope.Scope{Tenant: t, Permissions: ps, Platform: platform, Actor: scope.Actor{Kind: scope.Person, ID: "caller", Name: "caller"}}
+}
+
+func draft(name string, roles ...string) Draft {
+	return Draft{Username: name, Email: name + "@example.com", Password: "a long password", Roles: roles}
+}
+
+func mustCreate(t *testing.T, s *Service, sc scope.Scope, d Draft) User {
+	t.Helper()
+	u, err := s.Create(context.Background(), sc, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestPeople(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		s, revoked := people(t, c)
+		admin, other := as(scope.DefaultTenant, RolePlatformAdmin), as(dbtest.Second, RoleAdmin)
+		d := draft("Alice", "Resource Manager", "astronaut")
+		d.Attributes = map[string]any{"clearance": 3.0}
+		u := mustCreate(t, s, admin, d)
+		got, err := s.Get(ctx, admin, u.ID)
+		if err != nil || got.Username != "Alice" || got.Roles[0] != RoleResourceManager || got.Roles[1] != "astronaut" || got.Attributes["clearance"] != 3.0 {
+			t.Fatalf("read back %+v, %v", got, err)
+		}
+		if strings.Contains(got.PasswordHash, "a long password") || !strings.HasPrefix(got.PasswordHash, "$argon2id$") {
+			t.Error("the password is kept in clear")
+		}
+		if _, err := s.Get(ctx, other, u.ID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("another tenant sees the person: %v", err)
+		}
+		for _, taken := range []Draft{draft("ALICE"), {Username: "alice@EXAMPLE.com", Email: "x@example.com"}, {Username: "bob", Email: "ａlice@example.com"}} {
+			if _, err := s.Create(ctx, admin, taken); !fault.Is(err, fault.Conflict) {
+				t.Errorf("%q/%q is not taken: %v", taken.Username, taken.Email, err)
+			}
+		}
+		for range 3 {
+			mustCreate(t, s, admin, draft(s.NewID()+"_x%"))
+		}
+		p, err := s.List(ctx, admin, Filter{Skip: 1, Limit: 2})
+		if err != nil || p.Total != 4 || len(p.Users) != 2 || p.Users[0].ID == u.ID {
+			t.Errorf("page %+v, %v", p, err)
+		}
+		for search, want := range map[string]int64{"_x%": 3, "%": 3, "ALI": 1, `\`: 0} {
+			if p, _ := s.List(ctx, admin, Filter{Limit: 10, Search: search}); p.Total != want {
+				t.Errorf("search %q finds %d, want %d", search, p.Total, want)
+			}
+		}
+		if u, err = s.Update(ctx, admin, u.ID, Change{Email: patch.Set("new@example.com"), Department: patch.Set("IT")}); err != nil || u.Department != "IT" || u.Username != "Alice" {
+			t.Fatalf("update: %+v, %v", u, err)
+		}
+		if len(*revoked) != 0 {
+			t.Errorf("a new department ended sessions: %v", *revoked)
+		}
+		mustCreate(t, s, admin, Draft{Username: "reuse", Email: "alice@example.com"}) // the old address is free again
+		if _, err = s.Update(ctx, admin, u.ID, Change{Password: patch.Set("another password")}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = s.SetRoles(ctx, admin, u.ID, RolesChange{Roles: []string{"viewer"}, Reason: "moved"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = s.Update(ctx, admin, u.ID, Change{Status: patch.Set(Disabled)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = s.Delete(ctx, admin, u.ID); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{u.ID + ":false", u.ID + ":false", u.ID + ":false", u.ID + ":true"}; fmt.Sprint(*revoked) != fmt.Sprint(want) {
+			t.Errorf("revoked %v, want %v", *revoked, want)
+		}
+		if _, err = s.Get(ctx, admin, u.ID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("deleted, and still there: %v", err)
+		}
+	})
+}
+
+func TestNobodyTakesOver(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		s, _ := people(t, c)
+		platform := as(scope.DefaultTenant, RolePlatformAdmin)
+		root := mustCreate(t, s, platform, draft("root", RolePlatformAdmin))
+		boss := mustCreate(t, s, platform, draft("boss", RoleAdmin))
+		clerk := scope.Scope{Tenant: scope.DefaultTenant, Permissions: scope.Permissions{List: Imply([]scope.Permission{"users:write"})}}
+		plain := mustCreate(t, s, clerk, draft("plain", "astronaut"))
+		for what, err := range map[string]error{
+			"make an admin":          second(s.Create(ctx, clerk, draft("evil", "Admin"))),
+			"make a platform admin":  second(s.Create(ctx, as(scope.DefaultTenant, RoleAdmin), draft("evil", RolePlatformAdmin))),
+			"raise a plain user":     second(s.SetRoles(ctx, clerk, plain.ID, RolesChange{Roles: []string{RoleViewer}})),
+			"raise by update":        second(s.Update(ctx, clerk, plain.ID, Change{Roles: patch.Set([]string{RoleAuditor})})),
+			"lower the boss":         second(s.SetRoles(ctx, clerk, boss.ID, RolesChange{Roles: []string{}})),
+			"take the boss's place":  second(s.Update(ctx, clerk, boss.ID, Change{Password: patch.Set("my password")})),
+			"delete the boss":        second(s.Delete(ctx, clerk, boss.ID)),
+			"take the root's place":  second(s.Update(ctx, as(scope.DefaultTenant, RoleAdmin), root.ID, Change{Password: patch.Set("my password")})),
+			"take by another's mail": second(s.Update(ctx, clerk, boss.ID, Change{Email: patch.Set("me@example.com")})),
+		} {
+			if !fault.Is(err, fault.Forbidden) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		for what, err := range map[string]error{
+			"delete":  second(s.Delete(ctx, platform, root.ID)),
+			"demote":  second(s.SetRoles(ctx, platform, root.ID, RolesChange{Roles: []string{RoleAdmin}})),
+			"disable": second(s.Update(ctx, platform, root.ID, Change{Status: patch.Set(Disabled)})),
+		} {
+			if !fault.Is(err, fault.Conflict) {
+				t.Errorf("%s the last platform administrator: %v", what, err)
+			}
+		}
+		mustCreate(t, s, platform, draft("root2", RolePlatformAdmin))
+		if _, err := s.Delete(ctx, platform, root.ID); err != nil {
+			t.Errorf("delete the last but one: %v", err)
+		}
+	})
+}
+
+func TestFirst(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		s, _ := people(t, c)
+		admin := as(scope.DefaultTenant, RolePlatformAdmin)
+		ids := make(chan string, 16)
+		for i := range 16 {
+			ids <- fmt.Sprintf("first%d", i)
+		}
+		s.NewID = func() string { return <-ids }
+		s.Now = func() time.Time { return time.Unix(1e9, 0).UTC() }
+		results := make(chan bool)
+		for range 8 {
+			go func() {
+				made, err := s.First(ctx, admin, Draft{Username: "admin", Email: "admin@localhost", Password: "x", Roles: []string{RolePlatformAdmin}})
+				if err != nil {
+					t.Error(err)
+				}
+				results <- made
+			}()
+		}
+		n := 0
+		for range 8 {
+			if <-results {
+				n++
+			}
+		}
+		if p, _ := s.List(ctx, admin, Filter{Limit: 10}); n != 1 || p.Total != 1 {
+			t.Errorf("%d replicas made the first administrator, %d are there", n, p.Total)
+		}
+	})
+}
+
+func second[T any](_ T, err error) error {
+	if err == nil {
+		return errors.New("it worked")
+	}
+	return err
+}

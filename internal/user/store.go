@@ -1,0 +1,106 @@
+package user
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+const columns = `id, email, username, password_hash, roles, department, attributes, status, created_at, updated_at, last_login_at`
+
+func insertUser(ctx context.Context, tx *db.Tx, u User) error {
+	_, err := tx.Exec(ctx, `INSERT INTO users (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		u.ID, u.Email, u.Username, u.PasswordHash, u.Roles, u.Department, u.Attributes, u.Status, u.CreatedAt, u.UpdatedAt, u.LastLoginAt)
+	return err
+}
+
+func updateUser(ctx context.Context, tx *db.Tx, u User) error {
+	_, err := tx.Exec(ctx, `UPDATE users SET email = $2, username = $3, password_hash = $4, roles = $5, department = $6,
+		attributes = $7, status = $8, updated_at = $9 WHERE id = $1`,
+		u.ID, u.Email, u.Username, u.PasswordHash, u.Roles, u.Department, u.Attributes, u.Status, u.UpdatedAt)
+	return err
+}
+
+func touchUser(ctx context.Context, tx *db.Tx, id string, at time.Time, rehash string) error {
+	_, err := tx.Exec(ctx, `UPDATE users SET last_login_at = $2,
+		password_hash = CASE WHEN $3 = '' THEN password_hash ELSE $3 END WHERE id = $1`, id, at, rehash)
+	return err
+}
+
+func selectUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
+	u, err := db.One[User](ctx, tx, `SELECT `+columns+` FROM users WHERE id = $1`, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return User{}, fault.NotFoundf("there is no such user")
+	}
+	return u, err
+}
+
+// lockUser reads a person for a change: until its end nobody else changes them.
+func lockUser(ctx context.Context, tx *db.Tx, id string) (User, error) {
+	if err := tx.Lock(ctx, "user:"+id); err != nil {
+		return User{}, err
+	}
+	return selectUser(ctx, tx, id)
+}
+
+func selectByName(ctx context.Context, tx *db.Tx, folded string) (User, error) {
+	return db.One[User](ctx, tx, `SELECT `+columns+` FROM users
+		WHERE id = (SELECT user_id FROM user_names WHERE name = $1)`, folded)
+}
+
+func selectActive(ctx context.Context, tx *db.Tx) ([]User, error) {
+	return db.All[User](ctx, tx, `SELECT `+columns+` FROM users WHERE status = $1 AND roles LIKE '%platform_admin%'`, Active)
+}
+
+func selectPage(ctx context.Context, tx *db.Tx, f Filter) (Page, error) {
+	like := "%" + likeEscaper().Replace(Fold(f.Search)) + "%"
+	const where = ` FROM users WHERE id IN (SELECT user_id FROM user_names WHERE name LIKE $1 ESCAPE '\')`
+	var p Page
+	var err error
+	if p.Users, err = db.All[User](ctx, tx, `SELECT `+columns+where+` ORDER BY created_at, id LIMIT $2 OFFSET $3`, like, f.Limit, f.Skip); err != nil {
+		return Page{}, err
+	}
+	p.Total, err = db.One[int64](ctx, tx, `SELECT count(*)`+where, like)
+	return p, err
+}
+
+func likeEscaper() *strings.Replacer { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`) }
+
+func countUsers(ctx context.Context, tx *db.Tx) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM users`)
+}
+
+func deleteUser(ctx context.Context, tx *db.Tx, id string) error {
+	if err := dropNames(ctx, tx, id); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM users WHERE id = $1`, id)
+	return err
+}
+
+// putNames claims both names of a person: 409 where somebody else has one.
+func putNames(ctx context.Context, tx *db.Tx, u User) error {
+	names := []string{Fold(u.Username)}
+	if mail := Fold(u.Email); mail != names[0] {
+		names = append(names, mail)
+	}
+	for _, n := range names {
+		rows, err := tx.Exec(ctx, `INSERT INTO user_names (name, user_id) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, n, u.ID)
+		if err != nil {
+			return err
+		}
+		if rows == 0 {
+			return fault.New(fault.Conflict, "already_exists", "a user of this name or e-mail address exists already")
+		}
+	}
+	return nil
+}
+
+func dropNames(ctx context.Context, tx *db.Tx, id string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM user_names WHERE user_id = $1`, id)
+	return err
+}

@@ -1,0 +1,156 @@
+// Package user keeps the people of a tenant: their record, their names, their
+// roles and their passwords. What a role allows is one table (roles.go); who is
+// signed in is the business of package auth, which is told through
+// Service.Revoke when a change must end somebody's sessions.
+//
+// Names are folded before they are compared (NFKC, case, space), and user names
+// and e-mail addresses share one table of names, so that no two people can be
+// told apart by case or by a look-alike encoding only.
+package user
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+)
+
+// The states of a person: a disabled one cannot sign in, and nothing made in
+// that name works.
+const (
+	Active   = "active"
+	Disabled = "disabled"
+)
+
+// User is a person of the tenant (specification, "User").
+type User struct {
+	ID          string         `json:"id" db:"id" doc:"Identifies the person; never given again."`
+	Email       string         `json:"email" db:"email" doc:"E-mail address; unique in the tenant, and good for signing in."`
+	Username    string         `json:"username" db:"username" doc:"Name to sign in with; unique in the tenant regardless of case."`
+	Roles       []string       `json:"roles" db:"roles" nullable:"false" doc:"Role names. platform_admin, admin, policy_author, resource_manager, operator, auditor and viewer carry permissions; other names are attributes for controls."`
+	Department  string         `json:"department" db:"department" doc:"Department, for controls to refer to."`
+	Attributes  map[string]any `json:"attributes" db:"attributes" doc:"Free attributes, such as a clearance level or the manager."`
+	Permissions []string       `json:"permissions,omitempty" db:"-" doc:"Scopes held; on the current-user view only."`
+	Status      string         `json:"status" db:"status" enum:"active,disabled" doc:"A disabled person cannot sign in."`
+	CreatedAt   time.Time      `json:"created_at" db:"created_at" doc:"When the person was added."`
+	UpdatedAt   time.Time      `json:"updated_at" db:"updated_at" doc:"When the record last changed."`
+	LastLoginAt *time.Time     `json:"last_login_at" db:"last_login_at" doc:"When the person last signed in with a password; null before the first time."`
+	// PasswordHash is a PHC string; empty for people without a password.
+	PasswordHash string `json:"-" db:"password_hash"`
+}
+
+// Draft is what a person is made from.
+type Draft struct {
+	Email      string         `json:"email" format:"email" minLength:"3" maxLength:"254" doc:"E-mail address; unique in the tenant."`
+	Username   string         `json:"username" minLength:"1" maxLength:"128" doc:"Name to sign in with; unique in the tenant regardless of case."`
+	Password   string         `json:"password,omitempty" minLength:"8" maxLength:"1024" writeOnly:"true" doc:"Absent: the person cannot sign in with a password."`
+	Roles      []string       `json:"roles,omitempty" maxItems:"64" nullable:"false" doc:"Role names; display names such as Resource Manager are folded. The caller must hold what they allow."`
+	Department string         `json:"department,omitempty" maxLength:"256" doc:"Department."`
+	Attributes map[string]any `json:"attributes,omitempty" doc:"Free attributes."`
+}
+
+// Change is what of a person is to change; absent members stay.
+type Change struct {
+	Email      patch.Field[string]         `json:"email,omitzero" format:"email" minLength:"3" maxLength:"254" doc:"New e-mail address."`
+	Username   patch.Field[string]         `json:"username,omitzero" minLength:"1" maxLength:"128" doc:"New name to sign in with."`
+	Password   patch.Field[string]         `json:"password,omitzero" minLength:"8" maxLength:"1024" writeOnly:"true" doc:"New password; ends the person's sessions."`
+	Roles      patch.Field[[]string]       `json:"roles,omitzero" maxItems:"64" doc:"New roles; ends the person's sessions when they differ."`
+	Department patch.Field[string]         `json:"department,omitzero" maxLength:"256" doc:"Department."`
+	Attributes patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Free attributes; replaces all of them."`
+	Status     patch.Field[string]         `json:"status,omitzero" enum:"active,disabled" doc:"disabled ends the person's sessions and keys at once."`
+}
+
+// RolesChange is the body of PUT /users/{user_id}/roles.
+type RolesChange struct {
+	Roles  []string `json:"roles" maxItems:"64" nullable:"false" doc:"The person's new roles."`
+	Reason string   `json:"reason,omitempty" maxLength:"1000" doc:"Why; kept in the audit."`
+}
+
+// Filter narrows a list of people.
+type Filter struct {
+	Skip, Limit int
+	// Search matches a part of the user name or the e-mail address, folded.
+	Search string
+}
+
+// Page is one page of people.
+type Page struct {
+	Users []User `json:"users" nullable:"false" doc:"The people, oldest first."`
+	Total int64  `json:"total" doc:"How many there are in all under the filter."`
+}
+
+// Fold gives a name the form in which it is compared: compatibility
+// composition, case folding, no space around it. Names that fold alike are one
+// name, so that nobody dodges a lock by writing theirs in another way.
+func Fold(name string) string {
+	// What no store takes as text becomes what no name may hold.
+	name = strings.ReplaceAll(strings.ToValidUTF8(name, "\ufffd"), "\x00", "\ufffd")
+	return norm.NFKC.String(cases.Fold().String(norm.NFKC.String(strings.TrimSpace(name))))
+}
+
+// checkName refuses names that cannot be told apart or shown.
+func checkName(pointer, name string) error {
+	if Fold(name) == "" {
+		return fault.Invalidf(pointer, "must not be empty")
+	}
+	if !utf8.ValidString(name) {
+		return fault.Invalidf(pointer, "must be valid UTF-8")
+	}
+	for _, r := range name {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError {
+			return fault.Invalidf(pointer, "must not hold control or invisible characters")
+		}
+	}
+	return nil
+}
+
+// checkPassword refuses what is no password at all; strength beyond that is
+// the length's (NIST SP 800-63B section 5.1.1).
+func checkPassword(pointer, password string, names ...string) error {
+	if utf8.RuneCountInString(password) < 8 {
+		return fault.Invalidf(pointer, "must be at least 8 characters long")
+	}
+	if len(password) > MaxPassword {
+		return fault.Invalidf(pointer, "must be at most %d bytes long", MaxPassword)
+	}
+	if slices.Contains(names, password) {
+		return fault.Invalidf(pointer, "must not be the user name or the e-mail address")
+	}
+	return nil
+}
+
+// decideChange applies ch to u, and says whether sessions must end for it.
+func decideChange(u User, ch Change) (after User, ends bool) {
+	after = u
+	ch.Email.Apply(&after.Email)
+	ch.Username.Apply(&after.Username)
+	ch.Department.Apply(&after.Department)
+	ch.Attributes.Apply(&after.Attributes)
+	if after.Attributes == nil {
+		after.Attributes = map[string]any{}
+	}
+	if ch.Status.Sent && !ch.Status.Null {
+		after.Status = ch.Status.Value
+	}
+	if ch.Roles.Sent {
+		after.Roles = FoldRoles(ch.Roles.Value)
+	}
+	after.Email, after.Username = strings.TrimSpace(after.Email), strings.TrimSpace(after.Username)
+	ends = ch.Password.Sent || !sameRoles(u.Roles, after.Roles) || (u.Status == Active && after.Status != Active)
+	return after, ends
+}
+
+// sameRoles compares regardless of order.
+func sameRoles(a, b []string) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}

@@ -1,0 +1,280 @@
+// Package auth says who asks. It turns an API key or a session token into a
+// scope.Scope, and is the only package that makes one.
+//
+//	credential ─sha256─▶ entry in process ─────────────────────────▶ scope   (the hot path: no store)
+//	                        │ not there, or its realm has moved on
+//	                        ▼
+//	             API key: format, checksum, digest in the system store, row in the tenant's
+//	             token:   signature, fixed claims, session row in the tenant's store
+//
+// A realm is what one replica knows of one tenant: its status, its plan and a
+// generation. Every change of people, keys, roles or sessions bumps the tenant's
+// revision `auth` in its own transaction; db.Watch then moves the generation on,
+// and all entries of the tenant are read anew when they are next used. Where the
+// word is lost, the revision is looked at every two seconds. So a revocation
+// holds at once on its replica and within five seconds on every other.
+//
+// Refusals say nothing: unknown, wrong, locked and disabled are one answer, at
+// one cost in time.
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// TokenLife is how long a session token is good for.
+const TokenLife = time.Hour
+
+// maxCredential bounds a credential in bytes; longer ones are not looked at.
+const maxCredential = 4096
+
+// maxEntries bounds the credentials that are kept in process.
+const maxEntries = 100_000
+
+// Credential is what a request shows of itself: one of Bearer and APIKey, and
+// the tenant and environment that it names.
+type Credential struct {
+	Bearer, APIKey string
+	TenantHint     scope.TenantID
+	EnvHint        scope.Env
+	IP, RequestID  string
+}
+
+// Principal is what else is known of a caller.
+type Principal struct {
+	// KeyID is set for API keys, and for tokens made from one.
+	KeyID string
+	// Plan is the tenant's plan, which sets the key's rate limit.
+	Plan string
+	// RateLimited is set for keys: people and bouncers are not counted.
+	RateLimited bool
+}
+
+// Config is what a Service is made of. All fields but Issuer, Bouncer and
+// Rotate are needed.
+type Config struct {
+	Stores  *db.Cluster
+	Tenants *tenant.Service
+	Users   *user.Service
+	Hasher  *user.Hasher
+	// Box seals the signing keys.
+	Box *secret.Box
+	Now func() time.Time
+	// NewID gives a new, random id; Random is where key material comes from.
+	NewID  func() string
+	Random io.Reader
+	// Issuer is the `iss` of session tokens; the same on all replicas.
+	Issuer string
+	// Rotate is how long a signing key is used for new tokens; 0: 30 days.
+	Rotate time.Duration
+	// Bouncer finds the bouncer of a token's digest in its tenant's store, or
+	// answers NotFound; nil: bouncers' tokens are refused.
+	Bouncer func(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error)
+}
+
+// Bouncer is what a scope says of an enforcement point.
+type Bouncer struct {
+	ID, Name string
+	Env      scope.Env
+}
+
+// Service authenticates and keeps credentials. Make one with New.
+type Service struct {
+	Config
+	entries *otter.Cache[[sha256.Size]byte, *entry]
+	loads   singleflight.Group
+	realms  sync.Map // scope.TenantID → *realm
+	keys    keyring
+	used    usage
+	stop    func()
+}
+
+// New makes a Service and loads or makes its signing key. Close ends it.
+func New(ctx context.Context, cfg Config) (*Service, error) {
+	if cfg.Rotate <= 0 {
+		cfg.Rotate = 30 * 24 * time.Hour
+	}
+	if cfg.Issuer == "" {
+		cfg.Issuer = "gatehouse"
+	}
+	entries, err := otter.New(&otter.Options[[sha256.Size]byte, *entry]{MaximumSize: maxEntries})
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{Config: cfg, entries: entries}
+	if err := s.rotate(ctx); err != nil {
+		return nil, err
+	}
+	s.stop = cfg.Stores.Watch(s.heard)
+	return s, nil
+}
+
+// Close ends what New began.
+func (s *Service) Close() {
+	s.stop()
+	s.entries.StopAllGoroutines()
+}
+
+// entry is a credential that was found good, as of one generation of its realm.
+type entry struct {
+	scope scope.Scope
+	who   Principal
+	realm *realm
+	gen   uint64
+	// expires is in Unix nanoseconds; 0: never.
+	expires int64
+	// key is set for API keys: their use is noted. token is set for what was
+	// shown as a token: it is not taken for an API key.
+	key   *noted
+	token bool
+}
+
+func refused() error {
+	return fault.New(fault.Unauthenticated, "invalid_credentials", "the credential is not valid")
+}
+
+// gone makes a refusal of a tenant, session or key that is no more.
+func gone(err error) error {
+	if errors.Is(err, db.ErrNoRows) || fault.Is(err, fault.NotFound) {
+		return refused()
+	}
+	return err
+}
+
+// Authenticate finds out who asks and in which tenant and environment. It
+// answers 401 for anything that is not a good credential, 403
+// tenant_access_denied where the tenant is not the credential's (404
+// tenant_not_found to a platform administrator), 403 environment_denied where
+// the credential is bound to the other environment.
+func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, Principal, error) {
+	text := c.APIKey
+	if text == "" {
+		text = c.Bearer
+	} else if c.Bearer != "" {
+		return scope.Scope{}, Principal{}, fault.New(fault.BadRequest, "ambiguous_credentials", "send one credential, not several")
+	}
+	if text == "" || len(text) > maxCredential {
+		return scope.Scope{}, Principal{}, refused()
+	}
+	now := s.Now()
+	e, err := s.find(ctx, c, text, now)
+	if err != nil {
+		return scope.Scope{}, Principal{}, err
+	}
+	if e.token && c.APIKey != "" {
+		return scope.Scope{}, Principal{}, refused()
+	}
+	if e.key != nil {
+		s.used.note(e.key, now)
+	}
+	sc := e.scope
+	sc.RequestID, sc.Actor.IP = c.RequestID, c.IP
+	if c.EnvHint != scope.AnyEnv && c.EnvHint != sc.Env {
+		if sc.EnvBound {
+			return scope.Scope{}, Principal{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+		}
+		sc.Env = c.EnvHint
+	}
+	if c.TenantHint != "" && c.TenantHint != sc.Tenant {
+		if sc, err = s.Within(ctx, sc, c.TenantHint); err != nil {
+			return scope.Scope{}, Principal{}, err
+		}
+	}
+	return sc, e.who, nil
+}
+
+// find gives the entry of a credential: the one in process while it holds, else
+// a new one. Equal credentials that come at once are loaded once.
+func (s *Service) find(ctx context.Context, c Credential, text string, now time.Time) (*entry, error) {
+	digest := sha256.Sum256([]byte(text))
+	if e, ok := s.entries.GetIfPresent(digest); ok {
+		if err := s.fresh(ctx, e.realm, now); err != nil {
+			return nil, gone(err)
+		}
+		if e.gen == e.realm.gen.Load() {
+			if e.expires != 0 && now.UnixNano() >= e.expires {
+				s.entries.Invalidate(digest)
+				return nil, refused()
+			}
+			return e, e.realm.serves()
+		}
+	}
+	got, err, _ := s.loads.Do(string(digest[:]), func() (any, error) {
+		// The first caller's hang-up must not fail the others.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		return s.load(ctx, c, text, digest, now)
+	})
+	if err != nil {
+		if fault.Is(err, fault.Unauthenticated) {
+			s.entries.Invalidate(digest)
+		}
+		return nil, err
+	}
+	e, _ := got.(*entry)
+	if e.gen != e.realm.gen.Load() {
+		// The load that we joined may have read before a revocation that was
+		// acknowledged before we came. Our own read has not.
+		if e, err = s.load(ctx, c, text, digest, now); err != nil {
+			return nil, err
+		}
+	}
+	s.entries.Set(digest, e)
+	return e, nil
+}
+
+// load asks the stores about a credential.
+func (s *Service) load(ctx context.Context, c Credential, text string, digest [sha256.Size]byte, now time.Time) (*entry, error) {
+	if looksLikeKey(text) {
+		return s.loadKey(ctx, text, digest, now)
+	}
+	if strings.Count(text, ".") == 2 && c.APIKey == "" { // a token is no API key
+		return s.loadToken(ctx, text, now)
+	}
+	return nil, refused()
+}
+
+// Within moves a platform administrator's scope to another tenant. Anyone else
+// is refused, whether the tenant exists or not.
+func (s *Service) Within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
+	if id == sc.Tenant {
+		return sc, nil
+	}
+	if !sc.Platform {
+		return sc, fault.New(fault.Forbidden, "tenant_access_denied", "this credential has no access to the tenant").With("tenant_id", string(id))
+	}
+	r, err := s.realm(ctx, id, s.Now())
+	if err != nil {
+		return sc, err
+	}
+	if r.facts.Load().Status == tenant.Deleted {
+		return sc, fault.New(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
+	}
+	sc.Tenant = id
+	return sc, nil
+}
+
+// SystemScope is the scope of the service's own work in a tenant: jobs, the
+// command line on the server's host.
+func SystemScope(t scope.TenantID, name, requestID string) scope.Scope {
+	return scope.Scope{
+		Tenant: t, Actor: scope.Actor{Kind: scope.System, ID: name, Name: name},
+		Permissions: scope.Permissions{All: true}, Platform: t == scope.DefaultTenant, RequestID: requestID,
+	}
+}

@@ -1,0 +1,273 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// TestTenantOfARequest is hardening T3 at the door.
+func TestTenantOfARequest(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		r.person(scope.DefaultTenant, "root", user.RolePlatformAdmin)
+		r.person(scope.DefaultTenant, "admin", user.RoleAdmin)
+		r.person(dbtest.Second, "admin", user.RoleAdmin, user.RolePlatformAdmin)
+		platform, plain, other := r.token(scope.DefaultTenant, "root"), r.token(scope.DefaultTenant, "admin"), r.token(dbtest.Second, "admin")
+		k := r.key(dbtest.Second, "policies:read")
+		for what, c := range map[string]struct {
+			c          Credential
+			want, code string
+		}{
+			"own tenant by name":              {Credential{Bearer: other, TenantHint: dbtest.Second}, "ok", ""},
+			"foreign":                         {Credential{Bearer: other, TenantHint: scope.DefaultTenant}, "403", "tenant_access_denied"},
+			"foreign to an admin of default":  {Credential{Bearer: plain, TenantHint: dbtest.Second}, "403", "tenant_access_denied"},
+			"unknown":                         {Credential{Bearer: other, TenantHint: "nowhere"}, "403", "tenant_access_denied"},
+			"key, foreign":                    {Credential{APIKey: k.Key, TenantHint: scope.DefaultTenant}, "403", "tenant_access_denied"},
+			"key, unknown":                    {Credential{APIKey: k.Key, TenantHint: "nowhere"}, "403", "tenant_access_denied"},
+			"bad credential, foreign":         {Credential{APIKey: k.Key + "x", TenantHint: scope.DefaultTenant}, "401", "invalid_credentials"},
+			"bad credential, unknown":         {Credential{APIKey: k.Key + "x", TenantHint: "nowhere"}, "401", "invalid_credentials"},
+			"platform administrator, foreign": {Credential{Bearer: platform, TenantHint: dbtest.Second}, "ok", ""},
+			"platform administrator, unknown": {Credential{Bearer: platform, TenantHint: "nowhere"}, "404", "tenant_not_found"},
+		} {
+			sc, _, err := r.Authenticate(context.Background(), c.c)
+			var f *fault.Error
+			if got := code(err); got != c.want || (errors.As(err, &f) && f.Code != c.code) {
+				t.Errorf("%s: %s %v", what, got, err)
+			}
+			if err == nil && c.c.TenantHint != sc.Tenant {
+				t.Errorf("%s: in tenant %s", what, sc.Tenant)
+			}
+			if f != nil && c.want != "401" && f.Fields["tenant_id"] != string(c.c.TenantHint) {
+				t.Errorf("%s: names %v", what, f.Fields)
+			}
+		}
+	})
+}
+
+// TestTenantStops is hardening T6: suspended and deleted tenants are refused at once.
+func TestTenantStops(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		ctx := context.Background()
+		made, err := r.Tenants.Create(ctx, root(), tenant.Draft{Name: "Acme"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.person(made.ID, "alice", user.RoleAdmin)
+		jwt, k := r.token(made.ID, "alice"), r.key(made.ID, "policies:read")
+		all := func(what, want string) {
+			t.Helper()
+			r.want("token, "+what, Credential{Bearer: jwt}, want)
+			r.want("key, "+what, Credential{APIKey: k.Key}, want)
+			_, err := r.Login(ctx, stranger(made.ID), "alice", password)
+			if (err == nil) != (want == "ok") {
+				t.Errorf("login, %s: %v", what, err)
+			}
+		}
+		all("active", "ok")
+		if _, err := r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Status: patch.Set(tenant.Suspended)}); err != nil {
+			t.Fatal(err)
+		}
+		all("suspended", "403")
+		if _, err := r.Tenants.Update(ctx, root(), made.ID, tenant.Change{Status: patch.Set(tenant.Active), PlanType: patch.Set("pro")}); err != nil {
+			t.Fatal(err)
+		}
+		all("active again", "ok")
+		if _, who, _ := r.Authenticate(ctx, Credential{APIKey: k.Key}); who.Plan != "pro" {
+			t.Errorf("plan %q", who.Plan)
+		}
+		if _, err := r.Tenants.Delete(ctx, root(), made.ID, false); err != nil {
+			t.Fatal(err)
+		}
+		all("deleted", "401")
+		if _, err := r.Within(ctx, root(), made.ID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("work in a deleted tenant: %v", err)
+		}
+		if _, err := r.Tenants.Delete(ctx, root(), made.ID, true); err != nil {
+			t.Fatal(err)
+		}
+		all("purged", "401")
+	})
+}
+
+// TestRevocation is hardening A2: at once here, within five seconds elsewhere.
+// The other replica does not hear of changes on SQLite, as if the word were
+// lost: there it is the poll that ends things.
+func TestRevocation(t *testing.T) {
+	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(backend, func(t *testing.T) {
+			ctx := context.Background()
+			cfg, ck := dbtest.Config(t, backend), newClock()
+			here, there := newReplica(t, dbtest.OpenConfig(t, cfg), ck), newReplica(t, dbtest.OpenConfig(t, cfg), ck)
+			for what, revoke := range map[string]func(u user.User, tok string, k Key) error{
+				"logout": func(_ user.User, tok string, k Key) error {
+					sc, _, _ := here.Authenticate(ctx, Credential{Bearer: tok})
+					_, err := here.RevokeKey(ctx, root(), k.ID)
+					return errors.Join(err, here.Logout(ctx, sc, tok))
+				},
+				"password": func(u user.User, _ string, k Key) error {
+					_, err := here.RotateKey(ctx, root(), k.ID, 0)
+					return errors.Join(err, second(here.Users.Update(ctx, root(), u.ID, user.Change{Password: patch.Set("a new password")})))
+				},
+				"roles": func(u user.User, _ string, k Key) error {
+					_, err := here.RevokeKey(ctx, root(), k.ID)
+					return errors.Join(err, second(here.Users.SetRoles(ctx, root(), u.ID, user.RolesChange{Roles: []string{}})))
+				},
+				"disable": func(u user.User, _ string, _ Key) error {
+					return second(here.Users.Update(ctx, root(), u.ID, user.Change{Status: patch.Set(user.Disabled)}))
+				},
+				"delete": func(u user.User, _ string, _ Key) error { return second(here.Users.Delete(ctx, root(), u.ID)) },
+			} {
+				u := here.person(scope.DefaultTenant, what, user.RolePolicyAuthor)
+				tok := here.token(scope.DefaultTenant, what)
+				sc, _ := here.is(Credential{Bearer: tok})
+				k, err := here.GenerateKey(ctx, sc, scope.Production, PortalDraft{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range []*replica{here, there} {
+					r.want(what+": token", Credential{Bearer: tok}, "ok")
+					r.want(what+": key", Credential{APIKey: k.Key}, "ok")
+				}
+				if err := revoke(u, tok, k); err != nil {
+					t.Fatalf("%s: %v", what, err)
+				}
+				here.want(what+": token, here", Credential{Bearer: tok}, "401")
+				here.want(what+": key, here", Credential{APIKey: k.Key}, "401")
+				ck.pass(softAge)
+				there.want(what+": token, there", Credential{Bearer: tok}, "401")
+				there.want(what+": key, there", Credential{APIKey: k.Key}, "401")
+			}
+		})
+	}
+}
+
+// TestStoreDown: what is known goes on while the store does not answer, for a while.
+func TestStoreDown(t *testing.T) {
+	c := dbtest.Open(t, dbtest.SQLite)
+	r := newReplica(t, c, newClock())
+	k, unseen := r.key(scope.DefaultTenant, "policies:read"), r.key(scope.DefaultTenant, "policies:read")
+	r.want("up", Credential{APIKey: k.Key}, "ok")
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		r.clock.pass(hardAge)
+		r.want("down", Credential{APIKey: k.Key}, "ok")
+	}
+	if _, got := r.is(Credential{APIKey: unseen.Key}); got == "ok" || got == "401" {
+		t.Errorf("an unknown key while the store is down: %s", got)
+	}
+	r.clock.pass(blindAge)
+	if _, got := r.is(Credential{APIKey: k.Key}); got == "ok" {
+		t.Error("blind for ever")
+	}
+}
+
+func TestBouncersToken(t *testing.T) {
+	r := one(t)
+	ctx := context.Background()
+	text := "gh_bouncer_" + "0123456789abcdefghijABCDEFGHIJ0123456789abc"
+	text += "_" + checksum(text)
+	err := r.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		return putCredential(ctx, tx, digestOf(text), dbtest.Second, credentialBouncer, digestOf(text))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.want("without bouncers", Credential{Bearer: text}, "401")
+	r.Bouncer = func(_ context.Context, _ *db.Tx, digest string) (Bouncer, error) {
+		if digest != digestOf(text) {
+			return Bouncer{}, fault.NotFoundf("no such bouncer")
+		}
+		return Bouncer{ID: "7", Name: "edge", Env: scope.Sandbox}, nil
+	}
+	sc, who, err := r.Authenticate(ctx, Credential{Bearer: text})
+	if err != nil || sc.Tenant != dbtest.Second || sc.Actor.Kind != scope.Bouncer || sc.Actor.ID != "7" || !sc.EnvBound || who.RateLimited || len(sc.Permissions.List) != 0 || sc.Permissions.All {
+		t.Errorf("scope %+v, %+v, %v", sc, who, err)
+	}
+	r.want("the other environment", Credential{Bearer: text, EnvHint: scope.Production}, "403")
+	if _, err := r.Portal(ctx, sc, text, nil); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("a bouncer is given a token: %v", err)
+	}
+}
+
+// TestRun flushes when it ends.
+func TestRun(t *testing.T) {
+	r := one(t)
+	k := r.key(scope.DefaultTenant, "policies:read")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Run(ctx, func(err error) { t.Error(err) })
+	}()
+	r.want("key", Credential{APIKey: k.Key}, "ok")
+	cancel()
+	<-done
+	if got, _ := r.Key(context.Background(), root(), k.ID); got.LastUsedAt == nil {
+		t.Error("the last use is lost")
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func BenchmarkAuthenticateKey(b *testing.B) {
+	r := one(b)
+	r.Now = time.Now // the price of the real clock belongs to it
+	k := r.key(scope.DefaultTenant, "policies:read", "decisions:read")
+	c := Credential{APIKey: k.Key, IP: "192.0.2.1", RequestID: "0123456789", EnvHint: scope.Production}
+	ctx := context.Background()
+	if _, _, err := r.Authenticate(ctx, c); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("one", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, err := r.Authenticate(ctx, c); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			for pb.Next() {
+				if _, _, err := r.Authenticate(ctx, c); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	})
+}
+
+func BenchmarkAuthenticateToken(b *testing.B) {
+	r := one(b)
+	r.person(scope.DefaultTenant, "alice", user.RoleViewer)
+	c := Credential{Bearer: r.token(scope.DefaultTenant, "alice")}
+	b.Run("known", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, err := r.Authenticate(context.Background(), c); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("new", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			r.entries.InvalidateAll()
+			if _, _, err := r.Authenticate(context.Background(), c); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,411 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// The kinds of credential that the system store tells apart.
+const (
+	credentialKey     = "api_key"
+	credentialBouncer = "bouncer"
+)
+
+// Key is an API key (specification, "Tenant API key").
+type Key struct {
+	ID          string     `json:"id" db:"id" doc:"Identifies the key; it is not secret."`
+	Name        string     `json:"name" db:"name" doc:"What the key is for."`
+	Key         string     `json:"key,omitempty" db:"-" doc:"The key itself; in the answer that makes it, and never again."`
+	Hint        string     `json:"hint" db:"hint" doc:"The key's beginning, to know it by."`
+	Scopes      []string   `json:"scopes" db:"scopes" nullable:"false" doc:"What the key may do: <area>:<read|write>."`
+	Environment scope.Env  `json:"environment,omitempty" db:"environment" enum:"sandbox,production" doc:"The one environment that the key is good for; absent: both."`
+	Owner       string     `json:"owner,omitempty" db:"owner" doc:"The person whose key it is: it can do no more than that person, and ends with them. Absent for the tenant's own keys."`
+	CreatedBy   string     `json:"created_by" db:"created_by" doc:"Who made it."`
+	CreatedAt   time.Time  `json:"created_at" db:"created_at" doc:"When it was made."`
+	ExpiresAt   *time.Time `json:"expires_at" db:"expires_at" doc:"When it ends; null: when it is revoked."`
+	LastUsedAt  *time.Time `json:"last_used_at" db:"last_used_at" doc:"When it was last used, to within half a minute."`
+	Digest      string     `json:"-" db:"digest"`
+}
+
+// KeyDraft is what an API key is made from.
+type KeyDraft struct {
+	Name      string     `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for."`
+	Scopes    []string   `json:"scopes" minItems:"1" maxItems:"64" nullable:"false" doc:"What the key may do: <area>:<read|write>; write implies read. The caller must hold them."`
+	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: when it is revoked."`
+}
+
+// PortalDraft is what a key of the developer portal is made from; all of it may
+// be left out.
+type PortalDraft struct {
+	Name      string     `json:"name,omitempty" maxLength:"128" doc:"What the key is for."`
+	Scopes    []string   `json:"scopes,omitempty" maxItems:"64" nullable:"false" doc:"What the key may do; absent: all that the caller may."`
+	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: when it is revoked."`
+}
+
+// KeyPage is one page of keys.
+type KeyPage struct {
+	Keys  []Key `json:"api_keys" nullable:"false" doc:"The keys, oldest first, without the keys themselves."`
+	Total int64 `json:"total" doc:"How many there are in all."`
+}
+
+// RotateRequest is the body of a rotation.
+type RotateRequest struct {
+	GraceSeconds int64 `json:"grace_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the old key lives on; 0: it ends now."`
+}
+
+// CreateKey makes a key of the tenant's own, good for both environments. It
+// answers 403 for scopes that the caller does not hold, an end later than the
+// caller's own, or a caller bound to one environment; 422 for unknown scopes.
+func (s *Service) CreateKey(ctx context.Context, sc scope.Scope, d KeyDraft) (Key, error) {
+	return s.makeKey(ctx, sc, Key{Name: d.Name, Scopes: d.Scopes, ExpiresAt: d.ExpiresAt})
+}
+
+// GenerateKey makes a key for one environment. A person's key is that person's:
+// it never does more than they may and ends with them. An API key makes others
+// only where it may manage the tenant's keys, for they outlive it.
+func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env, d PortalDraft) (Key, error) {
+	if !env.Valid() {
+		return Key{}, fault.NotFoundf("the environment is sandbox or production")
+	}
+	switch sc.Actor.Kind {
+	case scope.Key:
+		if err := sc.Require("tenants:write"); err != nil {
+			return Key{}, err
+		}
+	case scope.Bouncer:
+		return Key{}, fault.New(fault.Forbidden, "permission_denied", "keys are for people and API keys to make")
+	}
+	k := Key{Name: d.Name, Scopes: d.Scopes, Environment: env, ExpiresAt: d.ExpiresAt}
+	if strings.TrimSpace(k.Name) == "" {
+		k.Name = string(env) + " key of " + sc.Actor.Name
+	}
+	if len(k.Scopes) == 0 {
+		k.Scopes = user.Strings(sc.Permissions)
+	}
+	if sc.Actor.Kind == scope.Person && (!sc.Platform || sc.Tenant == scope.DefaultTenant) {
+		k.Owner = sc.Actor.ID
+	}
+	return s.makeKey(ctx, sc, k)
+}
+
+// makeKey checks, draws and stores a key. Its digest goes into the system store
+// first: one that points to no key is void.
+func (s *Service) makeKey(ctx context.Context, sc scope.Scope, k Key) (Key, error) {
+	k.Name = strings.TrimSpace(k.Name)
+	if k.Name == "" {
+		return Key{}, fault.Invalidf("/name", "must not be empty")
+	}
+	ps, err := user.ParseScopes("/scopes", k.Scopes)
+	if err != nil {
+		return Key{}, err
+	}
+	if len(ps) == 0 {
+		return Key{}, fault.Invalidf("/scopes", "a key needs at least one scope")
+	}
+	if err := user.MayGrant(sc, scope.Permissions{List: ps}); err != nil {
+		return Key{}, err
+	}
+	if sc.EnvBound && sc.Env != k.Environment {
+		return Key{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for one environment and makes keys for that one only")
+	}
+	if k.ExpiresAt != nil && !k.ExpiresAt.After(s.Now()) {
+		return Key{}, fault.Invalidf("/expires_at", "must be in the future")
+	}
+	k.Scopes = user.Strings(scope.Permissions{List: ps})
+	return s.storeKey(ctx, sc, k, "API_KEY_CREATED", nil)
+}
+
+// storeKey draws the key itself and writes it. more runs in the same transaction.
+func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind string, more func(tx *db.Tx) error) (Key, error) {
+	text, err := newKey(s.Random, k.Environment)
+	if err != nil {
+		return Key{}, fault.Wrap(err, "draw a key")
+	}
+	k.ID, k.Digest, k.Hint = s.NewID(), digestOf(text), hint(text)
+	k.CreatedAt, k.CreatedBy, k.LastUsedAt = s.Now(), sc.Actor.Name, nil
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return Key{}, err
+	}
+	system := s.Stores.System()
+	err = system.Write(ctx, func(tx *db.Tx) error { return putCredential(ctx, tx, k.Digest, sc.Tenant, credentialKey, k.ID) })
+	if err != nil {
+		return Key{}, err
+	}
+	err = store.Write(ctx, func(tx *db.Tx) error {
+		if err := s.notLonger(ctx, tx, sc, k); err != nil {
+			return err
+		}
+		if err := insertKey(ctx, tx, k); err != nil {
+			return err
+		}
+		if more != nil {
+			if err := more(tx); err != nil {
+				return err
+			}
+		}
+		return s.recordKey(ctx, tx, sc, k, kind)
+	})
+	if err != nil {
+		clean := context.WithoutCancel(ctx)
+		return Key{}, errors.Join(err, system.Write(clean, func(tx *db.Tx) error { return dropCredential(clean, tx, k.Digest) }))
+	}
+	k.Key = text
+	return k, nil
+}
+
+// notLonger refuses a key that outlives the key which makes it.
+func (s *Service) notLonger(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key) error {
+	if sc.Actor.Kind != scope.Key {
+		return nil
+	}
+	own, err := selectKey(ctx, tx, sc.Actor.ID)
+	if err != nil {
+		return err
+	}
+	if own.ExpiresAt != nil && (k.ExpiresAt == nil || k.ExpiresAt.After(*own.ExpiresAt)) {
+		return fault.New(fault.Forbidden, "permission_denied", "a key cannot make one that outlives it")
+	}
+	return nil
+}
+
+// Keys lists the tenant's keys.
+func (s *Service) Keys(ctx context.Context, sc scope.Scope, skip, limit int) (KeyPage, error) {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return KeyPage{}, err
+	}
+	var p KeyPage
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		p, err = selectKeys(ctx, tx, skip, limit)
+		return err
+	})
+	return p, err
+}
+
+// Key finds a key of the tenant.
+func (s *Service) Key(ctx context.Context, sc scope.Scope, id string) (Key, error) {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return Key{}, err
+	}
+	var k Key
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		k, err = selectKey(ctx, tx, id)
+		return err
+	})
+	return k, unknownKey(err)
+}
+
+func unknownKey(err error) error {
+	if errors.Is(err, db.ErrNoRows) {
+		return fault.NotFoundf("there is no such API key")
+	}
+	return err
+}
+
+// RevokeKey ends a key and the tokens made from it, now.
+func (s *Service) RevokeKey(ctx context.Context, sc scope.Scope, id string) (Key, error) {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return Key{}, err
+	}
+	var k Key
+	err = store.Write(ctx, func(tx *db.Tx) error {
+		if k, err = selectKey(ctx, tx, id); err != nil {
+			return unknownKey(err)
+		}
+		if err := deleteKey(ctx, tx, id); err != nil {
+			return err
+		}
+		if _, err := tx.Bump(ctx, user.Revision); err != nil {
+			return err
+		}
+		return s.recordKey(ctx, tx, sc, k, "API_KEY_REVOKED")
+	})
+	if err != nil {
+		return Key{}, err
+	}
+	// The key is void already; its digest only has nothing to point to any more.
+	return k, s.Stores.System().Write(ctx, func(tx *db.Tx) error { return dropCredential(ctx, tx, k.Digest) })
+}
+
+// RotateKey makes a key of the same name, scopes and end, and lets the old one
+// live on for the grace. Whoever rotates a key sees the new one, and so must
+// hold what it may.
+func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grace time.Duration) (Key, error) {
+	old, err := s.Key(ctx, sc, id)
+	if err != nil {
+		return Key{}, err
+	}
+	if err := user.MayGrant(sc, scope.Permissions{List: held(old.Scopes)}); err != nil {
+		return Key{}, err
+	}
+	if sc.EnvBound && sc.Env != old.Environment {
+		return Key{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+	}
+	end := s.Now().Add(grace)
+	fresh := Key{Name: old.Name, Scopes: old.Scopes, Environment: old.Environment, Owner: old.Owner, ExpiresAt: old.ExpiresAt}
+	fresh, err = s.storeKey(ctx, sc, fresh, "API_KEY_ROTATED", func(tx *db.Tx) error {
+		if _, err := tx.Bump(ctx, user.Revision); err != nil {
+			return err
+		}
+		if grace <= 0 {
+			return deleteKey(ctx, tx, old.ID)
+		}
+		if old.ExpiresAt != nil && old.ExpiresAt.Before(end) {
+			return nil
+		}
+		return expireKey(ctx, tx, old.ID, end)
+	})
+	if err != nil || grace > 0 {
+		return fresh, err
+	}
+	return fresh, s.Stores.System().Write(ctx, func(tx *db.Tx) error { return dropCredential(ctx, tx, old.Digest) })
+}
+
+// RevokeUser ends a person's sessions within tx; when the person is gone, the
+// person's keys too. It is user.Service.Revoke.
+func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, userID string, gone bool) error {
+	if err := deleteSessionsOf(ctx, tx, userID); err != nil {
+		return err
+	}
+	if gone {
+		if err := deleteKeysOf(ctx, tx, userID); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Bump(ctx, user.Revision)
+	return err
+}
+
+func (s *Service) recordKey(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key, kind string) error {
+	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
+		Type: kind, Object: "key", ObjectID: k.ID, ObjectName: k.Name, Env: k.Environment,
+		Changes: map[string]any{"scopes": k.Scopes, "hint": k.Hint, "expires_at": k.ExpiresAt},
+	})
+}
+
+// loadKey makes the entry of an API key.
+func (s *Service) loadKey(ctx context.Context, text string, digest [sha256.Size]byte, now time.Time) (*entry, error) {
+	if !wellFormed(text) {
+		return nil, refused()
+	}
+	kind := credentialKey
+	if strings.HasPrefix(text, keyPrefix+credentialBouncer+"_") {
+		kind = credentialBouncer
+	}
+	return s.loadDigest(ctx, digest, kind, now)
+}
+
+// loadDigest makes the entry of what the system store knows by its digest, if
+// it is of the kind expected.
+func (s *Service) loadDigest(ctx context.Context, sum [sha256.Size]byte, kind string, now time.Time) (*entry, error) {
+	digest := hex.EncodeToString(sum[:])
+	var c credential
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		c, err = selectCredential(ctx, tx, digest)
+		return err
+	})
+	if err != nil {
+		return nil, gone(err)
+	}
+	if c.Kind != kind {
+		return nil, refused()
+	}
+	e, err := s.enter(ctx, c.Tenant, now)
+	if err != nil {
+		return nil, err
+	}
+	store, err := s.Stores.Tenant(ctx, c.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		if kind == credentialBouncer {
+			return s.fromBouncer(ctx, tx, e, digest)
+		}
+		k, err := selectKey(ctx, tx, c.Ref)
+		if err != nil {
+			return err
+		}
+		if k.Digest != digest {
+			return refused()
+		}
+		return s.fromKeyRow(ctx, tx, e, k, now)
+	})
+	return e, gone(err)
+}
+
+// enter begins an entry in a tenant that is served. Its generation is that of
+// before anything else is read: a change that comes in between voids it.
+func (s *Service) enter(ctx context.Context, id scope.TenantID, now time.Time) (*entry, error) {
+	r, err := s.realm(ctx, id, now)
+	if err != nil {
+		return nil, gone(err)
+	}
+	return &entry{realm: r, gen: r.gen.Load()}, r.serves()
+}
+
+// fromBouncer fills an entry for an enforcement point: it holds no permission,
+// and what it may do on the bridge follows from who it is.
+func (s *Service) fromBouncer(ctx context.Context, tx *db.Tx, e *entry, digest string) error {
+	if s.Bouncer == nil {
+		return refused()
+	}
+	b, err := s.Bouncer(ctx, tx, digest)
+	if err != nil {
+		return err
+	}
+	e.who = Principal{Plan: e.realm.facts.Load().Plan}
+	e.scope = scope.Scope{
+		Tenant: e.realm.id, Env: b.Env, EnvBound: true,
+		Actor: scope.Actor{Kind: scope.Bouncer, ID: b.ID, Name: b.Name},
+	}
+	return nil
+}
+
+// fromKeyRow fills an entry for an API key. A person's key can do what both the
+// key and the person may.
+func (s *Service) fromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Time) error {
+	if k.ExpiresAt != nil {
+		if !k.ExpiresAt.After(now) {
+			return refused()
+		}
+		if end := k.ExpiresAt.UnixNano(); e.expires == 0 || end < e.expires {
+			e.expires = end
+		}
+	}
+	ps := scope.Permissions{List: held(k.Scopes)}
+	if k.Owner != "" {
+		owner, err := user.ByID(ctx, tx, k.Owner)
+		if err != nil {
+			return err
+		}
+		if owner.Status != user.Active {
+			return refused()
+		}
+		may, _ := user.Permissions(e.realm.id, owner.Roles)
+		ps = user.Intersect(may, ps)
+	}
+	e.who = Principal{KeyID: k.ID, Plan: e.realm.facts.Load().Plan, RateLimited: true}
+	e.scope = scope.Scope{
+		Tenant: e.realm.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
+		Actor: scope.Actor{Kind: scope.Key, ID: k.ID, Name: k.Name},
+	}
+	e.key = &noted{tenant: e.realm.id, id: k.ID}
+	if k.LastUsedAt != nil {
+		e.key.at.Store(k.LastUsedAt.UnixNano())
+	}
+	return nil
+}

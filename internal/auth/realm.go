@@ -1,0 +1,152 @@
+package auth
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// How long what is known of a tenant is good for. Past soft, one request looks
+// again while the others go on; past hard, all wait for it.
+const (
+	softAge = 2 * time.Second
+	hardAge = 4 * time.Second
+	// blindAge is how long a replica goes on with what it knows while the store
+	// does not answer, so that reads and decisions outlive it. Nobody can revoke
+	// anything in a store that is down.
+	blindAge = 10 * time.Minute
+	// patience is how long the stores may take to answer before they count as down.
+	patience = time.Second
+	// blindPause keeps requests from queueing before a store that is down.
+	blindPause = time.Second
+)
+
+// realm is what this replica knows of one tenant.
+type realm struct {
+	id scope.TenantID
+	// gen moves on whenever anything about the tenant's credentials may have
+	// changed; entries of an older one are not used.
+	gen   atomic.Uint64
+	facts atomic.Pointer[tenant.Facts]
+	// checked is when the stores were last asked, in Unix nanoseconds.
+	checked atomic.Int64
+
+	mu       sync.Mutex
+	revision int64     // of the tenant's store
+	seen     time.Time // when they last answered
+}
+
+// realm finds or makes the realm of a tenant, up to date. An unknown tenant is
+// a NotFound fault; nothing is kept of it.
+func (s *Service) realm(ctx context.Context, id scope.TenantID, now time.Time) (*realm, error) {
+	if got, ok := s.realms.Load(id); ok {
+		r, _ := got.(*realm)
+		return r, s.fresh(ctx, r, now)
+	}
+	r := &realm{id: id}
+	if err := s.look(ctx, r, now); err != nil {
+		return nil, err
+	}
+	got, _ := s.realms.LoadOrStore(id, r)
+	r, _ = got.(*realm)
+	return r, nil
+}
+
+// serves refuses a tenant that is not active: a suspended one says so, a deleted
+// one is gone.
+func (r *realm) serves() error {
+	switch r.facts.Load().Status {
+	case tenant.Active:
+		return nil
+	case tenant.Suspended:
+		return fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is suspended").With("tenant_id", string(r.id))
+	default:
+		return refused()
+	}
+}
+
+// fresh makes sure that what is known of a realm is young enough.
+func (s *Service) fresh(ctx context.Context, r *realm, now time.Time) error {
+	age := now.UnixNano() - r.checked.Load()
+	if age < int64(softAge) {
+		return nil
+	}
+	if age < int64(hardAge) {
+		if !r.mu.TryLock() {
+			return nil
+		}
+	} else {
+		r.mu.Lock()
+	}
+	defer r.mu.Unlock()
+	if now.UnixNano()-r.checked.Load() < int64(softAge) {
+		return nil // somebody else has looked meanwhile
+	}
+	return s.look(ctx, r, now)
+}
+
+// look asks the stores about a realm. The caller holds r.mu, or has r alone.
+func (s *Service) look(ctx context.Context, r *realm, now time.Time) error {
+	short, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	facts, revision, err := s.ask(short, r.id)
+	switch {
+	case err == nil:
+	case fault.Is(err, fault.NotFound):
+		s.realms.Delete(r.id)
+		r.gen.Add(1)
+		return err
+	case r.facts.Load() != nil && ctx.Err() == nil && now.Sub(r.seen) < blindAge:
+		r.checked.Store(now.Add(blindPause - softAge).UnixNano())
+		return nil
+	default:
+		return err
+	}
+	if old := r.facts.Load(); old == nil || *old != facts || r.revision != revision {
+		r.facts.Store(&facts)
+		r.revision = revision
+		r.gen.Add(1)
+	}
+	r.seen = now
+	r.checked.Store(now.UnixNano())
+	return nil
+}
+
+func (s *Service) ask(ctx context.Context, id scope.TenantID) (tenant.Facts, int64, error) {
+	facts, err := s.Tenants.Facts(ctx, id)
+	if err != nil {
+		return tenant.Facts{}, 0, err
+	}
+	store, err := s.Stores.Tenant(ctx, id)
+	if err != nil {
+		return tenant.Facts{}, 0, err
+	}
+	revision, err := store.Revision(ctx, user.Revision)
+	return facts, revision, err
+}
+
+// heard is told of every change in the stores, of this replica and the others.
+func (s *Service) heard(id scope.TenantID, name string) {
+	switch {
+	case id == "" && (name == tenant.Revision || name == ""):
+		s.realms.Range(func(_, got any) bool {
+			r, _ := got.(*realm)
+			r.checked.Store(0)
+			if name == "" { // a gap: anything may have changed
+				r.gen.Add(1)
+			}
+			return true
+		})
+	case id != "" && name == user.Revision:
+		if got, ok := s.realms.Load(id); ok {
+			r, _ := got.(*realm)
+			r.gen.Add(1)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package auth
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// How signing keys live. A new key is published for settleTime before tokens
+// are signed with it, so that all replicas know it, and verifies until the last
+// token that it signed has expired.
+const (
+	settleTime  = time.Minute
+	reloadPause = 2 * time.Second
+)
+
+// tokenType is the `typ` of our tokens (RFC 9068).
+const tokenType = "at+jwt"
+
+// signingKey is one Ed25519 key pair.
+type signingKey struct {
+	KID       string    `db:"kid"`
+	Public    []byte    `db:"public"`
+	Sealed    []byte    `db:"sealed"`
+	CreatedAt time.Time `db:"created_at"`
+
+	private ed25519.PrivateKey
+}
+
+// keyring holds the keys that this replica knows.
+type keyring struct {
+	mu sync.RWMutex
+	// byHeader finds a key by the first segment of a token, which must be,
+	// byte for byte, the one that we write: no other algorithm, type or member
+	// (kid paths, jku, jwk, crit) is ever read.
+	byHeader map[string]*signingKey
+	signer   *signingKey
+	list     []*signingKey
+	loaded   time.Time
+}
+
+// JWK is one public key of the set (RFC 8037).
+type JWK struct {
+	KeyType   string `json:"kty" enum:"OKP" doc:"Key type."`
+	Curve     string `json:"crv" enum:"Ed25519" doc:"Curve."`
+	X         string `json:"x" doc:"The public key, base64url."`
+	KeyID     string `json:"kid" doc:"Key id, as in the header of tokens."`
+	Use       string `json:"use" enum:"sig" doc:"What the key is for."`
+	Algorithm string `json:"alg" enum:"EdDSA" doc:"The one algorithm that it is used with."`
+}
+
+// JWKS is the set of keys that tokens may be signed with (RFC 7517).
+type JWKS struct {
+	Keys []JWK `json:"keys" nullable:"false" doc:"The keys, newest first."`
+}
+
+// JWKS gives the public keys, newest first.
+func (s *Service) JWKS() JWKS {
+	s.keys.mu.RLock()
+	defer s.keys.mu.RUnlock()
+	set := JWKS{Keys: make([]JWK, 0, len(s.keys.list))}
+	for _, k := range s.keys.list {
+		set.Keys = append(set.Keys, JWK{
+			KeyType: "OKP", Curve: "Ed25519", X: base64.RawURLEncoding.EncodeToString(k.Public), KeyID: k.KID, Use: "sig", Algorithm: "EdDSA",
+		})
+	}
+	return set
+}
+
+// rotate makes a new signing key when the newest is old, drops those that no
+// living token was signed with, and loads the rest.
+func (s *Service) rotate(ctx context.Context) error {
+	now := s.Now()
+	fresh, err := s.newSigningKey(now)
+	if err != nil {
+		return err
+	}
+	var list []signingKey
+	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "signing_keys"); err != nil {
+			return err
+		}
+		if err := deleteSigningKeys(ctx, tx, now.Add(-2*s.Rotate-TokenLife-settleTime)); err != nil {
+			return err
+		}
+		if list, err = selectSigningKeys(ctx, tx); err != nil {
+			return err
+		}
+		if len(list) > 0 && now.Sub(list[0].CreatedAt) < s.Rotate {
+			return nil
+		}
+		list = slices.Insert(list, 0, fresh)
+		return insertSigningKey(ctx, tx, fresh)
+	})
+	if err != nil {
+		return err
+	}
+	return s.install(list, now)
+}
+
+func (s *Service) newSigningKey(now time.Time) (signingKey, error) {
+	seed := make([]byte, ed25519.SeedSize)
+	if _, err := io.ReadFull(s.Random, seed); err != nil {
+		return signingKey{}, err
+	}
+	public, _ := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+	k := signingKey{KID: s.NewID(), Public: public, CreatedAt: now}
+	var err error
+	k.Sealed, err = s.Box.Seal(seed, sealName(k.KID))
+	return k, err
+}
+
+func sealName(kid string) string { return "signing_key:" + kid }
+
+// install opens the keys of the store and puts them to use.
+func (s *Service) install(list []signingKey, now time.Time) error {
+	byHeader := make(map[string]*signingKey, len(list))
+	var keys []*signingKey
+	var signer *signingKey
+	for i := range list {
+		k := &list[i]
+		seed, err := s.Box.Open(k.Sealed, sealName(k.KID))
+		if err != nil {
+			return fault.Wrap(err, "open a signing key: is the encryption key another one?")
+		}
+		k.private = ed25519.NewKeyFromSeed(seed)
+		header, err := headerOf(k.KID)
+		if err != nil {
+			return err
+		}
+		byHeader[header] = k
+		keys = append(keys, k)
+		settled := now.Sub(k.CreatedAt) >= settleTime
+		if signer == nil || (settled && now.Sub(signer.CreatedAt) < settleTime) {
+			signer = k
+		}
+	}
+	s.keys.mu.Lock()
+	defer s.keys.mu.Unlock()
+	s.keys.byHeader, s.keys.list, s.keys.signer, s.keys.loaded = byHeader, keys, signer, now
+	return nil
+}
+
+// headerOf is the first segment of every token under a key.
+func headerOf(kid string) (string, error) {
+	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.RegisteredClaims{})
+	t.Header["kid"], t.Header["typ"] = kid, tokenType
+	text, err := t.SigningString()
+	if err != nil {
+		return "", err
+	}
+	for i := range len(text) {
+		if text[i] == '.' {
+			return text[:i], nil
+		}
+	}
+	return "", fault.New(fault.Internal, "internal_error", "a token without a header")
+}
+
+// keyFor finds the key of a header; for one that is not known the store is asked
+// again, but not more often than every two seconds.
+func (s *Service) keyFor(ctx context.Context, header string) (*signingKey, bool) {
+	s.keys.mu.RLock()
+	k, ok := s.keys.byHeader[header]
+	recent := s.Now().Sub(s.keys.loaded) < reloadPause
+	s.keys.mu.RUnlock()
+	if ok || recent || len(header) > 256 {
+		return k, ok
+	}
+	var list []signingKey
+	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+		list, err = selectSigningKeys(ctx, tx)
+		return err
+	})
+	if err != nil || s.install(list, s.Now()) != nil {
+		return nil, false
+	}
+	s.keys.mu.RLock()
+	defer s.keys.mu.RUnlock()
+	k, ok = s.keys.byHeader[header]
+	return k, ok
+}
+
+// sign writes a token.
+func (s *Service) sign(c claims) (string, error) {
+	s.keys.mu.RLock()
+	k := s.keys.signer
+	s.keys.mu.RUnlock()
+	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
+	t.Header["kid"], t.Header["typ"] = k.KID, tokenType
+	return t.SignedString(k.private)
+}

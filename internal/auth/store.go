@@ -1,0 +1,169 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// credential is what the system store knows of a secret: where to look.
+type credential struct {
+	Tenant scope.TenantID `db:"tenant"`
+	Kind   string         `db:"kind"`
+	Ref    string         `db:"ref"`
+}
+
+func selectCredential(ctx context.Context, tx *db.Tx, digest string) (credential, error) {
+	return db.One[credential](ctx, tx, `SELECT tenant, kind, ref FROM credentials WHERE digest = $1`, digest)
+}
+
+func putCredential(ctx context.Context, tx *db.Tx, digest string, t scope.TenantID, kind, ref string) error {
+	_, err := tx.Exec(ctx, `INSERT INTO credentials (digest, tenant, kind, ref) VALUES ($1, $2, $3, $4)`, digest, t, kind, ref)
+	return err
+}
+
+func dropCredential(ctx context.Context, tx *db.Tx, digest string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM credentials WHERE digest = $1`, digest)
+	return err
+}
+
+const keyColumns = `id, name, environment, digest, hint, scopes, owner, created_by, created_at, expires_at, last_used_at`
+
+func insertKey(ctx context.Context, tx *db.Tx, k Key) error {
+	_, err := tx.Exec(ctx, `INSERT INTO api_keys (`+keyColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		k.ID, k.Name, k.Environment, k.Digest, k.Hint, k.Scopes, k.Owner, k.CreatedBy, k.CreatedAt, k.ExpiresAt, k.LastUsedAt)
+	return err
+}
+
+func selectKey(ctx context.Context, tx *db.Tx, id string) (Key, error) {
+	return db.One[Key](ctx, tx, `SELECT `+keyColumns+` FROM api_keys WHERE id = $1`, id)
+}
+
+func selectKeys(ctx context.Context, tx *db.Tx, skip, limit int) (KeyPage, error) {
+	var p KeyPage
+	var err error
+	p.Keys, err = db.All[Key](ctx, tx, `SELECT `+keyColumns+` FROM api_keys ORDER BY created_at, id LIMIT $1 OFFSET $2`, limit, skip)
+	if err != nil {
+		return KeyPage{}, err
+	}
+	p.Total, err = db.One[int64](ctx, tx, `SELECT count(*) FROM api_keys`)
+	return p, err
+}
+
+func expireKey(ctx context.Context, tx *db.Tx, id string, at time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE api_keys SET expires_at = $2 WHERE id = $1`, id, at)
+	return err
+}
+
+func touchKey(ctx context.Context, tx *db.Tx, id string, at time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)`, id, at)
+	return err
+}
+
+// deleteKey takes the sessions that were made from the key with it.
+func deleteKey(ctx context.Context, tx *db.Tx, id string) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM sessions WHERE key_id = $1`, id); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `DELETE FROM api_keys WHERE id = $1`, id)
+	return err
+}
+
+func deleteKeysOf(ctx context.Context, tx *db.Tx, owner string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE key_id IN (SELECT id FROM api_keys WHERE owner = $1)`, owner)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `DELETE FROM api_keys WHERE owner = $1`, owner)
+	return err
+}
+
+const sessionColumns = `id, root, user_id, key_id, limited, scopes, environment, ip, created_at, expires_at`
+
+func insertSession(ctx context.Context, tx *db.Tx, ss session) error {
+	_, err := tx.Exec(ctx, `INSERT INTO sessions (`+sessionColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		ss.ID, ss.Root, ss.UserID, ss.KeyID, ss.Limited, ss.Scopes, ss.Env, ss.IP, ss.CreatedAt, ss.ExpiresAt)
+	return err
+}
+
+func selectSession(ctx context.Context, tx *db.Tx, id string) (session, error) {
+	return db.One[session](ctx, tx, `SELECT `+sessionColumns+` FROM sessions WHERE id = $1`, id)
+}
+
+func deleteRoot(ctx context.Context, tx *db.Tx, root string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE root = $1`, root)
+	return err
+}
+
+func deleteSessionsOf(ctx context.Context, tx *db.Tx, userID string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1`, userID)
+	return err
+}
+
+func dropExpired(ctx context.Context, tx *db.Tx, now time.Time) error {
+	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE expires_at < $1`, now)
+	return err
+}
+
+// lockAttempt gives the count of a subject, which nobody else changes meanwhile;
+// one that was never seen has none.
+func lockAttempt(ctx context.Context, tx *db.Tx, subject string) (attempt, error) {
+	if err := tx.Lock(ctx, "login:"+subject); err != nil {
+		return attempt{}, err
+	}
+	a, err := db.One[attempt](ctx, tx, `SELECT subject, failures, refused, since, locked_until FROM login_attempts WHERE subject = $1`, subject)
+	if errors.Is(err, db.ErrNoRows) {
+		return attempt{Subject: subject}, nil
+	}
+	return a, err
+}
+
+func putAttempt(ctx context.Context, tx *db.Tx, a attempt) error {
+	_, err := tx.Exec(ctx, `INSERT INTO login_attempts (subject, failures, refused, since, locked_until) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (subject) DO UPDATE SET failures = excluded.failures, refused = excluded.refused,
+			since = excluded.since, locked_until = excluded.locked_until`,
+		a.Subject, a.Failures, a.Refused, a.Since, a.LockedUntil)
+	return err
+}
+
+func noteRefusal(ctx context.Context, tx *db.Tx, subject string) error {
+	_, err := tx.Exec(ctx, `UPDATE login_attempts SET refused = refused + 1 WHERE subject = $1`, subject)
+	return err
+}
+
+// takeBack uncounts one guess that turned out right, and the lock that it set.
+func takeBack(ctx context.Context, tx *db.Tx, subject string, limit int64) error {
+	_, err := tx.Exec(ctx, `UPDATE login_attempts SET failures = failures - 1,
+		locked_until = CASE WHEN failures <= $2 THEN 0 ELSE locked_until END WHERE subject = $1 AND failures > 0`, subject, limit)
+	return err
+}
+
+func dropAttempt(ctx context.Context, tx *db.Tx, subject string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE subject = $1`, subject)
+	return err
+}
+
+func dropAttempts(ctx context.Context, tx *db.Tx, before time.Time) error {
+	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE since < $1`, before)
+	return err
+}
+
+const signingColumns = `kid, public, sealed, created_at`
+
+func insertSigningKey(ctx context.Context, tx *db.Tx, k signingKey) error {
+	_, err := tx.Exec(ctx, `INSERT INTO signing_keys (`+signingColumns+`) VALUES ($1, $2, $3, $4)`, k.KID, k.Public, k.Sealed, k.CreatedAt)
+	return err
+}
+
+// selectSigningKeys lists the keys, newest first.
+func selectSigningKeys(ctx context.Context, tx *db.Tx) ([]signingKey, error) {
+	return db.All[signingKey](ctx, tx, `SELECT `+signingColumns+` FROM signing_keys ORDER BY created_at DESC, kid`)
+}
+
+func deleteSigningKeys(ctx context.Context, tx *db.Tx, before time.Time) error {
+	_, err := tx.Exec(ctx, `DELETE FROM signing_keys WHERE created_at < $1`, before)
+	return err
+}

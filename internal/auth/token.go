@@ -1,0 +1,268 @@
+package auth
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// audience is the `aud` of our tokens: this API and nothing else.
+const audience = "gatehouse"
+
+// claims are all that a token says; who it is for stands in its session.
+type claims struct {
+	jwt.RegisteredClaims
+	Tenant scope.TenantID `json:"tid"`
+}
+
+// session is what a token stands on. A row that is gone is a token that is void.
+type session struct {
+	ID string `db:"id"`
+	// Root is the session that this one was made from, in the end; its own id
+	// for a sign-in. Logging out ends all of one root.
+	Root   string `db:"root"`
+	UserID string `db:"user_id"`
+	KeyID  string `db:"key_id"`
+	// Limited says that Scopes bound the session; without it, it may all that its
+	// person or key may.
+	Limited   bool      `db:"limited"`
+	Scopes    []string  `db:"scopes"`
+	Env       scope.Env `db:"environment"`
+	IP        string    `db:"ip"`
+	CreatedAt time.Time `db:"created_at"`
+	ExpiresAt time.Time `db:"expires_at"`
+}
+
+// Grant is a token as it is handed out (RFC 6749 section 5.1).
+type Grant struct {
+	AccessToken string `json:"access_token" doc:"Send it as Authorization: Bearer <access_token>."`
+	TokenType   string `json:"token_type" enum:"bearer" doc:"Always bearer."`
+	ExpiresIn   int64  `json:"expires_in" doc:"Seconds that the token is good for."`
+	Scope       string `json:"scope,omitempty" doc:"The scopes held, separated by spaces; absent where the roles say."`
+}
+
+// begin writes a session and gives its token.
+func (s *Service) begin(ctx context.Context, tx *db.Tx, t scope.TenantID, ss session) (Grant, error) {
+	ss.ID, ss.CreatedAt = s.NewID(), s.Now()
+	if ss.Root == "" {
+		ss.Root = ss.ID
+	}
+	if end := ss.CreatedAt.Add(TokenLife); ss.ExpiresAt.IsZero() || ss.ExpiresAt.After(end) {
+		ss.ExpiresAt = end
+	}
+	if err := dropExpired(ctx, tx, ss.CreatedAt); err != nil {
+		return Grant{}, err
+	}
+	if err := insertSession(ctx, tx, ss); err != nil {
+		return Grant{}, err
+	}
+	subject := ss.UserID
+	if subject == "" {
+		subject = "key:" + ss.KeyID
+	}
+	token, err := s.sign(claims{Tenant: t, RegisteredClaims: jwt.RegisteredClaims{
+		Issuer: s.Issuer, Subject: subject, Audience: jwt.ClaimStrings{audience}, ID: ss.ID,
+		IssuedAt: jwt.NewNumericDate(ss.CreatedAt), ExpiresAt: jwt.NewNumericDate(ss.ExpiresAt),
+	}})
+	if err != nil {
+		return Grant{}, fault.Wrap(err, "sign a token")
+	}
+	g := Grant{AccessToken: token, TokenType: "bearer", ExpiresIn: int64(ss.ExpiresAt.Sub(ss.CreatedAt) / time.Second)}
+	if ss.Limited {
+		g.Scope = strings.Join(ss.Scopes, " ")
+	}
+	return g, nil
+}
+
+// verify checks a token's form, signature and fixed claims. Its size is bounded
+// and its header compared before anything of it is parsed.
+func (s *Service) verify(ctx context.Context, text string) (claims, error) {
+	header, rest, ok := strings.Cut(text, ".")
+	if !ok || len(text) > maxCredential || strings.Count(rest, ".") != 1 {
+		return claims{}, refused()
+	}
+	key, ok := s.keyFor(ctx, header)
+	if !ok {
+		return claims{}, refused()
+	}
+	var c claims
+	parser := jwt.NewParser(
+		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithIssuer(s.Issuer), jwt.WithAudience(audience),
+		jwt.WithExpirationRequired(), jwt.WithTimeFunc(s.Now), jwt.WithStrictDecoding(),
+	)
+	_, err := parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return ed25519.PublicKey(key.Public), nil })
+	if err != nil || c.ID == "" || c.Tenant == "" || len(c.Audience) != 1 {
+		return claims{}, refused()
+	}
+	return c, nil
+}
+
+// loadToken makes the entry of a session token.
+func (s *Service) loadToken(ctx context.Context, text string, now time.Time) (*entry, error) {
+	c, err := s.verify(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.enter(ctx, c.Tenant, now)
+	if err != nil {
+		return nil, err
+	}
+	e.expires, e.token = c.ExpiresAt.UnixNano(), true
+	store, err := s.Stores.Tenant(ctx, c.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		ss, err := selectSession(ctx, tx, c.ID)
+		if err != nil {
+			return err
+		}
+		if !ss.ExpiresAt.After(now) {
+			return refused()
+		}
+		if ss.KeyID != "" {
+			return s.fromKey(ctx, tx, e, ss, now)
+		}
+		return s.fromUser(ctx, tx, e, ss)
+	})
+	return e, gone(err)
+}
+
+// fromUser fills an entry for a person's session.
+func (s *Service) fromUser(ctx context.Context, tx *db.Tx, e *entry, ss session) error {
+	u, err := user.ByID(ctx, tx, ss.UserID)
+	if err != nil {
+		return err
+	}
+	if u.Status != user.Active {
+		return refused()
+	}
+	ps, platform := user.Permissions(e.realm.id, u.Roles)
+	e.who = Principal{Plan: e.realm.facts.Load().Plan}
+	e.scope = scope.Scope{
+		Tenant: e.realm.id, Env: ss.Env, EnvBound: ss.Env != scope.AnyEnv, Platform: platform, Permissions: ps,
+		Actor: scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles},
+	}
+	s.limit(e, ss)
+	return nil
+}
+
+// fromKey fills an entry for a token that was made from an API key: it is no
+// more than the key, and not longer.
+func (s *Service) fromKey(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time) error {
+	k, err := selectKey(ctx, tx, ss.KeyID)
+	if err != nil {
+		return err
+	}
+	if err := s.fromKeyRow(ctx, tx, e, k, now); err != nil {
+		return err
+	}
+	s.limit(e, ss)
+	return nil
+}
+
+// limit narrows an entry to the scopes of its session.
+func (s *Service) limit(e *entry, ss session) {
+	if !ss.Limited {
+		return
+	}
+	e.scope.Permissions = user.Intersect(e.scope.Permissions, scope.Permissions{List: held(ss.Scopes)})
+	e.scope.Platform = false
+}
+
+// held reads stored scopes as permissions.
+func held(scopes []string) []scope.Permission {
+	out := make([]scope.Permission, len(scopes))
+	for i, sc := range scopes {
+		out[i] = scope.Permission(sc)
+	}
+	return user.Imply(out)
+}
+
+// Portal gives a token for the caller, good for an hour and for what the
+// caller may do now, narrowed to scopes where there are any. bearer is the token
+// that the caller showed, if it was one: the new one ends with it.
+func (s *Service) Portal(ctx context.Context, sc scope.Scope, bearer string, scopes []string) (Grant, error) {
+	ss := session{Env: scope.AnyEnv, IP: sc.Actor.IP}
+	if sc.EnvBound {
+		ss.Env = sc.Env
+	}
+	switch sc.Actor.Kind {
+	case scope.Person:
+		ss.UserID = sc.Actor.ID
+	case scope.Key:
+		ss.KeyID = sc.Actor.ID
+	default:
+		return Grant{}, fault.New(fault.Forbidden, "permission_denied", "tokens are for people and API keys")
+	}
+	asked, err := user.ParseScopes("/scopes", scopes)
+	if err != nil {
+		return Grant{}, err
+	}
+	if err := user.MayGrant(sc, scope.Permissions{List: asked}); err != nil {
+		return Grant{}, err
+	}
+	ss.Limited = len(asked) > 0 || !sc.Permissions.All
+	if len(asked) == 0 {
+		asked = sc.Permissions.List
+	}
+	if ss.Limited {
+		ss.Scopes = user.Strings(scope.Permissions{List: user.Imply(slices.Clone(asked))})
+	}
+	home, err := s.home(ctx, sc)
+	if err != nil {
+		return Grant{}, err
+	}
+	parent, isToken := "", bearer != "" && !looksLikeKey(bearer)
+	if isToken {
+		c, err := s.verify(ctx, bearer)
+		if err != nil {
+			return Grant{}, err
+		}
+		parent = c.ID
+	}
+	var g Grant
+	err = home.Write(ctx, func(tx *db.Tx) (err error) {
+		if isToken {
+			from, err := selectSession(ctx, tx, parent)
+			if errors.Is(err, db.ErrNoRows) {
+				return refused()
+			}
+			if err != nil {
+				return err
+			}
+			ss.Root = from.Root
+		}
+		if ss.KeyID != "" {
+			k, err := selectKey(ctx, tx, ss.KeyID)
+			if err != nil {
+				return err
+			}
+			if k.ExpiresAt != nil {
+				ss.ExpiresAt = *k.ExpiresAt
+			}
+		}
+		g, err = s.begin(ctx, tx, home.TenantID(), ss)
+		return err
+	})
+	return g, err
+}
+
+// home is the store of the tenant that the caller belongs to: platform
+// administrators are people of the default tenant wherever they work.
+func (s *Service) home(ctx context.Context, sc scope.Scope) (*db.DB, error) {
+	if sc.Platform {
+		return s.Stores.Tenant(ctx, scope.DefaultTenant)
+	}
+	return s.Stores.Tenant(ctx, sc.Tenant)
+}

@@ -1,0 +1,108 @@
+package auth
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// usageGrain is how exact last_used_at is, and flushEvery how often it is
+// written: a request must not cost a write.
+const (
+	usageGrain = 15 * time.Second
+	flushEvery = 10 * time.Second
+)
+
+// noted is the last use of one key.
+type noted struct {
+	tenant scope.TenantID
+	id     string
+	at     atomic.Int64 // Unix nanoseconds
+}
+
+// usage collects which keys were used since the last flush.
+type usage struct {
+	mu    sync.Mutex
+	dirty map[*noted]struct{}
+}
+
+// note notes a use; but for the first in usageGrain it is one atomic load.
+func (u *usage) note(n *noted, now time.Time) {
+	last, at := n.at.Load(), now.UnixNano()
+	if at-last < int64(usageGrain) || !n.at.CompareAndSwap(last, at) {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.dirty == nil {
+		u.dirty = map[*noted]struct{}{}
+	}
+	u.dirty[n] = struct{}{}
+}
+
+func (u *usage) take() map[*noted]struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	taken := u.dirty
+	u.dirty = nil
+	return taken
+}
+
+// flush writes last_used_at of the keys that were used. What cannot be written
+// is lost: the next use notes the key again.
+func (s *Service) flush(ctx context.Context) error {
+	byTenant := map[scope.TenantID][]*noted{}
+	for n := range s.used.take() {
+		byTenant[n.tenant] = append(byTenant[n.tenant], n)
+	}
+	var first error
+	for id, list := range byTenant {
+		store, err := s.Stores.Tenant(ctx, id)
+		if err == nil {
+			err = store.Write(ctx, func(tx *db.Tx) error {
+				for _, n := range list {
+					if err := touchKey(ctx, tx, n.id, time.Unix(0, n.at.Load()).UTC()); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if first == nil && !fault.Is(err, fault.NotFound) { // purged meanwhile
+			first = err
+		}
+	}
+	return first
+}
+
+// Run flushes last uses and rotates signing keys until ctx ends; then it
+// flushes once more. Errors go to failed: the work is tried again.
+func (s *Service) Run(ctx context.Context, failed func(error)) {
+	flush, rotate := time.NewTicker(flushEvery), time.NewTicker(time.Minute)
+	defer flush.Stop()
+	defer rotate.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			if err := s.flush(last); err != nil {
+				failed(err)
+			}
+			return
+		case <-flush.C:
+			err = s.flush(ctx)
+		case <-rotate.C:
+			err = s.rotate(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+	}
+}

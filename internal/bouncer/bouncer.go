@@ -1,0 +1,226 @@
+// Package bouncer is the registry of enforcement points: their record, their
+// one-time token, and what the bridge knows of each (heartbeat, bundle, where
+// the delivery of each control stands).
+//
+//	POST /bouncers ─► record + token (shown once; only its digest is stored)
+//	                      │ Authorization: Bearer
+//	                      ▼
+//	bridge: ByToken ─► Links, Publish ─► Sent ─► Activated | Refused
+//	        Beat, SetStatus                 (sync rows: pending, in_progress, synced, failed)
+//
+// # For package bridge
+//
+// All functions below take the caller's transaction, so that what belongs
+// together is written together; none takes the lock "controls".
+//
+//   - Service.ByToken: the bouncer of a token's digest; NotFound once revoked.
+//     A rotation or deletion bumps the revision "bouncers" (const Topic) of the
+//     tenant: watch it to close parked polls.
+//   - Service.In: all bouncers of an environment. Service.Links: the resources a
+//     bouncer stands before (its own list, and those of the controls naming it).
+//   - Service.Publish: the bundle's content hash in, its revision out; the same
+//     hash keeps the revision, another one (a rollback too) gets the next.
+//   - Service.Sent, Activated, Refused: one bundle's way to one bouncer.
+//   - Service.Beat: figures and sign of life. Service.SetStatus: connected,
+//     degraded or disconnected, with the event when it turns.
+//   - Service.Bundles: which revision each bouncer runs (convergence).
+//     Service.SyncHealth: rows in progress, stuck ones, the last sync.
+package bouncer
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Topic is the revision that every change of a bouncer bumps, beside that of
+// its environment's controls where its bundle may change.
+const Topic = "bouncers"
+
+// The states of a bouncer (contract.md section 6).
+const (
+	Connected    = "connected"
+	Degraded     = "degraded"
+	Disconnected = "disconnected"
+)
+
+// Bouncer is one enforcement point (spec.md "Bouncer").
+type Bouncer struct {
+	ID            int64          `json:"id" db:"id" doc:"Identifier, unique over both environments." example:"42"`
+	Name          string         `json:"name" db:"name" doc:"Name, unique in its environment." example:"edge-1"`
+	Hostname      string         `json:"hostname" db:"hostname" doc:"Host it runs on." example:"edge-1.example.com"`
+	Port          int            `json:"port" db:"port" doc:"Port it listens on; 0 when not known."`
+	Environment   scope.Env      `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment whose controls it enforces."`
+	TargetApp     string         `json:"target_app" db:"target_app" doc:"host:port of the application behind it." example:"app:8080"`
+	Configuration map[string]any `json:"configuration" db:"configuration" doc:"Open object: cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and what else it reads."`
+	ResourceIDs   []int64        `json:"resource_ids" db:"resource_ids" doc:"Resources it stands before, beside those of the controls that name it."`
+	// What the bridge reports.
+	Status            string     `json:"status" db:"status" enum:"connected,degraded,disconnected" doc:"As the bridge sees it."`
+	StatusDetail      string     `json:"status_detail,omitempty" db:"status_detail" doc:"Why it is degraded."`
+	LastHeartbeat     *time.Time `json:"last_heartbeat" db:"last_heartbeat" doc:"Last sign of life; null before the first."`
+	Version           string     `json:"version" db:"version" doc:"Version of its program."`
+	PoliciesSynced    int64      `json:"policies_synced" db:"policies_synced" doc:"How many controls its running bundle holds."`
+	RequestsPerSecond float64    `json:"requests_per_second" db:"requests_per_second" doc:"Its load."`
+	CacheHitRate      float64    `json:"cache_hit_rate" db:"cache_hit_rate" doc:"Share answered from its decision cache, 0 to 1."`
+	CreatedAt         time.Time  `json:"created_at" db:"created_at" doc:"When it was registered."`
+	UpdatedAt         time.Time  `json:"updated_at" db:"updated_at" doc:"When a person last changed it."`
+
+	TargetAppReachable bool      `json:"-" db:"target_app_reachable"`
+	PolicyCacheSize    int64     `json:"-" db:"policy_cache_size"`
+	DecisionCacheSize  int64     `json:"-" db:"decision_cache_size"`
+	TokenDigest        string    `json:"-" db:"token_digest"`
+	TokenIssuedAt      time.Time `json:"-" db:"token_issued_at"`
+	// ChangeNo is the ETag: it grows with changes by people, not with heartbeats.
+	ChangeNo int64 `json:"-" db:"change_no"`
+}
+
+// Issued is a bouncer with its token, which is shown this once.
+type Issued struct {
+	Bouncer
+	Token string `json:"token" doc:"The bouncer's credential; shown once, stored as a digest."`
+	// OPAConfig is the boot configuration with the token in it.
+	OPAConfig string `json:"opa_config" doc:"Boot configuration for a stock OPA, this token included (YAML)."`
+}
+
+// Draft is what a create takes.
+type Draft struct {
+	Name          string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique in its environment." example:"edge-1"`
+	Hostname      string         `json:"hostname,omitempty" maxLength:"253" doc:"Host it runs on."`
+	Port          int            `json:"port,omitempty" minimum:"0" maximum:"65535" doc:"Port it listens on."`
+	Environment   scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox when absent."`
+	TargetApp     string         `json:"target_app,omitempty" maxLength:"260" doc:"host:port of the application behind it."`
+	Configuration map[string]any `json:"configuration,omitempty" doc:"Open object; its known members are checked."`
+	ResourceIDs   []int64        `json:"resource_ids,omitempty" maxItems:"1000" doc:"Resources of the same environment that it stands before."`
+}
+
+// Change is what an update takes: the members sent change, the others stay.
+type Change struct {
+	Name          *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique in its environment."`
+	Hostname      patch.Field[string]         `json:"hostname,omitzero" maxLength:"253" doc:"Host it runs on."`
+	Port          patch.Field[int]            `json:"port,omitzero" minimum:"0" maximum:"65535" doc:"Port it listens on."`
+	Environment   *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the bouncer's own: it does not move."`
+	TargetApp     patch.Field[string]         `json:"target_app,omitzero" maxLength:"260" doc:"host:port of the application behind it."`
+	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the configuration whole."`
+	ResourceIDs   patch.Field[[]int64]        `json:"resource_ids,omitzero" maxItems:"1000" doc:"Resources of the same environment; replaces the list whole."`
+}
+
+// Filter narrows a list. The environment comes from the scope.
+type Filter struct {
+	// Status is one of the three states, or empty.
+	Status      string
+	Skip, Limit int64
+}
+
+// Page is one page of a list, by id.
+type Page struct {
+	Bouncers []Bouncer `json:"bouncers" doc:"The page, by id."`
+	Total    int64     `json:"total" doc:"How many match the filters."`
+}
+
+// Health is the specification's bouncer health.
+type Health struct {
+	BouncerID          int64       `json:"bouncer_id" doc:"The bouncer."`
+	Status             string      `json:"status" enum:"connected,degraded,disconnected" doc:"As the bridge sees it."`
+	StatusDetail       string      `json:"status_detail,omitempty" doc:"Why it is degraded."`
+	LastHeartbeat      *time.Time  `json:"last_heartbeat" doc:"Last sign of life; null before the first."`
+	BridgeConnected    bool        `json:"policy-bridge_connected" doc:"Whether it is in touch with the bridge."`
+	TargetAppReachable bool        `json:"target_app_reachable" doc:"Whether it last reached its application."`
+	PoliciesLoaded     int64       `json:"policies_loaded" doc:"How many controls its running bundle holds."`
+	Cache              CacheStatus `json:"cache_status" doc:"Its caches."`
+}
+
+// CacheStatus is the state of a bouncer's caches.
+type CacheStatus struct {
+	PolicyCacheSize   int64   `json:"policy_cache_size" doc:"Prepared controls."`
+	DecisionCacheSize int64   `json:"decision_cache_size" doc:"Cached decisions."`
+	HitRate           float64 `json:"hit_rate" doc:"Share answered from the decision cache, 0 to 1."`
+}
+
+// The states of a sync row; synced is what the specification's sync views show.
+const (
+	Pending    = "pending"
+	InProgress = "in_progress"
+	Synced     = "synced"
+	Failed     = "failed"
+)
+
+// Sync is where the delivery of one control to one bouncer stands.
+type Sync struct {
+	BouncerID int64      `json:"-" db:"bouncer_id"`
+	PolicyID  int64      `json:"policy_id" db:"policy_id" doc:"The control."`
+	Version   int64      `json:"version" db:"version" doc:"Its version in the bundle."`
+	Revision  int64      `json:"-" db:"revision"`
+	Status    string     `json:"status" db:"status" enum:"pending,in_progress,synced,failed" doc:"Where its delivery stands."`
+	StartedAt time.Time  `json:"-" db:"started_at"`
+	SyncedAt  *time.Time `json:"synced_at" db:"synced_at" doc:"When the bouncer took it; null before."`
+	Error     string     `json:"error,omitempty" db:"error" doc:"Why the bouncer refused it."`
+	File      string     `json:"file,omitempty" db:"file" doc:"File in the bundle that it refused."`
+	Line      int        `json:"line,omitempty" db:"line" doc:"Line in that file."`
+}
+
+// SyncStatus is the answer to GET /peps/{pep_id}/sync-status (contract.md section 5).
+type SyncStatus struct {
+	PepID        int64      `json:"pep_id" doc:"The bouncer."`
+	Status       string     `json:"status" enum:"pending,in_progress,synced,failed" doc:"failed if one control was refused, in_progress while one is on its way, else synced; pending before the first bundle."`
+	LastSyncTime *time.Time `json:"last_sync_time" doc:"When it last took a bundle; null before the first."`
+	Policies     []Sync     `json:"policies" doc:"One entry a control of its bundle, by id."`
+	Revision     int64      `json:"revision" doc:"The revision it runs; 0 before the first."`
+}
+
+// Bundle is what a bouncer should run and what it does run.
+type Bundle struct {
+	BouncerID   int64      `db:"bouncer_id"`
+	Revision    int64      `db:"revision"`
+	ContentHash string     `db:"content_hash"`
+	PublishedAt time.Time  `db:"published_at"`
+	Active      int64      `db:"active_revision"` // 0: none yet
+	ActivatedAt *time.Time `db:"activated_at"`
+	Refused     int64      `db:"refused_revision"` // 0: none; not to be sent again
+	Errors      []Refusal  `db:"refused_errors"`
+}
+
+// Refusal is one error with which a bouncer refused a bundle. PolicyID 0 is the bundle as a whole.
+type Refusal struct {
+	PolicyID int64  `json:"policy_id,omitempty"`
+	File     string `json:"file,omitempty"`
+	Line     int    `json:"line,omitempty"`
+	Message  string `json:"message"`
+}
+
+// Figures is what a bouncer reports with a sign of life; nil members are left as they are.
+type Figures struct {
+	Version            *string
+	RequestsPerSecond  *float64
+	CacheHitRate       *float64
+	TargetAppReachable *bool
+	PolicyCacheSize    *int64
+	DecisionCacheSize  *int64
+}
+
+// SyncHealth is the bridge's part of /health/policy-bridge for one tenant.
+type SyncHealth struct {
+	InProgress int64      `db:"in_progress"`
+	Stuck      int64      `db:"stuck"`
+	LastSync   *time.Time `db:"last_sync"`
+}
+
+func (b Bouncer) apply(c Change) Bouncer {
+	if c.Name != nil {
+		b.Name = *c.Name
+	}
+	c.Hostname.Apply(&b.Hostname)
+	c.Port.Apply(&b.Port)
+	c.TargetApp.Apply(&b.TargetApp)
+	c.Configuration.Apply(&b.Configuration)
+	c.ResourceIDs.Apply(&b.ResourceIDs)
+	return b
+}
+
+func (b Bouncer) health() Health {
+	return Health{
+		BouncerID: b.ID, Status: b.Status, StatusDetail: b.StatusDetail, LastHeartbeat: b.LastHeartbeat,
+		BridgeConnected: b.Status != Disconnected, TargetAppReachable: b.TargetAppReachable, PoliciesLoaded: b.PoliciesSynced,
+		Cache: CacheStatus{PolicyCacheSize: b.PolicyCacheSize, DecisionCacheSize: b.DecisionCacheSize, HitRate: b.CacheHitRate},
+	}
+}

@@ -1,0 +1,395 @@
+package bouncer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/open-policy-agent/opa/v1/config"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+var now = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+
+// gate is a Service with what is around it; names says which controls name a bouncer.
+type gate struct {
+	*Service
+	names map[int64][]int64
+}
+
+func newGate(c *db.Cluster) *gate {
+	g := &gate{names: map[int64][]int64{}}
+	tick := atomic.Int64{}
+	clock := func() time.Time { return now.Add(time.Duration(tick.Add(1)) * time.Second) }
+	g.Service = &Service{
+		Stores: c, Now: clock, Random: rand.Reader, Root: "https://gate.example/api/v1",
+		Tenants: &tenant.Service{Stores: c, Now: clock},
+		OfBouncer: func(_ context.Context, _ *db.Tx, id int64) ([]int64, []int64, error) {
+			return g.names[id], []int64{500}, nil
+		},
+		VerifyKey: func(context.Context, scope.TenantID) (VerifyKey, error) {
+			return VerifyKey{ID: "k1", Algorithm: "RS256", PEM: "-----BEGIN PUBLIC KEY-----\nabc\n-----END PUBLIC KEY-----\n"}, nil
+		},
+	}
+	g.Resources = &resource.Service{
+		Stores: c, Now: clock, Linked: g.Linked,
+		Bound: func(context.Context, *db.Tx, int64, int64) (map[int64][]int64, error) { return nil, nil },
+	}
+	g.Tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Bouncers: g.Count}
+	return g
+}
+
+func sc(env scope.Env) scope.Scope {
+	return scope.Scope{Tenant: scope.DefaultTenant, Env: env, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
+}
+
+func (g *gate) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) {
+	t.Helper()
+	ctx := context.Background()
+	store, err := g.Stores.Tenant(ctx, scope.DefaultTenant)
+	if err == nil {
+		err = store.Write(ctx, func(tx *db.Tx) error { return fn(ctx, tx) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantFault(t *testing.T, err error, kind fault.Kind, pointer string) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != kind {
+		t.Fatalf("got %v, want kind %d", err, kind)
+	}
+	if pointer != "" && !slices.ContainsFunc(f.Details, func(d fault.Detail) bool { return d.Pointer == pointer }) {
+		t.Fatalf("no offence at %s in %+v", pointer, f.Details)
+	}
+}
+
+func TestLifeOfABouncer(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, g := context.Background(), newGate(c)
+		r, err := g.Resources.Create(ctx, sc(""), resource.Draft{Name: "pay", Type: "api", Path: "/pay"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := g.Create(ctx, sc(""), Draft{
+			Name: "edge", Hostname: "edge.example", Port: 8080, TargetApp: "app:80", ResourceIDs: []int64{r.ID, r.ID},
+			Configuration: map[string]any{"cache_enabled": true, "cache_ttl": "30s", "mine": []any{"x"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !WellFormed(made.Token) || made.Status != Disconnected || made.Environment != scope.Sandbox || len(made.ResourceIDs) != 1 {
+			t.Errorf("made %+v", made)
+		}
+		if !strings.Contains(made.OPAConfig, made.Token) || !strings.Contains(made.OPAConfig, `url: "https://gate.example/api/v1/bridge"`) {
+			t.Errorf("configuration:\n%s", made.OPAConfig)
+		}
+		got, err := g.Get(ctx, sc(""), made.ID)
+		if diff := cmp.Diff(made.Bouncer, got); err != nil || diff != "" {
+			t.Errorf("read back: %v %s", err, diff)
+		}
+		_, err = g.Create(ctx, sc(""), Draft{Name: "edge"})
+		wantFault(t, err, fault.Conflict, "")
+		if _, err = g.Create(ctx, sc(""), Draft{Name: "edge", Environment: scope.Production}); err != nil {
+			t.Error(err)
+		}
+		up, err := g.Update(ctx, sc(""), made.ID, Change{Port: patch.Set(9090), Configuration: patch.Set(map[string]any{"enforcement_mode": "shadow"})}, 1)
+		if err != nil || up.Port != 9090 || up.ChangeNo != 2 || up.Hostname != "edge.example" || up.Configuration["cache_ttl"] != nil {
+			t.Errorf("updated %+v, %v", up, err)
+		}
+		_, err = g.Update(ctx, sc(""), made.ID, Change{}, 1)
+		wantFault(t, err, fault.Precondition, "")
+		_, err = g.Resources.Delete(ctx, sc(""), r.ID, 0)
+		wantFault(t, err, fault.Conflict, "")
+		g.in(t, func(ctx context.Context, tx *db.Tx) error {
+			if links, err := g.Links(ctx, tx, up); err != nil || !slices.Equal(links, []int64{r.ID, 500}) {
+				t.Errorf("links %v, %v", links, err)
+			}
+			return nil
+		})
+
+		g.names[made.ID] = []int64{3}
+		_, err = g.Delete(ctx, sc(""), made.ID, 0)
+		wantFault(t, err, fault.Conflict, "")
+		g.names[made.ID] = nil
+		if _, err = g.Delete(ctx, sc(""), made.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		_, err = g.Get(ctx, sc(""), made.ID)
+		wantFault(t, err, fault.NotFound, "")
+		if _, err = g.Resources.Delete(ctx, sc(""), r.ID, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTokens(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, g := context.Background(), newGate(c)
+		made, err := g.Create(ctx, sc(""), Draft{Name: "edge"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		opens := func(token string) (tenants int, known bool) {
+			tenants = indexed(t, c, Digest(token))
+			g.in(t, func(ctx context.Context, tx *db.Tx) error {
+				b, err := g.ByToken(ctx, tx, Digest(token))
+				known = err == nil && b.ID == made.ID
+				if err != nil && !fault.Is(err, fault.NotFound) {
+					t.Error(err)
+				}
+				return nil
+			})
+			return tenants, known
+		}
+		if n, ok := opens(made.Token); n != 1 || !ok {
+			t.Errorf("new token: %d rows, known %t", n, ok)
+		}
+		next, err := g.Rotate(ctx, sc(""), made.ID)
+		if err != nil || next.Token == made.Token || next.ChangeNo != 2 {
+			t.Fatalf("rotated %+v, %v", next, err)
+		}
+		if n, ok := opens(made.Token); n != 0 || ok {
+			t.Errorf("old token: %d rows, known %t", n, ok)
+		}
+		if n, ok := opens(next.Token); n != 1 || !ok {
+			t.Errorf("rotated token: %d rows, known %t", n, ok)
+		}
+		if _, err := g.Delete(ctx, sc(""), made.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		if n, ok := opens(next.Token); n != 0 || ok {
+			t.Errorf("token of a deleted bouncer: %d rows, known %t", n, ok)
+		}
+		// What is refused leaves no row behind.
+		if _, err := g.Create(ctx, sc(""), Draft{Name: "x", ResourceIDs: []int64{99}}); !fault.Is(err, fault.Invalid) {
+			t.Error(err)
+		}
+		if n := indexed(t, c, ""); n != 0 {
+			t.Errorf("%d rows left", n)
+		}
+	})
+	for _, bad := range []string{"", "gh_bouncer_", "gh_tenant_" + strings.Repeat("a", 50), tokenPrefix + strings.Repeat("a", 43) + "_000000"} {
+		if WellFormed(bad) {
+			t.Errorf("%q is well-formed", bad)
+		}
+	}
+}
+
+func TestOffences(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, g := context.Background(), newGate(c)
+		_, err := g.Create(ctx, sc(""), Draft{
+			Name: " ", Hostname: "a b", TargetApp: "app", Configuration: map[string]any{
+				"cache_enabled": "yes", "cache_ttl": "soon", "max_stale": "-1s", "enforcement_mode": "off", "default_action": nil, "signing": true,
+				"headers": []any{"Cookie"}, "identity": map[string]any{"jwks_url": "file:///x", "trusted_proxies": []any{"10.0.0.0/99"}, "leeway_seconds": 61.0},
+			},
+		})
+		for _, p := range []string{
+			"/name", "/hostname", "/target_app", "/configuration/cache_enabled", "/configuration/cache_ttl", "/configuration/max_stale",
+			"/configuration/enforcement_mode", "/configuration/default_action", "/configuration/signing", "/configuration/headers",
+			"/configuration/identity/jwks_url", "/configuration/identity/trusted_proxies", "/configuration/identity/leeway_seconds",
+			"/configuration/identity/issuer", "/configuration/identity/audience",
+		} {
+			wantFault(t, err, fault.Invalid, p)
+		}
+		prod, err := g.Resources.Create(ctx, sc(""), resource.Draft{Name: "pay", Type: "api", Path: "/pay", Environment: scope.Production})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = g.Create(ctx, sc(""), Draft{Name: "x", ResourceIDs: []int64{prod.ID}})
+		wantFault(t, err, fault.Invalid, "/resource_ids/0")
+	})
+}
+
+func TestParallelCreatesOfOneName(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		g := newGate(c)
+		var made, refused atomic.Int64
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() {
+				switch _, err := g.Create(context.Background(), sc(""), Draft{Name: "edge"}); {
+				case err == nil:
+					made.Add(1)
+				case fault.Is(err, fault.Conflict):
+					refused.Add(1)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if made.Load() != 1 || refused.Load() != 19 {
+			t.Errorf("%d made, %d refused", made.Load(), refused.Load())
+		}
+	})
+}
+
+func TestWhatTheBridgeReports(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, g := context.Background(), newGate(c)
+		made, err := g.Create(ctx, sc(""), Draft{Name: "edge"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, id := made.Bouncer, made.ID
+		status := func(want string, revision int64, rows ...string) {
+			t.Helper()
+			s, err := g.SyncStatus(ctx, sc(""), id)
+			var got []string
+			for _, p := range s.Policies {
+				got = append(got, p.Status)
+			}
+			if err != nil || s.Status != want || s.Revision != revision || !slices.Equal(got, rows) {
+				t.Errorf("%s at %d with %v, %v", s.Status, s.Revision, got, err)
+			}
+		}
+		status(Pending, 0)
+		g.in(t, func(ctx context.Context, tx *db.Tx) error {
+			for i, step := range []struct {
+				hash     string
+				revision int64
+				isNew    bool
+			}{{"a", 1, true}, {"a", 1, false}, {"b", 2, true}, {"a", 3, true}} {
+				p, isNew, err := g.Publish(ctx, tx, id, step.hash)
+				if err != nil || p.Revision != step.revision || isNew != step.isNew || p.ContentHash != step.hash {
+					t.Errorf("publish %d: %+v %t, %v", i, p, isNew, err)
+				}
+			}
+			return g.Sent(ctx, tx, id, 3, []Item{{PolicyID: 10, Version: 1}, {PolicyID: 11, Version: 4}})
+		})
+		status(InProgress, 0, InProgress, InProgress)
+		g.in(t, func(ctx context.Context, tx *db.Tx) error {
+			health, err := g.SyncHealth(ctx, tx, now.Add(time.Hour))
+			if err != nil || health.InProgress != 2 || health.Stuck != 2 || health.LastSync != nil {
+				t.Errorf("sync health %+v, %v", health, err)
+			}
+			if news, err := g.Activated(ctx, tx, sc(""), b, 3); err != nil || !news {
+				t.Errorf("activated %t, %v", news, err)
+			}
+			if news, err := g.Activated(ctx, tx, sc(""), b, 3); err != nil || news {
+				t.Errorf("told twice: %t, %v", news, err)
+			}
+			turned, err := g.SetStatus(ctx, tx, sc(""), id, Connected, "")
+			if err != nil || !turned {
+				t.Errorf("connected %t, %v", turned, err)
+			}
+			version, rate, reachable := "1.2", 7.5, true
+			return g.Beat(ctx, tx, id, Figures{Version: &version, RequestsPerSecond: &rate, TargetAppReachable: &reachable})
+		})
+		status(Synced, 3, Synced, Synced)
+		h, err := g.Health(ctx, sc(""), id)
+		if err != nil || h.Status != Connected || !h.BridgeConnected || !h.TargetAppReachable || h.PoliciesLoaded != 2 || h.LastHeartbeat == nil {
+			t.Errorf("health %+v, %v", h, err)
+		}
+		got, err := g.Get(ctx, sc(""), id)
+		if err != nil || got.Version != "1.2" || got.RequestsPerSecond != 7.5 || got.ChangeNo != 1 {
+			t.Errorf("after a heartbeat %+v, %v", got, err)
+		}
+
+		// Control 11 changes and is refused; control 10 leaves the bundle; then it is put right.
+		g.in(t, func(ctx context.Context, tx *db.Tx) error {
+			if _, _, err := g.Publish(ctx, tx, id, "c"); err != nil {
+				return err
+			}
+			if err := g.Sent(ctx, tx, id, 4, []Item{{PolicyID: 11, Version: 5}, {PolicyID: 12, Version: 1}}); err != nil {
+				return err
+			}
+			why := []Refusal{{PolicyID: 11, File: "c11.rego", Line: 3, Message: "no"}}
+			if news, err := g.Refused(ctx, tx, sc(""), b, 4, why); err != nil || !news {
+				t.Errorf("refused %t, %v", news, err)
+			}
+			if news, err := g.Refused(ctx, tx, sc(""), b, 4, why); err != nil || news {
+				t.Errorf("told twice: %t, %v", news, err)
+			}
+			bad, err := g.Refusals(ctx, tx, 1, 99)
+			if err != nil || len(bad) != 1 || bad[0].PolicyID != 11 || bad[0].Line != 3 || bad[0].BouncerID != id {
+				t.Errorf("refusals %+v, %v", bad, err)
+			}
+			return nil
+		})
+		status(Failed, 3, Failed, Pending)
+		g.in(t, func(ctx context.Context, tx *db.Tx) error {
+			if _, _, err := g.Publish(ctx, tx, id, "d"); err != nil {
+				return err
+			}
+			if err := g.Sent(ctx, tx, id, 5, []Item{{PolicyID: 11, Version: 6}, {PolicyID: 12, Version: 1}}); err != nil {
+				return err
+			}
+			if _, err := g.Activated(ctx, tx, sc(""), b, 5); err != nil {
+				return err
+			}
+			all, err := g.Bundles(ctx, tx, scope.Sandbox)
+			if err != nil || len(all) != 1 || all[0].Active != 5 || all[0].Refused != 0 || len(all[0].Errors) != 0 {
+				t.Errorf("bundles %+v, %v", all, err)
+			}
+			return nil
+		})
+		status(Synced, 5, Synced, Synced)
+	})
+}
+
+func TestOPAConfig(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, g := context.Background(), newGate(c)
+		made, err := g.Create(ctx, sc(""), Draft{Name: "edge", Configuration: map[string]any{"signing": "signed"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := g.OPAConfig(ctx, sc(""), made.ID)
+		want := `# Set GATEHOUSE_BOUNCER_TOKEN in OPA's environment: the token was shown when the bouncer
+# was created; POST /bouncers/1/rotate-token gives a new one.
+# opa run --server --config-file gatehouse.yaml
+services:
+  gatehouse:
+    url: "https://gate.example/api/v1/bridge"
+    credentials:
+      bearer:
+        token: "${GATEHOUSE_BOUNCER_TOKEN}"
+labels:
+  bouncer: "1"
+  environment: sandbox
+status:
+  service: gatehouse
+discovery:
+  service: gatehouse
+  resource: "/bundles/1/discovery"
+  signing:
+    keyid: "k1"
+keys:
+  "k1":
+    algorithm: RS256
+    key: |
+      -----BEGIN PUBLIC KEY-----
+      abc
+      -----END PUBLIC KEY-----
+`
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%v\n%s", err, diff)
+		}
+		parsed, err := config.ParseConfig([]byte(made.OPAConfig), "opa")
+		if err != nil {
+			t.Fatalf("OPA does not read it: %v\n%s", err, made.OPAConfig)
+		}
+		if parsed.Discovery == nil || parsed.Keys == nil || parsed.Labels["bouncer"] != "1" || !strings.Contains(string(parsed.Services), made.Token) {
+			t.Errorf("OPA reads %+v", parsed)
+		}
+	})
+}

@@ -1,0 +1,203 @@
+package bouncer
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// ByToken is the bouncer whose token has this digest (lower hex of SHA-256), or NotFound.
+func (s *Service) ByToken(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error) {
+	b, err := byDigest(ctx, tx, digest)
+	if errors.Is(err, db.ErrNoRows) {
+		return Bouncer{}, fault.NotFoundf("no such bouncer")
+	}
+	return b, err
+}
+
+// ByID is one bouncer whatever the environment, or NotFound.
+func (s *Service) ByID(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error) {
+	b, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return Bouncer{}, fault.NotFoundf("no such bouncer")
+	}
+	return b, err
+}
+
+// In is all bouncers of an environment, by id; AnyEnv is both.
+func (s *Service) In(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, error) {
+	return all(ctx, tx, env)
+}
+
+// Links is the resources that a bouncer stands before, by id: its own list and
+// those of the live controls that name it (contract.md section 6).
+func (s *Service) Links(ctx context.Context, tx *db.Tx, b Bouncer) ([]int64, error) {
+	_, bound, err := s.OfBouncer(ctx, tx, b.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := append(slices.Clone(b.ResourceIDs), bound...)
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// Publish records the content of the bundle that a bouncer should run. The same
+// hash as the newest keeps its revision; any other, also that of an earlier
+// revision, gets the next: revisions only grow (contract.md section 6).
+func (s *Service) Publish(ctx context.Context, tx *db.Tx, bouncerID int64, contentHash string) (b Bundle, isNew bool, err error) {
+	b, err = publish(ctx, tx, bouncerID, contentHash, s.Now())
+	if errors.Is(err, db.ErrNoRows) {
+		b, err = bundle(ctx, tx, bouncerID)
+		return b, false, err
+	}
+	return b, err == nil, err
+}
+
+// Content is what a bouncer's bundle should hold, by its hash.
+type Content struct {
+	BouncerID int64
+	Hash      string
+}
+
+// publishTogether is how many bundles one statement publishes.
+const publishTogether = 50
+
+// PublishAll is Publish for many bouncers at once.
+func (s *Service) PublishAll(ctx context.Context, tx *db.Tx, list []Content) error {
+	for len(list) > 0 {
+		n := min(len(list), publishTogether)
+		if n < publishTogether {
+			n = 1 // two statements to prepare, not fifty
+		}
+		if err := publishMany(ctx, tx, list[:n], s.Now()); err != nil {
+			return err
+		}
+		list = list[n:]
+	}
+	return nil
+}
+
+// Overtake makes the revision of a bouncer's bundle grow beyond one that it has
+// seen, as it must after the store was restored from a backup: a bouncer takes
+// no revision that is older than its own.
+func (s *Service) Overtake(ctx context.Context, tx *db.Tx, bouncerID, seen int64) error {
+	return overtake(ctx, tx, bouncerID, seen)
+}
+
+// Bundle is a bouncer's bundle; a bouncer without one: the zero Bundle.
+func (s *Service) Bundle(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
+	b, err := bundle(ctx, tx, bouncerID)
+	if errors.Is(err, db.ErrNoRows) {
+		return Bundle{BouncerID: bouncerID, Errors: []Refusal{}}, nil
+	}
+	return b, err
+}
+
+// Bundles is the bundle of each bouncer of an environment that has one, by id.
+func (s *Service) Bundles(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
+	return bundles(ctx, tx, env)
+}
+
+// Item is one control in a bundle.
+type Item struct{ PolicyID, Version int64 }
+
+// Sent notes that a bundle is on its way: a row in progress for each of its
+// controls that the bouncer does not run yet; rows of controls that are not in
+// it any more go.
+func (s *Service) Sent(ctx context.Context, tx *db.Tx, bouncerID, revision int64, items []Item) error {
+	now := s.Now()
+	for _, it := range items {
+		if err := startSync(ctx, tx, bouncerID, it, revision, now); err != nil {
+			return err
+		}
+	}
+	return dropSyncs(ctx, tx, bouncerID, items)
+}
+
+// Activated notes that a bouncer runs revision. It tells (sync_completed) once,
+// and says whether it was news.
+func (s *Service) Activated(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, revision int64) (bool, error) {
+	now := s.Now()
+	n, err := activate(ctx, tx, b.ID, revision, now)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	if err := finishSyncs(ctx, tx, b.ID, revision, now); err != nil {
+		return false, err
+	}
+	if err := countSynced(ctx, tx, b.ID); err != nil {
+		return false, err
+	}
+	return true, s.tell(ctx, tx, sc, b, event.SyncCompleted, map[string]any{"revision": revision})
+}
+
+// Refused notes that a bouncer refused revision and why. It tells (sync_failed)
+// once, and says whether it was news.
+func (s *Service) Refused(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, revision int64, why []Refusal) (bool, error) {
+	n, err := refuse(ctx, tx, b.ID, revision, why)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	first := "refused the bundle"
+	if len(why) > 0 {
+		first = why[0].Message
+	}
+	if err := failSyncs(ctx, tx, b.ID, revision, why); err != nil {
+		return false, err
+	}
+	return true, s.tell(ctx, tx, sc, b, event.SyncFailed, map[string]any{"revision": revision, "errors": why, "reason": first})
+}
+
+// Beat notes a sign of life with the figures that came along.
+func (s *Service) Beat(ctx context.Context, tx *db.Tx, id int64, f Figures) error {
+	return beat(ctx, tx, id, s.Now(), f)
+}
+
+// SetStatus notes how the bridge sees a bouncer; turning connected or
+// disconnected tells so. It says whether the status is another than before.
+func (s *Service) SetStatus(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, status, detail string) (bool, error) {
+	old, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil // deleted meanwhile
+	}
+	if err != nil || old.Status == status && old.StatusDetail == detail {
+		return false, err
+	}
+	n, err := setStatus(ctx, tx, id, old.Status, status, detail)
+	if err != nil || n == 0 || old.Status == status {
+		return false, err
+	}
+	switch {
+	case status == Disconnected:
+		return true, s.tell(ctx, tx, sc, old, event.BouncerGone, map[string]any{"reason": detail})
+	case old.Status == Disconnected:
+		return true, s.tell(ctx, tx, sc, old, event.BouncerConnected, nil)
+	default:
+		return true, nil
+	}
+}
+
+// SyncHealth counts the sync rows of a tenant; those in progress since before
+// stuckBefore are stuck.
+func (s *Service) SyncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHealth, error) {
+	return syncHealth(ctx, tx, stuckBefore)
+}
+
+// Refusals gives, for the controls with ids from first to last, the sync rows
+// of bouncers that refused them.
+func (s *Service) Refusals(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
+	return failedSyncs(ctx, tx, first, last)
+}
+
+func (s *Service) tell(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string, data map[string]any) error {
+	return event.Emit(ctx, tx, sc, event.Event{
+		Type: kind, ObjectKind: "bouncer", ObjectID: strconv.FormatInt(b.ID, 10), ObjectName: b.Name, Env: b.Environment, Data: data,
+	})
+}

@@ -1,0 +1,284 @@
+package bouncer
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// Signed is the value of configuration.signing that has bundles signed.
+const Signed = "signed"
+
+var (
+	hostLabel  = regexp.MustCompile(`^[a-zA-Z0-9_]([-a-zA-Z0-9_]{0,61}[a-zA-Z0-9_])?$`)
+	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
+)
+
+// Signing tells whether the bouncer's bundles are signed.
+func (b Bouncer) Signing() bool { return b.Configuration["signing"] == Signed }
+
+// rule checks one known member of the configuration and says what is wrong, or "".
+type rule func(v any) string
+
+// rules are the members of the open object that the data plane or the bridge
+// reads (contract.md section 6). What the data plane would refuse a bundle for is
+// refused here, where somebody reads the answer.
+func rules() map[string]rule {
+	return map[string]rule{
+		"cache_enabled":       boolean,
+		"keep_trailing_slash": boolean,
+		"cache_ttl":           duration,
+		"max_stale":           duration,
+		"enforcement_mode":    oneOf("shadow", "enforce"),
+		"default_action":      oneOf("pass_through", "deny"),
+		"signing":             oneOf("unsigned", Signed),
+		"headers":             headers,
+		"discovery":           oneOf("on", "off"),
+		"identity":            object,
+	}
+}
+
+func identityRules() map[string]rule {
+	return map[string]rule{
+		"jwks_url":             address,
+		"jwks":                 object,
+		"public_keys":          texts,
+		"issuer":               text,
+		"audience":             textOrTexts,
+		"leeway_seconds":       seconds,
+		"user_claim":           text,
+		"email_claim":          text,
+		"roles_claim":          text,
+		"groups_claim":         text,
+		"user_header":          header,
+		"email_header":         header,
+		"groups_header":        header,
+		"trusted_proxies":      networks,
+		"forward_auth_headers": boolean,
+	}
+}
+
+// normal gives b in its stored form and every offence in it.
+func (b Bouncer) normal() (Bouncer, []fault.Detail) {
+	var out []fault.Detail
+	add := func(pointer, msg string) {
+		if msg != "" {
+			out = append(out, fault.Detail{Pointer: pointer, Message: msg})
+		}
+	}
+	if b.Name = strings.TrimSpace(b.Name); b.Name == "" {
+		add("/name", "a bouncer has a name")
+	}
+	if b.Hostname != "" && net.ParseIP(b.Hostname) == nil && !validHost(b.Hostname) {
+		add("/hostname", "not a host name or address")
+	}
+	if b.Port < 0 || b.Port > 65535 {
+		add("/port", "a port is 0 to 65535")
+	}
+	add("/target_app", hostPort(b.TargetApp))
+	b.ResourceIDs = slices.Clone(b.ResourceIDs)
+	slices.Sort(b.ResourceIDs)
+	b.ResourceIDs = slices.Compact(b.ResourceIDs)
+	if b.ResourceIDs == nil {
+		b.ResourceIDs = []int64{}
+	}
+	if b.Configuration == nil {
+		b.Configuration = map[string]any{}
+	}
+	check("/configuration", b.Configuration, rules(), add)
+	if identity, ok := b.Configuration["identity"].(map[string]any); ok {
+		check("/configuration/identity", identity, identityRules(), add)
+		if identity["jwks_url"] != nil || identity["jwks"] != nil || identity["public_keys"] != nil {
+			for _, needed := range []string{"issuer", "audience"} {
+				if v := identity[needed]; v == nil || v == "" {
+					add("/configuration/identity/"+needed, "keys need an issuer and an audience to check")
+				}
+			}
+		}
+	}
+	return b, out
+}
+
+func check(at string, members map[string]any, known map[string]rule, add func(pointer, msg string)) {
+	names := make([]string, 0, len(known))
+	for name := range known {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if v, sent := members[name]; sent {
+			add(at+"/"+name, known[name](v))
+		}
+	}
+}
+
+func boolean(v any) string {
+	if _, ok := v.(bool); !ok {
+		return "must be true or false"
+	}
+	return ""
+}
+
+func text(v any) string {
+	if s, ok := v.(string); !ok || s == "" {
+		return "must be a text"
+	}
+	return ""
+}
+
+func object(v any) string {
+	if _, ok := v.(map[string]any); !ok {
+		return "must be an object"
+	}
+	return ""
+}
+
+func texts(v any) string {
+	list, ok := v.([]any)
+	if !ok {
+		return "must be a list of texts"
+	}
+	for _, e := range list {
+		if text(e) != "" {
+			return "must be a list of texts"
+		}
+	}
+	return ""
+}
+
+func textOrTexts(v any) string {
+	if text(v) == "" || texts(v) == "" {
+		return ""
+	}
+	return "must be a text or a list of texts"
+}
+
+func duration(v any) string {
+	s, ok := v.(string)
+	if !ok {
+		return `must be a duration such as "30s"`
+	}
+	if d, err := time.ParseDuration(s); err != nil || d < 0 {
+		return `must be a duration such as "30s"`
+	}
+	return ""
+}
+
+func seconds(v any) string {
+	if n, ok := v.(float64); !ok || n != float64(int(n)) || n < 0 || n > 60 {
+		return "must be a whole number from 0 to 60"
+	}
+	return ""
+}
+
+func oneOf(values ...string) rule {
+	return func(v any) string {
+		if s, ok := v.(string); !ok || !slices.Contains(values, s) {
+			return "must be one of " + strings.Join(values, ", ")
+		}
+		return ""
+	}
+}
+
+func header(v any) string {
+	if s, ok := v.(string); !ok || !headerName.MatchString(s) {
+		return "must be the name of a header"
+	}
+	return ""
+}
+
+// headers are shown to controls, and so recorded: none that carries credentials.
+func headers(v any) string {
+	list, ok := v.([]any)
+	if !ok {
+		return "must be a list of header names"
+	}
+	for _, e := range list {
+		s, ok := e.(string)
+		if !ok || !headerName.MatchString(s) {
+			return "must be a list of header names"
+		}
+		if slices.Contains([]string{"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key"}, strings.ToLower(s)) {
+			return s + " carries credentials and is never shown to controls"
+		}
+	}
+	return ""
+}
+
+func address(v any) string {
+	s, _ := v.(string)
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
+		return "must be an http or https address without user and password"
+	}
+	return ""
+}
+
+func networks(v any) string {
+	list, ok := v.([]any)
+	if !ok {
+		return "must be a list of addresses or CIDRs"
+	}
+	for _, e := range list {
+		s, _ := e.(string)
+		if _, err := netip.ParseAddr(s); err == nil {
+			continue
+		}
+		if _, err := netip.ParsePrefix(s); err != nil {
+			return "must be a list of addresses or CIDRs"
+		}
+	}
+	return ""
+}
+
+// hostPort says what is wrong with the application's address, or "".
+func hostPort(s string) string {
+	if s == "" {
+		return ""
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return "must be host:port"
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "must be host:port"
+	}
+	if net.ParseIP(host) == nil && !validHost(host) {
+		return "must be host:port"
+	}
+	return ""
+}
+
+func validHost(h string) bool {
+	if h == "" || len(h) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(h, ".") {
+		if !hostLabel.MatchString(label) {
+			return false
+		}
+	}
+	return true
+}
+
+// changedMembers names the members of two configurations that differ.
+func changedMembers(a, b map[string]any) []string {
+	out := []string{}
+	for _, m := range []map[string]any{a, b} {
+		for name := range m {
+			if !reflect.DeepEqual(a[name], b[name]) && !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,402 @@
+package bouncer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// Service is the use cases on bouncers.
+type Service struct {
+	Stores    *db.Cluster
+	Now       func() time.Time
+	Random    io.Reader
+	Tenants   *tenant.Service
+	Resources *resource.Service
+	// Root is the API root that bouncers reach, such as https://gate.example/api/v1.
+	Root string
+	// OfBouncer gives the live controls that name a bouncer, and their resources (package policy).
+	OfBouncer func(ctx context.Context, tx *db.Tx, id int64) (policies, resources []int64, err error)
+	// VerifyKey is the public key that a tenant's signed bundles are checked with (package bridge).
+	VerifyKey func(ctx context.Context, tenant scope.TenantID) (VerifyKey, error)
+}
+
+// List is one page of the bouncers, by id.
+func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
+	var page Page
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		if page.Total, err = count(ctx, tx, sc.Env, f); err != nil {
+			return err
+		}
+		page.Bouncers, err = list(ctx, tx, sc.Env, f)
+		return err
+	})
+	return page, err
+}
+
+// Get is one bouncer.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Bouncer, error) {
+	var b Bouncer
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		b, err = s.load(ctx, tx, sc, id)
+		return err
+	})
+	return b, err
+}
+
+// Create registers a bouncer and draws its token, which only this answer holds.
+func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, error) {
+	env, err := sc.CreateIn(d.Environment)
+	if err != nil {
+		return Issued{}, err
+	}
+	next := Bouncer{
+		Name: d.Name, Hostname: d.Hostname, Port: d.Port, Environment: env, TargetApp: d.TargetApp,
+		Configuration: d.Configuration, ResourceIDs: d.ResourceIDs, Status: Disconnected, ChangeNo: 1,
+	}
+	next, offences := next.normal()
+	if len(offences) > 0 {
+		return Issued{}, invalid(offences)
+	}
+	key, err := s.key(ctx, sc, next)
+	if err != nil {
+		return Issued{}, err
+	}
+	var made Bouncer
+	token, err := s.issue(ctx, sc, func(tx *db.Tx, digest string) (err error) {
+		if err = s.Tenants.CheckLimit(ctx, tx, tenant.Bouncers); err != nil {
+			return err
+		}
+		if err = s.refs(ctx, tx, next, 0); err != nil {
+			return err
+		}
+		b := next
+		b.CreatedAt = s.Now()
+		b.UpdatedAt, b.TokenIssuedAt, b.TokenDigest = b.CreatedAt, b.CreatedAt, digest
+		if made, err = insert(ctx, tx, b); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, made, "BOUNCER_CREATED", map[string]any{"target_app": made.TargetApp})
+	})
+	if err != nil {
+		return Issued{}, err
+	}
+	return s.issued(made, token, key), nil
+}
+
+// Rotate gives a bouncer a new token; the old one ends at once.
+func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id int64) (Issued, error) {
+	before, err := s.Get(ctx, sc, id)
+	if err != nil {
+		return Issued{}, err
+	}
+	key, err := s.key(ctx, sc, before)
+	if err != nil {
+		return Issued{}, err
+	}
+	var old, made Bouncer
+	token, err := s.issue(ctx, sc, func(tx *db.Tx, digest string) (err error) {
+		if old, err = s.load(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		b := old
+		b.TokenDigest, b.TokenIssuedAt, b.UpdatedAt, b.ChangeNo = digest, s.Now(), s.Now(), old.ChangeNo+1
+		if made, err = update(ctx, tx, b); err != nil {
+			return err
+		}
+		return s.revoked(ctx, tx, sc, made, "BOUNCER_TOKEN_ROTATED")
+	})
+	if err != nil {
+		return Issued{}, err
+	}
+	s.forget(ctx, old.TokenDigest)
+	return s.issued(made, token, key), nil
+}
+
+// issue draws a token, enters it in the system's index, and then runs the
+// change that makes it good. The index alone lets nobody in: what counts is the
+// digest in the bouncer's own row, so a row left over there does no harm.
+func (s *Service) issue(ctx context.Context, sc scope.Scope, change func(tx *db.Tx, digest string) error) (string, error) {
+	token, err := newToken(s.Random)
+	if err != nil {
+		return "", fault.Wrap(err, "draw a token")
+	}
+	digest := Digest(token)
+	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error { return index(ctx, tx, sc.Tenant, digest) })
+	if err != nil {
+		return "", err
+	}
+	if err := s.write(ctx, sc, func(tx *db.Tx) error { return change(tx, digest) }); err != nil {
+		s.forget(ctx, digest)
+		return "", err
+	}
+	return token, nil
+}
+
+// forget takes a digest out of the system's index, as far as that goes: the
+// token is dead already, and what stays behind goes with the tenant.
+func (s *Service) forget(ctx context.Context, digest string) {
+	_ = s.Stores.System().Write(context.WithoutCancel(ctx), func(tx *db.Tx) error { return unindex(ctx, tx, digest) })
+}
+
+// Update changes the members that were sent. ifChange other than 0 must be the
+// bouncer's ChangeNo, else Precondition.
+func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifChange int64) (Bouncer, error) {
+	var b Bouncer
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		old, err := s.current(ctx, tx, sc, id, ifChange)
+		if err != nil {
+			return err
+		}
+		if c.Environment != nil && *c.Environment != old.Environment {
+			return fault.Invalidf("/environment", "a bouncer does not move: register one in %s", *c.Environment)
+		}
+		next, offences := old.apply(c).normal()
+		if len(offences) > 0 {
+			return invalid(offences)
+		}
+		if c.ResourceIDs.Sent || next.Name != old.Name {
+			if err := s.refs(ctx, tx, next, old.ID); err != nil {
+				return err
+			}
+		}
+		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, s.Now()
+		if b, err = update(ctx, tx, next); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, b, "BOUNCER_UPDATED", changed(old, b))
+	})
+	return b, err
+}
+
+// Delete removes a bouncer and ends its token at once. While live controls name
+// it: Conflict "bouncer_in_use", which says which.
+func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Bouncer, error) {
+	var b Bouncer
+	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
+		if b, err = s.current(ctx, tx, sc, id, ifChange); err != nil {
+			return err
+		}
+		policies, _, err := s.OfBouncer(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if len(policies) > 0 {
+			return fault.New(fault.Conflict, "bouncer_in_use", "controls still name this bouncer").With("policies", policies)
+		}
+		if err := remove(ctx, tx, id); err != nil {
+			return err
+		}
+		if err := s.Tenants.Released(ctx, tx, tenant.Bouncers); err != nil {
+			return err
+		}
+		return s.revoked(ctx, tx, sc, b, "BOUNCER_DELETED")
+	})
+	if err == nil {
+		s.forget(ctx, b.TokenDigest)
+	}
+	return b, err
+}
+
+// Health is how a bouncer does, as the bridge last heard.
+func (s *Service) Health(ctx context.Context, sc scope.Scope, id int64) (Health, error) {
+	b, err := s.Get(ctx, sc, id)
+	return b.health(), err
+}
+
+// SyncStatus is where the delivery to a bouncer stands, control by control.
+func (s *Service) SyncStatus(ctx context.Context, sc scope.Scope, id int64) (SyncStatus, error) {
+	out := SyncStatus{PepID: id, Status: Pending}
+	err := s.read(ctx, sc, func(tx *db.Tx) error {
+		if _, err := s.load(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		b, err := s.Bundle(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		out.Revision, out.LastSyncTime = b.Active, b.ActivatedAt
+		out.Policies, err = syncs(ctx, tx, id)
+		out.Status = standing(b, out.Policies)
+		return err
+	})
+	return out, err
+}
+
+// standing is the worst state of a delivery.
+func standing(b Bundle, rows []Sync) string {
+	is := func(status string) bool {
+		return slices.ContainsFunc(rows, func(r Sync) bool { return r.Status == status })
+	}
+	switch {
+	case b.Refused != 0 || is(Failed):
+		return Failed
+	case is(InProgress):
+		return InProgress
+	case b.Active == 0 || b.Active != b.Revision || is(Pending):
+		return Pending
+	default:
+		return Synced
+	}
+}
+
+// Environment is where bouncer id is, or NotFound.
+func (s *Service) Environment(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
+	b, err := s.ByID(ctx, tx, id)
+	return b.Environment, err
+}
+
+// Twin is the production bouncer of the same name as bouncer id; nil for none.
+func (s *Service) Twin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
+	b, err := s.ByID(ctx, tx, id)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	twin, err := named(ctx, tx, scope.Production, b.Name)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil, nil
+	}
+	return &twin, err
+}
+
+// Linked is the bouncers that list a resource, by id.
+func (s *Service) Linked(ctx context.Context, tx *db.Tx, resourceID int64) ([]int64, error) {
+	bs, err := all(ctx, tx, scope.AnyEnv)
+	out := []int64{}
+	for _, b := range bs {
+		if slices.Contains(b.ResourceIDs, resourceID) {
+			out = append(out, b.ID)
+		}
+	}
+	return out, err
+}
+
+// Count is how many bouncers the tenant has, in both environments.
+func (s *Service) Count(ctx context.Context, tx *db.Tx) (int64, error) { return countAll(ctx, tx) }
+
+// refs checks a bouncer's name and the resources that it lists (422 and 409).
+func (s *Service) refs(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error {
+	switch other, err := named(ctx, tx, b.Environment, b.Name); {
+	case err == nil && other != self:
+		return fault.Newf(fault.Conflict, "already_exists", "%s has a bouncer called %q already", b.Environment, b.Name)
+	case err != nil && !errors.Is(err, db.ErrNoRows):
+		return err
+	}
+	var offences []fault.Detail
+	for i, id := range b.ResourceIDs {
+		env, err := s.Resources.Environment(ctx, tx, id)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		if err != nil || env != b.Environment {
+			offences = append(offences, fault.Detail{
+				Pointer: fmt.Sprintf("/resource_ids/%d", i), Message: fmt.Sprintf("no resource %d in %s", id, b.Environment),
+			})
+		}
+	}
+	if len(offences) > 0 {
+		return invalid(offences)
+	}
+	return nil
+}
+
+func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Bouncer, error) {
+	b, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(b.Environment) {
+		return Bouncer{}, fault.NotFoundf("no such bouncer")
+	}
+	return b, err
+}
+
+func (s *Service) current(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Bouncer, error) {
+	b, err := s.load(ctx, tx, sc, id)
+	if err == nil && ifChange != 0 && ifChange != b.ChangeNo {
+		return Bouncer{}, fault.Newf(fault.Precondition, "precondition_failed", "the bouncer is at change %d", b.ChangeNo)
+	}
+	return b, err
+}
+
+// record writes what goes with every change by people. There are no event types
+// for it (spec.md "Events"): bouncer.connected and .disconnected come from the bridge.
+func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string, changes map[string]any) error {
+	err := audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
+		Type: kind, Object: "bouncer", ObjectID: strconv.FormatInt(b.ID, 10), ObjectName: b.Name, Env: b.Environment, Changes: changes,
+	})
+	if err != nil {
+		return err
+	}
+	_, err = tx.Bump(ctx, Topic)
+	return err
+}
+
+// revoked is record for changes that end a token: whoever remembers it hears so.
+func (s *Service) revoked(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string) error {
+	if err := s.record(ctx, tx, sc, b, kind, nil); err != nil {
+		return err
+	}
+	_, err := tx.Bump(ctx, user.Revision)
+	return err
+}
+
+// changed names the members that differ; of the configuration only their names,
+// for it may hold what belongs in no log.
+func changed(old, next Bouncer) map[string]any {
+	out := map[string]any{}
+	for name, v := range map[string][2]any{
+		"name": {old.Name, next.Name}, "hostname": {old.Hostname, next.Hostname}, "port": {old.Port, next.Port}, "target_app": {old.TargetApp, next.TargetApp},
+	} {
+		if v[0] != v[1] {
+			out[name] = map[string]any{"from": v[0], "to": v[1]}
+		}
+	}
+	if !slices.Equal(old.ResourceIDs, next.ResourceIDs) {
+		out["resource_ids"] = map[string]any{"from": old.ResourceIDs, "to": next.ResourceIDs}
+	}
+	if names := changedMembers(old.Configuration, next.Configuration); len(names) > 0 {
+		out["configuration"] = map[string]any{"changed": strings.Join(names, ", ")}
+	}
+	return out
+}
+
+func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	return store.Read(ctx, fn)
+}
+
+func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, resource.Lock); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+func invalid(offences []fault.Detail) error {
+	f := fault.New(fault.Invalid, "validation_failed", "the bouncer is not valid")
+	f.Details = offences
+	return f
+}

@@ -1,0 +1,240 @@
+package bouncer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const columns = `id, name, hostname, port, environment, target_app, configuration, resource_ids, token_digest, token_issued_at,
+	change_no, created_at, updated_at, status, status_detail, last_heartbeat, version, policies_synced, requests_per_second,
+	cache_hit_rate, target_app_reachable, policy_cache_size, decision_cache_size`
+
+func get(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error) {
+	return db.One[Bouncer](ctx, tx, `SELECT `+columns+` FROM bouncers WHERE id = $1`, id)
+}
+
+func byDigest(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error) {
+	return db.One[Bouncer](ctx, tx, `SELECT `+columns+` FROM bouncers WHERE token_digest = $1`, digest)
+}
+
+func list(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) ([]Bouncer, error) {
+	return db.All[Bouncer](ctx, tx, `SELECT `+columns+` FROM bouncers
+		WHERE ($1 = '' OR environment = $1) AND ($2 = '' OR status = $2) ORDER BY id LIMIT $3 OFFSET $4`,
+		string(env), f.Status, f.Limit, f.Skip)
+}
+
+func count(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM bouncers
+		WHERE ($1 = '' OR environment = $1) AND ($2 = '' OR status = $2)`, string(env), f.Status)
+}
+
+func countAll(ctx context.Context, tx *db.Tx) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM bouncers`)
+}
+
+func all(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, error) {
+	return db.All[Bouncer](ctx, tx, `SELECT `+columns+` FROM bouncers WHERE ($1 = '' OR environment = $1) ORDER BY id`, string(env))
+}
+
+func insert(ctx context.Context, tx *db.Tx, b Bouncer) (Bouncer, error) {
+	return db.One[Bouncer](ctx, tx, `INSERT INTO bouncers (name, hostname, port, environment, target_app, configuration, resource_ids,
+			token_digest, token_issued_at, change_no, created_at, updated_at, status, target_app_reachable)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, FALSE) RETURNING `+columns,
+		b.Name, b.Hostname, b.Port, string(b.Environment), b.TargetApp, b.Configuration, b.ResourceIDs,
+		b.TokenDigest, b.TokenIssuedAt, b.ChangeNo, b.CreatedAt, b.UpdatedAt, b.Status)
+}
+
+// update writes what people set, and never what the bridge reports.
+func update(ctx context.Context, tx *db.Tx, b Bouncer) (Bouncer, error) {
+	return db.One[Bouncer](ctx, tx, `UPDATE bouncers SET name = $1, hostname = $2, port = $3, target_app = $4, configuration = $5,
+			resource_ids = $6, token_digest = $7, token_issued_at = $8, change_no = $9, updated_at = $10
+		WHERE id = $11 RETURNING `+columns,
+		b.Name, b.Hostname, b.Port, b.TargetApp, b.Configuration, b.ResourceIDs, b.TokenDigest, b.TokenIssuedAt, b.ChangeNo, b.UpdatedAt, b.ID)
+}
+
+func remove(ctx context.Context, tx *db.Tx, id int64) error {
+	for _, sql := range []string{
+		`DELETE FROM bouncer_sync WHERE bouncer_id = $1`,
+		`DELETE FROM bouncer_bundles WHERE bouncer_id = $1`,
+		`DELETE FROM bouncers WHERE id = $1`,
+	} {
+		if _, err := tx.Exec(ctx, sql, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named is the bouncer of env with this name.
+func named(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT id FROM bouncers WHERE environment = $1 AND name = $2`, string(env), name)
+}
+
+// index and unindex keep the system's table of which tenant a token belongs to.
+// The reference is the digest again: rows can be written before the bouncer has an id.
+func index(ctx context.Context, tx *db.Tx, tenant scope.TenantID, digest string) error {
+	_, err := tx.Exec(ctx, `INSERT INTO credentials (digest, tenant, kind, ref) VALUES ($1, $2, 'bouncer', $1)`, digest, string(tenant))
+	return err
+}
+
+func unindex(ctx context.Context, tx *db.Tx, digest string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM credentials WHERE digest = $1 AND kind = 'bouncer'`, digest)
+	return err
+}
+
+func beat(ctx context.Context, tx *db.Tx, id int64, now time.Time, f Figures) error {
+	_, err := tx.Exec(ctx, `UPDATE bouncers SET last_heartbeat = $1, version = COALESCE($2, version),
+			requests_per_second = COALESCE($3, requests_per_second), cache_hit_rate = COALESCE($4, cache_hit_rate),
+			target_app_reachable = COALESCE($5, target_app_reachable), policy_cache_size = COALESCE($6, policy_cache_size),
+			decision_cache_size = COALESCE($7, decision_cache_size) WHERE id = $8`,
+		now, f.Version, f.RequestsPerSecond, f.CacheHitRate, f.TargetAppReachable, f.PolicyCacheSize, f.DecisionCacheSize, id)
+	return err
+}
+
+func setStatus(ctx context.Context, tx *db.Tx, id int64, from, to, detail string) (int64, error) {
+	return tx.Exec(ctx, `UPDATE bouncers SET status = $1, status_detail = $2 WHERE id = $3 AND status = $4`, to, detail, id, from)
+}
+
+func countSynced(ctx context.Context, tx *db.Tx, id int64) error {
+	_, err := tx.Exec(ctx, `UPDATE bouncers SET policies_synced =
+		(SELECT count(*) FROM bouncer_sync WHERE bouncer_id = $1 AND status = 'synced') WHERE id = $1`, id)
+	return err
+}
+
+const bundleColumns = `bouncer_id, revision, content_hash, published_at, active_revision, activated_at, refused_revision, refused_errors`
+
+// publish gives no row where the content is that of the newest revision.
+func publish(ctx context.Context, tx *db.Tx, id int64, hash string, now time.Time) (Bundle, error) {
+	return db.One[Bundle](ctx, tx, `INSERT INTO bouncer_bundles (bouncer_id, revision, content_hash, published_at) VALUES ($1, 1, $2, $3)
+		ON CONFLICT (bouncer_id) DO UPDATE SET revision = bouncer_bundles.revision + 1, content_hash = excluded.content_hash,
+			published_at = excluded.published_at WHERE bouncer_bundles.content_hash <> excluded.content_hash
+		RETURNING `+bundleColumns, id, hash, now)
+}
+
+// publishMany is publish for several bouncers; it gives no rows.
+func publishMany(ctx context.Context, tx *db.Tx, list []Content, now time.Time) error {
+	var text strings.Builder
+	args := []any{now}
+	text.WriteString(`INSERT INTO bouncer_bundles (bouncer_id, revision, content_hash, published_at) VALUES `)
+	for i, c := range list {
+		if i > 0 {
+			text.WriteString(", ")
+		}
+		args = append(args, c.BouncerID, c.Hash)
+		fmt.Fprintf(&text, "($%d, 1, $%d, $1)", len(args)-1, len(args))
+	}
+	text.WriteString(` ON CONFLICT (bouncer_id) DO UPDATE SET revision = bouncer_bundles.revision + 1, content_hash = excluded.content_hash,
+		published_at = excluded.published_at WHERE bouncer_bundles.content_hash <> excluded.content_hash`)
+	_, err := tx.Exec(ctx, text.String(), args...)
+	return err
+}
+
+// overtake makes a bouncer's revision larger than one that it says it has.
+func overtake(ctx context.Context, tx *db.Tx, id, seen int64) error {
+	_, err := tx.Exec(ctx, `UPDATE bouncer_bundles SET revision = $2 WHERE bouncer_id = $1 AND revision < $2`, id, seen+1)
+	return err
+}
+
+func bundle(ctx context.Context, tx *db.Tx, id int64) (Bundle, error) {
+	return db.One[Bundle](ctx, tx, `SELECT `+bundleColumns+` FROM bouncer_bundles WHERE bouncer_id = $1`, id)
+}
+
+func bundles(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
+	return db.All[Bundle](ctx, tx, `SELECT `+bundleColumns+` FROM bouncer_bundles
+		WHERE bouncer_id IN (SELECT id FROM bouncers WHERE $1 = '' OR environment = $1) ORDER BY bouncer_id`, string(env))
+}
+
+func activate(ctx context.Context, tx *db.Tx, id, revision int64, now time.Time) (int64, error) {
+	return tx.Exec(ctx, `UPDATE bouncer_bundles SET active_revision = $2, activated_at = $3,
+			refused_errors = CASE WHEN refused_revision <= $2 THEN '[]' ELSE refused_errors END,
+			refused_revision = CASE WHEN refused_revision <= $2 THEN 0 ELSE refused_revision END
+		WHERE bouncer_id = $1 AND active_revision <> $2 AND revision >= $2`, id, revision, now)
+}
+
+func refuse(ctx context.Context, tx *db.Tx, id, revision int64, why []Refusal) (int64, error) {
+	return tx.Exec(ctx, `UPDATE bouncer_bundles SET refused_revision = $2, refused_errors = $3
+		WHERE bouncer_id = $1 AND refused_revision <> $2 AND revision >= $2`, id, revision, why)
+}
+
+const syncColumns = `bouncer_id, policy_id, version, revision, status, started_at, synced_at, error, file, line`
+
+func syncs(ctx context.Context, tx *db.Tx, id int64) ([]Sync, error) {
+	return db.All[Sync](ctx, tx, `SELECT `+syncColumns+` FROM bouncer_sync WHERE bouncer_id = $1 ORDER BY policy_id`, id)
+}
+
+func failedSyncs(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
+	return db.All[Sync](ctx, tx, `SELECT `+syncColumns+` FROM bouncer_sync
+		WHERE policy_id BETWEEN $1 AND $2 AND status = 'failed' ORDER BY policy_id, bouncer_id`, first, last)
+}
+
+// startSync leaves a row alone that has this version in place or on its way.
+func startSync(ctx context.Context, tx *db.Tx, id int64, it Item, revision int64, now time.Time) error {
+	_, err := tx.Exec(ctx, `INSERT INTO bouncer_sync (bouncer_id, policy_id, version, revision, status, started_at)
+		VALUES ($1, $2, $3, $4, 'in_progress', $5)
+		ON CONFLICT (bouncer_id, policy_id) DO UPDATE SET version = excluded.version, revision = excluded.revision,
+			status = excluded.status, started_at = excluded.started_at, error = '', file = '', line = 0
+		WHERE bouncer_sync.version <> excluded.version OR bouncer_sync.status IN ('pending', 'failed')`,
+		id, it.PolicyID, it.Version, revision, now)
+	return err
+}
+
+func dropSyncs(ctx context.Context, tx *db.Tx, id int64, keep []Item) error {
+	rows, err := syncs(ctx, tx, id)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if slices.ContainsFunc(keep, func(it Item) bool { return it.PolicyID == row.PolicyID }) {
+			continue
+		}
+		if _, err := tx.Exec(ctx, `DELETE FROM bouncer_sync WHERE bouncer_id = $1 AND policy_id = $2`, id, row.PolicyID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func finishSyncs(ctx context.Context, tx *db.Tx, id, revision int64, now time.Time) error {
+	_, err := tx.Exec(ctx, `UPDATE bouncer_sync SET status = 'synced', synced_at = $3, error = '', file = '', line = 0
+		WHERE bouncer_id = $1 AND revision <= $2 AND status <> 'synced'`, id, revision, now)
+	return err
+}
+
+// failSyncs marks the controls that a refusal names, all of the revision where
+// it names none, and puts the others back: they did not arrive either.
+func failSyncs(ctx context.Context, tx *db.Tx, id, revision int64, why []Refusal) error {
+	named := false
+	for _, r := range why {
+		if r.PolicyID == 0 {
+			continue
+		}
+		named = true
+		if _, err := tx.Exec(ctx, `UPDATE bouncer_sync SET status = 'failed', error = $3, file = $4, line = $5
+			WHERE bouncer_id = $1 AND policy_id = $2`, id, r.PolicyID, r.Message, r.File, r.Line); err != nil {
+			return err
+		}
+	}
+	status, message := Pending, ""
+	if !named {
+		status, message = Failed, "the bouncer refused the bundle"
+		if len(why) > 0 {
+			message = why[0].Message
+		}
+	}
+	_, err := tx.Exec(ctx, `UPDATE bouncer_sync SET status = $3, error = $4
+		WHERE bouncer_id = $1 AND revision = $2 AND status = 'in_progress'`, id, revision, status, message)
+	return err
+}
+
+func syncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHealth, error) {
+	return db.One[SyncHealth](ctx, tx, `SELECT
+			COALESCE(SUM(CASE WHEN status = 'in_progress' THEN 1 ELSE 0 END), 0) AS in_progress,
+			COALESCE(SUM(CASE WHEN status = 'in_progress' AND started_at < $1 THEN 1 ELSE 0 END), 0) AS stuck,
+			MAX(synced_at) AS last_sync FROM bouncer_sync`, stuckBefore)
+}

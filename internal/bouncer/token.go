@@ -1,0 +1,60 @@
+package bouncer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash/crc32"
+	"io"
+	"math/big"
+	"strings"
+)
+
+// The format of a token, that of API keys (contract.md sections 3 and 6):
+//
+//	gh_bouncer_<43 base62 digits of 32 random bytes>_<6 base62 digits of a CRC-32 of all before it>
+const (
+	tokenPrefix  = "gh_bouncer_"
+	secretDigits = 43
+	crcDigits    = 6
+	base62       = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+)
+
+func newToken(random io.Reader) (string, error) {
+	var raw [32]byte
+	if _, err := io.ReadFull(random, raw[:]); err != nil {
+		return "", err
+	}
+	body := tokenPrefix + digits(new(big.Int).SetBytes(raw[:]), secretDigits)
+	return body + "_" + checksum(body), nil
+}
+
+// WellFormed reports whether s is a bouncer token as we make them, down to its
+// checksum: what is not need not be looked for in the store.
+func WellFormed(s string) bool {
+	if !strings.HasPrefix(s, tokenPrefix) || len(s) != len(tokenPrefix)+secretDigits+1+crcDigits {
+		return false
+	}
+	cut := len(s) - crcDigits - 1
+	return s[cut] == '_' && checksum(s[:cut]) == s[cut+1:]
+}
+
+// Digest is how a token is stored: lower hex of its SHA-256. Its 256 random
+// bits need no slow hash.
+func Digest(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func digits(n *big.Int, width int) string {
+	out := make([]byte, width)
+	base, rest := big.NewInt(62), new(big.Int)
+	for i := width - 1; i >= 0; i-- {
+		n.DivMod(n, base, rest)
+		out[i] = base62[rest.Int64()]
+	}
+	return string(out)
+}
+
+func checksum(body string) string {
+	return digits(big.NewInt(int64(crc32.ChecksumIEEE([]byte(body)))), crcDigits)
+}

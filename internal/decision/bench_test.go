@@ -1,0 +1,86 @@
+package decision_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const abac = `package abac
+
+roles := {"admin": {"read", "write"}, "engineer": {"read", "write"}, "analyst": {"read"}}
+
+default allow := false
+
+allow if {
+	some role in input.user.roles
+	input.action.name in roles[role]
+	input.user.department == input.resource.attributes.department
+	input.user.attributes.clearance >= input.resource.attributes.sensitivity
+	net.cidr_contains("10.0.0.0/8", input.context.ip_address)
+}
+
+reason := "not permitted" if not allow
+`
+
+// BenchmarkEvaluate is one decision from the request's text to the record and
+// the answer's text, without HTTP and disk.
+func BenchmarkEvaluate(b *testing.B) {
+	for _, cached := range []bool{false, true} {
+		b.Run(fmt.Sprintf("cache=%t", cached), func(b *testing.B) {
+			s := service(cached)
+			sc := scope.Scope{Tenant: "default", Env: scope.Production}
+			bodies := make([][]byte, 1000)
+			for i := range bodies {
+				bodies[i] = fmt.Appendf(nil, `{"user":{"id":"u%d","email":"u%d@x.example","roles":["guest","engineer"],"department":"legal","attributes":{"clearance":%d,"manager":"u1"}},
+"resource":{"id":1,"type":"api","path":"/records/1"},"action":{"name":"read","method":"GET"},"context":{"ip_address":"10.1.2.%d","timestamp":"2026-11-20T10:15:00Z","request_id":"req-%d"}}`, i, i, i%5, i%250, i)
+			}
+			var out []byte
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				v, err := value.Decode(bodies[i%len(bodies)], value.Limits{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				r, err := s.Evaluate(context.Background(), sc, v)
+				if err != nil {
+					b.Fatal(err)
+				}
+				out = r.AppendJSON(out[:0])
+			}
+		})
+	}
+}
+
+func service(cached bool) *decision.Service {
+	now := func() time.Time { return time.Now().UTC() }
+	doc, _ := value.FromAny(map[string]any{"id": 1, "attributes": map[string]any{"department": "legal", "sensitivity": 2}})
+	s := &decision.Service{
+		Snapshots: &decision.Snapshots{
+			Load: func(context.Context, scope.TenantID, scope.Env) (decision.Source, error) {
+				return decision.Source{
+					Revision: 1, Controls: []decision.ControlText{{Meta: rego.Meta{ID: 1, Name: "abac", Version: 1}, Source: abac}},
+					Resources: []rego.Resource{{ID: 1, Name: "records", Type: "api", Path: "/records/*", Doc: doc}},
+				}, nil
+			},
+			Now: now, Idle: time.Hour,
+		},
+		Person:    func(context.Context, scope.TenantID, string) (value.Value, error) { return value.Value{}, nil },
+		Record:    func(scope.TenantID, *audit.Decision) error { return nil },
+		RecordAll: func(scope.TenantID, []audit.Decision) error { return nil },
+		Observe: func(scope.TenantID, int64, rego.Effect, time.Duration, bool) {
+		},
+		Now: now, NewID: func() string { return "01a1fbff-30f1-7efa-a96b-6862b2010610" }, Deadline: time.Second,
+	}
+	if cached {
+		s.Cache = rego.NewCache(64 << 20)
+	}
+	return s
+}

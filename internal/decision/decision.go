@@ -1,0 +1,80 @@
+// Package decision answers "may this subject do this to that resource" for
+// API callers.
+//
+// For each tenant and environment it holds a snapshot: an immutable rego.Set
+// (matcher, compiled controls, data) behind an atomic pointer. A change of a
+// control, resource or person marks the snapshot stale; the next decision
+// builds the new one, compiling only what changed, and swaps it in. While a
+// store is down, decisions go on from the last snapshot.
+//
+//	body ─► rego.ParseRequest ─► stored user fills gaps ─► Set.Decide ─► audit.Record ─► Result
+//
+// The audit record is safe from a crash of the process before the answer
+// leaves (contract 7).
+package decision
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// MaxBulk is the most decisions that one bulk call may ask for (contract 4).
+const MaxBulk = 1000
+
+// Result is the answer to a decision request (specification, "Decision
+// request and result").
+type Result struct {
+	Decision         string          `json:"decision" enum:"PERMIT,DENY" doc:"PERMIT when the controls in scope allow (with MASK: but for the masked parts), else DENY"`
+	Reason           string          `json:"reason" doc:"Why, in words: the control's own reason where it gives one"`
+	PolicyName       *string         `json:"policy_name" nullable:"true" doc:"The control that decided; null when none matched"`
+	EvaluationTimeMS float64         `json:"evaluation_time_ms" doc:"Time the evaluation took, in milliseconds"`
+	CacheHit         bool            `json:"cache_hit" doc:"True when the decision cache answered"`
+	DecisionID       string          `json:"decision_id" doc:"Names this decision in the audit"`
+	Timestamp        time.Time       `json:"timestamp" doc:"When it was decided, UTC"`
+	Mask             []rego.MaskRule `json:"mask,omitempty" doc:"With an effect of MASK: what the enforcement point must hide"`
+}
+
+// BulkResult is the answer to one item of a bulk call.
+type BulkResult struct {
+	DecisionID       string          `json:"decision_id" doc:"The id that the caller sent, or one made here"`
+	Decision         string          `json:"decision" enum:"PERMIT,DENY"`
+	Reason           string          `json:"reason"`
+	EvaluationTimeMS float64         `json:"evaluation_time_ms"`
+	Mask             []rego.MaskRule `json:"mask,omitempty"`
+}
+
+// Bulk is the answer to a bulk call.
+type Bulk struct {
+	Results               []BulkResult `json:"results"`
+	TotalEvaluationTimeMS float64      `json:"total_evaluation_time_ms"`
+}
+
+// Source gives what a snapshot is built from, at one revision.
+type Source struct {
+	Revision  int64
+	Controls  []ControlText
+	Resources []rego.Resource
+	// PIP is data.pip: the data of connected sources by connection name.
+	PIP value.Value
+}
+
+// Delta is what became of a Source since a revision.
+type Delta struct {
+	Revision int64
+	// Resources are new or changed, RemovedResources gone.
+	Resources        []rego.Resource
+	RemovedResources []int64
+	// Rest is set when something beside resources changed; Controls are then all
+	// active controls and PIP all of data.pip.
+	Rest     bool
+	Controls []ControlText
+	PIP      value.Value
+}
+
+// ControlText is an active control in its stored form.
+type ControlText struct {
+	rego.Meta
+	Source string
+}

@@ -1,0 +1,255 @@
+package decision
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Service decides. Its fields are its dependencies; all but Cache are needed.
+type Service struct {
+	Snapshots *Snapshots
+	// Person gives the stored members of a user, undefined for an unknown one.
+	Person func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
+	// Record makes audit records safe, RecordAll those of a bulk call; the answer
+	// waits for it.
+	Record    func(tenant scope.TenantID, d *audit.Decision) error
+	RecordAll func(tenant scope.TenantID, ds []audit.Decision) error
+	// Observe counts a decision for the metrics of its control (0: none).
+	Observe func(tenant scope.TenantID, policy int64, effect rego.Effect, took time.Duration, hit bool)
+	// Cache is the decision cache; nil switches it off.
+	Cache *rego.Cache
+	// Deadline bounds one live evaluation.
+	Deadline time.Duration
+	Now      func() time.Time
+	NewID    func() string
+}
+
+// Evaluate decides one request. Faults: Invalid with every offence of the
+// request; Unavailable when the audit cannot be written, for then nothing is
+// answered.
+func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value) (Result, error) {
+	env := sc.EnvOr(scope.Production)
+	set, err := s.Snapshots.Get(ctx, sc.Tenant, env)
+	if err != nil {
+		return Result{}, err
+	}
+	req, offences := rego.ParseRequest(body)
+	if len(offences) > 0 {
+		return Result{}, invalid(offences)
+	}
+	id := s.NewID()
+	d, at, err := s.decide(ctx, sc, set, &req, id)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{
+		Decision: wire(d.Permit), Reason: d.Reason, PolicyName: name(d), EvaluationTimeMS: milliseconds(d.Duration),
+		CacheHit: d.CacheHit, DecisionID: id, Timestamp: at, Mask: d.Mask,
+	}, nil
+}
+
+// EvaluateBulk decides up to MaxBulk requests against one snapshot. All are
+// read before the first is decided, so a call with offences decides nothing.
+func (s *Service) EvaluateBulk(ctx context.Context, sc scope.Scope, items []value.Value) (Bulk, error) {
+	env := sc.EnvOr(scope.Production)
+	set, err := s.Snapshots.Get(ctx, sc.Tenant, env)
+	if err != nil {
+		return Bulk{}, err
+	}
+	requests, ids, err := parseBulk(items)
+	if err != nil {
+		return Bulk{}, err
+	}
+	out := Bulk{Results: make([]BulkResult, 0, len(items))}
+	records := make([]audit.Decision, len(items))
+	var total time.Duration
+	for i := range requests {
+		own := s.NewID()
+		d, err := s.judge(ctx, sc, set, &requests[i], own, &records[i])
+		if err != nil {
+			return Bulk{}, err
+		}
+		if ids[i] == "" {
+			ids[i] = own
+		}
+		total += d.Duration
+		out.Results = append(out.Results, BulkResult{
+			DecisionID: ids[i], Decision: wire(d.Permit), Reason: d.Reason, EvaluationTimeMS: milliseconds(d.Duration), Mask: d.Mask,
+		})
+	}
+	if err := s.RecordAll(sc.Tenant, records); err != nil {
+		return Bulk{}, err
+	}
+	out.TotalEvaluationTimeMS = milliseconds(total)
+	return out, nil
+}
+
+// DecideOpen is Evaluate for the protocols of others: members of the input
+// beside the four parts reach the controls as they are, and it gives the
+// decision itself with its id.
+func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Value) (rego.Decision, string, error) {
+	set, err := s.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
+	if err != nil {
+		return rego.Decision{}, "", err
+	}
+	known, extra := split(input)
+	req, offences := rego.ParseRequest(known)
+	if len(offences) > 0 {
+		return rego.Decision{}, "", invalid(offences)
+	}
+	req.Extra = extra
+	id := s.NewID()
+	d, _, err := s.decide(ctx, sc, set, &req, id)
+	return d, id, err
+}
+
+// split parts an open input into a decision request and its further members.
+func split(input value.Value) (known, extra value.Value) {
+	var parts, rest []value.Member
+	input.Each(func(key string, v value.Value) bool {
+		switch m := (value.Member{Key: key, Value: v}); key {
+		case "user", "resource", "action", "context":
+			parts = append(parts, m)
+		default:
+			rest = append(rest, m)
+		}
+		return true
+	})
+	if len(rest) > 0 {
+		extra = value.Object(rest...)
+	}
+	return value.Object(parts...), extra
+}
+
+// decide judges one request and makes its record safe.
+func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string) (rego.Decision, time.Time, error) {
+	var rec audit.Decision
+	d, err := s.judge(ctx, sc, set, req, id, &rec)
+	if err == nil {
+		err = s.Record(sc.Tenant, &rec)
+	}
+	return d, rec.Timestamp, err
+}
+
+// judge decides one request and fills in its record.
+func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision) (rego.Decision, error) {
+	if err := s.fillUser(ctx, sc.Tenant, req); err != nil {
+		return rego.Decision{}, err
+	}
+	at := s.Now()
+	d := set.Decide(ctx, req, rego.Options{Cache: s.Cache, Now: at, Deadline: s.Deadline, Clock: s.Now})
+	record(rec, sc, req, &d, id, at)
+	s.Observe(sc.Tenant, d.PolicyID, d.Effect, d.Duration, d.CacheHit)
+	return d, nil
+}
+
+// fillUser adds the members of input.user that were not sent and that a stored
+// user of the same id has (contract 4).
+func (s *Service) fillUser(ctx context.Context, tenant scope.TenantID, req *rego.Request) error {
+	id, ok := req.User.Get("id").Str()
+	if !ok || id == "" {
+		return nil
+	}
+	stored, err := s.Person(ctx, tenant, id)
+	if err != nil {
+		return err
+	}
+	if !stored.Defined() {
+		return nil
+	}
+	stored.Each(func(member string, v value.Value) bool {
+		if !req.User.Get(member).Defined() {
+			req.User = req.User.With(member, v)
+		}
+		return true
+	})
+	return nil
+}
+
+// record is what the audit keeps of a decision.
+func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Decision, id string, at time.Time) {
+	*rec = audit.Decision{
+		DecisionID: id, Timestamp: at,
+		User:     audit.User{ID: text(req.User, "id"), Email: text(req.User, "email")},
+		Resource: audit.Resource{ID: text(req.Resource, "id"), Type: text(req.Resource, "type"), Path: text(req.Resource, "path")},
+		Action:   text(req.Action, "name"), Decision: wire(d.Permit), Effect: d.Effect.String(),
+		PolicyID: d.PolicyID, PolicyName: name(*d), PolicyVersion: d.PolicyVersion, Reason: d.Reason,
+		EvaluationTimeMS: milliseconds(d.Duration), IPAddress: text(req.Context, "ip_address"),
+		Environment: sc.EnvOr(scope.Production), RequestID: sc.RequestID, CacheHit: d.CacheHit, Revision: d.Revision,
+		AuditLevel: audit.Basic,
+	}
+	if rec.Action == "" {
+		rec.Action = req.Method
+	}
+	if d.Err != nil {
+		rec.Error = d.Err.Error()
+	}
+	if r := d.Resource; r != nil {
+		rec.ResourceID = r.ID
+		rec.AuditLevel = audit.LevelOf(r.AuditLevel)
+		rec.RegulationTags = r.Tags
+		if rec.Resource.Type == "" {
+			rec.Resource.Type = r.Type
+		}
+	}
+	if rec.AuditLevel == audit.Detailed || rec.AuditLevel == audit.Comprehensive {
+		rec.Input = appendInput(nil, req)
+	}
+}
+
+// appendInput writes the parts of a request as the evaluator was given them.
+func appendInput(dst []byte, req *rego.Request) []byte {
+	dst = append(dst, '{')
+	for _, part := range []value.Member{{Key: "user", Value: req.User}, {Key: "action", Value: req.Action}, {Key: "resource", Value: req.Resource}, {Key: "context", Value: req.Context}} {
+		if !part.Value.Defined() {
+			continue
+		}
+		if len(dst) > 1 {
+			dst = append(dst, ',')
+		}
+		dst = value.AppendString(dst, part.Key)
+		dst = append(dst, ':')
+		dst = part.Value.AppendJSON(dst)
+	}
+	return append(dst, '}')
+}
+
+// text is a member as text: a string as it is, a number as it is written.
+func text(v value.Value, member string) string {
+	m := v.Get(member)
+	if s, ok := m.Str(); ok {
+		return s
+	}
+	if m.Kind() == value.NumberKind {
+		return string(m.AppendJSON(nil))
+	}
+	return ""
+}
+
+func wire(permit bool) string {
+	if permit {
+		return audit.Permit
+	}
+	return audit.Deny
+}
+
+func name(d rego.Decision) *string {
+	if d.PolicyID == 0 {
+		return nil
+	}
+	return &d.PolicyName
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func invalid(offences []fault.Detail) error {
+	f := fault.New(fault.Invalid, "validation_failed", "the decision request has errors")
+	f.Details = offences
+	return f
+}

@@ -1,0 +1,239 @@
+package decision
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// place is what a snapshot is of.
+type place struct {
+	tenant scope.TenantID
+	env    scope.Env
+}
+
+// Snapshots holds the immutable sets that decisions read, one a tenant and
+// environment, loaded when first asked for and dropped when idle.
+type Snapshots struct {
+	// Load reads the source of a set and the revision that it is of, in one
+	// transaction.
+	Load func(ctx context.Context, tenant scope.TenantID, env scope.Env) (Source, error)
+	// Changes reads what changed after a revision, in one transaction; false
+	// where that is not known or not worth it. Nil: every change loads all.
+	Changes func(ctx context.Context, tenant scope.TenantID, env scope.Env, since int64) (Delta, bool, error)
+	// Revision is the counter that changes with every change that Load would see.
+	Revision func(ctx context.Context, tenant scope.TenantID, env scope.Env) (int64, error)
+	Log      *slog.Logger
+	// Idle is how long an unused snapshot is kept.
+	Idle time.Duration
+	Now  func() time.Time
+
+	all sync.Map // place → *snapshot
+}
+
+type snapshot struct {
+	place place
+	set   atomic.Pointer[rego.Set]
+	// stale counts the changes heard of; built is the count that set reflects.
+	stale, built atomic.Int64
+	used         atomic.Int64 // unix seconds
+	load         sync.Mutex
+	holes        int // places of removed resources that set still has; under load
+}
+
+// maxHoles is after how many removals a set is built anew, without the places
+// that they left.
+const maxHoles = 10_000
+
+// Get gives the set to decide by. It builds the set when there is none or a
+// change was heard of; then callers wait for one build, so that whoever changed
+// something sees it in the next decision.
+func (s *Snapshots) Get(ctx context.Context, tenant scope.TenantID, env scope.Env) (*rego.Set, error) {
+	key := place{tenant, env}
+	v, ok := s.all.Load(key)
+	if !ok {
+		v, _ = s.all.LoadOrStore(key, &snapshot{place: key})
+	}
+	snap := v.(*snapshot)
+	snap.used.Store(s.Now().Unix())
+	if set := snap.set.Load(); set != nil && snap.built.Load() == snap.stale.Load() {
+		return set, nil
+	}
+	return s.rebuild(ctx, snap)
+}
+
+func (s *Snapshots) rebuild(ctx context.Context, snap *snapshot) (*rego.Set, error) {
+	snap.load.Lock()
+	defer snap.load.Unlock()
+	heard := snap.stale.Load()
+	old := snap.set.Load()
+	if old != nil && snap.built.Load() == heard {
+		return old, nil
+	}
+	set, err := s.next(ctx, snap, old)
+	if err != nil {
+		if old != nil && fault.Is(err, fault.Unavailable) {
+			return old, nil
+		}
+		return nil, err
+	}
+	snap.set.Store(set)
+	snap.built.Store(heard)
+	return set, nil
+}
+
+// next is the set as the store has it now: the old one brought up to date where
+// that can be, else one built of everything.
+func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*rego.Set, error) {
+	at := snap.place
+	if old != nil && s.Changes != nil && snap.holes < maxHoles {
+		d, ok, err := s.Changes(ctx, at.tenant, at.env, old.Revision())
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			snap.holes += len(d.RemovedResources)
+			return follow(d, old)
+		}
+	}
+	src, err := s.Load(ctx, at.tenant, at.env)
+	if err != nil {
+		return nil, err
+	}
+	snap.holes = 0
+	return build(src, at.env, old)
+}
+
+// follow makes the set after a change out of the one before: what the change
+// does not touch is shared, and not even read from the store.
+func follow(d Delta, old *rego.Set) (*rego.Set, error) {
+	c := rego.Change{Revision: d.Revision, Resources: d.Resources, RemovedResources: d.RemovedResources}
+	if !d.Rest {
+		return old.With(c), nil
+	}
+	known := byID(old.Controls())
+	for _, text := range d.Controls {
+		was := known[text.ID]
+		delete(known, text.ID)
+		next, err := compiled(text, was)
+		if err != nil {
+			return nil, err
+		}
+		if next != was {
+			c.Controls = append(c.Controls, next)
+		}
+	}
+	c.RemovedControls = slices.Sorted(maps.Keys(known))
+	if !value.Equal(d.PIP, old.PIP()) {
+		c.PIP = &d.PIP
+	}
+	return old.With(c), nil
+}
+
+func byID(list []*rego.Control) map[int64]*rego.Control {
+	out := make(map[int64]*rego.Control, len(list))
+	for _, c := range list {
+		out[c.Meta().ID] = c
+	}
+	return out
+}
+
+// compiled is the control of a text: was, when it is the same.
+func compiled(text ControlText, was *rego.Control) (*rego.Control, error) {
+	if was != nil && was.Meta() == text.Meta && was.Source() == text.Source {
+		return was, nil
+	}
+	c, issues := rego.Compile(text.Meta, text.Source)
+	if len(issues) > 0 {
+		return nil, fault.Wrap(fmt.Errorf("stored control %d: line %d: %s", text.ID, issues[0].Line, issues[0].Message), "compile")
+	}
+	return c, nil
+}
+
+// build makes a set, taking over from the old one what did not change: a
+// deploy compiles one control, not all.
+func build(src Source, env scope.Env, old *rego.Set) (*rego.Set, error) {
+	known := map[int64]*rego.Control{}
+	if old != nil {
+		known = byID(old.Controls())
+	}
+	controls := make([]*rego.Control, 0, len(src.Controls))
+	for _, text := range src.Controls {
+		c, err := compiled(text, known[text.ID])
+		if err != nil {
+			return nil, err
+		}
+		controls = append(controls, c)
+	}
+	return rego.NewSet(rego.SetSpec{Revision: src.Revision, Env: string(env), Controls: controls, Resources: src.Resources, PIP: src.PIP}), nil
+}
+
+// Changed takes note of a change; it is fit to be a watcher of the store. The
+// names that matter are those of environments; an empty tenant and name mean
+// that anything may have changed.
+func (s *Snapshots) Changed(tenant scope.TenantID, name string) {
+	env, isEnv := strings.CutPrefix(name, "env:")
+	if tenant != "" && !isEnv {
+		return
+	}
+	if tenant == "" && name != "" {
+		return
+	}
+	s.all.Range(func(_, v any) bool {
+		snap := v.(*snapshot)
+		if tenant == "" || snap.place == (place{tenant, scope.Env(env)}) {
+			snap.stale.Add(1)
+		}
+		return true
+	})
+}
+
+// Run looks every so often whether a change was missed, and drops what nobody
+// uses, until the context ends.
+func (s *Snapshots) Run(ctx context.Context, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			s.sweep(ctx)
+		}
+	}
+}
+
+func (s *Snapshots) sweep(ctx context.Context) {
+	s.all.Range(func(key, v any) bool {
+		snap := v.(*snapshot)
+		if s.Now().Unix()-snap.used.Load() > int64(s.Idle/time.Second) {
+			s.all.Delete(key)
+			return true
+		}
+		set := snap.set.Load()
+		if set == nil || snap.built.Load() != snap.stale.Load() {
+			return true
+		}
+		rev, err := s.Revision(ctx, snap.place.tenant, snap.place.env)
+		switch {
+		case fault.Is(err, fault.NotFound):
+			s.all.Delete(key) // the tenant is gone
+		case err != nil:
+			s.Log.Warn("snapshot: look for changes", "tenant", snap.place.tenant, "error", err)
+		case rev != set.Revision():
+			snap.stale.Add(1)
+		}
+		return true
+	})
+}

@@ -1,0 +1,272 @@
+package decision_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// world is what a store would hold: the truth, and what each revision touched.
+type world struct {
+	revision  int64
+	resources map[int64]rego.Resource
+	controls  map[int64]decision.ControlText
+	touched   map[int64][]int64 // revision → resources; none: something else
+	loads     int
+	deltas    int
+	down      bool
+}
+
+func newWorld() *world {
+	return &world{resources: map[int64]rego.Resource{}, controls: map[int64]decision.ControlText{}, touched: map[int64][]int64{}}
+}
+
+func (w *world) texts() []decision.ControlText {
+	return slices.SortedFunc(maps.Values(w.controls), func(a, b decision.ControlText) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+func (w *world) load(context.Context, scope.TenantID, scope.Env) (decision.Source, error) {
+	if w.down {
+		return decision.Source{}, fault.New(fault.Unavailable, "store_unavailable", "down")
+	}
+	w.loads++
+	src := decision.Source{Revision: w.revision, Controls: w.texts()}
+	for _, id := range slices.Sorted(maps.Keys(w.resources)) {
+		src.Resources = append(src.Resources, w.resources[id])
+	}
+	return src, nil
+}
+
+func (w *world) changes(_ context.Context, _ scope.TenantID, _ scope.Env, since int64) (decision.Delta, bool, error) {
+	if w.down {
+		return decision.Delta{}, false, fault.New(fault.Unavailable, "store_unavailable", "down")
+	}
+	w.deltas++
+	d := decision.Delta{Revision: w.revision}
+	ids := map[int64]bool{}
+	for r := since + 1; r <= w.revision; r++ {
+		d.Rest = d.Rest || len(w.touched[r]) == 0
+		for _, id := range w.touched[r] {
+			ids[id] = true
+		}
+	}
+	for id := range ids {
+		if r, there := w.resources[id]; there {
+			d.Resources = append(d.Resources, r)
+		} else {
+			d.RemovedResources = append(d.RemovedResources, id)
+		}
+	}
+	if d.Rest {
+		d.Controls = w.texts()
+	}
+	return d, true, nil
+}
+
+func (w *world) snapshots(incremental bool) *decision.Snapshots {
+	s := &decision.Snapshots{Load: w.load, Idle: time.Hour, Now: time.Now}
+	if incremental {
+		s.Changes = w.changes
+	}
+	return s
+}
+
+func (w *world) bump(s *decision.Snapshots, ids ...int64) {
+	w.revision++
+	w.touched[w.revision] = ids
+	s.Changed(scope.DefaultTenant, "env:sandbox")
+}
+
+func made(id int64, name, host, path, level string) rego.Resource {
+	doc, err := value.FromAny(map[string]any{"id": id, "name": name, "level": level, "path": path})
+	if err != nil {
+		panic(err)
+	}
+	return rego.Resource{ID: id, Name: name, Type: "api", Host: host, Path: path, Doc: doc}
+}
+
+func text(id, version, resource int64, level string) decision.ControlText {
+	return decision.ControlText{
+		Meta:   rego.Meta{ID: id, Name: fmt.Sprint("c", id), Version: version, ResourceID: resource},
+		Source: fmt.Sprintf("package c\n\nallow if input.resource.level == %q\n\ndeny if count(data.resources) == 3\n\nreason := %q", level, fmt.Sprint(version)),
+	}
+}
+
+// same holds a set to one built of everything.
+func same(t *rapid.T, got, want *rego.Set) {
+	if got.Revision() != want.Revision() {
+		t.Fatalf("revision %d, want %d", got.Revision(), want.Revision())
+	}
+	metas := func(s *rego.Set) (out []rego.Meta) {
+		for _, c := range s.Controls() {
+			out = append(out, c.Meta())
+		}
+		return out
+	}
+	if !slices.Equal(metas(got), metas(want)) {
+		t.Fatalf("controls %v, want %v", metas(got), metas(want))
+	}
+	docs := func(s *rego.Set) (out []string) {
+		for _, r := range s.Resources() {
+			out = append(out, fmt.Sprint(r.ID, r.Name, r.Host, r.Path, string(r.Doc.AppendJSON(nil))))
+		}
+		slices.Sort(out)
+		return out
+	}
+	if !slices.Equal(docs(got), docs(want)) {
+		t.Fatalf("resources %v, want %v", docs(got), docs(want))
+	}
+	if a, b := got.Data([]string{"resources"}), want.Data([]string{"resources"}); !value.Equal(a, b) {
+		t.Fatalf("data.resources %s, want %s", a.AppendJSON(nil), b.AppendJSON(nil))
+	}
+	for _, host := range []string{"", "a.example", "b.example"} {
+		for _, path := range []string{"/x", "/y", "/x/1", "/z"} {
+			req := rego.Request{Host: host, Path: path, Method: "GET", Resource: value.Object(value.Member{Key: "path", Value: value.String(path)})}
+			a, b := got.Decide(context.Background(), &req, rego.Options{}), want.Decide(context.Background(), &req, rego.Options{})
+			if a.Effect != b.Effect || a.Reason != b.Reason || a.PolicyID != b.PolicyID || (a.Resource == nil) != (b.Resource == nil) || a.Resource != nil && a.Resource.ID != b.Resource.ID {
+				t.Fatalf("%s%s: decided %+v, want %+v", host, path, a, b)
+			}
+		}
+	}
+}
+
+// TestFollowedIsBuilt: a snapshot that follows changes is, after each of them,
+// the one that would be built of everything.
+func TestFollowedIsBuilt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld()
+		following := w.snapshots(true)
+		get := func(s *decision.Snapshots) *rego.Set {
+			set, err := s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return set
+		}
+		small := rapid.Int64Range(1, 5)
+		level := rapid.SampledFrom([]string{"high", "low"})
+		looks := 0
+		t.Repeat(map[string]func(*rapid.T){
+			"resources": func(t *rapid.T) {
+				ids := rapid.SliceOfNDistinct(small, 1, 3, rapid.ID[int64]).Draw(t, "ids")
+				for _, id := range ids {
+					w.resources[id] = made(id, rapid.SampledFrom([]string{"m", "n"}).Draw(t, "name"), rapid.SampledFrom([]string{"", "a.example", "b.example"}).Draw(t, "host"),
+						rapid.SampledFrom([]string{"/x", "/y", "/x/*", "/**"}).Draw(t, "path"), level.Draw(t, "level"))
+				}
+				w.bump(following, ids...)
+			},
+			"remove": func(t *rapid.T) {
+				id := small.Draw(t, "id")
+				delete(w.resources, id)
+				w.bump(following, id)
+			},
+			"control": func(t *rapid.T) {
+				id := small.Draw(t, "id")
+				w.controls[id] = text(id, w.controls[id].Version+1, rapid.Int64Range(0, 5).Draw(t, "resource"), level.Draw(t, "level"))
+				w.bump(following)
+			},
+			"drop": func(t *rapid.T) {
+				delete(w.controls, small.Draw(t, "id"))
+				w.bump(following)
+			},
+			"look": func(t *rapid.T) {
+				looks++
+				same(t, get(following), get(w.snapshots(false)))
+			},
+		})
+		same(t, get(following), get(w.snapshots(false)))
+		if w.loads > looks+2 {
+			t.Fatalf("%d whole loads for %d looks: the changes were not followed", w.loads, looks)
+		}
+	})
+}
+
+func TestFollowingSharesWhatDidNotChange(t *testing.T) {
+	w := newWorld()
+	for id := range int64(3) {
+		w.resources[id+1] = made(id+1, "r", "", fmt.Sprint("/", id), "low")
+		w.controls[id+1] = text(id+1, 1, id+1, "low")
+	}
+	s := w.snapshots(true)
+	get := func() *rego.Set {
+		t.Helper()
+		set, err := s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	first := get()
+	w.resources[2] = made(2, "other", "", "/1", "high")
+	w.bump(s, 2)
+	w.controls[3] = text(3, 2, 3, "high")
+	w.bump(s)
+	second := get()
+	if w.loads != 1 || w.deltas != 1 {
+		t.Errorf("%d loads and %d deltas", w.loads, w.deltas)
+	}
+	if a, b := first.Controls(), second.Controls(); a[0] != b[0] || a[1] != b[1] || a[2] == b[2] {
+		t.Error("what did not change was compiled again, or what did was not")
+	}
+	if second != get() {
+		t.Error("nothing changed and yet another set")
+	}
+	w.down = true
+	w.bump(s, 1)
+	if set := get(); set != second {
+		t.Error("while the store is down, decisions go on by the last set")
+	}
+	w.down = false
+	if set := get(); set.Revision() != w.revision {
+		t.Errorf("after that: revision %d, want %d", set.Revision(), w.revision)
+	}
+	w.controls[1] = decision.ControlText{Meta: rego.Meta{ID: 1}, Source: "package c\n\nallow if nonsense(1)"}
+	w.bump(s)
+	if _, err := s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox); err == nil || errors.Is(err, context.Canceled) {
+		t.Errorf("a control that does not compile: %v", err)
+	}
+}
+
+// BenchmarkChange is one change of one resource among many, until the next
+// decision can be made: following it, and building everything anew.
+func BenchmarkChange(b *testing.B) {
+	const many = 100_000
+	w := newWorld()
+	for id := range int64(many) {
+		w.resources[id+1] = made(id+1, "r", fmt.Sprintf("h%d.example", id%1000), fmt.Sprintf("/p%d/*", id), "low")
+	}
+	for id := range int64(200) {
+		w.controls[id+1] = text(id+1, 1, id+1, "low")
+	}
+	for name, incremental := range map[string]bool{"following": true, "building": false} {
+		b.Run(name, func(b *testing.B) {
+			s := w.snapshots(incremental)
+			get := func() {
+				if _, err := s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox); err != nil {
+					b.Fatal(err)
+				}
+			}
+			get()
+			for b.Loop() {
+				id := w.revision%many + 1
+				r := w.resources[id]
+				w.resources[id] = made(id, "changed", r.Host, r.Path, "high")
+				w.bump(s, id)
+				get()
+			}
+		})
+	}
+}

@@ -1,0 +1,229 @@
+package policy
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Validate compiles and lints a source; a source that does not compile is an
+// answer, not a fault (spec.md "Policy validation failures").
+func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (Validation, error) {
+	v, err := s.Evaluator.Validate(ctx, sc.Tenant, source)
+	if err != nil {
+		return Validation{}, err
+	}
+	if !v.Valid {
+		return Validation{Errors: v.Errors}, nil
+	}
+	return Validation{Valid: true, Message: "Policy is valid", Warnings: v.Warnings}, nil
+}
+
+// Test runs cases against a control: those sent, or the stored ones when cases is nil.
+func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, cases []TestCase) (TestReport, error) {
+	p, err := s.Get(ctx, sc, id)
+	if err != nil {
+		return TestReport{}, err
+	}
+	if cases == nil {
+		cases = p.TestCases
+	}
+	return s.run(ctx, sc, p, cases)
+}
+
+func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []TestCase) (TestReport, error) {
+	if len(cases) == 0 {
+		return summarise([]rego.TestResult{}), nil
+	}
+	asked := make([]rego.TestCase, len(cases))
+	for i, c := range cases {
+		t, err := c.rego()
+		if err != nil {
+			return TestReport{}, fault.Invalidf(fmt.Sprintf("/test_cases/%d/input", i), "the input cannot be read: %v", err)
+		}
+		asked[i] = t
+	}
+	results, err := s.Evaluator.Test(ctx, sc.Tenant, p.Name, p.RegoCode, asked)
+	if err != nil {
+		return TestReport{}, err
+	}
+	return summarise(results), nil
+}
+
+// rego is the case as the evaluator takes it.
+func (c TestCase) rego() (rego.TestCase, error) {
+	in, err := value.FromAny(c.Input)
+	return rego.TestCase{Name: c.Name, Input: in, Expected: c.Expected}, err
+}
+
+// compiles answers Invalid "invalid_policy" unless source compiles. Compilations
+// of one tenant take turns: the worker pool answers 429 to floods of them, and a
+// change that came in time should not pay for that. What compiled once in this
+// process is not asked again.
+func (s *Service) compiles(ctx context.Context, sc scope.Scope, source string) error {
+	digest := sha256.Sum256([]byte(source))
+	if s.known.has(digest) {
+		return nil
+	}
+	leave, err := s.turns.enter(ctx, "compile/"+string(sc.Tenant))
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if s.known.has(digest) {
+		return nil
+	}
+	v, err := s.Evaluator.Check(ctx, sc.Tenant, source)
+	if err != nil {
+		return err
+	}
+	if !v.Valid {
+		return uncompiled(v.Errors)
+	}
+	s.known.add(digest)
+	return nil
+}
+
+func uncompiled(issues []rego.Issue) error {
+	f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile").With("errors", issues)
+	for _, is := range issues {
+		f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: is.Message, Line: is.Line, Column: is.Column})
+	}
+	return f
+}
+
+// refs checks the ids of next that differ from old's: each must stand for
+// something in the control's own environment. An id of another environment or
+// tenant is answered like one that was never given out (hardening T5).
+func (s *Service) refs(ctx context.Context, tx *db.Tx, old, next Policy) error {
+	var offences []fault.Detail
+	absent := func(pointer, format string, args ...any) {
+		offences = append(offences, fault.Detail{Pointer: pointer, Message: fmt.Sprintf(format, args...)})
+	}
+	for _, ref := range []struct {
+		pointer, what string
+		old, next     *int64
+		env           func(context.Context, *db.Tx, int64) (scope.Env, error)
+	}{
+		{"/resource_id", "resource", old.ResourceID, next.ResourceID, s.Resources.Environment},
+		{"/bouncer_id", "bouncer", old.BouncerID, next.BouncerID, s.BouncerEnv},
+	} {
+		if ref.next == nil || ref.old != nil && *ref.old == *ref.next && old.Environment == next.Environment {
+			continue
+		}
+		env, err := ref.env(ctx, tx, *ref.next)
+		if err != nil && !gone(err) {
+			return err
+		}
+		if err != nil || env != next.Environment {
+			absent(ref.pointer, "no %s %d in %s", ref.what, *ref.next, next.Environment)
+		}
+	}
+	actions := next.Actions
+	if old.Environment == next.Environment && reflect.DeepEqual(old.Actions, actions) {
+		actions = nil // a destination that went later must not stop other changes
+	}
+	for i, a := range actions {
+		if msg := a.misfit(); msg != "" {
+			absent(fmt.Sprintf("/actions/%d/destination_ref", i), "%s", msg)
+			continue
+		}
+		ok, err := s.DestinationExists(ctx, tx, next.Environment, a.DestinationRef)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			absent(fmt.Sprintf("/actions/%d/destination_ref", i), "no %s in %s", a.DestinationRef, next.Environment)
+		}
+	}
+	if len(offences) == 0 {
+		return nil
+	}
+	f := fault.New(fault.Invalid, "validation_failed", offences[0].Message)
+	f.Details = offences
+	return f
+}
+
+// misfit says why an action's destination cannot be its type's, or "".
+func (a Action) misfit() string {
+	kind, _, _ := strings.Cut(a.DestinationRef, ":")
+	if want := map[bool]string{true: "channel", false: "integration"}[a.Type == "notification"]; kind != want {
+		return fmt.Sprintf("an action of type %s goes to %s:<id>", a.Type, want)
+	}
+	return ""
+}
+
+// turns makes callers with the same name take turns, in this process.
+type turns struct {
+	mu   sync.Mutex
+	open map[string]*turn
+}
+
+type turn struct {
+	token   chan struct{}
+	waiting int
+}
+
+// enter waits for the name's turn; leave gives it on.
+func (t *turns) enter(ctx context.Context, name string) (leave func(), err error) {
+	t.mu.Lock()
+	if t.open == nil {
+		t.open = map[string]*turn{}
+	}
+	mine := t.open[name]
+	if mine == nil {
+		mine = &turn{token: make(chan struct{}, 1)}
+		t.open[name] = mine
+	}
+	mine.waiting++
+	t.mu.Unlock()
+
+	done := func() {
+		t.mu.Lock()
+		if mine.waiting--; mine.waiting == 0 {
+			delete(t.open, name)
+		}
+		t.mu.Unlock()
+	}
+	select {
+	case mine.token <- struct{}{}:
+		return func() { <-mine.token; done() }, nil
+	case <-ctx.Done():
+		done()
+		return nil, fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(ctx.Err())
+	}
+}
+
+// known remembers the digests of sources that compiled.
+type known struct {
+	mu   sync.Mutex
+	seen map[[sha256.Size]byte]struct{}
+}
+
+// knownMax bounds known: about 100 KB.
+const knownMax = 2048
+
+func (k *known) has(d [sha256.Size]byte) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, ok := k.seen[d]
+	return ok
+}
+
+func (k *known) add(d [sha256.Size]byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.seen == nil || len(k.seen) >= knownMax {
+		k.seen = map[[sha256.Size]byte]struct{}{}
+	}
+	k.seen[d] = struct{}{}
+}

@@ -1,0 +1,142 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+)
+
+// diffCells bounds the table of the comparison; beyond it the changed middle is
+// shown as one block, which is still a correct diff.
+const diffCells = 4 << 20
+
+// diffContext is how many unchanged lines surround a change.
+const diffContext = 3
+
+// edit is one line of a comparison: ' ', '-' or '+'.
+type edit struct {
+	op   byte
+	line string
+}
+
+// unified is a unified diff of two texts; empty where they are equal.
+func unified(nameA, nameB, a, b string) string {
+	if a == b {
+		return ""
+	}
+	edits := script(lines(a), lines(b))
+	var out strings.Builder
+	fmt.Fprintf(&out, "--- %s\n+++ %s\n", nameA, nameB)
+	lineA, lineB := 1, 1
+	for i := 0; i < len(edits); {
+		if edits[i].op == ' ' && !near(edits, i) {
+			lineA, lineB, i = lineA+1, lineB+1, i+1
+			continue
+		}
+		var body strings.Builder
+		startA, startB, end := lineA, lineB, i
+		for end < len(edits) && (edits[end].op != ' ' || near(edits, end)) {
+			e := edits[end]
+			fmt.Fprintf(&body, "%c%s\n", e.op, e.line)
+			if e.op != '+' {
+				lineA++
+			}
+			if e.op != '-' {
+				lineB++
+			}
+			end++
+		}
+		fmt.Fprintf(&out, "@@ -%s +%s @@\n%s", span(startA, lineA-startA), span(startB, lineB-startB), body.String())
+		i = end
+	}
+	return out.String()
+}
+
+// span is a hunk's range; an empty one names the line before it.
+func span(start, n int) string {
+	if n == 0 {
+		start--
+	}
+	return fmt.Sprintf("%d,%d", start, n)
+}
+
+// near tells whether a change stands within diffContext lines of line i.
+func near(edits []edit, i int) bool {
+	for j := max(0, i-diffContext); j <= min(len(edits)-1, i+diffContext); j++ {
+		if edits[j].op != ' ' {
+			return true
+		}
+	}
+	return false
+}
+
+func lines(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}
+
+// script turns a into b: common ends first, the middle by longest common subsequence.
+func script(a, b []string) []edit {
+	head := 0
+	for head < len(a) && head < len(b) && a[head] == b[head] {
+		head++
+	}
+	tail := 0
+	for tail < len(a)-head && tail < len(b)-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	var out []edit
+	add := func(op byte, ls ...string) {
+		for _, l := range ls {
+			out = append(out, edit{op, l})
+		}
+	}
+	add(' ', a[:head]...)
+	midA, midB := a[head:len(a)-tail], b[head:len(b)-tail]
+	if len(midA)*len(midB) > diffCells {
+		add('-', midA...)
+		add('+', midB...)
+	} else {
+		out = append(out, middle(midA, midB)...)
+	}
+	add(' ', a[len(a)-tail:]...)
+	return out
+}
+
+// middle is the edit script by a table of longest common subsequences.
+func middle(a, b []string) []edit {
+	width := len(b) + 1
+	table := make([]int32, (len(a)+1)*width)
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				table[i*width+j] = table[(i+1)*width+j+1] + 1
+			} else {
+				table[i*width+j] = max(table[(i+1)*width+j], table[i*width+j+1])
+			}
+		}
+	}
+	var out []edit
+	i, j := 0, 0
+	for i < len(a) && j < len(b) {
+		switch {
+		case a[i] == b[j]:
+			out = append(out, edit{' ', a[i]})
+			i, j = i+1, j+1
+		case table[(i+1)*width+j] >= table[i*width+j+1]:
+			out = append(out, edit{'-', a[i]})
+			i++
+		default:
+			out = append(out, edit{'+', b[j]})
+			j++
+		}
+	}
+	for ; i < len(a); i++ {
+		out = append(out, edit{'-', a[i]})
+	}
+	for ; j < len(b); j++ {
+		out = append(out, edit{'+', b[j]})
+	}
+	return out
+}

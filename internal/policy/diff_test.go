@@ -1,0 +1,44 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestUnified(t *testing.T) {
+	if got := unified("a", "b", "x\ny\n", "x\ny\n"); got != "" {
+		t.Errorf("equal texts: %q", got)
+	}
+	a := "1\n2\n3\n4\n5\n6\n7\n7b\n8\n9\n10\n11\n12\n"
+	b := "1\n2\n3\nfour\n5\n6\n7\n7b\n8\n9\n10\n12\n13\n"
+	want := `--- a
++++ b
+@@ -1,7 +1,7 @@
+ 1
+ 2
+ 3
+-4
++four
+ 5
+ 6
+ 7
+@@ -9,5 +9,5 @@
+ 8
+ 9
+ 10
+-11
+ 12
++13
+`
+	if got := unified("a", "b", a, b); got != want {
+		t.Errorf("got\n%s", got)
+	}
+	if got := unified("a", "b", "", "x\n"); !strings.Contains(got, "@@ -0,0 +1,1 @@\n+x\n") {
+		t.Errorf("from nothing: %q", got)
+	}
+	long := strings.Repeat("x\n", 3000)
+	other := strings.Repeat("y\n", 3000)
+	if got := unified("a", "b", long, other); strings.Count(got, "\n-x")+strings.Count(got, "\n+y") != 6000 {
+		t.Error("a long difference is not whole")
+	}
+}

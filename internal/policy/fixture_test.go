@@ -1,0 +1,172 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
+)
+
+const (
+	good   = "package p\n\nallow if input.user.id == \"alice\"\n"
+	better = "package p\n\nallow if input.user.id in {\"alice\", \"bob\"}\n"
+	broken = "package p\n\nallow if nonsense(1)\n"
+)
+
+var (
+	now     = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	passing = []TestCase{
+		{Name: "alice may", Input: map[string]any{"user": map[string]any{"id": "alice"}}, Expected: true},
+		{Name: "eve may not", Input: map[string]any{"user": map[string]any{"id": "eve"}}, Expected: false},
+	}
+)
+
+// inProcess evaluates here what the worker's processes evaluate.
+type inProcess struct{ checks, tests atomic.Int64 }
+
+func (e *inProcess) Validate(_ context.Context, _ scope.TenantID, source string) (worker.Validation, error) {
+	e.checks.Add(1)
+	issues, err := rego.Check(source)
+	return worker.Validation{Valid: len(issues) == 0, Errors: issues, Warnings: []rego.Issue{}}, err
+}
+
+func (e *inProcess) Check(ctx context.Context, id scope.TenantID, source string) (worker.Validation, error) {
+	return e.Validate(ctx, id, source)
+}
+
+func (e *inProcess) Test(ctx context.Context, _ scope.TenantID, name, source string, cases []rego.TestCase) ([]rego.TestResult, error) {
+	e.tests.Add(1)
+	c, issues := rego.Compile(rego.Meta{ID: 1, Name: name}, source)
+	if len(issues) > 0 {
+		return nil, errors.New(issues[0].Message)
+	}
+	return rego.RunTests(ctx, c, cases, nil, rego.Limits{Now: now}, nil), nil
+}
+
+// house is a Service with what is around it. Bouncers 71 (sandbox) and 72
+// (production) are one name; 73 is in sandbox alone.
+type house struct {
+	*Service
+	eval    *inProcess
+	stores  *db.Cluster
+	license error
+}
+
+func newHouse(t *testing.T, c *db.Cluster) *house {
+	t.Helper()
+	h := &house{eval: &inProcess{}, stores: c}
+	tick := atomic.Int64{}
+	clock := func() time.Time { return now.Add(time.Duration(tick.Add(1)) * time.Millisecond) }
+	tenants := &tenant.Service{Stores: c, Now: clock}
+	h.Service = &Service{
+		Stores: c, Now: clock, Evaluator: h.eval, Tenants: tenants,
+		BouncerEnv: func(_ context.Context, _ *db.Tx, id int64) (scope.Env, error) {
+			env, ok := map[int64]scope.Env{71: scope.Sandbox, 72: scope.Production, 73: scope.Sandbox}[id]
+			if !ok {
+				return "", fault.NotFoundf("no bouncer")
+			}
+			return env, nil
+		},
+		BouncerTwin: func(_ context.Context, _ *db.Tx, id int64) (*int64, error) {
+			if twin := int64(72); id == 71 {
+				return &twin, nil
+			}
+			return nil, nil
+		},
+		DestinationExists: func(_ context.Context, _ *db.Tx, _ scope.Env, ref string) (bool, error) {
+			return ref == "channel:1", nil
+		},
+		MayPromote: func(context.Context, scope.Scope) error { return h.license },
+		Person: func(_ context.Context, _ scope.Scope, name string) (string, error) {
+			if id := map[string]string{"alice": "u1", "alice@x.example": "u1", "bob": "u2"}[name]; id != "" {
+				return id, nil
+			}
+			return "", fault.NotFoundf("nobody")
+		},
+		SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]SyncError, error) { return nil, nil },
+	}
+	h.Resources = &resource.Service{
+		Stores: c, Now: clock, Bound: h.Bound,
+		Linked: func(context.Context, *db.Tx, int64) ([]int64, error) { return nil, nil },
+	}
+	tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Policies: h.Count}
+	return h
+}
+
+func sc(env scope.Env) scope.Scope {
+	return scope.Scope{Tenant: scope.DefaultTenant, Env: env, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
+}
+
+func admin() scope.Scope {
+	s := sc("")
+	s.Platform, s.Permissions.All = true, true
+	return s
+}
+
+func (h *house) resource(t *testing.T, env scope.Env, name string) resource.Resource {
+	t.Helper()
+	r, err := h.Resources.Create(context.Background(), sc(""), resource.Draft{Name: name, Type: "api", Path: "/" + name, Environment: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (h *house) create(t *testing.T, d Draft) Policy {
+	t.Helper()
+	if d.Name == "" {
+		d.Name = "control"
+	}
+	if d.RegoCode == "" {
+		d.RegoCode = good
+	}
+	p, err := h.Create(context.Background(), sc(""), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (h *house) in(t *testing.T, fn func(ctx context.Context, tx *db.Tx) error) {
+	t.Helper()
+	ctx := context.Background()
+	store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
+	if err == nil {
+		err = store.Write(ctx, func(tx *db.Tx) error { return fn(ctx, tx) })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *house) revision(t *testing.T, env scope.Env) (n int64) {
+	t.Helper()
+	h.in(t, func(ctx context.Context, tx *db.Tx) (err error) {
+		n, err = tx.Revision(ctx, resource.Revision(env))
+		return err
+	})
+	return n
+}
+
+func wantFault(t *testing.T, err error, kind fault.Kind, pointer string) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Kind != kind {
+		t.Fatalf("got %v, want kind %d", err, kind)
+	}
+	if pointer != "" && !slices.ContainsFunc(f.Details, func(d fault.Detail) bool { return d.Pointer == pointer }) {
+		t.Fatalf("no offence at %s in %+v", pointer, f.Details)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

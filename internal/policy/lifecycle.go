@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// Delete takes a control out of reads and decisions at once. It can be restored,
+// unless hard removes it for good with its versions, deleted before or not.
+func (s *Service) Delete(ctx context.Context, sc scope.Scope, id int64, hard bool, ifVersion int64) (time.Time, error) {
+	var at time.Time
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		old, err := s.find(ctx, tx, sc, id)
+		if err == nil && old.DeletedAt != nil && !hard {
+			err = fault.NotFoundf("no such policy")
+		}
+		if err == nil {
+			err = holds(old, ifVersion)
+		}
+		if err != nil {
+			return err
+		}
+		at = s.Now().UTC()
+		next := old
+		next.Version, next.UpdatedAt, next.DeletedAt = old.Version+1, at, &at
+		st := step{verb: "deleted"}
+		if hard {
+			st = step{verb: "erased", extra: map[string]any{"hard_delete": true}}
+			err = erase(ctx, tx, id)
+		} else {
+			_, err = update(ctx, tx, next)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.record(ctx, tx, sc, old, next, st); err != nil || old.DeletedAt != nil {
+			return err
+		}
+		return s.Tenants.Released(ctx, tx, tenant.Policies)
+	})
+	return at, err
+}
+
+// Restore brings a soft-deleted control back as it was. Where its resource or
+// bouncer is gone meanwhile it comes back inactive and unlinked, for without
+// its resource it would be tenant-wide. A control that is not deleted: Conflict.
+func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
+	var p Policy
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		old, err := s.find(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		if old.DeletedAt == nil {
+			return fault.New(fault.Conflict, "not_deleted", "the policy is not deleted")
+		}
+		if err := s.Tenants.CheckLimit(ctx, tx, tenant.Policies); err != nil {
+			return err
+		}
+		next := old
+		next.Version, next.UpdatedAt, next.DeletedAt = old.Version+1, s.Now(), nil
+		if err := s.relink(ctx, tx, &next); err != nil {
+			return err
+		}
+		if p, err = update(ctx, tx, next); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, old, p, step{verb: "restored"})
+	})
+	return p, err
+}
+
+// relink drops links to what is not there any more, and stops a control that lost one.
+func (s *Service) relink(ctx context.Context, tx *db.Tx, p *Policy) error {
+	for _, l := range []struct {
+		id  **int64
+		env func(context.Context, *db.Tx, int64) (scope.Env, error)
+	}{{&p.ResourceID, s.Resources.Environment}, {&p.BouncerID, s.BouncerEnv}} {
+		if *l.id == nil {
+			continue
+		}
+		env, err := l.env(ctx, tx, **l.id)
+		if err != nil && !gone(err) {
+			return err
+		}
+		if err != nil || env != p.Environment {
+			*l.id = nil
+			if p.Status == Active {
+				p.Status = Inactive
+			}
+		}
+	}
+	return nil
+}
+
+// find is one control in the scope, deleted or not, or NotFound.
+func (s *Service) find(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
+	p, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(p.Environment) {
+		return Policy{}, fault.NotFoundf("no such policy")
+	}
+	return p, err
+}
+
+// ControlsFor gives the active controls of an environment with their sources, by id.
+func (s *Service) ControlsFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
+	return controls(ctx, tx, env)
+}
+
+// Bound gives the live controls bound to each resource with an id from first to last.
+func (s *Service) Bound(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error) {
+	links, err := bound(ctx, tx, first, last)
+	out := map[int64][]int64{}
+	for _, l := range links {
+		out[l.Resource] = append(out[l.Resource], l.Policy)
+	}
+	return out, err
+}
+
+// OfBouncer gives the live controls that name a bouncer, and the resources that
+// those controls are bound to, each once and by id.
+func (s *Service) OfBouncer(ctx context.Context, tx *db.Tx, bouncer int64) (policies, resources []int64, err error) {
+	links, err := byBouncer(ctx, tx, bouncer)
+	seen := map[int64]struct{}{}
+	policies = []int64{}
+	for _, l := range links {
+		policies = append(policies, l.Policy)
+		if l.Resource != 0 {
+			seen[l.Resource] = struct{}{}
+		}
+	}
+	return policies, sortedKeys(seen), err
+}
+
+// BouncerLinks gives, for each bouncer that live controls of an environment
+// name, the resources that those controls are bound to, by id.
+func (s *Service) BouncerLinks(ctx context.Context, tx *db.Tx, env scope.Env) (map[int64][]int64, error) {
+	links, err := bouncerLinks(ctx, tx, env)
+	out := map[int64][]int64{}
+	for _, l := range links {
+		out[l.Bouncer] = append(out[l.Bouncer], l.Resource)
+	}
+	return out, err
+}
+
+// Count is how many live controls the tenant has, in both environments.
+func (s *Service) Count(ctx context.Context, tx *db.Tx) (int64, error) { return countLive(ctx, tx) }

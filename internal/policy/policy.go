@@ -1,0 +1,196 @@
+// Package policy keeps the controls: Rego text with its test cases, bound to a
+// resource and a bouncer, with every version that ever was.
+//
+//	           create                    promote (same id)
+//	author ──────────────► sandbox ───────────────────────► production
+//	                          │  gates: compiles, stored tests pass, license,
+//	 draft ─► active ◄─► inactive       four eyes, counterpart of the resource
+//
+// Every change runs in one transaction: check under the lock "controls", the
+// row, its version, the audit row, the event, and Bump("env:<environment>"),
+// which tells the snapshots and the bridge.
+package policy
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The states of a control; only active ones decide (contract.md section 4).
+const (
+	Drafted  = "draft"
+	Active   = "active"
+	Inactive = "inactive"
+)
+
+// TestCase is a stored or sent test: is access granted for this input?
+type TestCase struct {
+	Name     string         `json:"name" minLength:"1" maxLength:"200" doc:"Name of the case." example:"owner may read"`
+	Input    map[string]any `json:"input" doc:"The input: user, resource, action, context and what else the control reads."`
+	Expected bool           `json:"expected" doc:"Whether access should be granted (ALLOW or MASK)."`
+}
+
+// Action is done after a decision (contract.md section 4, actions).
+type Action struct {
+	Type           string  `json:"type" enum:"notification,webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"What is done."`
+	DestinationRef string  `json:"destination_ref" pattern:"^(channel|integration):[1-9][0-9]{0,17}$" doc:"Where it goes: channel:<id> for a notification, integration:<id> for the rest." example:"channel:3"`
+	Trigger        string  `json:"trigger" enum:"on_deny,on_permit,on_mask" doc:"Which decisions set it off."`
+	Payload        Payload `json:"payload,omitzero" doc:"What is said."`
+}
+
+// Payload is what an action says.
+type Payload struct {
+	Message  string `json:"message,omitempty" maxLength:"2000" doc:"Message template."`
+	Severity string `json:"severity,omitempty" enum:"info,warning,error,critical" doc:"Severity."`
+}
+
+// Content is what a version keeps of a control: all that an author sets.
+type Content struct {
+	Name        string     `json:"name" db:"name" doc:"Name, searchable by a part of it." example:"Payments: owners only"`
+	Description string     `json:"description" db:"description" doc:"Description for people."`
+	Status      string     `json:"status" db:"status" enum:"draft,active,inactive" doc:"Only active controls decide."`
+	Environment scope.Env  `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment; changes by promotion only."`
+	RegoCode    string     `json:"rego_code" db:"rego_code" doc:"One Rego v1 module."`
+	TestCases   []TestCase `json:"test_cases" db:"test_cases" doc:"Stored test cases; all must pass to promote."`
+	Actions     []Action   `json:"actions" db:"actions" doc:"Post-decision actions."`
+	Version     int64      `json:"version" db:"version" doc:"Grows by one with each change; the ETag."`
+	ResourceID  *int64     `json:"resource_id" db:"resource_id" doc:"Linked resource; null is tenant-wide."`
+	BouncerID   *int64     `json:"bouncer_id" db:"bouncer_id" doc:"Linked bouncer."`
+	CreatedBy   string     `json:"created_by" db:"created_by" doc:"Who created it."`
+	CreatedAt   time.Time  `json:"created_at" db:"created_at" doc:"When it was created."`
+}
+
+// Policy is one control (spec.md "Policy").
+type Policy struct {
+	ID int64 `json:"id" db:"id" doc:"Identifier, unique over both environments; it stays through a promotion." example:"12"`
+	Content
+	UpdatedAt   time.Time   `json:"updated_at" db:"updated_at" doc:"When it last changed."`
+	PromotedAt  *time.Time  `json:"promoted_at,omitempty" db:"promoted_at" doc:"When it was promoted; absent when it was not."`
+	DeletedAt   *time.Time  `json:"deleted_at,omitempty" db:"deleted_at" doc:"When it was deleted; absent on live controls."`
+	Metrics     Performance `json:"performance_metrics" db:"-" doc:"Counted from its evaluations."`
+	SyncErrors  []SyncError `json:"sync_errors" db:"-" doc:"Bouncers that refused a bundle because of this control."`
+	Evaluations int64       `json:"-" db:"evaluations"`
+	CacheHits   int64       `json:"-" db:"cache_hits"`
+	Nanoseconds int64       `json:"-" db:"nanoseconds"`
+}
+
+// Performance is counted from live evaluations, by the service and its bouncers.
+type Performance struct {
+	AvgEvaluationTimeMS float64 `json:"avg_evaluation_time_ms" doc:"Mean time of an evaluation in milliseconds."`
+	TotalEvaluations    int64   `json:"total_evaluations" doc:"How often it was evaluated."`
+	CacheHitRate        float64 `json:"cache_hit_rate" minimum:"0" maximum:"1" doc:"Share answered from the decision cache, 0 to 1."`
+}
+
+// SyncError is a bouncer's refusal of this control (contract.md section 6).
+type SyncError struct {
+	BouncerID int64  `json:"bouncer_id" doc:"The bouncer that refused."`
+	Version   int64  `json:"version" doc:"The version it refused."`
+	Message   string `json:"message" doc:"What it said."`
+	File      string `json:"file,omitempty" doc:"File in the bundle."`
+	Line      int    `json:"line,omitempty" doc:"Line in the file."`
+}
+
+// Draft is what a create takes.
+type Draft struct {
+	Name        string     `json:"name" minLength:"1" maxLength:"200" doc:"Name." example:"Payments: owners only"`
+	Description string     `json:"description,omitempty" maxLength:"4000" doc:"Description for people."`
+	RegoCode    string     `json:"rego_code" minLength:"1" doc:"One Rego v1 module." example:"package payments\n\nallow if input.user.id == input.resource.attributes.owner"`
+	Environment scope.Env  `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox when absent."`
+	Status      string     `json:"status,omitempty" enum:"draft,active" doc:"draft when absent."`
+	ResourceID  *int64     `json:"resource_id,omitempty" nullable:"true" minimum:"1" doc:"Linked resource of the same environment; absent or null is tenant-wide."`
+	BouncerID   *int64     `json:"bouncer_id,omitempty" nullable:"true" minimum:"1" doc:"Linked bouncer of the same environment."`
+	TestCases   []TestCase `json:"test_cases,omitempty" maxItems:"1000" doc:"Test cases."`
+	Actions     []Action   `json:"actions,omitempty" maxItems:"50" doc:"Post-decision actions."`
+}
+
+// Change is what an update takes: the members sent change, the others stay.
+type Change struct {
+	Name        *string                 `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name."`
+	Description patch.Field[string]     `json:"description,omitzero" maxLength:"4000" doc:"Description for people."`
+	RegoCode    *string                 `json:"rego_code,omitempty" minLength:"1" doc:"One Rego v1 module."`
+	Environment *scope.Env              `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the control's own: promotion changes it."`
+	Status      *string                 `json:"status,omitempty" enum:"draft,active,inactive" doc:"draft to active, active to inactive and back."`
+	ResourceID  patch.Field[int64]      `json:"resource_id,omitzero" minimum:"1" doc:"Linked resource; null makes the control tenant-wide."`
+	BouncerID   patch.Field[int64]      `json:"bouncer_id,omitzero" minimum:"1" doc:"Linked bouncer; null unlinks it."`
+	TestCases   patch.Field[[]TestCase] `json:"test_cases,omitzero" maxItems:"1000" doc:"Test cases; replaces them whole."`
+	Actions     patch.Field[[]Action]   `json:"actions,omitzero" maxItems:"50" doc:"Post-decision actions; replaces them whole."`
+}
+
+// Filter narrows a list. The environment comes from the scope.
+type Filter struct {
+	// Status is one of the three states, or empty.
+	Status string
+	// Name is a part of the name, in any case; % and _ are literal.
+	Name        string
+	Skip, Limit int64
+}
+
+// Page is one page of a list, by id (spec.md GET /policies).
+type Page struct {
+	Policies []Policy `json:"policies" doc:"The page, by id."`
+	Total    int64    `json:"total" doc:"How many match the filters."`
+	Page     int64    `json:"page" doc:"Number of the page, from 1: skip/limit+1."`
+	PageSize int64    `json:"page_size" doc:"The limit asked for."`
+}
+
+// Validation is the answer to POST /policies/validate: 200 either way.
+type Validation struct {
+	Valid    bool         `json:"valid" doc:"Whether the source compiles."`
+	Message  string       `json:"message,omitempty" doc:"Set when it does."`
+	Errors   []rego.Issue `json:"errors,omitempty" doc:"What stops it, with line and column."`
+	Warnings []rego.Issue `json:"warnings,omitempty" doc:"What a linter says; nothing is stopped by it."`
+}
+
+// TestReport is the answer to POST /policies/{policy_id}/test.
+type TestReport struct {
+	Results []rego.TestResult `json:"results" doc:"One result a case, in order."`
+	Summary Summary           `json:"summary" doc:"The counts."`
+}
+
+// Summary counts test results; PassRate is 0 to 1, and 0 where there was no case.
+type Summary struct {
+	Total    int     `json:"total" doc:"How many cases ran."`
+	Passed   int     `json:"passed" doc:"How many passed."`
+	Failed   int     `json:"failed" doc:"How many failed."`
+	PassRate float64 `json:"pass_rate" doc:"Share that passed, 0 to 1; 0 where there was no case."`
+}
+
+// Control is an active control as snapshots and bundles take it.
+type Control struct {
+	ID         int64     `db:"id"`
+	Name       string    `db:"name"`
+	Version    int64     `db:"version"`
+	ResourceID int64     `db:"resource_id"` // 0: tenant-wide
+	BouncerID  int64     `db:"bouncer_id"`  // 0: none
+	Source     string    `db:"rego_code"`
+	Actions    []Action  `db:"actions"`
+	UpdatedAt  time.Time `db:"updated_at"`
+}
+
+func (p *Policy) count() {
+	p.Metrics = Performance{TotalEvaluations: p.Evaluations}
+	if p.Evaluations > 0 {
+		p.Metrics.AvgEvaluationTimeMS = float64(p.Nanoseconds) / float64(p.Evaluations) / 1e6
+		p.Metrics.CacheHitRate = min(1, float64(p.CacheHits)/float64(p.Evaluations))
+	}
+	if p.SyncErrors == nil {
+		p.SyncErrors = []SyncError{}
+	}
+}
+
+func summarise(results []rego.TestResult) TestReport {
+	r := TestReport{Results: results, Summary: Summary{Total: len(results)}}
+	for _, t := range results {
+		if t.Passed {
+			r.Summary.Passed++
+		}
+	}
+	r.Summary.Failed = r.Summary.Total - r.Summary.Passed
+	if r.Summary.Total > 0 {
+		r.Summary.PassRate = float64(r.Summary.Passed) / float64(r.Summary.Total)
+	}
+	return r
+}

@@ -1,0 +1,237 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+func TestLifeOfAControl(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		p := h.create(t, Draft{Name: "Pay_50%", TestCases: passing})
+		if p.Status != Drafted || p.Environment != scope.Sandbox || p.Version != 1 || p.CreatedBy != "alice" || p.SyncErrors == nil {
+			t.Errorf("created %+v", p)
+		}
+		got, err := h.Get(ctx, sc(""), p.ID)
+		if diff := cmp.Diff(p, got); err != nil || diff != "" {
+			t.Errorf("read back: %v %s", err, diff)
+		}
+		before := h.revision(t, scope.Sandbox)
+		up, err := h.Update(ctx, sc(""), p.ID, Change{Status: ptr(Active), Description: patch.Set("d")}, 1)
+		if err != nil || up.Status != Active || up.Version != 2 || up.RegoCode != good || up.Description != "d" {
+			t.Fatalf("activated %+v, %v", up, err)
+		}
+		if after := h.revision(t, scope.Sandbox); after != before+1 {
+			t.Errorf("revision %d after %d", after, before)
+		}
+		if h.eval.checks.Load() != 1 {
+			t.Errorf("%d compilations for one source", h.eval.checks.Load())
+		}
+		_, err = h.Update(ctx, sc(""), p.ID, Change{Name: ptr("x")}, 1)
+		wantFault(t, err, fault.Precondition, "")
+		_, err = h.Update(ctx, sc(""), p.ID, Change{Status: ptr(Drafted)}, 0)
+		wantFault(t, err, fault.Conflict, "")
+		_, err = h.Update(ctx, sc(""), p.ID, Change{RegoCode: ptr(broken)}, 0)
+		wantFault(t, err, fault.Invalid, "/rego_code")
+		h.in(t, func(ctx context.Context, tx *db.Tx) error {
+			cs, err := h.ControlsFor(ctx, tx, scope.Sandbox)
+			if err != nil || len(cs) != 1 || cs[0].Source != good || cs[0].Version != 2 || cs[0].ResourceID != 0 {
+				t.Errorf("controls %+v, %v", cs, err)
+			}
+			return nil
+		})
+		if _, err := h.Update(ctx, sc(""), p.ID, Change{Status: ptr(Inactive)}, 0); err != nil {
+			t.Fatal(err)
+		}
+		h.in(t, func(ctx context.Context, tx *db.Tx) error {
+			if cs, err := h.ControlsFor(ctx, tx, scope.Sandbox); err != nil || len(cs) != 0 {
+				t.Errorf("inactive and in scope: %+v, %v", cs, err)
+			}
+			return nil
+		})
+		h.audited(t, "POLICY_CREATED", "POLICY_UPDATED", "POLICY_UPDATED")
+		h.told(t, "policy.created", "policy.updated", "policy.deployed", "policy.updated")
+	})
+}
+
+func TestTransitions(t *testing.T) {
+	for _, tc := range []struct {
+		from, to string
+		ok       bool
+	}{
+		{Drafted, Drafted, true},
+		{Drafted, Active, true},
+		{Drafted, Inactive, false},
+		{Active, Inactive, true},
+		{Active, Drafted, false},
+		{Inactive, Active, true},
+		{Inactive, Drafted, false},
+		{Active, Active, true},
+	} {
+		if err := transition(tc.from, tc.to); (err == nil) != tc.ok {
+			t.Errorf("%s to %s: %v", tc.from, tc.to, err)
+		}
+	}
+}
+
+func TestForeignIDs(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		prod, here := h.resource(t, scope.Production, "prod"), h.resource(t, scope.Sandbox, "here")
+		channel := func(ref, kind string) []Action {
+			return []Action{{Type: kind, DestinationRef: ref, Trigger: "on_deny"}}
+		}
+		for _, tc := range []struct {
+			d       Draft
+			pointer string
+		}{
+			{Draft{ResourceID: &prod.ID}, "/resource_id"},
+			{Draft{ResourceID: ptr(int64(999))}, "/resource_id"},
+			{Draft{ResourceID: &here.ID, BouncerID: ptr(int64(72))}, "/bouncer_id"},
+			{Draft{BouncerID: ptr(int64(999))}, "/bouncer_id"},
+			{Draft{Actions: channel("channel:2", "notification")}, "/actions/0/destination_ref"},
+			{Draft{Actions: channel("integration:1", "notification")}, "/actions/0/destination_ref"},
+			{Draft{Actions: channel("channel:1", "webhook")}, "/actions/0/destination_ref"},
+		} {
+			tc.d.Name, tc.d.RegoCode = "x", good
+			_, err := h.Create(ctx, sc(""), tc.d)
+			wantFault(t, err, fault.Invalid, tc.pointer)
+		}
+		p := h.create(t, Draft{ResourceID: &here.ID, BouncerID: ptr(int64(71)), Actions: channel("channel:1", "notification")})
+		_, err := h.Update(ctx, sc(""), p.ID, Change{ResourceID: patch.Set(prod.ID)}, 0)
+		wantFault(t, err, fault.Invalid, "/resource_id")
+		_, err = h.Update(ctx, sc(""), p.ID, Change{Environment: ptr(scope.Production)}, 0)
+		wantFault(t, err, fault.Invalid, "/environment")
+		up, err := h.Update(ctx, sc(""), p.ID, Change{ResourceID: patch.Clear[int64]()}, 0)
+		if err != nil || up.ResourceID != nil || *up.BouncerID != 71 {
+			t.Errorf("unlinked %+v, %v", up, err)
+		}
+		other := sc("")
+		other.Tenant = dbtest.Second
+		_, err = h.Get(ctx, other, p.ID)
+		wantFault(t, err, fault.NotFound, "")
+		_, err = h.Get(ctx, sc(scope.Production), p.ID)
+		wantFault(t, err, fault.NotFound, "")
+	})
+}
+
+func TestListAndSearch(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		for _, d := range []Draft{{Name: "ÄPFEL 50%"}, {Name: "a_b", Status: Active}, {Name: "axb"}, {Name: `back\slash`}, {Name: "Prod", Environment: scope.Production}} {
+			h.create(t, d)
+		}
+		for _, tc := range []struct {
+			env  scope.Env
+			f    Filter
+			want string
+		}{
+			{"", Filter{}, "ÄPFEL 50%|a_b|axb|back\\slash|Prod|"},
+			{"", Filter{Name: "äpf"}, "ÄPFEL 50%|"},
+			{"", Filter{Name: "%"}, "ÄPFEL 50%|"},
+			{"", Filter{Name: "A_B"}, "a_b|"},
+			{"", Filter{Name: `\`}, "back\\slash|"},
+			{"", Filter{Name: "' OR 1=1 --"}, ""},
+			{"", Filter{Status: Active}, "a_b|"},
+			{scope.Production, Filter{}, "Prod|"},
+			{"", Filter{Skip: 4}, "Prod|"},
+		} {
+			tc.f.Limit = 100
+			page, err := h.List(ctx, sc(tc.env), tc.f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, p := range page.Policies {
+				got += p.Name + "|"
+			}
+			if got != tc.want {
+				t.Errorf("%q %+v: %q, want %q", tc.env, tc.f, got, tc.want)
+			}
+		}
+		page, err := h.List(ctx, sc(""), Filter{Skip: 4, Limit: 2})
+		if err != nil || page.Page != 3 || page.PageSize != 2 || page.Total != 5 {
+			t.Errorf("page %+v, %v", page, err)
+		}
+	})
+}
+
+func TestDeleteAndRestore(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		r := h.resource(t, scope.Sandbox, "pay")
+		p := h.create(t, Draft{Status: Active, ResourceID: &r.ID})
+		if _, err := h.Delete(ctx, sc(""), p.ID, false, 7); !fault.Is(err, fault.Precondition) {
+			t.Errorf("stale delete: %v", err)
+		}
+		if at, err := h.Delete(ctx, sc(""), p.ID, false, 0); err != nil || at.IsZero() {
+			t.Fatal(at, err)
+		}
+		_, err := h.Delete(ctx, sc(""), p.ID, false, 0)
+		wantFault(t, err, fault.NotFound, "")
+		_, err = h.Get(ctx, sc(""), p.ID)
+		wantFault(t, err, fault.NotFound, "")
+		back, err := h.Restore(ctx, sc(""), p.ID)
+		if err != nil || back.Status != Active || *back.ResourceID != r.ID || back.Version != 3 {
+			t.Fatalf("restored %+v, %v", back, err)
+		}
+		_, err = h.Restore(ctx, sc(""), p.ID)
+		wantFault(t, err, fault.Conflict, "")
+
+		// Its resource goes while it is deleted: it must not come back tenant-wide and active.
+		if _, err := h.Delete(ctx, sc(""), p.ID, false, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Resources.Delete(ctx, sc(""), r.ID, 0); err != nil {
+			t.Fatal(err)
+		}
+		back, err = h.Restore(ctx, sc(""), p.ID)
+		if err != nil || back.Status != Inactive || back.ResourceID != nil {
+			t.Fatalf("restored without resource: %+v, %v", back, err)
+		}
+		if _, err := h.Delete(ctx, sc(""), p.ID, true, 0); err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Restore(ctx, sc(""), p.ID)
+		wantFault(t, err, fault.NotFound, "")
+		h.told(t, "resource.created", "policy.created", "policy.deployed", "policy.deleted", "policy.updated", "policy.deployed",
+			"policy.deleted", "resource.deleted", "policy.updated", "policy.deleted")
+	})
+}
+
+func TestLimit(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		_, err := h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"max_policies": int64(10)})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := 0
+		for err := range together(50, func() error {
+			_, err := h.Create(ctx, sc(""), Draft{Name: "x", RegoCode: good})
+			return err
+		}) {
+			if err == nil {
+				made++
+				continue
+			}
+			var f *fault.Error
+			if !errors.As(err, &f) || f.Code != "limit_exceeded" || f.Fields["limit"] != int64(10) {
+				t.Errorf("%v", err)
+			}
+		}
+		if page, err := h.List(ctx, sc(""), Filter{Limit: 100}); err != nil || page.Total != 10 || made != 10 {
+			t.Errorf("%d made, %d there, %v", made, page.Total, err)
+		}
+	})
+}

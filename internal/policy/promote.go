@@ -1,0 +1,178 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// Promotion is what a promote takes.
+type Promotion struct {
+	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"Why; kept with the version and in the audit."`
+	Approver        string `json:"approver,omitempty" maxLength:"200" doc:"Who approved it; somebody else than the caller when four-eyes is on."`
+}
+
+// errMoved says that the control changed while its tests ran.
+var errMoved = errors.New("the control changed meanwhile")
+
+// Promote moves a control to production under the same id. The gates, in order:
+// the credential is not bound to one environment (403), the control is there
+// (404), not yet in production (409), licensed (403), approved (422), compiles
+// and passes its stored tests (422 with the failures). Its resource becomes the
+// production counterpart, its bouncer the production one of the same name or
+// null (contract.md section 4, Promote).
+func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
+	if sc.EnvBound {
+		// It writes into both environments, the control's and production.
+		return Policy{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for one environment, and a promotion changes two")
+	}
+	// Callers for one control take turns, so that its tests run once and the rest hear 409.
+	leave, err := s.turns.enter(ctx, fmt.Sprintf("promote/%s/%d", sc.Tenant, id))
+	if err != nil {
+		return Policy{}, err
+	}
+	defer leave()
+	for range 3 {
+		p, err := s.promote(ctx, sc, id, pr, ifVersion)
+		if !errors.Is(err, errMoved) {
+			return p, err
+		}
+	}
+	return Policy{}, fault.New(fault.Conflict, "conflict", "the policy keeps changing while it is promoted")
+}
+
+func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
+	seen, err := s.Get(ctx, sc, id)
+	if err == nil {
+		err = promotable(seen, ifVersion)
+	}
+	if err == nil && s.MayPromote != nil {
+		err = s.MayPromote(ctx, sc)
+	}
+	if err == nil {
+		err = s.approved(ctx, sc, pr.Approver)
+	}
+	if err == nil {
+		err = s.passes(ctx, sc, seen)
+	}
+	if err != nil {
+		return Policy{}, err
+	}
+	var p Policy
+	err = s.write(ctx, sc, func(tx *db.Tx) error {
+		old, err := s.load(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		if err := promotable(old, ifVersion); err != nil {
+			return err
+		}
+		if old.Version != seen.Version {
+			return errMoved
+		}
+		next := old
+		if err := s.counterparts(ctx, tx, sc, &next); err != nil {
+			return err
+		}
+		now := s.Now()
+		next.Environment, next.Version, next.UpdatedAt, next.PromotedAt = scope.Production, old.Version+1, now, &now
+		if err := s.refs(ctx, tx, old, next); err != nil {
+			return err
+		}
+		if p, err = update(ctx, tx, next); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, old, p, step{
+			verb: "promoted", note: pr.DeploymentNotes,
+			extra: map[string]any{"deployment_notes": pr.DeploymentNotes, "approver": pr.Approver},
+		})
+	})
+	return p, err
+}
+
+func promotable(p Policy, ifVersion int64) error {
+	if p.Environment == scope.Production {
+		return fault.New(fault.Conflict, "already_in_production", "the policy is in production already")
+	}
+	return holds(p, ifVersion)
+}
+
+// approved is the four-eyes gate: when it is on, the approver is named and is not the caller.
+func (s *Service) approved(ctx context.Context, sc scope.Scope, approver string) error {
+	on := false
+	err := s.read(ctx, sc, func(tx *db.Tx) error {
+		settings, err := tenant.SettingsIn(ctx, tx)
+		on = settings.FourEyes()
+		return err
+	})
+	if err != nil || !on {
+		return err
+	}
+	approver = strings.TrimSpace(approver)
+	if approver == "" {
+		return fault.Invalidf("/approver", "this tenant wants a second person to approve a promotion")
+	}
+	person, err := s.Person(ctx, sc, approver)
+	if gone(err) {
+		return fault.Invalidf("/approver", "nobody here is called %q", approver)
+	}
+	if err != nil {
+		return err
+	}
+	if person == sc.Actor.ID || strings.EqualFold(approver, sc.Actor.Name) {
+		return fault.Invalidf("/approver", "who promotes a policy cannot approve it")
+	}
+	return nil
+}
+
+// passes runs the stored tests; a failure is Invalid "tests_failed" with the results.
+func (s *Service) passes(ctx context.Context, sc scope.Scope, p Policy) error {
+	if err := s.compiles(ctx, sc, p.RegoCode); err != nil {
+		return err
+	}
+	report, err := s.run(ctx, sc, p, p.TestCases)
+	if err != nil || report.Summary.Failed == 0 {
+		return err
+	}
+	failures := []rego.TestResult{}
+	f := fault.Newf(fault.Invalid, "tests_failed", "%d of %d stored test cases fail", report.Summary.Failed, report.Summary.Total)
+	for i, r := range report.Results {
+		if !r.Passed {
+			failures = append(failures, r)
+			f.Details = append(f.Details, fault.Detail{
+				Pointer: fmt.Sprintf("/test_cases/%d", i),
+				Message: fmt.Sprintf("%s: expected %t, got %t", r.Name, r.Expected, r.Actual),
+			})
+		}
+	}
+	return f.With("failures", failures).With("summary", report.Summary)
+}
+
+// counterparts puts the production resource and bouncer in the place of the sandbox ones.
+func (s *Service) counterparts(ctx context.Context, tx *db.Tx, sc scope.Scope, p *Policy) error {
+	if p.ResourceID != nil {
+		id, err := s.Resources.Counterpart(ctx, tx, sc, *p.ResourceID)
+		if errors.Is(err, db.ErrNoRows) {
+			return fault.Invalidf("/resource_id", "the linked resource is gone")
+		}
+		if err != nil {
+			return err
+		}
+		p.ResourceID = &id
+	}
+	if p.BouncerID != nil {
+		twin, err := s.BouncerTwin(ctx, tx, *p.BouncerID)
+		if err != nil {
+			return err
+		}
+		p.BouncerID = twin
+	}
+	return nil
+}

@@ -1,0 +1,247 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// together runs fn n times at once and gives each result.
+func together(n int, fn func() error) iter.Seq[error] {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = fn() })
+	}
+	wg.Wait()
+	return func(yield func(error) bool) {
+		for _, err := range errs {
+			if !yield(err) {
+				return
+			}
+		}
+	}
+}
+
+func TestPromote(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		r := h.resource(t, scope.Sandbox, "pay")
+		p := h.create(t, Draft{Status: Active, ResourceID: &r.ID, BouncerID: ptr(int64(71)), TestCases: passing})
+		up, err := h.Promote(ctx, sc(""), p.ID, Promotion{DeploymentNotes: "go"}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if up.Environment != scope.Production || up.ID != p.ID || up.PromotedAt == nil || *up.BouncerID != 72 || *up.ResourceID == r.ID || up.Version != 2 {
+			t.Errorf("promoted %+v", up)
+		}
+		twin, err := h.Resources.Get(ctx, sc(scope.Production), *up.ResourceID)
+		if err != nil || twin.Path != "/pay" || len(twin.Policies) != 1 {
+			t.Errorf("counterpart %+v, %v", twin, err)
+		}
+		for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
+			if h.revision(t, env) == 0 {
+				t.Errorf("%s was not told", env)
+			}
+		}
+		_, err = h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)
+		wantFault(t, err, fault.Conflict, "")
+		_, err = h.Promote(ctx, sc(scope.Sandbox), p.ID, Promotion{}, 0)
+		wantFault(t, err, fault.NotFound, "")
+
+		second := h.create(t, Draft{ResourceID: &r.ID, BouncerID: ptr(int64(73))})
+		up, err = h.Promote(ctx, sc(""), second.ID, Promotion{}, 0)
+		if err != nil || *up.ResourceID != twin.ID || up.BouncerID != nil || up.Status != Drafted {
+			t.Errorf("second promoted %+v, %v", up, err)
+		}
+		h.audited(t, "RESOURCE_CREATED", "POLICY_CREATED", "RESOURCE_CREATED", "POLICY_PROMOTED", "POLICY_CREATED", "POLICY_PROMOTED")
+	})
+}
+
+func TestPromotionGates(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		failing := append([]TestCase{{Name: "eve may", Input: map[string]any{"user": map[string]any{"id": "eve"}}, Expected: true}}, passing...)
+		p := h.create(t, Draft{TestCases: failing})
+		_, err := h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)
+		wantFault(t, err, fault.Invalid, "/test_cases/0")
+		h.license = fault.New(fault.Forbidden, "license_required", "the trial has expired")
+		_, err = h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)
+		wantFault(t, err, fault.Forbidden, "")
+		h.license = nil
+		_, err = h.Promote(ctx, sc(""), p.ID, Promotion{}, 9)
+		wantFault(t, err, fault.Precondition, "")
+		_, err = h.Promote(ctx, sc(scope.Production), p.ID, Promotion{}, 0)
+		wantFault(t, err, fault.NotFound, "")
+		got, err := h.Get(ctx, sc(""), p.ID)
+		if err != nil || got.Version != 1 || got.Environment != scope.Sandbox {
+			t.Errorf("changed by a refused promotion: %+v, %v", got, err)
+		}
+
+		if _, err := h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"four_eyes": true})}); err != nil {
+			t.Fatal(err)
+		}
+		ok := h.create(t, Draft{TestCases: passing})
+		for _, approver := range []string{"", " ", "alice", "ALICE", "alice@x.example", "nobody"} {
+			_, err = h.Promote(ctx, sc(""), ok.ID, Promotion{Approver: approver}, 0)
+			wantFault(t, err, fault.Invalid, "/approver")
+		}
+		if _, err = h.Promote(ctx, sc(""), ok.ID, Promotion{Approver: "bob"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Delete(ctx, sc(""), p.ID, false, 0); err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Promote(ctx, sc(""), p.ID, Promotion{Approver: "bob"}, 0)
+		wantFault(t, err, fault.NotFound, "")
+	})
+}
+
+func TestFiftyPromotes(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		// Two replicas on one store: the turns of one process do not help across them.
+		ctx, a, b := context.Background(), newHouse(t, c), newHouse(t, c)
+		p := a.create(t, Draft{Status: Active, TestCases: passing})
+		turn, promoted, refused := 0, 0, 0
+		var mu sync.Mutex
+		for err := range together(50, func() error {
+			mu.Lock()
+			turn++
+			h := []*house{a, b}[turn%2]
+			mu.Unlock()
+			_, err := h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)
+			return err
+		}) {
+			switch {
+			case err == nil:
+				promoted++
+			case fault.Is(err, fault.Conflict):
+				refused++
+			default:
+				t.Error(err)
+			}
+		}
+		if promoted != 1 || refused != 49 {
+			t.Errorf("%d promoted, %d refused", promoted, refused)
+		}
+		a.audited(t, "POLICY_CREATED", "POLICY_PROMOTED")
+		a.told(t, "policy.created", "policy.deployed", "policy.promoted")
+	})
+}
+
+func TestHundredUpdates(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		p := h.create(t, Draft{})
+		n := 0
+		var mu sync.Mutex
+		for err := range together(100, func() error {
+			mu.Lock()
+			n++
+			name, source := fmt.Sprintf("name %d", n), good
+			if n%10 == 0 {
+				source = strings.ReplaceAll(good, "alice", fmt.Sprintf("alice%d", n))
+			}
+			mu.Unlock()
+			_, err := h.Update(ctx, sc(""), p.ID, Change{Name: &name, RegoCode: &source}, 0)
+			return err
+		}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		got, err := h.Get(ctx, sc(""), p.ID)
+		if err != nil || got.Version != 101 {
+			t.Errorf("version %d, %v", got.Version, err)
+		}
+		hist, err := h.Versions(ctx, sc(""), p.ID, 0, 1000)
+		if err != nil || hist.Total != 101 {
+			t.Errorf("%d versions, %v", hist.Total, err)
+		}
+	})
+}
+
+func TestVersions(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		p := h.create(t, Draft{TestCases: passing})
+		if _, err := h.Update(ctx, sc(""), p.ID, Change{RegoCode: ptr(better), Status: ptr(Active)}, 0); err != nil {
+			t.Fatal(err)
+		}
+		d, err := h.Diff(ctx, sc(""), p.ID, 0, 0)
+		if err != nil || d.From != 1 || d.To != 2 || len(d.Changes) != 1 || d.Changes[0].Member != "status" || !strings.Contains(d.Rego, "+allow if input.user.id in") {
+			t.Errorf("diff %+v, %v", d, err)
+		}
+		back, err := h.RestoreVersion(ctx, sc(""), p.ID, 1, 0)
+		if err != nil || back.RegoCode != good || back.Version != 3 || back.Status != Active {
+			t.Errorf("restored %+v, %v", back, err)
+		}
+		v, err := h.Version(ctx, sc(""), p.ID, 2)
+		if err != nil || v.RegoCode != better || v.Change != "updated" || v.CreatedBy != "alice" {
+			t.Errorf("version 2 %+v, %v", v, err)
+		}
+		_, err = h.Version(ctx, sc(""), p.ID, 9)
+		wantFault(t, err, fault.NotFound, "")
+		_, err = h.RestoreVersion(ctx, sc(""), p.ID, 1, 1)
+		wantFault(t, err, fault.Precondition, "")
+		hist, err := h.Versions(ctx, sc(""), p.ID, 0, 2)
+		if err != nil || hist.Total != 3 || len(hist.Versions) != 2 || hist.Versions[0].Version != 3 || hist.Versions[0].Change != "restored" {
+			t.Errorf("history %+v, %v", hist, err)
+		}
+	})
+}
+
+func TestRunTestsAndValidate(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		p := h.create(t, Draft{TestCases: passing})
+		r, err := h.Test(ctx, sc(""), p.ID, nil)
+		if err != nil || r.Summary != (Summary{Total: 2, Passed: 2, PassRate: 1}) {
+			t.Errorf("stored: %+v, %v", r, err)
+		}
+		r, err = h.Test(ctx, sc(""), p.ID, []TestCase{{Name: "x", Input: map[string]any{}, Expected: true}})
+		if err != nil || r.Summary != (Summary{Total: 1, Failed: 1}) || r.Results[0].Actual {
+			t.Errorf("sent: %+v, %v", r, err)
+		}
+		r, err = h.Test(ctx, sc(""), p.ID, []TestCase{})
+		if err != nil || r.Results == nil || r.Summary.Total != 0 {
+			t.Errorf("none: %+v, %v", r, err)
+		}
+		v, err := h.Validate(ctx, sc(""), broken)
+		if err != nil || v.Valid || len(v.Errors) == 0 || v.Errors[0].Line != 3 {
+			t.Errorf("broken: %+v, %v", v, err)
+		}
+		v, err = h.Validate(ctx, sc(""), good)
+		if err != nil || !v.Valid || v.Warnings == nil || v.Message == "" {
+			t.Errorf("good: %+v, %v", v, err)
+		}
+	})
+}
+
+func TestTurnsEndWithTheCaller(t *testing.T) {
+	var ts turns
+	leave, err := ts.enter(context.Background(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := ts.enter(ctx, "a"); !fault.Is(err, fault.Unavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled caller got %v", err)
+	}
+	leave()
+	if len(ts.open) != 0 {
+		t.Errorf("%d turns left over", len(ts.open))
+	}
+}

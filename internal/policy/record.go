@@ -1,0 +1,122 @@
+package policy
+
+import (
+	"context"
+	"reflect"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// step is one change of a control: its verb, and a note for the version.
+type step struct {
+	// verb is created, updated, promoted, deleted, erased or restored.
+	verb, note string
+	// extra goes into the audit row and the event.
+	extra map[string]any
+}
+
+// what a verb is called in the audit and among the events (spec.md "Events").
+var (
+	auditTypes = map[string]string{
+		"created": "POLICY_CREATED", "updated": "POLICY_UPDATED", "promoted": "POLICY_PROMOTED",
+		"deleted": "POLICY_DELETED", "erased": "POLICY_DELETED", "restored": "POLICY_RESTORED",
+	}
+	eventTypes = map[string]string{
+		"created": "policy.created", "updated": "policy.updated", "promoted": "policy.promoted",
+		"deleted": "policy.deleted", "erased": "policy.deleted", "restored": "policy.updated",
+	}
+)
+
+// record writes what goes with a change of old (zero for a create) to next:
+// version, audit row, event, policy.deployed where it became active, and the
+// revision of each environment it touches.
+func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, st step) error {
+	now, id := s.Now(), strconv.FormatInt(next.ID, 10)
+	if st.verb != "erased" {
+		if err := insertVersion(ctx, tx, next, st.verb, st.note, actor(sc), now); err != nil {
+			return err
+		}
+	}
+	changes := changed(old, next)
+	for k, v := range st.extra {
+		changes[k] = v
+	}
+	changes["version"] = next.Version
+	err := audit.Append(ctx, tx, sc, now, audit.Entry{
+		Type: auditTypes[st.verb], Object: "policy", ObjectID: id, ObjectName: next.Name, Env: next.Environment, Changes: changes,
+	})
+	if err != nil {
+		return err
+	}
+	told := []event.Event{{Type: eventTypes[st.verb], Data: summary(changes)}}
+	if next.live() && !old.live() && st.verb != "promoted" {
+		told = append(told, event.Event{Type: "policy.deployed", Data: map[string]any{"deployed_by": actor(sc), "version": next.Version}})
+	}
+	for _, e := range told {
+		e.ObjectKind, e.ObjectID, e.ObjectName, e.Env = "policy", id, next.Name, next.Environment
+		if err := event.Emit(ctx, tx, sc, e); err != nil {
+			return err
+		}
+	}
+	if old.Environment != "" && old.Environment != next.Environment {
+		if _, err := tx.Bump(ctx, resource.Revision(old.Environment)); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Bump(ctx, resource.Revision(next.Environment))
+	return err
+}
+
+// live tells whether the control decides.
+func (p Policy) live() bool { return p.Status == Active && p.DeletedAt == nil }
+
+// changed names what differs, with old and new value; of long members only that they do.
+func changed(old, next Policy) map[string]any {
+	out := map[string]any{}
+	differ := func(name string, a, b any) {
+		if !reflect.DeepEqual(a, b) {
+			out[name] = map[string]any{"from": a, "to": b}
+		}
+	}
+	differ("name", old.Name, next.Name)
+	differ("description", old.Description, next.Description)
+	differ("status", old.Status, next.Status)
+	differ("environment", old.Environment, next.Environment)
+	differ("resource_id", deref(old.ResourceID), deref(next.ResourceID))
+	differ("bouncer_id", deref(old.BouncerID), deref(next.BouncerID))
+	if old.RegoCode != next.RegoCode {
+		out["rego_code"] = map[string]any{"changed": true}
+	}
+	if len(old.TestCases)+len(next.TestCases) > 0 && !reflect.DeepEqual(old.TestCases, next.TestCases) {
+		out["test_cases"] = map[string]any{"from": len(old.TestCases), "to": len(next.TestCases)}
+	}
+	if len(old.Actions)+len(next.Actions) > 0 && !reflect.DeepEqual(old.Actions, next.Actions) {
+		out["actions"] = map[string]any{"from": old.Actions, "to": next.Actions}
+	}
+	return out
+}
+
+// summary is what an event says of a change.
+func summary(changes map[string]any) map[string]any {
+	members := make([]string, 0, len(changes))
+	out := map[string]any{"version": changes["version"]}
+	for _, k := range []string{"name", "description", "status", "environment", "rego_code", "test_cases", "actions", "resource_id", "bouncer_id"} {
+		if _, ok := changes[k]; ok {
+			members = append(members, k)
+		}
+	}
+	out["changed"] = members
+	return out
+}
+
+func deref(id *int64) any {
+	if id == nil {
+		return nil
+	}
+	return *id
+}

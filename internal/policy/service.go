@@ -1,0 +1,276 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
+)
+
+// Evaluator tries authors' Rego out of this process (package worker).
+type Evaluator interface {
+	Validate(ctx context.Context, tenant scope.TenantID, source string) (worker.Validation, error)
+	Check(ctx context.Context, tenant scope.TenantID, source string) (worker.Validation, error)
+	Test(ctx context.Context, tenant scope.TenantID, name, source string, cases []rego.TestCase) ([]rego.TestResult, error)
+}
+
+// Service is the use cases on controls. The function fields are needs that
+// packages beside or above this one fill; each but MayPromote must be set.
+type Service struct {
+	Stores    *db.Cluster
+	Now       func() time.Time
+	Evaluator Evaluator
+	Resources *resource.Service
+	Tenants   *tenant.Service
+	// BouncerEnv is the environment that a bouncer is in; NotFound for no bouncer.
+	BouncerEnv func(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error)
+	// BouncerTwin is the production bouncer of the same name; nil for none.
+	BouncerTwin func(ctx context.Context, tx *db.Tx, id int64) (*int64, error)
+	// DestinationExists tells whether an action's destination_ref stands for something in env.
+	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, ref string) (bool, error)
+	// MayPromote asks the license; it answers a Forbidden fault. Nil: nothing is gated.
+	MayPromote func(ctx context.Context, sc scope.Scope) error
+	// Person is the id of whoever name stands for (username, e-mail or id); NotFound for nobody.
+	Person func(ctx context.Context, sc scope.Scope, name string) (string, error)
+	// SyncErrors gives the refusals by bouncers, for the controls with ids from first to last.
+	SyncErrors func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]SyncError, error)
+
+	turns turns
+	known known
+}
+
+// List is one page of the live controls, by id.
+func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
+	page := Page{Page: f.Skip/max(f.Limit, 1) + 1, PageSize: f.Limit}
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		if page.Total, err = count(ctx, tx, sc.Env, f); err != nil {
+			return err
+		}
+		if page.Policies, err = list(ctx, tx, sc.Env, f); err != nil {
+			return err
+		}
+		return s.refusals(ctx, tx, page.Policies)
+	})
+	return page, err
+}
+
+// Get is one live control.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
+	var p Policy
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		if p, err = s.load(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		one := []Policy{p}
+		err = s.refusals(ctx, tx, one)
+		p = one[0]
+		return err
+	})
+	return p, err
+}
+
+// Create stores a control as a draft, or as active when so sent; one that does
+// not compile is Invalid "invalid_policy" with the errors that validate gives.
+func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, error) {
+	env, err := sc.CreateIn(d.Environment)
+	if err != nil {
+		return Policy{}, err
+	}
+	if d.Status == "" {
+		d.Status = Drafted
+	}
+	if d.Status == Inactive {
+		return Policy{}, fault.Invalidf("/status", "a control is created as draft or active")
+	}
+	next := Policy{Content: Content{
+		Name: strings.TrimSpace(d.Name), Description: d.Description, Status: d.Status, Environment: env, RegoCode: d.RegoCode,
+		TestCases: d.TestCases, Actions: d.Actions, Version: 1, ResourceID: d.ResourceID, BouncerID: d.BouncerID, CreatedBy: actor(sc),
+	}}
+	if next.Name == "" {
+		return Policy{}, fault.Invalidf("/name", "a control has a name")
+	}
+	if err := s.compiles(ctx, sc, next.RegoCode); err != nil {
+		return Policy{}, err
+	}
+	var made Policy
+	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
+		if err = s.Tenants.CheckLimit(ctx, tx, tenant.Policies); err != nil {
+			return err
+		}
+		if err = s.refs(ctx, tx, Policy{}, next); err != nil {
+			return err
+		}
+		p := next
+		p.CreatedAt = s.Now()
+		p.UpdatedAt = p.CreatedAt
+		id, err := insert(ctx, tx, p)
+		if err != nil {
+			return err
+		}
+		if made, err = get(ctx, tx, id); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, Policy{}, made, step{verb: "created"})
+	})
+	return made, err
+}
+
+// Update changes the members that were sent; each call is a new version.
+// ifVersion other than 0 must be the current version, else Precondition.
+func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifVersion int64) (Policy, error) {
+	// Told early, so that nobody waits for a compilation to hear of a 404 or 412.
+	old, err := s.Get(ctx, sc, id)
+	if err == nil {
+		err = holds(old, ifVersion)
+	}
+	if err == nil && c.RegoCode != nil && *c.RegoCode != old.RegoCode {
+		err = s.compiles(ctx, sc, *c.RegoCode)
+	}
+	if err != nil {
+		return Policy{}, err
+	}
+	return s.change(ctx, sc, id, ifVersion, step{verb: "updated"}, func(_ *db.Tx, old Policy) (Policy, error) { return old.apply(c) })
+}
+
+// change runs one change of a live control: load, decide, refs, write.
+func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int64, st step, decide func(*db.Tx, Policy) (Policy, error)) (Policy, error) {
+	var p Policy
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		old, err := s.load(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		if err := holds(old, ifVersion); err != nil {
+			return err
+		}
+		next, err := decide(tx, old)
+		if err != nil {
+			return err
+		}
+		if err := s.refs(ctx, tx, old, next); err != nil {
+			return err
+		}
+		next.Version, next.UpdatedAt = old.Version+1, s.Now()
+		if p, err = update(ctx, tx, next); err != nil {
+			return err
+		}
+		return s.record(ctx, tx, sc, old, p, st)
+	})
+	return p, err
+}
+
+// apply gives p with the members of c that were sent, or why it may not be.
+func (p Policy) apply(c Change) (Policy, error) {
+	if c.Environment != nil && *c.Environment != p.Environment {
+		return Policy{}, fault.Invalidf("/environment", "the environment of a control changes by promotion only")
+	}
+	if c.Status != nil {
+		if err := transition(p.Status, *c.Status); err != nil {
+			return Policy{}, err
+		}
+		p.Status = *c.Status
+	}
+	if c.Name != nil {
+		if p.Name = strings.TrimSpace(*c.Name); p.Name == "" {
+			return Policy{}, fault.Invalidf("/name", "a control has a name")
+		}
+	}
+	if c.RegoCode != nil {
+		p.RegoCode = *c.RegoCode
+	}
+	c.Description.Apply(&p.Description)
+	c.ResourceID.ApplyPointer(&p.ResourceID)
+	c.BouncerID.ApplyPointer(&p.BouncerID)
+	c.TestCases.Apply(&p.TestCases)
+	c.Actions.Apply(&p.Actions)
+	return p, nil
+}
+
+// transition says whether a control may go from one state to another: draft,
+// active, inactive, active, and never back to draft (contract.md section 4).
+func transition(from, to string) error {
+	switch {
+	case from == to, to == Active, from == Active && to == Inactive:
+		return nil
+	default:
+		return fault.Newf(fault.Conflict, "invalid_transition", "a control that is %s cannot become %s", from, to)
+	}
+}
+
+// load is one live control in the scope, or NotFound.
+func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
+	p, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && (p.DeletedAt != nil || !sc.Sees(p.Environment)) {
+		return Policy{}, fault.NotFoundf("no such policy")
+	}
+	return p, err
+}
+
+func (s *Service) refusals(ctx context.Context, tx *db.Tx, ps []Policy) error {
+	if len(ps) == 0 {
+		return nil
+	}
+	all, err := s.SyncErrors(ctx, tx, ps[0].ID, ps[len(ps)-1].ID)
+	for i := range ps {
+		if found := all[ps[i].ID]; found != nil {
+			ps[i].SyncErrors = found
+		}
+	}
+	return err
+}
+
+func holds(p Policy, ifVersion int64) error {
+	if ifVersion != 0 && ifVersion != p.Version {
+		return fault.Newf(fault.Precondition, "precondition_failed", "the policy is at version %d", p.Version)
+	}
+	return nil
+}
+
+// actor is who acts, as people read it.
+func actor(sc scope.Scope) string {
+	if sc.Actor.Name != "" {
+		return sc.Actor.Name
+	}
+	return sc.Actor.ID
+}
+
+func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	return store.Read(ctx, fn)
+}
+
+func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, resource.Lock); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+func sortedKeys[V any](m map[int64]V) []int64 {
+	keys := make([]int64, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func gone(err error) bool { return fault.Is(err, fault.NotFound) }

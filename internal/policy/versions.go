@@ -1,0 +1,146 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Version is a control as one change left it. Its created_by and created_at are the change's.
+type Version struct {
+	PolicyID int64  `json:"policy_id" db:"policy_id" doc:"The control."`
+	Change   string `json:"change" db:"change" enum:"created,updated,promoted,deleted,restored" doc:"What made this version."`
+	Note     string `json:"note,omitempty" db:"note" doc:"Deployment notes of a promotion, or what was restored."`
+	Content
+}
+
+// History is one page of versions, newest first.
+type History struct {
+	Versions []Version `json:"versions" doc:"The page, newest first."`
+	Total    int64     `json:"total" doc:"How many versions there are."`
+}
+
+// Difference is what changed between two versions.
+type Difference struct {
+	PolicyID int64              `json:"policy_id" doc:"The control."`
+	From     int64              `json:"from" doc:"The version compared with."`
+	To       int64              `json:"to" doc:"The version compared."`
+	Changes  []MemberDifference `json:"changes" doc:"Members that differ, but for rego_code."`
+	Rego     string             `json:"rego_diff" doc:"Unified diff of rego_code; empty where it is the same."`
+}
+
+// MemberDifference is one member that differs.
+type MemberDifference struct {
+	Member string `json:"member" doc:"Name of the member." example:"status"`
+	From   any    `json:"from,omitempty" doc:"Its value before; absent where it had none."`
+	To     any    `json:"to,omitempty" doc:"Its value after; absent where it has none."`
+}
+
+// Versions lists what a live control was, newest first.
+func (s *Service) Versions(ctx context.Context, sc scope.Scope, id, skip, limit int64) (History, error) {
+	var h History
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		if _, err = s.load(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		h.Versions, h.Total, err = versions(ctx, tx, id, skip, limit)
+		return err
+	})
+	return h, err
+}
+
+// Version is one of them.
+func (s *Service) Version(ctx context.Context, sc scope.Scope, id, v int64) (Version, error) {
+	var out Version
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		if _, err = s.load(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		out, err = s.version(ctx, tx, id, v)
+		return err
+	})
+	return out, err
+}
+
+func (s *Service) version(ctx context.Context, tx *db.Tx, id, v int64) (Version, error) {
+	out, err := version(ctx, tx, id, v)
+	if errors.Is(err, db.ErrNoRows) {
+		return Version{}, fault.NotFoundf("the policy has no version %d", v)
+	}
+	return out, err
+}
+
+// Diff compares two versions; to 0 is the newest, from 0 the one before to.
+func (s *Service) Diff(ctx context.Context, sc scope.Scope, id, from, to int64) (Difference, error) {
+	var a, b Version
+	err := s.read(ctx, sc, func(tx *db.Tx) error {
+		p, err := s.load(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		if to == 0 {
+			to = p.Version
+		}
+		if from == 0 {
+			from = max(1, to-1)
+		}
+		if a, err = s.version(ctx, tx, id, from); err != nil {
+			return err
+		}
+		b, err = s.version(ctx, tx, id, to)
+		return err
+	})
+	if err != nil {
+		return Difference{}, err
+	}
+	return compare(a, b), nil
+}
+
+func compare(a, b Version) Difference {
+	d := Difference{PolicyID: a.PolicyID, From: a.Version, To: b.Version, Changes: []MemberDifference{}}
+	for _, m := range []struct {
+		name string
+		a, b any
+	}{
+		{"name", a.Name, b.Name},
+		{"description", a.Description, b.Description},
+		{"status", a.Status, b.Status},
+		{"environment", a.Environment, b.Environment},
+		{"resource_id", deref(a.ResourceID), deref(b.ResourceID)},
+		{"bouncer_id", deref(a.BouncerID), deref(b.BouncerID)},
+		{"test_cases", a.TestCases, b.TestCases},
+		{"actions", a.Actions, b.Actions},
+	} {
+		if !reflect.DeepEqual(m.a, m.b) {
+			d.Changes = append(d.Changes, MemberDifference{Member: m.name, From: m.a, To: m.b})
+		}
+	}
+	d.Rego = unified(fmt.Sprintf("version %d", a.Version), fmt.Sprintf("version %d", b.Version), a.RegoCode, b.RegoCode)
+	return d
+}
+
+// RestoreVersion makes a new version with the content of an old one. Status and
+// environment stay; so do the links when the old version was of the other
+// environment, whose ids mean nothing here.
+func (s *Service) RestoreVersion(ctx context.Context, sc scope.Scope, id, v, ifVersion int64) (Policy, error) {
+	old, err := s.Version(ctx, sc, id, v)
+	if err == nil {
+		err = s.compiles(ctx, sc, old.RegoCode)
+	}
+	if err != nil {
+		return Policy{}, err
+	}
+	st := step{verb: "restored", note: fmt.Sprintf("content of version %d", v), extra: map[string]any{"restored_version": v}}
+	return s.change(ctx, sc, id, ifVersion, st, func(_ *db.Tx, p Policy) (Policy, error) {
+		p.Name, p.Description, p.RegoCode, p.TestCases, p.Actions = old.Name, old.Description, old.RegoCode, old.TestCases, old.Actions
+		if old.Environment == p.Environment {
+			p.ResourceID, p.BouncerID = old.ResourceID, old.BouncerID
+		}
+		return p, nil
+	})
+}

@@ -1,0 +1,439 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const (
+	alice = "package p\n\nallow if input.user.id == \"alice\"\n"
+	bob   = "package p\n\nallow if input.user.id == \"bob\"\n"
+)
+
+func names(b *rego.Bundle) []string {
+	out := []string{}
+	for _, c := range b.Set.Controls() {
+		out = append(out, c.Meta().Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func paths(b *rego.Bundle) []string {
+	out := []string{}
+	for _, r := range b.Set.Resources() {
+		out = append(out, r.Path)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestABouncerGetsWhatIsItsOwn(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		orders, people, other := h.resource(scope.Production, "/orders"), h.resource(scope.Production, "/people"), h.resource(scope.Production, "/other")
+		email := "owner@example.com"
+		if _, err := h.resources.Enrich(context.Background(), person(scope.DefaultTenant), orders.ID, enrichOwner(t, email), 0); err != nil {
+			t.Fatal(err)
+		}
+		h.control(scope.Production, "orders", orders.ID, alice)
+		h.control(scope.Production, "people", people.ID, alice)
+		h.control(scope.Production, "other", other.ID, alice)
+		h.control(scope.Production, "all", 0, "package q\n\ndeny if input.user.suspended\n")
+		h.control(scope.Sandbox, "sandbox", 0, alice)
+		g := h.bouncer(scope.Production, map[string]any{"default_action": "deny"}, orders.ID)
+		named := h.bouncer(scope.Production, nil)
+		p := h.control(scope.Production, "named", people.ID, bob)
+		if _, err := h.policies.Update(context.Background(), person(scope.DefaultTenant), p.ID, linkTo(named.id), 0); err != nil {
+			t.Fatal(err)
+		}
+		_, b := g.fetch()
+		if got := strings.Join(names(b), " "); got != "all orders" || strings.Join(paths(b), " ") != "/orders" {
+			t.Errorf("controls %s, resources %s", got, paths(b))
+		}
+		meta, _ := b.Meta["bouncer"].(map[string]any)
+		if meta["mode"] != "shadow" || meta["configuration"].(map[string]any)["default_action"] != "deny" {
+			t.Errorf("metadata %v", b.Meta)
+		}
+		for _, r := range b.Set.Resources() {
+			if strings.Contains(string(r.Doc.AppendJSON(nil)), email) {
+				t.Errorf("the owner's address is in the bundle: %s", r.Doc.AppendJSON(nil))
+			}
+		}
+		_, b = named.fetch()
+		if got := strings.Join(names(b), " "); got != "all named people" || strings.Join(paths(b), " ") != "/people" {
+			t.Errorf("the bouncer that a control names: controls %s, resources %s", got, paths(b))
+		}
+		whole := h.control(scope.Production, "whole", orders.ID, "package w\n\nallow if data.resources[input.resource.id].path == \"/other\"\n")
+		_, b = g.fetch(`"1"`)
+		if got := strings.Join(paths(b), " "); got != "/orders /other /people" {
+			t.Errorf("%d refers to all resources, the bundle holds %s", whole.ID, got)
+		}
+	})
+}
+
+func TestRevisionsGrowOnlyWithTheContent(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		orders, other := h.resource(scope.Production, "/orders"), h.resource(scope.Production, "/other")
+		p := h.control(scope.Production, "orders", orders.ID, alice)
+		g, far := h.bouncer(scope.Production, nil, orders.ID), h.bouncer(scope.Production, nil, other.ID)
+		tag, _ := g.fetch()
+		farTag, _ := far.fetch()
+		h.rewrite(p, bob)
+		second, b := g.fetch(tag)
+		if second != `"2"` || b.Set.Controls()[0].Source() != bob {
+			t.Errorf("after a change: %s", second)
+		}
+		if a, err := far.poll(0, "x", farTag); err != nil || a.Parts != nil {
+			t.Errorf("a bouncer that it does not touch got %+v, error %v", a, err)
+		}
+		h.rewrite(p, alice)
+		if third, b := g.fetch(second); third != `"3"` || b.Set.Controls()[0].Source() != alice {
+			t.Errorf("a rollback is %s, want a new revision", third)
+		}
+		// Another replica, that begins now, gives the same revisions.
+		again := newHouse(t, h.stores)
+		if a, err := again.Bundle(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token}); err != nil || a.ETag != `"3"` {
+			t.Errorf("another replica gives %+v, error %v", a, err)
+		}
+		// After a restore from a backup the bouncer is ahead.
+		if a, err := g.poll(0, "x", `"41"`); err != nil || a.ETag != `"42"` {
+			t.Errorf("a bouncer at 41 gets %+v, error %v", a, err)
+		}
+	})
+}
+
+func TestParkedPollsWakeAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		p := h.control(scope.Production, "orders", 0, alice)
+		g := h.bouncer(scope.Production, nil)
+		tag, _ := g.fetch()
+		woke := make(chan time.Time, 1)
+		go func() {
+			if a, err := g.poll(15*time.Second, "y", tag); err != nil || a.ETag != `"2"` {
+				t.Errorf("woke with %+v, error %v", a, err)
+			}
+			woke <- time.Now()
+		}()
+		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).parked() == 1 })
+		h.rewrite(p, bob)
+		changed := time.Now()
+		if late := (<-woke).Sub(changed); late > time.Second {
+			t.Errorf("woke %s after the change", late)
+		}
+		began := time.Now()
+		if a, err := g.poll(300*time.Millisecond, "y", `"2"`); err != nil || a.Parts != nil || time.Since(began) < 250*time.Millisecond {
+			t.Errorf("nothing new: %+v after %s, error %v", a, time.Since(began), err)
+		}
+	})
+}
+
+func TestOnlyItsOwn(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := context.Background()
+		a, b := h.bouncer(scope.Production, nil), h.bouncer(scope.Sandbox, nil)
+		if _, err := h.Bundle(ctx, a.sc, Poll{BouncerID: b.id, Token: a.token}); !fault.Is(err, fault.NotFound) {
+			t.Errorf("another one's bundle: %v", err)
+		}
+		if _, err := h.Bundle(ctx, person(scope.DefaultTenant), Poll{BouncerID: a.id}); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("a person: %v", err)
+		}
+		gone := make(chan error, 1)
+		tag, _ := a.fetch()
+		go func() {
+			_, err := a.poll(15*time.Second, "z", tag)
+			gone <- err
+		}()
+		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).parked() == 1 })
+		if _, err := h.cfg.Bouncers.Rotate(ctx, person(scope.DefaultTenant), a.id); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-gone; !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("a parked poll with a rotated token got %v", err)
+		}
+		if _, err := a.poll(0, "z"); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("a poll with a rotated token got %v", err)
+		}
+		h.until("degraded", func() bool { return a.record().Status == bouncer.Degraded })
+		if _, err := h.cfg.Bouncers.Delete(ctx, person(scope.DefaultTenant), b.id, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.poll(0, "z"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("a deleted bouncer got %v", err)
+		}
+	})
+}
+
+func TestRefusedRevisionsAreNotSentAgain(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := context.Background()
+		p := h.control(scope.Production, "orders", 0, alice)
+		g := h.bouncer(scope.Production, nil)
+		first, _ := g.fetch()
+		if a, err := g.poll(0, "conn", first); err != nil || a.Parts != nil {
+			t.Fatalf("%+v, error %v", a, err)
+		}
+		h.until("runs 1", func() bool { return g.revision().Converged })
+		h.rewrite(p, bob)
+		g.fetch(first) // revision 2, over the connection "conn"
+		if a, err := g.poll(0, "conn", first); err != nil || a.Parts != nil {
+			t.Errorf("asked again over the same connection it got %+v, error %v", a, err)
+		}
+		if a, err := g.poll(0, "elsewhere", first); err != nil || a.Parts != nil {
+			t.Errorf("suspected, it got %+v, error %v", a, err)
+		}
+		h.skip(2 * time.Minute)
+		if a, err := g.poll(0, "elsewhere", first); err != nil || a.ETag != `"2"` {
+			t.Errorf("a suspicion must end: %+v, error %v", a, err)
+		}
+		body := `{"labels":{"version":"1.22.0"},"bundles":{"authz":{"name":"authz","active_revision":"1","code":"bundle_error","message":"1 error occurred",
+			"errors":[{"code":"rego_parse_error","message":"unexpected token","location":{"file":"/gatehouse/controls/c` + itoa(p.ID) + `.rego","row":3,"col":1}}]}}}`
+		if err := h.Status(ctx, g.sc, g.token, []byte(body)); err != nil {
+			t.Fatal(err)
+		}
+		h.until("the refusal shows", func() bool { return g.revision().RefusedRevision == 2 })
+		if r := g.revision(); r.Errors[0].PolicyID != p.ID || r.Errors[0].Line != 3 || r.Converged {
+			t.Errorf("%+v", r)
+		}
+		sync, err := h.cfg.Bouncers.SyncStatus(ctx, person(scope.DefaultTenant), g.id)
+		if err != nil || sync.Status != bouncer.Failed || sync.Policies[0].Line != 3 {
+			t.Errorf("%+v, error %v", sync, err)
+		}
+		if b := g.record(); b.Status != bouncer.Degraded || b.Version != "1.22.0" {
+			t.Errorf("%s (%s), version %q", b.Status, b.StatusDetail, b.Version)
+		}
+		h.skip(time.Hour)
+		if a, err := g.poll(0, "anywhere", first); err != nil || a.Parts != nil {
+			t.Errorf("refused, it got %+v, error %v", a, err)
+		}
+		h.rewrite(p, alice)
+		tag, _ := g.fetch(first)
+		if a, err := g.poll(0, "conn", tag); err != nil || a.Parts != nil || tag != `"3"` {
+			t.Errorf("%s: %+v, error %v", tag, a, err)
+		}
+		h.until("all is well", func() bool {
+			r := g.revision()
+			return r.Converged && r.RefusedRevision == 0 && r.Status == bouncer.Connected
+		})
+	})
+}
+
+func TestPresence(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.control(scope.Production, "orders", 0, alice)
+		g := h.bouncer(scope.Production, nil)
+		tag, _ := g.fetch()
+		_, _ = g.poll(time.Millisecond, "conn", tag)
+		h.until("connected", func() bool { return g.record().Status == bouncer.Connected })
+		h.until("counted", func() bool {
+			hl := h.Health(context.Background())
+			return hl.ConnectedClients == 1 && hl.SyncCompleted && hl.LastSync != nil && hl.InProgress == 0
+		})
+		if b := g.record(); b.LastHeartbeat == nil || b.PoliciesSynced != 1 {
+			t.Errorf("%+v", b)
+		}
+		h.skip(40 * time.Second) // it said that it polls every 10 s
+		h.until("disconnected", func() bool { return g.record().Status == bouncer.Disconnected })
+		g.fetch(`"0"`)
+		h.until("back", func() bool { return g.record().Status == bouncer.Connected })
+	})
+}
+
+func TestStuckDeliveriesShow(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.control(scope.Production, "orders", 0, alice)
+		g := h.bouncer(scope.Production, nil)
+		g.fetch()
+		h.until("under way", func() bool {
+			hl := h.Health(context.Background())
+			return hl.InProgress == 1 && hl.StuckInProgress == 0 && !hl.SyncCompleted
+		})
+		h.skip(61 * time.Second)
+		h.until("stuck", func() bool {
+			hl := h.Health(context.Background())
+			return hl.StuckInProgress == 1 && hl.Status == degraded
+		})
+	})
+}
+
+func TestATenantThatIsSuspended(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		g := h.bouncer(scope.Production, nil)
+		tag, _ := g.fetch()
+		gone := make(chan error, 1)
+		go func() {
+			_, err := g.poll(15*time.Second, "z", tag)
+			gone <- err
+		}()
+		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).parked() == 1 })
+		suspend(t, h)
+		if err := <-gone; !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("a parked poll of a suspended tenant got %v", err)
+		}
+		if _, err := g.poll(0, "z", tag); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("a poll of a suspended tenant got %v", err)
+		}
+	})
+}
+
+func TestSignedBundles(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.control(scope.Production, "orders", 0, alice)
+		g := h.bouncer(scope.Production, map[string]any{"signing": "signed"})
+		a, err := g.poll(0, "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := h.VerifyKey(context.Background(), scope.DefaultTenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := slices.Concat(a.Parts...)
+		if _, err := rego.ReadBundle(whole, &rego.Verify{KeyID: key.ID, Key: parsePEM(t, key.PEM)}); err != nil {
+			t.Error(err)
+		}
+		if _, err := rego.ReadBundle(whole, &rego.Verify{KeyID: "other", Key: parsePEM(t, key.PEM)}); err == nil {
+			t.Error("another key id was taken")
+		}
+		again := newHouse(t, h.stores)
+		if k, err := again.VerifyKey(context.Background(), scope.DefaultTenant); err != nil || k != key {
+			t.Errorf("another replica's key is %+v, error %v", k, err)
+		}
+	})
+}
+
+func TestResourcesFeed(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := context.Background()
+		orders := h.resource(scope.Production, "/orders")
+		h.resource(scope.Production, "/other")
+		g := h.bouncer(scope.Production, nil, orders.ID)
+		own, err := h.Resources(ctx, g.sc, g.token)
+		if err != nil || !strings.Contains(string(own.JSON), "/orders") || strings.Contains(string(own.JSON), "/other") {
+			t.Errorf("%s, error %v", own.JSON, err)
+		}
+		all, err := h.Resources(ctx, person(scope.DefaultTenant), "")
+		if err != nil || !strings.Contains(string(all.JSON), "/other") || all.ETag == own.ETag {
+			t.Errorf("%s, error %v", all.JSON, err)
+		}
+		me, err := h.Self(ctx, g.sc, g.token)
+		if err != nil || me.BouncerID != g.id || me.Environment != scope.Production {
+			t.Errorf("%+v, error %v", me, err)
+		}
+	})
+}
+
+func TestLogs(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := context.Background()
+		orders := h.resource(scope.Production, "/orders")
+		g := h.bouncer(scope.Production, nil, orders.ID)
+		event := func(id, more string) string {
+			return `{"labels":{"bouncer":"999"},"decision_id":"` + id + `","bundles":{"authz":{"revision":"4"}},"path":"gatehouse/decision","requested_by":"10.1.2.3:4567",
+				"timestamp":"2026-11-20T23:36:00.90423251Z","input":{"user":{"id":"bob","email":"bob@x","password":"hidden"},"action":{"name":"read"},"resource":{"type":"api","path":"/orders"}},
+				"result":{"decision":"PERMIT","allow":true,"effect":"MASK","reason":"because","policy_id":7,"policy_name":"orders","resource_id":` + itoa(orders.ID) + `},
+				"metrics":{"timer_rego_query_eval_ns":146993}` + more + `}`
+		}
+		for name, send := range map[string]struct {
+			body            string
+			accepted, aside int
+		}{
+			"plain": {"[" + event("a", "") + "," + event("b", `,"custom":{"mode":"shadow","outcome":"SHADOW_WOULD_DENY","request_id":"r9","cache_hit":true}`) + "]", 2, 0},
+			"again, with rubbish between": {
+				"[ " + event("a", "") + ` , {"decision_id":"x","broken":tru}, 17, "text", null, {"no":"id"},` + event("c", "") + "]", 2, 5,
+			},
+			"empty":    {"[]", 0, 0},
+			"no array": {`{"decision_id":"z"}`, 0, 1},
+			"big one":  {"[" + event("d", `,"filler":"`+strings.Repeat("x", maxEvent)+`"`) + "," + event("e", "") + "]", 1, 1},
+		} {
+			for _, body := range []string{send.body, zipped(t, send.body)} {
+				got, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(body))
+				if err != nil || got.Accepted != send.accepted || got.SetAside != send.aside {
+					t.Errorf("%s: %+v, error %v", name, got, err)
+				}
+			}
+		}
+		if _, err := h.Logs(ctx, g.sc, g.token, strings.NewReader("["+event("f", "")+",")); !fault.Is(err, fault.BadRequest) {
+			t.Errorf("a chunk that broke off: %v", err)
+		}
+		if _, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(zipped(t, "["+strings.Repeat(" ", MaxLogBytes)+"]"))); !fault.Is(err, fault.TooLarge) {
+			t.Errorf("a bomb: %v", err)
+		}
+		var page audit.Page
+		h.until("logged", func() bool {
+			var err error
+			page, err = h.log.Query(ctx, person(scope.DefaultTenant), audit.Filter{})
+			return err == nil && page.Total == 5
+		})
+		for _, d := range page.Logs {
+			if d.BouncerID != g.id || d.Environment != scope.Production || d.User.ID != "bob" || d.Decision != audit.Permit || d.PolicyID != 7 ||
+				d.IPAddress != "10.1.2.3" || d.ResourceID != orders.ID || d.Revision != 4 || d.Input != nil || d.EvaluationTimeMS != 0.146993 {
+				t.Errorf("%+v", d)
+			}
+			if d.DecisionID == "b" && (d.Effect != "SHADOW_WOULD_DENY" || d.Mode != "shadow" || d.RequestID != "r9" || !d.CacheHit) {
+				t.Errorf("%+v", d)
+			}
+		}
+	})
+}
+
+func TestDiscovery(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		g := h.bouncer(scope.Production, nil)
+		a, err := h.Discovery(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token})
+		if err != nil || a.Parts == nil {
+			t.Fatal(a, err)
+		}
+		doc := unpack(t, slices.Concat(a.Parts...))["/data.json"]
+		for _, want := range []string{`"resource":"/bundles/` + itoa(g.id) + `"`, `"long_polling_timeout_seconds":30`, `"status":{"service":"gatehouse"}`} {
+			if !strings.Contains(doc, want) {
+				t.Errorf("%s is not in %s", want, doc)
+			}
+		}
+		b, err := h.Discovery(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token, Tags: []string{a.ETag}})
+		if err != nil || b.Parts != nil {
+			t.Errorf("%+v, error %v", b, err)
+		}
+	})
+}
+
+// TestReplicas: a poll that is parked at one replica wakes for a change made at
+// another, and both give one revision to one content.
+func TestReplicas(t *testing.T) {
+	cfg := dbtest.Config(t, dbtest.Postgres)
+	one, two := newHouse(t, dbtest.OpenConfig(t, cfg)), newHouse(t, dbtest.OpenConfig(t, cfg))
+	p := one.control(scope.Production, "orders", 0, alice)
+	g := one.bouncer(scope.Production, nil)
+	tag, _ := g.fetch()
+	there := *g
+	there.h = two
+	woke := make(chan *Answer, 1)
+	go func() {
+		a, err := there.poll(15*time.Second, "y", tag)
+		if err != nil {
+			t.Error(err)
+		}
+		woke <- a
+	}()
+	two.until("parked", func() bool { return two.feed(place{scope.DefaultTenant, scope.Production}).parked() == 1 })
+	one.rewrite(p, bob)
+	changed := time.Now()
+	if a := <-woke; a == nil || a.ETag != `"2"` {
+		t.Errorf("the other replica woke with %+v", a)
+	}
+	if late := time.Since(changed); late > 5*time.Second {
+		t.Errorf("the other replica woke %s after the change", late)
+	}
+	if again, _ := g.fetch(tag); again != `"2"` {
+		t.Errorf("this replica gives %s", again)
+	}
+}

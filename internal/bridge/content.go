@@ -1,0 +1,251 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// packs keeps what was packed, so that a change costs those whom it touches.
+type packs struct {
+	controls map[*rego.Control][sha256.Size]byte
+	groups   map[string]*group // by the resources' ids
+}
+
+// group is a content that bouncers with the same resources share.
+type group struct {
+	identity [sha256.Size]byte
+	packed   *rego.Packed
+	items    []bouncer.Item
+}
+
+func newPacks() packs {
+	return packs{controls: map[*rego.Control][sha256.Size]byte{}, groups: map[string]*group{}}
+}
+
+// targets works out what each bouncer should run.
+func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int64]*target, error) {
+	round := f.packs.round(set)
+	out := make(map[int64]*target, len(r.list))
+	for i := range r.list {
+		b := &r.list[i]
+		ids := round.known(append(slices.Clone(b.ResourceIDs), r.links[b.ID]...))
+		g, err := round.group(ids)
+		if err != nil {
+			return nil, err
+		}
+		meta, err := metaOf(b, r.mode)
+		if err != nil {
+			return nil, fmt.Errorf("bouncer %d: %w", b.ID, err)
+		}
+		t := &target{packed: g.packed, items: g.items, meta: meta, signed: b.Signing(), resources: ids}
+		if t.hash, err = f.hashOf(ctx, t); err != nil {
+			return nil, err
+		}
+		out[b.ID] = t
+	}
+	f.packs = round.kept()
+	return out, nil
+}
+
+// metaOf is what the manifest tells a bouncer about itself.
+func metaOf(b *bouncer.Bouncer, mode string) (value.Value, error) {
+	configuration, err := value.FromAny(b.Configuration)
+	if err != nil {
+		return value.Value{}, err
+	}
+	return value.Object(value.Member{Key: "bouncer", Value: value.Object(
+		value.Member{Key: "id", Value: value.Int(b.ID)},
+		value.Member{Key: "name", Value: value.String(b.Name)},
+		value.Member{Key: "environment", Value: value.String(string(b.Environment))},
+		value.Member{Key: "mode", Value: value.String(mode)},
+		value.Member{Key: "target_app", Value: value.String(b.TargetApp)},
+		value.Member{Key: "configuration", Value: configuration},
+	)}), nil
+}
+
+// hashOf is the hash of all that makes a bouncer's bundle but its revision.
+func (f *feed) hashOf(ctx context.Context, t *target) (string, error) {
+	h := sha256.New()
+	sum := t.packed.Sum()
+	h.Write(sum[:])
+	h.Write(t.meta.AppendJSON(nil))
+	if t.signed {
+		key, err := f.svc.signingKey(ctx, f.tenant)
+		if err != nil {
+			return "", err
+		}
+		h.Write([]byte("\nsigned by " + key.ID))
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// round is one pass over all bouncers of an environment.
+type round struct {
+	set       *rego.Set
+	old, next packs
+	resources map[int64]*rego.Resource // without what is no bouncer's business
+	sums      map[int64][sha256.Size]byte
+}
+
+func (p packs) round(set *rego.Set) *round {
+	r := &round{set: set, old: p, next: newPacks(), resources: map[int64]*rego.Resource{}, sums: map[int64][sha256.Size]byte{}}
+	for _, res := range set.Resources() {
+		res.Doc = without(res.Doc, "owner_email")
+		r.resources[res.ID] = &res
+	}
+	return r
+}
+
+func (r *round) kept() packs { return r.next }
+
+// known sorts ids and leaves out those that are no resource of the set.
+func (r *round) known(ids []int64) []int64 {
+	slices.Sort(ids)
+	return slices.DeleteFunc(slices.Compact(ids), func(id int64) bool { return r.resources[id] == nil })
+}
+
+// group gives the content for the bouncers that stand before the resources.
+func (r *round) group(ids []int64) (*group, error) {
+	var name strings.Builder
+	for _, id := range ids {
+		name.WriteString(strconv.FormatInt(id, 10))
+		name.WriteByte(' ')
+	}
+	if g := r.next.groups[name.String()]; g != nil {
+		return g, nil
+	}
+	controls := r.controlsOf(ids)
+	resources := r.resourcesOf(ids, controls)
+	identity := r.identity(controls, resources)
+	g := r.old.groups[name.String()]
+	if g == nil || g.identity != identity {
+		spec := rego.SetSpec{Env: r.set.Env(), Controls: controls, PIP: r.set.PIP()}
+		for _, id := range resources {
+			spec.Resources = append(spec.Resources, *r.resources[id])
+		}
+		packed, err := rego.Pack(rego.NewSet(spec))
+		if err != nil {
+			return nil, err
+		}
+		g = &group{identity: identity, packed: packed, items: make([]bouncer.Item, 0, len(controls))}
+		for _, c := range controls {
+			g.items = append(g.items, bouncer.Item{PolicyID: c.Meta().ID, Version: c.Meta().Version})
+		}
+	}
+	r.next.groups[name.String()] = g
+	return g, nil
+}
+
+// controlsOf gives the controls of the resources and the tenant-wide ones.
+func (r *round) controlsOf(ids []int64) []*rego.Control {
+	var out []*rego.Control
+	for _, c := range r.set.Controls() {
+		at := c.Meta().ResourceID
+		if _, linked := slices.BinarySearch(ids, at); linked || at == 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// resourcesOf adds to ids the resources whose data the controls refer to.
+func (r *round) resourcesOf(ids []int64, controls []*rego.Control) []int64 {
+	out := slices.Clone(ids)
+	for _, c := range controls {
+		for _, path := range c.Refs().Data {
+			switch {
+			case len(path) == 0, path[0] == "resources" && len(path) == 1:
+				out = out[:0]
+				for id := range r.resources {
+					out = append(out, id)
+				}
+				slices.Sort(out)
+				return out
+			case path[0] == "resources":
+				if id, err := strconv.ParseInt(path[1], 10, 64); err == nil && r.resources[id] != nil {
+					out = append(out, id)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// identity tells contents apart without packing them.
+func (r *round) identity(controls []*rego.Control, resources []int64) [sha256.Size]byte {
+	h := sha256.New()
+	h.Write([]byte(r.set.Env()))
+	for _, c := range controls {
+		sum := r.controlSum(c)
+		h.Write(sum[:])
+		for _, path := range c.Refs().Data {
+			if len(path) == 0 || path[0] == "pip" {
+				h.Write(r.set.Data(path).AppendJSON([]byte(strings.Join(path, "\x00"))))
+			}
+		}
+	}
+	h.Write([]byte("resources"))
+	for _, id := range resources {
+		sum := r.resourceSum(id)
+		h.Write(sum[:])
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+func (r *round) controlSum(c *rego.Control) [sha256.Size]byte {
+	if sum, ok := r.next.controls[c]; ok {
+		return sum
+	}
+	sum, ok := r.old.controls[c]
+	if !ok {
+		m := c.Meta()
+		h := sha256.New()
+		fmt.Fprintf(h, "%d %d %d %q ", m.ID, m.Version, m.ResourceID, m.Name)
+		h.Write([]byte(c.Source()))
+		sum = [sha256.Size]byte(h.Sum(nil))
+	}
+	r.next.controls[c] = sum
+	return sum
+}
+
+func (r *round) resourceSum(id int64) [sha256.Size]byte {
+	if sum, ok := r.sums[id]; ok {
+		return sum
+	}
+	h := sha256.New()
+	writeResource(h, r.resources[id])
+	sum := [sha256.Size]byte(h.Sum(nil))
+	r.sums[id] = sum
+	return sum
+}
+
+func writeResource(h hash.Hash, res *rego.Resource) {
+	fmt.Fprintf(h, "%d %q %q %q %q %q %q %q ", res.ID, res.Name, res.Type, res.Host, res.Path, res.Methods, res.AuditLevel, res.Tags)
+	h.Write(res.Doc.AppendJSON(nil))
+}
+
+// without is an object without a member.
+func without(doc value.Value, member string) value.Value {
+	if !doc.Get(member).Defined() {
+		return doc
+	}
+	var members []value.Member
+	doc.Each(func(k string, v value.Value) bool {
+		if k != member {
+			members = append(members, value.Member{Key: k, Value: v})
+		}
+		return true
+	})
+	return value.Object(members...)
+}

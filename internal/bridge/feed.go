@@ -1,0 +1,350 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// feed is what this replica knows of one tenant's environment.
+type feed struct {
+	place
+	svc *Service
+
+	// heard counts the changes told of, seen is the count that the desks reflect.
+	heard, seen atomic.Int64
+	running     atomic.Bool
+	used        atomic.Int64 // unix seconds of the last poll
+
+	rounds     atomic.Int64 // refreshes that were begun
+	refreshing sync.Mutex   // held by the one who refreshes
+	packs      packs        // used by the one who refreshes
+
+	mu       sync.Mutex // guards what follows
+	loaded   bool
+	served   bool
+	desks    map[int64]*desk
+	set      *rego.Set
+	bouncers int64 // the revision of the registry that desks reflect
+}
+
+// reading is what one transaction says about the environment.
+type reading struct {
+	env, bouncers int64 // revisions
+	mode          string
+	list          []bouncer.Bouncer
+	links         map[int64][]int64
+	bundles       map[int64]bouncer.Bundle
+}
+
+func newFeed(s *Service, p place) *feed {
+	f := &feed{place: p, svc: s, desks: map[int64]*desk{}, packs: newPacks()}
+	f.heard.Store(1) // nothing is loaded yet
+	f.used.Store(s.cfg.Now().Unix())
+	return f
+}
+
+// changed takes note of a change and has the feed refreshed, if it is in use.
+func (f *feed) changed() {
+	f.heard.Add(1)
+	f.mu.Lock()
+	loaded := f.loaded
+	f.mu.Unlock()
+	if loaded {
+		f.start()
+	}
+}
+
+// start has one goroutine refresh the feed until it reflects what was heard.
+func (f *feed) start() {
+	if f.svc.ctx.Err() != nil || !f.running.CompareAndSwap(false, true) {
+		return
+	}
+	f.svc.work.Go(func() {
+		err := f.refresh(f.svc.ctx)
+		f.running.Store(false)
+		switch {
+		case err != nil && f.svc.ctx.Err() == nil:
+			// The sweep tries again; the bouncers go on with what they have.
+			f.svc.cfg.Log.Error("the bridge could not take in a change", "tenant", f.tenant, "environment", f.env, "error", err)
+		case err == nil && f.seen.Load() != f.heard.Load():
+			f.start()
+		}
+	})
+}
+
+// desk gives the desk of a bouncer. A feed that is not loaded is; an id or a
+// token that it does not know is looked for anew: it may just have been made.
+func (f *feed) desk(ctx context.Context, id int64, token string) (*desk, error) {
+	f.used.Store(f.svc.cfg.Now().Unix())
+	for try := 0; ; try++ {
+		round := f.rounds.Load()
+		f.mu.Lock()
+		d, served := f.desks[id], f.served
+		f.mu.Unlock()
+		switch {
+		case d != nil && served && d.is(token):
+			return d, nil
+		case try > 0 && !served:
+			return nil, fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is not served").With("tenant_id", string(f.tenant))
+		case try > 0 && d == nil:
+			return nil, noBouncer()
+		case try > 0:
+			return nil, revoked()
+		}
+		if err := f.refreshAfter(ctx, round); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func revoked() error {
+	return fault.New(fault.Unauthenticated, "invalid_credentials", "this token is not good any more")
+}
+
+// errMoved says that the store changed while a content was worked out.
+var errMoved = errors.New("the store has moved on")
+
+// refreshAfter returns once a refresh has succeeded that was begun after the
+// given round: one for all who wait.
+func (f *feed) refreshAfter(ctx context.Context, round int64) error {
+	f.refreshing.Lock()
+	defer f.refreshing.Unlock()
+	if f.rounds.Load() > round && f.seen.Load() == f.heard.Load() {
+		return nil
+	}
+	f.heard.Add(1)
+	return f.takeIn(ctx)
+}
+
+// refresh brings the desks up to date with the store.
+func (f *feed) refresh(ctx context.Context) error {
+	f.refreshing.Lock()
+	defer f.refreshing.Unlock()
+	return f.takeIn(ctx)
+}
+
+// takeIn is refresh for who holds refreshing.
+func (f *feed) takeIn(ctx context.Context) error {
+	heard := f.heard.Load()
+	if f.seen.Load() == heard {
+		return nil
+	}
+	f.rounds.Add(1)
+	facts, err := f.svc.cfg.Facts(ctx, f.tenant)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if err != nil || facts.Status != tenant.Active {
+		f.close()
+		f.seen.Store(heard)
+		return nil
+	}
+	for try := 0; ; try++ {
+		err := f.once(ctx)
+		if err == nil {
+			f.seen.Store(heard)
+			return nil
+		}
+		if !errors.Is(err, errMoved) || try == 20 {
+			return err
+		}
+	}
+}
+
+// once reads, works out every bouncer's content, publishes what is new, and
+// lets the desks have it.
+func (f *feed) once(ctx context.Context) error {
+	store, err := f.svc.cfg.Stores.Tenant(ctx, f.tenant)
+	if err != nil {
+		return err
+	}
+	var r reading
+	if err := store.Read(ctx, func(tx *db.Tx) (err error) { r, err = f.read(ctx, tx); return err }); err != nil {
+		return err
+	}
+	set, err := f.setAt(ctx, r.env)
+	if err != nil {
+		return err
+	}
+	targets, err := f.targets(ctx, set, &r)
+	if err != nil {
+		return err
+	}
+	var fresh []bouncer.Content
+	for id, t := range targets {
+		if b, ok := r.bundles[id]; !ok || b.ContentHash != t.hash {
+			fresh = append(fresh, bouncer.Content{BouncerID: id, Hash: t.hash})
+		}
+	}
+	if len(fresh) > 0 {
+		if err := store.Write(ctx, func(tx *db.Tx) error { return f.publish(ctx, tx, &r, fresh) }); err != nil {
+			return err
+		}
+	}
+	f.install(set, &r, targets)
+	return nil
+}
+
+func (f *feed) read(ctx context.Context, tx *db.Tx) (r reading, err error) {
+	if r.env, err = tx.Revision(ctx, resource.Revision(f.env)); err != nil {
+		return r, err
+	}
+	if r.bouncers, err = tx.Revision(ctx, bouncer.Topic); err != nil {
+		return r, err
+	}
+	mode, err := tenant.EnforcementIn(ctx, tx, f.env)
+	if err != nil {
+		return r, err
+	}
+	r.mode = mode.Mode
+	if r.list, err = f.svc.cfg.Bouncers.In(ctx, tx, f.env); err != nil {
+		return r, err
+	}
+	if r.links, err = f.svc.cfg.Links(ctx, tx, f.env); err != nil {
+		return r, err
+	}
+	r.bundles, err = f.bundles(ctx, tx)
+	return r, err
+}
+
+func (f *feed) bundles(ctx context.Context, tx *db.Tx) (map[int64]bouncer.Bundle, error) {
+	list, err := f.svc.cfg.Bouncers.Bundles(ctx, tx, f.env)
+	out := make(map[int64]bouncer.Bundle, len(list))
+	for _, b := range list {
+		out[b.BouncerID] = b
+	}
+	return out, err
+}
+
+// setAt gives the set of controls of exactly this revision; a store that moved
+// on in between is errMoved.
+func (f *feed) setAt(ctx context.Context, revision int64) (*rego.Set, error) {
+	set, err := f.svc.cfg.Snapshots.Get(ctx, f.tenant, f.env)
+	if err == nil && set.Revision() < revision { // it has not been told yet
+		f.svc.cfg.Snapshots.Changed(f.tenant, resource.Revision(f.env))
+		set, err = f.svc.cfg.Snapshots.Get(ctx, f.tenant, f.env)
+	}
+	if err == nil && set.Revision() != revision {
+		err = errMoved
+	}
+	return set, err
+}
+
+// publish gives new contents their revisions. Under the lock it looks whether
+// they are still those of the store, so an older content never comes after a
+// newer one, whatever the replicas do.
+func (f *feed) publish(ctx context.Context, tx *db.Tx, r *reading, fresh []bouncer.Content) error {
+	if err := tx.Lock(ctx, "bridge."+string(f.env)); err != nil {
+		return err
+	}
+	env, err := tx.Revision(ctx, resource.Revision(f.env))
+	if err != nil {
+		return err
+	}
+	registry, err := tx.Revision(ctx, bouncer.Topic)
+	if err != nil {
+		return err
+	}
+	if env != r.env || registry != r.bouncers {
+		return errMoved
+	}
+	if err := f.svc.cfg.Bouncers.PublishAll(ctx, tx, fresh); err != nil {
+		return err
+	}
+	r.bundles, err = f.bundles(ctx, tx)
+	return err
+}
+
+// install hands the targets to the desks, which wake the polls parked there.
+func (f *feed) install(set *rego.Set, r *reading, targets map[int64]*target) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.loaded, f.served, f.set, f.bouncers = true, true, set, r.bouncers
+	for id, d := range f.desks {
+		if targets[id] == nil {
+			delete(f.desks, id)
+			d.close()
+		}
+	}
+	for i := range r.list {
+		b := &r.list[i]
+		d := f.desks[b.ID]
+		if d == nil {
+			d = newDesk(b.ID)
+			f.desks[b.ID] = d
+		}
+		t, stored := targets[b.ID], r.bundles[b.ID]
+		t.revision, t.publishedAt = stored.Revision, stored.PublishedAt
+		if rotated := d.install(b, t, stored); rotated {
+			f.svc.ledger.note(f.tenant, d, entry{status: bouncer.Degraded, detail: tokenRotated})
+		}
+	}
+}
+
+// close sends all parked polls away: the tenant is not served.
+func (f *feed) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, d := range f.desks {
+		delete(f.desks, id)
+		d.close()
+	}
+	f.loaded, f.served = true, false
+}
+
+// stale reports whether the store's revisions are others than the feed's.
+func (f *feed) stale(ctx context.Context) (bool, error) {
+	f.mu.Lock()
+	loaded, set, registry := f.loaded, f.set, f.bouncers
+	f.mu.Unlock()
+	if !loaded || set == nil || f.seen.Load() != f.heard.Load() {
+		return true, nil
+	}
+	store, err := f.svc.cfg.Stores.Tenant(ctx, f.tenant)
+	if err != nil {
+		return false, err
+	}
+	var moved bool
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		env, err := tx.Revision(ctx, resource.Revision(f.env))
+		if err != nil {
+			return err
+		}
+		now, err := tx.Revision(ctx, bouncer.Topic)
+		moved = env != set.Revision() || now != registry
+		return err
+	})
+	return moved, err
+}
+
+// idle reports whether nobody has used the feed for a while.
+func (f *feed) idle(now time.Time) bool {
+	return now.Unix()-f.used.Load() > int64(10*time.Minute/time.Second) && f.parked() == 0
+}
+
+func (f *feed) parked() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := 0
+	for _, d := range f.desks {
+		n += d.waiting()
+	}
+	return n
+}
+
+// of gives the set of controls that the desks reflect, nil before it is loaded.
+func (f *feed) of() *rego.Set {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.set
+}

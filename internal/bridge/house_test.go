@@ -1,0 +1,347 @@
+package bridge
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
+)
+
+// inProcess evaluates here what the worker's processes evaluate.
+type inProcess struct{}
+
+func (inProcess) Validate(_ context.Context, _ scope.TenantID, source string) (worker.Validation, error) {
+	issues, err := rego.Check(source)
+	return worker.Validation{Valid: len(issues) == 0, Errors: issues, Warnings: []rego.Issue{}}, err
+}
+
+func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string) (worker.Validation, error) {
+	return e.Validate(ctx, id, source)
+}
+
+func (inProcess) Test(context.Context, scope.TenantID, string, string, []rego.TestCase) ([]rego.TestResult, error) {
+	return nil, errors.New("no tests here")
+}
+
+// house is a bridge with all that is around it, on real services.
+type house struct {
+	*Service
+	t         testing.TB
+	stores    *db.Cluster
+	policies  *policy.Service
+	resources *resource.Service
+	tenants   *tenant.Service
+	log       *audit.DecisionLog
+
+	mu     sync.Mutex
+	offset time.Duration
+}
+
+// now is the wall clock, moved by what the test skipped.
+func (h *house) now() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Now().UTC().Add(h.offset)
+}
+
+func (h *house) skip(d time.Duration) {
+	h.mu.Lock()
+	h.offset += d
+	h.mu.Unlock()
+}
+
+func newHouse(t testing.TB, c *db.Cluster) *house {
+	t.Helper()
+	h := &house{t: t, stores: c}
+	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
+	h.tenants = &tenant.Service{Stores: c, Now: h.now, Counters: map[string]func(context.Context, *db.Tx) (int64, error){}}
+	h.resources = &resource.Service{Stores: c, Now: h.now}
+	bouncers := &bouncer.Service{Stores: c, Now: h.now, Random: rand.Reader, Tenants: h.tenants, Resources: h.resources, Root: "http://gate/api/v1"}
+	h.policies = &policy.Service{
+		Stores: c, Now: h.now, Evaluator: inProcess{}, Resources: h.resources, Tenants: h.tenants,
+		BouncerEnv: bouncers.Environment, BouncerTwin: bouncers.Twin,
+		DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
+		SyncErrors:        func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) { return nil, nil },
+	}
+	h.resources.Bound, h.resources.Linked = h.policies.Bound, bouncers.Linked
+	bouncers.OfBouncer = h.policies.OfBouncer
+	h.tenants.Counters[tenant.Policies], h.tenants.Counters[tenant.Bouncers] = h.policies.Count, bouncers.Count
+	snapshots := &decision.Snapshots{Load: h.load, Log: quiet, Idle: time.Hour, Now: h.now, Revision: func(ctx context.Context, id scope.TenantID, env scope.Env) (int64, error) {
+		store, err := c.Tenant(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		return store.Revision(ctx, resource.Revision(env))
+	}}
+	stopWatch := c.Watch(snapshots.Changed)
+	log, err := spool.Open(spool.Config{Dir: t.TempDir(), Sync: spool.SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.log = audit.NewDecisionLog(audit.Config{Cluster: c, Spool: log, SetAside: t.TempDir(), Now: h.now, Logger: quiet})
+	box, err := secret.New([32]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Service = New(Config{
+		Stores: c, Bouncers: bouncers, Snapshots: snapshots, Links: h.policies.BouncerLinks, Facts: h.tenants.Facts, Audit: h.log, Discover: h.resources.Discover,
+		Box: box, Random: rand.Reader, Now: h.now, Log: quiet, Sweep: 20 * time.Millisecond,
+	})
+	bouncers.VerifyKey = h.VerifyKey
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = h.Run(ctx) })
+	done.Go(func() { _ = h.log.Run(ctx) })
+	t.Cleanup(func() {
+		h.Close()
+		cancel()
+		done.Wait()
+		stopWatch()
+		log.Close()
+	})
+	return h
+}
+
+func (h *house) load(ctx context.Context, id scope.TenantID, env scope.Env) (decision.Source, error) {
+	store, err := h.stores.Tenant(ctx, id)
+	if err != nil {
+		return decision.Source{}, err
+	}
+	var src decision.Source
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		if src.Revision, err = tx.Revision(ctx, resource.Revision(env)); err != nil {
+			return err
+		}
+		list, err := h.policies.ControlsFor(ctx, tx, env)
+		for _, c := range list {
+			src.Controls = append(src.Controls, decision.ControlText{Meta: rego.Meta{ID: c.ID, Name: c.Name, Version: c.Version, ResourceID: c.ResourceID}, Source: c.Source})
+		}
+		if err != nil {
+			return err
+		}
+		src.Resources, err = h.resources.Docs(ctx, tx, env)
+		return err
+	})
+	return src, err
+}
+
+func person(t scope.TenantID) scope.Scope {
+	return scope.Scope{Tenant: t, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}, Permissions: scope.Permissions{All: true}}
+}
+
+// guard is a bouncer as it speaks to the bridge.
+type guard struct {
+	h     *house
+	sc    scope.Scope
+	id    int64
+	token string
+}
+
+func (h *house) bouncer(env scope.Env, config map[string]any, resources ...int64) *guard {
+	h.t.Helper()
+	made, err := h.cfg.Bouncers.Create(context.Background(), person(scope.DefaultTenant), bouncer.Draft{
+		Name: fmt.Sprintf("edge-%d", time.Now().UnixNano()), Environment: env, Configuration: config, ResourceIDs: resources,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return &guard{h: h, id: made.ID, token: bouncer.Digest(made.Token), sc: scope.Scope{
+		Tenant: scope.DefaultTenant, Env: env, EnvBound: true, Actor: scope.Actor{Kind: scope.Bouncer, ID: strconv.FormatInt(made.ID, 10), Name: made.Name},
+	}}
+}
+
+func (h *house) resource(env scope.Env, path string) resource.Resource {
+	h.t.Helper()
+	r, err := h.resources.Create(context.Background(), person(scope.DefaultTenant), resource.Draft{Name: path, Type: "api", Path: path, Environment: env})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+func (h *house) control(env scope.Env, name string, resourceID int64, source string) policy.Policy {
+	h.t.Helper()
+	d := policy.Draft{Name: name, Environment: env, RegoCode: source, Status: policy.Active}
+	if resourceID != 0 {
+		d.ResourceID = &resourceID
+	}
+	p, err := h.policies.Create(context.Background(), person(scope.DefaultTenant), d)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return p
+}
+
+func (h *house) rewrite(p policy.Policy, source string) {
+	h.t.Helper()
+	if _, err := h.policies.Update(context.Background(), person(scope.DefaultTenant), p.ID, policy.Change{RegoCode: &source}, 0); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// poll asks for the bundle once; wait 0 does not park.
+func (g *guard) poll(wait time.Duration, remote string, tags ...string) (*Answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return g.h.Bundle(ctx, g.sc, Poll{BouncerID: g.id, Token: g.token, Tags: tags, Wait: wait, Remote: remote})
+}
+
+// fetch is poll that must give a bundle, which arrives.
+func (g *guard) fetch(tags ...string) (string, *rego.Bundle) {
+	g.h.t.Helper()
+	a, err := g.poll(10*time.Second, "conn", tags...)
+	if err != nil || a.Parts == nil {
+		g.h.t.Fatalf("no bundle: %+v, error %v", a, err)
+	}
+	a.Delivered()
+	b, err := rego.ReadBundle(bytes.Join(a.Parts, nil), nil)
+	if err != nil {
+		g.h.t.Fatal(err)
+	}
+	if a.ETag != `"`+b.Revision+`"` {
+		g.h.t.Errorf("ETag %s, revision %s", a.ETag, b.Revision)
+	}
+	return a.ETag, b
+}
+
+// until waits for a condition.
+func (h *house) until(what string, ok func() bool) {
+	h.t.Helper()
+	deadline := time.NewTimer(10 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			h.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func (g *guard) record() bouncer.Bouncer {
+	g.h.t.Helper()
+	b, err := g.h.cfg.Bouncers.Get(context.Background(), person(scope.DefaultTenant), g.id)
+	if err != nil {
+		g.h.t.Fatal(err)
+	}
+	return b
+}
+
+func (g *guard) revision() BouncerRevision {
+	g.h.t.Helper()
+	r, err := g.h.Revisions(context.Background(), person(scope.DefaultTenant), g.sc.Env)
+	if err != nil {
+		g.h.t.Fatal(err)
+	}
+	for _, b := range r.Bouncers {
+		if b.BouncerID == g.id {
+			return b
+		}
+	}
+	g.h.t.Fatal("not in the list of revisions")
+	return BouncerRevision{}
+}
+
+func each(t *testing.T, test func(t *testing.T, h *house)) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) { test(t, newHouse(t, c)) })
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+func enrichOwner(t testing.TB, email string) resource.EnrichmentChange {
+	t.Helper()
+	return resource.EnrichmentChange{OwnerEmail: patch.Set(email)}
+}
+
+func linkTo(id int64) policy.Change { return policy.Change{BouncerID: patch.Set(id)} }
+
+func suspend(t testing.TB, h *house) {
+	t.Helper()
+	ctx := context.Background()
+	err := h.stores.System().Write(ctx, func(tx *db.Tx) error {
+		if _, err := tx.Exec(ctx, `UPDATE tenants SET status = 'suspended' WHERE id = $1`, string(scope.DefaultTenant)); err != nil {
+			return err
+		}
+		_, err := tx.Bump(ctx, tenant.Revision)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func parsePEM(t testing.TB, text string) crypto.PublicKey {
+	t.Helper()
+	block, _ := pem.Decode([]byte(text))
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func zipped(t testing.TB, s string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := io.WriteString(z, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// unpack gives the files of a bundle.
+func unpack(t testing.TB, data []byte) map[string]string {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for in := tar.NewReader(z); ; {
+		head, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[head.Name] = string(body)
+	}
+}

@@ -1,0 +1,232 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// entry is what there is to write down about one bouncer.
+type entry struct {
+	seen      time.Time     // a sign of life; zero: none
+	interval  time.Duration // how far apart its signs of life are
+	sent      *target
+	activated int64
+	refused   int64
+	why       []bouncer.Refusal
+	figures   bouncer.Figures
+	// status and detail are set where they do not follow from the desk.
+	status, detail string
+}
+
+func (e *entry) empty() bool {
+	return e.seen.IsZero() && e.sent == nil && e.activated == 0 && e.refused == 0 && e.status == ""
+}
+
+// merge adds a later entry of the same bouncer.
+func (e *entry) merge(o entry) {
+	if o.seen.After(e.seen) {
+		e.seen, e.interval = o.seen, o.interval
+		e.status, e.detail = "", ""
+	}
+	if o.sent != nil {
+		e.sent = o.sent
+	}
+	if o.activated != 0 {
+		e.activated = o.activated
+	}
+	if o.refused != 0 {
+		e.refused, e.why = o.refused, o.why
+	}
+	if o.status != "" {
+		e.status, e.detail = o.status, o.detail
+	}
+	f, n := &e.figures, o.figures
+	set(&f.Version, n.Version)
+	set(&f.RequestsPerSecond, n.RequestsPerSecond)
+	set(&f.CacheHitRate, n.CacheHitRate)
+	set(&f.TargetAppReachable, n.TargetAppReachable)
+	set(&f.PolicyCacheSize, n.PolicyCacheSize)
+	set(&f.DecisionCacheSize, n.DecisionCacheSize)
+}
+
+func set[T any](to **T, from *T) {
+	if from != nil {
+		*to = from
+	}
+}
+
+// ledger writes what bouncers do into their tenants' stores, off the path of
+// their requests and many in one transaction. What a crash loses of it, the
+// next poll or status tells again.
+type ledger struct {
+	svc  *Service
+	wake chan struct{}
+
+	mu      sync.Mutex
+	pending map[scope.TenantID]map[*desk]entry
+}
+
+// together is how many bouncers one transaction takes.
+const together = 25
+
+const ledgerRetry = time.Second
+
+func newLedger(s *Service) *ledger {
+	return &ledger{svc: s, wake: make(chan struct{}, 1), pending: map[scope.TenantID]map[*desk]entry{}}
+}
+
+func (l *ledger) note(t scope.TenantID, d *desk, e entry) {
+	l.mu.Lock()
+	of := l.pending[t]
+	if of == nil {
+		of = map[*desk]entry{}
+		l.pending[t] = of
+	}
+	old := of[d]
+	old.merge(e)
+	of[d] = old
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run writes until ctx ends, and then once more.
+func (l *ledger) run(ctx context.Context) {
+	for {
+		select {
+		case <-l.wake:
+			if l.flush(ctx) {
+				continue
+			}
+			timer := time.NewTimer(ledgerRetry)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+			}
+			select {
+			case l.wake <- struct{}{}:
+			default:
+			}
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			l.flush(last)
+			cancel()
+			return
+		}
+	}
+}
+
+// flush writes all that is pending; false when a store did not take its part,
+// which then is pending again.
+func (l *ledger) flush(ctx context.Context) bool {
+	l.mu.Lock()
+	work := l.pending
+	l.pending = map[scope.TenantID]map[*desk]entry{}
+	l.mu.Unlock()
+	fine := true
+	for t, of := range work {
+		for len(of) > 0 {
+			some := make(map[*desk]entry, together)
+			for d, e := range of {
+				if some[d] = e; len(some) == together {
+					break
+				}
+			}
+			for d := range some {
+				delete(of, d)
+			}
+			err := l.write(ctx, t, some)
+			if err == nil || fault.Is(err, fault.NotFound) {
+				continue
+			}
+			if !errors.Is(err, context.Canceled) {
+				l.svc.cfg.Log.Warn("what bouncers reported could not be written down; trying again", "tenant", t, "error", err)
+			}
+			fine = false
+			l.putBack(t, some)
+		}
+	}
+	return fine
+}
+
+func (l *ledger) putBack(t scope.TenantID, some map[*desk]entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := l.pending[t]
+	if of == nil {
+		of = map[*desk]entry{}
+		l.pending[t] = of
+	}
+	for d, e := range some {
+		e.merge(of[d])
+		of[d] = e
+	}
+}
+
+func (l *ledger) write(ctx context.Context, t scope.TenantID, some map[*desk]entry) error {
+	store, err := l.svc.cfg.Stores.Tenant(ctx, t)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, func(tx *db.Tx) error {
+		for d, e := range some {
+			if err := l.one(ctx, tx, systemScope(t), d, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// one writes down what one bouncer did, in the order in which it happened.
+func (l *ledger) one(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e entry) error {
+	registry := l.svc.cfg.Bouncers
+	b, err := registry.ByID(ctx, tx, d.id)
+	if fault.Is(err, fault.NotFound) {
+		return nil // deleted meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	if e.sent != nil {
+		if err := registry.Sent(ctx, tx, d.id, e.sent.revision, e.sent.items); err != nil {
+			return err
+		}
+	}
+	if e.activated != 0 {
+		if _, err := registry.Activated(ctx, tx, sc, b, e.activated); err != nil {
+			return err
+		}
+	}
+	if e.refused != 0 {
+		if _, err := registry.Refused(ctx, tx, sc, b, e.refused, e.why); err != nil {
+			return err
+		}
+	}
+	status, detail := e.status, e.detail
+	if !e.seen.IsZero() {
+		if err := registry.Beat(ctx, tx, d.id, e.figures); err != nil {
+			return err
+		}
+		if err := present(ctx, tx, d.id, e.seen, e.seen.Add(3*e.interval)); err != nil {
+			return err
+		}
+	}
+	if status == "" {
+		if status, detail = d.standing(); e.seen.IsZero() && b.Status == bouncer.Disconnected {
+			return nil // nothing in it says that the bouncer is there
+		}
+	}
+	_, err = registry.SetStatus(ctx, tx, sc, d.id, status, detail)
+	return err
+}

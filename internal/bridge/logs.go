@@ -1,0 +1,373 @@
+package bridge
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// MaxLogBytes bounds what one chunk of a decision log unpacks to.
+const MaxLogBytes = 64 << 20
+
+// takenTogether is how many events are handed to the audit at a time.
+const takenTogether = 200
+
+// Intake is what became of a chunk of a decision log.
+type Intake struct {
+	Accepted int `json:"accepted" doc:"Events that are safe now."`
+	SetAside int `json:"set_aside" doc:"Events that could not be understood and were kept apart."`
+}
+
+// logEvent is an event of OPA's decision log (its Decision Log Service API) and
+// what our own bouncer adds under custom.
+type logEvent struct {
+	DecisionID  string          `json:"decision_id"`
+	Timestamp   time.Time       `json:"timestamp"`
+	Path        string          `json:"path"`
+	RequestedBy string          `json:"requested_by"`
+	Input       json.RawMessage `json:"input"`
+	Result      json.RawMessage `json:"result"`
+	Error       json.RawMessage `json:"error"`
+	Trace       json.RawMessage `json:"intermediate_results"`
+	Bundles     map[string]struct {
+		Revision string `json:"revision"`
+	} `json:"bundles"`
+	Metrics map[string]json.RawMessage `json:"metrics"`
+	Custom  logCustom                  `json:"custom"`
+}
+
+type logCustom struct {
+	Mode       string `json:"mode"`
+	Outcome    string `json:"outcome"`
+	CacheHit   bool   `json:"cache_hit"`
+	RequestID  string `json:"request_id"`
+	AuditLevel string `json:"audit_level"`
+}
+
+// logResult is what data.gatehouse.decision is.
+type logResult struct {
+	Decision      string  `json:"decision"`
+	Allow         *bool   `json:"allow"`
+	Effect        string  `json:"effect"`
+	Reason        string  `json:"reason"`
+	PolicyID      int64   `json:"policy_id"`
+	PolicyName    *string `json:"policy_name"`
+	PolicyVersion int64   `json:"policy_version"`
+	ResourceID    int64   `json:"resource_id"`
+}
+
+// logInput is what the log keeps of an input at every level.
+type logInput struct {
+	User struct {
+		ID    any `json:"id"`
+		Email any `json:"email"`
+	} `json:"user"`
+	Action struct {
+		Name   any `json:"name"`
+		Method any `json:"method"`
+	} `json:"action"`
+	Resource struct {
+		ID   any `json:"id"`
+		Type any `json:"type"`
+		Path any `json:"path"`
+	} `json:"resource"`
+	Context struct {
+		IP any `json:"ip_address"`
+	} `json:"context"`
+	Request struct {
+		Method any `json:"method"`
+		Path   any `json:"path"`
+	} `json:"request"`
+}
+
+// Logs takes a chunk of a bouncer's decision log: a JSON array, gzipped or not.
+// It never refuses a chunk for its content: an event that it does not understand
+// is set aside. On return all that was accepted is safe; an error means that the
+// chunk must be sent again, and what it held already is known by its ids.
+// Faults: BadRequest when the body broke off, TooLarge beyond MaxLogBytes,
+// Unavailable when the audit takes nothing.
+func (s *Service) Logs(ctx context.Context, sc scope.Scope, token string, body io.Reader) (Intake, error) {
+	f, d, err := s.desk(ctx, sc, token)
+	if err != nil {
+		return Intake{}, err
+	}
+	in := intake{svc: s, feed: f, bouncer: d.id}
+	if err = in.read(ctx, body); err == nil {
+		d.delivers()
+	}
+	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now(), interval: pollsAtMost})
+	return in.out, err
+}
+
+// intake reads one chunk.
+type intake struct {
+	svc     *Service
+	feed    *feed
+	bouncer int64
+	levels  map[int64]rego.Resource
+	batch   []audit.Decision
+	out     Intake
+}
+
+func (in *intake) read(ctx context.Context, body io.Reader) error {
+	stream, err := unpacked(body)
+	if err != nil {
+		return in.broken(err)
+	}
+	events := newSplitter(stream)
+	for {
+		element, whole, err := events.next()
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			if ferr := in.flush(ctx); ferr != nil {
+				return ferr
+			}
+			return in.broken(err)
+		}
+		var d audit.Decision
+		if whole {
+			d, err = in.decision(element)
+		} else {
+			err = errors.New("the event is too large")
+		}
+		if err != nil {
+			in.aside(element, err)
+			continue
+		}
+		if in.batch = append(in.batch, d); len(in.batch) == takenTogether {
+			if err := in.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return in.flush(ctx)
+}
+
+// unpacked gives the JSON of a body, of which not more than MaxLogBytes is read.
+func unpacked(body io.Reader) (io.Reader, error) {
+	var magic [2]byte
+	n, err := io.ReadFull(body, magic[:])
+	if err != nil && n == 0 {
+		return nil, ended(err)
+	}
+	whole := io.MultiReader(bytes.NewReader(magic[:n]), body)
+	if n < 2 || magic != [2]byte{0x1f, 0x8b} {
+		return &bounded{in: whole, left: MaxLogBytes}, nil
+	}
+	z, err := gzip.NewReader(whole)
+	if err != nil {
+		return nil, err
+	}
+	return &bounded{in: z, left: MaxLogBytes}, nil
+}
+
+// errTooMuch is a chunk that unpacks to more than MaxLogBytes.
+var errTooMuch = errors.New("too much")
+
+type bounded struct {
+	in   io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooMuch
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.in.Read(p)
+	b.left -= int64(n)
+	return n, err
+}
+
+// broken is what a chunk comes to whose stream ended in err. One that is no log
+// at all would be sent for ever, so it counts as taken; one that broke off on
+// the way is asked for again.
+func (in *intake) broken(err error) error {
+	var corrupt flate.CorruptInputError
+	var known *fault.Error
+	switch {
+	case errors.As(err, &known):
+		return known // of the one who reads the body
+	case errors.Is(err, errTooMuch):
+		return fault.Newf(fault.TooLarge, "body_too_large", "a chunk unpacks to %d bytes at most", MaxLogBytes)
+	case errors.Is(err, errNoArray), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
+		in.aside([]byte("(a chunk that is no decision log)"), err)
+		return nil
+	}
+	return fault.New(fault.BadRequest, "incomplete_body", "the chunk broke off").Because(err)
+}
+
+func (in *intake) aside(line []byte, why error) {
+	in.out.SetAside++
+	in.svc.cfg.Audit.SetAside(in.feed.tenant, in.bouncer, line, why)
+}
+
+func (in *intake) flush(ctx context.Context) error {
+	if len(in.batch) == 0 {
+		return nil
+	}
+	refused, err := in.svc.cfg.Audit.Ingest(ctx, in.feed.tenant, in.batch)
+	if err != nil {
+		return err
+	}
+	in.out.SetAside += len(refused)
+	in.out.Accepted += len(in.batch) - len(refused)
+	for i := range in.batch {
+		d := &in.batch[i]
+		if d.PolicyID == 0 {
+			continue
+		}
+		in.svc.cfg.Observe(in.feed.tenant, d.PolicyID, time.Duration(d.EvaluationTimeMS*float64(time.Millisecond)), d.CacheHit)
+	}
+	in.batch = in.batch[:0]
+	return nil
+}
+
+// decision makes an audit entry of an event. Whose it is, and in which
+// environment, follows from the token, whatever the event says.
+func (in *intake) decision(element []byte) (audit.Decision, error) {
+	var e logEvent
+	if err := json.Unmarshal(element, &e); err != nil {
+		return audit.Decision{}, err
+	}
+	if e.DecisionID == "" {
+		return audit.Decision{}, errors.New("the event has no decision_id")
+	}
+	d := audit.Decision{
+		DecisionID: e.DecisionID, Timestamp: e.Timestamp, Decision: audit.Deny, Environment: in.feed.env, BouncerID: in.bouncer,
+		RequestID: e.Custom.RequestID, CacheHit: e.Custom.CacheHit, Mode: e.Custom.Mode, IPAddress: host(e.RequestedBy),
+		EvaluationTimeMS: nanoseconds(e.Metrics["timer_rego_query_eval_ns"]), Error: errorText(e.Error),
+		Input: bytes.Clone(e.Input), Trace: bytes.Clone(e.Trace),
+	}
+	for _, b := range e.Bundles {
+		d.Revision, _ = strconv.ParseInt(b.Revision, 10, 64)
+	}
+	in.verdict(&d, &e)
+	in.subject(&d, e.Input)
+	in.level(&d, e.Custom.AuditLevel)
+	return d, nil
+}
+
+// verdict reads the result: ours, or whatever a query of the bouncer's own gave.
+func (in *intake) verdict(d *audit.Decision, e *logEvent) {
+	var r logResult
+	if json.Unmarshal(e.Result, &r) == nil {
+		if r.Decision == audit.Permit || r.Decision == "" && r.Allow != nil && *r.Allow {
+			d.Decision = audit.Permit
+		}
+		d.Effect, d.Reason, d.PolicyID, d.PolicyVersion, d.ResourceID = r.Effect, r.Reason, r.PolicyID, r.PolicyVersion, r.ResourceID
+		if r.PolicyID != 0 {
+			d.PolicyName = r.PolicyName
+		}
+	} else if string(bytes.TrimSpace(e.Result)) == "true" {
+		d.Decision = audit.Permit
+	}
+	if d.Reason == "" && len(e.Result) == 0 {
+		d.Reason = "the query " + strings.TrimPrefix(e.Path, "/") + " has no result"
+	}
+	if strings.HasPrefix(e.Custom.Outcome, "SHADOW_WOULD_") {
+		d.Effect = e.Custom.Outcome
+	}
+}
+
+func (in *intake) subject(d *audit.Decision, input []byte) {
+	var i logInput
+	if json.Unmarshal(input, &i) != nil {
+		return
+	}
+	d.User = audit.User{ID: words(i.User.ID), Email: words(i.User.Email)}
+	d.Action = firstOf(words(i.Action.Name), words(i.Action.Method), words(i.Request.Method))
+	d.Resource = audit.Resource{ID: words(i.Resource.ID), Type: words(i.Resource.Type), Path: firstOf(words(i.Resource.Path), words(i.Request.Path))}
+	d.IPAddress = firstOf(words(i.Context.IP), d.IPAddress)
+}
+
+// level takes the audit level of the resource as it is registered here; what the
+// bouncer says counts only where it names none.
+func (in *intake) level(d *audit.Decision, said string) {
+	if in.levels == nil {
+		in.levels = map[int64]rego.Resource{}
+		if set := in.feed.of(); set != nil {
+			for _, r := range set.Resources() {
+				in.levels[r.ID] = r
+			}
+		}
+	}
+	d.AuditLevel = audit.LevelOf(said)
+	if r, ok := in.levels[d.ResourceID]; ok {
+		d.AuditLevel, d.RegulationTags = audit.LevelOf(r.AuditLevel), r.Tags
+		if d.Resource.Type == "" {
+			d.Resource.Type = r.Type
+		}
+	}
+}
+
+// words is a text or a number as text.
+func words(v any) string {
+	switch x := v.(type) {
+	case string:
+		return x
+	case float64:
+		return strconv.FormatFloat(x, 'f', -1, 64)
+	}
+	return ""
+}
+
+func firstOf(list ...string) string {
+	for _, s := range list {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// host takes the port off an address.
+func host(addr string) string {
+	if i := strings.LastIndexByte(addr, ':'); i > 0 && strings.IndexByte(addr, ':') == i || strings.HasPrefix(addr, "[") && i > 0 {
+		return strings.Trim(addr[:i], "[]")
+	}
+	return addr
+}
+
+func nanoseconds(raw json.RawMessage) float64 {
+	var n float64
+	if json.Unmarshal(raw, &n) != nil || n < 0 {
+		return 0
+	}
+	return n / 1e6
+}
+
+// errorText is an event's error: OPA's object, or a text.
+func errorText(raw json.RawMessage) string {
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	var e struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(raw, &e) == nil && e.Message != "" {
+		return e.Message
+	}
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return "error"
+}

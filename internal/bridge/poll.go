@@ -1,0 +1,228 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// MaxWait is the longest that a poll is parked.
+const MaxWait = 5 * time.Minute
+
+// pollsAtMost is how far apart the polls of an OPA are that does not wait.
+const pollsAtMost = 2 * time.Minute
+
+// Poll is a request for a bundle.
+type Poll struct {
+	// BouncerID is whose bundle is asked for: the caller's own, or it is not found.
+	BouncerID int64
+	// Token is the digest of the token that it came with.
+	Token string
+	// Tags are the lines of If-None-Match.
+	Tags []string
+	// Wait is how long it may be parked, from `Prefer: wait=`; at most MaxWait.
+	Wait time.Duration
+	// Remote names the connection.
+	Remote string
+}
+
+// Answer is what a poll gets. Without Parts it is "not modified".
+type Answer struct {
+	ETag string
+	// Parts are the bundle, one after the other.
+	Parts [][]byte
+
+	deliver func()
+}
+
+// Size is how many bytes the bundle has.
+func (a *Answer) Size() int {
+	n := 0
+	for _, p := range a.Parts {
+		n += len(p)
+	}
+	return n
+}
+
+// Delivered is called once the bundle was written out whole.
+func (a *Answer) Delivered() {
+	if a.deliver != nil {
+		a.deliver()
+	}
+}
+
+// Bundle answers a poll for a bouncer's bundle: at once where there is another
+// one than it has, else when there is, or when its time is over. Faults:
+// Forbidden and NotFound for all but the bouncer itself, Unauthenticated when
+// its token is revoked while it waits.
+func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, error) {
+	if id, err := self(sc); err != nil || id != p.BouncerID {
+		return nil, firstErr(err, noBouncer())
+	}
+	f, d, err := s.desk(ctx, sc, p.Token)
+	if err != nil {
+		return nil, err
+	}
+	q := question{token: p.Token, remote: p.Remote, tags: parseTags(p.Tags)}
+	interval := pollsAtMost
+	if p.Wait > 0 {
+		p.Wait = min(p.Wait, MaxWait)
+		interval = max(p.Wait, time.Second)
+	}
+	note := entry{seen: s.cfg.Now(), interval: interval}
+	var over <-chan time.Time
+	for {
+		v, more, changed := d.answer(&q, s.cfg.Now())
+		note.merge(more)
+		if !note.empty() {
+			s.ledger.note(f.tenant, d, note)
+			note = entry{}
+		}
+		switch v {
+		case leave:
+			return nil, revoked()
+		case behind:
+			if err := s.overtake(ctx, f, d, q.tags[0]); err != nil {
+				return nil, err
+			}
+			continue
+		case send:
+			return s.bundle(ctx, f, d, p.Remote)
+		}
+		if p.Wait <= 0 {
+			return &Answer{}, nil
+		}
+		if over == nil {
+			timer := time.NewTimer(p.Wait)
+			defer timer.Stop()
+			over = timer.C
+			d.enter()
+			defer d.exit()
+		}
+		select {
+		case <-changed:
+		case <-over:
+			return &Answer{}, nil
+		case <-s.ctx.Done():
+			return &Answer{}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func firstErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bundle writes the bouncer's own part before the shared one.
+func (s *Service) bundle(ctx context.Context, f *feed, d *desk, remote string) (*Answer, error) {
+	t := d.now()
+	var key *rego.SigningKey
+	if t.signed {
+		var err error
+		if key, err = s.signingKey(ctx, f.tenant); err != nil {
+			return nil, err
+		}
+	}
+	parts, err := t.packed.Bundle(strconv.FormatInt(t.revision, 10), t.meta, nil, key)
+	if err != nil {
+		return nil, fault.Wrap(err, "write a bundle")
+	}
+	return &Answer{ETag: tagOf(t.revision), Parts: parts, deliver: func() {
+		d.delivered(t.revision, remote)
+		s.ledger.note(f.tenant, d, entry{sent: t})
+	}}, nil
+}
+
+// overtake gives a bouncer's bundle a revision beyond the one that it has: the
+// store was restored from a backup, and it takes no older revision.
+func (s *Service) overtake(ctx context.Context, f *feed, d *desk, seen int64) error {
+	store, err := s.cfg.Stores.Tenant(ctx, f.tenant)
+	if err != nil {
+		return err
+	}
+	if err := store.Write(ctx, func(tx *db.Tx) error { return s.cfg.Bouncers.Overtake(ctx, tx, d.id, seen) }); err != nil {
+		return err
+	}
+	s.cfg.Log.Warn("a bouncer had a revision that this store never gave", "tenant", f.tenant, "bouncer", d.id, "revision", seen)
+	f.heard.Add(1)
+	return f.refresh(ctx)
+}
+
+// Discovery answers a stock OPA that asks what to do: where its bundle is, where
+// logs and status go. It changes with the bouncer's registration only.
+func (s *Service) Discovery(ctx context.Context, sc scope.Scope, p Poll) (*Answer, error) {
+	if id, err := self(sc); err != nil || id != p.BouncerID {
+		return nil, firstErr(err, noBouncer())
+	}
+	f, d, err := s.desk(ctx, sc, p.Token)
+	if err != nil {
+		return nil, err
+	}
+	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now(), interval: pollsAtMost})
+	t := d.now()
+	var key *rego.SigningKey
+	if t.signed {
+		if key, err = s.signingKey(ctx, f.tenant); err != nil {
+			return nil, err
+		}
+	}
+	packed, err := rego.PackDocument(s.discovered(d.id, f.env, key))
+	if err != nil {
+		return nil, fault.Wrap(err, "write a discovery bundle")
+	}
+	sum := packed.Sum()
+	if key != nil {
+		sum = sha256.Sum256(append(sum[:], key.ID...))
+	}
+	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
+	for _, line := range p.Tags {
+		if line == tag {
+			return &Answer{ETag: tag}, nil
+		}
+	}
+	parts, err := packed.Bundle(tag[1:len(tag)-1], value.Value{}, []string{""}, key)
+	if err != nil {
+		return nil, fault.Wrap(err, "write a discovery bundle")
+	}
+	return &Answer{ETag: tag, Parts: parts}, nil
+}
+
+// discovered is the configuration that a stock OPA finds. Its long poll times
+// out before proxies lose patience, and after a failure it asks again soon.
+func (s *Service) discovered(id int64, env scope.Env, key *rego.SigningKey) value.Value {
+	m := func(k string, v value.Value) value.Member { return value.Member{Key: k, Value: v} }
+	service := m("service", value.String("gatehouse"))
+	bundle := []value.Member{
+		service,
+		m("resource", value.String("/bundles/"+strconv.FormatInt(id, 10))),
+		m("polling", value.Object(
+			m("min_delay_seconds", value.Int(1)), m("max_delay_seconds", value.Int(10)),
+			m("long_polling_timeout_seconds", value.Int(int64(s.cfg.PollSeconds))),
+		)),
+	}
+	if key != nil {
+		bundle = append(bundle, m("signing", value.Object(m("keyid", value.String(key.ID)))))
+	}
+	return value.Object(
+		m("bundles", value.Object(m("authz", value.Object(bundle...)))),
+		m("decision_logs", value.Object(service, m("reporting", value.Object(m("min_delay_seconds", value.Int(1)), m("max_delay_seconds", value.Int(5)))))),
+		m("status", value.Object(service)),
+		m("default_decision", value.String("/gatehouse/decision")),
+		m("labels", value.Object(m("bouncer", value.String(strconv.FormatInt(id, 10))), m("environment", value.String(string(env))))),
+	)
+}

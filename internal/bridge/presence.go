@@ -1,0 +1,188 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Health is the state of the bridge, over all tenants (contract section 7).
+type Health struct {
+	Status           string
+	LastSync         *time.Time
+	ConnectedClients int
+	InProgress       int
+	StuckInProgress  int
+	// SyncCompleted is set when every bouncer in touch runs what it should.
+	SyncCompleted bool
+}
+
+// The states of the bridge.
+const (
+	healthy  = "healthy"
+	degraded = "degraded"
+)
+
+// stuckAfter is when a delivery under way counts as stuck.
+const stuckAfter = time.Minute
+
+// healthBoard keeps what the last look at each tenant found.
+type healthBoard struct {
+	mu      sync.Mutex
+	tenants map[scope.TenantID]tenantHealth
+	failing bool
+}
+
+type tenantHealth struct {
+	bouncer.SyncHealth
+	census
+}
+
+// Health adds up what the sweeps found; it asks no store.
+func (s *Service) Health(context.Context) Health {
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	h := Health{Status: healthy, SyncCompleted: true}
+	for _, t := range s.health.tenants {
+		h.ConnectedClients += int(t.InTouch)
+		h.InProgress += int(t.InProgress)
+		h.StuckInProgress += int(t.Stuck)
+		h.SyncCompleted = h.SyncCompleted && t.Behind == 0 && t.InProgress == 0
+		if t.LastSync != nil && (h.LastSync == nil || t.LastSync.After(*h.LastSync)) {
+			h.LastSync = t.LastSync
+		}
+	}
+	if h.StuckInProgress > 0 || s.health.failing {
+		h.Status = degraded
+	}
+	return h
+}
+
+// sweepLoop looks, every so often, for changes that were missed and bouncers
+// that are gone: in the tenants whose bouncers ask here each time, and in the
+// others one after the other, so that a start does not open every store.
+func (s *Service) sweepLoop(ctx context.Context) {
+	tick := time.NewTicker(s.cfg.Sweep)
+	defer tick.Stop()
+	var others []scope.TenantID
+	for {
+		others = s.sweep(ctx, others)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// othersEach is how many tenants without bouncers here one sweep looks at.
+const othersEach = 5
+
+func (s *Service) sweep(ctx context.Context, others []scope.TenantID) []scope.TenantID {
+	now := s.cfg.Now()
+	tenants := map[scope.TenantID]bool{}
+	var failed error
+	for _, f := range s.all() {
+		if f.idle(now) {
+			s.drop(f)
+			continue
+		}
+		tenants[f.tenant] = true
+		moved, err := f.stale(ctx)
+		if err != nil {
+			failed = err
+		}
+		if moved {
+			f.changed()
+		}
+	}
+	if len(others) == 0 {
+		all, err := s.cfg.Stores.Tenants(ctx)
+		if err != nil {
+			failed = err
+		}
+		others = all
+		s.forgetTenants(all, err)
+	}
+	for range min(othersEach, len(others)) {
+		tenants[others[0]] = true
+		others = others[1:]
+	}
+	for t := range tenants {
+		if err := s.look(ctx, t, now); err != nil && !fault.Is(err, fault.NotFound) {
+			failed = err
+		}
+	}
+	s.health.mu.Lock()
+	s.health.failing = failed != nil && ctx.Err() == nil
+	s.health.mu.Unlock()
+	if failed != nil && ctx.Err() == nil {
+		s.cfg.Log.Warn("the bridge could not look after its bouncers", "error", failed)
+	}
+	return others
+}
+
+// forgetTenants drops what is known of tenants that are no more.
+func (s *Service) forgetTenants(all []scope.TenantID, err error) {
+	if err != nil {
+		return
+	}
+	s.health.mu.Lock()
+	defer s.health.mu.Unlock()
+	for t := range s.health.tenants {
+		if !slices.Contains(all, t) {
+			delete(s.health.tenants, t)
+		}
+	}
+}
+
+// look finds the tenant's bouncers that are gone, and counts the others.
+func (s *Service) look(ctx context.Context, t scope.TenantID, now time.Time) error {
+	store, err := s.cfg.Stores.Tenant(ctx, t)
+	if err != nil {
+		return err
+	}
+	var gone []absentee
+	var h tenantHealth
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		if gone, err = overdue(ctx, tx, now, 100); err != nil {
+			return err
+		}
+		if h.SyncHealth, err = s.cfg.Bouncers.SyncHealth(ctx, tx, now.Add(-stuckAfter)); err != nil {
+			return err
+		}
+		h.census, err = takeCensus(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	s.health.mu.Lock()
+	if s.health.tenants == nil {
+		s.health.tenants = map[scope.TenantID]tenantHealth{}
+	}
+	s.health.tenants[t] = h
+	s.health.mu.Unlock()
+	if len(gone) == 0 {
+		return nil
+	}
+	return store.Write(ctx, func(tx *db.Tx) error {
+		still, err := overdue(ctx, tx, now, 100)
+		if err != nil {
+			return err
+		}
+		for _, b := range still {
+			detail := "no sign of life since " + b.Seen.UTC().Format(time.RFC3339)
+			if _, err := s.cfg.Bouncers.SetStatus(ctx, tx, systemScope(t), b.ID, bouncer.Disconnected, detail); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

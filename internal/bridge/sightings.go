@@ -1,0 +1,44 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// MaxSightings is how many hosts one report may name.
+const MaxSightings = 100
+
+// Sightings is a bouncer's report of hosts that it has no resource for.
+type Sightings struct {
+	Hosts []resource.Sighting `json:"hosts" maxItems:"100" doc:"Hosts with traffic that no resource of the bouncer's bundle names."`
+}
+
+// Discover takes a report of hosts. Whose it is, and in which environment,
+// follows from the token. Faults: BadRequest for a body that is no report,
+// Invalid for one with too many hosts.
+func (s *Service) Discover(ctx context.Context, sc scope.Scope, token string, body []byte) (resource.Discovery, error) {
+	f, d, err := s.desk(ctx, sc, token)
+	if err != nil {
+		return resource.Discovery{}, err
+	}
+	var report Sightings
+	if err := json.Unmarshal(body, &report); err != nil {
+		return resource.Discovery{}, fault.New(fault.BadRequest, "invalid_report", "this is not a report of hosts")
+	}
+	if len(report.Hosts) > MaxSightings {
+		return resource.Discovery{}, fault.Invalidf("/hosts", "a report names %d hosts at most", MaxSightings)
+	}
+	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now(), interval: pollsAtMost})
+	if off, _ := d.now().meta.At("bouncer", "configuration", "discovery").Str(); off == "off" {
+		out := resource.Discovery{Created: []resource.Discovered{}, Known: []string{}, Refused: []resource.Undiscovered{}}
+		for _, h := range report.Hosts {
+			out.Refused = append(out.Refused, resource.Undiscovered{Host: clip(h.Host, 260), Reason: resource.RefusedOff})
+		}
+		return out, nil
+	}
+	return s.cfg.Discover(ctx, sc, d.id, report.Hosts, func(names []string) []string { return f.of().UnknownHosts(names) })
+}

@@ -1,0 +1,192 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+func (g *guard) report(hosts ...resource.Sighting) resource.Discovery {
+	g.h.t.Helper()
+	body, err := json.Marshal(Sightings{Hosts: hosts})
+	if err != nil {
+		g.h.t.Fatal(err)
+	}
+	out, err := g.h.Discover(context.Background(), g.sc, g.token, body)
+	if err != nil {
+		g.h.t.Fatal(err)
+	}
+	return out
+}
+
+func seen(names ...string) []resource.Sighting {
+	out := make([]resource.Sighting, len(names))
+	for i, n := range names {
+		out[i] = resource.Sighting{Host: n}
+	}
+	return out
+}
+
+func (h *house) found(id int64) resource.Resource {
+	h.t.Helper()
+	r, err := h.resources.Get(context.Background(), person(scope.DefaultTenant), id)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+// TestDiscoveredHosts: what a bouncer reports becomes a classified resource of
+// its environment, once, and changes nothing that is there.
+func TestDiscoveredHosts(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := context.Background()
+		mine, err := h.resources.Create(ctx, person(scope.DefaultTenant), resource.Draft{Name: "Mine", Type: "api", Path: "/x", OriginalHost: "known.example:8443", Environment: scope.Production})
+		if err != nil {
+			t.Fatal(err)
+		}
+		byURL, err := h.resources.Create(ctx, person(scope.DefaultTenant), resource.Draft{Name: "By url", Type: "api", Path: "/x", URL: "https://url.example/x", Environment: scope.Production})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := h.bouncer(scope.Production, nil)
+		out := g.report(
+			resource.Sighting{Host: "API.OpenAI.com:443", Path: "/v1/chat/completions"}, resource.Sighting{Host: "api.openai.com."},
+			resource.Sighting{Host: "orders.example", Scheme: "http", Path: "/orders/ada@example.com/4111111111111111"},
+			resource.Sighting{Host: "known.example"}, resource.Sighting{Host: "url.example"},
+			resource.Sighting{Host: "10.0.0.1"}, resource.Sighting{Host: "[::1]:80"}, resource.Sighting{Host: "<script>alert(1)</script>"}, resource.Sighting{Host: ""},
+			resource.Sighting{Host: "localhost"}, resource.Sighting{Host: strings.Repeat("a", 300)},
+		)
+		if len(out.Created) != 2 || len(out.Known) != 2 || len(out.Refused) != 6 || out.Remaining != 98 {
+			t.Fatalf("the report came to %+v", out)
+		}
+		r := h.found(out.Created[0].ResourceID)
+		if r.Name != "api.openai.com" || r.OriginalHost != "api.openai.com" || r.URL != "https://api.openai.com/v1/chat/completions" || r.Path != "/**" || r.Type != "api" ||
+			r.Environment != scope.Production || !r.AutoDiscovered || r.Kind != "llm_endpoint" || r.AIProvider != "openai" || r.Source != "heuristic" ||
+			r.Confidence == nil || *r.Confidence < 0.6 || r.LastClassifiedAt == nil {
+			t.Errorf("discovered %+v", r)
+		}
+		if r := h.found(out.Created[1].ResourceID); r.URL != "http://orders.example/orders" || r.Kind != "api" || *r.Confidence != 0.4 {
+			t.Errorf("discovered %+v", r)
+		}
+		for _, old := range []resource.Resource{mine, byURL} {
+			if now := h.found(old.ID); now.Version != old.Version || now.AutoDiscovered {
+				t.Errorf("%s was changed: %+v", old.Name, now)
+			}
+		}
+		again := h.bouncer(scope.Production, nil).report(seen("orders.example", "api.openai.com")...)
+		if len(again.Created) != 0 || len(again.Known) != 2 || again.Remaining != 100 {
+			t.Errorf("another bouncer's report came to %+v", again)
+		}
+		if other := h.bouncer(scope.Sandbox, nil).report(seen("orders.example")...); len(other.Created) != 1 {
+			t.Errorf("in the other environment: %+v", other)
+		}
+		page, err := h.log.Events(ctx, person(scope.DefaultTenant), audit.EventFilter{Limit: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries := 0
+		for _, e := range page.Events {
+			if e.Type == "RESOURCE_CREATED" && e.ActorKind == scope.Bouncer && e.ActorID == itoa(g.id) {
+				entries++
+			}
+		}
+		if entries != 2 {
+			t.Errorf("%d audit entries of the bouncer", entries)
+		}
+	})
+}
+
+// TestDiscoveryBudget (B6): a bouncer brings about a hundred resources an hour,
+// by however many reports at once; what nobody reviews is bounded as well.
+func TestDiscoveryBudget(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		g := h.bouncer(scope.Production, nil)
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		created, refused := 0, 0
+		for r := range 8 {
+			all.Go(func() {
+				var names []string
+				for i := range 30 {
+					names = append(names, fmt.Sprintf("h%d-%d.example", r, i))
+				}
+				out := g.report(seen(names...)...)
+				mu.Lock()
+				defer mu.Unlock()
+				created += len(out.Created)
+				for _, no := range out.Refused {
+					if no.Reason == resource.RefusedBudget {
+						refused++
+					}
+				}
+			})
+		}
+		all.Wait()
+		if created != 100 || refused != 140 {
+			t.Fatalf("%d created, %d refused", created, refused)
+		}
+		if out := h.bouncer(scope.Production, nil).report(seen("elsewhere.example")...); len(out.Created) != 1 {
+			t.Errorf("another bouncer has a budget of its own: %+v", out)
+		}
+		h.skip(59 * time.Minute)
+		if out := g.report(seen("late.example")...); len(out.Created) != 0 || out.Remaining != 0 {
+			t.Errorf("within the hour: %+v", out)
+		}
+		h.skip(2 * time.Minute)
+		if out := g.report(seen("late.example")...); len(out.Created) != 1 || out.Remaining != 99 {
+			t.Errorf("after the hour: %+v", out)
+		}
+		for created := 102; created < 1000; {
+			h.skip(61 * time.Minute)
+			var names []string
+			for i := range 100 {
+				names = append(names, fmt.Sprintf("n%d.example", created+i))
+			}
+			out := g.report(seen(names...)...)
+			created += len(out.Created)
+			if len(out.Created) == 0 {
+				t.Fatalf("after %d: %+v", created, out)
+			}
+		}
+		h.skip(61 * time.Minute)
+		if out := g.report(seen("one-too-many.example")...); len(out.Refused) != 1 || out.Refused[0].Reason != resource.RefusedFull {
+			t.Errorf("beyond a thousand: %+v", out)
+		}
+	})
+}
+
+// TestDiscoveryOff: a bouncer that is told not to discover is not heard, and no
+// report is taken from anybody else or in any other shape.
+func TestDiscoveryOff(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := context.Background()
+		g := h.bouncer(scope.Production, map[string]any{"discovery": "off"})
+		if out := g.report(seen("a.example", "b.example")...); len(out.Created) != 0 || len(out.Refused) != 2 || out.Refused[0].Reason != resource.RefusedOff {
+			t.Errorf("off: %+v", out)
+		}
+		g = h.bouncer(scope.Production, nil)
+		if _, err := h.Discover(ctx, person(scope.DefaultTenant), g.token, []byte(`{"hosts":[{"host":"a.example"}]}`)); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("a person's report: %v", err)
+		}
+		if _, err := h.Discover(ctx, g.sc, g.token, []byte(`[]`)); !fault.Is(err, fault.BadRequest) {
+			t.Errorf("no report: %v", err)
+		}
+		many, err := json.Marshal(Sightings{Hosts: make([]resource.Sighting, 101)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Discover(ctx, g.sc, g.token, many); !fault.Is(err, fault.Invalid) {
+			t.Errorf("too many: %v", err)
+		}
+	})
+}

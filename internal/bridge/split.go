@@ -1,0 +1,120 @@
+package bridge
+
+import (
+	"bufio"
+	"errors"
+	"io"
+)
+
+// maxEvent is the largest event that is looked at, in bytes.
+const maxEvent = 1 << 20
+
+// errNoArray is a body that is not a JSON array of events.
+var errNoArray = errors.New("not a JSON array")
+
+// splitter hands out the elements of a JSON array one at a time, without
+// decoding them. It goes by brackets and strings alone, so an element that is
+// no JSON inside costs that element and not those behind it.
+type splitter struct {
+	in  *bufio.Reader
+	buf []byte
+	// began is set once the opening bracket was read, over after the closing one.
+	began, over bool
+}
+
+func newSplitter(r io.Reader) *splitter {
+	return &splitter{in: bufio.NewReaderSize(r, 16<<10)}
+}
+
+// next gives the next element, valid until the next call; whole is false when
+// it is larger than maxEvent and was skipped. io.EOF is the end of the array;
+// other errors are of the stream.
+func (s *splitter) next() (element []byte, whole bool, err error) {
+	if !s.began {
+		c, err := s.skip()
+		if err != nil {
+			return nil, false, ended(err)
+		}
+		if c != '[' {
+			return nil, false, errNoArray
+		}
+		s.began = true
+	}
+	if s.over {
+		return nil, false, io.EOF
+	}
+	c, err := s.skip()
+	for err == nil && c == ',' {
+		c, err = s.skip()
+	}
+	if err != nil {
+		return nil, false, ended(err)
+	}
+	if c == ']' {
+		s.over = true
+		return nil, false, io.EOF
+	}
+	return s.element(c)
+}
+
+// ended is the error of a stream that stops inside the array.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// skip reads up to the next byte that is no space.
+func (s *splitter) skip() (byte, error) {
+	for {
+		c, err := s.in.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		if c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			return c, nil
+		}
+	}
+}
+
+// element reads the element that begins with c.
+func (s *splitter) element(c byte) ([]byte, bool, error) {
+	s.buf = s.buf[:0]
+	whole := true
+	depth, quoted, escaped := 0, false, false
+	for {
+		if len(s.buf) < maxEvent {
+			s.buf = append(s.buf, c)
+		} else {
+			whole = false
+		}
+		switch {
+		case escaped:
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			depth++
+		case c == '}', c == ']':
+			depth--
+		}
+		if depth == 0 && !quoted {
+			peek, err := s.in.Peek(1)
+			if err != nil {
+				return nil, false, ended(err)
+			}
+			// A number or a word ends where the array goes on.
+			if c == '}' || c == ']' || c == '"' || peek[0] == ',' || peek[0] == ']' {
+				return s.buf, whole, nil
+			}
+		}
+		var err error
+		if c, err = s.in.ReadByte(); err != nil {
+			return nil, false, ended(err)
+		}
+	}
+}

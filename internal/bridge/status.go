@@ -1,0 +1,221 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// statusBody is what we keep of OPA's status (its Status Service API): the rest
+// of the 60 KB is its own metrics. `gatehouse` is what our own bouncer adds.
+type statusBody struct {
+	Labels       map[string]string          `json:"labels"`
+	Bundles      map[string]statusBundle    `json:"bundles"`
+	Discovery    statusBundle               `json:"discovery"`
+	DecisionLogs statusLogs                 `json:"decision_logs"`
+	Plugins      map[string]json.RawMessage `json:"plugins"`
+	Gatehouse    *statusOwn                 `json:"gatehouse"`
+}
+
+type statusBundle struct {
+	ActiveRevision string        `json:"active_revision"`
+	Code           string        `json:"code"`
+	Message        string        `json:"message"`
+	HTTPCode       json.Number   `json:"http_code"`
+	Errors         []statusError `json:"errors"`
+}
+
+type statusError struct {
+	Code     string `json:"code"`
+	Message  string `json:"message"`
+	Location struct {
+		File string `json:"file"`
+		Row  int    `json:"row"`
+	} `json:"location"`
+}
+
+type statusLogs struct {
+	Code string `json:"code"`
+}
+
+// statusOwn is the member `gatehouse` of our own bouncer's status.
+type statusOwn struct {
+	Version           string  `json:"version"`
+	Status            string  `json:"status"`
+	RefusedETag       string  `json:"refused_etag"`
+	PoliciesLoaded    int64   `json:"policies_loaded"`
+	RequestsPerSecond float64 `json:"requests_per_second"`
+	CacheHitRate      float64 `json:"cache_hit_rate"`
+	DecisionCacheSize int64   `json:"decision_cache_size"`
+	TargetReachable   *bool   `json:"target_app_reachable"`
+	LogsDropped       int64   `json:"logs_dropped"`
+	PollSeconds       int     `json:"poll_interval_seconds"`
+	Stale             bool    `json:"stale"`
+}
+
+// report is what matters of the last status of a bouncer.
+type report struct {
+	bundle, logs, other string // what is wrong with it; empty: nothing
+	dropped             int64
+}
+
+// bundleName is the name that our configuration gives a bouncer's bundle.
+const bundleName = "authz"
+
+// Status takes what a bouncer says about itself. A body that is not a status is
+// a BadRequest.
+func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body []byte) error {
+	f, d, err := s.desk(ctx, sc, token)
+	if err != nil {
+		return err
+	}
+	var st statusBody
+	if err := json.Unmarshal(body, &st); err != nil {
+		return fault.New(fault.BadRequest, "invalid_status", "this is not a status report")
+	}
+	e := entry{seen: s.cfg.Now(), interval: pollsAtMost}
+	if v := st.Labels["version"]; v != "" {
+		e.figures.Version = &v
+	}
+	if own := st.Gatehouse; own != nil {
+		e.interval = max(time.Duration(own.PollSeconds)*time.Second, time.Second)
+		e.figures = bouncer.Figures{
+			RequestsPerSecond: &own.RequestsPerSecond, CacheHitRate: &own.CacheHitRate, TargetAppReachable: own.TargetReachable,
+			PolicyCacheSize: &own.PoliciesLoaded, DecisionCacheSize: &own.DecisionCacheSize,
+		}
+		if own.Version != "" {
+			e.figures.Version = &own.Version
+		}
+	}
+	d.reported(&st, &e, s.cfg.Now())
+	s.ledger.note(f.tenant, d, e)
+	return nil
+}
+
+// reported takes a status over and adds what it tells to e.
+func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b, has := st.Bundles[bundleName]
+	if !has && len(st.Bundles) == 1 {
+		for _, b = range st.Bundles {
+			has = true
+		}
+	}
+	cur := int64(0)
+	if d.target != nil {
+		cur = d.target.revision
+	}
+	active, _ := strconv.ParseInt(b.ActiveRevision, 10, 64)
+	failed := b.Code != "" || len(b.Errors) > 0
+	switch {
+	case !has || cur == 0:
+	case active == cur:
+		d.runs(cur, e)
+	case active > 0 && active < cur && active != d.active:
+		d.active, e.activated = active, active
+	}
+	// A bundle that could not be fetched was not refused. One whose contents were
+	// found wrong was; where only a message says so, the way may have been at
+	// fault, and it is sent again after a while.
+	if has && failed && cur != 0 && active != cur && b.HTTPCode == "" {
+		why := refusals(b)
+		switch {
+		case len(b.Errors) > 0 || refusedTag(st) == cur:
+			if d.refused.IsZero() {
+				d.refused = now
+			}
+			e.refused, e.why = cur, why
+		case d.sentTo != "":
+			d.suspected = now
+			e.refused, e.why = cur, why
+		}
+	}
+	d.report = report{other: problemOf(st, d.report.dropped), dropped: droppedOf(st)}
+	if st.DecisionLogs.Code != "" {
+		d.report.logs = "it cannot deliver its decision log"
+	}
+	switch {
+	case active == cur: // the way was at fault, and this status came over it
+	case failed && b.HTTPCode != "":
+		d.report.bundle = "it cannot fetch its bundle: HTTP " + b.HTTPCode.String()
+	case failed:
+		d.report.bundle = "it does not take its bundle: " + clip(b.Message, 300)
+	case !has && st.Discovery.Code != "": // nor can it know where its bundle is
+		d.report.bundle = "it does not take its configuration: " + clip(st.Discovery.Message, 300)
+	}
+}
+
+func refusedTag(st *statusBody) int64 {
+	if st.Gatehouse == nil || st.Gatehouse.RefusedETag == "" {
+		return -1
+	}
+	return parseTags([]string{st.Gatehouse.RefusedETag})[0]
+}
+
+func droppedOf(st *statusBody) int64 {
+	if st.Gatehouse == nil {
+		return 0
+	}
+	return st.Gatehouse.LogsDropped
+}
+
+// problemOf says in words what is wrong with a bouncer, its bundle aside.
+func problemOf(st *statusBody, droppedBefore int64) string {
+	switch {
+	case droppedOf(st) > droppedBefore:
+		return "it dropped decision log events"
+	case st.Gatehouse != nil && st.Gatehouse.TargetReachable != nil && !*st.Gatehouse.TargetReachable:
+		return "it does not reach its application"
+	case st.Gatehouse != nil && st.Gatehouse.Stale:
+		return "it works with an old bundle"
+	}
+	return ""
+}
+
+// controlFile is a control in a bundle, as OPA names it in its errors.
+var controlFile = regexp.MustCompile(`gatehouse/(?:controls|outcomes)/c(\d+)\.rego$`)
+
+// ownControl is how our bouncer names a control in an error.
+var ownControl = regexp.MustCompile(`^control (\d+)\b(?:.*?line (\d+))?`)
+
+const maxRefusals = 20
+
+func refusals(b statusBundle) []bouncer.Refusal {
+	var out []bouncer.Refusal
+	for _, e := range b.Errors[:min(len(b.Errors), maxRefusals)] {
+		r := bouncer.Refusal{File: clip(e.Location.File, 300), Line: e.Location.Row, Message: clip(e.Message, 1000)}
+		if m := controlFile.FindStringSubmatch(e.Location.File); m != nil {
+			r.PolicyID, _ = strconv.ParseInt(m[1], 10, 64)
+		}
+		if m := ownControl.FindStringSubmatch(b.Message); m != nil && r.PolicyID == 0 {
+			r.PolicyID, _ = strconv.ParseInt(m[1], 10, 64)
+		}
+		out = append(out, r)
+	}
+	if len(out) > 0 {
+		return out
+	}
+	r := bouncer.Refusal{Message: clip(b.Message, 1000)}
+	if r.Message == "" {
+		r.Message = "the bouncer refused the bundle"
+	}
+	if m := ownControl.FindStringSubmatch(b.Message); m != nil {
+		r.PolicyID, _ = strconv.ParseInt(m[1], 10, 64)
+		r.Line, _ = strconv.Atoi(m[2])
+	}
+	return []bouncer.Refusal{r}
+}
+
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return s[:most]
+}

@@ -1,0 +1,57 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+func loadKey(ctx context.Context, tx *db.Tx) (storedKey, bool, error) {
+	k, err := db.One[storedKey](ctx, tx, `SELECT kid, public, sealed FROM bridge_keys ORDER BY created_at DESC, kid LIMIT 1`)
+	if errors.Is(err, db.ErrNoRows) {
+		return storedKey{}, false, nil
+	}
+	return k, err == nil, err
+}
+
+func insertKey(ctx context.Context, tx *db.Tx, k storedKey, now time.Time) error {
+	_, err := tx.Exec(ctx, `INSERT INTO bridge_keys (kid, public, sealed, created_at) VALUES ($1, $2, $3, $4)`, k.ID, k.Public, k.Sealed, now)
+	return err
+}
+
+// present notes when a bouncer was seen and when it counts as gone.
+func present(ctx context.Context, tx *db.Tx, id int64, seen, due time.Time) error {
+	_, err := tx.Exec(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)
+		ON CONFLICT (bouncer_id) DO UPDATE SET seen_at = excluded.seen_at, due_at = excluded.due_at
+		WHERE excluded.seen_at >= bridge_presence.seen_at`, id, seen, due)
+	return err
+}
+
+// absentee is a bouncer that is overdue.
+type absentee struct {
+	ID   int64     `db:"bouncer_id"`
+	Seen time.Time `db:"seen_at"`
+}
+
+// overdue gives bouncers that count as in touch and were not heard of in time.
+func overdue(ctx context.Context, tx *db.Tx, now time.Time, n int) ([]absentee, error) {
+	return db.All[absentee](ctx, tx, `SELECT p.bouncer_id, p.seen_at FROM bridge_presence p JOIN bouncers b ON b.id = p.bouncer_id
+		WHERE p.due_at < $1 AND b.status <> $2 ORDER BY p.bouncer_id LIMIT $3`, now, bouncer.Disconnected, n)
+}
+
+// census counts the bouncers that are in touch, and those of them that do not yet
+// run what they should.
+type census struct {
+	InTouch int64 `db:"in_touch"`
+	Behind  int64 `db:"behind"`
+}
+
+func takeCensus(ctx context.Context, tx *db.Tx) (census, error) {
+	return db.One[census](ctx, tx, `SELECT
+			COALESCE(SUM(CASE WHEN b.status <> $1 THEN 1 ELSE 0 END), 0) AS in_touch,
+			COALESCE(SUM(CASE WHEN b.status <> $1 AND COALESCE(u.revision, 0) <> COALESCE(u.active_revision, 0) THEN 1 ELSE 0 END), 0) AS behind
+		FROM bouncers b LEFT JOIN bouncer_bundles u ON u.bouncer_id = b.id`, bouncer.Disconnected)
+}

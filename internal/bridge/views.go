@@ -1,0 +1,155 @@
+package bridge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Self tells a bouncer which one it is.
+type Self struct {
+	BouncerID   int64     `json:"bouncer_id" doc:"The bouncer whose token this is."`
+	Name        string    `json:"name" doc:"Its name."`
+	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Whose controls it enforces."`
+	Bundle      string    `json:"bundle" doc:"Path of its bundle, below the API's root."`
+	PollSeconds int       `json:"poll_seconds" doc:"How long it should let a poll wait."`
+	Revision    int64     `json:"revision" doc:"The revision that it should run."`
+}
+
+// Self gives the bouncer that asks.
+func (s *Service) Self(ctx context.Context, sc scope.Scope, token string) (Self, error) {
+	f, d, err := s.desk(ctx, sc, token)
+	if err != nil {
+		return Self{}, err
+	}
+	return Self{
+		BouncerID: d.id, Name: sc.Actor.Name, Environment: f.env, PollSeconds: s.cfg.PollSeconds,
+		Bundle: "/bridge/bundles/" + strconv.FormatInt(d.id, 10), Revision: d.now().revision,
+	}, nil
+}
+
+// Data is a document with its tag.
+type Data struct {
+	ETag string
+	JSON []byte
+}
+
+// Resources is the feed data.resources: the documents of resources by id. A
+// bouncer gets those that it stands before; others, who need resources:read,
+// all of their environment.
+func (s *Service) Resources(ctx context.Context, sc scope.Scope, token string) (Data, error) {
+	if sc.Actor.Kind != scope.Bouncer {
+		if err := sc.Require("resources:read"); err != nil {
+			return Data{}, err
+		}
+		set, err := s.cfg.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
+		if err != nil {
+			return Data{}, err
+		}
+		return document(set, nil), nil
+	}
+	f, d, err := s.desk(ctx, sc, token)
+	if err != nil {
+		return Data{}, err
+	}
+	only := map[int64]bool{}
+	for _, id := range d.now().resources {
+		only[id] = true
+	}
+	return document(f.of(), only), nil
+}
+
+// document writes the resources of a set by id; nil means all.
+func document(set *rego.Set, only map[int64]bool) Data {
+	r := newPacks().round(set)
+	var ids []int64
+	for id := range r.resources {
+		if only == nil || only[id] {
+			ids = append(ids, id)
+		}
+	}
+	members := make([]value.Member, 0, len(ids))
+	for _, id := range r.known(ids) {
+		members = append(members, value.Member{Key: strconv.FormatInt(id, 10), Value: r.resources[id].Doc})
+	}
+	body := value.Object(members...).AppendJSON(nil)
+	sum := sha256.Sum256(body)
+	return Data{ETag: `"` + hex.EncodeToString(sum[:8]) + `"`, JSON: body}
+}
+
+// Revisions says which revision each bouncer of an environment runs: a
+// publication is done when all that are in touch run what they should.
+type Revisions struct {
+	Environment scope.Env         `json:"environment" enum:"sandbox,production"`
+	Converged   bool              `json:"converged" doc:"True when every bouncer in touch runs its newest revision."`
+	Bouncers    []BouncerRevision `json:"bouncers" doc:"By id."`
+}
+
+// BouncerRevision is one bouncer's part of it.
+type BouncerRevision struct {
+	BouncerID       int64             `json:"bouncer_id"`
+	Name            string            `json:"name"`
+	Status          string            `json:"status" enum:"connected,degraded,disconnected"`
+	Revision        int64             `json:"revision" doc:"The revision that it should run; 0 before the first."`
+	PublishedAt     *time.Time        `json:"published_at" doc:"Since when."`
+	ActiveRevision  int64             `json:"active_revision" doc:"The revision that it runs; 0 before the first."`
+	ActivatedAt     *time.Time        `json:"activated_at" doc:"Since when."`
+	RefusedRevision int64             `json:"refused_revision,omitempty" doc:"A revision that it refused; it is not sent again."`
+	Errors          []bouncer.Refusal `json:"errors" doc:"Why it refused it."`
+	Converged       bool              `json:"converged"`
+}
+
+// Revisions gives the convergence of an environment.
+func (s *Service) Revisions(ctx context.Context, sc scope.Scope, env scope.Env) (Revisions, error) {
+	out := Revisions{Environment: env, Converged: true, Bouncers: []BouncerRevision{}}
+	if !sc.Sees(env) {
+		return out, noBouncer()
+	}
+	store, err := s.cfg.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return out, err
+	}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		list, err := s.cfg.Bouncers.In(ctx, tx, env)
+		if err != nil {
+			return err
+		}
+		bundles, err := s.cfg.Bouncers.Bundles(ctx, tx, env)
+		if err != nil {
+			return err
+		}
+		byID := map[int64]bouncer.Bundle{}
+		for _, b := range bundles {
+			byID[b.BouncerID] = b
+		}
+		for _, b := range list {
+			row := revisionOf(b, byID[b.ID])
+			out.Converged = out.Converged && (row.Converged || row.Status == bouncer.Disconnected)
+			out.Bouncers = append(out.Bouncers, row)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func revisionOf(b bouncer.Bouncer, u bouncer.Bundle) BouncerRevision {
+	row := BouncerRevision{
+		BouncerID: b.ID, Name: b.Name, Status: b.Status, Revision: u.Revision, ActiveRevision: u.Active, ActivatedAt: u.ActivatedAt,
+		RefusedRevision: u.Refused, Errors: u.Errors, Converged: u.Revision != 0 && u.Revision == u.Active,
+	}
+	if row.Errors == nil {
+		row.Errors = []bouncer.Refusal{}
+	}
+	if u.Revision != 0 {
+		row.PublishedAt = &u.PublishedAt
+	}
+	return row
+}

@@ -1,0 +1,220 @@
+package api
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// LoginRequest is the body of POST /auth/login.
+type LoginRequest struct {
+	Username string `json:"username" maxLength:"254" doc:"User name or e-mail address; case does not matter"`
+	Password string `json:"password" maxLength:"1024" writeOnly:"true" doc:"Password"`
+}
+
+type loginIn struct{ Body LoginRequest }
+
+type grantOut struct{ Body auth.Grant }
+
+// Me is the caller, as GET /auth/me shows it.
+type Me struct {
+	user.User
+	Kind        scope.ActorKind `json:"kind" enum:"user,api_key,bouncer" doc:"What the credential belongs to; a key or bouncer is shown in the shape of a person"`
+	TenantID    scope.TenantID  `json:"tenant_id" doc:"Tenant that the request works in"`
+	Environment scope.Env       `json:"environment,omitempty" enum:"sandbox,production" doc:"The one environment that the credential is good for; absent: both"`
+}
+
+type meOut struct{ Body Me }
+
+// ShownToken is the token of a caller who showed one: embed it in an input. It
+// is no parameter; the document has it among the security schemes.
+type ShownToken struct {
+	Authorization string `header:"Authorization" hidden:"true"`
+}
+
+func (t ShownToken) bearer() string {
+	const scheme = "bearer "
+	if len(t.Authorization) > len(scheme) {
+		return t.Authorization[len(scheme):]
+	}
+	return ""
+}
+
+type logoutIn struct{ ShownToken }
+
+// Done is an answer that says what was done, and nothing else.
+type Done struct {
+	Message string `json:"message" doc:"What was done"`
+}
+
+type doneOut struct{ Body Done }
+
+type jwksOut struct {
+	CacheControl string `header:"Cache-Control" doc:"The set may be kept for five minutes"`
+	Body         auth.JWKS
+}
+
+// auth registers signing in and out, and the token endpoint.
+func (s *Server) auth(r *Router) {
+	tags := []string{"Authentication"}
+	Register(r, Op{
+		ID: "login", Method: http.MethodPost, Path: "/auth/login", Public: true, Tags: tags,
+		Errors:      []int{http.StatusUnauthorized},
+		Summary:     "Sign in",
+		Description: "Gives a token for an hour. Whatever is wrong, the answer is one 401: an unknown name, a wrong password, a disabled or a locked account. Ten failures in 15 minutes lock the account for 15 minutes.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *loginIn) (*grantOut, error) {
+			g, err := s.Auth.Login(ctx, sc, in.Body.Username, in.Body.Password)
+			return &grantOut{g}, err
+		})
+	Register(r, Op{
+		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Tags: tags,
+		Summary:     "Sign out",
+		Description: "Ends the token and those that were made from it, at once. An API key has no session: 400.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *logoutIn) (*doneOut, error) {
+			return &doneOut{Done{"Signed out"}}, s.Auth.Logout(ctx, sc, in.bearer())
+		})
+	Register(r, Op{
+		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Tags: tags,
+		Summary:     "The caller",
+		Description: "With the scopes that the credential holds in permissions.",
+	},
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*meOut, error) {
+			u, err := s.Auth.Me(ctx, sc)
+			me := Me{User: u, Kind: sc.Actor.Kind, TenantID: sc.Tenant}
+			if sc.EnvBound {
+				me.Environment = sc.Env
+			}
+			return &meOut{me}, err
+		})
+	Raw(r, Op{
+		ID: "issue-token", Method: http.MethodPost, Path: "/auth/token", Public: true, Tags: tags,
+		Errors:      []int{http.StatusUnauthorized},
+		Summary:     "OAuth 2.0 token endpoint",
+		Description: "The grants password and client_credentials (RFC 6749); for the latter the API key is the client's secret, sent in the body or by HTTP Basic. scope asks for less than there is.",
+	},
+		RawDocs{
+			Request: reflect.TypeFor[auth.TokenRequest](), RequestType: "application/x-www-form-urlencoded, application/json",
+			Response: reflect.TypeFor[auth.Grant](),
+		}, s.token)
+	Register(r, Op{
+		ID: "get-jwks", Method: http.MethodGet, Path: "/.well-known/jwks.json", Root: true, Public: true, Tags: tags,
+		Summary:     "Keys that tokens are signed with",
+		Description: "A JSON Web Key Set (RFC 7517). Keys rotate; a new one is published before it signs.",
+	},
+		func(context.Context, scope.Scope, *struct{}) (*jwksOut, error) {
+			return &jwksOut{"public, max-age=300", s.Auth.JWKS()}, nil
+		})
+}
+
+// token answers the token endpoint.
+func (s *Server) token(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	ask, err := tokenRequest(w, req)
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	g, err := s.Auth.Token(req.Context(), sc, ask)
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	w.Header()["Pragma"] = []string{"no-cache"} // RFC 6749 section 5.1
+	WriteJSON(w, http.StatusOK, g)
+}
+
+func invalidRequest(format string, args ...any) error {
+	return badRequest("invalid_request", format, args...)
+}
+
+// tokenRequest reads a token request: a form, as OAuth has it, or JSON. A
+// parameter that is sent twice is refused, unknown ones are not looked at
+// (RFC 6749 section 3.2).
+func tokenRequest(w http.ResponseWriter, req *http.Request) (auth.TokenRequest, error) {
+	var ask auth.TokenRequest
+	data, err := Body(w, req)
+	if err != nil {
+		return ask, err
+	}
+	members := map[string]*string{
+		"grant_type": &ask.GrantType, "username": &ask.Username, "password": &ask.Password,
+		"client_id": &ask.ClientID, "client_secret": &ask.ClientSecret, "scope": &ask.Scope,
+	}
+	if media, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type")); media == "application/json" {
+		err = jsonMembers(data, members)
+	} else {
+		err = formMembers(string(data), members)
+	}
+	if err != nil {
+		return ask, err
+	}
+	if id, secret, ok := req.BasicAuth(); ok {
+		if ask.ClientSecret != "" {
+			return ask, invalidRequest("send the client's secret once")
+		}
+		if ask.ClientID, err = url.QueryUnescape(id); err == nil {
+			ask.ClientSecret, err = url.QueryUnescape(secret)
+		}
+		if err != nil {
+			return ask, invalidRequest("the Authorization header cannot be read")
+		}
+	}
+	return ask, nil
+}
+
+func jsonMembers(data []byte, members map[string]*string) error {
+	doc, err := parse(data)
+	if err != nil {
+		return err
+	}
+	if doc.Kind() != value.ObjectKind {
+		return invalidRequest("the body must be an object")
+	}
+	for name, dst := range members {
+		v := doc.Get(name)
+		text, ok := v.Str()
+		if !ok && v.Kind() != value.UndefinedKind {
+			return invalidRequest("%s must be a string", name)
+		}
+		*dst = text
+	}
+	return nil
+}
+
+func formMembers(text string, members map[string]*string) error {
+	form, err := url.ParseQuery(text)
+	if err != nil {
+		return invalidRequest("the form cannot be read")
+	}
+	for name, dst := range members {
+		values := form[name]
+		if len(values) > 1 {
+			return invalidRequest("%s is sent twice", name)
+		}
+		if len(values) == 1 {
+			*dst = values[0]
+		}
+	}
+	return nil
+}
+
+// within gives the scope of an operation whose path names a tenant: the
+// caller's own, or for platform administrators that one.
+func (s *Server) within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
+	if !sc.Platform && id != sc.Tenant {
+		return sc, TenantDenied(string(id))
+	}
+	if !label(string(id)) {
+		return sc, fault.New(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
+	}
+	return s.Auth.Within(ctx, sc, id)
+}

@@ -1,0 +1,139 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// maxDepth is how deep a JSON body may nest.
+const maxDepth = 64
+
+// precheck looks at all of a request but its body's content: media type,
+// encoding, size, parameters.
+func (r *Router) precheck(x *exchange, req *http.Request) error {
+	rt := x.route
+	if enc := req.Header["Content-Encoding"]; len(enc) > 0 && !encodable(rt, enc) {
+		return fault.New(fault.UnsupportedMedia, "unsupported_encoding", "bodies must be sent without Content-Encoding")
+	}
+	if rt.hasBody {
+		if req.ContentLength > rt.op.MaxBody {
+			return tooLarge(rt.op.MaxBody)
+		}
+		if err := mediaOf(rt, req); err != nil {
+			return err
+		}
+	}
+	if len(rt.params) > 0 {
+		return r.checkParams(rt, req)
+	}
+	return nil
+}
+
+func encodable(rt *route, enc []string) bool {
+	return len(enc) == 1 && (strings.EqualFold(enc[0], "identity") || rt.op.Gzip && strings.EqualFold(enc[0], "gzip"))
+}
+
+// mediaOf checks the media type of a body against those of the operation. A
+// body without a type is taken for what the operation expects.
+func mediaOf(rt *route, req *http.Request) error {
+	types := req.Header["Content-Type"]
+	if len(types) == 0 || req.ContentLength == 0 {
+		return nil
+	}
+	if len(types) == 1 && (types[0] == "application/json" || types[0] == "application/json; charset=utf-8") && slices.Contains(rt.media, "application/json") {
+		return nil
+	}
+	if len(types) == 1 {
+		media, params, err := mime.ParseMediaType(types[0])
+		charset := strings.ToLower(params["charset"])
+		if err == nil && slices.Contains(rt.media, media) && (charset == "" || charset == "utf-8" || charset == "utf8" || charset == "us-ascii") {
+			return nil
+		}
+	}
+	return fault.Newf(fault.UnsupportedMedia, "unsupported_media_type", "send the body as %s", strings.Join(rt.media, " or "))
+}
+
+// prepare is precheck and, for typed operations, the body: read, parsed
+// strictly, checked against its schema, and put back for the decoder.
+func (r *Router) prepare(x *exchange, req **http.Request) error {
+	rt := x.route
+	if err := r.precheck(x, *req); err != nil {
+		return err
+	}
+	if !rt.hasBody {
+		return nil
+	}
+	data, err := x.read(*req, false)
+	if err != nil {
+		return err
+	}
+	if rt.body != nil {
+		if data, err = r.checkBody(rt, data); err != nil {
+			return err
+		}
+	}
+	// The decoder gets the very bytes that were checked.
+	fresh := **req
+	fresh.Body = io.NopCloser(bytes.NewReader(data))
+	fresh.ContentLength = int64(len(data))
+	*req = &fresh
+	return nil
+}
+
+// checkBody parses and validates a JSON body. It answers the bytes to decode:
+// data itself, or a copy without read-only members.
+func (r *Router) checkBody(rt *route, data []byte) ([]byte, error) {
+	if len(bytes.TrimSpace(data)) == 0 {
+		if rt.doc.RequestBody != nil && !rt.doc.RequestBody.Required {
+			return nil, nil
+		}
+		return nil, badRequest("invalid_json", "the body is empty, a JSON document was expected")
+	}
+	doc, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	c := check{v: r.valid, lenient: rt.op.Lenient}
+	doc = c.value(rt.body, rt.record, doc)
+	if len(c.details) > 0 {
+		return nil, invalid(c.details)
+	}
+	if !c.stripped {
+		return data, nil
+	}
+	return doc.AppendJSON(nil), nil
+}
+
+// invalid is the fault of offences against a schema: all of them.
+func invalid(ds []fault.Detail) *fault.Error {
+	e := fault.New(fault.Invalid, "validation_failed", "the request does not fit its description")
+	if len(ds) == 1 {
+		e.Message = "one value does not fit its description"
+	}
+	e.Details = ds
+	return e
+}
+
+// parse reads one JSON document strictly (contract section 1): no duplicate
+// members, none that differ only in case, no bad UTF-8, nothing after the
+// document, no more than maxDepth levels, no number that neither an int64 nor a
+// double holds. Faults: BadRequest, without a word of the document.
+func parse(data []byte) (value.Value, error) {
+	doc, err := value.Decode(data, value.Limits{Depth: maxDepth})
+	if err == nil {
+		return doc, nil
+	}
+	var se *value.SyntaxError
+	if errors.As(err, &se) {
+		return doc, badRequest("invalid_json", "the body is not JSON as we take it: %s, at byte %d", se.Message, se.Offset)
+	}
+	return doc, badRequest("invalid_json", "the body is not JSON as we take it")
+}

@@ -1,0 +1,178 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// BouncerPath names a bouncer.
+type BouncerPath struct {
+	InEnvironment
+	ID int64 `path:"bouncer_id" minimum:"1" doc:"Id of the bouncer"`
+}
+
+// PepPath names a bouncer by its other name.
+type PepPath struct {
+	InEnvironment
+	ID int64 `path:"pep_id" minimum:"1" doc:"Id of the bouncer"`
+}
+
+type bouncerListIn struct {
+	InEnvironment
+	Page
+	Status string `query:"status" enum:"connected,degraded,disconnected" doc:"Only bouncers in this state"`
+}
+
+type bouncerPageOut struct{ Body bouncer.Page }
+
+type bouncerOut struct {
+	ETag string `header:"ETag" doc:"Version of the registration; heartbeats leave it alone"`
+	Body bouncer.Bouncer
+}
+
+type bouncerCreateIn struct{ Body bouncer.Draft }
+
+type bouncerIssuedOut struct {
+	ETag string `header:"ETag" doc:"Version of the registration"`
+	Body bouncer.Issued
+}
+
+type bouncerUpdateIn struct {
+	BouncerPath
+	IfMatch
+	Body bouncer.Change
+}
+
+type bouncerDeleteIn struct {
+	BouncerPath
+	IfMatch
+}
+
+type bouncerHealthOut struct{ Body bouncer.Health }
+
+type syncStatusOut struct{ Body bouncer.SyncStatus }
+
+// bouncers registers the enforcement points.
+func (s *Server) bouncers(r *Router) {
+	tags, record := []string{"Bouncers"}, reflect.TypeFor[bouncer.Issued]()
+	Register(r, Op{
+		ID: "list-bouncers", Method: http.MethodGet, Path: "/bouncers", Permission: "bouncers:read", Tags: tags,
+		Summary: "List bouncers", Description: "By id.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *bouncerListIn) (*bouncerPageOut, error) {
+			page, err := s.Bouncers.List(ctx, sc, bouncer.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)})
+			return &bouncerPageOut{page}, err
+		})
+	Register(r, Op{
+		ID: "create-bouncer", Method: http.MethodPost, Path: "/bouncers", Permission: "bouncers:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Summary:     "Register a bouncer",
+		Description: "The answer holds its token, this once. The name is unique in its environment (409). Over the tenant's `max_bouncers`: 403 `limit_exceeded`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *bouncerCreateIn) (*bouncerIssuedOut, error) {
+			made, err := s.Bouncers.Create(ctx, sc, in.Body)
+			return &bouncerIssuedOut{ETag(made.ChangeNo), made}, err
+		})
+	Register(r, Op{
+		ID: "get-bouncer", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}", Permission: "bouncers:read", Tags: tags,
+		Summary: "Read a bouncer",
+	},
+		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerOut, error) {
+			b, err := s.Bouncers.Get(ctx, sc, in.ID)
+			return &bouncerOut{ETag(b.ChangeNo), b}, err
+		})
+	Register(r, Op{
+		ID: "update-bouncer", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}", Permission: "bouncers:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Change a bouncer",
+		Description: "Members that are not sent stay as they are. configuration and resource_ids are replaced whole.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *bouncerUpdateIn) (*bouncerOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			b, err := s.Bouncers.Update(ctx, sc, in.ID, in.Body, version)
+			return &bouncerOut{ETag(b.ChangeNo), b}, err
+		})
+	Register(r, Op{
+		ID: "delete-bouncer", Method: http.MethodDelete, Path: "/bouncers/{bouncer_id}", Permission: "bouncers:write", Tags: tags,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Remove a bouncer",
+		Description: "Its token ends at once. While policies name it: 409 `bouncer_in_use`, which says which.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn) (*removedOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			_, err = s.Bouncers.Delete(ctx, sc, in.ID, version)
+			return &removedOut{Removed{"Bouncer deleted successfully", in.ID}}, err
+		})
+	Register(r, Op{
+		ID: "rotate-bouncer-token", Method: http.MethodPost, Path: "/bouncers/{bouncer_id}/rotate-token", Permission: "bouncers:write", Tags: tags,
+		Summary: "Give a bouncer a new token", Description: "The old one ends at once.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerIssuedOut, error) {
+			made, err := s.Bouncers.Rotate(ctx, sc, in.ID)
+			return &bouncerIssuedOut{ETag(made.ChangeNo), made}, err
+		})
+	s.bouncerStates(r)
+}
+
+// bouncerStates registers what is asked about a bouncer in service.
+func (s *Server) bouncerStates(r *Router) {
+	tags := []string{"Bouncers"}
+	Register(r, Op{
+		ID: "get-bouncer-health", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/health", Permission: "bouncers:read", Tags: tags,
+		Summary: "How a bouncer is",
+	},
+		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerHealthOut, error) {
+			h, err := s.Bouncers.Health(ctx, sc, in.ID)
+			return &bouncerHealthOut{h}, err
+		})
+	Raw(r, Op{
+		ID: "get-bouncer-opa-config", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/opa-config", Permission: "bouncers:read", Tags: tags,
+		Summary:     "Boot configuration for a stock OPA",
+		Description: "YAML. The token, which was shown once, is taken from GATEHOUSE_BOUNCER_TOKEN in OPA's environment; bundle, decision logs and status come by discovery.",
+	},
+		RawDocs{Params: reflect.TypeFor[BouncerPath](), Response: objectType, ResponseType: "application/yaml"}, s.opaConfig)
+	Register(r, Op{
+		ID: "get-sync-status", Method: http.MethodGet, Path: "/peps/{pep_id}/sync-status", Permission: "bouncers:read", Tags: tags,
+		Summary: "Where the delivery of policies to a bouncer stands",
+	},
+		func(ctx context.Context, sc scope.Scope, in *PepPath) (*syncStatusOut, error) {
+			status, err := s.Bouncers.SyncStatus(ctx, sc, in.ID)
+			return &syncStatusOut{status}, err
+		})
+}
+
+var yamlMedia = []string{"application/yaml"}
+
+func (s *Server) opaConfig(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	id, err := pathID(req, "bouncer_id")
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	config, err := s.Bouncers.OPAConfig(req.Context(), sc, id)
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	WriteBytes(w, http.StatusOK, yamlMedia, []byte(config))
+}
+
+// pathID is a path parameter that precheck has found to be an integer.
+func pathID(req *http.Request, name string) (int64, error) {
+	id, err := strconv.ParseInt(req.PathValue(name), 10, 64)
+	if err != nil {
+		return 0, fault.NotFoundf("there is no such object")
+	}
+	return id, nil
+}

@@ -1,0 +1,263 @@
+package api
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Credential is that of package auth.
+type Credential = auth.Credential
+
+// Principal is that of package auth.
+type Principal = auth.Principal
+
+func badRequest(code, format string, args ...any) *fault.Error {
+	return fault.Newf(fault.BadRequest, code, format, args...)
+}
+
+// authenticate finds out who asks. Two credentials, or sources of the tenant
+// that disagree, are refused before anything is looked up.
+func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.Scope, Principal, error) {
+	c, err := r.shown(x, req)
+	if err != nil {
+		return scope.Scope{}, Principal{}, err
+	}
+	if c.Bearer == "" && c.APIKey == "" {
+		return scope.Scope{}, Principal{}, fault.New(fault.Unauthenticated, "authentication_required", "send an API key or an access token")
+	}
+	sc, who, err := r.s.Authenticate(req.Context(), c)
+	if err != nil {
+		return scope.Scope{}, Principal{}, err
+	}
+	x.scope, x.known = sc, true
+	if rt.tenantParam != "" && !sc.Platform {
+		if id := req.PathValue(rt.tenantParam); id != string(sc.Tenant) {
+			return scope.Scope{}, Principal{}, TenantDenied(id)
+		}
+	}
+	return sc, who, nil
+}
+
+// TenantDenied is the answer to a caller who may not know whether a tenant
+// exists (contract section 2).
+func TenantDenied(id string) *fault.Error {
+	return fault.New(fault.Forbidden, "tenant_access_denied", "this credential has no access to that tenant").With("tenant_id", id)
+}
+
+// stranger is the scope of a Public operation.
+func (r *Router) stranger(x *exchange, req *http.Request) (scope.Scope, error) {
+	var sc scope.Scope
+	query, err := queryOf(req)
+	if err != nil {
+		return sc, err
+	}
+	if sc.Tenant, err = r.tenantNamed(req, query); err != nil {
+		return sc, err
+	}
+	if sc.Env, err = envNamed(req, query); err != nil {
+		return sc, err
+	}
+	if sc.Tenant == "" {
+		sc.Tenant = scope.DefaultTenant
+	}
+	sc.RequestID = x.id
+	sc.Actor.IP = r.address(req)
+	return sc, nil
+}
+
+// shown reads the credential, the tenant and the environment off a request.
+func (r *Router) shown(x *exchange, req *http.Request) (Credential, error) {
+	keys, auths := req.Header["X-Api-Key"], req.Header["Authorization"]
+	if len(keys)+len(auths) > 1 {
+		return Credential{}, badRequest("ambiguous_credentials", "send one credential, not several")
+	}
+	c := Credential{RequestID: x.id}
+	switch {
+	case len(keys) == 1:
+		c.APIKey = strings.TrimSpace(keys[0])
+	case len(auths) == 1:
+		scheme, token, _ := strings.Cut(auths[0], " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return c, fault.New(fault.Unauthenticated, "authentication_required", "the Authorization header must be of the Bearer scheme")
+		}
+		c.Bearer = strings.TrimSpace(token)
+	}
+	query, err := queryOf(req)
+	if err != nil {
+		return c, err
+	}
+	if c.TenantHint, err = r.tenantNamed(req, query); err != nil {
+		return c, err
+	}
+	if c.EnvHint, err = envNamed(req, query); err != nil {
+		return c, err
+	}
+	c.IP = r.address(req)
+	return c, nil
+}
+
+// queryOf parses the query strictly; nil where there is none.
+func queryOf(req *http.Request) (url.Values, error) {
+	if req.URL.RawQuery == "" {
+		return nil, nil
+	}
+	query, err := url.ParseQuery(req.URL.RawQuery)
+	if err != nil {
+		return nil, badRequest("invalid_query", "the query string cannot be read")
+	}
+	return query, nil
+}
+
+// tenantNamed is the tenant that the request names by host, header or query.
+func (r *Router) tenantNamed(req *http.Request, query url.Values) (scope.TenantID, error) {
+	host := r.tenantOfHost(req)
+	if len(req.Header["X-Tenant-Id"]) == 0 && len(query["tenant_id"]) == 0 {
+		return host, nil
+	}
+	named, err := agreed("tenant_conflict", "tenant", string(host), req.Header["X-Tenant-Id"], query["tenant_id"])
+	if err != nil {
+		return "", err
+	}
+	if named != "" && !label(named) {
+		return "", badRequest("invalid_tenant", "a tenant id is a DNS label in lower case")
+	}
+	return scope.TenantID(named), nil
+}
+
+// envNamed is the environment that the request names by header or query.
+func envNamed(req *http.Request, query url.Values) (scope.Env, error) {
+	if len(req.Header["X-Environment"]) == 0 && len(query["environment"]) == 0 {
+		return scope.AnyEnv, nil
+	}
+	named, err := agreed("environment_conflict", "environment", "", req.Header["X-Environment"], query["environment"])
+	if err != nil {
+		return "", err
+	}
+	if env := scope.Env(named); !env.Valid() {
+		e := badRequest("invalid_environment", "the environment must be sandbox or production")
+		e.Details = []fault.Detail{{Pointer: "query.environment", Message: e.Message}}
+		return "", e
+	}
+	return scope.Env(named), nil
+}
+
+// agreed is the one value of all sources; a source that speaks twice, or two
+// that differ, are a conflict.
+func agreed(code, what, first string, sources ...[]string) (string, error) {
+	value, found := first, first != ""
+	for _, source := range sources {
+		if len(source) > 1 {
+			return "", badRequest(code, "the request names its %s more than once", what)
+		}
+		if len(source) == 0 {
+			continue
+		}
+		if found && source[0] != value {
+			return "", badRequest(code, "the request names two different values for its %s", what)
+		}
+		value, found = source[0], true
+	}
+	if found && value == "" {
+		return "", badRequest("invalid_"+what, "the %s that the request names is empty", what)
+	}
+	return value, nil
+}
+
+// label reports whether s is a DNS label in lower case.
+func label(s string) bool {
+	if len(s) == 0 || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// tenantOfHost is the tenant whose subdomain or custom domain was called.
+func (r *Router) tenantOfHost(req *http.Request) scope.TenantID {
+	if r.s.BaseDomain == "" && r.s.TenantByHost == nil {
+		return ""
+	}
+	host := req.Host
+	if len(r.s.TrustedProxies) > 0 && r.trusted(peer(req)) {
+		if forwarded := req.Header["X-Forwarded-Host"]; len(forwarded) == 1 {
+			host = forwarded[0]
+		}
+	}
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, ".")) // the dot of the root says nothing more
+	if base := r.s.BaseDomain; base != "" {
+		if host == base {
+			return ""
+		}
+		if sub, ok := strings.CutSuffix(host, "."+base); ok {
+			if label(sub) {
+				return scope.TenantID(sub)
+			}
+			return ""
+		}
+	}
+	if r.s.TenantByHost != nil && strings.Contains(host, ".") {
+		if _, err := netip.ParseAddr(host); err != nil {
+			if id, ok := r.s.TenantByHost(context.WithoutCancel(req.Context()), host); ok {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// peer is the address at the other end of the connection.
+func peer(req *http.Request) netip.Addr {
+	ap, err := netip.ParseAddrPort(req.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+func (r *Router) trusted(a netip.Addr) bool {
+	for _, p := range r.s.TrustedProxies {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// address is the caller's: the peer's, or behind trusted proxies the last
+// address in X-Forwarded-For that is not one of theirs.
+func (r *Router) address(req *http.Request) string {
+	a := peer(req)
+	if !a.IsValid() {
+		return ""
+	}
+	if len(r.s.TrustedProxies) == 0 || !r.trusted(a) {
+		return a.String()
+	}
+	hops := strings.Split(strings.Join(req.Header["X-Forwarded-For"], ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		a = hop.Unmap()
+		if !r.trusted(a) {
+			break
+		}
+	}
+	return a.String()
+}

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// maxBulkBody is what a bulk call may send (contract 1).
+const maxBulkBody = 10 << 20
+
+// DecisionRequest documents the body of an evaluation. The handler reads it
+// without reflection; the parts are open objects.
+type DecisionRequest struct {
+	User     map[string]any `json:"user,omitempty" doc:"Subject: id, email, roles, department, attributes. Members that are not sent are filled in from the stored user of the same id" example:"{\"id\":\"ada\",\"roles\":[\"hr\"]}"`
+	Resource map[string]any `json:"resource,omitempty" doc:"Object: id (a registered resource's integer id), type, path, attributes" example:"{\"type\":\"api\",\"path\":\"/employees/1\"}"`
+	Action   map[string]any `json:"action,omitempty" doc:"What is to be done: name, method" example:"{\"name\":\"read\",\"method\":\"GET\"}"`
+	Context  map[string]any `json:"context,omitempty" doc:"Environment of the request: ip_address, timestamp, request_id"`
+}
+
+// BulkItem documents one item of a bulk evaluation.
+type BulkItem struct {
+	DecisionID string `json:"decision_id,omitempty" maxLength:"200" doc:"The caller's name for this item; made here when absent"`
+	DecisionRequest
+}
+
+// BulkRequest documents the body of a bulk evaluation.
+type BulkRequest struct {
+	Decisions []BulkItem `json:"decisions" maxItems:"1000" doc:"Decision requests"`
+}
+
+type environmentParams struct {
+	Environment string `query:"environment" enum:"sandbox,production" doc:"Environment to decide in; production when absent"`
+}
+
+// decisions registers the hot path: evaluation, one by one and in bulk.
+func (s *Server) decisions(r *Router) {
+	tags := []string{"Decisions"}
+	Raw(r, Op{
+		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Permission: "decisions:read", Tags: tags,
+		Summary:     "Decide one request",
+		Description: "Evaluates the active controls of the environment over subject, action, resource and environment. ALLOW and MASK are PERMIT (MASK adds `mask`), DENY and no matching control are DENY. The audit record is safe before the answer is sent.",
+		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
+	}, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[DecisionRequest](), Response: reflect.TypeFor[decision.Result]()}, s.evaluate)
+	Raw(r, Op{
+		ID: "evaluate-decisions-bulk", Method: http.MethodPost, Path: "/decisions/evaluate/bulk", Permission: "decisions:read", Tags: tags,
+		Summary:     "Decide up to 1000 requests",
+		Description: "All items are decided against one snapshot of the controls. One call counts once against the rate limit. A call with an offence in any item decides nothing.",
+		MaxBody:     maxBulkBody,
+		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
+	}, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[BulkRequest](), Response: reflect.TypeFor[decision.Bulk]()}, s.evaluateBulk)
+}
+
+// answers are buffers for what the hot path writes.
+type answers struct{ pool sync.Pool }
+
+func (a *answers) write(w http.ResponseWriter, appendTo func([]byte) []byte) {
+	buf, ok := a.pool.Get().(*[]byte)
+	if !ok {
+		buf = new([]byte)
+	}
+	*buf = appendTo((*buf)[:0])
+	WriteBytes(w, http.StatusOK, jsonMedia, *buf)
+	if cap(*buf) <= 64<<10 {
+		a.pool.Put(buf)
+	}
+}
+
+func (s *Server) evaluate(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	body, err := readValue(w, req)
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	result, err := s.Decisions.Evaluate(req.Context(), sc, body)
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	s.answers.write(w, result.AppendJSON)
+}
+
+func (s *Server) evaluateBulk(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	body, err := readValue(w, req)
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	items, err := bulkItems(body)
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	result, err := s.Decisions.EvaluateBulk(req.Context(), sc, items)
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	s.answers.write(w, result.AppendJSON)
+}
+
+func bulkItems(body value.Value) ([]value.Value, error) {
+	if body.Kind() != value.ObjectKind {
+		return nil, fault.Invalidf("", "must be an object with the member decisions")
+	}
+	f := fault.New(fault.Invalid, "validation_failed", "the bulk request has errors")
+	body.Each(func(key string, _ value.Value) bool {
+		if key != "decisions" {
+			f.Details = append(f.Details, fault.Detail{Pointer: "/" + key, Message: "unknown member"})
+		}
+		return true
+	})
+	list := body.Get("decisions")
+	if list.Kind() != value.ArrayKind {
+		f.Details = append(f.Details, fault.Detail{Pointer: "/decisions", Message: "must be an array of decision requests"})
+	}
+	if len(f.Details) > 0 {
+		return nil, f
+	}
+	return list.Elems(), nil
+}
+
+// readValue reads a body as one strict JSON document.
+func readValue(w http.ResponseWriter, req *http.Request) (value.Value, error) {
+	data, err := Body(w, req)
+	if err != nil {
+		return value.Value{}, err
+	}
+	return parse(data)
+}

@@ -1,0 +1,57 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// PortalTokenRequest is the body of POST /developer-portal/token.
+type PortalTokenRequest struct {
+	Scopes []string `json:"scopes,omitempty" maxItems:"64" nullable:"false" doc:"Scopes of the token; absent: all that the caller holds"`
+}
+
+type portalTokenIn struct {
+	ShownToken
+	Body *PortalTokenRequest
+}
+
+type portalKeyIn struct {
+	Environment scope.Env `path:"environment" enum:"sandbox,production" doc:"Environment that the key is good for"`
+	Body        *auth.PortalDraft
+}
+
+type keyOut struct{ Body auth.Key }
+
+// developerPortal registers what developers get themselves to start with.
+func (s *Server) developerPortal(r *Router) {
+	tags := []string{"Developer portal"}
+	Register(r, Op{
+		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Tags: tags,
+		Summary:     "A token for the caller",
+		Description: "Good for an hour and for the caller's scopes, or fewer. It ends with the credential that it was made with. A scope that the caller does not hold: 403.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *portalTokenIn) (*grantOut, error) {
+			var scopes []string
+			if in.Body != nil {
+				scopes = in.Body.Scopes
+			}
+			g, err := s.Auth.Portal(ctx, sc, in.bearer(), scopes)
+			return &grantOut{g}, err
+		})
+	Register(r, Op{
+		ID: "generate-api-key", Method: http.MethodPost, Path: "/developer-portal/api-keys/{environment}/generate", Tags: tags, Status: http.StatusCreated, Creates: true,
+		Summary:     "An API key for one environment",
+		Description: "The key is in this answer and never again. A person's key can do no more than that person and ends with them. An API key makes keys only with `tenants:write`, and none that outlive it. A scope that the caller does not hold: 403, an unknown one: 422.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *portalKeyIn) (*keyOut, error) {
+			var d auth.PortalDraft
+			if in.Body != nil {
+				d = *in.Body
+			}
+			k, err := s.Auth.GenerateKey(ctx, sc, in.Environment, d)
+			return &keyOut{k}, err
+		})
+}

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// The shapes of error bodies, for the document. answer.MarshalJSON writes them.
+type (
+	// Error is the body of errors outside the areas below.
+	Error struct {
+		Error     string         `json:"error" doc:"A stable code in snake_case" example:"not_found"`
+		Message   string         `json:"message" doc:"What went wrong, for people"`
+		RequestID string         `json:"request_id" doc:"Ties this answer to our logs"`
+		Details   []fault.Detail `json:"details,omitempty" doc:"Each offence, with a JSON pointer into the body or the name of the parameter"`
+		_         struct{}       `additionalProperties:"true"`
+	}
+	// TenantError is the body of errors of the tenant operations.
+	TenantError struct {
+		Error    string         `json:"error" doc:"A stable code in snake_case" example:"tenant_not_found"`
+		Message  string         `json:"message" doc:"What went wrong, for people"`
+		TenantID string         `json:"tenant_id,omitempty" doc:"The tenant that was asked for"`
+		Details  []fault.Detail `json:"details,omitempty" doc:"Each offence, with a JSON pointer into the body or the name of the parameter"`
+		_        struct{}       `additionalProperties:"true"`
+	}
+	// RateLimitError is the body of a 429.
+	RateLimitError struct {
+		Error      string   `json:"error" doc:"A stable code in snake_case" example:"rate_limit_exceeded"`
+		Message    string   `json:"message" doc:"What went wrong, for people"`
+		RetryAfter int64    `json:"retry_after,omitempty" doc:"Seconds to wait before trying again"`
+		Limit      int64    `json:"limit,omitempty" doc:"Requests allowed in the window"`
+		Remaining  int64    `json:"remaining,omitempty" doc:"Requests left in the window"`
+		_          struct{} `additionalProperties:"true"`
+	}
+	// DetailError is the body of errors of telemetry and the simulator.
+	DetailError struct {
+		Detail string `json:"detail" doc:"What went wrong, for people"`
+	}
+	// EditorError is the body of errors of the editor integration.
+	EditorError struct {
+		Success bool           `json:"success" doc:"Always false"`
+		Message string         `json:"message" doc:"What went wrong, for people"`
+		Errors  []fault.Detail `json:"errors" doc:"Each offence"`
+	}
+	// OPAError is the body of errors where clients of OPA are served.
+	OPAError struct {
+		Code    string `json:"code" doc:"The code that OPA would answer" example:"invalid_parameter"`
+		Message string `json:"message" doc:"What went wrong, for people"`
+	}
+	// OAuthError is the body of errors of the token endpoint (RFC 6749 section 5.2).
+	OAuthError struct {
+		Error       string   `json:"error" doc:"A stable code in snake_case" example:"invalid_grant"`
+		Description string   `json:"error_description" doc:"What went wrong, for people"`
+		Message     string   `json:"message" doc:"What went wrong, for people"`
+		_           struct{} `additionalProperties:"true"`
+	}
+)
+
+// errorType is the Go type of an area's error body for a status.
+func errorType(a area, status int) reflect.Type {
+	if status == http.StatusTooManyRequests && a != areaOPA && a != areaAuthZEN {
+		return reflect.TypeFor[RateLimitError]()
+	}
+	switch a {
+	case areaTenant:
+		return reflect.TypeFor[TenantError]()
+	case areaDetail:
+		return reflect.TypeFor[DetailError]()
+	case areaEditor:
+		return reflect.TypeFor[EditorError]()
+	case areaOPA:
+		return reflect.TypeFor[OPAError]()
+	case areaAuthZEN:
+		return reflect.TypeFor[string]()
+	case areaOAuth:
+		return reflect.TypeFor[OAuthError]()
+	default:
+		return reflect.TypeFor[Error]()
+	}
+}

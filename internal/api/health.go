@@ -1,0 +1,163 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The states of the service and of its parts.
+const (
+	Healthy   = "healthy"
+	Degraded  = "degraded"
+	Unhealthy = "unhealthy"
+)
+
+// Probes ask the parts how they are. A nil probe answers for a part that is not
+// there; all must be quick, /health waits for them.
+type Probes struct {
+	Database func(ctx context.Context) DatabaseHealth
+	Redis    func(ctx context.Context) RedisHealth
+	Bridge   func(ctx context.Context) BridgeHealth
+	// Ready says what keeps the service from taking requests; nil: nothing does.
+	Ready func(ctx context.Context) error
+}
+
+// DatabaseHealth is the state of the store. It names no host, user or database.
+type DatabaseHealth struct {
+	Status      string  `json:"status" enum:"up,down" doc:"Whether the store answers"`
+	LatencyMS   float64 `json:"latency_ms" doc:"Time of one round trip, in milliseconds"`
+	Connections int     `json:"connections" doc:"Open connections"`
+}
+
+// RedisHealth is the state of the cache, be it Redis or the process's own.
+type RedisHealth struct {
+	Status        string  `json:"status" enum:"up,degraded,embedded" doc:"embedded: the cache of the process itself; degraded: Redis does not answer, the process counts alone"`
+	LatencyMS     float64 `json:"latency_ms" doc:"Time of one round trip, in milliseconds"`
+	MemoryUsageMB float64 `json:"memory_usage_mb" doc:"Memory in use, in MiB"`
+}
+
+// BridgeSummary is the policy bridge as /health shows it.
+type BridgeSummary struct {
+	Status           string     `json:"status" enum:"healthy,degraded,unhealthy" doc:"How the bridge is"`
+	LastSync         *time.Time `json:"last_sync" doc:"When a bouncer last fetched its policies; null before the first"`
+	ConnectedClients int        `json:"connected_clients" doc:"Bouncers that are connected"`
+}
+
+// BridgeHealth is the policy bridge in full (contract section 7).
+type BridgeHealth struct {
+	Status           string     `json:"status" enum:"healthy,degraded,unhealthy" doc:"How the bridge is"`
+	LastSync         *time.Time `json:"last_sync" doc:"When a bouncer last fetched its policies; null before the first"`
+	ConnectedClients int        `json:"connected_clients" doc:"Bouncers that are connected"`
+	InProgress       int        `json:"in_progress" doc:"Deliveries under way"`
+	StuckInProgress  int        `json:"stuck_in_progress" doc:"Deliveries under way for more than 60 seconds"`
+	SyncCompleted    bool       `json:"sync_completed" doc:"True when every bouncer holds what it should"`
+}
+
+// Components are the parts of the service.
+type Components struct {
+	Database     DatabaseHealth `json:"database" doc:"The store"`
+	Redis        RedisHealth    `json:"redis" doc:"The cache"`
+	PolicyBridge BridgeSummary  `json:"policy-bridge" doc:"The delivery of policies to bouncers"`
+}
+
+// Health is the answer of /health.
+type Health struct {
+	Status        string     `json:"status" enum:"healthy,degraded,unhealthy" doc:"The service as a whole; unhealthy comes with a 503"`
+	Version       string     `json:"version" doc:"The build's version"`
+	UptimeSeconds int64      `json:"uptime_seconds" doc:"Seconds since the process began to serve"`
+	Components    Components `json:"components" doc:"The parts"`
+	Timestamp     time.Time  `json:"timestamp" doc:"When this was found out"`
+}
+
+// Liveness is the answer of /health/live and /health/ready.
+type Liveness struct {
+	Status string `json:"status" enum:"live,ready" doc:"What the path asks for"`
+}
+
+type healthOut struct {
+	Status int
+	Body   Health
+}
+
+type livenessOut struct{ Body Liveness }
+
+type bridgeOut struct{ Body BridgeHealth }
+
+// health registers /health and its kin. They take no credential: load balancers
+// and orchestrators have none.
+func (s *Server) health(r *Router) {
+	tags := []string{"Health"}
+	Register(r, Op{
+		ID: "get-health", Method: http.MethodGet, Path: "/health", Public: true, Tags: tags,
+		Summary: "How the service and its parts are", OwnErrors: map[int]reflect.Type{http.StatusServiceUnavailable: reflect.TypeFor[Health]()},
+	},
+		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*healthOut, error) {
+			h := s.Health(ctx)
+			out := &healthOut{Status: http.StatusOK, Body: h}
+			if h.Status == Unhealthy {
+				out.Status = http.StatusServiceUnavailable
+			}
+			return out, nil
+		})
+	Register(r, Op{
+		ID: "get-health-live", Method: http.MethodGet, Path: "/health/live", Public: true, Tags: tags,
+		Summary: "Whether the process runs",
+	},
+		func(context.Context, scope.Scope, *struct{}) (*livenessOut, error) {
+			return &livenessOut{Liveness{Status: "live"}}, nil
+		})
+	Register(r, Op{
+		ID: "get-health-ready", Method: http.MethodGet, Path: "/health/ready", Public: true, Tags: tags,
+		Summary: "Whether the service takes requests",
+	},
+		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*livenessOut, error) {
+			if s.Probes.Ready != nil {
+				if err := s.Probes.Ready(ctx); err != nil {
+					return nil, fault.New(fault.Unavailable, "not_ready", "the service does not take requests now").Because(err).After(time.Second)
+				}
+			}
+			return &livenessOut{Liveness{Status: "ready"}}, nil
+		})
+	Register(r, Op{
+		ID: "get-health-bridge", Method: http.MethodGet, Path: "/health/policy-bridge", Public: true, Tags: tags,
+		Summary: "How the delivery of policies to bouncers goes",
+	},
+		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*bridgeOut, error) {
+			return &bridgeOut{s.bridgeHealth(ctx)}, nil
+		})
+}
+
+// Health asks all parts how they are.
+func (s *Server) Health(ctx context.Context) Health {
+	h := Health{Status: Healthy, Version: s.Version, Timestamp: s.Now().UTC(), UptimeSeconds: int64(s.Now().Sub(s.Started).Seconds())}
+	c := &h.Components
+	c.Database = DatabaseHealth{Status: "up"}
+	if s.Probes.Database != nil {
+		c.Database = s.Probes.Database(ctx)
+	}
+	c.Redis = RedisHealth{Status: "embedded"}
+	if s.Probes.Redis != nil {
+		c.Redis = s.Probes.Redis(ctx)
+	}
+	b := s.bridgeHealth(ctx)
+	c.PolicyBridge = BridgeSummary{Status: b.Status, LastSync: b.LastSync, ConnectedClients: b.ConnectedClients}
+	switch {
+	case c.Database.Status != "up":
+		h.Status = Unhealthy
+	case c.Redis.Status == "degraded" || b.Status != Healthy:
+		h.Status = Degraded
+	}
+	return h
+}
+
+func (s *Server) bridgeHealth(ctx context.Context) BridgeHealth {
+	if s.Probes.Bridge == nil {
+		return BridgeHealth{Status: Healthy, SyncCompleted: true}
+	}
+	return s.Probes.Bridge(ctx)
+}

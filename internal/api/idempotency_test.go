@@ -1,0 +1,267 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// seal is a cipher of the tests: it shows whether anything is kept in clear.
+func seal(plain []byte, aad string) ([]byte, error) {
+	out := []byte(aad + "\x00")
+	for _, b := range plain {
+		out = append(out, b^0x55)
+	}
+	return out, nil
+}
+
+func unseal(sealed []byte, aad string) ([]byte, error) {
+	rest, ok := bytes.CutPrefix(sealed, []byte(aad+"\x00"))
+	if !ok {
+		return nil, fault.New(fault.Internal, "sealed", "sealed for another place")
+	}
+	out := make([]byte, 0, len(rest))
+	for _, b := range rest {
+		out = append(out, b^0x55)
+	}
+	return out, nil
+}
+
+// stand is a rig on a store, with a clock that can be moved.
+type stand struct {
+	*rig
+	cluster *db.Cluster
+	ahead   atomic.Int64 // of the clock, in nanoseconds
+	hold    chan struct{}
+	entered chan struct{}
+	outcome atomic.Value // string: what the audit names
+}
+
+func newStand(t *testing.T, c *db.Cluster) *stand {
+	t.Helper()
+	st := &stand{cluster: c, hold: make(chan struct{}), entered: make(chan struct{}, 64)}
+	st.rig = newRig(t, func(s *Server) {
+		s.Now = func() time.Time { return time.Now().Add(time.Duration(st.ahead.Load())) }
+		s.Idempotency = Idempotency{Cluster: c, Seal: seal, Open: unseal, Outcome: func(context.Context, scope.Scope, string, time.Time) (string, bool, error) {
+			id, _ := st.outcome.Load().(string)
+			return id, id != "", nil
+		}}
+		authenticate := s.Authenticate
+		s.Authenticate = func(ctx context.Context, cr Credential) (scope.Scope, Principal, error) {
+			sc, who, err := authenticate(ctx, cr)
+			if sc.Tenant == "t1" {
+				sc.Tenant = "default"
+			}
+			return sc, who, err
+		}
+	}, func(g *rig) {
+		Register(g.Router, Op{ID: "create-slow", Method: "POST", Path: "/slow", Tags: []string{"Widgets"}, Status: 201, Creates: true},
+			func(_ context.Context, _ scope.Scope, in *createIn) (*widgetOut, error) {
+				st.entered <- struct{}{}
+				<-st.hold
+				return &widgetOut{ETag: ETag(1), Body: widget{ID: g.created.Add(1), Name: in.Body.Name}}, nil
+			})
+		type in struct {
+			ID int64 `path:"id"`
+		}
+		Register(g.Router, Op{ID: "get-slow", Method: "GET", Path: "/slow/{id}", Tags: []string{"Widgets"}},
+			func(_ context.Context, _ scope.Scope, i *in) (*widgetOut, error) {
+				return &widgetOut{ETag: ETag(1), Body: widget{ID: i.ID, Name: "slow"}}, nil
+			})
+		Register(g.Router, Op{ID: "create-refused", Method: "POST", Path: "/refused", Tags: []string{"Widgets"}, Status: 201, Creates: true},
+			func(_ context.Context, _ scope.Scope, in *createIn) (*widgetOut, error) {
+				if g.created.Add(1) == 1 {
+					return nil, fault.New(fault.Conflict, "already_exists", "there is one already")
+				}
+				if in.Body.Name == "panic" {
+					panic("boom")
+				}
+				return &widgetOut{Body: widget{ID: 1}}, nil
+			})
+	})
+	return st
+}
+
+func create(path, key, body string) call {
+	return call{method: "POST", path: path, key: "full", body: body, headers: []string{"Idempotency-Key", key}}
+}
+
+func TestIdempotency(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		t.Run("replay", func(t *testing.T) { replayed(t, newStand(t, c)) })
+		t.Run("concurrent", func(t *testing.T) { concurrent(t, newStand(t, c)) })
+		t.Run("nothing kept of refusals", func(t *testing.T) { refusals(t, newStand(t, c)) })
+		t.Run("crash", func(t *testing.T) { crashed(t, newStand(t, c), c) })
+	})
+}
+
+func replayed(t *testing.T, st *stand) {
+	first := st.do(t, create("/v1/widgets", "k-1", `{"name":"secretname"}`).request())
+	if first.Code != 201 || st.created.Load() != 1 {
+		t.Fatalf("%d %s", first.Code, first.Body)
+	}
+	for _, path := range []string{"/v1/widgets", "/api/v1/widgets", "/api/widgets"} { // aliases are the same operation
+		again := st.do(t, create(path, "k-1", `{"name":"secretname"}`).request())
+		if again.Code != 201 || !bytes.Equal(again.Body.Bytes(), first.Body.Bytes()) || again.Header().Get("ETag") != first.Header().Get("ETag") || again.Header().Get("Idempotent-Replayed") != "true" {
+			t.Errorf("%s: %d %s %v", path, again.Code, again.Body, again.Header())
+		}
+	}
+	other := newStand(t, st.cluster) // another process on the same store
+	if again := other.do(t, create("/v1/widgets", "k-1", `{"name":"secretname"}`).request()); !bytes.Equal(again.Body.Bytes(), first.Body.Bytes()) {
+		t.Errorf("after a restart: %d %s", again.Code, again.Body)
+	}
+	if w := st.do(t, create("/v1/widgets", "k-1", `{"name":"other"}`).request()); w.Code != 422 || !strings.Contains(w.Body.String(), "idempotency_key_reused") {
+		t.Errorf("another body: %d %s", w.Code, w.Body)
+	}
+	person := create("/v1/widgets", "k-1", `{"name":"secretname"}`)
+	person.key = "platform"
+	if w := st.do(t, person.request()); w.Code != 201 || bytes.Equal(w.Body.Bytes(), first.Body.Bytes()) {
+		t.Errorf("another actor shares the key: %d %s", w.Code, w.Body)
+	}
+	for _, key := range []string{"", "a b", strings.Repeat("x", 256), "ü"} {
+		if w := st.do(t, create("/v1/widgets", key, `{"name":"x"}`).request()); w.Code != 400 {
+			t.Errorf("key %q: %d", key, w.Code)
+		}
+	}
+	inClear(t, st, "secretname")
+	st.ahead.Store(int64(25 * time.Hour))
+	if w := st.do(t, create("/v1/widgets", "k-1", `{"name":"other"}`).request()); w.Code != 201 {
+		t.Errorf("a day later: %d %s", w.Code, w.Body)
+	}
+	st.ahead.Store(int64(50 * time.Hour))
+	if err := st.PurgeIdempotency(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := rows(t, st); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+func rows(t *testing.T, st *stand) int64 {
+	t.Helper()
+	d, err := st.cluster.Tenant(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int64
+	err = d.Read(t.Context(), func(tx *db.Tx) (err error) {
+		n, err = db.One[int64](t.Context(), tx, `SELECT count(*) FROM idempotency`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func inClear(t *testing.T, st *stand, text string) {
+	t.Helper()
+	d, err := st.cluster.Tenant(t.Context(), "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.Read(t.Context(), func(tx *db.Tx) error {
+		all, err := db.All[kept](t.Context(), tx, `SELECT key, request, request_id, status, headers, body, created_at, lease_until FROM idempotency`)
+		for _, row := range all {
+			if strings.Contains(fmt.Sprint(row)+string(row.Body), text) {
+				t.Errorf("%q is kept in clear", text)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func concurrent(t *testing.T, st *stand) {
+	const n = 8
+	before := st.created.Load()
+	answers := make([]*httptest.ResponseRecorder, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { answers[i] = st.do(t, create("/v1/slow", "k-2", `{"name":"slow"}`).request()) })
+	}
+	<-st.entered
+	close(st.hold)
+	wg.Wait()
+	if made := st.created.Load() - before; made != 1 {
+		t.Errorf("%d were made", made)
+	}
+	for _, w := range answers {
+		if w.Code != 201 || !bytes.Equal(w.Body.Bytes(), answers[0].Body.Bytes()) {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+}
+
+func refusals(t *testing.T, st *stand) {
+	for _, want := range []int{409, 201} { // the store was asked anew
+		if w := st.do(t, create("/v1/refused", "k-3", `{"name":"x"}`).request()); w.Code != want {
+			t.Errorf("%d %s, want %d", w.Code, w.Body, want)
+		}
+	}
+	if w := st.do(t, create("/v1/refused", "k-4", `{"nme":"x"}`).request()); w.Code != 422 {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if w := st.do(t, create("/v1/refused", "k-4", `{"name":"x"}`).request()); w.Code != 201 {
+		t.Errorf("the corrected request: %d %s", w.Code, w.Body)
+	}
+	for range 2 {
+		if w := st.do(t, create("/v1/refused", "k-5", `{"name":"panic"}`).request()); w.Code != 500 {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+}
+
+// crashed claims a key as a process does that dies right afterwards.
+func crashed(t *testing.T, st *stand, c *db.Cluster) {
+	dead := func(key string, age time.Duration) {
+		t.Helper()
+		now := st.server.Now().Add(-age).UTC().Truncate(time.Microsecond)
+		d, err := c.Tenant(t.Context(), "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := `{"name":"slow"}`
+		err = d.Write(t.Context(), func(tx *db.Tx) error {
+			_, _, err := claim(t.Context(), tx, kept{
+				Key: digest("api_key", "1", "create-slow", root+"/slow", key), Request: digest(http.MethodPost, "", "", body),
+				RequestID: "dead", Headers: map[string]string{}, Body: []byte{}, CreatedAt: now, LeaseUntil: now.Add(leaseTime),
+			}, now.Add(-keepAnswers), "")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(st.hold)
+	dead("k-6", time.Minute) // nothing was committed: it runs now
+	if w := st.do(t, create("/v1/slow", "k-6", `{"name":"slow"}`).request()); w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "" {
+		t.Errorf("not committed: %d %s", w.Code, w.Body)
+	}
+	before := st.created.Load()
+	st.outcome.Store("41") // committed, but the answer was lost
+	dead("k-7", time.Minute)
+	w := st.do(t, create("/v1/slow", "k-7", `{"name":"slow"}`).request())
+	var got widget
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 201 || got.ID != 41 || w.Header().Get("ETag") != ETag(1) {
+		t.Errorf("committed: %d %s %v", w.Code, w.Body, err)
+	}
+	if st.created.Load() != before {
+		t.Error("it was made twice")
+	}
+}

@@ -1,0 +1,57 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// The deadlines and bounds of the server (hardening F16). A request has ten
+// seconds for its header and thirty in all; Slow operations lift both that and
+// the deadline of the answer.
+const (
+	headerTime = 10 * time.Second
+	readTime   = 30 * time.Second
+	writeTime  = 90 * time.Second
+	idleTime   = 60 * time.Second
+	maxHeader  = 64<<10 - 4096 // net/http adds 4096 of its own; more is a 431
+)
+
+// NewHTTPServer is an http.Server with our deadlines and bounds.
+func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: maxHeader,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong on the wire
+	}
+}
+
+// Serve serves l until ctx ends, then lets running requests finish for at most
+// grace and returns. hang is called when the end begins, so that long polls can
+// let go; it may be nil.
+func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration, hang func()) error {
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	if hang != nil {
+		hang()
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	err := srv.Shutdown(end)
+	if err != nil {
+		err = errors.Join(err, srv.Close())
+	}
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}

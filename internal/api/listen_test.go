@@ -1,0 +1,152 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// served runs a rig behind a real server; change sets it up.
+func served(t *testing.T, change func(*http.Server), register func(*rig)) (addr string, stop func() error) {
+	t.Helper()
+	g := newRig(t, nil, register)
+	srv := NewHTTPServer(g, slog.New(slog.DiscardHandler))
+	if change != nil {
+		change(srv)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, srv, l, 5*time.Second, nil) }()
+	return l.Addr().String(), func() error { cancel(); return <-done }
+}
+
+// raw sends text and answers the status line.
+func rawStatus(t *testing.T, addr, text string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.WriteString(conn, text) }() // the server may stop reading
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil {
+		t.Fatalf("no answer: %v", err)
+	}
+	return strings.TrimSpace(line)
+}
+
+func TestServer(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	addr, stop := served(t, nil, nil)
+	head := "Host: x\r\nX-API-Key: full\r\n"
+	for _, tc := range []struct{ name, text, want string }{
+		{"good", "GET /v1/widgets HTTP/1.1\r\n" + head + "\r\n", "200"},
+		{"HEAD", "HEAD /health HTTP/1.1\r\nHost: x\r\n\r\n", "200"},
+		{"header of 60 KiB", "GET /v1/widgets HTTP/1.1\r\n" + head + "X-Filler: " + strings.Repeat("x", 60<<10) + "\r\n\r\n", "200"},
+		{"header of 70 KiB", "GET /v1/widgets HTTP/1.1\r\n" + head + "X-Filler: " + strings.Repeat("x", 70<<10) + "\r\n\r\n", "431"},
+		{"announced 100 MB", "PUT /v1/widgets/7 HTTP/1.1\r\n" + head + "Content-Type: application/json\r\nContent-Length: 104857600\r\n\r\n", "413"},
+		{"announced 100 MB by nobody", "PUT /v1/widgets/7 HTTP/1.1\r\nHost: x\r\nContent-Length: 104857600\r\n\r\n", "401"},
+		{"chunked 2 MiB", "PUT /v1/widgets/7 HTTP/1.1\r\n" + head + "Transfer-Encoding: chunked\r\n\r\n200000\r\n" + strings.Repeat(" ", 2<<20) + "\r\n0\r\n\r\n", "413"},
+		{"CONNECT", "CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\n\r\n", "404"},
+		{"length twice", "PUT /v1/widgets/7 HTTP/1.1\r\n" + head + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}", "400"},
+		{"no host", "GET /v1/widgets HTTP/1.1\r\nX-API-Key: full\r\n\r\n", "400"},
+		{"absolute form", "GET http://x/v1/widgets HTTP/1.1\r\n" + head + "\r\n", "200"},
+	} {
+		if got := rawStatus(t, addr, tc.text); !strings.Contains(got, " "+tc.want+" ") {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		}
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSlow: deadlines of the server end neither a long poll nor its context.
+func TestSlow(t *testing.T) {
+	const deadline = 50 * time.Millisecond
+	wait := func(ctx context.Context) error {
+		timer := time.NewTimer(4 * deadline)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timer.C:
+			return nil
+		}
+	}
+	addr, stop := served(t, func(srv *http.Server) { srv.ReadTimeout, srv.WriteTimeout = deadline, deadline }, func(g *rig) {
+		Raw(g.Router, Op{ID: "poll", Method: "GET", Path: "/poll", Tags: []string{"Widgets"}, Slow: true, Public: true}, RawDocs{Response: stringType},
+			func(w http.ResponseWriter, req *http.Request, _ scope.Scope) {
+				if err := wait(req.Context()); err != nil {
+					Fail(w, err)
+					return
+				}
+				WriteJSON(w, 200, "ok")
+			})
+	})
+	if got := rawStatus(t, addr, "GET /v1/poll HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.Contains(got, " 200 ") {
+		t.Error(got)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestGraceful: what runs when the end comes is finished.
+func TestGraceful(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	addr, stop := served(t, nil, func(g *rig) {
+		Raw(g.Router, Op{ID: "linger", Method: "GET", Path: "/linger", Tags: []string{"Widgets"}, Public: true}, RawDocs{Response: stringType},
+			func(w http.ResponseWriter, _ *http.Request, _ scope.Scope) {
+				close(entered)
+				<-leave
+				WriteJSON(w, 200, "done")
+			})
+	})
+	answer := make(chan error, 1)
+	go func() {
+		resp, err := http.Get("http://" + addr + "/v1/linger")
+		if err == nil {
+			if resp.StatusCode != 200 {
+				err = fmt.Errorf("status %d", resp.StatusCode)
+			}
+			err = errors.Join(err, resp.Body.Close())
+		}
+		answer <- err
+	}()
+	<-entered
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	select {
+	case err := <-stopped:
+		t.Errorf("ended with a request running: %v", err)
+	default:
+	}
+	close(leave)
+	if err := <-answer; err != nil {
+		t.Error(err)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}

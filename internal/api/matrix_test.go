@@ -1,0 +1,133 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+var parameter = regexp.MustCompile(`\{[^}]*\}`)
+
+// TestMatrix goes over all operations: nobody gets past the credential, and
+// nobody past the permission, by whatever alias, and no byte of the body is read
+// before. Behind the API is nothing: whoever got through would end in a panic.
+func TestMatrix(t *testing.T) {
+	var all []scope.Permission
+	for _, area := range []string{"policies", "resources", "decisions", "audit", "users", "agents", "bouncers", "pip", "webhooks", "notifications", "integrations", "telemetry", "simulator", "tenants", "billing", "dashboard", "editor"} {
+		all = append(all, scope.Permission(area+":read"), scope.Permission(area+":write"))
+	}
+	all = append(all, "resources:edit")
+	var held scope.Permissions
+	s := &Server{Version: "test", Now: time.Now, Log: slog.New(slog.DiscardHandler), NewID: func() string { return "id" }}
+	s.Authenticate = func(_ context.Context, c Credential) (scope.Scope, Principal, error) {
+		return scope.Scope{Tenant: "t1", Permissions: held, Actor: scope.Actor{Kind: scope.Key, ID: "1"}, RequestID: c.RequestID}, Principal{}, nil
+	}
+	r, err := s.Handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[scope.Permission]bool{"": true}
+	for _, p := range all {
+		known[p] = true
+	}
+	for _, op := range r.Routes() {
+		path := strings.ReplaceAll(op.Path, "{tenant_id}", "t1")
+		path = parameter.ReplaceAllString(path, "1")
+		paths := []string{path}
+		if rest, ok := strings.CutPrefix(path, root); ok {
+			paths = append(paths, "/api"+rest, "/api/v1/v1"+rest)
+			if canonical("/v1"+rest) == path {
+				paths = append(paths, "/v1"+rest)
+			}
+		}
+		if !known[op.Permission] {
+			t.Errorf("%s needs %q, which is no permission", op.ID, op.Permission)
+		}
+		for _, path := range paths {
+			try := func(key string) *httptest.ResponseRecorder {
+				req := call{method: op.Method, path: path, key: key}.request()
+				req.Body = unread{t, op.ID}
+				w := httptest.NewRecorder()
+				r.ServeHTTP(w, req)
+				return w
+			}
+			if op.Public || op.Optional {
+				continue
+			}
+			if w := try(""); w.Code != 401 || !json.Valid(w.Body.Bytes()) {
+				t.Errorf("%s %s without a credential: %d %s", op.Method, path, w.Code, w.Body)
+			}
+			if op.Permission == "" {
+				continue
+			}
+			held = scope.Permissions{}
+			for _, p := range all {
+				if p != op.Permission {
+					held.List = append(held.List, p)
+				}
+			}
+			if w := try("key"); w.Code != 403 {
+				t.Errorf("%s %s without %s: %d %s", op.Method, path, op.Permission, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// unread is a body that nobody may read.
+type unread struct {
+	t  *testing.T
+	op string
+}
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Errorf("%s read the body of a request that was not admitted", u.op)
+	return 0, context.Canceled
+}
+
+func (unread) Close() error { return nil }
+
+// FuzzBody: no body makes the checks fail, and what they let through is JSON.
+func FuzzBody(f *testing.F) {
+	g := newRig(f, nil, nil)
+	var rt *route
+	for _, known := range g.routes {
+		if known.op.ID == "update-widget" {
+			rt = known
+		}
+	}
+	for _, seed := range []string{`{"name":"x"}`, `{"id":1,"name":"x","parts":[{"size":1}]}`, `[]`, `{"a":{"b":[1,2,{"c":null}]}}`, `{"name":"\ud800"}`, `{"id":`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		out, err := g.checkBody(rt, data)
+		if err == nil && !json.Valid(out) {
+			t.Errorf("%q became %q", data, out)
+		}
+	})
+}
+
+// BenchmarkRateLimit is the count of one request, in process.
+func BenchmarkRateLimit(b *testing.B) {
+	c, err := cache.Open(b.Context(), cache.Config{Now: time.Now})
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := &limiter{limits: Limits{All: 1 << 60}, counts: c.Count, now: time.Now}
+	x := &exchange{ResponseWriter: httptest.NewRecorder()}
+	rt := &route{}
+	sc, who := scope.Scope{Tenant: "t1"}, Principal{KeyID: "12", Plan: "enterprise", RateLimited: true}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.count(b.Context(), x, rt, sc, who); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// OPAInput documents the body of OPA's REST query.
+type OPAInput struct {
+	Input map[string]any `json:"input,omitempty" doc:"A decision request: user, resource, action, context. Further members reach the controls as they are"`
+}
+
+// OPAResult documents the answer of OPA's REST query.
+type OPAResult struct {
+	DecisionID string      `json:"decision_id" doc:"Names this decision in the audit"`
+	Result     OPADecision `json:"result" doc:"What data.gatehouse.decision is in a bouncer's bundle"`
+}
+
+// OPADecision is the generated entry point's result, as a stock OPA gives it
+// from a bouncer's bundle.
+type OPADecision struct {
+	Decision   string          `json:"decision" enum:"PERMIT,DENY"`
+	Allow      bool            `json:"allow"`
+	Effect     string          `json:"effect" enum:"ALLOW,MASK,DENY,NO_MATCH"`
+	Reason     string          `json:"reason"`
+	Mask       []rego.MaskRule `json:"mask"`
+	PolicyID   *int64          `json:"policy_id" nullable:"true"`
+	PolicyName *string         `json:"policy_name" nullable:"true"`
+	Version    *int64          `json:"policy_version" nullable:"true"`
+	ResourceID *int64          `json:"resource_id" nullable:"true"`
+}
+
+// opa registers the query of OPA's REST API that OPA's client libraries send
+// (peers: OPA REST). Only our decision answers.
+func (s *Server) opa(r *Router) {
+	Raw(r, Op{
+		ID: "opa-decision", Method: http.MethodPost, Path: "/v1/data/gatehouse/decision", Root: true, Permission: "decisions:read",
+		Tags: []string{"Decisions"}, Summary: "Decide one request, as OPA's clients ask",
+		Description: "The same decision as /decisions/evaluate in the form of OPA's REST API, so that any OPA client library works unchanged.",
+		Lenient:     true,
+	}, RawDocs{Request: reflect.TypeFor[OPAInput](), Response: reflect.TypeFor[OPAResult]()}, s.opaDecision)
+}
+
+func (s *Server) opaDecision(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	body, err := readValue(w, req)
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	input := body.Get("input")
+	if !input.Defined() {
+		input = value.Object()
+	}
+	d, id, err := s.Decisions.DecideOpen(req.Context(), sc, input)
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	WriteJSON(w, http.StatusOK, OPAResult{DecisionID: id, Result: opaDecision(&d)})
+}
+
+func opaDecision(d *rego.Decision) OPADecision {
+	out := OPADecision{Decision: "DENY", Allow: d.Permit, Effect: d.Effect.String(), Reason: d.Reason, Mask: d.Mask}
+	if d.Permit {
+		out.Decision = "PERMIT"
+	}
+	if out.Mask == nil {
+		out.Mask = []rego.MaskRule{}
+	}
+	if d.PolicyID != 0 {
+		out.PolicyID, out.PolicyName, out.Version = &d.PolicyID, &d.PolicyName, &d.PolicyVersion
+	}
+	if d.Resource != nil {
+		out.ResourceID = &d.Resource.ID
+	}
+	return out
+}

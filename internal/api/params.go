@@ -1,0 +1,156 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// Page is the paging of lists: embed it in an input.
+type Page struct {
+	Skip  int `query:"skip" default:"0" minimum:"0" doc:"How many entries to leave out at the beginning"`
+	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"How many entries to answer at most"`
+}
+
+// param is a parameter of an operation, ready to be checked.
+type param struct {
+	in, name string
+	header   string // canonical
+	required bool
+	explode  bool
+	schema   *huma.Schema
+}
+
+// paramsOf lists the parameters of an operation.
+func (r *Router) paramsOf(op *huma.Operation) []param {
+	var ps []param
+	for _, p := range op.Parameters {
+		if p.Ref != "" {
+			continue // common ones are read elsewhere
+		}
+		q := param{in: p.In, name: p.Name, required: p.Required, schema: r.valid.deref(p.Schema)}
+		q.explode = p.Explode != nil && *p.Explode
+		if p.In == "header" {
+			q.header = http.CanonicalHeaderKey(p.Name)
+		}
+		ps = append(ps, q)
+	}
+	return ps
+}
+
+// checkParams checks all parameters of a request. A path that no object can
+// have is not found; anything else that is wrong is a 400.
+func (r *Router) checkParams(rt *route, req *http.Request) error {
+	var ds []fault.Detail
+	query, err := queryOf(req)
+	if err != nil {
+		return err
+	}
+	for i := range rt.params {
+		p := &rt.params[i]
+		values := p.values(req, query)
+		if p.in == "path" {
+			if len(r.wrong(p, values)) > 0 {
+				return fault.New(fault.NotFound, "not_found", "there is no such object")
+			}
+			continue
+		}
+		for _, message := range r.wrong(p, values) {
+			ds = append(ds, fault.Detail{Pointer: p.in + "." + p.name, Message: message})
+		}
+	}
+	if len(ds) == 0 {
+		return nil
+	}
+	e := badRequest("invalid_parameter", "%s: %s", ds[0].Pointer, ds[0].Message)
+	e.Details = ds
+	return e
+}
+
+func (p *param) values(req *http.Request, query url.Values) []string {
+	switch p.in {
+	case "path":
+		return []string{req.PathValue(p.name)}
+	case "query":
+		return query[p.name]
+	case "header":
+		return req.Header[p.header]
+	default:
+		return nil
+	}
+}
+
+// wrong lists what is wrong with the values of a parameter.
+func (r *Router) wrong(p *param, values []string) []string {
+	if len(values) == 0 {
+		if p.required {
+			return []string{"this parameter is required"}
+		}
+		return nil
+	}
+	if p.schema == nil {
+		return nil
+	}
+	if p.schema.Type == huma.TypeArray {
+		return r.wrongList(p, values)
+	}
+	if len(values) > 1 {
+		return []string{"this parameter may be sent once only"}
+	}
+	if values[0] == "" && p.schema.Type != huma.TypeString {
+		return []string{"this parameter is empty"}
+	}
+	if values[0] == "" && !p.required {
+		return nil
+	}
+	return r.wrongText(p.schema, values[0])
+}
+
+func (r *Router) wrongList(p *param, values []string) []string {
+	if !p.explode {
+		if len(values) > 1 {
+			return []string{"this parameter may be sent once only, with commas between its values"}
+		}
+		values = strings.Split(values[0], ",")
+	}
+	var messages []string
+	if p.schema.MaxItems != nil && len(values) > *p.schema.MaxItems {
+		messages = append(messages, "expected at most "+strconv.Itoa(*p.schema.MaxItems)+" values")
+	}
+	items := r.valid.deref(p.schema.Items)
+	for _, v := range values {
+		messages = append(messages, r.wrongText(items, v)...)
+	}
+	return messages
+}
+
+// wrongText checks one parameter's text against a scalar schema.
+func (r *Router) wrongText(s *huma.Schema, text string) []string {
+	switch s.Type {
+	case huma.TypeInteger:
+		i, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return []string{"expected an integer"}
+		}
+		return r.valid.scalar(s, i)
+	case huma.TypeNumber:
+		f, err := json.Number(text).Float64()
+		if err != nil {
+			return []string{"expected a number"}
+		}
+		return r.valid.scalar(s, f)
+	case huma.TypeBoolean:
+		if text != "true" && text != "false" {
+			return []string{"expected true or false"}
+		}
+		return nil
+	default:
+		return r.valid.scalar(s, text)
+	}
+}

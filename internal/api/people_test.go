@@ -1,0 +1,357 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// town is the API with people, tenants and credentials behind it, and the
+// administrator `admin` in it.
+type town struct {
+	*rig
+	t     *testing.T
+	admin string // a platform administrator's token
+}
+
+const adminPassword = "the first password"
+
+func newTown(t *testing.T, c *db.Cluster) *town {
+	t.Helper()
+	ctx := context.Background()
+	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+	box, err := secret.New([secret.KeyBytes]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hasher, err := user.NewHasher(user.Cost{Passes: 1, MemoryKiB: 64, Lanes: 1}, 0, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tenants := &tenant.Service{Stores: c, Now: now, BaseDomain: "gate.example", Counters: map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count}}
+	people := &user.Service{Stores: c, Hasher: hasher, Now: now, NewID: uuid.NewString, CheckLimit: tenants.CheckLimit, Released: tenants.Released}
+	svc, err := auth.New(ctx, auth.Config{
+		Stores: c, Tenants: tenants, Users: people, Hasher: hasher, Box: box, Now: now, NewID: uuid.NewString, Random: rand.Reader,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(svc.Close)
+	people.Revoke = svc.RevokeUser
+	if err := tenants.EnsureDefault(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := svc.EnsureAdmin(ctx, adminPassword); err != nil {
+		t.Fatal(err)
+	}
+	g := newRig(t, func(s *Server) {
+		s.BaseDomain, s.Authenticate = "gate.example", svc.Authenticate
+		s.Auth, s.Users, s.Tenants = svc, people, tenants
+		s.Idempotency = Idempotency{Cluster: c, Seal: box.Seal, Open: box.Open}
+	}, func(g *rig) {
+		for _, segment := range []func(*Router){g.server.auth, g.server.developerPortal, g.server.tenants, g.server.users, g.server.environments} {
+			segment(g.Router)
+		}
+	})
+	w := &town{rig: g, t: t}
+	w.admin = w.login("admin", adminPassword)
+	return w
+}
+
+// bearer are the headers of a token.
+func bearer(token string, more ...string) []string {
+	return append([]string{"Authorization", "Bearer " + token}, more...)
+}
+
+// call sends a request, holds the answer to the document, and gives its body.
+func (w *town) call(want int, c call) map[string]any {
+	w.t.Helper()
+	rec := w.do(w.t, c.request())
+	if rec.Code != want {
+		w.t.Errorf("%s %s %s: %d, want %d: %s", c.method, c.path, c.body, rec.Code, want, rec.Body)
+	}
+	body := map[string]any{}
+	if rec.Body.Len() > 0 && rec.Body.Bytes()[0] == '{' {
+		if err := json.Unmarshal(rec.Body.Bytes(), &body); err != nil {
+			w.t.Errorf("%s %s: %v", c.method, c.path, err)
+		}
+	}
+	return body
+}
+
+// as is call with the administrator's token.
+func (w *town) as(token string, want int, method, path, body string, more ...string) map[string]any {
+	w.t.Helper()
+	return w.call(want, call{method: method, path: "/api/v1" + path, body: body, headers: bearer(token, more...)})
+}
+
+func (w *town) login(name, password string, more ...string) string {
+	w.t.Helper()
+	body := w.call(200, call{method: "POST", path: "/api/v1/auth/login", body: fmt.Sprintf(`{"username":%q,"password":%q}`, name, password), headers: more})
+	if body["token_type"] != "bearer" || body["expires_in"] != 3600.0 {
+		w.t.Errorf("login answered %v", body)
+	}
+	token, _ := body["access_token"].(string)
+	return token
+}
+
+func TestSignInAndOut(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		w := newTown(t, c)
+		me := w.as(w.admin, 200, "GET", "/auth/me", "")
+		if me["username"] != "admin" || me["kind"] != "user" || me["tenant_id"] != "default" || len(me["permissions"].([]any)) != 35 {
+			t.Errorf("me: %v", me)
+		}
+		if _, there := me["password_hash"]; there {
+			t.Error("the hash is shown")
+		}
+		for _, body := range []string{`{"username":"admin","password":"wrong"}`, `{"username":"nobody","password":"wrong"}`, `{"username":"","password":""}`} {
+			got := w.call(401, call{method: "POST", path: "/api/v1/auth/login", body: body})
+			if got["error"] != "invalid_credentials" || got["message"] != "the user name or the password is not right" {
+				t.Errorf("%s: %v", body, got)
+			}
+		}
+		w.call(422, call{method: "POST", path: "/api/v1/auth/login", body: `{"username":"admin"}`})
+		w.call(422, call{method: "POST", path: "/api/v1/auth/login", body: `{"username":"admin","password":"x","otp":1}`})
+		w.call(401, call{method: "GET", path: "/api/v1/auth/me"})
+		w.call(400, call{method: "GET", path: "/api/v1/auth/me", key: "gh_x", headers: bearer(w.admin)})
+		token := w.login("ADMIN", adminPassword)
+		child := w.as(token, 200, "POST", "/developer-portal/token", "")["access_token"].(string)
+		w.as(child, 200, "GET", "/auth/me", "")
+		w.as(token, 200, "POST", "/auth/logout", "")
+		w.as(token, 401, "GET", "/auth/me", "")
+		w.as(child, 401, "GET", "/auth/me", "")
+		set := w.call(200, call{method: "GET", path: "/.well-known/jwks.json"})
+		if keys := set["keys"].([]any); len(keys) != 1 || keys[0].(map[string]any)["alg"] != "EdDSA" || keys[0].(map[string]any)["d"] != nil {
+			t.Errorf("jwks: %v", set)
+		}
+	})
+}
+
+func TestTokenEndpoint(t *testing.T) {
+	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
+	key := w.as(w.admin, 201, "POST", "/tenants/default/api-keys", `{"name":"ci","scopes":["users:read","tenants:read"]}`)["key"].(string)
+	form := func(want int, values url.Values, more ...string) map[string]any {
+		t.Helper()
+		return w.call(want, call{method: "POST", path: "/api/v1/auth/token", body: values.Encode(), headers: append(more, "Content-Type", "application/x-www-form-urlencoded")})
+	}
+	got := form(200, url.Values{"grant_type": {"client_credentials"}, "client_id": {"me"}, "client_secret": {key}, "scope": {"users:read"}})
+	if got["scope"] != "users:read" {
+		t.Errorf("granted %v", got)
+	}
+	w.as(got["access_token"].(string), 200, "GET", "/users", "")
+	w.as(got["access_token"].(string), 403, "GET", "/tenants", "")
+	form(200, url.Values{"grant_type": {"password"}, "username": {"admin"}, "password": {adminPassword}, "whatever": {"x"}})
+	basic := call{method: "POST", path: "/"}.request()
+	basic.SetBasicAuth("me", key)
+	form(200, url.Values{"grant_type": {"client_credentials"}}, "Authorization", basic.Header.Get("Authorization"))
+	for want, c := range map[string]struct {
+		status int
+		values url.Values
+	}{
+		"invalid_grant":          {400, url.Values{"grant_type": {"password"}, "username": {"admin"}, "password": {"x"}}},
+		"invalid_client":         {401, url.Values{"grant_type": {"client_credentials"}, "client_secret": {key[:len(key)-1]}}},
+		"invalid_scope":          {400, url.Values{"grant_type": {"client_credentials"}, "client_secret": {key}, "scope": {"users:write"}}},
+		"unsupported_grant_type": {400, url.Values{"grant_type": {"implicit"}}},
+		"invalid_request":        {400, url.Values{"grant_type": {"password", "password"}}},
+	} {
+		got := form(c.status, c.values)
+		if got["error"] != want || got["error_description"] == "" {
+			t.Errorf("want %s: %v", want, got)
+		}
+	}
+	w.call(200, call{method: "POST", path: "/api/v1/auth/token", body: fmt.Sprintf(`{"grant_type":"client_credentials","client_secret":%q}`, key), headers: []string{"Content-Type", "application/json"}})
+	w.call(400, call{method: "POST", path: "/api/v1/auth/token", body: `{"grant_type":7}`, headers: []string{"Content-Type", "application/json"}})
+	w.call(415, call{method: "POST", path: "/api/v1/auth/token", body: `x`, headers: []string{"Content-Type", "text/plain"}})
+}
+
+func TestUsers(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		w := newTown(t, c)
+		made := w.as(w.admin, 201, "POST", "/users", `{"email":"ada@example.com","username":"ada","password":"correct horse","roles":["Policy Author"],"department":"R&D","attributes":{"clearance":3}}`)
+		if made["message"] == "" || fmt.Sprint(made["roles"]) != "[policy_author]" || made["password"] != nil {
+			t.Errorf("created %v", made)
+		}
+		id := made["id"].(string)
+		w.as(w.admin, 409, "POST", "/users", `{"email":"x@example.com","username":"ADA"}`)
+		for _, bad := range []string{`{"username":"x"}`, `{"email":"nope","username":"x"}`, `{"email":"x@example.com","username":"x","password":"short"}`, `{"email":"x@example.com","username":"x","roles":"admin"}`, `{"email":"x@example.com","username":"x","rolez":[]}`} {
+			w.as(w.admin, 422, "POST", "/users", bad)
+		}
+		got := w.as(w.admin, 200, "GET", "/users/"+id, "")
+		again, _ := json.Marshal(got) // what was read can be sent back
+		back := w.as(w.admin, 200, "PUT", "/users/"+id, string(again))
+		if delete(got, "updated_at"); back["id"] != id || back["created_at"] != got["created_at"] || fmt.Sprint(back["attributes"]) != fmt.Sprint(got["attributes"]) {
+			t.Errorf("sent back %v, got %v", got, back)
+		}
+		w.as(w.admin, 404, "GET", "/users/"+uuid.NewString(), "")
+		if page := w.as(w.admin, 200, "GET", "/users?search=ADA&limit=1", ""); page["total"] != 1.0 || len(page["users"].([]any)) != 1 {
+			t.Errorf("page %v", page)
+		}
+		w.as(w.admin, 400, "GET", "/users?limit=0", "")
+		ada := w.login("ada@example.com", "correct horse")
+		w.as(ada, 403, "GET", "/users", "")
+		w.as(ada, 403, "PUT", "/users/"+id+"/roles", `{"roles":["admin"]}`)
+		w.as(w.admin, 200, "PUT", "/users/"+id+"/roles", `{"roles":["viewer","astronaut"],"reason":"moved"}`)
+		w.as(ada, 401, "GET", "/auth/me", "") // the role change ended the session
+		w.as(w.admin, 409, "PUT", "/users/"+w.as(w.admin, 200, "GET", "/auth/me", "")["id"].(string)+"/roles", `{"roles":[]}`)
+		if gone := w.as(w.admin, 200, "DELETE", "/users/"+id, ""); gone["id"] != id {
+			t.Errorf("deleted %v", gone)
+		}
+		w.as(w.admin, 404, "DELETE", "/users/"+id, "")
+	})
+}
+
+func TestTenantsAndTheirKeys(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		w := newTown(t, c)
+		acme := w.as(w.admin, 201, "POST", "/tenants", `{"name":"Acme Inc","domain":"acme.example","plan_type":"pro","region":"eu-west-1","settings":{"max_users":2,"theme":"dark"}}`)
+		if acme["id"] != "acme-inc" || acme["status"] != "active" || fmt.Sprint(acme["settings"]) != "map[max_users:2 theme:dark]" || fmt.Sprint(acme["limits"]) != "map[bouncers_used:0 policies_used:0 users_used:0]" {
+			t.Errorf("created %v", acme)
+		}
+		for _, bad := range []string{`{"name":""}`, `{"name":"x","region":"mars-1"}`, `{"name":"x","plan_type":"free"}`, `{"name":"x","settings":{"max_users":-1}}`, `{"name":"x","settings":{"max_users":"2"}}`, `{"name":"x","domain":"not a domain"}`} {
+			w.as(w.admin, 422, "POST", "/tenants", bad)
+		}
+		in := []string{"X-Tenant-ID", "acme-inc"}
+		w.as(w.admin, 201, "POST", "/users", `{"email":"boss@acme.example","username":"boss","password":"correct horse","roles":["Admin"]}`, in...)
+		w.as(w.admin, 201, "POST", "/users", `{"email":"two@acme.example","username":"two"}`, in...)
+		full := w.as(w.admin, 403, "POST", "/users", `{"email":"three@acme.example","username":"three"}`, in...)
+		if full["error"] != "limit_exceeded" || full["limit"] != 2.0 || full["used"] != 2.0 {
+			t.Errorf("over the limit: %v", full)
+		}
+		boss := w.login("boss", "correct horse", in...)
+		rec := w.do(t, call{method: "GET", path: "/api/v1/tenants/acme-inc/alerts", headers: bearer(boss)}.request())
+		if rec.Code != 200 || strings.Count(rec.Body.String(), `"usage_limit"`) != 2 || rec.Body.Bytes()[0] != '[' {
+			t.Errorf("alerts: %d %s", rec.Code, rec.Body)
+		}
+		got := w.as(boss, 200, "GET", "/tenants/acme-inc", "")
+		again, _ := json.Marshal(got)
+		w.as(boss, 200, "PUT", "/tenants/acme-inc", string(again))
+		w.as(boss, 422, "PUT", "/tenants/acme-inc", `{"settings":{"max_users":100}}`)
+		w.as(boss, 422, "PUT", "/tenants/acme-inc", `{"plan_type":"enterprise"}`)
+		w.as(boss, 422, "PUT", "/tenants/acme-inc", `{"status":"suspended"}`)
+		w.as(boss, 403, "POST", "/tenants", `{"name":"Mine"}`)
+		if up := w.as(boss, 200, "PUT", "/tenants/acme-inc", `{"name":"Acme","settings":{"four_eyes":true,"theme":null}}`); fmt.Sprint(up["settings"]) != "map[four_eyes:true max_users:2]" || up["id"] != "acme-inc" {
+			t.Errorf("updated %v", up)
+		}
+		for _, path := range []string{"/tenants/default", "/tenants/nowhere", "/tenants/default/api-keys", "/tenants/nowhere/api-keys", "/tenants/default/alerts"} {
+			if no := w.as(boss, 403, "GET", path, ""); no["error"] != "tenant_access_denied" || no["tenant_id"] != strings.Split(path, "/")[2] {
+				t.Errorf("%s: %v", path, no)
+			}
+		}
+		if no := w.as(w.admin, 404, "GET", "/tenants/nowhere", ""); no["error"] != "tenant_not_found" || no["tenant_id"] != "nowhere" {
+			t.Errorf("unknown to the platform: %v", no)
+		}
+		w.as(w.admin, 404, "GET", "/tenants/nowhere/api-keys", "")
+		w.keys(boss)
+		w.as(w.admin, 200, "PUT", "/tenants/acme-inc", `{"status":"suspended"}`)
+		w.as(boss, 403, "GET", "/auth/me", "")
+		w.as(w.admin, 200, "DELETE", "/tenants/acme-inc", "")
+		w.as(boss, 401, "GET", "/auth/me", "")
+		w.as(w.admin, 200, "DELETE", "/tenants/acme-inc?hard_delete=true", "")
+		w.as(w.admin, 404, "GET", "/tenants/acme-inc", "")
+		w.as(w.admin, 409, "DELETE", "/tenants/default", "")
+	})
+}
+
+// keys follows API keys of the tenant acme-inc.
+func (w *town) keys(boss string) {
+	w.t.Helper()
+	const path = "/tenants/acme-inc/api-keys"
+	once := []string{"Idempotency-Key", "one"}
+	made := w.as(boss, 201, "POST", path, `{"name":"ci","scopes":["users:read","tenants:read"]}`, once...)
+	if again := w.as(boss, 201, "POST", path, `{"name":"ci","scopes":["users:read","tenants:read"]}`, once...); again["key"] != made["key"] {
+		w.t.Errorf("sent twice, made twice: %v, %v", made, again)
+	}
+	w.as(boss, 422, "POST", path, `{"name":"ci","scopes":["users:write"]}`, once...)
+	key, id := made["key"].(string), made["id"].(string)
+	use := func(want int, key, path string, more ...string) map[string]any {
+		w.t.Helper()
+		return w.call(want, call{method: "GET", path: "/api/v1" + path, key: key, headers: more})
+	}
+	if me := use(200, key, "/auth/me"); me["kind"] != "api_key" || me["tenant_id"] != "acme-inc" || fmt.Sprint(me["permissions"]) != "[tenants:read users:read]" {
+		w.t.Errorf("me of a key: %v", me)
+	}
+	use(200, key, "/users")
+	use(200, key, "/users?tenant_id=acme-inc", "X-Tenant-ID", "acme-inc")
+	use(400, key, "/users?tenant_id=default", "X-Tenant-ID", "acme-inc")
+	use(403, key, "/users", "X-Tenant-ID", "default")
+	use(403, key, "/environments/sandbox/enforcement")
+	use(401, key+"x", "/users")
+	w.as(boss, 422, "POST", path, `{"name":"x","scopes":["everything:read"]}`)
+	w.as(boss, 422, "POST", path, `{"name":"x","scopes":[]}`)
+	if page := w.as(boss, 200, "GET", path, ""); page["total"] != 1.0 || page["api_keys"].([]any)[0].(map[string]any)["key"] != nil {
+		w.t.Errorf("listed %v", page)
+	}
+	w.as(boss, 200, "GET", path+"/"+id, "")
+	fresh := w.as(boss, 201, "POST", path+"/"+id+"/rotate", `{"grace_seconds":60}`)
+	use(200, key, "/users")
+	last := w.as(boss, 201, "POST", path+"/"+fresh["id"].(string)+"/rotate", "")
+	use(401, fresh["key"].(string), "/users")
+	w.as(boss, 200, "DELETE", path+"/"+last["id"].(string), "")
+	use(401, last["key"].(string), "/users")
+	w.as(boss, 404, "DELETE", path+"/"+last["id"].(string), "")
+
+	bound := w.as(boss, 201, "POST", "/developer-portal/api-keys/sandbox/generate", "")
+	sandbox := bound["key"].(string)
+	if bound["environment"] != "sandbox" || !strings.HasPrefix(sandbox, "gh_sandbox_") {
+		w.t.Errorf("generated %v", bound)
+	}
+	use(200, sandbox, "/environments/sandbox/enforcement")
+	use(403, sandbox, "/environments/production/enforcement")
+	use(403, sandbox, "/users?environment=production")
+	use(403, sandbox, "/users", "X-Environment", "production")
+	w.as(boss, 404, "POST", "/developer-portal/api-keys/staging/generate", "")
+	w.as(boss, 409, "PUT", "/environments/production/enforcement", `{"mode":"enforce"}`)
+	w.as(boss, 200, "PUT", "/environments/sandbox/enforcement", `{"mode":"enforce"}`)
+	if e := w.as(boss, 200, "PUT", "/environments/production/enforcement", `{"mode":"enforce"}`); e["mode"] != "enforce" || e["updated_by"] != "boss" {
+		w.t.Errorf("enforcement %v", e)
+	}
+	w.as(boss, 422, "PUT", "/environments/sandbox/enforcement", `{"mode":"panic"}`)
+	w.as(boss, 404, "GET", "/environments/staging/enforcement", "")
+}
+
+// TestTenantBySubdomain: the host names the tenant, and disagreement is refused first.
+func TestTenantBySubdomain(t *testing.T) {
+	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
+	at := func(want int, host string, more ...string) map[string]any {
+		t.Helper()
+		req := call{method: http.MethodGet, path: "/api/v1/auth/me", headers: bearer(w.admin, more...)}.request()
+		req.Host = host
+		rec := w.do(t, req)
+		body := map[string]any{}
+		if err := json.Unmarshal(rec.Body.Bytes(), &body); err != nil || rec.Code != want {
+			t.Errorf("%s: %d, want %d: %s", host, rec.Code, want, rec.Body)
+		}
+		return body
+	}
+	if me := at(200, "t2.gate.example:8443"); me["tenant_id"] != "t2" {
+		t.Errorf("me in t2: %v", me)
+	}
+	if me := at(200, "gate.example"); me["tenant_id"] != string(scope.DefaultTenant) {
+		t.Errorf("me at the base domain: %v", me)
+	}
+	at(200, "T2.Gate.Example", "X-Tenant-ID", "t2")
+	at(404, "nowhere.gate.example")
+	if no := at(400, "t2.gate.example", "X-Tenant-ID", "default"); no["error"] != "tenant_conflict" {
+		t.Errorf("disagreement: %v", no)
+	}
+	at(400, "gate.example", "X-Tenant-ID", "t2", "X-Tenant-ID", "t2")
+	at(400, "gate.example", "X-Tenant-ID", "t2,default")
+	at(400, "gate.example", "X-Tenant-ID", "T2")
+}

@@ -1,0 +1,149 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// InEnvironment narrows an operation to one environment: embed it in an input. What the handler sees
+// is the scope: the parameter is read with the credential.
+type InEnvironment struct {
+	Environment string `query:"environment" enum:"sandbox,production" doc:"Look in one environment only; absent: in both. X-Environment says the same"`
+}
+
+// PolicyPath names a policy: embed it in an input.
+type PolicyPath struct {
+	InEnvironment
+	ID int64 `path:"policy_id" minimum:"1" doc:"Id of the policy"`
+}
+
+type policyListIn struct {
+	InEnvironment
+	Page
+	Status string `query:"status" enum:"active,inactive,draft" doc:"Only policies in this state"`
+	Name   string `query:"name" maxLength:"200" doc:"Only policies whose name holds this text, in any case"`
+}
+
+type policyPageOut struct{ Body policy.Page }
+
+type policyOut struct {
+	ETag string `header:"ETag" doc:"Version of the policy"`
+	Body policy.Policy
+}
+
+type policyCreateIn struct{ Body policy.Draft }
+
+// PolicyCreated is the answer to POST /policies.
+type PolicyCreated struct {
+	ID          int64     `json:"id" doc:"Id of the new policy"`
+	Name        string    `json:"name" doc:"Its name"`
+	Status      string    `json:"status" enum:"draft,active" doc:"Its state"`
+	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Its environment"`
+	CreatedAt   time.Time `json:"created_at" doc:"When it was created"`
+	Message     string    `json:"message" doc:"What was done"`
+}
+
+type policyCreatedOut struct {
+	ETag string `header:"ETag" doc:"Version of the policy"`
+	Body PolicyCreated
+}
+
+type policyUpdateIn struct {
+	PolicyPath
+	IfMatch
+	Body policy.Change
+}
+
+type policyDeleteIn struct {
+	PolicyPath
+	IfMatch
+	Hard bool `query:"hard_delete" doc:"Remove the policy and its versions for good"`
+}
+
+// PolicyDeleted is the answer to DELETE /policies/{policy_id}.
+type PolicyDeleted struct {
+	Message   string    `json:"message" doc:"What was done"`
+	ID        int64     `json:"id" doc:"Id of the policy"`
+	DeletedAt time.Time `json:"deleted_at" doc:"When it was deleted"`
+}
+
+type policyDeletedOut struct{ Body PolicyDeleted }
+
+// policies registers the life of a policy.
+func (s *Server) policies(r *Router) {
+	tags, record := []string{"Policies"}, reflect.TypeFor[policy.Policy]()
+	Register(r, Op{
+		ID: "list-policies", Method: http.MethodGet, Path: "/policies", Permission: "policies:read", Tags: tags,
+		Summary: "List policies", Description: "By id. Deleted policies are not listed.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyListIn) (*policyPageOut, error) {
+			page, err := s.Policies.List(ctx, sc, policy.Filter{Status: in.Status, Name: in.Name, Skip: int64(in.Skip), Limit: int64(in.Limit)})
+			return &policyPageOut{page}, err
+		})
+	Register(r, Op{
+		ID: "create-policy", Method: http.MethodPost, Path: "/policies", Permission: "policies:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Summary:     "Create a policy",
+		Description: "A policy that does not compile is refused with the errors that validate gives (`invalid_policy`). To be created active is to be deployed. Over the tenant's `max_policies`: 403 `limit_exceeded`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyCreateIn) (*policyCreatedOut, error) {
+			p, err := s.Policies.Create(ctx, sc, in.Body)
+			return &policyCreatedOut{ETag(p.Version), PolicyCreated{p.ID, p.Name, p.Status, p.Environment, p.CreatedAt, "Policy created successfully"}}, err
+		})
+	Register(r, Op{
+		ID: "get-policy", Method: http.MethodGet, Path: "/policies/{policy_id}", Permission: "policies:read", Tags: tags,
+		Summary: "Read a policy",
+	},
+		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*policyOut, error) {
+			p, err := s.Policies.Get(ctx, sc, in.ID)
+			return &policyOut{ETag(p.Version), p}, err
+		})
+	Register(r, Op{
+		ID: "update-policy", Method: http.MethodPut, Path: "/policies/{policy_id}", Permission: "policies:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Change a policy",
+		Description: "Members that are not sent stay as they are. Every change is a new version. Draft becomes active, active inactive and back; nothing becomes draft again (409). The environment changes by promotion only.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyUpdateIn) (*policyOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			p, err := s.Policies.Update(ctx, sc, in.ID, in.Body, version)
+			return &policyOut{ETag(p.Version), p}, err
+		})
+	Register(r, Op{
+		ID: "delete-policy", Method: http.MethodDelete, Path: "/policies/{policy_id}", Permission: "policies:write", Tags: tags,
+		Errors:      []int{http.StatusPreconditionFailed},
+		Summary:     "Delete a policy",
+		Description: "It is gone from reads and decisions at once, and can be restored unless it is deleted hard.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyDeleteIn) (*policyDeletedOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			at, err := s.Policies.Delete(ctx, sc, in.ID, in.Hard, version)
+			message := "Policy deleted successfully"
+			if in.Hard {
+				message = "Policy permanently deleted"
+			}
+			return &policyDeletedOut{PolicyDeleted{message, in.ID, at.UTC()}}, err
+		})
+	Register(r, Op{
+		ID: "restore-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/restore", Permission: "policies:write", Tags: tags,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Bring a deleted policy back",
+		Description: "It comes back as it was. Where its resource or bouncer is gone meanwhile, it comes back inactive and unlinked. A policy that is not deleted: 409.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*policyOut, error) {
+			p, err := s.Policies.Restore(ctx, sc, in.ID)
+			return &policyOut{ETag(p.Version), p}, err
+		})
+	s.policyTrials(r)
+	s.policyVersions(r)
+}

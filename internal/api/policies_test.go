@@ -1,0 +1,246 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
+)
+
+// inProcess evaluates here what the worker's processes evaluate.
+type inProcess struct{}
+
+func (inProcess) Validate(_ context.Context, _ scope.TenantID, source string) (worker.Validation, error) {
+	issues, err := rego.Check(source)
+	return worker.Validation{Valid: len(issues) == 0, Errors: issues, Warnings: []rego.Issue{}}, err
+}
+
+func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string) (worker.Validation, error) {
+	return e.Validate(ctx, id, source)
+}
+
+func (inProcess) Test(ctx context.Context, _ scope.TenantID, name, source string, cases []rego.TestCase) ([]rego.TestResult, error) {
+	c, issues := rego.Compile(rego.Meta{ID: 1, Name: name}, source)
+	if len(issues) > 0 {
+		return nil, errors.New(issues[0].Message)
+	}
+	return rego.RunTests(ctx, c, cases, nil, rego.Limits{}, time.Now), nil
+}
+
+// controlPlane is a rig with policies, resources and bouncers on a store.
+func controlPlane(t *testing.T, c *db.Cluster) *rig {
+	return newRig(t, func(s *Server) {
+		tenants := &tenant.Service{Stores: c, Now: time.Now}
+		s.Policies = &policy.Service{
+			Stores: c, Now: time.Now, Evaluator: inProcess{}, Tenants: tenants,
+			DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
+			MayPromote:        func(context.Context, scope.Scope) error { return nil },
+			SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) {
+				return map[int64][]policy.SyncError{1: {{BouncerID: 9, Version: 1, Message: "no"}}}, nil
+			},
+		}
+		s.Bouncers = &bouncer.Service{
+			Stores: c, Now: time.Now, Random: rand.Reader, Tenants: tenants, Root: "https://gate.example/api/v1", OfBouncer: s.Policies.OfBouncer,
+		}
+		s.Resources = &resource.Service{Stores: c, Now: time.Now, Bound: s.Policies.Bound, Linked: s.Bouncers.Linked}
+		s.Policies.Resources, s.Bouncers.Resources = s.Resources, s.Resources
+		s.Policies.BouncerEnv, s.Policies.BouncerTwin = s.Bouncers.Environment, s.Bouncers.Twin
+		tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Policies: s.Policies.Count, tenant.Bouncers: s.Bouncers.Count}
+	}, func(g *rig) {
+		g.server.policies(g.Router)
+		g.server.resources(g.Router)
+		g.server.bouncers(g.Router)
+	})
+}
+
+// ask sends one request as a platform administrator and reads the answer.
+func (g *rig) ask(t *testing.T, method, path, body string, header ...string) (*httptest.ResponseRecorder, map[string]any) {
+	t.Helper()
+	req := httptest.NewRequest(method, "/api/v1"+path, bytes.NewReader([]byte(body)))
+	req.Header.Set("Authorization", "Bearer platform")
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	w := g.do(t, req)
+	var out map[string]any
+	if strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") {
+		if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil {
+			t.Fatalf("%s %s: %v in %s", method, path, err, w.Body)
+		}
+	}
+	return w, out
+}
+
+// expect is ask with the status that must come of it.
+func (g *rig) expect(t *testing.T, status int, method, path, body string, header ...string) map[string]any {
+	t.Helper()
+	w, out := g.ask(t, method, path, body, header...)
+	if w.Code != status {
+		t.Fatalf("%s %s: %d, want %d: %s", method, path, w.Code, status, w.Body)
+	}
+	return out
+}
+
+const moduleJSON = `"package pay\n\nallow if input.user.id == \"ada\"\n"`
+
+func TestPoliciesOverHTTP(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		g := controlPlane(t, c)
+		res := g.expect(t, 201, "POST", "/resources", `{"name":"pay","type":"api","path":"/pay","methods":["GET"],"attributes":{"x":1},"data_classification":"restricted","compliance_tags":["GDPR"]}`)
+		bnc := g.expect(t, 201, "POST", "/bouncers", `{"name":"edge","hostname":"edge.example","port":8080,"target_app":"app:80","configuration":{"cache_ttl":"5s","own":{"deep":[1]}}}`)
+		made := g.expect(t, 201, "POST", "/policies", fmt.Sprintf(`{"name":"pay","rego_code":%s,"resource_id":%v,"bouncer_id":%v,
+			"test_cases":[{"name":"ada","input":{"user":{"id":"ada"}},"expected":true}]}`, moduleJSON, res["id"], bnc["id"]))
+		if made["status"] != "draft" || made["environment"] != "sandbox" || made["message"] == "" {
+			t.Errorf("created %v", made)
+		}
+		w, got := g.ask(t, "GET", "/policies/1", "")
+		if w.Header().Get("ETag") != `"1"` || got["resource_id"] != 1.0 || got["deleted_at"] != nil || len(got["sync_errors"].([]any)) != 1 {
+			t.Errorf("read %s %v", w.Header(), got)
+		}
+		// What was read can be sent back.
+		g.expect(t, 200, "PUT", "/policies/1", w.Body.String(), "If-Match", `"1"`)
+		g.expect(t, 412, "PUT", "/policies/1", `{"name":"x"}`, "If-Match", `"1"`)
+		up := g.expect(t, 200, "PUT", "/policies/1", `{"status":"active","description":null}`)
+		if up["version"] != 3.0 || up["status"] != "active" || up["name"] != "pay" {
+			t.Errorf("updated %v", up)
+		}
+		list := g.expect(t, 200, "GET", "/policies?limit=1&status=active&name=PA&environment=sandbox", "")
+		if list["total"] != 1.0 || list["page"] != 1.0 || list["page_size"] != 1.0 {
+			t.Errorf("list %v", list)
+		}
+		report := g.expect(t, 200, "POST", "/policies/1/test", "")
+		if report["summary"].(map[string]any)["pass_rate"] != 1.0 {
+			t.Errorf("tests %v", report)
+		}
+		g.expect(t, 200, "POST", "/policies/1/test", `{"test_cases":[{"name":"x","input":{"any":["thing"]},"expected":false}]}`)
+		if v := g.expect(t, 200, "POST", "/policies/validate", `{"rego_code":"package x\n\nallow if nope(1)\n"}`); v["valid"] != false || v["warnings"] != nil {
+			t.Errorf("validation %v", v)
+		}
+		if v := g.expect(t, 200, "POST", "/policies/validate", `{"rego_code":`+moduleJSON+`}`); v["valid"] != true || v["message"] == nil {
+			t.Errorf("validation %v", v)
+		}
+		bad := g.expect(t, 422, "PUT", "/policies/1", `{"rego_code":"package x\n\nallow if nope(1)\n"}`)
+		if bad["error"] != "invalid_policy" || bad["errors"].([]any)[0].(map[string]any)["line"] != 3.0 {
+			t.Errorf("refused %v", bad)
+		}
+		promoted := g.expect(t, 200, "POST", "/policies/1/promote", `{"deployment_notes":"go","approver":"bob"}`)
+		if promoted["environment"] != "production" || promoted["policy_id"] != 1.0 || promoted["promoted_at"] == nil {
+			t.Errorf("promoted %v", promoted)
+		}
+		g.expect(t, 409, "POST", "/policies/1/promote", "")
+		if h := g.expect(t, 200, "GET", "/policies/1/versions", ""); h["total"] != 4.0 {
+			t.Errorf("history %v", h)
+		}
+		g.expect(t, 200, "GET", "/policies/1/versions/2", "")
+		g.expect(t, 404, "GET", "/policies/1/versions/99", "")
+		g.expect(t, 200, "GET", "/policies/1/versions/diff?from=1&to=4", "")
+		g.expect(t, 200, "POST", "/policies/1/versions/1/restore", "")
+		if gone := g.expect(t, 200, "DELETE", "/policies/1", ""); gone["deleted_at"] == nil || gone["id"] != 1.0 {
+			t.Errorf("deleted %v", gone)
+		}
+		g.expect(t, 404, "GET", "/policies/1", "")
+		g.expect(t, 200, "POST", "/policies/1/restore", "")
+		g.expect(t, 200, "DELETE", "/policies/1?hard_delete=true", "")
+		g.expect(t, 404, "POST", "/policies/1/restore", "")
+	})
+}
+
+func TestResourcesAndBouncersOverHTTP(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		g := controlPlane(t, c)
+		g.expect(t, 201, "POST", "/resources", `{"name":"pay","type":"api","path":"/pay","policies":[7],"auto_discovered":true,"id":99,"version":5}`)
+		w, got := g.ask(t, "GET", "/resources/1", "")
+		if got["auto_discovered"] != false || got["version"] != 1.0 || len(got["policies"].([]any)) != 0 || w.Header().Get("ETag") != `"1"` {
+			t.Errorf("read %v", got)
+		}
+		g.expect(t, 200, "PUT", "/resources/1", w.Body.String(), "If-Match", `"1"`)
+		g.expect(t, 404, "GET", "/resources/1?environment=production", "")
+		g.expect(t, 422, "PUT", "/resources/1/enrich", `{"data_classification":"confidential"}`)
+		rich := g.expect(t, 200, "PUT", "/resources/1/enrich", `{"data_classification":"confidential","compliance_tags":["SOX"],"owner_email":"a@b.example"}`)
+		if rich["impacts"] == nil || rich["data_classification"] != "confidential" {
+			t.Errorf("enriched %v", rich)
+		}
+		if list := g.expect(t, 200, "GET", "/resources?type=api", ""); list["total"] != 1.0 {
+			t.Errorf("list %v", list)
+		}
+		for body, pointer := range map[string]string{
+			`{"name":"x","type":"api","path":"/x","data_classification":"secret"}`:                        "/data_classification",
+			`{"name":"x","type":"api","path":"/x","business_context":"` + strings.Repeat("x", 501) + `"}`: "/business_context",
+			`{"name":"x","type":"api","path":"/x","agent_capabilities":["fly"]}`:                          "/agent_capabilities/0",
+			`{"name":"x","type":"api","path":"x"}`:                                                        "/path",
+			`{"name":"x","type":"api","path":"/x","typo":1}`:                                              "/typo",
+			`{"type":"api","path":"/x"}`:                                                                  "/name",
+			`{"name":"x","type":"api","path":"/x","environment":"staging"}`:                               "/environment",
+		} {
+			out := g.expect(t, 422, "POST", "/resources", body)
+			if !strings.Contains(fmt.Sprint(out["details"]), pointer) {
+				t.Errorf("%s: %v", body, out)
+			}
+		}
+
+		made := g.expect(t, 201, "POST", "/bouncers", `{"name":"edge","resource_ids":[1],"token":"mine"}`)
+		if !bouncer.WellFormed(made["token"].(string)) || made["last_heartbeat"] != nil || made["status"] != "disconnected" {
+			t.Errorf("created %v", made)
+		}
+		w, _ = g.ask(t, "GET", "/bouncers/1", "")
+		if strings.Contains(w.Body.String(), "token") {
+			t.Errorf("a token after its creation: %s", w.Body)
+		}
+		g.expect(t, 200, "PUT", "/bouncers/1", w.Body.String(), "If-Match", w.Header().Get("ETag"))
+		g.expect(t, 409, "DELETE", "/resources/1", "")
+		health := g.expect(t, 200, "GET", "/bouncers/1/health", "")
+		if _, there := health["policy-bridge_connected"]; !there || health["bouncer_id"] != 1.0 {
+			t.Errorf("health %v", health)
+		}
+		if sync := g.expect(t, 200, "GET", "/peps/1/sync-status", ""); sync["pep_id"] != 1.0 || sync["status"] != "pending" {
+			t.Errorf("sync %v", sync)
+		}
+		w, _ = g.ask(t, "GET", "/bouncers/1/opa-config", "")
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "/bundles/1/discovery") {
+			t.Errorf("configuration %d %s", w.Code, w.Body)
+		}
+		next := g.expect(t, 200, "POST", "/bouncers/1/rotate-token", "")
+		if next["token"] == made["token"] {
+			t.Error("the token stayed")
+		}
+		g.expect(t, 200, "DELETE", "/bouncers/1", "")
+		for _, path := range []string{"/bouncers/1", "/bouncers/1/health", "/bouncers/1/opa-config", "/peps/1/sync-status"} {
+			g.expect(t, 404, "GET", path, "")
+		}
+		g.expect(t, 200, "DELETE", "/resources/1", "")
+		for _, q := range []string{"limit=0", "limit=1001", "limit=abc", "skip=-1", "limit=1&limit=2", "limit=1e18"} {
+			for _, list := range []string{"/policies?", "/resources?", "/bouncers?"} {
+				g.expect(t, 400, "GET", list+q, "")
+			}
+		}
+		g.expect(t, 200, "GET", "/policies?skip=1000000000000000000", "")
+	})
+}
+
+func TestCreatesAreIdempotent(t *testing.T) {
+	for _, op := range controlPlane(t, dbtest.Open(t, dbtest.SQLite)).Routes() {
+		if op.Method == http.MethodPost && op.Status == http.StatusCreated && !op.Creates {
+			t.Errorf("%s creates, and takes no Idempotency-Key", op.ID)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+type policyValidateIn struct {
+	Body struct {
+		RegoCode string `json:"rego_code" doc:"One Rego v1 module"`
+	}
+}
+
+type policyValidationOut struct{ Body policy.Validation }
+
+// PolicyTestRequest is the body of POST /policies/{policy_id}/test.
+type PolicyTestRequest struct {
+	TestCases []policy.TestCase `json:"test_cases,omitempty" maxItems:"1000" doc:"Cases to run; absent: the stored ones"`
+}
+
+type policyTestIn struct {
+	PolicyPath
+	Body *PolicyTestRequest
+}
+
+type policyTestOut struct{ Body policy.TestReport }
+
+type policyPromoteIn struct {
+	PolicyPath
+	IfMatch
+	Body *policy.Promotion
+}
+
+// PolicyPromoted is the answer to POST /policies/{policy_id}/promote.
+type PolicyPromoted struct {
+	Message     string    `json:"message" doc:"What was done"`
+	PolicyID    int64     `json:"policy_id" doc:"Id of the policy; it stays the same"`
+	Environment scope.Env `json:"environment" enum:"production" doc:"Its environment now"`
+	PromotedAt  time.Time `json:"promoted_at" doc:"When it was promoted"`
+}
+
+type policyPromotedOut struct {
+	ETag string `header:"ETag" doc:"Version of the policy"`
+	Body PolicyPromoted
+}
+
+// policyTrials registers validating, testing and promoting.
+func (s *Server) policyTrials(r *Router) {
+	tags := []string{"Policies"}
+	Register(r, Op{
+		ID: "validate-policy", Method: http.MethodPost, Path: "/policies/validate", Permission: "policies:read", Tags: tags,
+		Summary:     "Check Rego source",
+		Description: "Answers 200 whether it compiles or not: with the linter's warnings, or with errors and their places. A source that takes too long or too much memory to check: 422 `evaluation_limit`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyValidateIn) (*policyValidationOut, error) {
+			v, err := s.Policies.Validate(ctx, sc, in.Body.RegoCode)
+			return &policyValidationOut{v}, err
+		})
+	Register(r, Op{
+		ID: "test-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/test", Permission: "policies:read", Tags: tags,
+		Summary:     "Run test cases against a policy",
+		Description: "Without a body, or without test_cases in it, the stored cases are run. expected is compared with whether access is granted (ALLOW or MASK).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyTestIn) (*policyTestOut, error) {
+			var cases []policy.TestCase
+			if in.Body != nil {
+				cases = in.Body.TestCases
+			}
+			report, err := s.Policies.Test(ctx, sc, in.ID, cases)
+			return &policyTestOut{report}, err
+		})
+	Register(r, Op{
+		ID: "promote-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/promote", Permission: "policies:write", Tags: tags,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Promote a policy to production",
+		Description: "The policy keeps its id. Its stored test cases must pass (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names a person other than the caller (422). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. Already in production: 409.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyPromoteIn) (*policyPromotedOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			var promotion policy.Promotion
+			if in.Body != nil {
+				promotion = *in.Body
+			}
+			p, err := s.Policies.Promote(ctx, sc, in.ID, promotion, version)
+			if err != nil {
+				return nil, err
+			}
+			return &policyPromotedOut{ETag(p.Version), PolicyPromoted{"Policy promoted to production", p.ID, p.Environment, p.PromotedAt.UTC()}}, nil
+		})
+}
+
+type policyHistoryIn struct {
+	PolicyPath
+	Page
+}
+
+type policyHistoryOut struct{ Body policy.History }
+
+// PolicyVersionPath names one version of a policy.
+type PolicyVersionPath struct {
+	PolicyPath
+	Version int64 `path:"version" minimum:"1" doc:"Number of the version"`
+}
+
+type policyVersionOut struct{ Body policy.Version }
+
+type policyDiffIn struct {
+	PolicyPath
+	From int64 `query:"from" minimum:"1" doc:"Version to compare with; absent: the one before to"`
+	To   int64 `query:"to" minimum:"1" doc:"Version to compare; absent: the newest"`
+}
+
+type policyDiffOut struct{ Body policy.Difference }
+
+type policyVersionRestoreIn struct {
+	PolicyVersionPath
+	IfMatch
+}
+
+// policyVersions registers what a policy was.
+func (s *Server) policyVersions(r *Router) {
+	tags := []string{"Policies"}
+	Register(r, Op{
+		ID: "list-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions", Permission: "policies:read", Tags: tags,
+		Summary: "List the versions of a policy", Description: "Newest first.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyHistoryIn) (*policyHistoryOut, error) {
+			h, err := s.Policies.Versions(ctx, sc, in.ID, int64(in.Skip), int64(in.Limit))
+			return &policyHistoryOut{h}, err
+		})
+	Register(r, Op{
+		ID: "diff-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/diff", Permission: "policies:read", Tags: tags,
+		Summary: "Compare two versions of a policy",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyDiffIn) (*policyDiffOut, error) {
+			d, err := s.Policies.Diff(ctx, sc, in.ID, in.From, in.To)
+			return &policyDiffOut{d}, err
+		})
+	Register(r, Op{
+		ID: "get-policy-version", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/{version}", Permission: "policies:read", Tags: tags,
+		Summary: "Read one version of a policy",
+	},
+		func(ctx context.Context, sc scope.Scope, in *PolicyVersionPath) (*policyVersionOut, error) {
+			v, err := s.Policies.Version(ctx, sc, in.ID, in.Version)
+			return &policyVersionOut{v}, err
+		})
+	Register(r, Op{
+		ID: "restore-policy-version", Method: http.MethodPost, Path: "/policies/{policy_id}/versions/{version}/restore", Permission: "policies:write", Tags: tags,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Make an old version the newest",
+		Description: "A new version with the content of the old one. Status and environment stay as they are, and so do the links when the old version was of the other environment.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyVersionRestoreIn) (*policyOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			p, err := s.Policies.RestoreVersion(ctx, sc, in.ID, in.Version, version)
+			return &policyOut{ETag(p.Version), p}, err
+		})
+}

@@ -1,0 +1,348 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+const canary = "C4NARY-do-not-echo"
+
+func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+
+// TestRequests is the table of what callers send and what they get.
+func TestRequests(t *testing.T) {
+	g := newRig(t, nil, nil)
+	put := func(body string) call { return call{method: "PUT", path: "/api/v1/widgets/7", body: body, key: "full"} }
+	get := func(path string) call { return call{method: "GET", path: path, key: "full"} }
+	h := func(c call, headers ...string) call { c.headers = headers; return c }
+	k := func(c call, key string) call { c.key = key; return c }
+	for _, tc := range []struct {
+		name string
+		call
+		status   int
+		code     string   // the member error
+		pointers []string // of details
+	}{
+		{"good", put(`{"name":"x"}`), 200, "", nil},
+		{"alias /api", call{method: "PUT", path: "/api/widgets/7", body: `{"name":"x"}`, key: "full"}, 200, "", nil},
+		{"alias /v1", call{method: "PUT", path: "/v1/widgets/7", body: `{"name":"x"}`, key: "full"}, 200, "", nil},
+		{"alias doubled", call{method: "PUT", path: "/api/v1/v1/widgets/7", body: `{"name":"x"}`, key: "full"}, 200, "", nil},
+		{"alias keeps the permission", call{method: "PUT", path: "/v1/widgets/7", body: `{"name":"x"}`, key: "reader"}, 403, "permission_denied", nil},
+		{"reserved", get("/v1/data/widgets"), 404, "", nil},
+		{"host form", get("/health"), 200, "", nil},
+
+		{"empty", put(``), 400, "invalid_json", nil},
+		{"cut", put(`{"name":`), 400, "invalid_json", nil},
+		{"trailing", put(`{"name":"x"} {}`), 400, "invalid_json", nil},
+		{"duplicate", put(`{"name":"x","name":"y"}`), 400, "invalid_json", nil},
+		{"escaped duplicate", put(`{"name":"x","\u006eame":"y"}`), 400, "invalid_json", nil},
+		{"case twin", put(`{"name":"x","Name":"y"}`), 400, "invalid_json", nil},
+		{"nested case twin", put(`{"name":"x","settings":{"a":{"b":1,"B":2}}}`), 400, "invalid_json", nil},
+		{"bad UTF-8", put("{\"name\":\"\xff\"}"), 400, "invalid_json", nil},
+		{"1e400", put(`{"name":"x","weight":1e400}`), 400, "invalid_json", nil},
+		{"2^63", put(`{"name":"x","parts":[{"size":9223372036854775808}]}`), 400, "invalid_json", nil},
+		{"64 levels", put(`{"name":"x","settings":{"a":` + deep(62) + `}}`), 200, "", nil},
+		{"65 levels", put(`{"name":"x","settings":{"a":` + deep(63) + `}}`), 400, "invalid_json", nil},
+		{"a million levels", put(deep(400_000)), 400, "invalid_json", nil},
+		{"too large", put(`{"name":"` + strings.Repeat("x", 1<<20) + `"}`), 413, "payload_too_large", nil},
+		{"raw too large", call{method: "POST", path: "/v1/raw", body: strings.Repeat(" ", 1001), key: "full"}, 413, "payload_too_large", nil},
+		{"raw good", call{method: "POST", path: "/v1/raw", body: strings.Repeat(" ", 1000), key: "full"}, 200, "", nil},
+
+		{
+			"all offences", put(`{"name":"far too long a name","kind":"c","parts":[{"size":0},{"size":"1","x":1}],"nmae":1}`), 422, "validation_failed",
+			[]string{"/kind", "/name", "/nmae", "/parts/0/size", "/parts/1/size", "/parts/1/x"},
+		},
+		{"missing", put(`{"kind":"a"}`), 422, "validation_failed", []string{"/name"}},
+		{"null where required", put(`{"name":null}`), 422, "validation_failed", []string{"/name"}},
+		{"null where optional", put(`{"name":"x","kind":null,"parts":null}`), 200, "", nil},
+		{"case of a member", put(`{"Name":"x"}`), 422, "validation_failed", []string{"/Name", "/name"}},
+		{"not an object", put(`[1]`), 422, "validation_failed", []string{""}},
+		{"fraction", put(`{"name":"x","parts":[{"size":1.5}]}`), 422, "validation_failed", []string{"/parts/0/size"}},
+		{"odd names in pointers", put(`{"name":"x","a/b~c":1}`), 422, "validation_failed", []string{"/a~1b~0c"}},
+		{"NUL", put(`{"name":"a\u0000"}`), 422, "validation_failed", []string{"/name"}},
+		{"open object", put(`{"name":"x","settings":{"anything":[1,{"x":null}]}}`), 200, "", nil},
+		{"what was read", put(`{"id":9,"name":"x","kind":"a","parts":[],"settings":{},"created_at":"2026-01-01T00:00:00Z"}`), 200, "", nil},
+		{"formats do not echo", put(`{"name":"x","contact":"` + canary + `","home":":` + canary + `"}`), 422, "validation_failed", []string{"/contact", "/home"}},
+		{"unknown does not echo", put(`{"name":"x","password":"` + canary + `"}`), 422, "validation_failed", []string{"/password"}},
+
+		{"form", h(put(`name=x`), "Content-Type", "application/x-www-form-urlencoded"), 415, "unsupported_media_type", nil},
+		{"text", h(put(`{"name":"x"}`), "Content-Type", "text/plain"), 415, "unsupported_media_type", nil},
+		{"charset", h(put(`{"name":"x"}`), "Content-Type", "application/json; charset=UTF-8"), 200, "", nil},
+		{"other charset", h(put(`{"name":"x"}`), "Content-Type", "application/json; charset=utf-16"), 415, "unsupported_media_type", nil},
+		{"gzip", h(put(`{"name":"x"}`), "Content-Encoding", "gzip"), 415, "unsupported_encoding", nil},
+		{"raw form", call{method: "POST", path: "/v1/raw", body: "x", key: "full", headers: []string{"Content-Type", "text/plain"}}, 415, "unsupported_media_type", nil},
+
+		{"wrong method", call{method: "POST", path: "/api/v1/widgets/7", key: "full"}, 405, "method_not_allowed", nil},
+		{"override ignored", h(call{method: "POST", path: "/api/v1/widgets/7", key: "full"}, "X-HTTP-Method-Override", "PUT"), 405, "method_not_allowed", nil},
+		{"TRACE", call{method: "TRACE", path: "/api/v1/widgets/7"}, 405, "method_not_allowed", nil},
+		{"OPTIONS", h(call{method: "OPTIONS", path: "/api/v1/widgets"}, "Origin", "https://evil.example"), 405, "method_not_allowed", nil},
+		{"no route", get("/api/v1/wodgets"), 404, "not_found", nil},
+		{"double slash", get("//api/v1/widgets"), 404, "not_found", nil},
+		{"double slash inside", get("/api//v1/widgets"), 404, "not_found", nil},
+		{"dots", get("/api/v1/x/../widgets"), 404, "not_found", nil},
+		{"suffix", get("/api/v1/widgets.json"), 404, "not_found", nil},
+		{"upper case", get("/API/V1/WIDGETS"), 404, "not_found", nil},
+		{"slash at the end", get("/api/v1/widgets/"), 404, "not_found", nil},
+		{"encoded slash", get("/api/v1%2Fwidgets"), 404, "not_found", nil},
+		{"id not a number", call{method: "PUT", path: "/v1/widgets/x", body: `{"name":"x"}`, key: "full"}, 404, "not_found", nil},
+		{"id out of range", call{method: "PUT", path: "/v1/widgets/0", body: `{"name":"x"}`, key: "full"}, 404, "not_found", nil},
+		{"id beyond int64", call{method: "PUT", path: "/v1/widgets/9223372036854775808", body: `{"name":"x"}`, key: "full"}, 404, "not_found", nil},
+
+		{"list", get("/v1/widgets?limit=1000&skip=5&kind=a&strict=true&since=2026-01-01T00:00:00Z"), 200, "", nil},
+		{"limit 0", get("/v1/widgets?limit=0"), 400, "invalid_parameter", []string{"query.limit"}},
+		{"limit -1", get("/v1/widgets?limit=-1"), 400, "invalid_parameter", []string{"query.limit"}},
+		{"limit 1001", get("/v1/widgets?limit=1001"), 400, "invalid_parameter", []string{"query.limit"}},
+		{"limit 1e18", get("/v1/widgets?limit=1e18"), 400, "invalid_parameter", []string{"query.limit"}},
+		{"limit abc, skip -1", get("/v1/widgets?limit=abc&skip=-1"), 400, "invalid_parameter", []string{"query.limit", "query.skip"}},
+		{"limit empty", get("/v1/widgets?limit="), 400, "invalid_parameter", []string{"query.limit"}},
+		{"limit twice", get("/v1/widgets?limit=1&limit=1"), 400, "invalid_parameter", []string{"query.limit"}},
+		{"skip beyond int64", get("/v1/widgets?skip=99999999999999999999"), 400, "invalid_parameter", []string{"query.skip"}},
+		{"kind", get("/v1/widgets?kind=" + canary), 400, "invalid_parameter", []string{"query.kind"}},
+		{"kind NUL", get("/v1/widgets?kind=a%00"), 400, "invalid_parameter", []string{"query.kind"}},
+		{"since", get("/v1/widgets?since=" + canary), 400, "invalid_parameter", []string{"query.since"}},
+		{"strict", get("/v1/widgets?strict=yes"), 400, "invalid_parameter", []string{"query.strict"}},
+		{"bad escape", get("/v1/widgets?limit=%zz"), 400, "invalid_query", nil},
+		{"semicolon", get("/v1/widgets?limit=1;skip=2"), 400, "invalid_query", nil},
+
+		{"nobody", call{method: "GET", path: "/v1/widgets"}, 401, "authentication_required", nil},
+		{"unknown key", k(get("/v1/widgets"), "wrong"), 401, "invalid_credentials", nil},
+		{"bearer", call{method: "GET", path: "/v1/widgets", headers: []string{"Authorization", "bearer person"}}, 200, "", nil},
+		{"basic", call{method: "GET", path: "/v1/widgets", headers: []string{"Authorization", "Basic eDp5"}}, 401, "authentication_required", nil},
+		{"two credentials", h(get("/v1/widgets"), "Authorization", "Bearer person"), 400, "ambiguous_credentials", nil},
+		{"the same key twice", h(get("/v1/widgets"), "X-API-Key", "full"), 400, "ambiguous_credentials", nil},
+		{"key in the query", call{method: "GET", path: "/v1/widgets?api_key=full"}, 401, "authentication_required", nil},
+		{"no permission", k(put(`{`), "reader"), 403, "permission_denied", nil},
+		{"credential before body", k(put(strings.Repeat("x", 2<<20)), "wrong"), 401, "invalid_credentials", nil},
+
+		{"own tenant", h(get("/v1/widgets?tenant_id=t1"), "X-Tenant-ID", "t1"), 200, "", nil},
+		{"other tenant", h(get("/v1/widgets"), "X-Tenant-ID", "t2"), 403, "tenant_access_denied", nil},
+		{"sources disagree", h(get("/v1/widgets?tenant_id=t1"), "X-Tenant-ID", "t2"), 400, "tenant_conflict", nil},
+		{"tenant header twice", h(get("/v1/widgets"), "X-Tenant-ID", "t1", "X-Tenant-ID", "t1"), 400, "tenant_conflict", nil},
+		{"tenant parameter twice", get("/v1/widgets?tenant_id=t1&tenant_id=t1"), 400, "tenant_conflict", nil},
+		{"tenant list", h(get("/v1/widgets"), "X-Tenant-ID", "t1,t2"), 400, "invalid_tenant", nil},
+		{"tenant case", h(get("/v1/widgets"), "X-Tenant-ID", "T1"), 400, "invalid_tenant", nil},
+		{"tenant empty", h(get("/v1/widgets"), "X-Tenant-ID", ""), 400, "invalid_tenant", nil},
+		{"tenant in the path", call{method: "PUT", path: "/v1/tenants/t2/widgets/7", body: `{"name":"x"}`, key: "full"}, 403, "tenant_access_denied", nil},
+		{"own tenant in the path", call{method: "PUT", path: "/v1/tenants/t1/widgets/7", body: `{"name":"x"}`, key: "full"}, 200, "", nil},
+		{"platform in the path", call{method: "PUT", path: "/v1/tenants/t2/widgets/7", body: `{"name":"x"}`, key: "platform"}, 200, "", nil},
+		{"environment", get("/v1/widgets?environment=staging"), 400, "invalid_environment", []string{"query.environment"}},
+		{"environments disagree", h(get("/v1/widgets?environment=sandbox"), "X-Environment", "production"), 400, "environment_conflict", nil},
+
+		{"panic", get("/v1/failing/panic"), 500, "internal_error", nil},
+		{"unforeseen", get("/v1/failing/unforeseen"), 500, "internal_error", nil},
+		{"timeout", get("/v1/failing/timeout"), 503, "timeout", nil},
+		{"store down", get("/v1/failing/down"), 503, "store_unavailable", nil},
+		{"metrics", call{method: "GET", path: "/metrics"}, 401, "authentication_required", nil},
+		{"metrics of a tenant", get("/metrics"), 200, "", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := g.do(t, tc.request())
+			if w.Code != tc.status {
+				t.Fatalf("status %d, want %d: %s", w.Code, tc.status, w.Body)
+			}
+			if strings.Contains(w.Body.String(), canary) {
+				t.Errorf("the answer echoes what was sent: %s", w.Body)
+			}
+			if w.Header().Get("X-Request-ID") == "" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("headers: %v", w.Header())
+			}
+			if origin := w.Header().Get("Access-Control-Allow-Origin"); origin != "" {
+				t.Errorf("other origins are let in: %q", origin)
+			}
+			if w.Code < 400 {
+				return
+			}
+			if w.Body.Len() > 2048 {
+				t.Errorf("an error of %d bytes", w.Body.Len())
+			}
+			var body struct {
+				Error   string         `json:"error"`
+				Details []fault.Detail `json:"details"`
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+				t.Fatal(err)
+			}
+			if tc.code != "" && body.Error != tc.code {
+				t.Errorf("error %q, want %q: %s", body.Error, tc.code, w.Body)
+			}
+			var pointers []string
+			for _, d := range body.Details {
+				pointers = append(pointers, d.Pointer)
+			}
+			slices.Sort(pointers)
+			if !slices.Equal(pointers, tc.pointers) {
+				t.Errorf("pointers %q, want %q", pointers, tc.pointers)
+			}
+		})
+	}
+	if n := g.created.Load(); n != 0 {
+		t.Errorf("%d widgets were made", n)
+	}
+	if !strings.Contains(g.logs.String(), "secret of the program") {
+		t.Error("the panic was not logged")
+	}
+}
+
+// TestReadOnly: what a caller may not set never reaches the handler's struct.
+func TestReadOnly(t *testing.T) {
+	g := newRig(t, nil, nil)
+	w := g.do(t, call{method: "PUT", path: "/v1/widgets/7", body: `{"id":9,"name":"x","parts":[{"size":2}]}`, key: "full"}.request())
+	var got widget
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ID != 7 || got.Parts[0].Size != 2 {
+		t.Errorf("%d %s %v", w.Code, w.Body, err)
+	}
+}
+
+// TestAllow: a 405 says what would do.
+func TestAllow(t *testing.T) {
+	g := newRig(t, nil, nil)
+	for path, want := range map[string]string{"/v1/widgets/7": "PUT", "/v1/widgets": "GET, HEAD, POST", "/health": "GET, HEAD", "/v1/ide-integration/widgets/1": "PUT"} {
+		w := g.do(t, call{method: "DELETE", path: path}.request())
+		if w.Code != 405 || w.Header().Get("Allow") != want {
+			t.Errorf("%s: %d %q, want %q", path, w.Code, w.Header().Get("Allow"), want)
+		}
+	}
+}
+
+// TestErrorBodies: each area has its shape, also where no handler was reached.
+func TestErrorBodies(t *testing.T) {
+	g := newRig(t, nil, nil)
+	for _, tc := range []struct {
+		area   area
+		prefix string
+	}{
+		{areaDefault, "/v1/widgets/"}, {areaDetail, "/v1/pis/widgets/"}, {areaEditor, "/v1/ide-integration/widgets/"}, {areaTenant, "/v1/tenants/t1/widgets/"},
+	} {
+		for _, c := range []struct {
+			call
+			kind fault.Kind
+		}{
+			{call{method: "PUT", path: tc.prefix + "7"}, fault.Unauthenticated},
+			{call{method: "POST", path: tc.prefix + "7"}, fault.MethodNotAllowed},
+			{call{method: "GET", path: tc.prefix + "7/nothing/here"}, fault.NotFound},
+			{call{method: "PUT", path: tc.prefix + "x", key: "full"}, fault.NotFound},
+			{call{method: "PUT", path: tc.prefix + "7", key: "full", body: `{`}, fault.BadRequest},
+			{call{method: "PUT", path: tc.prefix + "7", key: "full", body: `{"name":1,"x":2}`}, fault.Invalid},
+		} {
+			w := g.do(t, c.request())
+			if want := tc.area.status(c.kind); w.Code != want {
+				t.Errorf("%s %s: %d, want %d: %s", c.method, c.path, w.Code, want, w.Body)
+			}
+			var body map[string]any
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for name := range body {
+				names = append(names, name)
+			}
+			slices.Sort(names)
+			want := map[area]string{areaDefault: "error message request_id", areaTenant: "error message", areaDetail: "detail", areaEditor: "errors message success"}[tc.area]
+			if got := strings.ReplaceAll(strings.Join(names, " "), "details ", ""); got != want {
+				t.Errorf("%s %s: members %q, want %q", c.method, c.path, got, want)
+			}
+			if tc.area == areaDetail && c.kind == fault.Invalid && !strings.Contains(fmt.Sprint(body["detail"]), "/name") {
+				t.Errorf("the sentence leaves the offence out: %s", w.Body)
+			}
+		}
+	}
+}
+
+// TestAreas: protocols of others get the errors that their clients know.
+func TestAreas(t *testing.T) {
+	for path, want := range map[string]string{
+		"/v1/data/gatehouse/decision": `{"code":"invalid_parameter","message":"m: /x: no"}`,
+		"/access/v1/evaluation":       `"m: /x: no"`,
+		root + "/telemetry/config":    `{"detail":"m: /x: no"}`,
+		root + "/tenantsish":          `{"details":[{"pointer":"/x","message":"no"}],"error":"validation_failed","message":"m","request_id":"r"}`,
+		root + "/auth/token":          `{"details":[{"pointer":"/x","message":"no"}],"error":"validation_failed","error_description":"m: /x: no","message":"m","request_id":"r"}`,
+	} {
+		f := fault.Invalidf("/x", "no")
+		f.Message = "m"
+		body, err := json.Marshal(&answer{fault: f, area: areaOf(path), id: "r", status: 400})
+		if err != nil || string(body) != want {
+			t.Errorf("%s: %s, want %s", path, body, want)
+		}
+	}
+}
+
+// TestRequestID: a sane id of the caller is echoed, any other replaced.
+func TestRequestID(t *testing.T) {
+	g := newRig(t, nil, nil)
+	for id, echoed := range map[string]bool{"abc-1.2_3:4": true, "": false, "a b": false, "a\nb": false, strings.Repeat("x", 129): false, strings.Repeat("x", 128): true, "<script>": false} {
+		req := call{method: "GET", path: "/v1/widgets"}.request()
+		req.Header["X-Request-Id"] = []string{id}
+		w := g.do(t, req)
+		got := w.Header().Get("X-Request-ID")
+		if (got == id) != echoed || got == "" {
+			t.Errorf("%q became %q", id, got)
+		}
+		if !strings.Contains(w.Body.String(), got) {
+			t.Errorf("the body lacks the id: %s", w.Body)
+		}
+	}
+}
+
+// TestHost: tenants are found by subdomain; a forwarded host counts only from a
+// proxy that is listed.
+func TestHost(t *testing.T) {
+	g := newRig(t, func(s *Server) { s.BaseDomain = "gate.example" }, nil)
+	for _, tc := range []struct {
+		host, header, forwarded string
+		status                  int
+	}{
+		{"t1.gate.example", "", "", 200},
+		{"T1.gate.example:8080", "t1", "", 200},
+		{"gate.example", "t1", "", 200},
+		{"t2.gate.example", "", "", 403},
+		{"t2.gate.example", "t1", "", 400},
+		{"gate.example", "", "t2.gate.example", 200},
+		{"elsewhere.example", "", "", 200},
+	} {
+		c := call{method: "GET", path: "/v1/widgets", key: "full"}
+		if tc.header != "" {
+			c.headers = append(c.headers, "X-Tenant-ID", tc.header)
+		}
+		if tc.forwarded != "" {
+			c.headers = append(c.headers, "X-Forwarded-Host", tc.forwarded)
+		}
+		req := c.request()
+		req.Host = tc.host
+		if w := g.do(t, req); w.Code != tc.status {
+			t.Errorf("%+v: %d %s", tc, w.Code, w.Body)
+		}
+	}
+}
+
+// TestConditions reads and holds entity tags.
+func TestConditions(t *testing.T) {
+	for header, want := range map[string]bool{"": true, "*": true, `"3"`: true, `"2", "3"`: true, `"2"`: false, `W/"3"`: false, "3": false, `"x"`: false} {
+		if got := Holds(header, 3) == nil; got != want {
+			t.Errorf("%q: %v", header, got)
+		}
+	}
+	for header, want := range map[string]int64{"": 0, "*": 0, `"3"`: 3, `"0"`: -1, `W/"3"`: -1, `"2", "3"`: -1, "3": -1} {
+		got, err := Expect(header)
+		if want < 0 && !fault.Is(err, fault.Precondition) || want >= 0 && (err != nil || got != want) {
+			t.Errorf("%q: %d %v", header, got, err)
+		}
+	}
+}
+
+// TestLatePanic: half an answer is cut off, not completed.
+func TestLatePanic(t *testing.T) {
+	g := newRig(t, nil, nil)
+	defer func() {
+		if p := recover(); p != http.ErrAbortHandler {
+			t.Errorf("recovered %v", p)
+		}
+	}()
+	g.ServeHTTP(httptest.NewRecorder(), call{method: "GET", path: "/v1/failing/late", key: "full"}.request())
+}

@@ -1,0 +1,147 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// ResourcePath names a resource.
+type ResourcePath struct {
+	InEnvironment
+	ID int64 `path:"resource_id" minimum:"1" doc:"Id of the resource"`
+}
+
+type resourceListIn struct {
+	InEnvironment
+	Page
+	Type string `query:"type" maxLength:"64" doc:"Only resources of this type"`
+}
+
+type resourcePageOut struct{ Body resource.Page }
+
+type resourceOut struct {
+	ETag string `header:"ETag" doc:"Version of the resource"`
+	Body resource.Resource
+}
+
+type resourceCreateIn struct{ Body resource.Draft }
+
+// ResourceCreated is the answer to POST /resources.
+type ResourceCreated struct {
+	ID        int64     `json:"id" doc:"Id of the new resource"`
+	Name      string    `json:"name" doc:"Its name"`
+	CreatedAt time.Time `json:"created_at" doc:"When it was created"`
+	Message   string    `json:"message" doc:"What was done"`
+}
+
+type resourceCreatedOut struct {
+	ETag string `header:"ETag" doc:"Version of the resource"`
+	Body ResourceCreated
+}
+
+type resourceUpdateIn struct {
+	ResourcePath
+	IfMatch
+	Body resource.Change
+}
+
+type resourceEnrichIn struct {
+	ResourcePath
+	IfMatch
+	Body resource.EnrichmentChange
+}
+
+type resourceEnrichedOut struct {
+	ETag string `header:"ETag" doc:"Version of the resource"`
+	Body resource.Enriched
+}
+
+type resourceDeleteIn struct {
+	ResourcePath
+	IfMatch
+}
+
+// Removed is the answer to deleting what cannot be restored.
+type Removed struct {
+	Message string `json:"message" doc:"What was done"`
+	ID      int64  `json:"id" doc:"Id of what is gone"`
+}
+
+type removedOut struct{ Body Removed }
+
+// resources registers the protected resources.
+func (s *Server) resources(r *Router) {
+	tags, record := []string{"Resources"}, reflect.TypeFor[resource.Resource]()
+	Register(r, Op{
+		ID: "list-resources", Method: http.MethodGet, Path: "/resources", Permission: "resources:read", Tags: tags,
+		Summary: "List protected resources", Description: "By id.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *resourceListIn) (*resourcePageOut, error) {
+			page, err := s.Resources.List(ctx, sc, resource.Filter{Type: in.Type, Skip: int64(in.Skip), Limit: int64(in.Limit)})
+			return &resourcePageOut{page}, err
+		})
+	Register(r, Op{
+		ID: "create-resource", Method: http.MethodPost, Path: "/resources", Permission: "resources:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Summary:     "Register a protected resource",
+		Description: "Requests are matched by host, then type, path pattern and method; the most specific resource wins. Enrichment may be sent along. A confidential or restricted resource needs a compliance tag (422).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *resourceCreateIn) (*resourceCreatedOut, error) {
+			made, err := s.Resources.Create(ctx, sc, in.Body)
+			return &resourceCreatedOut{ETag(made.Version), ResourceCreated{made.ID, made.Name, made.CreatedAt, "Resource created successfully"}}, err
+		})
+	Register(r, Op{
+		ID: "get-resource", Method: http.MethodGet, Path: "/resources/{resource_id}", Permission: "resources:read", Tags: tags,
+		Summary: "Read a protected resource",
+	},
+		func(ctx context.Context, sc scope.Scope, in *ResourcePath) (*resourceOut, error) {
+			got, err := s.Resources.Get(ctx, sc, in.ID)
+			return &resourceOut{ETag(got.Version), got}, err
+		})
+	Register(r, Op{
+		ID: "update-resource", Method: http.MethodPut, Path: "/resources/{resource_id}", Permission: "resources:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusPreconditionFailed},
+		Summary:     "Change a protected resource",
+		Description: "Members that are not sent stay as they are; null clears one that may be empty. attributes are replaced whole.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *resourceUpdateIn) (*resourceOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			got, err := s.Resources.Update(ctx, sc, in.ID, in.Body, version)
+			return &resourceOut{ETag(got.Version), got}, err
+		})
+	Register(r, Op{
+		ID: "enrich-resource", Method: http.MethodPut, Path: "/resources/{resource_id}/enrich", Permission: "resources:edit", Tags: tags, Record: record,
+		Errors:      []int{http.StatusPreconditionFailed},
+		Summary:     "Set enrichment fields of a resource",
+		Description: "Any subset; null clears a field. impacts says what the change means for each bound control and each suggested template. A confidential or restricted resource needs a compliance tag (422).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *resourceEnrichIn) (*resourceEnrichedOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			got, err := s.Resources.Enrich(ctx, sc, in.ID, in.Body, version)
+			return &resourceEnrichedOut{ETag(got.Version), got}, err
+		})
+	Register(r, Op{
+		ID: "delete-resource", Method: http.MethodDelete, Path: "/resources/{resource_id}", Permission: "resources:write", Tags: tags,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Remove a protected resource",
+		Description: "While policies or bouncers name it: 409 `resource_in_use`, which says which.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *resourceDeleteIn) (*removedOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			_, err = s.Resources.Delete(ctx, sc, in.ID, version)
+			return &removedOut{Removed{"Resource deleted successfully", in.ID}}, err
+		})
+}

@@ -1,0 +1,248 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// root is where the paths of operations begin, unless Op.Root says otherwise.
+const root = "/api/v1"
+
+// Op describes one operation: the one place where its path, its permission and
+// its limits stand.
+type Op struct {
+	// ID is the operationId: lower case words joined by dashes, unique.
+	ID     string
+	Method string
+	// Path is relative to /api/v1, with {parameters} as in net/http patterns.
+	Path string
+	// Root says that Path is absolute: protocols of others at the host's root.
+	Root bool
+	// Summary is one line, Description what a caller has to know beyond it.
+	Summary     string
+	Description string
+	Tags        []string
+	// Permission is what the credential must hold; empty: any credential will do.
+	Permission scope.Permission
+	// Public operations take no credential. Their Scope holds the tenant that
+	// the request names (or the default one), the address and the request id,
+	// and no permission.
+	Public bool
+	// Optional operations take a credential, and do without: their Scope is
+	// then that of a Public operation, with an Actor of no kind.
+	Optional bool
+	// Status is that of success: 0 means 200, or 204 where there is no body.
+	Status int
+	// MaxBody bounds the request body in bytes; 0 means 1 MiB.
+	MaxBody int64
+	// Record is the record that the operation's objects are answered as: its
+	// members are ignored in a request body where the body's own schema does
+	// not take them, so that what was read can be sent back.
+	Record reflect.Type
+	// Errors are statuses beyond those that follow from the other fields.
+	Errors []int
+	// Creates marks a POST that creates: Idempotency-Key is honoured.
+	Creates bool
+	// Lenient lets unknown members of a body pass, where the protocol of others
+	// demands it.
+	Lenient bool
+	// Slow exempts the answer from the write deadline: long polls, streams.
+	Slow bool
+	// Gzip lets the request body be compressed; the handler bounds what it
+	// unpacks. Only Raw operations.
+	Gzip bool
+	// OwnErrors are examples or schemas for statuses whose body is not the
+	// area's error body: status to Go type.
+	OwnErrors map[int]reflect.Type
+}
+
+// RawDocs documents an operation whose handler reads and writes by itself.
+type RawDocs struct {
+	// Params is a struct with path, query and header tags; nil for none. The
+	// parameters are checked before the handler is called.
+	Params reflect.Type
+	// Request is the type of the body; nil for none. RequestType is its media
+	// type, or several with commas between them; application/json when empty.
+	Request     reflect.Type
+	RequestType string
+	// Response is the type of the success body; nil for none. ResponseType is
+	// its media type, application/json when empty.
+	Response     reflect.Type
+	ResponseType string
+}
+
+// route is an operation as it is served.
+type route struct {
+	op      Op
+	pattern string // path as the mux knows it
+	area    area
+	doc     *huma.Operation
+	params  []param
+	// body is the schema that JSON bodies are checked against; nil: not checked here.
+	body    *huma.Schema
+	record  *huma.Schema
+	hasBody bool
+	media   []string
+	serve   func(x *exchange, req *http.Request, sc scope.Scope)
+	stats   routeStats
+	// decisions marks the operations under /decisions, which may have a limit of their own.
+	decisions bool
+	// tenantParam is set where the path names a tenant.
+	tenantParam string
+}
+
+// Router collects the operations and serves them.
+type Router struct {
+	s      *Server
+	api    huma.API
+	mux    *http.ServeMux
+	static map[string]map[string]*route // path without parameters → method → route
+	routes []*route
+	valid  *validator
+	pool   sync.Pool
+	// pending receives the handler that huma makes while Register runs.
+	pending func(huma.Context)
+	docs    documents // by language
+	empty   filler
+	metrics *metrics
+	limiter *limiter
+	large   *semaphore.Weighted // room for large bodies
+	buffers sync.Pool           // of *[]byte, for large bodies
+	idem    *idempotency
+}
+
+// Handle implements huma.Adapter: it keeps the handler for Register.
+func (r *Router) Handle(_ *huma.Operation, handler func(huma.Context)) { r.pending = handler }
+
+// Register adds an operation whose input and output are typed. I is a struct
+// with path, query and header tags and perhaps a Body; O one with header tags
+// and perhaps a Body or Status. The handler's error is a fault. A bad operation
+// panics: it is a mistake in the program, found by the first test.
+func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.Scope, in *I) (*O, error)) {
+	rt := r.route(op)
+	huma.Register(r.api, *rt.doc, func(ctx context.Context, in *I) (*O, error) {
+		x, ok := ctx.Value(exchangeKey{}).(*exchange)
+		if !ok {
+			return nil, errors.New("api: no exchange in the context")
+		}
+		out, err := h(ctx, x.scope, in)
+		if err != nil {
+			return nil, x.answer(err)
+		}
+		if out != nil {
+			r.empty.answer(out)
+		}
+		return out, nil
+	})
+	handler := r.pending
+	r.pending = nil
+	rt.doc = r.documented(rt)
+	if t, ok := reflect.TypeFor[I]().FieldByName("Body"); ok {
+		rt.hasBody = true
+		rt.body = jsonSchema(rt.doc)
+		if rt.body == nil {
+			panic(fmt.Sprintf("api: %s: body %s has no JSON schema", op.ID, t.Type))
+		}
+	} else if _, ok := reflect.TypeFor[I]().FieldByName("RawBody"); ok {
+		rt.hasBody = true
+	}
+	rt.serve = func(x *exchange, req *http.Request, sc scope.Scope) {
+		if err := r.prepare(x, &req); err != nil {
+			x.fail(err)
+			return
+		}
+		x.scope = sc
+		ctx := context.WithValue(req.Context(), exchangeKey{}, x)
+		handler(humago.NewContext(rt.doc, req.WithContext(ctx), x))
+	}
+	r.add(rt)
+}
+
+// Raw adds an operation whose handler reads the request and writes the answer
+// itself: hot paths, streams, protocols of others. Credential, rate limit,
+// permission, parameters, media type and size have been dealt with when it is
+// called. It reads the body with Body and fails with Fail.
+func Raw(r *Router, op Op, docs RawDocs, h func(w http.ResponseWriter, req *http.Request, sc scope.Scope)) {
+	rt := r.route(op)
+	r.describe(rt, docs)
+	rt.hasBody = docs.Request != nil
+	rt.serve = func(x *exchange, req *http.Request, sc scope.Scope) {
+		if err := r.precheck(x, req); err != nil {
+			x.fail(err)
+			return
+		}
+		x.scope = sc
+		h(x, req, sc)
+	}
+	r.add(rt)
+}
+
+// route starts the description of op.
+func (r *Router) route(op Op) *route {
+	if op.ID == "" || op.Method == "" || !strings.HasPrefix(op.Path, "/") {
+		panic(fmt.Sprintf("api: operation %q needs an id, a method and a path", op.ID))
+	}
+	if op.MaxBody == 0 {
+		op.MaxBody = 1 << 20
+	}
+	path := root + op.Path
+	if op.Root {
+		path = op.Path
+	}
+	rt := &route{op: op, pattern: path, area: areaOf(path)}
+	rt.decisions = strings.HasPrefix(path, root+"/decisions")
+	if strings.HasPrefix(path, root+"/tenants/{tenant_id}") {
+		rt.tenantParam = "tenant_id"
+	}
+	rt.doc = r.operation(rt)
+	return rt
+}
+
+// add puts a finished route into the mux and, where its path has no
+// parameters, into the table that is asked first.
+func (r *Router) add(rt *route) {
+	rt.params = r.paramsOf(rt.doc)
+	for media := range contentOf(rt.doc) {
+		rt.media = append(rt.media, media)
+	}
+	if rt.op.Record != nil {
+		rt.record = r.schemaOf(rt.op.Record)
+	}
+	rt.stats = r.metrics.route(rt.op)
+	r.routes = append(r.routes, rt)
+	if !strings.Contains(rt.pattern, "{") {
+		methods := r.static[rt.pattern]
+		if methods == nil {
+			methods = map[string]*route{}
+			r.static[rt.pattern] = methods
+		}
+		methods[rt.op.Method] = rt
+	}
+	r.mux.HandleFunc(rt.op.Method+" "+rt.pattern, func(w http.ResponseWriter, req *http.Request) {
+		if x, ok := w.(*exchange); ok {
+			x.dispatch(rt, req)
+		}
+	})
+}
+
+// Routes lists the operations' methods and paths, in order of registration.
+func (r *Router) Routes() []Op {
+	ops := make([]Op, 0, len(r.routes))
+	for _, rt := range r.routes {
+		op := rt.op
+		op.Path, op.Root = rt.pattern, true
+		ops = append(ops, op)
+	}
+	return ops
+}

@@ -1,0 +1,25 @@
+package api
+
+// segments lists the API by first path segment: one file, one line. The order
+// is that of the document.
+func (s *Server) segments() []func(*Router) {
+	return []func(*Router){
+		s.auth,
+		s.developerPortal,
+		s.tenants,
+		s.users,
+		s.environments,
+		s.policies,
+		s.templates,
+		s.resources,
+		s.classification,
+		s.bouncers,
+		s.decisions,
+		s.audit,
+		s.bridge,
+		s.opa,
+		s.health,
+		s.exposition,
+		s.documentation,
+	}
+}

@@ -1,0 +1,192 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// TenantPath names a tenant: embed it in an input.
+type TenantPath struct {
+	ID scope.TenantID `path:"tenant_id" doc:"Id of the tenant"`
+}
+
+type tenantListIn struct{ Page }
+
+type tenantPageOut struct{ Body tenant.Page }
+
+type tenantOut struct{ Body tenant.Tenant }
+
+type tenantCreateIn struct{ Body tenant.Draft }
+
+type tenantUpdateIn struct {
+	TenantPath
+	Body tenant.Change
+}
+
+type tenantDeleteIn struct {
+	TenantPath
+	HardDelete bool `query:"hard_delete" doc:"Purge now instead of in 30 days"`
+}
+
+type tenantDeletedOut struct{ Body tenant.Deletion }
+
+type tenantAlertsOut struct{ Body []tenant.Alert }
+
+type keyListIn struct {
+	TenantPath
+	Page
+}
+
+type keyPageOut struct{ Body auth.KeyPage }
+
+type keyCreateIn struct {
+	TenantPath
+	Body auth.KeyDraft
+}
+
+// KeyPath names an API key of a tenant: embed it in an input.
+type KeyPath struct {
+	TenantPath
+	KeyID string `path:"key_id" maxLength:"64" pattern:"^[-0-9a-zA-Z_]+$" doc:"Id of the API key"`
+}
+
+type keyRotateIn struct {
+	KeyPath
+	Body *auth.RotateRequest
+}
+
+// tenants registers the tenants of the deployment.
+func (s *Server) tenants(r *Router) {
+	tags, record := []string{"Tenants"}, reflect.TypeFor[tenant.Tenant]()
+	Register(r, Op{
+		ID: "list-tenants", Method: http.MethodGet, Path: "/tenants", Permission: "tenants:read", Tags: tags,
+		Summary: "List tenants", Description: "By id. Platform administrators see all tenants, anyone else their own. Usage is on the single tenant only.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *tenantListIn) (*tenantPageOut, error) {
+			page, err := s.Tenants.List(ctx, sc, tenant.Filter{Skip: in.Skip, Limit: in.Limit})
+			return &tenantPageOut{page}, err
+		})
+	Register(r, Op{
+		ID: "create-tenant", Method: http.MethodPost, Path: "/tenants", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Summary:     "Create a tenant",
+		Description: "For platform administrators. The id is made from the name; where it is or ever was taken, a number follows it. A domain that another tenant has: 409.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *tenantCreateIn) (*tenantOut, error) {
+			t, err := s.Tenants.Create(ctx, sc, in.Body)
+			return &tenantOut{t}, err
+		})
+	Register(r, Op{
+		ID: "get-tenant", Method: http.MethodGet, Path: "/tenants/{tenant_id}", Permission: "tenants:read", Tags: tags,
+		Summary: "Read a tenant", Description: "With its usage. Another tenant than the credential's: 403 `tenant_access_denied`, whether it exists or not.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*tenantOut, error) {
+			t, err := s.Tenants.Get(ctx, sc, in.ID)
+			return &tenantOut{t}, err
+		})
+	Register(r, Op{
+		ID: "update-tenant", Method: http.MethodPut, Path: "/tenants/{tenant_id}", Permission: "tenants:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Change a tenant",
+		Description: "Members that are not sent stay as they are, those of settings too; null removes one of these. Limits, plan and status are a platform administrator's to change (422). A suspended tenant is refused at once.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *tenantUpdateIn) (*tenantOut, error) {
+			t, err := s.Tenants.Update(ctx, sc, in.ID, in.Body)
+			return &tenantOut{t}, err
+		})
+	Register(r, Op{
+		ID: "delete-tenant", Method: http.MethodDelete, Path: "/tenants/{tenant_id}", Permission: "tenants:write", Tags: tags,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Delete a tenant",
+		Description: "Its credentials stop at once; its data is kept for 30 days, or purged now by a platform administrator. The default tenant stays (409).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *tenantDeleteIn) (*tenantDeletedOut, error) {
+			d, err := s.Tenants.Delete(ctx, sc, in.ID, in.HardDelete)
+			return &tenantDeletedOut{d}, err
+		})
+	Register(r, Op{
+		ID: "list-tenant-alerts", Method: http.MethodGet, Path: "/tenants/{tenant_id}/alerts", Permission: "tenants:read", Tags: tags,
+		Summary: "List a tenant's alerts", Description: "Newest first. usage_limit opens at 80 % (warning) and 100 % (critical) of a limit and is resolved when usage falls.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*tenantAlertsOut, error) {
+			list, err := s.Tenants.Alerts(ctx, sc, in.ID)
+			return &tenantAlertsOut{list}, err
+		})
+	s.tenantKeys(r, tags)
+}
+
+// tenantKeys registers the tenant's API keys.
+func (s *Server) tenantKeys(r *Router, tags []string) {
+	record := reflect.TypeFor[auth.Key]()
+	Register(r, Op{
+		ID: "list-api-keys", Method: http.MethodGet, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:read", Tags: tags,
+		Summary: "List API keys", Description: "Oldest first, without the keys themselves.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *keyListIn) (*keyPageOut, error) {
+			sc, err := s.within(ctx, sc, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			page, err := s.Auth.Keys(ctx, sc, in.Skip, in.Limit)
+			return &keyPageOut{page}, err
+		})
+	Register(r, Op{
+		ID: "create-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Summary:     "Create an API key",
+		Description: "A key of the tenant's own, good for both environments. The key is in this answer and never again. A scope that the caller does not hold, or an end later than that of the key which asks: 403; an unknown scope: 422.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *keyCreateIn) (*keyOut, error) {
+			sc, err := s.within(ctx, sc, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			k, err := s.Auth.CreateKey(ctx, sc, in.Body)
+			return &keyOut{k}, err
+		})
+	Register(r, Op{
+		ID: "get-api-key", Method: http.MethodGet, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:read", Tags: tags,
+		Summary: "Read an API key", Description: "Without the key itself.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *KeyPath) (*keyOut, error) {
+			sc, err := s.within(ctx, sc, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			k, err := s.Auth.Key(ctx, sc, in.KeyID)
+			return &keyOut{k}, err
+		})
+	Register(r, Op{
+		ID: "revoke-api-key", Method: http.MethodDelete, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags,
+		Summary: "Revoke an API key", Description: "It ends at once, and so do the tokens that were made from it.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *KeyPath) (*revokedOut, error) {
+			sc, err := s.within(ctx, sc, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			k, err := s.Auth.RevokeKey(ctx, sc, in.KeyID)
+			return &revokedOut{Revoked{"API key revoked", k.ID}}, err
+		})
+	Register(r, Op{
+		ID: "rotate-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys/{key_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,
+		Summary:     "Replace an API key",
+		Description: "Answers a new key of the same name, scopes and end. The old one lives on for grace_seconds, by default not at all.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *keyRotateIn) (*keyOut, error) {
+			sc, err := s.within(ctx, sc, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			var grace time.Duration
+			if in.Body != nil {
+				grace = time.Duration(in.Body.GraceSeconds) * time.Second
+			}
+			k, err := s.Auth.RotateKey(ctx, sc, in.KeyID, grace)
+			return &keyOut{k}, err
+		})
+}

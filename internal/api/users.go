@@ -1,0 +1,117 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// UserPath names a user: embed it in an input.
+type UserPath struct {
+	ID string `path:"user_id" maxLength:"64" pattern:"^[-0-9a-zA-Z_]+$" doc:"Id of the user"`
+}
+
+type userListIn struct {
+	Page
+	Search string `query:"search" maxLength:"254" doc:"Only users whose name or e-mail address holds this, regardless of case"`
+}
+
+type userPageOut struct{ Body user.Page }
+
+type userOut struct{ Body user.User }
+
+type userCreateIn struct{ Body user.Draft }
+
+// UserCreated is the answer to POST /users.
+type UserCreated struct {
+	ID        string    `json:"id" doc:"Id of the new user"`
+	Email     string    `json:"email" doc:"E-mail address"`
+	Username  string    `json:"username" doc:"User name"`
+	Roles     []string  `json:"roles" nullable:"false" doc:"Roles, as they are stored"`
+	CreatedAt time.Time `json:"created_at" doc:"When the user was created"`
+	Message   string    `json:"message" doc:"What was done"`
+}
+
+type userCreatedOut struct{ Body UserCreated }
+
+type userUpdateIn struct {
+	UserPath
+	Body user.Change
+}
+
+type userRolesIn struct {
+	UserPath
+	Body user.RolesChange
+}
+
+// Revoked is the answer to deleting what has a text for its id.
+type Revoked struct {
+	Message string `json:"message" doc:"What was done"`
+	ID      string `json:"id" doc:"Id of what is gone"`
+}
+
+type revokedOut struct{ Body Revoked }
+
+// users registers the people of a tenant.
+func (s *Server) users(r *Router) {
+	tags, record := []string{"Users"}, reflect.TypeFor[user.User]()
+	Register(r, Op{
+		ID: "list-users", Method: http.MethodGet, Path: "/users", Permission: "users:read", Tags: tags,
+		Summary: "List users", Description: "Oldest first.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *userListIn) (*userPageOut, error) {
+			page, err := s.Users.List(ctx, sc, user.Filter{Skip: in.Skip, Limit: in.Limit, Search: in.Search})
+			return &userPageOut{page}, err
+		})
+	Register(r, Op{
+		ID: "create-user", Method: http.MethodPost, Path: "/users", Permission: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Summary:     "Create a user",
+		Description: "User names and e-mail addresses are unique regardless of case (409). The caller must hold what the roles allow (403). Over the tenant's max_users: 403 `limit_exceeded`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *userCreateIn) (*userCreatedOut, error) {
+			u, err := s.Users.Create(ctx, sc, in.Body)
+			return &userCreatedOut{UserCreated{u.ID, u.Email, u.Username, u.Roles, u.CreatedAt, "User created successfully"}}, err
+		})
+	Register(r, Op{
+		ID: "get-user", Method: http.MethodGet, Path: "/users/{user_id}", Permission: "users:read", Tags: tags,
+		Summary: "Read a user",
+	},
+		func(ctx context.Context, sc scope.Scope, in *UserPath) (*userOut, error) {
+			u, err := s.Users.Get(ctx, sc, in.ID)
+			return &userOut{u}, err
+		})
+	Register(r, Op{
+		ID: "update-user", Method: http.MethodPut, Path: "/users/{user_id}", Permission: "users:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Change a user",
+		Description: "Members that are not sent stay as they are. A new password, other roles and disabling end the user's sessions at once. The caller must hold what the user may do, before and after (403). The last platform administrator stays one (409).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *userUpdateIn) (*userOut, error) {
+			u, err := s.Users.Update(ctx, sc, in.ID, in.Body)
+			return &userOut{u}, err
+		})
+	Register(r, Op{
+		ID: "set-user-roles", Method: http.MethodPut, Path: "/users/{user_id}/roles", Permission: "users:write", Tags: tags,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Give a user new roles",
+		Description: "Ends the sessions that stood on the old ones. The caller must hold what the old and the new roles allow (403).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *userRolesIn) (*userOut, error) {
+			u, err := s.Users.SetRoles(ctx, sc, in.ID, in.Body)
+			return &userOut{u}, err
+		})
+	Register(r, Op{
+		ID: "delete-user", Method: http.MethodDelete, Path: "/users/{user_id}", Permission: "users:write", Tags: tags,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Delete a user",
+		Description: "The user's sessions and own API keys end at once. The id is never given again.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *UserPath) (*revokedOut, error) {
+			u, err := s.Users.Delete(ctx, sc, in.ID)
+			return &revokedOut{Revoked{"User deleted successfully", u.ID}}, err
+		})
+}

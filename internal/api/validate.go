@@ -1,0 +1,270 @@
+package api
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// maxDetails bounds how many offences one answer lists.
+const maxDetails = 100
+
+// validator checks values against the schemas of the document. Scalars are
+// huma's business; objects and arrays are ours, for the sake of JSON pointers,
+// unknown members and members that we return but do not take.
+type validator struct {
+	registry huma.Registry
+}
+
+// check is one validation.
+type check struct {
+	v       *validator
+	lenient bool
+	path    []string
+	details []fault.Detail
+	// stripped is set when a read-only member was removed from the document.
+	stripped bool
+}
+
+func (c *check) add(message string) {
+	if len(c.details) < maxDetails {
+		c.details = append(c.details, fault.Detail{Pointer: pointer(c.path), Message: message})
+	}
+}
+
+func (c *check) in(step string, f func()) {
+	c.path = append(c.path, step)
+	f()
+	c.path = c.path[:len(c.path)-1]
+}
+
+// pointer renders a path as a JSON pointer (RFC 6901).
+func pointer(path []string) string {
+	var b strings.Builder
+	for _, step := range path {
+		b.WriteByte('/')
+		b.WriteString(strings.ReplaceAll(strings.ReplaceAll(step, "~", "~0"), "/", "~1"))
+	}
+	return b.String()
+}
+
+// deref follows references to the schema itself.
+func (v *validator) deref(s *huma.Schema) *huma.Schema {
+	for s != nil && s.Ref != "" {
+		s = v.registry.SchemaFromRef(s.Ref)
+	}
+	return s
+}
+
+// value checks doc against s and answers it without read-only members. record
+// is the schema of the record that is answered at this place, nil where there
+// is none.
+func (c *check) value(s, record *huma.Schema, doc value.Value) value.Value {
+	nullable := s.Nullable
+	s, record = c.v.deref(s), c.v.deref(record)
+	if s == nil || doc.IsNull() && (nullable || s.Nullable) {
+		return doc
+	}
+	c.combined(s, doc)
+	switch s.Type {
+	case "":
+		return doc
+	case huma.TypeObject:
+		if doc.Kind() != value.ObjectKind {
+			c.add("expected an object")
+			return doc
+		}
+		return c.object(s, record, doc)
+	case huma.TypeArray:
+		if doc.Kind() != value.ArrayKind {
+			c.add("expected an array")
+			return doc
+		}
+		return c.array(s, record, doc)
+	default:
+		c.scalar(s, doc)
+		return doc
+	}
+}
+
+func (c *check) array(s, record *huma.Schema, doc value.Value) value.Value {
+	items := doc.Elems()
+	if s.MinItems != nil && len(items) < *s.MinItems {
+		c.add("expected at least " + strconv.Itoa(*s.MinItems) + " items")
+	}
+	if s.MaxItems != nil && len(items) > *s.MaxItems {
+		c.add("expected at most " + strconv.Itoa(*s.MaxItems) + " items")
+		return doc
+	}
+	if s.UniqueItems && value.SetOf(slices.Clone(items)).Len() != len(items) {
+		c.add("expected items that differ")
+	}
+	if s.Items == nil {
+		return doc
+	}
+	var inner *huma.Schema
+	if record != nil {
+		inner = record.Items
+	}
+	stripped := c.stripped
+	c.stripped = false
+	kept := make([]value.Value, 0, len(items))
+	for i, item := range items {
+		if len(c.details) >= maxDetails {
+			return doc
+		}
+		c.in(strconv.Itoa(i), func() { kept = append(kept, c.value(s.Items, inner, item)) })
+	}
+	if c.stripped {
+		doc = value.Array(kept...)
+	}
+	c.stripped = c.stripped || stripped
+	return doc
+}
+
+func (c *check) object(s, record *huma.Schema, doc value.Value) value.Value {
+	for _, name := range s.Required {
+		if !doc.Get(name).Defined() && (s.Properties[name] == nil || !s.Properties[name].ReadOnly) {
+			c.in(name, func() { c.add("this member is required") })
+		}
+	}
+	if s.MinProperties != nil && doc.Len() < *s.MinProperties {
+		c.add("expected at least " + strconv.Itoa(*s.MinProperties) + " members")
+	}
+	if s.MaxProperties != nil && doc.Len() > *s.MaxProperties {
+		c.add("expected at most " + strconv.Itoa(*s.MaxProperties) + " members")
+	}
+	stripped := c.stripped
+	c.stripped = false
+	var kept []value.Member
+	doc.Each(func(name string, member value.Value) bool {
+		c.in(name, func() {
+			if member, keep := c.member(s, record, name, member); keep {
+				kept = append(kept, value.Member{Key: name, Value: member})
+			}
+		})
+		return len(c.details) < maxDetails
+	})
+	if c.stripped {
+		doc = value.Object(kept...)
+	}
+	c.stripped = c.stripped || stripped
+	return doc
+}
+
+// member checks one member of an object; keep is false where it must not reach
+// the decoder.
+func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ value.Value, keep bool) {
+	if prop := s.Properties[name]; prop != nil {
+		if prop.ReadOnly {
+			c.stripped = true
+			return doc, false
+		}
+		if doc.IsNull() && !slices.Contains(s.Required, name) {
+			return doc, true // the decoder tells null from not sent where that matters
+		}
+		var inner *huma.Schema
+		if record != nil {
+			inner = record.Properties[name]
+		}
+		return c.value(prop, inner, doc), true
+	}
+	switch extra := s.AdditionalProperties.(type) {
+	case *huma.Schema:
+		return c.value(extra, nil, doc), true
+	case bool:
+		if extra || c.lenient || record != nil && record.Properties[name] != nil {
+			return doc, true
+		}
+		c.add("there is no such member here")
+	}
+	return doc, true
+}
+
+// combined checks oneOf, anyOf and allOf.
+func (c *check) combined(s *huma.Schema, doc value.Value) {
+	for _, sub := range s.AllOf {
+		c.value(sub, nil, doc)
+	}
+	if len(s.AnyOf) == 0 && len(s.OneOf) == 0 {
+		return
+	}
+	for _, sub := range slices.Concat(s.AnyOf, s.OneOf) {
+		probe := check{v: c.v, lenient: c.lenient}
+		probe.value(sub, nil, doc)
+		if len(probe.details) == 0 {
+			return
+		}
+	}
+	c.add("this fits none of the forms that are allowed here")
+}
+
+// scalar checks strings, numbers and booleans.
+func (c *check) scalar(s *huma.Schema, doc value.Value) {
+	var scalar any
+	switch doc.Kind() {
+	case value.StringKind:
+		scalar, _ = doc.Str()
+	case value.BoolKind:
+		scalar, _ = doc.Bool()
+	case value.NumberKind:
+		n, ok := c.number(s, doc)
+		if !ok {
+			return
+		}
+		scalar = n
+	}
+	for _, message := range c.v.scalar(s, scalar) {
+		c.add(message)
+	}
+}
+
+// number reads a JSON number for schema s.
+func (c *check) number(s *huma.Schema, doc value.Value) (any, bool) {
+	if s.Type != huma.TypeInteger {
+		return doc.Float64()
+	}
+	i, ok := doc.Int64()
+	if !ok || strings.ContainsAny(doc.NumberText(), ".eE") {
+		c.add("expected an integer, written without a fraction or exponent")
+		return nil, false
+	}
+	if s.Format == "int32" && (i > math.MaxInt32 || i < math.MinInt32) {
+		c.add("this integer is out of range")
+		return nil, false
+	}
+	return i, true
+}
+
+// scalar lists what is wrong with a scalar. The value itself never appears.
+func (v *validator) scalar(s *huma.Schema, doc any) []string {
+	text, isText := doc.(string)
+	if isText && strings.ContainsRune(text, 0) {
+		return []string{"the character U+0000 is not allowed"}
+	}
+	var res huma.ValidateResult
+	pb := huma.NewPathBuffer(nil, 0)
+	huma.Validate(v.registry, s, pb, huma.ModeWriteToServer, doc, &res)
+	if len(res.Errors) == 0 {
+		return nil
+	}
+	messages := make([]string, 0, len(res.Errors))
+	for _, err := range res.Errors {
+		message := "this value is not allowed here"
+		if d, ok := err.(huma.ErrorDetailer); ok {
+			message = d.ErrorDetail().Message
+		}
+		// Messages of formats quote what they could not read.
+		if s.Format != "" && isText && len(s.Enum) == 0 && s.Pattern == "" && text != "" && strings.Contains(message, text) {
+			message = "expected a string of the format " + s.Format
+		}
+		messages = append(messages, message)
+	}
+	return messages
+}

@@ -1,0 +1,224 @@
+package enforce
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// Bounds of discovery (hardening B6). The control plane holds the same budget.
+const (
+	// scoutBudget is how many hosts are reported within scoutWindow.
+	scoutBudget = 100
+	scoutWindow = time.Hour
+	// scoutMemory is how many hosts are remembered as reported or known.
+	scoutMemory = 4096
+	// scoutSettled is how long a host is not reported again once the control
+	// plane knows it, scoutLater when it took no notice.
+	scoutSettled = 24 * time.Hour
+	scoutLater   = time.Hour
+	// scoutLinger lets hosts gather before a report.
+	scoutLinger = 200 * time.Millisecond
+	scoutPath   = 512
+)
+
+// sighting is a host that no resource of the bundle names.
+type sighting struct {
+	Host   string `json:"host"`
+	Scheme string `json:"scheme,omitempty"`
+	Path   string `json:"path,omitempty"`
+}
+
+// scout remembers which hosts were seen, so that each is reported once, and
+// gathers those that are to be reported.
+type scout struct {
+	last atomic.Pointer[settled] // the host asked about last
+	wake chan struct{}
+
+	mu    sync.Mutex
+	until map[string]time.Time // by host name: settled until then
+	began time.Time            // of the budget's window
+	spent int
+	queue []sighting
+}
+
+// settled is a host, as requests name it, that is not asked about for a while.
+type settled struct {
+	host  string
+	until time.Time
+}
+
+func newScout() *scout { return &scout{until: map[string]time.Time{}, wake: make(chan struct{}, 1)} }
+
+// notice takes down the host of a request that no resource is about. Of what the
+// client says it takes the name alone; nothing is decided by it.
+func (b *Bouncer) notice(st *state, in *inbound, v *verdict) {
+	if !st.discovery || st.set == nil || v.dec.Resource != nil {
+		return
+	}
+	s := b.scout
+	if last := s.last.Load(); last != nil && last.host == in.host && in.at.Before(last.until) {
+		return
+	}
+	name, ok := rego.HostName(in.host)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until, seen := s.until[name]; seen && in.at.Before(until) {
+		s.last.Store(&settled{strings.Clone(in.host), until})
+		return
+	}
+	if in.at.Sub(s.began) >= scoutWindow {
+		s.began, s.spent = in.at, 0
+	}
+	if s.spent >= scoutBudget || !s.room(in.at) {
+		b.count.hostsWithheld.Add(1)
+		return
+	}
+	if len(st.set.UnknownHosts([]string{name})) == 0 || st.set.Match(in.locator()) != nil {
+		s.until[name] = in.at.Add(scoutLater) // another path of a host that is registered
+		return
+	}
+	s.spent++
+	name = strings.Clone(name) // what is kept must not hold on to the request
+	s.until[name] = in.at.Add(scoutSettled)
+	sight := sighting{Host: name, Scheme: b.scheme(in), Path: strings.Clone(in.path)}
+	if len(sight.Path) > scoutPath {
+		sight.Path = ""
+	}
+	s.queue = append(s.queue, sight)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// room reports whether one more host can be remembered. Caller holds mu.
+func (s *scout) room(now time.Time) bool {
+	if len(s.until) < scoutMemory {
+		return true
+	}
+	for name, until := range s.until {
+		if !now.Before(until) {
+			delete(s.until, name)
+		}
+	}
+	return len(s.until) < scoutMemory
+}
+
+func (s *scout) take() []sighting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.queue
+	s.queue = nil
+	return out
+}
+
+// later lets hosts be reported again after a while.
+func (s *scout) later(hosts []string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range hosts {
+		s.until[h] = at
+	}
+	s.last.Store(nil)
+}
+
+// scouting reports hosts until ctx ends. A report that does not get through is
+// sent again; one that the control plane does not understand is dropped.
+func (b *Bouncer) scouting(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.scout.wake:
+		}
+		if !b.pause(ctx, scoutLinger) {
+			return
+		}
+		list := b.scout.take()
+		for wait := shipRetryMin; len(list) > 0; wait = min(2*wait, shipRetryMax) {
+			refused, err := b.reportHosts(ctx, list)
+			var no *statusError
+			if err == nil {
+				b.count.hostsReported.Add(uint64(len(list)))
+				b.scout.later(refused, b.cfg.Now().Add(scoutLater))
+				break
+			}
+			if errors.As(err, &no) && no.code/100 == 4 && no.code != http.StatusTooManyRequests {
+				b.log.WarnContext(ctx, "the control plane takes no report of hosts", "error", err)
+				b.scout.later(hostsOf(list), b.cfg.Now().Add(scoutLater))
+				break
+			}
+			if !b.pause(ctx, b.ids.jitter(max(wait, retryAfter(err)))) {
+				return
+			}
+		}
+	}
+}
+
+func hostsOf(list []sighting) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = s.Host
+	}
+	return out
+}
+
+// reportHosts posts one report and gives the hosts that were not taken up.
+func (b *Bouncer) reportHosts(ctx context.Context, list []sighting) (refused []string, err error) {
+	body, err := json.Marshal(map[string]any{"hosts": list})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := b.request(ctx, http.MethodPost, "/bridge/discovery", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := b.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("the control plane cannot be reached: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return nil, failedStatus(resp)
+	}
+	var out struct {
+		Refused []struct {
+			Host string `json:"host"`
+		} `json:"refused"`
+	}
+	// An answer that cannot be read changes nothing: what was taken up is known there.
+	if json.NewDecoder(io.LimitReader(resp.Body, 256<<10)).Decode(&out) == nil {
+		for _, r := range out.Refused {
+			refused = append(refused, r.Host)
+		}
+	}
+	return refused, nil
+}
+
+// scheme is how the client reached us, or the trusted proxy in front of us.
+func (b *Bouncer) scheme(in *inbound) string {
+	if p := in.headers["X-Forwarded-Proto"]; in.trusted && len(p) == 1 && (p[0] == "http" || p[0] == "https") {
+		return p[0]
+	}
+	if in.secure {
+		return "https"
+	}
+	return "http"
+}

@@ -1,0 +1,339 @@
+// Package enforce is the bouncer: the data plane that stands in front of a
+// protected application and acts on the decisions of the controls it was given.
+//
+//	client ─► strictConn ─► arrive, admit ─► identify ─► judge ─► relay ─► application
+//	          framing       one canonical    who is      rego.Set   lean or
+//	                        path and query   proven      .Decide    standard way
+//
+// What was decided is, byte for byte, what is forwarded. While it enforces,
+// nothing fails open: without a bundle, with a stale one, or when a control
+// cannot be evaluated, the answer is 503; what cannot be masked is 502. In
+// shadow mode everything passes, and what would have happened is recorded.
+//
+// Gateways ask instead of forwarding: forward-auth (nginx, Traefik, Caddy), and
+// Envoy's ext_authz over gRPC or HTTP.
+//
+// Beside the traffic run four loops, which the control plane may be away from
+// for any time: follow (long poll for bundles; the last good one is kept on
+// disk), ship (decision log, spooled on disk until acknowledged) and the
+// reporter of our own status, in OPA's management protocols; and scouting, which
+// reports hosts that nobody registered.
+package enforce
+
+import (
+	"compress/gzip"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+)
+
+// Config is what a bouncer is started with. All else comes in its bundle.
+type Config struct {
+	// URL is the control plane: scheme://host[:port], with or without /api/v1.
+	URL string
+	// Token is the bouncer's credential.
+	Token string
+	// ID is the bouncer's id; empty: the control plane is asked whose the token is.
+	ID string
+	// Listen is the address to serve on (:8080).
+	Listen string
+	// GRPCListen is the address of Envoy's ext_authz service; empty: none.
+	GRPCListen string
+	// TLSCert and TLSKey are PEM files; both empty: plain HTTP.
+	TLSCert, TLSKey string
+	// Upstream is the protected application: http://, https:// or h2c:// and
+	// host[:port]. Empty: the bouncer answers forward-auth alone.
+	Upstream string
+	// DataDir holds the last good bundle and the decision log spool.
+	DataDir string
+	// TrustedProxies are addresses or CIDRs whose identity and forwarding
+	// headers are taken. When empty, those of the bundle count.
+	TrustedProxies []string
+	// InitialMode is enforce (default: fail closed) or shadow: what happens
+	// before there ever was a bundle.
+	InitialMode string
+	// Verify checks bundle signatures; nil takes unsigned bundles.
+	Verify *rego.Verify
+	// RootCAs are the authorities for the control plane's certificate; nil: the system's.
+	RootCAs *x509.CertPool
+	// Version is our version, for reports.
+	Version string
+
+	// UpstreamTimeout is how long the application may take to begin its answer (30s).
+	UpstreamTimeout time.Duration
+	// BodyIdle is the longest pause inside an answer's body (5m): streams of
+	// events are silent for a while.
+	BodyIdle time.Duration
+	// UpstreamConns bounds connections to the application (1024).
+	UpstreamConns int
+	// DecisionDeadline bounds one decision (250ms).
+	DecisionDeadline time.Duration
+	// PollWait is how long the control plane may park a poll (30s).
+	PollWait time.Duration
+	// CacheBytes bounds the decision cache (64 MiB).
+	CacheBytes int64
+	// SpoolBytes bounds the decision log on disk (1 GiB); beyond it events are
+	// dropped, counted and reported.
+	SpoolBytes int64
+
+	// Count counts requests and tokens for input.usage; nil: in this process
+	// alone. Bouncers that share one hold their limits together.
+	Count Count
+
+	// Now is the clock and Entropy the source of randomness; both are needed.
+	Now     func() time.Time
+	Entropy io.Reader
+}
+
+// Validate fills in defaults and says what is missing.
+func (c *Config) Validate() error {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&c.UpstreamTimeout, 30*time.Second)
+	def(&c.BodyIdle, 5*time.Minute)
+	def(&c.DecisionDeadline, rego.DefaultDeadline)
+	def(&c.PollWait, 30*time.Second)
+	if c.UpstreamConns <= 0 {
+		c.UpstreamConns = 1024
+	}
+	if c.CacheBytes <= 0 {
+		c.CacheBytes = 64 << 20
+	}
+	if c.SpoolBytes <= 0 {
+		c.SpoolBytes = 1 << 30
+	}
+	if c.Listen == "" {
+		c.Listen = ":8080"
+	}
+	if c.Count == nil && c.Now != nil {
+		c.Count = newTally(c.Now).count
+	}
+	switch {
+	case c.Now == nil || c.Entropy == nil:
+		return errors.New("bouncer: a clock and a source of randomness are needed")
+	case c.URL == "" || c.Token == "":
+		return errors.New("bouncer: the control plane's URL and the bouncer's token are needed (GATEHOUSE_URL, GATEHOUSE_BOUNCER_TOKEN)")
+	case c.DataDir == "":
+		return errors.New("bouncer: a data directory is needed (GATEHOUSE_BOUNCER_DATA_DIR)")
+	case (c.TLSCert == "") != (c.TLSKey == ""):
+		return errors.New("bouncer: a certificate needs its key, and a key its certificate")
+	case c.InitialMode != "" && c.InitialMode != "enforce" && c.InitialMode != "shadow":
+		return fmt.Errorf("bouncer: initial mode %q is neither enforce nor shadow", c.InitialMode)
+	}
+	return nil
+}
+
+// Bouncer is a running data plane. Make it with New; it serves with Run, or
+// through Handler where somebody else listens.
+type Bouncer struct {
+	cfg     Config
+	log     *slog.Logger
+	base    string // the control plane's API root
+	out     *outbound.Client
+	client  *http.Client // out's, for the control plane and key sets
+	trusted proxies
+	up      *upstream // nil: forward-auth only
+	state   atomic.Pointer[state]
+	cache   *rego.Cache
+	spool   *spool.Log
+	ids     *idSource
+	count   counters
+	buffers buffers
+	events  sync.Pool    // *[]byte
+	zip     *gzip.Writer // the shipper's: its tables are 800 KB
+	labels  atomic.Pointer[[]byte]
+	tunnels tunnels
+	tools   *toolbook
+	report  reporter
+
+	contact                  atomic.Pointer[time.Time]
+	polling                  atomic.Bool
+	logsFailing, shipFailing atomic.Bool
+
+	mu   sync.Mutex
+	sync syncState
+
+	shadow    chan shadowJob
+	overheard atomic.Int64 // bytes of bodies that wait in shadow mode
+	scout     *scout
+	pending   atomic.Int64   // decisions for Envoy in shadow mode that run
+	checking  sync.WaitGroup // the same, to be waited for
+	activated chan struct{}  // holds a token after a bundle became active
+}
+
+// New opens the spool, restores the last good bundle and connects to nothing yet.
+func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	base, err := apiRoot(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	trusted, err := parseProxies(cfg.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
+	var up *upstream
+	if cfg.Upstream != "" {
+		up, err = newUpstream(cfg.Upstream, cfg.UpstreamTimeout, cfg.UpstreamConns, cfg.Now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("bouncer: %w", err)
+	}
+	var seed [32]byte
+	if _, err := io.ReadFull(cfg.Entropy, seed[:]); err != nil {
+		return nil, fmt.Errorf("bouncer: %w", err)
+	}
+	b := &Bouncer{
+		cfg: cfg, log: logger, base: base, trusted: trusted, up: up, cache: rego.NewCache(cfg.CacheBytes),
+		tools:  openTools(cfg.DataDir),
+		out:    outbound.Trusted(outbound.Config{RootCAs: cfg.RootCAs}),
+		ids:    &idSource{rng: rand.NewChaCha8(seed)},
+		report: reporter{make(chan struct{}, 1)}, scout: newScout(),
+		shadow: make(chan shadowJob, shadowQueue), activated: make(chan struct{}, 1),
+	}
+	b.client = b.out.HTTP()
+	if b.zip, err = gzip.NewWriterLevel(io.Discard, gzip.BestSpeed); err != nil {
+		return nil, err
+	}
+	b.events.New = func() any { buf := make([]byte, 0, 2048); return &buf }
+	b.state.Store(b.unled())
+	b.confirmedAt(time.Time{})
+	b.relabel("")
+	b.spool, err = spool.Open(spool.Config{Dir: filepath.Join(cfg.DataDir, "decisions"), MaxBytes: cfg.SpoolBytes, SegmentBytes: min(cfg.SpoolBytes/4+1, 32<<20)})
+	if err != nil {
+		return nil, fmt.Errorf("bouncer: the decision log: %w", err)
+	}
+	b.restore()
+	return b, nil
+}
+
+// unled is the state before there is a bundle.
+func (b *Bouncer) unled() *state {
+	initial := enforcing
+	if b.cfg.InitialMode == "shadow" {
+		initial = shadowing
+	}
+	return &state{settings: blank(initial, b.trusted)}
+}
+
+// Close releases what New opened. Run calls it.
+func (b *Bouncer) Close() error {
+	if b.up != nil {
+		b.up.close()
+	}
+	b.out.Close()
+	return b.spool.Close()
+}
+
+// apiRoot is the API below which the bridge is.
+func apiRoot(raw string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil {
+		return "", fmt.Errorf("bouncer: %q is no http(s) address of a control plane", raw)
+	}
+	path := strings.TrimRight(u.Path, "/")
+	if !strings.HasSuffix(path, "/api/v1") {
+		path += "/api/v1"
+	}
+	return u.Scheme + "://" + u.Host + path, nil
+}
+
+// labelMap says who reports, as OPA's labels do.
+func (b *Bouncer) labelMap() map[string]string {
+	b.mu.Lock()
+	id := b.sync.id
+	b.mu.Unlock()
+	return map[string]string{"bouncer": id, "id": "gatehouse-bouncer", "version": b.cfg.Version}
+}
+
+// relabel notes our id, and makes the labels that every event begins with.
+func (b *Bouncer) relabel(id string) {
+	b.mu.Lock()
+	b.sync.id = id
+	b.mu.Unlock()
+	data, err := json.Marshal(b.labelMap())
+	if err != nil {
+		data = []byte("{}")
+	}
+	line := append([]byte(`{"labels":`), data...)
+	b.labels.Store(&line)
+}
+
+// confirmedAt and contactTime keep when the control plane last stood by the bundle.
+func (b *Bouncer) confirmedAt(t time.Time) { b.contact.Store(&t) }
+func (b *Bouncer) contactTime() time.Time  { return *b.contact.Load() }
+
+// sinceContact is how long the control plane has not confirmed the bundle.
+func (b *Bouncer) sinceContact(now time.Time) time.Duration { return now.Sub(b.contactTime()) }
+
+// ready reports whether decisions can be taken: a bundle is active, and it is
+// not older than it may be.
+func (b *Bouncer) ready(st *state) bool {
+	return st.set != nil && (st.maxStale == 0 || b.sinceContact(b.cfg.Now()) <= st.maxStale)
+}
+
+// loops runs everything beside the traffic until ctx ends.
+func (b *Bouncer) loops(ctx context.Context) {
+	var wg sync.WaitGroup
+	loops := []func(context.Context){b.follow, b.ship, b.reportLoop, b.upkeep, b.scouting}
+	for range max(1, runtime.GOMAXPROCS(0)/4) {
+		loops = append(loops, b.shadowWork)
+	}
+	for _, loop := range loops {
+		wg.Go(func() { loop(ctx) })
+	}
+	wg.Wait()
+}
+
+// upkeep does what is due now and then: idle connections, keys, open sockets.
+func (b *Bouncer) upkeep(ctx context.Context) {
+	tick := time.NewTicker(tunnelCheck)
+	defer tick.Stop()
+	keysAt := b.cfg.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if b.up != nil {
+				b.up.sweep()
+			}
+		case <-b.activated: // a new policy may close sockets that are open
+		}
+		b.recheck(ctx)
+		st := b.state.Load()
+		if st.tokens == nil || st.tokens.keys.url == "" || b.cfg.Now().Sub(keysAt) < keyRefresh {
+			continue
+		}
+		keysAt = b.cfg.Now()
+		if err := st.tokens.keys.refresh(ctx); err != nil && ctx.Err() == nil {
+			b.log.Warn("the key set could not be refreshed", "error", err)
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/extauthz"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+const (
+	// envoyPatience is how long a check may take when Envoy does not say: Envoy's
+	// own default is 200ms, after which it refuses, or lets pass, by itself.
+	envoyPatience = 150 * time.Millisecond
+	// maxPending bounds decisions in shadow mode that go on after their answer.
+	maxPending = 256
+)
+
+// The members of context_extensions that mean something to us.
+const (
+	extensionBouncer  = "bouncer"
+	extensionResource = "resource"
+)
+
+// check answers Envoy: may the request that it holds go on? Every refusal is an
+// answer, never a failure: Envoy can be told to let pass what fails. In shadow
+// mode the answer is always yes, in time, with the verdict in its metadata
+// (peers.md section 3).
+func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Answer) {
+	st := b.state.Load()
+	in := b.heldBy(st, c)
+	defer b.survive(ctx, st, &in, &a)
+	if no := in.examine(c, st); no != nil {
+		return b.turnedAway(st, &in, no)
+	}
+	patience := envoyPatience
+	if end, set := ctx.Deadline(); set {
+		patience = time.Until(end) * 3 / 4 // the rest is for the way
+	}
+	if st.mode == enforcing {
+		in.patience = max(patience, time.Millisecond)
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return b.weighed(ctx, st, in, c)
+	}
+	if b.pending.Add(1) > maxPending {
+		b.pending.Add(-1)
+		b.undecided(shadowJob{st: st, in: in, who: nobody})
+		return b.unsettled(st, &in, "shadow_overload")
+	}
+	in.headers = in.headers.Clone() // the decision may outlive the request
+	done := make(chan *extauthz.Answer, 1)
+	b.checking.Go(func() {
+		defer b.pending.Add(-1)
+		done <- b.weighed(context.WithoutCancel(ctx), st, in, c)
+	})
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case a := <-done:
+		return a
+	case <-late.C:
+		return b.unsettled(st, &in, "pending") // it is recorded when it is there
+	}
+}
+
+// survive turns a panic into an answer.
+func (b *Bouncer) survive(ctx context.Context, st *state, in *inbound, a **extauthz.Answer) {
+	if p := recover(); p != nil {
+		b.count.panics.Add(1)
+		b.log.ErrorContext(ctx, "a check panicked", "panic", fmt.Sprint(p), "request_id", in.id, "stack", string(debug.Stack()))
+		*a = b.turnedAway(st, in, &refusal{http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"})
+	}
+}
+
+// unsettled is the answer in shadow mode without a decision.
+func (b *Bouncer) unsettled(st *state, in *inbound, code string) *extauthz.Answer {
+	v := verdict{mode: st.mode, pass: true, word: wordPassThrough}
+	v.no.code = code
+	return b.envoyAnswer(st, in, nobody, &v)
+}
+
+// heldBy is what is known of a request before it is looked at.
+func (b *Bouncer) heldBy(st *state, c *extauthz.Check) inbound {
+	in := inbound{at: b.cfg.Now(), method: c.Method, headers: http.Header(c.Header), secure: c.Scheme == "https", peer: c.Peer}
+	if c.ID != "" && len(in.headers[headerRequestID]) == 0 && saneID(c.ID) {
+		in.id = c.ID
+	} else {
+		in.id = b.requestID(in.headers)
+	}
+	in.trusted = asks(st.trusted, c.Peer)
+	from := c.Source
+	if !from.IsValid() {
+		from = c.Peer
+	}
+	in.client = clientOf(from, st.trusted, in.headers).String()
+	return in
+}
+
+// asks reports whether a peer may ask: a named proxy, or, while none are named,
+// this host itself.
+func asks(trusted proxies, peer netip.Addr) bool {
+	if len(trusted) == 0 {
+		return !peer.IsValid() || peer.IsLoopback()
+	}
+	return trusted.trusts(peer)
+}
+
+// examine is what is done before a decision: may the peer ask, and is there one
+// reading of what it holds.
+func (in *inbound) examine(c *extauthz.Check, st *state) *refusal {
+	if !in.trusted {
+		return &refusal{http.StatusForbidden, "untrusted_proxy", "this endpoint is for the proxies that the bouncer was told to trust"}
+	}
+	if no := in.held(c.Method, c.Host, c.Target, st.settings); no != nil {
+		return no
+	}
+	apart(in.headers, c.Merged, st.names)
+	return in.routed(c, st)
+}
+
+// weighed decides on a request that Envoy holds.
+func (b *Bouncer) weighed(ctx context.Context, st *state, in inbound, c *extauthz.Check) (a *extauthz.Answer) {
+	defer b.survive(ctx, st, &in, &a)
+	who, idErr := identify(ctx, in.headers, st.settings, st.byHeaders)
+	if refs, looks := b.wanted(st, &in); looks {
+		in.seen = shownBody(c, refs)
+	}
+	v := b.judge(ctx, st, &in, who, idErr)
+	switch {
+	case errors.Is(idErr, errAmbiguousIdentity):
+		v.settle(&refusal{http.StatusBadRequest, "bad_request", "two identities in one request"}, nil)
+		v.mask = nil
+	case v.word == wordMask || v.word == wordShadowMask:
+		// Envoy sends the application's answer, and we never see it.
+		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which ext_authz cannot do"}, nil)
+		v.mask = nil
+	}
+	b.record(st, &in, who, &v)
+	return b.envoyAnswer(st, &in, who, &v)
+}
+
+// turnedAway refuses a request that there is nothing to decide on; in shadow
+// mode it passes.
+func (b *Bouncer) turnedAway(st *state, in *inbound, no *refusal) *extauthz.Answer {
+	b.count.refused.Add(1)
+	v := verdict{mode: st.mode}
+	v.settle(no, nil)
+	return b.envoyAnswer(st, in, nobody, &v)
+}
+
+// routed reads what the operator wrote at Envoy's route. What is not ours to
+// decide, or names what we do not know, is refused: it would be decided by the
+// wrong controls.
+func (in *inbound) routed(c *extauthz.Check, st *state) *refusal {
+	if want := c.Extensions[extensionBouncer]; want != "" && st.bouncer != "" && want != st.bouncer && want != st.name {
+		return &refusal{http.StatusForbidden, "wrong_bouncer", "the route is for another bouncer"}
+	}
+	if text := c.Extensions[extensionResource]; text != "" && st.set != nil {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || id <= 0 || st.set.Match(&rego.Request{ResourceID: id}) == nil {
+			return &refusal{http.StatusForbidden, "unknown_resource", "the route names a resource that this bouncer does not stand before"}
+		}
+		in.resource = id
+	}
+	if c.Principal == "" && c.SNI == "" && len(c.Extensions) == 0 {
+		return nil
+	}
+	members := make([]value.Member, 0, 3)
+	for _, m := range []struct{ name, text string }{{"principal", c.Principal}, {"sni", c.SNI}} {
+		if m.text != "" {
+			members = append(members, value.Member{Key: m.name, Value: value.String(m.text)})
+		}
+	}
+	if len(c.Extensions) > 0 {
+		names := make([]string, 0, len(c.Extensions))
+		for name := range c.Extensions {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		extensions := make([]value.Member, len(names))
+		for i, name := range names {
+			extensions[i] = value.Member{Key: name, Value: value.String(c.Extensions[name])}
+		}
+		members = append(members, value.Member{Key: "extensions", Value: value.Object(extensions...)})
+	}
+	in.gateway = value.Object(members...)
+	return nil
+}
+
+// apart undoes the joining of identity headers: two of them are none.
+func apart(h http.Header, merged bool, names headerNames) {
+	if !merged {
+		return
+	}
+	for _, name := range []string{names.user, names.email} {
+		if lines := h[name]; len(lines) == 1 && strings.Contains(lines[0], ",") {
+			h[name] = strings.Split(lines[0], ",")
+		}
+	}
+}
+
+// shownBody is what controls see of a body that Envoy sent. Of one that is not
+// whole nothing can be said, so that a control which asks for it cannot allow.
+func shownBody(c *extauthz.Check, refs rego.Refs) *inspection {
+	h := http.Header(c.Header)
+	s := &inspection{refs: refs, whole: true, head: headOf(h, int64(len(c.Body)))}
+	if !needsBody(refs) {
+		return s
+	}
+	switch {
+	case c.Have == extauthz.Partial:
+		s.whole, s.no = false, &refusal{http.StatusRequestEntityTooLarge, "body_partial", "a control needs the whole body, of which the gateway sent a part"}
+	case c.Have == extauthz.Unseen:
+		s.whole, s.no = false, &refusal{http.StatusForbidden, "body_unavailable", "a control needs the body, which the gateway did not send"}
+	case len(c.Body) > maxBody:
+		s.whole, s.no = false, tooLarge()
+	case len(c.Body) > 0:
+		s.body, s.no = c.Body, unreadable(s.head)
+	}
+	return s
+}
+
+// envoyAnswer writes a verdict as Envoy takes it.
+func (b *Bouncer) envoyAnswer(st *state, in *inbound, who *identity, v *verdict) *extauthz.Answer {
+	a := &extauthz.Answer{OK: v.pass, Metadata: v.metadata(st)}
+	reply := func(name, text string) { a.Reply = append(a.Reply, extauthz.Field{Name: name, Value: text}) }
+	if !v.pass {
+		a.Status, a.Text = v.no.statusFor(in), string(refusalBody(in, v.id, &v.no))
+		refusalHeader(reply, in, v.id, &v.no)
+		reply(headerStatus, v.no.code)
+		return a
+	}
+	if v.id != "" {
+		reply(headerDecisionID, v.id)
+	}
+	st.identityFields(who, func(name, text string) { a.Set = append(a.Set, extauthz.Field{Name: name, Value: text}) })
+	a.Remove = unbelieved(in.headers, st.names, a.Set)
+	return a
+}
+
+// metadata is Envoy's dynamic metadata, for access logs and the filters behind.
+func (v *verdict) metadata(st *state) map[string]any {
+	m := map[string]any{
+		"decision": v.word, "mode": v.mode.String(), "status": v.no.code, "effect": v.dec.Effect.String(),
+		"revision": st.revision, "bouncer": st.bouncer, "environment": st.environment,
+	}
+	if v.id != "" {
+		m["decision_id"] = v.id
+	}
+	reason := v.dec.Reason
+	if v.no.status != 0 {
+		reason = v.no.message
+	}
+	if reason != "" {
+		m["reason"] = reason
+	}
+	if v.dec.PolicyName != "" {
+		m["policy_id"], m["policy_name"], m["policy_version"] = float64(v.dec.PolicyID), v.dec.PolicyName, float64(v.dec.PolicyVersion)
+	}
+	if v.dec.Resource != nil {
+		m["resource_id"], m["resource_name"] = float64(v.dec.Resource.ID), v.dec.Resource.Name
+	}
+	return m
+}
+
+// envoysOwn are forwarding facts that Envoy itself keeps honest; of the fields
+// that an application believes, they alone stay as they are.
+var envoysOwn = map[string]bool{
+	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Host": true, "X-Forwarded-Client-Cert": true,
+	headerRequestID: true,
+}
+
+// unbelieved are the fields that Envoy is to remove: those that only we may
+// set, in whatever spelling, and have not set.
+func unbelieved(h http.Header, names headerNames, set []extauthz.Field) []string {
+	out := []string{}
+	gone := func(name string) {
+		if !slices.ContainsFunc(set, func(f extauthz.Field) bool { return f.Name == name }) {
+			out = append(out, strings.ToLower(name))
+		}
+	}
+	for _, name := range []string{names.user, names.email, names.groups} {
+		gone(name)
+	}
+	for name := range h {
+		folded, odd := foldName(name)
+		switch {
+		case name == names.user, name == names.email, name == names.groups, envoysOwn[name]:
+		case names.reserved(folded), odd && framing[folded]:
+			gone(name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,541 @@
+package enforce
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// envoy asks a bouncer as Envoy does, over a socket.
+type envoy struct {
+	t      testing.TB
+	client authv3.AuthorizationClient
+}
+
+func newEnvoy(t testing.TB, addr string) *envoy {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return &envoy{t, authv3.NewAuthorizationClient(conn)}
+}
+
+// freeAddr is an address that nobody listens on.
+func freeAddr(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// held is a request as Envoy describes it.
+func held(method, host, path string, headers map[string]string) *authv3.CheckRequest {
+	all := map[string]string{":authority": host, ":method": method, ":path": path, ":scheme": "https", "x-request-id": "req-1", "x-forwarded-for": "198.51.100.7"}
+	for k, v := range headers {
+		all[k] = v
+	}
+	return &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
+		Source: &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "198.51.100.7"}}}},
+		Request: &authv3.AttributeContext_Request{Http: &authv3.AttributeContext_HttpRequest{
+			Id: "req-1", Method: method, Host: host, Path: path, Scheme: "https", Protocol: "HTTP/1.1", Headers: all, Size: -1,
+		}},
+	}}
+}
+
+func (e *envoy) ask(req *authv3.CheckRequest) *authv3.CheckResponse {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	res, err := e.client.Check(ctx, req)
+	if err != nil {
+		e.t.Fatalf("a failure, which Envoy may be told to let pass: %v", err)
+	}
+	if err := res.ValidateAll(); err != nil {
+		e.t.Errorf("no valid answer: %v", err)
+	}
+	return res
+}
+
+// outcome is an answer in short: its status and our code.
+func outcome(res *authv3.CheckResponse) string {
+	m := res.GetDynamicMetadata().AsMap()
+	if res.GetStatus().GetCode() == int32(codes.OK) {
+		return fmt.Sprintf("OK %v %v", m["decision"], m["status"])
+	}
+	d := res.GetDeniedResponse()
+	return fmt.Sprintf("%d %v %v", d.GetStatus().GetCode(), m["decision"], m["status"])
+}
+
+func wants(t testing.TB, what string, res *authv3.CheckResponse, want string) {
+	t.Helper()
+	if got := outcome(res); got != want {
+		t.Errorf("%s: %s, want %s (%v)", what, got, want, res)
+	}
+}
+
+func values(list []*corev3.HeaderValueOption) map[string]string {
+	out := map[string]string{}
+	for _, h := range list {
+		if h.GetAppendAction() == corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD {
+			out[h.GetHeader().GetKey()] = h.GetHeader().GetValue()
+		}
+	}
+	return out
+}
+
+// grpcBouncer is a bouncer that answers Envoy.
+func grpcBouncer(t testing.TB, p *plane, change func(*Config)) (*running, *envoy) {
+	addr := freeAddr(t)
+	b := start(t, p, "", func(c *Config) {
+		c.GRPCListen = addr
+		if change != nil {
+			change(c)
+		}
+	})
+	return b, newEnvoy(t, addr)
+}
+
+func TestExtAuthz(t *testing.T) {
+	p := newPlane(t)
+	keys := newIssuer(t)
+	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": keys.config(), "headers": []string{"x-channel"}}, controls: []control{
+		{1, 0, adminOnly},
+		{2, 9, "package pinned\n\nallow := false\n\nreason := \"pinned\"\n"},
+		{3, 0, "package masks\n\nmask contains \"ssn\" if input.resource.path == \"/masked\"\n"},
+		{4, 0, "package told\n\ndeny contains sprintf(\"%s %s %s\", [input.gateway.principal, input.gateway.extensions.team, input.request.headers[\"x-channel\"]]) if input.resource.path == \"/told\"\n"},
+	}, resources: []rego.Resource{{ID: 9, Name: "pinned", Type: "api", Host: "elsewhere.example", Path: "/x"}}})
+	b, e := grpcBouncer(t, p, nil)
+	b.at(t, 1)
+	get := func(path string, headers map[string]string) *authv3.CheckResponse {
+		return e.ask(held("GET", "shop.example", path, headers))
+	}
+	bearer := func(user string, groups ...string) map[string]string {
+		return map[string]string{"authorization": "Bearer " + keys.token(t, "ed", map[string]any{"sub": user, "email": nil, "groups": groups})}
+	}
+
+	ok := get("/orders?x=1", bearer("ann", "staff"))
+	wants(t, "open", ok, "OK PERMIT ok")
+	set := values(ok.GetOkResponse().GetHeaders())
+	if set["x-auth-request-user"] != "ann" || set["x-auth-request-groups"] != "staff" || len(set) > 3 {
+		t.Errorf("the application gets %v", set)
+	}
+	if id := values(ok.GetOkResponse().GetResponseHeadersToAdd())["x-decision-id"]; id == "" || id != ok.GetDynamicMetadata().AsMap()["decision_id"] {
+		t.Errorf("the client is told of decision %q, the log of %v", id, ok.GetDynamicMetadata())
+	}
+
+	no := get("/admin", bearer("ben", "staff"))
+	wants(t, "denied", no, "403 DENY access_denied")
+	var body struct {
+		Error, Message string
+		DecisionID     string `json:"decision_id"`
+		RequestID      string `json:"request_id"`
+	}
+	if err := json.Unmarshal([]byte(no.GetDeniedResponse().GetBody()), &body); err != nil || body.Error != "access_denied" || body.Message == "" || body.RequestID != "req-1" {
+		t.Errorf("the client reads %q: %v", no.GetDeniedResponse().GetBody(), err)
+	}
+	meta := no.GetDynamicMetadata().AsMap()
+	if meta["decision_id"] != body.DecisionID || meta["policy_id"] != 1.0 || meta["policy_name"] != "control-1" || meta["effect"] != "DENY" || meta["mode"] != "enforce" {
+		t.Errorf("metadata %v, answer %+v", meta, body)
+	}
+	wants(t, "an administrator", get("/admin", bearer("ada", "admin")), "OK PERMIT ok")
+	wants(t, "a bad token", get("/orders", map[string]string{"authorization": "Bearer x.y.z"}), "401 DENY invalid_token")
+	wants(t, "two tokens in one", get("/orders", map[string]string{"authorization": "Bearer a,Bearer b"}), "401 DENY invalid_token")
+	wants(t, "what must be masked", get("/masked", nil), "403 DENY mask_impossible")
+
+	forged := get("/orders", map[string]string{"x-auth-request-user": "root", "x_auth_request_groups": "admin", "x-http-method-override": "DELETE", "x-original-uri": "/", "x-forwarded-proto": "https"})
+	wants(t, "forged", forged, "OK PERMIT ok")
+	for _, name := range []string{"x-auth-request-user", "x_auth_request_groups", "x-http-method-override", "x-original-uri"} {
+		if !slices.Contains(forged.GetOkResponse().GetHeadersToRemove(), name) {
+			t.Errorf("%s reaches the application: %v is removed", name, forged.GetOkResponse().GetHeadersToRemove())
+		}
+	}
+	if gone := forged.GetOkResponse().GetHeadersToRemove(); slices.Contains(gone, "x-forwarded-proto") || slices.Contains(gone, "x-request-id") {
+		t.Errorf("what Envoy itself sets is removed: %v", gone)
+	}
+	wants(t, "forged, and not open", get("/admin", map[string]string{"x-auth-request-user": "root", "x-auth-request-groups": "admin"}), "403 DENY access_denied")
+
+	for _, path := range []string{"/a/../admin", "//admin", "/a%2fb", "/a\\b", "/%00", "/a;x/../admin", "admin", "", "/x#y", "*"} {
+		wants(t, path, get(path, nil), "400 DENY bad_request")
+	}
+	wants(t, "a method in lower case", e.ask(held("delete", "shop.example", "/x", nil)), "405 DENY method_not_allowed")
+	wants(t, "an odd host", e.ask(held("GET", "shop example", "/x", nil)), "400 DENY bad_request")
+	wants(t, "nothing at all", e.ask(&authv3.CheckRequest{}), "400 DENY bad_request")
+
+	with := func(extensions map[string]string, path string) *authv3.CheckResponse {
+		req := held("GET", "shop.example", path, map[string]string{"x-channel": "web"})
+		req.Attributes.ContextExtensions = extensions
+		req.Attributes.Source.Principal = "spiffe://shop/web"
+		return e.ask(req)
+	}
+	wants(t, "this bouncer", with(map[string]string{"bouncer": "7"}, "/x"), "OK PERMIT ok")
+	wants(t, "this bouncer's name", with(map[string]string{"bouncer": "test"}, "/x"), "OK PERMIT ok")
+	wants(t, "another bouncer", with(map[string]string{"bouncer": "8"}, "/x"), "403 DENY wrong_bouncer")
+	pinned := with(map[string]string{"resource": "9"}, "/orders")
+	wants(t, "the route's resource", pinned, "403 DENY access_denied")
+	if m := pinned.GetDynamicMetadata().AsMap(); m["resource_id"] != 9.0 || m["reason"] != "pinned" {
+		t.Errorf("the route's resource: %v", m)
+	}
+	for _, id := range []string{"10", "x", "-1", "0"} {
+		wants(t, "resource "+id, with(map[string]string{"resource": id}, "/orders"), "403 DENY unknown_resource")
+	}
+	if told := with(map[string]string{"team": "web"}, "/told"); told.GetDynamicMetadata().AsMap()["reason"] != "spiffe://shop/web web web" {
+		t.Errorf("the control saw %v", told)
+	}
+	for _, event := range p.logged(12) {
+		if in, _ := event["input"].(map[string]any); in["context"].(map[string]any)["ip_address"] != "198.51.100.7" {
+			t.Errorf("logged %v", event)
+		}
+	}
+}
+
+// TestExtAuthzRawHeaders: with encode_raw_headers lines of one name stay apart.
+func TestExtAuthzRawHeaders(t *testing.T) {
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}}, config: map[string]any{"identity": map[string]any{"forward_auth_headers": true}}})
+	b, e := grpcBouncer(t, p, nil)
+	b.at(t, 1)
+	ask := func(pairs ...string) *authv3.CheckResponse {
+		req := held("GET", "shop.example", "/admin", nil)
+		h := req.Attributes.Request.Http
+		h.Headers, h.HeaderMap = nil, &corev3.HeaderMap{}
+		for i := 0; i < len(pairs); i += 2 {
+			h.HeaderMap.Headers = append(h.HeaderMap.Headers, &corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])})
+		}
+		return e.ask(req)
+	}
+	wants(t, "one", ask("x-auth-request-user", "ada", "x-auth-request-groups", "admin"), "OK PERMIT ok")
+	wants(t, "two", ask("x-auth-request-user", "ada", "x-auth-request-user", "ben", "x-auth-request-groups", "admin"), "400 DENY bad_request")
+	joined := held("GET", "shop.example", "/admin", map[string]string{"x-auth-request-user": "ada,ben", "x-auth-request-groups": "admin"})
+	wants(t, "two, joined", e.ask(joined), "400 DENY bad_request")
+}
+
+const noAttacks = `package attacks
+
+default allow := true
+
+allow := false if {
+	some m in input.llm.messages
+	contains(m.content, "attack")
+}
+`
+
+// TestExtAuthzBody: a control that needs the body allows only a whole one.
+func TestExtAuthzBody(t *testing.T) {
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, noAttacks}}, resources: []rego.Resource{{ID: 1, Type: "api", Path: "/v1/**"}}})
+	b, e := grpcBouncer(t, p, nil)
+	b.at(t, 1)
+	const good = `{"model":"gpt-4o","messages":[{"role":"user","content":"hello"}]}`
+	bad := strings.Replace(good, "hello", "attack", 1)
+	post := func(body, partial string, change func(*authv3.AttributeContext_HttpRequest)) *authv3.CheckResponse {
+		headers := map[string]string{"content-type": "application/json"}
+		if partial != "" {
+			headers["x-envoy-auth-partial-body"] = partial
+		}
+		req := held("POST", "model.example", "/v1/chat/completions", headers)
+		req.Attributes.Request.Http.Body = body
+		if change != nil {
+			change(req.Attributes.Request.Http)
+		}
+		return e.ask(req)
+	}
+	wants(t, "whole", post(good, "false", nil), "OK PERMIT ok")
+	wants(t, "whole, in bytes", post("", "false", func(h *authv3.AttributeContext_HttpRequest) { h.RawBody = []byte(good) }), "OK PERMIT ok")
+	wants(t, "an attack", post(bad, "false", nil), "403 DENY access_denied")
+	wants(t, "in part", post(good, "true", nil), "413 DENY body_partial")
+	wants(t, "an odd word on it", post(good, "maybe", nil), "413 DENY body_partial")
+	wants(t, "without Envoy's word", post(good, "", nil), "413 DENY body_partial")
+	wants(t, "not sent", post("", "", nil), "403 DENY body_unavailable")
+	wants(t, "not sent, its size known", post("", "", func(h *authv3.AttributeContext_HttpRequest) { h.Size = 70 }), "403 DENY body_unavailable")
+	wants(t, "none", post("", "", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-length"] = "0" }), "OK PERMIT ok")
+	wants(t, "broken", post(good[:20], "false", nil), "400 DENY body_malformed")
+	wants(t, "packed", post(good, "false", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-encoding"] = "gzip" }), "415 DENY body_encoded")
+	wants(t, "too large", post(good+strings.Repeat(" ", maxBody), "false", nil), "413 DENY body_too_large")
+	wants(t, "a GET", e.ask(held("GET", "model.example", "/v1/models", nil)), "OK PERMIT ok")
+	wants(t, "a GET with a body", e.ask(held("GET", "model.example", "/v1/models", map[string]string{"content-length": "3"})), "403 DENY body_unavailable")
+	wants(t, "what no control asks about", e.ask(held("POST", "model.example", "/upload", map[string]string{"x-envoy-auth-partial-body": "true"})), "OK PASS_THROUGH ok")
+}
+
+// TestExtAuthzMCP: a call that is denied is answered as MCP's clients understand it,
+// and is not let pass by that.
+func TestExtAuthzMCP(t *testing.T) {
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 1, `package tools
+
+default allow := true
+
+allow := false if input.mcp.tool == "drop_table"
+
+reason := "not this tool" if not allow
+`}}, resources: []rego.Resource{{ID: 1, Type: "api", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}}})
+	b, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
+	b.at(t, 1)
+	call := func(tool string) (string, *authv3.CheckRequest) {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":%q,"arguments":{}}}`, tool)
+		req := held("POST", "tools.example", "/mcp", map[string]string{"content-type": "application/json", "x-envoy-auth-partial-body": "false"})
+		req.Attributes.Request.Http.Body = body
+		return body, req
+	}
+	_, read := call("read_table")
+	wants(t, "a tool", e.ask(read), "OK PERMIT ok")
+	body, drop := call("drop_table")
+	no := e.ask(drop)
+	wants(t, "a denied tool", no, "200 DENY access_denied")
+	if text := no.GetDeniedResponse().GetBody(); no.GetStatus().GetCode() == 0 || !strings.Contains(text, `"id":5`) || !strings.Contains(text, "not this tool") {
+		t.Errorf("a denied tool: %v", no)
+	}
+	got := fetch(t, "POST", b.url+"/_bouncer/ext_authz/mcp", func(r *http.Request) {
+		r.Body, r.ContentLength = noClose{strings.NewReader(body)}, int64(len(body))
+		r.Header.Set("X-Envoy-Auth-Partial-Body", "false")
+		r.Header.Set("Content-Type", "application/json")
+	})
+	if got.status != 403 || !strings.Contains(got.body, `"id":5`) {
+		t.Errorf("over HTTP: %d %s", got.status, got.body)
+	}
+}
+
+// TestExtAuthzShadow: in shadow mode every answer is yes, and in time; the
+// verdict is in its metadata and in the log.
+func TestExtAuthzShadow(t *testing.T) {
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "shadow", controls: []control{
+		{1, 0, adminOnly},
+		{2, 0, "package masks\n\nmask contains \"ssn\" if input.resource.path == \"/masked\"\n"},
+		{3, 0, "package slow\n\nallow if {\n\tinput.resource.path == \"/slow\"\n\tsome i in numbers.range(1, 4000)\n\tsome j in numbers.range(1, 4000)\n\ti * j == -1\n}\n"},
+	}})
+	b, e := grpcBouncer(t, p, nil)
+	b.at(t, 1)
+	get := func(path string) *authv3.CheckResponse { return e.ask(held("GET", "shop.example", path, nil)) }
+	wants(t, "open", get("/x"), "OK PERMIT ok")
+	wants(t, "what would be denied", get("/admin"), "OK SHADOW_WOULD_DENY access_denied")
+	wants(t, "what could not be masked", get("/masked"), "OK SHADOW_WOULD_DENY mask_impossible")
+	wants(t, "an ambiguous path", get("/x/../admin"), "OK SHADOW_WOULD_DENY bad_request")
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	slow, err := e.client.Check(ctx, held("GET", "shop.example", "/slow", nil))
+	if err != nil {
+		t.Fatalf("a slow control: %v", err)
+	}
+	wants(t, "a slow control", slow, "OK PASS_THROUGH pending")
+	found := false
+	for _, event := range p.logged(4) {
+		custom, _ := event["custom"].(map[string]any)
+		found = found || custom["status"] == "evaluation_error" && custom["outcome"] == wordShadowDeny
+	}
+	if !found {
+		t.Error("the slow control's verdict is not in the log")
+	}
+}
+
+// TestExtAuthzFailsClosed: without a bundle, with a stale one, or when a
+// control takes too long, the answer is a denial, never a failure.
+func TestExtAuthzFailsClosed(t *testing.T) {
+	p := newPlane(t)
+	b, e := grpcBouncer(t, p, nil)
+	wants(t, "no bundle", e.ask(held("GET", "shop.example", "/x", nil)), "503 DENY no_bundle")
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, "package slow\n\nallow if {\n\tsome i in numbers.range(1, 4000)\n\tsome j in numbers.range(1, 4000)\n\ti * j == -1\n}\n"}}})
+	b.at(t, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	res, err := e.client.Check(ctx, held("GET", "shop.example", "/x", nil))
+	if err != nil {
+		t.Fatalf("not within Envoy's time: %v", err)
+	}
+	wants(t, "a slow control", res, "503 DENY evaluation_error")
+	if res.GetStatus().GetCode() != int32(codes.Unavailable) {
+		t.Errorf("gRPC's code is %d", res.GetStatus().GetCode())
+	}
+}
+
+// TestExtAuthzPeers: only named proxies may ask, or, while none are named, this host.
+func TestExtAuthzPeers(t *testing.T) {
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, allowAll}}})
+	ours, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
+	ours.at(t, 1)
+	wants(t, "a named proxy", e.ask(held("GET", "shop.example", "/x", nil)), "OK PERMIT ok")
+	others, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"192.0.2.1"} })
+	others.at(t, 1)
+	wants(t, "not a named proxy", e.ask(held("GET", "shop.example", "/x", nil)), "403 DENY untrusted_proxy")
+	if got := fetch(t, "GET", others.url+"/_bouncer/ext_authz/x", nil); got.status != 403 || got.header.Get(headerStatus) != "untrusted_proxy" {
+		t.Errorf("over HTTP: %d %v", got.status, got.header)
+	}
+	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, allowAll}}})
+	others.at(t, 2)
+	wants(t, "not a named proxy, in shadow", e.ask(held("GET", "shop.example", "/x", nil)), "OK SHADOW_WOULD_DENY untrusted_proxy")
+}
+
+// TestExtAuthzHTTP: the HTTP flavour, whose refusals are never 5xx.
+func TestExtAuthzHTTP(t *testing.T) {
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}, {2, 5, noAttacks}, {3, 6, denyAll}}, resources: []rego.Resource{
+		{ID: 5, Type: "api", Path: "/v1/**"}, {ID: 6, Type: "api", Host: "nowhere.example", Path: "/x"},
+	}})
+	app := newApplication(t, nil)
+	b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.0/8"} })
+	early := fetch(t, "GET", b.url+"/_bouncer/ext_authz/x", nil)
+	b.at(t, 1)
+	if early.status != 403 && early.status != 200 {
+		t.Errorf("before the bundle: %d", early.status)
+	}
+	ask := func(method, target, body string, edit func(*http.Request)) reply {
+		t.Helper()
+		return fetch(t, method, b.url, func(r *http.Request) {
+			r.URL.Opaque = target
+			r.Host = "shop.example"
+			if body != "" {
+				r.Body, r.ContentLength = noClose{strings.NewReader(body)}, int64(len(body))
+			}
+			if edit != nil {
+				edit(r)
+			}
+		})
+	}
+	check := func(what string, got reply, status int, code string) {
+		t.Helper()
+		if got.status != status || got.header.Get(headerStatus) != code {
+			t.Errorf("%s: %d %v, want %d %s", what, got.status, got.header, status, code)
+		}
+	}
+	ok := ask("DELETE", "/_bouncer/ext_authz/orders/7?x=1", "", func(r *http.Request) { r.Header.Set("X-Auth-Request-User", "root") })
+	check("open", ok, 200, "ok")
+	if !strings.Contains(ok.header.Get("X-Envoy-Auth-Headers-To-Remove"), "x-auth-request-user") || ok.header.Get(headerDecisionID) == "" || ok.header.Get(headerDecision) != wordPermit {
+		t.Errorf("open: %v", ok.header)
+	}
+	denied := ask("POST", "/_bouncer/ext_authz/admin", "", nil)
+	check("denied", denied, 403, "access_denied")
+	if !strings.Contains(denied.body, `"error":"access_denied"`) {
+		t.Errorf("denied: %s", denied.body)
+	}
+	for _, path := range []string{"", "?x", "//admin", "/x/../admin", "/%2e%2e/live", "/../live", "/a%2fb"} {
+		check(path, ask("GET", "/_bouncer/ext_authz"+path, "", nil), 400, "bad_request")
+	}
+	check("the route's resource", ask("GET", "/_bouncer/ext_authz_for/6/orders", "", nil), 403, "access_denied")
+	check("a resource that is not there", ask("GET", "/_bouncer/ext_authz_for/77/orders", "", nil), 403, "unknown_resource")
+	check("a path that looks like it", ask("GET", "/_bouncer/ext_authz/_bouncer/ext_authz_for/6/orders", "", nil), 200, "ok")
+	const prompt = `{"model":"gpt-4o","messages":[{"role":"user","content":"hello"}]}`
+	said := func(word string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("X-Envoy-Auth-Partial-Body", word)
+		}
+	}
+	check("a whole body", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", prompt, said("false")), 200, "ok")
+	check("an attack", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", strings.Replace(prompt, "hello", "attack", 1), said("false")), 403, "access_denied")
+	check("a partial body", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", prompt[:30], said("true")), 413, "body_partial")
+	check("no body sent", ask("POST", "/_bouncer/ext_authz/v1/chat/completions", "", nil), 403, "body_unavailable")
+	if seen := app.take(); len(seen) != 0 {
+		t.Errorf("the application saw %d checks", len(seen))
+	}
+	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, denyAll}}})
+	b.at(t, 2)
+	check("in shadow", ask("GET", "/_bouncer/ext_authz/x", "", nil), 200, "access_denied")
+	check("in shadow, ambiguous", ask("GET", "/_bouncer/ext_authz/a%2fb", "", nil), 200, "bad_request")
+}
+
+type noClose struct{ *strings.Reader }
+
+func (noClose) Close() error { return nil }
+
+// TestExtAuthzAtOnce: many checks at once, while policies change, and a stop
+// in the middle of them.
+func TestExtAuthzAtOnce(t *testing.T) {
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, adminOnly}}})
+	b, e := grpcBouncer(t, p, nil)
+	b.at(t, 1)
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			for n := range 100 {
+				path, want := "/x", int32(codes.OK)
+				if (i+n)%2 == 0 {
+					path, want = "/admin", int32(codes.PermissionDenied)
+				}
+				res, err := e.client.Check(context.Background(), held("GET", "shop.example", path, nil))
+				if err != nil || res.GetStatus().GetCode() != want {
+					t.Errorf("%s: %v, %v", path, res, err)
+					return
+				}
+			}
+		})
+	}
+	for n := 2; n < 6; n++ {
+		p.publish(policySet{revision: n, mode: "enforce", controls: []control{{1, 0, adminOnly}}})
+		b.at(t, n)
+	}
+	all.Wait()
+	b.stop()
+}
+
+// TestExtAuthzTLS: with a certificate the gRPC address speaks TLS alone.
+func TestExtAuthzTLS(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"bouncer.test"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, roots := t.TempDir(), x509.NewCertPool()
+	files := map[string]string{}
+	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: private}} {
+		files[name] = filepath.Join(dir, name)
+		if err := os.WriteFile(files[name], pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots.AddCert(certificate)
+	p, addr := newPlane(t), freeAddr(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, allowAll}}})
+	start(t, p, "", func(c *Config) { c.GRPCListen, c.TLSCert, c.TLSKey = addr, files["cert"], files["key"] }).at(t, 1)
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "bouncer.test"})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	wants(t, "over TLS", (&envoy{t, authv3.NewAuthorizationClient(conn)}).ask(held("GET", "shop.example", "/x", nil)), "OK PERMIT ok")
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := newEnvoy(t, addr).client.Check(ctx, held("GET", "shop.example", "/x", nil)); err == nil {
+		t.Error("plain text is answered")
+	}
+}

@@ -1,0 +1,239 @@
+package enforce
+
+import (
+	"encoding/hex"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// idSource makes UUIDs of version 7 (RFC 9562): sorted by time, cheap enough
+// for each decision. The seed comes from the process's entropy.
+type idSource struct {
+	mu  sync.Mutex
+	rng *rand.ChaCha8
+}
+
+// next is a new id.
+func (s *idSource) next(now time.Time) string {
+	s.mu.Lock()
+	hi, lo := s.rng.Uint64(), s.rng.Uint64()
+	s.mu.Unlock()
+	var u [16]byte
+	ms := uint64(now.UnixMilli())
+	for i := range 6 {
+		u[i] = byte(ms >> (40 - 8*i))
+	}
+	u[6], u[7] = 0x70|byte(hi>>8)&0x0f, byte(hi)
+	for i := range 8 {
+		u[8+i] = byte(lo >> (8 * i))
+	}
+	u[8] = 0x80 | u[8]&0x3f
+	var t [36]byte
+	hex.Encode(t[0:8], u[0:4])
+	hex.Encode(t[9:13], u[4:6])
+	hex.Encode(t[14:18], u[6:8])
+	hex.Encode(t[19:23], u[8:10])
+	hex.Encode(t[24:36], u[10:16])
+	t[8], t[13], t[18], t[23] = '-', '-', '-', '-'
+	return string(t[:])
+}
+
+// jitter is d, give or take half of it.
+func (s *idSource) jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return d/2 + time.Duration(s.rng.Uint64()%uint64(d))
+}
+
+// Audit levels of a resource that change what an event carries.
+const (
+	auditNone          = "none"
+	auditDetailed      = "detailed"
+	auditComprehensive = "comprehensive"
+)
+
+// record counts a verdict and writes its event into the spool. The request goes
+// on even when that fails, which a full disk must not turn into an outage: the
+// loss is counted, and the bouncer reports itself degraded.
+func (b *Bouncer) record(st *state, in *inbound, who *identity, v *verdict) {
+	b.count.verdict(v)
+	b.notice(st, in, v)
+	buf := b.events.Get().(*[]byte)
+	*buf = b.appendEvent((*buf)[:0], st, in, who, v)
+	if err := b.spool.Append(*buf); err != nil {
+		b.count.logsDropped.Add(1)
+		b.logsFailing.Store(true)
+	} else if b.logsFailing.Load() {
+		b.logsFailing.Store(false)
+	}
+	b.events.Put(buf)
+}
+
+// appendEvent writes one decision log event as OPA does (its "Decision Log
+// Service API"), with what only we know under `custom`.
+func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity, v *verdict) []byte {
+	level := ""
+	if v.dec.Resource != nil {
+		level = v.dec.Resource.AuditLevel
+	}
+	dst = append(dst, *b.labels.Load()...) // {"labels":{...}
+	dst = append(dst, `,"decision_id":"`...)
+	dst = append(dst, v.id...)
+	dst = append(dst, `","bundles":{"authz":{"revision":`...)
+	dst = value.AppendString(dst, st.revision)
+	dst = append(dst, `}},"path":"gatehouse/decision","timestamp":"`...)
+	dst = in.at.UTC().AppendFormat(dst, time.RFC3339Nano)
+	dst = append(dst, '"')
+	if level != auditNone {
+		dst = append(dst, `,"requested_by":`...)
+		dst = value.AppendString(dst, in.client)
+		dst = append(dst, `,"input":`...)
+		if level == auditDetailed || level == auditComprehensive {
+			dst = appendInput(dst, question(in, st.settings, who))
+		} else {
+			dst = appendBasicInput(dst, in, who, v)
+		}
+	}
+	dst = appendResult(dst, v)
+	if v.failed != "" {
+		dst = append(dst, `,"error":{"code":`...)
+		dst = value.AppendString(dst, v.no.code)
+		dst = append(dst, `,"message":`...)
+		dst = value.AppendString(dst, v.failed)
+		dst = append(dst, '}')
+	}
+	dst = append(dst, `,"metrics":{"timer_rego_query_eval_ns":`...)
+	dst = strconv.AppendInt(dst, v.dec.Duration.Nanoseconds(), 10)
+	dst = append(dst, `},"custom":{"mode":"`...)
+	dst = append(dst, v.mode.String()...)
+	dst = append(dst, `","outcome":"`...)
+	dst = append(dst, v.word...)
+	dst = append(dst, `","status":`...)
+	dst = value.AppendString(dst, v.no.code)
+	dst = append(dst, `,"cache_hit":`...)
+	dst = strconv.AppendBool(dst, v.dec.CacheHit)
+	dst = append(dst, `,"request_id":`...)
+	dst = value.AppendString(dst, in.id)
+	dst = append(dst, `,"environment":`...)
+	dst = value.AppendString(dst, st.environment)
+	if len(v.changed) > 0 {
+		dst = append(dst, `,"event":"mcp_tools_changed","tools":`...)
+		names := make([]value.Value, len(v.changed))
+		for i, name := range v.changed {
+			names[i] = value.String(name)
+		}
+		dst = value.Array(names...).AppendJSON(dst)
+	}
+	if level != "" {
+		dst = append(dst, `,"audit_level":`...)
+		dst = value.AppendString(dst, level)
+	}
+	return append(dst, '}', '}')
+}
+
+func appendResult(dst []byte, v *verdict) []byte {
+	d := &v.dec
+	word := "DENY"
+	if v.permits() {
+		word = "PERMIT"
+	}
+	dst = append(dst, `,"result":{"decision":"`...)
+	dst = append(dst, word...)
+	dst = append(dst, `","allow":`...)
+	dst = strconv.AppendBool(dst, word == "PERMIT")
+	dst = append(dst, `,"effect":"`...)
+	dst = append(dst, d.Effect.String()...)
+	dst = append(dst, `","reason":`...)
+	reason := d.Reason
+	if v.failed != "" || reason == "" || v.no.status != 0 && d.Effect.Permits() {
+		reason = v.no.message
+	}
+	if v.word == wordPassThrough {
+		reason = "no control covers this request"
+	}
+	dst = value.AppendString(dst, reason)
+	if d.PolicyName != "" {
+		dst = append(dst, `,"policy_id":`...)
+		dst = strconv.AppendInt(dst, d.PolicyID, 10)
+		dst = append(dst, `,"policy_name":`...)
+		dst = value.AppendString(dst, d.PolicyName)
+		dst = append(dst, `,"policy_version":`...)
+		dst = strconv.AppendInt(dst, d.PolicyVersion, 10)
+	}
+	if d.Resource != nil {
+		dst = append(dst, `,"resource_id":`...)
+		dst = strconv.AppendInt(dst, d.Resource.ID, 10)
+	}
+	if len(d.Mask) > 0 {
+		dst = append(dst, `,"mask":[`...)
+		for i, m := range d.Mask {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, `{"path":`...)
+			dst = value.AppendString(dst, m.Path)
+			dst = append(dst, `,"strategy":`...)
+			dst = value.AppendString(dst, m.Strategy)
+			dst = append(dst, '}')
+		}
+		dst = append(dst, ']')
+	}
+	return append(dst, '}')
+}
+
+// appendBasicInput is the part of the input that every audit level keeps.
+func appendBasicInput(dst []byte, in *inbound, who *identity, v *verdict) []byte {
+	dst = append(dst, `{"user":{`...)
+	if who != nil && who.known() {
+		dst = append(dst, `"id":`...)
+		dst = value.AppendString(dst, who.id)
+		if who.email != "" {
+			dst = append(dst, `,"email":`...)
+			dst = value.AppendString(dst, who.email)
+		}
+	}
+	dst = append(dst, `},"action":{"name":`...)
+	dst = value.AppendString(dst, actionName(in.method))
+	dst = append(dst, `,"method":`...)
+	dst = value.AppendString(dst, in.method)
+	dst = append(dst, `},"resource":{"path":`...)
+	dst = value.AppendString(dst, in.path)
+	dst = append(dst, `,"host":`...)
+	dst = value.AppendString(dst, in.host)
+	if r := v.dec.Resource; r != nil {
+		dst = append(dst, `,"type":`...)
+		dst = value.AppendString(dst, r.Type)
+	}
+	dst = append(dst, `},"context":{"ip_address":`...)
+	dst = value.AppendString(dst, in.client)
+	dst = append(dst, `,"request_id":`...)
+	dst = value.AppendString(dst, in.id)
+	return append(dst, '}', '}')
+}
+
+func appendInput(dst []byte, q rego.Request) []byte {
+	dst = append(dst, `{"user":`...)
+	dst = q.User.AppendJSON(dst)
+	dst = append(dst, `,"action":`...)
+	dst = q.Action.AppendJSON(dst)
+	dst = append(dst, `,"resource":`...)
+	dst = q.Resource.AppendJSON(dst)
+	dst = append(dst, `,"context":`...)
+	dst = q.Context.AppendJSON(dst)
+	q.Extra.Each(func(name string, v value.Value) bool {
+		dst = append(dst, ',')
+		dst = value.AppendString(dst, name)
+		dst = append(dst, ':')
+		dst = v.AppendJSON(dst)
+		return true
+	})
+	return append(dst, '}')
+}

@@ -1,0 +1,158 @@
+package enforce
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// forwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's
+// forward_auth: may the request that you hold go on? It answers 200, 401 or 403
+// alone, since nginx makes 500 of anything else; X-Gatehouse-Status says what
+// stood behind it. Its own query string means nothing (contract section 6).
+func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inbound, st *state) {
+	in, no := b.original(r, outer, st)
+	if no != nil {
+		b.count.refused.Add(1)
+		b.authAnswer(w, outer, st, nil, &verdict{word: wordDeny, no: *no})
+		return
+	}
+	who, idErr := identify(r.Context(), r.Header, st.settings, st.byHeaders)
+	if refs, looks := b.wanted(st, &in); looks {
+		in.seen = &inspection{refs: refs, whole: true}
+		if needsBody(refs) && (in.method == http.MethodPost || in.method == http.MethodPut || in.method == http.MethodPatch) {
+			in.seen.no = &refusal{http.StatusForbidden, "body_unavailable", "a control needs the body, which forward-auth does not see"}
+		}
+	}
+	v := b.judge(r.Context(), st, &in, who, idErr)
+	switch {
+	case len(v.mask) > 0:
+		// The proxy in front sends the application's answer, and we never see it.
+		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"}, nil)
+		v.mask = nil
+	case errors.Is(idErr, errAmbiguousIdentity) && v.mode == enforcing:
+		v.settle(&refusal{http.StatusForbidden, "bad_request", "two identities in one request"}, nil)
+	}
+	b.record(st, &in, who, &v)
+	b.authAnswer(w, &in, st, who, &v)
+}
+
+// authAnswer writes the three-valued answer.
+func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *state, who *identity, v *verdict) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set(headerRequestID, in.id)
+	h.Set(headerDecision, v.word)
+	h.Set(headerStatus, v.no.code)
+	if v.id != "" {
+		h.Set(headerDecisionID, v.id)
+	}
+	if v.pass {
+		st.identityFields(who, h.Set)
+		h.Set("Content-Length", "0")
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	no := v.no
+	if no.status != http.StatusUnauthorized {
+		no.status = http.StatusForbidden
+	}
+	b.refuse(w, in, v.id, &no)
+}
+
+// original is the request that the proxy in front holds.
+func (b *Bouncer) original(r *http.Request, outer *inbound, st *state) (inbound, *refusal) {
+	deny := func(code, message string) (inbound, *refusal) {
+		return inbound{}, &refusal{http.StatusForbidden, code, message}
+	}
+	if !outer.trusted {
+		return deny("untrusted_proxy", "this endpoint is for the proxies that the bouncer was told to trust")
+	}
+	method, ok1 := agreed(r.Header, "X-Forwarded-Method", "X-Original-Method")
+	host, ok2 := agreed(r.Header, "X-Forwarded-Host", "X-Original-Host")
+	target, ok3 := agreed(r.Header, "X-Forwarded-Uri", "X-Original-Uri")
+	if full := r.Header["X-Original-Url"]; len(full) > 0 && ok3 { // ingress-nginx sends the whole address
+		u, err := url.Parse(full[0])
+		if err != nil || len(full) > 1 || host != "" && !strings.EqualFold(host, u.Host) {
+			return deny("bad_request", "the proxy's headers contradict one another")
+		}
+		rest := full[0][strings.Index(full[0], u.Host)+len(u.Host):]
+		if target != "" && target != rest {
+			return deny("bad_request", "the proxy's headers contradict one another")
+		}
+		target, host = rest, u.Host
+	}
+	if !ok1 || !ok2 || !ok3 {
+		return deny("bad_request", "the proxy's headers contradict one another")
+	}
+	if method == "" || target == "" || host == "" {
+		return deny("bad_request", "method, host and target of the request are needed: X-Forwarded-Method|-Host|-Uri or X-Original-Method|-Host|-URI")
+	}
+	in := *outer
+	if no := in.held(method, host, target, st.settings); no != nil {
+		return deny(no.code, no.message)
+	}
+	return in, nil
+}
+
+// held takes over what a gateway says of the request that it holds. The gateway
+// hands the raw path on, so that only one that every application reads as we
+// did may be decided on.
+func (in *inbound) held(method, host, target string, st *settings) *refusal {
+	in.method = method
+	if no := allowedMethod(method); no != nil {
+		return no
+	}
+	var ok bool
+	if in.host, ok = canonicalHost(host); !ok {
+		return badRequest("the host name is malformed")
+	}
+	raw, query, ok := splitTarget(target)
+	if !ok || !headerSafe(raw) {
+		return badRequest("the request target must be a path")
+	}
+	if in.path, ok = canonicalPath(raw, st.keepSlash); !ok {
+		return badRequest("the path is ambiguous")
+	}
+	if !sameSegments(raw, in.path) {
+		return badRequest("the path must not hold empty or dot segments")
+	}
+	in.query = query
+	if in.params, ok = readQuery(query); !ok {
+		return badRequest("the query is ambiguous")
+	}
+	return nil
+}
+
+// agreed is the one value of two headers that may both be there.
+func agreed(h http.Header, a, b string) (string, bool) {
+	one := func(name string) (string, bool) {
+		lines := h[name]
+		if len(lines) > 1 {
+			return "", false
+		}
+		if len(lines) == 0 {
+			return "", true
+		}
+		return strings.TrimSpace(lines[0]), true
+	}
+	va, oka := one(a)
+	vb, okb := one(b)
+	if !oka || !okb || va != "" && vb != "" && va != vb {
+		return "", false
+	}
+	if va == "" {
+		return vb, true
+	}
+	return va, true
+}
+
+// sameSegments reports whether a raw path has the segments of its canonical
+// form: nothing was merged or resolved, but for a slash at the end.
+func sameSegments(raw, canonical string) bool {
+	if canonical == "/" {
+		return raw == "/"
+	}
+	return strings.Count(strings.TrimSuffix(raw, "/"), "/") == strings.Count(strings.TrimSuffix(canonical, "/"), "/")
+}

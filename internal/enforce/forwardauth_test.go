@@ -1,0 +1,249 @@
+package enforce
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func forwardHead(method, host, uri string) func(*http.Request) {
+	return func(r *http.Request) {
+		for k, v := range map[string]string{"X-Forwarded-Method": method, "X-Forwarded-Host": host, "X-Forwarded-Uri": uri} {
+			if v != "" {
+				r.Header.Set(k, v)
+			}
+		}
+	}
+}
+
+func TestForwardAuth(t *testing.T) {
+	is := newIssuer(t)
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	identity := is.config()
+	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": identity}, controls: []control{{id: 1, source: adminOnly}}})
+	b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1"} }).at(t, 1)
+	stranger := start(t, p, "", nil).at(t, 1)
+	if got := fetch(t, "GET", stranger.url+"/open", nil); got.status != 404 {
+		t.Errorf("without an application: %d", got.status)
+	}
+	admin, staff := is.token(t, "ed", nil), is.token(t, "ed", map[string]any{"groups": []string{"staff"}})
+	auth := func(token string, also func(*http.Request)) func(*http.Request) {
+		return func(r *http.Request) {
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
+			}
+			also(r)
+		}
+	}
+	for name, tc := range map[string]struct {
+		edit     func(*http.Request)
+		want     int
+		decision string
+		status   string
+	}{
+		"open":                    {forwardHead("GET", "app.test", "/open"), 200, "PERMIT", "ok"},
+		"denied":                  {forwardHead("GET", "app.test", "/admin"), 403, "DENY", "access_denied"},
+		"administrator":           {auth(admin, forwardHead("GET", "app.test", "/admin?x=1")), 200, "PERMIT", "ok"},
+		"no administrator":        {auth(staff, forwardHead("GET", "app.test", "/admin")), 403, "DENY", "access_denied"},
+		"bad token":               {auth("bad", forwardHead("GET", "app.test", "/admin")), 401, "DENY", "invalid_token"},
+		"another way to write it": {forwardHead("GET", "app.test", "/%61dmin/"), 403, "DENY", "access_denied"},
+		"dot segments":            {forwardHead("GET", "app.test", "/admin/../open"), 403, "DENY", "bad_request"},
+		"empty segments":          {forwardHead("GET", "app.test", "//open"), 403, "DENY", "bad_request"},
+		"a slash at the end":      {forwardHead("GET", "app.test", "/open/"), 200, "PERMIT", "ok"},
+		"ambiguous path":          {forwardHead("GET", "app.test", "/x/..;/admin"), 403, "DENY", "bad_request"},
+		"ambiguous query":         {forwardHead("GET", "app.test", "/x?a;b"), 403, "DENY", "bad_request"},
+		"TRACE":                   {forwardHead("TRACE", "app.test", "/x"), 403, "DENY", "method_not_allowed"},
+		"no target":               {forwardHead("GET", "app.test", ""), 403, "DENY", "bad_request"},
+		"no method":               {forwardHead("", "app.test", "/open"), 403, "DENY", "bad_request"},
+		"no host":                 {forwardHead("GET", "", "/open"), 403, "DENY", "bad_request"},
+		"nothing":                 {forwardHead("", "", ""), 403, "DENY", "bad_request"},
+		"forged identity headers": {func(r *http.Request) {
+			forwardHead("GET", "app.test", "/admin")(r)
+			r.Header.Set("X-Auth-Request-User", "root")
+			r.Header.Set("X-Auth-Request-Groups", "admin")
+		}, 403, "DENY", "access_denied"},
+		"the other family": {func(r *http.Request) {
+			r.Header.Set("X-Original-Method", "GET")
+			r.Header.Set("X-Original-Host", "app.test")
+			r.Header.Set("X-Original-URI", "/open")
+		}, 200, "PERMIT", "ok"},
+		"both and equal": {func(r *http.Request) {
+			forwardHead("GET", "app.test", "/open")(r)
+			r.Header.Set("X-Original-URI", "/open")
+		}, 200, "PERMIT", "ok"},
+		"both and different": {func(r *http.Request) {
+			forwardHead("GET", "app.test", "/open")(r)
+			r.Header.Set("X-Original-URI", "/admin")
+		}, 403, "DENY", "bad_request"},
+		"two methods": {func(r *http.Request) {
+			forwardHead("GET", "app.test", "/open")(r)
+			r.Header.Set("X-Original-Method", "DELETE")
+		}, 403, "DENY", "bad_request"},
+		"the same header twice": {func(r *http.Request) {
+			forwardHead("GET", "app.test", "/open")(r)
+			r.Header.Add("X-Forwarded-Uri", "/admin")
+		}, 403, "DENY", "bad_request"},
+		"a whole address": {func(r *http.Request) {
+			r.Header.Set("X-Original-Method", "GET")
+			r.Header.Set("X-Original-URL", "https://app.test/admin")
+		}, 403, "DENY", "access_denied"},
+	} {
+		got := fetch(t, "GET", b.url+"/_bouncer/auth?ignored;=%zz", tc.edit)
+		if got.status != tc.want || got.header.Get("X-Decision") != tc.decision || got.header.Get("X-Gatehouse-Status") != tc.status {
+			t.Errorf("%s: %d %v, want %d %s %s", name, got.status, got.header, tc.want, tc.decision, tc.status)
+		}
+		if got.header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: the answer may be cached", name)
+		}
+		if name == "administrator" && (got.header.Get("X-Auth-Request-User") != "ann" || got.header.Get("X-Decision-Id") == "") {
+			t.Errorf("the proxy is told %v", got.header)
+		}
+		if no := fetch(t, "GET", stranger.url+"/_bouncer/auth", tc.edit); no.status != 403 || no.header.Get("X-Gatehouse-Status") != "untrusted_proxy" {
+			t.Errorf("%s, from a proxy nobody named: %d %v", name, no.status, no.header)
+		}
+	}
+	if n := len(app.take()); n != 0 {
+		t.Errorf("forward-auth sent %d requests to the application", n)
+	}
+}
+
+func TestForwardAuthCannotMaskAndObeysShadow(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskSSN}}})
+	b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1"} }).at(t, 1)
+	if got := fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "a", "/x")); got.status != 403 || got.header.Get("X-Gatehouse-Status") != "mask_impossible" {
+		t.Errorf("a mask on forward-auth: %d %v", got.status, got.header)
+	}
+	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{id: 1, source: denyAll}}})
+	b.at(t, 2)
+	if got := fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "a", "/x")); got.status != 200 || got.header.Get("X-Decision") != "SHADOW_WOULD_DENY" {
+		t.Errorf("in shadow: %d %v", got.status, got.header)
+	}
+}
+
+// TestNginx runs a real nginx with auth_request in front, in the shape that
+// docs/integrations/nginx.md gives.
+func TestNginx(t *testing.T) {
+	bin, err := exec.LookPath("nginx")
+	if err != nil {
+		if bin = "/usr/sbin/nginx"; !exists(bin) {
+			if os.Getenv("CI") == "true" || os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all" {
+				t.Fatal("nginx is needed for this test")
+			}
+			t.Skip("nginx is not installed")
+		}
+	}
+	is := newIssuer(t)
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()}, controls: []control{{id: 1, source: adminOnly}}})
+	b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1"} }).at(t, 1)
+	url := startNginx(t, bin, strings.TrimPrefix(b.url, "http://"), strings.TrimPrefix(app.URL, "http://"))
+
+	admin := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+is.token(t, "rsa", nil)) }
+	forge := func(r *http.Request) {
+		r.Header.Set("X-Auth-Request-User", "root")
+		r.Header.Set("X-Auth-Request-Groups", "admin")
+		r.Header.Set("X-Original-URI", "/open")
+		r.Header.Set("X-Forwarded-Uri", "/open")
+		r.Header.Set("X-Forwarded-Method", "GET")
+		r.Header.Set("X-Forwarded-Host", "open.test")
+	}
+	for _, tc := range []struct {
+		name, method, path string
+		edit               func(*http.Request)
+		want               int
+	}{
+		{"open", "GET", "/open", nil, 200},
+		{"denied", "GET", "/admin", nil, 403},
+		{"denied, with a body", "POST", "/admin", nil, 403},
+		{"administrator", "GET", "/admin/x?y=1", admin, 200},
+		{"bad token", "GET", "/open", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 401},
+		{"forged", "GET", "/admin", forge, 403},
+		{"forged, open path", "GET", "/open", forge, 200},
+		{"dot segments", "GET", "/open/../admin", nil, 403},
+		{"encoded", "GET", "/%61dmin", nil, 403},
+		{"two slashes", "GET", "//admin", nil, 403},
+		{"encoded slash", "GET", "/open%2f..%2fadmin", nil, 403},
+		{"backslash", "GET", "/open/..%5cadmin", nil, 403},
+		{"parameter segment", "GET", "/open/..;/admin", nil, 403},
+	} {
+		app.take()
+		got := fetch(t, tc.method, url+tc.path, tc.edit)
+		if got.status != tc.want {
+			t.Errorf("%s: %d %s, want %d", tc.name, got.status, got.body, tc.want)
+		}
+		seen := app.take()
+		if (len(seen) == 1) != (tc.want == 200) {
+			t.Errorf("%s: the application saw %d requests", tc.name, len(seen))
+		}
+		if tc.want == 401 && got.header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s: nginx hands no WWW-Authenticate on", tc.name)
+		}
+		for _, r := range seen {
+			if u := r.Header.Get("X-Auth-Request-User"); u == "root" || tc.name == "administrator" && u != "ann" {
+				t.Errorf("%s: the application takes the caller for %q", tc.name, u)
+			}
+		}
+	}
+}
+
+// The page shows the configuration that is tested.
+func TestNginxPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/integrations/nginx.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, err := os.ReadFile("testdata/nginx.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), string(conf)) {
+		t.Error("docs/integrations/nginx.md does not hold testdata/nginx.conf as it is")
+	}
+}
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
+
+// startNginx runs nginx on a free port with the configuration that is shipped.
+func startNginx(t *testing.T, bin, bouncer, app string) string {
+	t.Helper()
+	dir := t.TempDir()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	conf, err := os.ReadFile("testdata/nginx.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "listen 80;", "listen "+addr+";").Replace(string(conf))
+	whole := fmt.Sprintf("daemon off;\nmaster_process off;\npid %[1]s/pid;\nerror_log %[1]s/error.log;\nevents {}\nhttp {\naccess_log off;\nclient_body_temp_path %[1]s/b;\nproxy_temp_path %[1]s/p;\nfastcgi_temp_path %[1]s/f;\nuwsgi_temp_path %[1]s/u;\nscgi_temp_path %[1]s/s;\n%[2]s}\n", dir, server)
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(whole), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(bin, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error.log"))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	eventually(t, "nginx to listen", func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	return "http://" + addr
+}

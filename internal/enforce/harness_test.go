@@ -1,0 +1,389 @@
+package enforce
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// policySet is what a test's bundle holds.
+type policySet struct {
+	revision  int
+	controls  []control
+	resources []rego.Resource
+	mode      string
+	config    map[string]any
+	bouncer   int
+	signing   *rego.SigningKey
+}
+
+type control struct {
+	id, resource int64
+	source       string
+}
+
+// bundle is the policy set as the control plane sends it.
+func (p policySet) bundle(t testing.TB) []byte {
+	t.Helper()
+	if p.bouncer == 0 {
+		p.bouncer = 7
+	}
+	var compiled []*rego.Control
+	for _, c := range p.controls {
+		ctl, issues := rego.Compile(rego.Meta{ID: c.id, Name: fmt.Sprintf("control-%d", c.id), Version: 1, ResourceID: c.resource}, c.source)
+		if len(issues) > 0 {
+			t.Fatalf("control %d does not compile: %v", c.id, issues)
+		}
+		compiled = append(compiled, ctl)
+	}
+	set := rego.NewSet(rego.SetSpec{Revision: int64(p.revision), Env: "sandbox", Controls: compiled, Resources: p.resources})
+	own, err := value.FromAny(map[string]any{"id": int64(p.bouncer), "name": "test", "environment": "sandbox", "mode": p.mode, "configuration": p.config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := rego.WriteBundle(rego.BundleSpec{Revision: fmt.Sprint(p.revision), Set: set, Bouncer: own, Signing: p.signing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// plane is a control plane that speaks the bridge protocol.
+type plane struct {
+	t   testing.TB
+	srv *httptest.Server
+
+	mu       sync.Mutex
+	data     []byte
+	etag     string
+	changed  chan struct{}
+	denied   bool
+	down     bool
+	logsDown bool
+	discard  bool     // takes the decision log without looking
+	polls    []string // If-None-Match of each
+	parked   int
+	events   []map[string]any
+	statuses []map[string]any
+}
+
+const testToken = "gh_bouncer_test"
+
+func newPlane(t testing.TB) *plane {
+	p := &plane{t: t, changed: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/bridge/self", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"bouncer_id":7,"name":"test"}`) })
+	mux.HandleFunc("GET /api/v1/bridge/bundles/7", p.serveBundle)
+	mux.HandleFunc("POST /api/v1/bridge/logs", p.serveLogs)
+	mux.HandleFunc("POST /api/v1/bridge/status", p.serveStatus)
+	p.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		denied, down := p.denied, p.down
+		p.mu.Unlock()
+		switch {
+		case down:
+			panic(http.ErrAbortHandler)
+		case denied || r.Header.Get("Authorization") != "Bearer "+testToken:
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			mux.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(p.srv.Close)
+	return p
+}
+
+// set changes the plane under its lock and wakes what waits on it.
+func (p *plane) set(fn func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fn()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *plane) publish(s policySet) {
+	data := s.bundle(p.t)
+	p.set(func() { p.data, p.etag = data, fmt.Sprintf(`"r%d"`, s.revision) })
+}
+
+func (p *plane) serveBundle(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.polls = append(p.polls, r.Header.Get("If-None-Match"))
+	p.mu.Unlock()
+	deadline := time.After(5 * time.Second)
+	for {
+		p.mu.Lock()
+		data, etag, changed := p.data, p.etag, p.changed
+		if p.denied || p.down {
+			p.mu.Unlock()
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		p.parked++
+		p.mu.Unlock()
+		leave := func() { p.mu.Lock(); p.parked--; p.mu.Unlock() }
+		if data != nil && !strings.Contains(r.Header.Get("If-None-Match"), etag) {
+			leave()
+			w.Header().Set("ETag", etag)
+			w.Header().Set("Content-Type", "application/vnd.openpolicyagent.bundles")
+			_, _ = w.Write(data)
+			return
+		}
+		select {
+		case <-changed:
+			leave()
+		case <-deadline:
+			leave()
+			w.WriteHeader(http.StatusNotModified)
+			return
+		case <-r.Context().Done():
+			leave()
+			return
+		}
+	}
+}
+
+func (p *plane) serveLogs(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	down, discard := p.logsDown, p.discard
+	p.mu.Unlock()
+	if discard {
+		_, _ = io.Copy(io.Discard, r.Body)
+		return
+	}
+	if down {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	z, err := gzip.NewReader(r.Body)
+	if err != nil {
+		p.t.Errorf("the log chunk is not gzip: %v", err)
+		return
+	}
+	var list []map[string]any
+	if err := json.NewDecoder(z).Decode(&list); err != nil {
+		p.t.Errorf("the log chunk is not a JSON array: %v", err)
+	}
+	p.set(func() { p.events = append(p.events, list...) })
+}
+
+func (p *plane) serveStatus(w http.ResponseWriter, r *http.Request) {
+	var s map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&s); err != nil {
+		p.t.Errorf("the status is not JSON: %v", err)
+	}
+	p.set(func() { p.statuses = append(p.statuses, s) })
+}
+
+// logged waits for n events.
+func (p *plane) logged(n int) []map[string]any {
+	p.t.Helper()
+	var out []map[string]any
+	p.wait(fmt.Sprintf("%d decision log events", n), func() bool { out = p.events; return len(out) >= n })
+	return out
+}
+
+// wait waits until cond holds, which is asked under the lock at every change.
+func (p *plane) wait(what string, cond func() bool) {
+	p.t.Helper()
+	late := time.After(15 * time.Second)
+	for {
+		p.mu.Lock()
+		ok, changed := cond(), p.changed
+		p.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			p.t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// eventually asks cond again and again.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(15 * time.Second)
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// running is a bouncer that serves.
+type running struct {
+	*Bouncer
+	url  string
+	stop func()
+}
+
+func start(t testing.TB, p *plane, upstream string, change func(*Config)) *running {
+	t.Helper()
+	cfg := Config{URL: p.srv.URL, Token: testToken, Upstream: upstream, DataDir: t.TempDir(), Version: "test", Now: time.Now, Entropy: rand.Reader, PollWait: 5 * time.Second}
+	if change != nil {
+		change(&cfg)
+	}
+	b, err := New(cfg, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- b.Serve(ctx, l) }()
+	var once sync.Once
+	stop := func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("the bouncer ended with %v", err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return &running{b, "http://" + l.Addr().String(), stop}
+}
+
+// at waits until the bouncer decides on revision n.
+func (r *running) at(t testing.TB, n int) *running {
+	t.Helper()
+	eventually(t, fmt.Sprintf("revision %d", n), func() bool {
+		_, ok := revisionNumber(r.state.Load().revision)
+		return ok && strings.HasSuffix(r.state.Load().revision, fmt.Sprint(n))
+	})
+	return r
+}
+
+// reply is an answer read whole.
+type reply struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func fetch(t testing.TB, method, url string, edit func(*http.Request)) reply {
+	t.Helper()
+	req, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if edit != nil {
+		edit(req)
+	}
+	resp, err := (&http.Transport{DisableCompression: true, DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: the answer broke off: %v", method, url, err)
+	}
+	return reply{resp.StatusCode, resp.Header, string(body)}
+}
+
+// raw sends bytes and reads all that comes back until the connection ends.
+func raw(t testing.TB, url, wire string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(c, wire); err != nil {
+		t.Fatal(err)
+	}
+	data, _ := io.ReadAll(c)
+	return string(data)
+}
+
+// application is an upstream that remembers what it saw.
+type application struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen []*http.Request
+}
+
+func newApplication(t testing.TB, h http.HandlerFunc) *application {
+	a := &application{}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.mu.Lock()
+		a.seen = append(a.seen, r.Clone(context.Background()))
+		a.mu.Unlock()
+		if h != nil {
+			h(w, r)
+			return
+		}
+		fmt.Fprintf(w, "%s %s", r.Method, r.RequestURI)
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// last takes what was seen since the last call.
+func (a *application) take() []*http.Request {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := a.seen
+	a.seen = nil
+	return out
+}
+
+func doc(t testing.TB, s string) value.Value {
+	t.Helper()
+	v, err := value.Decode([]byte(s), value.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Controls that several tests use.
+const (
+	allowAll  = "package test\n\nallow := true\n"
+	denyAll   = "package test\n\nallow := false\n\nreason := \"closed\"\n"
+	adminOnly = `package test
+
+default allow := false
+
+allow if not startswith(input.resource.path, "/admin")
+
+allow if "admin" in input.user.roles
+`
+)
+
+func bytesReader(s string) io.Reader { return bytes.NewReader([]byte(s)) }
+
+const maskSSN = `package masks
+
+allow := true
+
+mask := {"ssn": "last4", "card.number": "redact", "notes": "remove"}
+`

@@ -1,0 +1,217 @@
+package enforce
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+)
+
+// Names of header fields that the bouncer itself speaks.
+const (
+	headerRequestID  = "X-Request-Id"
+	headerDecision   = "X-Decision"
+	headerDecisionID = "X-Decision-Id"
+	headerStatus     = "X-Gatehouse-Status"
+)
+
+// headerNames are the identity headers, in canonical form: read from trusted
+// proxies, and set to exactly one value on what goes upstream.
+type headerNames struct {
+	user, email, groups string
+}
+
+// oauth2Proxy are the names that oauth2-proxy made common (contract section 6).
+var oauth2Proxy = headerNames{user: "X-Auth-Request-User", email: "X-Auth-Request-Email", groups: "X-Auth-Request-Groups"}
+
+// oursAlone are fields whose value upstream is ours or nothing: an application
+// behind the bouncer believes them. Whole families go by prefix, see oursPrefix.
+var oursAlone = map[string]bool{
+	"Forwarded": true, "X-Real-Ip": true, "True-Client-Ip": true, "Client-Ip": true, "X-Client-Ip": true,
+	"X-Cluster-Client-Ip": true, "Cf-Connecting-Ip": true, "Fastly-Client-Ip": true,
+	"X-Http-Method-Override": true, "X-Http-Method": true, "X-Method-Override": true,
+	"X-Rewrite-Url": true, "X-Host": true, "X-Remote-User": true, "Remote-User": true,
+	headerDecision: true, headerDecisionID: true, headerRequestID: true,
+}
+
+// oursPrefix are the families: method, path and host overrides (X-Original-*),
+// forwarding facts, what oauth2-proxy sets, and our own.
+var oursPrefix = []string{"X-Forwarded-", "X-Original-", "X-Auth-Request-", "X-Gatehouse-"}
+
+// hopByHop are the fields of one connection (RFC 9110 section 7.6.1).
+var hopByHop = map[string]bool{
+	"Connection": true, "Proxy-Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true,
+	"Proxy-Authorization": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+	"Http2-Settings": true,
+}
+
+// framing are fields that say how a message is to be read or who sends it. They
+// may not be named in Connection, and an odd spelling of them is dropped: a CGI
+// gateway reads Content_Length as Content-Length.
+var framing = map[string]bool{
+	"Host": true, "Content-Length": true, "Content-Type": true, "Content-Encoding": true, "Authorization": true,
+	"Cookie": true, "Range": true, "Accept-Encoding": true, "Expect": true, "Origin": true, "Referer": true,
+}
+
+// reserved reports whether the canonical name is ours to set.
+func (n headerNames) reserved(name string) bool {
+	if name == n.user || name == n.email || name == n.groups || oursAlone[name] {
+		return true
+	}
+	if len(name) < 8 || name[0] != 'X' {
+		return false
+	}
+	for _, p := range oursPrefix {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// foldName is the canonical name that a lax receiver could read name as: every
+// byte that is no letter, digit or hyphen becomes a hyphen. odd is set when the
+// name was not plain already.
+func foldName(name string) (folded string, odd bool) {
+	for i := 0; i < len(name); i++ {
+		if !plainNameByte(name[i]) {
+			odd = true
+			break
+		}
+	}
+	if !odd {
+		return name, false
+	}
+	b := []byte(name)
+	for i, c := range b {
+		if !plainNameByte(c) {
+			b[i] = '-'
+		}
+	}
+	return textproto.CanonicalMIMEHeaderKey(string(b)), true
+}
+
+func plainNameByte(c byte) bool {
+	return c == '-' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// forwards reports whether the client's field may go upstream as it is.
+func (n headerNames) forwards(name string, named []string) bool {
+	folded, odd := foldName(name)
+	if n.reserved(folded) || hopByHop[folded] {
+		return false
+	}
+	if odd && framing[folded] {
+		return false
+	}
+	for _, c := range named {
+		if c == folded {
+			return false
+		}
+	}
+	return true
+}
+
+// connectionNames are the fields that Connection asks to drop, canonical. A
+// name that is ours or that frames the message is an attack on what the
+// application sees (CVE-2024-45410): ok is false then.
+func (n headerNames) connectionNames(h http.Header) (named []string, ok bool) {
+	for _, v := range h["Connection"] {
+		if v == "keep-alive" || v == "close" {
+			continue
+		}
+		for part := range strings.SplitSeq(v, ",") {
+			part = textproto.TrimString(part)
+			if part == "" {
+				continue
+			}
+			name, _ := foldName(textproto.CanonicalMIMEHeaderKey(part))
+			if n.reserved(name) || framing[name] {
+				return nil, false
+			}
+			named = append(named, name)
+		}
+	}
+	return named, true
+}
+
+// wantsTrailers reports whether the client takes trailers (gRPC needs it).
+func wantsTrailers(h http.Header) bool {
+	for _, v := range h["Te"] {
+		for part := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(textproto.TrimString(part), "trailers") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// field is one header field that we set.
+type field struct{ name, value string }
+
+// outgoing is the header that goes upstream: the client's fields that may pass,
+// without a copy, and ours.
+type outgoing struct {
+	names  headerNames
+	client http.Header
+	named  []string // fields that the client's Connection drops
+	ours   []field
+	plain  bool // the answer will be read: no encodings
+	masked bool // the answer will be rewritten: no encodings, no parts, no validators
+}
+
+// maskDrops are the request fields that would bring an answer which cannot be
+// masked: a part of it, an encoded one, or a 304 onto an older clear copy.
+var maskDrops = map[string]bool{
+	"Accept-Encoding": true, "Range": true, "If-Range": true, "If-None-Match": true, "If-Modified-Since": true, "A-Im": true, "Want-Digest": true,
+}
+
+// each calls fn for every field line, ours last.
+func (o *outgoing) each(fn func(name, value string)) {
+	for name, values := range o.client {
+		if !o.names.forwards(name, o.named) || name == "Expect" || name == "Content-Length" {
+			continue
+		}
+		if o.masked && maskDrops[name] || o.plain && name == "Accept-Encoding" {
+			continue
+		}
+		for _, v := range values {
+			fn(name, v)
+		}
+	}
+	for _, f := range o.ours {
+		fn(f.name, f.value)
+	}
+}
+
+// header is the same as a map, for the standard transport.
+func (o *outgoing) header() http.Header {
+	h := make(http.Header, len(o.client)+len(o.ours)+1)
+	o.each(func(name, value string) { h[name] = append(h[name], value) })
+	if _, set := h["User-Agent"]; !set {
+		h["User-Agent"] = nil // the client sent none: the transport must not add its own
+	}
+	return h
+}
+
+// copyAnswer puts an answer's end-to-end fields into dst.
+func copyAnswer(dst, src http.Header) {
+	var named []string
+	for _, v := range src["Connection"] {
+		for part := range strings.SplitSeq(v, ",") {
+			named = append(named, textproto.CanonicalMIMEHeaderKey(textproto.TrimString(part)))
+		}
+	}
+next:
+	for name, values := range src {
+		if hopByHop[name] {
+			continue
+		}
+		for _, n := range named {
+			if n == name {
+				continue next
+			}
+		}
+		dst[name] = values
+	}
+}

@@ -1,0 +1,161 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// state is all that a decision depends on: immutable, swapped whole.
+type state struct {
+	*settings
+	// set is nil until there was a bundle.
+	set      *rego.Set
+	revision string
+	// activated is when the bundle became the one decided on; zero: never.
+	activated time.Time
+	controls  int
+}
+
+// Words of a verdict: X-Decision and the decision log use them.
+const (
+	wordPermit      = "PERMIT"
+	wordDeny        = "DENY"
+	wordMask        = "MASK"
+	wordPassThrough = "PASS_THROUGH"
+	wordShadowDeny  = "SHADOW_WOULD_DENY"
+	wordShadowMask  = "SHADOW_WOULD_MASK"
+)
+
+// verdict is what becomes of a request.
+type verdict struct {
+	id   string // decision id
+	mode mode
+	// pass is whether the request goes on to the application.
+	pass bool
+	// no is the answer in place of the application's: as given when enforcing,
+	// as it would have been when in shadow. Its code is `ok` when there is none.
+	no   refusal
+	word string
+	dec  rego.Decision
+	// mask is what the answer must be rewritten by; empty in shadow.
+	mask []rego.MaskRule
+	// keep tells which tools a list may hold; nil: it is not filtered. listed is
+	// told of all that the server has.
+	keep   func(name string) bool
+	listed func([]mcp.Tool)
+	// eventsOnly: only a stream of events is filtered.
+	eventsOnly bool
+	// changed are tools of which a server says something else than before.
+	changed []string
+	// failed is set when there was no proper decision: recorded as an error.
+	failed string
+}
+
+// permits reports whether controls and default action grant access, whatever the mode.
+func (v *verdict) permits() bool {
+	return v.word == wordPermit || v.word == wordMask || v.word == wordPassThrough || v.word == wordShadowMask
+}
+
+// judge decides. Nothing here fails open while enforcing: whatever stands in
+// the way of a proper decision is a denial (contract section 6).
+func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identity, idErr error) (v verdict) {
+	v = verdict{id: b.ids.next(in.at), mode: st.mode}
+	defer func() {
+		if p := recover(); p != nil {
+			b.count.panics.Add(1)
+			b.log.ErrorContext(ctx, "a decision panicked", "panic", fmt.Sprint(p))
+			v.failed = "the evaluation broke down"
+			v.settle(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
+		}
+	}()
+	if st.set == nil {
+		v.failed = "no policy bundle was ever received"
+		v.settle(&refusal{http.StatusServiceUnavailable, "no_bundle", "no policies are loaded yet"}, nil)
+		return v
+	}
+	if st.maxStale > 0 && b.sinceContact(in.at) > st.maxStale {
+		v.failed = "the policies are older than max_stale"
+		v.settle(&refusal{http.StatusServiceUnavailable, "policy_stale", "the policies are too old to decide on"}, nil)
+		return v
+	}
+	var cache *rego.Cache
+	if st.cache && in.seen == nil { // what a body says, or a count, does not come again
+		cache = b.cache
+	}
+	if in.seen != nil {
+		in.seen.read(in.path, in.host)
+		if no := in.seen.no; no != nil {
+			v.dec.Resource = st.set.Match(in.locator())
+			v.failed = no.message
+			v.settle(no, nil)
+			return v
+		}
+		b.account(ctx, st, in, who)
+		defer func() {
+			if !v.permits() {
+				in.seen.meter.refund(ctx)
+			}
+		}()
+	}
+	req := question(in, st.settings, who)
+	v.dec = st.set.Decide(ctx, &req, rego.Options{Cache: cache, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now})
+	b.count.decision(v.dec.Duration, v.dec.CacheHit)
+	v.weigh(st, idErr)
+	if v.no.code == "access_denied" && in.seen.harmless(v.dec.Resource) {
+		v.dec = rego.Decision{Effect: rego.Allow, Permit: true, Reason: "MCP: pings and notifications pass", Resource: v.dec.Resource, Revision: v.dec.Revision, Considered: v.dec.Considered, Duration: v.dec.Duration}
+		v.settle(nil, nil)
+	}
+	return v
+}
+
+// weigh makes a verdict of a decision.
+func (v *verdict) weigh(st *state, idErr error) {
+	d := &v.dec
+	switch {
+	case d.Considered == 0 && d.Err == nil:
+		if st.denyDefault {
+			v.settle(&refusal{http.StatusForbidden, "access_denied", "no control covers this request, and the default is to deny"}, nil)
+			return
+		}
+		v.word, v.pass, v.no.code = wordPassThrough, true, "ok"
+	case d.Err != nil:
+		v.failed = d.Err.Error()
+		v.settle(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
+	case errors.Is(idErr, errIdentityUnavailable):
+		v.failed = idErr.Error()
+		v.settle(&refusal{http.StatusServiceUnavailable, "identity_unavailable", "the caller's token cannot be checked now"}, nil)
+	case idErr != nil:
+		v.settle(&refusal{http.StatusUnauthorized, "invalid_token", "the bearer token is not valid"}, nil)
+	case d.Effect == rego.Mask:
+		v.settle(nil, d.Mask)
+	case d.Effect == rego.Allow:
+		v.settle(nil, nil)
+	default:
+		v.settle(&refusal{http.StatusForbidden, "access_denied", d.Reason}, nil)
+	}
+}
+
+// settle applies the mode: shadow lets pass what enforce would refuse or mask.
+func (v *verdict) settle(no *refusal, mask []rego.MaskRule) {
+	v.no.code = "ok"
+	switch {
+	case no != nil:
+		v.no, v.pass, v.word = *no, false, wordDeny
+		if v.mode == shadowing {
+			v.pass, v.word = true, wordShadowDeny
+		}
+	case len(mask) > 0:
+		v.pass, v.word, v.mask = true, wordMask, mask
+		if v.mode == shadowing {
+			v.word, v.mask = wordShadowMask, nil
+		}
+	default:
+		v.pass, v.word = true, wordPermit
+	}
+}

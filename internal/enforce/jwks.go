@@ -1,0 +1,304 @@
+package enforce
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Bounds on a key set, and how often it may be fetched.
+const (
+	maxKeySetBytes  = 1 << 20
+	maxKeys         = 100
+	keyFetchTimeout = 5 * time.Second
+	// keyRetry is the least time between two fetches that requests cause: a
+	// stream of made-up key ids must not become a stream of requests.
+	keyRetry = 10 * time.Second
+	// keyRefresh is how often a healthy set is fetched anew.
+	keyRefresh = 5 * time.Minute
+	// keyMaxAge is how long a set is good while it cannot be fetched.
+	keyMaxAge = 24 * time.Hour
+)
+
+// verifyKey is one public key with the only algorithm it may be used for.
+type verifyKey struct {
+	id, alg string
+	key     crypto.PublicKey
+}
+
+// keySet holds the keys that verify tokens: those of the configuration, and
+// those that a JWKS address answers, refetched at a bounded rate.
+type keySet struct {
+	url    string
+	client *http.Client
+	now    func() time.Time
+
+	mu       sync.Mutex
+	static   []verifyKey
+	fetched  []verifyKey
+	at       time.Time     // of the last good fetch
+	tried    time.Time     // of the last attempt
+	inFlight chan struct{} // closed when the running fetch ends
+	version  uint64        // grows when keys change: verified tokens are checked anew
+}
+
+// find gives the keys for (kid, alg), fetching once when the id is new to us.
+func (s *keySet) find(ctx context.Context, kid, alg string) ([]verifyKey, error) {
+	s.mu.Lock()
+	keys := s.match(kid, alg)
+	due := s.url != "" && (len(keys) == 0 || s.at.IsZero()) && s.now().Sub(s.tried) >= keyRetry
+	running := s.inFlight
+	s.mu.Unlock()
+	if len(keys) > 0 {
+		return keys, nil
+	}
+	switch {
+	case running != nil:
+		select {
+		case <-running:
+		case <-ctx.Done():
+			return nil, errIdentityUnavailable
+		}
+	case due:
+		// The caller may leave before the answer is here; the keys are wanted anyway.
+		_ = s.refresh(context.WithoutCancel(ctx))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if keys = s.match(kid, alg); len(keys) > 0 {
+		return keys, nil
+	}
+	if s.url != "" && (s.at.IsZero() || s.now().Sub(s.at) > keyMaxAge) {
+		return nil, errIdentityUnavailable
+	}
+	return nil, errBadToken
+}
+
+// match is called with mu held. A token without a key id may be tried on every
+// key of its algorithm; one with an id only on those of that id, or on static
+// keys that have none.
+func (s *keySet) match(kid, alg string) []verifyKey {
+	var out []verifyKey
+	pick := func(list []verifyKey) {
+		for _, k := range list {
+			if k.alg == alg && (kid == "" || k.id == kid || k.id == "") && len(out) < 10 {
+				out = append(out, k)
+			}
+		}
+	}
+	pick(s.static)
+	if s.url == "" || s.now().Sub(s.at) <= keyMaxAge {
+		pick(s.fetched)
+	}
+	return out
+}
+
+// generation grows with every change of the keys.
+func (s *keySet) generation() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+// refresh fetches the set; concurrent callers share one fetch.
+func (s *keySet) refresh(ctx context.Context) error {
+	s.mu.Lock()
+	if s.inFlight != nil {
+		running := s.inFlight
+		s.mu.Unlock()
+		select {
+		case <-running:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	done := make(chan struct{})
+	s.inFlight, s.tried = done, s.now()
+	s.mu.Unlock()
+
+	keys, err := s.fetch(ctx)
+
+	s.mu.Lock()
+	if err == nil {
+		if !sameKeys(keys, s.fetched) {
+			s.version++
+		}
+		s.fetched, s.at = keys, s.now()
+	}
+	s.inFlight = nil
+	s.mu.Unlock()
+	close(done)
+	return err
+}
+
+func (s *keySet) fetch(ctx context.Context) ([]verifyKey, error) {
+	ctx, cancel := context.WithTimeout(ctx, keyFetchTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", "application/jwk-set+json, application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the key set answered %d", resp.StatusCode)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxKeySetBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxKeySetBytes {
+		return nil, errors.New("the key set is too large")
+	}
+	return parseKeySet(data)
+}
+
+func sameKeys(a, b []verifyKey) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		eq, ok := a[i].key.(interface{ Equal(crypto.PublicKey) bool })
+		if a[i].id != b[i].id || a[i].alg != b[i].alg || !ok || !eq.Equal(b[i].key) {
+			return false
+		}
+	}
+	return true
+}
+
+// jsonWebKey is the part of RFC 7517 that we use.
+type jsonWebKey struct {
+	Type  string `json:"kty"`
+	ID    string `json:"kid"`
+	Use   string `json:"use"`
+	Alg   string `json:"alg"`
+	Curve string `json:"crv"`
+	N     string `json:"n"`
+	E     string `json:"e"`
+	X     string `json:"x"`
+	Y     string `json:"y"`
+}
+
+// parseKeySet reads a JWK set. Keys for other uses or algorithms are left out;
+// a set without a single usable key is an error.
+func parseKeySet(data []byte) ([]verifyKey, error) {
+	var set struct {
+		Keys []jsonWebKey `json:"keys"`
+	}
+	if err := json.Unmarshal(data, &set); err != nil {
+		return nil, fmt.Errorf("the key set is no JSON: %w", err)
+	}
+	var out []verifyKey
+	for _, k := range set.Keys {
+		if len(out) == maxKeys {
+			break
+		}
+		if k.Use != "" && k.Use != "sig" {
+			continue
+		}
+		vk, err := k.public()
+		if err != nil || (k.Alg != "" && k.Alg != vk.alg) {
+			continue
+		}
+		out = append(out, vk)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("the key set holds no RS256, ES256 or EdDSA key")
+	}
+	return out, nil
+}
+
+func (k jsonWebKey) public() (verifyKey, error) {
+	num := func(s string) (*big.Int, error) {
+		b, err := base64.RawURLEncoding.DecodeString(s)
+		return new(big.Int).SetBytes(b), err
+	}
+	switch k.Type {
+	case "RSA":
+		n, err1 := num(k.N)
+		e, err2 := num(k.E)
+		if err1 != nil || err2 != nil || !e.IsInt64() || e.Int64() > 1<<31-1 {
+			return verifyKey{}, errors.New("malformed RSA key")
+		}
+		return keyFor(k.ID, &rsa.PublicKey{N: n, E: int(e.Int64())})
+	case "EC":
+		x, err1 := base64.RawURLEncoding.DecodeString(k.X)
+		y, err2 := base64.RawURLEncoding.DecodeString(k.Y)
+		if err1 != nil || err2 != nil || k.Curve != "P-256" || len(x) != 32 || len(y) != 32 {
+			return verifyKey{}, errors.New("malformed or unsupported EC key")
+		}
+		pub, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), append(append([]byte{4}, x...), y...))
+		if err != nil {
+			return verifyKey{}, err
+		}
+		return keyFor(k.ID, pub)
+	case "OKP":
+		x, err := base64.RawURLEncoding.DecodeString(k.X)
+		if err != nil || k.Curve != "Ed25519" {
+			return verifyKey{}, errors.New("malformed or unsupported OKP key")
+		}
+		return keyFor(k.ID, ed25519.PublicKey(x))
+	}
+	return verifyKey{}, errors.New("unsupported key type")
+}
+
+// keyFor binds a public key to its one algorithm.
+func keyFor(id string, pub crypto.PublicKey) (verifyKey, error) {
+	switch p := pub.(type) {
+	case *rsa.PublicKey:
+		if bits := p.N.BitLen(); bits < 2048 || bits > 8192 || p.E < 3 || p.E%2 == 0 {
+			return verifyKey{}, errors.New("an RSA key needs 2048 to 8192 bits")
+		}
+		return verifyKey{id, "RS256", p}, nil
+	case *ecdsa.PublicKey:
+		if p.Curve != elliptic.P256() {
+			return verifyKey{}, errors.New("only P-256 keys are supported")
+		}
+		return verifyKey{id, "ES256", p}, nil
+	case ed25519.PublicKey:
+		if len(p) != ed25519.PublicKeySize {
+			return verifyKey{}, errors.New("malformed Ed25519 key")
+		}
+		return verifyKey{id, "EdDSA", p}, nil
+	}
+	return verifyKey{}, errors.New("unsupported key type")
+}
+
+// parsePublicKey reads one PEM block: a public key or a certificate.
+func parsePublicKey(text string) (verifyKey, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return verifyKey{}, errors.New("not PEM")
+	}
+	if block.Type == "CERTIFICATE" {
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return verifyKey{}, err
+		}
+		return keyFor("", c.PublicKey)
+	}
+	pub, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return verifyKey{}, err
+	}
+	return keyFor("", pub)
+}

@@ -1,0 +1,140 @@
+package enforce
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The last good bundle on disk: magic, length and JSON of savedHead, length
+// and bytes of the bundle, and a SHA-256 over all of it. A file with one byte
+// changed, cut or added is no bundle.
+const (
+	lastGoodMagic = "GHBNDL1\n"
+	lastGoodName  = "last-good.bundle"
+	maxBundle     = 64 << 20
+)
+
+// savedHead is what is kept beside the bundle.
+type savedHead struct {
+	Bouncer  string `json:"bouncer"`
+	Revision string `json:"revision"`
+	ETag     string `json:"etag"`
+}
+
+var errDamaged = errors.New("the saved bundle is damaged")
+
+// encodeLastGood is the file's content.
+func encodeLastGood(head savedHead, bundle []byte) ([]byte, error) {
+	meta, err := json.Marshal(head)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	b.Grow(len(lastGoodMagic) + 12 + len(meta) + len(bundle) + sha256.Size)
+	b.WriteString(lastGoodMagic)
+	_ = binary.Write(&b, binary.BigEndian, uint32(len(meta)))
+	b.Write(meta)
+	_ = binary.Write(&b, binary.BigEndian, uint64(len(bundle)))
+	b.Write(bundle)
+	sum := sha256.Sum256(b.Bytes())
+	b.Write(sum[:])
+	return b.Bytes(), nil
+}
+
+// decodeLastGood checks and takes apart a file's content.
+func decodeLastGood(data []byte) (savedHead, []byte, error) {
+	var head savedHead
+	const fixed = len(lastGoodMagic) + 4
+	if len(data) < fixed+8+sha256.Size || string(data[:len(lastGoodMagic)]) != lastGoodMagic {
+		return head, nil, errDamaged
+	}
+	body, sum := data[:len(data)-sha256.Size], data[len(data)-sha256.Size:]
+	want := sha256.Sum256(body)
+	if subtle.ConstantTimeCompare(sum, want[:]) != 1 {
+		return head, nil, errDamaged
+	}
+	n := int(binary.BigEndian.Uint32(body[len(lastGoodMagic):]))
+	if n < 0 || n > len(body)-fixed-8 {
+		return head, nil, errDamaged
+	}
+	if err := json.Unmarshal(body[fixed:fixed+n], &head); err != nil {
+		return head, nil, errDamaged
+	}
+	bundle := body[fixed+n+8:]
+	if binary.BigEndian.Uint64(body[fixed+n:]) != uint64(len(bundle)) {
+		return head, nil, errDamaged
+	}
+	return head, bundle, nil
+}
+
+// saveLastGood replaces the file as one step: after a crash there is the old
+// bundle or the new one.
+func saveLastGood(dir string, head savedHead, bundle []byte) error {
+	data, err := encodeLastGood(head, bundle)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, lastGoodName+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(dir, lastGoodName)); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// loadLastGood reads the file; os.ErrNotExist when there is none. contact is
+// when the control plane last confirmed it: the file's modification time.
+func loadLastGood(dir string) (head savedHead, bundle []byte, contact time.Time, err error) {
+	f, err := os.Open(filepath.Join(dir, lastGoodName))
+	if err != nil {
+		return head, nil, contact, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return head, nil, contact, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxBundle+1<<20))
+	if err != nil {
+		return head, nil, contact, fmt.Errorf("the saved bundle: %w", err)
+	}
+	head, bundle, err = decodeLastGood(data)
+	return head, bundle, info.ModTime(), err
+}
+
+// touchLastGood notes that the control plane confirmed the saved bundle.
+func touchLastGood(dir string, at time.Time) {
+	// Should this fail, the bundle counts as older than it is after a restart: the safe side.
+	_ = os.Chtimes(filepath.Join(dir, lastGoodName), at, at)
+}

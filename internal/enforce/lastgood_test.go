@@ -1,0 +1,38 @@
+package enforce
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+// F10: every flipped bit of the saved bundle is seen, and so is every cut.
+func TestSavedBundleDetectsEveryChange(t *testing.T) {
+	bundle := bytes.Repeat([]byte("bundle bytes "), 100)
+	good, err := encodeLastGood(savedHead{Bouncer: "7", Revision: "r12", ETag: `"r12"`}, bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, got, err := decodeLastGood(good)
+	if err != nil || head.Revision != "r12" || !bytes.Equal(got, bundle) {
+		t.Fatalf("what was saved does not come back: %v %+v", err, head)
+	}
+	if len(good) < 1000 {
+		t.Fatalf("the file has only %d bytes: too short a test", len(good))
+	}
+	for i := range good {
+		for bit := range 8 {
+			bad := bytes.Clone(good)
+			bad[i] ^= 1 << bit
+			if _, _, err := decodeLastGood(bad); !errors.Is(err, errDamaged) {
+				t.Fatalf("bit %d of byte %d flipped: %v", bit, i, err)
+			}
+		}
+		if _, _, err := decodeLastGood(good[:i]); !errors.Is(err, errDamaged) {
+			t.Fatalf("cut to %d bytes: %v", i, err)
+		}
+	}
+	if _, _, err := decodeLastGood(append(good, 0)); !errors.Is(err, errDamaged) {
+		t.Fatal("a byte too many was not seen")
+	}
+}

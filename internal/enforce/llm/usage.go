@@ -1,0 +1,222 @@
+package llm
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Meter reads what an answer cost, from its bytes as they pass. It keeps no
+// more than the `usage` object that it is in, so an answer may be of any size.
+// A stream without `usage` is counted by its text.
+//
+// `usage` counts at the top of a document, or below `message` or `response`
+// there (Anthropic's message_start, OpenAI's response.completed): anywhere
+// deeper it may be a text that the caller had the model write.
+type Meter struct {
+	model  string
+	events bool // text/event-stream
+
+	// The place in the document.
+	depth   int
+	keys    [2]string // of the members that we are in, at depth 1 and 2
+	key     []byte    // the string that is read
+	inText  bool
+	escaped bool
+	isKey   bool // the string that is read may name a member
+	object  [3]bool
+	last    string // the last string at a depth where it may name a member
+	line    []byte // the beginning of a line of events, up to its colon
+	inData  bool
+
+	capture []byte
+	from    int // depth at which the capture began; 0: none
+
+	input, output int64
+	told          bool
+	ascii, other  int64 // of texts
+	counting      bool
+}
+
+const (
+	maxKey     = 64
+	maxCapture = 16 << 10
+)
+
+// NewMeter makes a meter for an answer of a model.
+func NewMeter(model string, events bool) *Meter { return &Meter{model: model, events: events} }
+
+// Write takes the next bytes; it never fails.
+func (m *Meter) Write(p []byte) (int, error) {
+	if !m.events {
+		for _, c := range p {
+			m.step(c)
+		}
+		return len(p), nil
+	}
+	for _, c := range p {
+		m.eventByte(c)
+	}
+	return len(p), nil
+}
+
+// eventByte reads lines: only those of `data:` hold documents.
+func (m *Meter) eventByte(c byte) {
+	switch {
+	case c == '\n' || c == '\r':
+		if m.inData {
+			m.endDocument()
+		}
+		m.inData, m.line = false, m.line[:0]
+	case m.inData:
+		m.step(c)
+	case len(m.line) < 6:
+		if m.line = append(m.line, c); bytes.Equal(m.line, []byte("data:")) {
+			m.inData = true
+		}
+	}
+}
+
+// endDocument forgets where we are: each event is a document of its own.
+func (m *Meter) endDocument() {
+	m.depth, m.inText, m.escaped, m.from, m.counting = 0, false, false, 0, false
+	m.capture, m.key = m.capture[:0], m.key[:0]
+}
+
+func (m *Meter) step(c byte) {
+	if m.from > 0 && len(m.capture) <= maxCapture {
+		m.capture = append(m.capture, c)
+	}
+	if m.inText {
+		m.textByte(c)
+		return
+	}
+	switch c {
+	case '"':
+		m.inText, m.key = true, m.key[:0]
+		m.isKey = m.depth >= 1 && m.depth <= 2 && m.object[m.depth]
+	case ':':
+		if m.depth >= 1 && m.depth <= 2 && m.object[m.depth] {
+			m.keys[m.depth-1] = m.last
+		}
+		m.counting = textual[m.last]
+	case ',':
+		m.counting = false
+	case '{', '[':
+		m.depth++
+		if m.depth <= 2 {
+			m.object[m.depth] = c == '{'
+			m.keys[m.depth-1] = ""
+		}
+		if c == '{' && m.from == 0 && m.usageHere() {
+			m.from, m.capture = m.depth, append(m.capture[:0], c)
+		}
+		m.counting = m.counting && c == '['
+	case '}', ']':
+		if m.from > 0 && m.depth == m.from {
+			m.take()
+		}
+		if m.depth > 0 {
+			m.depth--
+		}
+		m.counting = false
+	}
+}
+
+// usageHere reports whether the object that begins is an answer's usage.
+func (m *Meter) usageHere() bool {
+	switch m.depth {
+	case 2:
+		return m.object[1] && m.keys[0] == "usage"
+	case 3:
+		return m.object[1] && m.object[2] && (m.keys[0] == "message" || m.keys[0] == "response") && m.keys[1] == "usage"
+	}
+	return false
+}
+
+// textual are members that hold what a model says.
+var textual = map[string]bool{
+	"content": true, "text": true, "delta": true, "arguments": true, "partial_json": true, "thinking": true,
+	"reasoning": true, "reasoning_content": true, "refusal": true, "input": true,
+}
+
+func (m *Meter) textByte(c byte) {
+	switch {
+	case m.escaped:
+		m.escaped = false
+		if m.counting {
+			m.ascii++
+		}
+		return
+	case c == '\\':
+		m.escaped = true
+		return
+	case c == '"':
+		m.inText = false
+		m.last = string(m.key)
+		return
+	}
+	if len(m.key) < maxKey {
+		m.key = append(m.key, c)
+	}
+	if !m.counting {
+		return
+	}
+	if c < utf8.RuneSelf {
+		m.ascii++
+	} else if c >= 0xc0 {
+		m.other++
+	}
+}
+
+// take reads the captured object. A stream tells it more than once, each time
+// with what is known by then: the greater counts.
+func (m *Meter) take() {
+	m.from = 0
+	if len(m.capture) > maxCapture {
+		return
+	}
+	v, err := value.Decode(m.capture, value.Limits{Depth: 8, Bytes: maxCapture})
+	if err != nil {
+		return
+	}
+	sum := func(names ...string) (n int64, found bool) {
+		for _, name := range names {
+			if i, ok := v.Get(name).Int64(); ok && i > 0 {
+				n, found = n+i, true
+			}
+		}
+		return n, found
+	}
+	// Anthropic counts the cached part of a prompt apart, OpenAI within it.
+	in, ok1 := sum("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+	if n, ok := sum("prompt_tokens"); ok {
+		in, ok1 = n, true
+	}
+	out, ok2 := sum("output_tokens")
+	if n, ok := sum("completion_tokens"); ok {
+		out, ok2 = n, true
+	}
+	if !ok1 && !ok2 {
+		return
+	}
+	m.told = true
+	m.input, m.output = max(m.input, in), max(m.output, out)
+}
+
+// Total is what the answer cost together with its prompt, of which about
+// estimated tokens were expected. told is false where the answer did not say
+// and its text was counted.
+func (m *Meter) Total(estimated int64) (tokens int64, told bool) {
+	counted := Tokens(m.model, m.ascii, m.other)
+	switch {
+	case m.told && m.input > 0 && m.output > 0:
+		return m.input + m.output, true
+	case m.told && m.input > 0: // the beginning of a stream that broke off
+		return m.input + counted, true
+	case m.told:
+		return estimated + m.output, true
+	}
+	return estimated + counted, false
+}

@@ -1,0 +1,315 @@
+package enforce
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+)
+
+// maxMasked is how much of an answer is held, in bytes once unpacked. A larger
+// one is refused where a mask needs the whole document, as paths do, and is
+// masked in pieces where none does.
+const maxMasked = mask.MaxHeld
+
+// maskedAway are fields that describe bytes which the client does not get.
+var maskedAway = []string{
+	"Content-Length", "Content-Encoding", "Etag", "Last-Modified", "Accept-Ranges", "Content-Range",
+	"Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Signature", "Signature-Input", "Trailer",
+}
+
+var errUnmaskable = errors.New("the answer cannot be masked")
+
+// masked rewrites an answer by the verdict's masks, or answers 502: what cannot
+// be read cannot be masked, and is never handed on in clear (hardening B5). A
+// document is read whole and has its length; what comes as a stream goes on as one.
+func (b *Bouncer) masked(w http.ResponseWriter, in *inbound, ans *answer, v *verdict, rules *mask.Rules) {
+	clean := false
+	defer func() { ans.finish(clean) }()
+	h := w.Header()
+	copyAnswer(h, ans.Header)
+	for _, name := range maskedAway {
+		h.Del(name)
+	}
+	h.Set("Cache-Control", "no-store") // what one caller may see is not for the next
+	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(clientWrite))
+
+	doc, err := []byte(nil), error(nil)
+	how := rewriting(ans.Header.Get("Content-Type"), rules)
+	switch {
+	case in.method == http.MethodHead, ans.StatusCode == http.StatusNoContent, ans.StatusCode == http.StatusResetContent:
+		clean = true
+		w.WriteHeader(ans.StatusCode)
+		return
+	case ans.StatusCode == http.StatusPartialContent, ans.StatusCode == http.StatusNotModified:
+		// We asked for neither: part of a document cannot be read, and a 304 stands for an older clear copy.
+		err = errUnmaskable
+	case ans.ContentLength == 0:
+		clean = true
+	case how == unreadableType && ans.StatusCode >= 300:
+		// A redirect or an error page: its status is worth something, its text is left out.
+		h.Del("Content-Type")
+	case how == unreadableType:
+		err = errUnmaskable
+	case how == wholeJSON:
+		var rest io.Reader
+		if doc, rest, err = b.readWhole(ans, !rules.Structured()); err == nil && rest != nil {
+			b.stream(w, ans, rules, how, io.MultiReader(bytes.NewReader(doc), rest))
+			clean = true
+			return
+		}
+		if err == nil {
+			clean = true
+			doc, err = applyMask(doc, rules)
+		}
+	default:
+		var body io.Reader
+		if body, err = unpacked(ans, ans.Body); err == nil {
+			b.stream(w, ans, rules, how, body)
+			clean = true
+			return
+		}
+	}
+	if err != nil {
+		b.count.maskFailures.Add(1)
+		clear(h)
+		b.refuse(w, in, v.id, &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked"})
+		return
+	}
+	h.Set("Content-Length", strconv.Itoa(len(doc)))
+	w.WriteHeader(ans.StatusCode)
+	_, _ = w.Write(doc)
+}
+
+// ways to rewrite an answer, by its media type.
+type wayToRewrite uint8
+
+const (
+	unreadableType wayToRewrite = iota
+	wholeJSON
+	linesOfJSON
+	events
+	plainText
+)
+
+func rewriting(contentType string, rules *mask.Rules) wayToRewrite {
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil || !isUTF8(params["charset"]) {
+		return unreadableType
+	}
+	switch {
+	case isJSON(contentType):
+		return wholeJSON
+	case media == "text/event-stream":
+		return events
+	case rules.Structured():
+		return unreadableType
+	case media == "application/x-ndjson" || media == "application/jsonl" || media == "application/jsonlines":
+		return linesOfJSON
+	case strings.HasPrefix(media, "text/"), media == "application/xml", strings.HasSuffix(media, "+xml"), media == "application/yaml":
+		return plainText
+	}
+	return unreadableType
+}
+
+func isUTF8(charset string) bool {
+	return charset == "" || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8") || strings.EqualFold(charset, "us-ascii")
+}
+
+// rewriter is a body that is changed while it passes.
+type rewriter interface {
+	io.Writer
+	Close() error
+}
+
+// stream hands a body on piece by piece. What cannot be masked breaks the
+// connection: the head is gone, and nothing else tells that this is not all.
+func (b *Bouncer) stream(w http.ResponseWriter, ans *answer, rules *mask.Rules, how wayToRewrite, body io.Reader) {
+	rc := http.NewResponseController(w)
+	w.WriteHeader(ans.StatusCode)
+	_ = rc.Flush()
+	out := func(p []byte) error {
+		_ = rc.SetWriteDeadline(b.cfg.Now().Add(clientWrite))
+		if _, err := w.Write(p); err != nil {
+			return err
+		}
+		return rc.Flush()
+	}
+	var to rewriter
+	switch how {
+	case events:
+		to = rules.EventsTo(out)
+	case wholeJSON, linesOfJSON:
+		to = rules.JSONTo(out)
+	default:
+		to = rules.TextTo(out)
+	}
+	if err := b.rewrite(to, ans, body); err != nil {
+		b.count.maskFailures.Add(1)
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// rewrite copies a body through a rewriter, contained: a document that nobody
+// thought of must not let the rest pass.
+func (b *Bouncer) rewrite(to rewriter, ans *answer, body io.Reader) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errUnmaskable, p)
+		}
+	}()
+	buf := b.buffers.get()
+	defer b.buffers.put(buf)
+	for {
+		if err := ans.extend(b.cfg.BodyIdle); err != nil {
+			return err
+		}
+		n, err := body.Read(buf[:])
+		if n > 0 {
+			if _, werr := to.Write(buf[:n]); werr != nil {
+				return werr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return to.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// applyMask guards against a mask that panics on a document nobody thought of.
+func applyMask(doc []byte, rules *mask.Rules) (out []byte, err error) {
+	defer func() {
+		if recover() != nil {
+			out, err = nil, errUnmaskable
+		}
+	}()
+	if len(bytes.TrimSpace(doc)) == 0 {
+		return nil, nil
+	}
+	return rules.JSON(doc)
+}
+
+// unpacked is a body without its encoding; other encodings than gzip are an error.
+func unpacked(ans *answer, body io.Reader) (io.Reader, error) {
+	switch enc := ans.Header["Content-Encoding"]; {
+	case len(enc) == 0 || len(enc) == 1 && (enc[0] == "" || strings.EqualFold(enc[0], "identity")):
+		return body, nil
+	case len(enc) == 1 && (strings.EqualFold(enc[0], "gzip") || strings.EqualFold(enc[0], "x-gzip")):
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return nil, errUnmaskable
+		}
+		return &zipped{z, body}, nil
+	}
+	return nil, errUnmaskable
+}
+
+// zipped is a gzip stream after which nothing may follow.
+type zipped struct {
+	*gzip.Reader
+	below io.Reader
+}
+
+// Read implements io.Reader.
+func (z *zipped) Read(p []byte) (int, error) {
+	n, err := z.Reader.Read(p)
+	if errors.Is(err, io.EOF) && !drain(z.below) {
+		return n, errUnmaskable
+	}
+	return n, err
+}
+
+// readWhole reads the answer's document, unpacking gzip, within the size bound
+// and within the upstream timeout as a whole. A larger one is an error or, where
+// it may be masked in pieces, given as its beginning and its rest.
+func (b *Bouncer) readWhole(ans *answer, pieces bool) (doc []byte, rest io.Reader, err error) {
+	timed := &timedBody{ans: ans, now: b.cfg.Now, end: b.cfg.Now().Add(b.cfg.UpstreamTimeout)}
+	src, err := unpacked(ans, timed)
+	if err != nil {
+		return nil, nil, err
+	}
+	var buf bytes.Buffer
+	if n := ans.ContentLength; n > 0 && n <= maxMasked {
+		buf.Grow(int(n) + bytes.MinRead)
+	}
+	n, err := io.Copy(&buf, io.LimitReader(src, maxMasked+1))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case n > maxMasked && pieces:
+		timed.free = true
+		return buf.Bytes(), src, nil
+	case n > maxMasked:
+		return nil, nil, errUnmaskable
+	}
+	if !drain(timed) { // nothing may follow
+		return nil, nil, errUnmaskable
+	}
+	return buf.Bytes(), nil, nil
+}
+
+// timedBody reads a body until a fixed time.
+type timedBody struct {
+	ans *answer
+	now func() time.Time
+	end time.Time
+	// free: whoever reads on sets the time of each read.
+	free bool
+}
+
+// Read implements io.Reader.
+func (t *timedBody) Read(p []byte) (int, error) {
+	if t.free {
+		return t.ans.Body.Read(p)
+	}
+	left := t.end.Sub(t.now())
+	if left <= 0 {
+		return 0, errUnmaskable
+	}
+	if err := t.ans.extend(left); err != nil {
+		return 0, err
+	}
+	return t.ans.Body.Read(p)
+}
+
+// isJSON reports whether a media type is JSON in UTF-8: application/json, or
+// any type with the +json suffix (RFC 6839).
+func isJSON(contentType string) bool {
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return false
+	}
+	if !isUTF8(params["charset"]) {
+		return false
+	}
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// rulesFor are the masks of a verdict made ready; a mask that means nothing is
+// an error, since what it was to hide is not known.
+func (b *Bouncer) rulesFor(v *verdict) (*mask.Rules, error) {
+	answer, _ := mask.Split(v.mask)
+	rules, err := mask.New(answer)
+	if err == nil && v.keep != nil {
+		rules.Rewrite = func(doc []byte) ([]byte, error) {
+			out, tools, err := mcp.FilterTools(doc, v.keep)
+			if err == nil {
+				v.listed(tools)
+			}
+			return out, err
+		}
+	}
+	return rules, err
+}

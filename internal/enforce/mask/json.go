@@ -1,0 +1,301 @@
+package mask
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// JSON masks a document that is there whole.
+func (r *Rules) JSON(doc []byte) ([]byte, error) {
+	if len(bytes.TrimSpace(doc)) == 0 {
+		return doc, nil
+	}
+	doc, err := r.structured(doc)
+	if err != nil || r.set == 0 {
+		return doc, err
+	}
+	if !json.Valid(doc) {
+		return nil, errNotJSON
+	}
+	s := r.JSONTo(nil)
+	s.done = make([]byte, 0, len(doc)+len(doc)/8)
+	if err := s.feed(doc, true); err != nil {
+		return nil, err
+	}
+	return s.done, nil
+}
+
+// structured applies what needs the whole document.
+func (r *Rules) structured(doc []byte) (_ []byte, err error) {
+	if r.Rewrite != nil {
+		if doc, err = r.Rewrite(doc); err != nil {
+			return nil, err
+		}
+	}
+	return rego.ApplyMask(doc, r.paths)
+}
+
+// JSONStream hides personal data in the strings and numbers of a document that
+// comes in pieces. It keeps no more of it than one value. Beside strings,
+// nothing passes but what JSON is made of.
+type JSONStream struct {
+	rules *Rules
+	out   func([]byte) error
+	rest  []byte // a value that is not whole yet
+	done  []byte
+	key   []byte // the last string
+	hint  pii.Set
+	list  bool // within an array, whose elements the hint is about
+	text  []byte
+	at    []int32 // of each byte of text, where it stands in the raw string
+	spans []pii.Span
+}
+
+// JSONTo makes a stream that hands on to out. It must not be used with masks
+// that need the whole document (Structured).
+func (r *Rules) JSONTo(out func([]byte) error) *JSONStream { return &JSONStream{rules: r, out: out} }
+
+// Write implements io.Writer.
+func (s *JSONStream) Write(p []byte) (int, error) {
+	if err := s.take(p, false); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Close hands on the rest; a document that broke off within a value is an error.
+func (s *JSONStream) Close() error { return s.take(nil, true) }
+
+func (s *JSONStream) take(p []byte, final bool) error {
+	s.done = s.done[:0]
+	if err := s.feed(p, final); err != nil {
+		return err
+	}
+	if len(s.done) == 0 {
+		return nil
+	}
+	return s.out(s.done)
+}
+
+func (s *JSONStream) feed(p []byte, final bool) error {
+	if len(s.rest) > 0 {
+		s.rest = append(s.rest, p...)
+		p = s.rest
+	}
+	i := 0
+	for i < len(p) {
+		n := 0
+		switch c := p[i]; {
+		case c == '"':
+			if n = stringEnd(p[i:]); n > 0 {
+				s.str(p[i : i+n])
+			}
+		case c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z':
+			if n = scalarEnd(p[i:], final); n > 0 && !s.scalar(p[i:i+n]) {
+				return errNotJSON
+			}
+		case c == ':':
+			s.hint = hintOf(s.key)
+			n, s.done = 1, append(s.done, c)
+		case c == '{' || c == '}' || c == ']' || c == ',' && !s.list:
+			s.hint, s.list = 0, false
+			n, s.done = 1, append(s.done, c)
+		case c == '[':
+			s.list = true
+			n, s.done = 1, append(s.done, c)
+		case c == ',' || c == ' ' || c == '\n' || c == '\t' || c == '\r':
+			n, s.done = 1, append(s.done, c)
+		default:
+			return errNotJSON
+		}
+		if n == 0 {
+			break
+		}
+		i += n
+	}
+	rest := p[i:]
+	switch {
+	case len(rest) > 0 && final:
+		return errNotJSON
+	case len(rest) > MaxHeld:
+		return errHeld
+	case len(s.rest) > 0:
+		s.rest = s.rest[:copy(s.rest, rest)]
+	default:
+		s.rest = append(s.rest, rest...)
+	}
+	return nil
+}
+
+// stringEnd is the length of the string at the beginning of p; 0: it is not whole.
+func stringEnd(p []byte) int {
+	for i := 1; i < len(p); {
+		j := bytes.IndexByte(p[i:], '"')
+		if j < 0 {
+			return 0
+		}
+		i += j
+		slashes := 0
+		for p[i-1-slashes] == '\\' && i-1-slashes > 0 {
+			slashes++
+		}
+		i++
+		if slashes%2 == 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// scalarEnd is the length of the number or word at the beginning of p; 0: more may come.
+func scalarEnd(p []byte, final bool) int {
+	for i, c := range p {
+		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c == '-' || c == '+' || c == '.' || c == 'E') {
+			return i
+		}
+	}
+	if final {
+		return len(p)
+	}
+	return 0
+}
+
+// str masks one string, quotes included.
+func (s *JSONStream) str(raw []byte) {
+	inner := raw[1 : len(raw)-1]
+	text, at := inner, []int32(nil)
+	if bytes.IndexByte(inner, '\\') >= 0 {
+		text, at = s.unescape(inner)
+	}
+	hint := s.hint & s.rules.set
+	if s.key = s.key[:0]; len(text) <= 64 {
+		s.key = append(s.key, text...)
+	}
+	if kind, ok := fits(hint, text); ok {
+		s.done = append(s.done, '"')
+		s.done = appendHidden(s.done, text, s.rules.how[kind])
+		s.done = append(s.done, '"')
+		return
+	}
+	if s.spans, _ = s.rules.set.Scan(s.spans[:0], text, 0, true); len(s.spans) == 0 {
+		s.done = append(s.done, raw...)
+		return
+	}
+	s.done = append(s.done, '"')
+	from := 0
+	for _, sp := range s.spans {
+		a, b := sp.Start, sp.End
+		if at != nil {
+			a, b = int(at[a]), int(at[b])
+		}
+		s.done = append(s.done, inner[from:a]...)
+		s.done = appendHidden(s.done, text[sp.Start:sp.End], s.rules.how[sp.Kind])
+		from = b
+	}
+	s.done = append(append(s.done, inner[from:]...), '"')
+}
+
+// appendHidden appends what stands for a text within the quotes of a string.
+func appendHidden(dst, text []byte, strategy string) []byte {
+	quoted := value.AppendString(nil, string(pii.Hide(nil, text, strategy)))
+	return append(dst, quoted[1:len(quoted)-1]...)
+}
+
+// scalar masks a number, which then becomes a string; false: it is no JSON.
+func (s *JSONStream) scalar(raw []byte) bool {
+	if raw[0] >= 'a' {
+		s.done = append(s.done, raw...)
+		w := string(raw)
+		return w == "true" || w == "false" || w == "null"
+	}
+	if len(raw) >= 7 && raw[0] != '-' && s.rules.set != 0 {
+		kind, ok := fits(s.hint&s.rules.set, raw)
+		if !ok && len(raw) >= 13 && !bytes.ContainsAny(raw, ".eE") {
+			set := s.rules.set & pii.Set(0).With(pii.Cards)
+			if s.spans, _ = set.Scan(s.spans[:0], raw, 0, true); len(s.spans) == 1 && s.spans[0].End-s.spans[0].Start == len(raw) {
+				kind, ok = pii.Cards, true
+			}
+		}
+		if ok {
+			s.done = append(s.done, '"')
+			s.done = appendHidden(s.done, raw, s.rules.how[kind])
+			s.done = append(s.done, '"')
+			return true
+		}
+	}
+	s.done = append(s.done, raw...)
+	return true
+}
+
+// unescape gives the text of a string, and where each byte of it, and its end, stand in raw.
+func (s *JSONStream) unescape(raw []byte) ([]byte, []int32) {
+	s.text, s.at = Unescape(s.text[:0], s.at[:0], raw)
+	return s.text, s.at
+}
+
+// Unescape appends the text of the inside of a JSON string to dst, and to at
+// where each byte of it stands in raw, with the end of raw at last.
+func Unescape(dst []byte, at []int32, raw []byte) ([]byte, []int32) {
+	for i := 0; i < len(raw); {
+		if raw[i] != '\\' || i+1 >= len(raw) {
+			dst, at = append(dst, raw[i]), append(at, int32(i))
+			i++
+			continue
+		}
+		from := i
+		r := rune(raw[i+1])
+		i += 2
+		switch r {
+		case 'n':
+			r = '\n'
+		case 't':
+			r = '\t'
+		case 'r':
+			r = '\r'
+		case 'b', 'f':
+			r = ' '
+		case 'u':
+			r, i = hex4(raw, i)
+			if utf16.IsSurrogate(r) && i+1 < len(raw) && raw[i] == '\\' && raw[i+1] == 'u' {
+				low, next := hex4(raw, i+2)
+				if both := utf16.DecodeRune(r, low); both != utf8.RuneError {
+					r, i = both, next
+				}
+			}
+			if r == 0 {
+				r = utf8.RuneError // a mark of our own
+			}
+		}
+		before := len(dst)
+		dst = utf8.AppendRune(dst, r)
+		for range len(dst) - before {
+			at = append(at, int32(from))
+		}
+	}
+	return dst, append(at, int32(len(raw)))
+}
+
+func hex4(raw []byte, i int) (rune, int) {
+	if i+4 > len(raw) {
+		return utf8.RuneError, len(raw)
+	}
+	var r rune
+	for _, c := range raw[i : i+4] {
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		case c >= 'A' && c <= 'F':
+			c -= 'A' - 10
+		}
+		r = r<<4 | rune(c&15)
+	}
+	return r, i + 4
+}

@@ -1,0 +1,151 @@
+// Package mask hides values in bodies: members of JSON documents by their path,
+// and personal data wherever it stands, in JSON, in text and in streams of
+// server-sent events. Bytes outside a mask stay as they are. What cannot be
+// read is an error and must not be handed on (hardening B5).
+package mask
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+const (
+	// Category begins a mask path that names a category of personal data
+	// instead of a member: pii:emails.
+	Category = "pii:"
+	// Request begins a mask path that is about the request's body and not the
+	// answer's: request:pii:emails, request:messages.0.content.
+	Request = "request:"
+)
+
+// MaxHeld is how much of a body is held at a time, in bytes.
+const MaxHeld = 1 << 20
+
+var (
+	errNotJSON = errors.New("the document is not JSON")
+	errHeld    = errors.New("the document holds a value too large to be masked")
+)
+
+// Rules are masks made ready. The zero value hides nothing.
+type Rules struct {
+	// Rewrite changes every JSON document, whole or of an event, before the
+	// masks; nil: none does.
+	Rewrite func(doc []byte) ([]byte, error)
+
+	set   pii.Set
+	how   [8]string // strategy by category
+	paths []rego.MaskRule
+}
+
+// Split tells the masks of the request from those of the answer.
+func Split(list []rego.MaskRule) (answer, request []rego.MaskRule) {
+	for _, r := range list {
+		if path, ok := strings.CutPrefix(r.Path, Request); ok {
+			request = append(request, rego.MaskRule{Path: path, Strategy: r.Strategy})
+		} else {
+			answer = append(answer, r)
+		}
+	}
+	return answer, request
+}
+
+// New makes rules of masks. A category that nobody knows is an error.
+func New(list []rego.MaskRule) (*Rules, error) {
+	r := &Rules{}
+	for _, m := range list {
+		name, ok := strings.CutPrefix(m.Path, Category)
+		if !ok {
+			r.paths = append(r.paths, m)
+			continue
+		}
+		kind, known := pii.Category(name)
+		if !known {
+			return nil, fmt.Errorf("%q is no category of personal data", name)
+		}
+		// Two names of one category: the stricter counts.
+		if !r.set.Has(kind) || stricter(m.Strategy, r.how[kind]) {
+			r.how[kind] = m.Strategy
+		}
+		r.set = r.set.With(kind)
+	}
+	return r, nil
+}
+
+func stricter(a, b string) bool {
+	order := func(s string) int {
+		return strings.Index(" "+rego.StrategyLast4+" "+rego.StrategyHash+" "+rego.StrategyRedact+" "+rego.StrategyRemove, " "+s)
+	}
+	return order(a) > order(b)
+}
+
+// Empty reports whether nothing is to be changed.
+func (r *Rules) Empty() bool { return r.set == 0 && len(r.paths) == 0 && r.Rewrite == nil }
+
+// Structured reports whether only JSON can be masked: paths mean nothing elsewhere.
+func (r *Rules) Structured() bool { return len(r.paths) > 0 || r.Rewrite != nil }
+
+// Text hides personal data in a text that is there whole.
+func (r *Rules) Text(text []byte) []byte {
+	spans, _ := r.set.Scan(nil, text, 0, true)
+	if len(spans) == 0 {
+		return text
+	}
+	return r.hide(make([]byte, 0, len(text)+64), text, spans)
+}
+
+func (r *Rules) hide(dst, text []byte, spans []pii.Span) []byte {
+	at := 0
+	for _, s := range spans {
+		dst = append(dst, text[at:s.Start]...)
+		dst = pii.Hide(dst, text[s.Start:s.End], r.how[s.Kind])
+		at = s.End
+	}
+	return append(dst, text[at:]...)
+}
+
+// TextStream hides personal data in a text that comes in pieces.
+type TextStream struct {
+	rules *Rules
+	out   func([]byte) error
+	text  []byte
+	from  int
+	done  []byte
+}
+
+// TextTo makes a stream that hands to out what is settled.
+func (r *Rules) TextTo(out func([]byte) error) *TextStream { return &TextStream{rules: r, out: out} }
+
+// Write implements io.Writer.
+func (t *TextStream) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	return len(p), t.settle(false)
+}
+
+// Close hands out the rest.
+func (t *TextStream) Close() error { return t.settle(true) }
+
+func (t *TextStream) settle(final bool) error {
+	spans, settled := t.rules.set.Scan(nil, t.text, t.from, final)
+	if settled == t.from {
+		return nil
+	}
+	t.done = t.done[:0]
+	at := t.from
+	for _, s := range spans {
+		t.done = append(t.done, t.text[at:s.Start]...)
+		t.done = pii.Hide(t.done, t.text[s.Start:s.End], t.rules.how[s.Kind])
+		at = s.End
+	}
+	t.done = append(t.done, t.text[at:settled]...)
+	cut := max(0, settled-pii.Context)
+	t.text = append(t.text[:0], t.text[cut:]...)
+	t.from = settled - cut
+	if len(t.done) == 0 {
+		return nil
+	}
+	return t.out(t.done)
+}

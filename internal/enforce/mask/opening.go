@@ -1,0 +1,28 @@
+package mask
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// opening are words that answers begin with. A stream's very first one goes on
+// at once, so that a reader sees the model answer, although the letters might
+// be the beginning of an e-mail address: that they are such a word is nothing
+// that has to be hidden, and the rest of the address is hidden all the same.
+var opening = func() map[string]bool {
+	out := map[string]bool{}
+	for w := range strings.FieldsSeq(`a absolutely after all an and are as at based because before both but by can certainly could do does for from great hello here
+		hey hi how however i if in is it just let no not of okay on one please since so some sorry sure thank thanks that the there these they
+		this to unfortunately was we well what when where which while why yes you your`) {
+		out[w] = true
+		out[strings.ToUpper(w[:1])+w[1:]] = true
+	}
+	return out
+}()
+
+func sortEdits(list []edit) {
+	slices.SortStableFunc(list, func(a, b edit) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end))
+	})
+}

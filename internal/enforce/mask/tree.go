@@ -1,0 +1,237 @@
+package mask
+
+import "strconv"
+
+// node is a value of a small document, by its place in it.
+type node struct {
+	key        string // the member's name; empty for elements
+	start, end int
+	kind       byte // { [ " or 0
+	below      []node
+}
+
+// parse reads a document that is known to be JSON.
+func parse(doc []byte) node {
+	p := parser{doc: doc}
+	p.space()
+	return p.value()
+}
+
+type parser struct {
+	doc []byte
+	at  int
+}
+
+func (p *parser) space() {
+	for p.at < len(p.doc) {
+		switch p.doc[p.at] {
+		case ' ', '\t', '\n', '\r', ',', ':':
+			p.at++
+			continue
+		}
+		return
+	}
+}
+
+func (p *parser) value() node {
+	n := node{start: p.at}
+	switch c := p.doc[p.at]; c {
+	case '{', '[':
+		n.kind = c
+		p.at++
+		for {
+			p.space()
+			if p.doc[p.at] == '}' || p.doc[p.at] == ']' {
+				p.at++
+				break
+			}
+			key := ""
+			if c == '{' {
+				from := p.at
+				p.at += stringEnd(p.doc[p.at:])
+				text, _ := Unescape(nil, nil, p.doc[from+1:p.at-1])
+				key = string(text)
+				p.space()
+			}
+			m := p.value()
+			m.key = key
+			n.below = append(n.below, m)
+		}
+	case '"':
+		n.kind = c
+		p.at += stringEnd(p.doc[p.at:])
+	default:
+		p.at += scalarEnd(p.doc[p.at:], true)
+	}
+	n.end = p.at
+	return n
+}
+
+// get is the member of that name; nil: there is none.
+func (n *node) get(key string) *node {
+	if n == nil || n.kind != '{' {
+		return nil
+	}
+	for i := range n.below {
+		if n.below[i].key == key {
+			return &n.below[i]
+		}
+	}
+	return nil
+}
+
+// text is a string's content, as long as it holds no escapes; "" else.
+func (n *node) text(doc []byte) string {
+	if n == nil || n.kind != '"' {
+		return ""
+	}
+	return string(doc[n.start+1 : n.end-1])
+}
+
+// raw is a scalar as it stands; "" for what is absent, null or no scalar.
+func (n *node) raw(doc []byte) string {
+	if n == nil || n.kind == '{' || n.kind == '[' {
+		return ""
+	}
+	if s := string(doc[n.start:n.end]); s != "null" {
+		return s
+	}
+	return ""
+}
+
+// piece is a string of an event's document, and the text that it goes on with.
+type piece struct {
+	start, end int    // inside of its quotes, in the document
+	channel    string // "": a text of its own
+}
+
+// shape is what an event says: its strings, and which texts end with it.
+type shape struct {
+	pieces []piece
+	ends   []string // channels that begin so
+	last   bool     // every text ends
+}
+
+// textual are members that hold a part of a text in streams that we do not know.
+var textual = map[string]bool{
+	"content": true, "text": true, "delta": true, "token": true, "tokens": true, "chunk": true, "completion": true, "response": true,
+	"output": true, "output_text": true, "generated_text": true, "answer": true, "partial": true, "data": true, "value": true, "arguments": true,
+	"partial_json": true, "thinking": true, "reasoning": true, "reasoning_content": true, "message": false,
+}
+
+// labels are members of a delta that are never a part of a text.
+var labels = map[string]bool{"role": true, "id": true, "type": true, "name": true, "object": true, "model": true, "finish_reason": true}
+
+// shapeOf tells which strings of an event continue those of events before it,
+// for OpenAI's and Anthropic's streams by their rules, for others by the names of members.
+func shapeOf(doc []byte) shape {
+	var s shape
+	root := parse(doc)
+	typ := root.get("type").text(doc)
+	mark := func(name string) string { return name + "=" + root.get(name).raw(doc) + ";" }
+	switch {
+	case root.get("jsonrpc") != nil:
+		s.collect(&root, "", never)
+	case root.get("choices") != nil:
+		s.choices(doc, &root)
+	case typ == "message_stop" || typ == "response.completed" || typ == "response.done" || typ == "response.incomplete" || typ == "response.failed":
+		s.last = true
+		s.collect(&root, "", never)
+	case typ != "":
+		own := mark("index") + mark("output_index") + mark("content_index") + mark("summary_index") + mark("item_id")
+		if n := len(typ); n > 5 && (typ[n-5:] == ".done" || typ[n-5:] == "_stop") {
+			s.ends = append(s.ends, own)
+		}
+		kind := never
+		if n := len(typ); n > 6 && (typ[n-6:] == ".delta" || typ[n-6:] == "_delta") {
+			kind = within
+		}
+		for i := range root.below {
+			m := &root.below[i]
+			if m.key == "delta" {
+				s.collect(m, own+typ+".delta", kind)
+			} else {
+				s.collect(m, "", never)
+			}
+		}
+	default:
+		s.collect(&root, "?", byName)
+	}
+	return s
+}
+
+// choices reads OpenAI's chat completions and completions.
+func (s *shape) choices(doc []byte, root *node) {
+	for i := range root.below {
+		m := &root.below[i]
+		if m.key != "choices" {
+			s.collect(m, "", never)
+			continue
+		}
+		for j := range m.below {
+			choice := &m.below[j]
+			own := "choice=" + choice.get("index").raw(doc) + ";"
+			if choice.get("finish_reason").raw(doc) != "" {
+				s.ends = append(s.ends, own)
+			}
+			for k := range choice.below {
+				part := &choice.below[k]
+				if part.key == "delta" || part.key == "text" {
+					s.deltas(doc, part, own+part.key)
+				} else {
+					s.collect(part, "", never)
+				}
+			}
+		}
+	}
+}
+
+// deltas reads a delta in which elements of arrays say which one they continue.
+func (s *shape) deltas(doc []byte, n *node, path string) {
+	switch {
+	case n.kind == '"':
+		if labels[n.key] {
+			path = ""
+		}
+		s.pieces = append(s.pieces, piece{n.start + 1, n.end - 1, path})
+	case n.kind == '{' || n.kind == '[':
+		for i := range n.below {
+			m := &n.below[i]
+			step := "." + m.key
+			if n.kind == '[' {
+				step = "#" + strconv.Itoa(i)
+				if own := m.get("index").raw(doc); own != "" {
+					step = "#" + own
+				}
+			}
+			s.deltas(doc, m, path+step)
+		}
+	}
+}
+
+type joins uint8
+
+const (
+	never  joins = iota // each string is a text of its own
+	within              // each continues its like, but for labels
+	byName              // those whose member says so
+)
+
+func (s *shape) collect(n *node, path string, how joins) {
+	switch n.kind {
+	case '"':
+		channel := ""
+		if how == within && !labels[n.key] || how == byName && textual[n.key] {
+			channel = path
+		}
+		s.pieces = append(s.pieces, piece{n.start + 1, n.end - 1, channel})
+	case '{', '[':
+		for i := range n.below {
+			m := &n.below[i]
+			if n.kind == '[' {
+				m.key = n.key
+			}
+			s.collect(m, path+"."+m.key, how)
+		}
+	}
+}

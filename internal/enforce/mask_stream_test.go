@@ -1,0 +1,264 @@
+package enforce
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// maskPII hides everything, cards but for four digits.
+const maskPII = `package pii
+
+allow := true
+
+mask[sprintf("pii:%s", [c])] := "redact" if some c in ["names", "emails", "ssn", "health_records", "addresses", "phones"]
+
+mask["pii:card_numbers"] := "last4"
+`
+
+// personal is a sentence a category, and what it becomes.
+var personal = map[string][2]string{
+	"names":     {"ask Maria Quux about it", "ask [redacted] about it"},
+	"emails":    {"write to bea.stone@mail.example.com now", "write to [redacted] now"},
+	"ssn":       {"it is 123-45-6789 for all", "it is [redacted] for all"},
+	"cards":     {"pay with 4111 1111 1111 1111 today", "pay with ****1111 today"},
+	"health":    {"she has type 2 diabetes now", "she has [redacted] now"},
+	"addresses": {"at 221B Baker Street, London NW1 6XE today", "at [redacted] today"},
+	"phones":    {"call (415) 555-2671 now", "call [redacted] now"},
+}
+
+func chatChunk(s string) string {
+	text, _ := json.Marshal(s)
+	return `data: {"id":"c1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":` + string(text) + "},\"finish_reason\":null}]}\n\n"
+}
+
+func chatText(t testing.TB, body string) (text string) {
+	t.Helper()
+	for line := range strings.Lines(body) {
+		data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: ")
+		if !ok || data == "[DONE]" {
+			continue
+		}
+		var c struct {
+			Choices []struct{ Delta struct{ Content string } }
+		}
+		if err := json.Unmarshal([]byte(data), &c); err != nil {
+			t.Fatalf("%q: %v", data, err)
+		}
+		text += c.Choices[0].Delta.Content
+	}
+	return text
+}
+
+// A model that parts its stream at every byte, whatever the event: over real
+// connections nothing unmasked passes, streamed as events, text or JSON.
+func TestStreamsPartedAtEveryByte(t *testing.T) {
+	var wire, kind atomic.Value
+	var cut atomic.Int64
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", kind.Load().(string))
+		in, n := wire.Load().(string), int(cut.Load())
+		if n < 0 { // every byte by itself
+			for i := range len(in) {
+				_, _ = io.WriteString(w, in[i:i+1])
+				w.(http.Flusher).Flush()
+			}
+			return
+		}
+		_, _ = io.WriteString(w, in[:n])
+		w.(http.Flusher).Flush()
+		_, _ = io.WriteString(w, in[n:])
+	})
+	p := newPlane(t)
+	p.discard = true
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskPII}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	const end = "data: [DONE]\n\n"
+	check := func(name, want string, cuts []int) {
+		for _, n := range cuts {
+			cut.Store(int64(n))
+			got := post(t, b.url+"/v1/chat/completions", "application/json", `{"stream":true}`, nil)
+			text := got.body
+			if kind.Load() == "text/event-stream" {
+				text = chatText(t, got.body)
+			}
+			if got.status != 200 || text != want {
+				t.Errorf("%s cut at %d: %d %q, want %q", name, n, got.status, got.body, want)
+			}
+		}
+	}
+	every := func(n int) (out []int) {
+		for i := range n {
+			out = append(out, i)
+		}
+		return append(out, -1)
+	}
+	for name, text := range personal {
+		kind.Store("text/event-stream")
+		var letters, whole strings.Builder
+		for _, c := range text[0] {
+			letters.WriteString(chatChunk(string(c)))
+		}
+		whole.WriteString(chatChunk(text[0]) + end)
+		wire.Store(letters.String() + end)
+		check(name+", a letter an event", text[1], []int{-1, 40})
+		wire.Store(whole.String())
+		check(name+", one event", text[1], every(whole.Len()))
+		for i := 1; i < len(text[0]); i++ {
+			in := chatChunk(text[0][:i]) + chatChunk(text[0][i:]) + end
+			wire.Store(in)
+			check(name+", two events", text[1], []int{len(chatChunk(text[0][:i]))})
+		}
+		kind.Store("text/plain")
+		wire.Store(text[0])
+		check(name+", text", text[1], every(len(text[0])))
+		kind.Store("application/json")
+		wire.Store(`{"text": "` + text[0] + `"}`)
+		check(name+", JSON", `{"text": "`+text[1]+`"}`, every(len(text[0])+12))
+	}
+}
+
+// The first token is on its way within 50 ms of its arrival, and each further
+// one when the next tells that it is no beginning of anything.
+func TestFirstToken(t *testing.T) {
+	next := make(chan string)
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.WriteHeader(200)
+		w.(http.Flusher).Flush()
+		for s := range next {
+			_, _ = io.WriteString(w, chatChunk(s))
+			w.(http.Flusher).Flush()
+		}
+	})
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskPII}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	best := time.Hour
+	for range 5 {
+		next = make(chan string)
+		resp, err := http.Get(b.url + "/v1/chat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(resp.Body)
+		sent := time.Now()
+		next <- "Hello"
+		if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, "Hello") {
+			t.Fatalf("%q %v", line, err)
+		}
+		best = min(best, time.Since(sent))
+		next <- " there, bea"
+		next <- "@exam"
+		next <- "ple.com and others"
+		close(next)
+		rest, _ := io.ReadAll(lines)
+		resp.Body.Close()
+		if got := chatText(t, string(rest)); got != " there, [redacted] and others" {
+			t.Errorf("%q", got)
+		}
+	}
+	t.Logf("the first token went on after %s", best)
+	if best > 50*time.Millisecond {
+		t.Errorf("the first token went on after %s", best)
+	}
+}
+
+// Answers beyond what is held, packed ones, and those of which nothing is known.
+func TestAnswersWithPersonalData(t *testing.T) {
+	var h atomic.Pointer[http.HandlerFunc]
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { (*h.Load())(w, r) })
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskPII}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	row := `{"email": "bea@example.com", "text": "nothing here"},`
+	large := "[" + strings.Repeat(row, 3*maxMasked/len(row)) + "0]"
+	send := func(kind, body string, zip bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			if !zip {
+				_, _ = io.WriteString(w, body)
+				return
+			}
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			_, _ = io.WriteString(z, body)
+			_ = z.Close()
+		}
+	}
+	for name, tc := range map[string]struct {
+		h    http.HandlerFunc
+		want int
+		body string
+	}{
+		"large JSON":        {send("application/json", large, false), 200, strings.ReplaceAll(large, "bea@example.com", "[redacted]")},
+		"large packed JSON": {send("application/json", large, true), 200, strings.ReplaceAll(large, "bea@example.com", "[redacted]")},
+		"packed events":     {send("text/event-stream", "data: bea@example.com\n\n", true), 200, "data: [redacted]\n\n"},
+		"lines of JSON":     {send("application/x-ndjson", "{\"a\":\"\\nbea@example.com\"}\n{}\n", false), 200, "{\"a\":\"\\n[redacted]\"}\n{}\n"},
+		"CSV":               {send("text/csv", "1,bea@example.com\n", false), 200, "1,[redacted]\n"},
+		"XML":               {send("application/xml", "<a>bea@example.com</a>", false), 200, "<a>[redacted]</a>"},
+		"a picture":         {send("image/png", "\x89PNG bea@example.com", false), 502, ""},
+		"another charset":   {send("text/plain; charset=utf-16", "bea@example.com", false), 502, ""},
+		"no type":           {send("", "bea@example.com", false), 502, ""},
+		"broken JSON":       {send("application/json", `{"a":"bea@example.com"`, false), 502, ""},
+	} {
+		h.Store(&tc.h)
+		got := fetch(t, "GET", b.url+"/x", nil)
+		if got.status != tc.want || tc.want == 200 && got.body != tc.body || strings.Contains(got.body, "bea@") {
+			t.Errorf("%s: %d %.300q", name, got.status, got.body)
+		}
+	}
+	// Large and broken: the connection breaks, and nothing in clear passed.
+	bad := send("application/json", large[:len(large)-2]+"bea@example.com", false)
+	h.Store(&bad)
+	resp, err := http.Get(b.url + "/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err == nil || strings.Contains(string(body), "bea@") {
+		t.Errorf("a large broken answer passed: %v", err)
+	}
+}
+
+// Masks of the request change what the application gets, and nothing of the answer.
+func TestRequestMasks(t *testing.T) {
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"got":%q,"length":%d,"digest":%q,"own":"me@example.com"}`, body, r.ContentLength, r.Header.Get("Content-Digest"))
+	})
+	p := newPlane(t)
+	const source = "package requests\n\nallow := true\n\nmask := {\"request:pii:emails\": \"redact\", \"request:secret\": \"remove\"}\n"
+	const reading = "package reading\n\nallow if input.llm.model != \"bad\"\n\nallow if not input.llm\n"
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: source}, {id: 2, source: reading, resource: 5}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	for name, tc := range map[string]struct {
+		kind, body, want string
+		status           int
+	}{
+		"JSON":        {"application/json", `{"secret":1,"messages":["bea@example.com"]}`, `{\"messages\":[\"[redacted]\"]}`, 200},
+		"nothing":     {"application/json", "", "", 200},
+		"broken":      {"application/json", `{"secret":1`, "", 422},
+		"text":        {"text/plain", "bea@example.com", "", 422}, // a path means nothing there
+		"a picture":   {"image/png", "\x89PNG", "", 422},
+		"too large":   {"application/json", `{"x":"` + strings.Repeat("x", maxBody) + `"}`, "", 413},
+		"JSON hidden": {"text/plain", `{"secret":1,"x":"bea@example.com"}`, `{\"x\":\"[redacted]\"}`, 200},
+	} {
+		got := post(t, b.url+"/x", tc.kind, tc.body, func(r *http.Request) { r.Header.Set("Content-Digest", "x") })
+		if got.status != tc.status || tc.status == 200 && (!strings.Contains(got.body, `"got":"`+tc.want+`"`) || !strings.Contains(got.body, "me@example.com")) {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+		if tc.status == 200 && tc.body != "" && !strings.Contains(got.body, `"digest":""`) {
+			t.Errorf("%s: the digest of other bytes went on", name)
+		}
+	}
+}

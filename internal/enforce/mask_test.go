@@ -1,0 +1,144 @@
+package enforce
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+func TestMasks(t *testing.T) {
+	const secret = `{"name":"Ann","ssn":"123-45-6789","card":{"number":"4111111111111111","brand":"visa"},"notes":"canary"}`
+	zipped := func(s string) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, _ = z.Write([]byte(s))
+		_ = z.Close()
+		return b.String()
+	}
+	send := func(status int, head map[string]string, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			for k, v := range head {
+				w.Header().Set(k, v)
+			}
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		}
+	}
+	js := map[string]string{"Content-Type": "application/json"}
+	with := func(k, v string) map[string]string {
+		return map[string]string{"Content-Type": "application/json", k: v}
+	}
+	huge := `{"ssn":"` + strings.Repeat("canary", 2<<20) + `"}`
+	cases := map[string]struct {
+		h      http.HandlerFunc
+		want   int
+		masked bool // the masked document comes; otherwise no document
+	}{
+		"json":                {send(200, js, secret), 200, true},
+		"json with a charset": {send(200, map[string]string{"Content-Type": "application/json; charset=UTF-8"}, secret), 200, true},
+		"a +json type":        {send(200, map[string]string{"Content-Type": "application/problem+json"}, secret), 200, true},
+		"an error in json":    {send(404, js, secret), 404, true},
+		"gzip unasked":        {send(200, with("Content-Encoding", "gzip"), zipped(secret)), 200, true},
+		"in pieces": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			for _, c := range []byte(secret) {
+				_, _ = w.Write([]byte{c})
+				w.(http.Flusher).Flush()
+			}
+		}, 200, true},
+		"gzip that is none": {send(200, with("Content-Encoding", "gzip"), secret), 502, false},
+		"gzip and more":     {send(200, with("Content-Encoding", "gzip"), zipped(secret)+secret), 502, false},
+		"two encodings":     {send(200, with("Content-Encoding", "gzip, br"), zipped(secret)), 502, false},
+		"brotli":            {send(200, with("Content-Encoding", "br"), secret), 502, false},
+		"gzip bomb":         {send(200, with("Content-Encoding", "gzip"), zipped(huge)), 502, false},
+		"too large":         {send(200, js, huge), 502, false},
+		"json as text":      {send(200, map[string]string{"Content-Type": "text/plain"}, secret), 502, false},
+		"json as html":      {send(200, map[string]string{"Content-Type": "text/html"}, secret), 502, false},
+		"no type":           {send(200, map[string]string{"Content-Type": ""}, secret), 502, false},
+		"another charset":   {send(200, map[string]string{"Content-Type": "application/json; charset=utf-16"}, secret), 502, false},
+		"lines of json":     {send(200, map[string]string{"Content-Type": "application/x-ndjson"}, secret+"\n"+secret), 502, false},
+		"two documents":     {send(200, js, secret+secret), 502, false},
+		"cut short":         {send(200, js, secret[:40]), 502, false},
+		"not json":          {send(200, js, "canary"), 502, false},
+		"a part":            {send(206, with("Content-Range", "bytes 0-10/100"), secret), 502, false},
+		"not modified":      {send(304, nil, ""), 502, false},
+		"an error page":     {send(500, map[string]string{"Content-Type": "text/html"}, "<p>canary 123-45-6789"), 500, false},
+		"a redirect":        {send(302, map[string]string{"Location": "/x", "Content-Type": "text/html"}, "canary"), 302, false},
+		"nothing":           {send(204, nil, ""), 204, false},
+		"broken off": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte(secret))
+			panic(http.ErrAbortHandler)
+		}, 502, false},
+		"early hints": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Link", "canary")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Del("Link")
+			send(200, js, secret)(w, r)
+		}, 200, true},
+	}
+	var handler atomic.Pointer[http.HandlerFunc]
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Etag", `"x"`)
+		w.Header().Set("Content-MD5", "x")
+		w.Header().Set("Digest", "x")
+		(*handler.Load())(w, r)
+	})
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: maskSSN}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	const want = `{"name":"Ann","ssn":"****6789","card":{"number":"[redacted]","brand":"visa"}}`
+	for name, tc := range cases {
+		handler.Store(&tc.h)
+		for _, method := range []string{"GET", "POST"} { // the lean way and the standard one
+			answer := fetch(t, method, b.url+"/x", func(r *http.Request) {
+				r.Header.Set("Accept-Encoding", "gzip, br")
+				r.Header.Set("Range", "bytes=0-10")
+				r.Header.Set("If-None-Match", `"x"`)
+				r.Header.Set("If-Modified-Since", "Mon, 02 Jan 2006 15:04:05 GMT")
+			})
+			got := app.take()[0].Header
+			all := fmt.Sprint(answer.header) + answer.body
+			if answer.status != tc.want || strings.Contains(all, "canary") || strings.Contains(all, "123-45") || strings.Contains(all, "411111") {
+				t.Errorf("%s %s: %d %.200s, want %d", method, name, answer.status, all, tc.want)
+			}
+			if tc.masked && answer.body != want {
+				t.Errorf("%s %s: %q, want %q", method, name, answer.body, want)
+			}
+			if tc.masked && (answer.header.Get("Etag") != "" || answer.header.Get("Digest") != "" || answer.header.Get("Content-Md5") != "" || answer.header.Get("Content-Length") != fmt.Sprint(len(want))) {
+				t.Errorf("%s %s: the header tells of other bytes: %v", method, name, answer.header)
+			}
+			if got.Get("Accept-Encoding") != "identity" || got.Get("Range") != "" || got.Get("If-None-Match") != "" || got.Get("If-Modified-Since") != "" {
+				t.Errorf("%s %s: the application was asked with %v", method, name, got)
+			}
+		}
+	}
+	plain := send(200, js, secret)
+	handler.Store(&plain)
+	if head := fetch(t, "HEAD", b.url+"/x", nil); head.status != 200 || head.header.Get("Content-Length") != "" || head.header.Get("Etag") != "" {
+		t.Errorf("HEAD: %d %v", head.status, head.header)
+	}
+}
+
+func TestMaskInShadowChangesNothing(t *testing.T) {
+	const body = `{"ssn":"123-45-6789"}`
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Etag", `"x"`)
+		fmt.Fprint(w, body)
+	})
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "shadow", controls: []control{{id: 1, source: maskSSN}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	if got := fetch(t, "GET", b.url+"/x", nil); got.body != body || got.header.Get("Etag") != `"x"` {
+		t.Errorf("in shadow: %q %v", got.body, got.header)
+	}
+	if e := p.logged(1)[0]; e["custom"].(map[string]any)["outcome"] != "SHADOW_WOULD_MASK" || len(e["result"].(map[string]any)["mask"].([]any)) != 3 {
+		t.Errorf("the log says %v", e)
+	}
+}

@@ -1,0 +1,260 @@
+// Package mcp reads the Model Context Protocol over streamable HTTP
+// (2025-06-18, 2025-11-25, 2026-07-28) as far as controls decide on it: the
+// JSON-RPC message in a request's body, the headers that repeat parts of it,
+// and the list of tools in an answer. It is pure: bytes in, facts out.
+package mcp
+
+import (
+	"encoding/base64"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Codes of JSON-RPC errors (JSON-RPC 2.0 section 5.1; MCP 2026-07-28; COAZ-MCP).
+const (
+	CodeInvalidRequest = -32600
+	CodeInvalidParams  = -32602
+	CodeUnavailable    = -32603
+	CodeDenied         = -32001
+	CodeHeaderMismatch = -32020
+)
+
+// Response is the method that controls see of an answer which a client gives
+// to a question of the server.
+const Response = "response"
+
+// headersFrom is the version from which requests must repeat method and name
+// in headers.
+const headersFrom = "2026-07-28"
+
+// versionMember is where a request's body names its version.
+const versionMember = "io.modelcontextprotocol/protocolVersion"
+
+// Message is one JSON-RPC message from a client.
+type Message struct {
+	Method string
+	// ID is the id as JSON; empty for notifications, which have no answer.
+	ID string
+	// Session is the value of Mcp-Session-Id.
+	Session string
+	// Version is the protocol version that the request names; empty: none.
+	Version string
+
+	// Tool, Prompt, Resource and Task are what the method is about.
+	Tool, Prompt, Resource, Task string
+	Arguments                    value.Value
+}
+
+// Error is why a message is refused before any control is asked.
+type Error struct {
+	Code    int
+	Message string
+	ID      string // as JSON; empty: not known
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+// Notification reports whether the message has no answer.
+func (m *Message) Notification() bool { return m.ID == "" && m.Method != Response }
+
+// Harmless reports whether the message passes whoever sends it: pings and
+// notifications (COAZ-MCP).
+func (m *Message) Harmless() bool {
+	return m.Method == "ping" || m.ID == "" && strings.HasPrefix(m.Method, "notifications/")
+}
+
+var known = map[string]bool{
+	Response: true, "initialize": true, "ping": true, "server/discover": true, "subscriptions/listen": true,
+	"tools/list": true, "tools/call": true, "prompts/list": true, "prompts/get": true,
+	"resources/list": true, "resources/templates/list": true, "resources/read": true, "resources/subscribe": true, "resources/unsubscribe": true,
+	"completion/complete": true, "logging/setLevel": true,
+	"tasks/get": true, "tasks/list": true, "tasks/result": true, "tasks/cancel": true, "tasks/update": true,
+}
+
+// Known reports whether the method is one of MCP's for clients. What is not
+// known cannot be judged by what it is about.
+func (m *Message) Known() bool {
+	return known[m.Method] || strings.HasPrefix(m.Method, "notifications/")
+}
+
+// Doc is input.mcp (contract section 6): method, tool, arguments, session, and
+// prompt, resource and task where the method is about one.
+func (m *Message) Doc() value.Value {
+	members := make([]value.Member, 0, 6)
+	add := func(key, s string) {
+		if s != "" {
+			members = append(members, value.Member{Key: key, Value: value.String(s)})
+		}
+	}
+	add("method", m.Method)
+	add("tool", m.Tool)
+	if m.Arguments.Defined() {
+		members = append(members, value.Member{Key: "arguments", Value: m.Arguments})
+	}
+	add("session", m.Session)
+	add("prompt", m.Prompt)
+	add("resource", m.Resource)
+	add("task", m.Task)
+	add("protocol_version", m.Version)
+	return value.Object(members...)
+}
+
+// Parse reads a request's body. The message is nil where the body is none of
+// MCP. The body decides; headers that say something else are an error.
+func Parse(doc value.Value, h Headers) (*Message, *Error) {
+	switch {
+	case doc.Kind() == value.ArrayKind:
+		for _, e := range doc.Elems() {
+			if isRPC(e) {
+				return nil, &Error{Code: CodeInvalidRequest, Message: "batches are no part of MCP since 2025-06-18"}
+			}
+		}
+		return nil, nil
+	case !isRPC(doc):
+		return nil, nil
+	}
+	m := &Message{Session: h.Session}
+	id := doc.Get("id")
+	switch id.Kind() {
+	case value.StringKind, value.NumberKind:
+		m.ID = string(id.AppendJSON(nil))
+	case value.UndefinedKind:
+	default:
+		return nil, &Error{Code: CodeInvalidRequest, Message: "an id is a string or a number"}
+	}
+	fail := func(code int, message string) (*Message, *Error) { return nil, &Error{code, message, m.ID} }
+	if s, _ := doc.Get("jsonrpc").Str(); s != "2.0" {
+		return fail(CodeInvalidRequest, "the message is not of JSON-RPC 2.0")
+	}
+	method := doc.Get("method")
+	answers := doc.Get("result").Defined() || doc.Get("error").Defined()
+	var isText bool
+	switch m.Method, isText = method.Str(); {
+	case !method.Defined() && answers:
+		m.Method = Response
+		return m, h.agree(m)
+	case !isText || answers || m.Method == "" || m.Method == Response:
+		return fail(CodeInvalidRequest, "a message has either a method or a result")
+	}
+	if bad := m.about(doc.Get("params")); bad != "" {
+		return fail(CodeInvalidParams, bad)
+	}
+	return m, h.agree(m)
+}
+
+func isRPC(v value.Value) bool {
+	return v.Kind() == value.ObjectKind && (v.Get("jsonrpc").Defined() || v.Get("method").Kind() == value.StringKind && (v.Get("params").Defined() || v.Get("id").Defined()))
+}
+
+// about reads what the method is about; a text says what is wrong with it.
+func (m *Message) about(params value.Value) string {
+	if k := params.Kind(); k != value.ObjectKind && k != value.UndefinedKind && k != value.NullKind {
+		return "params must be an object"
+	}
+	m.Version, _ = params.At("_meta", versionMember).Str()
+	take := func(to *string, name string) string {
+		s, ok := params.Get(name).Str()
+		if !ok || s == "" {
+			return "params." + name + " must be a string"
+		}
+		*to = s
+		return ""
+	}
+	switch m.Method {
+	case "tools/call":
+		m.Arguments = params.Get("arguments")
+		return take(&m.Tool, "name")
+	case "prompts/get":
+		m.Arguments = params.Get("arguments")
+		return take(&m.Prompt, "name")
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		return take(&m.Resource, "uri")
+	case "tasks/get", "tasks/result", "tasks/cancel", "tasks/update":
+		return take(&m.Task, "taskId")
+	case "completion/complete":
+		ref := params.Get("ref")
+		m.Prompt, _ = ref.Get("name").Str()
+		m.Resource, _ = ref.Get("uri").Str()
+	case "initialize":
+		m.Version, _ = params.Get("protocolVersion").Str()
+	}
+	return ""
+}
+
+// Headers are the fields of a request that repeat parts of the message.
+type Headers struct {
+	Method, Name, Version, Session string
+	// Twice: a field is there more than once.
+	Twice bool
+}
+
+// HeadersOf reads them from fields by their canonical names.
+func HeadersOf(h map[string][]string) (out Headers) {
+	for _, f := range [...]struct {
+		name string
+		to   *string
+	}{{"Mcp-Method", &out.Method}, {"Mcp-Name", &out.Name}, {"Mcp-Protocol-Version", &out.Version}, {"Mcp-Session-Id", &out.Session}} {
+		switch lines := h[f.name]; len(lines) {
+		case 0:
+		case 1:
+			*f.to = strings.TrimSpace(lines[0])
+		default:
+			out.Twice = true
+		}
+	}
+	return out
+}
+
+// agree holds the headers against the message (MCP 2026-07-28, streamable HTTP).
+func (h Headers) agree(m *Message) *Error {
+	fail := func(message string) *Error { return &Error{CodeHeaderMismatch, message, m.ID} }
+	if h.Twice {
+		return fail("a header of MCP is there more than once")
+	}
+	if m.Version != "" && h.Version != "" && m.Version != h.Version && m.Method != "initialize" {
+		return fail("Mcp-Protocol-Version differs from the message")
+	}
+	if m.Version == "" {
+		m.Version = h.Version
+	}
+	if m.Method == Response {
+		return nil
+	}
+	needed := h.Version >= headersFrom
+	if h.Method != m.Method && (h.Method != "" || needed) {
+		return fail("Mcp-Method differs from the message")
+	}
+	name := m.Tool
+	switch m.Method {
+	case "prompts/get":
+		name = m.Prompt
+	case "resources/read":
+		name = m.Resource
+	case "tools/call":
+	default:
+		return nil // elsewhere a name means nothing
+	}
+	if h.Name == "" && !needed {
+		return nil
+	}
+	given, ok := plain(h.Name)
+	if !ok || given != name {
+		return fail("Mcp-Name differs from the message")
+	}
+	return nil
+}
+
+// plain decodes a header's value that is no plain ASCII: =?base64?...?=.
+func plain(s string) (string, bool) {
+	inner, ok := strings.CutPrefix(s, "=?base64?")
+	if !ok {
+		return s, true
+	}
+	if inner, ok = strings.CutSuffix(inner, "?="); !ok {
+		return s, true
+	}
+	b, err := base64.StdEncoding.DecodeString(inner)
+	return string(b), err == nil
+}

@@ -1,0 +1,316 @@
+package enforce
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// guard refuses tools that delete but to admins, and nothing else.
+const guard = `package guard
+
+allow if count(deny) == 0
+
+deny contains sprintf("the tool %q deletes", [input.mcp.tool]) if {
+	startswith(input.mcp.tool, "delete_")
+	not "admin" in input.user.roles
+}
+
+deny contains "too much" if input.mcp.arguments.n > 5
+
+deny contains "not at all" if not input.user.id
+`
+
+type toolInput struct {
+	N int `json:"n,omitempty"`
+}
+
+// toolServer is a real MCP server with three tools.
+func toolServer(describe string, opts *sdk.StreamableHTTPOptions) http.Handler {
+	s := sdk.NewServer(&sdk.Implementation{Name: "tools", Version: "1"}, nil)
+	for _, name := range []string{"search", "delete_user", "mail"} {
+		sdk.AddTool(s, &sdk.Tool{Name: name, Description: describe + name}, func(_ context.Context, _ *sdk.CallToolRequest, in toolInput) (*sdk.CallToolResult, any, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("%s did %d, told bea@example.com", name, in.N)}}}, nil, nil
+		})
+	}
+	s.AddPrompt(&sdk.Prompt{Name: "greet"}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+		return &sdk.GetPromptResult{Messages: []*sdk.PromptMessage{{Role: "user", Content: &sdk.TextContent{Text: "Hi"}}}}, nil
+	})
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, opts)
+}
+
+// vouched sets the identity headers of a trusted proxy.
+type vouched struct{ user, groups string }
+
+func (v vouched) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("X-Auth-Request-User", v.user)
+	r.Header.Set("X-Auth-Request-Groups", v.groups)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+var mcpResource = rego.Resource{ID: 5, Type: "mcp", Path: "/mcp"}
+
+func guarded(revision int, mode string, extra ...control) policySet {
+	return policySet{
+		revision: revision, mode: mode, resources: []rego.Resource{mcpResource}, controls: append([]control{{id: 1, source: guard, resource: 5}}, extra...),
+		config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}},
+	}
+}
+
+// The real client and the real server, in every version and both ways to answer.
+func TestMCPWithRealPeers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version string
+		opts    sdk.StreamableHTTPOptions
+	}{
+		"2025-06-18": {"2025-06-18", sdk.StreamableHTTPOptions{}}, "2025-11-25 JSON": {"2025-11-25", sdk.StreamableHTTPOptions{JSONResponse: true}},
+		"2025-11-25": {"2025-11-25", sdk.StreamableHTTPOptions{}}, "2026-07-28": {"2026-07-28", sdk.StreamableHTTPOptions{Stateless: true}},
+		"2026-07-28 JSON": {"2026-07-28", sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true}},
+	} {
+		for _, mode := range []string{"enforce", "shadow"} {
+			t.Run(name+"/"+mode, func(t *testing.T) {
+				app := newApplication(t, toolServer("", &tc.opts).ServeHTTP)
+				p := newPlane(t)
+				p.publish(guarded(1, mode, control{id: 2, source: "package m\n\nallow := true\n\nmask contains \"pii:emails\"\n", resource: 5}))
+				b := start(t, p, app.URL, nil).at(t, 1)
+				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+				defer cancel()
+				session := func(user, groups string) *sdk.ClientSession {
+					c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
+					s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: vouched{user, groups}}}, &sdk.ClientSessionOptions{ProtocolVersion: tc.version})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got := s.InitializeResult().ProtocolVersion; got != tc.version {
+						t.Errorf("speaks %s", got)
+					}
+					return s
+				}
+				staff, admin := session("ann", "staff"), session("rita", "admin")
+				defer staff.Close()
+				defer admin.Close()
+				enforced := mode == "enforce"
+				tools := func(s *sdk.ClientSession) (names []string) {
+					list, err := s.ListTools(ctx, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, tool := range list.Tools {
+						names = append(names, tool.Name)
+					}
+					slices.Sort(names)
+					return names
+				}
+				want := []string{"delete_user", "mail", "search"}
+				if got := tools(admin); !slices.Equal(got, want) {
+					t.Errorf("an admin sees %v", got)
+				}
+				if enforced {
+					want = want[1:]
+				}
+				if got := tools(staff); !slices.Equal(got, want) {
+					t.Errorf("staff sees %v", got)
+				}
+				told := "search did 3, told bea@example.com"
+				if enforced {
+					told = "search did 3, told [redacted]"
+				}
+				res, err := staff.CallTool(ctx, &sdk.CallToolParams{Name: "search", Arguments: map[string]any{"n": 3}})
+				if err != nil || res.Content[0].(*sdk.TextContent).Text != told {
+					t.Errorf("a call that is granted: %v %v", res, err)
+				}
+				for _, call := range []*sdk.CallToolParams{{Name: "delete_user"}, {Name: "mail", Arguments: map[string]any{"n": 6}}} {
+					_, err := staff.CallTool(ctx, call)
+					var rpc *jsonrpc.Error
+					switch {
+					case !enforced && err != nil:
+						t.Errorf("in shadow: %v", err)
+					case enforced && (!errors.As(err, &rpc) || rpc.Code != -32001):
+						t.Errorf("%s: %v", call.Name, err)
+					}
+				}
+				if _, err := admin.CallTool(ctx, &sdk.CallToolParams{Name: "delete_user"}); err != nil {
+					t.Errorf("an admin deletes: %v", err)
+				}
+				if tc.version < "2026" {
+					if err := staff.Ping(ctx, nil); err != nil {
+						t.Errorf("after a refusal the session is gone: %v", err)
+					}
+				}
+				if _, err := staff.GetPrompt(ctx, &sdk.GetPromptParams{Name: "greet"}); err != nil {
+					t.Errorf("a prompt: %v", err)
+				}
+			})
+		}
+	}
+}
+
+// rpc sends a message as it is.
+func rpc(t testing.TB, url, body string, head ...string) reply {
+	t.Helper()
+	return post(t, url+"/mcp", "application/json", body, func(r *http.Request) {
+		r.Header.Set("X-Auth-Request-User", "ann")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		for i := 0; i+1 < len(head); i += 2 {
+			r.Header.Set(head[i], head[i+1])
+		}
+	})
+}
+
+// What is refused before, by or after a control has the form that clients of MCP read.
+func TestMCPRefusals(t *testing.T) {
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	})
+	p := newPlane(t)
+	p.publish(guarded(1, "enforce"))
+	b := start(t, p, app.URL, nil).at(t, 1)
+	call := func(method, rest string) string {
+		return `{"jsonrpc":"2.0","id":"a\"1","method":"` + method + `"` + rest + `}`
+	}
+	for name, tc := range map[string]struct {
+		body   string
+		head   []string
+		status int
+		want   string // within the answer
+	}{
+		"granted":           {call("tools/call", `,"params":{"name":"search"}`), nil, 200, `"result"`},
+		"denied":            {call("tools/call", `,"params":{"name":"delete_x"}`), nil, 200, `{"jsonrpc":"2.0","id":"a\"1","error":{"code":-32001,"message":"the tool \"delete_x\" deletes","data":{"error":"access_denied","decision_id":"`},
+		"denied unanswered": {`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"delete_x"}}`, nil, 403, `{"jsonrpc":"2.0","error":{"code":-32001`},
+		"mismatch":          {call("tools/call", `,"params":{"name":"delete_x"}`), []string{"Mcp-Name", "search"}, 400, `"code":-32020`},
+		"no header":         {call("tools/list", ""), []string{"Mcp-Protocol-Version", "2026-07-28"}, 400, `"code":-32020`},
+		"a batch":           {"[" + call("ping", "") + "]", nil, 400, `"code":-32600`},
+		"bad params":        {call("tools/call", `,"params":{"name":1}`), nil, 400, `"id":"a\"1","error":{"code":-32602`},
+		"unknown":           {call("tools/destroy", ""), nil, 200, `"code":-32001`},
+		"foreign page":      {call("tools/list", ""), []string{"Origin", "https://evil.example"}, 403, `foreign_origin`},
+		"a page's own null": {call("tools/list", ""), []string{"Origin", "null"}, 403, `foreign_origin`},
+		"own page":          {call("tools/list", ""), []string{"Origin", b.url}, 200, `"result"`},
+		"ping":              {call("ping", ""), []string{"X-Auth-Request-User", ""}, 200, `"result"`},
+		"a notification":    {`{"jsonrpc":"2.0","method":"notifications/initialized"}`, []string{"X-Auth-Request-User", ""}, 200, `"result"`},
+		"nobody":            {call("tools/list", ""), []string{"X-Auth-Request-User", ""}, 200, `"not at all"`},
+		"an answer":         {`{"jsonrpc":"2.0","id":1,"result":{}}`, nil, 200, `"result"`},
+		"discover":          {call("server/discover", ""), nil, 200, `"result"`},
+		"listen":            {call("subscriptions/listen", ""), nil, 200, `"result"`},
+		"broken":            {`{"jsonrpc":`, nil, 400, `body_malformed`},
+		"a member twice":    {`{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}`, nil, 400, `body_malformed`},
+	} {
+		got := rpc(t, b.url, tc.body, tc.head...)
+		if got.status != tc.status || !strings.Contains(got.body, tc.want) {
+			t.Errorf("%s: %d %s, want %d %s", name, got.status, got.body, tc.status, tc.want)
+		}
+		if !json.Valid([]byte(got.body)) {
+			t.Errorf("%s: no JSON: %s", name, got.body)
+		}
+	}
+	// A ping to what is no MCP server opens no door.
+	q := guarded(2, "enforce")
+	q.resources, q.controls = nil, []control{{id: 1, source: guard}}
+	p.publish(q)
+	b.at(t, 2)
+	if got := rpc(t, b.url, call("ping", ""), "X-Auth-Request-User", ""); !strings.Contains(got.body, "-32001") {
+		t.Errorf("a ping elsewhere: %s", got.body)
+	}
+}
+
+// Lists of tools that cannot be read are not handed on, also in a stream that is taken up again.
+func TestToolLists(t *testing.T) {
+	answers := map[string]func(http.ResponseWriter){}
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		answers[r.Header.Get("Case")](w)
+	})
+	send := func(kind, body string) func(http.ResponseWriter) {
+		return func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", kind)
+			_, _ = io.WriteString(w, body)
+		}
+	}
+	const list = `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"search"},{"name":"delete_user"}]}}`
+	answers["json"] = send("application/json", list)
+	answers["events"] = send("text/event-stream", "id: 1\ndata: \n\ndata: "+list+"\n\n")
+	answers["text"] = send("text/plain", list)
+	answers["broken"] = send("application/json", list[:50])
+	answers["twice"] = send("application/json", strings.Replace(list, `"result"`, `"Result":{},"result"`, 1))
+	answers["page"] = send("text/html", "<p>delete_user</p>")
+	p := newPlane(t)
+	p.publish(guarded(1, "enforce"))
+	b := start(t, p, app.URL, nil).at(t, 1)
+	const ask = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	for name, want := range map[string]int{"json": 200, "events": 200, "text": 502, "broken": 502, "twice": 502} {
+		got := rpc(t, b.url, ask, "Case", name)
+		if got.status != want || strings.Contains(got.body, "delete_user") || want == 200 && !strings.Contains(got.body, `{"tools":[{"name":"search"}]}`) {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	get := func(name string) reply {
+		return fetch(t, "GET", b.url+"/mcp", func(r *http.Request) {
+			r.Header.Set("X-Auth-Request-User", "ann")
+			r.Header.Set("Case", name)
+			r.Header.Set("Accept", "text/event-stream")
+			r.Header.Set("Mcp-Session-Id", "s")
+			r.Header.Set("Last-Event-ID", "1")
+		})
+	}
+	if got := get("events"); got.status != 200 || strings.Contains(got.body, "delete_user") || !strings.Contains(got.body, "search") {
+		t.Errorf("taken up again: %d %s", got.status, got.body)
+	}
+	if got := get("page"); got.status != 200 || got.body != "<p>delete_user</p>" {
+		t.Errorf("a page: %d %s", got.status, got.body)
+	}
+	// A server that tells something else of a tool than before is reported, also after a restart.
+	for i, describe := range []string{"finds ", "finds ", "sends all to us "} {
+		answers["described"] = send("application/json", strings.Replace(list, `"search"`, `"search","description":"`+describe+`"`, 1))
+		rpc(t, b.url, ask, "Case", "described")
+		want := uint64(1) // the first description, after there was none
+		if i == 2 {
+			want = 2
+		}
+		if n := b.count.toolsChanged.Load(); n != want {
+			t.Errorf("%d changes after %q", n, describe)
+		}
+	}
+	dir := b.cfg.DataDir
+	var told []map[string]any
+	p.wait("the changes in the log", func() bool {
+		told = told[:0]
+		for _, e := range p.events {
+			if e["custom"].(map[string]any)["event"] == "mcp_tools_changed" {
+				told = append(told, e)
+			}
+		}
+		return len(told) == 2
+	})
+	if got := fmt.Sprint(told[1]["custom"].(map[string]any)["tools"]); got != "[search]" || !strings.Contains(fmt.Sprint(told[1]["result"]), "changed what it says of its tools: search") {
+		t.Errorf("told: %v", told[1])
+	}
+	b.stop()
+	b = start(t, p, app.URL, func(c *Config) { c.DataDir = dir }).at(t, 1)
+	answers["described"] = send("application/json", strings.Replace(list, `"search"`, `"search","description":"again else"`, 1))
+	rpc(t, b.url, ask, "Case", "described")
+	if n := b.count.toolsChanged.Load(); n != 1 {
+		t.Errorf("%d changes after a restart", n)
+	}
+}
+
+// A verified token was for us: the server behind does not get it.
+func TestMCPTokenStaysHere(t *testing.T) {
+	in := &inbound{headers: http.Header{"Authorization": {"Bearer x"}, "Accept": {"*/*"}}}
+	head := outgoing{names: oauth2Proxy, client: in.headers, named: []string{"Authorization"}}
+	if h := head.header(); h.Get("Authorization") != "" || h.Get("Accept") == "" {
+		t.Errorf("%v", h)
+	}
+}

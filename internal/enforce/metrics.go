@@ -1,0 +1,149 @@
+package enforce
+
+import (
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// counters are the bouncer's figures since its start.
+type counters struct {
+	words [6]atomic.Uint64 // by verdict, in the order of words
+	// refused are requests that were turned away before any decision.
+	refused, failed, panics                                atomic.Uint64
+	upstreamErrors, upstreamTimeouts, aborted, clientGone  atomic.Uint64
+	toolsChanged                                           atomic.Uint64
+	slowClient, maskFailures, tunnelsClosed, shadowSkipped atomic.Uint64
+	hostsReported, hostsWithheld                           atomic.Uint64
+	logsDropped, logsShipped                               atomic.Uint64
+	bundlesActivated, bundlesRefused, saveFailures         atomic.Uint64
+
+	decisions, hits atomic.Uint64
+	buckets         [len(bucketBounds) + 1]atomic.Uint64
+	nanoseconds     atomic.Uint64
+}
+
+var words = [...]string{wordPermit, wordDeny, wordMask, wordPassThrough, wordShadowDeny, wordShadowMask}
+
+// bucketBounds are the decision histogram's upper bounds.
+var bucketBounds = [...]time.Duration{
+	time.Microsecond, 5 * time.Microsecond, 20 * time.Microsecond, 100 * time.Microsecond, 500 * time.Microsecond,
+	2 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond,
+}
+
+// decision counts one decision.
+func (c *counters) decision(took time.Duration, hit bool) {
+	c.decisions.Add(1)
+	if hit {
+		c.hits.Add(1)
+	}
+	c.nanoseconds.Add(uint64(max(took, 0)))
+	i := 0
+	for i < len(bucketBounds) && took > bucketBounds[i] {
+		i++
+	}
+	c.buckets[i].Add(1)
+}
+
+// verdict counts what became of a request.
+func (c *counters) verdict(v *verdict) {
+	for i, w := range words {
+		if w == v.word {
+			c.words[i].Add(1)
+			break
+		}
+	}
+	if v.failed != "" {
+		c.failed.Add(1)
+	}
+}
+
+// requests is how many requests were decided on.
+func (c *counters) requests() (n uint64) {
+	for i := range c.words {
+		n += c.words[i].Load()
+	}
+	return n
+}
+
+// metrics answers /_bouncer/metrics in Prometheus' text format. It names no
+// tenant, no caller and no path.
+func (b *Bouncer) metrics(w http.ResponseWriter) {
+	out := make([]byte, 0, 4096)
+	help := func(name, kind, text string) {
+		out = append(out, "# HELP gatehouse_bouncer_"+name+" "+text+"\n# TYPE gatehouse_bouncer_"+name+" "+kind+"\n"...)
+	}
+	line := func(name, labels string, v float64) {
+		out = append(out, "gatehouse_bouncer_"+name+labels+" "...)
+		out = strconv.AppendFloat(out, v, 'g', -1, 64)
+		out = append(out, '\n')
+	}
+	c := &b.count
+	help("verdicts_total", "counter", "Requests by verdict.")
+	for i, word := range words {
+		line("verdicts_total", `{verdict="`+word+`"}`, float64(c.words[i].Load()))
+	}
+	for _, m := range []struct {
+		name, text string
+		v          *atomic.Uint64
+	}{
+		{"refused_total", "Requests refused before a decision: malformed or ambiguous.", &c.refused},
+		{"failed_decisions_total", "Requests without a proper decision: no bundle, stale, evaluation error.", &c.failed},
+		{"panics_total", "Panics that were contained.", &c.panics},
+		{"upstream_errors_total", "Requests that the application could not be reached for.", &c.upstreamErrors},
+		{"upstream_timeouts_total", "Requests that the application did not answer in time.", &c.upstreamTimeouts},
+		{"aborted_answers_total", "Answers that broke off.", &c.aborted},
+		{"slow_clients_total", "Requests whose body came too slowly.", &c.slowClient},
+		{"mask_failures_total", "Answers that could not be masked and were refused.", &c.maskFailures},
+		{"mcp_tools_changed_total", "Tools of MCP servers that changed their description.", &c.toolsChanged},
+		{"tunnels_closed_total", "Open sockets closed by a new decision.", &c.tunnelsClosed},
+		{"shadow_skipped_total", "Requests in shadow mode that were not decided for lack of capacity.", &c.shadowSkipped},
+		{"decision_logs_dropped_total", "Decision log events that were lost.", &c.logsDropped},
+		{"decision_logs_shipped_total", "Decision log events that the control plane acknowledged.", &c.logsShipped},
+		{"hosts_reported_total", "Hosts without a resource that were reported.", &c.hostsReported},
+		{"hosts_withheld_total", "Requests to further such hosts, beyond what is reported an hour.", &c.hostsWithheld},
+		{"bundles_activated_total", "Bundles that became active.", &c.bundlesActivated},
+		{"bundles_refused_total", "Bundles that were refused.", &c.bundlesRefused},
+		{"decision_cache_hits_total", "Decisions from the cache.", &c.hits},
+	} {
+		help(m.name, "counter", m.text)
+		line(m.name, "", float64(m.v.Load()))
+	}
+	help("decision_seconds", "histogram", "Time of a decision.")
+	var sum uint64
+	for i, bound := range bucketBounds {
+		sum += c.buckets[i].Load()
+		line("decision_seconds_bucket", `{le="`+strconv.FormatFloat(bound.Seconds(), 'g', -1, 64)+`"}`, float64(sum))
+	}
+	sum += c.buckets[len(bucketBounds)].Load()
+	line("decision_seconds_bucket", `{le="+Inf"}`, float64(sum))
+	line("decision_seconds_sum", "", float64(c.nanoseconds.Load())/1e9)
+	line("decision_seconds_count", "", float64(sum))
+
+	st := b.state.Load()
+	gauges := []struct {
+		name, text string
+		v          float64
+	}{
+		{"ready", "1 while the bouncer can decide.", truth(b.ready(st))},
+		{"enforcing", "1 in enforce mode, 0 in shadow.", truth(st.mode == enforcing)},
+		{"controls", "Controls in the active bundle.", float64(st.controls)},
+		{"bundle_age_seconds", "Time since the control plane last confirmed the bundle.", b.sinceContact(b.cfg.Now()).Seconds()},
+		{"decision_logs_waiting", "Decision log events on disk that wait to be shipped.", float64(b.spool.Depth())},
+		{"open_tunnels", "WebSockets open through the bouncer.", float64(b.tunnels.size())},
+	}
+	for _, g := range gauges {
+		help(g.name, "gauge", g.text)
+		line(g.name, "", g.v)
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write(out)
+}
+
+func truth(ok bool) float64 {
+	if ok {
+		return 1
+	}
+	return 0
+}

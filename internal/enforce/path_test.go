@@ -1,0 +1,288 @@
+package enforce
+
+import (
+	"bufio"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// pathForms are ways to write /admin/secret, or something near it (hardening
+// B1). want is 403 where the form means the protected path, 400 where two
+// servers may read it differently, and 0 where it is another path: it may pass,
+// but then byte for byte as it was decided on.
+var pathForms = []struct {
+	target string
+	want   int
+}{
+	{"/admin/secret", 403},
+	{"//admin/secret", 403},
+	{"///admin///secret", 403},
+	{"/./admin/secret", 403},
+	{"/admin/./secret", 403},
+	{"/admin//./secret", 403},
+	{"/admin/secret/", 403},
+	{"/admin/secret//", 403},
+	{"/admin/secret/.", 403},
+	{"/admin/secret/./", 403},
+	{"/admin/secret/x/..", 403},
+	{"/x/../admin/secret", 403},
+	{"/admin/x/../secret", 403},
+	{"/a/b/../../admin/secret", 403},
+	{"/../admin/secret", 403},
+	{"/../../admin/secret", 403},
+	{"/%61dmin/secret", 403},
+	{"/adm%69n/secret", 403},
+	{"/admin/%73ecret", 403},
+	{"/%2e/admin/secret", 403},
+	{"/x/%2e%2e/admin/secret", 403},
+	{"/x/.%2e/admin/secret", 403},
+	{"/x/%2E./admin/secret", 403},
+	{"/%2E%2E/admin/secret", 403},
+	{"/x/%2e%2e/%61dmin/secre%74", 403},
+	{"/admin/secret?x=1", 403},
+	{"/admin/secret?", 403},
+	{"/admin/secret?/../../open", 403},
+	{"http://app.test/admin/secret", 403},
+	{"HTTP://app.test/admin/secret", 403},
+	{"http://other.test//admin/secret", 403},
+	{"/%61%64%6d%69%6e/%73%65%63%72%65%74", 403},
+
+	{"/admin%2fsecret", 400},
+	{"/admin%2Fsecret", 400},
+	{"/%2fadmin/secret", 400},
+	{"/x%2f..%2fadmin/secret", 400},
+	{`/admin\secret`, 400},
+	{`/\admin/secret`, 400},
+	{"/admin%5csecret", 400},
+	{"/x/..%5cadmin/secret", 400},
+	{`/x/..\admin/secret`, 400},
+	{"/x/..;/admin/secret", 400},
+	{"/x/..;a=b/admin/secret", 400},
+	{"/x/.;/admin/secret", 400},
+	{"/x/%2e%2e;/admin/secret", 400},
+	{"/x/..%3b/admin/secret", 400},
+	{"/admin/secret%00", 400},
+	{"/admin/secret%00.jpg", 400},
+	{"/admin/secret#", 400},
+	{"/admin/secret#/x", 400},
+	{"/open#/../admin/secret", 400},
+	{"/admin/\xc0\xaesecret", 400},
+	{"/%c0%ae%c0%ae/admin/secret", 400},
+	{"/admin/secret%ff", 400},
+	{"/admin/secret%", 400},
+	{"/admin/secret%2", 400},
+	{"/admin/secret%zz", 400},
+	{"/admin/secret%0a", 400},
+	{"/admin/secret%0d%0aX:1", 400},
+	{"/admin/secret%09", 400},
+	{"/admin/secret%7f", 400},
+	{"/admin/sec\x01ret", 400},
+	{"/" + strings.Repeat(`"`, 4000), 400},
+	{"/" + strings.Repeat("a", 9000), 400},
+	{strings.Repeat("/a", 300), 400},
+	{"admin/secret", 400},
+	{"*", 400},
+	{"/admin/secret%u0061", 400},
+	{"ftp://app.test/admin/secret", 400},
+
+	{"/ADMIN/secret", 0},
+	{"/Admin/secret", 0},
+	{"/admin/secret;v=1", 0},
+	{"/admin;v=1/secret", 0},
+	{"/admin/secret.json", 0},
+	{"/%2561dmin/secret", 0},
+	{"/admin%252fsecret", 0},
+	{"/admin/secret%20", 0},
+	{"/adminx/secret", 0},
+	{"/admin/%E2%80%AEsecret", 0},
+	{"/admin/s\u00e9cret", 0},
+	{"/open", 0},
+	{"/open/", 0},
+	{"/", 0},
+	{"/...", 0},
+	{"/open?a=b&c=d%20e", 0},
+	{"/a%20b/c+d", 0},
+	{"/~x/@y:z", 0},
+	{"/.hidden/admin", 0},
+	{"/a/..b/c", 0},
+	{"/%7Euser", 0},
+	{"http://app.test", 0},
+	{"http://app.test?x=1", 0},
+}
+
+// tellPath permits all and says as its reason which path it decided on.
+const tellPath = "package tell\n\nallow := true\n\nreason := input.resource.path\n"
+
+func TestPathForms(t *testing.T) {
+	kinds := map[string]string{"exact": "/admin/secret", "prefix": "/admin/**", "glob": "/*/secret"}
+	for kind, pattern := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			app := newApplication(t, nil)
+			p := newPlane(t)
+			p.publish(policySet{
+				revision: 1, mode: "enforce", controls: []control{{id: 1, source: denyAll, resource: 5}, {id: 2, source: tellPath}},
+				resources: []rego.Resource{{ID: 5, Type: "api", Path: pattern, Doc: doc(t, `{"id":5}`)}},
+			})
+			b := start(t, p, app.URL, nil).at(t, 1)
+			var forwarded, refused int
+			for _, f := range pathForms {
+				app.take()
+				out := raw(t, b.url, "GET "+f.target+" HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\n\r\n")
+				var status int
+				_, _ = fmt.Sscanf(out, "HTTP/1.1 %d", &status)
+				seen := app.take()
+				if f.want != 0 && status != f.want || f.want == 0 && status != 200 && status != 403 {
+					t.Errorf("%q: %d, want %d", f.target, status, f.want)
+				}
+				if f.want != 400 {
+					refused++
+				}
+				if (status == 200) != (len(seen) == 1) {
+					t.Errorf("%q: answered %d, and the application saw %d requests", f.target, status, len(seen))
+				}
+				if status != 200 {
+					continue
+				}
+				forwarded++
+				path, _, _ := strings.Cut(seen[0].RequestURI, "?")
+				events := p.logged(refused)
+				if decided := events[len(events)-1]["result"].(map[string]any)["reason"]; decided != path {
+					t.Errorf("%q: decided on %q, forwarded %q", f.target, decided, path)
+				}
+			}
+			if forwarded < 10 || len(pathForms) < 80 {
+				t.Errorf("only %d of %d forms were forwarded: the table tests too little", forwarded, len(pathForms))
+			}
+		})
+	}
+}
+
+func TestTrailingSlashIsKeptOnRequest(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}, config: map[string]any{"keep_trailing_slash": true}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	if got := fetch(t, "GET", b.url+"/docs//a/", nil); got.body != "GET /docs/a/" {
+		t.Errorf("forwarded %q", got.body)
+	}
+	if got := fetch(t, "GET", b.url+"/admin/", nil); got.status != 403 {
+		t.Errorf("/admin/ answers %d", got.status)
+	}
+}
+
+func TestQueryForms(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: `package q
+
+allow if not root
+
+root if "root" in input.request.query.role
+`}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	many := func(n int) string { return strings.TrimSuffix(strings.Repeat("a=1&", n), "&") }
+	for _, tc := range []struct {
+		query string
+		want  int
+	}{
+		{"role=user", 200},
+		{"role=root", 403},
+		{"role=user&role=root", 403},
+		{"rol%65=roo%74", 403},
+		{"x=1&role=root&y=2", 403},
+		{"role=user;role=root", 400},
+		{"role=%zz", 400},
+		{"role=%", 400},
+		{"role=%ff", 400},
+		{many(10_000), 200},
+		{many(10_001), 400},
+		{many(10_000) + "&role=root", 400},
+		{"", 200},
+		{"a&b=&=c&&", 200},
+		{"role=a%26role=root", 200},
+		{"x=%E2%82%AC+y", 200},
+	} {
+		app.take()
+		got := fetch(t, "GET", b.url+"/x?"+tc.query, nil)
+		name := tc.query[:min(len(tc.query), 40)]
+		if got.status != tc.want {
+			t.Errorf("?%s: %d, want %d", name, got.status, tc.want)
+		}
+		if seen := app.take(); got.status == 200 && (len(seen) != 1 || seen[0].URL.RawQuery != tc.query) {
+			t.Errorf("?%s: the application got another query", name)
+		}
+	}
+}
+
+func TestMethodForms(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: `package m
+
+allow if input.action.name == "read"
+
+allow if input.action.method == "PROPFIND"
+`}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	for method, want := range map[string]int{
+		"GET": 200, "HEAD": 200, "OPTIONS": 200, "PROPFIND": 200, "POST": 403, "PUT": 403, "PATCH": 403, "DELETE": 403,
+		"TRACE": 405, "CONNECT": 405, "TRACK": 405, "get": 405, "Delete": 405, "PRI": 405,
+	} {
+		out := raw(t, b.url, method+" /x HTTP/1.1\r\nHost: app.test\r\nConnection: close\r\nX-HTTP-Method-Override: DELETE\r\nX-Method-Override: DELETE\r\n\r\n")
+		if !strings.HasPrefix(out, fmt.Sprintf("HTTP/1.1 %d ", want)) {
+			t.Errorf("%s: %q, want %d", method, out[:min(len(out), 30)], want)
+		}
+	}
+	for _, r := range app.take() {
+		if r.Header.Get("X-Http-Method-Override") != "" || r.Header.Get("X-Method-Override") != "" {
+			t.Errorf("a method override reached the application: %v", r.Header)
+		}
+	}
+}
+
+// FuzzDecidedIsForwarded sends any target: if the application sees it, it sees
+// the very bytes that were decided on.
+func FuzzDecidedIsForwarded(f *testing.F) {
+	for _, form := range pathForms {
+		f.Add(form.target)
+	}
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Seen", r.RequestURI) }))
+	f.Cleanup(app.Close)
+	p := newPlane(f)
+	p.discard = true
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: tellPath}}})
+	b := start(f, p, app.URL, nil).at(f, 1)
+	f.Fuzz(func(t *testing.T, target string) {
+		req, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + target + " HTTP/1.1\r\nHost: app.test\r\n\r\n")))
+		if err != nil {
+			return
+		}
+		req.RemoteAddr = "203.0.113.1:1"
+		st := b.state.Load()
+		in, no := b.arrive(req, st.settings)
+		w := httptest.NewRecorder()
+		b.serve(w, req)
+		seen := w.Header().Get("Seen")
+		if seen == "" {
+			return
+		}
+		if no != nil {
+			t.Fatalf("%q was refused and forwarded as %q", target, seen)
+		}
+		v := b.judge(t.Context(), st, &in, nobody, nil)
+		path, query, _ := strings.Cut(seen, "?")
+		if v.dec.Path != path || v.dec.Reason != path[:min(len(path), 1024)] || query != in.query {
+			t.Fatalf("%q: decided on %q, the control saw %q, forwarded %q", target, v.dec.Path, v.dec.Reason, seen)
+		}
+		for _, s := range strings.Split(path[1:], "/") {
+			if s == "." || s == ".." || s == "" && path != "/" || strings.ContainsAny(s, "\\#\x00") {
+				t.Fatalf("%q was forwarded as %q", target, path)
+			}
+		}
+	})
+}

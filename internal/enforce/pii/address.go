@@ -1,0 +1,365 @@
+package pii
+
+import "strings"
+
+func wordSet(list string) map[string]bool {
+	out := map[string]bool{}
+	for w := range strings.FieldsSeq(list) {
+		out[w] = true
+	}
+	return out
+}
+
+var (
+	streetTypes = wordSet(`street st avenue ave av road rd boulevard blvd lane ln drive dr court ct place pl square sq terrace ter way
+		parkway pkwy circle cir highway hwy route alley crescent cres close row trail trl plaza mews quay grove gardens walk rise loop
+		turnpike pike expressway heights commons crossing landing ridge hill park point bend path`)
+	// plainStreets mean a street even where nothing is written with a capital.
+	plainStreets = wordSet("street avenue ave boulevard blvd road rd lane")
+	// namedBefore are streets in languages that name the kind first, after the number or before it.
+	namedBefore = wordSet("rue avenue boulevard place chemin allée quai impasse cours route via viale piazza calle avenida paseo plaza rua largo")
+	units       = wordSet("apt apartment suite ste unit floor fl room rm flat bldg building")
+	directions  = wordSet("n s e w ne nw se sw north south east west")
+	// notStreets are first words after a number that count something.
+	notStreets = wordSet("people percent years year days day hours hour minutes minute times items men women cars")
+)
+
+// germanic are ends of words that name a street.
+var germanic = []string{"straße", "strasse", "str.", "gasse", "platz", "allee", "weg", "straat", "laan", "gracht", "gatan", "vej"}
+
+// token reads a word of an address at i: letters, digits, apostrophes, hyphens.
+// It is in lower case; capital tells how it began.
+func (s *scan) token(i int) (word string, capital bool, end int) {
+	var buf [32]byte
+	n, at := 0, i
+	for ; n < len(buf); at++ {
+		c := s.at(at)
+		if !isAlnum(c) && !(c == '\'' || c == '-') || c == '_' {
+			break
+		}
+		if isUpper(c) {
+			capital = capital || at == i
+			c |= 0x20
+		}
+		buf[n] = c
+		n++
+	}
+	if c := s.first(i); c >= 0x80 || isDigit(c) {
+		capital = true // Éclair, 5th
+	}
+	return string(buf[:n]), capital, at
+}
+
+func (s *scan) first(i int) byte {
+	if i < len(s.t) {
+		return s.t[i]
+	}
+	return 0
+}
+
+// numberedStreet is the end of an address that begins with its number at i:
+// 221B Baker Street, 12 rue de Rivoli.
+func (s *scan) numberedStreet(i int) int {
+	if b := s.before(i); b == '.' || b == ',' || b == '-' || b == '/' || b == ':' || b == '$' || b == '#' {
+		return 0
+	}
+	at := i
+	for ; isDigit(s.at(at)); at++ {
+		if at-i > 5 {
+			return 0
+		}
+	}
+	if c := s.at(at); class[c] == letter || c == '-' && isDigit(s.at(at+1)) {
+		if c == '-' {
+			at += 2
+			for isDigit(s.at(at)) && at-i < 12 {
+				at++
+			}
+		} else if at++; isAlnum(s.at(at)) {
+			return 0
+		}
+	}
+	if c := s.at(at); c == ',' && s.at(at+1) == ' ' {
+		at++
+	}
+	if s.at(at) != ' ' {
+		return 0
+	}
+	at++
+	capitals, plain := 0, 0
+	for n := 0; n < 6; n++ {
+		word, capital, end := s.token(at)
+		if word == "" || n == 0 && (notStreets[word] || len(word) == 1 && !directions[word]) {
+			return 0
+		}
+		if n == 0 && namedBefore[word] {
+			if e := s.streetName(end); e > 0 {
+				return s.place(e)
+			}
+		}
+		if n > 0 && streetTypes[word] && (capitals > 0 && plain == 0 && capital || n == 1 && plainStreets[word] && at-i < 40) {
+			// Of "Park Street" the last kind counts.
+			if next, more, e := s.peek(end); more && streetTypes[next] && capital {
+				end = e
+			}
+			if s.at(end) == '.' && len(word) <= 4 {
+				end++
+			}
+			return s.place(end)
+		}
+		if capital || directions[word] {
+			capitals++
+		} else {
+			plain++
+		}
+		if s.at(end) == '.' && len(word) <= 3 {
+			end++
+		}
+		if plain > 1 || s.at(end) != ' ' {
+			return 0
+		}
+		at = end + 1
+	}
+	return 0
+}
+
+// peek is the next word after a space at i.
+func (s *scan) peek(i int) (word string, ok bool, end int) {
+	if s.at(i) != ' ' {
+		return "", false, 0
+	}
+	word, capital, end := s.token(i + 1)
+	return word, capital && word != "", end
+}
+
+var joining = wordSet("de del della di la le les du des da do dos das d' l' von van der den")
+
+// streetName is the end of a name of one to five words after a space at i, of
+// which at least one has a capital.
+func (s *scan) streetName(i int) int {
+	end := 0
+	for range 5 {
+		if s.at(i) != ' ' {
+			break
+		}
+		word, capital, e := s.token(i + 1)
+		if word == "" || isDigit(word[0]) || !capital && !joining[word] && !strings.HasPrefix(word, "d'") && !strings.HasPrefix(word, "l'") {
+			break
+		}
+		if capital || len(word) > 3 {
+			end = e
+		}
+		i = e
+	}
+	return end
+}
+
+// namedStreet is the end of an address that begins with a word at i: P.O. Box
+// 12, Hauptstraße 5, Via Roma 7.
+func (s *scan) namedStreet(i int) int {
+	if c := s.t[i]; !isUpper(c) && c < 0x80 {
+		return 0
+	}
+	word, _, at := s.token(i)
+	switch {
+	case word == "p" || word == "po":
+		if word == "p" {
+			if s.at(at) != '.' {
+				return 0
+			}
+			if at++; s.at(at) == ' ' {
+				at++
+			}
+			if c := s.at(at); c != 'O' && c != 'o' {
+				return 0
+			}
+			at++
+		}
+		if s.at(at) == '.' {
+			at++
+		}
+		if e := s.follows(at, " box"); e > 0 {
+			return s.houseNumber(e)
+		}
+		return 0
+	case namedBefore[word]:
+		if e := s.streetName(at); e > 0 {
+			return s.houseNumber(e)
+		}
+		return 0
+	}
+	for _, suffix := range germanic {
+		if strings.HasSuffix(suffix, ".") {
+			if strings.HasSuffix(word, suffix[:len(suffix)-1]) && len(word) > len(suffix) && s.at(at) == '.' {
+				return s.houseNumber(at + 1)
+			}
+		} else if strings.HasSuffix(word, suffix) && len(word) > len(suffix)+2 {
+			return s.houseNumber(at)
+		}
+	}
+	return 0
+}
+
+// houseNumber is the end of what follows a street's name at i: a number, and a place.
+func (s *scan) houseNumber(i int) int {
+	if s.at(i) == ',' {
+		i++
+	}
+	if s.at(i) != ' ' || !isDigit(s.at(i+1)) {
+		return 0
+	}
+	at := i + 1
+	for ; isDigit(s.at(at)); at++ {
+		if at-i > 5 {
+			return 0
+		}
+	}
+	if class[s.at(at)] == letter {
+		if at++; isAlnum(s.at(at)) {
+			return 0
+		}
+	}
+	return s.place(at)
+}
+
+// place is the end of what may follow a street: a direction, a unit, a city with
+// its state or its code. What only looks like a city is left out.
+func (s *scan) place(i int) int {
+	end := i
+	if word, ok, e := s.peek(end); ok && directions[word] {
+		end = e
+	}
+	if at := s.comma(end); at > 0 {
+		if s.at(at) == '#' {
+			if word, _, e := s.token(at + 1); word != "" {
+				end = e
+			}
+		} else if word, _, e := s.token(at); units[word] {
+			if s.at(e) == '.' {
+				e++
+			}
+			if s.at(e) == ' ' {
+				if number, _, e2 := s.token(e + 1); number != "" && len(number) <= 5 {
+					end = e2
+				}
+			}
+		}
+	}
+	at := s.comma(end)
+	if at == 0 {
+		return end
+	}
+	if e := s.postcode(at); e > 0 {
+		// 10115 Berlin: the city follows its code.
+		if city := s.city(e); city > 0 && isDigit(s.t[at]) {
+			return city
+		}
+		return e
+	}
+	if e := s.region(at); e > 0 {
+		return e
+	}
+	city := s.city(at - 1)
+	if city == 0 {
+		return end
+	}
+	for _, next := range [...]int{s.comma(city), s.lastWord(at, city)} {
+		if next == 0 {
+			continue
+		}
+		if e := s.region(next); e > 0 {
+			return e
+		}
+		if e := s.postcode(next); e > 0 {
+			return e
+		}
+	}
+	return end
+}
+
+// comma is where the next part of an address begins after a comma, a line's
+// end or a space at i; 0: nowhere.
+func (s *scan) comma(i int) int {
+	at := i
+	for n := 0; n < 3; n++ {
+		if c := s.at(at); c != ',' && c != ' ' && c != '\n' {
+			break
+		}
+		at++
+	}
+	if at == i || !isAlnum(s.at(at)) && s.at(at) != '#' {
+		return 0
+	}
+	return at
+}
+
+// city is the end of one to three words with capitals after a byte at i.
+func (s *scan) city(i int) int {
+	end := 0
+	for n := 0; n < 3; n++ {
+		if s.at(i) != ' ' && n > 0 {
+			break
+		}
+		word, capital, e := s.token(i + 1)
+		if word == "" || !capital || isDigit(word[0]) {
+			break
+		}
+		end, i = e, e
+	}
+	return end
+}
+
+// lastWord is where the last word of t[from:to] begins; 0 when it is the only one.
+func (s *scan) lastWord(from, to int) int {
+	if at := strings.LastIndexByte(string(s.t[from:to]), ' '); at >= 0 {
+		return from + at + 1
+	}
+	return 0
+}
+
+// region is the end of a state's two letters at i, with its ZIP code if there is one.
+func (s *scan) region(i int) int {
+	if !isUpper(s.at(i)) || !isUpper(s.at(i+1)) || isAlnum(s.at(i+2)) {
+		return 0
+	}
+	if s.at(i+2) == ' ' || s.at(i+2) == ',' && s.at(i+3) == ' ' {
+		at := i + 3
+		if s.t[i+2] == ',' {
+			at++
+		}
+		if e := s.postcode(at); e > 0 {
+			return e
+		}
+	}
+	return i + 2
+}
+
+// postcode is the end of a code at i: 12345, 12345-6789, SW1A 1AA.
+func (s *scan) postcode(i int) int {
+	at := i
+	if isDigit(s.at(i)) {
+		for isDigit(s.at(at)) && at-i < 6 {
+			at++
+		}
+		if n := at - i; n < 4 || n > 5 || isAlnum(s.at(at)) {
+			return 0
+		}
+		if s.at(at) == '-' && isDigit(s.at(at+1)) && isDigit(s.at(at+2)) && isDigit(s.at(at+3)) && isDigit(s.at(at+4)) && !isDigit(s.at(at+5)) {
+			at += 5
+		}
+		return at
+	}
+	for isUpper(s.at(at)) && at-i < 3 {
+		at++
+	}
+	if n := at - i; n == 0 || n > 2 || !isDigit(s.at(at)) {
+		return 0
+	}
+	if at++; isDigit(s.at(at)) || isUpper(s.at(at)) {
+		at++
+	}
+	if s.at(at) != ' ' || !isDigit(s.at(at+1)) || !isUpper(s.at(at+2)) || !isUpper(s.at(at+3)) || isAlnum(s.at(at+4)) {
+		return 0
+	}
+	return at + 4
+}

@@ -1,0 +1,87 @@
+package pii
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tally is how a category did.
+type tally struct{ wanted, missed, lines, wrong int }
+
+// TestCorpus prints, for the corpus in testdata, how much of what it marks is
+// missed (a place that is not covered whole), and in how many texts something
+// is found that is none. docs/ai.md states the figures; they may not get worse.
+func TestCorpus(t *testing.T) {
+	data, err := os.ReadFile("testdata/corpus.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var by [kinds]tally
+	cases := 0
+	for line := range strings.Lines(string(data)) {
+		name, text, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !ok || line[0] == '#' {
+			continue
+		}
+		cases++
+		text, marks := unmark(strings.ReplaceAll(text, `\n`, "\n"))
+		own, marked := Category(name)
+		for k := range kinds {
+			spans, _ := Set(0).With(k).Scan(nil, []byte(text), 0, true)
+			by[k].lines++
+			if marked && k == own {
+				for _, m := range marks {
+					by[k].wanted++
+					if !slices.ContainsFunc(spans, func(s Span) bool { return s.Start <= m.Start && s.End >= m.End }) {
+						by[k].missed++
+						t.Logf("missed %s: %q in %q", k, text[m.Start:m.End], text)
+					}
+				}
+				// What is found beside the marks, or well beyond one, is wrong.
+				spans = slices.DeleteFunc(spans, func(s Span) bool {
+					return slices.ContainsFunc(marks, func(m Span) bool { return s.Start >= m.Start-12 && s.End <= m.End+2 && s.Start < m.End })
+				})
+			}
+			if len(spans) > 0 {
+				by[k].wrong++
+				t.Logf("found %s in %q: %q", k, text, text[spans[0].Start:spans[0].End])
+			}
+		}
+	}
+	if cases < 500 {
+		t.Errorf("only %d cases", cases)
+	}
+	var all tally
+	report := fmt.Sprintf("%d cases\n%-15s %6s %6s %7s %6s %7s\n", cases, "category", "marked", "missed", "", "wrong", "")
+	line := func(name string, v tally) {
+		report += fmt.Sprintf("%-15s %6d %6d %6.1f%% %6d %6.1f%%\n", name, v.wanted, v.missed, 100*float64(v.missed)/float64(v.wanted), v.wrong, 100*float64(v.wrong)/float64(v.lines))
+	}
+	for k, v := range by {
+		line(Kind(k).String(), v)
+		all = tally{all.wanted + v.wanted, all.missed + v.missed, all.lines + v.lines, all.wrong + v.wrong}
+	}
+	line("all", all)
+	t.Log(report)
+	if miss, wrong := 100*float64(all.missed)/float64(all.wanted), 100*float64(all.wrong)/float64(all.lines); miss > 9 || wrong > 1 {
+		t.Errorf("%.1f%% missed, %.1f%% wrong", miss, wrong)
+	}
+}
+
+// unmark takes the brackets out of a text and gives what stood within them.
+func unmark(s string) (text string, marks []Span) {
+	var b strings.Builder
+	for {
+		before, rest, ok := strings.Cut(s, "[")
+		b.WriteString(before)
+		if !ok {
+			return b.String(), marks
+		}
+		inner, after, _ := strings.Cut(rest, "]")
+		marks = append(marks, Span{Start: b.Len(), End: b.Len() + len(inner)})
+		b.WriteString(inner)
+		s = after
+	}
+}

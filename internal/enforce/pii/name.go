@@ -1,0 +1,194 @@
+package pii
+
+import (
+	_ "embed"
+	"strings"
+)
+
+//go:embed names.txt
+var namesText string
+
+// given are given names, in lower case.
+var given = wordSet(namesText)
+
+var (
+	titles = wordSet("mr mrs ms miss mx dr prof professor doctor herr frau monsieur madame mme mlle señor señora sr sra sir dame rev judge")
+	// ambiguous are given names that are words as well: they need a surname.
+	ambiguous = wordSet(`will mark grace rose may june april august hope faith joy art bill jack frank drew chase grant dean dale glen rich rob sue pat
+		dawn summer autumn jordan austin paris virginia georgia savannah madison jackson lincoln hunter mason chance angel christian
+		ray don ivy iris jade ruby pearl amber crystal violet daisy olive penny gene dick peg max miles reed scott ross wade clay cliff
+		rusty sandy carol eve dolly sky star melody harmony destiny victor earl duke major king prince norm bob ben jean joy guy van an
+		china india asia chelsea brooklyn london sydney florence charlotte kent troy lance pierce skip buck bud chip colt rocky brook
+		heath forest holly hazel heather myrtle lily fern basil jasmine sage rosemary ginger sunny misty stormy windy merry happy
+		cash chad israel santiago san jose alma carmen mercedes jack job ali kim lee mario nova phoenix river
+		john james michael martin thomas paul peter george david simon luke mary martha victoria alexander douglas leon lena nelson`)
+	// particles stand between a given name and a surname.
+	particles = wordSet("van von de der den del della di da dos du la le bin ibn al el ter st")
+	// notSurnames are words with a capital that follow a given name and are none.
+	notSurnames = wordSet(`street st avenue road university college school hospital church airport station park bridge day island beach
+		county city state university company inc corp llc ltd group bank the a an and or but is was has had will would can could should i
+		he she it we they you his her its our their this that these those what when where who why how please thanks thank hello hi dear
+		monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september october november december
+		sort tree search law theorem model prize award code script notes summary report update test data api json http`)
+)
+
+var nameIntroductions = []string{
+	"name is", "name's", "named", "patient", "patient name", "customer name", "full name", "signed by", "on behalf of", "regards", "sincerely", "cardholder", "born as", "née",
+}
+
+// capitalised reads a word of letters, hyphens and apostrophes at i that begins
+// with a capital and is no abbreviation; "" for any other.
+func (s *scan) capitalised(i int, buf *[maxTerm]byte) (word string, end int) {
+	first := s.at(i)
+	if !isUpper(first) && (first < 0xc3 || first > 0xdf) {
+		return "", i
+	}
+	n := 0
+	for at := i; ; at++ {
+		c := s.at(at)
+		if c == '\'' && s.at(at+1) == 's' && class[s.at(at+2)] != letter { // Ann's
+			c = 0
+		}
+		if class[c] != letter && !(c == '-' || c == '\'') || c == '_' {
+			for n > 0 && (buf[n-1] == '-' || buf[n-1] == '\'') {
+				n, at = n-1, at-1
+			}
+			if isDigit(c) {
+				return "", i
+			}
+			return string(buf[:n]), at
+		}
+		if n == maxTerm {
+			return "", i
+		}
+		if isUpper(c) {
+			c |= 0x20
+		}
+		buf[n] = c
+		n++
+	}
+}
+
+// name is the end of a person's name at i: a given name, with what follows it,
+// or whatever has a capital after a title or after words that introduce one.
+func (s *scan) name(i int) int {
+	if c := s.t[i]; c >= 'a' && c <= 'z' { // most words
+		return 0
+	}
+	var buf [maxTerm]byte
+	word, at := s.capitalised(i, &buf)
+	if word == "" || len(word) < 2 {
+		return 0
+	}
+	if titles[word] {
+		return s.titled(at)
+	}
+	first, _, double := strings.Cut(word, "-") // Jean-Luc
+	if given[word] || double && given[first] {
+		if end := s.surname(at); end > 0 {
+			return end
+		}
+		if !double && !ambiguous[word] {
+			return at
+		}
+	}
+	if !notSurnames[word] && s.introduced(i) {
+		if end := s.surname(at); end > 0 {
+			return end
+		}
+		if given[word] {
+			return at
+		}
+	}
+	return 0
+}
+
+// introduced reports whether the words right before i introduce a name.
+func (s *scan) introduced(i int) bool {
+	from := i
+	for from > 0 && i-from < 4 && (s.t[from-1] == ' ' || s.t[from-1] == ':' || s.t[from-1] == '\n' || s.t[from-1] == ',') {
+		from--
+	}
+	if from == i {
+		return false
+	}
+	for _, words := range nameIntroductions {
+		start := from - len(words)
+		if start < 0 || start > 0 && class[s.t[start-1]] == letter {
+			continue
+		}
+		same := true
+		for k := range len(words) {
+			c := s.t[start+k]
+			if isUpper(c) {
+				c |= 0x20
+			}
+			same = same && c == words[k]
+		}
+		if same {
+			return true
+		}
+	}
+	return false
+}
+
+// titled is the end of the name after a title that ends at i.
+func (s *scan) titled(i int) int {
+	if s.at(i) == '.' {
+		i++
+	}
+	if s.at(i) != ' ' {
+		return 0
+	}
+	var buf [maxTerm]byte
+	word, end := s.capitalised(i+1, &buf)
+	if word == "" || notSurnames[word] {
+		return 0
+	}
+	if titles[word] {
+		return s.titled(end)
+	}
+	if len(word) == 1 && s.at(end) == '.' {
+		end++
+	}
+	if more := s.surname(end); more > 0 {
+		return more
+	}
+	if len(word) == 1 {
+		return 0
+	}
+	return end
+}
+
+// surname is the end of up to three further words of a name at i: initials,
+// particles, surnames; 0: none follows.
+func (s *scan) surname(i int) int {
+	end, at := 0, i
+	for range 4 {
+		if s.at(at) != ' ' {
+			break
+		}
+		var buf [maxTerm]byte
+		word, e := s.capitalised(at+1, &buf)
+		if word == "" {
+			low, next := s.lower(at+1, &buf)
+			if !particles[string(low)] {
+				break
+			}
+			at = next
+			continue
+		}
+		if len(word) == 1 {
+			if s.at(e) == '.' {
+				e++
+			}
+			at = e
+			continue
+		}
+		if notSurnames[word] {
+			break
+		}
+		end, at = e, e
+	}
+	return end
+}

@@ -1,0 +1,312 @@
+package enforce
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// maxQueryParams is how many query parameters a request may have: beyond about
+// that number parsers begin to disagree on what they see.
+const maxQueryParams = 10_000
+
+// refusal is an answer of our own in place of the application's.
+type refusal struct {
+	status        int
+	code, message string
+}
+
+func badRequest(message string) *refusal {
+	return &refusal{http.StatusBadRequest, "bad_request", message}
+}
+
+// inbound is a request after it was checked: what is decided on, and, byte for
+// byte, what is forwarded.
+type inbound struct {
+	at       time.Time
+	peer     netip.Addr
+	trusted  bool // the peer is a named proxy
+	client   string
+	method   string
+	host     string // lower case, as decided on
+	path     string // canonical
+	query    string // raw, as forwarded
+	params   value.Value
+	headers  http.Header
+	named    []string // fields that Connection drops
+	id       string   // X-Request-ID
+	upgrade  bool     // a WebSocket handshake
+	trailers bool
+	secure   bool
+	seen     *inspection   // nil: the controls want to see nothing beside the head
+	resource int64         // the resource that the gateway's route names; 0: by host and path
+	patience time.Duration // how long who asks waits for the decision; 0: as long as it takes
+	gateway  value.Value   // input.gateway: what Envoy tells of its route
+}
+
+// locator is the part of the question that finds the resource.
+func (in *inbound) locator() *rego.Request {
+	return &rego.Request{ResourceID: in.resource, Host: in.host, Path: in.path, Method: in.method}
+}
+
+// within is the deadline of the request's decision.
+func (in *inbound) within(most time.Duration) time.Duration {
+	if in.patience > 0 {
+		return min(in.patience, most)
+	}
+	return most
+}
+
+// arrive is the part of a request's check that is done for our own endpoints
+// too: who is at the other end, and which path, canonical, is asked for.
+func (b *Bouncer) arrive(r *http.Request, st *settings) (in inbound, no *refusal) {
+	in = inbound{at: b.cfg.Now(), method: r.Method, headers: r.Header, secure: r.TLS != nil}
+	in.id = b.requestID(r.Header)
+	in.peer = peerOf(r)
+	in.trusted = st.trusted.trusts(in.peer)
+	in.client = clientOf(in.peer, st.trusted, r.Header).String()
+	raw, query, ok := splitTarget(r.RequestURI)
+	if !ok {
+		return in, badRequest("the request target must be a path")
+	}
+	if in.path, ok = canonicalPath(raw, st.keepSlash); !ok {
+		return in, badRequest("the path is ambiguous: encoded slashes, backslashes, control bytes, dot segments with parameters and bad UTF-8 are refused")
+	}
+	in.query = query
+	return in, nil
+}
+
+// admit is the rest: what is left of the request after it is what is decided
+// on and forwarded (contract section 6; hardening B1-B4).
+func (b *Bouncer) admit(in *inbound, r *http.Request, st *settings) *refusal {
+	if no := allowedMethod(r.Method); no != nil {
+		return no
+	}
+	var ok bool
+	if in.host, ok = canonicalHost(r.Host); !ok {
+		return badRequest("the host name is malformed")
+	}
+	if in.params, ok = readQuery(in.query); !ok {
+		return badRequest("the query is ambiguous: `;`, bad escapes, bad UTF-8 and more than 10000 parameters are refused")
+	}
+	if in.named, ok = st.names.connectionNames(r.Header); !ok {
+		return badRequest("Connection names a field that is not the client's to drop")
+	}
+	in.upgrade = wantsWebSocket(r)
+	in.trailers = wantsTrailers(r.Header)
+	return nil
+}
+
+func allowedMethod(m string) *refusal {
+	switch m {
+	case "TRACE", "TRACK", "CONNECT", "PRI":
+		return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "this method does not pass"}
+	}
+	for i := 0; i < len(m); i++ {
+		// Methods are case-sensitive, but not every application knows: `delete`
+		// must not slip past a control on DELETE.
+		if m[i] >= 'a' && m[i] <= 'z' {
+			return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "methods are written in upper case"}
+		}
+	}
+	return nil
+}
+
+// splitTarget takes origin-form, and absolute-form as HTTP/1.1 requires
+// (RFC 9112 section 3.2.2); the authority of the latter is r.Host already.
+func splitTarget(target string) (path, query string, ok bool) {
+	if !strings.HasPrefix(target, "/") {
+		scheme, rest, found := strings.Cut(target, "://")
+		if !found || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+			return "", "", false
+		}
+		i := strings.IndexAny(rest, "/?")
+		switch {
+		case i < 0:
+			return "/", "", rest != ""
+		case rest[i] == '?':
+			return "/", rest[i+1:], true
+		}
+		target = rest[i:]
+	}
+	if strings.IndexByte(target, '#') >= 0 {
+		return "", "", false
+	}
+	path, query, _ = strings.Cut(target, "?")
+	return path, query, true
+}
+
+// canonicalPath is the one form of a path, in the bytes that go upstream.
+func canonicalPath(raw string, keepSlash bool) (string, bool) {
+	p, err := rego.NormalizePath(raw)
+	if err != nil {
+		return "", false
+	}
+	// Encoding can make a path longer than a path may be; the decision would refuse it.
+	if again, err := rego.NormalizePath(p); err != nil || again != p {
+		return "", false
+	}
+	if keepSlash && len(p) > 1 && strings.HasSuffix(raw, "/") && !strings.HasSuffix(p, "/") {
+		p += "/"
+	}
+	return p, true
+}
+
+// canonicalHost is the host in lower case, without a final dot; an absent host
+// (HTTP/1.0) is empty.
+func canonicalHost(h string) (string, bool) {
+	upper := false
+	for i := 0; i < len(h); i++ {
+		c := h[i]
+		switch {
+		case c >= 'A' && c <= 'Z':
+			upper = true
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '.', c == '-', c == '_', c == ':', c == '[', c == ']':
+		default:
+			return "", false
+		}
+	}
+	if upper {
+		h = strings.ToLower(h)
+	}
+	if name, port, found := strings.Cut(h, ".:"); found && !strings.Contains(port, ":") {
+		return name + ":" + port, true
+	}
+	return strings.TrimSuffix(h, "."), true
+}
+
+// readQuery makes input.request.query: an object from name to the list of its
+// values, in the order sent. What cannot be read in one way alone is refused.
+func readQuery(raw string) (value.Value, bool) {
+	if raw == "" {
+		return value.Value{}, true
+	}
+	if strings.IndexByte(raw, ';') >= 0 || strings.Count(raw, "&") >= maxQueryParams {
+		return value.Value{}, false
+	}
+	var names []string
+	values := map[string][]value.Value{}
+	for pair := range strings.SplitSeq(raw, "&") {
+		if pair == "" {
+			continue
+		}
+		k, v, _ := strings.Cut(pair, "=")
+		name, err1 := url.QueryUnescape(k)
+		val, err2 := url.QueryUnescape(v)
+		if err1 != nil || err2 != nil || !utf8.ValidString(name) || !utf8.ValidString(val) {
+			return value.Value{}, false
+		}
+		if _, seen := values[name]; !seen {
+			names = append(names, name)
+		}
+		values[name] = append(values[name], value.String(val))
+	}
+	members := make([]value.Member, len(names))
+	for i, n := range names {
+		members[i] = value.Member{Key: n, Value: value.Array(values[n]...)}
+	}
+	return value.Object(members...), true
+}
+
+// wantsWebSocket reports a WebSocket handshake. Other upgrades do not pass, and
+// h2c least of all: it would open a tunnel in which nothing is decided.
+func wantsWebSocket(r *http.Request) bool {
+	if r.ProtoMajor != 1 || r.Method != http.MethodGet || len(r.Header["Upgrade"]) != 1 || !strings.EqualFold(r.Header["Upgrade"][0], "websocket") {
+		return false
+	}
+	for _, v := range r.Header["Connection"] {
+		for part := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(part), "upgrade") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// requestID is the caller's id when it is a sane one, else a new one.
+func (b *Bouncer) requestID(h http.Header) string {
+	if v := h[headerRequestID]; len(v) == 1 && saneID(v[0]) {
+		return v[0]
+	}
+	return b.ids.next(b.cfg.Now())
+}
+
+func saneID(s string) bool {
+	if s == "" || len(s) > 128 {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; !plainNameByte(c) && c != '_' && c != '.' && c != ':' {
+			return false
+		}
+	}
+	return true
+}
+
+// actionName folds methods into the three names that controls use: read (GET,
+// HEAD, OPTIONS), write (POST, PUT, PATCH), delete (DELETE); any other method
+// is its own name in lower case.
+func actionName(method string) string {
+	switch method {
+	case "GET", "HEAD", "OPTIONS":
+		return "read"
+	case "POST", "PUT", "PATCH":
+		return "write"
+	}
+	return strings.ToLower(method)
+}
+
+// question is the decision request of an inbound request: input.user, .action
+// {name, method}, .resource {path, host}, .context {ip_address, timestamp,
+// request_id} and .request {method, path, host, query, headers}; where a control
+// asks for them, .llm and .usage; and .gateway {principal, sni, extensions} from
+// Envoy.
+func question(in *inbound, st *settings, who *identity) rego.Request {
+	user := who.doc
+	if !user.Defined() {
+		user = emptyObject
+	}
+	path, host, method := value.String(in.path), value.String(in.host), value.String(in.method)
+	query := in.params
+	if !query.Defined() {
+		query = emptyObject
+	}
+	headers := emptyObject
+	if shown := st.shown(in.headers); len(shown) > 0 {
+		members := make([]value.Member, 0, len(shown))
+		for _, name := range st.showHeaders {
+			low := strings.ToLower(name)
+			if v, ok := shown[low]; ok && utf8.ValidString(v) {
+				members = append(members, value.Member{Key: low, Value: value.String(v)})
+				delete(shown, low)
+			}
+		}
+		headers = value.Object(members...)
+	}
+	members := append([]value.Member{{Key: "request", Value: value.Object(
+		value.Member{Key: "method", Value: method}, value.Member{Key: "path", Value: path}, value.Member{Key: "host", Value: host},
+		value.Member{Key: "query", Value: query}, value.Member{Key: "headers", Value: headers})}}, in.seen.extra()...)
+	if in.gateway.Defined() {
+		members = append(members, value.Member{Key: "gateway", Value: in.gateway})
+	}
+	return rego.Request{
+		User:     user,
+		Action:   value.Object(value.Member{Key: "name", Value: value.String(actionName(in.method))}, value.Member{Key: "method", Value: method}),
+		Resource: value.Object(value.Member{Key: "path", Value: path}, value.Member{Key: "host", Value: host}),
+		Context: value.Object(
+			value.Member{Key: "ip_address", Value: value.String(in.client)},
+			value.Member{Key: "timestamp", Value: value.String(in.at.UTC().Format(time.RFC3339Nano))},
+			value.Member{Key: "request_id", Value: value.String(in.id)}),
+		Extra: value.Object(members...),
+		Host:  in.host, Path: in.path, Method: in.method, ResourceID: in.resource,
+	}
+}
+
+var emptyObject = value.Object()

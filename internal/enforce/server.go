@@ -1,0 +1,318 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Bounds of the server towards clients (hardening F16).
+const (
+	headTimeout   = 10 * time.Second
+	idleTimeout   = 60 * time.Second
+	maxHeadBytes  = 64 << 10
+	stopTimeout   = 10 * time.Second
+	flushTimeout  = 2 * time.Second
+	serverSlop    = 4096 // net/http reads this much more than it is told
+	ownPrefix     = "/_bouncer/"
+	shadowQueue   = 1024
+	shadowSlow    = 5 * time.Millisecond
+	shadowDrain   = time.Second
+	maxHTTP2Loads = 250
+)
+
+// Run serves until ctx ends, then stops within ten seconds: it takes no new
+// requests, lets those that run come to an end, closes tunnels and tries once
+// more to ship the decision log. It may be called once.
+func (b *Bouncer) Run(ctx context.Context) error {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", b.cfg.Listen)
+	if err != nil {
+		return errors.Join(fmt.Errorf("bouncer: %w", err), b.Close())
+	}
+	return b.Serve(ctx, l)
+}
+
+// Serve is Run on a listener of the caller's.
+func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
+	checks, err := b.openChecks(ctx)
+	if err != nil {
+		_ = l.Close()
+		return errors.Join(err, b.Close())
+	}
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	done := make(chan struct{})
+	go func() { defer close(done); b.loops(work) }()
+
+	srv := b.server()
+	served, running := make(chan error, 2), 1
+	if checks != nil {
+		running++
+		go func() { served <- checks.serve() }()
+	}
+	go func() {
+		if b.cfg.TLSCert != "" {
+			served <- srv.ServeTLS(l, b.cfg.TLSCert, b.cfg.TLSKey)
+			return
+		}
+		served <- srv.Serve(strictListener{l})
+	}()
+	b.log.Info("the bouncer listens", "address", l.Addr().String(), "upstream", b.cfg.Upstream)
+	select {
+	case <-ctx.Done():
+		err = b.shutdown(srv, checks)
+	case err = <-served: // one listener failed: this is no whole bouncer any more
+		running--
+		_ = srv.Close()
+		checks.close()
+	}
+	for range running {
+		<-served //nolint:errcheck // that of a server that was told to end
+	}
+	b.checking.Wait()
+	stopWork()
+	<-done
+	return errors.Join(err, b.Close())
+}
+
+func (b *Bouncer) server() *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler: b.Handler(), Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeadBytes - serverSlop, DisableGeneralOptionsHandler: true,
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxHTTP2Loads, SendPingTimeout: 30 * time.Second, WriteByteTimeout: clientWrite},
+		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// shutdown ends the server in order, and by force when that takes too long.
+func (b *Bouncer) shutdown(srv *http.Server, checks *checks) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout-flushTimeout)
+	defer cancel()
+	b.tunnels.each(func(o *openTunnel) { o.shut() })
+	checks.stop(ctx)
+	err := srv.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return srv.Close()
+	}
+	return err
+}
+
+// Handler is the data plane as an HTTP handler. Its listener should be strict
+// about framing; Run's is.
+func (b *Bouncer) Handler() http.Handler { return http.HandlerFunc(b.serve) }
+
+// serve takes one request from its arrival to its answer.
+func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
+	st := b.state.Load()
+	in, no := b.arrive(r, st.settings)
+	defer b.contain(w, &in)
+	if target, resource, asks := envoyTarget(r.RequestURI); asks {
+		b.envoyHTTP(w, r, &in, st, target, resource)
+		return
+	}
+	if no == nil && (strings.HasPrefix(in.path, ownPrefix) || in.path+"/" == ownPrefix) {
+		b.own(w, r, &in, st)
+		return
+	}
+	if no == nil && b.up == nil {
+		no = &refusal{http.StatusNotFound, "no_upstream", "this bouncer answers " + ownPrefix + "auth alone"}
+	}
+	if no == nil {
+		no = b.admit(&in, r, st.settings)
+	}
+	if no != nil {
+		b.count.refused.Add(1)
+		b.refuse(w, &in, "", no)
+		return
+	}
+	who, idErr := identify(r.Context(), r.Header, st.settings, in.trusted)
+	if errors.Is(idErr, errAmbiguousIdentity) {
+		b.count.refused.Add(1)
+		b.refuse(w, &in, "", badRequest("two identities in one request"))
+		return
+	}
+	refs, looks := b.wanted(st, &in)
+	if st.mode == shadowing && looks {
+		b.watch(w, r, st, &in, who, idErr, refs)
+		return
+	}
+	if st.mode == shadowing {
+		b.observe(st, &in, who, idErr)
+		b.relay(w, r, &in, st.settings, who, &verdict{pass: true})
+		return
+	}
+	if looks && !b.look(w, r, &in, refs) {
+		return
+	}
+	v := b.judge(r.Context(), st, &in, who, idErr)
+	if v.pass && len(v.mask) > 0 && in.upgrade {
+		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "a socket's messages cannot be masked"}, nil)
+		v.mask = nil
+	}
+	if v.pass && len(v.mask) > 0 {
+		if no := b.maskRequest(w, r, &in, &v); no != nil {
+			in.seen.metered().refund(r.Context())
+			v.settle(no, nil)
+			v.mask = nil
+		}
+	}
+	b.record(st, &in, who, &v)
+	if v.pass {
+		b.watchTools(r, st, &in, who, &v)
+	}
+	if !v.pass {
+		b.refuse(w, &in, v.id, &v.no)
+		return
+	}
+	b.relay(w, r, &in, st.settings, who, &v)
+}
+
+// contain ends a panic with the request that caused it.
+func (b *Bouncer) contain(w http.ResponseWriter, in *inbound) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(p) // net/http breaks the connection
+	}
+	b.count.panics.Add(1)
+	b.log.Error("a request panicked", "panic", fmt.Sprint(p), "request_id", in.id, "stack", string(debug.Stack()))
+	defer func() {
+		// The head may be out already; then only a broken connection says that something is wrong.
+		if recover() != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	clear(w.Header())
+	b.refuse(w, in, "", &refusal{http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"})
+}
+
+// own answers what is below /_bouncer/, which never reaches the application.
+func (b *Bouncer) own(w http.ResponseWriter, r *http.Request, in *inbound, st *state) {
+	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(clientWrite))
+	if in.path == ownPrefix+"auth" {
+		b.forwardAuth(w, r, in, st)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		b.refuse(w, in, "", &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "GET and HEAD only"})
+		return
+	}
+	switch in.path {
+	case ownPrefix + "live":
+		b.say(w, http.StatusOK, `{"status":"live"}`)
+	case ownPrefix + "ready":
+		switch {
+		case st.set == nil:
+			b.say(w, http.StatusServiceUnavailable, `{"status":"not_ready","reason":"no_bundle"}`)
+		case !b.ready(st):
+			b.say(w, http.StatusServiceUnavailable, `{"status":"not_ready","reason":"policy_stale"}`)
+		default:
+			b.say(w, http.StatusOK, `{"status":"ready"}`)
+		}
+	case ownPrefix + "metrics":
+		b.metrics(w)
+	default:
+		b.refuse(w, in, "", &refusal{http.StatusNotFound, "not_found", "there is no such endpoint of the bouncer"})
+	}
+}
+
+func (b *Bouncer) say(w http.ResponseWriter, status int, body string) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body + "\n"))
+}
+
+// shadowJob is a decision that nobody waits for.
+type shadowJob struct {
+	st    *state
+	in    inbound
+	who   *identity
+	idErr error
+}
+
+// observe decides in shadow mode, off the request's path: a control that hangs
+// must not slow what it may not stop. A queue that is full is counted and
+// recorded as a decision that was not taken.
+func (b *Bouncer) observe(st *state, in *inbound, who *identity, idErr error) {
+	job := shadowJob{st, *in, who, idErr}
+	job.in.headers = shownOnly(st.settings, in.headers)
+	select {
+	case b.shadow <- job:
+	default:
+		b.undecided(job)
+	}
+}
+
+// undecided records a request in shadow that was let pass without a decision.
+func (b *Bouncer) undecided(j shadowJob) {
+	b.count.shadowSkipped.Add(1)
+	b.heard(j.in.seen)
+	v := verdict{id: b.ids.next(j.in.at), mode: shadowing, pass: true, word: wordPassThrough, failed: "not decided: too many shadow decisions wait"}
+	v.no = refusal{code: "shadow_overload", message: v.failed}
+	b.record(j.st, &j.in, j.who, &v)
+}
+
+// shownOnly is the part of the header that a decision reads: the request's own
+// map is the server's again once the handler returns.
+func shownOnly(st *settings, h http.Header) http.Header {
+	if len(st.showHeaders) == 0 {
+		return nil
+	}
+	out := make(http.Header, len(st.showHeaders))
+	for _, name := range st.showHeaders {
+		if lines := h[name]; len(lines) > 0 {
+			out[name] = append([]string(nil), lines...)
+		}
+	}
+	return out
+}
+
+// shadowWork decides on queued requests until ctx ends, and then for a second on
+// those that still wait. After a slow decision it rests as long as that took: a control
+// that hangs must not take the processors from the requests that it may not stop.
+func (b *Bouncer) shadowWork(ctx context.Context) {
+	decide := func(j shadowJob) {
+		began := b.cfg.Now()
+		defer func() {
+			if took := b.cfg.Now().Sub(began); took > shadowSlow {
+				b.pause(ctx, took)
+			}
+		}()
+		defer b.heard(j.in.seen)
+		v := b.judge(context.WithoutCancel(ctx), j.st, &j.in, j.who, j.idErr)
+		b.record(j.st, &j.in, j.who, &v)
+	}
+	for {
+		select {
+		case j := <-b.shadow:
+			decide(j)
+		case <-ctx.Done():
+			for end := b.cfg.Now().Add(shadowDrain); ; {
+				select {
+				case j := <-b.shadow:
+					if b.cfg.Now().Before(end) {
+						decide(j)
+					} else {
+						b.undecided(j)
+					}
+				default:
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,327 @@
+package enforce
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// mode is whether denials are acted on.
+type mode uint8
+
+const (
+	// enforcing is the zero value: who knows nothing acts.
+	enforcing mode = iota
+	shadowing
+)
+
+// String is the mode's name in bundles, status reports and metrics.
+func (m mode) String() string {
+	if m == shadowing {
+		return "shadow"
+	}
+	return "enforce"
+}
+
+// bundleMeta is what the control plane says of this bouncer: the member
+// `bouncer` of the manifest's metadata, or of the bundle's gatehouse/data.json.
+type bundleMeta struct {
+	ID          json.Number   `json:"id"`
+	Name        string        `json:"name"`
+	Environment string        `json:"environment"`
+	Mode        string        `json:"mode"`
+	Config      configuration `json:"configuration"`
+}
+
+// configuration is the part of a bouncer's open `configuration` object that
+// the data plane reads. Members that it does not know are left alone.
+type configuration struct {
+	// EnforcementMode `shadow` rolls this bouncer back while its environment enforces.
+	EnforcementMode string `json:"enforcement_mode"`
+	// DefaultAction is pass_through (default) or deny: what happens where no control is in scope.
+	DefaultAction string `json:"default_action"`
+	// MaxStale is a duration such as 24h; empty: the last good bundle never ages.
+	MaxStale string `json:"max_stale"`
+	// CacheEnabled switches the decision cache; absent: on.
+	CacheEnabled *bool `json:"cache_enabled"`
+	// Headers are the request headers that controls see in input.request.headers.
+	Headers []string `json:"headers"`
+	// KeepTrailingSlash hands `/x/` on as `/x/`; default: as `/x`.
+	KeepTrailingSlash bool `json:"keep_trailing_slash"`
+	// Discovery is on (default) or off: whether hosts that no resource names are reported.
+	Discovery string         `json:"discovery"`
+	Identity  identityConfig `json:"identity"`
+}
+
+// identityConfig says how callers prove who they are.
+type identityConfig struct {
+	JWKSURL    string          `json:"jwks_url"`
+	JWKS       json.RawMessage `json:"jwks"`        // an inline key set
+	PublicKeys []string        `json:"public_keys"` // PEM
+	Issuer     string          `json:"issuer"`
+	Audience   texts           `json:"audience"` // one of them must be in the token
+	// LeewaySeconds is the clock difference taken, 0 to 60.
+	LeewaySeconds int `json:"leeway_seconds"`
+
+	UserClaim   string `json:"user_claim"`   // sub
+	EmailClaim  string `json:"email_claim"`  // email
+	RolesClaim  string `json:"roles_claim"`  // roles
+	GroupsClaim string `json:"groups_claim"` // groups
+
+	// UserHeader, EmailHeader and GroupsHeader rename X-Auth-Request-User|-Email|-Groups.
+	UserHeader   string `json:"user_header"`
+	EmailHeader  string `json:"email_header"`
+	GroupsHeader string `json:"groups_header"`
+	// TrustedProxies adds nothing where the bouncer's own configuration names proxies.
+	TrustedProxies []string `json:"trusted_proxies"`
+	// ForwardAuthHeaders takes identity headers on /_bouncer/auth too. nginx and
+	// Traefik hand on what the client sent, so this is off by default.
+	ForwardAuthHeaders bool `json:"forward_auth_headers"`
+}
+
+// texts takes a string or an array of strings.
+type texts []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *texts) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*t = texts{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(t))
+}
+
+// settings are the configuration made ready; immutable.
+type settings struct {
+	bouncer, name, environment string
+
+	mode        mode
+	rolledBack  bool
+	denyDefault bool
+	maxStale    time.Duration
+	cache       bool
+	keepSlash   bool
+	discovery   bool
+	names       headerNames
+	showHeaders []string // canonical
+	trusted     proxies
+	byHeaders   bool // identity headers on forward-auth
+	tokens      *verifier
+	identity    string // the identity configuration, to see whether it changed
+}
+
+// neverShown are headers that no control may read: a control's author is no
+// keeper of credentials, and what it reads is recorded.
+var neverShown = []string{"Authorization", "Cookie", "Proxy-Authorization", "Set-Cookie", "X-Api-Key"}
+
+// readSettings makes settings of what a bundle says of us. Whatever it cannot
+// understand is an error, and the bundle is refused: a guessed mode or a
+// dropped key set would open a door.
+func (b *Bouncer) readSettings(bundle *rego.Bundle, before *settings) (*settings, error) {
+	var m bundleMeta
+	own, err := json.Marshal(bundle.Meta["bouncer"]) // null when there is none, which changes nothing
+	if bundle.Bouncer.Defined() {
+		own = bundle.Bouncer.AppendJSON(nil)
+	}
+	if err == nil {
+		err = json.Unmarshal(own, &m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the bouncer's configuration is malformed: %w", err)
+	}
+	c := &m.Config
+	s := &settings{
+		bouncer: m.ID.String(), name: m.Name, environment: m.Environment,
+		cache: c.CacheEnabled == nil || *c.CacheEnabled, keepSlash: c.KeepTrailingSlash, byHeaders: c.Identity.ForwardAuthHeaders,
+		trusted: b.trusted,
+	}
+	if err := s.readModes(m.Mode, c); err != nil {
+		return nil, err
+	}
+	for _, h := range c.Headers {
+		h = textproto.CanonicalMIMEHeaderKey(h)
+		if slices.Contains(neverShown, h) {
+			return nil, fmt.Errorf("configuration.headers: %s carries credentials and is never shown to controls", h)
+		}
+		s.showHeaders = append(s.showHeaders, h)
+	}
+	if len(s.trusted) == 0 {
+		list, err := parseProxies(c.Identity.TrustedProxies)
+		if err != nil {
+			return nil, fmt.Errorf("configuration.identity: %w", err)
+		}
+		s.trusted = list
+	}
+	if err := s.readNames(c.Identity); err != nil {
+		return nil, err
+	}
+	return s, b.readTokens(s, c.Identity, before)
+}
+
+func (s *settings) readModes(environment string, c *configuration) error {
+	switch environment {
+	case "", "shadow": // shadow is what a bouncer starts with (contract section 6)
+		s.mode = shadowing
+	case "enforce":
+		s.mode = enforcing
+	default:
+		return fmt.Errorf("unknown mode %q", environment)
+	}
+	switch c.EnforcementMode {
+	case "", "enforce": // one bouncer cannot enforce what its environment does not
+	case "shadow":
+		s.rolledBack = s.mode == enforcing
+		s.mode = shadowing
+	default:
+		return fmt.Errorf("configuration.enforcement_mode: unknown mode %q", c.EnforcementMode)
+	}
+	switch c.DefaultAction {
+	case "", "pass_through":
+	case "deny":
+		s.denyDefault = true
+	default:
+		return fmt.Errorf("configuration.default_action: %q is neither pass_through nor deny", c.DefaultAction)
+	}
+	if c.MaxStale != "" {
+		d, err := time.ParseDuration(c.MaxStale)
+		if err != nil || d < 0 {
+			return fmt.Errorf("configuration.max_stale: %q is no duration", c.MaxStale)
+		}
+		s.maxStale = d
+	}
+	switch c.Discovery {
+	case "", "on":
+		s.discovery = true
+	case "off":
+	default:
+		return fmt.Errorf("configuration.discovery: %q is neither on nor off", c.Discovery)
+	}
+	return nil
+}
+
+func (s *settings) readNames(c identityConfig) error {
+	s.names = oauth2Proxy
+	for _, n := range []struct {
+		to   *string
+		from string
+	}{{&s.names.user, c.UserHeader}, {&s.names.email, c.EmailHeader}, {&s.names.groups, c.GroupsHeader}} {
+		if n.from == "" {
+			continue
+		}
+		name, odd := foldName(textproto.CanonicalMIMEHeaderKey(n.from))
+		if odd || hopByHop[name] || framing[name] {
+			return fmt.Errorf("configuration.identity: %q cannot carry an identity", n.from)
+		}
+		*n.to = name
+	}
+	if s.names.user == s.names.email || s.names.user == s.names.groups || s.names.email == s.names.groups {
+		return errors.New("configuration.identity: the three identity headers need three names")
+	}
+	return nil
+}
+
+// readTokens makes the token verifier, or keeps the one that is running while
+// its configuration stays the same: its keys and verified tokens are still good.
+func (b *Bouncer) readTokens(s *settings, c identityConfig, before *settings) error {
+	if c.JWKSURL == "" && len(c.JWKS) == 0 && len(c.PublicKeys) == 0 {
+		return nil
+	}
+	if c.Issuer == "" || len(c.Audience) == 0 {
+		return errors.New("configuration.identity: keys need an issuer and an audience to check")
+	}
+	if c.LeewaySeconds < 0 || c.LeewaySeconds > 60 {
+		return errors.New("configuration.identity.leeway_seconds: 0 to 60")
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	s.identity = string(data)
+	if before != nil && before.identity == s.identity {
+		s.tokens = before.tokens
+		return nil
+	}
+	keys := &keySet{url: c.JWKSURL, client: b.client, now: b.cfg.Now}
+	if c.JWKSURL != "" {
+		u, err := url.Parse(c.JWKSURL)
+		if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil {
+			return errors.New("configuration.identity.jwks_url: an http(s) address is needed")
+		}
+	}
+	if len(c.JWKS) > 0 {
+		if keys.static, err = parseKeySet(c.JWKS); err != nil {
+			return fmt.Errorf("configuration.identity.jwks: %w", err)
+		}
+	}
+	for i, text := range c.PublicKeys {
+		k, err := parsePublicKey(text)
+		if err != nil {
+			return fmt.Errorf("configuration.identity.public_keys[%d]: %w", i, err)
+		}
+		keys.static = append(keys.static, k)
+	}
+	s.tokens = newVerifier(c, keys, b.cfg.Now)
+	return nil
+}
+
+// blank are the settings before any bundle: it enforces, trusts whom the
+// process was told to trust, and knows no keys.
+func blank(initial mode, trusted []netip.Prefix) *settings {
+	return &settings{mode: initial, names: oauth2Proxy, trusted: trusted, cache: true}
+}
+
+// headerSafe reports whether s may be a header value: no control characters.
+func headerSafe(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// identityFields are the identity headers for the upstream: one value each, and
+// nothing for what is not known.
+func (s *settings) identityFields(who *identity, add func(name, value string)) {
+	if who == nil || !who.known() {
+		return
+	}
+	add(s.names.user, who.id)
+	if who.email != "" {
+		add(s.names.email, who.email)
+	}
+	var list []string
+	for _, g := range who.groups {
+		// A comma inside a group's name would make two groups of one.
+		if g != "" && headerSafe(g) && !strings.Contains(g, ",") {
+			list = append(list, g)
+		}
+	}
+	if len(list) > 0 {
+		add(s.names.groups, strings.Join(list, ","))
+	}
+}
+
+// shown are the request headers that controls may see, names in lower case.
+func (s *settings) shown(h http.Header) map[string]string {
+	if len(s.showHeaders) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(s.showHeaders))
+	for _, name := range s.showHeaders {
+		if lines := h[name]; len(lines) > 0 {
+			out[strings.ToLower(name)] = strings.Join(lines, ", ")
+		}
+	}
+	return out
+}

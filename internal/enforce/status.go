@@ -1,0 +1,163 @@
+package enforce
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+// statusEvery is how often the bouncer reports itself when nothing changes.
+const statusEvery = 30 * time.Second
+
+// reporter wakes the status loop.
+type reporter struct{ wake chan struct{} }
+
+func (r *reporter) poke() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // one report is due already
+	}
+}
+
+// The status report, in the shape of OPA's Status Service API; `gatehouse`
+// holds what a stock OPA does not know.
+type statusReport struct {
+	Labels       map[string]string       `json:"labels"`
+	Bundles      map[string]bundleStatus `json:"bundles"`
+	DecisionLogs map[string]any          `json:"decision_logs"`
+	Plugins      map[string]pluginStatus `json:"plugins"`
+	Gatehouse    bouncerStatus           `json:"gatehouse"`
+}
+
+type pluginStatus struct {
+	State string `json:"state"`
+}
+
+type bundleStatus struct {
+	Name                     string        `json:"name"`
+	ActiveRevision           string        `json:"active_revision,omitempty"`
+	Type                     string        `json:"type"`
+	Size                     int           `json:"size"`
+	LastRequest              string        `json:"last_request,omitempty"`
+	LastSuccessfulRequest    string        `json:"last_successful_request,omitempty"`
+	LastSuccessfulDownload   string        `json:"last_successful_download,omitempty"`
+	LastSuccessfulActivation string        `json:"last_successful_activation,omitempty"`
+	Code                     string        `json:"code,omitempty"`
+	Message                  string        `json:"message,omitempty"`
+	HTTPCode                 json.Number   `json:"http_code,omitempty"`
+	Errors                   []bundleError `json:"errors,omitempty"`
+}
+
+type bundleError struct {
+	Code     string         `json:"code"`
+	Message  string         `json:"message"`
+	Location *errorLocation `json:"location,omitempty"`
+}
+
+type errorLocation struct {
+	File string `json:"file"`
+	Row  int    `json:"row"`
+	Col  int    `json:"col"`
+}
+
+type bouncerStatus struct {
+	Version            string  `json:"version"`
+	Status             string  `json:"status"` // connected | degraded
+	Mode               string  `json:"mode"`
+	RolledBack         bool    `json:"rolled_back"`
+	Stale              bool    `json:"stale"`
+	RefusedRevision    string  `json:"refused_etag,omitempty"`
+	PoliciesLoaded     int     `json:"policies_loaded"`
+	RequestsPerSecond  float64 `json:"requests_per_second"`
+	Requests           uint64  `json:"requests"`
+	CacheHitRate       float64 `json:"cache_hit_rate"`
+	DecisionCacheSize  int     `json:"decision_cache_size"`
+	TargetReachable    bool    `json:"target_app_reachable"`
+	LogsWaiting        int64   `json:"logs_waiting"`
+	LogsDropped        uint64  `json:"logs_dropped"`
+	PollIntervalSecond int     `json:"poll_interval_seconds"`
+}
+
+// reportLoop posts the status on change and now and then.
+func (b *Bouncer) reportLoop(ctx context.Context) {
+	tick := time.NewTicker(statusEvery)
+	defer tick.Stop()
+	var lastRequests uint64
+	lastAt := b.cfg.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-b.report.wake:
+		}
+		now, n := b.cfg.Now(), b.count.requests()
+		rate := 0.0
+		if d := now.Sub(lastAt).Seconds(); d > 0 {
+			rate = float64(n-lastRequests) / d
+		}
+		lastAt, lastRequests = now, n
+		body, err := json.Marshal(b.status(ctx, rate))
+		if err == nil {
+			err = b.post(ctx, "/bridge/status", body, false)
+		}
+		if err != nil && ctx.Err() == nil {
+			b.log.DebugContext(ctx, "the status could not be reported", "error", err)
+		}
+	}
+}
+
+// status is the report of now.
+func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
+	reachable := b.up == nil || b.up.reachable(ctx)
+	st := b.state.Load()
+	b.mu.Lock()
+	s := b.sync
+	b.mu.Unlock()
+	stamp := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339Nano)
+	}
+	bs := bundleStatus{
+		Name: "authz", ActiveRevision: st.revision, Type: "snapshot", Size: s.size, LastRequest: stamp(s.request),
+		LastSuccessfulRequest: stamp(b.contactTime()), LastSuccessfulDownload: stamp(s.download), LastSuccessfulActivation: stamp(s.active),
+	}
+	plugin := "OK"
+	if st.set == nil {
+		plugin = "NOT_READY"
+	}
+	if s.err != nil {
+		bs.Code, bs.Message = s.err.code, s.err.message
+		if s.err.httpCode != 0 {
+			bs.HTTPCode = json.Number(strconv.Itoa(s.err.httpCode))
+		}
+		for _, i := range s.err.issues {
+			bs.Errors = append(bs.Errors, bundleError{Code: i.Rule, Message: i.Message, Location: &errorLocation{File: s.err.file, Row: i.Line, Col: i.Column}})
+		}
+	}
+	logs := map[string]any{}
+	if b.logsFailing.Load() || b.shipFailing.Load() {
+		logs["code"] = "decision_log_error"
+	}
+	own := bouncerStatus{
+		Version: b.cfg.Version, Status: "connected", Mode: st.mode.String(), RolledBack: st.rolledBack,
+		Stale: st.set != nil && b.sinceContact(b.cfg.Now()) > time.Hour, RefusedRevision: s.refused, PoliciesLoaded: st.controls,
+		RequestsPerSecond: rate, Requests: b.count.requests(), TargetReachable: reachable,
+		LogsWaiting: b.spool.Depth(), LogsDropped: b.count.logsDropped.Load(), PollIntervalSecond: int(b.cfg.PollWait / time.Second),
+	}
+	own.DecisionCacheSize = b.cache.Stats().Entries
+	if n := b.count.decisions.Load(); n > 0 {
+		own.CacheHitRate = float64(b.count.hits.Load()) / float64(n)
+	}
+	if s.err != nil || s.denied || !reachable || b.logsFailing.Load() {
+		own.Status = "degraded"
+	}
+	return statusReport{
+		Labels: b.labelMap(), Bundles: map[string]bundleStatus{"authz": bs}, DecisionLogs: logs,
+		Plugins:   map[string]pluginStatus{"bundle": {plugin}, "decision_logs": {"OK"}, "status": {"OK"}},
+		Gatehouse: own,
+	}
+}

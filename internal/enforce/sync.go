@@ -1,0 +1,370 @@
+package enforce
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// Times of the bundle client.
+const (
+	retryMin = 100 * time.Millisecond
+	// retryMax, with its jitter, is below the ten seconds after which a bouncer
+	// must have caught up with a control plane that is back (hardening F8).
+	retryMax = 6 * time.Second
+	// spinGuard is how soon an unchanged answer is too soon: a control plane
+	// that does not park polls must not be asked in a tight loop.
+	spinGuard = time.Second
+	// tunnelCheck is how often open sockets are decided on anew.
+	tunnelCheck = 15 * time.Second
+)
+
+// syncState is what the bundle client knows; only its goroutine changes it,
+// under mu, for the status reporter reads it.
+type syncState struct {
+	id       string // ours, in the bundle's address
+	met      bool   // the control plane has said that our token is this bouncer's
+	etag     string // of the bundle that is active
+	refused  string // ETag that was refused: it is not taken again
+	size     int
+	request  time.Time
+	download time.Time
+	active   time.Time
+	err      *syncError // of the last attempt; nil when all is well
+	denied   bool       // the credential is not taken any more
+}
+
+// syncError is what the status report says of a bundle that did not become active.
+type syncError struct {
+	code, message string
+	httpCode      int
+	file          string
+	issues        []rego.Issue
+}
+
+// Error implements error.
+func (e *syncError) Error() string { return e.code + ": " + e.message }
+
+// restore makes the saved bundle the active one, so that a bouncer that starts
+// while the control plane is away goes on where it stopped.
+func (b *Bouncer) restore() {
+	head, data, contact, err := loadLastGood(b.cfg.DataDir)
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if err == nil && b.cfg.ID != "" && head.Bouncer != b.cfg.ID {
+		err = errForeignCopy
+	}
+	if err == nil {
+		err = b.activate(data, head.Bouncer)
+	}
+	if err != nil {
+		b.log.Error("the saved bundle is not usable; waiting for the control plane", "error", err)
+		return
+	}
+	b.mu.Lock()
+	b.sync.etag, b.sync.size = head.ETag, len(data)
+	b.mu.Unlock()
+	b.relabel(head.Bouncer)
+	b.confirmedAt(contact)
+	b.log.Info("the saved bundle is active", "revision", head.Revision, "confirmed", contact.UTC())
+}
+
+// follow keeps the bundle up to date until ctx ends: one long poll after the
+// other, with growing pauses while the control plane is away.
+func (b *Bouncer) follow(ctx context.Context) {
+	wait := retryMin
+	for ctx.Err() == nil {
+		began, refused := b.cfg.Now(), b.refusedTag()
+		changed, err := b.poll(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		b.note(err)
+		switch {
+		case err != nil:
+			b.log.Warn("the bundle could not be updated", "error", err)
+			b.report.poke()
+			if b.refusedTag() != refused {
+				wait = retryMin // another bundle than before: the next may be mended already
+			}
+			if !b.pause(ctx, b.ids.jitter(max(wait, retryAfter(err)))) {
+				return
+			}
+			wait = min(2*wait, retryMax)
+		case changed:
+			wait = retryMin
+			b.report.poke()
+		default:
+			wait = retryMin
+			if early := b.cfg.Now().Sub(began); early < spinGuard {
+				if !b.pause(ctx, b.ids.jitter(spinGuard)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// refusedTag is the ETag of the bundle that was refused last, while that stands.
+func (b *Bouncer) refusedTag() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sync.refused
+}
+
+// note keeps the outcome of a poll for the status report.
+func (b *Bouncer) note(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var no *statusError
+	var refused *syncError
+	switch {
+	case err == nil:
+		b.sync.denied = false
+		if b.sync.refused == "" {
+			b.sync.err = nil
+		}
+	case errors.As(err, &refused):
+		b.sync.err = refused
+	case errors.As(err, &no):
+		b.sync.err = &syncError{code: "bundle_error", message: no.Error(), httpCode: no.code}
+		b.sync.denied = no.code == http.StatusUnauthorized || no.code == http.StatusForbidden
+	default:
+		b.sync.err = &syncError{code: "bundle_error", message: err.Error()}
+	}
+}
+
+// poll asks once. changed is true when another bundle became active.
+func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
+	b.mu.Lock()
+	s := b.sync
+	b.mu.Unlock()
+	if !s.met {
+		if s, err = b.meet(ctx); err != nil {
+			return false, err
+		}
+	}
+	park := b.pollWait()
+	ctx, cancel := context.WithTimeout(ctx, park+30*time.Second)
+	defer cancel()
+	req, err := b.request(ctx, http.MethodGet, "/bridge/bundles/"+s.id, nil)
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Prefer", "modes=snapshot;wait="+strconv.Itoa(int(park/time.Second)))
+	req.Header.Set("Accept", "application/vnd.openpolicyagent.bundles, application/gzip")
+	var tags []string
+	for _, tag := range []string{s.etag, s.refused} {
+		if tag != "" {
+			tags = append(tags, tag)
+		}
+	}
+	if len(tags) > 0 {
+		req.Header.Set("If-None-Match", strings.Join(tags, ", "))
+	}
+	b.mu.Lock()
+	b.sync.request = b.cfg.Now()
+	b.mu.Unlock()
+	b.polling.Store(true)
+	resp, err := b.client.Do(req)
+	b.polling.Store(false)
+	if err != nil {
+		return false, fmt.Errorf("the control plane cannot be reached: %w", err)
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusNotModified:
+		b.confirmed()
+		return false, nil
+	case http.StatusOK:
+		data, err := io.ReadAll(io.LimitReader(resp.Body, maxBundle+1))
+		if err != nil {
+			return false, fmt.Errorf("the bundle broke off: %w", err)
+		}
+		return b.received(data, resp.Header.Get("ETag"), s.id)
+	}
+	return false, failedStatus(resp)
+}
+
+// confirmed notes that the control plane stands by the active bundle.
+func (b *Bouncer) confirmed() {
+	now := b.cfg.Now()
+	b.confirmedAt(now)
+	touchLastGood(b.cfg.DataDir, now)
+}
+
+// pollWait is how long a poll may be parked. Its answer confirms the bundle, so
+// where max_stale counts, it comes several times within that.
+func (b *Bouncer) pollWait() time.Duration {
+	if stale := b.state.Load().maxStale; stale > 0 {
+		return max(min(b.cfg.PollWait, stale/3), time.Second)
+	}
+	return b.cfg.PollWait
+}
+
+var errForeignCopy = errors.New("the saved bundle is another bouncer's")
+
+// meet finds out who we are, once a run, before the first poll. What was saved
+// by another bouncer in this directory is dropped: it is not ours to decide on.
+func (b *Bouncer) meet(ctx context.Context) (syncState, error) {
+	id, err := b.whoAmI(ctx)
+	if err != nil {
+		return syncState{}, err
+	}
+	b.mu.Lock()
+	foreign := b.sync.id != "" && b.sync.id != id
+	if foreign {
+		b.sync.etag, b.sync.size = "", 0
+	}
+	b.sync.met = true
+	b.mu.Unlock()
+	if foreign {
+		b.log.Error("the saved bundle is not usable; waiting for the control plane", "error", errForeignCopy)
+		b.state.Store(b.unled())
+		b.confirmedAt(time.Time{})
+	}
+	b.relabel(id)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sync, nil
+}
+
+// whoAmI asks which bouncer our token belongs to.
+func (b *Bouncer) whoAmI(ctx context.Context) (string, error) {
+	if b.cfg.ID != "" {
+		return b.cfg.ID, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := b.request(ctx, http.MethodGet, "/bridge/self", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := b.client.Do(req)
+	if err != nil {
+		return "", fmt.Errorf("the control plane cannot be reached: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return "", failedStatus(resp)
+	}
+	var self struct {
+		ID      json.Number `json:"id"`
+		Bouncer json.Number `json:"bouncer_id"`
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&self); err != nil {
+		return "", fmt.Errorf("the control plane's answer is no JSON: %w", err)
+	}
+	id := self.Bouncer.String()
+	if id == "" {
+		id = self.ID.String()
+	}
+	if _, err := strconv.ParseInt(id, 10, 64); err != nil {
+		return "", errors.New("the control plane does not say which bouncer this is")
+	}
+	return id, nil
+}
+
+// received takes a bundle that was downloaded, or says why not. One that is
+// refused leaves the last good one in place.
+func (b *Bouncer) received(data []byte, etag, id string) (bool, error) {
+	now := b.cfg.Now()
+	b.mu.Lock()
+	b.sync.download = now
+	b.mu.Unlock()
+	err := error(nil)
+	if len(data) > maxBundle {
+		err = &syncError{code: "bundle_too_large", message: "the bundle is over 64 MiB"}
+	} else {
+		err = b.activate(data, id)
+	}
+	if err != nil {
+		b.count.bundlesRefused.Add(1)
+		b.mu.Lock()
+		b.sync.refused = etag
+		b.mu.Unlock()
+		return false, err
+	}
+	b.count.bundlesActivated.Add(1)
+	st := b.state.Load()
+	b.mu.Lock()
+	b.sync.etag, b.sync.refused, b.sync.size, b.sync.active, b.sync.err = etag, "", len(data), now, nil
+	b.mu.Unlock()
+	b.confirmedAt(now)
+	if err := saveLastGood(b.cfg.DataDir, savedHead{Bouncer: id, Revision: st.revision, ETag: etag}, data); err != nil {
+		b.count.saveFailures.Add(1)
+		b.log.Error("the bundle is active but could not be saved for a restart", "error", err)
+	}
+	b.log.Info("a bundle is active", "revision", st.revision, "mode", st.mode.String(), "controls", st.controls)
+	return true, nil
+}
+
+// activate reads a bundle and swaps it in, all or nothing.
+func (b *Bouncer) activate(data []byte, id string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &syncError{code: "bundle_error", message: fmt.Sprint("reading the bundle panicked: ", p)}
+		}
+	}()
+	bundle, err := rego.ReadBundle(data, b.cfg.Verify)
+	if err != nil {
+		return refusedBundle(err)
+	}
+	before := b.state.Load()
+	if older(bundle.Revision, before.revision) {
+		return &syncError{code: "bundle_rollback", message: fmt.Sprintf("revision %s is older than %s, which is active", bundle.Revision, before.revision)}
+	}
+	s, err := b.readSettings(bundle, before.settings)
+	if err != nil {
+		return &syncError{code: "bundle_configuration", message: err.Error()}
+	}
+	if s.bouncer != "" && id != "" && s.bouncer != id {
+		return &syncError{code: "bundle_foreign", message: "the bundle is another bouncer's"}
+	}
+	if s.environment == "" {
+		s.environment = bundle.Env
+	}
+	b.state.Store(&state{settings: s, set: bundle.Set, revision: bundle.Revision, activated: b.cfg.Now(), controls: len(bundle.Set.Controls())})
+	select {
+	case b.activated <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// refusedBundle keeps the place in the control that a bundle was refused for.
+func refusedBundle(err error) error {
+	e := &syncError{code: "bundle_error", message: err.Error()}
+	var no *rego.RefusedError
+	if errors.As(err, &no) {
+		e.code, e.issues = "rego_compile_error", no.Issues
+		e.file = "gatehouse/controls/c" + strconv.FormatInt(no.Control, 10) + ".rego"
+	}
+	return e
+}
+
+// older compares revisions that end in a number; others have no order.
+func older(next, now string) bool {
+	a, ok1 := revisionNumber(next)
+	b, ok2 := revisionNumber(now)
+	return ok1 && ok2 && a < b
+}
+
+func revisionNumber(rev string) (int64, bool) {
+	i := len(rev)
+	for i > 0 && rev[i-1] >= '0' && rev[i-1] <= '9' {
+		i--
+	}
+	n, err := strconv.ParseInt(rev[i:], 10, 64)
+	return n, err == nil
+}

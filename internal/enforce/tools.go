@@ -1,0 +1,192 @@
+package enforce
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+const (
+	// toolsDeadline bounds the decisions on one list of tools. Those that are not
+	// decided by then are left out.
+	toolsDeadline = 2 * time.Second
+	// maxTools bounds the tools whose descriptions are remembered.
+	maxTools = 50_000
+	// toolsName is the file that keeps them.
+	toolsName = "mcp-tools.json"
+)
+
+// unfit is why no control is asked about a message of MCP; nil: one is.
+func (s *inspection) unfit(host string) *refusal {
+	switch {
+	case s.bad != nil:
+		return &refusal{http.StatusBadRequest, "mcp_invalid", s.bad.Message}
+	case s.head.origin != "" && !ownOrigin(s.head.origin, host):
+		// A page of another site has the browser speak for its user (DNS rebinding).
+		return &refusal{http.StatusForbidden, "foreign_origin", "the request comes from a page of another origin"}
+	case !s.rpc.Known():
+		return &refusal{http.StatusForbidden, "unknown_method", "the MCP method is not known"}
+	}
+	return nil
+}
+
+func ownOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	name, ok := canonicalHost(u.Host)
+	return ok && name == host
+}
+
+// harmless reports a ping or a notification to an MCP server: those pass. That
+// the message says so is not enough, for another application may not read it.
+func (s *inspection) harmless(res *rego.Resource) bool {
+	if s == nil || s.rpc == nil || res == nil || !s.rpc.Harmless() {
+		return false
+	}
+	kind, _ := res.Doc.Get("resource_kind").Str()
+	return kind == "mcp_server" || kind == "" && (res.Type == "mcp" || res.Type == "mcp_server")
+}
+
+// calls reports whether the request is a call of MCP, which has an answer.
+func (in *inbound) calls() bool {
+	return in.seen != nil && in.seen.rpc != nil && in.seen.rpc.ID != ""
+}
+
+// rpcError is a refusal as a JSON-RPC error, with the message's id.
+func (s *inspection) rpcError(in *inbound, decision string, no *refusal) []byte {
+	code, id := mcp.CodeDenied, ""
+	switch {
+	case s.bad != nil:
+		code, id = s.bad.Code, s.bad.ID
+	case no.status >= 500:
+		code = mcp.CodeUnavailable
+	}
+	if s.rpc != nil {
+		id = s.rpc.ID
+	}
+	out := append(make([]byte, 0, 256), `{"jsonrpc":"2.0",`...)
+	if id != "" {
+		out = append(append(append(out, `"id":`...), id...), ',')
+	}
+	out = strconv.AppendInt(append(out, `"error":{"code":`...), int64(code), 10)
+	out = value.AppendString(append(out, `,"message":`...), no.message)
+	out = value.AppendString(append(out, `,"data":{"error":`...), no.code)
+	if decision != "" {
+		out = value.AppendString(append(out, `,"decision_id":`...), decision)
+	}
+	out = value.AppendString(append(out, `,"request_id":`...), in.id)
+	return append(out, "}}}\n"...)
+}
+
+// watchTools has the answer filtered that lists tools: to tools/list, and a
+// stream that is taken up again, in which such an answer may come.
+func (b *Bouncer) watchTools(r *http.Request, st *state, in *inbound, who *identity, v *verdict) {
+	s := in.seen
+	if s == nil || !s.refs.MCP || v.mode != enforcing {
+		return
+	}
+	resumed := s.rpc == nil && in.method == http.MethodGet && (s.head.mcp.Session != "" || r.Header.Get("Last-Event-Id") != "") &&
+		strings.Contains(strings.Join(r.Header["Accept"], ","), "text/event-stream")
+	if !resumed && (s.rpc == nil || s.rpc.Method != "tools/list") {
+		return
+	}
+	ctx := r.Context()
+	end := b.cfg.Now().Add(toolsDeadline)
+	known := map[string]bool{}
+	v.eventsOnly = resumed
+	v.keep = func(name string) bool {
+		keep, seen := known[name]
+		if !seen {
+			keep = b.cfg.Now().Before(end) && b.permitsTool(ctx, st, in, who, name)
+			known[name] = keep
+		}
+		return keep
+	}
+	v.listed = func(tools []mcp.Tool) {
+		changed := b.tools.note(resourceKey(st, in)+" "+in.path, tools)
+		if len(changed) == 0 {
+			return
+		}
+		b.count.toolsChanged.Add(uint64(len(changed)))
+		b.log.WarnContext(ctx, "an MCP server changed what it says of its tools", "host", in.host, "path", in.path, "tools", changed)
+		told := *v
+		told.id = b.ids.next(b.cfg.Now())
+		told.changed = changed
+		told.dec.Reason = "The MCP server changed what it says of its tools: " + strings.Join(changed, ", ")
+		b.record(st, in, who, &told)
+	}
+}
+
+// permitsTool decides on a call of a tool, without arguments.
+func (b *Bouncer) permitsTool(ctx context.Context, st *state, in *inbound, who *identity, name string) bool {
+	seen := *in.seen
+	seen.rpc = &mcp.Message{Method: "tools/call", Tool: name, Session: in.seen.head.mcp.Session, Version: in.seen.head.mcp.Version}
+	asked := *in
+	asked.seen = &seen
+	q := question(&asked, st.settings, who)
+	d := st.set.Decide(ctx, &q, rego.Options{Now: in.at, Deadline: b.cfg.DecisionDeadline, Clock: b.cfg.Now})
+	return d.Permit && d.Err == nil
+}
+
+// toolbook remembers what servers say of their tools: one whose description
+// changes after it was approved is not the tool that was approved.
+type toolbook struct {
+	path string
+
+	mu   sync.Mutex
+	seen map[string]string // server and tool, to digest
+}
+
+// openTools reads what was remembered; a file that cannot be read is as none.
+func openTools(dir string) *toolbook {
+	t := &toolbook{path: filepath.Join(dir, toolsName), seen: map[string]string{}}
+	if data, err := os.ReadFile(t.path); err == nil {
+		if json.Unmarshal(data, &t.seen) != nil || t.seen == nil {
+			t.seen = map[string]string{}
+		}
+	}
+	return t
+}
+
+// note remembers a list of tools, and gives those that are not what they were.
+func (t *toolbook) note(server string, tools []mcp.Tool) (changed []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	write := false
+	for _, tool := range tools {
+		key := server + " " + tool.Name
+		before, known := t.seen[key]
+		switch {
+		case known && before == tool.Digest, !known && len(t.seen) >= maxTools, len(key) > 1024:
+			continue
+		case known && !slices.Contains(changed, tool.Name):
+			changed = append(changed, tool.Name)
+		}
+		t.seen[key] = tool.Digest
+		write = true
+	}
+	if !write {
+		return nil
+	}
+	if data, err := json.Marshal(t.seen); err == nil {
+		// Should it fail, a change is reported once more after a restart, or not: the log has it.
+		if os.WriteFile(t.path+".new", data, 0o600) == nil {
+			_ = os.Rename(t.path+".new", t.path)
+		}
+	}
+	return changed
+}

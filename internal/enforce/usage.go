@@ -1,0 +1,282 @@
+package enforce
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"mime"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Count adds n to a counter of the present window and gives its state after
+// that. Windows are fixed and cut by the clock, so that all bouncers that share
+// a counter agree on them. It does not fail: a store that is away is replaced
+// by counting alone.
+type Count func(ctx context.Context, key string, n int64, window time.Duration) int64
+
+// usageWindows are the windows of input.usage.
+var usageWindows = [...]struct {
+	name   string
+	length time.Duration
+}{{"minute", time.Minute}, {"hour", time.Hour}, {"day", 24 * time.Hour}}
+
+const (
+	// maxReserve bounds the tokens that one request can reserve.
+	maxReserve = 1 << 30
+	// maxSubjects bounds the subjects that a process counts for. Beyond it those
+	// that were seen least lately are forgotten.
+	maxSubjects = 1 << 17
+)
+
+// What is counted of a subject.
+const (
+	countRequests = iota
+	countTokens
+	countKinds
+)
+
+// tally counts in this process. Two generations bound it: what is used stays.
+type tally struct {
+	now func() time.Time
+
+	mu         sync.Mutex
+	young, old map[string]*windowCount
+}
+
+type windowCount struct {
+	start time.Time
+	n     int64
+}
+
+func newTally(now func() time.Time) *tally {
+	return &tally{now: now, young: map[string]*windowCount{}, old: map[string]*windowCount{}}
+}
+
+// count is a Count.
+func (t *tally) count(_ context.Context, key string, n int64, window time.Duration) int64 {
+	start := windowStart(t.now(), window)
+	key = window.String() + key
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.young[key]
+	if c == nil {
+		if c = t.old[key]; c == nil {
+			c = &windowCount{start: start}
+		}
+		if len(t.young) >= maxSubjects*countKinds*len(usageWindows)/2 {
+			t.young, t.old = map[string]*windowCount{}, t.young
+		}
+		t.young[key] = c
+	}
+	if !c.start.Equal(start) {
+		c.start, c.n = start, 0
+	}
+	c.n += n
+	return c.n
+}
+
+func windowStart(now time.Time, window time.Duration) time.Time {
+	return now.UTC().Truncate(window)
+}
+
+// metering is one request's account: what it took before it went on, and what
+// it settles for afterwards. In shadow mode the two may come in either order.
+type metering struct {
+	count Count
+	now   func() time.Time
+	// subjects are the user on this resource, the user, the agent ("" if none)
+	// and the resource.
+	subjects [4]string
+
+	mu        sync.Mutex
+	at        time.Time
+	estimated int64 // tokens of the prompt
+	reserved  int64
+	prompted  bool // the request asks a model
+	taken     bool // reserve was called
+	refunded  bool
+	settled   bool
+	total     func(estimated int64) int64 // what the answer came to, before it was taken
+}
+
+// The subjects, in the order of metering.subjects; the first is input.usage itself.
+var subjectNames = [...]string{"", "user", "agent", "resource"}
+
+func (b *Bouncer) newMetering(st *state, in *inbound, who *identity, resource string) *metering {
+	user := "ip:" + in.client
+	if who != nil && who.known() {
+		user = "id:" + who.id
+	}
+	m := &metering{count: b.cfg.Count, now: b.cfg.Now}
+	key := func(kind, name string) string {
+		// Names are callers' own words: a digest bounds them, and keeps them out of a store that is shared.
+		sum := sha256.Sum256([]byte(name))
+		return st.environment + ":" + kind + ":" + hex.EncodeToString(sum[:12])
+	}
+	m.subjects[0] = key("caller", resource+" "+user)
+	m.subjects[1] = key("user", user)
+	if who != nil && who.agent != "" {
+		m.subjects[2] = key("agent", who.agent)
+	}
+	m.subjects[3] = key("resource", resource)
+	return m
+}
+
+// reserve counts the request and its tokens, and gives input.usage: what was
+// used before it. Counting first and looking second keeps a budget whole when
+// many requests come at once: each sees all that came before it.
+func (m *metering) reserve(ctx context.Context, at time.Time, req *llm.Request) value.Value {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at, m.taken = at, true
+	if req != nil {
+		m.prompted, m.estimated = true, req.Estimated
+		m.reserved = bounded(req.Estimated + bounded(req.MaxTokens))
+		if m.settled {
+			m.reserved = bounded(m.total(m.estimated))
+		}
+	}
+	var state [len(subjectNames)][countKinds][len(usageWindows)]int64
+	var wait sync.WaitGroup
+	for s, subject := range m.subjects {
+		if subject == "" {
+			continue
+		}
+		wait.Go(func() {
+			for w, window := range usageWindows {
+				state[s][countRequests][w] = m.count(ctx, subject+":requests", 1, window.length) - 1
+				state[s][countTokens][w] = m.count(ctx, subject+":tokens", m.reserved, window.length) - m.reserved
+			}
+		})
+	}
+	wait.Wait()
+	members := make([]value.Member, 0, 5)
+	for s, subject := range m.subjects {
+		if subject == "" {
+			continue
+		}
+		doc := counts(state[s])
+		if s == 0 {
+			doc.Each(func(k string, v value.Value) bool {
+				members = append(members, value.Member{Key: k, Value: v})
+				return true
+			})
+			continue
+		}
+		members = append(members, value.Member{Key: subjectNames[s], Value: doc})
+	}
+	return value.Object(members...)
+}
+
+// counts is {requests: {minute, hour, day}, tokens: {minute, hour, day}}.
+func counts(state [countKinds][len(usageWindows)]int64) value.Value {
+	var kinds [countKinds]value.Value
+	for k := range state {
+		members := make([]value.Member, len(usageWindows))
+		for w, n := range state[k] {
+			members[w] = value.Member{Key: usageWindows[w].name, Value: value.Int(max(n, 0))}
+		}
+		kinds[k] = value.Object(members...)
+	}
+	return value.Object(value.Member{Key: "requests", Value: kinds[countRequests]}, value.Member{Key: "tokens", Value: kinds[countTokens]})
+}
+
+// refund takes everything back: the request did not go on.
+func (m *metering) refund(ctx context.Context) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.taken && !m.refunded {
+		m.refunded = true
+		m.correct(ctx, -1, -m.reserved)
+	}
+}
+
+// settle replaces what was reserved by what it came to, which total tells of
+// the estimate of the prompt. The first call counts.
+func (m *metering) settle(ctx context.Context, total func(estimated int64) int64) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refunded || m.settled {
+		return
+	}
+	m.settled, m.total = true, total
+	if m.taken && m.prompted {
+		m.correct(ctx, 0, bounded(total(m.estimated))-m.reserved)
+	}
+}
+
+func bounded(tokens int64) int64 { return min(max(tokens, 0), maxReserve) }
+
+// nothing is what a request costs that no model answered.
+func nothing(int64) int64 { return 0 }
+
+// correct changes the counts. What was taken in a window that is over is not
+// given back to the present one.
+func (m *metering) correct(ctx context.Context, requests, tokens int64) {
+	now := m.now()
+	for _, subject := range m.subjects {
+		if subject == "" {
+			continue
+		}
+		for _, w := range usageWindows {
+			same := windowStart(now, w.length).Equal(windowStart(m.at, w.length))
+			if requests != 0 && same {
+				m.count(ctx, subject+":requests", requests, w.length)
+			}
+			if tokens > 0 || tokens < 0 && same {
+				m.count(ctx, subject+":tokens", tokens, w.length)
+			}
+		}
+	}
+}
+
+// listen reads what an answer costs while it passes; the function that it gives
+// settles for that. An answer that is packed, or an error, is not read.
+func (m *metering) listen(ctx context.Context, model string, ans *answer) (done func()) {
+	ctx = context.WithoutCancel(ctx)
+	encoding := ans.Header.Get("Content-Encoding")
+	switch {
+	case ans.StatusCode < 200 || ans.StatusCode >= 300:
+		return func() { m.settle(ctx, nothing) }
+	case encoding != "" && encoding != "identity":
+		return func() { m.settle(ctx, func(estimated int64) int64 { return estimated }) }
+	}
+	read := llm.NewMeter(model, isEvents(ans.Header.Get("Content-Type")))
+	ans.Body = tapped{ans.Body, read}
+	return func() {
+		m.settle(ctx, func(estimated int64) int64 {
+			tokens, _ := read.Total(estimated)
+			return tokens
+		})
+	}
+}
+
+// tapped is a body that somebody listens to.
+type tapped struct {
+	io.ReadCloser
+	to io.Writer
+}
+
+// Read implements io.Reader.
+func (t tapped) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	_, _ = t.to.Write(p[:n])
+	return n, err
+}
+
+// isEvents reports whether a media type is a stream of server-sent events.
+func isEvents(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && media == "text/event-stream"
+}

@@ -1,0 +1,234 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// post sends a body and reads the answer whole.
+func post(t testing.TB, url, contentType, body string, edit func(*http.Request)) reply {
+	t.Helper()
+	return fetch(t, "POST", url, func(r *http.Request) {
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		r.Header.Set("Content-Type", contentType)
+		if edit != nil {
+			edit(r)
+		}
+	})
+}
+
+const budget = `package budget
+
+allow if count(deny) == 0
+
+deny contains sprintf("the budget is used up: %d", [input.usage.tokens.minute]) if input.usage.tokens.minute + input.llm.estimated_tokens > 100
+
+deny contains "too many" if input.usage.requests.minute >= 20
+
+deny contains "no model" if not input.llm.model
+`
+
+const chat = `{"model":"gpt-4","messages":[{"role":"user","content":"Hi"}],"max_tokens":10}`
+
+// model answers as a model does, and says what that cost.
+func model(cost *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if !strings.Contains(string(body), `"stream":true`) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"choices":[{"message":{"content":"Hello"}}],"usage":{"prompt_tokens":%d,"completion_tokens":1}}`, cost.Load()-1)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"}}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n", cost.Load()-1)
+	}
+}
+
+// The budget is settled by what the answer says, streamed or not, is one's own,
+// and is renewed when the window is over.
+func TestTokenBudget(t *testing.T) {
+	var cost, clock atomic.Int64
+	clock.Store(time.Date(2026, 5, 1, 12, 0, 1, 0, time.UTC).UnixNano())
+	app := newApplication(t, model(&cost))
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: budget}}, config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}}})
+	b := start(t, p, app.URL, func(c *Config) { c.Count = newTally(func() time.Time { return time.Unix(0, clock.Load()) }).count }).at(t, 1)
+	ask := func(user, body string) reply {
+		return post(t, b.url+"/v1/chat/completions", "application/json", body, func(r *http.Request) { r.Header.Set("X-Auth-Request-User", user) })
+	}
+	cost.Store(60)
+	for i, want := range []int{200, 200, 403} {
+		if got := ask("ann", chat); got.status != want {
+			t.Errorf("request %d: %d %s", i, got.status, got.body)
+		} else if want == 403 && !strings.Contains(got.body, "the budget is used up: 120") {
+			t.Errorf("the reason: %s", got.body)
+		}
+	}
+	stream := strings.Replace(chat, `"max_tokens"`, `"stream":true,"max_tokens"`, 1)
+	for i, want := range []int{200, 200, 403} {
+		if got := ask("bob", stream); got.status != want || want == 200 && !strings.HasSuffix(got.body, "data: [DONE]\n\n") {
+			t.Errorf("streamed request %d: %d %s", i, got.status, got.body)
+		}
+	}
+	clock.Add(int64(time.Minute))
+	if got := ask("ann", chat); got.status != 200 {
+		t.Errorf("in the next minute: %d %s", got.status, got.body)
+	}
+	app.Close()
+	for range 3 { // what was not answered costs nothing
+		if got := ask("cid", chat); got.status != 502 {
+			t.Errorf("without an application: %d", got.status)
+		}
+	}
+}
+
+// Requests that come at once do not pass a limit together.
+func TestLimitHoldsAtOnce(t *testing.T) {
+	var cost, passed atomic.Int64
+	cost.Store(2)
+	app := newApplication(t, model(&cost))
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: "package limit\n\nallow if input.usage.requests.hour < 5\n"}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if post(t, b.url+"/v1/chat/completions", "application/json", chat, nil).status == 200 {
+				passed.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := passed.Load(); n > 5 || n < 1 {
+		t.Errorf("%d passed, 5 may", n)
+	}
+	if post(t, b.url+"/", "text/plain", "no json", nil).status == 200 != (passed.Load() < 5) {
+		t.Errorf("after %d", passed.Load())
+	}
+}
+
+func TestMetering(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 59, 0, time.UTC)
+	tally := newTally(func() time.Time { return now })
+	ctx := context.Background()
+	b := &Bouncer{cfg: Config{Count: tally.count, Now: func() time.Time { return now }}}
+	st := &state{settings: &settings{environment: "sandbox"}}
+	one := func() *metering {
+		return b.newMetering(st, &inbound{client: "192.0.2.1"}, &identity{id: "ann", agent: "helper"}, "7")
+	}
+	peek := func() string { return string(one().reserve(ctx, now, nil).AppendJSON(nil)) }
+	m := one()
+	if got := string(m.reserve(ctx, now, nil).AppendJSON(nil)); !strings.HasPrefix(got, `{"requests":{"minute":0,"hour":0,"day":0},"tokens":{"minute":0`) || !strings.Contains(got, `"agent":{`) || !strings.Contains(got, `"resource":{`) {
+		t.Errorf("at first: %s", got)
+	}
+	m.refund(ctx)
+	m.refund(ctx)
+	if got := peek(); !strings.HasPrefix(got, `{"requests":{"minute":0`) {
+		t.Errorf("a refused request was counted: %s", got)
+	}
+	// What was reserved in a window that is over is not given back to the next.
+	m = one()
+	m.reserve(ctx, now, nil)
+	m.prompted, m.reserved = true, 50
+	for _, s := range m.subjects {
+		tally.count(ctx, s+":tokens", 50, time.Minute)
+		tally.count(ctx, s+":tokens", 50, time.Hour)
+		tally.count(ctx, s+":tokens", 50, 24*time.Hour)
+	}
+	now = now.Add(2 * time.Second)
+	m.settle(ctx, func(int64) int64 { return 10 })
+	m.settle(ctx, func(int64) int64 { return 1000 })
+	if got := peek(); !strings.HasPrefix(got, `{"requests":{"minute":0,"hour":2,"day":2},"tokens":{"minute":0,"hour":10,"day":10}`) {
+		t.Errorf("over the end of a minute: %s", got)
+	}
+}
+
+func TestTallyIsBounded(t *testing.T) {
+	tally := newTally(time.Now)
+	for i := range 3 * maxSubjects * countKinds * len(usageWindows) / 2 {
+		tally.count(context.Background(), fmt.Sprint(i), 1, time.Hour)
+	}
+	if n := len(tally.young) + len(tally.old); n > maxSubjects*countKinds*len(usageWindows) {
+		t.Errorf("%d counters", n)
+	}
+}
+
+// A body that a control needs is judged whole or refused; one that can hold
+// nothing of interest passes at any size.
+func TestBodiesThatControlsNeed(t *testing.T) {
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	})
+	const source = "package guard\n\nallow if count(deny) == 0\n\ndeny contains \"secret\" if contains(input.llm.messages[_].content, \"secret\")\n"
+	const asks = `{"model":"m","messages":[{"role":"user","content":"the secret"}]}`
+	big := strings.Repeat("x", maxBody+10)
+	for name, tc := range map[string]struct {
+		kind, body string
+		head       map[string]string
+		want       int
+	}{
+		"harmless":              {"application/json", `{"model":"m","messages":[{"role":"user","content":"hello"}]}`, nil, 200},
+		"refused":               {"application/json", asks, nil, 403},
+		"as text":               {"text/plain", asks, nil, 403},
+		"without a type":        {"", asks, nil, 403},
+		"as a form":             {"application/x-www-form-urlencoded", asks, nil, 403},
+		"white space before":    {"image/png", strings.Repeat(" ", 5000) + asks, nil, 403},
+		"a byte order mark":     {"text/plain", "\xef\xbb\xbf" + asks, nil, 400},
+		"UTF-16":                {"text/plain", "\xff\xfe{\x00}\x00", nil, 400},
+		"a member twice":        {"application/json", `{"model":"m","messages":[],"messages":[]}`, nil, 400},
+		"members like one":      {"application/json", `{"model":"m","messages":[],"Messages":[]}`, nil, 400},
+		"cut short":             {"application/json", asks[:30], nil, 400},
+		"not JSON":              {"application/json", "hello", nil, 400},
+		"two documents":         {"application/json", asks + asks, nil, 400},
+		"too deep":              {"application/json", strings.Repeat("[", 80) + strings.Repeat("]", 80), nil, 400},
+		"empty":                 {"application/json", "", nil, 200},
+		"compressed":            {"application/json", "\x1f\x8b", map[string]string{"Content-Encoding": "gzip"}, 415},
+		"too large":             {"application/json", `{"messages":"` + big + `"}`, nil, 413},
+		"too large as text":     {"text/plain", `{"messages":"` + big + `"}`, nil, 413},
+		"a large picture":       {"image/png", "\x89PNG" + big, nil, 200},
+		"a form":                {"application/x-www-form-urlencoded", "a=b", nil, 200},
+		"the largest that goes": {"application/json", `{"x":"` + strings.Repeat("x", maxBody-8) + `"}`, nil, 200},
+	} {
+		for _, mode := range []string{"enforce", "shadow"} {
+			for _, chunked := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/chunked=%v", name, mode, chunked), func(t *testing.T) {
+					p := newPlane(t)
+					p.publish(policySet{revision: 1, mode: mode, controls: []control{{id: 1, source: source}}})
+					b := start(t, p, app.URL, nil).at(t, 1)
+					got := post(t, b.url+"/v1/chat", tc.kind, tc.body, func(r *http.Request) {
+						if tc.kind == "" {
+							r.Header.Del("Content-Type")
+						}
+						for k, v := range tc.head {
+							r.Header.Set(k, v)
+						}
+						if chunked {
+							r.ContentLength = -1
+						}
+					})
+					passes := mode == "shadow" || tc.want == 200
+					if passes && (got.status != 200 || got.body != fmt.Sprint(len(tc.body))) || !passes && got.status != tc.want {
+						t.Errorf("%d %.200s, want %d", got.status, got.body, tc.want)
+					}
+					e := p.logged(1)[0]
+					want := map[bool]string{true: "PERMIT", false: "DENY"}[tc.want == 200]
+					if mode == "shadow" && want == "DENY" {
+						want = "SHADOW_WOULD_DENY"
+					}
+					if got := e["custom"].(map[string]any)["outcome"]; got != want {
+						t.Errorf("logged as %v, want %s: %v", got, want, e)
+					}
+					eventually(t, "the memory to be given back", func() bool { return b.overheard.Load() == 0 })
+				})
+			}
+		}
+	}
+}

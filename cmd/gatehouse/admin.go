@@ -1,0 +1,25 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app"
+)
+
+// adminCommand holds the ways back in, for whoever has the server's host.
+type adminCommand struct {
+	ResetPassword resetPasswordCommand `cmd:"" help:"Give the administrator of a tenant a new password, and end all their sessions."`
+}
+
+type resetPasswordCommand struct {
+	app.Config
+	Tenant   string `default:"default" help:"Tenant of the account."`
+	Username string `default:"admin" help:"Account to reset."`
+	Password string `env:"GATEHOUSE_NEW_PASSWORD" help:"The new password; absent: a random one is printed."`
+}
+
+// Run resets the password and prints it when it was made here.
+func (c *resetPasswordCommand) Run(ctx context.Context) error {
+	return app.ResetPassword(ctx, c.Config, c.Tenant, c.Username, c.Password, os.Stdout)
+}

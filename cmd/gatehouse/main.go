@@ -1,0 +1,64 @@
+// Command gatehouse is the whole product in one program: the server, the
+// bouncer, the worker that tries authors' Rego, and the operator's tools.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// commands is the command line: one member a subcommand, each in its own file.
+type commands struct {
+	Config kong.ConfigFlag `help:"JSON file with settings; environment and flags go before it." type:"existingfile"`
+
+	Dev     devCommand     `cmd:"" help:"Start everything on this machine: server, two bouncers and a demo application."`
+	Server  serverCommand  `cmd:"" help:"Start the control plane."`
+	Bouncer bouncerCommand `cmd:"" help:"Start an enforcement point in front of an application."`
+	Worker  workerCommand  `cmd:"" hidden:"" help:"Evaluate authors' Rego; started by the server."`
+	Admin   adminCommand   `cmd:"" help:"Recover access on the server's host."`
+	Audit   auditCommand   `cmd:"" help:"Check the audit logs."`
+	Migrate migrateCommand `cmd:"" help:"Bring every tenant's schema to this version."`
+	Backup  backupCommand  `cmd:"" help:"Copy the SQLite files of a data directory, while the server runs."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx)
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context) int {
+	var cli commands
+	parser, err := kong.New(&cli,
+		kong.Name("gatehouse"),
+		kong.Description("Decide, and prove, who and what may reach your APIs, models and data."),
+		kong.Configuration(kong.JSON),
+		kong.UsageOnError(),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gatehouse:", err)
+		return 2
+	}
+	line, err := parser.Parse(os.Args[1:])
+	if err != nil {
+		parser.Errorf("%s", err)
+		return 2
+	}
+	if err := line.Run(); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "gatehouse:", err)
+		return 1
+	}
+	return 0
+}

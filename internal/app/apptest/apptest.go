@@ -1,0 +1,219 @@
+// Package apptest starts the real program for tests: a process of its own, on
+// a store of its own, spoken to over HTTP, so that what a test sees is what a
+// user meets. It can be killed and started again on the same data.
+package apptest
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+)
+
+// Password is the first administrator's.
+const Password = "correct horse battery staple 9"
+
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "gatehouse-apptest-")
+	if err != nil {
+		return "", err
+	}
+	out := filepath.Join(dir, "gatehouse")
+	args := []string{"build", "-o", out}
+	if Race {
+		args = append(args, "-race")
+	}
+	cmd := exec.Command("go", append(args, "github.com/gatehouse-dev/gatehouse/cmd/gatehouse")...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, text)
+	}
+	return out, nil
+})
+
+// Binary is the program, built once a test process.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Process is a running program.
+type Process struct {
+	// URL is where it answers, without a path.
+	URL string
+	// Log is what it wrote so far.
+	Log *Log
+
+	t    testing.TB
+	args []string
+	env  []string
+	wait string
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Launch starts the program and waits until the path wait answers 200. It is
+// stopped when the test ends.
+func Launch(t testing.TB, url, wait string, env []string, args ...string) *Process {
+	t.Helper()
+	p := &Process{URL: url, Log: &Log{}, t: t, args: args, env: env, wait: wait}
+	p.Start()
+	t.Cleanup(p.Stop)
+	return p
+}
+
+// Start runs the program, again after Kill or Stop.
+func (p *Process) Start() {
+	p.t.Helper()
+	p.cmd = exec.Command(Binary(p.t), p.args...)
+	p.cmd.Env = append(os.Environ(), p.env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.Log, p.Log
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) {
+		_ = cmd.Wait()
+		close(done)
+	}(p.cmd, p.done)
+	if p.wait != "" {
+		p.await()
+	}
+}
+
+func (p *Process) await() {
+	p.t.Helper()
+	Eventually(p.t, 30*time.Second, func() error {
+		select {
+		case <-p.done:
+			p.t.Fatalf("the program ended:\n%s", p.Log)
+		default:
+		}
+		res, err := http.Get(p.URL + p.wait)
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %d\n%s", p.wait, res.StatusCode, p.Log)
+		}
+		return nil
+	})
+}
+
+// Pid is the process's id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Exited says whether the process has ended, and with which code.
+func (p *Process) Exited() (code int, ended bool) {
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode(), true
+	default:
+		return 0, false
+	}
+}
+
+// Wait waits for the process to end and gives its code.
+func (p *Process) Wait(limit time.Duration) int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(limit):
+		p.t.Fatalf("the program did not end within %s\n%s", limit, p.Log)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Kill ends the process as kill -9 does.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// Interrupt sends what Ctrl-C sends.
+func (p *Process) Interrupt() { _ = p.cmd.Process.Signal(os.Interrupt) }
+
+// Stop ends the process in good order, within ten seconds.
+func (p *Process) Stop() {
+	if _, ended := p.Exited(); ended {
+		return
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(12 * time.Second):
+		p.t.Errorf("the program did not stop within ten seconds\n%s", p.Log)
+		p.Kill()
+	}
+}
+
+// Log collects output and can be read while it grows.
+type Log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+// String is all output so far.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// FreeAddr is an address on loopback that nobody listens on.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Eventually asks until check gives nil, and fails the test with its last
+// error when the time is up.
+func Eventually(t testing.TB, limit time.Duration, check func() error) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(limit)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-over:
+			t.Fatalf("not within %s: %v", limit, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Each runs a test on each backend, as subtests.
+func Each(t *testing.T, test func(t *testing.T, s *Server)) {
+	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(backend, func(t *testing.T) { test(t, StartServer(t, backend)) })
+	}
+}

@@ -1,0 +1,66 @@
+package apptest
+
+import (
+	"net/http"
+	"testing"
+)
+
+// Bouncer is a running enforcement point.
+type Bouncer struct {
+	*Process
+	// ID and Token are those it was registered with.
+	ID    int64
+	Token string
+	// Dir is its data directory.
+	Dir string
+}
+
+// Bouncer registers a bouncer and starts it in front of an upstream
+// (host:port). It trusts identity headers from loopback.
+func (s *Server) Bouncer(t testing.TB, by *Client, record Body, upstream string, env ...string) *Bouncer {
+	t.Helper()
+	b := s.Register(t, by, record, upstream)
+	b.launch(t, s.URL, upstream, "/_bouncer/ready", env)
+	return b
+}
+
+// Detached starts a registered bouncer that need not find its server: it is
+// waited for until it serves, and not until it can decide.
+func (b *Bouncer) Detached(t testing.TB, server, upstream string, env ...string) *Bouncer {
+	t.Helper()
+	b.launch(t, server, upstream, "/_bouncer/live", env)
+	return b
+}
+
+func (b *Bouncer) launch(t testing.TB, server, upstream, wait string, env []string) {
+	t.Helper()
+	addr := FreeAddr(t)
+	if b.Dir == "" {
+		b.Dir = t.TempDir()
+	}
+	all := append([]string{
+		"GATEHOUSE_URL=" + server, "GATEHOUSE_BOUNCER_TOKEN=" + b.Token, "GATEHOUSE_BOUNCER_LISTEN=" + addr,
+		"GATEHOUSE_BOUNCER_UPSTREAM=http://" + upstream, "GATEHOUSE_BOUNCER_DATA_DIR=" + b.Dir, "GATEHOUSE_BOUNCER_TRUSTED_PROXIES=127.0.0.0/8",
+	}, env...)
+	b.Process = Launch(t, "http://"+addr, wait, all, "bouncer")
+}
+
+// Register registers a bouncer without starting it.
+func (s *Server) Register(t testing.TB, by *Client, record Body, upstream string) *Bouncer {
+	t.Helper()
+	full := Body{"hostname": "127.0.0.1", "port": 8081, "target_app": upstream}
+	for k, v := range record {
+		full[k] = v
+	}
+	var made struct {
+		ID    int64  `json:"id"`
+		Token string `json:"token"`
+	}
+	by.Do(t, http.MethodPost, "/bouncers", full).Want(201).Into(&made)
+	return &Bouncer{ID: made.ID, Token: made.Token}
+}
+
+// As is a client of the protected application that a trusted proxy vouches for.
+func (b *Bouncer) As(user, groups string) *Client {
+	return (&Client{Base: b.URL}).With("X-Auth-Request-User", user).With("X-Auth-Request-Groups", groups)
+}

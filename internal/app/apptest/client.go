@@ -1,0 +1,151 @@
+package apptest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Body is a JSON object.
+type Body = map[string]any
+
+// Client speaks HTTP with one credential.
+type Client struct {
+	// Base goes before each path: http://host/api/v1.
+	Base string
+	// Bearer and APIKey are the credential; set one.
+	Bearer, APIKey string
+	// Header is added to each request.
+	Header http.Header
+}
+
+// With is the client with one more header.
+func (c *Client) With(name, value string) *Client {
+	cp := *c
+	cp.Header = c.Header.Clone()
+	if cp.Header == nil {
+		cp.Header = http.Header{}
+	}
+	cp.Header.Set(name, value)
+	return &cp
+}
+
+// Response is an answer, read whole.
+type Response struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	t      testing.TB
+	what   string
+}
+
+var transport = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
+
+// Do sends a request; body may be nil, a []byte or anything that encodes to JSON.
+func (c *Client) Do(t testing.TB, method, path string, body any) *Response {
+	t.Helper()
+	r, err := c.Try(method, path, body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	r.t = t
+	return r
+}
+
+// Try is Do that gives a failure to connect to the caller.
+func (c *Client) Try(method, path string, body any) (*Response, error) {
+	var in io.Reader
+	switch b := body.(type) {
+	case nil:
+	case []byte:
+		in = bytes.NewReader(b)
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			return nil, err
+		}
+		in = bytes.NewReader(text)
+	}
+	req, err := http.NewRequest(method, c.Base+path, in)
+	if err != nil {
+		return nil, err
+	}
+	if in != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.Bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Bearer)
+	}
+	if c.APIKey != "" {
+		req.Header.Set("X-API-Key", c.APIKey)
+	}
+	for name, values := range c.Header {
+		req.Header[name] = values
+	}
+	if host := c.Header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	res, err := (&http.Client{
+		Transport: transport, Timeout: time.Minute,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}).Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, err
+	}
+	return &Response{Status: res.StatusCode, Header: res.Header, Body: text, what: method + " " + path}, nil
+}
+
+// Want fails the test unless the status is one of those.
+func (r *Response) Want(statuses ...int) *Response {
+	r.t.Helper()
+	if !slices.Contains(statuses, r.Status) {
+		r.t.Fatalf("%s answered %d, want %v: %s", r.what, r.Status, statuses, r.Body)
+	}
+	return r
+}
+
+// Into decodes the body.
+func (r *Response) Into(v any) *Response {
+	r.t.Helper()
+	if err := json.Unmarshal(r.Body, v); err != nil {
+		r.t.Fatalf("%s: %v in %s", r.what, err, r.Body)
+	}
+	return r
+}
+
+// Get is a member of the body's object, nil where there is none.
+func (r *Response) Get(path ...string) any {
+	r.t.Helper()
+	var v any
+	r.Into(&v)
+	for _, p := range path {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = m[p]
+	}
+	return v
+}
+
+// ID is the body's integer id.
+func (r *Response) ID() int64 {
+	r.t.Helper()
+	id, ok := r.Get("id").(float64)
+	if !ok {
+		r.t.Fatalf("%s: no id in %s", r.what, r.Body)
+	}
+	return int64(id)
+}
+
+// Decode is Into for callers that are not the test itself.
+func (r *Response) Decode(v any) error { return json.Unmarshal(r.Body, v) }

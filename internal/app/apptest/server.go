@@ -1,0 +1,95 @@
+package apptest
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+)
+
+// Server is a running control plane with its administrator signed in.
+type Server struct {
+	*Process
+	// Admin is the first administrator, in the tenant "default".
+	Admin *Client
+	// Dir is the data directory; Config its store.
+	Dir string
+}
+
+// StartServer starts a server on a fresh store of the backend. Further
+// environment settings go before ours.
+func StartServer(t testing.TB, backend string, env ...string) *Server {
+	t.Helper()
+	cfg := dbtest.Config(t, backend)
+	dir := cfg.Dir
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	return startServer(t, dir, cfg.URL, env...)
+}
+
+// Replica starts one more server on the store of s.
+func (s *Server) Replica(t testing.TB, env ...string) *Server {
+	t.Helper()
+	return startServer(t, t.TempDir(), s.DatabaseURL(), append(env, "NOTIFICATION_ENCRYPTION_KEY="+testKey)...)
+}
+
+// DatabaseURL is the address of its PostgreSQL database; empty on SQLite.
+func (s *Server) DatabaseURL() string {
+	const name = "GATEHOUSE_DATABASE_URL="
+	for _, e := range s.env {
+		if len(e) > len(name) && e[:len(name)] == name {
+			return e[len(name):]
+		}
+	}
+	return ""
+}
+
+// testKey seals secrets in tests: replicas must share one.
+const testKey = "Z2F0ZWhvdXNlLXRlc3QtZW5jcnlwdGlvbi1rZXktMDE="
+
+func startServer(t testing.TB, dir, databaseURL string, env ...string) *Server {
+	t.Helper()
+	addr := FreeAddr(t)
+	all := append([]string{
+		"GATEHOUSE_LISTEN=" + addr, "GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_DATABASE_URL=" + databaseURL,
+		"GATEHOUSE_ADMIN_PASSWORD=" + Password, "NOTIFICATION_ENCRYPTION_KEY=" + testKey, "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",
+	}, env...)
+	s := &Server{Process: Launch(t, "http://"+addr, "/health/ready", all, "server"), Dir: dir}
+	s.Admin = s.Login(t, "admin", Password)
+	return s
+}
+
+// Anonymous is a client without a credential.
+func (s *Server) Anonymous() *Client { return &Client{Base: s.URL + "/api/v1"} }
+
+// Login signs a person in.
+func (s *Server) Login(t testing.TB, username, password string) *Client {
+	t.Helper()
+	c := s.Anonymous()
+	var out struct {
+		AccessToken string `json:"access_token"`
+	}
+	c.Do(t, http.MethodPost, "/auth/login", Body{"username": username, "password": password}).Want(200).Into(&out)
+	c.Bearer = out.AccessToken
+	return c
+}
+
+// Key makes an API key of the client's own tenant with the given scopes and
+// gives a client that uses it.
+func (s *Server) Key(t testing.TB, by *Client, env string, scopes ...string) *Client {
+	t.Helper()
+	var out struct {
+		Key string `json:"key"`
+	}
+	by.Do(t, http.MethodPost, "/developer-portal/api-keys/"+env+"/generate", Body{"name": "test", "scopes": scopes}).Want(200, 201).Into(&out)
+	c := s.Anonymous()
+	c.APIKey = out.Key
+	return c
+}
+
+// StartServerIn starts a server on SQLite files that are there already.
+func StartServerIn(t testing.TB, dir string, env ...string) *Server {
+	t.Helper()
+	return startServer(t, dir, "", env...)
+}

@@ -1,0 +1,295 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/bridge"
+	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
+)
+
+// The costs of an argon2id hash: 19 MiB, two passes, about 25 ms.
+var passwordCost = user.Cost{Passes: 2, MemoryKiB: 19 * 1024, Lanes: 1}
+
+// decisionCacheBytes bounds the decision cache of a process.
+const decisionCacheBytes = 64 << 20
+
+// parts is the assembled control plane: every service with its dependencies
+// filled in. What runs in the background is in tasks; what must be ended is in
+// closers, in the order in which it was begun.
+type parts struct {
+	cfg     Config
+	log     *slog.Logger
+	now     func() time.Time
+	closers closers
+	tasks   []task
+
+	stores    *db.Cluster
+	cache     *cache.Cache
+	box       *secret.Box
+	tenants   *tenant.Service
+	users     *user.Service
+	auth      *auth.Service
+	resources *resource.Service
+	policies  *policy.Service
+	bouncers  *bouncer.Service
+	decisions *decision.Service
+	snapshots *decision.Snapshots
+	metrics   *policy.Metrics
+	bridge    *bridge.Service
+	audit     *audit.DecisionLog
+	workers   *worker.Pool
+	registry  *prometheus.Registry
+	evaluated *evaluations
+}
+
+// task runs until the context ends; an error ends the server.
+type task struct {
+	name string
+	run  func(context.Context) error
+}
+
+func (p *parts) task(name string, run func(context.Context) error) {
+	p.tasks = append(p.tasks, task{name, run})
+}
+
+// clock is the wall clock in UTC; it keeps the monotonic reading, by which
+// durations are taken.
+func clock() time.Time { return time.Now().UTC() }
+
+// newID makes ids that sort by time. They name things and are no secret, so they
+// draw on a pool of randomness.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+// assemble builds the control plane. On an error what was begun is ended.
+func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err error) {
+	uuid.EnableRandPool()
+	p := &parts{cfg: cfg, log: log, now: clock, registry: prometheus.NewRegistry()}
+	p.closers.log = log
+	defer func() {
+		if err != nil {
+			_ = p.closers.close()
+		}
+	}()
+	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.decide, p.deliver, p.background} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// ground opens the stores and what everything stands on.
+func (p *parts) ground(ctx context.Context) error {
+	if err := os.MkdirAll(p.cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	stores, err := db.Open(ctx, db.Config{URL: p.cfg.DatabaseURL, Dir: p.cfg.DataDir, Now: p.now})
+	if err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	p.stores = stores
+	p.closers.add("store", 5*time.Second, func(context.Context) error { return stores.Close() })
+
+	p.cache, err = cache.Open(ctx, cache.Config{URL: p.cfg.RedisURL, Now: p.now})
+	if err != nil {
+		return fmt.Errorf("open the cache: %w", err)
+	}
+	p.closers.add("cache", 2*time.Second, func(context.Context) error { p.cache.Close(); return nil })
+
+	p.box, err = p.openBox()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program, for its workers: %w", err)
+	}
+	p.workers = worker.NewPool(worker.Defaults(self, "worker"))
+	p.closers.add("workers", 5*time.Second, func(context.Context) error { return p.workers.Close() })
+	p.task("first worker", func(ctx context.Context) error { p.workers.Warm(ctx); return nil })
+	return nil
+}
+
+// openBox seals with the configured keys; in demo mode with one that is made
+// once and kept beside the data.
+func (p *parts) openBox() (*secret.Box, error) {
+	keys, err := p.cfg.Keys()
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) == 0 {
+		key, err := secret.LoadOrCreateKeyFile(filepath.Join(p.cfg.DataDir, "encryption.key"))
+		if err != nil {
+			return nil, fmt.Errorf("encryption key: %w", err)
+		}
+		keys = append(keys, key)
+	}
+	return secret.New(keys...)
+}
+
+// people sets up tenants, users and credentials.
+func (p *parts) people(ctx context.Context) error {
+	hasher, err := user.NewHasher(passwordCost, runtime.NumCPU(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	p.tenants = &tenant.Service{Stores: p.stores, Now: p.now, BaseDomain: p.cfg.BaseDomain, Counters: map[string]func(context.Context, *db.Tx) (int64, error){}}
+	if err := p.tenants.EnsureDefault(ctx); err != nil {
+		return err
+	}
+	p.users = &user.Service{
+		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
+		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.Released,
+		Revoke: func(ctx context.Context, tx *db.Tx, id string, gone bool) error {
+			return p.auth.RevokeUser(ctx, tx, id, gone)
+		},
+	}
+	p.auth, err = auth.New(ctx, auth.Config{
+		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,
+		Issuer: "gatehouse", Bouncer: p.bouncerByToken,
+	})
+	if err != nil {
+		return err
+	}
+	p.closers.add("credentials", 2*time.Second, func(context.Context) error { p.auth.Close(); return nil })
+	p.task("credentials", func(ctx context.Context) error {
+		p.auth.Run(ctx, func(err error) { p.log.Warn("credentials", "error", err) })
+		return nil
+	})
+	p.tenants.Counters[tenant.Users] = user.Count
+	return nil
+}
+
+// bouncerByToken tells auth whose a bouncer's token is.
+func (p *parts) bouncerByToken(ctx context.Context, tx *db.Tx, digest string) (auth.Bouncer, error) {
+	b, err := p.bouncers.ByToken(ctx, tx, digest)
+	return auth.Bouncer{ID: strconv.FormatInt(b.ID, 10), Name: b.Name, Env: b.Environment}, err
+}
+
+// subjects sets up what is protected, by what, and where.
+func (p *parts) subjects(context.Context) error {
+	p.resources = &resource.Service{Stores: p.stores, Now: p.now, AssistOn: assistOn}
+	if err := p.assistant(); err != nil {
+		return err
+	}
+	p.bouncers = &bouncer.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Resources: p.resources}
+	p.policies = &policy.Service{
+		Stores: p.stores, Now: p.now, Evaluator: p.workers, Resources: p.resources, Tenants: p.tenants,
+		BouncerEnv: p.bouncers.Environment, BouncerTwin: p.bouncers.Twin,
+		// There are no channels or integrations yet, so no destination exists.
+		DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
+		Person:            p.personNamed, SyncErrors: p.syncErrors,
+	}
+	p.resources.Bound, p.resources.Linked = p.policies.Bound, p.bouncers.Linked
+	p.bouncers.OfBouncer = p.policies.OfBouncer
+	p.tenants.Counters[tenant.Policies] = p.policies.Count
+	p.tenants.Counters[tenant.Bouncers] = p.bouncers.Count
+	return nil
+}
+
+// decide sets up live decisions and their audit.
+func (p *parts) decide(context.Context) error {
+	dir := filepath.Join(p.cfg.DataDir, "spool")
+	log, err := spool.Open(spool.Config{Dir: dir, Sync: spool.SyncPolicy(p.cfg.AuditSync)})
+	if err != nil {
+		return fmt.Errorf("open the audit spool in %s (one server a data directory): %w", dir, err)
+	}
+	p.closers.add("audit spool", 5*time.Second, func(context.Context) error { return log.Close() })
+	p.audit = audit.NewDecisionLog(audit.Config{
+		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
+		Alarm: func(t scope.TenantID, err error) { p.log.Error("audit pipeline error", "tenant", t, "error", err) },
+	})
+	p.metrics = policy.NewMetrics(p.stores, 2*time.Second)
+	p.evaluated = newEvaluations(p.registry)
+	people := &decision.People{Find: p.findPerson, Now: p.now}
+	p.snapshots = &decision.Snapshots{Load: p.loadSnapshot, Changes: p.loadChanges, Revision: p.envRevision, Log: p.log, Idle: 10 * time.Minute, Now: p.now}
+	p.decisions = &decision.Service{
+		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Deadline: p.cfg.DecisionDeadline, Now: p.now, NewID: newID,
+		Observe: func(t scope.TenantID, id int64, effect rego.Effect, took time.Duration, hit bool) {
+			if id != 0 {
+				p.metrics.Add(t, id, took, hit)
+			}
+			p.evaluated.count(t, id, effect)
+		},
+	}
+	if p.cfg.DecisionCache == "on" {
+		p.decisions.Cache = rego.NewCache(decisionCacheBytes)
+	}
+	stop := p.stores.Watch(func(t scope.TenantID, name string) {
+		p.snapshots.Changed(t, name)
+		if name == user.Revision || name == "" {
+			people.Changed(t)
+		}
+	})
+	p.closers.add("watch", time.Second, func(context.Context) error { stop(); return nil })
+	p.task("audit shipper", p.audit.Run)
+	p.task("audit retention", func(ctx context.Context) error { return p.audit.RunRetention(ctx, time.Hour) })
+	p.task("metrics of controls", p.metrics.Run)
+	p.task("snapshots", func(ctx context.Context) error { return p.snapshots.Run(ctx, 2*time.Second) })
+	return nil
+}
+
+// deliver sets up the bridge: what each bouncer is given, and what it reports.
+func (p *parts) deliver(context.Context) error {
+	p.bridge = bridge.New(bridge.Config{
+		Stores: p.stores, Bouncers: p.bouncers, Snapshots: p.snapshots, Links: p.policies.BouncerLinks, Facts: p.tenants.Facts,
+		Discover: p.resources.Discover, Audit: p.audit, Observe: p.metrics.Add, Box: p.box, Random: rand.Reader, Now: p.now, Log: p.log,
+	})
+	p.bouncers.Root, p.bouncers.VerifyKey = p.cfg.URL()+"/api/v1", p.bridge.VerifyKey
+	p.task("bridge", p.bridge.Run)
+	return nil
+}
+
+// background sets up what nobody waits for.
+func (p *parts) background(context.Context) error {
+	events := &event.Dispatcher{Cluster: p.stores, Now: p.now, Logger: p.log}
+	p.task("events", events.Run)
+	p.task("purge of deleted tenants", func(ctx context.Context) error {
+		return every(ctx, time.Hour, func() {
+			if _, err := p.tenants.PurgeExpired(ctx); err != nil {
+				p.log.Warn("purge of deleted tenants", "error", err)
+			}
+		})
+	})
+	return nil
+}
+
+// every runs f at once and then at each interval, until the context ends.
+func every(ctx context.Context, interval time.Duration, f func()) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		f()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// assistTimeout is how long classification waits for the assistant.
+const assistTimeout = 20 * time.Second
+
+// assistant sets up whom classification may ask, when an endpoint is configured.
+// It is called under the same guard as every other target.
+func (p *parts) assistant() error {
+	if p.cfg.AssistURL == "" {
+		return nil
+	}
+	allow, err := p.cfg.Targets()
+	if err != nil {
+		return err
+	}
+	client := outbound.New(outbound.Config{AllowCIDRs: allow, AllowHTTP: strings.HasPrefix(p.cfg.AssistURL, "http://"), Timeout: assistTimeout})
+	p.closers.add("assistant", time.Second, func(context.Context) error { client.Close(); return nil })
+	p.resources.Assist = &resource.Chat{Client: client, URL: p.cfg.AssistURL, Model: p.cfg.AssistModel, Key: p.cfg.AssistKey}
+	return nil
+}
+
+// assistOn reports whether the tenant turned the assisted fallback on.
+func assistOn(ctx context.Context, tx *db.Tx) (bool, error) {
+	settings, err := tenant.SettingsIn(ctx, tx)
+	on, _ := settings[resource.AssistFlag].(bool)
+	return on, err
+}

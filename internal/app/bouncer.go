@@ -1,0 +1,72 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce"
+)
+
+// BouncerConfig is what an enforcement point needs to know. All else comes with
+// its bundle.
+type BouncerConfig struct {
+	URL            string        `env:"GATEHOUSE_URL" required:"" help:"The server, such as https://gatehouse.example.com."`
+	Token          string        `env:"GATEHOUSE_BOUNCER_TOKEN" required:"" help:"This bouncer's token, shown once when it was registered."`
+	Listen         string        `env:"GATEHOUSE_BOUNCER_LISTEN" default:"127.0.0.1:8081" help:"Address to serve on."`
+	GRPCListen     string        `name:"grpc-listen" env:"GATEHOUSE_BOUNCER_GRPC_LISTEN" help:"Address to answer Envoy's ext_authz (gRPC) on, such as 127.0.0.1:9191; absent: not at all."`
+	Upstream       string        `env:"GATEHOUSE_BOUNCER_UPSTREAM" help:"The application: http://, https:// or h2c://host:port; absent: forward-auth only."`
+	DataDir        string        `env:"GATEHOUSE_BOUNCER_DATA_DIR" default:"./.gatehouse-bouncer" help:"Directory for the last good bundle and the decision log."`
+	TrustedProxies []string      `env:"GATEHOUSE_BOUNCER_TRUSTED_PROXIES" help:"Addresses or CIDRs whose identity and forwarding headers are believed."`
+	RedisURL       string        `name:"redis-url" env:"GATEHOUSE_BOUNCER_REDIS_URL" help:"redis:// URL for the counters of input.usage, shared by the bouncers of one tenant; absent: each counts for itself."`
+	InitialMode    string        `env:"GATEHOUSE_BOUNCER_INITIAL_MODE" default:"enforce" enum:"enforce,shadow" help:"Before there ever was a bundle: enforce (refuse) or shadow (pass)."`
+	TLSCert        string        `env:"GATEHOUSE_BOUNCER_TLS_CERT" help:"PEM certificate; absent: plain HTTP."`
+	TLSKey         string        `env:"GATEHOUSE_BOUNCER_TLS_KEY" help:"PEM key."`
+	Timeout        time.Duration `env:"GATEHOUSE_BOUNCER_UPSTREAM_TIMEOUT" default:"30s" help:"How long the application may take to begin its answer."`
+	LogLevel       string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
+	MemoryLimit    int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"536870912" help:"Soft memory limit of the process in bytes."`
+}
+
+// Bounce runs an enforcement point until the context ends.
+func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Writer) error {
+	count, done, err := sharedCount(ctx, cfg.RedisURL)
+	if err != nil {
+		return err
+	}
+	defer done()
+	b, err := enforce.New(enforce.Config{
+		URL: cfg.URL, Token: cfg.Token, Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, Upstream: cfg.Upstream, DataDir: cfg.DataDir,
+		TrustedProxies: cfg.TrustedProxies, InitialMode: cfg.InitialMode, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey,
+		UpstreamTimeout: cfg.Timeout, Version: version, Now: clock, Entropy: rand.Reader, Count: count,
+	}, newLogger(cfg.LogLevel, os.Stderr))
+	if err != nil {
+		return err
+	}
+	tune(cfg.MemoryLimit)
+	fmt.Fprintf(out, "gatehouse bouncer %s serves on %s\n", version, cfg.Listen)
+	return b.Run(ctx)
+}
+
+// sharedCount counts in Redis; without an address there is none, and each
+// bouncer counts for itself, as it also does while Redis is away.
+func sharedCount(ctx context.Context, url string) (enforce.Count, func(), error) {
+	if url == "" {
+		return nil, func() {}, nil
+	}
+	c, err := cache.Open(ctx, cache.Config{URL: url, Now: clock})
+	if err != nil {
+		return nil, nil, err
+	}
+	count := func(ctx context.Context, key string, n int64, window time.Duration) int64 {
+		w, err := c.Count(ctx, "bouncers", key, n, window)
+		if err != nil { // a window of no length, which is never asked for
+			return 0
+		}
+		return w.Count
+	}
+	return count, c.Close, nil
+}

@@ -1,0 +1,51 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// closers are named clean-ups, run in the reverse of the order in which they
+// were added, each within its time.
+type closers struct {
+	list []closer
+	log  *slog.Logger
+}
+
+type closer struct {
+	name  string
+	limit time.Duration
+	run   func(context.Context) error
+}
+
+func (c *closers) add(name string, limit time.Duration, run func(context.Context) error) {
+	c.list = append(c.list, closer{name, limit, run})
+}
+
+// close runs all clean-ups; a slow one is given up and logged, and the next runs.
+func (c *closers) close() error {
+	var first error
+	for i := len(c.list) - 1; i >= 0; i-- {
+		cl := c.list[i]
+		ctx, cancel := context.WithTimeout(context.Background(), cl.limit)
+		done := make(chan error, 1)
+		go func() { done <- cl.run(ctx) }()
+		var err error
+		select {
+		case err = <-done:
+		case <-ctx.Done():
+			err = fmt.Errorf("did not end within %s", cl.limit)
+		}
+		cancel()
+		if err != nil {
+			c.log.Error("stopping", "part", cl.name, "error", err)
+			if first == nil {
+				first = fmt.Errorf("%s: %w", cl.name, err)
+			}
+		}
+	}
+	c.list = nil
+	return first
+}

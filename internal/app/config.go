@@ -1,0 +1,148 @@
+package app
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Config is what the server needs to know. Each member is a flag, an
+// environment variable and a member of the configuration file, in that falling
+// order of precedence; docs/configuration.md is generated from here.
+type Config struct {
+	Listen      string `env:"GATEHOUSE_LISTEN" default:"127.0.0.1:8080" help:"Address that the API and the console are served on."`
+	DataDir     string `env:"GATEHOUSE_DATA_DIR" default:"./.gatehouse" help:"Directory for SQLite files, the audit spool and generated keys."`
+	DatabaseURL string `env:"GATEHOUSE_DATABASE_URL" help:"postgres:// URL; absent: SQLite in the data directory."`
+	RedisURL    string `env:"GATEHOUSE_REDIS_URL" help:"redis:// URL for counters and fan-out shared by replicas; absent: in process."`
+	BaseDomain  string `env:"GATEHOUSE_BASE_DOMAIN" help:"Domain whose subdomains name tenants, such as gatehouse.example.com."`
+	PublicURL   string `env:"GATEHOUSE_PUBLIC_URL" help:"URL that bouncers and people reach this server by; absent: http:// and the listen address."`
+
+	AdminPassword string   `env:"GATEHOUSE_ADMIN_PASSWORD" help:"Password of the first administrator; absent: random, printed once."`
+	EncryptionKey string   `env:"NOTIFICATION_ENCRYPTION_KEY" help:"32 bytes in base64 that seal secrets at rest; several, comma-separated, rotate (the first seals)."`
+	Demo          bool     `env:"GATEHOUSE_DEMO" help:"Accept a generated encryption key, kept in the data directory. For trying out, not for production."`
+	AllowTargets  []string `env:"GATEHOUSE_ALLOW_TARGETS" help:"CIDRs of private addresses that outbound calls may reach."`
+
+	AssistURL   string `env:"GATEHOUSE_ASSIST_URL" help:"OpenAI-compatible chat endpoint that classification may ask, such as https://llm.example.com/v1/chat/completions; tenants turn it on with the setting flags.resources.assist_classification. Absent: nobody is asked."`
+	AssistModel string `env:"GATEHOUSE_ASSIST_MODEL" default:"gpt-4o-mini" help:"Model that is asked there."`
+	AssistKey   string `env:"GATEHOUSE_ASSIST_KEY" help:"Bearer token sent there; absent: none."`
+
+	DecisionCache    string        `env:"GATEHOUSE_DECISION_CACHE" default:"on" enum:"on,off" help:"Cache of decisions: on or off."`
+	DecisionDeadline time.Duration `env:"GATEHOUSE_DECISION_DEADLINE" default:"250ms" help:"Longest live evaluation; past it the decision is DENY, evaluation_limit."`
+	AuditSync        string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to the disk: every record survives a crash of the process in each mode; a power cut in 'always'."`
+	RateLimit        string        `env:"GATEHOUSE_RATE_LIMIT" default:"plan" help:"Requests an hour and key: 'plan' (1000, 5000, 10000 by plan), a number, or 'none'."`
+	DecisionLimit    string        `env:"GATEHOUSE_DECISION_RATE_LIMIT" default:"plan" help:"The same for /decisions alone: 'plan', a number, or 'none'."`
+	OpenMetrics      bool          `env:"GATEHOUSE_OPEN_METRICS" help:"Answer /metrics without a credential."`
+	LogLevel         string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
+	MemoryLimit      int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"1073741824" help:"Soft memory limit of the process in bytes; the collector works harder near it."`
+}
+
+// Check reports the first setting that cannot work, by its name.
+func (c *Config) Check() error {
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return fmt.Errorf("GATEHOUSE_LISTEN: %q is not host:port", c.Listen)
+	}
+	if c.DataDir == "" {
+		return fmt.Errorf("GATEHOUSE_DATA_DIR: a directory is needed")
+	}
+	if err := checkURL("GATEHOUSE_DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"); err != nil {
+		return err
+	}
+	if err := checkURL("GATEHOUSE_REDIS_URL", c.RedisURL, "redis", "rediss"); err != nil {
+		return err
+	}
+	if err := checkURL("GATEHOUSE_PUBLIC_URL", c.PublicURL, "http", "https"); err != nil {
+		return err
+	}
+	if err := checkURL("GATEHOUSE_ASSIST_URL", c.AssistURL, "http", "https"); err != nil {
+		return err
+	}
+	if _, err := c.Targets(); err != nil {
+		return err
+	}
+	for name, text := range map[string]string{"GATEHOUSE_RATE_LIMIT": c.RateLimit, "GATEHOUSE_DECISION_RATE_LIMIT": c.DecisionLimit} {
+		if _, err := parseLimit(name, text); err != nil {
+			return err
+		}
+	}
+	keys, err := c.Keys()
+	if err != nil {
+		return err
+	}
+	if len(keys) == 0 && !c.Demo {
+		return fmt.Errorf("NOTIFICATION_ENCRYPTION_KEY: missing; the server does not start without a key for secrets at rest (make one with: openssl rand -base64 32), or set GATEHOUSE_DEMO=true to try it out")
+	}
+	return nil
+}
+
+// checkURL never shows the value: a database URL holds a password.
+func checkURL(name, text string, schemes ...string) error {
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return fmt.Errorf("%s: not a URL", name)
+	}
+	for _, s := range schemes {
+		if u.Scheme == s {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: the scheme must be one of %s", name, strings.Join(schemes, ", "))
+}
+
+// Targets are the address ranges that outbound calls may reach although private.
+func (c *Config) Targets() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range c.AllowTargets {
+		p, err := netip.ParsePrefix(strings.TrimSpace(text))
+		if err != nil {
+			return nil, fmt.Errorf("GATEHOUSE_ALLOW_TARGETS: %q is not a CIDR", text)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Keys are the encryption keys, the sealing one first.
+func (c *Config) Keys() ([][32]byte, error) {
+	var out [][32]byte
+	for _, text := range strings.Split(c.EncryptionKey, ",") {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		raw, err := base64.StdEncoding.DecodeString(text)
+		if err != nil || len(raw) != 32 {
+			return nil, fmt.Errorf("NOTIFICATION_ENCRYPTION_KEY: each key is 32 bytes in base64")
+		}
+		out = append(out, [32]byte(raw))
+	}
+	return out, nil
+}
+
+// URL is where this server is reached.
+func (c *Config) URL() string {
+	if c.PublicURL != "" {
+		return strings.TrimRight(c.PublicURL, "/")
+	}
+	return "http://" + c.Listen
+}
+
+// parseLimit reads 'plan', 'none' or a number; -1 stands for plan, 0 for none.
+func parseLimit(name, text string) (int64, error) {
+	switch text {
+	case "", "plan":
+		return -1, nil
+	case "none":
+		return 0, nil
+	}
+	var n int64
+	if _, err := fmt.Sscanf(text, "%d", &n); err != nil || n < 1 || fmt.Sprint(n) != text {
+		return 0, fmt.Errorf("%s: %q is neither plan, none nor a number", name, text)
+	}
+	return n, nil
+}

@@ -1,0 +1,70 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/api"
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// apiServer fills in what the API depends on.
+func (p *parts) apiServer(version string) *api.Server {
+	return &api.Server{
+		Version: version, Now: p.now, NewID: newID, Log: p.log, Started: p.now(), BaseDomain: p.cfg.BaseDomain,
+		Authenticate: p.auth.Authenticate, Count: p.cache.Count, Limits: p.limits(),
+		Registry: p.registry, Probes: p.probes(),
+		Idempotency: api.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Outcome: p.outcome},
+		OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
+		Decisions:   p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants,
+		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, Bridge: p.bridge, Audit: p.audit,
+	}
+}
+
+func (p *parts) limits() api.Limits {
+	all, _ := parseLimit("", p.cfg.RateLimit) // checked by Check
+	decisions, _ := parseLimit("", p.cfg.DecisionLimit)
+	return api.Limits{Off: all == 0, DecisionsOff: decisions == 0, All: max(all, 0), Decisions: max(decisions, 0)}
+}
+
+func (p *parts) probes() api.Probes {
+	return api.Probes{
+		Database: func(ctx context.Context) api.DatabaseHealth {
+			h := p.stores.Health(ctx)
+			return api.DatabaseHealth{Status: h.Status, LatencyMS: h.LatencyMS, Connections: h.Connections}
+		},
+		Redis: func(ctx context.Context) api.RedisHealth {
+			h := p.cache.Health(ctx)
+			return api.RedisHealth{Status: h.Status, LatencyMS: h.LatencyMS, MemoryUsageMB: h.MemoryUsageMB}
+		},
+		Bridge: func(ctx context.Context) api.BridgeHealth { return api.BridgeHealth(p.bridge.Health(ctx)) },
+		Ready:  p.ready,
+	}
+}
+
+// ready says what keeps the service from taking requests: a store that is down.
+func (p *parts) ready(ctx context.Context) error {
+	_, err := p.stores.System().Revision(ctx, "tenants")
+	return err
+}
+
+// outcome tells what a request had created when its process died, by the audit
+// entry that was written with it.
+func (p *parts) outcome(ctx context.Context, sc scope.Scope, requestID string, since time.Time) (string, bool, error) {
+	f := audit.EventFilter{Start: since, Limit: 1000}
+	for {
+		page, err := p.audit.Events(ctx, sc, f)
+		if err != nil {
+			return "", false, err
+		}
+		for _, e := range page.Events {
+			if e.RequestID == requestID {
+				return e.ObjectID, true, nil
+			}
+		}
+		if f.Cursor = page.NextCursor; f.Cursor == "" {
+			return "", false, nil
+		}
+	}
+}

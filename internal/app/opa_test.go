@@ -1,0 +1,182 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+)
+
+// stock is a stock OPA that was started with the configuration that
+// registering a bouncer answers, and nothing else.
+type stock struct {
+	*apptest.Client
+	id  int64
+	log *apptest.Log
+	cmd *exec.Cmd
+}
+
+func startOPA(t *testing.T, s *apptest.Server, members body) *stock {
+	t.Helper()
+	var made struct {
+		ID     int64  `json:"id"`
+		Config string `json:"opa_config"`
+	}
+	s.Admin.Do(t, "POST", "/bouncers", members).Want(201).Into(&made)
+	o := &stock{id: made.ID}
+	o.run(t, made.Config)
+	return o
+}
+
+func (o *stock) run(t *testing.T, config string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr := apptest.FreeAddr(t)
+	o.Client, o.log = &apptest.Client{Base: "http://" + addr}, &apptest.Log{}
+	ctx, cancel := context.WithCancel(context.Background())
+	o.cmd = exec.CommandContext(ctx, apptest.OPA(t), "run", "--server", "--disable-telemetry", "--addr", addr, "--config-file", file)
+	o.cmd.Stdout, o.cmd.Stderr = o.log, o.log
+	o.cmd.Cancel = func() error { return o.cmd.Process.Signal(os.Interrupt) }
+	o.cmd.WaitDelay = 5 * time.Second
+	if err := o.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = o.cmd.Wait()
+	})
+}
+
+// decides waits until OPA gives a decision for the user, within the limit.
+func (o *stock) decides(t *testing.T, limit time.Duration, user, want string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	apptest.Eventually(t, limit, func() error {
+		r, err := o.Try(http.MethodPost, "/v1/data/gatehouse/decision", body{"input": body{"user": body{"id": user}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}}})
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(string(r.Body), `"decision":"`+want+`"`) {
+			return fmt.Errorf("%s, want %s\n%s", r.Body, want, o.log)
+		}
+		return nil
+	})
+	return time.Since(began)
+}
+
+func only(user string) string {
+	return "package only\n\nallow if input.user.id == \"" + user + "\"\n"
+}
+
+// TestStockOPA walks an unmodified OPA through its life as a bouncer
+// (peers, the checks on a stock OPA).
+func TestStockOPA(t *testing.T) {
+	apptest.OPA(t)
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		a := s.Admin
+		policy := a.Do(t, "POST", "/policies", body{"name": "only", "rego_code": only("alice"), "environment": "production", "status": "active"}).Want(201).ID()
+		o := startOPA(t, s, body{"name": "opa", "environment": "production"})
+		t.Logf("from nothing to a decision: %s", o.decides(t, 20*time.Second, "alice", "PERMIT").Round(time.Millisecond))
+		o.decides(t, time.Second, "bob", "DENY")
+		row := func() map[string]any {
+			list, _ := a.Do(t, "GET", "/deployments/revisions/production", nil).Want(200).Get("bouncers").([]any)
+			for _, b := range list {
+				if b := b.(map[string]any); b["bouncer_id"] == float64(o.id) {
+					return b
+				}
+			}
+			t.Fatal("not in the revisions")
+			return nil
+		}
+		runs := func(revision float64) {
+			t.Helper()
+			apptest.Eventually(t, 10*time.Second, func() error {
+				if r := row(); r["active_revision"] != revision || r["status"] != "connected" {
+					return fmt.Errorf("%v", r)
+				}
+				return nil
+			})
+		}
+		runs(1)
+		a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": only("bob")}).Want(200)
+		t.Logf("from a change to the next decision: %s", o.decides(t, 5*time.Second, "bob", "PERMIT").Round(time.Millisecond))
+		runs(2)
+		a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": only("alice")}).Want(200)
+		t.Logf("from a rollback to the next decision: %s", o.decides(t, 5*time.Second, "alice", "PERMIT").Round(time.Millisecond))
+		runs(3)
+		// What OPA decided is in our log, once each, and a kill -9 in between loses none.
+		ids := map[string]bool{}
+		for i := range 60 {
+			var out struct {
+				ID string `json:"decision_id"`
+			}
+			o.Do(t, http.MethodPost, "/v1/data/gatehouse/decision", body{"input": body{"user": body{"id": "alice"}, "n": i}}).Want(200).Into(&out)
+			ids[out.ID] = true
+			if i%20 == 10 {
+				s.Kill()
+				s.Start()
+			}
+		}
+		a = s.Login(t, "admin", apptest.Password)
+		apptest.Eventually(t, 30*time.Second, func() error {
+			left := len(ids)
+			seen := map[any]int{}
+			for cursor := ""; ; {
+				page := a.Do(t, "GET", "/decisions/audit?limit=1000&cursor="+cursor, nil).Want(200)
+				logs, _ := page.Get("logs").([]any)
+				for _, l := range logs {
+					e := l.(map[string]any)
+					if id, _ := e["decision_id"].(string); ids[id] {
+						if seen[id]++; seen[id] > 1 {
+							t.Fatalf("%s is in the log twice", id)
+						}
+						if e["bouncer_id"] != float64(o.id) || e["policy_name"] != "only" {
+							t.Fatalf("%v", e)
+						}
+						left--
+					}
+				}
+				if cursor, _ = page.Get("next_cursor").(string); cursor == "" {
+					break
+				}
+			}
+			if left > 0 {
+				return fmt.Errorf("%d of %d decisions have not arrived\n%s", left, len(ids), o.log)
+			}
+			return nil
+		})
+		runs(3)
+		// The end of its token: it stays on what it has and is seen to be cut off.
+		a.Do(t, "POST", fmt.Sprintf("/bouncers/%d/rotate-token", o.id), body{}).Want(200, 201)
+		apptest.Eventually(t, 5*time.Second, func() error {
+			if r := a.Do(t, "GET", fmt.Sprint("/bouncers/", o.id), nil).Want(200); r.Get("status") != "degraded" {
+				return fmt.Errorf("%s", r.Body)
+			}
+			return nil
+		})
+		o.decides(t, time.Second, "alice", "PERMIT")
+	})
+}
+
+// TestStockOPASigned: signed bundles are taken, and with another key refused for
+// all to see.
+func TestStockOPASigned(t *testing.T) {
+	apptest.OPA(t)
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		a := s.Admin
+		a.Do(t, "POST", "/policies", body{"name": "only", "rego_code": only("alice"), "environment": "production", "status": "active"}).Want(201)
+		members := body{"name": "opa", "environment": "production", "configuration": body{"signing": "signed"}}
+		o := startOPA(t, s, members)
+		o.decides(t, 20*time.Second, "alice", "PERMIT")
+	})
+}

@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// ResetPassword gives an account a new password on the server's host and ends
+// its sessions; it works while the server runs. An empty password is made here
+// and printed.
+func ResetPassword(ctx context.Context, cfg Config, tenant, username, password string, out io.Writer) error {
+	if err := cfg.Check(); err != nil {
+		return err
+	}
+	p := &parts{cfg: cfg, log: newLogger("warn", os.Stderr), now: clock}
+	p.closers.log = p.log
+	defer func() { _ = p.closers.close() }()
+	if err := p.ground(ctx); err != nil {
+		return err
+	}
+	if err := p.people(ctx); err != nil {
+		return err
+	}
+	generated, err := p.auth.ResetPassword(ctx, scope.TenantID(tenant), username, password)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s of tenant %s has a new password; all its sessions have ended.\n", username, tenant)
+	if generated != "" {
+		fmt.Fprintf(out, "The password is %s (it is not shown again)\n", generated)
+	}
+	return nil
+}
+
+// VerifyAudit walks the hash chains of a tenant's logs and answers an error at
+// the first break.
+func VerifyAudit(ctx context.Context, cfg Config, tenant string, out io.Writer) error {
+	stores, err := openStores(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer stores.Close()
+	log := audit.NewDecisionLog(audit.Config{Cluster: stores, Now: clock, Logger: newLogger("warn", os.Stderr)})
+	report, err := log.Verify(ctx, auth.SystemScope(scope.TenantID(tenant), "audit verify", ""))
+	if err != nil {
+		return err
+	}
+	return printReport(out, report)
+}
+
+// Migrate opens each tenant's store, which brings it to this version.
+func Migrate(ctx context.Context, cfg Config, out io.Writer) error {
+	stores, err := openStores(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer stores.Close()
+	tenants, err := stores.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range tenants {
+		if _, err := stores.Tenant(ctx, t); err != nil {
+			return fmt.Errorf("tenant %s: %w", t, err)
+		}
+		fmt.Fprintf(out, "tenant %s is up to date\n", t)
+	}
+	return nil
+}
+
+// Backup copies the SQLite files of a data directory into a new directory,
+// consistently, while a server may run on them.
+func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
+	stores, err := openStores(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer stores.Close()
+	made, err := stores.Backup(ctx, to)
+	for _, name := range made {
+		fmt.Fprintf(out, "copied %s\n", name)
+	}
+	if errors.Is(err, db.ErrNotHere) {
+		return errors.New("GATEHOUSE_DATABASE_URL names PostgreSQL: back it up with pg_dump, or by its point-in-time recovery")
+	}
+	return err
+}
+
+func openStores(ctx context.Context, cfg Config) (*db.Cluster, error) {
+	if err := checkURL("GATEHOUSE_DATABASE_URL", cfg.DatabaseURL, "postgres", "postgresql"); err != nil {
+		return nil, err
+	}
+	return db.Open(ctx, db.Config{URL: cfg.DatabaseURL, Dir: cfg.DataDir, Now: clock})
+}
+
+// printReport says what was checked; a break is an error.
+func printReport(out io.Writer, report audit.Report) error {
+	for _, c := range report.Chains {
+		fmt.Fprintf(out, "%-24s %8d rows, head %.16s\n", c.Name, c.Checked, c.Head)
+		for _, b := range c.Breaks {
+			fmt.Fprintf(out, "  %s at row %d (%s): %s\n", b.Kind, b.Position, b.ID, b.Message)
+		}
+	}
+	if !report.Valid {
+		return fmt.Errorf("the audit has been changed after it was written")
+	}
+	fmt.Fprintln(out, "every chain holds")
+	return nil
+}

@@ -1,0 +1,89 @@
+package app
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the generated files instead of comparing them")
+
+const referencePath = "../../docs/configuration.md"
+
+// TestConfigurationReference holds docs/configuration.md to the structs that
+// the settings are read into.
+func TestConfigurationReference(t *testing.T) {
+	var b bytes.Buffer
+	b.WriteString("# Configuration\n\nGenerated from the program (`make docs`). Each setting is an environment variable and a flag of the command; `--config FILE` reads a JSON file\n")
+	b.WriteString("whose members are the flags' names. A flag goes before the environment, the environment before the file.\n")
+	section(&b, "Server", "`gatehouse server`, `gatehouse dev`, and the operator's commands", reflect.TypeFor[Config]())
+	section(&b, "Bouncer", "`gatehouse bouncer`", reflect.TypeFor[BouncerConfig]())
+	section(&b, "Development", "`gatehouse dev`, beside the server's", reflect.TypeFor[DevPorts]())
+	if *update {
+		if err := os.WriteFile(referencePath, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	have, err := os.ReadFile(referencePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, b.Bytes()) {
+		t.Errorf("%s is not what the program reads; run: make docs", referencePath)
+	}
+}
+
+func section(b *bytes.Buffer, title, commands string, of reflect.Type) {
+	fmt.Fprintf(b, "\n## %s\n\nFor %s.\n\n| Environment | Default | What it does |\n|---|---|---|\n", title, commands)
+	for f := range of.Fields() {
+		def := f.Tag.Get("default")
+		if def != "" {
+			def = "`" + def + "`"
+		}
+		help := f.Tag.Get("help")
+		if values := f.Tag.Get("enum"); values != "" && !strings.Contains(help, ":") {
+			help += " One of " + strings.ReplaceAll(values, ",", ", ") + "."
+		}
+		if f.Tag.Get("required") != "" || strings.Contains(string(f.Tag), "required:") {
+			help += " Required."
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", f.Tag.Get("env"), def, strings.ReplaceAll(help, "|", "\\|"))
+	}
+}
+
+func TestConfigCheck(t *testing.T) {
+	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true}
+	if err := good.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		says   string
+	}{
+		"listen":      {func(c *Config) { c.Listen = "nowhere" }, "GATEHOUSE_LISTEN"},
+		"data dir":    {func(c *Config) { c.DataDir = "" }, "GATEHOUSE_DATA_DIR"},
+		"database":    {func(c *Config) { c.DatabaseURL = "mysql://root:hunter2@db/x" }, "GATEHOUSE_DATABASE_URL"},
+		"redis":       {func(c *Config) { c.RedisURL = "http://x" }, "GATEHOUSE_REDIS_URL"},
+		"no key":      {func(c *Config) { c.Demo = false }, "NOTIFICATION_ENCRYPTION_KEY"},
+		"a short key": {func(c *Config) { c.EncryptionKey = "c2hvcnQ=" }, "NOTIFICATION_ENCRYPTION_KEY"},
+		"targets":     {func(c *Config) { c.AllowTargets = []string{"10.0.0.0"} }, "GATEHOUSE_ALLOW_TARGETS"},
+		"rate limit":  {func(c *Config) { c.RateLimit = "12x" }, "GATEHOUSE_RATE_LIMIT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := good
+			c.change(&bad)
+			err := bad.Check()
+			if err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Fatalf("want an error that names %s, got %v", c.says, err)
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error shows a password: %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,136 @@
+package app
+
+import (
+	"context"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// loadSnapshot reads what decisions of an environment are made from, in one
+// transaction, so that the revision belongs to the rows.
+func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.Env) (decision.Source, error) {
+	store, err := p.stores.Tenant(ctx, t)
+	if err != nil {
+		return decision.Source{}, err
+	}
+	var src decision.Source
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		if src.Revision, err = tx.Revision(ctx, resource.Revision(env)); err != nil {
+			return err
+		}
+		if src.Controls, err = p.controlTexts(ctx, tx, env); err != nil {
+			return err
+		}
+		src.Resources, err = p.resources.Docs(ctx, tx, env)
+		return err
+	})
+	return src, err
+}
+
+// loadChanges reads what changed since a revision. A change of resources reads
+// those resources; any other reads the controls, of which the snapshot compiles
+// those that differ.
+func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env, since int64) (out decision.Delta, ok bool, err error) {
+	store, err := p.stores.Tenant(ctx, t)
+	if err != nil {
+		return out, false, err
+	}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		to, err := tx.Revision(ctx, resource.Revision(env))
+		if err != nil {
+			return err
+		}
+		var d resource.Delta
+		if d, ok, err = p.resources.DocsSince(ctx, tx, env, since, to); err != nil || !ok {
+			return err
+		}
+		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, Rest: d.Others}
+		if d.Others {
+			out.Controls, err = p.controlTexts(ctx, tx, env)
+		}
+		return err
+	})
+	return out, ok, err
+}
+
+// controlTexts are the active controls in their stored form.
+func (p *parts) controlTexts(ctx context.Context, tx *db.Tx, env scope.Env) ([]decision.ControlText, error) {
+	controls, err := p.policies.ControlsFor(ctx, tx, env)
+	out := make([]decision.ControlText, len(controls))
+	for i, c := range controls {
+		out[i] = decision.ControlText{Meta: controlMeta(c), Source: c.Source}
+	}
+	return out, err
+}
+
+func controlMeta(c policy.Control) rego.Meta {
+	return rego.Meta{ID: c.ID, Name: c.Name, Version: c.Version, ResourceID: c.ResourceID}
+}
+
+func (p *parts) envRevision(ctx context.Context, t scope.TenantID, env scope.Env) (int64, error) {
+	store, err := p.stores.Tenant(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	return store.Revision(ctx, resource.Revision(env))
+}
+
+// findPerson gives the members of a stored user that fill in input.user.
+func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
+	u, err := p.users.Get(ctx, auth.SystemScope(t, "decision", ""), id)
+	if fault.Is(err, fault.NotFound) {
+		return value.Value{}, nil
+	}
+	if err != nil {
+		return value.Value{}, err
+	}
+	return personDocument(u)
+}
+
+// personDocument is what controls see of a stored user; empty members are absent.
+func personDocument(u user.User) (value.Value, error) {
+	roles := make([]any, len(u.Roles))
+	for i, r := range u.Roles {
+		roles[i] = r
+	}
+	doc := map[string]any{"id": u.ID, "username": u.Username, "roles": roles}
+	if u.Email != "" {
+		doc["email"] = u.Email
+	}
+	if u.Department != "" {
+		doc["department"] = u.Department
+	}
+	if len(u.Attributes) > 0 {
+		doc["attributes"] = u.Attributes
+	}
+	return value.FromAny(doc)
+}
+
+// personNamed is the id of whoever a username, e-mail or id stands for.
+func (p *parts) personNamed(ctx context.Context, sc scope.Scope, name string) (string, error) {
+	return p.users.Named(ctx, sc, name)
+}
+
+// syncErrors gives the refusals of bouncers by control.
+func (p *parts) syncErrors(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]policy.SyncError, error) {
+	rows, err := p.bouncers.Refusals(ctx, tx, first, last)
+	if err != nil {
+		return nil, err
+	}
+	out := map[int64][]policy.SyncError{}
+	for _, r := range rows {
+		out[r.PolicyID] = append(out[r.PolicyID], policy.SyncError{
+			BouncerID: r.BouncerID, Version: r.Version, Message: r.Error, File: r.File, Line: r.Line,
+		})
+	}
+	return out, nil
+}

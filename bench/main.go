@@ -1,0 +1,160 @@
+// Command bench measures gatehouse against what people run today, side by
+// side, in one run on one machine: a stock OPA for decisions; a bare reverse
+// proxy, nginx with auth_request and Caddy with forward_auth for the bouncer.
+// It prints Markdown tables; docs/benchmarks.md holds one such run.
+package main
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// options are what a run is told.
+type options struct {
+	gatehouse, opa, caddy, nginx string
+	rounds                       int
+	length, rest                 time.Duration
+	write                        string
+	only                         string
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.gatehouse, "gatehouse", "bin/gatehouse", "our binary")
+	flag.StringVar(&o.opa, "opa", "bin/opa", "a stock OPA")
+	flag.StringVar(&o.caddy, "caddy", "bin/caddy", "Caddy")
+	flag.StringVar(&o.nginx, "nginx", "nginx", "nginx")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds in alternation; medians are reported")
+	flag.DurationVar(&o.length, "length", 3*time.Second, "length of one measurement")
+	flag.DurationVar(&o.rest, "rest", 3*time.Second, "pause after each of ours, in which it stores what it logged: it is not to fall into the next measurement")
+	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
+	flag.StringVar(&o.only, "only", "", "decisions or proxies")
+	flag.Parse()
+	if err := run(context.Background(), o, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Measured %s on %s, %d cores, %s/%s, %s; %d rounds of %s in alternation, medians, paired ratios; load generator on the same cores.\n",
+		time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), o.rounds, o.length)
+	if o.only != "proxies" {
+		rows, err := benchDecisions(ctx, o)
+		if err != nil {
+			return err
+		}
+		b.WriteString("\n## Decisions over HTTP\n\n| server | connections | decisions/s | p50 ms | p99 ms | ratio to OPA | p99 to OPA's |\n|---|---|---|---|---|---|---|\n")
+		for _, r := range rows {
+			fmt.Fprintf(&b, "| %s | %d | %.0f | %.2f | %.2f | %.2f | %.2f |\n", r.name, r.conns, r.rps, ms(r.p50), ms(r.p99), r.ratio, r.p99Ratio)
+		}
+	}
+	if o.only != "decisions" {
+		rows, err := benchProxies(ctx, o)
+		if err != nil {
+			return err
+		}
+		b.WriteString("\n## In front of an application (1 KiB answer)\n\n| proxy | connections | requests/s | p50 ms | p99 ms | ratio to a bare ReverseProxy |\n|---|---|---|---|---|---|\n")
+		for _, r := range rows {
+			fmt.Fprintf(&b, "| %s | %d | %.0f | %.2f | %.2f | %.2f |\n", r.name, r.conns, r.rps, ms(r.p50), ms(r.p99), r.ratio)
+		}
+	}
+	if _, err := io.WriteString(out, b.String()); err != nil {
+		return err
+	}
+	if o.write == "" {
+		return nil
+	}
+	return insert(o.write, b.String())
+}
+
+// insert puts the tables between the two marks of a document.
+func insert(path, tables string) error {
+	const begin, end = "<!-- bench -->\n", "<!-- /bench -->"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		return fmt.Errorf("%s has no %q and %q", path, strings.TrimSpace(begin), end)
+	}
+	return os.WriteFile(path, []byte(before+begin+tables+end+after), 0o644)
+}
+
+// settle lets a server of ours store its decision log, which it puts off while
+// it is busy.
+func (o options) settle(name string) {
+	if strings.HasPrefix(name, "gatehouse") {
+		time.Sleep(o.rest)
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func median(runs []figures, of func(figures) float64) float64 {
+	var all []float64
+	for _, f := range runs {
+		all = append(all, of(f))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+func pairedMedian(runs, base []figures, of func(a, b figures) float64) float64 {
+	var all []float64
+	for i := range runs {
+		all = append(all, of(runs[i], base[i]))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// cpuName is what the kernel calls the processor; "unknown" where it does not say.
+func cpuName() string {
+	text, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "unknown processor"
+	}
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown processor"
+}
+
+// ask sends one request of a target and gives the body of the answer.
+func ask(t decisionTarget, i int) ([]byte, error) {
+	conn, err := net.Dial("tcp", t.addr)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if _, err := conn.Write(t.requests[i%len(t.requests)]); err != nil {
+		return nil, err
+	}
+	status, body, err := readAnswer(bufio.NewReaderSize(conn, 16<<10), nil)
+	if err != nil {
+		return nil, err
+	}
+	return body, t.accept(status, body)
+}
+
+// found reports whether a program can be run.
+func found(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
+}

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// proxyControl is what stands before the application: one control, over the
+// identity, the method and the address.
+const proxyControl = `package edge
+
+import rego.v1
+
+default allow := false
+
+allow if {
+	input.action.method in {"GET", "HEAD"}
+	some role in input.user.roles
+	role in {"staff", "admin"}
+	net.cidr_contains("127.0.0.0/8", input.context.ip_address)
+}
+
+reason := "only staff may read" if not allow
+`
+
+type proxyTarget struct {
+	name string
+	addr string
+	head map[string]string
+}
+
+// benchProxies measures our bouncer with the control evaluated on each request
+// and with its cache, against a bare reverse proxy and two gateways that ask
+// for each request.
+func benchProxies(ctx context.Context, o options) ([]decisionRow, error) {
+	dir, err := os.MkdirTemp("", "gatehouse-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	upstream, closeUpstream, err := serve(http.HandlerFunc(answerKiB))
+	if err != nil {
+		return nil, err
+	}
+	defer closeUpstream()
+	bare, closeBare, err := serve(bareProxy(upstream))
+	if err != nil {
+		return nil, err
+	}
+	defer closeBare()
+
+	identity := map[string]string{"X-Auth-Request-User": "ada", "X-Auth-Request-Groups": "staff"}
+	targets := []proxyTarget{{"bare httputil.ReverseProxy, decides nothing", bare, identity}}
+	stop, made, err := startBouncers(ctx, o, dir, upstream, identity)
+	defer stop()
+	if err != nil {
+		return nil, err
+	}
+	targets = append(targets, made...)
+	stopPeers, peers, err := startGateways(ctx, o, dir, upstream, identity)
+	defer stopPeers()
+	if err != nil {
+		return nil, err
+	}
+	targets = append(targets, peers...)
+	return alternateProxies(ctx, o, targets)
+}
+
+func answerKiB(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(kib)
+}
+
+var kib = []byte(`{"data":"` + strings.Repeat("x", 1012) + `"}`)
+
+func bareProxy(upstream string) http.Handler {
+	target := &url.URL{Scheme: "http", Host: upstream}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 256
+	return &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.SetXForwarded()
+	}}
+}
+
+func serve(h http.Handler) (addr string, stop func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = s.Serve(l) }()
+	return l.Addr().String(), func() { _ = s.Close() }, nil
+}
+
+// startBouncers runs a server with the control in production, enforced, and
+// two bouncers in front of the same application.
+func startBouncers(ctx context.Context, o options, dir, upstream string, identity map[string]string) (stop func(), targets []proxyTarget, err error) {
+	var stops []func()
+	stop = func() {
+		for i := len(stops) - 1; i >= 0; i-- {
+			stops[i]()
+		}
+	}
+	g, err := startGatehouse(ctx, o.gatehouse, filepath.Join(dir, "server"))
+	if err != nil {
+		return stop, nil, err
+	}
+	stops = append(stops, g.stop)
+	for _, env := range []string{"sandbox", "production"} {
+		if err := g.call(ctx, "PUT", "/environments/"+env+"/enforcement", map[string]any{"mode": "enforce"}, nil); err != nil {
+			return stop, nil, err
+		}
+	}
+	if err := g.call(ctx, "POST", "/policies", map[string]any{
+		"name": "edge", "rego_code": proxyControl, "environment": "production", "status": "active",
+	}, nil); err != nil {
+		return stop, nil, err
+	}
+	for _, cache := range []bool{false, true} {
+		name := "gatehouse bouncer, control evaluated each time"
+		if cache {
+			name = "gatehouse bouncer, decision cache"
+		}
+		p, err := startBouncer(ctx, o, g, dir, upstream, name, cache)
+		if err != nil {
+			return stop, nil, err
+		}
+		stops = append(stops, p.stop)
+		targets = append(targets, proxyTarget{name, p.addr, identity})
+	}
+	return stop, targets, nil
+}
+
+func startBouncer(ctx context.Context, o options, g *gatehouse, dir, upstream, name string, cache bool) (*peer, error) {
+	var made struct {
+		Token string `json:"token"`
+	}
+	if err := g.call(ctx, "POST", "/bouncers", map[string]any{
+		"name": name, "hostname": "127.0.0.1", "port": 8081, "environment": "production", "target_app": upstream,
+		"configuration": map[string]any{"cache_enabled": cache, "cache_ttl": "60s"},
+	}, &made); err != nil {
+		return nil, err
+	}
+	addr, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	env := []string{
+		"GATEHOUSE_URL=http://" + g.addr, "GATEHOUSE_BOUNCER_TOKEN=" + made.Token, "GATEHOUSE_BOUNCER_LISTEN=" + addr,
+		"GATEHOUSE_BOUNCER_UPSTREAM=http://" + upstream, "GATEHOUSE_BOUNCER_TRUSTED_PROXIES=127.0.0.0/8",
+		"GATEHOUSE_BOUNCER_DATA_DIR=" + filepath.Join(dir, fmt.Sprintf("bouncer-%t", cache)),
+	}
+	return start(ctx, name, addr, "http://"+addr+"/_bouncer/ready", env, o.gatehouse, "bouncer")
+}
+
+// startGateways runs nginx and Caddy, each asking a stock OPA for each request
+// through the smallest adapter there can be, where the programs are installed.
+func startGateways(ctx context.Context, o options, dir, upstream string, identity map[string]string) (stop func(), targets []proxyTarget, err error) {
+	var stops []func()
+	stop = func() {
+		for i := len(stops) - 1; i >= 0; i-- {
+			stops[i]()
+		}
+	}
+	policy := filepath.Join(dir, "edge.rego")
+	if err := os.WriteFile(policy, []byte(proxyControl), 0o600); err != nil {
+		return stop, nil, err
+	}
+	opaAddr, err := freePort()
+	if err != nil {
+		return stop, nil, err
+	}
+	opa, err := start(ctx, "OPA", opaAddr, "http://"+opaAddr+"/health", nil, o.opa, "run", "--server", "--addr", opaAddr, "--log-level", "error", "--disable-telemetry", policy)
+	if err != nil {
+		return stop, nil, err
+	}
+	stops = append(stops, opa.stop)
+	adapter, closeAdapter, err := serve(opaAdapter(opaAddr))
+	if err != nil {
+		return stop, nil, err
+	}
+	stops = append(stops, closeAdapter)
+	for _, gw := range []struct {
+		name, program string
+		run           func(context.Context, string, string, string, string) (*peer, error)
+	}{{"nginx, auth_request to a stock OPA", o.nginx, startNginx}, {"Caddy, forward_auth to a stock OPA", o.caddy, startCaddy}} {
+		if !found(gw.program) {
+			fmt.Println("not measured, the program is not installed:", gw.name)
+			continue
+		}
+		p, err := gw.run(ctx, gw.program, dir, adapter, upstream)
+		if err != nil {
+			return stop, nil, err
+		}
+		stops = append(stops, p.stop)
+		targets = append(targets, proxyTarget{gw.name, p.addr, identity})
+	}
+	return stop, targets, nil
+}
+
+// opaAdapter turns a gateway's question into OPA's, since OPA itself answers
+// 200 to both a permit and a denial.
+func opaAdapter(opa string) http.Handler {
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		input, _ := json.Marshal(map[string]any{"input": map[string]any{
+			"user":    map[string]any{"id": r.Header.Get("X-Auth-Request-User"), "roles": strings.Split(r.Header.Get("X-Auth-Request-Groups"), ",")},
+			"action":  map[string]any{"method": "GET"},
+			"context": map[string]any{"ip_address": "127.0.0.1"},
+		}})
+		req, err := http.NewRequestWithContext(r.Context(), http.MethodPost, "http://"+opa+"/v1/data/edge/allow", strings.NewReader(string(input)))
+		if err != nil {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		res, err := client.Do(req)
+		if err != nil {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		defer res.Body.Close()
+		var answer struct {
+			Result bool `json:"result"`
+		}
+		if json.NewDecoder(res.Body).Decode(&answer) != nil || !answer.Result {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	})
+}
+
+func startNginx(ctx context.Context, program, dir, adapter, upstream string) (*peer, error) {
+	addr, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(dir, "nginx.conf")
+	text := fmt.Sprintf(`daemon off; pid %[1]s/nginx.pid; error_log %[1]s/nginx.log; worker_processes 2;
+events { worker_connections 1024; }
+http {
+  access_log off; client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;
+  upstream app { server %[2]s; keepalive 128; }
+  upstream auth { server %[3]s; keepalive 128; }
+  server {
+    listen %[4]s; keepalive_requests 100000000;
+    location / { auth_request /_auth; proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; }
+    location = /_auth { internal; proxy_pass http://auth; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_pass_request_body off; proxy_set_header Content-Length ""; }
+  }
+}`, dir, upstream, adapter, addr)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	return startAuthorised(ctx, "nginx", addr, program, "-c", conf, "-e", filepath.Join(dir, "nginx.log"))
+}
+
+func startCaddy(ctx context.Context, program, dir, adapter, upstream string) (*peer, error) {
+	addr, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(dir, "Caddyfile")
+	text := fmt.Sprintf("{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n\tlog {\n\t\tlevel ERROR\n\t}\n}\nhttp://%s {\n\tforward_auth %s {\n\t\turi /\n\t}\n\treverse_proxy %s\n}\n", addr, adapter, upstream)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	return startAuthorised(ctx, "Caddy", addr, program, "run", "--config", conf, "--adapter", "caddyfile")
+}
+
+// startAuthorised waits until a gateway accepts connections; its answer is
+// checked by the measurement itself.
+func startAuthorised(ctx context.Context, name, addr, program string, args ...string) (*peer, error) {
+	front, stop, err := serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_ = conn.Close()
+	}))
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	return start(ctx, name, addr, "http://"+front, nil, program, args...)
+}
+
+func alternateProxies(ctx context.Context, o options, targets []proxyTarget) ([]decisionRow, error) {
+	var rows []decisionRow
+	for _, conns := range []int{8, 64} {
+		runs := make([][]figures, len(targets))
+		for range o.rounds {
+			for i, t := range targets {
+				var requests [][]byte
+				for n := range 200 {
+					requests = append(requests, get(t.addr, fmt.Sprintf("/items/%d", n), t.head))
+				}
+				f, err := load{addr: t.addr, requests: requests, conns: conns, length: o.length, accept: wantOK}.run(ctx)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", t.name, err)
+				}
+				runs[i] = append(runs[i], f)
+				o.settle(t.name)
+			}
+		}
+		for i, t := range targets {
+			rows = append(rows, decisionRow{
+				name: t.name, conns: conns,
+				rps:   median(runs[i], figures.perSecond),
+				p50:   time.Duration(median(runs[i], func(f figures) float64 { return float64(f.p50) })),
+				p99:   time.Duration(median(runs[i], func(f figures) float64 { return float64(f.p99) })),
+				ratio: pairedMedian(runs[i], runs[0], func(a, b figures) float64 { return a.perSecond() / b.perSecond() }),
+			})
+		}
+	}
+	return rows, nil
+}

@@ -12,10 +12,11 @@ import (
 
 // Bodies up to smallBody are read as they come. Larger ones share largeBodies
 // bytes until they are answered: a hundred at once would else take the memory of
-// the process (hardening I2). Who finds no room waits for largeWait.
+// the process, and four times that again before its garbage is collected
+// (hardening I2). Who finds no room waits for largeWait.
 const (
-	smallBody   = 1 << 20
-	largeBodies = 64 << 20
+	smallBody   = 64 << 10
+	largeBodies = 40 << 20
 	largeWait   = 10 * time.Second
 )
 

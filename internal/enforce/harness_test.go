@@ -296,7 +296,7 @@ func fetch(t testing.TB, method, url string, edit func(*http.Request)) reply {
 	if edit != nil {
 		edit(req)
 	}
-	resp, err := (&http.Transport{DisableCompression: true, DisableKeepAlives: true}).RoundTrip(req)
+	resp, err := (&http.Transport{DisableCompression: true, DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}).RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,6 +213,10 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 						if chunked {
 							r.ContentLength = -1
 						}
+						if tc.want == 413 {
+							// Who sends on after the answer may be cut off before reading it.
+							r.Header.Set("Expect", "100-continue")
+						}
 					})
 					passes := mode == "shadow" || tc.want == 200
 					if passes && (got.status != 200 || got.body != fmt.Sprint(len(tc.body))) || !passes && got.status != tc.want {

@@ -26,7 +26,8 @@ var concurrencyCases = []hardeningCase{
 	{"C3 double submit across kill -9", submitAndDie},
 }
 
-// at runs f n times in parallel and gives what each answered.
+// at runs f n times in parallel and gives what each answered. Who is told 503,
+// that the store has too much to do, asks again, as clients are told to.
 func at(t *testing.T, n int, f func(i int) (*apptest.Response, error)) []*apptest.Response {
 	t.Helper()
 	out := make([]*apptest.Response, n)
@@ -34,6 +35,9 @@ func at(t *testing.T, n int, f func(i int) (*apptest.Response, error)) []*apptes
 	for i := range n {
 		all.Go(func() {
 			res, err := f(i)
+			for err == nil && res.Status == 503 {
+				res, err = f(i)
+			}
 			if err != nil {
 				t.Error(err)
 				res = &apptest.Response{}

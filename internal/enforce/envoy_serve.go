@@ -27,11 +27,10 @@ func (b *Bouncer) openChecks(ctx context.Context) (*checks, error) {
 	}
 	var secure *tls.Config
 	if b.cfg.TLSCert != "" {
-		pair, err := tls.LoadX509KeyPair(b.cfg.TLSCert, b.cfg.TLSKey)
-		if err != nil {
+		var err error
+		if secure, err = secureConfig(b.cfg.TLSCert, b.cfg.TLSKey); err != nil {
 			return nil, fmt.Errorf("bouncer: %w", err)
 		}
-		secure = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", b.cfg.GRPCListen)
 	if err != nil {

@@ -66,7 +66,7 @@ func (in *inbound) within(most time.Duration) time.Duration {
 // arrive is the part of a request's check that is done for our own endpoints
 // too: who is at the other end, and which path, canonical, is asked for.
 func (b *Bouncer) arrive(r *http.Request, st *settings) (in inbound, no *refusal) {
-	in = inbound{at: b.cfg.Now(), method: r.Method, headers: r.Header, secure: r.TLS != nil}
+	in = inbound{at: b.cfg.Now(), method: r.Method, headers: r.Header, secure: r.TLS != nil || overTLS(r.Context())}
 	in.id = b.requestID(r.Header)
 	in.peer = peerOf(r)
 	in.trusted = st.trusted.trusts(in.peer)

@@ -40,9 +40,13 @@ func (b *Bouncer) Run(ctx context.Context) error {
 
 // Serve is Run on a listener of the caller's.
 func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
+	strict, err := b.strict(l)
+	if err != nil {
+		return errors.Join(fmt.Errorf("bouncer: %w", err), l.Close(), b.Close())
+	}
 	checks, err := b.openChecks(ctx)
 	if err != nil {
-		_ = l.Close()
+		_ = strict.Close()
 		return errors.Join(err, b.Close())
 	}
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
@@ -56,13 +60,7 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 		running++
 		go func() { served <- checks.serve() }()
 	}
-	go func() {
-		if b.cfg.TLSCert != "" {
-			served <- srv.ServeTLS(l, b.cfg.TLSCert, b.cfg.TLSKey)
-			return
-		}
-		served <- srv.Serve(strictListener{l})
-	}()
+	go func() { served <- srv.Serve(strict) }()
 	b.log.Info("the bouncer listens", "address", l.Addr().String(), "upstream", b.cfg.Upstream)
 	select {
 	case <-ctx.Done():
@@ -81,13 +79,25 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	return errors.Join(err, b.Close())
 }
 
+// strict is l with its framing checks, and with TLS where there is a certificate.
+func (b *Bouncer) strict(l net.Listener) (net.Listener, error) {
+	if b.cfg.TLSCert == "" {
+		return strictListener{l}, nil
+	}
+	config, err := secureConfig(b.cfg.TLSCert, b.cfg.TLSKey)
+	if err != nil {
+		return nil, err
+	}
+	return secured(l, config), nil
+}
+
 func (b *Bouncer) server() *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler: b.Handler(), Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
+		Handler: b.Handler(), ConnContext: markSecure, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeadBytes - serverSlop, DisableGeneralOptionsHandler: true,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxHTTP2Loads, SendPingTimeout: 30 * time.Second, WriteByteTimeout: clientWrite},
 		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),

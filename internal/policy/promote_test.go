@@ -22,7 +22,12 @@ func together(n int, fn func() error) iter.Seq[error] {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { errs[i] = fn() })
+		wg.Go(func() {
+			// A store that is asked too much says so within a second, having done nothing.
+			for errs[i] = fn(); fault.Is(errs[i], fault.Unavailable); {
+				errs[i] = fn()
+			}
+		})
 	}
 	wg.Wait()
 	return func(yield func(error) bool) {

@@ -1,0 +1,121 @@
+package enforce
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// certificate writes a certificate for bouncer.test and its key into the files
+// "cert" and "key", and gives who vouches for it.
+func certificate(t testing.TB) (files map[string]string, roots *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"bouncer.test"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	roots = x509.NewCertPool()
+	files = map[string]string{}
+	for name, block := range map[string]*pem.Block{"cert": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: private}} {
+		files[name] = filepath.Join(dir, name)
+		if err := os.WriteFile(files[name], pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots.AddCert(parsed)
+	return files, roots
+}
+
+// TestTLS: with a certificate the bouncer speaks HTTP/1.1 and HTTP/2 over TLS,
+// is as strict about framing as without, and knows that it was asked securely.
+func TestTLS(t *testing.T) {
+	files, roots := certificate(t)
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, r.Header.Get("X-Forwarded-Proto"))
+	}))
+	defer app.Close()
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}})
+	before := goleak.IgnoreCurrent()
+	b := start(t, p, app.URL, func(c *Config) { c.TLSCert, c.TLSKey = files["cert"], files["key"] }).at(t, 1)
+	url, addr := strings.Replace(b.url, "http:", "https:", 1), strings.TrimPrefix(b.url, "http://")
+	secure := &tls.Config{RootCAs: roots, ServerName: "bouncer.test"}
+	silent, err := net.Dial("tcp", addr) // a handshake that never comes keeps nobody waiting
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, major := range []int{1, 2} {
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(major == 1)
+		protocols.SetHTTP2(major == 2)
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: secure.Clone(), Protocols: protocols}}
+		for path, want := range map[string]int{"/x": 200, "/admin/x": 403} {
+			resp, err := client.Get(url + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != want || resp.ProtoMajor != major || want == 200 && string(body) != "https" {
+				t.Errorf("%s over HTTP/%d: %d %s %q", path, major, resp.StatusCode, resp.Proto, body)
+			}
+		}
+		client.CloseIdleConnections()
+	}
+	for _, tc := range framings {
+		conn, err := tls.Dial("tcp", addr, secure)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_, _ = io.WriteString(conn, tc.wire)
+		_ = conn.CloseWrite()
+		answer, _ := io.ReadAll(conn)
+		conn.Close()
+		if bad := strings.Contains(string(answer), " 400 "); bad != tc.bad {
+			t.Errorf("%s: %q", tc.name, answer)
+		}
+	}
+	if resp, err := http.Get(b.url + "/x"); err == nil {
+		resp.Body.Close()
+		if resp.StatusCode == 200 {
+			t.Error("plain text is answered")
+		}
+	}
+	b.stop()
+	p.srv.Close()
+	app.Close()
+	goleak.VerifyNone(t, before)
+}

@@ -59,6 +59,7 @@ func check(source string) (c *checked, issues []Issue) {
 	}
 	pkg := mod.Package.Path
 	issues = append(checkPackage(mod), findForbidden(mod)...)
+	issues = append(issues, checkSome(mod)...)
 	wide := checkData(mod, pkg)
 	issues = append(issues, wide...)
 	// A forbidden built-in is reported with its reason; the compiler's own
@@ -124,6 +125,38 @@ func checkData(mod *ast.Module, pkg ast.Ref) []Issue {
 		}
 	}
 	eachRef(mod, func(ref ast.Ref) { judge(ref, ref[0].Location) })
+	return out
+}
+
+// checkSome refuses `some x in x`: a variable that is declared by what it is
+// read from. OPA takes it for an error since 1.22.
+func checkSome(mod *ast.Module) []Issue {
+	var out []Issue
+	ast.NewGenericVisitor(func(x any) bool {
+		decl, ok := x.(*ast.SomeDecl)
+		if !ok {
+			return false
+		}
+		for _, s := range decl.Symbols {
+			call, ok := s.Value.(ast.Call)
+			if !ok {
+				continue
+			}
+			bound, from := ast.NewVarSet(), ast.NewVarVisitor().WithParams(ast.VarVisitorParams{SkipClosures: true})
+			for _, t := range call[1 : len(call)-1] {
+				vis := ast.NewVarVisitor().WithParams(ast.VarVisitorParams{SkipRefHead: true, SkipObjectKeys: true, SkipClosures: true})
+				vis.Walk(t)
+				bound.Update(vis.Vars())
+			}
+			from.Walk(call[len(call)-1])
+			for _, v := range bound.Intersect(from.Vars()).Sorted() {
+				if !v.IsWildcard() {
+					out = append(out, issueAt(decl.Location, "rego_compile_error", "var %s is declared by what it is read from: choose another name", v))
+				}
+			}
+		}
+		return false
+	}).Walk(mod)
 	return out
 }
 

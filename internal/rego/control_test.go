@@ -90,6 +90,8 @@ func TestCheckRefuses(t *testing.T) {
 		{"v0", "package a\nallow { true }", 2, 0, ""},
 		{"recursion", "package a\na if b\nb if a", 2, 0, "recursive"},
 		{"unsafe", "package a\nallow if x > 1", 2, 0, "unsafe"},
+		{"declared by itself", "package a\nallow if {\n\tx := input.l\n\tsome x in x\n}", 4, 2, "var x is declared"},
+		{"key declared by itself", "package a\nallow if { some i, x in input.a[i]; x }", 2, 12, "var i is declared"},
 		{"types", "package a\nallow if 1 + \"a\" == 2", 2, 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

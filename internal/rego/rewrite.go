@@ -2,6 +2,7 @@ package rego
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,7 @@ import (
 // strictSkip are the built-ins that are left as they are: they cannot fail, or
 // are undefined for good input too (max of nothing).
 var strictSkip = strings.Fields(`
-eq equal neq lt lte gt gte assign internal.member_2 internal.member_3 internal.print internal.template_string
+eq equal neq lt lte gt gte assign internal.print internal.template_string
 is_array is_boolean is_null is_number is_object is_set is_string type_name
 max min product uuid.parse json.patch json.remove json.filter object.get
 print trace walk time.now_ns rand.intn uuid.rfc4122 rego.metadata.chain rego.metadata.rule
@@ -29,66 +30,184 @@ json.is_valid yaml.is_valid regex.is_valid base64.is_valid net.cidr_is_valid sem
 // controlKey is a control's name in a bundle.
 func controlKey(id int64) string { return fmt.Sprintf("c%d", id) }
 
-// rewritten is a control's module for a bundle, and the built-ins that it calls
-// through gatehouse.strict.
+// rewritten is a control's module for a bundle, and the names of gatehouse.strict
+// that it uses.
 func (c *Control) rewritten() (text string, strict []string, err error) {
 	mod := c.module.Copy()
 	to := ast.Ref{ast.DefaultRootDocument, ast.StringTerm("gatehouse"), ast.StringTerm("controls"), ast.StringTerm(controlKey(c.meta.ID))}
-	own := rootNames(mod)
-	used := map[string]bool{}
-	moved := func(ref ast.Ref) ast.Ref {
-		if len(ref) < len(c.pkg) || !ref[:len(c.pkg)].Equal(c.pkg) {
-			return ref
-		}
-		return append(slices.Clone(to), ref[len(c.pkg):]...)
-	}
-	operator := func(t *ast.Term) {
-		name := refName(t)
-		if name == "" || own[strings.SplitN(name, ".", 2)[0]] || slices.Contains(strictSkip, name) {
-			return
-		}
-		b := ast.BuiltinMap[name]
-		if b == nil || b.Relation || b.Decl.Result() == nil {
-			return
-		}
-		used[name] = true
-		t.Value = ast.Ref{ast.DefaultRootDocument, ast.StringTerm("gatehouse"), ast.StringTerm("strict"), ast.StringTerm(strictName(name))}
-	}
+	w := &rewriter{from: c.pkg, to: to, own: rootNames(mod), used: map[string]bool{}}
 	for _, imp := range mod.Imports {
 		if ref, ok := imp.Path.Value.(ast.Ref); ok && ref.HasPrefix(c.pkg) {
 			if imp.Alias == "" {
 				imp.Alias = imp.Name()
 			}
-			imp.Path.Value = moved(ref)
+			imp.Path.Value = w.moved(ref)
 		}
 	}
 	mod.Package.Path = to
 	for _, rule := range mod.Rules {
-		ast.NewGenericVisitor(func(x any) bool {
-			switch x := x.(type) {
-			case *ast.Expr:
-				if terms, ok := x.Terms.([]*ast.Term); ok && len(terms) > 0 {
-					operator(terms[0])
-				}
-			case ast.Call:
-				operator(x[0])
-			case *ast.Term:
-				if ref, ok := x.Value.(ast.Ref); ok {
-					x.Value = moved(ref)
-				}
-			}
-			return false
-		}).Walk(rule)
+		if err := w.rule(rule); err != nil {
+			return "", nil, fmt.Errorf("rewrite control %d for a bundle: %w", c.meta.ID, err)
+		}
 	}
-	for name := range used {
-		strict = append(strict, name)
-	}
-	slices.Sort(strict)
 	out, err := format.AstWithOpts(mod, format.Opts{RegoVersion: ast.RegoV1})
 	if err != nil {
 		return "", nil, fmt.Errorf("write control %d for a bundle: %w", c.meta.ID, err)
 	}
-	return string(out), strict, nil
+	return string(out), slices.Sorted(maps.Keys(w.used)), nil
+}
+
+// rewriter changes the rules of one module in place.
+type rewriter struct {
+	from, to ast.Ref         // the module's package, here and in the bundle
+	own      map[string]bool // names that hide built-ins
+	used     map[string]bool // of gatehouse.strict
+}
+
+// rule rewrites a rule and its else branches. The value of a default rule may
+// hold no reference, so what is empty in it is written as a comprehension.
+func (w *rewriter) rule(r *ast.Rule) error {
+	for e := r; e != nil; e = e.Else {
+		w.patterns(e)
+	}
+	return w.rewrite(r, r.Default)
+}
+
+func (w *rewriter) rewrite(x any, constant bool) error {
+	_, err := ast.Transform(ast.NewGenericTransformer(func(x any) (any, error) {
+		switch x := x.(type) {
+		case *ast.SomeDecl: // which Transform does not go into; its `in` binds and is no call
+			for _, s := range x.Symbols {
+				if call, ok := s.Value.(ast.Call); ok {
+					if err := w.rewrite(ast.Args(call[1:]), constant); err != nil {
+						return nil, err
+					}
+				}
+			}
+		case *ast.Expr:
+			if terms, ok := x.Terms.([]*ast.Term); ok {
+				w.operator(terms)
+			}
+		case ast.Call:
+			w.operator(x)
+		case ast.Ref:
+			return w.moved(x), nil
+		case ast.Value:
+			if name := emptyName(x); name != "" && constant {
+				return emptyComprehension(x), nil
+			} else if name != "" {
+				w.used[name] = true
+				return strictRef(name), nil
+			}
+		}
+		return x, nil
+	}), x)
+	return err
+}
+
+func (w *rewriter) moved(ref ast.Ref) ast.Ref {
+	if !ref.HasPrefix(w.from) {
+		return ref
+	}
+	return append(slices.Clone(w.to), ref[len(w.from):]...)
+}
+
+// operator points a call at the function of gatehouse.strict that stands for
+// its built-in.
+func (w *rewriter) operator(call []*ast.Term) {
+	if len(call) == 0 {
+		return
+	}
+	name := refName(call[0])
+	if name == "" || w.own[strings.SplitN(name, ".", 2)[0]] || slices.Contains(strictSkip, name) {
+		return
+	}
+	b := ast.BuiltinMap[name]
+	if b == nil || b.Relation || b.Decl.Result() == nil || isMember(name) && untyped(call[len(call)-1]) {
+		return
+	}
+	w.used[name] = true
+	call[0] = ast.NewTerm(strictRef(strictName(name)))
+}
+
+// patterns moves what is empty in the arguments of a function into its body:
+// an argument may hold no reference.
+func (w *rewriter) patterns(r *ast.Rule) {
+	n := 0
+	for i, arg := range r.Head.Args {
+		v, err := ast.Transform(ast.NewGenericTransformer(func(x any) (any, error) {
+			v, ok := x.(ast.Value)
+			if !ok || emptyName(v) == "" {
+				return x, nil
+			}
+			n++
+			name := ast.VarTerm(fmt.Sprintf("%s%d", emptyVar, n))
+			r.Body.Append(ast.Equality.Expr(name, ast.NewTerm(v)))
+			return name.Value, nil
+		}), arg)
+		if value, ok := v.(ast.Value); ok && err == nil {
+			r.Head.Args[i].Value = value
+		}
+	}
+}
+
+// Since OPA 1.21 the type checker knows that [], {} and set() hold nothing, and
+// that what is looked for with `in` must be of the collection's type. Either
+// makes a type error, for the whole bundle, of what here and in an older OPA is
+// merely undefined or false. So both are hidden from it: what is empty is asked
+// of a rule whose type is open, and `in` of a function.
+
+// emptyVar begins the variables that the rewriting makes.
+const emptyVar = "gatehouse_empty_"
+
+// emptyName is the rule that stands for a literal without members, "" for
+// anything else.
+func emptyName(v ast.Value) string {
+	switch v := v.(type) {
+	case *ast.Array:
+		if v.Len() == 0 {
+			return "empty_array"
+		}
+	case ast.Object:
+		if v.Len() == 0 {
+			return "empty_object"
+		}
+	case ast.Set:
+		if v.Len() == 0 {
+			return "empty_set"
+		}
+	}
+	return ""
+}
+
+// emptyComprehension is a literal without members as a comprehension that finds
+// none, of a type that is open.
+func emptyComprehension(v ast.Value) ast.Value {
+	name := ast.VarTerm(emptyVar)
+	none := ast.NewBody(ast.NewExpr(ast.BooleanTerm(false)), ast.Assign.Expr(name, ast.NewTerm(ast.InputRootRef)))
+	switch v.(type) {
+	case *ast.Array:
+		return &ast.ArrayComprehension{Term: name, Body: none}
+	case ast.Object:
+		return &ast.ObjectComprehension{Key: name, Value: name, Body: none}
+	default:
+		return &ast.SetComprehension{Term: name, Body: none}
+	}
+}
+
+func isMember(name string) bool { return name == ast.Member.Name || name == ast.MemberWithKey.Name }
+
+// untyped reports whether no type checker knows what t is.
+func untyped(t *ast.Term) bool {
+	ref, ok := t.Value.(ast.Ref)
+	if !ok || len(ref) == 0 {
+		return false
+	}
+	return ref[0].Equal(ast.InputRootDocument) || ref.HasPrefix(ast.MustParseRef("data.pip")) || ref.HasPrefix(ast.MustParseRef("data.resources"))
+}
+
+func strictRef(name string) ast.Ref {
+	return ast.Ref{ast.DefaultRootDocument, ast.StringTerm("gatehouse"), ast.StringTerm("strict"), ast.StringTerm(name)}
 }
 
 // strictName is the name of the function for a built-in: never its own, which
@@ -108,6 +227,10 @@ failed := x if {
 }
 `)
 	for _, name := range names {
+		if text, ok := emptyRules[name]; ok {
+			b.WriteString("\n" + text + "\n")
+			continue
+		}
 		n := len(ast.BuiltinMap[name].Decl.FuncArgs().Args)
 		args := make([]string, n)
 		for i := range args {
@@ -117,6 +240,13 @@ failed := x if {
 		fmt.Fprintf(&b, "\n%s(%s) := r if {\n\tr := %s(%s)\n} else := failed\n", strictName(name), list, name, list)
 	}
 	return b.String()
+}
+
+// emptyRules are the rules that stand for literals without members.
+var emptyRules = map[string]string{
+	"empty_array":  "empty_array := [x | false; x := input]",
+	"empty_object": "empty_object := {x: x | false; x := input}",
+	"empty_set":    "empty_set := {x | false; x := input}",
 }
 
 // outcomeModule says what a control's rules come to: contract 4, word for word
@@ -135,8 +265,8 @@ func (c *Control) outcomeModule() string {
 		b.WriteString("\tfalse\n")
 	}
 	if c.has.allow {
-		b.WriteString("} else := {\"effect\": \"DENY\", \"mask\": {}} if {\n\tcontrol.allow == false\n")
-		fmt.Fprintf(&b, "} else := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": concat(\"\", [%s, type_name(control.allow)])} if {\n\tcontrol.allow != true\n", broken("allow must be true or false, not "))
+		b.WriteString("} else := {\"effect\": \"DENY\", \"mask\": {}} if {\n\trules.value(control.allow) == false\n")
+		fmt.Fprintf(&b, "} else := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": concat(\"\", [%s, type_name(control.allow)])} if {\n\trules.value(control.allow) != true\n", broken("allow must be true or false, not "))
 	}
 	if c.has.mask {
 		fmt.Fprintf(&b, "} else := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": %s} if {\n\trules.too_many(rules.value(control.mask))\n", regoString(ReasonLimit))
@@ -144,7 +274,7 @@ func (c *Control) outcomeModule() string {
 		b.WriteString("} else := {\"effect\": \"MASK\", \"mask\": m} if {\n\tm := rules.mask(rules.value(control.mask))\n\tcount(m) > 0\n")
 	}
 	if c.has.allow {
-		b.WriteString("} else := {\"effect\": \"ALLOW\", \"mask\": {}} if {\n\tcontrol.allow == true\n")
+		b.WriteString("} else := {\"effect\": \"ALLOW\", \"mask\": {}} if {\n\trules.value(control.allow) == true\n")
 	}
 	b.WriteString("} else := {\"effect\": \"NO_MATCH\", \"mask\": {}}\n")
 	b.WriteString("\nreason := problem if {\n\tproblem := object.get(verdict, \"problem\", \"\")\n\tproblem != \"\"\n")

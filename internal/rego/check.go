@@ -40,21 +40,8 @@ func check(source string) (c *checked, issues []Issue) {
 		}
 		issues = tidy(issues)
 	}()
-	if issues := checkText(source); issues != nil {
-		return nil, issues
-	}
-	mod, err := ast.ParseModuleWithOpts(sourceName, source, ast.ParserOptions{
-		RegoVersion:       ast.RegoV1,
-		ProcessAnnotation: true,
-		Capabilities:      capabilities(),
-	})
-	if err != nil {
-		return nil, compilerIssues(err)
-	}
-	if mod == nil || mod.Package == nil {
-		return nil, []Issue{{Message: "the source holds no package", Severity: SeverityError, Rule: "rego_parse_error"}}
-	}
-	if issues := checkShape(mod); issues != nil {
+	mod, issues := parse(source)
+	if issues != nil {
 		return nil, issues
 	}
 	pkg := mod.Package.Path
@@ -84,6 +71,28 @@ func check(source string) (c *checked, issues []Issue) {
 		return nil, issues
 	}
 	return &checked{module: mod, compiler: compiler, pkg: pkg}, nil
+}
+
+// parse reads source under the bounds on text and shape.
+func parse(source string) (*ast.Module, []Issue) {
+	if issues := checkText(source); issues != nil {
+		return nil, issues
+	}
+	mod, err := ast.ParseModuleWithOpts(sourceName, source, ast.ParserOptions{
+		RegoVersion:       ast.RegoV1,
+		ProcessAnnotation: true,
+		Capabilities:      capabilities(),
+	})
+	if err != nil {
+		return nil, compilerIssues(err)
+	}
+	if mod == nil || mod.Package == nil {
+		return nil, []Issue{{Message: "the source holds no package", Severity: SeverityError, Rule: "rego_parse_error"}}
+	}
+	if issues := checkShape(mod); issues != nil {
+		return nil, issues
+	}
+	return mod, nil
 }
 
 // checkPackage refuses the reserved roots.

@@ -23,6 +23,8 @@ type Control struct {
 	slow   *interpreted
 	sum    [32]byte // of all that its outcome depends on
 	text   *bundledText
+	// reasons is a pointer: copies of the control share it.
+	reasons *whyProgram
 }
 
 // ruleSet says which of the four rules a control defines.
@@ -35,7 +37,7 @@ func Compile(m Meta, source string) (*Control, []Issue) {
 	if len(issues) > 0 {
 		return nil, issues
 	}
-	ctl := &Control{meta: m, source: source, pkg: c.pkg, module: c.module, sum: identityOf(m, source), text: &bundledText{}}
+	ctl := &Control{meta: m, source: source, pkg: c.pkg, module: c.module, sum: identityOf(m, source), text: &bundledText{}, reasons: &whyProgram{}}
 	compiled := c.compiler.Modules[sourceName]
 	ctl.refs = findRefs(compiled, c.pkg)
 	for _, r := range compiled.Rules {

@@ -38,6 +38,8 @@ type machine struct {
 	steps int // steps that are left after those
 	bytes int // bytes that may still be allocated
 
+	seek *seeker // of a Why
+
 	bctx topdown.BuiltinContext
 }
 

@@ -1,0 +1,255 @@
+package rego
+
+import (
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// call looks at an operator or function and its operands.
+func (f *finder) call(t []*ast.Term) {
+	if len(t) == 0 {
+		return
+	}
+	name, args := refName(t[0]), t[1:]
+	switch name {
+	case "eq", "equal", "neq", "assign", "lt", "lte", "gt", "gte":
+		if len(args) == 2 {
+			f.compare(name, args[0], args[1])
+			f.compare(name, args[1], args[0])
+		}
+		return
+	case "internal.member_2", "internal.member_3":
+		f.members(t)
+		return
+	case "object.get":
+		f.lookedUp(t)
+		return
+	}
+	if b := ast.BuiltinMap[name]; b != nil && b.Decl != nil {
+		for i, a := range args {
+			if want := b.Decl.FuncArgs().Arg(i); want != nil {
+				if p := f.path(a); p != nil {
+					f.vote(p, typeName(want), weightOf(want))
+				}
+			}
+		}
+		return
+	}
+	f.passed(name, args)
+}
+
+// compare looks at one side of a comparison, given the other.
+func (f *finder) compare(op string, a, b *ast.Term) {
+	if op == "assign" || op == "eq" {
+		if v, ok := a.Value.(ast.Var); ok {
+			if ref, ok := b.Value.(ast.Ref); ok && !b.Equal(ast.InputRootDocument) {
+				if full := f.resolve(ref); full != nil && !isRoot(a) {
+					f.locals[v] = full
+					return
+				}
+			}
+		}
+	}
+	p := f.path(a)
+	if p == nil {
+		return
+	}
+	if lit, ok := constantOf(b); ok {
+		f.vote(p, jsonType(lit), literal)
+		f.suggest(p, lit)
+		return
+	}
+	if op == "lt" || op == "lte" || op == "gt" || op == "gte" {
+		f.vote(p, "number", hint)
+	}
+	f.sized(p, b)
+}
+
+// sized takes a type from what a comparison's other side gives: a built-in's
+// result, such as that of lower(x).
+func (f *finder) sized(p []string, b *ast.Term) {
+	c, ok := b.Value.(ast.Call)
+	if !ok {
+		return
+	}
+	if bi := ast.BuiltinMap[refName(c[0])]; bi != nil && bi.Decl != nil && bi.Decl.Result() != nil {
+		f.vote(p, typeName(bi.Decl.Result()), weightOf(bi.Decl.Result()))
+	}
+}
+
+// members looks at `x in xs` and `some k, x in xs`.
+func (f *finder) members(c []*ast.Term) {
+	args := c[1:]
+	if len(args) < 2 || len(args) > 3 {
+		return
+	}
+	elem, coll := args[len(args)-2], args[len(args)-1]
+	if p := f.path(coll); p != nil {
+		f.vote(p, "array", literal)
+		if lit, ok := constantOf(elem); ok {
+			f.suggest(p, lit)
+		}
+		f.element(elem, coll)
+		return
+	}
+	if p := f.path(elem); p != nil {
+		if lit, ok := constantOf(coll); ok {
+			each(lit, func(v value.Value) {
+				f.vote(p, jsonType(v), literal)
+				f.suggest(p, v)
+			})
+			return
+		}
+	}
+	f.element(elem, coll)
+}
+
+// element lets a variable stand for the elements of a collection of input.
+func (f *finder) element(elem, coll *ast.Term) {
+	v, ok := elem.Value.(ast.Var)
+	if !ok {
+		return
+	}
+	ref, ok := coll.Value.(ast.Ref)
+	if !ok {
+		if cv, isVar := coll.Value.(ast.Var); isVar {
+			ref = ast.Ref{ast.NewTerm(cv)}
+		}
+	}
+	if full := f.resolve(ref); full != nil && v != "input" {
+		f.locals[v] = append(full, ast.VarTerm("$element"))
+	}
+}
+
+// lookedUp looks at object.get(input.user, "role", "none"): the path, which has
+// a value for when it is absent.
+func (f *finder) lookedUp(c []*ast.Term) []string {
+	if len(c) != 4 || refName(c[0]) != "object.get" {
+		return nil
+	}
+	from := f.path(c[1])
+	if from == nil && !c[1].Equal(ast.InputRootDocument) {
+		return nil
+	}
+	path := append([]string{}, from...)
+	switch k := c[2].Value.(type) {
+	case ast.String:
+		path = append(path, string(k))
+	case *ast.Array:
+		for i := range k.Len() {
+			s, ok := k.Elem(i).Value.(ast.String)
+			if !ok {
+				return nil
+			}
+			path = append(path, string(s))
+		}
+	default:
+		return nil
+	}
+	x := f.note(path, c[1].Location)
+	if x == nil {
+		return nil
+	}
+	if lit, ok := constantOf(c[3]); ok {
+		x.votes[jsonType(lit)] += literal
+		x.fallback = lit
+	}
+	return path
+}
+
+// passed remembers what a function of the module is called with.
+func (f *finder) passed(name string, args []*ast.Term) {
+	if len(name) == 0 || len(args) == 0 || f.params[name] != nil && len(f.params[name]) != len(args) {
+		return
+	}
+	refs := f.params[name]
+	if refs == nil {
+		refs = make([]ast.Ref, len(args))
+		f.params[name] = refs
+	}
+	for i, a := range args {
+		if refs[i] != nil {
+			continue
+		}
+		switch v := a.Value.(type) {
+		case ast.Ref:
+			refs[i] = f.resolve(v)
+		case ast.Var:
+			refs[i] = f.resolve(ast.Ref{a})
+		}
+	}
+}
+
+// constantOf is the literal that a term is.
+func constantOf(t *ast.Term) (value.Value, bool) {
+	if !ast.IsConstant(t.Value) {
+		return value.Value{}, false
+	}
+	v, err := value.FromAST(t.Value)
+	return v, err == nil && v.Defined()
+}
+
+func each(v value.Value, fn func(value.Value)) {
+	for _, e := range v.Elems() {
+		fn(e)
+	}
+	if v.Kind() == value.ObjectKind {
+		for _, p := range v.Pairs() {
+			fn(p.V)
+		}
+	}
+}
+
+// jsonType is the type of a value as attributes name it.
+func jsonType(v value.Value) string {
+	switch v.Kind() {
+	case value.BoolKind:
+		return "boolean"
+	case value.NumberKind:
+		return "number"
+	case value.ArrayKind, value.SetKind:
+		return "array"
+	case value.ObjectKind:
+		return "object"
+	}
+	return "string"
+}
+
+// typeName is the type that a built-in's signature asks for.
+func typeName(t types.Type) string {
+	switch t := t.(type) {
+	case types.Number:
+		return "number"
+	case types.Boolean:
+		return "boolean"
+	case *types.Array, *types.Set:
+		return "array"
+	case *types.Object:
+		return "object"
+	case types.Any:
+		for _, of := range t { // count takes a string, too; nobody counts one
+			if n := typeName(of); n == "array" || n == "number" {
+				return n
+			}
+		}
+	case *types.NamedType:
+		return typeName(t.Type)
+	}
+	return "string"
+}
+
+// weightOf is how much a signature says: nothing where it takes anything.
+func weightOf(t types.Type) int {
+	switch t := t.(type) {
+	case types.Any:
+		if len(t) == 0 {
+			return 0
+		}
+		return hint
+	case *types.NamedType:
+		return weightOf(t.Type)
+	}
+	return signature
+}

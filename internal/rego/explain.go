@@ -1,0 +1,250 @@
+package rego
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Binding is a value that a condition saw.
+type Binding struct {
+	// Path is where it comes from, as Rego writes it: input.user.roles[0]. Of a
+	// value that was computed it is the variable's name.
+	Path string `json:"path" doc:"Where the value comes from, as Rego writes it"`
+	// Variable is the author's name for it, if it has one.
+	Variable string `json:"variable,omitempty" doc:"The control's own name for it"`
+	// Value is absent where nothing was there.
+	Value value.Value `json:"value,omitzero" doc:"The value; absent where there was none"`
+}
+
+// Condition is one condition of a control's text and how it came out.
+type Condition struct {
+	Rule   string `json:"rule" doc:"The rule that the condition stands in"`
+	Line   int    `json:"line" doc:"Its line in the control, 1-based"`
+	Source string `json:"source" doc:"The condition as it is written"`
+	Holds  bool   `json:"holds" doc:"Whether it held"`
+	// Unreached: it needs a value that an earlier condition would have given.
+	Unreached bool      `json:"unreached,omitempty" doc:"It could not be evaluated, as an earlier condition gave it nothing"`
+	Values    []Binding `json:"values" doc:"What it saw"`
+}
+
+// Alternative is a rule that did not decide.
+type Alternative struct {
+	Rule string `json:"rule" doc:"The rule's name"`
+	Line int    `json:"line" doc:"Its line, 1-based"`
+	// Missing are the conditions that would have to come out the other way; one
+	// that holds must not. Those of the rules that the rule asks are among them.
+	Missing []Condition `json:"missing" doc:"What would have to be different; a condition that holds must not"`
+	Held    []Condition `json:"held" doc:"What was as it has to be"`
+}
+
+// Explanation says why one control came to its outcome.
+type Explanation struct {
+	PolicyID      int64  `json:"policy_id"`
+	PolicyName    string `json:"policy_name"`
+	PolicyVersion int64  `json:"policy_version"`
+	Effect        string `json:"effect" enum:"ALLOW,DENY,MASK,NO_MATCH"`
+	// Rule and Line are what decided; empty and 0 where no rule did. Line is
+	// that of the default where nothing else held.
+	Rule string `json:"rule,omitempty" doc:"The rule that decided"`
+	Line int    `json:"line,omitempty" doc:"Its line, 1-based"`
+	// Conditions are those of the rule that decided, and of the rules it asks.
+	Conditions []Condition `json:"conditions" doc:"What made the rule hold"`
+	// Also are further rules that held and would have decided the same.
+	Also []Alternative `json:"also,omitempty" doc:"Other rules that held and decide the same"`
+	// Nearest is, where access was not granted, the rule that would have
+	// granted it with the fewest differences; nil where there is none. Where a
+	// deny rule decided, it counts only once that one (and those in Also) no
+	// longer holds: one condition of each has to fail. Missing is then empty if
+	// nothing else stood in the way.
+	Nearest *Alternative `json:"nearest,omitempty" doc:"The nearest rule that would have allowed"`
+	// Partial: the explanation ran into its limit, or the control runs on OPA's
+	// own evaluator, which tells less.
+	Partial bool `json:"partial,omitempty" doc:"Not everything could be explained"`
+	// Text is for administrators, Public for the person who asked for access.
+	Text   string `json:"text" doc:"The explanation in words, for administrators"`
+	Public string `json:"public" doc:"What the person who was refused is told"`
+}
+
+// whyProgram is the second compilation of a control, made when it is first
+// asked why.
+type whyProgram struct {
+	once sync.Once
+	prog *native.Why // nil: not within what is compiled
+}
+
+// why compiles the control for questions, once. The rules that Compile left
+// behind are pointed at the bounded built-ins, so the source is compiled anew.
+func (c *Control) why() *native.Why {
+	if c.native == nil {
+		return nil
+	}
+	c.reasons.once.Do(func() {
+		checked, issues := check(c.source)
+		if len(issues) > 0 {
+			return
+		}
+		if p, err := native.CompileWhy(checked.module, checked.compiler, checked.pkg); err == nil {
+			c.reasons.prog = p
+		}
+	})
+	return c.reasons.prog
+}
+
+// The bounds of one explanation: some milliseconds, whatever the control.
+const (
+	whySteps = 300_000
+	whyBytes = 16 << 20
+	maxAlso  = 8
+)
+
+// Explain evaluates the control and says why it came out so. It costs some
+// microseconds more than Eval; the control's first explanation compiles it a
+// second time (milliseconds).
+func (c *Control) Explain(ctx context.Context, in value.Value, data DataSource, lim Limits) (Outcome, Explanation) {
+	out := c.Eval(ctx, in, data, lim)
+	return out, c.explanation(ctx, in, data, lim, out)
+}
+
+// explanation says why out is the outcome.
+func (c *Control) explanation(ctx context.Context, in value.Value, data DataSource, lim Limits, out Outcome) Explanation {
+	e := Explanation{
+		PolicyID: c.meta.ID, PolicyName: c.meta.Name, PolicyVersion: c.meta.Version,
+		Effect: out.Effect.String(), Conditions: []Condition{},
+	}
+	w := c.why()
+	var failure *EvalError
+	switch {
+	case errors.As(out.Err, &failure):
+		e.Line = failure.Line
+	case out.Err != nil:
+	case w == nil:
+		c.whyTopdown(ctx, in, data, lim, out, &e)
+	default:
+		if err := w.Ask(whyEnv(ctx, lim), in, data, func(q *native.Inquiry) { e.fill(q, out.Effect) }); err != nil {
+			e.Partial = true
+		}
+	}
+	e.Public = c.public(out)
+	e.Text = e.words(out)
+	return e
+}
+
+func whyEnv(ctx context.Context, lim Limits) *native.Env {
+	return &native.Env{Now: lim.Now, Done: ctx.Done(), Steps: whySteps, Bytes: whyBytes}
+}
+
+func isTrue(v value.Value) bool  { return v.True() }
+func isFalse(v value.Value) bool { return v.False() }
+func always(value.Value) bool    { return true }
+
+// fill asks why the effect is what it is.
+func (e *Explanation) fill(q *native.Inquiry, effect Effect) {
+	switch effect {
+	case Allow:
+		e.decided(q.Holding("allow", isTrue))
+	case Mask:
+		e.decided(q.Holding("mask", masks))
+	case Deny:
+		if denying := denyBranches(q); len(denying) > 0 {
+			e.decided(denying)
+			e.Nearest = wayIn(q)
+			return
+		}
+		e.decided(q.Holding("allow", isFalse))
+		if e.Rule == "" {
+			e.Rule, e.Line = "allow", q.DefaultLine("allow")
+		}
+		e.Nearest = wayIn(q)
+	default:
+		e.Nearest = wayIn(q)
+	}
+}
+
+// denyBranches are the rules named deny that hold and deny.
+func denyBranches(q *native.Inquiry) []native.Branch {
+	v := q.Value("deny")
+	if !denies(v) {
+		return nil
+	}
+	if v.Kind() == value.SetKind || v.Kind() == value.ObjectKind {
+		return q.Holding("deny", always)
+	}
+	return q.Holding("deny", denies)
+}
+
+// decided takes the first branch for the rule that decided.
+func (e *Explanation) decided(branches []native.Branch) {
+	for i, b := range branches {
+		if i == 0 {
+			e.Rule, e.Line, e.Conditions = b.Rule, b.Line, conditions(b.Held)
+			continue
+		}
+		if len(e.Also) == maxAlso {
+			e.Partial = true
+			break
+		}
+		e.Also = append(e.Also, Alternative{Rule: b.Rule, Line: b.Line, Missing: []Condition{}, Held: conditions(b.Held)})
+	}
+}
+
+// wayIn is the nearest rule that would grant access, but for deny.
+func wayIn(q *native.Inquiry) *Alternative {
+	best, ok := nearestGrant(q)
+	if !ok {
+		return nil
+	}
+	return &Alternative{Rule: best.Rule, Line: best.Line, Missing: conditions(best.Missing), Held: conditions(best.Held)}
+}
+
+// nearestGrant is the rule that grants access, but for deny, or would with the
+// fewest differences: allow, or mask where allow is not false.
+func nearestGrant(q *native.Inquiry) (native.Branch, bool) {
+	refused := q.Value("allow").False()
+	if !refused {
+		if held := q.Holding("mask", masks); len(held) > 0 {
+			return held[0], true
+		}
+	}
+	if held := q.Holding("allow", isTrue); len(held) > 0 {
+		return held[0], true
+	}
+	best, ok := q.Nearest("allow", isTrue)
+	if !refused {
+		if m, found := q.Nearest("mask", masks); found && (!ok || len(m.Missing) < len(best.Missing)) {
+			best, ok = m, true
+		}
+	}
+	return best, ok
+}
+
+// masks reports whether a value of mask, or an element of it, asks for a mask.
+func masks(v value.Value) bool {
+	return v.Defined() && !v.False() && (v.Kind() < value.ArrayKind || v.Len() > 0)
+}
+
+func conditions(facts []native.Fact) []Condition {
+	out := make([]Condition, len(facts))
+	for i, f := range facts {
+		values := make([]Binding, len(f.Seen))
+		for j, s := range f.Seen {
+			values[j] = Binding{Path: s.Path, Variable: s.Variable, Value: brief(s.Value)}
+		}
+		out[i] = Condition{Rule: f.Rule, Line: f.Line, Source: f.Source, Holds: f.Holds, Unreached: f.Unreached, Values: values}
+	}
+	return out
+}
+
+// maxBrief is the size from which on a value is not repeated in an explanation.
+const maxBrief = 2 << 10
+
+// brief is a value, or what kind of value it is where it is long.
+func brief(v value.Value) value.Value {
+	if v.Size() <= maxBrief {
+		return v
+	}
+	return value.String("(" + v.Kind().String() + ", too long to show)")
+}

@@ -1,0 +1,203 @@
+package native
+
+import (
+	"maps"
+	"regexp"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// maxSource is where the text of a condition is cut.
+const maxSource = 400
+
+// clause compiles one rule for questions: parsed is the rule as written, r what
+// OPA's compiler made of it. Their expressions belong together by place: the
+// compiler keeps the place of everything that it takes apart.
+func (w *Why) clause(c *builder, wg *whyGroup, plain *clause, parsed, r *ast.Rule) *whyClause {
+	s := c.scope()
+	cl := &whyClause{of: wg, line: r.Location.Row, plain: plain, lo: c.prog.slots, head: headText(parsed)}
+	for _, e := range parsed.Body {
+		if t, ok := e.Terms.(*ast.Term); ok && t.Equal(ast.BooleanTerm(true)) && !e.Negated {
+			continue
+		}
+		cl.conds = append(cl.conds, newWhyCond(e))
+	}
+	origins := map[ast.Var]ast.Ref{}
+	if wg.kind == function {
+		s.params = wg.params
+		before := maps.Clone(s.bound)
+		if x := s.head(r); x != nil {
+			at := cl.headCond(parsed)
+			cl.segs = append(cl.segs, whySeg{cond: at, expr: x, binds: s.boundSince(before)})
+			cl.conds[at].exprs = append(cl.conds[at].exprs, x)
+		}
+	}
+	for _, e := range r.Body {
+		if t, ok := e.Terms.(*ast.Term); ok && !e.Negated && t.Equal(ast.BooleanTerm(true)) {
+			continue
+		}
+		before := maps.Clone(s.bound)
+		x := s.expr(e)
+		at := cl.condAt(e.Location, parsed)
+		cond := cl.conds[at]
+		cond.exprs = append(cond.exprs, x)
+		cl.segs = append(cl.segs, whySeg{cond: at, expr: x, needs: s.read(e, before), binds: s.boundSince(before)})
+		w.noteOrigin(origins, e)
+		w.noteUses(s, cond, e, origins)
+		w.noteShown(s, cond, e, before, origins)
+	}
+	head := r.Head.Value
+	if wg.kind == partialSet {
+		head = r.Head.Key
+	}
+	cl.value, cl.fixed = s.term(head), ast.IsConstant(head.Value)
+	for _, cond := range cl.conds {
+		cond.probe = pass(found)
+		if len(cond.exprs) > 0 {
+			cond.probe = sequence(cond.exprs)(found)
+		}
+	}
+	cl.run = cl.chain(0)
+	cl.hi = c.prog.slots
+	return cl
+}
+
+// elseAgain is where a further else begins: the place of an else spans them all.
+var elseAgain = regexp.MustCompile(`[\s}]else\b`)
+
+func newWhyCond(e *ast.Expr) *whyCond {
+	loc := e.Location
+	text := string(loc.Text)
+	cond := &whyCond{line: loc.Row, offset: loc.Offset, end: loc.Offset + len(text)}
+	if strings.HasPrefix(text, "else") { // `else := v if cond` is one text
+		if _, rest, ok := strings.Cut(text, " if "); ok {
+			text = rest
+			if at := elseAgain.FindStringIndex(text); at != nil {
+				text = text[:at[0]]
+			}
+			text = strings.Trim(text, "{} \t\n")
+		}
+	}
+	cond.source = plainSource(text)
+	return cond
+}
+
+// plainSource is a condition on one line.
+func plainSource(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxSource {
+		text = strings.ToValidUTF8(text[:maxSource], "") + "..."
+	}
+	return text
+}
+
+// condAt is the condition that a place belongs to. What stands in no condition
+// belongs to the head.
+func (cl *whyClause) condAt(loc *ast.Location, parsed *ast.Rule) int {
+	if loc != nil {
+		for i, c := range cl.conds {
+			if loc.Offset >= c.offset && loc.Offset < c.end {
+				return i
+			}
+		}
+	}
+	return cl.headCond(parsed)
+}
+
+// headCond is the condition that stands for the head: a pattern among a
+// function's parameters, or a value that has to be computed.
+func (cl *whyClause) headCond(parsed *ast.Rule) int {
+	for i, c := range cl.conds {
+		if c.end == -1 {
+			return i
+		}
+	}
+	cl.conds = append(cl.conds, &whyCond{line: parsed.Location.Row, source: cl.head, offset: -1, end: -1})
+	return len(cl.conds) - 1
+}
+
+// headText is the head of a rule as it is written.
+func headText(parsed *ast.Rule) string {
+	text, _, _ := strings.Cut(string(parsed.Location.Text), "\n")
+	if text == "" {
+		text = parsed.Head.String()
+	}
+	text, _, _ = strings.Cut(text, " if ")
+	return plainSource(text)
+}
+
+// boundSince are the slots of the variables that were bound since.
+func (s *scope) boundSince(before map[ast.Var]bool) []int {
+	var out []int
+	for v := range s.bound {
+		if at, ok := s.slots[v]; ok && !before[v] {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// read are the slots of the variables that an expression needs bound.
+func (s *scope) read(e *ast.Expr, before map[ast.Var]bool) []int {
+	var out []int
+	seen := map[ast.Var]bool{}
+	ast.NewGenericVisitor(func(x any) bool {
+		if v, ok := x.(ast.Var); ok && before[v] && !seen[v] {
+			seen[v] = true
+			if at, ok := s.slots[v]; ok {
+				out = append(out, at)
+			}
+		}
+		return false
+	}).Walk(e)
+	return out
+}
+
+// noteUses finds the rules of the module that an expression asks.
+func (w *Why) noteUses(s *scope, cond *whyCond, e *ast.Expr, origins map[ast.Var]ast.Ref) {
+	const most = 8
+	add := func(u use) {
+		if len(cond.uses) < most {
+			cond.uses = append(cond.uses, u)
+		}
+	}
+	ast.NewGenericVisitor(func(x any) bool {
+		switch x := x.(type) {
+		case *ast.Expr:
+			terms, ok := x.Terms.([]*ast.Term)
+			if !ok || len(terms) == 0 {
+				return false
+			}
+			op, _ := terms[0].Value.(ast.Ref)
+			if g := w.groupOf(op); g != nil && g.kind == function && len(terms) > len(g.params) {
+				args := terms[1 : len(g.params)+1]
+				for _, a := range args {
+					if s.open(a) {
+						return false
+					}
+				}
+				add(use{group: g, args: s.terms(args), from: w.sources(s, args, origins)})
+			}
+		case *ast.Term:
+			if ref, ok := x.Value.(ast.Ref); ok {
+				if g := w.groupOf(ref); g != nil && g.kind != function {
+					add(use{group: g})
+				}
+			}
+		}
+		return false
+	}).Walk(e)
+}
+
+// groupOf is what a reference below the module's package leads to.
+func (w *Why) groupOf(ref ast.Ref) *whyGroup {
+	if len(ref) <= len(w.pkg) || !ref.HasPrefix(w.pkg) {
+		return nil
+	}
+	name, ok := ref[len(w.pkg)].Value.(ast.String)
+	if !ok {
+		return nil
+	}
+	return w.groups[string(name)]
+}

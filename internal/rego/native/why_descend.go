@@ -1,0 +1,302 @@
+package native
+
+import (
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// maxDescent is how many rules deep an answer goes, maxFacts how long it gets.
+const (
+	maxDescent = 8
+	maxFacts   = 64
+)
+
+// Holding are the rules of a name that hold with a value that want takes.
+func (q *Inquiry) Holding(rule string, want func(value.Value) bool) []Branch {
+	g := q.why.groups[rule]
+	if g == nil || g.kind == function {
+		return nil
+	}
+	var out []Branch
+	for _, r := range slices.Clone(q.readings(g, nil, nil)) {
+		if r.holds() && want(r.value) {
+			out = append(out, q.branch(&r, maxDescent))
+		}
+	}
+	return out
+}
+
+// Nearest is the rule of a name that would hold, with a value that want takes,
+// if the fewest conditions were different.
+func (q *Inquiry) Nearest(rule string, want func(value.Value) bool) (Branch, bool) {
+	g := q.why.groups[rule]
+	if g == nil || g.kind == function {
+		return Branch{}, false
+	}
+	var best Branch
+	found := false
+	all := slices.Clone(q.readings(g, nil, nil))
+	for i, r := range all {
+		if r.holds() && (r.clause.fixed || want(r.value)) || found && r.n >= len(best.Missing) {
+			continue
+		}
+		if !r.holds() && r.value.Defined() && r.clause.fixed && !want(r.value) {
+			continue
+		}
+		b := q.branch(&r, maxDescent)
+		if r.value.Defined() && !want(r.value) {
+			b.Missing = append(b.Missing, q.head(&r))
+		}
+		b.Missing = append(q.inTheWay(g, all, i, r.value), b.Missing...)
+		if len(b.Missing) > 0 && (!found || len(b.Missing) < len(best.Missing)) {
+			best, found = b, true
+		}
+	}
+	return best, found
+}
+
+// Readings are the rules of a name that were asked, in the order of the text:
+// those that hold and those that do not. In a chain of else branches the last
+// one asked is the one that holds.
+func (q *Inquiry) Readings(rule string) []Branch {
+	g := q.why.groups[rule]
+	if g == nil || g.kind == function {
+		return nil
+	}
+	var out []Branch
+	for _, r := range slices.Clone(q.readings(g, nil, nil)) {
+		out = append(out, q.branch(&r, maxDescent))
+	}
+	return out
+}
+
+// inTheWay are the facts that keep rule i of a group from counting even if its
+// own conditions hold: an earlier rule of its else chain, or one that holds with
+// another value.
+func (q *Inquiry) inTheWay(g *whyGroup, all []reading, i int, v value.Value) []Fact {
+	if g.kind == partialSet || g.kind == partialObject {
+		return nil
+	}
+	var out []Fact
+	for j := range all {
+		r := &all[j]
+		if j == i || !r.holds() {
+			continue
+		}
+		if r.value.Defined() && v.Defined() && value.Equal(r.value, v) {
+			continue
+		}
+		out = append(out, q.branch(r, maxDescent-1).Held...)
+	}
+	return out
+}
+
+// branch tells a reading, with the rules that its conditions ask.
+func (q *Inquiry) branch(r *reading, depth int) Branch {
+	b := Branch{Rule: r.clause.of.name, Line: r.clause.line, Value: r.value}
+	for i, how := range r.out {
+		facts := q.facts(r, i, depth)
+		if len(b.Missing) == 0 && how != unreached {
+			b.Reached = append(b.Reached, facts...)
+		}
+		if how == held {
+			b.Held = addFacts(b.Held, facts)
+		} else {
+			b.Missing = addFacts(b.Missing, facts)
+		}
+	}
+	return b
+}
+
+// head is the head of a rule whose value is not the one that is wanted.
+func (q *Inquiry) head(r *reading) Fact {
+	q.restore(r)
+	f := Fact{Rule: r.clause.of.name, Line: r.clause.line, Source: r.clause.head}
+	for _, c := range r.clause.conds {
+		if c.end == -1 {
+			f.Seen = q.seen(c)
+		}
+	}
+	return f
+}
+
+// addFacts appends facts that are not there yet.
+func addFacts(to, facts []Fact) []Fact {
+next:
+	for _, f := range facts {
+		for _, had := range to {
+			if had.Line == f.Line && had.Source == f.Source && had.Holds == f.Holds && slices.EqualFunc(had.Seen, f.Seen, sameSeen) {
+				continue next
+			}
+		}
+		if len(to) < maxFacts {
+			to = append(to, f)
+		}
+	}
+	return to
+}
+
+func sameSeen(a, b Seen) bool {
+	return a.Path == b.Path && a.Variable == b.Variable && value.Same(a.Value, b.Value)
+}
+
+// facts is one condition of a reading. A condition that asks another rule is
+// told by the conditions of that rule: of one that holds they follow it, of one
+// that does not they stand in its place, for they are what has to change.
+func (q *Inquiry) facts(r *reading, i, depth int) []Fact {
+	c := r.clause.conds[i]
+	q.restore(r)
+	holds := r.out[i] == held
+	own := Fact{
+		Rule: r.clause.of.name, Line: c.line, Source: c.source,
+		Holds: holds, Unreached: r.out[i] == unreached, Seen: q.seen(c),
+	}
+	if depth == 0 || q.stopped() || own.Unreached {
+		return []Fact{own}
+	}
+	var inner []Fact
+	for _, u := range c.uses {
+		if facts := q.through(r, c, u, holds, depth-1); len(facts) > 0 && (inner == nil || len(facts) < len(inner)) {
+			inner = facts
+		}
+	}
+	switch {
+	case inner == nil:
+		return []Fact{own}
+	case holds:
+		return append([]Fact{own}, inner...)
+	}
+	return inner
+}
+
+// through looks behind a condition into a rule that it asks: what would have to
+// be different there for the condition to come out the other way? It tries what
+// the rule could give instead, and takes the shortest answer.
+func (q *Inquiry) through(r *reading, c *whyCond, u use, holds bool, depth int) []Fact {
+	args, paths := make([]value.Value, len(u.args)), make([]string, len(u.args))
+	for i, a := range u.args {
+		if args[i] = a(q.m); !args[i].Defined() {
+			return nil
+		}
+		if sh := u.from[i]; sh != nil {
+			paths[i] = q.read(sh).Path
+		}
+	}
+	g := u.group
+	if g.kind == partialObject {
+		return nil
+	}
+	turns := func(v value.Value) bool {
+		q.restore(r)
+		return q.suppose(g, args, v, c.probe) != holds
+	}
+	if g.kind == partialSet {
+		return q.throughSet(r, c, g, holds, depth, turns)
+	}
+	all := slices.Clone(q.readings(g, args, paths))
+	var best []Fact
+	take := func(facts []Fact) {
+		if len(facts) > 0 && (best == nil || len(facts) < len(best)) {
+			best = facts
+		}
+	}
+	if turns(q.nothing(g, args)) {
+		var facts []Fact
+		for i := range all {
+			if all[i].holds() {
+				facts = addFacts(facts, q.branch(&all[i], depth).Held)
+			}
+		}
+		take(facts)
+	}
+	for i := range all {
+		other := &all[i]
+		if other.holds() || !other.value.Defined() || best != nil && other.n >= len(best) || !turns(other.value) {
+			continue
+		}
+		take(addFacts(q.inTheWay(g, all, i, other.value), q.branch(other, depth).Missing))
+	}
+	return best
+}
+
+// nothing is the value of rules of which none holds.
+func (q *Inquiry) nothing(g *whyGroup, args []value.Value) value.Value {
+	switch {
+	case g.kind == partialSet:
+		return value.SetOf(nil)
+	case g.dflt == nil:
+		return value.Value{}
+	}
+	for i, p := range g.params {
+		q.m.slots[p] = args[i]
+	}
+	return g.dflt(q.m)
+}
+
+// throughSet is through for a partial set: the rule that put the element there,
+// or the one that would.
+func (q *Inquiry) throughSet(r *reading, c *whyCond, g *whyGroup, holds bool, depth int, turns func(value.Value) bool) []Fact {
+	var best []Fact
+	take := func(facts []Fact) {
+		if len(facts) > 0 && (best == nil || len(facts) < len(best)) {
+			best = facts
+		}
+	}
+	present := q.m.prog.rules[g.name].value(q.m)
+	alone := func(clause *whyClause) func(m *machine) bool {
+		// The element that matters: with it alone the condition is as it is (a
+		// rule that holds), or as it would be (one that does not).
+		return func(m *machine) bool {
+			v := clause.value(m)
+			q.restore(r)
+			with := append(slices.Clone(present.Elems()), v)
+			if present.Has(v) {
+				with = []value.Value{v}
+			}
+			return q.suppose(g, nil, value.SetOf(with), c.probe) == (holds == present.Has(v))
+		}
+	}
+	gone := turns(value.SetOf(nil))
+	for _, chain := range g.chains {
+		for _, cl := range chain {
+			x := q.explore(cl, nil, alone(cl))
+			switch {
+			case !x.seen:
+			case x.holds() && gone:
+				take(q.branch(&x, depth).Held)
+			case !x.holds() && !gone:
+				take(q.branch(&x, depth).Missing)
+			}
+		}
+	}
+	return best
+}
+
+// suppose asks a condition as if a rule had another value.
+func (q *Inquiry) suppose(g *whyGroup, args []value.Value, v value.Value, probe step) bool {
+	m := q.m
+	if m.err != nil {
+		return false
+	}
+	known, done := slices.Clone(m.known), slices.Clone(m.done)
+	for i := range m.calls {
+		m.calls[i].reset()
+	}
+	if g.kind == function {
+		m.calls[g.id].put(args, v)
+	} else {
+		m.known[g.id], m.done[g.id] = v, true
+	}
+	ok := probe(m)
+	copy(m.known, known)
+	copy(m.done, done)
+	for i := range m.calls {
+		m.calls[i].reset()
+	}
+	if m.err != nil && !isLimit(m.err) {
+		m.err = nil // an error of a state that is not
+		return false
+	}
+	return ok && m.err == nil
+}

@@ -1,0 +1,279 @@
+package native
+
+import (
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// shown is a value that a condition looks at, ready to be read and named.
+type shown struct {
+	variable string // the author's name
+	slot     int    // of the variable; -1 without one
+	base     int    // of the variable that root names; -1 without one
+	root     string // "input" or "data", the name of a rule or of a variable; "": only the variable
+	group    *whyGroup
+	docs     []string // the leading part below data, which the store is asked for
+	parts    []part
+}
+
+// part is a step of a path: a constant key, or one that stands in a slot.
+type part struct {
+	key  value.Value
+	slot int
+}
+
+const maxShown = 12
+
+// noteOrigin remembers where a variable's value comes from: v = input.user.role.
+func (w *Why) noteOrigin(origins map[ast.Var]ast.Ref, e *ast.Expr) {
+	t, ok := e.Terms.([]*ast.Term)
+	if !ok || !e.IsEquality() || len(t) != 3 || e.Negated {
+		return
+	}
+	for _, p := range [][2]*ast.Term{{t[1], t[2]}, {t[2], t[1]}} {
+		v, ok := p[0].Value.(ast.Var)
+		if !ok || origins[v] != nil {
+			continue
+		}
+		switch from := p[1].Value.(type) {
+		case ast.Ref:
+			if w.groupOf(from) == nil {
+				origins[v] = rooted(origins, from)
+			}
+		case ast.Var:
+			origins[v] = origins[from]
+		}
+	}
+}
+
+// rooted is a reference with what its head stands for put in its place; nil
+// where that is unknown.
+func rooted(origins map[ast.Var]ast.Ref, ref ast.Ref) ast.Ref {
+	if ref[0].Equal(ast.InputRootDocument) || ref[0].Equal(ast.DefaultRootDocument) {
+		return ref
+	}
+	v, ok := ref[0].Value.(ast.Var)
+	if !ok || origins[v] == nil {
+		return nil
+	}
+	return append(append(ast.Ref{}, origins[v]...), ref[1:]...)
+}
+
+// noteShown finds the values that an expression looks at.
+func (w *Why) noteShown(s *scope, cond *whyCond, e *ast.Expr, before map[ast.Var]bool, origins map[ast.Var]ast.Ref) {
+	add := func(x shown) {
+		if len(cond.shows) < maxShown {
+			cond.shows = append(cond.shows, x)
+		}
+	}
+	operator := map[*ast.Term]bool{}
+	ast.NewGenericVisitor(func(x any) bool {
+		switch x := x.(type) {
+		case *ast.Expr:
+			if t, ok := x.Terms.([]*ast.Term); ok && len(t) > 0 {
+				operator[t[0]] = true
+			}
+		case *ast.Term:
+			if operator[x] {
+				return true
+			}
+			switch v := x.Value.(type) {
+			case ast.Ref:
+				if sh, ok := w.shownRef(s, v, origins); ok {
+					add(sh)
+				}
+				for _, p := range v[1:] {
+					w.shownVar(s, p, before, origins, add)
+				}
+				return true
+			case ast.Var:
+				w.shownVar(s, x, before, origins, add)
+			}
+		}
+		return false
+	}).Walk(e)
+}
+
+// shownVar shows a variable that an earlier condition bound, by the author's name.
+func (w *Why) shownVar(s *scope, t *ast.Term, before map[ast.Var]bool, origins map[ast.Var]ast.Ref, add func(shown)) {
+	v, ok := t.Value.(ast.Var)
+	if !ok || !before[v] {
+		return
+	}
+	name := w.authorName(v)
+	if name == "" {
+		if o := origins[v]; o != nil {
+			if sh, ok := w.shownRef(s, o, origins); ok {
+				add(sh)
+			}
+		}
+		return
+	}
+	sh := shown{variable: name, slot: s.slots[v], base: -1}
+	if o := origins[v]; o != nil {
+		if from, ok := w.shownRef(s, o, origins); ok {
+			sh.root, sh.group, sh.docs, sh.parts = from.root, from.group, from.docs, from.parts
+		}
+	}
+	add(sh)
+}
+
+// authorName is what the author called a variable; "" for one that the compiler made.
+func (w *Why) authorName(v ast.Var) string {
+	if n, ok := w.names[v]; ok {
+		v = n
+	}
+	if v.IsGenerated() || v.IsWildcard() || strings.HasPrefix(string(v), "__local") {
+		return ""
+	}
+	return string(v)
+}
+
+// sources are the places that a function's arguments come from; nil for those
+// that are computed.
+func (w *Why) sources(s *scope, args []*ast.Term, origins map[ast.Var]ast.Ref) []*shown {
+	out := make([]*shown, len(args))
+	for i, a := range args {
+		ref, ok := a.Value.(ast.Ref)
+		if v, isVar := a.Value.(ast.Var); isVar {
+			if ref, ok = origins[v], origins[v] != nil; !ok && w.authorName(v) != "" {
+				out[i] = &shown{slot: -1, base: s.slots[v], root: w.authorName(v)}
+				continue
+			}
+		}
+		if ok {
+			if sh, ok := w.shownRef(s, ref, origins); ok {
+				out[i] = &sh
+			}
+		}
+	}
+	return out
+}
+
+// shownRef shows what a reference leads to.
+func (w *Why) shownRef(s *scope, ref ast.Ref, origins map[ast.Var]ast.Ref) (shown, bool) {
+	if g := w.groupOf(ref); g != nil {
+		if g.kind == function {
+			return shown{}, false
+		}
+		return shown{slot: -1, base: -1, root: g.name, group: g, parts: s.parts(ref[len(w.pkg)+1:])}, true
+	}
+	if v, ok := ref[0].Value.(ast.Var); ok && s.bound[v] && origins[v] == nil {
+		if name := w.authorName(v); name != "" {
+			return shown{slot: -1, base: s.slots[v], root: name, parts: s.parts(ref[1:])}, true
+		}
+	}
+	ref = rooted(origins, ref)
+	if len(ref) < 2 {
+		return shown{}, false // input as a whole says nothing
+	}
+	sh := shown{slot: -1, base: -1, root: "input"}
+	rest := ref[1:]
+	if ref[0].Equal(ast.DefaultRootDocument) {
+		sh.root = "data"
+		sh.docs, rest = constantPath(rest)
+	}
+	sh.parts = s.parts(rest)
+	return sh, true
+}
+
+// parts are the steps of a path, as far as their keys can be known.
+func (s *scope) parts(terms []*ast.Term) []part {
+	var out []part
+	for _, t := range terms {
+		if ast.IsConstant(t.Value) {
+			v, err := value.FromAST(t.Value)
+			if err != nil {
+				return out
+			}
+			out = append(out, part{key: v, slot: -1})
+			continue
+		}
+		v, ok := t.Value.(ast.Var)
+		if !ok || !s.bound[v] {
+			return out // one that only a comprehension knows
+		}
+		out = append(out, part{slot: s.slots[v]})
+	}
+	return out
+}
+
+// seen reads what a condition looks at, in the machine's present state.
+func (q *Inquiry) seen(c *whyCond) []Seen {
+	var out []Seen
+next:
+	for i := range c.shows {
+		x := q.read(&c.shows[i])
+		for _, had := range out {
+			if had.Path == x.Path && had.Variable == x.Variable {
+				continue next
+			}
+		}
+		out = append(out, x)
+	}
+	return out
+}
+
+func (q *Inquiry) read(sh *shown) Seen {
+	m := q.m
+	out := Seen{Variable: sh.variable}
+	if sh.root == "" {
+		out.Path, out.Value = sh.variable, m.slots[sh.slot]
+		if from := q.origin[sh.slot]; from != "" {
+			out.Path = from
+		}
+		return out
+	}
+	path := append(make([]byte, 0, 64), sh.root...)
+	if sh.base >= 0 && q.origin[sh.base] != "" {
+		path = append(path[:0], q.origin[sh.base]...)
+	}
+	var v value.Value
+	get := lookup
+	switch {
+	case sh.group != nil:
+		v = sh.group.value(m)
+	case sh.base >= 0:
+		v = m.slots[sh.base]
+	case sh.root == "data":
+		for _, p := range sh.docs {
+			path = appendKey(path, value.String(p))
+		}
+		if m.data != nil {
+			v = m.data.Data(sh.docs)
+		}
+		get = baseLookup
+	default:
+		v = m.input
+	}
+	for _, p := range sh.parts {
+		key := p.key
+		if p.slot >= 0 {
+			key = m.slots[p.slot]
+		}
+		if !key.Defined() {
+			break
+		}
+		path = appendKey(path, key)
+		v = get(v, key)
+	}
+	if sh.slot >= 0 {
+		v = m.slots[sh.slot]
+	}
+	out.Path, out.Value = string(path), v
+	return out
+}
+
+// appendKey writes a step of a path as Rego does: .role, [0], ["a b"].
+func appendKey(dst []byte, key value.Value) []byte {
+	if s, ok := key.Str(); ok && ast.IsVarCompatibleString(s) {
+		return append(append(dst, '.'), s...)
+	}
+	if key.Kind() >= value.ArrayKind {
+		return append(dst, "[...]"...)
+	}
+	return append(key.AppendJSON(append(dst, '[')), ']')
+}

@@ -247,11 +247,7 @@ func (s *Service) Logout(ctx context.Context, sc scope.Scope, bearer string) err
 	if err != nil {
 		return err
 	}
-	store, err := s.Stores.Tenant(ctx, c.Tenant)
-	if err != nil {
-		return err
-	}
-	return store.Write(ctx, func(tx *db.Tx) error {
+	return s.Stores.Write(ctx, c.Tenant, func(tx *db.Tx) error {
 		ss, err := selectSession(ctx, tx, c.ID)
 		if errors.Is(err, db.ErrNoRows) {
 			return refused()

@@ -174,11 +174,7 @@ func (l *ledger) putBack(t scope.TenantID, some map[*desk]entry) {
 }
 
 func (l *ledger) write(ctx context.Context, t scope.TenantID, some map[*desk]entry) error {
-	store, err := l.svc.cfg.Stores.Tenant(ctx, t)
-	if err != nil {
-		return err
-	}
-	return store.Write(ctx, func(tx *db.Tx) error {
+	return l.svc.cfg.Stores.Write(ctx, t, func(tx *db.Tx) error {
 		for d, e := range some {
 			if err := l.one(ctx, tx, systemScope(t), d, e); err != nil {
 				return err

@@ -244,6 +244,34 @@ func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
 	})
 }
 
+// Read runs fn in a read transaction of one tenant's store (DB.Read).
+func (c *Cluster) Read(ctx context.Context, id scope.TenantID, fn func(tx *Tx) error) error {
+	store, err := c.Tenant(ctx, id)
+	if err != nil {
+		return err
+	}
+	return store.Read(ctx, fn)
+}
+
+// Write runs fn in a write transaction of one tenant's store (DB.Write).
+func (c *Cluster) Write(ctx context.Context, id scope.TenantID, fn func(tx *Tx) error) error {
+	store, err := c.Tenant(ctx, id)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, fn)
+}
+
+// WriteUnder is Write that holds the named lock (Tx.Lock) from its begin on.
+func (c *Cluster) WriteUnder(ctx context.Context, id scope.TenantID, lock string, fn func(tx *Tx) error) error {
+	return c.Write(ctx, id, func(tx *Tx) error {
+		if err := tx.Lock(ctx, lock); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
 // Tenants lists the ids of all tenants that have a store, in order.
 func (c *Cluster) Tenants(ctx context.Context) ([]scope.TenantID, error) {
 	var ids []scope.TenantID

@@ -351,9 +351,5 @@ func reason(err error) string {
 }
 
 func (r *Runner) write(ctx context.Context, tenant scope.TenantID, f func(context.Context, *db.Tx) error) error {
-	store, err := r.Cluster.Tenant(ctx, tenant)
-	if err != nil {
-		return err
-	}
-	return store.Write(ctx, func(tx *db.Tx) error { return f(ctx, tx) })
+	return r.Cluster.Write(ctx, tenant, func(tx *db.Tx) error { return f(ctx, tx) })
 }

@@ -244,24 +244,11 @@ func actor(sc scope.Scope) string {
 }
 
 func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return err
-	}
-	return store.Read(ctx, fn)
+	return s.Stores.Read(ctx, sc.Tenant, fn)
 }
 
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return err
-	}
-	return store.Write(ctx, func(tx *db.Tx) error {
-		if err := tx.Lock(ctx, resource.Lock); err != nil {
-			return err
-		}
-		return fn(tx)
-	})
+	return s.Stores.WriteUnder(ctx, sc.Tenant, resource.Lock, fn)
 }
 
 func sortedKeys[V any](m map[int64]V) []int64 {

@@ -255,24 +255,11 @@ func changed(old, next Resource) map[string]any {
 }
 
 func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return err
-	}
-	return store.Read(ctx, fn)
+	return s.Stores.Read(ctx, sc.Tenant, fn)
 }
 
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return err
-	}
-	return store.Write(ctx, func(tx *db.Tx) error {
-		if err := tx.Lock(ctx, Lock); err != nil {
-			return err
-		}
-		return fn(tx)
-	})
+	return s.Stores.WriteUnder(ctx, sc.Tenant, Lock, fn)
 }
 
 func invalid(offences []fault.Detail) error {

@@ -118,11 +118,7 @@ func (s *Service) draft(d Draft) (Tenant, error) {
 
 // settle makes the tenant's own store and writes the first lines into it.
 func (s *Service) settle(ctx context.Context, sc scope.Scope, t Tenant) error {
-	store, err := s.Stores.Tenant(ctx, t.ID)
-	if err != nil {
-		return err
-	}
-	return store.Write(ctx, func(tx *db.Tx) error {
+	return s.Stores.Write(ctx, t.ID, func(tx *db.Tx) error {
 		if err := putSettings(ctx, tx, t.Settings); err != nil {
 			return err
 		}

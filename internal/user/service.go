@@ -306,11 +306,7 @@ func (s *Service) keepAdministrator(ctx context.Context, tx *db.Tx, sc scope.Sco
 
 // write runs fn in the tenant's store and bumps the revision that auth watches.
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return err
-	}
-	return store.Write(ctx, func(tx *db.Tx) error {
+	return s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}

@@ -40,7 +40,7 @@ func Attributes(source string) (list []Attribute, issues []Issue) {
 		}
 		issues = tidy(issues)
 	}()
-	mod, issues := parse(source)
+	mod, issues := parse(sourceName, source)
 	if issues != nil {
 		return nil, issues
 	}

@@ -106,6 +106,9 @@ func bundleFiles(spec BundleSpec) (map[string][]byte, error) {
 		}
 		files["gatehouse/controls/"+controlKey(c.meta.ID)+".rego"] = text.control
 		files["gatehouse/outcomes/"+controlKey(c.meta.ID)+".rego"] = text.outcome
+		for key, library := range text.libraries {
+			files["gatehouse/libraries/"+key+".rego"] = library
+		}
 	}
 	files[strictFile] = []byte(strictModule(slices.Sorted(maps.Keys(strict))))
 	index := []value.Member{{Key: "index", Value: s.index()}}
@@ -140,13 +143,20 @@ func manifest(revision string, meta value.Value, roots []string) []byte {
 // controls are in scope where, the resources and the matcher's tables.
 func (s *Set) index() value.Value {
 	controls := make([]value.Member, 0, len(s.controls))
+	libraries := map[string]Library{}
 	for _, c := range s.controls {
+		used := make([]value.Value, 0, len(c.libs))
+		for _, l := range c.libs {
+			libraries[libraryKey(l.Library)] = l.Library
+			used = append(used, value.String(libraryKey(l.Library)))
+		}
 		controls = append(controls, value.Member{Key: controlKey(c.meta.ID), Value: value.Object(
 			value.Member{Key: "id", Value: value.Int(c.meta.ID)},
 			value.Member{Key: "name", Value: value.String(c.meta.Name)},
 			value.Member{Key: "version", Value: value.Int(c.meta.Version)},
 			value.Member{Key: "resource_id", Value: value.Int(c.meta.ResourceID)},
 			value.Member{Key: "source", Value: value.String(c.source)},
+			value.Member{Key: "libraries", Value: value.Array(used...)},
 		)})
 	}
 	var resources, scope []value.Member
@@ -161,12 +171,27 @@ func (s *Set) index() value.Value {
 		value.Member{Key: "env", Value: value.String(s.env)},
 		value.Member{Key: "revision", Value: value.Int(s.revision)},
 		value.Member{Key: "controls", Value: value.Object(controls...)},
+		value.Member{Key: "libraries", Value: libraryIndex(libraries)},
 		value.Member{Key: "global", Value: controlKeys(s.global)},
 		value.Member{Key: "scope", Value: value.Object(scope...)},
 		value.Member{Key: "resources", Value: value.Object(resources...)},
 		value.Member{Key: "match", Value: s.matchTables()},
 		value.Member{Key: "strictness", Value: strictnessTable()},
 	)
+}
+
+func libraryIndex(libraries map[string]Library) value.Value {
+	var list []value.Member
+	for _, key := range slices.Sorted(maps.Keys(libraries)) {
+		l := libraries[key]
+		list = append(list, value.Member{Key: key, Value: value.Object(
+			value.Member{Key: "id", Value: value.Int(l.ID)},
+			value.Member{Key: "name", Value: value.String(l.Name)},
+			value.Member{Key: "version", Value: value.Int(l.Version)},
+			value.Member{Key: "source", Value: value.String(l.Source)},
+		)})
+	}
+	return value.Object(list...)
 }
 
 func strictnessTable() value.Value {

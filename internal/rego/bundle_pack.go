@@ -23,25 +23,36 @@ import (
 type bundledText struct {
 	once             sync.Once
 	control, outcome []byte
-	strict           []string // built-ins that it calls through gatehouse.strict
+	libraries        map[string][]byte // by key
+	strict           []string          // names of gatehouse.strict that all of it uses
 	err              error
 }
 
 func (c *Control) bundled() (*bundledText, error) {
 	t := c.text
 	t.once.Do(func() {
-		var text string
-		if text, t.strict, t.err = c.rewritten(); t.err != nil {
-			return
+		t.control, t.err = t.module(c, c.module)
+		t.outcome, t.libraries = []byte(c.outcomeModule()), map[string][]byte{}
+		for _, l := range c.libs {
+			if t.err == nil {
+				t.libraries[libraryKey(l.Library)], t.err = t.module(c, l.module)
+			}
 		}
-		// The rewriting must never hand out a bundle that OPA refuses.
-		if _, err := ast.ParseModuleWithOpts(sourceName, text, ast.ParserOptions{RegoVersion: ast.RegoV1}); err != nil {
-			t.err = fmt.Errorf("control %d cannot be written for a bundle: %w", c.meta.ID, err)
-			return
-		}
-		t.control, t.outcome = []byte(text), []byte(c.outcomeModule())
 	})
 	return t, t.err
+}
+
+func (t *bundledText) module(c *Control, mod *ast.Module) ([]byte, error) {
+	text, strict, err := c.rewritten(mod)
+	if err != nil {
+		return nil, err
+	}
+	// The rewriting must never hand out a bundle that OPA refuses.
+	if _, err := ast.ParseModuleWithOpts(sourceName, text, ast.ParserOptions{RegoVersion: ast.RegoV1}); err != nil {
+		return nil, fmt.Errorf("control %d cannot be written for a bundle: %w", c.meta.ID, err)
+	}
+	t.strict = append(t.strict, strict...)
+	return []byte(text), nil
 }
 
 // Packed is the part of a bundle that many enforcement points share, packed

@@ -169,7 +169,7 @@ func checkFiles(files map[string][]byte) error {
 			continue
 		}
 		dir, base := path.Split(name)
-		if (dir == "gatehouse/controls/" || dir == "gatehouse/outcomes/") && path.Ext(base) == ".rego" {
+		if (dir == "gatehouse/controls/" || dir == "gatehouse/outcomes/" || dir == "gatehouse/libraries/") && path.Ext(base) == ".rego" {
 			continue
 		}
 		return fmt.Errorf("the bundle holds %q, which does not belong", name)
@@ -186,7 +186,7 @@ func readIndex(index value.Value, files map[string][]byte) (*Set, error) {
 	spec.Env, _ = index.Get("env").Str()
 	spec.Revision, _ = index.Get("revision").Int64()
 	for _, p := range index.Get("controls").Pairs() {
-		c, err := readControl(p.V)
+		c, err := readControl(p.V, index.Get("libraries"))
 		if err != nil {
 			return nil, err
 		}
@@ -209,7 +209,19 @@ func readIndex(index value.Value, files map[string][]byte) (*Set, error) {
 	return NewSet(spec), nil
 }
 
-func readControl(v value.Value) (*Control, error) {
+func readLibrary(v value.Value) (l Library, err error) {
+	var ok [4]bool
+	l.ID, ok[0] = v.Get("id").Int64()
+	l.Name, ok[1] = v.Get("name").Str()
+	l.Version, ok[2] = v.Get("version").Int64()
+	l.Source, ok[3] = v.Get("source").Str()
+	if slices.Contains(ok[:], false) {
+		err = errors.New("the bundle's index holds a library that cannot be read")
+	}
+	return l, err
+}
+
+func readControl(v, libraries value.Value) (*Control, error) {
 	var m Meta
 	var ok [5]bool
 	m.ID, ok[0] = v.Get("id").Int64()
@@ -221,7 +233,16 @@ func readControl(v value.Value) (*Control, error) {
 	if slices.Contains(ok[:], false) {
 		return nil, errors.New("the bundle's index holds a control that cannot be read")
 	}
-	c, issues := Compile(m, source)
+	var libs []Library
+	for _, key := range v.Get("libraries").Elems() {
+		name, _ := key.Str()
+		l, err := readLibrary(libraries.Get(name))
+		if err != nil {
+			return nil, err
+		}
+		libs = append(libs, l)
+	}
+	c, issues := Compile(m, source, libs...)
 	if len(issues) > 0 {
 		return nil, &RefusedError{Control: m.ID, Version: m.Version, Issues: issues}
 	}

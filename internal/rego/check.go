@@ -20,19 +20,21 @@ const sourceName = "control.rego"
 // checked is a control that passed every check.
 type checked struct {
 	module   *ast.Module   // as parsed; never changed
-	compiler *ast.Compiler // compiled with that module alone
+	compiler *ast.Compiler // compiled with that module and its libraries alone
 	pkg      ast.Ref
+	libs     []*linked // that it reaches, by package
 }
 
-// Check says what keeps source from being a control: at most 100 errors, in
-// the order of the text. The error is nil unless the check itself failed.
-func Check(source string) ([]Issue, error) {
-	_, issues := check(source)
+// Check says what keeps source from being a control that may use libs: at most
+// 100 errors, in the order of the text. The error is nil unless the check itself
+// failed.
+func Check(source string, libs ...Library) ([]Issue, error) {
+	_, issues := check(source, false, libs)
 	return issues, nil
 }
 
-// check parses and compiles source under all bounds.
-func check(source string) (c *checked, issues []Issue) {
+// check parses and compiles source, a control's or a library's, under all bounds.
+func check(source string, library bool, libs []Library) (c *checked, issues []Issue) {
 	defer func() {
 		// The parser and compiler are other people's code on hostile text.
 		if p := recover(); p != nil {
@@ -40,15 +42,25 @@ func check(source string) (c *checked, issues []Issue) {
 		}
 		issues = tidy(issues)
 	}()
-	mod, issues := parse(source)
+	mod, issues := parse(sourceName, source)
 	if issues != nil {
 		return nil, issues
 	}
 	pkg := mod.Package.Path
-	issues = append(checkPackage(mod), findForbidden(mod)...)
+	issues = append(checkPackage(mod, library), findForbidden(mod)...)
 	issues = append(issues, checkSome(mod)...)
-	wide := checkData(mod, pkg)
+	k := newLinker(libs)
+	trail := []string{pkg[1:].String()}
+	if library && len(issues) == 0 {
+		issues = k.checkNested(trail[0], mod.Package.Location)
+	}
+	k.follow(mod, trail, nil)
+	issues = append(issues, k.issues...)
+	wide := k.checkData(mod, pkg)
 	issues = append(issues, wide...)
+	if total := k.checkTotal(mod); total != nil {
+		return nil, append(issues, total...)
+	}
 	// A forbidden built-in is reported with its reason; the compiler's own
 	// word for it ("undefined function") would only repeat that.
 	said := map[int]bool{}
@@ -56,29 +68,29 @@ func check(source string) (c *checked, issues []Issue) {
 		said[is.Line] = true
 	}
 	compiler := ast.NewCompiler().WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1)
-	compiler.Compile(map[string]*ast.Module{sourceName: mod.Copy()})
-	for _, is := range compilerIssues(compiler.Errors) {
+	compiler.Compile(k.modules(mod))
+	for _, is := range k.placed(compilerIssues(compiler.Errors)) {
 		// A reference to all of data takes in the rule itself: no recursion that
 		// an author would see.
-		if !said[is.Line] && !(len(wide) > 0 && is.Rule == "rego_recursion_error") {
+		if !said[is.Line] && !(len(wide) > 0 && is.Rule == "rego_recursion_error") && !(len(k.issues)+len(wide) > 0 && strings.HasPrefix(is.Message, "undefined function data.lib.")) {
 			issues = append(issues, is)
 		}
 	}
 	if len(issues) == 0 {
-		issues = checkData(compiler.Modules[sourceName], pkg)
+		issues = k.checkCompiled(compiler, pkg)
 	}
 	if len(issues) > 0 {
 		return nil, issues
 	}
-	return &checked{module: mod, compiler: compiler, pkg: pkg}, nil
+	return &checked{module: mod, compiler: compiler, pkg: pkg, libs: k.sorted()}, nil
 }
 
-// parse reads source under the bounds on text and shape.
-func parse(source string) (*ast.Module, []Issue) {
+// parse reads a source within the bounds on its text and shape.
+func parse(file, source string) (*ast.Module, []Issue) {
 	if issues := checkText(source); issues != nil {
 		return nil, issues
 	}
-	mod, err := ast.ParseModuleWithOpts(sourceName, source, ast.ParserOptions{
+	mod, err := ast.ParseModuleWithOpts(file, source, ast.ParserOptions{
 		RegoVersion:       ast.RegoV1,
 		ProcessAnnotation: true,
 		Capabilities:      capabilities(),
@@ -95,45 +107,52 @@ func parse(source string) (*ast.Module, []Issue) {
 	return mod, nil
 }
 
-// checkPackage refuses the reserved roots.
-func checkPackage(mod *ast.Module) []Issue {
+// checkPackage refuses the reserved roots, and holds libraries, and only those,
+// to the root lib.
+func checkPackage(mod *ast.Module, library bool) []Issue {
+	loc := mod.Package.Location
 	if len(mod.Package.Path) < 2 {
-		return []Issue{issueAt(mod.Package.Location, "reserved_package", "the package has no name")}
+		return []Issue{issueAt(loc, "reserved_package", "the package has no name")}
 	}
 	for _, p := range mod.Package.Path[1:] {
 		if s, ok := p.Value.(ast.String); !ok || s == "" {
-			return []Issue{issueAt(mod.Package.Location, "reserved_package", "the package's name is not plain")}
+			return []Issue{issueAt(loc, "reserved_package", "the package's name is not plain")}
 		}
 	}
 	root, _ := mod.Package.Path[1].Value.(ast.String)
-	if slices.Contains(reservedPackages, string(root)) {
-		return []Issue{issueAt(mod.Package.Location, "reserved_package", "packages under %q are reserved", string(root))}
+	switch {
+	case library && !libraryName.MatchString(mod.Package.Path[1:].String()):
+		return []Issue{issueAt(loc, "library_package", "the package of a library begins with lib. and has plain names, such as lib.text")}
+	case !library && root == LibraryRoot:
+		return []Issue{issueAt(loc, "reserved_package", "packages under %q are for libraries (kind library)", string(root))}
+	case slices.Contains(reservedPackages, string(root)):
+		return []Issue{issueAt(loc, "reserved_package", "packages under %q are reserved", string(root))}
 	}
 	return nil
 }
 
 // checkData refuses references to data beyond what a control may see: its own
-// package, data.resources and data.pip. The root must be written out, so that
-// what a control reads is known before it runs.
-func checkData(mod *ast.Module, pkg ast.Ref) []Issue {
+// package, data.resources, data.pip and the libraries. The root must be written
+// out, so that what a control reads is known before it runs.
+func (k *linker) checkData(mod *ast.Module, pkg ast.Ref) []Issue {
 	var out []Issue
-	judge := func(ref ast.Ref, loc *ast.Location) {
+	judge := func(ref ast.Ref, loc *ast.Location, imported bool) {
 		if len(ref) == 0 || !ref[0].Equal(ast.DefaultRootDocument) {
 			return
 		}
 		if loc == nil {
 			loc = ref[0].Location
 		}
-		if why := dataRefused(ref, pkg); why != "" {
+		if why := k.dataRefused(ref, pkg, imported); why != "" {
 			out = append(out, issueAt(loc, "data_reference", "%s", why))
 		}
 	}
 	for _, imp := range mod.Imports {
 		if ref, ok := imp.Path.Value.(ast.Ref); ok {
-			judge(ref, imp.Location)
+			judge(ref, imp.Location, true)
 		}
 	}
-	eachRef(mod, func(ref ast.Ref) { judge(ref, ref[0].Location) })
+	eachRef(mod, func(ref ast.Ref) { judge(ref, ref[0].Location, false) })
 	return out
 }
 
@@ -169,22 +188,23 @@ func checkSome(mod *ast.Module) []Issue {
 	return out
 }
 
-// dataRefused says why a control may not refer to ref; "" where it may.
-func dataRefused(ref, pkg ast.Ref) string {
+// dataRefused says why a module of pkg may not refer to ref; "" where it may.
+func (k *linker) dataRefused(ref, pkg ast.Ref, imported bool) string {
+	const own = "data.resources, data.pip, libraries (data.lib.<name>) and its own package"
 	if len(ref) == 1 {
-		return "data as a whole is not offered: name data.resources, data.pip or the control's own package"
+		return "data as a whole is not offered: a control sees " + own
 	}
 	root, ok := ref[1].Value.(ast.String)
 	if !ok {
-		return "the member of data must be written out: data.resources, data.pip or the control's own package"
+		return "the member of data must be written out: a control sees " + own
 	}
-	if root == "resources" || root == "pip" {
+	if root == "resources" || root == "pip" || ref.HasPrefix(pkg) {
 		return ""
 	}
-	if len(ref) >= len(pkg) && ref[:len(pkg)].Equal(pkg) {
-		return ""
+	if root == LibraryRoot {
+		return k.refused(ref, imported)
 	}
-	return fmt.Sprintf("data.%s is not offered: a control sees data.resources, data.pip and its own package", string(root))
+	return fmt.Sprintf("data.%s is not offered: a control sees %s", string(root), own)
 }
 
 func issueAt(loc *ast.Location, rule, format string, args ...any) Issue {
@@ -208,6 +228,9 @@ func compilerIssues(err error) []Issue {
 	var out []Issue
 	for _, e := range list {
 		is := issueAt(e.Location, e.Code, "%s", e.Message)
+		if e.Location != nil {
+			is.file = e.Location.File
+		}
 		if name, ok := strings.CutPrefix(e.Message, "undefined function "); ok {
 			if why, bad := forbidden()[name]; bad {
 				is.Message, is.Rule = "built-in "+name+" is not offered: "+why, "forbidden_builtin"
@@ -220,6 +243,9 @@ func compilerIssues(err error) []Issue {
 
 // tidy orders issues by place, drops repeats and cuts the list.
 func tidy(issues []Issue) []Issue {
+	for i := range issues {
+		issues[i].file = ""
+	}
 	slices.SortStableFunc(issues, func(a, b Issue) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -25,21 +26,22 @@ type Control struct {
 	text   *bundledText
 	// reasons is a pointer: copies of the control share it.
 	reasons *whyProgram
+	libs   []*linked // by package
 }
 
 // ruleSet says which of the four rules a control defines.
 type ruleSet struct{ allow, deny, mask, reason bool }
 
-// Compile checks and compiles source. A control that does not pass is nil, and
-// the issues say why.
-func Compile(m Meta, source string) (*Control, []Issue) {
-	c, issues := check(source)
+// Compile checks and compiles source with those of libs that it reaches. A
+// control that does not pass is nil, and the issues say why.
+func Compile(m Meta, source string, libs ...Library) (*Control, []Issue) {
+	c, issues := check(source, false, libs)
 	if len(issues) > 0 {
 		return nil, issues
 	}
-	ctl := &Control{meta: m, source: source, pkg: c.pkg, module: c.module, sum: identityOf(m, source), text: &bundledText{}, reasons: &whyProgram{}}
+	ctl := &Control{meta: m, source: source, pkg: c.pkg, module: c.module, sum: identityOf(m, source, c.libs), text: &bundledText{}, libs: c.libs, reasons: &whyProgram{}}
 	compiled := c.compiler.Modules[sourceName]
-	ctl.refs = findRefs(compiled, c.pkg)
+	ctl.refs = findRefs(c.compiler, c.pkg, c.libs)
 	for _, r := range compiled.Rules {
 		ref := r.Head.Ref()
 		name, ok := ref[0].Value.(ast.Var)
@@ -79,6 +81,28 @@ func (c *Control) Source() string { return c.source }
 
 // Package is the control's package, dotted, without data.
 func (c *Control) Package() string { return c.pkg[1:].String() }
+
+// Libraries are the libraries that the control reaches, by package.
+func (c *Control) Libraries() []Library {
+	out := make([]Library, 0, len(c.libs))
+	for _, l := range c.libs {
+		out = append(out, l.Library)
+	}
+	return out
+}
+
+// Of reports whether compiling meta and source with libs would give c again.
+func (c *Control) Of(m Meta, source string, libs []Library) bool {
+	if c.meta != m || c.source != source {
+		return false
+	}
+	for _, l := range c.libs {
+		if !slices.Contains(libs, l.Library) {
+			return false
+		}
+	}
+	return true
+}
 
 // Refs is what the control reads.
 func (c *Control) Refs() Refs { return c.refs }

@@ -27,6 +27,7 @@ import (
 //
 //	-- set.json --    {"controls":{"1":{"name":…,"resource_id":…}},"resources":[…],"pip":{…}}
 //	-- 1.rego --      the control with the id 1
+//	-- lib/1.rego --  the library with the id 1
 //	-- cases.json --  [{"name":…,"input":{…},"want":{"effect":…,…}}]
 //
 // want holds the members of the decision that count. "error": true is a control
@@ -101,6 +102,16 @@ func loadCorpusFile(t testing.TB, name string, files map[string]string) corpusFi
 	}
 	spec := SetSpec{Revision: 3, Env: "production", Resources: set.Resources, PIP: set.PIP}
 	slow := spec
+	var libs []Library
+	for file, source := range files {
+		if name, ok := strings.CutPrefix(strings.TrimSuffix(file, ".rego"), "lib/"); ok {
+			id, err := strconv.ParseInt(name, 10, 64)
+			if err != nil {
+				t.Fatalf("%s: %s: %v", name, file, err)
+			}
+			libs = append(libs, Library{ID: id, Name: "library-" + name, Version: 4, Source: source})
+		}
+	}
 	for file, source := range files {
 		id, err := strconv.ParseInt(strings.TrimSuffix(file, ".rego"), 10, 64)
 		if err != nil {
@@ -114,7 +125,7 @@ func loadCorpusFile(t testing.TB, name string, files map[string]string) corpusFi
 		if m.Version == 0 {
 			m.Version = 1
 		}
-		c, issues := Compile(m, source)
+		c, issues := Compile(m, source, libs...)
 		if issues != nil {
 			t.Fatalf("%s: %s: %v", name, file, issues)
 		}

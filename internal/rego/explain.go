@@ -83,7 +83,7 @@ func (c *Control) why() *native.Why {
 		return nil
 	}
 	c.reasons.once.Do(func() {
-		checked, issues := check(c.source)
+		checked, issues := check(c.source, false, c.Libraries())
 		if len(issues) > 0 {
 			return
 		}

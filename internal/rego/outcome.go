@@ -236,14 +236,19 @@ func (c *Control) reason(ctx context.Context, r *run, b *budget) (value.Value, e
 
 // identityOf is a digest of all that a control's outcome depends on beside
 // input and data.
-func identityOf(m Meta, source string) [32]byte {
+func identityOf(m Meta, source string, libs []*linked) [32]byte {
 	h := sha256.New()
-	var n [8]byte
-	for _, i := range []int64{m.ID, m.Version, m.ResourceID, int64(len(m.Name)), int64(len(source))} {
-		binary.BigEndian.PutUint64(n[:], uint64(i))
-		h.Write(n[:])
+	text := func(s string) {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
+		h.Write([]byte(s))
 	}
-	h.Write([]byte(m.Name))
-	h.Write([]byte(source))
+	for _, i := range []int64{m.ID, m.Version, m.ResourceID} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(i)))
+	}
+	text(m.Name)
+	text(source)
+	for _, l := range libs {
+		text(l.Source)
+	}
 	return [32]byte(h.Sum(nil))
 }

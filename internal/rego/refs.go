@@ -28,18 +28,35 @@ type Refs struct {
 // Cacheable reports whether equal inputs have equal outcomes.
 func (r Refs) Cacheable() bool { return !r.Clock && !r.NonDeterministic }
 
-// findRefs reads what a compiled module refers to. It is the compiled module
-// that counts: there imports and local names are already resolved to what they
-// stand for, so an alias hides nothing.
-func findRefs(mod *ast.Module, pkg ast.Ref) Refs {
+// findRefs reads what a compiled control refers to, and those rules of its
+// libraries that it reaches. It is the compiled module that counts: there imports
+// and local names are already resolved to what they stand for, so an alias hides
+// nothing.
+func findRefs(compiler *ast.Compiler, pkg ast.Ref, libs []*linked) Refs {
 	var r Refs
+	todo := slices.Clone(compiler.Modules[sourceName].Rules)
+	seen := map[*ast.Rule]bool{}
+	lead := func(ref ast.Ref) { // to the rules of a library
+		for _, l := range libs {
+			if n := len(l.pkg); len(ref) > n && ref.HasPrefix(l.pkg) {
+				for _, rule := range compiler.Modules[l.file].Rules {
+					if name, ok := rule.Head.Ref()[0].Value.(ast.Var); ok && ref[n].Equal(ast.StringTerm(string(name))) && !seen[rule] {
+						seen[rule] = true
+						todo = append(todo, rule)
+					}
+				}
+			}
+		}
+	}
 	note := func(ref ast.Ref) {
 		path := constPath(ref[1:])
 		switch {
 		case ref[0].Equal(ast.InputRootDocument):
 			r.Input = append(r.Input, path)
 		case ref[0].Equal(ast.DefaultRootDocument):
-			if !ref.HasPrefix(pkg) {
+			if len(path) > 0 && path[0] == LibraryRoot {
+				lead(ref)
+			} else if !ref.HasPrefix(pkg) {
 				r.Data = append(r.Data, path)
 			}
 		default:
@@ -50,7 +67,11 @@ func findRefs(mod *ast.Module, pkg ast.Ref) Refs {
 			}
 		}
 	}
-	eachRef(mod, note)
+	for len(todo) > 0 {
+		rule := todo[0]
+		todo = todo[1:]
+		eachRuleRef(rule, note)
+	}
 	r.Input, r.Data = shortest(r.Input), shortest(r.Data)
 	r.Request, r.MCP = reads(r.Input, "request"), reads(r.Input, "mcp")
 	r.LLM, r.Usage = reads(r.Input, "llm"), reads(r.Input, "usage")
@@ -60,15 +81,19 @@ func findRefs(mod *ast.Module, pkg ast.Ref) Refs {
 // eachRef notes every reference in the rules of a module.
 func eachRef(mod *ast.Module, note func(ast.Ref)) {
 	for _, rule := range mod.Rules {
-		for e := rule; e != nil; e = e.Else {
-			// Not the head's own reference: it names what is defined. The brackets
-			// within it (partial rules) are read.
-			for _, p := range e.Head.Reference {
-				walkRefs(p, note)
-			}
-			walkRefs(e.Head, note)
-			walkRefs(e.Body, note)
+		eachRuleRef(rule, note)
+	}
+}
+
+func eachRuleRef(rule *ast.Rule, note func(ast.Ref)) {
+	for e := rule; e != nil; e = e.Else {
+		// Not the head's own reference: it names what is defined. The brackets
+		// within it (partial rules) are read.
+		for _, p := range e.Head.Reference {
+			walkRefs(p, note)
 		}
+		walkRefs(e.Head, note)
+		walkRefs(e.Body, note)
 	}
 }
 

@@ -32,6 +32,8 @@ type Issue struct {
 	Severity string `json:"severity" enum:"error,warning" doc:"error: the control is refused; warning: advice"`
 	// Rule names the check: a compiler's code, or category/title of the linter.
 	Rule string `json:"rule,omitempty" doc:"The check that speaks: a compiler code, or the linter's category/title"`
+
+	file string // of the module, while a check goes on
 }
 
 // The two severities of an Issue.

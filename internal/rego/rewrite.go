@@ -13,7 +13,7 @@ import (
 // In a bundle two controls may have the same package, and a stock OPA takes an
 // error of a built-in for "undefined", which would turn a failing deny rule
 // into no deny at all. So each control is rewritten: into a package of its own,
-// gatehouse.controls.c<id>, and with the built-ins that can fail replaced by
+// gatehouse.controls.c<id>, its libraries into gatehouse.libraries.l<id>v<version>, and with the built-ins that can fail replaced by
 // functions of gatehouse.strict that end the evaluation with an error when the
 // built-in yields nothing. A stock OPA then answers with an error, where Decide
 // answers DENY with Err set; every enforcement point denies on both.
@@ -30,21 +30,40 @@ json.is_valid yaml.is_valid regex.is_valid base64.is_valid net.cidr_is_valid sem
 // controlKey is a control's name in a bundle.
 func controlKey(id int64) string { return fmt.Sprintf("c%d", id) }
 
-// rewritten is a control's module for a bundle, and the names of gatehouse.strict
-// that it uses.
-func (c *Control) rewritten() (text string, strict []string, err error) {
-	mod := c.module.Copy()
-	to := ast.Ref{ast.DefaultRootDocument, ast.StringTerm("gatehouse"), ast.StringTerm("controls"), ast.StringTerm(controlKey(c.meta.ID))}
-	w := &rewriter{from: c.pkg, to: to, own: rootNames(mod), used: map[string]bool{}}
+// libraryKey is a library's name in a bundle: two controls may have been
+// compiled with two versions.
+func libraryKey(l Library) string { return fmt.Sprintf("l%dv%d", l.ID, l.Version) }
+
+// move is a package here, and what it is in the bundle.
+type move struct{ from, to ast.Ref }
+
+// moves are where the control and its libraries go; the control's own is the first.
+func (c *Control) moves() []move {
+	out := []move{{c.pkg, bundlePackage("controls", controlKey(c.meta.ID))}}
+	for _, l := range c.libs {
+		out = append(out, move{l.pkg, bundlePackage("libraries", libraryKey(l.Library))})
+	}
+	return out
+}
+
+func bundlePackage(kind, key string) ast.Ref {
+	return ast.Ref{ast.DefaultRootDocument, ast.StringTerm("gatehouse"), ast.StringTerm(kind), ast.StringTerm(key)}
+}
+
+// rewritten is a module of a control for a bundle, its own or a library's, and
+// the names of gatehouse.strict that it uses.
+func (c *Control) rewritten(module *ast.Module) (text string, strict []string, err error) {
+	mod := module.Copy()
+	w := &rewriter{moves: c.moves(), own: rootNames(mod), used: map[string]bool{}}
 	for _, imp := range mod.Imports {
-		if ref, ok := imp.Path.Value.(ast.Ref); ok && ref.HasPrefix(c.pkg) {
+		if ref, ok := imp.Path.Value.(ast.Ref); ok && !w.moved(ref).Equal(ref) {
 			if imp.Alias == "" {
 				imp.Alias = imp.Name()
 			}
 			imp.Path.Value = w.moved(ref)
 		}
 	}
-	mod.Package.Path = to
+	mod.Package.Path = w.moved(mod.Package.Path)
 	for _, rule := range mod.Rules {
 		if err := w.rule(rule); err != nil {
 			return "", nil, fmt.Errorf("rewrite control %d for a bundle: %w", c.meta.ID, err)
@@ -59,9 +78,9 @@ func (c *Control) rewritten() (text string, strict []string, err error) {
 
 // rewriter changes the rules of one module in place.
 type rewriter struct {
-	from, to ast.Ref         // the module's package, here and in the bundle
-	own      map[string]bool // names that hide built-ins
-	used     map[string]bool // of gatehouse.strict
+	moves []move
+	own   map[string]bool // names that hide built-ins
+	used  map[string]bool // of gatehouse.strict
 }
 
 // rule rewrites a rule and its else branches. The value of a default rule may
@@ -106,10 +125,12 @@ func (w *rewriter) rewrite(x any, constant bool) error {
 }
 
 func (w *rewriter) moved(ref ast.Ref) ast.Ref {
-	if !ref.HasPrefix(w.from) {
-		return ref
+	for _, m := range w.moves {
+		if ref.HasPrefix(m.from) {
+			return append(slices.Clone(m.to), ref[len(m.from):]...)
+		}
 	}
-	return append(slices.Clone(w.to), ref[len(w.from):]...)
+	return ref
 }
 
 // operator points a call at the function of gatehouse.strict that stands for

@@ -147,11 +147,13 @@ func topdownError(err error) error {
 	}
 	var e *topdown.Error
 	if errors.As(err, &e) {
-		line := 0
-		if e.Location != nil {
-			line = e.Location.Row
+		if e.Location == nil {
+			return &atLine{message: e.Message}
 		}
-		return &atLine{message: e.Message, line: line}
+		if pkg, ok := strings.CutSuffix(e.Location.File, ".rego"); ok && strings.HasPrefix(pkg, LibraryRoot+".") {
+			return &atLine{message: fmt.Sprintf("library %s: %s", pkg, e.Message), line: e.Location.Row}
+		}
+		return &atLine{message: e.Message, line: e.Location.Row}
 	}
 	return err
 }

@@ -65,13 +65,8 @@ func (s *scope) result(call term, out []*ast.Term) expr {
 }
 
 func (s *scope) functionCall(op ast.Ref, args []*ast.Term) expr {
-	pkg := s.c.pkg
-	if len(op) != len(pkg)+1 || !op[:len(pkg)].Equal(pkg) {
-		fail("function %v", op)
-	}
-	name, _ := op[len(pkg)].Value.(ast.String)
-	g := s.c.prog.rules[string(name)]
-	if g == nil || g.kind != function || len(args) < len(g.params) || len(args) > len(g.params)+1 {
+	g, used := s.c.find(op)
+	if g == nil || used != len(op) || g.kind != function || len(args) < len(g.params) || len(args) > len(g.params)+1 {
 		fail("function %v", op)
 	}
 	s.c.build(g)

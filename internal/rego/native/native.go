@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -94,13 +95,14 @@ type Program struct {
 
 // Compile compiles a module. mod is the module as parsed, compiler has compiled
 // it (and no other module with the same package), pkg is its package, such as
-// data.example. An *ErrUnsupported names what cannot be compiled.
+// data.example. The compiler's other modules are libraries: what the module uses
+// of them is compiled too. An *ErrUnsupported names what cannot be compiled.
 func Compile(mod *ast.Module, compiler *ast.Compiler, pkg ast.Ref) (p *Program, err error) {
 	compiled, err := compiledModule(mod, compiler, pkg)
 	if err != nil {
 		return nil, err
 	}
-	c := &builder{prog: &Program{rules: map[string]*group{}}, pkg: pkg}
+	c := newBuilder(compiled, compiler, pkg)
 	defer func() {
 		if r := recover(); r != nil {
 			u, ok := r.(*ErrUnsupported)
@@ -113,6 +115,19 @@ func Compile(mod *ast.Module, compiler *ast.Compiler, pkg ast.Ref) (p *Program, 
 	c.module(compiled)
 	c.prog.machine.New = func() any { return newMachine(c.prog) }
 	return c.prog, nil
+}
+
+// newBuilder knows the rules of the compiler's other modules, the libraries.
+func newBuilder(compiled *ast.Module, compiler *ast.Compiler, pkg ast.Ref) *builder {
+	c := &builder{prog: &Program{rules: map[string]*group{}}, pkg: pkg, src: map[string][]*ast.Rule{}}
+	for _, m := range compiler.Modules {
+		if m != compiled {
+			l := library{pkg: m.Package.Path, prefix: m.Package.Path.String() + "."}
+			c.libs = append(c.libs, l)
+			c.rules(m, l.prefix)
+		}
+	}
+	return c
 }
 
 func compiledModule(mod *ast.Module, compiler *ast.Compiler, pkg ast.Ref) (*ast.Module, error) {
@@ -161,11 +176,12 @@ func (p *Program) Rule(name string, env *Env, input value.Value, data DataSource
 	return v, nil
 }
 
-// Rules are the names of the program's rules, sorted; functions are not among them.
+// Rules are the names of the program's rules, sorted; neither functions nor the
+// rules of libraries are among them.
 func (p *Program) Rules() []string {
 	var names []string
 	for name, g := range p.rules {
-		if g.kind != function {
+		if g.kind != function && !strings.Contains(name, ".") {
 			names = append(names, name)
 		}
 	}

@@ -3,6 +3,7 @@ package native
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -60,12 +61,20 @@ const (
 	always      // by a conflict
 )
 
-// builder compiles a module.
+// builder compiles a module, and of the libraries beside it what the module uses.
 type builder struct {
 	prog *Program
 	pkg  ast.Ref
-	src  map[string][]*ast.Rule
+	src  map[string][]*ast.Rule // by the group's name
+	libs []library
 	risk risk // of what is being compiled
+}
+
+// library is a package whose rules the module may refer to. Its groups are named
+// by package and rule, and are made when they are first referred to.
+type library struct {
+	pkg    ast.Ref
+	prefix string
 }
 
 func fail(format string, args ...any) {
@@ -78,30 +87,63 @@ func (c *builder) slot() int {
 }
 
 func (c *builder) module(mod *ast.Module) {
-	c.src = map[string][]*ast.Rule{}
-	var order []string
+	// All groups exist before any body is compiled: bodies refer to them.
+	for _, name := range c.rules(mod, "") {
+		c.declare(name)
+	}
+	for _, g := range slices.Clone(c.prog.groups) {
+		c.build(g)
+	}
+}
+
+// rules takes the rules of a module by name; order is that of the text.
+func (c *builder) rules(mod *ast.Module, prefix string) (order []string) {
 	for _, r := range mod.Rules {
-		name := string(r.Head.Ref()[0].Value.(ast.Var))
+		name := prefix + string(r.Head.Ref()[0].Value.(ast.Var))
 		if c.src[name] == nil {
 			order = append(order, name)
 		}
 		c.src[name] = append(c.src[name], r)
 	}
-	// All groups exist before any body is compiled: bodies refer to them.
-	for _, name := range order {
-		g := &group{id: len(c.prog.groups), name: name, kind: kindOf(name, c.src[name]), acc: c.slot(), cur: c.slot()}
-		if g.kind == function {
-			for range c.src[name][0].Head.Args {
-				g.params = append(g.params, c.slot())
-			}
+	return order
+}
+
+func (c *builder) declare(name string) *group {
+	g := &group{id: len(c.prog.groups), name: name, kind: kindOf(name, c.src[name]), acc: c.slot(), cur: c.slot()}
+	if g.kind == function {
+		for range c.src[name][0].Head.Args {
+			g.params = append(g.params, c.slot())
 		}
-		g.first = oneValue(g, c.src[name])
-		c.prog.groups = append(c.prog.groups, g)
-		c.prog.rules[name] = g
 	}
-	for _, g := range c.prog.groups {
-		c.build(g)
+	g.first = oneValue(g, c.src[name])
+	c.prog.groups = append(c.prog.groups, g)
+	c.prog.rules[name] = g
+	return g
+}
+
+// find is the group that a reference below data leads to, and how much of the
+// reference names it; nil where it leads to none.
+func (c *builder) find(ref ast.Ref) (g *group, used int) {
+	name, used := c.nameOf(ref)
+	if g := c.prog.rules[name]; g != nil || c.src[name] == nil {
+		return g, used
 	}
+	return c.declare(name), used
+}
+
+func (c *builder) nameOf(ref ast.Ref) (name string, used int) {
+	at := library{pkg: c.pkg}
+	for _, l := range c.libs {
+		if ref.HasPrefix(l.pkg) {
+			at = l
+		}
+	}
+	if n := len(at.pkg); len(ref) > n && ref.HasPrefix(at.pkg) {
+		if s, ok := ref[n].Value.(ast.String); ok {
+			return at.prefix + string(s), n + 1
+		}
+	}
+	return "", 0
 }
 
 // build compiles a group once: in order, or before that when it is referred to.

@@ -76,15 +76,10 @@ func (s *scope) loose(t *ast.Term) bool {
 }
 
 func (s *scope) looseHead(ref ast.Ref) bool {
-	pkg := s.c.pkg
 	if v, ok := ref[0].Value.(ast.Var); ok && s.unplugged[v] {
 		return true
 	}
-	if len(ref) <= len(pkg) || !ref.HasPrefix(pkg) {
-		return false
-	}
-	name, _ := ref[len(pkg)].Value.(ast.String)
-	g := s.c.prog.rules[string(name)]
+	g, _ := s.c.find(ref)
 	if g == nil {
 		return false
 	}
@@ -323,6 +318,10 @@ func (s *scope) start(ref ast.Ref) (term, []*ast.Term, access) {
 }
 
 func (s *scope) startData(ref ast.Ref) (term, []*ast.Term, access) {
+	if g, used := s.c.find(ref); g != nil {
+		s.c.build(g)
+		return g.value, ref[used:], lookup
+	}
 	pkg := s.c.pkg
 	for i := 1; ; i++ {
 		if i == len(pkg) {
@@ -341,16 +340,10 @@ func (s *scope) startData(ref ast.Ref) (term, []*ast.Term, access) {
 	if len(ref) <= len(pkg) {
 		fail("reference %v to a whole package", ref)
 	}
-	name, ok := ref[len(pkg)].Value.(ast.String)
-	if !ok {
+	if _, ok := ref[len(pkg)].Value.(ast.String); !ok {
 		fail("reference %v to any rule", ref)
 	}
-	g := s.c.prog.rules[string(name)]
-	if g == nil {
-		return s.baseTerm(ref)
-	}
-	s.c.build(g)
-	return g.value, ref[len(pkg)+1:], lookup
+	return s.baseTerm(ref)
 }
 
 func (s *scope) baseTerm(ref ast.Ref) (term, []*ast.Term, access) {

@@ -119,7 +119,7 @@ func CompileWhy(mod *ast.Module, compiler *ast.Compiler, pkg ast.Ref) (w *Why, e
 	if len(compiled.Rules) != len(mod.Rules) {
 		return nil, &ErrUnsupported{"rules that the compiler added"}
 	}
-	c := &builder{prog: &Program{rules: map[string]*group{}}, pkg: pkg}
+	c := newBuilder(compiled, compiler, pkg)
 	defer func() {
 		if r := recover(); r != nil {
 			u, ok := r.(*ErrUnsupported)

@@ -1,0 +1,281 @@
+package rego
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Library is a module that controls share: functions and rules in a package
+// under lib. It decides nothing by itself.
+type Library struct {
+	ID      int64  `json:"id"`
+	Name    string `json:"name"`
+	Version int64  `json:"version"`
+	Source  string `json:"source"`
+}
+
+// LibraryRoot is what the packages of libraries begin with.
+const LibraryRoot = "lib"
+
+// maxLibraries is how many libraries one control may reach.
+const maxLibraries = 50
+
+// A library's package has plain names, so that it can be read without a parser.
+var (
+	packageHead = regexp.MustCompile(`^(?:\s+|#[^\n]*(?:\n|$))*package[ \t]+([^\s#]+)`)
+	libraryName = regexp.MustCompile(`^lib(\.[A-Za-z_][A-Za-z0-9_]*)+$`)
+)
+
+// Package is the library's package, such as lib.text; "" where its source
+// names none that a library may have.
+func (l Library) Package() string {
+	m := packageHead.FindStringSubmatch(l.Source)
+	if m == nil || !libraryName.MatchString(m[1]) {
+		return ""
+	}
+	return m[1]
+}
+
+// CheckLibrary says what keeps source from being a library among others: at
+// most 100 errors, in the order of the text. An earlier version of it among the
+// others is passed over.
+func CheckLibrary(source string, others ...Library) ([]Issue, error) {
+	own := Library{Source: source}.Package()
+	others = slices.DeleteFunc(slices.Clone(others), func(l Library) bool { return l.Package() == own })
+	_, issues := check(source, true, others)
+	return issues, nil
+}
+
+// Reach gives those of libs that source refers to, and what those refer to, by
+// package. What is not among libs, and a source that cannot be read, is passed
+// over: it is for Check to say.
+func Reach(source string, libs []Library) []Library {
+	mod, issues := parse(sourceName, source)
+	if issues != nil {
+		return nil
+	}
+	k := newLinker(libs)
+	k.follow(mod, []string{mod.Package.Path[1:].String()}, nil)
+	return k.libraries()
+}
+
+// linked is a library that was read for a control.
+type linked struct {
+	Library
+	pkg     ast.Ref
+	file    string
+	module  *ast.Module // as parsed; never changed
+	exports map[string]bool
+	site    *ast.Location // where the control first leads to it
+}
+
+// linker finds the libraries that a module reaches.
+type linker struct {
+	shelf   map[string]Library // by package
+	reached map[string]*linked
+	issues  []Issue
+}
+
+func newLinker(libs []Library) *linker {
+	k := &linker{shelf: map[string]Library{}, reached: map[string]*linked{}}
+	for _, l := range libs {
+		if pkg := l.Package(); pkg != "" {
+			k.shelf[pkg] = l
+		}
+	}
+	return k
+}
+
+// libraries are those that were reached, by package.
+func (k *linker) libraries() []Library {
+	var out []Library
+	for _, l := range k.sorted() {
+		out = append(out, l.Library)
+	}
+	return out
+}
+
+func (k *linker) sorted() []*linked {
+	var out []*linked
+	for _, pkg := range slices.Sorted(maps.Keys(k.reached)) {
+		out = append(out, k.reached[pkg])
+	}
+	return out
+}
+
+// packageOf is the library's package that a reference begins with, known or
+// not; "" for no reference to a library.
+func (k *linker) packageOf(ref ast.Ref) string {
+	path := constPath(ref[1:])
+	if !ref[0].Equal(ast.DefaultRootDocument) || len(path) < 2 || path[0] != LibraryRoot {
+		return ""
+	}
+	for n := 2; n <= len(path); n++ {
+		if pkg := strings.Join(path[:n], "."); k.known(pkg) {
+			return pkg
+		}
+	}
+	return strings.Join(path[:2], ".")
+}
+
+func (k *linker) known(pkg string) bool {
+	_, ok := k.shelf[pkg]
+	return ok
+}
+
+// follow reads the libraries that a module refers to. trail are the packages
+// that led to it, site is where the control's own text did: nil for the control.
+func (k *linker) follow(mod *ast.Module, trail []string, site *ast.Location) {
+	visit := func(ref ast.Ref, loc *ast.Location, imported bool) {
+		pkg := k.packageOf(ref)
+		if pkg == "" {
+			return
+		}
+		if imported && !k.known(pkg) {
+			pkg = strings.Join(constPath(ref[1:]), ".")
+		}
+		if site != nil {
+			loc = site
+		}
+		if i := slices.Index(trail, pkg); i >= 0 {
+			if i < len(trail)-1 {
+				k.report(loc, "library_cycle", "libraries refer to each other in a circle: %s", strings.Join(append(slices.Clone(trail[i:]), pkg), " -> "))
+			}
+			return
+		}
+		k.take(pkg, trail, loc)
+	}
+	for _, imp := range mod.Imports {
+		if ref, ok := imp.Path.Value.(ast.Ref); ok {
+			visit(ref, imp.Location, true)
+		}
+	}
+	eachRef(mod, func(ref ast.Ref) { visit(ref, ref[0].Location, false) })
+}
+
+// take reads one library and what it refers to, once.
+func (k *linker) take(pkg string, trail []string, site *ast.Location) {
+	if k.reached[pkg] != nil {
+		return
+	}
+	lib, ok := k.shelf[pkg]
+	switch {
+	case !ok && len(trail) > 1:
+		k.report(site, "unknown_library", "library %s refers to %s, which is no active library of this environment", trail[len(trail)-1], pkg)
+		return
+	case !ok:
+		k.report(site, "unknown_library", "there is no active library %s in this environment", pkg)
+		return
+	case len(k.reached) >= maxLibraries:
+		k.report(site, "source_limit", "the control reaches more than %d libraries", maxLibraries)
+		return
+	}
+	l := &linked{Library: lib, file: pkg + ".rego", site: site, exports: map[string]bool{}}
+	k.reached[pkg] = l
+	mod, issues := parse(l.file, lib.Source)
+	if issues == nil {
+		issues = append(checkPackage(mod, true), findForbidden(mod)...)
+		issues = append(issues, checkSome(mod)...)
+	}
+	if len(issues) > 0 {
+		k.report(site, issues[0].Rule, "library %s, line %d: %s", pkg, issues[0].Line, issues[0].Message)
+		delete(k.reached, pkg)
+		return
+	}
+	l.module, l.pkg, l.exports = mod, mod.Package.Path, rootNames(mod)
+	k.follow(mod, append(slices.Clone(trail), pkg), site)
+}
+
+// modules are copies of all that is compiled together.
+func (k *linker) modules(mod *ast.Module) map[string]*ast.Module {
+	out := map[string]*ast.Module{sourceName: mod.Copy()}
+	for _, l := range k.reached {
+		out[l.file] = l.module.Copy()
+	}
+	return out
+}
+
+// checkTotal holds a module with its libraries to the bounds of one.
+func (k *linker) checkTotal(mod *ast.Module) []Issue {
+	if len(k.reached) == 0 {
+		return nil
+	}
+	m := measure{}
+	rules := slices.Clone(mod.Rules)
+	for _, l := range k.reached {
+		rules = append(rules, l.module.Rules...)
+	}
+	for _, r := range rules {
+		if what := m.rule(r); what != "" {
+			return []Issue{sourceIssue(0, 0, "with its libraries: %s", what)}
+		}
+	}
+	return nil
+}
+
+// checkCompiled judges the references of what was compiled: there imports and
+// local names are resolved to what they stand for.
+func (k *linker) checkCompiled(compiler *ast.Compiler, pkg ast.Ref) []Issue {
+	issues := k.checkData(compiler.Modules[sourceName], pkg)
+	for _, l := range k.sorted() {
+		found := k.checkData(compiler.Modules[l.file], l.pkg)
+		for i := range found {
+			found[i].file = l.file
+		}
+		issues = append(issues, k.placed(found)...)
+	}
+	return issues
+}
+
+// placed puts what is wrong in a library where the control leads to it.
+func (k *linker) placed(issues []Issue) []Issue {
+	for i, is := range issues {
+		pkg := strings.TrimSuffix(is.file, ".rego")
+		if l := k.reached[pkg]; l != nil {
+			issues[i] = issueAt(l.site, is.Rule, "library %s, line %d: %s", pkg, is.Line, is.Message)
+		}
+	}
+	return issues
+}
+
+func (k *linker) report(loc *ast.Location, rule, format string, args ...any) {
+	k.issues = append(k.issues, issueAt(loc, rule, format, args...))
+}
+
+// refused says why a reference to a library is none; "" where it is one. Whole
+// packages may be imported only, and a member must be written out and be there.
+func (k *linker) refused(ref ast.Ref, imported bool) string {
+	path := constPath(ref[1:])
+	if len(path) < 2 {
+		return "the library must be written out, such as data.lib.text"
+	}
+	l := k.reached[k.packageOf(ref)]
+	if l == nil {
+		return "" // follow has said why
+	}
+	switch n := len(l.pkg) - 1; {
+	case len(path) == n && imported:
+		return ""
+	case len(path) <= n:
+		return fmt.Sprintf("name a rule or function of the library %s", l.Package())
+	case !l.exports[path[n]]:
+		return fmt.Sprintf("the library %s has no rule or function %q", l.Package(), path[n])
+	}
+	return ""
+}
+
+// checkNested refuses libraries of which one has a package within another's:
+// what such a name stands for would depend on which are there.
+func (k *linker) checkNested(pkg string, loc *ast.Location) []Issue {
+	for other := range k.shelf {
+		if strings.HasPrefix(other+".", pkg+".") || strings.HasPrefix(pkg+".", other+".") {
+			return []Issue{issueAt(loc, "library_package", "there is a library %s already, and neither may hold the other", other)}
+		}
+	}
+	return nil
+}

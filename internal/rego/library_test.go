@@ -166,3 +166,23 @@ func TestLibrariesOfAControl(t *testing.T) {
 		t.Errorf("the bundle holds %q", names)
 	}
 }
+
+// A library's rule is one condition in an explanation: the author of the control
+// sees what was asked of it.
+func TestExplainWithALibrary(t *testing.T) {
+	c, issues := Compile(Meta{ID: 1, Name: "a", Version: 1}, "package a\n\nimport data.lib.text\n\ndefault allow := false\n\nallow if text.same(input.user.id, \"ann\")\n", lib(2, textLibrary))
+	if issues != nil {
+		t.Fatal(issues)
+	}
+	for id, want := range map[string]Effect{"ANN": Allow, "bob": Deny} {
+		in := mustDecode(t, fmt.Sprintf(`{"user":{"id":%q}}`, id))
+		out, why := c.Explain(t.Context(), in, nil, Limits{})
+		list := why.Conditions
+		if why.Nearest != nil {
+			list = why.Nearest.Missing
+		}
+		if out.Effect != want || why.Partial || len(list) != 1 || list[0].Line != 7 || !strings.Contains(list[0].Source, "text.same") {
+			t.Errorf("%s: %v %+v", id, out, why)
+		}
+	}
+}

@@ -28,6 +28,7 @@ type commands struct {
 	Audit   auditCommand   `cmd:"" help:"Check the audit logs."`
 	Migrate migrateCommand `cmd:"" help:"Bring every tenant's schema to this version."`
 	Backup  backupCommand  `cmd:"" help:"Copy the SQLite files of a data directory, while the server runs."`
+	LSP     lspCommand     `cmd:"" name:"lsp" help:"Language server for controls, over stdio: an editor starts it."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/lsp"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/template"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
+)
+
+// lspCommand is the language server that editors start.
+type lspCommand struct {
+	URL    string `env:"GATEHOUSE_URL" help:"Server whose resources' attributes are offered too; absent: none is asked."`
+	APIKey string `env:"GATEHOUSE_API_KEY" help:"API key for it, with resources:read."`
+	Stdio  bool   `hidden:"" help:"Accepted, for editors that pass it; there is no other way."`
+}
+
+// Run speaks the Language Server Protocol on the standard streams.
+func (c *lspCommand) Run(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program, for its worker: %w", err)
+	}
+	cfg := worker.Defaults(self, "worker")
+	cfg.Size, cfg.PerTenant = 1, 1
+	pool := worker.NewPool(cfg)
+	defer pool.Close()
+
+	s := &lsp.Server{
+		Version: version, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Validate: func(ctx context.Context, source string) (worker.Validation, error) {
+			return pool.Validate(ctx, scope.DefaultTenant, source)
+		},
+	}
+	if s.Templates, err = shipped(); err != nil {
+		return err
+	}
+	if c.URL != "" {
+		client := outbound.Trusted(outbound.Config{Timeout: 10 * time.Second, MaxReply: 16 << 20})
+		defer client.Close()
+		s.Remote = lsp.Remote(client, c.URL, c.APIKey)
+	}
+	return s.Run(ctx, os.Stdin, os.Stdout)
+}
+
+// shipped are the templates as an editor offers them.
+func shipped() ([]hint.Template, error) {
+	catalogue, err := template.Load()
+	if err != nil {
+		return nil, err
+	}
+	var out []hint.Template
+	for _, id := range catalogue.IDs() {
+		t, _ := catalogue.Get(id)
+		out = append(out, hint.Template{ID: t.ID, Title: t.Title, Doc: strings.TrimSpace(t.Description), Source: t.Source()})
+	}
+	return out, nil
+}

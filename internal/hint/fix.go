@@ -1,0 +1,167 @@
+package hint
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// Fix is one change that mends one issue.
+type Fix struct {
+	// Title is what an editor shows; Issue is what it mends.
+	Title string
+	Issue rego.Issue
+	// Span is replaced by Text.
+	Span Span
+	Text string
+}
+
+// Fixes gives the changes that are known for issues of a source, in the order
+// of the issues. An issue that nobody knows a sure change for has none.
+func Fixes(source string, issues []rego.Issue) []Fix {
+	var out []Fix
+	for _, is := range issues {
+		at := Offset(source, is.Line, is.Column)
+		if is.Line == 0 {
+			at = 0
+		}
+		f, ok := fix(source, at, is)
+		if ok {
+			f.Issue = is
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func fix(source string, at int, is rego.Issue) (Fix, bool) {
+	switch {
+	case is.Message == "package expected" || is.Message == "the source holds no package":
+		return Fix{Title: "Begin with a package", Text: "package policy\n\n"}, true
+	case is.Message == "`if` keyword is required before rule body":
+		return beforeBody(source, at)
+	case is.Rule == "style/no-whitespace-comment" && at < len(source) && source[at] == '#':
+		return Fix{Title: "Put a space behind #", Span: Span{at + 1, at + 1}, Text: " "}, true
+	case is.Rule == "idiomatic/non-raw-regex-pattern":
+		return rawPattern(source, at)
+	case is.Rule == "style/use-assignment-operator":
+		return assign(source, at)
+	case is.Rule == "style/prefer-snake-case":
+		return snake(source, at)
+	}
+	if name, ok := strings.CutPrefix(is.Message, "undefined function "); ok {
+		return nearest(source, at, name)
+	}
+	return Fix{}, false
+}
+
+// beforeBody puts `if` before the brace of a rule's body, and `contains` in the
+// place of the brackets of a partial set.
+func beforeBody(source string, at int) (Fix, bool) {
+	line := rest(source, at)
+	brace := strings.IndexByte(line, '{')
+	if brace < 1 || strings.Contains(line[:brace], " if ") {
+		return Fix{}, false
+	}
+	head := strings.TrimRight(line[:brace], " \t")
+	name, in, set := strings.Cut(head, "[")
+	if set && strings.HasSuffix(in, "]") && !strings.ContainsAny(in[:len(in)-1], "[]") {
+		return Fix{
+			Title: "Write the rule with contains and if", Span: Span{at, at + brace},
+			Text: strings.TrimSpace(name) + " contains " + in[:len(in)-1] + " if ",
+		}, true
+	}
+	return Fix{Title: "Put if before the body", Span: Span{at + len(head), at + brace}, Text: " if "}, true
+}
+
+// rest is what follows in the line of an offset.
+func rest(source string, at int) string {
+	line, _, _ := strings.Cut(source[at:], "\n")
+	return line
+}
+
+// rawPattern writes a quoted pattern between backquotes.
+func rawPattern(source string, at int) (Fix, bool) {
+	quoted, err := strconv.QuotedPrefix(rest(source, at))
+	if err != nil || quoted[0] != '"' {
+		return Fix{}, false
+	}
+	text, err := strconv.Unquote(quoted)
+	if err != nil || strings.ContainsAny(text, "`\n\r") {
+		return Fix{}, false
+	}
+	return Fix{Title: "Write the pattern as a raw string", Span: Span{at, at + len(quoted)}, Text: "`" + text + "`"}, true
+}
+
+// assign writes := for the = of a rule's head.
+func assign(source string, at int) (Fix, bool) {
+	line := rest(source, at)
+	i := strings.Index(line, " = ")
+	if i < 0 || strings.ContainsAny(line[:i], "=\"`{") {
+		return Fix{}, false
+	}
+	return Fix{Title: "Assign with :=", Span: Span{at + i + 1, at + i + 2}, Text: ":="}, true
+}
+
+// snake renames the word at an offset; the other places where it stands are the
+// author's to see, so it is offered only where there is none.
+func snake(source string, at int) (Fix, bool) {
+	s := Span{at, at}
+	for s.End < len(source) && wordByte(source[s.End]) {
+		s.End++
+	}
+	name := source[s.Start:s.End]
+	if name == "" || strings.Count(source, name) != 1 {
+		return Fix{}, false
+	}
+	var b strings.Builder
+	for i, c := range []byte(name) {
+		if c >= 'A' && c <= 'Z' {
+			if i > 0 {
+				b.WriteByte('_')
+			}
+			c += 'a' - 'A'
+		}
+		b.WriteByte(c)
+	}
+	return Fix{Title: "Rename to " + b.String(), Span: s, Text: b.String()}, true
+}
+
+// nearest is the built-in that an unknown name was probably meant to be.
+func nearest(source string, at int, name string) (Fix, bool) {
+	if len(name) > 60 || !strings.HasPrefix(source[at:], name) {
+		return Fix{}, false
+	}
+	best, far := "", max(2, len(name)/4)+1
+	for _, b := range builtins() {
+		if d := distance(name, b.name); d < far {
+			best, far = b.name, d
+		}
+	}
+	if best == "" {
+		return Fix{}, false
+	}
+	return Fix{Title: "Call " + best, Span: Span{at, at + len(name)}, Text: best}, true
+}
+
+// distance is how many bytes differ between two short names (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		diagonal := row[0]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := diagonal
+			if a[i-1] != b[j-1] {
+				cost++
+			}
+			diagonal = row[j]
+			row[j] = min(cost, row[j]+1, row[j-1]+1)
+		}
+	}
+	return row[len(b)]
+}

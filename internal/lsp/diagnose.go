@@ -1,0 +1,124 @@
+package lsp
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// severity of a diagnostic.
+const (
+	severityError   = 1
+	severityWarning = 2
+)
+
+type published struct {
+	URI         string       `json:"uri"`
+	Version     *int64       `json:"version,omitempty"`
+	Diagnostics []diagnostic `json:"diagnostics"`
+}
+
+// analyse checks documents that changed, one at a time, until ctx ends. Of the
+// versions that came while it was busy it sees the newest.
+func (s *Server) analyse(ctx context.Context) {
+	for {
+		d, ok := s.nextDirty()
+		if !ok {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.wake:
+			}
+			continue
+		}
+		issues := s.check(ctx, d)
+		if ctx.Err() != nil {
+			return
+		}
+		members := attributes(d.text)
+		s.mu.Lock()
+		held := s.documents[d.uri]
+		current := held != nil && held.version == d.version && held.text == d.text
+		if current {
+			held.issues, held.checked = issues, d.version
+			if members != nil {
+				held.members = members
+			}
+		}
+		s.mu.Unlock()
+		if current {
+			version := d.version
+			s.notify("textDocument/publishDiagnostics", published{d.uri, &version, diagnostics(d.text, issues)})
+		}
+	}
+}
+
+func (s *Server) nextDirty() (document, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uri := range s.dirty {
+		delete(s.dirty, uri)
+		if d := s.documents[uri]; d != nil {
+			return *d, true
+		}
+	}
+	return document{}, false
+}
+
+// check gives the issues of a document.
+func (s *Server) check(ctx context.Context, d document) []rego.Issue {
+	if d.large {
+		return []rego.Issue{{Message: "the file is too large to be a control", Severity: rego.SeverityError, Rule: "source_limit"}}
+	}
+	v, err := s.Validate(ctx, d.text)
+	if err != nil {
+		s.Log.Warn("check", "error", err)
+		return []rego.Issue{{Message: fault.Message(err), Severity: rego.SeverityWarning, Rule: "check"}}
+	}
+	issues := append(v.Errors, v.Warnings...)
+	if strings.HasSuffix(d.uri, "_test.rego") {
+		// A test refers to the control that it is about, which another file holds.
+		issues = slices.DeleteFunc(issues, func(is rego.Issue) bool { return is.Rule == "data_reference" })
+	}
+	return issues
+}
+
+// diagnostics puts issues where the editor shows them: at the word where they
+// begin, or else at one character.
+func diagnostics(text string, issues []rego.Issue) []diagnostic {
+	out := make([]diagnostic, 0, len(issues))
+	for _, is := range issues {
+		d := diagnostic{Range: extentOf(text, spot(text, is)), Severity: severityError, Code: is.Rule, Source: "gatehouse", Message: is.Message}
+		if is.Severity == rego.SeverityWarning {
+			d.Severity = severityWarning
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+func spot(text string, is rego.Issue) hint.Span {
+	if is.Line < 1 {
+		line, _, _ := strings.Cut(text, "\n")
+		return hint.Span{Start: 0, End: len(strings.TrimRight(line, "\r"))}
+	}
+	start := hint.Offset(text, is.Line, is.Column)
+	end := start
+	for end < len(text) && wordByte(text[end]) {
+		end++
+	}
+	if end == start && end < len(text) && text[end] != '\n' && text[end] != '\r' {
+		_, n := utf8.DecodeRuneInString(text[end:])
+		end += n
+	}
+	return hint.Span{Start: start, End: end}
+}
+
+func wordByte(c byte) bool {
+	return c == '_' || c == '.' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}

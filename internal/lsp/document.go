@@ -1,0 +1,177 @@
+package lsp
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// document is an open file as the editor has it.
+type document struct {
+	uri     string
+	version int64
+	text    string
+	// large is set for a text that is not kept.
+	large bool
+	// issues are those of the version checked.
+	issues  []rego.Issue
+	checked int64
+	// members are what the last version that compiled refers to.
+	members []hint.Member
+}
+
+// offset is the byte offset of an LSP position; what lies beyond the text is
+// the nearest place within it.
+func offset(text string, p position) int {
+	i := 0
+	for line := 0; line < p.Line; line++ {
+		n := strings.IndexByte(text[i:], '\n')
+		if n < 0 {
+			return len(text)
+		}
+		i += n + 1
+	}
+	for units := 0; units < p.Character && i < len(text) && text[i] != '\n'; {
+		if text[i] == '\r' && i+1 < len(text) && text[i+1] == '\n' {
+			break
+		}
+		r, n := utf8.DecodeRuneInString(text[i:])
+		if units++; r > 0xffff {
+			units++
+		}
+		i += n
+	}
+	return i
+}
+
+// place is the LSP position of a byte offset.
+func place(text string, offset int) position {
+	offset = min(max(offset, 0), len(text))
+	before := text[:offset]
+	start := strings.LastIndexByte(before, '\n') + 1
+	p := position{Line: strings.Count(before, "\n")}
+	for _, r := range before[start:] {
+		if p.Character++; r > 0xffff {
+			p.Character++
+		}
+	}
+	return p
+}
+
+func extentOf(text string, s hint.Span) extent {
+	return extent{place(text, s.Start), place(text, s.End)}
+}
+
+func (s *Server) didOpen(_ context.Context, raw json.RawMessage) (any, *rpcError) {
+	p, failed := params[struct {
+		Document struct {
+			identifier
+			Text string `json:"text"`
+		} `json:"textDocument"`
+	}](raw)
+	if failed != nil {
+		return nil, failed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.documents[p.Document.URI] == nil && len(s.documents) >= maxDocuments {
+		return nil, &rpcError{codeInvalidParams, "too many documents are open"}
+	}
+	d := &document{uri: p.Document.URI, version: p.Document.Version}
+	d.set(p.Document.Text)
+	s.documents[d.uri] = d
+	s.changed(d)
+	return nil, nil
+}
+
+// set takes a text, unless it is far larger than any control.
+func (d *document) set(text string) {
+	d.large = len(text) > maxDocument
+	if d.large {
+		text = ""
+	}
+	d.text = text
+}
+
+func (s *Server) didChange(_ context.Context, raw json.RawMessage) (any, *rpcError) {
+	p, failed := params[struct {
+		Document identifier `json:"textDocument"`
+		Changes  []struct {
+			Range *extent `json:"range"`
+			Text  string  `json:"text"`
+		} `json:"contentChanges"`
+	}](raw)
+	if failed != nil {
+		return nil, failed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.documents[p.Document.URI]
+	if d == nil {
+		return nil, &rpcError{codeInvalidParams, "the document is not open"}
+	}
+	d.version = p.Document.Version
+	for _, c := range p.Changes {
+		if c.Range == nil {
+			d.set(c.Text)
+			continue
+		}
+		if d.large {
+			continue // only the whole text can mend that
+		}
+		from, to := offset(d.text, c.Range.Start), offset(d.text, c.Range.End)
+		if to < from {
+			from, to = to, from
+		}
+		d.set(d.text[:from] + c.Text + d.text[to:])
+	}
+	s.changed(d)
+	return nil, nil
+}
+
+func (s *Server) didSave(ctx context.Context, _ json.RawMessage) (any, *rpcError) {
+	s.learn(ctx)
+	return nil, nil
+}
+
+func (s *Server) didClose(_ context.Context, raw json.RawMessage) (any, *rpcError) {
+	p, failed := params[struct {
+		Document identifier `json:"textDocument"`
+	}](raw)
+	if failed != nil {
+		return nil, failed
+	}
+	s.mu.Lock()
+	delete(s.documents, p.Document.URI)
+	delete(s.dirty, p.Document.URI)
+	s.mu.Unlock()
+	// What was said of a file that is closed goes with it.
+	s.notify("textDocument/publishDiagnostics", published{URI: p.Document.URI, Diagnostics: []diagnostic{}})
+	return nil, nil
+}
+
+// changed puts a document before the analyst. The caller holds s.mu.
+func (s *Server) changed(d *document) {
+	s.dirty[d.uri] = true
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// open gives the text and the issues of a document; ok is false for none.
+func (s *Server) open(uri string) (d document, know hint.Knowledge, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.documents[uri]
+	if held == nil {
+		return document{}, hint.Knowledge{}, false
+	}
+	know = s.knowledge
+	know.Members = append(append([]hint.Member{}, held.members...), know.Members...)
+	return *held, know, true
+}

@@ -1,0 +1,95 @@
+package lsp
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// tooBig is a frame that was left out.
+type tooBig struct{ size int64 }
+
+func (e *tooBig) Error() string {
+	return fmt.Sprintf("a message of %d bytes is over the limit of %d", e.size, maxFrame)
+}
+
+var errFrame = errors.New("lsp: the stream is not framed as the protocol wants")
+
+// readFrame reads one message: header lines, of which Content-Length must be
+// one, an empty line, the body. A body over the bound is skipped (*tooBig); what
+// comes behind a bad header cannot be found, so that ends the stream.
+func readFrame(r *bufio.Reader) ([]byte, error) {
+	size, header := int64(-1), 0
+	for {
+		line, err := readLine(r, maxHeader-header)
+		if err != nil {
+			if errors.Is(err, io.EOF) && header > 0 {
+				return nil, io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		header += len(line) + 2
+		if line == "" {
+			break
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if !ok {
+			return nil, errFrame
+		}
+		if strings.EqualFold(strings.TrimSpace(name), "Content-Length") {
+			n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 62)
+			if err != nil || size >= 0 {
+				return nil, errFrame
+			}
+			size = int64(n)
+		}
+	}
+	if size < 0 {
+		return nil, errFrame
+	}
+	if size > maxFrame {
+		if _, err := io.CopyN(io.Discard, r, size); err != nil {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return nil, &tooBig{size}
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return body, nil
+}
+
+// readLine reads up to the line's end, which it leaves out.
+func readLine(r *bufio.Reader, limit int) (string, error) {
+	var b []byte
+	for {
+		c, err := r.ReadByte()
+		switch {
+		case err != nil:
+			if len(b) > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return "", err
+		case c == '\n':
+			return strings.TrimSuffix(string(b), "\r"), nil
+		case len(b) >= limit:
+			return "", errFrame
+		}
+		b = append(b, c)
+	}
+}
+
+func writeFrame(w io.Writer, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	frame := append([]byte("Content-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"), body...)
+	_, err = w.Write(frame)
+	return err
+}

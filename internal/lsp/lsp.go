@@ -1,0 +1,218 @@
+// Package lsp is the language server for controls: an editor starts `gatehouse
+// lsp` and speaks the Language Server Protocol (3.17) with it over stdio.
+//
+//	editor ──frames──► Run ──► handlers: documents, completion, hover, formatting, fixes
+//	       ◄─frames───  │
+//	                    └──► analyst: checks what changed, in a process that can be
+//	                         killed (package worker), and publishes diagnostics
+//
+// No server is needed. With one, attributes of its resources are offered too
+// (Remote). Everything that comes in is bounded: a frame, the number of open
+// documents, the size of each, the time that a check may take.
+package lsp
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
+)
+
+// Bounds on what an editor may send.
+const (
+	maxFrame     = 16 << 20 // a document of 1 MiB, escaped, has room
+	maxHeader    = 8 << 10
+	maxDocuments = 500
+	maxDocument  = 4 << 20 // text kept of one document, in bytes
+)
+
+// errExit says that the editor asked the server to go without a shutdown.
+var errExit = errors.New("lsp: exit without shutdown")
+
+// Server is one editor's session. Fill the fields, then Run it once.
+type Server struct {
+	// Validate checks and lints a source, within a bound of its own.
+	Validate func(ctx context.Context, source string) (worker.Validation, error)
+	// Templates are the shipped controls.
+	Templates []hint.Template
+	// Remote, if set, gives what a server knows; it is asked in the background,
+	// at the start and after each save.
+	Remote func(ctx context.Context) (hint.Knowledge, error)
+	// Version is the build's version.
+	Version string
+	Log     *slog.Logger
+
+	out     sync.Mutex // over w
+	w       io.Writer
+	ready   bool // initialize was answered
+	stopped bool // shutdown was answered
+	client  clientAbilities
+
+	mu        sync.Mutex
+	documents map[string]*document
+	dirty     map[string]bool
+	wake      chan struct{}
+	knowledge hint.Knowledge
+	asking    bool
+	tasks     sync.WaitGroup
+}
+
+// Run serves until the editor sends exit, its stream ends or ctx ends. A stream
+// that is not LSP is an error, and so is exit without shutdown.
+func (s *Server) Run(ctx context.Context, in io.Reader, out io.Writer) error {
+	ctx, stop := context.WithCancel(ctx)
+	s.w, s.documents, s.dirty, s.wake = out, map[string]*document{}, map[string]bool{}, make(chan struct{}, 1)
+	s.knowledge.Templates = s.Templates
+	s.tasks.Go(func() { s.analyse(ctx) })
+	defer s.tasks.Wait()
+	defer stop()
+	frames := s.read(ctx, in)
+	for {
+		var f frame
+		select {
+		case <-ctx.Done():
+			return nil // the reader hangs on the stream until the process ends
+		case f = <-frames:
+		}
+		var big *tooBig
+		switch {
+		case errors.Is(f.err, io.EOF):
+			return nil
+		case errors.As(f.err, &big):
+			s.fail(nil, codeInvalidRequest, big.Error())
+			continue
+		case f.err != nil:
+			s.fail(nil, codeParseError, f.err.Error())
+			return f.err
+		}
+		if done, err := s.handle(ctx, f.body); done {
+			return err
+		}
+	}
+}
+
+type frame struct {
+	body []byte
+	err  error
+}
+
+// read hands over frames until one that ends the stream.
+func (s *Server) read(ctx context.Context, in io.Reader) <-chan frame {
+	frames := make(chan frame)
+	go func() {
+		r := bufio.NewReaderSize(in, 64<<10)
+		for {
+			body, err := readFrame(r)
+			select {
+			case frames <- frame{body, err}:
+			case <-ctx.Done():
+				return
+			}
+			var big *tooBig
+			if err != nil && !errors.As(err, &big) {
+				return
+			}
+		}
+	}()
+	return frames
+}
+
+// handle answers one message; done is set when it was the last.
+func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error) {
+	var m message
+	if err := json.Unmarshal(body, &m); err != nil {
+		s.fail(nil, codeParseError, "the message is not JSON")
+		return false, nil
+	}
+	if m.Method == "exit" {
+		if !s.stopped {
+			return true, errExit
+		}
+		return true, nil
+	}
+	if m.Method == "" { // an answer to a request of ours: there are none
+		if len(m.Result) == 0 && len(m.Error) == 0 {
+			s.fail(m.ID, codeInvalidRequest, "the message has no method")
+		}
+		return false, nil
+	}
+	result, failed := s.call(ctx, m)
+	if len(m.ID) == 0 {
+		return false, nil // nobody waits for the outcome of a notification
+	}
+	if failed != nil {
+		s.fail(m.ID, failed.Code, failed.Message)
+		return false, nil
+	}
+	s.send(response{JSONRPC: "2.0", ID: m.ID, Result: result})
+	return false, nil
+}
+
+// call runs the handler of a method. What goes wrong in it ends nothing.
+func (s *Server) call(ctx context.Context, m message) (result any, failed *rpcError) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Log.Error("handler failed", "method", m.Method, "panic", fmt.Sprint(p))
+			result, failed = nil, &rpcError{codeInternal, "the handler failed"}
+		}
+	}()
+	h := handlers[m.Method]
+	switch {
+	case m.Method == "initialize" && s.ready:
+		return nil, &rpcError{codeInvalidRequest, "initialize was sent before"}
+	case m.Method != "initialize" && !s.ready:
+		return nil, &rpcError{codeNotInitialized, "initialize comes first"}
+	case s.stopped:
+		return nil, &rpcError{codeInvalidRequest, "the server was shut down"}
+	case h == nil:
+		return nil, &rpcError{codeNoMethod, "the method is not known"}
+	}
+	return h(s, ctx, m.Params)
+}
+
+// handlers are the methods that are known; what is a notification gives nil.
+var handlers = map[string]func(s *Server, ctx context.Context, params json.RawMessage) (any, *rpcError){
+	"initialize":                       (*Server).initialize,
+	"initialized":                      nothing,
+	"shutdown":                         (*Server).shutdown,
+	"$/cancelRequest":                  nothing, // answers come at once
+	"$/setTrace":                       nothing,
+	"textDocument/didOpen":             (*Server).didOpen,
+	"textDocument/didChange":           (*Server).didChange,
+	"textDocument/didSave":             (*Server).didSave,
+	"textDocument/didClose":            (*Server).didClose,
+	"textDocument/completion":          (*Server).completion,
+	"textDocument/hover":               (*Server).hover,
+	"textDocument/formatting":          (*Server).formatting,
+	"textDocument/codeAction":          (*Server).codeAction,
+	"workspace/didChangeConfiguration": nothing,
+	"workspace/didChangeWatchedFiles":  nothing,
+}
+
+func nothing(*Server, context.Context, json.RawMessage) (any, *rpcError) { return nil, nil }
+
+func (s *Server) send(v any) {
+	s.out.Lock()
+	defer s.out.Unlock()
+	if err := writeFrame(s.w, v); err != nil {
+		s.Log.Debug("write", "error", err) // the editor has gone: reading ends too
+	}
+}
+
+func (s *Server) fail(id json.RawMessage, code int, text string) {
+	if len(id) == 0 {
+		id = json.RawMessage("null")
+	}
+	s.send(response{JSONRPC: "2.0", ID: id, Error: &rpcError{code, text}})
+}
+
+func (s *Server) notify(method string, params any) {
+	s.send(notification{JSONRPC: "2.0", Method: method, Params: params})
+}

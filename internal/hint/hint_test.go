@@ -139,6 +139,16 @@ func TestFixes(t *testing.T) {
 	}
 }
 
+func TestAttributes(t *testing.T) {
+	got := Attributes("package a\n\nallow if input.tool.risk > 3\n\nallow if input.tool.name == \"search\"\n")
+	if len(got) != 2 || got[0].Path != "input.tool.name" || !strings.Contains(got[0].Doc, "search") || got[1].Type != "number" {
+		t.Errorf("%+v", got)
+	}
+	if got := Attributes("package a\nallow if {"); got != nil {
+		t.Errorf("of what does not parse: %+v", got)
+	}
+}
+
 func TestFormat(t *testing.T) {
 	got, err := Format("package a\nallow   if {input.x==1\n}")
 	if want := "package a\n\nallow if input.x == 1\n"; err != nil || got != want {

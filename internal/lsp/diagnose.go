@@ -40,7 +40,7 @@ func (s *Server) analyse(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		members := attributes(d.text)
+		members := hint.Attributes(d.text)
 		s.mu.Lock()
 		held := s.documents[d.uri]
 		current := held != nil && held.version == d.version && held.text == d.text

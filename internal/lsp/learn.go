@@ -121,7 +121,3 @@ func jsonType(v any) string {
 		return "object"
 	}
 }
-
-// attributes are the members that a source refers to; nil where it does not
-// compile.
-func attributes(source string) []hint.Member { return nil }

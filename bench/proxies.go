@@ -103,7 +103,7 @@ func serve(h http.Handler) (addr string, stop func(), err error) {
 }
 
 // startBouncers runs a server with the control in production, enforced, and
-// two bouncers in front of the same application.
+// the bouncers in front of the same application.
 func startBouncers(ctx context.Context, o options, dir, upstream string, identity map[string]string) (stop func(), targets []proxyTarget, err error) {
 	var stops []func()
 	stop = func() {
@@ -126,28 +126,47 @@ func startBouncers(ctx context.Context, o options, dir, upstream string, identit
 	}, nil); err != nil {
 		return stop, nil, err
 	}
-	for _, cache := range []bool{false, true} {
-		name := "gatehouse bouncer, control evaluated each time"
-		if cache {
-			name = "gatehouse bouncer, decision cache"
-		}
-		p, err := startBouncer(ctx, o, g, dir, upstream, name, cache)
+	for i, b := range bouncers {
+		p, err := startBouncer(ctx, o, g, filepath.Join(dir, fmt.Sprintf("bouncer-%d", i)), upstream, b)
 		if err != nil {
 			return stop, nil, err
 		}
 		stops = append(stops, p.stop)
-		targets = append(targets, proxyTarget{name, p.addr, identity})
+		head := identity
+		if b.mode == "shadow" {
+			head = map[string]string{"X-Auth-Request-User": "eve", "X-Auth-Request-Groups": "visitor"}
+		}
+		targets = append(targets, proxyTarget{b.name, p.addr, head})
 	}
 	return stop, targets, nil
 }
 
-func startBouncer(ctx context.Context, o options, g *gatehouse, dir, upstream, name string, cache bool) (*peer, error) {
+// bouncer is how one of ours is set up.
+type bouncer struct {
+	name  string
+	cache bool
+	mode  string
+}
+
+// bouncers are those of ours that are measured. The one in shadow mode decides
+// on requests that it would deny, and lets them pass.
+var bouncers = []bouncer{
+	{"gatehouse bouncer, control evaluated each time", false, "enforce"},
+	{"gatehouse bouncer, decision cache", true, "enforce"},
+	{"gatehouse bouncer, shadow mode, would deny each time", false, "shadow"},
+}
+
+func startBouncer(ctx context.Context, o options, g *gatehouse, dir, upstream string, b bouncer) (*peer, error) {
 	var made struct {
 		Token string `json:"token"`
 	}
+	configuration := map[string]any{"cache_enabled": b.cache, "cache_ttl": "60s"}
+	if b.mode == "shadow" {
+		configuration["enforcement_mode"] = b.mode
+	}
 	if err := g.call(ctx, "POST", "/bouncers", map[string]any{
-		"name": name, "hostname": "127.0.0.1", "port": 8081, "environment": "production", "target_app": upstream,
-		"configuration": map[string]any{"cache_enabled": cache, "cache_ttl": "60s"},
+		"name": b.name, "hostname": "127.0.0.1", "port": 8081, "environment": "production", "target_app": upstream,
+		"configuration": configuration,
 	}, &made); err != nil {
 		return nil, err
 	}
@@ -158,9 +177,9 @@ func startBouncer(ctx context.Context, o options, g *gatehouse, dir, upstream, n
 	env := []string{
 		"GATEHOUSE_URL=http://" + g.addr, "GATEHOUSE_BOUNCER_TOKEN=" + made.Token, "GATEHOUSE_BOUNCER_LISTEN=" + addr,
 		"GATEHOUSE_BOUNCER_UPSTREAM=http://" + upstream, "GATEHOUSE_BOUNCER_TRUSTED_PROXIES=127.0.0.0/8",
-		"GATEHOUSE_BOUNCER_DATA_DIR=" + filepath.Join(dir, fmt.Sprintf("bouncer-%t", cache)),
+		"GATEHOUSE_BOUNCER_DATA_DIR=" + dir,
 	}
-	return start(ctx, name, addr, "http://"+addr+"/_bouncer/ready", env, o.gatehouse, "bouncer")
+	return start(ctx, b.name, addr, "http://"+addr+"/_bouncer/ready", env, o.gatehouse, "bouncer")
 }
 
 // startGateways runs nginx and Caddy, each asking a stock OPA for each request
@@ -296,7 +315,7 @@ func startAuthorised(ctx context.Context, name, addr, program string, args ...st
 
 func alternateProxies(ctx context.Context, o options, targets []proxyTarget) ([]decisionRow, error) {
 	var rows []decisionRow
-	for _, conns := range []int{8, 64} {
+	for _, conns := range []int{1, 8, 64} {
 		runs := make([][]figures, len(targets))
 		for range o.rounds {
 			for i, t := range targets {

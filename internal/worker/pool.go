@@ -24,6 +24,8 @@ type Config struct {
 	Memory int64
 	// ValidateDeadline, LintDeadline and TestDeadline bound one call, in wall time.
 	ValidateDeadline, LintDeadline, TestDeadline time.Duration
+	// ModulesDeadline bounds a run of Rego tests.
+	ModulesDeadline time.Duration
 	// Idle is how long an unused child is kept.
 	Idle   time.Duration
 	Logger *slog.Logger
@@ -34,8 +36,9 @@ func Defaults(command ...string) Config {
 	return Config{
 		Command: command, Size: 3, PerTenant: 2, Queue: 16, Memory: 256 << 20,
 		ValidateDeadline: 2 * time.Second, LintDeadline: 8 * time.Second, TestDeadline: 5 * time.Second,
-		Idle:   5 * time.Minute,
-		Logger: slog.New(slog.DiscardHandler),
+		ModulesDeadline: 20 * time.Second,
+		Idle:            5 * time.Minute,
+		Logger:          slog.New(slog.DiscardHandler),
 	}
 }
 

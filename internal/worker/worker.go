@@ -14,6 +14,7 @@
 package worker
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -29,7 +30,7 @@ const (
 	opTest     = "test"
 )
 
-// maxFrame bounds one message: a source of 1 MiB with its test cases.
+// maxFrame bounds one message: a source of 1 MiB with its test cases, or 10 MiB of files.
 const maxFrame = 24 << 20
 
 // exitMemory is the exit code of a child that went over its memory cap.
@@ -50,24 +51,31 @@ type request struct {
 	Name   string          `json:"name,omitempty"`
 	Source string          `json:"source"`
 	Cases  []rego.TestCase `json:"cases,omitempty"`
+	// Modules are the files of test_modules.
+	Modules []rego.Module `json:"modules,omitempty"`
 }
 
 type reply struct {
 	Tests  []rego.TestResult `json:"tests,omitempty"`
 	Issues []rego.Issue      `json:"issues,omitempty"`
-	Error  string            `json:"error,omitempty"`
+	// Modules is the outcome of test_modules.
+	Modules *rego.ModuleReport `json:"modules,omitempty"`
+	Error   string             `json:"error,omitempty"`
 }
 
 func writeFrame(w io.Writer, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // it would make ten megabytes of sources sixty
+	if err := encoder.Encode(v); err != nil {
 		return fmt.Errorf("encode frame: %w", err)
 	}
+	body := text.Bytes()
 	if len(body) > maxFrame {
 		return fmt.Errorf("frame of %d bytes is over the limit of %d", len(body), maxFrame)
 	}
 	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
-	_, err = w.Write(append(frame, body...))
+	_, err := w.Write(append(frame, body...))
 	return err
 }
 

@@ -1,0 +1,472 @@
+package rego
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/cover"
+	oparego "github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/tester"
+	"github.com/open-policy-agent/opa/v1/topdown"
+	"github.com/open-policy-agent/opa/v1/topdown/print"
+)
+
+// The bounds on a run of Rego tests, beside those on each source.
+const (
+	testTimeout    = 5 * time.Second // one test
+	maxTestOutput  = 8 << 10         // bytes that one test prints
+	maxTestsOutput = 256 << 10       // bytes that all tests print
+)
+
+// TestSuffix ends the names of files that hold Rego tests.
+const TestSuffix = "_test.rego"
+
+// Module is a Rego file: a control, or tests where its path ends in TestSuffix.
+type Module struct {
+	Path    string `json:"path"`
+	Content string `json:"content"`
+}
+
+// IsTest reports whether the file holds tests.
+func (m Module) IsTest() bool { return strings.HasSuffix(m.Path, TestSuffix) }
+
+// ModuleTest is how one test rule went. A rule with several cases
+// (`test_x[name] if …`) names those that failed.
+type ModuleTest struct {
+	File        string   `json:"file" doc:"File that holds the test"`
+	Line        int      `json:"line" doc:"Line of the test rule, 1-based"`
+	Package     string   `json:"package" doc:"Its package"`
+	Name        string   `json:"name" doc:"Name of the test rule"`
+	Status      string   `json:"status" enum:"passed,failed,skipped,error" doc:"skipped: its name begins with todo_; error: it could not be evaluated"`
+	DurationMS  float64  `json:"duration_ms" doc:"How long it took"`
+	Error       string   `json:"error,omitempty" doc:"Why it could not be evaluated"`
+	Output      string   `json:"output,omitempty" doc:"What it printed, cut after 8 KiB"`
+	FailedCases []string `json:"failed_cases,omitempty" doc:"Of a test with several cases, those that failed"`
+}
+
+// The values of ModuleTest.Status.
+const (
+	TestPassed  = "passed"
+	TestFailed  = "failed"
+	TestSkipped = "skipped"
+	TestError   = "error"
+)
+
+// Coverage is how much of a control the tests reached. A line is uncovered
+// when anything on it was not reached.
+type Coverage struct {
+	File      string  `json:"file" doc:"File of the control"`
+	Percent   float64 `json:"percent" doc:"Share of the lines that tests reached, 0 to 100"`
+	Covered   int     `json:"covered_lines" doc:"How many lines were reached"`
+	Uncovered []int   `json:"uncovered_lines" doc:"The lines that were not, 1-based"`
+}
+
+// FileIssue is an issue in one of several files.
+type FileIssue struct {
+	File string `json:"file" doc:"Path of the file"`
+	Issue
+}
+
+// ModuleReport is the outcome of a run: issues that kept tests from running, or
+// the tests, by file and line, and the coverage of each control, by file.
+type ModuleReport struct {
+	Issues   []FileIssue  `json:"issues,omitempty"`
+	Tests    []ModuleTest `json:"tests"`
+	Coverage []Coverage   `json:"coverage"`
+}
+
+// TestModules runs the tests among mods, as `opa test` does, but with our
+// built-ins and bounds. The test files of a directory are compiled together
+// with the controls beside them and with the controls elsewhere whose packages
+// they name. ctx ends the run between two steps of an evaluation.
+func TestModules(ctx context.Context, mods []Module) (ModuleReport, error) {
+	rep := ModuleReport{Tests: []ModuleTest{}, Coverage: []Coverage{}}
+	suite := &testSuite{modules: map[string]*ast.Module{}}
+	for _, m := range mods {
+		mod, issues := parseTestModule(m)
+		for _, is := range issues {
+			rep.Issues = append(rep.Issues, FileIssue{m.Path, is})
+		}
+		suite.modules[m.Path] = mod
+	}
+	if len(rep.Issues) > 0 {
+		return rep, nil
+	}
+	tracer := cover.New()
+	for _, dir := range suite.directories() {
+		group, issues := suite.group(dir)
+		if len(issues) == 0 {
+			var results []ModuleTest
+			results, issues = suite.run(ctx, group, tracer)
+			rep.Tests = append(rep.Tests, results...)
+		}
+		rep.Issues = append(rep.Issues, issues...)
+	}
+	slices.SortStableFunc(rep.Tests, func(a, b ModuleTest) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Name, b.Name))
+	})
+	rep.Coverage = suite.coverage(tracer)
+	return rep, ctx.Err()
+}
+
+// parseTestModule parses a control or a file of tests under all bounds.
+func parseTestModule(m Module) (mod *ast.Module, issues []Issue) {
+	defer func() {
+		if p := recover(); p != nil {
+			mod, issues = nil, []Issue{{Message: fmt.Sprintf("the source cannot be read: %v", p), Severity: SeverityError, Rule: "compiler"}}
+		}
+		issues = tidy(issues)
+	}()
+	if !m.IsTest() {
+		if _, issues := check(m.Content); len(issues) > 0 {
+			return nil, issues
+		}
+	} else if issues := checkText(m.Content); issues != nil {
+		return nil, issues
+	}
+	mod, err := ast.ParseModuleWithOpts(m.Path, m.Content, ast.ParserOptions{RegoVersion: ast.RegoV1, ProcessAnnotation: true, Capabilities: capabilities()})
+	if err != nil {
+		return nil, compilerIssues(err)
+	}
+	if mod == nil || mod.Package == nil {
+		return nil, []Issue{{Message: "the source holds no package", Severity: SeverityError, Rule: "rego_parse_error"}}
+	}
+	if issues := checkShape(mod); issues != nil {
+		return nil, issues
+	}
+	return mod, append(checkPackage(mod), findForbidden(mod)...)
+}
+
+// testSuite is the parsed files of a run, by path.
+type testSuite struct {
+	modules map[string]*ast.Module
+	printed int
+}
+
+// paths lists the files, tests or controls, in order.
+func (s *testSuite) paths(tests bool) []string {
+	var out []string
+	for p := range s.modules {
+		if (Module{Path: p}).IsTest() == tests {
+			out = append(out, p)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// directories lists those with tests.
+func (s *testSuite) directories() []string {
+	var out []string
+	for _, p := range s.paths(true) {
+		out = append(out, path.Dir(p))
+	}
+	return slices.Compact(out) // neighbours: the paths are sorted, all of a directory but for its subdirectories
+}
+
+// group gives the files that the tests of a directory are compiled with.
+func (s *testSuite) group(dir string) (map[string]*ast.Module, []FileIssue) {
+	in := map[string]*ast.Module{}
+	var queue []*ast.Module
+	for p, mod := range s.modules {
+		if path.Dir(p) == dir {
+			in[p] = mod
+			queue = append(queue, mod)
+		}
+	}
+	for len(queue) > 0 {
+		mod := queue[0]
+		queue = queue[1:]
+		for _, want := range namedPackages(mod) {
+			if s.provides(in, want) {
+				continue
+			}
+			for _, p := range s.paths(false) {
+				if _, there := in[p]; !there && related(want, s.modules[p].Package.Path) {
+					in[p] = s.modules[p]
+					queue = append(queue, s.modules[p])
+				}
+			}
+		}
+	}
+	return in, s.unlike(in)
+}
+
+// provides tells whether a control among in already has a package that want names.
+func (s *testSuite) provides(in map[string]*ast.Module, want ast.Ref) bool {
+	for p, mod := range in {
+		if !(Module{Path: p}).IsTest() && related(want, mod.Package.Path) {
+			return true
+		}
+	}
+	return false
+}
+
+// unlike refuses two controls of one package: each decides by itself, and a
+// test that saw both as one would prove nothing.
+func (s *testSuite) unlike(in map[string]*ast.Module) []FileIssue {
+	seen := map[string]string{}
+	var out []FileIssue
+	for _, p := range s.paths(false) {
+		mod, there := in[p]
+		if !there {
+			continue
+		}
+		name := mod.Package.Path.String()
+		if first, twice := seen[name]; twice {
+			out = append(out, FileIssue{p, issueAt(mod.Package.Location, "ambiguous_package",
+				"the tests cannot tell this control from %s: both are %s; give one another package or directory", first, mod.Package.String())})
+			continue
+		}
+		seen[name] = p
+	}
+	return out
+}
+
+// namedPackages lists what a file refers to under data, and its own package.
+func namedPackages(mod *ast.Module) []ast.Ref {
+	out := []ast.Ref{mod.Package.Path}
+	note := func(ref ast.Ref) {
+		if len(ref) > 1 && ref[0].Equal(ast.DefaultRootDocument) {
+			out = append(out, ref)
+		}
+	}
+	for _, imp := range mod.Imports {
+		if ref, ok := imp.Path.Value.(ast.Ref); ok {
+			note(ref)
+		}
+	}
+	eachRef(mod, note)
+	return out
+}
+
+// related tells whether one of two references leads to the other.
+func related(ref, pkg ast.Ref) bool { return ref.HasPrefix(pkg) || pkg.HasPrefix(ref) }
+
+// testCapabilities is what controls may call, and what the runner of the tests
+// puts into them; authors may not (findForbidden).
+var testCapabilities = sync.OnceValue(func() *ast.Capabilities {
+	c := *capabilities()
+	c.Builtins = append(slices.Clone(c.Builtins), ast.BuiltinMap["internal.test_case"])
+	return &c
+})
+
+// run compiles a group and runs its tests, one after another.
+func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, tracer *cover.Cover) (out []ModuleTest, issues []FileIssue) {
+	defer func() {
+		if p := recover(); p != nil { // other people's code on hostile text
+			out, issues = nil, []FileIssue{{Issue: Issue{Message: fmt.Sprintf("the tests cannot be run: %v", p), Severity: SeverityError, Rule: "compiler"}}}
+		}
+	}()
+	copies := map[string]*ast.Module{}
+	for p, mod := range group {
+		copies[p] = mod.Copy()
+	}
+	compiler := ast.NewCompiler().WithCapabilities(testCapabilities()).WithDefaultRegoVersion(ast.RegoV1).WithEnablePrintStatements(true)
+	compiler.WithStageAfterID(ast.StageBuildRequiredCapabilities, ast.CompilerStageDefinition{
+		Name: "PointAtBounded", MetricName: "point_at_bounded",
+		Stage: func(c *ast.Compiler) *ast.Error { pointAtBounded(c.Modules); return nil },
+	})
+	prints := &testPrints{room: maxTestsOutput - s.printed}
+	results, err := tester.NewRunner().SetCompiler(compiler).SetModules(copies).SetParallel(1).SetTimeout(testTimeout).
+		SetCoverageRuns(nil).SetCoverageQueryTracer(tracer).AddCustomBuiltins(boundedForTests(prints)).RunTests(ctx, nil)
+	if err != nil {
+		return nil, fileIssues(err)
+	}
+	for r := range results {
+		var printed []byte
+		if !r.Skip {
+			printed = prints.next()
+		}
+		s.printed += len(printed)
+		out = append(out, testOutcome(r, printed))
+	}
+	return out, nil
+}
+
+// fileIssues turns the compiler's errors into issues of files.
+func fileIssues(err error) []FileIssue {
+	var list ast.Errors
+	if !errors.As(err, &list) {
+		return []FileIssue{{Issue: compilerIssues(err)[0]}}
+	}
+	var out []FileIssue
+	for _, e := range list {
+		is := FileIssue{Issue: compilerIssues(e)[0]}
+		if e.Location != nil {
+			is.File = e.Location.File
+		}
+		if out = append(out, is); len(out) == maxIssues {
+			break
+		}
+	}
+	return out
+}
+
+func testOutcome(r *tester.Result, printed []byte) ModuleTest {
+	t := ModuleTest{
+		Package: strings.TrimPrefix(r.Package, "data."), Name: r.Name, Status: TestPassed,
+		DurationMS: float64(r.Duration.Microseconds()) / 1000, Output: strings.ToValidUTF8(string(printed), "\uFFFD"),
+	}
+	if r.Location != nil {
+		t.File, t.Line = r.Location.File, r.Location.Row
+	}
+	switch {
+	case r.Skip:
+		t.Status = TestSkipped
+	case r.Error != nil:
+		t.Status, t.Error = TestError, testFailure(r.Error)
+	case r.Fail:
+		t.Status = TestFailed
+	}
+	for name, sub := range r.SubResults.Iter {
+		if sub.Fail && len(sub.SubResults) == 0 && len(t.FailedCases) < maxIssues {
+			t.FailedCases = append(t.FailedCases, strings.Join(name, "/"))
+		}
+	}
+	return t
+}
+
+// testFailure is why a test could not be evaluated, in words of ours where it
+// was a bound.
+func testFailure(err error) string {
+	switch {
+	case errors.Is(err, ErrLimit):
+		return ReasonLimit + ": a built-in was asked for more than it gives"
+	case topdown.IsCancel(err):
+		return fmt.Sprintf("%s: the test did not end within %s", ReasonLimit, testTimeout)
+	default:
+		return firstLine(err.Error())
+	}
+}
+
+// boundedForTests gives the runner the bounded built-ins. It calls each of them
+// at the start of each test, which is also when a test's output begins.
+func boundedForTests(prints *testPrints) []*tester.Builtin {
+	out := []*tester.Builtin{{Func: func(r *oparego.Rego) { oparego.PrintHook(prints.begin())(r) }}}
+	for _, b := range boundedBuiltins() {
+		fn := oparego.FunctionDyn(
+			&oparego.Function{Name: b.Decl.Name, Decl: b.Decl.Decl, Nondeterministic: b.Decl.Nondeterministic},
+			func(bctx oparego.BuiltinContext, terms []*ast.Term) (*ast.Term, error) {
+				budget := newBudget(context.Background(), Limits{Deadline: testTimeout})
+				defer budget.release()
+				budget.start()
+				outer := bctx.Cancel
+				bctx.Cancel = budget
+				var answer *ast.Term
+				err := b.Func(bctx, terms, func(t *ast.Term) error { answer = t; return nil })
+				bctx.Cancel = outer
+				if budget.Cancelled() {
+					return nil, oparego.NewHaltError(ErrLimit)
+				}
+				return answer, err
+			})
+		out = append(out, &tester.Builtin{Decl: b.Decl, Func: fn})
+	}
+	return out
+}
+
+// testPrints keeps what tests print, one after another, within bounds.
+type testPrints struct {
+	mu    sync.Mutex
+	room  int
+	tests []*testPrint
+}
+
+// begin starts the output of the next test.
+func (p *testPrints) begin() print.Hook {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	room := max(0, min(maxTestOutput, p.room))
+	for _, t := range p.tests {
+		room = max(0, min(room, p.room-t.buf.Len()))
+	}
+	t := &testPrint{room: room}
+	p.tests = append(p.tests, t)
+	return t
+}
+
+// next takes the output of the oldest test that was not taken.
+func (p *testPrints) next() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.tests) == 0 {
+		return nil
+	}
+	t := p.tests[0]
+	p.tests = p.tests[1:]
+	p.room -= t.buf.Len()
+	return t.buf.Bytes()
+}
+
+// testPrint is the output of one test, cut at its room.
+type testPrint struct {
+	buf  bytes.Buffer
+	room int
+	cut  bool
+}
+
+// Print implements print.Hook.
+func (t *testPrint) Print(_ print.Context, msg string) error {
+	switch left := t.room - t.buf.Len(); {
+	case t.cut:
+	case len(msg) < left:
+		t.buf.WriteString(msg)
+		t.buf.WriteByte('\n')
+	default:
+		t.buf.WriteString(msg[:max(0, left)])
+		t.buf.WriteString("\n… cut\n")
+		t.cut = true
+	}
+	return nil
+}
+
+// coverage reports on each control.
+func (s *testSuite) coverage(tracer *cover.Cover) []Coverage {
+	controls := map[string]*ast.Module{}
+	for _, p := range s.paths(false) {
+		controls[p] = s.modules[p]
+	}
+	report := tracer.Report(controls)
+	out := []Coverage{}
+	for _, p := range s.paths(false) {
+		c := Coverage{File: p, Uncovered: []int{}}
+		reached, missed := map[int]bool{}, map[int]bool{}
+		if f := report.Files[p]; f != nil {
+			rows(f.Covered, reached)
+			rows(f.NotCovered, missed)
+		}
+		for row := range reached {
+			if !missed[row] {
+				c.Covered++
+			}
+		}
+		for row := range missed {
+			c.Uncovered = append(c.Uncovered, row)
+		}
+		slices.Sort(c.Uncovered)
+		c.Percent = 100
+		if all := c.Covered + len(c.Uncovered); all > 0 {
+			c.Percent = float64(c.Covered*10000/all) / 100
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func rows(ranges []cover.Range, into map[int]bool) {
+	for _, r := range ranges {
+		for row := r.Start.Row; row <= r.End.Row; row++ {
+			into[row] = true
+		}
+	}
+}

@@ -10,6 +10,7 @@ func (s *Server) segments() []func(*Router) {
 		s.users,
 		s.environments,
 		s.policies,
+		s.policiesAsCode,
 		s.templates,
 		s.resources,
 		s.classification,

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -73,6 +74,8 @@ type Server struct {
 	Policies  *policy.Service
 	Resources *resource.Service
 	Bouncers  *bouncer.Service
+	// PolicyCode takes controls from authors' repositories.
+	PolicyCode *policycode.Service
 
 	// Bridge brings controls to bouncers; Audit keeps what happened.
 	Bridge *bridge.Service

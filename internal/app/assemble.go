@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -49,23 +50,24 @@ type parts struct {
 	closers closers
 	tasks   []task
 
-	stores    *db.Cluster
-	cache     *cache.Cache
-	box       *secret.Box
-	tenants   *tenant.Service
-	users     *user.Service
-	auth      *auth.Service
-	resources *resource.Service
-	policies  *policy.Service
-	bouncers  *bouncer.Service
-	decisions *decision.Service
-	snapshots *decision.Snapshots
-	metrics   *policy.Metrics
-	bridge    *bridge.Service
-	audit     *audit.DecisionLog
-	workers   *worker.Pool
-	registry  *prometheus.Registry
-	evaluated *evaluations
+	stores     *db.Cluster
+	cache      *cache.Cache
+	box        *secret.Box
+	tenants    *tenant.Service
+	users      *user.Service
+	auth       *auth.Service
+	resources  *resource.Service
+	policies   *policy.Service
+	bouncers   *bouncer.Service
+	policyCode *policycode.Service
+	decisions  *decision.Service
+	snapshots  *decision.Snapshots
+	metrics    *policy.Metrics
+	bridge     *bridge.Service
+	audit      *audit.DecisionLog
+	workers    *worker.Pool
+	registry   *prometheus.Registry
+	evaluated  *evaluations
 }
 
 // task runs until the context ends; an error ends the server.
@@ -205,6 +207,9 @@ func (p *parts) subjects(context.Context) error {
 		// There are no channels or integrations yet, so no destination exists.
 		DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
 		Person:            p.personNamed, SyncErrors: p.syncErrors,
+	}
+	p.policyCode = &policycode.Service{
+		Stores: p.stores, Now: p.now, NewID: newID, Evaluator: p.workers, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
 	}
 	p.resources.Bound, p.resources.Linked = p.policies.Bound, p.bouncers.Linked
 	p.bouncers.OfBouncer = p.policies.OfBouncer

@@ -18,7 +18,7 @@ func (p *parts) apiServer(version string) *api.Server {
 		Idempotency: api.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Outcome: p.outcome},
 		OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
 		Decisions:   p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants,
-		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, Bridge: p.bridge, Audit: p.audit,
+		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
 	}
 }
 

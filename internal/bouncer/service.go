@@ -259,6 +259,15 @@ func (s *Service) Environment(ctx context.Context, tx *db.Tx, id int64) (scope.E
 	return b.Environment, err
 }
 
+// Named is the bouncer of env with a name, or NotFound.
+func (s *Service) Named(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int64, error) {
+	id, err := named(ctx, tx, env, name)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, fault.NotFoundf("no bouncer %q in %s", name, env)
+	}
+	return id, err
+}
+
 // Twin is the production bouncer of the same name as bouncer id; nil for none.
 func (s *Service) Twin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
 	b, err := s.ByID(ctx, tx, id)

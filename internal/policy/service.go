@@ -103,23 +103,8 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 	}
 	var made Policy
 	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
-		if err = s.Tenants.CheckLimit(ctx, tx, tenant.Policies); err != nil {
-			return err
-		}
-		if err = s.refs(ctx, tx, Policy{}, next); err != nil {
-			return err
-		}
-		p := next
-		p.CreatedAt = s.Now()
-		p.UpdatedAt = p.CreatedAt
-		id, err := insert(ctx, tx, p)
-		if err != nil {
-			return err
-		}
-		if made, err = get(ctx, tx, id); err != nil {
-			return err
-		}
-		return s.record(ctx, tx, sc, Policy{}, made, step{verb: "created"})
+		made, err = s.insertNew(ctx, tx, sc, next, step{verb: "created"})
+		return err
 	})
 	return made, err
 }
@@ -156,14 +141,8 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int6
 		if err != nil {
 			return err
 		}
-		if err := s.refs(ctx, tx, old, next); err != nil {
-			return err
-		}
-		next.Version, next.UpdatedAt = old.Version+1, s.Now()
-		if p, err = update(ctx, tx, next); err != nil {
-			return err
-		}
-		return s.record(ctx, tx, sc, old, p, st)
+		p, err = s.amend(ctx, tx, sc, old, next, st)
+		return err
 	})
 	return p, err
 }

@@ -157,3 +157,14 @@ func addCounts(ctx context.Context, tx *db.Tx, id, evaluations, hits, nanos int6
 			nanoseconds = policy_counters.nanoseconds + excluded.nanoseconds`, id, evaluations, hits, nanos)
 	return err
 }
+
+// byName are the live controls of an environment with exactly this name.
+func byName(ctx context.Context, tx *db.Tx, env scope.Env, name string) ([]Policy, error) {
+	return db.All[Policy](ctx, tx, `SELECT `+columns+from+`WHERE p.deleted_at IS NULL AND p.environment = $1 AND p.name = $2 ORDER BY p.id LIMIT 10`,
+		string(env), strings.TrimSpace(name))
+}
+
+// countSince counts the versions after v that no promotion made.
+func countSince(ctx context.Context, tx *db.Tx, id, v int64) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM policy_versions WHERE policy_id = $1 AND version > $2 AND change <> 'promoted'`, id, v)
+}

@@ -90,15 +90,8 @@ type ModuleReport struct {
 // they name. ctx ends the run between two steps of an evaluation.
 func TestModules(ctx context.Context, mods []Module) (ModuleReport, error) {
 	rep := ModuleReport{Tests: []ModuleTest{}, Coverage: []Coverage{}}
-	suite := &testSuite{modules: map[string]*ast.Module{}}
-	for _, m := range mods {
-		mod, issues := parseTestModule(m)
-		for _, is := range issues {
-			rep.Issues = append(rep.Issues, FileIssue{m.Path, is})
-		}
-		suite.modules[m.Path] = mod
-	}
-	if len(rep.Issues) > 0 {
+	suite, issues := parseModules(mods)
+	if rep.Issues = issues; len(issues) > 0 {
 		return rep, nil
 	}
 	tracer := cover.New()
@@ -116,6 +109,66 @@ func TestModules(ctx context.Context, mods []Module) (ModuleReport, error) {
 	})
 	rep.Coverage = suite.coverage(tracer)
 	return rep, ctx.Err()
+}
+
+// CheckModules says what keeps controls from being stored and tests from
+// running, without running them.
+func CheckModules(mods []Module) []FileIssue {
+	suite, issues := parseModules(mods)
+	if len(issues) > 0 {
+		return issues
+	}
+	for _, dir := range suite.directories() {
+		group, found := suite.group(dir)
+		if len(found) == 0 {
+			found = compiles(group)
+		}
+		issues = append(issues, found...)
+	}
+	return issues
+}
+
+// parseModules parses all files; those that fail are not in the suite.
+func parseModules(mods []Module) (*testSuite, []FileIssue) {
+	suite := &testSuite{modules: map[string]*ast.Module{}}
+	var out []FileIssue
+	for _, m := range mods {
+		mod, issues := parseTestModule(m)
+		for _, is := range issues {
+			out = append(out, FileIssue{m.Path, is})
+		}
+		if len(issues) == 0 {
+			suite.modules[m.Path] = mod
+		}
+	}
+	return suite, out
+}
+
+// compiles says what the compiler has against a group.
+func compiles(group map[string]*ast.Module) (issues []FileIssue) {
+	defer func() {
+		if p := recover(); p != nil {
+			issues = []FileIssue{broke(p)}
+		}
+	}()
+	compiler, copies := testCompiler(group)
+	if compiler.Compile(copies); compiler.Failed() {
+		return fileIssues(compiler.Errors)
+	}
+	return nil
+}
+
+func broke(p any) FileIssue {
+	return FileIssue{Issue: Issue{Message: fmt.Sprintf("the tests cannot be compiled: %v", p), Severity: SeverityError, Rule: "compiler"}}
+}
+
+// testCompiler is a compiler for a group, and copies of its files to compile.
+func testCompiler(group map[string]*ast.Module) (*ast.Compiler, map[string]*ast.Module) {
+	copies := map[string]*ast.Module{}
+	for p, mod := range group {
+		copies[p] = mod.Copy()
+	}
+	return ast.NewCompiler().WithCapabilities(testCapabilities()).WithDefaultRegoVersion(ast.RegoV1).WithEnablePrintStatements(true), copies
 }
 
 // parseTestModule parses a control or a file of tests under all bounds.
@@ -264,14 +317,10 @@ var testCapabilities = sync.OnceValue(func() *ast.Capabilities {
 func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, tracer *cover.Cover) (out []ModuleTest, issues []FileIssue) {
 	defer func() {
 		if p := recover(); p != nil { // other people's code on hostile text
-			out, issues = nil, []FileIssue{{Issue: Issue{Message: fmt.Sprintf("the tests cannot be run: %v", p), Severity: SeverityError, Rule: "compiler"}}}
+			out, issues = nil, []FileIssue{broke(p)}
 		}
 	}()
-	copies := map[string]*ast.Module{}
-	for p, mod := range group {
-		copies[p] = mod.Copy()
-	}
-	compiler := ast.NewCompiler().WithCapabilities(testCapabilities()).WithDefaultRegoVersion(ast.RegoV1).WithEnablePrintStatements(true)
+	compiler, copies := testCompiler(group)
 	compiler.WithStageAfterID(ast.StageBuildRequiredCapabilities, ast.CompilerStageDefinition{
 		Name: "PointAtBounded", MetricName: "point_at_bounded",
 		Stage: func(c *ast.Compiler) *ast.Error { pointAtBounded(c.Modules); return nil },

@@ -152,6 +152,21 @@ func (s *Service) Environment(ctx context.Context, tx *db.Tx, id int64) (scope.E
 	return r.Environment, err
 }
 
+// Name gives what resource id is called: name, type and path; NotFound for none.
+func (s *Service) Name(ctx context.Context, tx *db.Tx, id int64) (name, typ, path string, err error) {
+	r, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		err = fault.NotFoundf("no resource %d", id)
+	}
+	return r.Name, r.Type, r.Path, err
+}
+
+// Called gives the ids of the resources of env that have what is not empty of
+// name, type and path: two at most, for more than one is ambiguous anyway.
+func (s *Service) Called(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
+	return called(ctx, tx, env, name, typ, path)
+}
+
 // load is one resource with its controls, or NotFound.
 func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Resource, error) {
 	r, err := get(ctx, tx, id)

@@ -59,6 +59,8 @@ func (c *child) serve(ctx context.Context, req request) (rep reply) {
 		return c.lint(ctx, req)
 	case opTest:
 		return c.test(ctx, req)
+	case opCheckModules:
+		return c.checkModules(req)
 	case opTestModules:
 		return c.testModules(ctx, req)
 	default:

@@ -74,16 +74,22 @@ func (p *Pool) Validate(ctx context.Context, tenant scope.TenantID, source strin
 	if err != nil || !v.Valid {
 		return v, err
 	}
-	rep, err := p.call(ctx, tenant, p.cfg.LintDeadline, request{Op: opLint, Source: source})
-	if fault.Is(err, fault.Invalid) {
-		v.Warnings = append(v.Warnings, rego.Issue{Message: "the linter did not come to an end with this source", Severity: rego.SeverityWarning, Rule: "linter"})
-		return v, nil
-	}
+	warnings, err := p.Lint(ctx, tenant, source)
 	if err != nil {
 		return Validation{}, err
 	}
-	v.Warnings = append(v.Warnings, rep.Issues...)
+	v.Warnings = append(v.Warnings, warnings...)
 	return v, nil
+}
+
+// Lint gives the linter's warnings for a source that Check passed. A linter that
+// ran out of time is a warning. Faults: RateLimited and Unavailable, as Validate's.
+func (p *Pool) Lint(ctx context.Context, tenant scope.TenantID, source string) ([]rego.Issue, error) {
+	rep, err := p.call(ctx, tenant, p.cfg.LintDeadline, request{Op: opLint, Source: source})
+	if fault.Is(err, fault.Invalid) {
+		return []rego.Issue{{Message: "the linter did not come to an end with this source", Severity: rego.SeverityWarning, Rule: "linter"}}, nil
+	}
+	return rep.Issues, err
 }
 
 // Check validates without the linter: what create and update ask.

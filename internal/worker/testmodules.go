@@ -7,7 +7,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-const opTestModules = "test_modules"
+// Operations on the files of a repository.
+const (
+	opTestModules  = "test_modules"
+	opCheckModules = "check_modules"
+)
+
+// CheckModules says what keeps controls from being stored and their tests from
+// running (rego.CheckModules). Faults: those of Check.
+func (p *Pool) CheckModules(ctx context.Context, tenant scope.TenantID, mods []rego.Module) ([]rego.FileIssue, error) {
+	rep, err := p.call(ctx, tenant, p.cfg.ModulesDeadline, request{Op: opCheckModules, Modules: mods})
+	if err != nil || rep.Modules == nil {
+		return nil, err
+	}
+	return rep.Modules.Issues, nil
+}
+
+func (c *child) checkModules(req request) reply {
+	return reply{Modules: &rego.ModuleReport{Issues: rego.CheckModules(req.Modules)}}
+}
 
 // TestModules runs the Rego tests among mods with coverage (rego.TestModules).
 // Faults: those of Check; a run that does not end within ModulesDeadline is

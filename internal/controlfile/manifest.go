@@ -1,0 +1,374 @@
+package controlfile
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// manifest reads a gatehouse.yaml: the members of one control, or `controls`, a
+// list of such. It is read node by node, so that each offence has its place.
+//
+//	name: "Payments: owners only"      file: which module, where there are several
+//	description: …                     status: draft | active | inactive
+//	resource: {name, type, path}       or {id}, or null: tenant-wide
+//	bouncer: edge-1                    or {id}, or null
+//	tests: [{name, input, expected}]
+func (r *reader) manifest(f File) {
+	top := place{file: f.Path, line: 1, column: 1}
+	if len(f.Content) > maxManifest {
+		r.say(top.issue(ruleManifest, "larger than %d bytes", maxManifest))
+		return
+	}
+	doc, err := parseYAML(f.Content)
+	if err != nil {
+		at, msg := yamlError(err)
+		r.say(place{file: f.Path, line: at, column: 1}.issue(ruleManifest, "%s", msg))
+		return
+	}
+	m := &manifestReader{reader: r, file: f.Path, left: maxNodes}
+	if doc == nil {
+		r.say(top.issue(ruleManifest, "the file is empty"))
+		return
+	}
+	if list := member(doc, "controls"); list != nil {
+		m.members(doc, map[string]func(*yaml.Node){"controls": m.controls})
+		return
+	}
+	m.control(doc, "")
+}
+
+// maxNodes bounds what a manifest is read as, aliases followed: a few lines of
+// them can stand for billions of nodes.
+const maxNodes = 50_000
+
+// maxNesting bounds the depth of an input.
+const maxNesting = 64
+
+// parseYAML parses one document; nil for none.
+func parseYAML(text string) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(strings.NewReader(text))
+	var doc yaml.Node
+	if err := dec.Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var more yaml.Node
+	switch err := dec.Decode(&more); {
+	case err == nil:
+		return nil, errors.New("yaml: line " + strconv.Itoa(max(1, more.Line)) + ": one document a file")
+	case !errors.Is(err, io.EOF):
+		return nil, err
+	}
+	if len(doc.Content) != 1 {
+		return nil, nil
+	}
+	return doc.Content[0], nil
+}
+
+var yamlPlace = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// yamlError gives the parser's line and words.
+func yamlError(err error) (int, string) {
+	msg := err.Error()
+	line := 1
+	if m := yamlPlace.FindStringSubmatch(msg); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			line = n
+		}
+		msg = msg[len(m[0]):]
+	}
+	return line, string(bytes.ToValidUTF8([]byte(msg), []byte("?")))
+}
+
+func member(n *yaml.Node, name string) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// manifestReader reads the nodes of one manifest.
+type manifestReader struct {
+	*reader
+	file string
+	left int // nodes that may still be read
+}
+
+func (m *manifestReader) at(n *yaml.Node) place {
+	return place{file: m.file, line: max(1, n.Line), column: max(1, n.Column)}
+}
+
+func (m *manifestReader) refuse(n *yaml.Node, format string, args ...any) {
+	m.say(m.at(n).issue(ruleManifest, format, args...))
+}
+
+// follow steps through aliases and counts; nil when there is too much.
+func (m *manifestReader) follow(n *yaml.Node) *yaml.Node {
+	for range 4 {
+		if n.Kind != yaml.AliasNode {
+			break
+		}
+		n = n.Alias
+	}
+	if m.left--; m.left < 0 {
+		if m.left == -1 {
+			m.refuse(n, "the file stands for more than %d values: too many aliases", maxNodes)
+		}
+		return nil
+	}
+	return n
+}
+
+// members hands each member of a mapping to its reader, and refuses the others.
+func (m *manifestReader) members(n *yaml.Node, readers map[string]func(*yaml.Node)) bool {
+	n = m.follow(n)
+	if n == nil {
+		return false
+	}
+	if n.Kind != yaml.MappingNode {
+		m.refuse(n, "a mapping is expected here")
+		return false
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		read := readers[key.Value]
+		switch {
+		case key.Kind != yaml.ScalarNode || read == nil:
+			m.refuse(key, "unknown member %q: there are %s", clip(key.Value), strings.Join(sortedKeys(readers), ", "))
+		case seen[key.Value]:
+			m.refuse(key, "the member %q is there twice", key.Value)
+		default:
+			seen[key.Value] = true
+			if v := m.follow(n.Content[i+1]); v != nil {
+				read(v)
+			}
+		}
+	}
+	return true
+}
+
+// items hands each item of a list to its reader.
+func (m *manifestReader) items(n *yaml.Node, most int, read func(*yaml.Node)) {
+	switch {
+	case n.Kind != yaml.SequenceNode:
+		m.refuse(n, "a list is expected here")
+	case len(n.Content) > most:
+		m.refuse(n, "the list has more than %d items", most)
+	default:
+		for _, item := range n.Content {
+			if v := m.follow(item); v != nil {
+				read(v)
+			}
+		}
+	}
+}
+
+func (m *manifestReader) text(n *yaml.Node, most int) (string, bool) {
+	switch {
+	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str":
+		m.refuse(n, "a text is expected here; put it in quotes")
+	case len([]rune(n.Value)) > most:
+		m.refuse(n, "the text is longer than %d characters", most)
+	case strings.ContainsRune(n.Value, 0):
+		m.refuse(n, "the text holds a NUL")
+	default:
+		return n.Value, true
+	}
+	return "", false
+}
+
+func (m *manifestReader) flag(n *yaml.Node) (value, ok bool) {
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&value) == nil {
+		return value, true
+	}
+	m.refuse(n, "true or false is expected here")
+	return false, false
+}
+
+func (m *manifestReader) id(n *yaml.Node) (int64, bool) {
+	var v int64
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!int" && n.Decode(&v) == nil && v > 0 {
+		return v, true
+	}
+	m.refuse(n, "an id is expected here")
+	return 0, false
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+func (m *manifestReader) controls(n *yaml.Node) {
+	m.items(n, MaxFiles, func(item *yaml.Node) { m.control(item, "controls") })
+}
+
+// control reads one control and gives it to its module.
+func (m *manifestReader) control(n *yaml.Node, within string) {
+	var c Control
+	var file *yaml.Node
+	ok := m.members(n, map[string]func(*yaml.Node){
+		"file": func(v *yaml.Node) { file = v },
+		"name": func(v *yaml.Node) {
+			name, ok := m.text(v, maxName)
+			if name = strings.TrimSpace(name); ok && name == "" {
+				m.refuse(v, "a control has a name")
+			}
+			c.Name = name
+		},
+		"description": func(v *yaml.Node) {
+			if text, ok := m.text(v, maxText); ok {
+				c.Description = &text
+			}
+		},
+		"status": func(v *yaml.Node) {
+			if !slices.Contains([]string{"draft", "active", "inactive"}, v.Value) {
+				m.refuse(v, "a status is draft, active or inactive")
+				return
+			}
+			c.Status = &v.Value
+		},
+		"resource": func(v *yaml.Node) { c.Resource = m.link(v, true) },
+		"bouncer":  func(v *yaml.Node) { c.Bouncer = m.link(v, false) },
+		"tests": func(v *yaml.Node) {
+			cases := []Case{}
+			m.items(v, maxCases, func(item *yaml.Node) { cases = append(cases, m.testCase(item)) })
+			c.Cases = &cases
+		},
+	})
+	if !ok {
+		return
+	}
+	target := m.target(n, file, within)
+	if target == nil {
+		return
+	}
+	if target.at != (place{}) {
+		m.refuse(n, "%s is described twice", target.Path)
+		return
+	}
+	if c.Name == "" {
+		c.Name = target.Name
+	}
+	c.Path, c.Source, c.at = target.Path, target.Source, m.at(n)
+	*target = c
+}
+
+// target finds the module that an entry is about.
+func (m *manifestReader) target(n, file *yaml.Node, within string) *Control {
+	dir := path.Dir(m.file)
+	if file != nil {
+		name, ok := m.text(file, maxPath)
+		if !ok {
+			return nil
+		}
+		target := m.reader.controls[path.Join(dir, name)]
+		if target == nil || strings.Contains(name, "/") {
+			m.refuse(file, "there is no control %s beside this file", strconv.Quote(clip(name)))
+			return nil
+		}
+		return target
+	}
+	var beside []string
+	for _, p := range m.paths {
+		if path.Dir(p) == dir {
+			beside = append(beside, p)
+		}
+	}
+	switch {
+	case within != "":
+		m.refuse(n, "the member file says which control is meant")
+	case len(beside) == 0:
+		m.refuse(n, "there is no control beside this file")
+	case len(beside) > 1:
+		m.refuse(n, "there are %d controls beside this file: list them under controls, each with its file", len(beside))
+	default:
+		return m.reader.controls[beside[0]]
+	}
+	return nil
+}
+
+// link reads what a control is linked to.
+func (m *manifestReader) link(n *yaml.Node, resource bool) *Link {
+	l := &Link{at: m.at(n)}
+	if isNull(n) {
+		l.None = true
+		return l
+	}
+	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+		name, ok := m.text(n, maxName)
+		if !ok || name == "" {
+			return nil
+		}
+		l.Name = name
+		return l
+	}
+	readers := map[string]func(*yaml.Node){
+		"id":   func(v *yaml.Node) { l.ID, _ = m.id(v) },
+		"name": func(v *yaml.Node) { l.Name, _ = m.text(v, maxName) },
+	}
+	if resource {
+		readers["type"] = func(v *yaml.Node) { l.Type, _ = m.text(v, 64) }
+		readers["path"] = func(v *yaml.Node) { l.Path, _ = m.text(v, 2048) }
+	}
+	if !m.members(n, readers) {
+		return nil
+	}
+	named := l.Name != "" || l.Type != "" || l.Path != ""
+	if (l.ID != 0) == named {
+		m.refuse(n, "either an id or what it is called is expected here")
+		return nil
+	}
+	return l
+}
+
+func (m *manifestReader) testCase(n *yaml.Node) Case {
+	c := Case{at: m.at(n)}
+	said := map[string]bool{}
+	ok := m.members(n, map[string]func(*yaml.Node){
+		"name": func(v *yaml.Node) {
+			c.Name, said["name"] = m.text(v, maxName)
+		},
+		"input": func(v *yaml.Node) {
+			in, ok := m.value(v, 0).(map[string]any)
+			if !ok {
+				m.refuse(v, "an input is a mapping")
+			}
+			c.Input, said["input"] = in, true
+		},
+		"expected": func(v *yaml.Node) { c.Expected, _ = m.flag(v); said["expected"] = true },
+	})
+	if ok && (c.Name == "" || !said["input"] || !said["expected"]) {
+		m.refuse(n, "a test has a name, an input and expected")
+	}
+	return c
+}
+
+func sortedKeys[V any](in map[string]V) []string {
+	keys := make([]string, 0, len(in))
+	for k := range in {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func clip(s string) string {
+	if len(s) > 60 {
+		s = strings.ToValidUTF8(s[:60], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,86 @@
+package controlfile
+
+import "github.com/gatehouse-dev/gatehouse/internal/rego"
+
+// Validation is what is wrong with a repository, if anything.
+type Validation struct {
+	Valid    bool             `json:"valid" doc:"Whether every file can be deployed"`
+	Controls []Named          `json:"controls" doc:"The controls, by path"`
+	Errors   []rego.FileIssue `json:"errors" doc:"What stops a deployment, with file, line and column"`
+	Warnings []rego.FileIssue `json:"warnings" doc:"What a linter says; nothing is stopped by it"`
+}
+
+// Named is a control and its name.
+type Named struct {
+	Path string `json:"path" doc:"Path of the control"`
+	Name string `json:"name" doc:"Name by which it is known: from gatehouse.yaml, else its path without .rego"`
+}
+
+// TestReport is how the tests of a repository went.
+type TestReport struct {
+	Passed   bool              `json:"passed" doc:"Whether the files are right and no test failed"`
+	Errors   []rego.FileIssue  `json:"errors" doc:"What kept the tests from running, with file, line and column"`
+	Tests    []rego.ModuleTest `json:"tests" doc:"The Rego tests (*_test.rego), by file and line"`
+	Cases    []CaseResult      `json:"cases" doc:"The test cases of gatehouse.yaml"`
+	Coverage []rego.Coverage   `json:"coverage" doc:"What the Rego tests reached of each control"`
+	Summary  Summary           `json:"summary" doc:"The counts"`
+}
+
+// CaseResult is how a test case of a gatehouse.yaml went.
+type CaseResult struct {
+	File    string          `json:"file" doc:"The gatehouse.yaml"`
+	Line    int             `json:"line" doc:"Line of the case, 1-based"`
+	Control string          `json:"control" doc:"Path of the control"`
+	Result  rego.TestResult `json:"result" doc:"The result"`
+}
+
+// Summary counts Rego tests and cases together.
+type Summary struct {
+	Total    int     `json:"total" doc:"How many there are"`
+	Passed   int     `json:"passed" doc:"How many passed"`
+	Failed   int     `json:"failed" doc:"How many failed or could not be evaluated"`
+	Skipped  int     `json:"skipped" doc:"How many were skipped (todo_test_…)"`
+	Coverage float64 `json:"coverage" doc:"Share of all lines of controls that Rego tests reached, 0 to 100"`
+}
+
+// NewTestReport puts the parts together and counts.
+func NewTestReport(issues []rego.FileIssue, mods rego.ModuleReport, cases []CaseResult) TestReport {
+	r := TestReport{Errors: append([]rego.FileIssue{}, issues...), Tests: mods.Tests, Cases: cases, Coverage: mods.Coverage}
+	r.Errors = append(r.Errors, mods.Issues...)
+	if r.Tests == nil {
+		r.Tests = []rego.ModuleTest{}
+	}
+	if r.Cases == nil {
+		r.Cases = []CaseResult{}
+	}
+	if r.Coverage == nil {
+		r.Coverage = []rego.Coverage{}
+	}
+	for _, t := range r.Tests {
+		r.Summary.count(t.Status == rego.TestPassed, t.Status == rego.TestSkipped)
+	}
+	for _, c := range r.Cases {
+		r.Summary.count(c.Result.Passed, false)
+	}
+	covered, all := 0, 0
+	for _, c := range r.Coverage {
+		covered, all = covered+c.Covered, all+c.Covered+len(c.Uncovered)
+	}
+	if all > 0 {
+		r.Summary.Coverage = float64(covered*10000/all) / 100
+	}
+	r.Passed = len(r.Errors) == 0 && r.Summary.Failed == 0
+	return r
+}
+
+func (s *Summary) count(passed, skipped bool) {
+	s.Total++
+	switch {
+	case skipped:
+		s.Skipped++
+	case passed:
+		s.Passed++
+	default:
+		s.Failed++
+	}
+}

@@ -1,0 +1,77 @@
+package controlfile
+
+import (
+	"math"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// value reads a node as JSON would have it: nothing that JSON cannot say, and no
+// more nodes than the file may stand for. A date stays the text that it is.
+func (m *manifestReader) value(n *yaml.Node, depth int) any {
+	if depth > maxNesting {
+		m.refuse(n, "nested deeper than %d levels", maxNesting)
+		return nil
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		out := map[string]any{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i]
+			_, twice := out[key.Value]
+			switch {
+			case key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" || key.ShortTag() == "!!null":
+				m.refuse(key, "a member's name is a text")
+				continue
+			case twice:
+				m.refuse(key, "the member %q is there twice", clip(key.Value))
+				continue
+			}
+			v := m.follow(n.Content[i+1])
+			if v == nil {
+				return nil
+			}
+			out[key.Value] = m.value(v, depth+1)
+		}
+		return out
+	case yaml.SequenceNode:
+		out := []any{}
+		for _, item := range n.Content {
+			v := m.follow(item)
+			if v == nil {
+				return nil
+			}
+			out = append(out, m.value(v, depth+1))
+		}
+		return out
+	default:
+		return m.scalar(n)
+	}
+}
+
+func (m *manifestReader) scalar(n *yaml.Node) any {
+	switch n.ShortTag() {
+	case "!!null":
+		return nil
+	case "!!bool":
+		v, _ := m.flag(n)
+		return v
+	case "!!int":
+		var v int64
+		if n.Decode(&v) == nil {
+			return v
+		}
+		m.refuse(n, "the number is too great")
+	case "!!float":
+		var v float64
+		if n.Decode(&v) == nil && !math.IsInf(v, 0) && !math.IsNaN(v) {
+			return v
+		}
+		m.refuse(n, "a number is expected here that JSON can write")
+	case "!!str", "!!timestamp":
+		return n.Value
+	default:
+		m.refuse(n, "the tag %s means nothing here", clip(n.Tag))
+	}
+	return nil
+}

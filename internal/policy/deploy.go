@@ -1,0 +1,201 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// What a deployment did with a control.
+const (
+	Created   = "created"
+	Updated   = "updated"
+	Unchanged = "unchanged"
+)
+
+// Placement is one control of a deployment: the name by which it is found in
+// sandbox, and what is set of it. RegoCode is always set. A control that is not
+// there is created, active unless Status says otherwise.
+type Placement struct {
+	Name   string
+	Change Change
+	// Note goes into the version, Extra into the audit row.
+	Note  string
+	Extra map[string]any
+}
+
+// Placed is what became of a Placement. Old is zero for a control that was created.
+type Placed struct {
+	Outcome     string
+	Old, Policy Policy
+}
+
+// PlacementError is why the placement with an index could not be made.
+type PlacementError struct {
+	Index int
+	Err   error
+}
+
+// Error is the cause's text.
+func (e *PlacementError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *PlacementError) Unwrap() error { return e.Err }
+
+// errRehearsed takes a rehearsal's transaction back.
+var errRehearsed = errors.New("rehearsed")
+
+// Deploy makes all placements in sandbox, or none: one transaction, in which
+// finish runs last. A rehearsal does the same and takes it back, so that it
+// fails as the deployment would. Errors are PlacementErrors where one control
+// is to blame.
+func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement, rehearse bool, finish func(context.Context, *db.Tx, []Placed) error) ([]Placed, error) {
+	env, err := sc.CreateIn(scope.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	for i, item := range items {
+		if err := s.compiles(ctx, sc, *item.Change.RegoCode); err != nil {
+			return nil, &PlacementError{i, err}
+		}
+	}
+	var out []Placed
+	err = s.write(ctx, sc, func(tx *db.Tx) error {
+		out = make([]Placed, 0, len(items)) // again when the transaction is
+		for i, item := range items {
+			placed, err := s.place(ctx, tx, sc, env, item)
+			if err != nil {
+				return &PlacementError{i, err}
+			}
+			out = append(out, placed)
+		}
+		if err := finish(ctx, tx, out); err != nil {
+			return err
+		}
+		if rehearse {
+			return errRehearsed
+		}
+		return nil
+	})
+	if errors.Is(err, errRehearsed) {
+		err = nil
+	}
+	return out, err
+}
+
+// place makes one placement.
+func (s *Service) place(ctx context.Context, tx *db.Tx, sc scope.Scope, env scope.Env, item Placement) (Placed, error) {
+	found, err := byName(ctx, tx, env, item.Name)
+	if err != nil {
+		return Placed{}, err
+	}
+	switch len(found) {
+	case 0:
+		return s.introduce(ctx, tx, sc, env, item)
+	case 1:
+	default:
+		return Placed{}, fault.Invalidf("/name", "%d controls in %s have the name %q: rename all but one", len(found), env, item.Name)
+	}
+	old := found[0]
+	next, err := old.apply(item.Change)
+	if err != nil {
+		return Placed{}, err
+	}
+	if len(changed(old, next)) == 0 {
+		return Placed{Unchanged, old, old}, nil
+	}
+	p, err := s.amend(ctx, tx, sc, old, next, step{verb: "updated", note: item.Note, extra: item.Extra})
+	return Placed{Updated, old, p}, err
+}
+
+// introduce makes a placement of a control that is not there yet.
+func (s *Service) introduce(ctx context.Context, tx *db.Tx, sc scope.Scope, env scope.Env, item Placement) (Placed, error) {
+	next := Policy{Content: Content{Name: strings.TrimSpace(item.Name), Status: Active, Environment: env, Version: 1, CreatedBy: actor(sc)}}
+	if next.Name == "" {
+		return Placed{}, fault.Invalidf("/name", "a control has a name")
+	}
+	c := item.Change
+	if c.Status != nil {
+		next.Status, c.Status = *c.Status, nil // there is no state that it comes from
+	}
+	next, err := next.apply(c)
+	if err != nil {
+		return Placed{}, err
+	}
+	p, err := s.insertNew(ctx, tx, sc, next, step{verb: "created", note: item.Note, extra: item.Extra})
+	return Placed{Outcome: Created, Policy: p}, err
+}
+
+// insertNew stores a new control within the tenant's limit.
+func (s *Service) insertNew(ctx context.Context, tx *db.Tx, sc scope.Scope, next Policy, st step) (Policy, error) {
+	if err := s.Tenants.CheckLimit(ctx, tx, tenant.Policies); err != nil {
+		return Policy{}, err
+	}
+	if err := s.refs(ctx, tx, Policy{}, next); err != nil {
+		return Policy{}, err
+	}
+	next.CreatedAt = s.Now()
+	next.UpdatedAt = next.CreatedAt
+	id, err := insert(ctx, tx, next)
+	if err != nil {
+		return Policy{}, err
+	}
+	made, err := get(ctx, tx, id)
+	if err != nil {
+		return Policy{}, err
+	}
+	return made, s.record(ctx, tx, sc, Policy{}, made, st)
+}
+
+// amend stores the next version of a control.
+func (s *Service) amend(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, st step) (Policy, error) {
+	if err := s.refs(ctx, tx, old, next); err != nil {
+		return Policy{}, err
+	}
+	next.Version, next.UpdatedAt = old.Version+1, s.Now()
+	p, err := update(ctx, tx, next)
+	if err != nil {
+		return Policy{}, err
+	}
+	return p, s.record(ctx, tx, sc, old, p, st)
+}
+
+// Preview is what a placement would make of a control, and what differs: for
+// comparing without a transaction. A control that cannot be so changed is given
+// as it is, with the fault.
+func (p Policy) Preview(c Change) (Policy, []MemberDifference, error) {
+	next, err := p.apply(c)
+	if err != nil {
+		return p, nil, err
+	}
+	return next, p.Differences(next), nil
+}
+
+// Differences names the members in which next differs, but for rego_code.
+func (p Policy) Differences(next Policy) []MemberDifference {
+	differ := changed(p, next)
+	return slices.DeleteFunc(compare(Version{Content: p.Content}, Version{Content: next.Content}).Changes, func(d MemberDifference) bool {
+		_, there := differ[d.Member]
+		return !there // no list and an empty one
+	})
+}
+
+// Unified is a unified diff of two texts, with the names given to them; empty
+// where they are equal.
+func Unified(nameA, nameB, a, b string) string { return unified(nameA, nameB, a, b) }
+
+// ChangedSince tells whether a control has a version after v that no promotion made.
+func (s *Service) ChangedSince(ctx context.Context, tx *db.Tx, id, v int64) (bool, error) {
+	n, err := countSince(ctx, tx, id, v)
+	if err != nil {
+		return false, fmt.Errorf("versions of control %d: %w", id, err)
+	}
+	return n > 0, nil
+}

@@ -1,0 +1,224 @@
+package policycode
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// lintTime is how long the linter may take over all files of a request.
+const lintTime = 20 * time.Second
+
+// Validate says what is wrong with files; 200 either way. The linter is asked
+// only where nothing is. Faults: those of the worker pool.
+func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (controlfile.Validation, error) {
+	v := controlfile.Validation{Controls: []controlfile.Named{}, Warnings: []rego.FileIssue{}}
+	repo, issues := read(r.Files)
+	for _, c := range repo.Controls {
+		v.Controls = append(v.Controls, controlfile.Named{Path: c.Path, Name: c.Name})
+	}
+	found, err := s.Evaluator.CheckModules(ctx, sc.Tenant, repo.Modules)
+	if err != nil {
+		return controlfile.Validation{}, err
+	}
+	_, unresolved, err := s.resolve(ctx, sc, repo, r)
+	if err != nil {
+		return controlfile.Validation{}, err
+	}
+	v.Errors = append(append(append([]rego.FileIssue{}, issues...), found...), unresolved...)
+	if v.Valid = len(v.Errors) == 0; !v.Valid {
+		return v, nil
+	}
+	started := s.Now()
+	for _, c := range repo.Controls {
+		if s.Now().Sub(started) > lintTime {
+			v.Warnings = append(v.Warnings, rego.FileIssue{File: c.Path, Issue: rego.Issue{
+				Message: "the linter had no time for this file and those after it", Severity: rego.SeverityWarning, Rule: "linter",
+			}})
+			break
+		}
+		warnings, err := s.Evaluator.Lint(ctx, sc.Tenant, c.Source)
+		if err != nil {
+			return controlfile.Validation{}, err
+		}
+		for _, w := range warnings {
+			v.Warnings = append(v.Warnings, rego.FileIssue{File: c.Path, Issue: w})
+		}
+	}
+	return v, nil
+}
+
+// Test runs the Rego tests of files, with coverage, and the cases of their
+// manifests. Files that are wrong are an answer, not a fault. Faults: those of
+// the worker pool; a run past its time or memory is Invalid "evaluation_limit".
+func (s *Service) Test(ctx context.Context, sc scope.Scope, r Request) (controlfile.TestReport, error) {
+	repo, issues := read(r.Files)
+	return s.test(ctx, sc, repo, issues)
+}
+
+func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Repository, issues []rego.FileIssue) (controlfile.TestReport, error) {
+	mods, err := s.Evaluator.TestModules(ctx, sc.Tenant, repo.Modules)
+	if err != nil {
+		return controlfile.TestReport{}, err
+	}
+	if len(issues)+len(mods.Issues) > 0 {
+		return controlfile.NewTestReport(issues, mods, nil), nil
+	}
+	results := []controlfile.CaseResult{}
+	for _, c := range repo.Controls {
+		cases, bad := c.RegoCases()
+		issues = append(issues, bad...)
+		if len(cases) == 0 || len(bad) > 0 {
+			continue
+		}
+		rs, err := s.Evaluator.Test(ctx, sc.Tenant, c.Name, c.Source, cases)
+		if err != nil {
+			return controlfile.TestReport{}, err
+		}
+		results = append(results, c.Results(rs)...)
+	}
+	return controlfile.NewTestReport(issues, mods, results), nil
+}
+
+// read reads files, of which one at least must be a control.
+func read(files []controlfile.File) (controlfile.Repository, []rego.FileIssue) {
+	repo, issues := controlfile.Read(files)
+	if len(repo.Controls) == 0 && len(issues) == 0 {
+		issues = append(issues, rego.FileIssue{Issue: rego.Issue{Message: "there is no control among the files: a .rego file that is no _test.rego", Severity: rego.SeverityError, Rule: "file"}})
+	}
+	return repo, issues
+}
+
+// links are the ids that a control's manifest stands for; nil where it says nothing.
+type links struct{ resource, bouncer *int64 }
+
+// resolve finds what the manifests link to, in sandbox. What cannot be found,
+// or stands for several, is an issue at its place.
+func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.Repository, _ Request) ([]links, []rego.FileIssue, error) {
+	var out []links
+	var issues []rego.FileIssue
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		out, issues = make([]links, len(repo.Controls)), nil
+		for i, c := range repo.Controls {
+			found, bad, err := s.link(ctx, tx, scope.Sandbox, c)
+			if err != nil {
+				return err
+			}
+			out[i], issues = found, append(issues, bad...)
+		}
+		return nil
+	})
+	return out, issues, err
+}
+
+// link finds what one control links to in an environment.
+func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlfile.Control) (out links, issues []rego.FileIssue, err error) {
+	if l := c.Resource; l != nil && !l.None {
+		ids := []int64{l.ID}
+		if l.ID == 0 {
+			if ids, err = s.Resources.Called(ctx, tx, env, l.Name, l.Type, l.Path); err != nil {
+				return out, nil, err
+			}
+		} else if there, err := s.Resources.Environment(ctx, tx, l.ID); err != nil || there != env {
+			if err != nil && !fault.Is(err, fault.NotFound) {
+				return out, nil, err
+			}
+			ids = nil
+		}
+		switch len(ids) {
+		case 0:
+			issues = append(issues, l.Issue("there is no such resource in %s", env))
+		case 1:
+			out.resource = &ids[0]
+		default:
+			issues = append(issues, l.Issue("that stands for %d resources or more in %s: name its type and path too, or its id", len(ids), env))
+		}
+	}
+	if l := c.Bouncer; l != nil && !l.None {
+		id := l.ID
+		if id == 0 {
+			id, err = s.Bouncers.Named(ctx, tx, env, l.Name)
+		} else {
+			var there scope.Env
+			if there, err = s.Bouncers.Environment(ctx, tx, id); err == nil && there != env {
+				err = fault.NotFoundf("no bouncer %d", id)
+			}
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return out, nil, err
+		}
+		if err != nil {
+			return out, append(issues, l.Issue("there is no such bouncer in %s", env)), nil
+		}
+		out.bouncer = &id
+	}
+	return out, issues, nil
+}
+
+// refused is the fault of files that are wrong: Invalid "invalid_policy", with
+// each issue.
+func refused(files []controlfile.File, issues []rego.FileIssue) error {
+	f := fault.Newf(fault.Invalid, "invalid_policy", "the files have %d errors", len(issues)).With("errors", issues)
+	at := map[string]int{}
+	for i, file := range files {
+		at[file.Path] = i
+	}
+	for _, is := range issues {
+		pointer := "/files"
+		if i, ok := at[is.File]; ok {
+			pointer = fmt.Sprintf("/files/%d/content", i)
+		}
+		f.Details = append(f.Details, fault.Detail{Pointer: pointer, Message: is.Message, Line: is.Line, Column: is.Column})
+	}
+	return f
+}
+
+// untested is the fault of tests that failed: Invalid "tests_failed".
+func untested(r controlfile.TestReport) error {
+	f := fault.Newf(fault.Invalid, "tests_failed", "%d of %d tests fail", r.Summary.Failed, r.Summary.Total)
+	failures := []any{}
+	for _, t := range r.Tests {
+		if t.Status == rego.TestFailed || t.Status == rego.TestError {
+			failures = append(failures, t)
+			f.Details = append(f.Details, fault.Detail{Message: fmt.Sprintf("%s: %s %s %s", t.File, t.Name, t.Status, t.Error), Line: t.Line})
+		}
+	}
+	for _, c := range r.Cases {
+		if !c.Result.Passed {
+			failures = append(failures, c)
+			f.Details = append(f.Details, fault.Detail{
+				Message: fmt.Sprintf("%s: %s: expected %t, got %t", c.File, c.Result.Name, c.Result.Expected, c.Result.Actual), Line: c.Line,
+			})
+		}
+	}
+	return f.With("failures", failures).With("summary", r.Summary)
+}
+
+// stored is the cases as they are kept with a control: as JSON reads them.
+func stored(cases []controlfile.Case) ([]policy.TestCase, error) {
+	out := []policy.TestCase{}
+	for _, c := range cases {
+		text, err := json.Marshal(c.Input)
+		if err != nil {
+			return nil, err
+		}
+		t := policy.TestCase{Name: c.Name, Expected: c.Expected}
+		if err := json.Unmarshal(text, &t.Input); err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}

@@ -1,0 +1,210 @@
+package policycode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Deploy brings files to sandbox, all or none, matching controls by name. The
+// gates, in order: the environment is sandbox (422), the files are right (422
+// "invalid_policy" with file, line and column), the tests pass (422
+// "tests_failed"), links resolve (422), the tenant's limit (403). A dry run
+// passes the same gates and changes nothing.
+func (s *Service) Deploy(ctx context.Context, sc scope.Scope, r Request) (Deployment, error) {
+	if r.Environment != scope.AnyEnv && r.Environment != scope.Sandbox {
+		return Deployment{}, fault.Invalidf("/environment", "a deployment goes to sandbox; from there controls are promoted")
+	}
+	if _, err := sc.CreateIn(scope.Sandbox); err != nil {
+		return Deployment{}, err
+	}
+	repo, issues := read(r.Files)
+	tests, err := s.test(ctx, sc, repo, issues)
+	if err != nil {
+		return Deployment{}, err
+	}
+	found, unresolved, err := s.resolve(ctx, sc, repo, r)
+	if err != nil {
+		return Deployment{}, err
+	}
+	if wrong := append(tests.Errors, unresolved...); len(wrong) > 0 {
+		return Deployment{}, refused(r.Files, wrong)
+	}
+	if !tests.Passed {
+		return Deployment{}, untested(tests)
+	}
+	d := Deployment{ID: s.NewID(), Environment: scope.Sandbox, DryRun: r.DryRun, Repository: r.Repository, Commit: r.Commit, Tests: tests.Summary}
+	items := make([]policy.Placement, len(repo.Controls))
+	for i, c := range repo.Controls {
+		if items[i], err = placement(c, found[i], r, d); err != nil {
+			return Deployment{}, err
+		}
+	}
+	placed, err := s.Policies.Deploy(ctx, sc, items, r.DryRun, func(ctx context.Context, tx *db.Tx, placed []policy.Placed) error {
+		d.Files = outcomes(repo, placed, r.DryRun)
+		return s.record(ctx, tx, sc, d, placed)
+	})
+	if err != nil {
+		return Deployment{}, s.blame(r.Files, repo, err)
+	}
+	if d.DryRun {
+		d.ID = ""
+		for i := range placed {
+			if placed[i].Outcome == policy.Created {
+				d.Files[i].PolicyID = 0
+			}
+		}
+	}
+	return d, nil
+}
+
+// placement is what a deployment sets of a control: its Rego, and what its
+// manifest or the request says.
+func placement(c controlfile.Control, l links, r Request, d Deployment) (policy.Placement, error) {
+	ch := policy.Change{RegoCode: &c.Source, Status: c.Status}
+	if c.Description != nil {
+		ch.Description = patch.Set(*c.Description)
+	}
+	ch.ResourceID = linked(c.Resource, l.resource, r.ResourceID)
+	ch.BouncerID = linked(c.Bouncer, l.bouncer, r.BouncerID)
+	if c.Cases != nil {
+		cases, err := stored(*c.Cases)
+		if err != nil {
+			return policy.Placement{}, fmt.Errorf("test cases of %s: %w", c.Path, err)
+		}
+		ch.TestCases = patch.Set(cases)
+	}
+	note := "deployed from " + c.Path
+	if d.Commit != "" {
+		note += " at " + d.Commit
+	}
+	extra := map[string]any{"deployment_id": d.ID, "path": c.Path}
+	if d.Repository != "" {
+		extra["repository"] = d.Repository
+	}
+	if d.Commit != "" {
+		extra["commit"] = d.Commit
+	}
+	return policy.Placement{Name: c.Name, Change: ch, Note: note, Extra: extra}, nil
+}
+
+// linked is the member for a link: the manifest's word, else the request's.
+func linked(l *controlfile.Link, id, otherwise *int64) patch.Field[int64] {
+	switch {
+	case l != nil && l.None:
+		return patch.Clear[int64]()
+	case id != nil:
+		return patch.Set(*id)
+	case otherwise != nil:
+		return patch.Set(*otherwise)
+	default:
+		return patch.Field[int64]{}
+	}
+}
+
+func outcomes(repo controlfile.Repository, placed []policy.Placed, diffs bool) []Outcome {
+	out := make([]Outcome, len(placed))
+	for i, p := range placed {
+		c := repo.Controls[i]
+		out[i] = Outcome{Path: c.Path, Name: p.Policy.Name, Result: p.Outcome, PolicyID: p.Policy.ID, Version: p.Policy.Version, Status: p.Policy.Status}
+		if !diffs || p.Outcome == policy.Unchanged {
+			continue
+		}
+		before := "a/" + c.Path
+		if p.Outcome == policy.Created {
+			before = "/dev/null"
+		} else {
+			out[i].Changes = p.Old.Differences(p.Policy)
+		}
+		out[i].Diff = policy.Unified(before, "b/"+c.Path, p.Old.RegoCode, p.Policy.RegoCode)
+	}
+	return out
+}
+
+// record keeps where each control came from and the deployment itself, with one
+// audit row and, where anything changed, one event beside those of the controls.
+func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deployment, placed []policy.Placed) error {
+	now := s.Now()
+	names := map[string][]string{policy.Created: {}, policy.Updated: {}, policy.Unchanged: {}}
+	for i, p := range placed {
+		names[p.Outcome] = append(names[p.Outcome], p.Policy.Name)
+		if err := saveOrigin(ctx, tx, Origin{
+			PolicyID: p.Policy.ID, Path: d.Files[i].Path, Repository: d.Repository, Commit: d.Commit, Version: p.Policy.Version, DeploymentID: d.ID, DeployedAt: now,
+		}); err != nil {
+			return err
+		}
+	}
+	if err := saveDeployment(ctx, tx, d, sc.Actor.ID, now); err != nil {
+		return err
+	}
+	title := d.Repository
+	if title == "" {
+		title = "policies as code"
+	}
+	what := map[string]any{"created": names[policy.Created], "updated": names[policy.Updated], "unchanged": len(names[policy.Unchanged])}
+	if d.Commit != "" {
+		what["commit"] = d.Commit
+	}
+	err := audit.Append(ctx, tx, sc, now, audit.Entry{
+		Type: "POLICIES_DEPLOYED", Object: "deployment", ObjectID: d.ID, ObjectName: title, Env: d.Environment, Changes: what,
+	})
+	if err != nil || len(names[policy.Created])+len(names[policy.Updated]) == 0 {
+		return err
+	}
+	return event.Emit(ctx, tx, sc, event.Event{
+		Type: event.PolicyDeployed, ObjectKind: "deployment", ObjectID: d.ID, ObjectName: title, Env: d.Environment, Data: what,
+	})
+}
+
+// blame puts a control's own fault at its file; every other stays as it is.
+func (s *Service) blame(files []controlfile.File, repo controlfile.Repository, err error) error {
+	var p *policy.PlacementError
+	var f *fault.Error
+	if !errors.As(err, &p) || !errors.As(p.Err, &f) || f.Kind != fault.Invalid && f.Kind != fault.Conflict {
+		return err
+	}
+	c := repo.Controls[p.Index]
+	if f.Kind == fault.Conflict { // the state of a control cannot follow the file
+		return refused(files, []rego.FileIssue{c.Issue("status", "%s", f.Message)})
+	}
+	var issues []rego.FileIssue
+	for _, d := range f.Details {
+		is := c.Issue(strings.TrimPrefix(d.Pointer, "/"), "%s", d.Message)
+		if d.Line > 0 {
+			is.File, is.Line, is.Column = c.Path, d.Line, d.Column
+		}
+		issues = append(issues, is)
+	}
+	if len(issues) == 0 {
+		issues = append(issues, c.Issue(f.Code, "%s", f.Message))
+	}
+	return refused(files, issues)
+}
+
+// Get is a deployment, as it was answered.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
+	var d Deployment
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return d, err
+	}
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		d, err = deployment(ctx, tx, id)
+		return err
+	})
+	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(d.Environment) {
+		return Deployment{}, fault.NotFoundf("no such deployment")
+	}
+	return d, err
+}

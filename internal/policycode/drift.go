@@ -1,0 +1,142 @@
+package policycode
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// listPage is how many controls are read at once.
+const listPage = 500
+
+// Drift compares files with an environment, sandbox when the request names
+// none. Rego is compared as text; of the rest, what the manifests say. Missing
+// are controls that were deployed from the repository that the request names,
+// or, where it names none, from any. Files that are wrong are a 422.
+func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, error) {
+	env, err := sc.CreateIn(r.Environment)
+	if err != nil {
+		return Drift{}, err
+	}
+	repo, issues := controlfile.Read(r.Files)
+	if len(issues) > 0 {
+		return Drift{}, refused(r.Files, issues)
+	}
+	there, err := s.controls(ctx, sc, env, "")
+	if err != nil {
+		return Drift{}, err
+	}
+	out := Drift{Environment: env, Controls: []Drifted{}}
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return Drift{}, err
+	}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		out.Controls = []Drifted{}
+		from, err := origins(ctx, tx)
+		if err != nil {
+			return err
+		}
+		byName := map[string]policy.Policy{}
+		for _, p := range slices.Backward(there) {
+			byName[p.Name] = p // the oldest of several
+		}
+		named := map[string]bool{}
+		for _, c := range repo.Controls {
+			named[c.Name] = true
+			p, found := byName[c.Name]
+			d, differs, err := s.compare(ctx, tx, r, env, c, p, found, from)
+			if err != nil {
+				return err
+			}
+			if differs {
+				out.Controls = append(out.Controls, d)
+			}
+		}
+		for _, p := range there {
+			o, coded := from[p.ID]
+			if coded && !named[p.Name] && (r.Repository == "" || r.Repository == o.Repository) {
+				out.Controls = append(out.Controls, Drifted{Name: p.Name, State: Missing, Path: o.Path, PolicyID: p.ID, Version: p.Version, Origin: &o})
+			}
+		}
+		return nil
+	})
+	slices.SortStableFunc(out.Controls, func(a, b Drifted) int { return strings.Compare(a.Name, b.Name) })
+	out.InSync = len(out.Controls) == 0
+	return out, err
+}
+
+// compare compares a file with the control of its name.
+func (s *Service) compare(ctx context.Context, tx *db.Tx, r Request, env scope.Env, c controlfile.Control, p policy.Policy, found bool, from map[int64]Origin) (Drifted, bool, error) {
+	d := Drifted{Name: c.Name, Path: c.Path, State: Added}
+	if !found {
+		d.Diff = policy.Unified("/dev/null", "b/"+c.Path, "", c.Source)
+		return d, true, nil
+	}
+	d.PolicyID, d.Version, d.State = p.ID, p.Version, Changed
+	l, _, err := s.link(ctx, tx, env, c) // what does not resolve is not compared
+	if err != nil {
+		return d, false, err
+	}
+	if env == scope.Production {
+		c.Status = nil // ids are another environment's, and what runs in production is decided there
+		if c.Resource != nil && c.Resource.ID != 0 {
+			c.Resource = nil
+		}
+		if c.Bouncer != nil && c.Bouncer.ID != 0 {
+			c.Bouncer = nil
+		}
+		r.ResourceID, r.BouncerID = nil, nil
+	}
+	item, err := placement(c, l, r, Deployment{})
+	if err != nil {
+		return d, false, err
+	}
+	item.Change.Status = nil
+	next, changes, err := p.Preview(item.Change)
+	if err != nil {
+		return d, false, err
+	}
+	if c.Status != nil && *c.Status != p.Status {
+		changes = append(changes, policy.MemberDifference{Member: "status", From: p.Status, To: *c.Status})
+	}
+	d.Changes, d.Diff = changes, policy.Unified("a/"+c.Path, "b/"+c.Path, p.RegoCode, next.RegoCode)
+	if len(changes) == 0 && d.Diff == "" {
+		return d, false, nil
+	}
+	o, coded := from[p.ID]
+	if coded {
+		d.Origin = &o
+	}
+	outside := !coded
+	if coded {
+		if outside, err = s.Policies.ChangedSince(ctx, tx, p.ID, o.Version); err != nil {
+			return d, false, err
+		}
+	}
+	if outside {
+		d.State = ChangedOutside
+	}
+	return d, true, nil
+}
+
+// controls are all live controls of an environment whose names hold a text, by id.
+func (s *Service) controls(ctx context.Context, sc scope.Scope, env scope.Env, name string) ([]policy.Policy, error) {
+	sc.Env = env
+	var out []policy.Policy
+	for {
+		page, err := s.Policies.List(ctx, sc, policy.Filter{Name: name, Skip: int64(len(out)), Limit: listPage})
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, page.Policies...)
+		if len(page.Policies) < listPage {
+			return out, nil
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// Package policycode takes controls from an author's repository: it validates
+// and tests their files, deploys them to sandbox, all or none, and tells where
+// repository and service differ.
+//
+//	files ─► controlfile.Read ─► worker: check, Rego tests, cases ─► policy.Deploy
+//	             paths, manifests      (killable, bounded)            one transaction:
+//	                                                                  controls, origins,
+//	                                                                  deployment, audit
+//
+// To production a control goes by promotion, as any other (package policy).
+package policycode
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Evaluator tries authors' Rego out of this process (package worker).
+type Evaluator interface {
+	CheckModules(ctx context.Context, tenant scope.TenantID, mods []rego.Module) ([]rego.FileIssue, error)
+	TestModules(ctx context.Context, tenant scope.TenantID, mods []rego.Module) (rego.ModuleReport, error)
+	Lint(ctx context.Context, tenant scope.TenantID, source string) ([]rego.Issue, error)
+	Test(ctx context.Context, tenant scope.TenantID, name, source string, cases []rego.TestCase) ([]rego.TestResult, error)
+}
+
+// Service is the use cases on controls as code. Every field must be set.
+type Service struct {
+	Stores    *db.Cluster
+	Now       func() time.Time
+	NewID     func() string
+	Evaluator Evaluator
+	Policies  *policy.Service
+	Resources *resource.Service
+	Bouncers  *bouncer.Service
+}
+
+// Request is what the operations take (contract.md section 4, policies-as-code).
+type Request struct {
+	Files       []controlfile.File `json:"files" minItems:"1" maxItems:"1000" doc:"Files: controls (.rego), their Rego tests (_test.rego), and gatehouse.yaml beside them, which names, links and tests them."`
+	Environment scope.Env          `json:"environment,omitempty" enum:"sandbox,production" doc:"sandbox, which is the default; controls go to production by promotion, so production is refused (422)."`
+	ResourceID  *int64             `json:"resource_id,omitempty" nullable:"true" minimum:"1" doc:"Resource for the controls of which gatehouse.yaml names none."`
+	BouncerID   *int64             `json:"bouncer_id,omitempty" nullable:"true" minimum:"1" doc:"Bouncer for the controls of which gatehouse.yaml names none."`
+	DryRun      bool               `json:"dry_run,omitempty" doc:"Say what a deployment would do, with diffs, and do nothing."`
+	Repository  string             `json:"repository,omitempty" maxLength:"500" doc:"Where the files are from; kept with the controls, for drift." example:"github.com/acme/controls"`
+	Commit      string             `json:"commit,omitempty" maxLength:"100" doc:"Their commit; kept with the controls." example:"4f1c2aa"`
+}
+
+// Origin is where a control was deployed from.
+type Origin struct {
+	Path         string    `json:"path" db:"path" doc:"Path of its file"`
+	Repository   string    `json:"repository,omitempty" db:"repository" doc:"Repository, as the deployment said"`
+	Commit       string    `json:"commit,omitempty" db:"commit_hash" doc:"Commit, as the deployment said"`
+	Version      int64     `json:"version" db:"version" doc:"Version of the control that the deployment left"`
+	DeploymentID string    `json:"deployment_id" db:"deployment_id" doc:"The deployment"`
+	DeployedAt   time.Time `json:"deployed_at" db:"deployed_at" doc:"When"`
+	PolicyID     int64     `json:"-" db:"policy_id"`
+}
+
+// Deployment is what a deployment did, or would do.
+type Deployment struct {
+	ID          string              `json:"deployment_id,omitempty" doc:"Id of the deployment; absent on a dry run"`
+	Environment scope.Env           `json:"environment" enum:"sandbox" doc:"Where the controls are"`
+	DryRun      bool                `json:"dry_run" doc:"Whether nothing was done"`
+	Repository  string              `json:"repository,omitempty" doc:"Repository, as the request said"`
+	Commit      string              `json:"commit,omitempty" doc:"Commit, as the request said"`
+	Files       []Outcome           `json:"files" doc:"The controls, by path"`
+	Tests       controlfile.Summary `json:"tests" doc:"How the tests went that came first"`
+}
+
+// Outcome is what became of one control's file.
+type Outcome struct {
+	Path     string                    `json:"path" doc:"Path of the control"`
+	Name     string                    `json:"name" doc:"Name of the control"`
+	Result   string                    `json:"result" enum:"created,updated,unchanged" doc:"What was done, or would be"`
+	PolicyID int64                     `json:"policy_id,omitempty" doc:"Id of the control; absent where a dry run would create it"`
+	Version  int64                     `json:"version" doc:"Its version now, or then"`
+	Status   string                    `json:"status" enum:"draft,active,inactive" doc:"Its state now, or then"`
+	Diff     string                    `json:"diff,omitempty" doc:"On a dry run, a unified diff of its Rego"`
+	Changes  []policy.MemberDifference `json:"changes,omitempty" doc:"On a dry run, the other members that change"`
+}
+
+// Drift is where repository and service differ.
+type Drift struct {
+	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Environment compared with"`
+	InSync      bool      `json:"in_sync" doc:"Whether nothing differs"`
+	Controls    []Drifted `json:"controls" doc:"The controls that differ, by name"`
+}
+
+// Drifted is one control that differs.
+type Drifted struct {
+	Name     string                    `json:"name" doc:"Name of the control"`
+	State    string                    `json:"state" enum:"added,changed,changed_outside,missing" doc:"added: only in the repository; changed: the repository has another content; changed_outside: the service has a version that no deployment made; missing: deployed from code, and no longer in the repository"`
+	Path     string                    `json:"path,omitempty" doc:"Path of its file"`
+	PolicyID int64                     `json:"policy_id,omitempty" doc:"Id of the control; absent where it is only in the repository"`
+	Version  int64                     `json:"version,omitempty" doc:"Its version in the service"`
+	Diff     string                    `json:"diff,omitempty" doc:"Unified diff of its Rego, from the service to the repository"`
+	Changes  []policy.MemberDifference `json:"changes,omitempty" doc:"Other members that differ, from the service to the repository"`
+	Origin   *Origin                   `json:"origin,omitempty" doc:"Where it was deployed from; absent where it was not"`
+}
+
+// The states of Drifted.
+const (
+	Added          = "added"
+	Changed        = "changed"
+	ChangedOutside = "changed_outside"
+	Missing        = "missing"
+)

@@ -1,0 +1,43 @@
+package policycode
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+func saveOrigin(ctx context.Context, tx *db.Tx, o Origin) error {
+	_, err := tx.Exec(ctx, `INSERT INTO policy_origins (policy_id, path, repository, commit_hash, version, deployment_id, deployed_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (policy_id) DO UPDATE SET path = excluded.path, repository = excluded.repository, commit_hash = excluded.commit_hash,
+			version = excluded.version, deployment_id = excluded.deployment_id, deployed_at = excluded.deployed_at`,
+		o.PolicyID, o.Path, o.Repository, o.Commit, o.Version, o.DeploymentID, o.DeployedAt)
+	return err
+}
+
+// origins are those of live controls, by control.
+func origins(ctx context.Context, tx *db.Tx) (map[int64]Origin, error) {
+	all, err := db.All[Origin](ctx, tx, `SELECT policy_id, path, repository, commit_hash, version, deployment_id, deployed_at FROM policy_origins`)
+	out := make(map[int64]Origin, len(all))
+	for _, o := range all {
+		out[o.PolicyID] = o
+	}
+	return out, err
+}
+
+func saveDeployment(ctx context.Context, tx *db.Tx, d Deployment, by string, at time.Time) error {
+	_, err := tx.Exec(ctx, `INSERT INTO policy_deployments (id, repository, commit_hash, report, created_by, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6)`, d.ID, d.Repository, d.Commit, d, by, at)
+	return err
+}
+
+// deploymentRow is a deployment as it is stored.
+type deploymentRow struct {
+	Report Deployment `db:"report"`
+}
+
+func deployment(ctx context.Context, tx *db.Tx, id string) (Deployment, error) {
+	row, err := db.One[deploymentRow](ctx, tx, `SELECT report FROM policy_deployments WHERE id = $1`, id)
+	return row.Report, err
+}

@@ -193,12 +193,11 @@ func (m *manifestReader) text(n *yaml.Node, most int) (string, bool) {
 	return "", false
 }
 
-func (m *manifestReader) flag(n *yaml.Node) (value, ok bool) {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Decode(&value) == nil {
-		return value, true
+func (m *manifestReader) flag(n *yaml.Node) (value bool) {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&value) != nil {
+		m.refuse(n, "true or false is expected here")
 	}
-	m.refuse(n, "true or false is expected here")
-	return false, false
+	return value
 }
 
 func (m *manifestReader) id(n *yaml.Node) (int64, bool) {
@@ -349,7 +348,7 @@ func (m *manifestReader) testCase(n *yaml.Node) Case {
 			}
 			c.Input, said["input"] = in, true
 		},
-		"expected": func(v *yaml.Node) { c.Expected, _ = m.flag(v); said["expected"] = true },
+		"expected": func(v *yaml.Node) { c.Expected, said["expected"] = m.flag(v), true },
 	})
 	if ok && (c.Name == "" || !said["input"] || !said["expected"]) {
 		m.refuse(n, "a test has a name, an input and expected")

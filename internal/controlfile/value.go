@@ -54,8 +54,7 @@ func (m *manifestReader) scalar(n *yaml.Node) any {
 	case "!!null":
 		return nil
 	case "!!bool":
-		v, _ := m.flag(n)
-		return v
+		return m.flag(n)
 	case "!!int":
 		var v int64
 		if n.Decode(&v) == nil {

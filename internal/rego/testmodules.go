@@ -132,8 +132,14 @@ func CheckModules(mods []Module) []FileIssue {
 func parseModules(mods []Module) (*testSuite, []FileIssue) {
 	suite := &testSuite{modules: map[string]*ast.Module{}}
 	var out []FileIssue
+	var libs []Library
+	for i, m := range mods {
+		if isLibrary(m) {
+			libs = append(libs, Library{ID: int64(i + 1), Name: m.Path, Source: m.Content})
+		}
+	}
 	for _, m := range mods {
-		mod, issues := parseTestModule(m)
+		mod, issues := parseTestModule(m, libs)
 		for _, is := range issues {
 			out = append(out, FileIssue{m.Path, is})
 		}
@@ -172,7 +178,7 @@ func testCompiler(group map[string]*ast.Module) (*ast.Compiler, map[string]*ast.
 }
 
 // parseTestModule parses a control or a file of tests under all bounds.
-func parseTestModule(m Module) (mod *ast.Module, issues []Issue) {
+func parseTestModule(m Module, libs []Library) (mod *ast.Module, issues []Issue) {
 	defer func() {
 		if p := recover(); p != nil {
 			mod, issues = nil, []Issue{{Message: fmt.Sprintf("the source cannot be read: %v", p), Severity: SeverityError, Rule: "compiler"}}
@@ -180,24 +186,23 @@ func parseTestModule(m Module) (mod *ast.Module, issues []Issue) {
 		issues = tidy(issues)
 	}()
 	if !m.IsTest() {
-		if _, issues := check(m.Content); len(issues) > 0 {
+		others := slices.DeleteFunc(slices.Clone(libs), func(l Library) bool { return l.Name == m.Path })
+		if _, issues := check(m.Content, isLibrary(m), others); len(issues) > 0 {
 			return nil, issues
 		}
-	} else if issues := checkText(m.Content); issues != nil {
+	}
+	mod, issues = parse(m.Path, m.Content)
+	if issues != nil {
 		return nil, issues
 	}
-	mod, err := ast.ParseModuleWithOpts(m.Path, m.Content, ast.ParserOptions{RegoVersion: ast.RegoV1, ProcessAnnotation: true, Capabilities: capabilities()})
-	if err != nil {
-		return nil, compilerIssues(err)
+	if m.IsTest() {
+		issues = append(checkPackage(mod, strings.HasPrefix(mod.Package.Path.String(), "data."+LibraryRoot+".")), findForbidden(mod)...)
 	}
-	if mod == nil || mod.Package == nil {
-		return nil, []Issue{{Message: "the source holds no package", Severity: SeverityError, Rule: "rego_parse_error"}}
-	}
-	if issues := checkShape(mod); issues != nil {
-		return nil, issues
-	}
-	return mod, append(checkPackage(mod), findForbidden(mod)...)
+	return mod, issues
 }
+
+// isLibrary tells a library among the files by its package.
+func isLibrary(m Module) bool { return !m.IsTest() && Library{Source: m.Content}.Package() != "" }
 
 // testSuite is the parsed files of a run, by path.
 type testSuite struct {

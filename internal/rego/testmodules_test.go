@@ -157,3 +157,23 @@ func TestModulesOutputBound(t *testing.T) {
 		t.Errorf("%d bytes in all", total)
 	}
 }
+
+// TestModulesLibraries tests a library, and a control that uses it.
+func TestModulesLibraries(t *testing.T) {
+	lib := "package lib.text\n\nshort(s) if count(s) < 4\n"
+	control := "package p\n\nimport data.lib.text\n\nallow if text.short(input.user.id)\n"
+	rep := runModules(t, "lib/text.rego", lib, "lib/text_test.rego", "package lib.text_test\n\nimport data.lib.text\n\ntest_short if text.short(\"ada\")\n",
+		"p/p.rego", control, "p/p_test.rego", "package p_test\n\nimport data.p\n\ntest_allow if p.allow with input as {\"user\": {\"id\": \"ada\"}}\n\ntest_deny if not p.allow with input as {\"user\": {\"id\": \"adalbert\"}}\n")
+	if len(rep.Issues) > 0 || len(rep.Tests) != 3 {
+		t.Fatalf("%+v", rep)
+	}
+	for _, r := range rep.Tests {
+		if r.Status != TestPassed {
+			t.Errorf("%+v", r)
+		}
+	}
+	rep = runModules(t, "a.rego", lib, "b.rego", lib)
+	if len(rep.Issues) == 0 || rep.Issues[0].Rule != "library_package" {
+		t.Errorf("two libraries of one package: %+v", rep.Issues)
+	}
+}

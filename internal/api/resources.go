@@ -134,7 +134,7 @@ func (s *Server) resources(r *Router) {
 		ID: "delete-resource", Method: http.MethodDelete, Path: "/resources/{resource_id}", Permission: "resources:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Remove a protected resource",
-		Description: "While policies or bouncers name it: 409 `resource_in_use`, which says which.",
+		Description: "While policies or bouncers name it: 409 `resource_in_use`, which says which. A resource that was discovered goes out of the lists of bouncers with it.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceDeleteIn) (*removedOut, error) {
 			version, err := Expect(in.IfMatch.IfMatch)

@@ -155,7 +155,7 @@ func (c wired) judge(t *testing.T, status int, got string) {
 	answer := string(content(c.x.Answer.Body))
 	switch c.x.Want.Effect {
 	case "DENY":
-		if refused := status == 403 || status == 200 && strings.Contains(got, `"code":-32001`); !refused || got == answer {
+		if refused := status == 403 || status == 429 || status == 200 && strings.Contains(got, `"code":-32001`); !refused || got == answer {
 			t.Errorf("%s: %d %s", c.name, status, got)
 		}
 		var said struct{ Message string }
@@ -215,7 +215,7 @@ func TestTokenBudgetRunsOut(t *testing.T) {
 		}
 		granted++
 	}
-	if granted < 3 || granted > 6 || last.Status != 403 || !strings.Contains(string(last.Body), "token budget of this minute is used up") {
+	if granted < 3 || granted > 6 || last.Status != 429 || !strings.Contains(string(last.Body), "token budget of this minute is used up") {
 		t.Errorf("%d requests of 4000 tokens passed, then %d %s", granted, last.Status, last.Body)
 	}
 	if res := ask(b.As("bob", "staff")); res.Status != 200 {
@@ -276,5 +276,21 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 	if granted != 6 {
 		t.Errorf("%d requests were granted, want 6", granted)
+	}
+	// Another tenant's bouncer on the same Redis, for the same caller and a
+	// resource of the same id: a budget of its own.
+	s.Admin.Do(t, "POST", "/tenants", body{"name": "t2"}).Want(201)
+	there := s.Admin.With("X-Tenant-ID", "t2")
+	twin := there.Do(t, "POST", "/resources", body{"name": "api", "type": "api", "path": "/**"}).Want(201).ID()
+	if twin != resource {
+		t.Fatalf("the resources are %d and %d", resource, twin)
+	}
+	activate(t, there, "limit", "sandbox", "package limit\n\nallow if input.usage.requests.day < 6\n", body{"resource_id": twin})
+	enforce(t, there, "sandbox")
+	theirs := s.Bouncer(t, there, body{"name": "b0", "environment": "sandbox", "resource_ids": []int64{twin}}, app.addr, "GATEHOUSE_BOUNCER_REDIS_URL="+redis.URL()).As("ann", "staff")
+	for granted = 0; granted < 10 && theirs.Do(t, "GET", "/x", nil).Status == 200; granted++ {
+	}
+	if granted != 6 {
+		t.Errorf("the other tenant was granted %d requests, want 6", granted)
 	}
 }

@@ -212,6 +212,7 @@ func (p *parts) subjects(context.Context) error {
 		Stores: p.stores, Now: p.now, NewID: newID, Evaluator: p.workers, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
 	}
 	p.resources.Bound, p.resources.Linked = p.policies.Bound, p.bouncers.Linked
+	p.resources.Found, p.resources.Unlist = p.bouncers.Found, p.bouncers.Unlist
 	p.bouncers.OfBouncer = p.policies.OfBouncer
 	p.tenants.Counters[tenant.Policies] = p.policies.Count
 	p.tenants.Counters[tenant.Bouncers] = p.bouncers.Count

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
@@ -22,7 +23,7 @@ type BouncerConfig struct {
 	Upstream       string        `env:"GATEHOUSE_BOUNCER_UPSTREAM" help:"The application: http://, https:// or h2c://host:port; absent: forward-auth only."`
 	DataDir        string        `env:"GATEHOUSE_BOUNCER_DATA_DIR" default:"./.gatehouse-bouncer" help:"Directory for the last good bundle and the decision log."`
 	TrustedProxies []string      `env:"GATEHOUSE_BOUNCER_TRUSTED_PROXIES" help:"Addresses or CIDRs whose identity and forwarding headers are believed."`
-	RedisURL       string        `name:"redis-url" env:"GATEHOUSE_BOUNCER_REDIS_URL" help:"redis:// URL for the counters of input.usage, shared by the bouncers of one tenant; absent: each counts for itself."`
+	RedisURL       string        `name:"redis-url" env:"GATEHOUSE_BOUNCER_REDIS_URL" help:"redis:// URL for the counters of input.usage, shared by all bouncers that name it, each tenant with its own; absent: each counts for itself."`
 	InitialMode    string        `env:"GATEHOUSE_BOUNCER_INITIAL_MODE" default:"enforce" enum:"enforce,shadow" help:"Before there ever was a bundle: enforce (refuse) or shadow (pass)."`
 	TLSCert        string        `env:"GATEHOUSE_BOUNCER_TLS_CERT" help:"PEM certificate; absent: plain HTTP."`
 	TLSKey         string        `env:"GATEHOUSE_BOUNCER_TLS_KEY" help:"PEM key."`
@@ -62,7 +63,8 @@ func sharedCount(ctx context.Context, url string) (enforce.Count, func(), error)
 		return nil, nil, err
 	}
 	count := func(ctx context.Context, key string, n int64, window time.Duration) int64 {
-		w, err := c.Count(ctx, "bouncers", key, n, window)
+		tenant, rest, _ := strings.Cut(key, ":") // the prefix of all that is a tenant's
+		w, err := c.Count(ctx, tenant, "usage:"+rest, n, window)
 		if err != nil { // a window of no length, which is never asked for
 			return 0
 		}

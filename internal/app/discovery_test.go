@@ -75,9 +75,20 @@ func TestDiscovery(t *testing.T) {
 			t.Errorf("audited as %v", log.Events)
 		}
 		enforce(t, a, "sandbox")
-		activate(t, a, "models", "sandbox", closed, body{"resource_id": id, "bouncer_id": b.ID})
+		// It stands before what it found: nobody links the two.
+		if v := a.Do(t, "GET", fmt.Sprint("/bouncers/", b.ID), nil).Want(200); fmt.Sprint(v.Get("resource_ids")) != fmt.Sprint([]int64{id}) {
+			t.Errorf("the bouncer: %s", v.Body)
+		}
+		policy := activate(t, a, "models", "sandbox", closed, body{"resource_id": id})
 		answers(t, through("api.openai.com"), "/v1/models", 403, 10*time.Second)
 		through("other.example").Do(t, "GET", "/v1/models", nil).Want(200)
+		// In the list by its discovery alone, it can be deleted with its control gone.
+		a.Do(t, "DELETE", fmt.Sprint("/resources/", id), nil).Want(409)
+		a.Do(t, "DELETE", fmt.Sprint("/policies/", policy), nil).Want(200, 204)
+		a.Do(t, "DELETE", fmt.Sprint("/resources/", id), nil).Want(200, 204)
+		if v := a.Do(t, "GET", fmt.Sprint("/bouncers/", b.ID), nil).Want(200); fmt.Sprint(v.Get("resource_ids")) == fmt.Sprint([]int64{id}) {
+			t.Errorf("the bouncer still lists what is gone: %s", v.Body)
+		}
 	})
 }
 

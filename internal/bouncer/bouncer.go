@@ -54,7 +54,7 @@ type Bouncer struct {
 	Environment   scope.Env      `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment whose controls it enforces."`
 	TargetApp     string         `json:"target_app" db:"target_app" doc:"host:port of the application behind it." example:"app:8080"`
 	Configuration map[string]any `json:"configuration" db:"configuration" doc:"Open object: cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and what else it reads."`
-	ResourceIDs   []int64        `json:"resource_ids" db:"resource_ids" doc:"Resources it stands before, beside those of the controls that name it."`
+	ResourceIDs   []int64        `json:"resource_ids" db:"resource_ids" doc:"Resources it stands before, beside those of the controls that name it. What it discovers is added."`
 	// What the bridge reports.
 	Status            string     `json:"status" db:"status" enum:"connected,degraded,disconnected" doc:"As the bridge sees it."`
 	StatusDetail      string     `json:"status_detail,omitempty" db:"status_detail" doc:"Why it is degraded."`

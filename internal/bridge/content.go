@@ -13,12 +13,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// packs keeps what was packed, so that a change costs those whom it touches.
+// packs keeps what was worked out, so that a change costs those whom it touches:
+// nothing here is gone through that no bouncer stands before.
 type packs struct {
-	controls map[*rego.Control][sha256.Size]byte
-	groups   map[string]*group // by the resources' ids
+	controls  map[*rego.Control][sha256.Size]byte
+	resources map[*rego.Resource]*delivered
+	groups    map[string]*group // by the resources' ids
+	work      work
+}
+
+// work counts what rounds had to make anew.
+type work struct{ controls, resources, groups int }
+
+// delivered is a resource as bouncers get it: without what is none of their
+// business.
+type delivered struct {
+	rego.Resource
+	sum [sha256.Size]byte
 }
 
 // group is a content that bouncers with the same resources share.
@@ -29,7 +43,7 @@ type group struct {
 }
 
 func newPacks() packs {
-	return packs{controls: map[*rego.Control][sha256.Size]byte{}, groups: map[string]*group{}}
+	return packs{controls: map[*rego.Control][sha256.Size]byte{}, resources: map[*rego.Resource]*delivered{}, groups: map[string]*group{}}
 }
 
 // targets works out what each bouncer should run.
@@ -43,7 +57,7 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 		if err != nil {
 			return nil, err
 		}
-		meta, err := metaOf(b, r.mode)
+		meta, err := metaOf(f.tenant, b, r.mode)
 		if err != nil {
 			return nil, fmt.Errorf("bouncer %d: %w", b.ID, err)
 		}
@@ -58,7 +72,7 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 }
 
 // metaOf is what the manifest tells a bouncer about itself.
-func metaOf(b *bouncer.Bouncer, mode string) (value.Value, error) {
+func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, mode string) (value.Value, error) {
 	configuration, err := value.FromAny(b.Configuration)
 	if err != nil {
 		return value.Value{}, err
@@ -66,6 +80,7 @@ func metaOf(b *bouncer.Bouncer, mode string) (value.Value, error) {
 	return value.Object(value.Member{Key: "bouncer", Value: value.Object(
 		value.Member{Key: "id", Value: value.Int(b.ID)},
 		value.Member{Key: "name", Value: value.String(b.Name)},
+		value.Member{Key: "tenant", Value: value.String(string(tenant))},
 		value.Member{Key: "environment", Value: value.String(string(b.Environment))},
 		value.Member{Key: "mode", Value: value.String(mode)},
 		value.Member{Key: "target_app", Value: value.String(b.TargetApp)},
@@ -93,16 +108,11 @@ func (f *feed) hashOf(ctx context.Context, t *target) (string, error) {
 type round struct {
 	set       *rego.Set
 	old, next packs
-	resources map[int64]*rego.Resource // without what is no bouncer's business
-	sums      map[int64][sha256.Size]byte
 }
 
 func (p packs) round(set *rego.Set) *round {
-	r := &round{set: set, old: p, next: newPacks(), resources: map[int64]*rego.Resource{}, sums: map[int64][sha256.Size]byte{}}
-	for _, res := range set.Resources() {
-		res.Doc = without(res.Doc, "owner_email")
-		r.resources[res.ID] = &res
-	}
+	r := &round{set: set, old: p, next: newPacks()}
+	r.next.work = p.work
 	return r
 }
 
@@ -111,7 +121,27 @@ func (r *round) kept() packs { return r.next }
 // known sorts ids and leaves out those that are no resource of the set.
 func (r *round) known(ids []int64) []int64 {
 	slices.Sort(ids)
-	return slices.DeleteFunc(slices.Compact(ids), func(id int64) bool { return r.resources[id] == nil })
+	return slices.DeleteFunc(slices.Compact(ids), func(id int64) bool { return r.set.Resource(id) == nil })
+}
+
+// resource is a resource of the set as bouncers get it. A set keeps what a
+// change did not touch, and so does this.
+func (r *round) resource(id int64) *delivered {
+	at := r.set.Resource(id)
+	if d := r.next.resources[at]; d != nil {
+		return d
+	}
+	d := r.old.resources[at]
+	if d == nil {
+		d = &delivered{Resource: *at}
+		d.Doc = without(at.Doc, "owner_email")
+		h := sha256.New()
+		writeResource(h, &d.Resource)
+		d.sum = [sha256.Size]byte(h.Sum(nil))
+		r.next.work.resources++
+	}
+	r.next.resources[at] = d
+	return d
 }
 
 // group gives the content for the bouncers that stand before the resources.
@@ -124,19 +154,20 @@ func (r *round) group(ids []int64) (*group, error) {
 	if g := r.next.groups[name.String()]; g != nil {
 		return g, nil
 	}
-	controls := r.controlsOf(ids)
+	controls := r.set.ControlsOf(ids)
 	resources := r.resourcesOf(ids, controls)
 	identity := r.identity(controls, resources)
 	g := r.old.groups[name.String()]
 	if g == nil || g.identity != identity {
 		spec := rego.SetSpec{Env: r.set.Env(), Controls: controls, PIP: r.set.PIP()}
 		for _, id := range resources {
-			spec.Resources = append(spec.Resources, *r.resources[id])
+			spec.Resources = append(spec.Resources, r.resource(id).Resource)
 		}
 		packed, err := rego.Pack(rego.NewSet(spec))
 		if err != nil {
 			return nil, err
 		}
+		r.next.work.groups++
 		g = &group{identity: identity, packed: packed, items: make([]bouncer.Item, 0, len(controls))}
 		for _, c := range controls {
 			g.items = append(g.items, bouncer.Item{PolicyID: c.Meta().ID, Version: c.Meta().Version})
@@ -146,18 +177,6 @@ func (r *round) group(ids []int64) (*group, error) {
 	return g, nil
 }
 
-// controlsOf gives the controls of the resources and the tenant-wide ones.
-func (r *round) controlsOf(ids []int64) []*rego.Control {
-	var out []*rego.Control
-	for _, c := range r.set.Controls() {
-		at := c.Meta().ResourceID
-		if _, linked := slices.BinarySearch(ids, at); linked || at == 0 {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 // resourcesOf adds to ids the resources whose data the controls refer to.
 func (r *round) resourcesOf(ids []int64, controls []*rego.Control) []int64 {
 	out := slices.Clone(ids)
@@ -165,14 +184,9 @@ func (r *round) resourcesOf(ids []int64, controls []*rego.Control) []int64 {
 		for _, path := range c.Refs().Data {
 			switch {
 			case len(path) == 0, path[0] == "resources" && len(path) == 1:
-				out = out[:0]
-				for id := range r.resources {
-					out = append(out, id)
-				}
-				slices.Sort(out)
-				return out
+				return r.everything()
 			case path[0] == "resources":
-				if id, err := strconv.ParseInt(path[1], 10, 64); err == nil && r.resources[id] != nil {
+				if id, err := strconv.ParseInt(path[1], 10, 64); err == nil && r.set.Resource(id) != nil {
 					out = append(out, id)
 				}
 			}
@@ -180,6 +194,18 @@ func (r *round) resourcesOf(ids []int64, controls []*rego.Control) []int64 {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// everything is the ids of all resources: what a control asks for that reads
+// data.resources as a whole.
+func (r *round) everything() []int64 {
+	all := r.set.Resources()
+	out := make([]int64, len(all))
+	for i := range all {
+		out[i] = all[i].ID
+	}
+	slices.Sort(out)
+	return out
 }
 
 // identity tells contents apart without packing them.
@@ -197,8 +223,7 @@ func (r *round) identity(controls []*rego.Control, resources []int64) [sha256.Si
 	}
 	h.Write([]byte("resources"))
 	for _, id := range resources {
-		sum := r.resourceSum(id)
-		h.Write(sum[:])
+		h.Write(r.resource(id).sum[:])
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
@@ -214,19 +239,9 @@ func (r *round) controlSum(c *rego.Control) [sha256.Size]byte {
 		fmt.Fprintf(h, "%d %d %d %q ", m.ID, m.Version, m.ResourceID, m.Name)
 		h.Write([]byte(c.Source()))
 		sum = [sha256.Size]byte(h.Sum(nil))
+		r.next.work.controls++
 	}
 	r.next.controls[c] = sum
-	return sum
-}
-
-func (r *round) resourceSum(id int64) [sha256.Size]byte {
-	if sum, ok := r.sums[id]; ok {
-		return sum
-	}
-	h := sha256.New()
-	writeResource(h, r.resources[id])
-	sum := [sha256.Size]byte(h.Sum(nil))
-	r.sums[id] = sum
 	return sum
 }
 

@@ -62,6 +62,8 @@ type house struct {
 
 	mu     sync.Mutex
 	offset time.Duration
+	// wholes counts how often all resources were read, parts single ones.
+	wholes, parts int
 }
 
 // now is the wall clock, moved by what the test skipped.
@@ -91,9 +93,10 @@ func newHouse(t testing.TB, c *db.Cluster) *house {
 		SyncErrors:        func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) { return nil, nil },
 	}
 	h.resources.Bound, h.resources.Linked = h.policies.Bound, bouncers.Linked
+	h.resources.Found, h.resources.Unlist = bouncers.Found, bouncers.Unlist
 	bouncers.OfBouncer = h.policies.OfBouncer
 	h.tenants.Counters[tenant.Policies], h.tenants.Counters[tenant.Bouncers] = h.policies.Count, bouncers.Count
-	snapshots := &decision.Snapshots{Load: h.load, Log: quiet, Idle: time.Hour, Now: h.now, Revision: func(ctx context.Context, id scope.TenantID, env scope.Env) (int64, error) {
+	snapshots := &decision.Snapshots{Load: h.load, Changes: h.changes, Log: quiet, Idle: time.Hour, Now: h.now, Revision: func(ctx context.Context, id scope.TenantID, env scope.Env) (int64, error) {
 		store, err := c.Tenant(ctx, id)
 		if err != nil {
 			return 0, err
@@ -146,10 +149,35 @@ func (h *house) load(ctx context.Context, id scope.TenantID, env scope.Env) (dec
 		if err != nil {
 			return err
 		}
+		h.wholes++
 		src.Resources, err = h.resources.Docs(ctx, tx, env)
 		return err
 	})
 	return src, err
+}
+
+// changes is what became of the resources since a revision; with anything else
+// the set is loaded anew.
+func (h *house) changes(ctx context.Context, id scope.TenantID, env scope.Env, since int64) (out decision.Delta, ok bool, err error) {
+	store, err := h.stores.Tenant(ctx, id)
+	if err != nil {
+		return out, false, err
+	}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		to, err := tx.Revision(ctx, resource.Revision(env))
+		if err != nil {
+			return err
+		}
+		var d resource.Delta
+		if d, ok, err = h.resources.DocsSince(ctx, tx, env, since, to); err != nil || !ok || d.Others {
+			ok = false
+			return err
+		}
+		h.parts += len(d.Docs)
+		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed}
+		return nil
+	})
+	return out, ok, err
 }
 
 func person(t scope.TenantID) scope.Scope {

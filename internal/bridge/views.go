@@ -60,25 +60,19 @@ func (s *Service) Resources(ctx context.Context, sc scope.Scope, token string) (
 	if err != nil {
 		return Data{}, err
 	}
-	only := map[int64]bool{}
-	for _, id := range d.now().resources {
-		only[id] = true
-	}
-	return document(f.of(), only), nil
+	return document(f.of(), append([]int64{}, d.now().resources...)), nil // none is not all
 }
 
-// document writes the resources of a set by id; nil means all.
-func document(set *rego.Set, only map[int64]bool) Data {
+// document writes those resources of a set by id; nil means all.
+func document(set *rego.Set, only []int64) Data {
 	r := newPacks().round(set)
-	var ids []int64
-	for id := range r.resources {
-		if only == nil || only[id] {
-			ids = append(ids, id)
-		}
+	ids := r.everything
+	if only != nil {
+		ids = func() []int64 { return r.known(only) }
 	}
-	members := make([]value.Member, 0, len(ids))
-	for _, id := range r.known(ids) {
-		members = append(members, value.Member{Key: strconv.FormatInt(id, 10), Value: r.resources[id].Doc})
+	var members []value.Member
+	for _, id := range ids() {
+		members = append(members, value.Member{Key: strconv.FormatInt(id, 10), Value: without(set.Resource(id).Doc, "owner_email")})
 	}
 	body := value.Object(members...).AppendJSON(nil)
 	sum := sha256.Sum256(body)

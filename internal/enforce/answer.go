@@ -26,7 +26,7 @@ func (b *Bouncer) refuse(w http.ResponseWriter, in *inbound, decision string, no
 
 // statusFor is the status that the client gets.
 func (no *refusal) statusFor(in *inbound) int {
-	if in.calls() && (no.code == "access_denied" || no.code == "unknown_method") {
+	if in.calls() && (no.code == "access_denied" || no.code == codeBudget || no.code == "unknown_method") {
 		// A call has an answer, which is the error. By another status clients
 		// of MCP take the connection for broken.
 		return http.StatusOK
@@ -34,14 +34,19 @@ func (no *refusal) statusFor(in *inbound) int {
 	return no.status
 }
 
-// refusalBody is JSON {error, message, decision_id?, request_id}.
+// refusalBody is JSON {error, message, decision_id?, request_id}. To who speaks
+// MCP or to a model it is that protocol's error.
 func refusalBody(in *inbound, decision string, no *refusal) []byte {
 	if in.seen != nil && (in.seen.rpc != nil || in.seen.bad != nil) {
 		return in.seen.rpcError(in, decision, no)
 	}
 	body := make([]byte, 0, 256)
-	body = append(body, `{"error":`...)
-	body = value.AppendString(body, no.code)
+	body = append(body, '{')
+	if in.seen != nil && in.seen.llm != nil {
+		body = in.seen.llm.AppendError(body, no.status, no.code, no.message)
+	} else {
+		body = value.AppendString(append(body, `"error":`...), no.code)
+	}
 	body = append(body, `,"message":`...)
 	body = value.AppendString(body, no.message)
 	if decision != "" {
@@ -64,7 +69,9 @@ func refusalHeader(set func(name, value string), in *inbound, decision string, n
 	}
 	switch no.status {
 	case http.StatusUnauthorized:
-		set("WWW-Authenticate", `Bearer error="invalid_token"`)
+		set("WWW-Authenticate", in.challenge(no))
+	case http.StatusTooManyRequests:
+		set("Retry-After", strconv.Itoa(int(in.retry.Seconds())))
 	case http.StatusServiceUnavailable:
 		set("Retry-After", "5")
 	case http.StatusMethodNotAllowed:

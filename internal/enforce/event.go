@@ -97,7 +97,7 @@ func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity,
 		dst = value.AppendString(dst, in.client)
 		dst = append(dst, `,"input":`...)
 		if level == auditDetailed || level == auditComprehensive {
-			dst = appendInput(dst, question(in, st.settings, who))
+			dst = appendInput(dst, question(in.recordable(v), st.settings, who))
 		} else {
 			dst = appendBasicInput(dst, in, who, v)
 		}

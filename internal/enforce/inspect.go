@@ -92,7 +92,7 @@ func (b *Bouncer) inspect(w http.ResponseWriter, r *http.Request, in *inbound, r
 	}
 	if whole {
 		seen.body, seen.whole = data, true
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+		r.Body, r.ContentLength = &sent{rest: data}, int64(len(data))
 		r.TransferEncoding = nil
 		if len(data) == 0 {
 			r.Body = http.NoBody

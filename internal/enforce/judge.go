@@ -111,6 +111,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 		v.dec = rego.Decision{Effect: rego.Allow, Permit: true, Reason: "MCP: pings and notifications pass", Resource: v.dec.Resource, Revision: v.dec.Revision, Considered: v.dec.Considered, Duration: v.dec.Duration}
 		v.settle(nil, nil)
 	}
+	b.outOfBudget(ctx, st, in, who, &v)
 	return v
 }
 

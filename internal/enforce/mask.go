@@ -63,7 +63,7 @@ func (b *Bouncer) masked(w http.ResponseWriter, in *inbound, ans *answer, v *ver
 	case how == wholeJSON:
 		var rest io.Reader
 		if doc, rest, err = b.readWhole(ans, !rules.Structured()); err == nil && rest != nil {
-			b.stream(w, ans, rules, how, io.MultiReader(bytes.NewReader(doc), rest))
+			b.stream(w, ans, rules, how, io.MultiReader(&sent{rest: doc}, rest))
 			clean = true
 			return
 		}
@@ -240,24 +240,44 @@ func (b *Bouncer) readWhole(ans *answer, pieces bool) (doc []byte, rest io.Reade
 	if err != nil {
 		return nil, nil, err
 	}
-	var buf bytes.Buffer
-	if n := ans.ContentLength; n > 0 && n <= maxMasked {
-		buf.Grow(int(n) + bytes.MinRead)
-	}
-	n, err := io.Copy(&buf, io.LimitReader(src, maxMasked+1))
+	doc, err = gather(src, ans.ContentLength)
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case n > maxMasked && pieces:
+	case len(doc) > maxMasked && pieces:
 		timed.free = true
-		return buf.Bytes(), src, nil
-	case n > maxMasked:
+		return doc, src, nil
+	case len(doc) > maxMasked:
 		return nil, nil, errUnmaskable
 	}
 	if !drain(timed) { // nothing may follow
 		return nil, nil, errUnmaskable
 	}
-	return buf.Bytes(), nil, nil
+	return doc, nil, nil
+}
+
+// gather reads a body whole, or maxMasked and a byte of it. It never has room
+// for more: a buffer that doubles would.
+func gather(src io.Reader, length int64) ([]byte, error) {
+	size := int64(32 << 10)
+	if length > 0 && length <= maxMasked {
+		size = length + 1
+	}
+	data := make([]byte, 0, size)
+	for len(data) <= maxMasked {
+		if len(data) == cap(data) {
+			data = append(make([]byte, 0, min(8*cap(data), maxMasked+1)), data...)
+		}
+		n, err := src.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
 }
 
 // timedBody reads a body until a fixed time.

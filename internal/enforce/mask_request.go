@@ -1,12 +1,15 @@
 package enforce
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
+	"strings"
+	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // maskRequest rewrites a request's body by those masks that are about it
@@ -50,13 +53,86 @@ func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, in *inboun
 	default:
 		return cannot("its media type is none that is read")
 	}
-	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(out)), int64(len(out)), nil
+	r.Body, r.ContentLength, r.TransferEncoding = &sent{rest: out}, int64(len(out)), nil
 	for _, name := range [...]string{"Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Signature", "Signature-Input"} {
 		delete(in.headers, name) // of other bytes
 	}
 	if len(out) == 0 {
 		r.Body = http.NoBody
 	}
+	return nil
+}
+
+// recordable is the request as the decision log may hold it: of what its body
+// says only what the verdict's masks of the request leave, whether the
+// application got it so or, in shadow mode, as it came. What cannot be masked is
+// left out.
+func (in *inbound) recordable(v *verdict) *inbound {
+	_, list := mask.Split(v.dec.Mask)
+	if len(list) == 0 || in.seen == nil || in.seen.rpc == nil && in.seen.llm == nil {
+		return in
+	}
+	seen, told := *in.seen, *in
+	told.seen = &seen
+	seen.rpc, seen.llm = nil, nil
+	rules, err := mask.New(list)
+	if err != nil {
+		return &told
+	}
+	body, err := applyMask(in.seen.body, rules)
+	if err != nil {
+		return &told
+	}
+	clean := inspection{refs: seen.refs, head: seen.head, body: body, whole: true}
+	clean.head.mcp = mcp.Headers{Session: seen.head.mcp.Session} // they repeat what is masked
+	clean.read(in.path, in.host)
+	seen.rpc, seen.llm = clean.rpc, clean.llm
+	if seen.llm != nil && in.seen.llm != nil {
+		seen.llm.Estimated = in.seen.llm.Estimated
+	}
+	return &told
+}
+
+// letGo drops what a decision was made by, once it is recorded: while the
+// application works on its answer, a request holds no more than what of its body
+// is still to be sent.
+func (s *inspection) letGo() {
+	if s == nil {
+		return
+	}
+	s.body = nil
+	if s.rpc != nil {
+		s.rpc.Arguments = value.Value{}
+	}
+	if s.llm != nil {
+		s.llm.Messages = value.Value{}
+		s.llm.Model = strings.Clone(s.llm.Model) // and not the body that it is a part of
+	}
+}
+
+// sent is a body that is in memory until it was read.
+type sent struct {
+	mu   sync.Mutex // the transport may still read when the answer is through
+	rest []byte
+}
+
+// Read implements io.Reader.
+func (s *sent) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := copy(p, s.rest)
+	if s.rest = s.rest[n:]; len(s.rest) > 0 {
+		return n, nil
+	}
+	s.rest = nil
+	return n, io.EOF
+}
+
+// Close implements io.Closer.
+func (s *sent) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rest = nil
 	return nil
 }
 

@@ -47,8 +47,9 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 		b.refuse(w, in, v.id, &refusal{http.StatusBadGateway, "mask_failed", "the answer could not be masked: " + err.Error()})
 		return
 	}
-	if v.mode == enforcing && in.seen != nil && in.seen.rpc != nil && !who.expires.IsZero() {
-		// A token that was for us is not for the server behind (MCP, authorization).
+	if v.mode == enforcing && !who.expires.IsZero() && (in.seen != nil && in.seen.rpc != nil || servesMCP(v.dec.Resource)) {
+		// A token that was for us is not for the server behind (MCP, authorization),
+		// nor when the client opens or ends its stream.
 		head.named = append(slices.Clone(head.named), "Authorization")
 	}
 	head.masked = !rules.Empty()

@@ -48,6 +48,8 @@ type inbound struct {
 	resource int64         // the resource that the gateway's route names; 0: by host and path
 	patience time.Duration // how long who asks waits for the decision; 0: as long as it takes
 	gateway  value.Value   // input.gateway: what Envoy tells of its route
+	retry    time.Duration // after which a request that is out of its budget may come again
+	metadata string        // address of what says who issues tokens; a 401 names it
 }
 
 // locator is the part of the question that finds the resource.

@@ -145,6 +145,9 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, &in, "", no)
 		return
 	}
+	if b.metadata(w, &in, st) {
+		return
+	}
 	who, idErr := identify(r.Context(), r.Header, st.settings, in.trusted)
 	if errors.Is(idErr, errAmbiguousIdentity) {
 		b.count.refused.Add(1)
@@ -176,14 +179,14 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 			v.mask = nil
 		}
 	}
+	b.prove(st, &in, who, &v)
 	b.record(st, &in, who, &v)
-	if v.pass {
-		b.watchTools(r, st, &in, who, &v)
-	}
 	if !v.pass {
 		b.refuse(w, &in, v.id, &v.no)
 		return
 	}
+	b.watchTools(r, st, &in, who, &v)
+	in.seen.letGo()
 	b.relay(w, r, &in, st.settings, who, &v)
 }
 

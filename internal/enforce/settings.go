@@ -37,6 +37,7 @@ func (m mode) String() string {
 type bundleMeta struct {
 	ID          json.Number   `json:"id"`
 	Name        string        `json:"name"`
+	Tenant      string        `json:"tenant"`
 	Environment string        `json:"environment"`
 	Mode        string        `json:"mode"`
 	Config      configuration `json:"configuration"`
@@ -103,7 +104,7 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 
 // settings are the configuration made ready; immutable.
 type settings struct {
-	bouncer, name, environment string
+	bouncer, name, tenant, environment string
 
 	mode        mode
 	rolledBack  bool
@@ -141,7 +142,7 @@ func (b *Bouncer) readSettings(bundle *rego.Bundle, before *settings) (*settings
 	}
 	c := &m.Config
 	s := &settings{
-		bouncer: m.ID.String(), name: m.Name, environment: m.Environment,
+		bouncer: m.ID.String(), name: m.Name, tenant: m.Tenant, environment: m.Environment,
 		cache: c.CacheEnabled == nil || *c.CacheEnabled, keepSlash: c.KeepTrailingSlash, byHeaders: c.Identity.ForwardAuthHeaders,
 		trusted: b.trusted,
 	}

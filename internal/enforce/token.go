@@ -24,6 +24,7 @@ const (
 // verifier turns bearer tokens into identities.
 type verifier struct {
 	parser *jwt.Parser
+	issuer string
 	keys   *keySet
 	now    func() time.Time
 	email  string // claim names
@@ -51,6 +52,7 @@ func newVerifier(c identityConfig, keys *keySet, now func() time.Time) *verifier
 		return s
 	}
 	return &verifier{
+		issuer: c.Issuer,
 		parser: jwt.NewParser(jwt.WithValidMethods([]string{"RS256", "ES256", "EdDSA"}), jwt.WithIssuer(c.Issuer),
 			jwt.WithAudience(c.Audience...), jwt.WithExpirationRequired(), jwt.WithStrictDecoding(),
 			jwt.WithLeeway(time.Duration(c.LeewaySeconds)*time.Second), jwt.WithTimeFunc(now)),

@@ -54,7 +54,12 @@ func ownOrigin(origin, host string) bool {
 // harmless reports a ping or a notification to an MCP server: those pass. That
 // the message says so is not enough, for another application may not read it.
 func (s *inspection) harmless(res *rego.Resource) bool {
-	if s == nil || s.rpc == nil || res == nil || !s.rpc.Harmless() {
+	return s != nil && s.rpc != nil && s.rpc.Harmless() && servesMCP(res)
+}
+
+// servesMCP reports whether a resource is registered as an MCP server.
+func servesMCP(res *rego.Resource) bool {
+	if res == nil {
 		return false
 	}
 	kind, _ := res.Doc.Get("resource_kind").Str()

@@ -14,9 +14,9 @@ import (
 )
 
 // Count adds n to a counter of the present window and gives its state after
-// that. Windows are fixed and cut by the clock, so that all bouncers that share
-// a counter agree on them. It does not fail: a store that is away is replaced
-// by counting alone.
+// that. The key begins with the tenant and a colon. Windows are fixed and cut by
+// the clock, so that all bouncers that share a counter agree on them. It does not
+// fail: a store that is away is replaced by counting alone.
 type Count func(ctx context.Context, key string, n int64, window time.Duration) int64
 
 // usageWindows are the windows of input.usage.
@@ -116,7 +116,8 @@ func (b *Bouncer) newMetering(st *state, in *inbound, who *identity, resource st
 	key := func(kind, name string) string {
 		// Names are callers' own words: a digest bounds them, and keeps them out of a store that is shared.
 		sum := sha256.Sum256([]byte(name))
-		return st.environment + ":" + kind + ":" + hex.EncodeToString(sum[:12])
+		// Two tenants may have a resource, and a user, of one name.
+		return st.tenant + ":" + st.environment + ":" + kind + ":" + hex.EncodeToString(sum[:12])
 	}
 	m.subjects[0] = key("caller", resource+" "+user)
 	m.subjects[1] = key("user", user)

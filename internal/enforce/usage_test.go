@@ -64,15 +64,21 @@ func TestTokenBudget(t *testing.T) {
 		return post(t, b.url+"/v1/chat/completions", "application/json", body, func(r *http.Request) { r.Header.Set("X-Auth-Request-User", user) })
 	}
 	cost.Store(60)
-	for i, want := range []int{200, 200, 403} {
-		if got := ask("ann", chat); got.status != want {
+	for i, want := range []int{200, 200, 429} {
+		got := ask("ann", chat)
+		if got.status != want {
 			t.Errorf("request %d: %d %s", i, got.status, got.body)
-		} else if want == 403 && !strings.Contains(got.body, "the budget is used up: 120") {
-			t.Errorf("the reason: %s", got.body)
+		}
+		// The form that clients of the model's provider read, and when to come again.
+		if want == 429 && (!strings.Contains(got.body, `"error":{"message":"the budget is used up: 120","type":"rate_limit_error","param":null,"code":"budget_exhausted"}`) || got.header.Get("Retry-After") == "") {
+			t.Errorf("the reason: %s %v", got.body, got.header)
 		}
 	}
+	if got := ask("ann", strings.Replace(chat, `"gpt-4"`, `""`, 1)); got.status != 403 || !strings.Contains(got.body, `"code":"access_denied"`) {
+		t.Errorf("what no renewal of the budget would grant: %d %s", got.status, got.body)
+	}
 	stream := strings.Replace(chat, `"max_tokens"`, `"stream":true,"max_tokens"`, 1)
-	for i, want := range []int{200, 200, 403} {
+	for i, want := range []int{200, 200, 429} {
 		if got := ask("bob", stream); got.status != want || want == 200 && !strings.HasSuffix(got.body, "data: [DONE]\n\n") {
 			t.Errorf("streamed request %d: %d %s", i, got.status, got.body)
 		}

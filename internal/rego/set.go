@@ -90,6 +90,25 @@ func (s *Set) Resources() []Resource {
 	return out
 }
 
+// Resource is the resource of an id; nil: there is none. The caller must not
+// change it. A set that follows by With has the very same one unless the change
+// was about it.
+func (s *Set) Resource(id int64) *Resource {
+	if sl := s.matcher.byID[id]; sl != nil {
+		return sl.res
+	}
+	return nil
+}
+
+// ControlsOf are the controls of these resources and those of none, by id.
+func (s *Set) ControlsOf(ids []int64) []*Control {
+	var own []*Control
+	for _, id := range ids {
+		own = append(own, s.linked[id]...)
+	}
+	return mergeByID(s.global, own)
+}
+
 // PIP is the object under data.pip.
 func (s *Set) PIP() value.Value { return s.pip }
 

@@ -183,7 +183,20 @@ func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
 			unreviewed++
 		}
 	}
-	return nil
+	return d.list(ctx)
+}
+
+// list has the bouncer stand before what it discovered: controls for it are
+// delivered to this bouncer without anybody linking the two.
+func (d *discovery) list(ctx context.Context) error {
+	if len(d.out.Created) == 0 || d.service.Found == nil {
+		return nil
+	}
+	ids := make([]int64, len(d.out.Created))
+	for i, c := range d.out.Created {
+		ids[i] = c.ResourceID
+	}
+	return d.service.Found(ctx, d.tx, d.sc, d.bouncer, ids)
 }
 
 // create registers one host, classified by the heuristic.

@@ -29,6 +29,10 @@ type Service struct {
 	Bound func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error)
 	// Linked gives the bouncers that list the resource (package bouncer).
 	Linked func(ctx context.Context, tx *db.Tx, id int64) ([]int64, error)
+	// Found lists what a bouncer discovered at that bouncer, Unlist takes a
+	// resource out of all lists (package bouncer). Nil: nobody keeps lists.
+	Found  func(ctx context.Context, tx *db.Tx, sc scope.Scope, bouncer int64, resources []int64) error
+	Unlist func(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) error
 	// Assist is asked where the heuristic is not sure, by tenants for which
 	// AssistOn says so; nil: nobody is asked.
 	Assist   Assistant
@@ -129,6 +133,13 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int6
 		bouncers, err := s.Linked(ctx, tx, id)
 		if err != nil {
 			return err
+		}
+		if r.AutoDiscovered && len(r.Policies) == 0 && s.Unlist != nil {
+			// Nobody listed it: it came into the list by its discovery.
+			if err := s.Unlist(ctx, tx, sc, id); err != nil {
+				return err
+			}
+			bouncers = nil
 		}
 		if len(r.Policies)+len(bouncers) > 0 {
 			return fault.New(fault.Conflict, "resource_in_use", "controls or bouncers still name this resource").

@@ -62,7 +62,7 @@ func (r *Rules) EventsTo(out func([]byte) error) *EventStream {
 
 // Write implements io.Writer.
 func (s *EventStream) Write(p []byte) (int, error) {
-	s.buf = append(s.buf, p...)
+	s.buf = held(s.buf, p)
 	from := 0
 	for {
 		n := eventEnd(s.buf[from:])
@@ -74,7 +74,7 @@ func (s *EventStream) Write(p []byte) (int, error) {
 		}
 		from += n
 	}
-	s.buf = s.buf[:copy(s.buf, s.buf[from:])]
+	s.buf = slim(s.buf[:copy(s.buf, s.buf[from:])])
 	if len(s.buf)+s.held > MaxHeld {
 		return 0, errHeld
 	}

@@ -77,15 +77,21 @@ func (s *JSONStream) take(p []byte, final bool) error {
 	if err := s.feed(p, final); err != nil {
 		return err
 	}
+	s.rest = slim(s.rest)
+	if cap(s.text) > keptRoom {
+		s.text, s.at = nil, nil
+	}
 	if len(s.done) == 0 {
 		return nil
 	}
-	return s.out(s.done)
+	err := s.out(s.done)
+	s.done = slim(s.done[:0])
+	return err
 }
 
 func (s *JSONStream) feed(p []byte, final bool) error {
 	if len(s.rest) > 0 {
-		s.rest = append(s.rest, p...)
+		s.rest = held(s.rest, p)
 		p = s.rest
 	}
 	i := 0

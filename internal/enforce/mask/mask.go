@@ -25,6 +25,25 @@ const (
 // MaxHeld is how much of a body is held at a time, in bytes.
 const MaxHeld = 1 << 20
 
+// keptRoom is how much memory, in bytes, a stream keeps for what comes next.
+const keptRoom = 64 << 10
+
+// slim gives back the memory of a buffer that one large value has made large.
+func slim(buf []byte) []byte {
+	if cap(buf) <= keptRoom || len(buf) > keptRoom/2 {
+		return buf
+	}
+	return append(make([]byte, 0, len(buf)), buf...)
+}
+
+// held appends to what is held, which never has room for much more than may be.
+func held(buf, p []byte) []byte {
+	if need := len(buf) + len(p); need > cap(buf) && need > MaxHeld/4 {
+		buf = append(make([]byte, 0, max(need, MaxHeld)), buf...)
+	}
+	return append(buf, p...)
+}
+
 var (
 	errNotJSON = errors.New("the document is not JSON")
 	errHeld    = errors.New("the document holds a value too large to be masked")

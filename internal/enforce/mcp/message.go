@@ -6,6 +6,7 @@ package mcp
 
 import (
 	"encoding/base64"
+	"strconv"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -186,9 +187,15 @@ func (m *Message) about(params value.Value) string {
 // Headers are the fields of a request that repeat parts of the message.
 type Headers struct {
 	Method, Name, Version, Session string
+	// Params are the values of Mcp-Param-*: arguments of a tool that its schema
+	// has repeated (x-mcp-header).
+	Params []string
 	// Twice: a field is there more than once.
 	Twice bool
 }
+
+// paramPrefix begins the fields that repeat arguments.
+const paramPrefix = "Mcp-Param-"
 
 // HeadersOf reads them from fields by their canonical names.
 func HeadersOf(h map[string][]string) (out Headers) {
@@ -202,6 +209,12 @@ func HeadersOf(h map[string][]string) (out Headers) {
 			*f.to = strings.TrimSpace(lines[0])
 		default:
 			out.Twice = true
+		}
+	}
+	for name, lines := range h {
+		if strings.HasPrefix(name, paramPrefix) {
+			out.Params = append(out.Params, lines...)
+			out.Twice = out.Twice || len(lines) > 1
 		}
 	}
 	return out
@@ -226,6 +239,11 @@ func (h Headers) agree(m *Message) *Error {
 	if h.Method != m.Method && (h.Method != "" || needed) {
 		return fail("Mcp-Method differs from the message")
 	}
+	for _, p := range h.Params {
+		if v, ok := plain(strings.TrimSpace(p)); !ok || m.Method == "tools/call" && !says(m.Arguments, v) {
+			return fail("an Mcp-Param header differs from the message")
+		}
+	}
 	name := m.Tool
 	switch m.Method {
 	case "prompts/get":
@@ -244,6 +262,30 @@ func (h Headers) agree(m *Message) *Error {
 		return fail("Mcp-Name differs from the message")
 	}
 	return nil
+}
+
+// says reports whether some argument has this value, as a header writes it. Which
+// one a header repeats stands in the tool's schema, which its server alone is
+// sure of; a value that no argument has is a lie in any case.
+func says(args value.Value, text string) bool {
+	switch args.Kind() {
+	case value.StringKind:
+		s, _ := args.Str()
+		return s == text
+	case value.BoolKind:
+		return string(args.AppendJSON(nil)) == text
+	case value.NumberKind: // 1.0 is 1 in a header
+		f, err := strconv.ParseFloat(string(args.AppendJSON(nil)), 64)
+		return err == nil && strconv.FormatFloat(f, 'f', -1, 64) == text
+	case value.ObjectKind:
+		found := false
+		args.Each(func(_ string, v value.Value) bool {
+			found = says(v, text)
+			return !found
+		})
+		return found
+	}
+	return false
 }
 
 // plain decodes a header's value that is no plain ASCII: =?base64?...?=.

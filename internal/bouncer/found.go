@@ -1,0 +1,64 @@
+package bouncer
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// maxResources is how many resources a bouncer lists (Draft.ResourceIDs).
+const maxResources = 1000
+
+// Found lists resources at the bouncer that discovered them, so that their
+// controls are delivered to it as soon as there are any. What the bouncer lists
+// already stays as it is, and beyond the limit nothing is added: the operator
+// links those. The caller's transaction holds resource.Lock.
+func (s *Service) Found(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, resources []int64) error {
+	old, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil // it was deleted meanwhile: its last report stands without it
+	}
+	if err != nil {
+		return err
+	}
+	list := slices.Clone(old.ResourceIDs)
+	for _, r := range resources {
+		if len(list) < maxResources && !slices.Contains(list, r) {
+			list = append(list, r)
+		}
+	}
+	return s.relist(ctx, tx, sc, old, list)
+}
+
+// Unlist takes a resource that goes out of the lists of all bouncers. The
+// caller's transaction holds resource.Lock.
+func (s *Service) Unlist(ctx context.Context, tx *db.Tx, sc scope.Scope, resourceID int64) error {
+	bs, err := all(ctx, tx, scope.AnyEnv)
+	if err != nil {
+		return err
+	}
+	for _, b := range bs {
+		list := slices.DeleteFunc(slices.Clone(b.ResourceIDs), func(id int64) bool { return id == resourceID })
+		if err := s.relist(ctx, tx, sc, b, list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// relist writes a bouncer's list where it is another one. UpdatedAt stays: no
+// person changed the bouncer.
+func (s *Service) relist(ctx context.Context, tx *db.Tx, sc scope.Scope, old Bouncer, list []int64) error {
+	if len(list) == len(old.ResourceIDs) {
+		return nil
+	}
+	next := old
+	next.ResourceIDs, next.ChangeNo = list, old.ChangeNo+1
+	if _, err := update(ctx, tx, next); err != nil {
+		return err
+	}
+	return s.record(ctx, tx, sc, next, "BOUNCER_UPDATED", changed(old, next))
+}

@@ -1,0 +1,68 @@
+package enforce
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// metadataPath is where a protected resource says who issues its tokens (RFC
+// 9728 section 3); the path of the resource follows it.
+const metadataPath = "/.well-known/oauth-protected-resource"
+
+// codeNoToken says that a request was refused while it carried no token.
+const codeNoToken = "authentication_required"
+
+// metadata answers for the application where we are the one who verifies the
+// tokens; false: the request is another. In shadow mode nothing differs from
+// direct access.
+func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *state) bool {
+	rest, ours := strings.CutPrefix(in.path, metadataPath)
+	if !ours || rest != "" && rest[0] != '/' || st.tokens == nil || st.mode == shadowing {
+		return false
+	}
+	if in.method != http.MethodGet && in.method != http.MethodHead {
+		return false
+	}
+	text := func(name, s string) value.Member { return value.Member{Key: name, Value: value.String(s)} }
+	list := func(name, s string) value.Member { return value.Member{Key: name, Value: value.Array(value.String(s))} }
+	doc := value.Object(
+		text("resource", b.scheme(in)+"://"+in.host+rest),
+		list("authorization_servers", st.tokens.issuer),
+		list("bearer_methods_supported", "header"),
+		text("resource_name", st.name),
+	)
+	w.Header().Set("Access-Control-Allow-Origin", "*") // clients in a browser read it, too
+	b.say(w, http.StatusOK, string(doc.AppendJSON(nil)))
+	return true
+}
+
+// prove has a caller without a token be asked for one. Clients of MCP begin to
+// authorize at a 401 that names the metadata (MCP, authorization); a refusal of
+// any other request stays what it is.
+func (b *Bouncer) prove(st *state, in *inbound, who *identity, v *verdict) {
+	if st.tokens == nil || v.pass {
+		return
+	}
+	in.metadata = b.scheme(in) + "://" + in.host + metadataPath
+	if in.path != "/" && !strings.ContainsAny(in.path, `"\`) {
+		in.metadata += in.path
+	}
+	if v.no.code == "access_denied" && !who.known() && (in.seen != nil && in.seen.rpc != nil || servesMCP(v.dec.Resource)) {
+		v.no = refusal{http.StatusUnauthorized, codeNoToken, "this needs a bearer token: " + v.no.message}
+	}
+}
+
+// challenge is the answer's WWW-Authenticate (RFC 6750 section 3, RFC 9728
+// section 5.1).
+func (in *inbound) challenge(no *refusal) string {
+	var with []string
+	if no.code != codeNoToken {
+		with = append(with, `error="invalid_token"`)
+	}
+	if in.metadata != "" {
+		with = append(with, `resource_metadata="`+in.metadata+`"`)
+	}
+	return strings.TrimSpace("Bearer " + strings.Join(with, ", "))
+}

@@ -1,0 +1,107 @@
+package enforce
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"golang.org/x/oauth2"
+)
+
+// wallet authorizes as a client of MCP does: asked for a token, it reads what
+// the challenge names and brings one.
+type wallet struct {
+	t        *testing.T
+	endpoint string
+	token    func() string
+	metadata *oauthex.ProtectedResourceMetadata
+	source   oauth2.TokenSource
+}
+
+func (w *wallet) TokenSource(context.Context) (oauth2.TokenSource, error) { return w.source, nil }
+
+func (w *wallet) Authorize(ctx context.Context, _ *http.Request, res *http.Response) error {
+	defer res.Body.Close()
+	challenges, err := oauthex.ParseWWWAuthenticate(res.Header.Values("WWW-Authenticate"))
+	if err != nil || len(challenges) != 1 {
+		w.t.Errorf("challenged with %q: %v", res.Header.Values("WWW-Authenticate"), err)
+		return err
+	}
+	if w.metadata, err = oauthex.GetProtectedResourceMetadata(ctx, challenges[0].Params["resource_metadata"], w.endpoint, http.DefaultClient); err != nil {
+		return err
+	}
+	w.source = oauth2.StaticTokenSource(&oauth2.Token{AccessToken: w.token()})
+	return nil
+}
+
+// TestProtectedResource: the real client of MCP, which has no token, is told
+// where to get one (RFC 9728), gets one, and is let in.
+func TestProtectedResource(t *testing.T) {
+	var seen []string
+	tools := toolServer("", &sdk.StreamableHTTPOptions{})
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.Header.Get("Authorization"))
+		tools.ServeHTTP(w, r)
+	})
+	keys := newIssuer(t)
+	p := newPlane(t)
+	set := guarded(1, "enforce")
+	set.config = map[string]any{"identity": keys.config()}
+	p.publish(set)
+	b := start(t, p, app.URL, nil).at(t, 1)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	w := &wallet{t: t, endpoint: b.url + "/mcp", token: func() string { return keys.token(t, "ed", map[string]any{"groups": []string{"staff"}}) }}
+	c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
+	s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: w.endpoint, OAuthHandler: w}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if list, err := s.ListTools(ctx, nil); err != nil || len(list.Tools) != 2 {
+		t.Errorf("%v %v", list, err)
+	}
+	if w.metadata == nil || w.metadata.Resource != w.endpoint || len(w.metadata.AuthorizationServers) != 1 || w.metadata.AuthorizationServers[0] != testIssuer {
+		t.Errorf("metadata %+v", w.metadata)
+	}
+	if got := strings.Join(seen, ""); got != "" {
+		t.Errorf("the server behind got the token: %s", got)
+	}
+	list := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	for name, tc := range map[string]struct {
+		path, token, code, challenge string
+		status                       int
+	}{
+		"no token":               {"/mcp", "", codeNoToken, `Bearer resource_metadata="` + b.url + metadataPath + `/mcp"`, 401},
+		"a bad token":            {"/mcp", "x.y.z", "invalid_token", `Bearer error="invalid_token", resource_metadata="` + b.url + metadataPath + `/mcp"`, 401},
+		"a token that is no use": {"/mcp", keys.token(t, "ed", map[string]any{"groups": []string{"staff"}}), "", "", 200},
+	} {
+		got := post(t, b.url+tc.path, "application/json", list, func(r *http.Request) {
+			r.Header.Set("Accept", "application/json, text/event-stream")
+			if tc.token != "" {
+				r.Header.Set("Authorization", "Bearer "+tc.token)
+			}
+		})
+		if tc.status == 200 {
+			continue // a session of its own is the server's to ask for
+		}
+		if got.status != tc.status || got.header.Get("WWW-Authenticate") != tc.challenge || !strings.Contains(got.body, tc.code) || !json.Valid([]byte(got.body)) {
+			t.Errorf("%s: %d %q %s", name, got.status, got.header.Get("WWW-Authenticate"), got.body)
+		}
+	}
+	// At the root the resource is the host; in shadow mode the application answers.
+	if got := fetch(t, "GET", b.url+metadataPath, nil); got.status != 200 || !strings.Contains(got.body, `{"resource":"`+b.url+`"`) {
+		t.Errorf("at the root: %d %s", got.status, got.body)
+	}
+	set.revision, set.mode = 2, "shadow"
+	p.publish(set)
+	b.at(t, 2)
+	if got := fetch(t, "GET", b.url+metadataPath, nil); strings.Contains(got.body, "authorization_servers") {
+		t.Errorf("in shadow: %d %s", got.status, got.body)
+	}
+}

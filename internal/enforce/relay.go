@@ -110,12 +110,18 @@ type clientBody struct {
 	began time.Time
 	read  int64
 	slow  bool
+	ended bool
 }
 
 var errSlowBody = errors.New("the client's body comes too slowly")
 
-// Read implements io.Reader.
+// Read implements io.Reader. Once the body is at its end it is not asked again:
+// the transport looks for one more byte, and by then the server may have closed
+// the body, since the answer's head is out. That would break off the answer.
 func (c *clientBody) Read(p []byte) (int, error) {
+	if c.ended {
+		return 0, io.EOF
+	}
 	now := c.now()
 	if took := now.Sub(c.began); took > clientRead && c.read < int64(took.Seconds())*minBodyRate {
 		c.slow = true
@@ -128,6 +134,7 @@ func (c *clientBody) Read(p []byte) (int, error) {
 		// The deadline must not outlive the body: the server goes on reading to see the client leave.
 		_ = c.rc.SetReadDeadline(time.Time{})
 		c.slow = isTimeout(err)
+		c.ended = errors.Is(err, io.EOF)
 	}
 	return n, err
 }

@@ -1,10 +1,6 @@
 package llm
 
-import (
-	"net/http"
-
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-)
+import "github.com/gatehouse-dev/gatehouse/internal/rego/value"
 
 // AppendError appends the members of a refusal that clients of the request's
 // provider read: OpenAI's `"error":{message, type, param, code}`, Anthropic's
@@ -24,14 +20,13 @@ func (r *Request) AppendError(dst []byte, status int, code, message string) []by
 	return append(dst, '}')
 }
 
+// types are the words that both providers have for an HTTP status.
+var types = map[int]string{401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+
 func openAIType(status int) string {
-	switch {
-	case status == http.StatusTooManyRequests:
-		return "rate_limit_error"
-	case status == http.StatusUnauthorized:
-		return "authentication_error"
-	case status == http.StatusForbidden:
-		return "permission_error"
+	switch word := types[status]; {
+	case word != "":
+		return word
 	case status >= 500:
 		return "server_error"
 	}
@@ -39,14 +34,10 @@ func openAIType(status int) string {
 }
 
 func anthropicType(status int) string {
-	switch {
-	case status == http.StatusTooManyRequests:
-		return "rate_limit_error"
-	case status == http.StatusUnauthorized:
-		return "authentication_error"
-	case status == http.StatusForbidden:
-		return "permission_error"
-	case status == http.StatusRequestEntityTooLarge:
+	switch word := types[status]; {
+	case word != "":
+		return word
+	case status == 413:
 		return "request_too_large"
 	case status >= 500:
 		return "api_error"

@@ -46,6 +46,12 @@ type auditEventsIn struct {
 
 type auditEventsOut struct{ Body audit.EventPage }
 
+type explanationIn struct {
+	ID string `path:"decision_id" minLength:"1" maxLength:"200" doc:"Id of the decision, as the answer and the bouncer's X-Decision-Id name it"`
+}
+
+type explanationOut struct{ Body audit.Explanation }
+
 type auditReportOut struct{ Body audit.Report }
 
 // audit registers the two logs: decisions, and changes.
@@ -64,6 +70,16 @@ func (s *Server) audit(r *Router) {
 			}
 			page, err := s.Audit.Query(ctx, sc, f)
 			return &decisionLogOut{page}, err
+		})
+	Register(r, Op{
+		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Permission: "audit:read", Tags: tags,
+		Errors:      []int{http.StatusNotFound},
+		Summary:     "Why was this decided?",
+		Description: "The rule and line that decided, its conditions with the values that they saw and, where access was not granted, the nearest rule that would have granted it with what was missing. It is kept from audit level detailed up; below that, the answer says what is known. Secrets are redacted.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *explanationIn) (*explanationOut, error) {
+			e, err := s.Audit.Explain(ctx, sc, in.ID)
+			return &explanationOut{e}, err
 		})
 	Register(r, Op{
 		ID: "list-audit-events", Method: http.MethodGet, Path: "/audit/events", Permission: "audit:read", Tags: tags,

@@ -108,10 +108,13 @@ type Decision struct {
 	AuditLevel     Level     `json:"audit_level,omitempty" enum:"basic,detailed,comprehensive"`
 	// Error is set where a control failed and the decision is a denial for it.
 	Error string `json:"error,omitempty"`
-	// Input is kept from level detailed up, Trace at comprehensive; both have
-	// passed through Redact.
+	// Input and Explanation are kept from level detailed up, Trace at
+	// comprehensive; all have passed through Redact.
 	Input json.RawMessage `json:"input,omitempty" doc:"The redacted input; from audit level detailed up."`
 	Trace json.RawMessage `json:"trace,omitempty" doc:"The evaluation's steps; at audit level comprehensive."`
+	// Explanation is a list of rego.Explanation: that of the control that decided,
+	// or those of the controls that did not match.
+	Explanation json.RawMessage `json:"explanation,omitempty" doc:"Why it was decided so: rule, line, conditions and values; from audit level detailed up."`
 }
 
 // User is the subject of a decision as the log keeps it.

@@ -40,7 +40,7 @@ func parseRecord(rec []byte) (tenant scope.TenantID, line []byte, err error) {
 }
 
 // appendDecision writes d the way encoding/json would, by hand: it stands on the
-// decision path. Input and Trace are redacted on the way. The order of the
+// decision path. Input, Trace and Explanation are redacted on the way. The order of the
 // members is that of the struct; the hash chain covers these very bytes.
 func appendDecision(dst []byte, d *Decision) []byte {
 	dst = append(dst, `{"decision_id":`...)
@@ -111,7 +111,11 @@ func appendOurs(dst []byte, d *Decision) []byte {
 	}
 	if len(d.Trace) > 0 {
 		dst = append(dst, `,"trace":`...)
-		dst, _ = Redact(dst, d.Trace)
+		dst = appendTrace(dst, d.Trace)
+	}
+	if len(d.Explanation) > 0 {
+		dst = append(dst, `,"explanation":`...)
+		dst = appendExplanation(dst, d.Explanation)
 	}
 	return append(dst, '}')
 }

@@ -168,11 +168,11 @@ func (l *DecisionLog) normalise(d *Decision) {
 			Environment: d.Environment, ResourceID: d.ResourceID, CacheHit: d.CacheHit, AuditLevel: None, Error: firstOf(d.Error != "", "error"),
 		}
 	case Basic:
-		d.Input, d.Trace = nil, nil
+		d.Input, d.Trace, d.Explanation = nil, nil, nil
 	case Detailed:
 		d.Trace = nil
 	}
-	d.Input, d.Trace = bounded(d.Input), bounded(d.Trace)
+	d.Input, d.Trace, d.Explanation = bounded(d.Input), bounded(d.Trace), bounded(d.Explanation)
 	for _, s := range []*string{
 		&d.User.ID, &d.User.Email, &d.Resource.ID, &d.Resource.Type, &d.Resource.Path, &d.Action, &d.Effect,
 		&d.Reason, &d.IPAddress, &d.RequestID, &d.Mode, &d.Error,

@@ -182,6 +182,24 @@ func records(ctx context.Context, tx *db.Tx, at []position) ([]string, error) {
 	return out, nil
 }
 
+// recordByID is the entry with a decision's id, in one of the environments; ""
+// where there is none.
+func recordByID(ctx context.Context, tx *db.Tx, id string, envs []string) (string, error) {
+	args := []any{id}
+	for _, e := range envs {
+		args = append(args, e)
+	}
+	in := make([]string, len(envs))
+	for i := range envs {
+		in[i] = "$" + strconv.Itoa(i+2)
+	}
+	rows, err := db.All[storedRecord](ctx, tx, `SELECT seq, record FROM decisions WHERE decision_id = $1 AND environment IN (`+strings.Join(in, ", ")+`)`, args...)
+	if err != nil || len(rows) == 0 {
+		return "", err
+	}
+	return rows[0].Record, nil
+}
+
 // tallyBy adds up one key's cells over whole buckets, one row a bucket.
 func tallyBy(ctx context.Context, tx *db.Tx, key string, s span, pairs []pair) ([]cell, error) {
 	q := question{pairs: pairs}

@@ -54,6 +54,9 @@ type logCustom struct {
 	CacheHit   bool   `json:"cache_hit"`
 	RequestID  string `json:"request_id"`
 	AuditLevel string `json:"audit_level"`
+	// Trace and Explanation are our own bouncer's, from level detailed up.
+	Trace       json.RawMessage `json:"trace"`
+	Explanation json.RawMessage `json:"explanation"`
 }
 
 // logResult is what data.gatehouse.decision is.
@@ -254,7 +257,10 @@ func (in *intake) decision(element []byte) (audit.Decision, error) {
 		DecisionID: e.DecisionID, Timestamp: e.Timestamp, Decision: audit.Deny, Environment: in.feed.env, BouncerID: in.bouncer,
 		RequestID: e.Custom.RequestID, CacheHit: e.Custom.CacheHit, Mode: e.Custom.Mode, IPAddress: host(e.RequestedBy),
 		EvaluationTimeMS: nanoseconds(e.Metrics["timer_rego_query_eval_ns"]), Error: errorText(e.Error),
-		Input: bytes.Clone(e.Input), Trace: bytes.Clone(e.Trace),
+		Input: bytes.Clone(e.Input), Trace: bytes.Clone(e.Trace), Explanation: bytes.Clone(e.Custom.Explanation),
+	}
+	if len(e.Custom.Trace) > 0 {
+		d.Trace = bytes.Clone(e.Custom.Trace)
 	}
 	for _, b := range e.Bundles {
 		d.Revision, _ = strconv.ParseInt(b.Revision, 10, 64)

@@ -2,6 +2,7 @@ package decision
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -143,8 +144,12 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 		return rego.Decision{}, err
 	}
 	at := s.Now()
-	d := set.Decide(ctx, req, rego.Options{Cache: s.Cache, Now: at, Deadline: s.Deadline, Clock: s.Now})
+	opt := rego.Options{Cache: s.Cache, Now: at, Deadline: s.Deadline, Clock: s.Now}
+	d := set.Decide(ctx, req, opt)
 	record(rec, sc, req, &d, id, at)
+	if rec.AuditLevel == audit.Detailed || rec.AuditLevel == audit.Comprehensive {
+		explain(ctx, rec, set, req, opt, d)
+	}
 	s.Observe(sc.Tenant, d.PolicyID, d.Effect, d.Duration, d.CacheHit)
 	return d, nil
 }
@@ -198,9 +203,30 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 			rec.Resource.Type = r.Type
 		}
 	}
-	if rec.AuditLevel == audit.Detailed || rec.AuditLevel == audit.Comprehensive {
-		rec.Input = appendInput(nil, req)
+}
+
+// explain adds what the upper audit levels keep: input and explanation, and at
+// comprehensive the trace.
+func explain(ctx context.Context, rec *audit.Decision, set *rego.Set, req *rego.Request, opt rego.Options, d rego.Decision) {
+	rec.Input = appendInput(nil, req)
+	if rec.AuditLevel == audit.Detailed {
+		rec.Explanation = document(set.Why(ctx, req, opt, d))
+		return
 	}
+	steps, why := set.Trace(ctx, req, opt, d)
+	rec.Trace, rec.Explanation = document(steps), document(why)
+}
+
+// document is a list as JSON; nothing where it is empty.
+func document[T any](list []T) json.RawMessage {
+	if len(list) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return nil
+	}
+	return text
 }
 
 // appendInput writes the parts of a request as the evaluator was given them.

@@ -136,6 +136,12 @@ func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity,
 		dst = append(dst, `,"audit_level":`...)
 		dst = value.AppendString(dst, level)
 	}
+	if len(v.why) > 0 {
+		dst = append(append(dst, `,"explanation":`...), v.why...)
+	}
+	if len(v.trace) > 0 {
+		dst = append(append(dst, `,"trace":`...), v.trace...)
+	}
 	return append(dst, '}', '}')
 }
 

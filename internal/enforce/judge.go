@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -53,6 +54,8 @@ type verdict struct {
 	eventsOnly bool
 	// changed are tools of which a server says something else than before.
 	changed []string
+	// why and trace are the explanation, for the audit levels that keep it: JSON.
+	why, trace []byte
 	// failed is set when there was no proper decision: recorded as an error.
 	failed string
 }
@@ -104,15 +107,48 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 		}()
 	}
 	req := question(in, st.settings, who)
-	v.dec = st.set.Decide(ctx, &req, rego.Options{Cache: cache, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now})
+	opt := rego.Options{Cache: cache, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
+	v.dec = st.set.Decide(ctx, &req, opt)
 	b.count.decision(v.dec.Duration, v.dec.CacheHit)
+	if r := v.dec.Resource; r != nil && (r.AuditLevel == auditDetailed || r.AuditLevel == auditComprehensive) {
+		v.explain(ctx, st, &req, opt)
+	}
 	v.weigh(st, idErr)
 	if v.no.code == "access_denied" && in.seen.harmless(v.dec.Resource) {
 		v.dec = rego.Decision{Effect: rego.Allow, Permit: true, Reason: "MCP: pings and notifications pass", Resource: v.dec.Resource, Revision: v.dec.Revision, Considered: v.dec.Considered, Duration: v.dec.Duration}
+		v.why, v.trace = nil, nil
 		v.settle(nil, nil)
 	}
 	b.outOfBudget(ctx, st, in, who, &v)
 	return v
+}
+
+// explain keeps why it was decided so. Secrets in it are redacted where the log
+// is taken in, with those of the input.
+func (v *verdict) explain(ctx context.Context, st *state, req *rego.Request, opt rego.Options) {
+	var why []rego.Explanation
+	if v.dec.Resource.AuditLevel == auditComprehensive {
+		var steps []rego.Step
+		if steps, why = st.set.Trace(ctx, req, opt, v.dec); len(steps) > 0 {
+			v.trace = document(steps)
+		}
+	} else {
+		why = st.set.Why(ctx, req, opt, v.dec)
+	}
+	if len(why) > 0 {
+		v.why = document(why)
+	}
+}
+
+// maxExplained bounds what an event carries of an explanation.
+const maxExplained = 128 << 10
+
+func document(list any) []byte {
+	text, err := json.Marshal(list)
+	if err != nil || len(text) > maxExplained {
+		return nil
+	}
+	return text
 }
 
 // weigh makes a verdict of a decision.
@@ -138,7 +174,7 @@ func (v *verdict) weigh(st *state, idErr error) {
 	case d.Effect == rego.Allow:
 		v.settle(nil, nil)
 	default:
-		v.settle(&refusal{http.StatusForbidden, "access_denied", d.Reason}, nil)
+		v.settle(&refusal{http.StatusForbidden, "access_denied", d.Public()}, nil)
 	}
 }
 

@@ -29,6 +29,9 @@ type Condition struct {
 	// Unreached: it needs a value that an earlier condition would have given.
 	Unreached bool      `json:"unreached,omitempty" doc:"It could not be evaluated, as an earlier condition gave it nothing"`
 	Values    []Binding `json:"values" doc:"What it saw"`
+	// Because are the conditions of other rules of the control that made this
+	// one come out so. For it to come out the other way, they all would have to.
+	Because []Condition `json:"because,omitempty" doc:"Conditions of the rules that it asks, and that made it so"`
 }
 
 // Alternative is a rule that did not decide.
@@ -51,7 +54,7 @@ type Explanation struct {
 	// that of the default where nothing else held.
 	Rule string `json:"rule,omitempty" doc:"The rule that decided"`
 	Line int    `json:"line,omitempty" doc:"Its line, 1-based"`
-	// Conditions are those of the rule that decided, and of the rules it asks.
+	// Conditions are those of the rule that decided.
 	Conditions []Condition `json:"conditions" doc:"What made the rule hold"`
 	// Also are further rules that held and would have decided the same.
 	Also []Alternative `json:"also,omitempty" doc:"Other rules that held and decide the same"`
@@ -115,6 +118,20 @@ func (c *Control) explanation(ctx context.Context, in value.Value, data DataSour
 		PolicyID: c.meta.ID, PolicyName: c.meta.Name, PolicyVersion: c.meta.Version,
 		Effect: out.Effect.String(), Conditions: []Condition{},
 	}
+	c.fillIn(ctx, in, data, lim, out, &e)
+	e.Public = c.public(out)
+	e.Text = e.words(out)
+	return e
+}
+
+// fillIn is the part of an explanation that asks the rules. A fault of it must
+// not become one of the decision.
+func (c *Control) fillIn(ctx context.Context, in value.Value, data DataSource, lim Limits, out Outcome, e *Explanation) {
+	defer func() {
+		if recover() != nil {
+			e.Partial = true
+		}
+	}()
 	w := c.why()
 	var failure *EvalError
 	switch {
@@ -122,15 +139,12 @@ func (c *Control) explanation(ctx context.Context, in value.Value, data DataSour
 		e.Line = failure.Line
 	case out.Err != nil:
 	case w == nil:
-		c.whyTopdown(ctx, in, data, lim, out, &e)
+		c.whyTopdown(ctx, in, data, lim, out, e)
 	default:
 		if err := w.Ask(whyEnv(ctx, lim), in, data, func(q *native.Inquiry) { e.fill(q, out.Effect) }); err != nil {
 			e.Partial = true
 		}
 	}
-	e.Public = c.public(out)
-	e.Text = e.words(out)
-	return e
 }
 
 func whyEnv(ctx context.Context, lim Limits) *native.Env {
@@ -234,6 +248,9 @@ func conditions(facts []native.Fact) []Condition {
 			values[j] = Binding{Path: s.Path, Variable: s.Variable, Value: brief(s.Value)}
 		}
 		out[i] = Condition{Rule: f.Rule, Line: f.Line, Source: f.Source, Holds: f.Holds, Unreached: f.Unreached, Values: values}
+		if len(f.Because) > 0 {
+			out[i].Because = conditions(f.Because)
+		}
 	}
 	return out
 }

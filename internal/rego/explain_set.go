@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // maxExplained is how many controls one decision's explanation speaks of.
@@ -21,25 +23,61 @@ func (s *Set) Explain(ctx context.Context, r *Request, opt Options) (Decision, [
 // or not. It is empty where no control was asked: an invalid path, no control
 // in scope.
 func (s *Set) Why(ctx context.Context, r *Request, opt Options, d Decision) []Explanation {
+	var list []Explanation
+	s.eachExplained(r, opt, d, func(c *Control, in value.Value, lim Limits, out Outcome) {
+		list = append(list, c.explanation(ctx, in, s, lim, out))
+	})
+	slices.SortStableFunc(list, func(a, b Explanation) int { return cmp.Compare(a.distance(), b.distance()) })
+	return list
+}
+
+// Trace is Why with the steps of the controls that it explains, one control
+// after the other, MaxSteps in all.
+func (s *Set) Trace(ctx context.Context, r *Request, opt Options, d Decision) ([]Step, []Explanation) {
+	var list []Explanation
+	var steps []Step
+	s.eachExplained(r, opt, d, func(c *Control, in value.Value, lim Limits, out Outcome) {
+		e := c.explanation(ctx, in, s, lim, out)
+		list = append(list, e)
+		for _, step := range c.steps(ctx, in, s, lim, out, &e) {
+			if len(steps) == MaxSteps {
+				return
+			}
+			step.Number = len(steps) + 1
+			if len(steps) == MaxSteps-1 && step.Type != StepFinal {
+				step = Step{Number: MaxSteps, Type: StepTruncated, Description: cutDescription, Result: true, Details: value.Object()}
+			}
+			steps = append(steps, step)
+		}
+	})
+	slices.SortStableFunc(list, func(a, b Explanation) int { return cmp.Compare(a.distance(), b.distance()) })
+	return steps, list
+}
+
+// eachExplained calls fn with the controls that a decision's explanation speaks
+// of, and with what they were asked.
+func (s *Set) eachExplained(r *Request, opt Options, d Decision, fn func(*Control, value.Value, Limits, Outcome)) {
 	path, key, err := requestPath(r.Path)
 	if err != nil {
-		return nil
+		return
 	}
 	p := s.planOf(s.matcher.match(r, key))
+	if len(p.controls) == 0 {
+		return
+	}
 	lim := Limits{Deadline: opt.Deadline, Now: opt.Now, Clock: opt.Clock}
 	in := p.input(r, path)
 	out := Outcome{Effect: d.Effect, Reason: d.Reason, Mask: d.Mask, Err: d.Err}
-	var list []Explanation
+	n := 0
 	for _, c := range p.controls {
-		switch {
-		case c.meta.ID == d.PolicyID && d.Effect != NoMatch:
-			list = append(list, c.explanation(ctx, in, s, lim, out))
-		case d.Effect == NoMatch && len(list) < maxExplained:
-			list = append(list, c.explanation(ctx, in, s, lim, out))
+		if n == maxExplained {
+			break
+		}
+		if d.Effect == NoMatch || c.meta.ID == d.PolicyID {
+			n++
+			fn(c, in, lim, out)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b Explanation) int { return cmp.Compare(a.distance(), b.distance()) })
-	return list
 }
 
 // distance is how far the control was from granting access.

@@ -60,6 +60,9 @@ func told(list []Condition) string {
 			values = append(values, v.words())
 		}
 		parts = append(parts, fmt.Sprintf("%d %s %v {%s}", c.Line, c.Source, c.Holds, strings.Join(values, "; ")))
+		if len(c.Because) > 0 {
+			parts = append(parts, "  "+strings.ReplaceAll(told(c.Because), "\n", "\n  "))
+		}
 	}
 	return strings.Join(parts, "\n")
 }
@@ -70,8 +73,8 @@ func TestExplainAllow(t *testing.T) {
 		t.Fatalf("%v %+v", out, e)
 	}
 	want := `6 is_clerk true {is_clerk = true}
-16 some r in input.user.roles true {input.user.roles[1] = "clerk"}
-17 r == "clerk" true {r, input.user.roles[1] = "clerk"}
+  16 some r in input.user.roles true {input.user.roles[1] = "clerk"}
+  17 r == "clerk" true {r, input.user.roles[1] = "clerk"}
 7 input.action.name == "read" true {input.action.name = "read"}`
 	if got := told(e.Conditions); got != want {
 		t.Errorf("conditions:\n%s\nwant:\n%s", got, want)
@@ -105,7 +108,7 @@ func TestExplainDeny(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 	want := `22 not inside(input.context.ip) true {input.context.ip = "8.8.8.8"}
-26 startswith(ip, "10.") false {ip, input.context.ip = "8.8.8.8"}`
+  26 startswith(ip, "10.") false {ip, input.context.ip = "8.8.8.8"}`
 	if got := told(e.Conditions); got != want {
 		t.Errorf("conditions:\n%s\nwant:\n%s", got, want)
 	}
@@ -179,7 +182,7 @@ func TestTrace(t *testing.T) {
 		}
 	}
 	// deny 22 (its helper 26), deny 24, allow 5 by its helper, allow 10.
-	if got, want := strings.Join(lines, " "), "26:true 24:false 17:false 11:false"; got != want {
+	if got, want := strings.Join(lines, " "), "26:true 22:false 24:false 16:true 17:false 6:false 11:false"; got != want {
 		t.Errorf("conditions %s, want %s", got, want)
 	}
 	if first, last := steps[0], steps[len(steps)-1]; first.Type != StepMatched || last.Type != StepFinal || last.Result || effectOf(last) != "DENY" {
@@ -190,4 +193,42 @@ func TestTrace(t *testing.T) {
 func effectOf(s Step) string {
 	text, _ := s.Details.Get("effect").Str()
 	return text
+}
+
+// A control that is not compiled is explained by watching OPA's evaluator.
+func TestExplainTopdown(t *testing.T) {
+	const source = `package x
+
+default allow := false
+
+allow if {
+	input.user.role == "admin"
+	ok with input.user.level as 3
+	input.action.name == "read"
+}
+
+ok if {
+	input.user.level == 3
+	input.user.active
+}
+
+deny if input.blocked == true
+`
+	_, e := explained(t, source, `{"user":{"role":"admin"},"action":{"name":"read"}}`)
+	if !e.Partial || e.Rule != "allow" || e.Line != 3 || e.Nearest == nil {
+		t.Fatalf("%+v", e)
+	}
+	want := `13 input.user.active false {input.user.active is absent}
+8 input.action.name == "read" false {input.action.name = "read"}`
+	if got := told(e.Nearest.Missing); got != want {
+		t.Errorf("missing:\n%s\nwant:\n%s", got, want)
+	}
+	_, e = explained(t, source, `{"user":{"role":"admin","active":true},"action":{"name":"read"},"blocked":true}`)
+	if e.Rule != "deny" || e.Line != 16 || told(e.Conditions) != "16 input.blocked == true true {input.blocked = true}" {
+		t.Errorf("%+v", e)
+	}
+	_, e = explained(t, source, `{"user":{"role":"admin","active":true},"action":{"name":"read"}}`)
+	if e.Rule != "allow" || e.Line != 5 || len(e.Conditions) != 3 {
+		t.Errorf("%+v", e)
+	}
 }

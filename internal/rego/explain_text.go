@@ -16,13 +16,28 @@ const (
 	publicFailed  = "Access could not be decided and is refused. Ask the people who run this service and give them the decision id."
 )
 
-// public is the text for the person who asked for access: the author's own
-// reason, else a neutral sentence.
+// public is the text for the person who asked for access.
 func (c *Control) public(out Outcome) string {
+	if out.Err == nil && out.Effect != NoMatch && out.Reason == c.defaultReason(out.Effect) {
+		out.Reason = ""
+	}
+	return publicText(out)
+}
+
+// Public is what the person who asked for access is told of the decision: the
+// author's own reason, else a neutral sentence. It names no control, no rule and
+// no value.
+func (d *Decision) Public() string {
+	out := Outcome{Effect: d.Effect, Reason: d.Reason, Err: d.Err}
+	own := Control{meta: Meta{Name: d.PolicyName}}
+	return own.public(out)
+}
+
+func publicText(out Outcome) string {
 	switch {
 	case out.Err != nil:
 		return publicFailed
-	case out.Reason != "" && out.Effect != NoMatch && out.Reason != c.defaultReason(out.Effect):
+	case out.Reason != "" && out.Effect != NoMatch:
 		return out.Reason
 	}
 	switch out.Effect {
@@ -38,7 +53,11 @@ func (c *Control) public(out Outcome) string {
 // Redacted is the explanation with each value that was seen replaced by what
 // hide makes of it, in the texts too. hide is given the path and the value.
 func (e Explanation) Redacted(hide func(path string, v value.Value) value.Value) Explanation {
-	clean := func(list []Condition) []Condition {
+	var clean func(list []Condition) []Condition
+	clean = func(list []Condition) []Condition {
+		if list == nil {
+			return nil
+		}
 		out := make([]Condition, len(list))
 		for i, c := range list {
 			values := make([]Binding, len(c.Values))
@@ -46,7 +65,7 @@ func (e Explanation) Redacted(hide func(path string, v value.Value) value.Value)
 				b.Value = hide(b.Path, b.Value)
 				values[j] = b
 			}
-			c.Values = values
+			c.Values, c.Because = values, clean(c.Because)
 			out[i] = c
 		}
 		return out
@@ -107,7 +126,7 @@ func (e *Explanation) body(head string) string {
 	var b strings.Builder
 	b.WriteString(head)
 	for _, c := range e.Conditions {
-		writeCondition(&b, c, "")
+		writeCondition(&b, c, "", "  ")
 	}
 	for _, a := range e.Also {
 		fmt.Fprintf(&b, "\nSo does rule %s in line %d.", a.Rule, a.Line)
@@ -126,7 +145,7 @@ func (e *Explanation) body(head string) string {
 			if c.Holds {
 				must = "must not hold"
 			}
-			writeCondition(&b, c, must)
+			writeCondition(&b, c, must, "  ")
 		}
 	}
 	if e.Partial {
@@ -135,9 +154,12 @@ func (e *Explanation) body(head string) string {
 	return b.String()
 }
 
-func writeCondition(b *strings.Builder, c Condition, must string) {
-	fmt.Fprintf(b, "\n  line %d: %s", c.Line, c.Source)
+func writeCondition(b *strings.Builder, c Condition, must, indent string) {
+	fmt.Fprintf(b, "\n%sline %d: %s", indent, c.Line, c.Source)
 	var notes []string
+	if must == "" && !c.Holds {
+		notes = append(notes, "does not hold")
+	}
 	if must != "" {
 		notes = append(notes, must)
 	}
@@ -149,6 +171,9 @@ func writeCondition(b *strings.Builder, c Condition, must string) {
 	}
 	if len(notes) > 0 {
 		fmt.Fprintf(b, "  (%s)", strings.Join(notes, "; "))
+	}
+	for _, x := range c.Because {
+		writeCondition(b, x, "", indent+"  ")
 	}
 }
 

@@ -96,6 +96,7 @@ func (r *run) input() *ast.Term {
 type session struct {
 	virtual topdown.VirtualCache
 	store   storage.Store
+	watch   topdown.QueryTracer // of an explanation; nil for a decision
 }
 
 // ask evaluates one rule. An undefined rule is the zero Value.
@@ -120,6 +121,9 @@ func (in *interpreted) ask(ctx context.Context, s *session, rule int, r *run, b 
 		WithVirtualCache(s.virtual).
 		WithBuiltins(boundedBuiltins()).
 		WithStrictBuiltinErrors(true)
+	if s.watch != nil { // rules that the index would leave out are to be seen, too
+		q = q.WithQueryTracer(s.watch).WithIndexing(false).WithEarlyExit(false)
+	}
 	var answer *ast.Term
 	err = q.Iter(ctx, func(qr topdown.QueryResult) error {
 		answer = qr[resultVar]

@@ -36,6 +36,11 @@ const MaxSteps = 1000
 // condition that does not hold; of a loop, the round that came furthest.
 func (c *Control) Trace(ctx context.Context, in value.Value, data DataSource, lim Limits) (Outcome, []Step, Explanation) {
 	out, why := c.Explain(ctx, in, data, lim)
+	return out, c.steps(ctx, in, data, lim, out, &why), why
+}
+
+// steps are those of a control that was evaluated and explained.
+func (c *Control) steps(ctx context.Context, in value.Value, data DataSource, lim Limits, out Outcome, why *Explanation) []Step {
 	t := tracer{}
 	t.add(StepMatched, fmt.Sprintf("Control %q is evaluated", c.meta.Name), true, value.Object(
 		value.Member{Key: "policy_id", Value: value.Int(c.meta.ID)},
@@ -45,13 +50,36 @@ func (c *Control) Trace(ctx context.Context, in value.Value, data DataSource, li
 	if w := c.why(); w != nil {
 		_ = w.Ask(whyEnv(ctx, lim), in, data, func(q *native.Inquiry) { t.rules(q) }) // a limit cuts the trace: no reason to fail
 	} else {
-		t.conditions(why.Conditions)
-		if why.Nearest != nil {
-			t.conditions(why.Nearest.Missing)
-		}
+		t.conditions(c.whyTopdown(ctx, in, data, lim, out, &Explanation{}).reached())
 	}
-	t.final(out, &why)
-	return out, t.steps, why
+	t.final(out, why)
+	return t.steps
+}
+
+var cutDescription = fmt.Sprintf("The trace is cut at %d steps", MaxSteps)
+
+// RedactedSteps are the steps of a trace with each value that was seen replaced
+// by what hide makes of it, in the descriptions too.
+func RedactedSteps(steps []Step, hide func(path string, v value.Value) value.Value) []Step {
+	out := make([]Step, len(steps))
+	for i, s := range steps {
+		if s.Type == StepCondition {
+			c := Condition{Holds: s.Result, Unreached: s.Details.Get("unreached").True()}
+			c.Rule, _ = s.Details.Get("rule").Str()
+			c.Source, _ = s.Details.Get("source").Str()
+			line, _ := s.Details.Get("line").Int64()
+			c.Line = int(line)
+			s.Details.Get("values").Each(func(path string, v value.Value) bool {
+				c.Values = append(c.Values, Binding{Path: path, Value: hide(path, v)})
+				return true
+			})
+			n := s.Number
+			s = stepOf(c)
+			s.Number = n
+		}
+		out[i] = s
+	}
+	return out
 }
 
 // tracer collects steps.
@@ -82,36 +110,44 @@ func (t *tracer) rules(q *native.Inquiry) {
 
 func (t *tracer) conditions(list []Condition) {
 	for _, c := range list {
-		result := "does not hold"
-		if c.Holds {
-			result = "holds"
-		}
-		text := fmt.Sprintf("Line %d: %s %s", c.Line, c.Source, result)
-		if c.Unreached {
-			text = fmt.Sprintf("Line %d: %s was not reached", c.Line, c.Source)
-		}
-		values := make([]value.Member, 0, len(c.Values))
-		for _, v := range c.Values {
-			text += "; " + v.words()
-			val := v.Value
-			if !val.Defined() {
-				val = value.Null()
-			}
-			values = append(values, value.Member{Key: v.Path, Value: val})
-		}
-		t.add(StepCondition, text, c.Holds, value.Object(
-			value.Member{Key: "rule", Value: value.String(c.Rule)},
-			value.Member{Key: "line", Value: value.Int(int64(c.Line))},
-			value.Member{Key: "source", Value: value.String(c.Source)},
-			value.Member{Key: "values", Value: value.Object(values...)},
-		))
+		s := stepOf(c)
+		t.add(s.Type, s.Description, s.Result, s.Details)
 	}
+}
+
+// stepOf is the step that tells a condition.
+func stepOf(c Condition) Step {
+	result := "does not hold"
+	switch {
+	case c.Unreached:
+		result = "was not reached"
+	case c.Holds:
+		result = "holds"
+	}
+	text := fmt.Sprintf("Line %d: %s %s", c.Line, c.Source, result)
+	values := make([]value.Member, 0, len(c.Values))
+	for _, v := range c.Values {
+		text += "; " + v.words()
+		if v.Value.Defined() {
+			values = append(values, value.Member{Key: v.Path, Value: v.Value})
+		}
+	}
+	details := []value.Member{
+		{Key: "rule", Value: value.String(c.Rule)},
+		{Key: "line", Value: value.Int(int64(c.Line))},
+		{Key: "source", Value: value.String(c.Source)},
+		{Key: "values", Value: value.Object(values...)},
+	}
+	if c.Unreached {
+		details = append(details, value.Member{Key: "unreached", Value: value.Bool(true)})
+	}
+	return Step{Type: StepCondition, Description: text, Result: c.Holds, Details: value.Object(details...)}
 }
 
 // final ends the trace.
 func (t *tracer) final(out Outcome, why *Explanation) {
 	if t.cut {
-		t.add(StepTruncated, fmt.Sprintf("The trace is cut at %d steps", MaxSteps), true, value.Object())
+		t.add(StepTruncated, cutDescription, true, value.Object())
 	}
 	details := []value.Member{
 		{Key: "effect", Value: value.String(out.Effect.String())},

@@ -36,6 +36,10 @@ type Fact struct {
 	Unreached bool
 	// Seen are the values that it looked at.
 	Seen []Seen
+	// Because are, of a condition that is as it has to be and asks another rule,
+	// the conditions there that made it so. To turn the condition they all have
+	// to come out the other way.
+	Because []Fact
 }
 
 // Seen is a value that a condition looked at.
@@ -86,13 +90,11 @@ type whyClause struct {
 // whyCond is a condition of the source: one or more expressions of the
 // compiled module.
 type whyCond struct {
-	line        int
-	source      string
-	offset, end int
-	exprs       []expr
-	probe       step // holds from the state at a leaf?
-	uses        []use
-	shows       []shown
+	Place
+	exprs []expr
+	probe step // holds from the state at a leaf?
+	uses  []use
+	shows []shown
 }
 
 // whySeg is a compiled expression: part of one condition.

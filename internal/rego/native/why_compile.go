@@ -17,11 +17,8 @@ const maxSource = 400
 func (w *Why) clause(c *builder, wg *whyGroup, plain *clause, parsed, r *ast.Rule) *whyClause {
 	s := c.scope()
 	cl := &whyClause{of: wg, line: r.Location.Row, plain: plain, lo: c.prog.slots, head: headText(parsed)}
-	for _, e := range parsed.Body {
-		if t, ok := e.Terms.(*ast.Term); ok && t.Equal(ast.BooleanTerm(true)) && !e.Negated {
-			continue
-		}
-		cl.conds = append(cl.conds, newWhyCond(e))
+	for _, p := range Places(parsed) {
+		cl.conds = append(cl.conds, &whyCond{Place: p})
 	}
 	origins := map[ast.Var]ast.Ref{}
 	if wg.kind == function {
@@ -66,21 +63,42 @@ func (w *Why) clause(c *builder, wg *whyGroup, plain *clause, parsed, r *ast.Rul
 // elseAgain is where a further else begins: the place of an else spans them all.
 var elseAgain = regexp.MustCompile(`[\s}]else\b`)
 
-func newWhyCond(e *ast.Expr) *whyCond {
-	loc := e.Location
-	text := string(loc.Text)
-	cond := &whyCond{line: loc.Row, offset: loc.Offset, end: loc.Offset + len(text)}
-	if strings.HasPrefix(text, "else") { // `else := v if cond` is one text
-		if _, rest, ok := strings.Cut(text, " if "); ok {
-			text = rest
-			if at := elseAgain.FindStringIndex(text); at != nil {
-				text = text[:at[0]]
-			}
-			text = strings.Trim(text, "{} \t\n")
+// Place is a condition in the source: its text on one line, where it begins, and
+// the bytes that it takes.
+type Place struct {
+	Line        int
+	Source      string
+	Offset, End int
+}
+
+// Holds tells whether a place of OPA's compiler lies in the condition.
+func (p *Place) Holds(loc *ast.Location) bool {
+	return loc != nil && loc.Offset >= p.Offset && loc.Offset < p.End
+}
+
+// Places are the conditions in the body of a rule as it was parsed.
+func Places(r *ast.Rule) []Place {
+	var out []Place
+	for _, e := range r.Body {
+		if t, ok := e.Terms.(*ast.Term); ok && !e.Negated && t.Equal(ast.BooleanTerm(true)) {
+			continue // a rule without a body
 		}
+		loc := e.Location
+		text := string(loc.Text)
+		p := Place{Line: loc.Row, Offset: loc.Offset, End: loc.Offset + len(text)}
+		if strings.HasPrefix(text, "else") { // `else := v if cond` is one text
+			if _, rest, ok := strings.Cut(text, " if "); ok {
+				text = rest
+				if at := elseAgain.FindStringIndex(text); at != nil {
+					text = text[:at[0]]
+				}
+				text = strings.Trim(text, "{} \t\n")
+			}
+		}
+		p.Source = plainSource(text)
+		out = append(out, p)
 	}
-	cond.source = plainSource(text)
-	return cond
+	return out
 }
 
 // plainSource is a condition on one line.
@@ -95,11 +113,9 @@ func plainSource(text string) string {
 // condAt is the condition that a place belongs to. What stands in no condition
 // belongs to the head.
 func (cl *whyClause) condAt(loc *ast.Location, parsed *ast.Rule) int {
-	if loc != nil {
-		for i, c := range cl.conds {
-			if loc.Offset >= c.offset && loc.Offset < c.end {
-				return i
-			}
+	for i, c := range cl.conds {
+		if c.Holds(loc) {
+			return i
 		}
 	}
 	return cl.headCond(parsed)
@@ -109,11 +125,11 @@ func (cl *whyClause) condAt(loc *ast.Location, parsed *ast.Rule) int {
 // function's parameters, or a value that has to be computed.
 func (cl *whyClause) headCond(parsed *ast.Rule) int {
 	for i, c := range cl.conds {
-		if c.end == -1 {
+		if c.End == -1 {
 			return i
 		}
 	}
-	cl.conds = append(cl.conds, &whyCond{line: parsed.Location.Row, source: cl.head, offset: -1, end: -1})
+	cl.conds = append(cl.conds, &whyCond{Place: Place{Line: parsed.Location.Row, Source: cl.head, Offset: -1, End: -1}})
 	return len(cl.conds) - 1
 }
 

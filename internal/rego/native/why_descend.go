@@ -48,7 +48,7 @@ func (q *Inquiry) Nearest(rule string, want func(value.Value) bool) (Branch, boo
 		if r.value.Defined() && !want(r.value) {
 			b.Missing = append(b.Missing, q.head(&r))
 		}
-		b.Missing = append(q.inTheWay(g, all, i, r.value), b.Missing...)
+		b.Missing = append(q.inTheWay(g, all, i, r.value, b.Missing), b.Missing...)
 		if len(b.Missing) > 0 && (!found || len(b.Missing) < len(best.Missing)) {
 			best, found = b, true
 		}
@@ -72,9 +72,10 @@ func (q *Inquiry) Readings(rule string) []Branch {
 }
 
 // inTheWay are the facts that keep rule i of a group from counting even if its
-// own conditions hold: an earlier rule of its else chain, or one that holds with
-// another value.
-func (q *Inquiry) inTheWay(g *whyGroup, all []reading, i int, v value.Value) []Fact {
+// own conditions, of which those in missing do not hold, did: an earlier rule of
+// its else chain, or one that holds with another value. One condition of each
+// has to fail; it is the one that looks at what the missing ones look at.
+func (q *Inquiry) inTheWay(g *whyGroup, all []reading, i int, v value.Value, missing []Fact) []Fact {
 	if g.kind == partialSet || g.kind == partialObject {
 		return nil
 	}
@@ -87,18 +88,43 @@ func (q *Inquiry) inTheWay(g *whyGroup, all []reading, i int, v value.Value) []F
 		if r.value.Defined() && v.Defined() && value.Equal(r.value, v) {
 			continue
 		}
-		out = append(out, q.branch(r, maxDescent-1).Held...)
+		out = addFacts(out, nearestFact(q.branch(r, maxDescent-1).Held, missing))
 	}
 	return out
+}
+
+// nearestFact is the fact of a list that has the most places in common with others.
+func nearestFact(list, others []Fact) []Fact {
+	best, most := -1, -1
+	for i := range list {
+		n := 0
+		for _, s := range list[i].Seen {
+			for _, o := range others {
+				if slices.ContainsFunc(o.Seen, func(x Seen) bool { return x.Path == s.Path }) {
+					n++
+				}
+			}
+		}
+		if n > most {
+			best, most = i, n
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	if f := list[best]; len(f.Because) > 0 {
+		return f.Because
+	}
+	return list[best : best+1]
 }
 
 // branch tells a reading, with the rules that its conditions ask.
 func (q *Inquiry) branch(r *reading, depth int) Branch {
 	b := Branch{Rule: r.clause.of.name, Line: r.clause.line, Value: r.value}
 	for i, how := range r.out {
-		facts := q.facts(r, i, depth)
+		facts, reached := q.facts(r, i, depth)
 		if len(b.Missing) == 0 && how != unreached {
-			b.Reached = append(b.Reached, facts...)
+			b.Reached = addFacts(b.Reached, reached)
 		}
 		if how == held {
 			b.Held = addFacts(b.Held, facts)
@@ -114,7 +140,7 @@ func (q *Inquiry) head(r *reading) Fact {
 	q.restore(r)
 	f := Fact{Rule: r.clause.of.name, Line: r.clause.line, Source: r.clause.head}
 	for _, c := range r.clause.conds {
-		if c.end == -1 {
+		if c.End == -1 {
 			f.Seen = q.seen(c)
 		}
 	}
@@ -142,42 +168,53 @@ func sameSeen(a, b Seen) bool {
 }
 
 // facts is one condition of a reading. A condition that asks another rule is
-// told by the conditions of that rule: of one that holds they follow it, of one
-// that does not they stand in its place, for they are what has to change.
-func (q *Inquiry) facts(r *reading, i, depth int) []Fact {
+// told by the conditions of that rule: one that holds has them as its reasons,
+// in the place of one that does not stand those that have to change.
+// reached is all that was looked at: what is asked before what asks.
+func (q *Inquiry) facts(r *reading, i, depth int) (facts, reached []Fact) {
 	c := r.clause.conds[i]
 	q.restore(r)
 	holds := r.out[i] == held
 	own := Fact{
-		Rule: r.clause.of.name, Line: c.line, Source: c.source,
+		Rule: r.clause.of.name, Line: c.Line, Source: c.Source,
 		Holds: holds, Unreached: r.out[i] == unreached, Seen: q.seen(c),
 	}
 	if depth == 0 || q.stopped() || own.Unreached {
-		return []Fact{own}
+		return []Fact{own}, []Fact{own}
 	}
-	var inner []Fact
+	var inner behind
 	for _, u := range c.uses {
-		if facts := q.through(r, c, u, holds, depth-1); len(facts) > 0 && (inner == nil || len(facts) < len(inner)) {
-			inner = facts
-		}
+		inner.take(q.through(r, c, u, holds, depth-1))
 	}
+	reached = append(inner.reached, own)
 	switch {
-	case inner == nil:
-		return []Fact{own}
+	case inner.facts == nil:
+		return []Fact{own}, reached
 	case holds:
-		return append([]Fact{own}, inner...)
+		own.Because = inner.facts
+		return []Fact{own}, reached
 	}
-	return inner
+	return inner.facts, reached
+}
+
+// behind is what was found behind a condition: the shortest answer, and what
+// was looked at for it.
+type behind struct{ facts, reached []Fact }
+
+func (b *behind) take(o behind) {
+	if len(o.facts) > 0 && (b.facts == nil || len(o.facts) < len(b.facts)) {
+		*b = o
+	}
 }
 
 // through looks behind a condition into a rule that it asks: what would have to
 // be different there for the condition to come out the other way? It tries what
 // the rule could give instead, and takes the shortest answer.
-func (q *Inquiry) through(r *reading, c *whyCond, u use, holds bool, depth int) []Fact {
+func (q *Inquiry) through(r *reading, c *whyCond, u use, holds bool, depth int) (best behind) {
 	args, paths := make([]value.Value, len(u.args)), make([]string, len(u.args))
 	for i, a := range u.args {
 		if args[i] = a(q.m); !args[i].Defined() {
-			return nil
+			return best
 		}
 		if sh := u.from[i]; sh != nil {
 			paths[i] = q.read(sh).Path
@@ -185,7 +222,7 @@ func (q *Inquiry) through(r *reading, c *whyCond, u use, holds bool, depth int) 
 	}
 	g := u.group
 	if g.kind == partialObject {
-		return nil
+		return best
 	}
 	turns := func(v value.Value) bool {
 		q.restore(r)
@@ -195,37 +232,47 @@ func (q *Inquiry) through(r *reading, c *whyCond, u use, holds bool, depth int) 
 		return q.throughSet(r, c, g, holds, depth, turns)
 	}
 	all := slices.Clone(q.readings(g, args, paths))
-	var best []Fact
-	take := func(facts []Fact) {
-		if len(facts) > 0 && (best == nil || len(facts) < len(best)) {
-			best = facts
-		}
-	}
-	if turns(q.nothing(g, args)) {
-		var facts []Fact
+	if turns(q.instead(g, args, all)) {
+		var found behind
 		for i := range all {
 			if all[i].holds() {
-				facts = addFacts(facts, q.branch(&all[i], depth).Held)
+				b := q.branch(&all[i], depth)
+				found.facts, found.reached = addFacts(found.facts, b.Held), addFacts(found.reached, b.Reached)
 			}
 		}
-		take(facts)
+		best.take(found)
 	}
 	for i := range all {
 		other := &all[i]
-		if other.holds() || !other.value.Defined() || best != nil && other.n >= len(best) || !turns(other.value) {
+		if other.holds() || !other.value.Defined() || best.facts != nil && other.n >= len(best.facts) || !turns(other.value) {
 			continue
 		}
-		take(addFacts(q.inTheWay(g, all, i, other.value), q.branch(other, depth).Missing))
+		b := q.branch(other, depth)
+		best.take(behind{addFacts(q.inTheWay(g, all, i, other.value, b.Missing), b.Missing), b.Reached})
 	}
 	return best
 }
 
-// nothing is the value of rules of which none holds.
-func (q *Inquiry) nothing(g *whyGroup, args []value.Value) value.Value {
-	switch {
-	case g.kind == partialSet:
-		return value.SetOf(nil)
-	case g.dflt == nil:
+// instead is the value that rules would have if those that hold did not: that
+// of an else branch behind them, or the default.
+func (q *Inquiry) instead(g *whyGroup, args []value.Value, all []reading) value.Value {
+	for i := range all {
+		if !all[i].holds() {
+			continue
+		}
+		for _, chain := range g.chains {
+			at := slices.Index(chain, all[i].clause)
+			if at < 0 {
+				continue
+			}
+			for _, cl := range chain[at+1:] {
+				if r := q.explore(cl, args, nil); r.holds() {
+					return r.value
+				}
+			}
+		}
+	}
+	if g.dflt == nil {
 		return value.Value{}
 	}
 	for i, p := range g.params {
@@ -236,13 +283,7 @@ func (q *Inquiry) nothing(g *whyGroup, args []value.Value) value.Value {
 
 // throughSet is through for a partial set: the rule that put the element there,
 // or the one that would.
-func (q *Inquiry) throughSet(r *reading, c *whyCond, g *whyGroup, holds bool, depth int, turns func(value.Value) bool) []Fact {
-	var best []Fact
-	take := func(facts []Fact) {
-		if len(facts) > 0 && (best == nil || len(facts) < len(best)) {
-			best = facts
-		}
-	}
+func (q *Inquiry) throughSet(r *reading, c *whyCond, g *whyGroup, holds bool, depth int, turns func(value.Value) bool) (best behind) {
 	present := q.m.prog.rules[g.name].value(q.m)
 	alone := func(clause *whyClause) func(m *machine) bool {
 		// The element that matters: with it alone the condition is as it is (a
@@ -264,9 +305,11 @@ func (q *Inquiry) throughSet(r *reading, c *whyCond, g *whyGroup, holds bool, de
 			switch {
 			case !x.seen:
 			case x.holds() && gone:
-				take(q.branch(&x, depth).Held)
+				b := q.branch(&x, depth)
+				best.take(behind{b.Held, b.Reached})
 			case !x.holds() && !gone:
-				take(q.branch(&x, depth).Missing)
+				b := q.branch(&x, depth)
+				best.take(behind{b.Missing, b.Reached})
 			}
 		}
 	}

@@ -1,0 +1,163 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Explanation is what the log knows of why a decision was made.
+type Explanation struct {
+	DecisionID string `json:"decision_id" doc:"The decision"`
+	AuditLevel Level  `json:"audit_level" enum:"basic,detailed,comprehensive" doc:"What was kept of it"`
+	Decision   string `json:"decision" enum:"PERMIT,DENY" doc:"What was decided"`
+	Reason     string `json:"reason" doc:"The reason that was given"`
+	// PolicyID, PolicyName and PolicyVersion name the control that decided.
+	PolicyID      int64   `json:"policy_id,omitempty" doc:"The control that decided; absent where none matched"`
+	PolicyName    *string `json:"policy_name" nullable:"true" doc:"Its name; null where none matched"`
+	PolicyVersion int64   `json:"policy_version,omitempty" doc:"Its version at the time"`
+	// Available: the rule and the conditions are known.
+	Available bool `json:"available" doc:"Whether rule and conditions were kept"`
+	// Explanations are those of the control that decided, or of each control that
+	// did not match, the nearest first.
+	Explanations []rego.Explanation `json:"explanations" doc:"That of the control that decided; where none matched, those of the controls in scope, the nearest first"`
+	Text         string             `json:"text" doc:"The explanation in words, for administrators"`
+	Public       string             `json:"public" doc:"What the person who asked for access is told"`
+	Note         string             `json:"note,omitempty" doc:"Why there is no more"`
+}
+
+// Explain tells why a recorded decision was made, as far as its audit level
+// kept it. It is NotFound for an id that the log does not hold.
+func (l *DecisionLog) Explain(ctx context.Context, sc scope.Scope, id string) (Explanation, error) {
+	d, err := l.One(ctx, sc, id)
+	if err != nil {
+		return Explanation{}, err
+	}
+	out := Explanation{
+		DecisionID: d.DecisionID, AuditLevel: LevelOf(string(d.AuditLevel)), Decision: d.Decision, Reason: d.Reason,
+		PolicyID: d.PolicyID, PolicyName: d.PolicyName, PolicyVersion: d.PolicyVersion, Explanations: []rego.Explanation{},
+	}
+	public := rego.Decision{Effect: effectOf(&d), Reason: d.Reason}
+	if d.PolicyName != nil {
+		public.PolicyName = *d.PolicyName
+	}
+	out.Public = public.Public()
+	if json.Unmarshal(d.Explanation, &out.Explanations) == nil && len(out.Explanations) > 0 {
+		texts := make([]string, len(out.Explanations))
+		for i, e := range out.Explanations {
+			texts[i] = e.Text
+		}
+		out.Available, out.Text, out.Public = true, strings.Join(texts, "\n"), out.Explanations[0].Public
+		return out, nil
+	}
+	out.Explanations = []rego.Explanation{}
+	out.Text = d.Reason
+	switch {
+	case out.AuditLevel == Basic:
+		out.Note = "The input was not kept (audit level basic), so the rule and its conditions are not known. Set audit_level of the resource to detailed to have decisions explained."
+	case d.BouncerID != 0:
+		out.Note = "The bouncer that decided sent no explanation with its log: a stock OPA does not."
+	default:
+		out.Note = "No control was asked about this request."
+	}
+	return out, nil
+}
+
+func effectOf(d *Decision) rego.Effect {
+	switch {
+	case d.Decision == Deny && d.PolicyID == 0:
+		return rego.NoMatch
+	case d.Decision == Deny:
+		return rego.Deny
+	case d.Effect == rego.Mask.String():
+		return rego.Mask
+	}
+	return rego.Allow
+}
+
+// One is a decision by its id, NotFound where the log holds none that the
+// caller may see.
+func (l *DecisionLog) One(ctx context.Context, sc scope.Scope, id string) (Decision, error) {
+	l.settle(ctx)
+	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return Decision{}, err
+	}
+	var line string
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		line, err = recordByID(ctx, tx, id, visible(sc, scope.AnyEnv))
+		return err
+	})
+	if err != nil {
+		return Decision{}, err
+	}
+	if line == "" {
+		return Decision{}, fault.NotFoundf("no decision has the id %q", id)
+	}
+	return decodeDecision([]byte(line))
+}
+
+// Hide is what the log may keep of a value that stood at a path such as
+// input.user.password: itself, or a note where a part of the path is named like
+// a secret, and without the secrets inside of it.
+func Hide(path string, v value.Value) value.Value {
+	if !v.Defined() || v.IsNull() || v.Kind() == value.BoolKind {
+		return v
+	}
+	for part := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune(`.[]"`, r) }) {
+		if Secret(part) || personal(part) {
+			return value.String("[redacted]")
+		}
+	}
+	if v.Kind() < value.ArrayKind {
+		return v
+	}
+	text, ok := Redact(nil, v.AppendJSON(nil))
+	if !ok {
+		return value.String("[redacted]")
+	}
+	clean, err := value.Decode(text, value.Limits{})
+	if err != nil {
+		return value.String("[redacted]")
+	}
+	return clean
+}
+
+// appendExplanation writes the explanations of a decision without secrets. What
+// cannot be read, as of a bouncer that made it up, is left out.
+func appendExplanation(dst, src []byte) []byte {
+	var list []rego.Explanation
+	if json.Unmarshal(src, &list) != nil {
+		dst, _ = Redact(dst, src) // the note of one that was too long
+		return dst
+	}
+	for i := range list {
+		list[i] = list[i].Redacted(Hide)
+	}
+	return appendMarshalled(dst, list)
+}
+
+// appendTrace writes the steps of a decision without secrets. A trace that is
+// none of ours has its members redacted by name.
+func appendTrace(dst, src []byte) []byte {
+	var steps []rego.Step
+	if json.Unmarshal(src, &steps) != nil || len(steps) == 0 || steps[0].Type == "" {
+		dst, _ = Redact(dst, src)
+		return dst
+	}
+	return appendMarshalled(dst, rego.RedactedSteps(steps, Hide))
+}
+
+func appendMarshalled(dst []byte, v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return append(dst, "null"...)
+	}
+	return append(dst, text...)
+}

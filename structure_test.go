@@ -22,7 +22,7 @@ const module = "github.com/gatehouse-dev/gatehouse/"
 var levels = map[string]int{
 	"internal/fault": 0, "internal/scope": 0, "internal/patch": 0,
 
-	"internal/rego/value": 1, "internal/rego/native": 1, "internal/rego": 1, "internal/worker": 1,
+	"internal/rego/value": 1, "internal/rego/native": 1, "internal/rego": 1, "internal/rerun": 1, "internal/worker": 1,
 	"internal/db": 1, "internal/db/dbtest": 1, "internal/cache": 1, "internal/cache/cachetest": 1,
 	"internal/blob": 1, "internal/job": 1, "internal/secret": 1, "internal/outbound": 1, "internal/spool": 1,
 	"internal/classify": 1, "internal/template": 1,
@@ -31,6 +31,7 @@ var levels = map[string]int{
 	"internal/tenant": 3, "internal/user": 3, "internal/resource": 3,
 	"internal/auth": 4, "internal/policy": 4, "internal/decision": 4, "internal/bouncer": 4,
 	"internal/bridge": 5, "internal/ide": 5, "internal/policycode": 5,
+	"internal/replay":      5,
 	"internal/enforce/llm": 5, "internal/enforce/mcp": 5, "internal/enforce/pii": 5, "internal/enforce/mask": 5, "internal/enforce/extauthz": 5,
 	"internal/api": 6, "internal/enforce": 6, "internal/webui": 6, "internal/lsp": 6,
 	"internal/app": 7, "internal/app/apptest": 7,
@@ -43,7 +44,8 @@ var siblings = map[string][]string{
 	"internal/scope":           {"internal/fault"},
 	"internal/rego/native":     {"internal/rego/value"},
 	"internal/rego":            {"internal/rego/value", "internal/rego/native"},
-	"internal/worker":          {"internal/rego", "internal/rego/value"},
+	"internal/rerun":           {"internal/rego", "internal/rego/value"},
+	"internal/worker":          {"internal/rego", "internal/rego/value", "internal/rerun"},
 	"internal/db/dbtest":       {"internal/db"},
 	"internal/cache/cachetest": {"internal/cache"},
 	"internal/job":             {"internal/db"},

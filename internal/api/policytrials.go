@@ -41,6 +41,8 @@ type PolicyPromoted struct {
 	PolicyID    int64     `json:"policy_id" doc:"Id of the policy; it stays the same"`
 	Environment scope.Env `json:"environment" enum:"production" doc:"Its environment now"`
 	PromotedAt  time.Time `json:"promoted_at" doc:"When it was promoted"`
+
+	Impact *policy.Impact `json:"impact,omitempty" doc:"What the impact gate measured; absent where it is off"`
 }
 
 type policyPromotedOut struct {
@@ -77,7 +79,7 @@ func (s *Server) policyTrials(r *Router) {
 		ID: "promote-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/promote", Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Promote a policy to production",
-		Description: "The policy keeps its id. Its stored test cases must pass (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names a person other than the caller (422). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. Already in production: 409.",
+		Description: "The policy keeps its id. Its stored test cases must pass (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names a person other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn tells the figures in the answer, block refuses over the threshold (422 `impact_blocked`, with the figures and samples). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. Already in production: 409.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyPromoteIn) (*policyPromotedOut, error) {
 			version, err := Expect(in.IfMatch.IfMatch)
@@ -92,7 +94,7 @@ func (s *Server) policyTrials(r *Router) {
 			if err != nil {
 				return nil, err
 			}
-			return &policyPromotedOut{ETag(p.Version), PolicyPromoted{"Policy promoted to production", p.ID, p.Environment, p.PromotedAt.UTC()}}, nil
+			return &policyPromotedOut{ETag(p.Version), PolicyPromoted{"Policy promoted to production", p.ID, p.Environment, p.PromotedAt.UTC(), p.Impact}}, nil
 		})
 }
 

@@ -17,6 +17,7 @@ func (s *Server) segments() []func(*Router) {
 		s.bouncers,
 		s.decisions,
 		s.audit,
+		s.compliance,
 		s.bridge,
 		s.opa,
 		s.health,

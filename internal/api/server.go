@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -76,6 +77,9 @@ type Server struct {
 	Bouncers  *bouncer.Service
 	// PolicyCode takes controls from authors' repositories.
 	PolicyCode *policycode.Service
+
+	// Replays decides recorded decisions again.
+	Replays *replay.Service
 
 	// Bridge brings controls to bouncers; Audit keeps what happened.
 	Bridge *bridge.Service

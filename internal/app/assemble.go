@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -68,6 +69,8 @@ type parts struct {
 	workers    *worker.Pool
 	registry   *prometheus.Registry
 	evaluated  *evaluations
+
+	replays *replay.Service
 }
 
 // task runs until the context ends; an error ends the server.
@@ -98,7 +101,7 @@ func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err 
 			_ = p.closers.close()
 		}
 	}()
-	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.decide, p.deliver, p.background} {
+	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.decide, p.deliver, p.rehearse, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -99,33 +99,13 @@ func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Va
 	if err != nil {
 		return rego.Decision{}, "", err
 	}
-	known, extra := split(input)
-	req, offences := rego.ParseRequest(known)
+	req, offences := rego.ParseOpen(input)
 	if len(offences) > 0 {
 		return rego.Decision{}, "", invalid(offences)
 	}
-	req.Extra = extra
 	id := s.NewID()
 	d, _, err := s.decide(ctx, sc, set, &req, id)
 	return d, id, err
-}
-
-// split parts an open input into a decision request and its further members.
-func split(input value.Value) (known, extra value.Value) {
-	var parts, rest []value.Member
-	input.Each(func(key string, v value.Value) bool {
-		switch m := (value.Member{Key: key, Value: v}); key {
-		case "user", "resource", "action", "context":
-			parts = append(parts, m)
-		default:
-			rest = append(rest, m)
-		}
-		return true
-	})
-	if len(rest) > 0 {
-		extra = value.Object(rest...)
-	}
-	return value.Object(parts...), extra
 }
 
 // decide judges one request and makes its record safe.
@@ -229,20 +209,27 @@ func document[T any](list []T) json.RawMessage {
 	return text
 }
 
-// appendInput writes the parts of a request as the evaluator was given them.
+// appendInput writes a request as the evaluator was given it, members beside
+// the four parts included, so that it can be replayed.
 func appendInput(dst []byte, req *rego.Request) []byte {
 	dst = append(dst, '{')
-	for _, part := range []value.Member{{Key: "user", Value: req.User}, {Key: "action", Value: req.Action}, {Key: "resource", Value: req.Resource}, {Key: "context", Value: req.Context}} {
-		if !part.Value.Defined() {
-			continue
+	member := func(key string, v value.Value) bool {
+		if !v.Defined() {
+			return true
 		}
 		if len(dst) > 1 {
 			dst = append(dst, ',')
 		}
-		dst = value.AppendString(dst, part.Key)
+		dst = value.AppendString(dst, key)
 		dst = append(dst, ':')
-		dst = part.Value.AppendJSON(dst)
+		dst = v.AppendJSON(dst)
+		return true
 	}
+	member("user", req.User)
+	member("action", req.Action)
+	member("resource", req.Resource)
+	member("context", req.Context)
+	req.Extra.Each(member)
 	return append(dst, '}')
 }
 

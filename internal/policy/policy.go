@@ -67,14 +67,16 @@ type Content struct {
 type Policy struct {
 	ID int64 `json:"id" db:"id" doc:"Identifier, unique over both environments; it stays through a promotion." example:"12"`
 	Content
-	UpdatedAt   time.Time   `json:"updated_at" db:"updated_at" doc:"When it last changed."`
-	PromotedAt  *time.Time  `json:"promoted_at,omitempty" db:"promoted_at" doc:"When it was promoted; absent when it was not."`
-	DeletedAt   *time.Time  `json:"deleted_at,omitempty" db:"deleted_at" doc:"When it was deleted; absent on live controls."`
-	Metrics     Performance `json:"performance_metrics" db:"-" doc:"Counted from its evaluations."`
-	SyncErrors  []SyncError `json:"sync_errors" db:"-" doc:"Bouncers that refused a bundle because of this control."`
-	Evaluations int64       `json:"-" db:"evaluations"`
-	CacheHits   int64       `json:"-" db:"cache_hits"`
-	Nanoseconds int64       `json:"-" db:"nanoseconds"`
+	UpdatedAt  time.Time   `json:"updated_at" db:"updated_at" doc:"When it last changed."`
+	PromotedAt *time.Time  `json:"promoted_at,omitempty" db:"promoted_at" doc:"When it was promoted; absent when it was not."`
+	DeletedAt  *time.Time  `json:"deleted_at,omitempty" db:"deleted_at" doc:"When it was deleted; absent on live controls."`
+	Metrics    Performance `json:"performance_metrics" db:"-" doc:"Counted from its evaluations."`
+	SyncErrors []SyncError `json:"sync_errors" db:"-" doc:"Bouncers that refused a bundle because of this control."`
+	// Impact is set in the answer to a promotion that was measured.
+	Impact      *Impact `json:"-" db:"-"`
+	Evaluations int64   `json:"-" db:"evaluations"`
+	CacheHits   int64   `json:"-" db:"cache_hits"`
+	Nanoseconds int64   `json:"-" db:"nanoseconds"`
 }
 
 // Performance is counted from live evaluations, by the service and its bouncers.

@@ -25,7 +25,8 @@ var errMoved = errors.New("the control changed meanwhile")
 // Promote moves a control to production under the same id. The gates, in order:
 // the credential is not bound to one environment (403), the control is there
 // (404), not yet in production (409), licensed (403), approved (422), compiles
-// and passes its stored tests (422 with the failures). Its resource becomes the
+// and passes its stored tests (422 with the failures), and flips not too many
+// recorded decisions where the tenant has that measured (422 "impact_blocked"). Its resource becomes the
 // production counterpart, its bouncer the production one of the same name or
 // null (contract.md section 4, Promote).
 func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
@@ -62,8 +63,16 @@ func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 	if err == nil {
 		err = s.passes(ctx, sc, seen)
 	}
+	var impact *Impact
+	if err == nil && s.Impact != nil {
+		impact, err = s.Impact(ctx, sc, seen)
+	}
 	if err != nil {
 		return Policy{}, err
+	}
+	extra := map[string]any{"deployment_notes": pr.DeploymentNotes, "approver": pr.Approver}
+	if impact != nil {
+		extra["impact"] = impact
 	}
 	var p Policy
 	err = s.write(ctx, sc, func(tx *db.Tx) error {
@@ -89,10 +98,8 @@ func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 		if p, err = update(ctx, tx, next); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, sc, old, p, step{
-			verb: "promoted", note: pr.DeploymentNotes,
-			extra: map[string]any{"deployment_notes": pr.DeploymentNotes, "approver": pr.Approver},
-		})
+		p.Impact = impact
+		return s.record(ctx, tx, sc, old, p, step{verb: "promoted", note: pr.DeploymentNotes, extra: extra})
 	})
 	return p, err
 }

@@ -24,7 +24,7 @@ type Evaluator interface {
 }
 
 // Service is the use cases on controls. The function fields are needs that
-// packages beside or above this one fill; each but MayPromote must be set.
+// packages beside or above this one fill; each but MayPromote and Impact must be set.
 type Service struct {
 	Stores    *db.Cluster
 	Now       func() time.Time
@@ -39,6 +39,10 @@ type Service struct {
 	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, ref string) (bool, error)
 	// MayPromote asks the license; it answers a Forbidden fault. Nil: nothing is gated.
 	MayPromote func(ctx context.Context, sc scope.Scope) error
+	// Impact replays production's decisions with a control that is to be promoted;
+	// it answers Invalid "impact_blocked" where that flips too many. Nil, and a nil
+	// answer: nothing is gated.
+	Impact func(ctx context.Context, sc scope.Scope, p Policy) (*Impact, error)
 	// Person is the id of whoever name stands for (username, e-mail or id); NotFound for nobody.
 	Person func(ctx context.Context, sc scope.Scope, name string) (string, error)
 	// SyncErrors gives the refusals by bouncers, for the controls with ids from first to last.

@@ -25,6 +25,35 @@ func kinds() []string { return []string{Policies, Users, Bouncers} }
 // FourEyesSetting is the switch that has somebody else approve a promotion.
 const FourEyesSetting = "four_eyes"
 
+// Settings of the gate that replays recorded decisions before a promotion.
+const (
+	ImpactGateSetting      = "impact_gate"
+	ImpactThresholdSetting = "impact_gate_threshold_percent"
+	ImpactWindowSetting    = "impact_gate_window_hours"
+)
+
+// The modes of the impact gate.
+const (
+	ImpactOff   = "off"
+	ImpactWarn  = "warn"
+	ImpactBlock = "block"
+)
+
+// What the impact gate looks at where nothing is set: a week.
+const (
+	defaultImpactWindow = 168
+	maxImpactWindow     = 8760
+)
+
+// ImpactGate is how a promotion is measured: off (default), warn or block, the
+// share of newly blocked decisions in percent that is still fine, and how many
+// hours back decisions are replayed.
+type ImpactGate struct {
+	Mode        string
+	Threshold   float64
+	WindowHours int
+}
+
 // Settings is the open object `settings` of a tenant: max_policies, max_users,
 // max_bouncers, four_eyes, and whatever else its owner keeps there.
 type Settings map[string]any
@@ -36,6 +65,36 @@ func (s Settings) Limit(kind string) (int64, bool) { return whole(s["max_"+kind]
 
 // FourEyes reports whether a promotion needs an approver other than the caller.
 func (s Settings) FourEyes() bool { on, _ := s[FourEyesSetting].(bool); return on }
+
+// ImpactGate reads the gate's settings.
+func (s Settings) ImpactGate() ImpactGate {
+	g := ImpactGate{Mode: ImpactOff, WindowHours: defaultImpactWindow}
+	if mode, ok := s[ImpactGateSetting].(string); ok {
+		g.Mode = mode
+	}
+	g.Threshold, _ = number(s[ImpactThresholdSetting])
+	if hours, ok := whole(s[ImpactWindowSetting]); ok {
+		g.WindowHours = int(hours)
+	}
+	return g
+}
+
+// checkImpact says what is wrong with the gate's settings.
+func (s Settings) checkImpact(wrong func(name, message string)) {
+	if v, sent := s[ImpactGateSetting]; sent && v != ImpactOff && v != ImpactWarn && v != ImpactBlock {
+		wrong(ImpactGateSetting, "must be off, warn or block")
+	}
+	if v, sent := s[ImpactThresholdSetting]; sent {
+		if n, ok := number(v); !ok || n < 0 || n > 100 {
+			wrong(ImpactThresholdSetting, "must be a number from 0 to 100")
+		}
+	}
+	if v, sent := s[ImpactWindowSetting]; sent {
+		if n, ok := whole(v); !ok || n < 1 || n > maxImpactWindow {
+			wrong(ImpactWindowSetting, fmt.Sprintf("must be a whole number from 1 to %d", maxImpactWindow))
+		}
+	}
+}
 
 // merge sets the members of change, and removes those that are null there.
 func (s Settings) merge(change Settings) Settings {
@@ -80,6 +139,9 @@ func (s Settings) check() error {
 			bad = append(bad, fault.Detail{Pointer: pointer + "/" + FourEyesSetting, Message: "must be true or false"})
 		}
 	}
+	s.checkImpact(func(name, message string) {
+		bad = append(bad, fault.Detail{Pointer: pointer + "/" + name, Message: message})
+	})
 	if raw, err := json.Marshal(s); err != nil || len(raw) > 64<<10 {
 		bad = append(bad, fault.Detail{Pointer: pointer, Message: "must be at most 64 KiB of JSON"})
 	}
@@ -89,6 +151,19 @@ func (s Settings) check() error {
 	f := fault.New(fault.Invalid, "validation_failed", fmt.Sprintf("%s %s", bad[0].Pointer, bad[0].Message))
 	f.Details = bad
 	return f
+}
+
+// number reads a JSON number.
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case float64:
+		return n, true
+	case json.Number:
+		f, err := n.Float64()
+		return f, err == nil
+	}
+	i, ok := whole(v)
+	return float64(i), ok
 }
 
 // whole reads a JSON number without a fraction.
@@ -111,7 +186,7 @@ func whole(v any) (int64, bool) {
 
 // Schema tells the document about the members that are known; the object is open.
 func (Settings) Schema(huma.Registry) *huma.Schema {
-	zero := 0.0
+	zero, one, hundred, year := 0.0, 1.0, 100.0, float64(maxImpactWindow)
 	limit := func(what string) *huma.Schema {
 		return &huma.Schema{
 			Type: huma.TypeInteger, Format: "int64", Minimum: &zero, Nullable: true,
@@ -123,6 +198,18 @@ func (Settings) Schema(huma.Registry) *huma.Schema {
 		Properties: map[string]*huma.Schema{
 			"max_policies": limit("controls"), "max_users": limit("people"), "max_bouncers": limit("bouncers"),
 			FourEyesSetting: {Type: huma.TypeBoolean, Nullable: true, Description: "A promotion needs an approver other than the caller."},
+			ImpactGateSetting: {
+				Type: huma.TypeString, Nullable: true, Enum: []any{ImpactOff, ImpactWarn, ImpactBlock},
+				Description: "Whether a promotion replays production's recorded decisions first: off (default), warn tells the figures in the answer, block refuses above the threshold.",
+			},
+			ImpactThresholdSetting: {
+				Type: huma.TypeNumber, Format: "double", Minimum: &zero, Maximum: &hundred, Nullable: true,
+				Description: "How many percent of the replayed decisions a promotion may newly block; absent: none.",
+			},
+			ImpactWindowSetting: {
+				Type: huma.TypeInteger, Format: "int64", Minimum: &one, Maximum: &year, Nullable: true,
+				Description: "How many hours back decisions are replayed before a promotion; absent: 168.",
+			},
 		},
 	}
 	for _, p := range s.Properties {

@@ -36,6 +36,12 @@ func Main(ctx context.Context, in io.Reader, out io.Writer, memory int64) error 
 			}
 			return fmt.Errorf("read request: %w", err)
 		}
+		if req.Op == opReplay && req.Replay != nil {
+			if err := c.replay(ctx, req, in, out); err != nil && !errors.Is(err, io.EOF) {
+				return fmt.Errorf("replay: %w", err)
+			}
+			return nil
+		}
 		if err := writeFrame(out, c.serve(ctx, req)); err != nil {
 			return fmt.Errorf("write reply: %w", err)
 		}

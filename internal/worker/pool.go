@@ -52,6 +52,7 @@ type Pool struct {
 	tenants map[scope.TenantID]*share
 	closed  bool
 	reapers sync.WaitGroup
+	replays *replays
 }
 
 // share is what one tenant uses of the pool.
@@ -62,7 +63,7 @@ type share struct {
 
 // NewPool makes a pool; children start when they are first needed.
 func NewPool(cfg Config) *Pool {
-	return &Pool{cfg: cfg, slots: make(chan struct{}, cfg.Size), tenants: map[scope.TenantID]*share{}}
+	return &Pool{cfg: cfg, slots: make(chan struct{}, cfg.Size), tenants: map[scope.TenantID]*share{}, replays: newReplays()}
 }
 
 // Validate checks a source and lints what passed. Faults: Invalid

@@ -52,34 +52,40 @@ func start(cfg Config) (*process, error) {
 // call sends one request and waits for its reply, the deadline or the caller's
 // end. On any error the child is not to be used again.
 func (p *process) call(ctx context.Context, limit time.Duration, req request) (reply, error) {
-	type answer struct {
-		rep reply
-		err error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		var a answer
-		if a.err = writeFrame(p.in, req); a.err == nil {
-			a.err = readFrame(p.out, &a.rep)
+	var rep reply
+	err := p.bounded(ctx, limit, func() error {
+		if err := writeFrame(p.in, req); err != nil {
+			return err
 		}
-		done <- a
-	}()
+		return readFrame(p.out, &rep)
+	})
+	if err != nil {
+		return reply{}, err
+	}
+	return rep, nil
+}
+
+// bounded talks to the child within the deadline and the caller's time; when
+// either is over the child is killed, which ends do.
+func (p *process) bounded(ctx context.Context, limit time.Duration, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case a := <-done:
-		if a.err != nil {
-			return reply{}, p.ended(a.err)
+	case err := <-done:
+		if err != nil {
+			return p.ended(err)
 		}
-		return a.rep, nil
+		return nil
 	case <-timer.C:
 		p.kill()
 		<-done
-		return reply{}, limitFault(fmt.Sprintf("the evaluation did not end within %s", limit))
+		return limitFault(fmt.Sprintf("the evaluation did not end within %s", limit))
 	case <-ctx.Done():
 		p.kill()
 		<-done
-		return reply{}, fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(ctx.Err())
+		return fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(ctx.Err())
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"io"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
 // Operations of the protocol.
@@ -53,6 +54,10 @@ type request struct {
 	Cases  []rego.TestCase `json:"cases,omitempty"`
 	// Modules are the files of test_modules.
 	Modules []rego.Module `json:"modules,omitempty"`
+
+	// Replay and Chunks open a replay; see replay.go.
+	Replay *rerun.Spec `json:"replay,omitempty"`
+	Chunks int         `json:"chunks,omitempty"`
 }
 
 type reply struct {
@@ -61,6 +66,10 @@ type reply struct {
 	// Modules is the outcome of test_modules.
 	Modules *rego.ModuleReport `json:"modules,omitempty"`
 	Error   string             `json:"error,omitempty"`
+
+	// Refused and Part are a replay's.
+	Refused []rerun.Refused `json:"refused,omitempty"`
+	Part    *rerun.Part     `json:"part,omitempty"`
 }
 
 func writeFrame(w io.Writer, v any) error {

@@ -1,0 +1,92 @@
+package rego
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// ParseOpen reads a decision request out of an input whose further members
+// reach the controls as they are: what bouncers, OPA's clients and the decision
+// log hold. The offences are those of ParseRequest, about its four parts.
+func ParseOpen(input value.Value) (Request, []fault.Detail) {
+	var parts, rest []value.Member
+	input.Each(func(key string, v value.Value) bool {
+		if m := (value.Member{Key: key, Value: v}); slices.Contains(requestParts, key) {
+			parts = append(parts, m)
+		} else {
+			rest = append(rest, m)
+		}
+		return true
+	})
+	r, offences := ParseRequest(value.Object(parts...))
+	if len(rest) > 0 {
+		r.Extra = value.Object(rest...)
+	}
+	return r, offences
+}
+
+// Input is the document that the controls see for a request: its parts, with
+// the matched resource laid onto input.resource. A path that has no one reading
+// is an error.
+func (s *Set) Input(r *Request) (value.Value, error) {
+	path, key, err := requestPath(r.Path)
+	if err != nil {
+		return value.Value{}, err
+	}
+	return s.planOf(s.matcher.match(r, key)).input(r, path), nil
+}
+
+// Restrict is what a bouncer in front of the resources with these ids is given:
+// their controls and the tenant-wide ones, and of the resources also those
+// whose data the controls refer to, all without owner_email.
+func (s *Set) Restrict(ids []int64) SetSpec {
+	at := map[int64]bool{}
+	for _, id := range ids {
+		at[id] = s.matcher.byID[id] != nil
+	}
+	spec := SetSpec{Revision: s.revision, Env: s.env, PIP: s.pip}
+	for _, c := range s.controls {
+		if to := c.meta.ResourceID; to != 0 && !at[to] {
+			continue
+		}
+		spec.Controls = append(spec.Controls, c)
+		for _, path := range c.refs.Data {
+			switch {
+			case len(path) == 0, len(path) == 1 && path[0] == "resources":
+				for id := range s.matcher.byID {
+					at[id] = true
+				}
+			case path[0] == "resources":
+				if id, err := strconv.ParseInt(path[1], 10, 64); err == nil && s.matcher.byID[id] != nil {
+					at[id] = true
+				}
+			}
+		}
+	}
+	for _, sl := range s.slots {
+		if sl == nil || !at[sl.res.ID] {
+			continue
+		}
+		r := *sl.res
+		r.Doc = withoutMember(r.Doc, "owner_email")
+		spec.Resources = append(spec.Resources, r)
+	}
+	return spec
+}
+
+func withoutMember(doc value.Value, name string) value.Value {
+	if !doc.Get(name).Defined() {
+		return doc
+	}
+	var members []value.Member
+	doc.Each(func(key string, v value.Value) bool {
+		if key != name {
+			members = append(members, value.Member{Key: key, Value: v})
+		}
+		return true
+	})
+	return value.Object(members...)
+}

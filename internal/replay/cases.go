@@ -1,0 +1,246 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// maxCases bounds the stored test cases of a control, maxName their names.
+const (
+	maxCases = 1000
+	maxName  = 200
+)
+
+// FromDecisions says which recorded decisions become test cases: those named,
+// or the newest that a filter leaves.
+type FromDecisions struct {
+	DecisionIDs []string `json:"decision_ids,omitempty" maxItems:"200" doc:"The decisions, by id."`
+	Filter      *Picked  `json:"filter,omitempty" doc:"Instead: the newest that these leave."`
+	DryRun      bool     `json:"dry_run,omitempty" doc:"Answer with the cases, and store none."`
+}
+
+// Picked is a filter of recorded decisions that kept an input.
+type Picked struct {
+	Environment scope.Env `json:"environment,omitempty" enum:"sandbox,production" doc:"Where they were made; absent: production."`
+	Decision    string    `json:"decision,omitempty" enum:"PERMIT,DENY" doc:"Only these."`
+	PolicyID    int64     `json:"policy_id,omitempty" minimum:"1" doc:"Only those that this control decided."`
+	ResourceID  int64     `json:"resource_id,omitempty" minimum:"1" doc:"Only those about this resource."`
+	UserID      string    `json:"user_id,omitempty" maxLength:"4096" doc:"Only those of this subject."`
+	WindowHours int       `json:"window_hours,omitempty" minimum:"1" maximum:"8760" doc:"How far back; 24 when absent."`
+	Limit       int       `json:"limit,omitempty" minimum:"1" maximum:"200" doc:"How many at most; 20 when absent."`
+}
+
+// Made are the test cases that were made of decisions.
+type Made struct {
+	PolicyID int64             `json:"policy_id" doc:"The control."`
+	Version  int64             `json:"version" doc:"Its version now."`
+	Added    []AddedCase       `json:"added" doc:"The new cases, and how the control fares in them."`
+	Skipped  []Skipped         `json:"skipped" doc:"Decisions that make no case."`
+	Total    int               `json:"total" doc:"How many cases the control has now."`
+	Cases    []policy.TestCase `json:"test_cases" doc:"The new cases as they are stored."`
+}
+
+// AddedCase is one new case.
+type AddedCase struct {
+	DecisionID string `json:"decision_id" doc:"The decision."`
+	Name       string `json:"name" doc:"The name of its case."`
+	Expected   bool   `json:"expected" doc:"Whether access was granted."`
+	Passed     bool   `json:"passed" doc:"Whether the control, alone, comes to the same."`
+	Actual     bool   `json:"actual" doc:"What it comes to."`
+	Redacted   bool   `json:"redacted" doc:"Whether the input has values that the log redacted."`
+}
+
+// Skipped is a decision that makes no case.
+type Skipped struct {
+	DecisionID string `json:"decision_id" doc:"The decision."`
+	Reason     string `json:"reason" enum:"no_input,unreadable,already_there" doc:"Why."`
+}
+
+// Cases makes stored test cases of recorded decisions: the input as the controls
+// saw it, the matched resource's fields included, and whether access was granted
+// by all controls together (in shadow mode: would have been). The new cases are
+// run at once. Faults: Invalid for decisions that are not there.
+func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from FromDecisions) (Made, error) {
+	p, err := s.Policies.Get(ctx, sc, id)
+	if err != nil {
+		return Made{}, err
+	}
+	decisions, err := s.pick(ctx, sc, from)
+	if err != nil {
+		return Made{}, err
+	}
+	made := Made{PolicyID: p.ID, Version: p.Version, Added: []AddedCase{}, Skipped: []Skipped{}, Cases: []policy.TestCase{}, Total: len(p.TestCases)}
+	known := map[string]bool{}
+	for _, c := range p.TestCases {
+		known[c.Name] = true
+	}
+	for _, d := range decisions {
+		name := caseName(d)
+		if known[name] {
+			made.Skipped = append(made.Skipped, Skipped{d.DecisionID, "already_there"})
+			continue
+		}
+		c, why, err := s.caseOf(ctx, sc, d)
+		if err != nil {
+			return Made{}, err
+		}
+		if why != "" {
+			made.Skipped = append(made.Skipped, Skipped{d.DecisionID, why})
+			continue
+		}
+		known[name], c.Name = true, name
+		made.Cases = append(made.Cases, c)
+		made.Added = append(made.Added, AddedCase{DecisionID: d.DecisionID, Name: name, Expected: c.Expected, Redacted: strings.Contains(string(d.Input), `"[redacted]"`)})
+	}
+	if len(p.TestCases)+len(made.Cases) > maxCases {
+		return Made{}, fault.Invalidf("/decision_ids", "a control has at most %d test cases", maxCases)
+	}
+	if len(made.Cases) == 0 {
+		return made, nil
+	}
+	report, err := s.Policies.Test(ctx, sc, id, made.Cases)
+	if err != nil {
+		return Made{}, err
+	}
+	for i, r := range report.Results {
+		made.Added[i].Passed, made.Added[i].Actual = r.Passed, r.Actual
+	}
+	if from.DryRun {
+		return made, nil
+	}
+	all := append(append([]policy.TestCase{}, p.TestCases...), made.Cases...)
+	p, err = s.Policies.Update(ctx, sc, id, policy.Change{TestCases: patch.Set(all)}, p.Version)
+	made.Version, made.Total = p.Version, len(p.TestCases)
+	return made, err
+}
+
+// pick gives the decisions that are asked for, in that order.
+func (s *Service) pick(ctx context.Context, sc scope.Scope, from FromDecisions) ([]audit.Decision, error) {
+	switch {
+	case from.Filter != nil && len(from.DecisionIDs) > 0:
+		return nil, fault.Invalidf("/filter", "either decision_ids or a filter")
+	case from.Filter != nil:
+		return s.filtered(ctx, sc, *from.Filter)
+	case len(from.DecisionIDs) == 0:
+		return nil, fault.Invalidf("/decision_ids", "names at least one decision")
+	}
+	found, err := s.Audit.ByID(ctx, sc, from.DecisionIDs)
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string]audit.Decision{}
+	for _, d := range found {
+		byID[d.DecisionID] = d
+	}
+	var out []audit.Decision
+	var offences []fault.Detail
+	for i, id := range from.DecisionIDs {
+		d, ok := byID[id]
+		if !ok {
+			offences = append(offences, fault.Detail{Pointer: fmt.Sprintf("/decision_ids/%d", i), Message: "no such decision is in the log"})
+			continue
+		}
+		out = append(out, d)
+	}
+	return out, refuse(offences)
+}
+
+func (s *Service) filtered(ctx context.Context, sc scope.Scope, p Picked) ([]audit.Decision, error) {
+	env := p.Environment
+	if env == scope.AnyEnv {
+		env = sc.EnvOr(scope.Production)
+	}
+	if sc.EnvBound && sc.Env != env {
+		return nil, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+	}
+	if p.WindowHours == 0 {
+		p.WindowHours = DefaultWindow
+	}
+	if p.Limit == 0 {
+		p.Limit = 20
+	}
+	f := audit.Filter{
+		Environment: env, Decision: p.Decision, PolicyID: p.PolicyID, UserID: p.UserID,
+		Start: s.Now().Add(-time.Duration(p.WindowHours) * time.Hour),
+	}
+	if p.ResourceID != 0 {
+		f.ResourceID = itoa(p.ResourceID)
+	}
+	s.Audit.Settle(ctx)
+	var out []audit.Decision
+	err := s.Audit.Each(ctx, within(sc, env), f, func(d *audit.Decision) error {
+		if len(d.Input) > 0 {
+			out = append(out, *d)
+		}
+		if len(out) == p.Limit {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return out, err
+}
+
+// errEnough ends a walk over the log.
+var errEnough = errors.New("replay: enough decisions")
+
+// caseOf makes a case of a decision, or says why it makes none.
+func (s *Service) caseOf(ctx context.Context, sc scope.Scope, d audit.Decision) (c policy.TestCase, why string, err error) {
+	if len(d.Input) == 0 || string(d.Input) == "null" {
+		return c, "no_input", nil
+	}
+	in, err := value.Decode(d.Input, value.Limits{})
+	if err != nil {
+		return c, "unreadable", nil
+	}
+	if in.Get("truncated").True() && in.Get("bytes").Defined() {
+		return c, "no_input", nil
+	}
+	req, offences := rego.ParseOpen(in)
+	if len(offences) > 0 {
+		return c, "unreadable", nil
+	}
+	set, err := s.Snapshots.Get(ctx, sc.Tenant, d.Environment)
+	if err != nil {
+		return c, "", err
+	}
+	if req.ResourceID == 0 {
+		req.ResourceID = d.ResourceID // what it matched then
+	}
+	full, err := set.Input(&req)
+	if err != nil {
+		return c, "unreadable", nil
+	}
+	doc, _ := full.Any().(map[string]any)
+	return policy.TestCase{Input: doc, Expected: granted(d)}, "", nil
+}
+
+// granted tells whether the controls granted access, also where nobody enforced it.
+func granted(d audit.Decision) bool {
+	if d.Effect == "SHADOW_WOULD_DENY" {
+		return false
+	}
+	return d.Decision == audit.Permit
+}
+
+func caseName(d audit.Decision) string {
+	what := "permits"
+	if !granted(d) {
+		what = "denies"
+	}
+	name := []rune(fmt.Sprintf("decision %s %s %s", d.DecisionID, what, d.Action))
+	return strings.TrimSpace(string(name[:min(len(name), maxName)]))
+}

@@ -1,0 +1,108 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+)
+
+// maxListed bounds each list of an Impact.
+const (
+	maxListed   = 1000
+	maxSubjects = 100
+)
+
+// impact makes the answer out of what was found so far.
+func (p *plan) impact(part *rerun.Part, truncated bool, took time.Duration) Impact {
+	r := p.request
+	out := Impact{
+		Environment: r.Environment, SourceEnvironment: r.SourceEnvironment, WindowHours: r.WindowHours, Baseline: r.Baseline,
+		From: p.recording.From, To: p.recording.To, Revision: p.spec.Revision, Controls: p.subjects,
+		Recorded: p.recorded, WithoutInput: p.recorded - p.total,
+		Evaluated: part.Evaluated, WouldBlock: part.WouldBlock, WouldAllow: part.WouldAllow, WouldMask: part.WouldMask, WouldNoMatch: part.NoMatch,
+		Changed: part.Changed, NewlyBlocked: part.NewlyBlocked, NewlyAllowed: part.NewlyAllowed,
+		WouldBlockPercent: percent(part.WouldBlock, part.Evaluated), ChangedPercent: percent(part.Changed, part.Evaluated),
+		NewlyBlockedPercent: percent(part.NewlyBlocked, part.Evaluated),
+		Drifted:             Drift{Total: part.Drifted, Controls: part.ControlDrift, Data: part.Drifted - part.ControlDrift},
+		NotReplayable: NotReplayable{
+			Total: part.Seen() - part.Evaluated, NoInput: part.NotReplayable[rerun.NoInput], Redacted: part.NotReplayable[rerun.Redacted],
+			Incomplete: part.NotReplayable[rerun.Incomplete], Unreadable: part.NotReplayable[rerun.Unreadable],
+		},
+		ByControl: []ByControl{}, ByResource: []ByResource{}, BySubject: []BySubject{}, ByRule: []ByRule{}, Samples: part.Samples,
+		Truncated: truncated, DurationMS: float64(took.Microseconds()) / 1000,
+	}
+	if took > 0 {
+		out.DecisionsPerSecond = float64(int64(float64(part.Seen()) / took.Seconds()))
+	}
+	for id, t := range part.ByControl {
+		out.ByControl = append(out.ByControl, ByControl{id, t.Name, figuresOf(t)})
+	}
+	for id, t := range part.ByResource {
+		out.ByResource = append(out.ByResource, ByResource{id, t.Name, figuresOf(t)})
+	}
+	for id, t := range part.BySubject {
+		out.BySubject = append(out.BySubject, BySubject{id, figuresOf(t)})
+	}
+	slices.SortFunc(out.ByControl, func(a, b ByControl) int {
+		return cmp.Or(a.Figures.compare(b.Figures), cmp.Compare(a.PolicyID, b.PolicyID))
+	})
+	slices.SortFunc(out.ByResource, func(a, b ByResource) int {
+		return cmp.Or(a.Figures.compare(b.Figures), cmp.Compare(a.ResourceID, b.ResourceID))
+	})
+	slices.SortFunc(out.BySubject, func(a, b BySubject) int {
+		return cmp.Or(a.Figures.compare(b.Figures), strings.Compare(a.UserID, b.UserID))
+	})
+	var rules []rerun.RuleCount
+	for r, n := range part.ByRule {
+		rules = append(rules, rerun.RuleCount{Rule: r, Changed: n})
+	}
+	rerun.SortRules(rules)
+	for _, r := range rules {
+		out.ByRule = append(out.ByRule, ByRule{r.PolicyID, r.PolicyName, r.Rule.Rule, r.Line, r.Changed})
+	}
+	out.ByControl, out.ByResource = out.ByControl[:min(len(out.ByControl), maxListed)], out.ByResource[:min(len(out.ByResource), maxListed)]
+	out.BySubject = out.BySubject[:min(len(out.BySubject), maxSubjects)]
+	if out.Samples == nil {
+		out.Samples = []rerun.Sample{}
+	}
+	out.Note = p.note(&out)
+	return out
+}
+
+// note says what the figures do not.
+func (p *plan) note(i *Impact) string {
+	notes := slices.Clone(p.notes)
+	switch {
+	case i.Recorded == 0:
+		notes = append(notes, "no decision was recorded in the window")
+	case i.Recorded == i.WithoutInput:
+		notes = append(notes, "no decision in the window kept its input: only resources at audit level detailed or comprehensive can be replayed")
+	case i.WithoutInput > 0:
+		notes = append(notes, strconv.FormatInt(i.WithoutInput, 10)+" decisions kept no input and are not part of these figures")
+	}
+	if i.Truncated {
+		notes = append(notes, "time ran out; the newest decisions were replayed")
+	}
+	return strings.Join(notes, "; ")
+}
+
+func figuresOf(t *rerun.Tally) Figures {
+	return Figures{t.Evaluated, t.WouldBlock, t.WouldAllow, t.WouldMask, t.Changed, t.NewlyBlocked, t.NewlyAllowed}
+}
+
+// compare puts more flips first, then more decisions.
+func (f Figures) compare(o Figures) int {
+	return cmp.Or(cmp.Compare(o.Changed, f.Changed), cmp.Compare(o.Evaluated, f.Evaluated))
+}
+
+// percent is n of all, to two digits.
+func percent(n, all int64) float64 {
+	if all == 0 {
+		return 0
+	}
+	return float64(int64(float64(n)*10000/float64(all)+0.5)) / 100
+}

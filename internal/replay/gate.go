@@ -1,0 +1,59 @@
+package replay
+
+import (
+	"context"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// Gate measures a promotion as the tenant's settings ask: nil where the gate is
+// off, the figures in mode warn and where the threshold is kept, Invalid
+// "impact_blocked" with the figures where mode block finds it exceeded. It is
+// fit for policy.Service.Impact.
+func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy) (*policy.Impact, error) {
+	var gate tenant.ImpactGate
+	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) error {
+		settings, err := tenant.SettingsIn(ctx, tx)
+		gate = settings.ImpactGate()
+		return err
+	})
+	if err != nil || gate.Mode == tenant.ImpactOff {
+		return nil, err
+	}
+	few := 3
+	found, err := s.Preview(ctx, sc, Request{
+		Environment: scope.Sandbox, SourceEnvironment: scope.Production, WindowHours: gate.WindowHours, Samples: &few,
+		Candidates: []Candidate{{PolicyID: p.ID, RegoCode: p.RegoCode}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &policy.Impact{
+		Mode: gate.Mode, WindowHours: gate.WindowHours, Evaluated: found.Evaluated, Changed: found.Changed,
+		NewlyBlocked: found.NewlyBlocked, NewlyAllowed: found.NewlyAllowed, NewlyBlockedPercent: found.NewlyBlockedPercent,
+		ThresholdPercent: gate.Threshold, Exceeded: exceeds(found, gate.Threshold), Truncated: found.Truncated, Note: found.Note,
+	}
+	if len(found.ByRule) > 0 {
+		out.Rule, out.Line = found.ByRule[0].Rule, found.ByRule[0].Line
+	}
+	if p.Status != policy.Active {
+		out.Note = strings.Join([]string{"the control is not active; these are the figures for when it is", out.Note}, "; ")
+		out.Note = strings.TrimSuffix(out.Note, "; ")
+	}
+	if gate.Mode != tenant.ImpactBlock || !out.Exceeded {
+		return out, nil
+	}
+	return nil, fault.Newf(fault.Invalid, "impact_blocked",
+		"%d of %d recorded decisions (%g %%) would newly be blocked, over the threshold of %g %%", found.NewlyBlocked, found.Evaluated, found.NewlyBlockedPercent, gate.Threshold).
+		With("impact", out).With("samples", found.Samples)
+}
+
+// exceeds compares the share of newly blocked decisions, not rounded.
+func exceeds(i Impact, threshold float64) bool {
+	return i.Evaluated > 0 && float64(i.NewlyBlocked)*100 > threshold*float64(i.Evaluated)
+}

@@ -1,0 +1,127 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+)
+
+// Handlers are what package job runs for this package.
+func (s *Service) Handlers() map[string]job.Handler { return map[string]job.Handler{jobKind: s.work} }
+
+// errStopped ends a run that was cancelled.
+var errStopped = errors.New("replay: the run was cancelled")
+
+// tell is how often a run writes down how far it is; a cancel is seen then.
+const tell = 300 * time.Millisecond
+
+// work carries out a run. A server that ends gives it back, and the next start,
+// or another replica, begins it anew.
+func (s *Service) work(ctx context.Context, t job.Task) error {
+	var pay payload
+	if err := t.Decode(&pay); err != nil {
+		return err
+	}
+	sc := auth.SystemScope(t.Tenant, "replay", "")
+	run, err := s.Get(ctx, sc, pay.Run)
+	if fault.Is(err, fault.NotFound) || err == nil && run.Status != Running {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p, err := s.plan(ctx, sc, run.Request)
+	if err != nil {
+		return s.failed(ctx, t, run, err)
+	}
+	began := s.Now()
+	told := began
+	part, err := s.measure(ctx, sc, p, func(part *rerun.Part) error {
+		now := s.Now()
+		if now.Sub(told) < tell {
+			return nil
+		}
+		told = now
+		return s.advance(ctx, t, run.ID, part.Seen(), p.total)
+	})
+	switch {
+	case errors.Is(err, errStopped):
+		return nil
+	case err != nil && ctx.Err() != nil:
+		return err // the server ends, or the lease was lost
+	case err != nil:
+		return s.failed(ctx, t, run, err)
+	}
+	result := p.impact(part, false, s.Now().Sub(began))
+	return s.write(ctx, t.Tenant, func(tx *db.Tx) error {
+		if err := t.Complete(ctx, tx); err != nil {
+			return err
+		}
+		if _, err := advanceRun(ctx, tx, run.ID, part.Seen(), p.total, s.Now()); err != nil {
+			return err
+		}
+		_, err := endRun(ctx, tx, run.ID, Completed, &result, "", s.Now())
+		return err
+	})
+}
+
+// advance writes the progress down; errStopped where the run was cancelled.
+func (s *Service) advance(ctx context.Context, t job.Task, run, seen, total int64) error {
+	return s.write(ctx, t.Tenant, func(tx *db.Tx) error {
+		ok, err := advanceRun(ctx, tx, run, seen, total, s.Now())
+		if err == nil && !ok {
+			err = errStopped
+		}
+		return err
+	})
+}
+
+// failed ends a run for a fault that another attempt would meet again; other
+// faults are tried again, up to the last attempt.
+func (s *Service) failed(ctx context.Context, t job.Task, run Run, cause error) error {
+	if ctx.Err() != nil {
+		return cause
+	}
+	if fault.Is(cause, fault.Unavailable) && t.Attempt < t.MaxAttempts {
+		return job.After(time.Second, cause)
+	}
+	message := "something went wrong on our side"
+	var f *fault.Error
+	if errors.As(cause, &f) && f.Kind != fault.Internal {
+		message = f.Message
+		for _, d := range f.Details {
+			if d.Message != "" && d.Message != f.Message {
+				message += ": " + d.Message
+				break
+			}
+		}
+	} else {
+		s.Log.Error("a replay failed", "tenant", t.Tenant, "run", run.ID, "error", cause)
+	}
+	return s.write(ctx, t.Tenant, func(tx *db.Tx) error {
+		if err := t.Complete(ctx, tx); err != nil {
+			return err
+		}
+		_, err := endRun(ctx, tx, run.ID, Failed, nil, message, s.Now())
+		return err
+	})
+}
+
+// Buried ends the run of a job that is given up: it is fit for job.Runner.Dead.
+func (s *Service) Buried(ctx context.Context, tx *db.Tx, t job.Task, _ error) error {
+	var pay payload
+	if t.Kind != jobKind || t.Decode(&pay) != nil {
+		return nil
+	}
+	_, err := endRun(ctx, tx, pay.Run, Failed, nil, "the replay broke off too often", s.Now())
+	return err
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

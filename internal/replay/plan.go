@@ -1,0 +1,339 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// plan is a request made ready: by what, and over what.
+type plan struct {
+	request   Request // with its defaults filled in
+	spec      rerun.Spec
+	recording audit.Recording
+	// recorded are all decisions of the window, total those that are replayed.
+	recorded, total int64
+	subjects        []Subject
+	notes           []string
+
+	changes []change
+	index   map[key]int // of spec.Controls
+}
+
+// change is what the candidate does to the active controls.
+type change struct {
+	id      int64
+	control rerun.Control
+	remove  bool
+	// bouncer is the one that the control names, 0 for none.
+	bouncer int64
+}
+
+// key tells control texts apart.
+type key struct {
+	id, version int64
+	edited      bool
+}
+
+// newID is where the ids of controls begin that are not stored: above all that
+// are, as the next id would be.
+const newID = 1 << 52
+
+func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, error) {
+	r, err := r.ready(sc)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{request: r, index: map[key]int{}, subjects: []Subject{}}
+	p.spec = rerun.Spec{Env: string(r.SourceEnvironment), Deadline: s.Deadline, Samples: *r.Samples}
+	to := s.Now().UTC()
+	p.recording = audit.Recording{Env: r.SourceEnvironment, From: to.Add(-time.Duration(r.WindowHours) * time.Hour), To: to}
+	s.Audit.Settle(ctx)
+	if p.recorded, p.total, err = s.Audit.CountRecorded(ctx, sc, p.recording); err != nil {
+		return nil, err
+	}
+	set, err := s.Snapshots.Get(ctx, sc.Tenant, r.SourceEnvironment)
+	if err != nil {
+		return nil, err
+	}
+	p.spec.Revision, p.spec.Resources, p.spec.PIP = set.Revision(), set.Resources(), set.PIP().AppendJSON(nil)
+	if !set.PIP().Defined() {
+		p.spec.PIP = nil
+	}
+	p.libraries(set)
+	if err := s.candidate(ctx, sc, p); err != nil {
+		return nil, err
+	}
+	if err := p.without(set); err != nil {
+		return nil, err
+	}
+	if err := s.epochs(ctx, sc, p, set); err != nil {
+		return nil, err
+	}
+	if p.spec.Views, err = s.views(ctx, sc, p); err != nil {
+		return nil, err
+	}
+	if r.MaxDecisions > 0 && r.MaxDecisions < p.total {
+		p.total = r.MaxDecisions
+		p.notes = append(p.notes, fmt.Sprintf("of the window, the newest %d decisions", p.total))
+		p.recorded = p.total
+	}
+	return p, nil
+}
+
+// ready fills in what was left out, and refuses what the credential may not see.
+func (r Request) ready(sc scope.Scope) (Request, error) {
+	if r.Environment == scope.AnyEnv {
+		r.Environment = sc.EnvOr(scope.Production)
+	}
+	if r.SourceEnvironment == scope.AnyEnv {
+		r.SourceEnvironment = r.Environment
+	}
+	for _, e := range []struct {
+		pointer string
+		env     scope.Env
+	}{{"/environment", r.Environment}, {"/source_environment", r.SourceEnvironment}} {
+		if !e.env.Valid() {
+			return r, fault.Invalidf(e.pointer, "an environment is sandbox or production")
+		}
+		if sc.EnvBound && sc.Env != e.env {
+			return r, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+		}
+	}
+	if r.WindowHours == 0 {
+		r.WindowHours = DefaultWindow
+	}
+	if r.Baseline == "" {
+		r.Baseline = Now
+	}
+	if r.Samples == nil {
+		n := DefaultSamples
+		r.Samples = &n
+	}
+	return r, nil
+}
+
+// within narrows a scope to one environment.
+func within(sc scope.Scope, env scope.Env) scope.Scope {
+	sc.Env = env
+	return sc
+}
+
+// candidate reads the controls that would be active. Ids that stand for nothing
+// in the environment are offences, all of them.
+func (s *Service) candidate(ctx context.Context, sc scope.Scope, p *plan) error {
+	in := within(sc, p.request.Environment)
+	var offences []fault.Detail
+	stored := func(pointer string, id int64) (policy.Policy, bool, error) {
+		c, err := s.Policies.Get(ctx, in, id)
+		if fault.Is(err, fault.NotFound) {
+			offences = append(offences, fault.Detail{Pointer: pointer, Message: fmt.Sprintf("no policy %d in %s", id, p.request.Environment)})
+			return c, false, nil
+		}
+		return c, err == nil, err
+	}
+	for i, id := range p.request.ControlIDs {
+		c, ok, err := stored(fmt.Sprintf("/control_ids/%d", i), id)
+		if err != nil {
+			return err
+		}
+		if ok {
+			if err := s.put(ctx, sc, p, c, false); err != nil {
+				return err
+			}
+		}
+	}
+	for i, c := range p.request.Candidates {
+		at := fmt.Sprintf("/candidates/%d", i)
+		switch {
+		case c.PolicyID == 0 && c.RegoCode == "":
+			offences = append(offences, fault.Detail{Pointer: at, Message: "names a policy_id, or has a rego_code"})
+			continue
+		case c.PolicyID != 0 && c.ResourceID != 0:
+			offences = append(offences, fault.Detail{Pointer: at + "/resource_id", Message: "a stored control has its own"})
+			continue
+		}
+		var base policy.Policy
+		if c.PolicyID != 0 {
+			var ok bool
+			var err error
+			if base, ok, err = stored(at+"/policy_id", c.PolicyID); err != nil {
+				return err
+			} else if !ok {
+				continue
+			}
+		} else {
+			base.ID, base.Name = newID+int64(i), c.Name
+			if base.Name == "" {
+				base.Name = fmt.Sprintf("candidate %d", i+1)
+			}
+			if c.ResourceID != 0 {
+				base.ResourceID = &c.ResourceID
+			}
+		}
+		if c.RegoCode != "" {
+			base.RegoCode = c.RegoCode
+		}
+		if err := s.put(ctx, sc, p, base, c.RegoCode != ""); fault.Is(err, fault.NotFound) {
+			offences = append(offences, fault.Detail{Pointer: at + "/resource_id", Message: fmt.Sprintf("no resource %d in %s", c.ResourceID, p.request.Environment)})
+		} else if err != nil {
+			return err
+		}
+	}
+	return refuse(offences)
+}
+
+// libraries puts the libraries that active controls reach on the shelf.
+func (p *plan) libraries(set *rego.Set) {
+	for _, c := range set.Controls() {
+		for _, l := range c.Libraries() {
+			if !slices.Contains(p.spec.Libraries, l) {
+				p.spec.Libraries = append(p.spec.Libraries, l)
+			}
+		}
+	}
+}
+
+func refuse(offences []fault.Detail) error {
+	if len(offences) == 0 {
+		return nil
+	}
+	f := fault.New(fault.Invalid, "validation_failed", offences[0].Message)
+	f.Details = offences
+	return f
+}
+
+// put notes that a control would be active, linked to the resource of the source
+// environment that a promotion would link it to.
+func (s *Service) put(ctx context.Context, sc scope.Scope, p *plan, c policy.Policy, edited bool) error {
+	ch := change{id: c.ID, control: rerun.Control{
+		Meta: rego.Meta{ID: c.ID, Name: c.Name, Version: c.Version}, Source: c.RegoCode, New: c.ID >= newID,
+	}}
+	if edited && !ch.control.New {
+		ch.control.Version++
+	}
+	if err := s.link(ctx, sc, p, c, &ch); err != nil {
+		return err
+	}
+	p.changes = append(p.changes, ch)
+	told := Subject{Name: c.Name, Edited: edited}
+	if c.ID < newID {
+		told.PolicyID = c.ID
+	}
+	if !edited {
+		told.Version = c.Version
+	}
+	p.subjects = append(p.subjects, told)
+	p.spec.Controls = append(p.spec.Controls, ch.control)
+	p.index[key{c.ID, ch.control.Version, true}] = len(p.spec.Controls) - 1
+	return nil
+}
+
+// link fills in the resource and the bouncer that a control would be bound to
+// in the source environment.
+func (s *Service) link(ctx context.Context, sc scope.Scope, p *plan, c policy.Policy, ch *change) error {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	promoted := p.request.Environment != p.request.SourceEnvironment
+	return store.Read(ctx, func(tx *db.Tx) error {
+		if c.BouncerID != nil {
+			ch.bouncer = *c.BouncerID
+			if promoted {
+				twin, err := s.Bouncers.Twin(ctx, tx, *c.BouncerID)
+				if err != nil {
+					return err
+				}
+				if ch.bouncer = 0; twin != nil {
+					ch.bouncer = *twin
+				}
+			}
+		}
+		if c.ResourceID == nil {
+			return nil
+		}
+		ch.control.ResourceID = *c.ResourceID
+		env, err := s.Resources.Environment(ctx, tx, *c.ResourceID)
+		if err == nil && env != p.request.Environment {
+			err = fault.NotFoundf("no such resource")
+		}
+		if err != nil || !promoted {
+			return err
+		}
+		found, src, err := s.Resources.Twin(ctx, tx, p.request.SourceEnvironment, *c.ResourceID)
+		if err != nil {
+			return err
+		}
+		if found != 0 {
+			ch.control.ResourceID = found
+			return nil
+		}
+		// A promotion would register it: the candidate has it, the baseline not.
+		p.spec.Added = append(p.spec.Added, src)
+		p.notes = append(p.notes, fmt.Sprintf("%s has no resource %q yet; it is replayed as if it were registered there too", p.request.SourceEnvironment, src.Name))
+		return nil
+	})
+}
+
+// without notes the active controls that would not be.
+func (p *plan) without(set *rego.Set) error {
+	var offences []fault.Detail
+	for i, id := range p.request.WithoutIDs {
+		at := slices.IndexFunc(set.Controls(), func(c *rego.Control) bool { return c.Meta().ID == id })
+		if at < 0 {
+			offences = append(offences, fault.Detail{Pointer: fmt.Sprintf("/without_control_ids/%d", i), Message: fmt.Sprintf("no active policy %d in %s", id, p.request.SourceEnvironment)})
+			continue
+		}
+		m := set.Controls()[at].Meta()
+		p.changes = append(p.changes, change{id: id, remove: true})
+		p.subjects = append(p.subjects, Subject{PolicyID: id, Name: m.Name, Version: m.Version, Removed: true})
+	}
+	return refuse(offences)
+}
+
+// text gives the index of a control's text, which is added when it is new.
+func (p *plan) text(c rerun.Control) int {
+	k := key{c.ID, c.Version, false}
+	if i, ok := p.index[k]; ok {
+		return i
+	}
+	p.spec.Controls = append(p.spec.Controls, c)
+	p.index[k] = len(p.spec.Controls) - 1
+	return p.index[k]
+}
+
+// epoch adds a stretch of time with these active controls, by id.
+func (p *plan) epoch(from time.Time, active map[int64]int) {
+	cand := maps.Clone(active)
+	for _, c := range p.changes {
+		if c.remove {
+			delete(cand, c.id)
+			continue
+		}
+		at := p.index[key{c.id, c.control.Version, true}]
+		if was, ok := active[c.id]; ok && p.spec.Controls[was] == p.spec.Controls[at] {
+			continue // it is active just so
+		}
+		cand[c.id] = at
+	}
+	p.spec.Epochs = append(p.spec.Epochs, rerun.Epoch{From: from, Baseline: byID(active), Candidate: byID(cand)})
+}
+
+func byID(m map[int64]int) []int {
+	out := make([]int, 0, len(m))
+	for _, id := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[id])
+	}
+	return out
+}

@@ -1,0 +1,240 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The states of a run.
+const (
+	Running   = "running" // waits for its turn, or runs
+	Completed = "completed"
+	Failed    = "failed"
+	Cancelled = "cancelled"
+)
+
+// Run is a replay that runs by itself.
+type Run struct {
+	ID                int64      `json:"id" db:"id" doc:"Identifier."`
+	Status            string     `json:"status" db:"status" enum:"running,completed,failed,cancelled" doc:"Its state. A run that was on its way when the server ended starts anew."`
+	Environment       scope.Env  `json:"environment" db:"environment" enum:"sandbox,production" doc:"Where the controls are."`
+	SourceEnvironment scope.Env  `json:"source_environment" db:"source_environment" enum:"sandbox,production" doc:"Whose decisions are replayed."`
+	Progress          Progress   `json:"progress" db:"-" doc:"How far it is."`
+	Request           Request    `json:"request" db:"request" doc:"What was asked for."`
+	Result            *Impact    `json:"result,omitempty" db:"result" doc:"What was found: all of it once completed, what there was when it ended otherwise. Absent from lists."`
+	Error             string     `json:"error,omitempty" db:"error" doc:"Why it failed."`
+	CreatedBy         string     `json:"created_by" db:"created_by" doc:"Who asked for it."`
+	CreatedAt         time.Time  `json:"created_at" db:"created_at" doc:"When it was asked for."`
+	UpdatedAt         time.Time  `json:"updated_at" db:"updated_at" doc:"When it last got further."`
+	FinishedAt        *time.Time `json:"finished_at,omitempty" db:"finished_at" doc:"When it ended."`
+	Evaluated         int64      `json:"-" db:"evaluated"`
+	Total             int64      `json:"-" db:"total"`
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	Evaluated int64   `json:"evaluated" doc:"Decisions that it is through with."`
+	Total     int64   `json:"total" doc:"Decisions that are to be replayed; 0 before it has begun."`
+	Percent   float64 `json:"percent" doc:"The share, 0 to 100."`
+}
+
+// Runs is one page of runs, newest first.
+type Runs struct {
+	Runs  []Run `json:"runs" doc:"The page, newest first."`
+	Total int64 `json:"total" doc:"How many there are."`
+}
+
+// jobKind names the work; maxWaiting bounds the runs of a tenant that have not
+// ended, keepRuns those that have and are kept.
+const (
+	jobKind     = "replay"
+	maxAttempts = 3
+	maxWaiting  = 10
+	keepRuns    = 200
+)
+
+type payload struct {
+	Run int64 `json:"run"`
+}
+
+func (r *Run) settle() {
+	r.Progress = Progress{Evaluated: r.Evaluated, Total: r.Total, Percent: percent(r.Evaluated, r.Total)}
+	if r.Status == Completed {
+		r.Progress.Percent = 100
+	}
+}
+
+// Start makes a run, which a job carries out. What the request names is checked
+// first, so that a mistake is told at once. Faults: those of Preview, and
+// RateLimited where too many of the tenant's runs have not ended.
+func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, error) {
+	p, err := s.plan(ctx, sc, r)
+	if err != nil {
+		return Run{}, err
+	}
+	for _, c := range p.changes {
+		if c.remove {
+			continue
+		}
+		if err := s.compiles(ctx, sc, c); err != nil {
+			return Run{}, err
+		}
+	}
+	now := s.Now()
+	run := Run{
+		Status: Running, Environment: p.request.Environment, SourceEnvironment: p.request.SourceEnvironment, Request: p.request,
+		CreatedBy: sc.Actor.Name, CreatedAt: now, UpdatedAt: now, Total: p.total,
+	}
+	err = s.write(ctx, sc.Tenant, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "replays"); err != nil {
+			return err
+		}
+		waiting, err := countRunning(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if waiting >= maxWaiting {
+			return fault.Newf(fault.RateLimited, "rate_limit_exceeded", "%d replays of this tenant have not ended yet", waiting).After(5 * time.Second)
+		}
+		if run.ID, err = insertRun(ctx, tx, run); err != nil {
+			return err
+		}
+		if err := forgetRuns(ctx, tx, keepRuns); err != nil {
+			return err
+		}
+		if err := s.noteRun(ctx, tx, sc, run, "REPLAY_STARTED"); err != nil {
+			return err
+		}
+		_, err = job.Insert(ctx, tx, job.Job{Kind: jobKind, Payload: payload{run.ID}, MaxAttempts: maxAttempts})
+		return err
+	})
+	run.settle()
+	return run, err
+}
+
+func (s *Service) compiles(ctx context.Context, sc scope.Scope, c change) error {
+	v, err := s.Workers.Check(ctx, sc.Tenant, c.control.Source)
+	if err != nil || v.Valid {
+		return err
+	}
+	f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile").With("errors", v.Errors)
+	for _, is := range v.Errors {
+		f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: c.control.Name + ": " + is.Message, Line: is.Line, Column: is.Column})
+	}
+	return f
+}
+
+func (s *Service) noteRun(ctx context.Context, tx *db.Tx, sc scope.Scope, run Run, kind string) error {
+	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
+		Type: kind, Object: "replay", ObjectID: itoa(run.ID), ObjectName: "replay " + itoa(run.ID), Env: run.Environment,
+		Changes: map[string]any{"source_environment": run.SourceEnvironment, "control_ids": run.Request.ControlIDs, "window_hours": run.Request.WindowHours, "edits": len(run.Request.Candidates)},
+	})
+}
+
+// List is one page of the runs that the scope sees, without their results.
+func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (Runs, error) {
+	out := Runs{Runs: []Run{}}
+	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		out.Runs, out.Total, err = listRuns(ctx, tx, string(sc.Env), skip, limit)
+		return err
+	})
+	for i := range out.Runs {
+		out.Runs[i].settle()
+	}
+	return out, err
+}
+
+// Get is one run, or NotFound.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Run, error) {
+	var run Run
+	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		run, err = s.load(ctx, tx, sc, id)
+		return err
+	})
+	return run, err
+}
+
+func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Run, error) {
+	run, err := getRun(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) || err == nil && !(sc.Sees(run.Environment) && (!sc.EnvBound || sc.Sees(run.SourceEnvironment))) {
+		return Run{}, fault.NotFoundf("no such replay")
+	}
+	run.settle()
+	return run, err
+}
+
+// look is how often Await looks at a run.
+const look = 200 * time.Millisecond
+
+// Await is Get once the run has got further than it was, or has ended, or the
+// time is up.
+func (s *Service) Await(ctx context.Context, sc scope.Scope, id int64, most time.Duration) (Run, error) {
+	first, err := s.Get(ctx, sc, id)
+	if err != nil || first.Status != Running {
+		return first, err
+	}
+	over := time.NewTimer(most)
+	defer over.Stop()
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return first, nil
+		case <-over.C:
+			return s.Get(ctx, sc, id)
+		case <-tick.C:
+			now, err := s.Get(ctx, sc, id)
+			if err != nil || now.Status != Running || now.Evaluated != first.Evaluated {
+				return now, err
+			}
+		}
+	}
+}
+
+// Cancel ends a run, wherever it runs, within a second or two. One that has
+// ended is a Conflict.
+func (s *Service) Cancel(ctx context.Context, sc scope.Scope, id int64) (Run, error) {
+	var run Run
+	err := s.write(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if run, err = s.load(ctx, tx, sc, id); err != nil {
+			return err
+		}
+		ended, err := endRun(ctx, tx, id, Cancelled, nil, "", s.Now())
+		if err == nil && !ended {
+			err = fault.Newf(fault.Conflict, "not_running", "the replay is %s", run.Status)
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.noteRun(ctx, tx, sc, run, "REPLAY_CANCELLED"); err != nil {
+			return err
+		}
+		run, err = s.load(ctx, tx, sc, id)
+		return err
+	})
+	return run, err
+}
+
+func (s *Service) read(ctx context.Context, tenant scope.TenantID, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	return store.Read(ctx, fn)
+}
+
+func (s *Service) write(ctx context.Context, tenant scope.TenantID, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, fn)
+}

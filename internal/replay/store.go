@@ -1,0 +1,55 @@
+package replay
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+const (
+	runColumns = `id, status, environment, source_environment, request, error, evaluated, total, created_by, created_at, updated_at, finished_at`
+	inEnv      = ` WHERE ($1 = '' OR environment = $1) `
+)
+
+func insertRun(ctx context.Context, tx *db.Tx, r Run) (int64, error) {
+	return db.One[int64](ctx, tx, `INSERT INTO replay_runs (status, environment, source_environment, request, total, created_by, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id`,
+		r.Status, string(r.Environment), string(r.SourceEnvironment), r.Request, r.Total, r.CreatedBy, r.CreatedAt, r.UpdatedAt)
+}
+
+func getRun(ctx context.Context, tx *db.Tx, id int64) (Run, error) {
+	return db.One[Run](ctx, tx, `SELECT `+runColumns+`, result FROM replay_runs WHERE id = $1`, id)
+}
+
+func listRuns(ctx context.Context, tx *db.Tx, env string, skip, limit int64) ([]Run, int64, error) {
+	total, err := db.One[int64](ctx, tx, `SELECT count(*) FROM replay_runs`+inEnv, env)
+	if err != nil {
+		return nil, 0, err
+	}
+	runs, err := db.All[Run](ctx, tx, `SELECT `+runColumns+` FROM replay_runs`+inEnv+`ORDER BY id DESC LIMIT $2 OFFSET $3`, env, limit, skip)
+	return runs, total, err
+}
+
+func countRunning(ctx context.Context, tx *db.Tx) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM replay_runs WHERE status = 'running'`)
+}
+
+// advanceRun notes the progress of a run; false where it no longer runs.
+func advanceRun(ctx context.Context, tx *db.Tx, id, evaluated, total int64, now time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE replay_runs SET evaluated = $2, total = $3, updated_at = $4 WHERE id = $1 AND status = 'running'`, id, evaluated, total, now)
+	return n == 1, err
+}
+
+// endRun ends a run; false where it had ended before.
+func endRun(ctx context.Context, tx *db.Tx, id int64, status string, result *Impact, message string, now time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE replay_runs SET status = $2, result = $3, error = $4, updated_at = $5, finished_at = $6 WHERE id = $1 AND status = 'running'`,
+		id, status, result, message, now, now)
+	return n == 1, err
+}
+
+// forgetRuns removes all but the newest runs that have ended.
+func forgetRuns(ctx context.Context, tx *db.Tx, keep int) error {
+	_, err := tx.Exec(ctx, `DELETE FROM replay_runs WHERE status <> 'running' AND id <= (SELECT COALESCE(max(id), 0) FROM replay_runs) - $1`, keep)
+	return err
+}

@@ -1,0 +1,318 @@
+package rerun
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Machine decides records again. It is for one goroutine.
+type Machine struct {
+	spec     Spec
+	clock    func() time.Time
+	controls []*rego.Control
+	isNew    map[int64]bool
+	pip      value.Value
+	views    map[int64]View
+	epoch    int // of whose sets sides are
+	sides    map[int64]*sides
+	samples  int // told so far
+	told     int // flips that were explained so far
+}
+
+// maxExplained is how many flips are traced to their rule.
+const maxExplained = 2000
+
+// sides are the two sets that a record is decided by.
+type sides struct {
+	base, cand *rego.Set
+	// deny: what no control covers is refused.
+	deny bool
+}
+
+// everything is the key of the sides that no single bouncer's view restricts.
+const everything = 0
+
+// New compiles what a replay is decided by. Controls that do not compile are
+// told, and then there is no machine. clock measures evaluations.
+func New(spec Spec, clock func() time.Time) (*Machine, []Refused, error) {
+	m := &Machine{spec: spec, clock: clock, isNew: map[int64]bool{}, views: map[int64]View{}, epoch: -1}
+	var refused []Refused
+	for i, c := range spec.Controls {
+		libs := spec.Libraries
+		if c.Changed {
+			libs = spec.Changed
+		}
+		ctl, issues := rego.Compile(c.Meta, c.Source, libs...)
+		if len(issues) > 0 {
+			refused = append(refused, Refused{i, issues})
+		}
+		m.controls = append(m.controls, ctl)
+		if c.New {
+			m.isNew[c.ID] = true
+		}
+	}
+	if len(refused) > 0 {
+		return nil, refused, nil
+	}
+	if len(spec.PIP) > 0 {
+		var err error
+		if m.pip, err = decodeInput(spec.PIP); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, v := range spec.Views {
+		m.views[v.BouncerID] = v
+	}
+	return m, nil, nil
+}
+
+// Run decides records, each a line of the decision log, newest first, until
+// they end or the time is up; Part.Lines says how many. One at least is decided.
+func (m *Machine) Run(ctx context.Context, lines [][]byte, most time.Duration) *Part {
+	p := &Part{ByControl: map[int64]*Tally{}, ByResource: map[int64]*Tally{}, BySubject: map[string]*Tally{}, ByRule: map[Rule]int64{}}
+	var r record
+	began := m.clock()
+	for i, line := range lines {
+		// A look at the clock costs a tenth of a decision.
+		if i > 0 && (m.clock().Sub(began) > most || ctx.Err() != nil) {
+			break
+		}
+		p.Lines++
+		if parse(line, &r) != nil {
+			p.cannot(Unreadable, 1)
+			continue
+		}
+		if why := m.judge(ctx, &r, p); why != "" {
+			p.cannot(why, 1)
+		}
+	}
+	p.list()
+	return p
+}
+
+// outcome is one record decided twice.
+type outcome struct {
+	before, after               rego.Decision
+	beforeBlocked, afterBlocked bool
+	afterMasked                 bool
+	change                      string
+}
+
+// judge decides one record by both sides; it says why where it cannot.
+func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
+	if len(r.input) == 0 || string(r.input) == "null" || bytes.HasPrefix(r.input, []byte(`{"truncated":true,"bytes":`)) {
+		return NoInput
+	}
+	input, err := decodeInput(r.input)
+	if err != nil || input.Kind() != value.ObjectKind {
+		return Unreadable
+	}
+	req, offences := rego.ParseOpen(input)
+	if len(offences) > 0 {
+		return Unreadable
+	}
+	s := m.sidesOf(r)
+	if req.ResourceID == 0 && r.mode != "" && input.Get("gateway").Defined() {
+		req.ResourceID = r.resourceID // the gateway's route named it
+	}
+	if why := s.unfit(r, &req, input); why != "" {
+		return why
+	}
+	opt := rego.Options{Now: r.at, Deadline: m.spec.Deadline, Clock: m.clock}
+	o := outcome{before: s.base.Decide(ctx, &req, opt)}
+	if o.after = o.before; s.cand != s.base {
+		o.after = s.cand.Decide(ctx, &req, opt)
+	}
+	passes := r.mode != "" && !s.deny // one of our bouncers, that lets pass what no control covers
+	o.beforeBlocked, o.afterBlocked = blocked(&o.before, passes), blocked(&o.after, passes)
+	o.afterMasked = o.after.Effect == rego.Mask
+	switch {
+	case o.afterBlocked && !o.beforeBlocked:
+		o.change = NewlyBlocked
+	case o.beforeBlocked && !o.afterBlocked:
+		o.change = NewlyAllowed
+	case !o.afterBlocked && !slices.Equal(o.before.Mask, o.after.Mask):
+		o.change = MaskChanged
+	}
+	m.count(p, r, o)
+	if o.change != "" {
+		m.tell(ctx, p, r, s, &req, opt, o)
+	}
+	return ""
+}
+
+// blocked reports whether a decision stops its request.
+func blocked(d *rego.Decision, passes bool) bool {
+	return d.Effect == rego.Deny || d.Effect == rego.NoMatch && (d.Considered > 0 || !passes)
+}
+
+// unfit says why a record's input does not tell what a control asks for.
+func (s *sides) unfit(r *record, req *rego.Request, input value.Value) string {
+	secret := bytes.Contains(r.input, []byte(redactedMark))
+	if !secret && r.mode == "" {
+		return ""
+	}
+	base, cand := s.base.Needs(req), s.cand.Needs(req)
+	if secret {
+		places := redactedPaths(input)
+		if touches(base.Input, places) || touches(cand.Input, places) {
+			return Redacted
+		}
+	}
+	if r.mode == "" {
+		return ""
+	}
+	// A bouncer looks into a body, and counts usage, only for controls that ask. The
+	// baseline stands for those that did then.
+	for _, n := range []struct {
+		name       string
+		then, asks bool
+	}{{"mcp", base.MCP, cand.MCP}, {"llm", base.LLM, cand.LLM}, {"usage", base.Usage, cand.Usage}} {
+		if n.asks && !n.then && !input.Get(n.name).Defined() {
+			return Incomplete
+		}
+	}
+	return ""
+}
+
+// count adds an outcome to all sums.
+func (m *Machine) count(p *Part, r *record, o outcome) {
+	p.Evaluated++
+	switch {
+	case o.afterBlocked:
+		p.WouldBlock++
+		if o.after.Effect == rego.NoMatch {
+			p.NoMatch++
+		}
+	case o.afterMasked:
+		p.WouldMask++
+	default:
+		p.WouldAllow++
+	}
+	switch o.change {
+	case NewlyBlocked:
+		p.NewlyBlocked++
+	case NewlyAllowed:
+		p.NewlyAllowed++
+	}
+	if drifts(r, &o) {
+		p.Drifted++
+		if r.policyID != o.before.PolicyID || r.policyVersion != o.before.PolicyVersion {
+			p.ControlDrift++
+		}
+	}
+	if id := o.after.PolicyID; id != 0 && o.change == "" {
+		tally(p.ByControl, m.idOf(id), o.after.PolicyName).count(o)
+	} else if o.change != "" {
+		who := o.behind()
+		tally(p.ByControl, m.idOf(who.PolicyID), who.PolicyName).count(o)
+	}
+	if res := o.after.Resource; res != nil {
+		tally(p.ByResource, res.ID, res.Name).count(o)
+	}
+	if o.change == "" {
+		return
+	}
+	p.Changed++
+	if len(p.BySubject) < maxSubjects || p.BySubject[r.userID] != nil {
+		tally(p.BySubject, r.userID, "").count(o)
+	}
+}
+
+// behind is the decision whose control is behind a flip: the new one, or, where
+// no control matches any more, the one that is missed.
+func (o *outcome) behind() *rego.Decision {
+	if o.after.PolicyID != 0 {
+		return &o.after
+	}
+	return &o.before
+}
+
+// drifts reports whether the baseline decides otherwise than was recorded.
+func drifts(r *record, o *outcome) bool {
+	effect := strings.TrimPrefix(r.effect, "SHADOW_WOULD_")
+	stopped := effect == "DENY" || effect != "ALLOW" && effect != "MASK" && r.decision == "DENY"
+	if stopped != o.beforeBlocked {
+		return true
+	}
+	return !stopped && effect != "" && (effect == "MASK") != (o.before.Effect == rego.Mask)
+}
+
+// idOf is the id that answers name a control by; 0 for one that is not stored.
+func (m *Machine) idOf(id int64) int64 {
+	if m.isNew[id] {
+		return 0
+	}
+	return id
+}
+
+// sidesOf gives the sets that a record is decided by: those of its time, and of
+// what its bouncer sees.
+func (m *Machine) sidesOf(r *record) *sides {
+	at := len(m.spec.Epochs) - 1
+	for i := range m.spec.Epochs {
+		if !r.at.Before(m.spec.Epochs[i].From) {
+			at = i
+			break
+		}
+	}
+	if at != m.epoch {
+		m.epoch, m.sides = at, map[int64]*sides{}
+	}
+	view, restricted := m.views[r.bouncerID]
+	key := int64(everything)
+	if restricted {
+		key = view.BouncerID
+	}
+	if s := m.sides[key]; s != nil {
+		return s
+	}
+	full := m.sides[everything]
+	if full == nil {
+		full = m.full(m.spec.Epochs[at])
+		m.sides[everything] = full
+	}
+	if !restricted {
+		return full
+	}
+	s := &sides{base: rego.NewSet(full.base.Restrict(view.Resources)), deny: view.Deny}
+	if s.cand = s.base; full.cand != full.base {
+		s.cand = rego.NewSet(full.cand.Restrict(view.Resources))
+	}
+	m.sides[key] = s
+	return s
+}
+
+// full builds the sets of an epoch as the service itself has them.
+func (m *Machine) full(e Epoch) *sides {
+	pick := func(list []int) []*rego.Control {
+		out := make([]*rego.Control, len(list))
+		for i, at := range list {
+			out[i] = m.controls[at]
+		}
+		return out
+	}
+	spec := rego.SetSpec{Revision: m.spec.Revision, Env: m.spec.Env, Controls: pick(e.Baseline), Resources: m.spec.Resources, PIP: m.pip}
+	s := &sides{base: rego.NewSet(spec)}
+	s.cand = s.base
+	if !slices.Equal(e.Baseline, e.Candidate) || len(m.spec.Added) > 0 {
+		spec.Controls = pick(e.Candidate)
+		spec.Resources = append(slices.Clone(m.spec.Resources), m.spec.Added...)
+		s.cand = rego.NewSet(spec)
+	}
+	return s
+}
+
+// Decode reads a spec that came over a pipe, but for its resources.
+func Decode(data []byte) (Spec, error) {
+	var s Spec
+	err := json.Unmarshal(data, &s)
+	return s, err
+}

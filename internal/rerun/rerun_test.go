@@ -1,0 +1,264 @@
+package rerun
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// line is a record as the decision log keeps it.
+func line(members map[string]any, input string) []byte {
+	m := map[string]any{"decision_id": "d", "timestamp": noon, "user": map[string]any{"id": "alice"}, "resource": map[string]any{"path": "/x"}, "decision": "PERMIT", "effect": "ALLOW"}
+	for k, v := range members {
+		m[k] = v
+	}
+	if input != "" {
+		m["input"] = json.RawMessage(input)
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+func machine(t testing.TB, s Spec) *Machine {
+	t.Helper()
+	s.Samples = 100
+	m, refused, err := New(s, time.Now)
+	if err != nil || refused != nil {
+		t.Fatal(err, refused)
+	}
+	return m
+}
+
+func pair(base, cand string) Spec {
+	return Spec{
+		Env:      "production",
+		Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "base", Version: 3}, Source: base}, {Meta: rego.Meta{ID: 1, Name: "cand", Version: 4}, Source: cand}},
+		Epochs:   []Epoch{{Baseline: []int{0}, Candidate: []int{1}}},
+	}
+}
+
+// TestCorpus replays every case of the decision corpus as it would have been
+// recorded: nothing flips and nothing drifts.
+func TestCorpus(t *testing.T) {
+	paths, err := filepath.Glob("../rego/testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no corpus: %v", err)
+	}
+	total := 0
+	for _, path := range paths {
+		spec, cases := corpusFile(t, path)
+		set := corpusSet(t, spec)
+		var lines [][]byte
+		for _, c := range cases {
+			req, offences := rego.ParseOpen(c)
+			if offences != nil {
+				t.Fatal(offences)
+			}
+			d := set.Decide(t.Context(), &req, rego.Options{Now: noon, Deadline: 5 * time.Second})
+			word := "DENY"
+			if d.Permit {
+				word = "PERMIT"
+			}
+			lines = append(lines, line(map[string]any{"decision": word, "effect": d.Effect.String(), "policy_id": d.PolicyID, "policy_version": d.PolicyVersion}, string(c.AppendJSON(nil))))
+		}
+		// The candidate is the baseline compiled apart, so that both sides evaluate.
+		n := len(spec.Controls)
+		spec.Controls = append(spec.Controls, spec.Controls...)
+		e := &spec.Epochs[0]
+		for i := range n {
+			e.Candidate = append(e.Candidate, n+i)
+		}
+		spec.Deadline = 5 * time.Second
+		p := machine(t, spec).Run(t.Context(), lines, time.Hour)
+		if p.Changed != 0 || p.Drifted != 0 || p.Evaluated != int64(len(lines)) {
+			t.Errorf("%s: of %d, %d evaluated, %d changed, %d drifted, not replayable: %v; %+v", filepath.Base(path), len(lines), p.Evaluated, p.Changed, p.Drifted, p.NotReplayable, p.Samples)
+		}
+		total += len(lines)
+	}
+	if total < 60 {
+		t.Errorf("the corpus holds only %d cases", total)
+	}
+}
+
+func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	name := ""
+	for l := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(l, "-- "); ok && strings.HasSuffix(strings.TrimSpace(rest), " --") {
+			name = strings.TrimSuffix(strings.TrimSpace(rest), " --")
+		} else if name != "" {
+			files[name] += l
+		}
+	}
+	var set struct {
+		Controls  map[string]rego.Meta `json:"controls"`
+		Resources []rego.Resource      `json:"resources"`
+		PIP       json.RawMessage      `json:"pip"`
+	}
+	var cases []struct{ Input value.Value }
+	if files["set.json"] != "" {
+		if err := json.Unmarshal([]byte(files["set.json"]), &set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := json.Unmarshal([]byte(files["cases.json"]), &cases); err != nil {
+		t.Fatal(err)
+	}
+	spec := Spec{Env: "production", Revision: 3, Resources: set.Resources, PIP: set.PIP, Epochs: []Epoch{{}}}
+	for file, source := range files {
+		if name, ok := strings.CutPrefix(file, "lib/"); ok {
+			spec.Libraries = append(spec.Libraries, rego.Library{Name: name, Version: 4, Source: source})
+			continue
+		}
+		id, err := strconv.ParseInt(strings.TrimSuffix(file, ".rego"), 10, 64)
+		if err != nil {
+			continue
+		}
+		m := set.Controls[strconv.FormatInt(id, 10)]
+		m.ID, m.Version = id, max(m.Version, 1)
+		if m.Name == "" {
+			m.Name = fmt.Sprintf("control-%d", id)
+		}
+		spec.Epochs[0].Baseline = append(spec.Epochs[0].Baseline, len(spec.Controls))
+		spec.Controls = append(spec.Controls, Control{Meta: m, Source: source})
+	}
+	var inputs []value.Value
+	for _, c := range cases {
+		inputs = append(inputs, c.Input)
+	}
+	return spec, inputs
+}
+
+func corpusSet(t *testing.T, s Spec) *rego.Set {
+	t.Helper()
+	m := machine(t, s)
+	return m.full(s.Epochs[0]).base
+}
+
+const (
+	byRole = "package a\n\nallow if input.user.role == \"clerk\"\n"
+	byHour = "package a\n\nallow if time.clock(time.now_ns())[0] < 13\n"
+)
+
+// TestKinds replays what the three kinds of deciders record.
+func TestKinds(t *testing.T) {
+	headers := "package a\n\nallow if input.request.headers.authorization == \"Bearer x\"\n"
+	llm := "package a\n\nallow if input.llm.model == \"small\"\n"
+	clerk := `{"user":{"id":"alice","role":"clerk"}}`
+	for name, c := range map[string]struct {
+		base, cand string
+		members    map[string]any
+		input      string
+		check      func(p *Part) bool
+	}{
+		"the same":                         {byRole, byRole, nil, clerk, func(p *Part) bool { return p.Evaluated == 1 && p.Changed == 0 && p.Drifted == 0 && p.WouldAllow == 1 }},
+		"drift of the control":             {byRole, byRole, map[string]any{"policy_id": 1, "policy_version": 2}, `{"user":{"role":"x"}}`, func(p *Part) bool { return p.Drifted == 1 && p.ControlDrift == 1 && p.Changed == 0 && p.NoMatch == 1 }},
+		"shadow denied":                    {byRole, byRole, map[string]any{"effect": "SHADOW_WOULD_DENY", "mode": "shadow"}, `{"user":{"role":"x"}}`, func(p *Part) bool { return p.Drifted == 0 && p.WouldBlock == 1 }},
+		"by the clock of then":             {byHour, "package a\n\ndefault allow := false\n", nil, clerk, func(p *Part) bool { return p.NewlyBlocked == 1 && p.Drifted == 0 && p.WouldBlock == 1 }},
+		"no input":                         {byRole, byRole, nil, "", func(p *Part) bool { return p.NotReplayable[NoInput] == 1 && p.Evaluated == 0 }},
+		"too large to keep":                {byRole, byRole, nil, `{"truncated":true,"bytes":300000}`, func(p *Part) bool { return p.NotReplayable[NoInput] == 1 }},
+		"a secret that nobody reads":       {byRole, byRole, nil, `{"user":{"role":"clerk"},"request":{"headers":{"authorization":"[redacted]"}}}`, func(p *Part) bool { return p.Evaluated == 1 }},
+		"a secret that the candidate asks": {byRole, headers, nil, `{"user":{"role":"clerk"},"request":{"headers":{"authorization":"[redacted]"}}}`, func(p *Part) bool { return p.NotReplayable[Redacted] == 1 }},
+		"a body that nobody looked at":     {byRole, llm, map[string]any{"mode": "enforce", "bouncer_id": 4}, clerk, func(p *Part) bool { return p.NotReplayable[Incomplete] == 1 }},
+		"a body that was looked at":        {llm, llm, map[string]any{"mode": "enforce", "bouncer_id": 4}, `{"llm":{"model":"small"}}`, func(p *Part) bool { return p.WouldAllow == 1 }},
+		"an OPA's own input":               {byRole, byRole, map[string]any{"bouncer_id": 4}, `{"user":{"role":"clerk","Role":"x"},"anything":[1]}`, func(p *Part) bool { return p.Evaluated == 1 && p.Drifted == 0 }},
+		"no request at all":                {byRole, byRole, nil, `{"user":"alice"}`, func(p *Part) bool { return p.NotReplayable[Unreadable] == 1 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := machine(t, pair(c.base, c.cand)).Run(t.Context(), [][]byte{line(c.members, c.input)}, time.Hour)
+			if !c.check(p) || p.Lines != 1 {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+// TestViews: a bouncer decides by the resources that it stands before, and lets
+// pass what no control covers unless it is told otherwise.
+func TestViews(t *testing.T) {
+	s := Spec{
+		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1, ResourceID: 9}, Source: "package c\n\ndeny if true\n"}},
+		Epochs:    []Epoch{{Candidate: []int{0}}},
+		Resources: []rego.Resource{{ID: 9, Name: "nine", Path: "/nine", Doc: value.Object()}},
+		Views:     []View{{BouncerID: 1}, {BouncerID: 2, Resources: []int64{9}}, {BouncerID: 3, Deny: true}},
+	}
+	input := `{"resource":{"path":"/nine"},"action":{"method":"GET"}}`
+	record := func(bouncer int) []byte {
+		return line(map[string]any{"bouncer_id": bouncer, "mode": "enforce", "effect": "NO_MATCH"}, input)
+	}
+	p := machine(t, s).Run(t.Context(), [][]byte{record(1), record(2), record(3)}, time.Hour)
+	if p.Evaluated != 3 || p.WouldAllow != 1 || p.WouldBlock != 2 || p.NewlyBlocked != 1 || p.Samples[0].BouncerID != 2 || p.Samples[0].ResourceID != 9 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestEpochs: each decision is compared with the controls of its time.
+func TestEpochs(t *testing.T) {
+	s := pair(byRole, "package a\n\ndeny if true\n")
+	s.Epochs = []Epoch{{From: noon, Baseline: []int{1}, Candidate: []int{1}}, {Baseline: []int{0}, Candidate: []int{0}}}
+	clerk := `{"user":{"role":"clerk"}}`
+	p := machine(t, s).Run(t.Context(), [][]byte{
+		line(map[string]any{"decision": "DENY", "effect": "DENY"}, clerk),
+		line(map[string]any{"timestamp": noon.Add(-time.Microsecond)}, clerk),
+	}, time.Hour)
+	if p.Drifted != 0 || p.Changed != 0 || p.WouldBlock != 1 || p.WouldAllow != 1 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestTime: a step ends when its time is up, after one record at least.
+func TestTime(t *testing.T) {
+	l := line(nil, `{"user":{"role":"clerk"}}`)
+	p := machine(t, pair(byRole, byRole)).Run(t.Context(), [][]byte{l, l, l}, -1)
+	if p.Lines != 1 {
+		t.Errorf("%d records", p.Lines)
+	}
+}
+
+// FuzzRecord: whatever stands in a log, reading it neither fails nor hangs, and
+// what parses holds what encoding/json reads.
+func FuzzRecord(f *testing.F) {
+	f.Add(line(map[string]any{"bouncer_id": 7, "mode": "enforce", "trace": []any{map[string]any{"a": "}\""}}}, `{"user":{"role":"cl\"erk"},"a":[1,{"b":null}]}`))
+	f.Add([]byte(`{"decision_id":"\"","timestamp":"2026-05-04T12:00:00Z","input":"\\"}`))
+	f.Add([]byte(`{`))
+	m, _, err := New(pair(byRole, byRole), time.Now)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r record
+		ok := parse(data, &r) == nil
+		p := m.Run(t.Context(), [][]byte{data}, time.Hour)
+		if p.Lines != 1 {
+			t.Fatalf("%d lines", p.Lines)
+		}
+		var want struct {
+			ID    string          `json:"decision_id"`
+			Input json.RawMessage `json:"input"`
+		}
+		if !ok || !json.Valid(data) || strings.Count(strings.ToLower(string(data)), "decision_id") != 1 || strings.Count(strings.ToLower(string(data)), "input") != 1 {
+			return
+		}
+		if json.Unmarshal(data, &want) == nil && (want.ID != r.id || string(want.Input) != string(r.input)) {
+			t.Errorf("%s: %q %s, want %q %s", data, r.id, r.input, want.ID, want.Input)
+		}
+	})
+}

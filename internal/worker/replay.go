@@ -1,0 +1,319 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const opReplay = "replay"
+
+// Limits of replays. A replay has a child of its own, which lives as long as
+// the replay does; the replays of a process compute in turns, a step at a time,
+// so that however many run, one processor is theirs and the pool's children
+// stay free for what an author waits for.
+const (
+	replaysAtOnce    = 4
+	replaysPerTenant = 2
+	replayMemory     = 192 << 20
+	// ReplayStepBytes bounds the records of one step.
+	ReplayStepBytes = 1 << 20
+	// replayStep is how long one step may take before its program counts as one
+	// that does not end, replayStart how long its controls may take to compile.
+	replayStep  = 20 * time.Second
+	replayStart = 20 * time.Second
+	// replayBreath is after how long a child answers with what it has.
+	replayBreath = 300 * time.Millisecond
+	// resourceChunk bounds one message with resources.
+	resourceChunk = 4 << 20
+)
+
+// replays are the turns that replays take.
+type replays struct {
+	seats   chan struct{}
+	turn    chan struct{}
+	mu      sync.Mutex
+	tenants map[scope.TenantID]*seat
+}
+
+type seat struct {
+	taken chan struct{}
+	users int
+}
+
+func newReplays() *replays {
+	return &replays{seats: make(chan struct{}, replaysAtOnce), turn: make(chan struct{}, 1), tenants: map[scope.TenantID]*seat{}}
+}
+
+// take waits for a seat of the tenant and one of the process, in that order.
+func (r *replays) take(ctx context.Context, tenant scope.TenantID) (leave func(), err error) {
+	r.mu.Lock()
+	mine := r.tenants[tenant]
+	if mine == nil {
+		mine = &seat{taken: make(chan struct{}, replaysPerTenant)}
+		r.tenants[tenant] = mine
+	}
+	mine.users++
+	r.mu.Unlock()
+	gone := func() {
+		r.mu.Lock()
+		if mine.users--; mine.users == 0 {
+			delete(r.tenants, tenant)
+		}
+		r.mu.Unlock()
+	}
+	if err := enter(ctx, mine.taken); err != nil {
+		gone()
+		return nil, err
+	}
+	if err := enter(ctx, r.seats); err != nil {
+		<-mine.taken
+		gone()
+		return nil, err
+	}
+	return func() { <-r.seats; <-mine.taken; gone() }, nil
+}
+
+func enter(ctx context.Context, c chan struct{}) error {
+	select {
+	case c <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.Unavailable, "replay_busy", "other replays run; try again later").After(5 * time.Second).Because(ctx.Err())
+	}
+}
+
+// Replay is one replay with its child. It is for one goroutine; Close ends it.
+type Replay struct {
+	owner *replays
+	proc  *process
+	leave func()
+}
+
+// Replay starts a child for a replay. Faults: Invalid "invalid_policy" with the
+// issues of controls that do not compile, and those of Check.
+func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spec) (*Replay, error) {
+	leave, err := p.replays.take(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	cfg := p.cfg
+	cfg.Memory = replayMemory
+	proc, err := start(cfg)
+	if err != nil {
+		leave()
+		return nil, fault.New(fault.Unavailable, "worker_unavailable", "the evaluator could not be started").After(time.Second).Because(err)
+	}
+	r := &Replay{owner: p.replays, proc: proc, leave: leave}
+	var rep reply
+	err = r.step(ctx, replayStart, func() error {
+		if err := sendSpec(proc.in, spec); err != nil {
+			return err
+		}
+		return readFrame(proc.out, &rep)
+	})
+	switch {
+	case err != nil:
+	case len(rep.Refused) > 0:
+		err = refusedFault(spec, rep.Refused)
+	case rep.Error != "":
+		err = fault.New(fault.Invalid, "evaluation_failed", rep.Error)
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Run decides records again: lines of the decision log, newest first, of
+// ReplayStepBytes in all or little more. It stops after a while; Part.Lines says
+// how many were decided, and the rest is to be sent again. On an error the
+// replay is over.
+// Faults: Invalid "evaluation_limit" when the child ran out of time or memory,
+// Unavailable when the caller went away.
+func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
+	var rep reply
+	err := r.step(ctx, replayStep, func() error {
+		if err := writeLines(r.proc.in, lines); err != nil {
+			return err
+		}
+		return readFrame(r.proc.out, &rep)
+	})
+	if err == nil && rep.Error != "" {
+		err = fault.New(fault.Invalid, "evaluation_failed", rep.Error)
+	}
+	if err == nil && rep.Part == nil {
+		err = fault.Wrap(errors.New("the child answered nothing"), "replay")
+	}
+	return rep.Part, err
+}
+
+// step has the child do something, in its turn and within the limit.
+func (r *Replay) step(ctx context.Context, limit time.Duration, do func() error) error {
+	if err := enter(ctx, r.owner.turn); err != nil {
+		return err
+	}
+	defer func() { <-r.owner.turn }()
+	return r.proc.bounded(ctx, limit, do)
+}
+
+// Close ends the child.
+func (r *Replay) Close() {
+	r.proc.kill()
+	r.leave()
+}
+
+func refusedFault(spec rerun.Spec, refused []rerun.Refused) error {
+	f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile")
+	var all []rego.Issue
+	for _, c := range refused {
+		for _, is := range c.Issues {
+			name := spec.Controls[c.Control].Name
+			f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: name + ": " + is.Message, Line: is.Line, Column: is.Column})
+			all = append(all, is)
+		}
+	}
+	return f.With("errors", all)
+}
+
+// sendSpec writes the request, and after it the resources in messages of their own.
+func sendSpec(w io.Writer, spec rerun.Spec) error {
+	resources := spec.Resources
+	spec.Resources = nil
+	var chunks [][]byte
+	for len(resources) > 0 {
+		chunk := []byte{'['}
+		n := 0
+		for ; n < len(resources) && len(chunk) < resourceChunk; n++ {
+			text, err := json.Marshal(resources[n])
+			if err != nil {
+				return fmt.Errorf("encode a resource: %w", err)
+			}
+			if n > 0 {
+				chunk = append(chunk, ',')
+			}
+			chunk = append(chunk, text...)
+		}
+		chunks, resources = append(chunks, append(chunk, ']')), resources[n:]
+	}
+	if err := writeFrame(w, request{Op: opReplay, Replay: &spec, Chunks: len(chunks)}); err != nil {
+		return err
+	}
+	for _, c := range chunks {
+		if err := writeRaw(w, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeRaw writes a message that is bytes as they are.
+func writeRaw(w io.Writer, body []byte) error {
+	frame := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	_, err := w.Write(append(frame, body...))
+	return err
+}
+
+// readRaw reads such a message into buf.
+func readRaw(r io.Reader, buf []byte) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := int(binary.BigEndian.Uint32(head[:]))
+	if n > maxFrame {
+		return nil, fmt.Errorf("frame of %d bytes is over the limit of %d", n, maxFrame)
+	}
+	if cap(buf) < n {
+		buf = make([]byte, n)
+	}
+	buf = buf[:n]
+	_, err := io.ReadFull(r, buf)
+	return buf, err
+}
+
+// writeLines writes records as one message: each with its length before it, not
+// encoded anew, for they are JSON already.
+func writeLines(w io.Writer, lines [][]byte) error {
+	size := 0
+	for _, l := range lines {
+		size += len(l) + binary.MaxVarintLen32
+	}
+	body := make([]byte, 0, size)
+	for _, l := range lines {
+		body = append(binary.AppendUvarint(body, uint64(len(l))), l...)
+	}
+	return writeRaw(w, body)
+}
+
+// splitLines takes such a message apart; the lines alias it.
+func splitLines(body []byte) ([][]byte, error) {
+	var out [][]byte
+	for len(body) > 0 {
+		n, k := binary.Uvarint(body)
+		if k <= 0 || n > uint64(len(body)-k) {
+			return nil, errors.New("a message with records is broken")
+		}
+		out = append(out, body[k:k+int(n)])
+		body = body[k+int(n):]
+	}
+	return out, nil
+}
+
+// replay is the child's side: it answers messages with records until the input
+// ends. What it writes to out first says whether the controls compile.
+func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Writer) error {
+	spec := *req.Replay
+	for range req.Chunks {
+		chunk, err := readRaw(in, nil)
+		if err != nil {
+			return err
+		}
+		var some []rego.Resource
+		if err := json.Unmarshal(chunk, &some); err != nil {
+			return fmt.Errorf("decode resources: %w", err)
+		}
+		spec.Resources = append(spec.Resources, some...)
+	}
+	m, refused, err := rerun.New(spec, time.Now)
+	rep := reply{Refused: refused}
+	if err != nil {
+		rep.Error = err.Error()
+	}
+	if err := writeFrame(out, rep); err != nil || m == nil {
+		return err
+	}
+	var buf []byte
+	for {
+		if buf, err = readRaw(in, buf); err != nil {
+			return err
+		}
+		if err := writeFrame(out, runLines(ctx, m, buf)); err != nil {
+			return err
+		}
+	}
+}
+
+func runLines(ctx context.Context, m *rerun.Machine, body []byte) (rep reply) {
+	defer func() {
+		if p := recover(); p != nil {
+			rep = reply{Error: fmt.Sprintf("the evaluator failed: %v", p)}
+		}
+	}()
+	lines, err := splitLines(body)
+	if err != nil {
+		return reply{Error: err.Error()}
+	}
+	return reply{Part: m.Run(ctx, lines, replayBreath)}
+}

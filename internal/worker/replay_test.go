@@ -1,0 +1,186 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+)
+
+// replaySpec compares a control with an edit of it, on one resource of many.
+func replaySpec(base, cand string, resources int) rerun.Spec {
+	s := rerun.Spec{
+		Env: "production", Samples: 20, Deadline: 250 * time.Millisecond,
+		Controls: []rerun.Control{
+			{Meta: rego.Meta{ID: 1, Name: "docs", Version: 1}, Source: base},
+			{Meta: rego.Meta{ID: 1, Name: "docs", Version: 2}, Source: cand},
+		},
+		Epochs: []rerun.Epoch{{Baseline: []int{0}, Candidate: []int{1}}},
+	}
+	for i := range resources {
+		s.Resources = append(s.Resources, rego.Resource{
+			ID: int64(i + 1), Name: fmt.Sprint("r", i), Type: "api", Path: fmt.Sprintf("/docs/%d/**", i),
+			Doc: value.Object(value.Member{Key: "id", Value: value.Int(int64(i + 1))}, value.Member{Key: "data_classification", Value: value.String("internal")}),
+		})
+	}
+	return s
+}
+
+// recordedLine is an entry of the decision log as our bouncers and the service
+// keep it: about 900 bytes.
+func recordedLine(i int) []byte {
+	return fmt.Appendf(nil, `{"decision_id":"01936f6e-0000-7000-8000-%012d","timestamp":"2026-11-21T12:00:00.123456Z","user":{"id":"u%d","email":"u%d@example.com"},"resource":{"type":"api","path":"/docs/%d/page"},"action":"read","decision":"PERMIT","effect":"ALLOW","policy_id":1,"policy_name":"docs","policy_version":1,"reason":"Allowed by control docs","evaluation_time_ms":0.004,"ip_address":"10.0.0.%d","environment":"production","resource_id":%d,"request_id":"r-%d","cache_hit":false,"revision":12,"audit_level":"detailed","input":{"user":{"id":"u%d","email":"u%d@example.com","roles":["staff","reader"],"department":"sales","attributes":{"clearance":%d,"region":"eu"}},"action":{"name":"read","method":"GET"},"resource":{"type":"api","path":"/docs/%d/page","attributes":{"owner":"u%d"}},"context":{"ip_address":"10.0.0.%d","timestamp":"2026-11-21T12:00:00Z","request_id":"r-%d"}}}`,
+		i, i%500, i%500, i%100, i%250, i%100+1, i, i%500, i%500, i%5, i%100, i%7, i%250, i)
+}
+
+const (
+	docsBase = `package docs
+
+default allow := false
+
+allow if {
+	"reader" in input.user.roles
+	input.action.method in {"GET", "HEAD"}
+}
+
+allow if input.user.id == input.resource.attributes.owner
+
+deny contains "internal only" if {
+	input.resource.data_classification == "restricted"
+	input.user.attributes.region != "eu"
+}
+`
+	docsEdit = docsBase + `
+deny contains "clearance" if {
+	input.user.attributes.clearance < 1
+	endswith(input.user.email, "7@example.com")
+}
+`
+)
+
+func TestReplay(t *testing.T) {
+	p := pool(t)
+	r, err := p.Replay(t.Context(), "default", replaySpec(docsBase, docsEdit, 300))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var lines [][]byte
+	for i := range 1000 {
+		lines = append(lines, recordedLine(i))
+	}
+	sum := &rerun.Part{}
+	for left := lines; len(left) > 0; {
+		part, err := r.Run(t.Context(), left)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Add(part, 5)
+		left = left[part.Lines:]
+	}
+	// u…7 with clearance 0 is i%10 == 7 and i%5 == 0: never; the edit flips nothing.
+	if sum.Evaluated != 1000 || sum.Changed != 0 || sum.Drifted != 0 || len(sum.ByResource) != 100 {
+		t.Errorf("%+v", sum)
+	}
+	strict, err := p.Replay(t.Context(), "default", replaySpec(docsBase, strings.ReplaceAll(docsEdit, "7@", "5@"), 300))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer strict.Close()
+	part, err := strict.Run(t.Context(), lines[:100])
+	if err != nil || part.NewlyBlocked != 10 || len(part.Rules) != 1 || part.Rules[0].Rule.Rule != "deny" || part.Rules[0].Line != 17 || part.Samples[0].After.Reason != "clearance" {
+		t.Errorf("%+v, %v", part, err)
+	}
+	_, err = p.Replay(t.Context(), "another", replaySpec(docsBase, "package docs\n\nallow if nothing(1)\n", 1))
+	if !fault.Is(err, fault.Invalid) {
+		t.Errorf("a control that does not compile: %v", err)
+	}
+}
+
+// TestReplayHostile: a program that does not end, or takes too much, ends its
+// replay and nobody else's; who goes away takes the child along.
+func TestReplayHostile(t *testing.T) {
+	p := pool(t)
+	memory := "package docs\n\nallow if count([x | some i in numbers.range(1, 30000000); x := sprintf(\"%d-%d\", [i, i])]) > 0\n"
+	s := replaySpec(docsBase, memory, 1)
+	s.Deadline = time.Minute
+	r, err := p.Replay(t.Context(), "default", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := r.Run(t.Context(), [][]byte{recordedLine(1)})
+	if err == nil && part.WouldBlock != 1 || err != nil && !fault.Is(err, fault.Invalid) {
+		t.Errorf("too much memory: %+v, %v", part, err)
+	}
+	r.Close()
+	loop := "package docs\n\nallow if {\n\tsome i in numbers.range(1, 100000)\n\tsome j in numbers.range(1, 100000)\n\ti * j < 0\n}\n"
+	s = replaySpec(docsBase, loop, 1)
+	s.Deadline = time.Minute
+	if r, err = p.Replay(t.Context(), "default", s); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err = r.Run(ctx, [][]byte{recordedLine(1)}); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a caller that went away: %v", err)
+	}
+	r.Close()
+	// All seats are free again.
+	for range 2 * replaysAtOnce {
+		r, err := p.Replay(t.Context(), "default", replaySpec(docsBase, docsBase, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+	}
+}
+
+// BenchmarkReplay prints recorded decisions a second, and the most memory that
+// the child took.
+func BenchmarkReplay(b *testing.B) {
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := NewPool(Defaults(self, "worker-for-test"))
+	defer p.Close()
+	r, err := p.Replay(b.Context(), "default", replaySpec(docsBase, docsEdit, 10_000))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer r.Close()
+	var lines [][]byte
+	for i := range 1000 {
+		lines = append(lines, recordedLine(i))
+	}
+	n := 0
+	b.ResetTimer()
+	for b.Loop() {
+		for left := lines; len(left) > 0; {
+			part, err := r.Run(b.Context(), left)
+			if err != nil {
+				b.Fatal(err)
+			}
+			left = left[part.Lines:]
+			n += part.Lines
+		}
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "decisions/s")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.proc.cmd.Process.Pid))
+	if err != nil {
+		b.Skip("no process table")
+	}
+	for l := range strings.Lines(string(status)) {
+		var kib float64
+		if _, err := fmt.Sscanf(l, "VmHWM: %f kB", &kib); err == nil {
+			b.ReportMetric(kib/1024, "child-peak-MiB")
+		}
+	}
+}

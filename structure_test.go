@@ -33,8 +33,9 @@ var levels = map[string]int{
 	"internal/bridge": 5, "internal/ide": 5, "internal/policycode": 5,
 	"internal/replay":      5,
 	"internal/enforce/llm": 5, "internal/enforce/mcp": 5, "internal/enforce/pii": 5, "internal/enforce/mask": 5, "internal/enforce/extauthz": 5,
-	"internal/api": 6, "internal/enforce": 6, "internal/webui": 6, "internal/lsp": 6,
-	"internal/app": 7, "internal/app/apptest": 7,
+	"internal/api": 6, "internal/enforce": 6, "internal/webui": 6, "internal/lsp": 6, "internal/client": 6,
+	"internal/policycli": 7,
+	"internal/app":       7, "internal/app/apptest": 7,
 	"cmd/gatehouse": 8,
 	"bench":         8,
 }
@@ -158,7 +159,7 @@ func checkImports(t *testing.T, files []source) {
 
 func checkReserved(t *testing.T, files []source) {
 	only := map[string][]string{
-		"net/http":                        {"internal/outbound", "internal/api", "internal/enforce", "internal/webui", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
+		"net/http":                        {"internal/outbound", "internal/api", "internal/enforce", "internal/webui", "internal/client", "internal/policycli", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
 		"database/sql":                    {"internal/db", "internal/db/dbtest"},
 		"github.com/jackc/pgx/v5":         {"internal/db", "internal/db/dbtest"},
 		"github.com/jackc/pgx/v5/pgxpool": {"internal/db", "internal/db/dbtest"},

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/gatehouse-dev/gatehouse/internal/policycli"
 )
 
 // version is set by the linker.
@@ -28,6 +30,7 @@ type commands struct {
 	Audit   auditCommand   `cmd:"" help:"Check the audit logs."`
 	Migrate migrateCommand `cmd:"" help:"Bring every tenant's schema to this version."`
 	Backup  backupCommand  `cmd:"" help:"Copy the SQLite files of a data directory, while the server runs."`
+	Policy  policyCommand  `cmd:"" help:"Controls as code: validate, test, deploy, diff, pull."`
 	LSP     lspCommand     `cmd:"" name:"lsp" help:"Language server for controls, over stdio: an editor starts it."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
@@ -57,7 +60,15 @@ func run(ctx context.Context) int {
 		parser.Errorf("%s", err)
 		return 2
 	}
-	if err := line.Run(); err != nil && !errors.Is(err, context.Canceled) {
+	err = line.Run()
+	var failure *policycli.Failure
+	switch {
+	case errors.As(err, &failure):
+		if !errors.Is(err, policycli.ErrFindings) { // those have been written
+			fmt.Fprintln(os.Stderr, "gatehouse:", err)
+		}
+		return failure.ExitCode()
+	case err != nil && !errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "gatehouse:", err)
 		return 1
 	}

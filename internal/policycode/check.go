@@ -105,11 +105,7 @@ type links struct{ resource, bouncer *int64 }
 func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.Repository, _ Request) ([]links, []rego.FileIssue, error) {
 	var out []links
 	var issues []rego.FileIssue
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return nil, nil, err
-	}
-	err = store.Read(ctx, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		out, issues = make([]links, len(repo.Controls)), nil
 		for i, c := range repo.Controls {
 			found, bad, err := s.link(ctx, tx, scope.Sandbox, c)

@@ -195,11 +195,7 @@ func (s *Service) blame(files []controlfile.File, repo controlfile.Repository, e
 // Get is a deployment, as it was answered.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
 	var d Deployment
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return d, err
-	}
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		d, err = deployment(ctx, tx, id)
 		return err
 	})

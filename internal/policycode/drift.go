@@ -32,11 +32,7 @@ func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, 
 		return Drift{}, err
 	}
 	out := Drift{Environment: env, Controls: []Drifted{}}
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return Drift{}, err
-	}
-	err = store.Read(ctx, func(tx *db.Tx) error {
+	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		out.Controls = []Drifted{}
 		from, err := origins(ctx, tx)
 		if err != nil {

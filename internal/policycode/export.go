@@ -38,11 +38,7 @@ func (s *Service) Export(ctx context.Context, sc scope.Scope, env scope.Env, nam
 		return Export{}, fault.Invalidf("query.name", "the controls are more than %d bytes together: narrow them by name", maxExport)
 	}
 	written := make([]controlfile.Written, len(there))
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return Export{}, err
-	}
-	err = store.Read(ctx, func(tx *db.Tx) error {
+	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		from, err := origins(ctx, tx)
 		if err != nil {
 			return err

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/client"
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/policycli"
+	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// policyCommand works on controls as files of a repository.
+type policyCommand struct {
+	Validate policyValidateCommand `cmd:"" help:"Check controls, tests and gatehouse.yaml; needs no server."`
+	Test     policyTestCommand     `cmd:"" help:"Run Rego tests with coverage, and the cases of gatehouse.yaml; needs no server."`
+	Deploy   policyDeployCommand   `cmd:"" help:"Bring the files to sandbox, all or none."`
+	Diff     policyDiffCommand     `cmd:"" help:"Say where the files and the service differ."`
+	Pull     policyPullCommand     `cmd:"" help:"Write the service's controls into files."`
+}
+
+// output is how a command writes.
+type output struct {
+	Output string `short:"o" enum:"text,json,sarif,junit" default:"text" help:"Format: ${enum}."`
+}
+
+// remote is the server and the credential.
+type remote struct {
+	URL    string `name:"url" env:"GATEHOUSE_URL" help:"Address of the server."`
+	APIKey string `name:"api-key" env:"GATEHOUSE_API_KEY" help:"API key; best set in the environment."`
+}
+
+// paths are what a command works on.
+type paths struct {
+	Paths []string `arg:"" optional:"" help:"Directories and files; the working directory when absent."`
+}
+
+func (p paths) load() ([]controlfile.File, error) {
+	if len(p.Paths) == 0 {
+		p.Paths = []string{"."}
+	}
+	return policycli.Load(p.Paths)
+}
+
+// options puts together what the commands share; server asks for one.
+func (o output) options(r remote, server bool) policycli.Options {
+	opt := policycli.Options{Format: o.Output, Colour: colourful(), Out: os.Stdout, Version: version, NewID: uuid.NewString}
+	if server && r.URL != "" && r.APIKey != "" {
+		opt.Server = &client.Client{URL: r.URL, Key: r.APIKey, Agent: "gatehouse/" + version}
+	}
+	return opt
+}
+
+// colourful: the output is a terminal, and nobody minds (no-color.org).
+func colourful() bool {
+	info, err := os.Stdout.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// here bounds what runs in this process.
+type here struct {
+	Remote  bool          `help:"Let the server do it: it knows the resources and bouncers that gatehouse.yaml names."`
+	Timeout time.Duration `default:"2m" help:"How long this may take."`
+}
+
+func (h here) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, h.Timeout, fmt.Errorf("not done within %s", h.Timeout))
+}
+
+// prepare gives the options and files of a command that works with and without a server.
+func (h here) prepare(o output, r remote, p paths) (policycli.Options, []controlfile.File, error) {
+	opt := o.options(r, h.Remote)
+	if h.Remote && opt.Server == nil {
+		opt.Server = &client.Client{URL: r.URL} // refused as misuse when it is asked
+	}
+	files, err := p.load()
+	return opt, files, err
+}
+
+type policyValidateCommand struct {
+	paths
+	output
+	remote
+	here
+	Lint bool `default:"true" negatable:"" help:"Ask the linter too."`
+}
+
+// Run validates.
+func (c *policyValidateCommand) Run(ctx context.Context) error {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	opt, files, err := c.prepare(c.output, c.remote, c.paths)
+	if err != nil {
+		return err
+	}
+	return policycli.Validate(ctx, opt, files, c.Lint)
+}
+
+type policyTestCommand struct {
+	paths
+	output
+	remote
+	here
+	MinCoverage float64 `help:"Least share of the lines that the tests must reach, in percent."`
+}
+
+// Run tests.
+func (c *policyTestCommand) Run(ctx context.Context) error {
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	opt, files, err := c.prepare(c.output, c.remote, c.paths)
+	if err != nil {
+		return err
+	}
+	return policycli.Test(ctx, opt, files, c.MinCoverage)
+}
+
+// source is where the files come from.
+type source struct {
+	Repository string `env:"GATEHOUSE_REPOSITORY,GITHUB_REPOSITORY,CI_PROJECT_PATH" help:"Repository of the files, kept with the controls."`
+}
+
+type policyDeployCommand struct {
+	paths
+	output
+	remote
+	source
+	Commit   string `env:"GATEHOUSE_COMMIT,GITHUB_SHA,CI_COMMIT_SHA" help:"Commit of the files, kept with the controls."`
+	DryRun   bool   `help:"Say what would be done, with diffs, and do nothing."`
+	Resource int64  `help:"Id of the resource for controls of which gatehouse.yaml names none."`
+	Bouncer  int64  `help:"Id of the bouncer for controls of which gatehouse.yaml names none."`
+}
+
+// Run deploys.
+func (c *policyDeployCommand) Run(ctx context.Context) error {
+	files, err := c.load()
+	if err != nil {
+		return err
+	}
+	req := policycode.Request{Files: files, DryRun: c.DryRun, Repository: c.Repository, Commit: c.Commit}
+	if c.Resource != 0 {
+		req.ResourceID = &c.Resource
+	}
+	if c.Bouncer != 0 {
+		req.BouncerID = &c.Bouncer
+	}
+	return policycli.Deploy(ctx, c.options(c.remote, true), req)
+}
+
+type policyDiffCommand struct {
+	paths
+	output
+	remote
+	source
+	Environment string `enum:"sandbox,production" default:"sandbox" help:"Environment to compare with: ${enum}."`
+}
+
+// Run compares.
+func (c *policyDiffCommand) Run(ctx context.Context) error {
+	files, err := c.load()
+	if err != nil {
+		return err
+	}
+	return policycli.Diff(ctx, c.options(c.remote, true), policycode.Request{Files: files, Repository: c.Repository, Environment: scope.Env(c.Environment)})
+}
+
+type policyPullCommand struct {
+	Directory string `arg:"" optional:"" default:"." help:"Where to write."`
+	output
+	remote
+	Environment string `enum:"sandbox,production" default:"sandbox" help:"Environment to read: ${enum}."`
+	Name        string `help:"Only controls whose name holds this text."`
+	Force       bool   `help:"Overwrite files that differ."`
+}
+
+// Run writes files.
+func (c *policyPullCommand) Run(ctx context.Context) error {
+	return policycli.Pull(ctx, c.options(c.remote, true), c.Directory, c.Environment, c.Name, c.Force)
+}

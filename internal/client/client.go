@@ -1,0 +1,224 @@
+// Package client speaks to a gatehouse server for the command line: JSON over
+// HTTP with an API key, tried again where the server asks for it.
+//
+//	Do ──► request ──► 2xx: decoded
+//	          ▲  │
+//	          │  ├─ 429, 503: waits Retry-After, or longer each time; at most Tries
+//	          └──┘  no connection, where sending twice does no harm: the same
+//	             └─ else: *Error
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxAnswer bounds an answer in bytes.
+const maxAnswer = 64 << 20
+
+// Client is a server and a credential. URL and Key must be set.
+type Client struct {
+	// URL is the server's address, with or without /api/v1.
+	URL string
+	// Key is an API key or a token; it goes into Authorization.
+	Key string
+	// Agent names the caller.
+	Agent string
+	// Tries is how often a request is sent at most; 0 is 5.
+	Tries int
+	// MaxWait bounds one wait between tries; 0 is 30 s.
+	MaxWait time.Duration
+	// Wait waits; nil waits by the clock.
+	Wait func(ctx context.Context, d time.Duration) error
+	// HTTP sends; nil is a client without redirects and with a timeout of 2 minutes.
+	HTTP *http.Client
+}
+
+// Error is an answer that is no success. Body is as it was sent.
+type Error struct {
+	Status    int
+	Code      string
+	Message   string
+	RequestID string
+	Body      []byte
+}
+
+// Error is the server's message, with what one needs to ask about it.
+func (e *Error) Error() string {
+	s := fmt.Sprintf("the server answers %d", e.Status)
+	if e.Code != "" {
+		s += " " + e.Code
+	}
+	if e.Message != "" {
+		s += ": " + e.Message
+	}
+	if e.RequestID != "" {
+		s += " (request " + e.RequestID + ")"
+	}
+	return s
+}
+
+// Base gives the address of the API for what a person sets as the server's, or
+// an error for what is none.
+func Base(address string) (string, error) {
+	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(address), "/"))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
+		return "", errors.New("the server's address is one like https://gatehouse.example.com")
+	}
+	if !strings.HasSuffix(u.Path, "/api/v1") {
+		u.Path += "/api/v1"
+	}
+	return u.String(), nil
+}
+
+// Do sends a request and decodes the answer into out. in is encoded as JSON;
+// nil for no body. With a key, the server does a repeated request once
+// (Idempotency-Key), so that it is safe to send again when the connection breaks.
+func (c *Client) Do(ctx context.Context, method, path, key string, in, out any) error {
+	base, err := Base(c.URL)
+	if err != nil {
+		return err
+	}
+	var body []byte
+	if in != nil {
+		if body, err = json.Marshal(in); err != nil {
+			return fmt.Errorf("encode the request: %w", err)
+		}
+	}
+	tries := c.Tries
+	if tries == 0 {
+		tries = 5
+	}
+	harmless := method == http.MethodGet || key != ""
+	for n := 1; ; n++ {
+		answer, after, err := c.once(ctx, method, base+path, key, body)
+		var refused *Error
+		again := err != nil && harmless
+		if errors.As(err, &refused) {
+			again = refused.Status == http.StatusTooManyRequests || refused.Status == http.StatusServiceUnavailable
+		}
+		if !again || n == tries || ctx.Err() != nil {
+			if err != nil {
+				return err
+			}
+			return decode(answer, out)
+		}
+		if err := c.wait(ctx, c.pause(n, after)); err != nil {
+			return err
+		}
+	}
+}
+
+// once sends the request; after is what Retry-After says, or negative.
+func (c *Client) once(ctx context.Context, method, address, key string, body []byte) (answer []byte, after time.Duration, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, -1, err
+	}
+	req.Header.Set("Authorization", "Bearer "+c.Key)
+	req.Header.Set("Accept", "application/json")
+	if c.Agent != "" {
+		req.Header.Set("User-Agent", c.Agent)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	res, err := c.http().Do(req)
+	if err != nil {
+		return nil, -1, err
+	}
+	defer res.Body.Close() //nolint:errcheck // it was read
+	answer, err = io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, -1, fmt.Errorf("read the answer: %w", err)
+	case len(answer) > maxAnswer:
+		return nil, -1, fmt.Errorf("the answer is over %d bytes", maxAnswer)
+	case res.StatusCode < 200 || res.StatusCode > 299:
+		return nil, retryAfter(res.Header.Get("Retry-After")), failure(res, answer)
+	}
+	return answer, -1, nil
+}
+
+func (c *Client) http() *http.Client {
+	if c.HTTP != nil {
+		return c.HTTP
+	}
+	return &http.Client{
+		Timeout: 2 * time.Minute,
+		// A redirect would take the credential elsewhere.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// pause is how long to wait before try n+1: what the server says, else twice as
+// long each time.
+func (c *Client) pause(n int, after time.Duration) time.Duration {
+	most := c.MaxWait
+	if most == 0 {
+		most = 30 * time.Second
+	}
+	if after < 0 {
+		after = 250 * time.Millisecond << min(n-1, 10)
+	}
+	return min(after, most)
+}
+
+func (c *Client) wait(ctx context.Context, d time.Duration) error {
+	if c.Wait != nil {
+		return c.Wait(ctx, d)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// retryAfter reads seconds or a date (RFC 9110 section 10.2.3); negative for none.
+func retryAfter(header string) time.Duration {
+	if n, err := strconv.Atoi(header); err == nil && n >= 0 {
+		return time.Duration(n) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return max(0, time.Until(at))
+	}
+	return -1
+}
+
+func failure(res *http.Response, body []byte) error {
+	e := &Error{Status: res.StatusCode, RequestID: res.Header.Get("X-Request-ID"), Body: body}
+	var said struct {
+		Error   string `json:"error"`
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(body, &said) == nil { // else it is no answer of ours
+		e.Code, e.Message = said.Error, said.Message
+	}
+	return e
+}
+
+func decode(answer []byte, out any) error {
+	if out == nil {
+		return nil
+	}
+	if err := json.Unmarshal(answer, out); err != nil {
+		return fmt.Errorf("the answer is not what it should be: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package policycli
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+)
+
+// Pulled is what a pull wrote.
+type Pulled struct {
+	Directory string   `json:"directory"`
+	Files     int      `json:"files"`
+	Written   []string `json:"written"`
+}
+
+// Pull writes the service's controls into files below dir.
+func Pull(ctx context.Context, o Options, dir, environment, name string, force bool) error {
+	if o.Format != FormatText && o.Format != FormatJSON {
+		return usage("pull writes text or json")
+	}
+	var x policycode.Export
+	query := url.Values{"environment": {environment}}
+	if name != "" {
+		query.Set("name", name)
+	}
+	if err := o.ask(ctx, http.MethodGet, "/policies-as-code/files?"+query.Encode(), "", nil, &x); err != nil {
+		return o.refused(err)
+	}
+	if len(x.Files) == 0 {
+		return &Failure{ExitFindings, errNothing}
+	}
+	written, err := save(dir, x.Files, force)
+	if err != nil {
+		return err
+	}
+	p := Pulled{Directory: dir, Files: len(x.Files), Written: append([]string{}, written...)}
+	return o.write("pull", Report{Value: p, Text: func(out *printer) { out.pulled(p) }})
+}

@@ -3,6 +3,7 @@ package controlfile
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"path"
 	"regexp"
@@ -53,7 +54,12 @@ const maxNodes = 50_000
 const maxNesting = 64
 
 // parseYAML parses one document; nil for none.
-func parseYAML(text string) (*yaml.Node, error) {
+func parseYAML(text string) (node *yaml.Node, err error) {
+	defer func() {
+		if p := recover(); p != nil { // other people's parser on hostile text
+			node, err = nil, fmt.Errorf("the file cannot be read: %v", p)
+		}
+	}()
 	dec := yaml.NewDecoder(strings.NewReader(text))
 	var doc yaml.Node
 	if err := dec.Decode(&doc); err != nil {

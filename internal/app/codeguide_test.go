@@ -1,0 +1,111 @@
+package app_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+)
+
+// TestPoliciesAsCodeGuide pastes docs/policies-as-code.md into a shell.
+func TestPoliciesAsCodeGuide(t *testing.T) {
+	text, err := os.ReadFile("../../docs/policies-as-code.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := apptest.StartServer(t, dbtest.SQLite)
+	key := s.Key(t, s.Admin, "sandbox", "policies:write").APIKey
+	here := strings.NewReplacer("http://localhost:8080", s.URL, "gh_sandbox_…", key)
+	var script strings.Builder
+	script.WriteString("set -eu\n")
+	for _, block := range fence.FindAllStringSubmatch(here.Replace(string(text)), -1) {
+		script.WriteString(block[1])
+	}
+	script.WriteString("echo guide-done\n")
+	out, code := shell(t, t.TempDir(), script.String())
+	if code != 0 {
+		t.Fatalf("the guide ended with %d\n%s", code, out)
+	}
+	for _, want := range []string{
+		"1 control valid", "3 of 3 passed", "would be deployed to sandbox: 1 created", "deployed to sandbox: 1 created", "sandbox is what the files say",
+		"changed_outside", "drift: exit code 1", "wrote payments/gatehouse.yaml", "guide-done",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the guide does not show %q:\n%s", want, out)
+		}
+	}
+}
+
+// ciCommands finds what the CI examples run.
+var ciCommands = regexp.MustCompile(`gatehouse policy [^\n]*`)
+
+// TestCIExamples parses the CI examples and runs each of their commands on a
+// repository with the controls that they expect.
+func TestCIExamples(t *testing.T) {
+	s := apptest.StartServer(t, dbtest.SQLite)
+	key := s.Key(t, s.Admin, "sandbox", "policies:write").APIKey
+	for _, name := range []string{"github-actions.yml", "gitlab-ci.yml"} {
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile("../../docs/ci/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var doc map[string]any
+			if err := yaml.Unmarshal(text, &doc); err != nil || len(doc) < 4 {
+				t.Fatalf("%d members, %v", len(doc), err)
+			}
+			dir := t.TempDir()
+			put(t, dir, "controls/owners.rego", ownersRego, "controls/owners_test.rego", ownersTest)
+			commands := ciCommands.FindAllString(string(text), -1)
+			if len(commands) < 5 {
+				t.Fatalf("%d commands", len(commands))
+			}
+			for _, c := range commands {
+				out, code := shell(t, dir, "export GATEHOUSE_URL="+s.URL+" GATEHOUSE_API_KEY="+key+"\n"+c+"\n")
+				if code != 0 {
+					t.Errorf("%s ended with %d\n%s", c, code, out)
+				}
+			}
+		})
+	}
+}
+
+// put writes files: path, content, path, content.
+func put(t *testing.T, dir string, pairs ...string) {
+	t.Helper()
+	for pair := range slices.Chunk(pairs, 2) {
+		p := filepath.Join(dir, pair[0])
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(pair[1]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shell runs a script with the program on its path, and gives both outputs.
+func shell(t *testing.T, dir, script string) (string, int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-s")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(apptest.Binary(t))+":"+os.Getenv("PATH"))
+	cmd.Stdin = strings.NewReader(script)
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}

@@ -161,9 +161,15 @@ func (i *issuer) identity() body {
 
 func (i *issuer) token(t testing.TB, user string, roles ...string) string {
 	t.Helper()
-	text, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
-		"iss": "https://issuer.test", "aud": "app", "sub": user, "roles": roles, "exp": time.Now().Add(time.Hour).Unix(),
-	}).SignedString(i.key)
+	return i.with(t, user, map[string]any{"roles": roles})
+}
+
+// with is a token with further claims.
+func (i *issuer) with(t testing.TB, user string, more map[string]any) string {
+	t.Helper()
+	claims := jwt.MapClaims{"iss": "https://issuer.test", "aud": "app", "sub": user, "exp": time.Now().Add(time.Hour).Unix()}
+	maps.Copy(claims, more)
+	text, err := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims).SignedString(i.key)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,17 @@ import (
 // TestInjectionCorpus prints how much of the corpus in testdata the injection
 // rules miss, and how much that is harmless they refuse. docs/ai.md states it.
 func TestInjectionCorpus(t *testing.T) {
+	measure(t, "injections.txt", 10)
+	measure(t, "injections_more.txt", 40)
+}
+
+// TestHeldOutInjectionCorpus is the same on texts that the lists were not
+// extended by.
+func TestHeldOutInjectionCorpus(t *testing.T) { measure(t, "injections_heldout.txt", 60) }
+
+// measure reports on a corpus, of whose attacks so many per cent may be missed.
+func measure(t *testing.T, name string, mayMiss float64) {
+	t.Helper()
 	catalogue, err := Load()
 	if err != nil {
 		t.Fatal(err)
@@ -24,7 +35,7 @@ func TestInjectionCorpus(t *testing.T) {
 		t.Fatal(issues)
 	}
 	set := rego.NewSet(rego.SetSpec{Controls: []*rego.Control{control}})
-	data, err := os.ReadFile("testdata/injections.txt")
+	data, err := os.ReadFile("testdata/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +62,7 @@ func TestInjectionCorpus(t *testing.T) {
 	}
 	missed, alarms := 100*float64(wrong["attack"])/float64(count["attack"]), 100*float64(wrong["benign"])/float64(count["benign"])
 	t.Logf("%d attacks, %.1f%% missed; %d harmless texts, %.1f%% refused", count["attack"], missed, count["benign"], alarms)
-	if missed > 30 || alarms > 3 {
+	if missed > mayMiss || alarms > 3 {
 		t.Error("the rates have become worse")
 	}
 }

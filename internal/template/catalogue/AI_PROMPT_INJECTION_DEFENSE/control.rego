@@ -46,6 +46,20 @@ deny contains "The text tries to replace the model's instructions" if {
 	contains(form, concat("", [start, noun]))
 }
 
+deny contains "The text tries to replace the model's instructions" if {
+	some form in forms
+	some ending in endings
+	contains(form, ending)
+	some subject in subjects
+	contains(form, concat("", [subject, ending]))
+}
+
+deny contains "The text tries to have the model's instructions told" if {
+	some form in forms
+	some secret in nobodys_business
+	contains(form, secret)
+}
+
 deny contains "The text tries to have the model's instructions told" if {
 	some form in forms
 	some secret in confidences
@@ -329,24 +343,61 @@ verbs contains {"text": verb, "which": array.concat(earlier, own)} if some verb 
 
 verbs contains {"text": verb, "which": own} if some verb in overcoming
 
+verbs contains {"text": verb, "which": guarding} if some verb in lifting
+
 setting_aside := [
 	"ignore", "ignoring", "disregard", "forget", "neglect", "discard", "donotfollow", "dontfollow", "stopfollowing",
-	"donotobey", "dontobey", "stopobeying", "noattentionto",
+	"donotobey", "dontobey", "stopobeying", "noattentionto", "setaside", "nevermind", "unlearn", "erase", "overlook",
+	"donotapply", "dontapply", "donotheed", "dontheed", "dismiss",
 ]
 
 overcoming := [
 	"override", "overrule", "bypass", "circumvent", "overwrite", "disable", "violate", "abandon", "breakfreefrom",
 ]
 
+# What is lifted is not said of a shop's own things ("your filters"), but of what keeps a model.
+lifting := [
+	"cancel", "suspend", "revoke", "turnoff", "switchoff", "deactivate", "remove", "lift", "drop", "unlock", "shed",
+	"getridof", "getrid", "leavebehind", "goaround", "getaround",
+]
+
+guarding := [
+	"yoursafety", "yourcontent", "yourethical", "yourmoral", "yourcore", "yoursystem", "yourinternal", "yourbuiltin",
+	"yourdeveloper", "contentsafety", "safetyandcontent",
+]
+
+# "your instructions no longer apply": whose, what, and that it is over. Rules that are not
+# yours are cancelled in any law.
+subjects contains concat("", [which, noun]) if {
+	some which in own
+	some noun in ["instructions", "guidelines", "rules", "restrictions", "prompt", "constraints", "directives"]
+}
+
+subjects contains concat("", [which, noun]) if {
+	some which in earlier
+	some noun in ["instructions", "prompt", "prompts", "directives"]
+}
+
+subjects contains concat("", ["instructions", suffix]) if {
+	some suffix in ["above", "yougot", "youhave", "sofar", "before", "yougotsofar", "youreceived"]
+}
+
+endings := [
+	"nolongerapply", "nolongercount", "nolongervalid", "arenolongervalid", "nolongerbind", "arecancelled", "arecanceled",
+	"arevoid", "arenowvoid", "arenullandvoid", "aresuspended", "arelifted", "areobsolete", "areinvalid", "donotapply",
+	"dontapply", "havecancelled", "havelifted", "havesuspended", "haverevoked", "arerevoked", "areoverridden",
+	"havereplaced", "arereplacedby", "nolongerineffect", "areoff",
+]
+
 earlier := [
-	"previous", "preceding", "prior", "earlier", "above", "foregoing", "aforementioned", "system", "developer",
-	"original",
-	"initial",
+	"former", "past", "previous", "preceding", "prior", "earlier", "above", "foregoing", "aforementioned", "system",
+	"developer", "original", "initial",
 ]
 
 own := [
 	"your", "yourprevious", "yourprior", "yourearlier", "youroriginal", "yourinitial", "yoursystem", "yoursafety",
-	"yourcore", "yourcurrent", "yourexisting", "yourcontent", "yourethical", "yourdeveloper",
+	"yourcore", "yourcurrent", "yourexisting", "yourcontent", "yourethical", "yourdeveloper", "yourformer", "yourpast",
+	"yourfirst", "yourinternal", "yourmoral", "yourold", "yourbuiltin",
 ]
 
 nouns := [
@@ -359,6 +410,16 @@ tellings := [
 	"reveal", "show", "showme", "print", "printout", "repeat", "output", "display", "disclose", "leak", "dump", "giveme",
 	"tellme", "tellmewhat", "whatis", "whatare", "whats", "writeout", "recite", "echo", "copy", "share", "expose",
 	"translate", "summarize", "encode", "provide",
+]
+
+# What a user's text has no reason to name.
+nobodys_business := [
+	"yoursystemprompt", "yoursysteminstruction", "yourhiddenprompt", "yourhiddeninstruction", "yourhiddenrule",
+	"yoursecretprompt", "yoursecretinstruction", "yoursecretrule", "yourinternalinstruction", "yourinternalguideline",
+	"yourinternalprompt", "yourinternalrule", "yourinitialprompt", "yourinitialinstruction", "youroriginalprompt",
+	"yourpreprompt", "yourdeveloperprompt", "yourdevelopermessage", "yourmetaprompt", "yourbaseprompt",
+	"tupromptdesistema", "tusinstruccionesdesistema", "tonpromptsysteme", "votrepromptsysteme", "deinsystemprompt",
+	"deinensystemprompt", "deinemsystemprompt", "iltuopromptdisistema", "seupromptdosistema", "jesysteemprompt",
 ]
 
 confidences := [
@@ -394,14 +455,59 @@ phrases := [
 	"leaksystemprompt", "printsystemprompt", "displaysystemmessage", "tellmeyourinstructions", "showmeyourinstructions",
 	"enterdevelopermode", "enabledevelopermodeand", "jailbreakmode", "actasdan", "doanythingnow", "nocontentpolicy",
 	"aihasnorules", "asifyouhadnosafety", "asifyouhadnorestrictions", "asifyouhadnorules",
+	"setasidewhateveryou", "setasidewhatyou", "forgetwhateveryou", "ignorewhateveryou",
+	"disregardwhateveryou", "treateverythingbefore",
+	"treateverythingabove", "rulesyougotsofar", "nevermindwhatsystem", "eraseyourmemory",
+	"wipeyourmemory", "resetyourmemory", "forgetyourrules", "forgetyourguidelines",
+	"yourdevelopersoverride", "iamyourdeveloper", "iamyourcreator", "thisisyourdeveloper",
+	"restrictionsfromyourself", "filtersfromyourself",
+	"withoutfilterormoral", "withoutcensorship", "uncensoredanswer",
+	"beforemyfirstmessage", "beforethisconversationbegan", "beforethisconversationstarted",
+	"beforethischatbegan",
+	"instructionsyouatstart", "paragraphyourinstructions",
+	"putyourinstructions",
+	"yourinstructionsword", "describeyourhidden",
+	"quoteyourinstructions", "listyourinstructions", "pasteyourinstructions", "repeatyourinstructions",
+	"revealyourinstructions", "youhavenolimits", "nolimitsapply", "alllimitsoff", "youalwayscomply",
+	"thatneverrefuses",
+	"nothingisofflimits",
+	"unrestrictedmode", "unfilteredmode", "uncensoredmode", "activategodmode", "godmodeon",
+	"enablegodmode", "sudomode", "evilmode", "chaosmode",
+	"instructiontolanguagemodel",
+	"instructionstolanguagemodel",
+	"ifyouareanllm", "ifyouarealanguagemodel",
+	"aiassistantreading", "assistantreadingthis", "llmreadingthis", "modelreadingthis",
+	"modelprocessingthis",
+	"withouttellinguser",
+	"mustbeginwithsure", "beginwithsurehere", "startwithsurehere",
+	"mustneversayno",
+	"donotapplyyour", "dontapplyyour", "oublietoutcequ", "oublieztoutcequ",
+	"ignoretoutcequi", "ignoreztoutcequi", "olvidatodoloanterior",
+	"vergissalleswas", "ignorierealleswas", "ignoriereallesvorherige",
+	"dimenticatuttoquello", "ignoratuttoquello", "esquecatudo",
+	"vergeetalles", "negeeralles", "muestratuprompt", "muestrametuprompt", "dimetuprompt",
+	"affichetonprompt", "affichevotreprompt", "donnemoitonprompt", "gibdeinensystem", "zeigdeinensystem",
+	"zeigmirdeinensystem", "mostrailtuoprompt", "mostreseuprompt", "ignorujwszystkie",
+	"zapomnijowszystkich",
+	"toldbeforethisconversation", "toldbeforethischat", "firstlineyourinstructions", "firstwordsyourinstructions",
+	"firstsentenceyourinstructions", "hiddenmessageformodel", "hiddenmessageforassistant", "aithatneverrefuses",
+	"assistantthatneverrefuses", "botthatneverrefuses", "ignoreeverythingyouknow", "disregardeverythingyouknow",
 ]
 
 # As they stand, in lower case: marks of roles in prompts of models, and other scripts.
 markers := [
 	"<|im_start|>", "<|im_end|>", "<|system|>", "<|assistant|>", "<|endoftext|>", "<|start_header_id|>", "<|eot_id|>",
 	"<<sys>>", "<</sys>>", "[/inst]", "<start_of_turn>", "### new instruction",
-	"### system:", "</system>", "system: you are now",
+	"### system:", "</system>", "system: you are now", "###instruction",
+	"### instruction:", "</assistant>", "[system]",
+	"note to the assistant:", "note to assistant:", "note to the ai", "message for the model:", "message to the model:",
+	"message for the ai", "message to the ai", "attention, ai", "attention ai assistant", "if you are an ai ",
+	"if you are an ai,", "if you are an llm", "if you are a language model", "ai assistant reading",
+	"ai reading this", "llm reading this", "instruction to the language model",
+	"instructions to the language model", "instructions for the ai",
+	"begin system message", "end system message", "<system>", "</instructions>", "[end of prompt]",
 	"忽略之前的指令", "忽略之前的所有", "忽略以上指令", "忽略以上所有",
+	"忘记之前的", "忘记上面的", "忽略你的", "以前の指示を忘れ", "これまでの指示を忘れ", "забудь всё, что", "не следуй инструкциям",
 	"忽略所有之前", "忽略先前的指令", "无视之前的指令",
 	"以前の指示を無視", "これまでの指示を無視", "上記の指示を無視",
 	"이전 지시를 무시", "이전의 모든 지시를 무시",

@@ -30,6 +30,9 @@ func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.
 	if err != nil {
 		return scope.Scope{}, Principal{}, err
 	}
+	if rt.op.Bearer && c.APIKey != "" {
+		return scope.Scope{}, Principal{}, fault.New(fault.Unauthenticated, "authentication_required", "send the credential, a token or a key, as Authorization: Bearer")
+	}
 	if c.Bearer == "" && c.APIKey == "" {
 		return scope.Scope{}, Principal{}, fault.New(fault.Unauthenticated, "authentication_required", "send an API key or an access token")
 	}

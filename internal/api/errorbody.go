@@ -36,13 +36,15 @@ type (
 	}
 	// DetailError is the body of errors of telemetry and the simulator.
 	DetailError struct {
-		Detail string `json:"detail" doc:"What went wrong, for people"`
+		Detail string   `json:"detail" doc:"What went wrong, for people"`
+		_      struct{} `additionalProperties:"true"`
 	}
 	// EditorError is the body of errors of the editor integration.
 	EditorError struct {
 		Success bool           `json:"success" doc:"Always false"`
 		Message string         `json:"message" doc:"What went wrong, for people"`
 		Errors  []fault.Detail `json:"errors" doc:"Each offence"`
+		_       struct{}       `additionalProperties:"true"`
 	}
 	// OPAError is the body of errors where clients of OPA are served.
 	OPAError struct {

@@ -146,13 +146,13 @@ func (a *answer) MarshalJSON() ([]byte, error) {
 		return encode(OPAError{Code: opaCode(a.status), Message: sentence(f)})
 	case areaEditor:
 		body := map[string]any{"success": false, "message": f.Message, "errors": details(f)}
-		if f.Kind == fault.RateLimited {
+		if everywhere(f) {
 			merge(body, a.plain())
 		}
 		return encode(body)
 	case areaDetail:
 		body := map[string]any{"detail": sentence(f)}
-		if f.Kind == fault.RateLimited {
+		if everywhere(f) {
 			merge(body, a.plain())
 		}
 		return encode(body)
@@ -167,6 +167,12 @@ func (a *answer) MarshalJSON() ([]byte, error) {
 		body["request_id"] = a.id
 		return encode(body)
 	}
+}
+
+// everywhere tells the faults whose body the specification gives for all areas:
+// those members stand beside the area's own.
+func everywhere(f *fault.Error) bool {
+	return f.Kind == fault.RateLimited || f.Code == "tenant_access_denied" || f.Code == "tenant_not_found"
 }
 
 // plain is what the tenant shape and the default one have in common.

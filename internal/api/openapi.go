@@ -107,6 +107,8 @@ func (r *Router) operation(rt *route) *huma.Operation {
 	}
 	doc.Security = []map[string][]string{{"apiKey": {}}, {"bearer": {}}}
 	switch {
+	case op.Bearer:
+		doc.Security = []map[string][]string{{"bearer": {}}}
 	case op.Public:
 		doc.Security = []map[string][]string{}
 	case op.Optional:
@@ -190,7 +192,10 @@ func (r *Router) describe(rt *route, docs RawDocs) {
 	}
 	resp := &huma.Response{Description: http.StatusText(status)}
 	if docs.Response != nil {
-		resp.Content = map[string]*huma.MediaType{media(docs.ResponseType): {Schema: r.schemaOf(docs.Response)}}
+		resp.Content = map[string]*huma.MediaType{}
+		for m := range strings.SplitSeq(media(docs.ResponseType), ",") {
+			resp.Content[strings.TrimSpace(m)] = &huma.MediaType{Schema: r.schemaOf(docs.Response)}
+		}
 	}
 	doc.Responses[strconv.Itoa(status)] = resp
 	r.api.OpenAPI().AddOperation(doc)

@@ -42,6 +42,9 @@ type Op struct {
 	// Optional operations take a credential, and do without: their Scope is
 	// then that of a Public operation, with an Actor of no kind.
 	Optional bool
+	// Bearer operations take their credential, a token or a key, from the
+	// Authorization header only (specification, Authentication 5).
+	Bearer bool
 	// Status is that of success: 0 means 200, or 204 where there is no body.
 	Status int
 	// MaxBody bounds the request body in bytes; 0 means 1 MiB.
@@ -77,7 +80,8 @@ type RawDocs struct {
 	Request     reflect.Type
 	RequestType string
 	// Response is the type of the success body; nil for none. ResponseType is
-	// its media type, application/json when empty.
+	// its media type, or several with commas between them; application/json
+	// when empty.
 	Response     reflect.Type
 	ResponseType string
 }

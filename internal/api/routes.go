@@ -16,6 +16,7 @@ func (s *Server) segments() []func(*Router) {
 		s.classification,
 		s.bouncers,
 		s.decisions,
+		s.simulator,
 		s.audit,
 		s.compliance,
 		s.bridge,

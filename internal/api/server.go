@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -80,6 +81,9 @@ type Server struct {
 
 	// Replays decides recorded decisions again.
 	Replays *replay.Service
+
+	// Simulator tries policies out.
+	Simulator *simulator.Service
 
 	// Bridge brings controls to bouncers; Audit keeps what happened.
 	Bridge *bridge.Service

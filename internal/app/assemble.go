@@ -29,6 +29,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -65,6 +66,7 @@ type parts struct {
 	snapshots  *decision.Snapshots
 	metrics    *policy.Metrics
 	bridge     *bridge.Service
+	simulator  *simulator.Service
 	audit      *audit.DecisionLog
 	workers    *worker.Pool
 	registry   *prometheus.Registry
@@ -135,7 +137,9 @@ func (p *parts) ground(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find this program, for its workers: %w", err)
 	}
-	p.workers = worker.NewPool(worker.Defaults(self, "worker"))
+	pool := worker.Defaults(self, "worker")
+	pool.SimulateDeadline = p.cfg.SimulationDeadline
+	p.workers = worker.NewPool(pool)
 	p.closers.add("workers", 5*time.Second, func(context.Context) error { return p.workers.Close() })
 	p.task("first worker", func(ctx context.Context) error { p.workers.Warm(ctx); return nil })
 	return nil
@@ -247,6 +251,7 @@ func (p *parts) decide(context.Context) error {
 			p.evaluated.count(t, id, effect)
 		},
 	}
+	p.simulate(people)
 	if p.cfg.DecisionCache == "on" {
 		p.decisions.Cache = rego.NewCache(decisionCacheBytes)
 	}

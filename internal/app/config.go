@@ -30,14 +30,15 @@ type Config struct {
 	AssistModel string `env:"GATEHOUSE_ASSIST_MODEL" default:"gpt-4o-mini" help:"Model that is asked there."`
 	AssistKey   string `env:"GATEHOUSE_ASSIST_KEY" help:"Bearer token sent there; absent: none."`
 
-	DecisionCache    string        `env:"GATEHOUSE_DECISION_CACHE" default:"on" enum:"on,off" help:"Cache of decisions: on or off."`
-	DecisionDeadline time.Duration `env:"GATEHOUSE_DECISION_DEADLINE" default:"250ms" help:"Longest live evaluation; past it the decision is DENY, evaluation_limit."`
-	AuditSync        string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to the disk: every record survives a crash of the process in each mode; a power cut in 'always'."`
-	RateLimit        string        `env:"GATEHOUSE_RATE_LIMIT" default:"plan" help:"Requests an hour and key: 'plan' (1000, 5000, 10000 by plan), a number, or 'none'."`
-	DecisionLimit    string        `env:"GATEHOUSE_DECISION_RATE_LIMIT" default:"plan" help:"The same for /decisions alone: 'plan', a number, or 'none'."`
-	OpenMetrics      bool          `env:"GATEHOUSE_OPEN_METRICS" help:"Answer /metrics without a credential."`
-	LogLevel         string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
-	MemoryLimit      int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"1073741824" help:"Soft memory limit of the process in bytes; the collector works harder near it."`
+	DecisionCache      string        `env:"GATEHOUSE_DECISION_CACHE" default:"on" enum:"on,off" help:"Cache of decisions: on or off."`
+	DecisionDeadline   time.Duration `env:"GATEHOUSE_DECISION_DEADLINE" default:"250ms" help:"Longest live evaluation; past it the decision is DENY, evaluation_limit."`
+	SimulationDeadline time.Duration `env:"GATEHOUSE_SIMULATION_DEADLINE" default:"30s" help:"Longest evaluation of the simulator, at most 30s; past it the run is ended and answered with 400."`
+	AuditSync          string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to the disk: every record survives a crash of the process in each mode; a power cut in 'always'."`
+	RateLimit          string        `env:"GATEHOUSE_RATE_LIMIT" default:"plan" help:"Requests an hour and key: 'plan' (1000, 5000, 10000 by plan), a number, or 'none'."`
+	DecisionLimit      string        `env:"GATEHOUSE_DECISION_RATE_LIMIT" default:"plan" help:"The same for /decisions alone: 'plan', a number, or 'none'."`
+	OpenMetrics        bool          `env:"GATEHOUSE_OPEN_METRICS" help:"Answer /metrics without a credential."`
+	LogLevel           string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
+	MemoryLimit        int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"1073741824" help:"Soft memory limit of the process in bytes; the collector works harder near it."`
 }
 
 // Check reports the first setting that cannot work, by its name.
@@ -47,6 +48,9 @@ func (c *Config) Check() error {
 	}
 	if c.DataDir == "" {
 		return fmt.Errorf("GATEHOUSE_DATA_DIR: a directory is needed")
+	}
+	if c.SimulationDeadline <= 0 || c.SimulationDeadline > 30*time.Second {
+		return fmt.Errorf("GATEHOUSE_SIMULATION_DEADLINE: %s is not between 0 and 30s", c.SimulationDeadline)
 	}
 	if err := checkURL("GATEHOUSE_DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"); err != nil {
 		return err

@@ -75,6 +75,7 @@ type party struct {
 	// Ids of objects that exist in this tenant; policy, resource and bouncer are
 	// in sandbox, and so numbered that the other tenant has no such id.
 	policy, resource, bouncer int64
+	scenario, simulation      int64
 	user, keyID               string
 }
 
@@ -83,6 +84,7 @@ type operation struct {
 	id, method, path, permission string
 	public                       bool
 	optional                     bool // may be called without a credential
+	bearer                       bool // takes its credential as a bearer token only
 	body                         bool
 	media                        []string
 	params                       []parameter
@@ -92,8 +94,11 @@ type parameter struct {
 	Ref  string `json:"$ref"`
 	Name string `json:"name"`
 	In   string `json:"in"`
+	Must bool   `json:"required"`
 	Sch  struct {
-		Type string `json:"type"`
+		Type    string   `json:"type"`
+		Maximum *float64 `json:"maximum"`
+		Enum    []string `json:"enum"`
 	} `json:"schema"`
 }
 
@@ -139,8 +144,11 @@ func operations(t *testing.T, s *apptest.Server) []operation {
 				public: len(d.Security) == 0, media: slices.Sorted(maps.Keys(d.RequestBody.Content)),
 			}
 			op.body = len(op.media) > 0
+			op.bearer = len(d.Security) > 0
 			for _, alternative := range d.Security {
 				op.optional = op.optional || len(alternative) == 0
+				_, key := alternative["apiKey"]
+				op.bearer = op.bearer && !key
 			}
 			for _, p := range d.Parameters {
 				if p.Ref != "" {
@@ -181,17 +189,38 @@ func (op operation) at(value func(param string) string) string {
 	return path
 }
 
+// query is what the operation wants in the query, with its question mark.
+func (op operation) query() string {
+	out := ""
+	for _, p := range op.params {
+		if p.In == "query" && p.Must && len(p.Sch.Enum) > 0 {
+			out += "&" + p.Name + "=" + p.Sch.Enum[0]
+		}
+	}
+	return strings.Replace(out, "&", "?", 1)
+}
+
 // send calls the operation with an empty object where it takes a body: enough
 // to be refused by whoever must, too little to change anything.
 func (op operation) send(t *testing.T, c *apptest.Client, path string) *apptest.Response {
 	t.Helper()
-	root := *c
+	root := *op.shown(c)
 	root.Base = strings.TrimSuffix(c.Base, "/api/v1")
 	var body any
 	if op.body {
 		body = []byte("{}")
 	}
 	return root.Do(t, op.method, path, body)
+}
+
+// shown is the client with its key where the operation looks for it.
+func (op operation) shown(c *apptest.Client) *apptest.Client {
+	if !op.bearer || c.APIKey == "" {
+		return c
+	}
+	bearer := *c
+	bearer.Bearer, bearer.APIKey = c.APIKey, ""
+	return &bearer
 }
 
 // tenant makes a tenant with an administrator and a key.
@@ -243,6 +272,9 @@ func (r *rig) fill(t *testing.T, p *party) {
 	p.bouncer = p.admin.Do(t, "POST", "/bouncers", body{"name": r.name("bouncer"), "environment": "sandbox"}).Want(201).ID()
 	p.policy = r.control(t, p, body{"resource_id": p.resource})
 	p.user, _ = r.person(t, p, "viewer")
+	p.scenario = p.admin.Do(t, "POST", "/pis/scenarios", body{"policy_id": p.policy, "name": r.name("scenario")}).Want(201).ID()
+	run, _ := p.admin.Do(t, "POST", fmt.Sprintf("/pis/policies/%d/simulate?environment=sandbox", p.policy), body{"scenario_id": p.scenario}).Want(200).Get("simulation_id").(float64)
+	p.simulation = int64(run)
 }
 
 // control makes a control in the tenant's sandbox; members go over the usual ones.
@@ -270,6 +302,10 @@ func (p *party) known(param string) string {
 		return fmt.Sprint(p.resource)
 	case "bouncer_id", "pep_id":
 		return fmt.Sprint(p.bouncer)
+	case "scenario_id":
+		return fmt.Sprint(p.scenario)
+	case "simulation_id":
+		return fmt.Sprint(p.simulation)
 	case "user_id":
 		return p.user
 	case "key_id":

@@ -49,7 +49,7 @@ func literalParameters(t *testing.T, r *rig) {
 				continue
 			}
 			for _, text := range hostile {
-				root := &apptest.Client{Base: r.s.URL, APIKey: p.key.APIKey}
+				root := op.shown(&apptest.Client{Base: r.s.URL, APIKey: p.key.APIKey})
 				res := root.Do(t, "GET", op.at(p.unused)+"?"+prm.Name+"="+url.QueryEscape(text), nil)
 				if res.Status >= 500 || res.Status == 200 && bytes.Contains(res.Body, []byte(r.beta.id)) {
 					t.Errorf("%s with %s=%q: %d %.300s", op.id, prm.Name, text, res.Status, res.Body)
@@ -65,7 +65,7 @@ func literalParameters(t *testing.T, r *rig) {
 		}
 		for _, text := range hostile {
 			path := op.at(func(string) string { return url.PathEscape(text) })
-			root := &apptest.Client{Base: r.s.URL, APIKey: p.key.APIKey}
+			root := op.shown(&apptest.Client{Base: r.s.URL, APIKey: p.key.APIKey})
 			res, err := root.Try("GET", path, nil)
 			if err == nil && (res.Status >= 500 || res.Status < 400) {
 				t.Errorf("%s at %q: %d %.300s", op.id, text, res.Status, res.Body)
@@ -206,7 +206,7 @@ func oddRequests(t *testing.T, r *rig) {
 		if !op.takesJSON() || op.bridge() {
 			continue
 		}
-		c := &apptest.Client{Base: r.s.URL, APIKey: key.APIKey}
+		c := op.shown(&apptest.Client{Base: r.s.URL, APIKey: key.APIKey})
 		if op.public {
 			c.APIKey = ""
 		}
@@ -284,7 +284,11 @@ func (r *rig) spellings(t *testing.T, op operation, path string) {
 			t.Fatal(err)
 		}
 		req.URL.Opaque = "//" + req.URL.Host + odd
-		req.Header.Set("X-API-Key", r.alpha.key.APIKey)
+		if op.bearer {
+			req.Header.Set("Authorization", "Bearer "+r.alpha.key.APIKey)
+		} else {
+			req.Header.Set("X-API-Key", r.alpha.key.APIKey)
+		}
 		res, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Do(req)
 		if err != nil {
 			continue // refused before HTTP

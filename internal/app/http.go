@@ -19,7 +19,7 @@ func (p *parts) apiServer(version string) *api.Server {
 		OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
 		Decisions:   p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
-		Replays: p.replays,
+		Replays: p.replays, Simulator: p.simulator,
 	}
 }
 

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -48,9 +49,12 @@ func Main(ctx context.Context, in io.Reader, out io.Writer, memory int64) error 
 	}
 }
 
-// child keeps the prepared linter, which costs a third of a second to make,
-// between requests.
-type child struct{ linter *rego.Linter }
+// child keeps between requests what is costly to make: the prepared linter (a
+// third of a second) and the last controls that were simulated.
+type child struct {
+	linter   *rego.Linter
+	controls map[[sha256.Size]byte]*rego.Control
+}
 
 func (c *child) serve(ctx context.Context, req request) (rep reply) {
 	defer func() {
@@ -69,6 +73,10 @@ func (c *child) serve(ctx context.Context, req request) (rep reply) {
 		return c.checkModules(req)
 	case opTestModules:
 		return c.testModules(ctx, req)
+	case opSimulate:
+		return c.simulate(ctx, req)
+	case opAttributes:
+		return c.attributes(req)
 	default:
 		return reply{Error: "unknown operation " + req.Op}
 	}

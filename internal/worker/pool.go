@@ -26,6 +26,8 @@ type Config struct {
 	ValidateDeadline, LintDeadline, TestDeadline time.Duration
 	// ModulesDeadline bounds a run of Rego tests.
 	ModulesDeadline time.Duration
+	// SimulateDeadline bounds one simulation (specification: 30 s a request).
+	SimulateDeadline time.Duration
 	// Idle is how long an unused child is kept.
 	Idle   time.Duration
 	Logger *slog.Logger
@@ -36,9 +38,9 @@ func Defaults(command ...string) Config {
 	return Config{
 		Command: command, Size: 3, PerTenant: 2, Queue: 16, Memory: 256 << 20,
 		ValidateDeadline: 2 * time.Second, LintDeadline: 8 * time.Second, TestDeadline: 5 * time.Second,
-		ModulesDeadline: 20 * time.Second,
-		Idle:            5 * time.Minute,
-		Logger:          slog.New(slog.DiscardHandler),
+		ModulesDeadline: 20 * time.Second, SimulateDeadline: 30 * time.Second,
+		Idle:   5 * time.Minute,
+		Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -120,11 +122,7 @@ func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, name, source str
 		return nil, err
 	}
 	if len(rep.Issues) > 0 {
-		f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile")
-		for _, is := range rep.Issues {
-			f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: is.Message, Line: is.Line, Column: is.Column})
-		}
-		return nil, f
+		return nil, uncompiled(rep.Issues)
 	}
 	if rep.Tests == nil {
 		rep.Tests = []rego.TestResult{}
@@ -138,6 +136,11 @@ func (p *Pool) call(ctx context.Context, tenant scope.TenantID, limit time.Durat
 		return reply{}, err
 	}
 	defer leave()
+	return p.served(ctx, limit, req)
+}
+
+// served has a child answer; the caller holds a slot.
+func (p *Pool) served(ctx context.Context, limit time.Duration, req request) (reply, error) {
 	rep, err := p.ask(ctx, limit, req, p.idler())
 	if fault.Is(err, fault.Internal) {
 		// A child may have died while it was idle, or of what it did before: a

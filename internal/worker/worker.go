@@ -58,6 +58,9 @@ type request struct {
 	// Replay and Chunks open a replay; see replay.go.
 	Replay *rerun.Spec `json:"replay,omitempty"`
 	Chunks int         `json:"chunks,omitempty"`
+	// Trial is what is simulated, Sources whose attributes are asked for (simulate.go).
+	Trial   *trial   `json:"trial,omitempty"`
+	Sources []string `json:"sources,omitempty"`
 }
 
 type reply struct {
@@ -68,8 +71,10 @@ type reply struct {
 	Error   string             `json:"error,omitempty"`
 
 	// Refused and Part are a replay's.
-	Refused []rerun.Refused `json:"refused,omitempty"`
-	Part    *rerun.Part     `json:"part,omitempty"`
+	Refused    []rerun.Refused    `json:"refused,omitempty"`
+	Part       *rerun.Part        `json:"part,omitempty"`
+	Tried      *tried             `json:"tried,omitempty"`
+	Attributes [][]rego.Attribute `json:"attributes,omitempty"`
 }
 
 func writeFrame(w io.Writer, v any) error {

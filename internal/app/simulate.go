@@ -1,0 +1,31 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator"
+)
+
+// simulate sets up the simulator. It shares with live decisions what these see:
+// snapshots and people.
+func (p *parts) simulate(people *decision.People) {
+	p.simulator = &simulator.Service{
+		Stores: p.stores, Now: p.now, Evaluator: p.workers, Policies: p.policies, Snapshots: p.snapshots,
+		Person: people.Person, LiveDeadline: p.cfg.DecisionDeadline,
+	}
+	p.task("retention of simulations", func(ctx context.Context) error {
+		return every(ctx, time.Hour, func() {
+			tenants, err := p.stores.Tenants(ctx)
+			for _, t := range tenants {
+				if _, err = p.simulator.Retain(ctx, t); err != nil && ctx.Err() == nil {
+					p.log.Warn("retention of simulations", "tenant", t, "error", err)
+				}
+			}
+			if err != nil && len(tenants) == 0 && ctx.Err() == nil {
+				p.log.Warn("retention of simulations", "error", err)
+			}
+		})
+	})
+}

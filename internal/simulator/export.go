@@ -1,0 +1,190 @@
+package simulator
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// File is an export.
+type File struct {
+	// Name is safe in a header: it holds no text of a tenant.
+	Name  string
+	Media string
+	Body  []byte
+}
+
+// Export makes a file of a run: json, csv or pdf. Faults as with Run.
+func (s *Service) Export(ctx context.Context, sc scope.Scope, id int64, format string) (File, error) {
+	k, err := s.Run(ctx, sc, id)
+	if err != nil {
+		return File{}, err
+	}
+	f := File{Name: fmt.Sprintf("simulation-%d.%s", id, format)}
+	switch format {
+	case "json":
+		f.Media = "application/json"
+		f.Body, err = exportJSON(k)
+	case "csv":
+		f.Media = "text/csv"
+		f.Body, err = exportCSV(k)
+	case "pdf":
+		f.Media = "application/pdf"
+		f.Body, err = exportPDF(k, string(sc.Tenant), s.Now())
+	default:
+		return File{}, fault.Invalidf("query.format", "the format must be json, csv or pdf")
+	}
+	if err != nil {
+		return File{}, fault.Wrap(err, "simulator: writing the export")
+	}
+	return f, nil
+}
+
+// exportJSON has the record byte for byte, so that its checksum can be checked:
+// it is the SHA-256 of the text of the member record, which holds no spaces
+// between its parts.
+func exportJSON(k Kept) ([]byte, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "{\"simulation_id\":%d,\"checksum\":%q,\"checksum_valid\":%t,\"record\":", k.ID, k.Checksum, k.Intact)
+	b.Write(k.Text)
+	b.WriteString("}\n")
+	if !json.Valid(b.Bytes()) {
+		return nil, fmt.Errorf("the record of simulation %d is no JSON", k.ID)
+	}
+	return b.Bytes(), nil
+}
+
+// exportCSV is one table (RFC 4180): each row a fact, a leaf of the input, a
+// condition or a step, by its section. No cell is a formula.
+func exportCSV(k Kept) ([]byte, error) {
+	rec := k.Record
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	w.UseCRLF = true
+	add := func(section, name, text, line, result string) {
+		// The writer keeps its first error for the end.
+		_ = w.Write([]string{harmless(section), harmless(name), harmless(text), line, result})
+	}
+	add("section", "name", "value", "line", "result")
+	for _, f := range facts(k) {
+		add("simulation", f.name, f.text, "", "")
+	}
+	for _, n := range rec.Notes {
+		add("note", "", n, "", "")
+	}
+	leaves(rec.Input.Value, "", func(path, text string) bool { add("input", path, text, "", ""); return true })
+	leaves(rec.EvaluatedInput.Value, "", func(path, text string) bool { add("evaluated_input", path, text, "", ""); return true })
+	leaves(rec.Output.Value, "", func(path, text string) bool { add("output", path, text, "", ""); return true })
+	for _, c := range rec.Explanation.Conditions {
+		add("condition", c.Source, seen(c), strconv.Itoa(c.Line), came(c))
+	}
+	if near := rec.Explanation.Nearest; near != nil {
+		for _, c := range append(append([]rego.Condition{}, near.Held...), near.Missing...) {
+			add("nearest rule that would have allowed", c.Source, seen(c), strconv.Itoa(c.Line), came(c))
+		}
+	}
+	for _, st := range rec.Trace {
+		line := ""
+		if v := st.Details.Get("line"); v.Kind() == value.NumberKind {
+			line = v.NumberText()
+		}
+		add("trace", strconv.Itoa(st.Number)+" "+st.Type, st.Description, line, strconv.FormatBool(st.Result))
+	}
+	for _, l := range rec.SourceLines {
+		add("source", "", l.Text, strconv.Itoa(l.Line), l.Outcome)
+	}
+	w.Flush()
+	return b.Bytes(), w.Error()
+}
+
+// harmless is a cell that no spreadsheet takes for a formula (hardening S3).
+func harmless(cell string) string {
+	if cell != "" && strings.ContainsRune("=+-@\t\r\n", rune(cell[0])) {
+		return "'" + cell
+	}
+	return cell
+}
+
+// fact is one line of what is known of a run.
+type fact struct{ name, text string }
+
+// facts are the same in each format.
+func facts(k Kept) []fact {
+	rec := k.Record
+	list := []fact{
+		{"simulation_id", strconv.FormatInt(k.ID, 10)},
+		{"decision", rec.Decision},
+		{"reason", rec.Reason},
+		{"policy_id", strconv.FormatInt(rec.Policy.ID, 10)},
+		{"policy_name", rec.Policy.Name},
+		{"policy_version", strconv.FormatInt(rec.Policy.Version, 10)},
+		{"policy_status", rec.Policy.Status},
+		{"environment", string(rec.Environment)},
+		{"user", rec.User.Name},
+		{"user_kind", string(rec.User.Kind)},
+		{"user_id", rec.User.ID},
+		{"timestamp", rec.Timestamp.UTC().Format(time.RFC3339Nano)},
+		{"test_type", rec.TestType},
+		{"execution_time_ms", strconv.FormatFloat(rec.ExecutionTimeMS, 'f', -1, 64)},
+	}
+	if rec.Resource != nil {
+		list = append(list, fact{"resource_id", strconv.FormatInt(rec.Resource.ID, 10)}, fact{"resource_name", rec.Resource.Name})
+	}
+	if rec.Scenario != nil {
+		list = append(list, fact{"scenario_id", strconv.FormatInt(rec.Scenario.ID, 10)}, fact{"scenario_name", rec.Scenario.Name})
+	}
+	if rec.Error != "" {
+		list = append(list, fact{"error", rec.Error})
+	}
+	if rec.Explanation.Text != "" {
+		list = append(list, fact{"explanation", rec.Explanation.Text})
+	}
+	return append(list, fact{"checksum", k.Checksum}, fact{"checksum_valid", strconv.FormatBool(k.Intact)})
+}
+
+// came is how a condition came out.
+func came(c rego.Condition) string {
+	switch {
+	case c.Unreached:
+		return "not reached"
+	case c.Holds:
+		return "holds"
+	default:
+		return "does not hold"
+	}
+}
+
+// seen are the values that a condition saw.
+func seen(c rego.Condition) string {
+	texts := make([]string, len(c.Values))
+	for i, b := range c.Values {
+		texts[i] = binding(b)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func binding(b rego.Binding) string {
+	if !b.Value.Defined() {
+		return b.Path + " is absent"
+	}
+	return b.Path + " = " + told(b.Value)
+}
+
+// told is a bound value as JSON, cut where it is long.
+func told(v value.Value) string {
+	text := []rune(string(v.AppendJSON(nil)))
+	if len(text) > 200 {
+		return string(text[:200]) + "…"
+	}
+	return string(text)
+}

@@ -1,0 +1,297 @@
+package simulator
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/csv"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/image/font/gofont/gobold"
+	"golang.org/x/image/font/gofont/gomono"
+	"golang.org/x/image/font/sfnt"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+var ran = time.Date(2026, 11, 21, 9, 30, 15, 123_000_000, time.UTC)
+
+func doc(t testing.TB, text string) Object {
+	t.Helper()
+	v, err := value.Decode([]byte(text), value.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Object{v}
+}
+
+const source = `package payroll
+
+default allow := false
+
+allow if {
+	input.user.role == "hr"
+	input.resource.data_classification != "restricted"
+}
+
+allow if {
+	input.user.role in {"manager", "auditor"}
+	input.user.clearance >= 3
+	input.action.method == "GET"
+}
+
+reason := "only HR and cleared managers may read payroll" if not allow
+`
+
+// sample is a denied run with names that a report has to cope with.
+func sample(t testing.TB) Record {
+	t.Helper()
+	bind := func(path, v string) rego.Binding {
+		return rego.Binding{Path: path, Value: doc(t, `{"v":`+v+`}`).Get("v")}
+	}
+	why := rego.Explanation{
+		PolicyID: 12, PolicyName: "Nómina", PolicyVersion: 3, Effect: "DENY", Rule: "allow", Line: 3,
+		Text: `Denied: no rule of the control allowed the request, and allow is false by default (line 3).`,
+		Nearest: &rego.Alternative{Rule: "allow", Line: 10,
+			Missing: []rego.Condition{{Line: 12, Source: "input.user.clearance >= 3", Values: []rego.Binding{bind("input.user.clearance", "2")}}},
+			Held: []rego.Condition{
+				{Line: 11, Source: `input.user.role in {"manager", "auditor"}`, Holds: true, Values: []rego.Binding{bind("input.user.role", `"manager"`)}},
+				{Line: 13, Source: `input.action.method == "GET"`, Holds: true, Values: []rego.Binding{bind("input.action.method", `"GET"`)}},
+			}},
+	}
+	detail := func(line int) value.Value { return doc(t, fmt.Sprintf(`{"line":%d}`, line)).Value }
+	return Record{
+		Decision: "DENY", Reason: "only HR and cleared managers may read payroll", Explanation: why, Timestamp: ran, ExecutionTimeMS: 0.214,
+		Input:          doc(t, `{"user":{"id":"jose","name":"José Núñez 张三 Ωμέγα","role":"manager","clearance":2},"action":{"method":"GET"},"resource":{"path":"/employees/1"},"note":"=HYPERLINK(\"http://x\")"}`),
+		EvaluatedInput: doc(t, `{"user":{"id":"jose","name":"José Núñez 张三 Ωμέγα","role":"manager","clearance":2,"department":"Contabilidad"},"action":{"method":"GET"},"resource":{"path":"/employees/1","data_classification":"confidential","compliance_tags":["GDPR","SOX"]},"note":"=HYPERLINK(\"http://x\")"}`),
+		Output:         doc(t, `{"decision":"DENY","allow":false,"effect":"DENY","reason":"only HR and cleared managers may read payroll","mask":[],"policy_id":12}`),
+		Notes:          []string{"The control is draft: live decisions do not ask it.", `input.resource.data_classification is taken as it was sent; in a live decision the registered resource wins, with "restricted".`},
+		Policy:         Subject{ID: 12, Name: "Nómina: sólo RR. HH. y gerentes (paie, 給与)", Version: 3, Status: "draft"}, Environment: "sandbox",
+		Resource: &Named{ID: 4, Name: "Payroll API"}, TestType: "scenario", Scenario: &Named{ID: 9, Name: "Manager without clearance"},
+		User: Actor{Kind: "user", ID: "0193-77", Name: "zoë.müller"}, SourceLines: sourceLines(source, why),
+		Trace: []rego.Step{
+			{Number: 1, Type: "policy_matched", Description: `The control "Nómina" is evaluated`, Result: true, Details: value.Object()},
+			{Number: 2, Type: "condition_eval", Description: `input.user.role == "hr"  (input.user.role is "manager")`, Details: detail(6)},
+			{Number: 3, Type: "condition_eval", Description: `input.user.role in {"manager", "auditor"}`, Result: true, Details: detail(11)},
+			{Number: 4, Type: "condition_eval", Description: `input.user.clearance >= 3  (input.user.clearance is 2)`, Details: detail(12)},
+			{Number: 5, Type: "final_decision", Description: "DENY: only HR and cleared managers may read payroll", Details: value.Object()},
+		},
+	}
+}
+
+func keptSample(t testing.TB, rec Record) Kept {
+	t.Helper()
+	text, _, err := sealed(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	k, err := keptOf(row{ID: 41, Record: string(text), Digest: hex.EncodeToString(sum[:])})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// TestPDF: the report says everything, on pages that are numbered, in any script.
+func TestPDF(t *testing.T) {
+	k := keptSample(t, sample(t))
+	file, err := exportPDF(k, "default", ran.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.HasPrefix(file, []byte("%PDF-")) || len(file) > 200<<10 {
+		t.Fatalf("%d bytes that begin with %q", len(file), file[:8])
+	}
+	text := textOf(t, file, "denied")
+	for _, want := range []string{
+		"DENY", "Access is denied", "only HR and cleared managers may read payroll", "Nómina: sólo RR. HH. y gerentes (paie,", "[U+7D66][U+4E0E])", "EXPLANATION",
+		"version 3", "sandbox", "zoë.müller", "2026-11-21 09:30:15.123 UTC", "José Núñez [U+5F20][U+4E09] Ωμέγα", "stored user", "Contabilidad",
+		"input.user.clearance >= 3", "does not hold", "What was missing", "The control is draft", k.Checksum, "page 1 of 2", "page 2 of 2", "code points",
+		"still has this checksum", "Manager without clearance",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report does not say %q:\n%s", want, text)
+		}
+	}
+	k.Intact = false
+	if file, err = exportPDF(k, "default", ran); err != nil || !strings.Contains(textOf(t, file, "altered"), "NO LONGER HAS THIS CHECKSUM") {
+		t.Errorf("an altered record is not called that: %v", err)
+	}
+}
+
+// TestPDFOfAnything: no record breaks the report.
+func TestPDFOfAnything(t *testing.T) {
+	long := sample(t)
+	long.Policy.Name = strings.Repeat("name", 300)
+	long.Reason = strings.Repeat("because ", 130) + strings.Repeat("x", 2000)
+	long.Notes = append(long.Notes, strings.Repeat("a note that goes on and on ", 400))
+	long.Input = doc(t, `{"text":"`+strings.Repeat(`line\n`, 500)+`","deep":`+strings.Repeat(`{"a":`, 40)+"1"+strings.Repeat("}", 40)+`}`)
+	long.EvaluatedInput = long.Input
+	for i := range 300 {
+		long.Trace = append(long.Trace, rego.Step{Number: i, Type: "condition_eval", Description: strings.Repeat("step ", 40)})
+	}
+	allowed := sample(t)
+	allowed.Decision, allowed.Notes, allowed.Explanation.Nearest, allowed.Scenario, allowed.Resource = "ALLOW", nil, nil, nil, nil
+	allowed.Reason, allowed.SourceLines = "Allowed by control Nómina", nil
+	masked := sample(t)
+	masked.Decision, masked.Output = "MASK", doc(t, `{"mask":[{"path":"employee.ssn","strategy":"last4"},{"path":"salary","strategy":"remove"}]}`)
+	weird := sample(t)
+	weird.Policy.Name = "\u202Eevil\u0000 e\u0301 😀 \u2066 عربي <script>"
+	for name, rec := range map[string]Record{"empty": {}, "long": long, "allowed": allowed, "masked": masked, "weird": weird, "limit": {Decision: "DENY", Error: "the evaluation did not end within 30s and was cancelled", Reason: "evaluation_limit"}} {
+		file, err := exportPDF(keptSample(t, rec), "default", ran)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		text := textOf(t, file, name)
+		for what, want := range map[string]string{"masked": "employee.ssn", "weird": "[U+202E]evil[U+0000] é [U+1F600]", "limit": "did not end within 30s", "long": "more steps"} {
+			if name == what && !strings.Contains(text, want) {
+				t.Errorf("%s does not say %q:\n%s", name, want, text)
+			}
+		}
+	}
+}
+
+// textOf is what pdftotext reads in a file. With SIMULATOR_PDFS the files, and
+// pictures of their pages, are kept in that folder, to be looked at.
+func textOf(t *testing.T, file []byte, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if keep := os.Getenv("SIMULATOR_PDFS"); keep != "" {
+		dir = keep
+	}
+	path := filepath.Join(dir, name+".pdf")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tool, err := exec.LookPath("pdftotext")
+	if err != nil {
+		t.Skip("no pdftotext on this machine: the text of the report is not looked at")
+	}
+	out, err := exec.CommandContext(t.Context(), tool, "-layout", path, "-").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// TestFonts: what one font of the report shows, the others show.
+func TestFonts(t *testing.T) {
+	has := glyphs()
+	for name, ttf := range map[string][]byte{"bold": gobold.TTF, "mono": gomono.TTF} {
+		font, err := sfnt.Parse(ttf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var buf sfnt.Buffer
+		n := 0
+		for c := rune(' '); c <= 0xFFFF; c++ {
+			if !has(c) {
+				continue
+			}
+			n++
+			if i, err := font.GlyphIndex(&buf, c); err != nil || i == 0 {
+				t.Errorf("the %s font lacks %U", name, c)
+			}
+		}
+		if n < 600 {
+			t.Errorf("only %d characters", n)
+		}
+	}
+	for _, c := range "éñüßçœŁőΩжЯ€…·•–" {
+		if !has(c) {
+			t.Errorf("the fonts lack %c", c)
+		}
+	}
+}
+
+// TestCSV: one rectangular table by RFC 4180, and no cell that a spreadsheet
+// would take for a formula.
+func TestCSV(t *testing.T) {
+	rec := sample(t)
+	rec.Policy.Name = "=cmd|' /C calc'!A0"
+	rec.Reason = "+1\r\nsecond \"line\""
+	rec.User.Name = "@admin"
+	rec.Scenario.Name = "-2"
+	rec.Notes = []string{"\t=1+1", "\r=1+1"}
+	rec.Input = doc(t, `{"=key":"=1+1","n":-5}`)
+	file, err := exportCSV(keptSample(t, rec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(file, []byte("\r\n")) {
+		t.Error("rows must end with CRLF")
+	}
+	rows, err := csv.NewReader(bytes.NewReader(file)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cells := map[string]bool{}
+	for _, row := range rows {
+		for _, cell := range row {
+			cells[cell] = true
+			if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
+				t.Errorf("%q is a formula", cell)
+			}
+		}
+	}
+	for _, want := range []string{"'=cmd|' /C calc'!A0", "'@admin", "'-2", "'\t=1+1", "'=key", "'=1+1", "'-5"} {
+		if !cells[want] {
+			t.Errorf("there is no cell %q in\n%s", want, file)
+		}
+	}
+}
+
+// TestJSONExport: whoever has the file can compute the checksum.
+func TestJSONExport(t *testing.T) {
+	k := keptSample(t, sample(t))
+	file, err := exportJSON(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out struct {
+		Checksum string          `json:"checksum"`
+		Valid    bool            `json:"checksum_valid"`
+		Record   json.RawMessage `json:"record"`
+	}
+	if err := json.Unmarshal(file, &out); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(out.Record)
+	if got := "sha256:" + hex.EncodeToString(sum[:]); got != out.Checksum || !out.Valid {
+		t.Errorf("the record has %s, the file says %s", got, out.Checksum)
+	}
+}
+
+// TestSealed: what is named like a secret is nowhere in a record, whatever the
+// control did with it.
+func TestSealed(t *testing.T) {
+	rec := sample(t)
+	in := doc(t, `{"user":{"password":"hunter22secret","pin_token":12345678,"owner_email":"boss@example.com"},"context":{"api_key":["k-111111"]}}`)
+	rec.Input, rec.EvaluatedInput = in, in
+	rec.Reason = "denied to hunter22secret with 12345678"
+	rec.Notes = []string{"boss@example.com was told"}
+	rec.Error = "k-111111"
+	rec.Explanation.Nearest.Missing[0].Values = []rego.Binding{{Path: "input.user.password", Value: value.String("hunter22secret")}, {Path: "input.user.pin_token", Value: value.Int(12345678)}}
+	rec.Trace[1].Description = `input.user.password == "hunter22secret"`
+	text, clean, err := sealed(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"hunter22secret", "12345678", "boss@example.com", "k-111111"} {
+		if bytes.Contains(text, []byte(secret)) {
+			t.Errorf("%q is kept: %s", secret, text)
+		}
+	}
+	if clean.Decision != "DENY" || clean.Policy.ID != 12 || clean.Reason != "denied to [redacted] with [redacted]" {
+		t.Errorf("what is left: %+v", clean)
+	}
+}

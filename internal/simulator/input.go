@@ -1,0 +1,268 @@
+package simulator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// filled is an input as the control will see it, where it came from, and what
+// a live decision would do otherwise.
+type filled struct {
+	input    value.Value
+	resource *rego.Resource
+	notes    []string
+}
+
+// fill adds what a live decision would add: the fields of the control's
+// resource to input.resource, those of the stored user to input.user. What was
+// sent stays, so that an author can ask "what if"; where the registered value
+// would win in a live decision, a note says so.
+func (s *Service) fill(ctx context.Context, sc scope.Scope, p policy.Policy, set *rego.Set, sent value.Value) (filled, error) {
+	f := filled{input: sent}
+	req, offences := rego.ParseRequest(parts(sent))
+	for _, o := range offences {
+		f.note("A live decision would refuse this input: %s %s.", o.Pointer, o.Message)
+	}
+	if p.Status != policy.Active {
+		f.note("The control is %s: live decisions do not ask it.", p.Status)
+	}
+	f.match(p, set, &req)
+	if err := f.path(req.Path); err != nil {
+		f.note("A live decision on this path is DENY, whatever the control says: %s.", err)
+	}
+	f.fromResource()
+	return f, s.fromPerson(ctx, sc, &f, req.User)
+}
+
+func (f *filled) note(format string, args ...any) {
+	f.notes = append(f.notes, fmt.Sprintf(format, args...))
+}
+
+// parts is the part of an input that a decision request has.
+func parts(input value.Value) value.Value {
+	var members []value.Member
+	input.Each(func(key string, v value.Value) bool {
+		switch key {
+		case "user", "resource", "action", "context":
+			members = append(members, value.Member{Key: key, Value: v})
+		}
+		return true
+	})
+	return value.Object(members...)
+}
+
+// match finds the resource: the linked one, else the one that the input names.
+func (f *filled) match(p policy.Policy, set *rego.Set, req *rego.Request) {
+	matched := set.Match(req)
+	if p.ResourceID == nil {
+		f.resource = matched
+		return
+	}
+	f.resource = set.Match(&rego.Request{ResourceID: *p.ResourceID})
+	switch {
+	case f.resource == nil:
+		f.note("The control's resource is gone: no live request reaches the control.")
+	case matched != nil && matched.ID == f.resource.ID:
+	case matched != nil:
+		f.note("The control is for the resource %q; a live decision would not ask it, because this request is about %q.", f.resource.Name, matched.Name)
+	case req.ResourceID == 0 && req.Type == "" && req.Host == "" && req.Path == "":
+		f.note("The input names no resource: %q is assumed, for which the control is. A live request has to match it.", f.resource.Name)
+	default:
+		f.note("The control is for the resource %q; a live decision would not ask it, because this request matches no registered resource.", f.resource.Name)
+	}
+}
+
+// path writes input.resource.path as live decisions see it.
+func (f *filled) path(raw string) error {
+	if !strings.HasPrefix(raw, "/") {
+		return nil
+	}
+	normal, err := rego.NormalizePath(raw)
+	if err == nil && normal != raw {
+		f.input = f.input.With("resource", f.input.Get("resource").With("path", value.String(normal)))
+	}
+	return err
+}
+
+// fromResource lays the resource's document under input.resource.
+func (f *filled) fromResource() {
+	if f.resource == nil || f.resource.Doc.Kind() != value.ObjectKind {
+		return
+	}
+	sent := f.input.Get("resource")
+	if sent.Defined() && sent.Kind() != value.ObjectKind {
+		return
+	}
+	merged := sent
+	if !merged.Defined() {
+		merged = value.Object()
+	}
+	f.resource.Doc.Each(func(key string, registered value.Value) bool {
+		own := sent.Get(key)
+		switch {
+		case !own.Defined():
+			merged = merged.With(key, registered)
+		case key == "attributes" && own.Kind() == value.ObjectKind && registered.Kind() == value.ObjectKind:
+			merged = merged.With(key, f.under(own, registered, "resource.attributes."))
+		case key != "id" && key != "path" && !value.Equal(own, registered):
+			f.contested("resource."+key, registered)
+		}
+		return true
+	})
+	f.input = f.input.With("resource", merged)
+}
+
+// under is own with the members of registered that it does not have.
+func (f *filled) under(own, registered value.Value, prefix string) value.Value {
+	merged := own
+	registered.Each(func(key string, v value.Value) bool {
+		if has := own.Get(key); !has.Defined() {
+			merged = merged.With(key, v)
+		} else if !value.Equal(has, v) {
+			f.contested(prefix+key, v)
+		}
+		return true
+	})
+	return merged
+}
+
+func (f *filled) contested(path string, registered value.Value) {
+	text := string(registered.AppendJSON(nil))
+	if len(text) > 80 {
+		text = "another value"
+	}
+	f.note("input.%s is taken as it was sent; in a live decision the registered resource wins, with %s.", path, text)
+}
+
+// fromPerson fills in the members of input.user that a stored user of the same
+// id has. Who may not read users is not shown them this way either.
+func (s *Service) fromPerson(ctx context.Context, sc scope.Scope, f *filled, user value.Value) error {
+	id, ok := user.Get("id").Str()
+	if !ok || id == "" {
+		return nil
+	}
+	stored, err := s.Person(ctx, sc.Tenant, id)
+	if err != nil || !stored.Defined() {
+		return err
+	}
+	if sc.Require("users:read") != nil {
+		f.note(`A live decision would fill in input.user from the stored user of this id; this credential does not hold "users:read".`)
+		return nil
+	}
+	stored.Each(func(member string, v value.Value) bool {
+		if !user.Get(member).Defined() {
+			user = user.With(member, v)
+		}
+		return true
+	})
+	f.input = f.input.With("user", user)
+	return nil
+}
+
+// summaryRunes is how long the summary of an input may be.
+const summaryRunes = 240
+
+// summary is an input in one line: its leaves, in order, as far as they fit.
+func summary(input value.Value) string {
+	var b strings.Builder
+	leaves(ordered(input), "", func(path, text string) bool {
+		if b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(path + "=" + text)
+		return b.Len() < 2*summaryRunes
+	})
+	text := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, b.String())
+	n := 0
+	for i := range text {
+		if n++; n > summaryRunes {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// ordered is an input with its parts in the order in which people think of
+// them: who, does what, to what, under which circumstances.
+func ordered(input value.Value) value.Value {
+	if input.Kind() != value.ObjectKind {
+		return input
+	}
+	first := []string{"user", "action", "resource", "context"}
+	var members []value.Member
+	for _, key := range first {
+		if v := input.Get(key); v.Defined() {
+			members = append(members, value.Member{Key: key, Value: v})
+		}
+	}
+	input.Each(func(key string, v value.Value) bool {
+		if !slices.Contains(first, key) {
+			members = append(members, value.Member{Key: key, Value: v})
+		}
+		return true
+	})
+	return value.Object(members...)
+}
+
+// leaves calls f with each leaf of v, lists of scalars being one, until it gives false.
+func leaves(v value.Value, path string, f func(path, text string) bool) bool {
+	switch {
+	case v.Kind() == value.ObjectKind && v.Len() > 0:
+		more := true
+		v.Each(func(key string, inner value.Value) bool {
+			if path != "" {
+				key = path + "." + key
+			}
+			more = leaves(inner, key, f)
+			return more
+		})
+		return more
+	case v.Kind() == value.ArrayKind && nested(v):
+		for i, inner := range v.Elems() {
+			if !leaves(inner, fmt.Sprintf("%s[%d]", path, i), f) {
+				return false
+			}
+		}
+		return true
+	}
+	if path == "" {
+		return true
+	}
+	return f(path, plain(v))
+}
+
+// plain is a scalar or a flat list as people read it.
+func plain(v value.Value) string {
+	if s, ok := v.Str(); ok {
+		return s
+	}
+	if v.Kind() == value.ArrayKind && v.Len() > 0 && !nested(v) {
+		var items []string
+		for _, e := range v.Elems() {
+			items = append(items, plain(e))
+		}
+		return strings.Join(items, ", ")
+	}
+	return string(v.AppendJSON(nil))
+}
+
+func nested(v value.Value) bool {
+	for _, e := range v.Elems() {
+		if k := e.Kind(); (k == value.ObjectKind || k == value.ArrayKind) && e.Len() > 0 {
+			return true
+		}
+	}
+	return false
+}

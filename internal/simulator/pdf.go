@@ -1,0 +1,440 @@
+package simulator
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"codeberg.org/go-pdf/fpdf"
+	"golang.org/x/image/font/gofont/gobold"
+	"golang.org/x/image/font/gofont/gomono"
+	"golang.org/x/image/font/gofont/goregular"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Fonts of a report: the Go fonts (BSD licence), of which only the glyphs that
+// are used are embedded. They have the Latin, Greek and Cyrillic scripts.
+const (
+	sans = "sans"
+	mono = "mono"
+)
+
+// The page, in millimetres: A4 with its margins.
+const (
+	pageWidth  = 210.0
+	margin     = 18.0
+	contentMM  = pageWidth - 2*margin
+	footerMM   = 18.0
+	pageBottom = 297.0 - footerMM
+)
+
+// Bounds of a report; what is left out is said, and is in the other formats.
+const (
+	maxInputRows = 150
+	maxTraceRows = 80
+)
+
+type colour [3]int
+
+var (
+	ink    = colour{28, 34, 40}
+	grey   = colour{96, 106, 116}
+	rule   = colour{214, 219, 224}
+	paper  = colour{245, 247, 248}
+	pine   = colour{0, 102, 108}
+	red    = colour{176, 38, 30}
+	green  = colour{22, 112, 68}
+	amber  = colour{146, 94, 0}
+	slate  = colour{84, 94, 106}
+	cream  = colour{253, 246, 230}
+	colors = map[string]colour{"ALLOW": green, "DENY": red, "MASK": amber, "NO_MATCH": slate}
+)
+
+// meaning says a decision in words.
+var meaning = map[string]string{
+	"ALLOW":    "Access is granted.",
+	"DENY":     "Access is denied.",
+	"MASK":     "Access is granted; parts of the answer are hidden.",
+	"NO_MATCH": "The control says nothing about this request: the default action applies.",
+}
+
+// report is a PDF in the making.
+type report struct {
+	*fpdf.Fpdf
+	kept    Kept
+	tenant  string
+	made    time.Time
+	pages   int // 0 while they are counted
+	size    float64
+	strange bool // a character that the fonts lack was written as its number
+}
+
+// exportPDF is the run as a report that a person who was not there can read.
+func exportPDF(k Kept, tenant string, now time.Time) ([]byte, error) {
+	counted := newReport(k, tenant, now, 0)
+	counted.write()
+	final := newReport(k, tenant, now, counted.PageCount())
+	final.write()
+	var out bytes.Buffer
+	if err := final.Output(&out); err != nil {
+		return nil, fmt.Errorf("write the report: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func newReport(k Kept, tenant string, now time.Time, pages int) *report {
+	r := &report{Fpdf: fpdf.New("P", "mm", "A4", ""), kept: k, tenant: tenant, made: now.UTC(), pages: pages}
+	r.AddUTF8FontFromBytes(sans, "", goregular.TTF)
+	r.AddUTF8FontFromBytes(sans, "B", gobold.TTF)
+	r.AddUTF8FontFromBytes(mono, "", gomono.TTF)
+	r.SetMargins(margin, margin, margin)
+	r.SetAutoPageBreak(false, 0)
+	r.SetCellMargin(0)
+	r.SetCreationDate(r.made)
+	r.SetModificationDate(r.made)
+	r.SetCatalogSort(true)
+	r.SetProducer("gatehouse", true)
+	r.SetTitle(fmt.Sprintf("Simulation %d: %s, %s", k.ID, k.Record.Policy.Name, k.Record.Decision), true)
+	r.SetLang("en")
+	r.SetFooterFunc(r.footer)
+	r.AddPage()
+	return r
+}
+
+func (r *report) write() {
+	r.head()
+	r.verdict()
+	r.about()
+	r.notes()
+	r.masks()
+	r.inputs()
+	r.conditions()
+	r.source()
+	r.trace()
+	r.proof()
+}
+
+// head names the control.
+func (r *report) head() {
+	rec := r.kept.Record
+	r.SetXY(margin, margin)
+	r.text(sans, "B", 10, pine, "gatehouse")
+	r.SetXY(margin, margin)
+	r.right(sans, "", 10, grey, fmt.Sprintf("Control simulation report  ·  run %d", r.kept.ID))
+	r.line(margin+6.5, pine)
+	r.SetXY(margin, margin+11)
+	r.paragraph(sans, "B", 19, ink, rec.Policy.Name, contentMM, 8)
+	r.gap(1)
+	r.paragraph(sans, "", 10, grey, fmt.Sprintf("Control %d  ·  version %d  ·  environment %s  ·  status %s when it was run",
+		rec.Policy.ID, rec.Policy.Version, rec.Environment, rec.Policy.Status), contentMM, 5)
+	r.gap(4)
+}
+
+// verdict is the decision in large with its reason.
+func (r *report) verdict() {
+	rec := r.kept.Record
+	c := colors[rec.Decision]
+	const badge = 52.0
+	r.font(sans, "", 11)
+	reason := clipped(r.wrap(rec.Reason, contentMM-badge-12))
+	r.font(sans, "", 9.5)
+	why := clipped(r.wrap(rec.Explanation.Text, contentMM-badge-12))
+	if rec.Explanation.Text == "" || rec.Explanation.Text == rec.Reason {
+		why = nil
+	}
+	height := max(30, float64(len(reason))*5.4+21)
+	if len(why) > 0 {
+		height += float64(len(why))*4.8 + 7
+	}
+	top := r.room(height)
+	r.fill(paper)
+	r.RoundedRect(margin, top, contentMM, height, 2, "1234", "F")
+	r.fill(c)
+	r.RoundedRect(margin, top, badge, height, 2, "14", "F")
+	size := 25.0
+	if len(rec.Decision) > 5 {
+		size = 19
+	}
+	r.font(sans, "B", size)
+	r.ink(colour{255, 255, 255})
+	r.SetXY(margin, top+height/2-6)
+	r.CellFormat(badge, 12, rec.Decision, "", 0, "CM", false, 0, "")
+	r.SetXY(margin+badge+6, top+5)
+	r.text(sans, "B", 11, c, meaning[rec.Decision])
+	r.SetXY(margin+badge+6, top+12)
+	r.text(sans, "", 8.5, grey, "REASON")
+	y := top + 16.5
+	for _, l := range reason {
+		r.SetXY(margin+badge+6, y)
+		r.text(sans, "", 11, ink, l)
+		y += 5.4
+	}
+	for i, l := range why {
+		if i == 0 {
+			r.SetXY(margin+badge+6, y+2.2)
+			r.text(sans, "", 8.5, grey, "EXPLANATION")
+			y += 6.7
+		}
+		r.SetXY(margin+badge+6, y)
+		r.text(sans, "", 9.5, ink, l)
+		y += 4.8
+	}
+	r.SetY(top + height)
+	r.gap(4)
+	if rec.Error != "" {
+		r.boxed("The evaluation did not come to its end", []string{rec.Error}, red)
+	}
+}
+
+// clipped is at most twelve lines; the exports for machines have the rest.
+func clipped(lines []string) []string {
+	if len(lines) > 12 {
+		return append(lines[:12:12], "…")
+	}
+	return lines
+}
+
+// about is who ran what, and when.
+func (r *report) about() {
+	rec := r.kept.Record
+	who := rec.User.Name
+	if kind := map[string]string{"user": "person", "api_key": "API key"}[string(rec.User.Kind)]; kind != "" {
+		who += " (" + kind + ")"
+	}
+	list := []fact{
+		{"Run by", who}, {"Run at", rec.Timestamp.UTC().Format("2006-01-02 15:04:05.000 UTC")},
+		{"Tenant", r.tenant}, {"Kind of run", rec.TestType},
+		{"Evaluation time", strconv.FormatFloat(rec.ExecutionTimeMS, 'f', -1, 64) + " ms"}, {"Run id", strconv.FormatInt(r.kept.ID, 10)},
+	}
+	if rec.Resource != nil {
+		list = append(list, fact{"Resource", fmt.Sprintf("%s (id %d)", rec.Resource.Name, rec.Resource.ID)})
+	}
+	if rec.Scenario != nil {
+		list = append(list, fact{"Scenario", fmt.Sprintf("%s (id %d)", rec.Scenario.Name, rec.Scenario.ID)})
+	}
+	const label = 29.0
+	half := contentMM / 2
+	for i := 0; i < len(list); i += 2 {
+		r.font(sans, "", 9.5)
+		lines := 1
+		for j := i; j < min(i+2, len(list)); j++ {
+			lines = max(lines, len(r.wrap(list[j].text, half-label-3)))
+		}
+		top := r.room(float64(lines)*4.8 + 1)
+		for j := i; j < min(i+2, len(list)); j++ {
+			x := margin + float64(j-i)*half
+			r.SetXY(x, top)
+			r.text(sans, "", 9.5, grey, list[j].name)
+			r.font(sans, "", 9.5)
+			for n, l := range r.wrap(list[j].text, half-label-3) {
+				r.SetXY(x+label, top+float64(n)*4.8)
+				r.text(sans, "", 9.5, ink, l)
+			}
+		}
+		r.SetY(top + float64(lines)*4.8 + 1)
+	}
+	r.gap(3)
+}
+
+func (r *report) notes() {
+	if notes := r.kept.Record.Notes; len(notes) > 0 {
+		r.boxed("Where a live decision would differ", notes, amber)
+	}
+}
+
+// masks lists what would be hidden.
+func (r *report) masks() {
+	list := r.kept.Record.Output.Get("mask").Elems()
+	if len(list) == 0 {
+		return
+	}
+	r.section("Hidden in the answer", "")
+	t := r.table([]column{{"Path", 110, mono}, {"How", 64, sans}})
+	for _, m := range list {
+		t.row(plain(m.Get("path")), plain(m.Get("strategy")))
+	}
+	r.gap(5)
+}
+
+// inputs is the input as the control saw it, and where each value came from.
+func (r *report) inputs() {
+	rec := r.kept.Record
+	sent := map[string]string{}
+	leaves(rec.Input.Value, "", func(path, text string) bool { sent[path] = text; return true })
+	shown := rec.EvaluatedInput.Value
+	if !shown.Defined() || shown.IsNull() {
+		shown = rec.Input.Value
+	}
+	r.section("Input", "What the control saw. Values that were not sent were filled in as a live decision fills them in.")
+	t := r.table([]column{{"Attribute", 62, mono}, {"Value", 84, sans}, {"Origin", 28, sans}})
+	rows := 0
+	leaves(ordered(shown), "", func(path, text string) bool {
+		origin := "sent"
+		if was, ok := sent[path]; !ok || was != text {
+			origin = "filled in"
+			if strings.HasPrefix(path, "resource.") {
+				origin = "resource"
+			} else if strings.HasPrefix(path, "user.") {
+				origin = "stored user"
+			}
+		}
+		t.row(path, text, origin)
+		rows++
+		return rows < maxInputRows
+	})
+	if rows == 0 {
+		t.row("(an empty input)", "", "")
+	}
+	if rows == maxInputRows {
+		r.small("The input is longer; the JSON and CSV exports have it whole.")
+	}
+	r.gap(5)
+}
+
+// conditions is why: the rule that decided, and for a denial the nearest one
+// that would have allowed.
+func (r *report) conditions() {
+	why := r.kept.Record.Explanation
+	if len(why.Conditions) > 0 || why.Rule != "" {
+		r.section("Why", ruleName(why.Rule, why.Line, "decided"))
+		r.conditionTable(why.Conditions)
+	}
+	if near := why.Nearest; near != nil {
+		r.section("What was missing", ruleName(near.Rule, near.Line, "came nearest to allowing the request"))
+		all := append(append([]rego.Condition{}, near.Missing...), near.Held...)
+		slices.SortStableFunc(all, func(a, b rego.Condition) int { return a.Line - b.Line })
+		r.conditionTable(all)
+	}
+}
+
+func ruleName(name string, line int, did string) string {
+	if line > 0 {
+		return fmt.Sprintf("The rule %s on line %d %s.", name, line, did)
+	}
+	return fmt.Sprintf("The rule %s %s.", name, did)
+}
+
+func (r *report) conditionTable(list []rego.Condition) {
+	if len(list) == 0 {
+		r.small("The rule has no conditions.")
+		r.gap(5)
+		return
+	}
+	t := r.table([]column{{"Line", 11, sans}, {"Condition", 72, mono}, {"Result", 25, sans}, {"Values it saw", 66, sans}})
+	for _, c := range list {
+		var values []string
+		for _, b := range c.Values {
+			values = append(values, binding(b))
+		}
+		t.colour(2, map[string]colour{"holds": green, "does not hold": red, "not reached": grey}[came(c)])
+		t.row(strconv.Itoa(c.Line), c.Source, came(c), strings.Join(values, "\n"))
+	}
+	r.gap(5)
+}
+
+// source is the lines of the control that had to do with it.
+func (r *report) source() {
+	lines := r.kept.Record.SourceLines
+	if len(lines) == 0 {
+		return
+	}
+	r.section("In the control's source", fmt.Sprintf("Version %d; lines marked + held, lines marked - did not.", r.kept.Record.Policy.Version))
+	last := 0
+	for _, l := range lines {
+		if last != 0 && l.Line != last+1 {
+			r.gap(1.5)
+		}
+		last = l.Line
+		mark, c := " ", ink
+		switch l.Outcome {
+		case "held":
+			mark, c = "+", green
+		case "failed":
+			mark, c = "-", red
+		}
+		r.font(mono, "", 8.5)
+		for n, part := range r.wrap(strings.ReplaceAll(l.Text, "\t", "    "), contentMM-20) {
+			top := r.room(4.6)
+			r.fill(paper)
+			r.Rect(margin, top, contentMM, 4.6, "F")
+			if n == 0 {
+				r.SetXY(margin+1, top)
+				r.text(mono, "", 8.5, grey, fmt.Sprintf("%4d", l.Line))
+				r.SetXY(margin+12, top)
+				r.text(mono, "", 8.5, c, mark)
+			}
+			r.SetXY(margin+17, top)
+			r.text(mono, "", 8.5, c, part)
+			r.SetY(top + 4.6)
+		}
+	}
+	r.gap(5)
+}
+
+// trace is the way to the decision.
+func (r *report) trace() {
+	steps := r.kept.Record.Trace
+	if len(steps) == 0 {
+		return
+	}
+	r.section("Trace", "Every step of the evaluation, in order.")
+	t := r.table([]column{{"No.", 11, sans}, {"Step", 34, sans}, {"What happened", 102, sans}, {"Result", 27, sans}})
+	words := map[string]string{"policy_matched": "control matched", "condition_eval": "condition", "final_decision": "decision"}
+	for i, s := range steps {
+		if i == maxTraceRows {
+			r.small(fmt.Sprintf("%d more steps are in the JSON and CSV exports.", len(steps)-i))
+			break
+		}
+		name := words[s.Type]
+		if name == "" {
+			name = s.Type
+		}
+		if v := s.Details.Get("line"); v.Kind() == value.NumberKind {
+			name += ", line " + v.NumberText()
+		}
+		result := strconv.FormatBool(s.Result)
+		t.colour(3, map[bool]colour{true: green, false: red}[s.Result])
+		t.row(strconv.Itoa(s.Number), name, s.Description, result)
+	}
+	r.gap(5)
+}
+
+// proof says how the report can be checked.
+func (r *report) proof() {
+	r.section("Record", "")
+	says := "The record still has this checksum. The audit entry POLICY_SIMULATION_RUN of this run, in the hash-chained administrative log, names the same one."
+	c := ink
+	if !r.kept.Intact {
+		says, c = "THE RECORD NO LONGER HAS THIS CHECKSUM: it was changed after the run. The audit entry POLICY_SIMULATION_RUN names the one it had.", red
+	}
+	r.room(16)
+	r.paragraph(mono, "", 8.5, ink, r.kept.Checksum, contentMM, 4.6)
+	r.paragraph(sans, "", 9, c, says, contentMM, 4.6)
+	r.paragraph(sans, "", 9, grey, "A simulation evaluates one control on an input that somebody made up. It is no access decision, and none was made because of it.", contentMM, 4.6)
+	if r.strange {
+		r.paragraph(sans, "", 9, grey, "Characters that this report's fonts do not have are written as their code points, such as [U+4E2D]. The JSON export has the text itself.", contentMM, 4.6)
+	}
+}
+
+func (r *report) footer() {
+	r.SetDrawColor(rule[0], rule[1], rule[2])
+	r.SetLineWidth(0.2)
+	r.Line(margin, pageBottom+4, pageWidth-margin, pageBottom+4)
+	r.SetXY(margin, pageBottom+6)
+	r.text(sans, "", 8, grey, fmt.Sprintf("Simulation %d  ·  %s", r.kept.ID, short(r.kept.Checksum)))
+	r.SetXY(margin, pageBottom+6)
+	r.right(sans, "", 8, grey, fmt.Sprintf("Printed %s  ·  page %d of %d", r.made.Format("2006-01-02 15:04 UTC"), r.PageNo(), r.pages))
+}
+
+// short is the beginning of a checksum, enough to tell pages of two reports apart.
+func short(checksum string) string {
+	if len(checksum) > 23 {
+		return checksum[:23] + "…"
+	}
+	return checksum
+}

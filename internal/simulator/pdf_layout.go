@@ -1,0 +1,298 @@
+package simulator
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"unicode"
+
+	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/sfnt"
+	"golang.org/x/text/unicode/norm"
+)
+
+// maxCellRunes is where a cell of a report is cut.
+const maxCellRunes = 700
+
+// column is one column of a table: its title, its width in mm, its font.
+type column struct {
+	title string
+	width float64
+	font  string
+}
+
+// table is a table that goes on over pages, its head on each.
+type table struct {
+	r       *report
+	columns []column
+	inks    map[int]colour // of the next row
+}
+
+func (r *report) table(columns []column) *table {
+	t := &table{r: r, columns: columns, inks: map[int]colour{}}
+	r.room(18)
+	t.head()
+	return t
+}
+
+func (t *table) head() {
+	top := t.r.GetY()
+	x := margin
+	for _, c := range t.columns {
+		t.r.SetXY(x, top)
+		t.r.text(sans, "B", 8.5, grey, c.title)
+		x += c.width
+	}
+	t.r.line(top+5, rule)
+	t.r.SetY(top + 6)
+}
+
+// colour sets the ink of one column of the next row.
+func (t *table) colour(i int, c colour) { t.inks[i] = c }
+
+func (t *table) row(cells ...string) {
+	const lead = 4.4
+	wrapped := make([][]string, len(cells))
+	lines := 1
+	for i, cell := range cells {
+		t.r.font(t.columns[i].font, "", t.size(i))
+		wrapped[i] = t.r.wrap(cell, t.columns[i].width-3)
+		lines = max(lines, len(wrapped[i]))
+	}
+	for from := 0; from < lines; {
+		if pageBottom-t.r.GetY() < lead+1.6 {
+			t.r.AddPage()
+			t.r.SetY(margin)
+			t.head()
+		}
+		// As many lines as the page has room for: a cell may be longer than a page.
+		n := min(lines-from, int((pageBottom-t.r.GetY()-1.6)/lead))
+		if from == 0 && n < lines && lines <= 12 {
+			t.r.AddPage()
+			t.r.SetY(margin)
+			t.head()
+			n = min(lines, int((pageBottom-t.r.GetY()-1.6)/lead))
+		}
+		t.lines(wrapped, from, from+n, lead)
+		from += n
+	}
+	clear(t.inks)
+}
+
+func (t *table) size(i int) float64 {
+	if t.columns[i].font == mono {
+		return 8.5
+	}
+	return 9
+}
+
+func (t *table) lines(wrapped [][]string, from, to int, lead float64) {
+	top := t.r.GetY()
+	x := margin
+	for i, cell := range wrapped {
+		c, special := t.inks[i]
+		if !special {
+			c = ink
+		}
+		for n := from; n < min(to, len(cell)); n++ {
+			t.r.SetXY(x, top+float64(n-from)*lead)
+			t.r.text(t.columns[i].font, "", t.size(i), c, cell[n])
+		}
+		x += t.columns[i].width
+	}
+	bottom := top + float64(to-from)*lead
+	t.r.line(bottom+0.8, rule)
+	t.r.SetY(bottom + 1.6)
+}
+
+// section is a heading with a sentence below it, kept together with what follows.
+func (r *report) section(title, says string) {
+	r.SetY(r.room(26))
+	r.SetX(margin)
+	r.text(sans, "B", 12, pine, title)
+	r.SetY(r.GetY() + 6.2)
+	if says != "" {
+		r.paragraph(sans, "", 9, grey, says, contentMM, 4.6)
+	}
+	r.gap(1.2)
+}
+
+// boxed is a box of remarks with a coloured edge.
+func (r *report) boxed(title string, remarks []string, c colour) {
+	r.font(sans, "", 9.5)
+	var lines []string
+	for _, remark := range remarks {
+		for i, l := range r.wrap(remark, contentMM-13) {
+			if i == 0 {
+				lines = append(lines, "•  "+l)
+			} else {
+				lines = append(lines, "    "+l)
+			}
+		}
+	}
+	const lead = 4.8
+	for first := true; first || len(lines) > 0; first = false {
+		top := r.room(20)
+		n := min(len(lines), int((pageBottom-top-11)/lead))
+		height := float64(n)*lead + 10
+		r.fill(cream)
+		r.Rect(margin, top, contentMM, height, "F")
+		r.fill(c)
+		r.Rect(margin, top, 1.2, height, "F")
+		r.SetXY(margin+5, top+2.5)
+		r.text(sans, "B", 9.5, c, title)
+		for i, l := range lines[:n] {
+			r.SetXY(margin+5, top+8+float64(i)*lead)
+			r.text(sans, "", 9.5, ink, l)
+		}
+		lines = lines[n:]
+		r.SetY(top + height)
+		r.gap(4)
+	}
+}
+
+func (r *report) small(says string) {
+	r.gap(1)
+	r.paragraph(sans, "", 9, grey, says, contentMM, 4.6)
+}
+
+// paragraph writes wrapped lines from the left edge, over pages where it must.
+func (r *report) paragraph(family, style string, size float64, c colour, says string, width, lead float64) {
+	r.font(family, style, size)
+	for _, l := range r.wrap(says, width) {
+		top := r.room(lead)
+		r.SetXY(margin, top)
+		r.text(family, style, size, c, l)
+		r.SetY(top + lead)
+	}
+}
+
+// room gives where to write something of that height: here, or on a new page.
+func (r *report) room(height float64) float64 {
+	if r.GetY()+height > pageBottom {
+		r.AddPage()
+		r.SetY(margin)
+	}
+	return r.GetY()
+}
+
+func (r *report) gap(mm float64) { r.SetY(r.GetY() + mm) }
+
+func (r *report) font(family, style string, size float64) {
+	r.SetFont(family, style, size)
+	r.size = size
+}
+
+func (r *report) ink(c colour)  { r.SetTextColor(c[0], c[1], c[2]) }
+func (r *report) fill(c colour) { r.SetFillColor(c[0], c[1], c[2]) }
+
+func (r *report) line(y float64, c colour) {
+	r.SetDrawColor(c[0], c[1], c[2])
+	r.SetLineWidth(0.2)
+	r.Line(margin, y, pageWidth-margin, y)
+}
+
+// text writes one line at the current place, which it leaves vertically alone.
+func (r *report) text(family, style string, size float64, c colour, says string) {
+	r.font(family, style, size)
+	r.ink(c)
+	x, y := r.GetXY()
+	r.CellFormat(0, size*0.47, r.drawable(says), "", 0, "LM", false, 0, "")
+	r.SetXY(x, y)
+}
+
+func (r *report) right(family, style string, size float64, c colour, says string) {
+	r.font(family, style, size)
+	r.ink(c)
+	x, y := r.GetXY()
+	r.CellFormat(contentMM, size*0.47, r.drawable(says), "", 0, "RM", false, 0, "")
+	r.SetXY(x, y)
+}
+
+// wrap breaks a text into lines of the width, in the current font: at spaces,
+// and within a word that is longer than a line. What the fonts cannot show has
+// been spelled out before.
+func (r *report) wrap(says string, width float64) []string {
+	var lines []string
+	for i, part := range strings.Split(says, "\n") {
+		if i > 0 && part == "" {
+			continue
+		}
+		lines = append(lines, r.wrapLine(r.drawable(part), width)...)
+	}
+	return lines
+}
+
+func (r *report) wrapLine(says string, width float64) []string {
+	text := []rune(says)
+	if len(text) > maxCellRunes {
+		text = append(text[:maxCellRunes:maxCellRunes], []rune(" … (cut here)")...)
+	}
+	var lines []string
+	start, space, used := 0, -1, 0.0
+	for i := 0; i < len(text); i++ {
+		w := r.GetStringWidth(string(text[i]))
+		if used+w > width && i > start {
+			end, next := i, i
+			if space > start {
+				end, next = space, space+1
+			}
+			lines = append(lines, string(text[start:end]))
+			start, space, used, i = next, -1, 0, next-1
+			continue
+		}
+		if text[i] == ' ' {
+			space = i
+		}
+		used += w
+	}
+	return append(lines, string(text[start:]))
+}
+
+// glyphs tells what the fonts can show. The three of them have the same glyphs,
+// as a test knows.
+var glyphs = sync.OnceValue(func() func(rune) bool {
+	font, err := sfnt.Parse(goregular.TTF)
+	if err != nil {
+		return func(r rune) bool { return r < unicode.MaxASCII }
+	}
+	var mu sync.Mutex
+	known := map[rune]bool{}
+	var buf sfnt.Buffer
+	return func(c rune) bool {
+		if c > 0xFFFF { // the Go fonts have none of these
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		has, ok := known[c]
+		if !ok {
+			index, err := font.GlyphIndex(&buf, c)
+			has = err == nil && index != 0
+			known[c] = has
+		}
+		return has
+	}
+})
+
+// drawable is a text as the fonts can show it: composed (NFC), and what they
+// lack, control and direction characters among it, as code points, never left
+// out and never guessed at.
+func (r *report) drawable(says string) string {
+	has := glyphs()
+	var b strings.Builder
+	for _, c := range norm.NFC.String(says) {
+		switch {
+		case c == '\t':
+			b.WriteString("    ")
+		case c == '\n':
+			b.WriteByte(' ')
+		case c < ' ' || !unicode.IsGraphic(c) || !has(c):
+			r.strange = true
+			fmt.Fprintf(&b, "[U+%04X]", c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}

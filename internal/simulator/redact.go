@@ -1,0 +1,121 @@
+package simulator
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// minSecret is the shortest secret that is looked for within texts; shorter
+// ones are taken out where they stand alone.
+const minSecret = 6
+
+// ownWords are values that records consist of: where a secret has the luck to
+// be one, the record still says what happened.
+var ownWords = []string{
+	"ALLOW", "DENY", "MASK", "NO_MATCH", "PERMIT", "allow", "deny", "mask", "reason", "manual", "scenario", "regression", "sandbox", "production",
+	"enabled", "inactive", "draft", "held", "failed", "decided", "user", "api_key", "policy_matched", "condition_eval", "final_decision",
+}
+
+// sealed is a record as it is kept: without secrets, as canonical JSON.
+func sealed(rec Record) (text []byte, clean Record, err error) {
+	secrets := secretsIn(rec.Input.Value, rec.EvaluatedInput.Value)
+	var raw bytes.Buffer
+	enc := json.NewEncoder(&raw)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(rec); err != nil {
+		return nil, rec, err
+	}
+	out, _ := audit.Redact(make([]byte, 0, raw.Len()), raw.Bytes())
+	doc, err := decode(out)
+	if err != nil {
+		return nil, rec, err
+	}
+	if len(secrets) > 0 {
+		doc = scrub(doc, "", secrets)
+	}
+	text = doc.AppendJSON(nil)
+	return text, clean, json.Unmarshal(text, &clean)
+}
+
+// decode reads a record. It nests deeper than what came in, and holds more.
+func decode(text []byte) (value.Value, error) {
+	return value.Decode(text, value.Limits{Depth: 160, Values: 4_000_000})
+}
+
+// secretsIn are the scalars below members that are named like secrets.
+func secretsIn(docs ...value.Value) []string {
+	var found []string
+	var walk func(v value.Value, secret bool)
+	walk = func(v value.Value, secret bool) {
+		switch v.Kind() {
+		case value.ObjectKind:
+			v.Each(func(key string, inner value.Value) bool {
+				walk(inner, secret || audit.Secret(key) || strings.EqualFold(strings.ReplaceAll(key, "_", ""), "owneremail"))
+				return true
+			})
+		case value.ArrayKind:
+			for _, inner := range v.Elems() {
+				walk(inner, secret)
+			}
+		case value.StringKind, value.NumberKind:
+			if text := plain(v); secret && text != "" && !slices.Contains(ownWords, text) {
+				found = append(found, text)
+			}
+		}
+	}
+	for _, doc := range docs {
+		walk(doc, false)
+	}
+	slices.SortFunc(found, func(a, b string) int { return len(b) - len(a) }) // what holds another goes first
+	return slices.Compact(found)
+}
+
+// scrub takes secrets out of all texts of a record: a control may have put them
+// into its reason, and the trace shows what conditions saw.
+func scrub(v value.Value, name string, secrets []string) value.Value {
+	switch v.Kind() {
+	case value.ObjectKind:
+		var members []value.Member
+		v.Each(func(key string, inner value.Value) bool {
+			members = append(members, value.Member{Key: hide(key, "", secrets), Value: scrub(inner, key, secrets)})
+			return true
+		})
+		return value.Object(members...)
+	case value.ArrayKind:
+		items := make([]value.Value, 0, v.Len())
+		for _, inner := range v.Elems() {
+			items = append(items, scrub(inner, name, secrets))
+		}
+		return value.Array(items...)
+	case value.StringKind, value.NumberKind:
+		text := plain(v)
+		if clean := hide(text, name, secrets); clean != text {
+			return value.String(clean)
+		}
+	}
+	return v
+}
+
+// structural are the members of a record whose numbers are ours.
+var structural = []string{"id", "version", "line", "step_number", "policy_id", "policy_version", "resource_id", "execution_time_ms", "timestamp"}
+
+func hide(text, name string, secrets []string) string {
+	if slices.Contains(structural, name) {
+		return text
+	}
+	for _, secret := range secrets {
+		switch {
+		case text == secret:
+			return rego.Redacted
+		case len(secret) >= minSecret:
+			text = strings.ReplaceAll(text, secret, rego.Redacted)
+		}
+	}
+	return text
+}

@@ -1,0 +1,239 @@
+package simulator
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
+)
+
+// Evaluator runs authors' Rego out of this process (package worker).
+type Evaluator interface {
+	Simulate(ctx context.Context, tenant scope.TenantID, r worker.SimulateRequest) (worker.Simulation, error)
+	Attributes(ctx context.Context, tenant scope.TenantID, sources []string) ([][]rego.Attribute, error)
+}
+
+// Service is the use cases of the simulator. All fields must be set.
+type Service struct {
+	Stores    *db.Cluster
+	Now       func() time.Time
+	Evaluator Evaluator
+	Policies  *policy.Service
+	// Snapshots give the resources and the data that a live decision would see.
+	Snapshots *decision.Snapshots
+	// Person gives the stored members of a user, undefined for an unknown one.
+	Person func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
+	// LiveDeadline is how long a live evaluation may take; a run that took longer says so.
+	LiveDeadline time.Duration
+
+	targets targets
+}
+
+// Loadable lists the controls of the scope's environment, whatever their state, by id.
+func (s *Service) Loadable(ctx context.Context, sc scope.Scope) ([]Loadable, error) {
+	var list []Loadable
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		list, err = loadable(ctx, tx, sc.Env)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	sources := make([]string, len(list))
+	for i := range list {
+		sources[i] = list[i].Source
+	}
+	actions := s.actions(ctx, sc, sources)
+	for i := range list {
+		l := &list[i]
+		l.Status = shown(l.Status)
+		if l.TargetAction = actions[i]; len(l.TargetAction) == 0 {
+			l.TargetAction = l.Methods
+		}
+		if l.TargetAction == nil {
+			l.TargetAction = []string{}
+		}
+	}
+	return list, nil
+}
+
+// shown is a control's state as the simulator calls it (contract.md section 4).
+func shown(status string) string {
+	if status == policy.Active {
+		return "enabled"
+	}
+	return status
+}
+
+// Attributes lists what a control reads of input, with types from its use.
+func (s *Service) Attributes(ctx context.Context, sc scope.Scope, id int64) ([]rego.Attribute, error) {
+	p, err := s.Policies.Get(ctx, sc, id)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.Evaluator.Attributes(ctx, sc.Tenant, []string{p.RegoCode})
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// actions are the actions that each source speaks of. They are a help for
+// people: where the evaluator has no time, there are none.
+func (s *Service) actions(ctx context.Context, sc scope.Scope, sources []string) [][]string {
+	const batch = 64
+	out := make([][]string, len(sources))
+	var unknown []int
+	for i, source := range sources {
+		var ok bool
+		if out[i], ok = s.targets.get(source); !ok {
+			unknown = append(unknown, i)
+		}
+	}
+	for part := range slices.Chunk(unknown, batch) {
+		texts := make([]string, len(part))
+		for i, at := range part {
+			texts[i] = sources[at]
+		}
+		found, err := s.Evaluator.Attributes(ctx, sc.Tenant, texts)
+		if err != nil {
+			return out
+		}
+		for i, at := range part {
+			out[at] = actionsOf(found[i])
+			s.targets.put(sources[at], out[at])
+		}
+	}
+	return out
+}
+
+func actionsOf(attributes []rego.Attribute) []string {
+	actions := []string{}
+	for _, a := range attributes {
+		if a.Key != "action.name" && a.Key != "action.method" && a.Key != "action" {
+			continue
+		}
+		for _, v := range a.Values {
+			if text, ok := v.(string); ok && !slices.Contains(actions, text) {
+				actions = append(actions, text)
+			}
+		}
+	}
+	return actions
+}
+
+// targets remembers the actions of sources, which are the same in all tenants.
+type targets struct {
+	mu  sync.Mutex
+	all map[[sha256.Size]byte][]string
+}
+
+// targetsMax bounds targets: about 1 MB.
+const targetsMax = 4096
+
+func (t *targets) get(source string) ([]string, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	actions, ok := t.all[sha256.Sum256([]byte(source))]
+	return actions, ok
+}
+
+func (t *targets) put(source string, actions []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil || len(t.all) >= targetsMax {
+		t.all = map[[sha256.Size]byte][]string{}
+	}
+	t.all[sha256.Sum256([]byte(source))] = actions
+}
+
+// History is the runs of one control, newest first.
+func (s *Service) History(ctx context.Context, sc scope.Scope, policyID int64, f Filter) (History, error) {
+	if _, err := s.Policies.Get(ctx, sc, policyID); err != nil {
+		return History{}, err
+	}
+	return s.history(ctx, sc, f, func(tx *db.Tx) ([]Entry, int64, error) { return listOfPolicy(ctx, tx, policyID, sc.Env, f) })
+}
+
+// Own is the runs of whoever asks, across controls, newest first.
+func (s *Service) Own(ctx context.Context, sc scope.Scope, f Filter) (History, error) {
+	return s.history(ctx, sc, f, func(tx *db.Tx) ([]Entry, int64, error) { return listOfActor(ctx, tx, sc.Actor, sc.Env, f) })
+}
+
+func (s *Service) history(ctx context.Context, sc scope.Scope, f Filter, list func(tx *db.Tx) ([]Entry, int64, error)) (History, error) {
+	h := History{Limit: f.Limit, Offset: f.Offset}
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		h.Entries, h.Total, err = list(tx)
+		return err
+	})
+	for i := range h.Entries {
+		e := &h.Entries[i]
+		e.ExecutionTimeMS = milliseconds(time.Duration(e.Nanoseconds))
+		e.CanExport = mayExport(sc, e.ActorKind, e.ActorID)
+	}
+	h.HasMore = f.Offset < h.Total && f.Offset+int64(len(h.Entries)) < h.Total
+	return h, err
+}
+
+// mayExport tells whether the caller may see the whole of a run: it is their
+// own, or they read the audit (contract.md section 9).
+func mayExport(sc scope.Scope, kind scope.ActorKind, id string) bool {
+	return kind == sc.Actor.Kind && id == sc.Actor.ID || sc.Require("audit:read") == nil
+}
+
+// Run is a kept run, for an export. A run that somebody else made takes
+// audit:read; one of the other environment is not found.
+func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (Kept, error) {
+	var r row
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		r, err = get(ctx, tx, id)
+		return err
+	})
+	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(r.Environment) {
+		return Kept{}, fault.NotFoundf("no such simulation")
+	}
+	if err != nil {
+		return Kept{}, err
+	}
+	if !mayExport(sc, r.ActorKind, r.ActorID) {
+		return Kept{}, fault.New(fault.Forbidden, "permission_denied", `the simulation of somebody else needs the permission "audit:read"`)
+	}
+	return keptOf(r)
+}
+
+func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	return store.Read(ctx, fn)
+}
+
+func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
+	store, err := s.Stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return err
+	}
+	return store.Write(ctx, fn)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// nameOf is who acts, as people read it.
+func nameOf(a scope.Actor) string {
+	if a.Name != "" {
+		return a.Name
+	}
+	return a.ID
+}

@@ -1,0 +1,272 @@
+package worker
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const (
+	opSimulate   = "simulate"
+	opAttributes = "attributes"
+)
+
+// Bounds of a simulation: what the control may read of data, and what it may answer.
+const (
+	maxSimulationData   = 16 << 20
+	maxSimulationResult = 1 << 20
+)
+
+// compiledKept is how many compiled controls a child keeps: an author tries
+// the same one again and again.
+const compiledKept = 16
+
+// SimulateRequest is one control and what it is asked.
+type SimulateRequest struct {
+	Meta   rego.Meta
+	Source string
+	Input  value.Value
+	// Data is asked, in this process, for what the control refers to below data;
+	// nil is none.
+	Data rego.DataSource
+}
+
+// Simulation is what a control said, and why.
+type Simulation struct {
+	// Effect is ALLOW, DENY, MASK or NO_MATCH.
+	Effect string          `json:"effect"`
+	Reason string          `json:"reason"`
+	Mask   []rego.MaskRule `json:"mask,omitempty"`
+	// Error is why the control could not be evaluated; the effect is then DENY.
+	Error       string           `json:"error,omitempty"`
+	Steps       []rego.Step      `json:"steps"`
+	Explanation rego.Explanation `json:"explanation"`
+	// Took is how long the evaluation took, without its trace.
+	Took time.Duration `json:"took"`
+}
+
+// trial is the request as the child gets it.
+type trial struct {
+	Meta  rego.Meta       `json:"meta"`
+	Input json.RawMessage `json:"input"`
+	// Data is set once the child has said what it needs.
+	Data     json.RawMessage `json:"data,omitempty"`
+	Deadline time.Duration   `json:"deadline"`
+}
+
+// tried is the child's answer: a simulation, the paths below data without which
+// there is none, or the limit that was hit.
+type tried struct {
+	Simulation *Simulation `json:"simulation,omitempty"`
+	Needs      [][]string  `json:"needs,omitempty"`
+	Limit      string      `json:"limit,omitempty"`
+}
+
+// Simulate evaluates one control with its trace. What it reads of data is
+// fetched from the request's Data when the child asks for it. Faults: Invalid
+// "evaluation_limit" past SimulateDeadline or over the memory cap (the
+// evaluation has then been ended), Invalid "invalid_policy", RateLimited,
+// Unavailable.
+func (p *Pool) Simulate(ctx context.Context, tenant scope.TenantID, r SimulateRequest) (Simulation, error) {
+	limit := p.cfg.SimulateDeadline
+	req := request{Op: opSimulate, Source: r.Source, Trial: &trial{Meta: r.Meta, Input: r.Input.AppendJSON(nil), Deadline: limit}}
+	out, err := p.try(ctx, tenant, req)
+	if err == nil && len(out.Needs) > 0 {
+		if req.Trial.Data, err = dataFor(out.Needs, r.Data); err != nil {
+			return Simulation{}, err
+		}
+		out, err = p.try(ctx, tenant, req)
+	}
+	switch {
+	case err != nil:
+		return Simulation{}, err
+	case out.Limit != "":
+		return Simulation{}, limitFault(out.Limit)
+	case out.Simulation == nil:
+		return Simulation{}, fault.New(fault.Internal, "internal_error", "the evaluator gave no answer")
+	}
+	return *out.Simulation, nil
+}
+
+// try is one question to a child. The time spent waiting for one counts too, so
+// that whoever asks has an answer when the limit of a request has passed.
+func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tried, error) {
+	limit := p.cfg.SimulateDeadline
+	bounded, stop := context.WithTimeout(ctx, limit+2*killGrace)
+	defer stop()
+	leave, err := p.enter(bounded, tenant)
+	if err != nil {
+		if bounded.Err() != nil && ctx.Err() == nil {
+			err = fault.New(fault.RateLimited, "rate_limit_exceeded", "other evaluations of this tenant took all the time that this one had").After(time.Second)
+		}
+		return tried{}, err
+	}
+	defer leave()
+	// The child ends by itself at the deadline where that can be done; a moment
+	// later it is killed.
+	rep, err := p.served(bounded, limit+killGrace, req)
+	var f *fault.Error
+	switch {
+	case errors.As(err, &f) && f.Code == "cancelled" && ctx.Err() == nil,
+		errors.As(err, &f) && f.Code == "evaluation_limit" && strings.Contains(f.Message, "did not end"):
+		return tried{}, limitFault(overtime(limit))
+	case err != nil:
+		return tried{}, err
+	case len(rep.Issues) > 0:
+		return tried{}, uncompiled(rep.Issues)
+	case rep.Tried == nil:
+		return tried{}, fault.New(fault.Internal, "internal_error", "the evaluator gave no answer")
+	}
+	return *rep.Tried, nil
+}
+
+// killGrace is how long after its deadline a child is killed (hardening R3: 250 ms).
+const killGrace = 150 * time.Millisecond
+
+func overtime(limit time.Duration) string {
+	return fmt.Sprintf("the evaluation did not end within %s and was cancelled", limit)
+}
+
+func uncompiled(issues []rego.Issue) error {
+	f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile")
+	for _, is := range issues {
+		f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: is.Message, Line: is.Line, Column: is.Column})
+	}
+	return f
+}
+
+// dataFor is an object with the values at paths, and nothing else.
+func dataFor(paths [][]string, src rego.DataSource) (json.RawMessage, error) {
+	data := value.Object(value.Member{Key: "resources", Value: value.Object()}, value.Member{Key: "pip", Value: value.Object()})
+	if src == nil {
+		return data.AppendJSON(nil), nil
+	}
+	size := 0
+	for _, path := range paths {
+		v := src.Data(path)
+		if !v.Defined() {
+			continue
+		}
+		if size += len(v.AppendJSON(nil)); size > maxSimulationData {
+			return nil, limitFault(fmt.Sprintf("the control reads more than %d MiB of data, too much for a simulation", maxSimulationData>>20))
+		}
+		data = put(data, path, v)
+	}
+	return data.AppendJSON(nil), nil
+}
+
+// put is v at a path of object, with what is missing on the way made.
+func put(object value.Value, path []string, v value.Value) value.Value {
+	if len(path) == 0 {
+		return v
+	}
+	if object.Kind() != value.ObjectKind {
+		object = value.Object()
+	}
+	return object.With(path[0], put(object.Get(path[0]), path[1:], v))
+}
+
+// Attributes lists what each of the sources reads of input, in order; a source
+// that does not compile has none. Faults as with Validate.
+func (p *Pool) Attributes(ctx context.Context, tenant scope.TenantID, sources []string) ([][]rego.Attribute, error) {
+	rep, err := p.call(ctx, tenant, p.cfg.TestDeadline, request{Op: opAttributes, Sources: sources})
+	if err != nil {
+		return nil, err
+	}
+	if len(rep.Attributes) != len(sources) {
+		return nil, fault.New(fault.Internal, "internal_error", "the evaluator gave no answer")
+	}
+	return rep.Attributes, nil
+}
+
+func (c *child) attributes(req request) reply {
+	out := make([][]rego.Attribute, len(req.Sources))
+	for i, source := range req.Sources {
+		out[i], _ = rego.Attributes(source)
+	}
+	return reply{Attributes: out}
+}
+
+// documents reads input and data. They come from this service, which has bounded them.
+func (t *trial) documents() (input, data value.Value, err error) {
+	bounds := value.Limits{Depth: 160, Values: maxSimulationData}
+	if input, err = value.Decode(t.Input, bounds); err == nil && len(t.Data) > 0 {
+		data, err = value.Decode(t.Data, bounds)
+	}
+	return input, data, err
+}
+
+func (c *child) simulate(ctx context.Context, req request) reply {
+	t := req.Trial
+	if t == nil {
+		return reply{Error: "no trial in the request"}
+	}
+	control, issues := c.compiled(t.Meta, req.Source)
+	if len(issues) > 0 {
+		return reply{Issues: issues}
+	}
+	needs := control.Refs().Data
+	if len(needs) > 0 && len(t.Data) == 0 {
+		return reply{Tried: &tried{Needs: needs}}
+	}
+	input, data, err := t.documents()
+	if err != nil {
+		return reply{Error: err.Error()}
+	}
+	// Once as a live decision does it, for the time that it takes, and once with
+	// its trace.
+	start := time.Now()
+	lim := rego.Limits{Deadline: t.Deadline, Now: start}
+	out := control.Eval(ctx, input, rego.Object(data), lim)
+	took := time.Since(start)
+	var steps []rego.Step
+	var why rego.Explanation
+	if !errors.Is(out.Err, rego.ErrLimit) {
+		lim.Deadline = max(t.Deadline-took, time.Millisecond)
+		out, steps, why = control.Trace(ctx, input, rego.Object(data), lim)
+	}
+	if errors.Is(out.Err, rego.ErrLimit) {
+		if time.Since(start) < t.Deadline {
+			return reply{Tried: &tried{Limit: "the evaluation went over its limit of memory"}}
+		}
+		return reply{Tried: &tried{Limit: overtime(t.Deadline)}}
+	}
+	s := &Simulation{Effect: out.Effect.String(), Reason: out.Reason, Mask: out.Mask, Steps: steps, Explanation: why, Took: took}
+	if out.Err != nil {
+		s.Error = out.Err.Error()
+	}
+	size := len(out.Reason)
+	for _, m := range out.Mask {
+		size += len(m.Path) + len(m.Strategy)
+	}
+	if size > maxSimulationResult {
+		return reply{Tried: &tried{Limit: fmt.Sprintf("the control's answer is over %d MiB", maxSimulationResult>>20)}}
+	}
+	return reply{Tried: &tried{Simulation: s}}
+}
+
+// compiled is the control of a text, from memory where it was asked before.
+func (c *child) compiled(m rego.Meta, source string) (*rego.Control, []rego.Issue) {
+	key := sha256.Sum256(fmt.Appendf(nil, "%d\x00%d\x00%d\x00%s\x00%s", m.ID, m.Version, m.ResourceID, m.Name, source))
+	if control := c.controls[key]; control != nil {
+		return control, nil
+	}
+	control, issues := rego.Compile(m, source)
+	if len(issues) > 0 {
+		return nil, issues
+	}
+	if c.controls == nil || len(c.controls) >= compiledKept {
+		c.controls = map[[sha256.Size]byte]*rego.Control{}
+	}
+	c.controls[key] = control
+	return control, nil
+}

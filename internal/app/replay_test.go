@@ -80,6 +80,10 @@ type impactFigures struct {
 		Total    int64 `json:"total"`
 		Controls int64 `json:"controls"`
 	} `json:"drifted"`
+	NotReplayable struct {
+		Total      int64 `json:"total"`
+		Incomplete int64 `json:"incomplete"`
+	} `json:"not_replayable"`
 	ByControl []struct {
 		PolicyID int64 `json:"policy_id"`
 		Changed  int64 `json:"changed"`
@@ -96,6 +100,7 @@ type impactFigures struct {
 	} `json:"by_rule"`
 	Samples []struct {
 		DecisionID string `json:"decision_id"`
+		BouncerID  int64  `json:"bouncer_id"`
 		Change     string `json:"change"`
 		Before     struct{ Effect, Rule string }
 		After      struct {

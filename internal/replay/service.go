@@ -58,7 +58,7 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope, r Request) (Impac
 // will not look at. pageRows bounds what is read at a time.
 const (
 	firstStep = 64
-	pageRows  = 5000
+	pageRows  = 10_000
 )
 
 // measure replays the plan's recording. What was found before an error is given

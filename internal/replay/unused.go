@@ -2,11 +2,18 @@ package replay
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
 // Unused lists what no decision touched.
@@ -32,9 +39,12 @@ type UnusedOne struct {
 
 // UnusedRules are the rules of one control that decided nothing.
 type UnusedRules struct {
-	PolicyID int64        `json:"policy_id" doc:"The control."`
-	Name     string       `json:"name" doc:"Its name."`
-	Rules    []UnusedRule `json:"rules" doc:"The rules, by line."`
+	PolicyID int64  `json:"policy_id" doc:"The control."`
+	Name     string `json:"name" doc:"Its name."`
+
+	Explanations int `json:"explanations" doc:"How many recorded explanations of its current version were read."`
+
+	Rules []UnusedRule `json:"rules" doc:"The rules, by line."`
 }
 
 // UnusedRule is a rule that decided nothing.
@@ -67,9 +77,11 @@ func (s *Service) Unused(ctx context.Context, sc scope.Scope, days int) (Unused,
 		return out, err
 	}
 	out.Examined = len(active)
+	used := map[int64]bool{}
 	for _, c := range active {
 		at, ever := last[c.ID]
 		if ever && !at.Before(since) {
+			used[c.ID] = true
 			continue
 		}
 		one := UnusedOne{PolicyID: c.ID, Name: c.Name, ResourceID: c.ResourceID, UpdatedAt: c.UpdatedAt, Changed: c.UpdatedAt.After(since)}
@@ -78,5 +90,97 @@ func (s *Service) Unused(ctx context.Context, sc scope.Scope, days int) (Unused,
 		}
 		out.Controls = append(out.Controls, one)
 	}
-	return out, nil
+	return out, s.unusedRules(ctx, sc, &out, used)
+}
+
+// Explanations that Unused reads at most, newest first: some seconds' work.
+const maxExplanations = 50_000
+
+// unusedRules lists, of the controls that decided something, the rules that no
+// recorded explanation of their current version names.
+func (s *Service) unusedRules(ctx context.Context, sc scope.Scope, out *Unused, used map[int64]bool) error {
+	set, err := s.Snapshots.Get(ctx, sc.Tenant, out.Environment)
+	if err != nil {
+		return err
+	}
+	touched, explained, all, err := s.touched(ctx, sc, audit.Recording{Env: out.Environment, From: out.Since, To: s.Now().UTC()}, set)
+	if err != nil {
+		return err
+	}
+	silent := 0
+	for _, c := range set.Controls() {
+		id := c.Meta().ID
+		if !used[id] {
+			continue
+		}
+		if explained[id] == 0 {
+			silent++
+			continue
+		}
+		of := UnusedRules{PolicyID: id, Name: c.Meta().Name, Explanations: explained[id], Rules: []UnusedRule{}}
+		for _, r := range c.Deciding() {
+			if !touched[rule{id, r.Line}] {
+				of.Rules = append(of.Rules, UnusedRule{r.Name, r.Line})
+			}
+		}
+		if len(of.Rules) > 0 {
+			out.Rules = append(out.Rules, of)
+		}
+	}
+	var notes []string
+	if silent > 0 {
+		notes = append(notes, fmt.Sprintf("%d controls decided where no explanation was kept (audit level basic), so their rules are not judged", silent))
+	}
+	if !all {
+		notes = append(notes, fmt.Sprintf("rules are judged by the newest %d explanations", maxExplanations))
+	}
+	out.Note = strings.Join(notes, "; ")
+	return nil
+}
+
+// rule is a rule by its control and line.
+type rule struct {
+	policy int64
+	line   int
+}
+
+// touched reads which rules recorded explanations name, how many explanations
+// there are of each control's current version, and whether all were read.
+func (s *Service) touched(ctx context.Context, sc scope.Scope, r audit.Recording, set *rego.Set) (map[rule]bool, map[int64]int, bool, error) {
+	version := map[int64]int64{}
+	for _, c := range set.Controls() {
+		version[c.Meta().ID] = c.Meta().Version
+	}
+	rules, explained, read := map[rule]bool{}, map[int64]int{}, 0
+	var at audit.Lines
+	for {
+		next, err := s.Audit.Recorded(ctx, sc, r, at, pageRows, worker.ReplayStepBytes)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		for _, line := range next.Records {
+			if read++; read > maxExplanations {
+				return rules, explained, false, nil
+			}
+			var list []rego.Explanation
+			raw := rerun.Member(line, "explanation")
+			if raw == nil || json.Unmarshal(raw, &list) != nil {
+				continue
+			}
+			for _, e := range list {
+				if e.Partial || version[e.PolicyID] != e.PolicyVersion || e.PolicyVersion == 0 {
+					continue
+				}
+				explained[e.PolicyID]++
+				rules[rule{e.PolicyID, e.Line}] = true
+				for _, also := range e.Also {
+					rules[rule{e.PolicyID, also.Line}] = true
+				}
+			}
+		}
+		if !next.More() {
+			return rules, explained, true, nil
+		}
+		at = next
+	}
 }

@@ -27,6 +27,17 @@ var errRecord = errors.New("not a decision record")
 // itself wrote and checked, and strict about where values end.
 func parse(line []byte, r *record) error {
 	*r = record{}
+	if err := members(line, r.member); err != nil {
+		return err
+	}
+	if r.id == "" || r.at.IsZero() {
+		return errRecord
+	}
+	return nil
+}
+
+// members calls fn with each member of the object that line is.
+func members(line []byte, fn func(key string, raw []byte) error) error {
 	i := skipSpace(line, 0)
 	if i >= len(line) || line[i] != '{' {
 		return errRecord
@@ -34,7 +45,7 @@ func parse(line []byte, r *record) error {
 	for i++; ; {
 		i = skipSpace(line, i)
 		if i < len(line) && line[i] == '}' {
-			break
+			return nil
 		}
 		from := i
 		end, ok := skipValue(line, i)
@@ -49,7 +60,7 @@ func parse(line []byte, r *record) error {
 		if end, ok = skipValue(line, from); !ok {
 			return errRecord
 		}
-		if err := r.member(string(key), line[from:end]); err != nil {
+		if err := fn(string(key), line[from:end]); err != nil {
 			return err
 		}
 		if i = skipSpace(line, end); i < len(line) && line[i] == ',' {
@@ -59,10 +70,6 @@ func parse(line []byte, r *record) error {
 			return errRecord
 		}
 	}
-	if r.id == "" || r.at.IsZero() {
-		return errRecord
-	}
-	return nil
 }
 
 func (r *record) member(key string, raw []byte) (err error) {
@@ -236,4 +243,20 @@ func touches(reads, places [][]string) bool {
 		}
 	}
 	return false
+}
+
+// Member is the raw value of one member of a record; nil where there is none,
+// or where line is no object.
+func Member(line []byte, name string) []byte {
+	var out []byte
+	err := members(line, func(key string, raw []byte) error {
+		if key == name {
+			out = raw
+		}
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	return out
 }

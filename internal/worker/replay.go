@@ -27,7 +27,7 @@ const (
 	replaysPerTenant = 2
 	replayMemory     = 192 << 20
 	// ReplayStepBytes bounds the records of one step.
-	ReplayStepBytes = 1 << 20
+	ReplayStepBytes = 4 << 20
 	// replayStep is how long one step may take before its program counts as one
 	// that does not end, replayStart how long its controls may take to compile.
 	replayStep  = 20 * time.Second

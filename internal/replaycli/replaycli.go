@@ -1,0 +1,175 @@
+// Package replaycli is `gatehouse replay`: a control as it stands in a file,
+// held against the decisions that a server recorded, with the progress on the
+// terminal and an exit code for pipelines.
+//
+//	file ─► POST /compliance/replays ─► GET …?wait= until it ended ─► text or JSON
+//	                                       └─ interrupted: DELETE
+package replaycli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+)
+
+// Server is asked; package client has one.
+type Server interface {
+	Do(ctx context.Context, method, path, key string, in, out any) error
+}
+
+// Options say what is replayed, and how it is told.
+type Options struct {
+	Server  Server
+	Request replay.Request
+	// MaxBlocked is the share of newly blocked decisions, in percent, over which
+	// the outcome is ErrOver; negative: none is.
+	MaxBlocked float64
+	// JSON writes the run as the server gives it, instead of text.
+	JSON bool
+	// Out takes the outcome; Progress what is told meanwhile, nil for nothing. Live
+	// says that Progress is a terminal, where a line can be written over.
+	Out, Progress io.Writer
+	Live          bool
+	// NewID makes the key that keeps a repeated request from starting twice.
+	NewID func() string
+}
+
+// ErrOver says that more decisions would newly be blocked than MaxBlocked allows.
+var ErrOver = errors.New("more recorded decisions would newly be blocked than --max-blocked-percent allows")
+
+// Run starts a replay, waits for it and tells what it found. When ctx ends, the
+// replay is cancelled.
+func Run(ctx context.Context, o Options) error {
+	var run replay.Run
+	if err := o.Server.Do(ctx, http.MethodPost, "/compliance/replays", o.NewID(), o.Request, &run); err != nil {
+		return err
+	}
+	path := fmt.Sprint("/compliance/replays/", run.ID)
+	for run.Status == replay.Running {
+		o.progress(run)
+		if err := o.Server.Do(ctx, http.MethodGet, path+"?wait=10", "", nil, &run); err != nil {
+			if ctx.Err() != nil {
+				o.cancel(ctx, path)
+			}
+			return err
+		}
+	}
+	o.progress(run)
+	if o.Live && o.Progress != nil {
+		fmt.Fprintln(o.Progress)
+	}
+	if run.Status != replay.Completed || run.Result == nil {
+		return fmt.Errorf("the replay is %s: %s", run.Status, run.Error)
+	}
+	if err := o.tell(run); err != nil {
+		return err
+	}
+	if i := run.Result; o.MaxBlocked >= 0 && i.Evaluated > 0 && float64(i.NewlyBlocked)*100 > o.MaxBlocked*float64(i.Evaluated) {
+		return ErrOver
+	}
+	return nil
+}
+
+// cancel ends the run of somebody who does not wait any longer.
+func (o Options) cancel(ctx context.Context, path string) {
+	short, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer stop()
+	_ = o.Server.Do(short, http.MethodDelete, path, "", nil, nil)
+}
+
+// progress tells how far the run is: in one line that is written over on a
+// terminal, else in a line each time.
+func (o Options) progress(run replay.Run) {
+	if o.Progress == nil {
+		return
+	}
+	const width = 30
+	done := min(width, int(run.Progress.Percent*width/100))
+	line := fmt.Sprintf("replay %d [%s%s] %d of %d decisions", run.ID, strings.Repeat("#", done), strings.Repeat("-", width-done), run.Progress.Evaluated, run.Progress.Total)
+	if o.Live {
+		fmt.Fprint(o.Progress, "\r"+line)
+		return
+	}
+	fmt.Fprintln(o.Progress, line)
+}
+
+func (o Options) tell(run replay.Run) error {
+	if o.JSON {
+		enc := json.NewEncoder(o.Out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(run)
+	}
+	_, err := io.WriteString(o.Out, text(run.Result))
+	return err
+}
+
+// text is an impact for people.
+func text(i *replay.Impact) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d of %d decisions of the last %d h in %s would flip (%g %%), decided again by revision %d.\n",
+		i.Changed, i.Evaluated, i.WindowHours, i.SourceEnvironment, i.ChangedPercent, i.Revision)
+	fmt.Fprintf(&b, "  newly blocked %d (%g %%), newly allowed %d; in all: blocked %d, allowed %d, masked %d\n",
+		i.NewlyBlocked, i.NewlyBlockedPercent, i.NewlyAllowed, i.WouldBlock, i.WouldAllow, i.WouldMask)
+	if d := i.Drifted; d.Total > 0 {
+		fmt.Fprintf(&b, "  %d differ from what was recorded without the candidate: %d by a control's version, %d by data\n", d.Total, d.Controls, d.Data)
+	}
+	if n := i.NotReplayable; n.Total > 0 {
+		fmt.Fprintf(&b, "  %d could not be decided again: %d without input, %d redacted, %d incomplete, %d unreadable\n", n.Total, n.NoInput, n.Redacted, n.Incomplete, n.Unreadable)
+	}
+	if i.Note != "" {
+		fmt.Fprintf(&b, "  note: %s\n", i.Note)
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if len(i.ByRule) > 0 {
+		fmt.Fprintln(w, "\nRULE\tLINE\tCONTROL\tFLIPS")
+		for _, r := range i.ByRule[:min(10, len(i.ByRule))] {
+			fmt.Fprintf(w, "%s\t%d\t%s\t%d\n", clean(r.Rule), r.Line, clean(r.PolicyName), r.Changed)
+		}
+	}
+	if len(i.ByResource) > 0 && i.ByResource[0].Changed > 0 {
+		fmt.Fprintln(w, "\nRESOURCE\tDECISIONS\tFLIPS")
+		for _, r := range i.ByResource[:min(10, len(i.ByResource))] {
+			fmt.Fprintf(w, "%s\t%d\t%d\n", clean(r.Name), r.Evaluated, r.Changed)
+		}
+	}
+	if len(i.Samples) > 0 {
+		fmt.Fprintln(w, "\nDECISION\tSUBJECT\tREQUEST\tFLIP\tWHY")
+		for _, s := range i.Samples {
+			fmt.Fprintf(w, "%s\t%s\t%s %s\t%s → %s\t%s\n", clean(s.DecisionID), clean(s.UserID), clean(s.Action), clean(s.Path), s.Before.Effect, s.After.Effect, why(s))
+		}
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+func why(s rerun.Sample) string {
+	out := clean(s.After.Reason)
+	if s.After.Rule != "" {
+		out += fmt.Sprintf(" (%s, line %d)", clean(s.After.Rule), s.After.Line)
+	}
+	return out
+}
+
+// clean keeps what others wrote from moving a terminal's cursor.
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return '·'
+		}
+		return r
+	}, s)
+	const most = 120
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}

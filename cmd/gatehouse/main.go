@@ -31,6 +31,7 @@ type commands struct {
 	Migrate migrateCommand `cmd:"" help:"Bring every tenant's schema to this version."`
 	Backup  backupCommand  `cmd:"" help:"Copy the SQLite files of a data directory, while the server runs."`
 	Policy  policyCommand  `cmd:"" help:"Controls as code: validate, test, deploy, diff, pull."`
+	Replay  replayCommand  `cmd:"" help:"Hold a control against the decisions that a server recorded."`
 	LSP     lspCommand     `cmd:"" name:"lsp" help:"Language server for controls, over stdio: an editor starts it."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/client"
+	"github.com/gatehouse-dev/gatehouse/internal/policycli"
+	"github.com/gatehouse-dev/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/replaycli"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// replayCommand holds a control against what a server recorded.
+type replayCommand struct {
+	remote
+	Control           string        `type:"existingfile" placeholder:"FILE" help:"Rego file: the control as you edit it."`
+	PolicyID          int64         `help:"The stored control that the file would replace; alone: the stored one."`
+	ResourceID        int64         `help:"For a file that is a new control: the resource that it would be linked to."`
+	Without           []int64       `help:"Active controls that would not be active."`
+	Environment       string        `enum:"sandbox,production" default:"production" help:"Where the control is: ${enum}."`
+	SourceEnvironment string        `enum:",sandbox,production" default:"" help:"Whose recorded decisions are taken; as environment when absent."`
+	Window            time.Duration `default:"24h" help:"How far back decisions are replayed."`
+	Baseline          string        `enum:"now,then" default:"now" help:"Compare with the controls that are active now, or were then."`
+	MaxDecisions      int64         `help:"Replay the newest so many only."`
+	Samples           int           `default:"20" help:"How many flips are told one by one."`
+	MaxBlockedPercent float64       `default:"-1" help:"End with exit code 1 when more than this share would newly be blocked; negative: never."`
+	Output            string        `short:"o" enum:"text,json" default:"text" help:"Format: ${enum}."`
+	Quiet             bool          `short:"q" help:"Tell no progress."`
+}
+
+// Run replays.
+func (c *replayCommand) Run(ctx context.Context) error {
+	if c.URL == "" || c.APIKey == "" {
+		return &policycli.Failure{Code: policycli.ExitUsage, Err: errors.New("this needs a server: set --url and --api-key, or GATEHOUSE_URL and GATEHOUSE_API_KEY")}
+	}
+	if c.Control == "" && c.PolicyID == 0 && len(c.Without) == 0 {
+		return &policycli.Failure{Code: policycli.ExitUsage, Err: errors.New("nothing to replay: name a --control, a --policy-id, or what to leave out with --without")}
+	}
+	request, err := c.request()
+	if err != nil {
+		return &policycli.Failure{Code: policycli.ExitUsage, Err: err}
+	}
+	opt := replaycli.Options{
+		Server:  &client.Client{URL: c.URL, Key: c.APIKey, Agent: "gatehouse/" + version},
+		Request: request, MaxBlocked: c.MaxBlockedPercent, JSON: c.Output == "json", Out: os.Stdout, NewID: uuid.NewString,
+	}
+	if !c.Quiet {
+		info, err := os.Stderr.Stat()
+		opt.Progress, opt.Live = os.Stderr, err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	err = replaycli.Run(ctx, opt)
+	var refused *client.Error
+	switch {
+	case err == nil, errors.Is(err, replaycli.ErrOver):
+		return err
+	case errors.As(err, &refused) && refused.Status == 422:
+		return &policycli.Failure{Code: policycli.ExitFindings, Err: err}
+	}
+	return &policycli.Failure{Code: policycli.ExitServer, Err: err}
+}
+
+func (c *replayCommand) request() (replay.Request, error) {
+	hours := math.Ceil(c.Window.Hours())
+	if hours < 1 || hours > replay.MaxWindow {
+		return replay.Request{}, fmt.Errorf("the window is from 1h to %dh", replay.MaxWindow)
+	}
+	r := replay.Request{
+		Environment: scope.Env(c.Environment), SourceEnvironment: scope.Env(c.SourceEnvironment), WindowHours: int(hours),
+		Baseline: c.Baseline, MaxDecisions: c.MaxDecisions, Samples: &c.Samples, WithoutIDs: c.Without,
+	}
+	switch {
+	case c.Control != "":
+		source, err := os.ReadFile(c.Control)
+		if err != nil {
+			return r, err
+		}
+		r.Candidates = []replay.Candidate{{PolicyID: c.PolicyID, ResourceID: c.ResourceID, RegoCode: string(source)}}
+		if c.PolicyID == 0 {
+			r.Candidates[0].Name = c.Control
+		}
+	case c.PolicyID != 0:
+		r.ControlIDs = []int64{c.PolicyID}
+	}
+	return r, nil
+}

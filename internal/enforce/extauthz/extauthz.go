@@ -213,6 +213,8 @@ func code(status int) codes.Code {
 		return codes.InvalidArgument
 	case 401:
 		return codes.Unauthenticated
+	case 429:
+		return codes.ResourceExhausted
 	case 500:
 		return codes.Internal
 	case 502, 503, 504:

@@ -347,12 +347,12 @@ verbs contains {"text": verb, "which": guarding} if some verb in lifting
 
 setting_aside := [
 	"ignore", "ignoring", "disregard", "forget", "neglect", "discard", "donotfollow", "dontfollow", "stopfollowing",
-	"donotobey", "dontobey", "stopobeying", "noattentionto", "setaside", "nevermind", "unlearn", "erase", "overlook",
-	"donotapply", "dontapply", "donotheed", "dontheed", "dismiss",
+	"donotobey", "dontobey", "stopobeying", "noattentionto", "nevermind", "donotheed", "dontheed",
 ]
 
 overcoming := [
 	"override", "overrule", "bypass", "circumvent", "overwrite", "disable", "violate", "abandon", "breakfreefrom",
+	"setaside", "unlearn", "erase", "overlook", "dismiss", "donotapply", "dontapply",
 ]
 
 # What is lifted is not said of a shop's own things ("your filters"), but of what keeps a model.

@@ -165,7 +165,7 @@ func (e *Explanation) fill(q *native.Inquiry, effect Effect) {
 	case Deny:
 		if denying := denyBranches(q); len(denying) > 0 {
 			e.decided(denying)
-			e.Nearest = wayIn(q)
+			q.Without("deny", func() { e.Nearest = wayIn(q) })
 			return
 		}
 		e.decided(q.Holding("allow", isFalse))

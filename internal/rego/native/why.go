@@ -166,6 +166,8 @@ type Inquiry struct {
 	state map[*whyGroup][]reading // of rules, not of functions
 	// origin is where the values of a function's parameters came from, by slot.
 	origin map[int]string
+	// gone is a rule that is supposed not to hold.
+	gone *whyGroup
 }
 
 // Ask runs fn over an input. Errors of built-ins do not count here: what they

@@ -56,6 +56,36 @@ func (q *Inquiry) Nearest(rule string, want func(value.Value) bool) (Branch, boo
 	return best, found
 }
 
+// Without runs fn as if no rule of a name held, and the rules that ask it were
+// evaluated anew.
+func (q *Inquiry) Without(rule string, fn func()) {
+	g := q.why.groups[rule]
+	if g == nil || g.kind == function {
+		fn()
+		return
+	}
+	m := q.m
+	known, done, state := slices.Clone(m.known), slices.Clone(m.done), q.state
+	clear(m.done)
+	q.state = map[*whyGroup][]reading{}
+	for i := range m.calls {
+		m.calls[i].reset()
+	}
+	m.known[g.id], m.done[g.id] = value.Value{}, true
+	if g.kind == partialSet {
+		m.known[g.id] = value.SetOf(nil)
+	}
+	q.gone = g
+	fn()
+	q.gone = nil
+	copy(m.known, known)
+	copy(m.done, done)
+	q.state = state
+	for i := range m.calls {
+		m.calls[i].reset()
+	}
+}
+
 // Readings are the rules of a name that were asked, in the order of the text:
 // those that hold and those that do not. In a chain of else branches the last
 // one asked is the one that holds.
@@ -122,6 +152,9 @@ func nearestFact(list, others []Fact) []Fact {
 func (q *Inquiry) branch(r *reading, depth int) Branch {
 	b := Branch{Rule: r.clause.of.name, Line: r.clause.line, Value: r.value}
 	for i, how := range r.out {
+		if how == held && r.clause.conds[i].End == -1 && len(r.out) > 1 && r.clause.plainHead() {
+			continue // the text of a reason says nothing of why
+		}
 		facts, reached := q.facts(r, i, depth)
 		if len(b.Missing) == 0 && how != unreached {
 			b.Reached = addFacts(b.Reached, reached)
@@ -145,6 +178,12 @@ func (q *Inquiry) head(r *reading) Fact {
 		}
 	}
 	return f
+}
+
+// plainHead tells that what the head gives does not decide: an element of a set,
+// or a member of an object.
+func (cl *whyClause) plainHead() bool {
+	return cl.of.kind == partialSet || cl.of.kind == partialObject
 }
 
 // addFacts appends facts that are not there yet.
@@ -207,6 +246,9 @@ func (b *behind) take(o behind) {
 	}
 }
 
+// something stands for a value that is not known. It is no author's.
+var something = value.String("\x00something")
+
 // through looks behind a condition into a rule that it asks: what would have to
 // be different there for the condition to come out the other way? It tries what
 // the rule could give instead, and takes the shortest answer.
@@ -221,7 +263,7 @@ func (q *Inquiry) through(r *reading, c *whyCond, u use, holds bool, depth int) 
 		}
 	}
 	g := u.group
-	if g.kind == partialObject {
+	if g.kind == partialObject || g == q.gone {
 		return best
 	}
 	turns := func(v value.Value) bool {
@@ -240,17 +282,45 @@ func (q *Inquiry) through(r *reading, c *whyCond, u use, holds bool, depth int) 
 				found.facts, found.reached = addFacts(found.facts, b.Held), addFacts(found.reached, b.Reached)
 			}
 		}
-		best.take(found)
+		// Another rule may hold just because these do not.
+		if then := q.follows(g, all, found.facts, depth); !then.Defined() || turns(then) {
+			best.take(found)
+		}
 	}
 	for i := range all {
 		other := &all[i]
-		if other.holds() || !other.value.Defined() || best.facts != nil && other.n >= len(best.facts) || !turns(other.value) {
+		v := other.value
+		if !v.Defined() {
+			v = something // what it would be hangs on what is missing; it would be there
+		}
+		if other.holds() || best.facts != nil && other.n >= len(best.facts) || !turns(v) {
 			continue
 		}
 		b := q.branch(other, depth)
 		best.take(behind{addFacts(q.inTheWay(g, all, i, other.value, b.Missing), b.Missing), b.Reached})
 	}
 	return best
+}
+
+// follows is the value of a rule that comes to hold when facts are turned: one
+// that misses nothing else.
+func (q *Inquiry) follows(g *whyGroup, all []reading, facts []Fact, depth int) value.Value {
+	for i := range all {
+		r := &all[i]
+		if r.holds() || !r.value.Defined() || len(facts) == 0 {
+			continue
+		}
+		turned := func(f Fact) bool {
+			return slices.ContainsFunc(facts, func(o Fact) bool {
+				return o.Holds == f.Holds && o.Source == f.Source && slices.EqualFunc(o.Seen, f.Seen, sameSeen)
+			})
+		}
+		missing := q.branch(r, depth).Missing
+		if !slices.ContainsFunc(missing, func(f Fact) bool { return !turned(f) }) {
+			return r.value
+		}
+	}
+	return value.Value{}
 }
 
 // instead is the value that rules would have if those that hold did not: that

@@ -161,6 +161,12 @@ func (w *Why) shownRef(s *scope, ref ast.Ref, origins map[ast.Var]ast.Ref) (show
 		}
 		return shown{slot: -1, base: -1, root: g.name, group: g, parts: s.parts(ref[len(w.pkg)+1:])}, true
 	}
+	if g, used := s.c.find(ref); g != nil { // a library's rule
+		if lib := w.groups[g.name]; lib != nil && g.kind != function {
+			return shown{slot: -1, base: -1, root: g.name, group: lib, parts: s.parts(ref[used:])}, true
+		}
+		return shown{}, false
+	}
 	if v, ok := ref[0].Value.(ast.Var); ok && s.bound[v] && origins[v] == nil {
 		if name := w.authorName(v); name != "" {
 			return shown{slot: -1, base: s.slots[v], root: name, parts: s.parts(ref[1:])}, true

@@ -1,0 +1,4 @@
+package rego
+
+// Txtar is for the tests outside of the package.
+var Txtar = txtar

@@ -46,6 +46,7 @@ func start(cfg Config) (*process, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", cfg.Command[0], err)
 	}
+	stepBack(cmd.Process.Pid)
 	return proc, nil
 }
 

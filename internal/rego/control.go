@@ -26,7 +26,7 @@ type Control struct {
 	text   *bundledText
 	// reasons is a pointer: copies of the control share it.
 	reasons *whyProgram
-	libs   []*linked // by package
+	libs    []*linked // by package
 }
 
 // ruleSet says which of the four rules a control defines.

@@ -232,3 +232,20 @@ deny if input.blocked == true
 		t.Errorf("%+v", e)
 	}
 }
+
+// A control whose rules ask one another in every way there is ends an
+// explanation at its bound, and the outcome stands.
+func TestExplainBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("package x\n\nallow if f0(input.a)\n")
+	for i := range 9 {
+		for j := range 4 {
+			fmt.Fprintf(&b, "\nf%d(x) if {\n\tf%d(x)\n\tnot f%d([x])\n\tf%d({x: %d})\n\tx == %d\n}\n", i, i+1, i+1, i+1, j, j)
+		}
+	}
+	b.WriteString("\nf9(x) if x == input.b\n")
+	out, e := explained(t, b.String(), `{"a":1,"b":2}`)
+	if out.Effect != NoMatch || !e.Partial {
+		t.Errorf("%v, partial %v", out.Effect, e.Partial)
+	}
+}

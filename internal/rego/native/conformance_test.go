@@ -20,21 +20,26 @@ import (
 func TestConformance(t *testing.T) {
 	var ran, rules, fell, unsupported, skipped int
 	why := map[string]int{}
+	var list listing
 	for _, tc := range conformanceCases(t) {
 		if len(tc.Modules) != 1 {
 			skipped++
+			list.add(tc.Note, "other", "not one module")
 			continue
 		}
 		s, err := load(tc.Modules[0])
 		if err != nil {
 			skipped++
+			list.add(tc.Note, "other", "does not compile on its own")
 			continue
 		}
 		if s.err != nil {
 			unsupported++
 			why[reason(s.err)]++
+			list.add(tc.Note, "topdown", reason(s.err))
 			continue
 		}
+		list.add(tc.Note, "native", "")
 		input, ok := caseInput(tc)
 		if !ok {
 			skipped++
@@ -65,6 +70,7 @@ func TestConformance(t *testing.T) {
 	if ran < 500 {
 		t.Errorf("only %d cases ran", ran)
 	}
+	list.check(t)
 }
 
 func conformanceCases(t *testing.T) []cases.TestCase {

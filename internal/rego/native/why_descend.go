@@ -213,6 +213,7 @@ func sameSeen(a, b Seen) bool {
 func (q *Inquiry) facts(r *reading, i, depth int) (facts, reached []Fact) {
 	c := r.clause.conds[i]
 	q.restore(r)
+	q.m.work(16)
 	holds := r.out[i] == held
 	own := Fact{
 		Rule: r.clause.of.name, Line: c.Line, Source: c.Source,
@@ -389,7 +390,7 @@ func (q *Inquiry) throughSet(r *reading, c *whyCond, g *whyGroup, holds bool, de
 // suppose asks a condition as if a rule had another value.
 func (q *Inquiry) suppose(g *whyGroup, args []value.Value, v value.Value, probe step) bool {
 	m := q.m
-	if m.err != nil {
+	if m.err != nil || m.work(8+len(m.known)) {
 		return false
 	}
 	known, done := slices.Clone(m.known), slices.Clone(m.done)

@@ -41,6 +41,9 @@ func (r *reading) holds() bool { return r.seen && r.n == 0 }
 // accept, if there is one, takes.
 func (q *Inquiry) explore(cl *whyClause, args []value.Value, accept func(m *machine) bool) reading {
 	m := q.m
+	if m.work(32 + len(cl.segs) + (cl.hi - cl.lo)) { // an answer asks many rules: it has a bound as well
+		return reading{clause: cl, args: args, n: math.MaxInt}
+	}
 	for i, p := range cl.of.params {
 		m.slots[p] = args[i]
 	}

@@ -1,0 +1,79 @@
+package rego
+
+import (
+	stdflag "flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+var update = stdflag.Bool("update", false, "write the list of built-ins in docs/rego.md anew")
+
+const (
+	builtinsDoc   = "../../docs/rego.md"
+	builtinsStart = "<!-- built-ins: go test ./internal/rego -run BuiltinsDoc -update -->\n"
+	builtinsEnd   = "<!-- end of built-ins -->\n"
+)
+
+// TestBuiltinsDoc: docs/rego.md names every built-in of OPA: those that run in
+// the compiled program, those that send a control to OPA's evaluator, and those
+// that are not offered, with the reason. Which is which is tried, not looked up.
+func TestBuiltinsDoc(t *testing.T) {
+	language := strings.Fields("eq equal neq lt lte gt gte assign internal.member_2 internal.member_3 internal.print internal.template_string print walk")
+	native, slow := []string{}, []string{}
+	for _, name := range Builtins() {
+		if slices.Contains(language, name) {
+			continue
+		}
+		args := make([]string, len(ast.BuiltinMap[name].Decl.FuncArgs().Args))
+		for i := range args {
+			args[i] = fmt.Sprintf("input.a%d", i)
+		}
+		c, issues := Compile(Meta{ID: 1, Name: "x"}, fmt.Sprintf("package x\n\nreason := %s(%s)\n", name, strings.Join(args, ", ")))
+		if issues != nil {
+			t.Errorf("%s: %v", name, issues)
+			continue
+		}
+		if c.Refs().Native {
+			native = append(native, "`"+name+"`")
+		} else {
+			slow = append(slow, "`"+name+"`")
+		}
+	}
+	if len(native) < 80 {
+		t.Errorf("only %d built-ins are native", len(native))
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "**Compiled** (%d, beside the operators): %s.\n\n", len(native), strings.Join(native, ", "))
+	fmt.Fprintf(&b, "**On OPA's evaluator** (%d; a control that calls one runs there as a whole): %s.\n\n", len(slow), strings.Join(slow, ", "))
+	b.WriteString("**Not offered**, with the reason that validation gives:\n\n")
+	var names []string
+	for name := range forbidden() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintf(&b, "- `%s`: %s\n", name, forbidden()[name])
+	}
+	doc, err := os.ReadFile(builtinsDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(doc), builtinsStart)
+	_, after, ok2 := strings.Cut(rest, builtinsEnd)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no place for the list", builtinsDoc)
+	}
+	whole := before + builtinsStart + b.String() + builtinsEnd + after
+	if *update {
+		if err := os.WriteFile(builtinsDoc, []byte(whole), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if whole != string(doc) {
+		t.Errorf("%s does not say which built-ins run where: go test ./internal/rego -run BuiltinsDoc -update", builtinsDoc)
+	}
+}

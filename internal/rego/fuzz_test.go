@@ -1,0 +1,69 @@
+package rego
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// FuzzSource: whatever is sent as Rego, nothing panics: neither the check, nor
+// the attributes, nor an explanation or a trace of what it decides. What an
+// explanation says of the outcome is what Eval says.
+func FuzzSource(f *testing.F) {
+	for _, c := range loadCorpus(f) {
+		for _, ctl := range c.set.Controls() {
+			f.Add(ctl.Source(), string(c.cases[0].Input))
+		}
+	}
+	f.Add(payroll, `{"user":{"roles":["clerk"]}}`)
+	for _, source := range []string{
+		"", "package", "package x", "package x\n\nallow if {", "package x\n\nallow if input[_][_]", "package x\n\nallow if input == input",
+		"package x\n\ninput := 1", "package x\n\nimport input\n\nallow if input.a", "package x\n\nallow if {x := input; x.y == [z | z := x.a[_]]}",
+		"package x\n\nallow := true if false else := input.a if input.b else := false", "package x\n\nf(input) := input.a\n\nallow if f(input.b)",
+		"package x\n\nf(x) := y if {y := x}\n\nallow if f(f(input.a)) == f(input.b)", "package x\n\ndeny contains x if some x, y in input", "package x\n\nallow if every x in input {x}",
+		"package x\n\nmask[p] := \"hash\" if some p in input.m", "package x\n\nallow if object.get(input, [\"a\", 1], 2) == 2", "package x\n\nallow if not not input.a",
+		"package x\n\nallow if {\n\t\"\\u0000\" in input[\"\\u0000\"]\n}", "package x\n\nallow if input.a.b.c[input.d][\"e\"].f", "package x\n\nallow if {\n\tx = [input.a, y]\n\ty = input.b\n}",
+	} {
+		f.Add(source, `{"a":1,"b":{"a":2},"m":["x"]}`)
+	}
+	f.Fuzz(func(t *testing.T, source, input string) {
+		if _, err := Check(source); err != nil {
+			t.Fatal(err)
+		}
+		list, issues := Attributes(source)
+		again, _ := Attributes(source)
+		one, _ := json.Marshal(list)
+		if two, _ := json.Marshal(again); string(one) != string(two) || issues != nil && list != nil {
+			t.Fatalf("attributes differ: %s, %s", one, two)
+		}
+		c, issues := Compile(Meta{ID: 1, Name: "fuzz", Version: 1}, source)
+		if issues != nil {
+			return
+		}
+		in, err := value.Decode([]byte(input), value.Limits{})
+		if err != nil {
+			return
+		}
+		lim := Limits{Deadline: time.Second, Now: corpusNow}
+		want := c.Eval(context.Background(), in, nil, lim)
+		if want.Err != nil || c.Refs().NonDeterministic {
+			return
+		}
+		out, steps, e := c.Trace(context.Background(), in, nil, lim)
+		if out.Err == nil && (out.Effect != want.Effect || e.Effect != want.Effect.String()) {
+			t.Fatalf("explained %v (%s), decided %v", out.Effect, e.Effect, want.Effect)
+		}
+		if len(steps) < 2 || len(steps) > MaxSteps || e.Text == "" || e.Public == "" {
+			t.Fatalf("%d steps, text %q, public %q", len(steps), e.Text, e.Public)
+		}
+		if _, err := json.Marshal(e); err != nil {
+			t.Fatal(err)
+		}
+		if out.Effect == Allow && c.Refs().Native && !e.Partial && e.Rule != "allow" {
+			t.Fatalf("allowed by %q: %s", e.Rule, e.Text)
+		}
+	})
+}

@@ -1,0 +1,100 @@
+package native
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write testdata/conformance.txt and the table in docs/rego.md anew")
+
+// listing says, of each of OPA's own cases, where it runs: in the compiled
+// program (native), on OPA's evaluator (topdown), or not at all as a control,
+// which is one module (other). It is kept as a file, so that a case that moves is
+// seen, and as a table in docs/rego.md.
+type listing struct {
+	lines  []string
+	counts map[string]*[3]int // by the group of the case
+}
+
+var columns = []string{"native", "topdown", "other"}
+
+func (l *listing) add(note, where, why string) {
+	line := where + " " + strings.Join(strings.Fields(note), " ")
+	if why != "" {
+		line += " (" + why + ")"
+	}
+	l.lines = append(l.lines, line)
+	if l.counts == nil {
+		l.counts = map[string]*[3]int{}
+	}
+	group, _, _ := strings.Cut(note, "/")
+	if l.counts[group] == nil {
+		l.counts[group] = &[3]int{}
+	}
+	l.counts[group][slices.Index(columns, where)]++
+}
+
+const (
+	listingFile = "testdata/conformance.txt"
+	listingDoc  = "../../../docs/rego.md"
+	tableStart  = "<!-- conformance: go test ./internal/rego/native -run Conformance -update -->\n"
+	tableEnd    = "<!-- end of conformance -->\n"
+)
+
+func (l *listing) check(t *testing.T) {
+	t.Helper()
+	slices.Sort(l.lines)
+	text := strings.Join(l.lines, "\n") + "\n"
+	doc, err := os.ReadFile(listingDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok1 := strings.Cut(string(doc), tableStart)
+	_, after, ok2 := strings.Cut(rest, tableEnd)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no place for the table", listingDoc)
+	}
+	whole := before + tableStart + l.table() + tableEnd + after
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(listingFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(listingDoc, []byte(whole), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old, err := os.ReadFile(listingFile); err != nil || string(old) != text {
+		t.Errorf("%s is not what runs where: if the change is meant, run go test ./internal/rego/native -run Conformance -update (%v)", listingFile, err)
+	}
+	if whole != string(doc) {
+		t.Errorf("the table of %s is not what runs where: go test ./internal/rego/native -run Conformance -update", listingDoc)
+	}
+}
+
+func (l *listing) table() string {
+	var b strings.Builder
+	b.WriteString("| Group | Native | OPA's evaluator | Not a control |\n|---|---|---|---|\n")
+	var groups []string
+	for g := range l.counts {
+		groups = append(groups, g)
+	}
+	slices.Sort(groups)
+	var sum [3]int
+	for _, g := range groups {
+		n := l.counts[g]
+		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", g, n[0], n[1], n[2])
+		for i := range sum {
+			sum[i] += n[i]
+		}
+	}
+	fmt.Fprintf(&b, "| **all** | **%d** | **%d** | **%d** |\n", sum[0], sum[1], sum[2])
+	return b.String()
+}

@@ -25,7 +25,7 @@ var levels = map[string]int{
 	"internal/rego/value": 1, "internal/rego/native": 1, "internal/rego": 1, "internal/rerun": 1, "internal/worker": 1,
 	"internal/db": 1, "internal/db/dbtest": 1, "internal/cache": 1, "internal/cache/cachetest": 1,
 	"internal/blob": 1, "internal/job": 1, "internal/secret": 1, "internal/outbound": 1, "internal/spool": 1,
-	"internal/classify": 1, "internal/template": 1,
+	"internal/classify": 1, "internal/template": 1, "internal/gitpack": 1,
 
 	"internal/audit": 2, "internal/event": 2, "internal/hint": 2, "internal/controlfile": 2,
 	"internal/tenant": 3, "internal/user": 3, "internal/resource": 3,
@@ -47,12 +47,13 @@ var siblings = map[string][]string{
 	"internal/rego/native":     {"internal/rego/value"},
 	"internal/rego":            {"internal/rego/value", "internal/rego/native"},
 	"internal/rerun":           {"internal/rego", "internal/rego/value"},
-	"internal/worker":          {"internal/rego", "internal/rego/value", "internal/rerun"},
+	"internal/worker":          {"internal/rego", "internal/rego/value", "internal/rerun", "internal/gitpack"},
 	"internal/db/dbtest":       {"internal/db"},
 	"internal/cache/cachetest": {"internal/cache"},
 	"internal/job":             {"internal/db"},
 	"internal/enforce/mask":    {"internal/enforce/pii"},
 	"internal/audit":           {"internal/event"},
+	"internal/ide":             {"internal/policycode"},
 	"internal/api":             {"internal/webui"},
 	"internal/app/apptest":     {"internal/app"},
 }

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/app"
 	"github.com/gatehouse-dev/gatehouse/internal/lsp"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
-	"github.com/gatehouse-dev/gatehouse/internal/template"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -40,7 +38,7 @@ func (c *lspCommand) Run(ctx context.Context) error {
 			return pool.Validate(ctx, scope.DefaultTenant, source)
 		},
 	}
-	if s.Templates, err = shipped(); err != nil {
+	if s.Templates, err = app.Templates(); err != nil {
 		return err
 	}
 	if c.URL != "" {
@@ -49,18 +47,4 @@ func (c *lspCommand) Run(ctx context.Context) error {
 		s.Remote = lsp.Remote(client, c.URL, c.APIKey)
 	}
 	return s.Run(ctx, os.Stdin, os.Stdout)
-}
-
-// shipped are the templates as an editor offers them.
-func shipped() ([]hint.Template, error) {
-	catalogue, err := template.Load()
-	if err != nil {
-		return nil, err
-	}
-	var out []hint.Template
-	for _, id := range catalogue.IDs() {
-		t, _ := catalogue.Get(id)
-		out = append(out, hint.Template{ID: t.ID, Title: t.Title, Doc: strings.TrimSpace(t.Description), Source: t.Source()})
-	}
-	return out, nil
 }

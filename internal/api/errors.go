@@ -146,6 +146,7 @@ func (a *answer) MarshalJSON() ([]byte, error) {
 		return encode(OPAError{Code: opaCode(a.status), Message: sentence(f)})
 	case areaEditor:
 		body := map[string]any{"success": false, "message": f.Message, "errors": details(f)}
+		merge(body, f.Fields)
 		if everywhere(f) {
 			merge(body, a.plain())
 		}

@@ -15,6 +15,7 @@ func (s *Server) segments() []func(*Router) {
 		s.resources,
 		s.classification,
 		s.bouncers,
+		s.ide,
 		s.decisions,
 		s.simulator,
 		s.audit,

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
@@ -88,6 +89,10 @@ type Server struct {
 	// Bridge brings controls to bouncers; Audit keeps what happened.
 	Bridge *bridge.Service
 	Audit  *audit.DecisionLog
+
+	// IDE is what editors and repositories ask.
+	IDE     *ide.Service
+	sockets sockets
 
 	// Console answers what no operation does: the console and its assets.
 	// Nil: 404.

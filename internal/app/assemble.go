@@ -22,6 +22,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -62,6 +63,7 @@ type parts struct {
 	policies   *policy.Service
 	bouncers   *bouncer.Service
 	policyCode *policycode.Service
+	ide        *ide.Service
 	decisions  *decision.Service
 	snapshots  *decision.Snapshots
 	metrics    *policy.Metrics
@@ -103,7 +105,7 @@ func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err 
 			_ = p.closers.close()
 		}
 	}()
-	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.decide, p.deliver, p.rehearse, p.background} {
+	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.editors, p.decide, p.deliver, p.rehearse, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 
 // apiServer fills in what the API depends on.
 func (p *parts) apiServer(version string) *api.Server {
+	p.ide.Version = version
 	return &api.Server{
 		Version: version, Now: p.now, NewID: newID, Log: p.log, Started: p.now(), BaseDomain: p.cfg.BaseDomain,
 		Authenticate: p.auth.Authenticate, Count: p.cache.Count, Limits: p.limits(),
@@ -19,7 +20,7 @@ func (p *parts) apiServer(version string) *api.Server {
 		OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
 		Decisions:   p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
-		Replays: p.replays, Simulator: p.simulator,
+		Replays: p.replays, Simulator: p.simulator, IDE: p.ide,
 	}
 }
 

@@ -198,3 +198,22 @@ func SignatureValid(secret, body []byte, signature string) bool {
 func unreachable(err error) error {
 	return fault.New(fault.BadGateway, "target_unreachable", "the target could not be reached").Because(err)
 }
+
+// Bounded is HTTP with replies of at most limit bytes each: reading on is an error.
+func (c *Client) Bounded(limit int64) *http.Client {
+	return &http.Client{Transport: &bounded{c.http.Transport, limit}, CheckRedirect: c.http.CheckRedirect}
+}
+
+type bounded struct {
+	next  http.RoundTripper
+	limit int64
+}
+
+// RoundTrip gives the reply with its body bounded.
+func (b *bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := b.next.RoundTrip(r)
+	if err == nil {
+		res.Body = http.MaxBytesReader(nil, res.Body, b.limit)
+	}
+	return res, err
+}

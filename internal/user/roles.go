@@ -72,7 +72,7 @@ func grants(role string) ([]scope.Permission, bool) {
 	case RolePlatformAdmin, RoleAdmin:
 		return each(write, nil), true
 	case RolePolicyAuthor:
-		return []scope.Permission{"policies:write", "simulator:write", "resources:read"}, true
+		return []scope.Permission{"policies:write", "simulator:write", "editor:write", "resources:read"}, true
 	case RoleResourceManager:
 		return []scope.Permission{"resources:write"}, true
 	case RoleOperator:

@@ -32,7 +32,7 @@ func TestPermissionTable(t *testing.T) {
 	}
 	want := map[string][]string{
 		RoleAdmin:           append(all("read", "write"), "resources:edit"),
-		RolePolicyAuthor:    {"policies:read", "policies:write", "simulator:read", "simulator:write", "resources:read"},
+		RolePolicyAuthor:    {"editor:read", "editor:write", "policies:read", "policies:write", "simulator:read", "simulator:write", "resources:read"},
 		RoleResourceManager: {"resources:read", "resources:write", "resources:edit"},
 		RoleOperator: {
 			"bouncers:read", "bouncers:write", "pip:read", "pip:write", "agents:read", "agents:write",

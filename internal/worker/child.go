@@ -77,6 +77,8 @@ func (c *child) serve(ctx context.Context, req request) (rep reply) {
 		return c.simulate(ctx, req)
 	case opAttributes:
 		return c.attributes(req)
+	case opUnpack:
+		return c.unpack(req)
 	default:
 		return reply{Error: "unknown operation " + req.Op}
 	}

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
@@ -61,6 +62,8 @@ type request struct {
 	// Trial is what is simulated, Sources whose attributes are asked for (simulate.go).
 	Trial   *trial   `json:"trial,omitempty"`
 	Sources []string `json:"sources,omitempty"`
+	// Unpack is for opUnpack (unpack.go).
+	Unpack *gitpack.Request `json:"unpack,omitempty"`
 }
 
 type reply struct {
@@ -68,6 +71,7 @@ type reply struct {
 	Issues []rego.Issue      `json:"issues,omitempty"`
 	// Modules is the outcome of test_modules.
 	Modules *rego.ModuleReport `json:"modules,omitempty"`
+	Files   []gitpack.File     `json:"files,omitempty"`
 	Error   string             `json:"error,omitempty"`
 
 	// Refused and Part are a replay's.

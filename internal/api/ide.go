@@ -1,0 +1,330 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// EditorARequest is the body of POST /ide-integration/editor-a.
+type EditorARequest struct {
+	Action        string             `json:"action" enum:"validate,test,deploy,get_templates" doc:"What to do"`
+	PolicyContent string             `json:"policy_content,omitempty" doc:"One Rego v1 module; needed but for get_templates" example:"package orders\n\nallow if input.user.id == \"ada\""`
+	PolicyPath    string             `json:"policy_path,omitempty" maxLength:"512" doc:"Path of its file; it names the control on deploy" example:"orders/access.rego"`
+	WorkspaceID   string             `json:"workspace_id,omitempty" maxLength:"200" doc:"The editor's workspace; taken and not used"`
+	Files         []controlfile.File `json:"files,omitempty" maxItems:"1000" doc:"Files beside it: tests (_test.rego), gatehouse.yaml, further controls"`
+}
+
+// EditorTemplate is a shipped control, whole.
+type EditorTemplate struct {
+	ID          string `json:"id" doc:"Identifier" example:"RATE_LIMIT"`
+	Title       string `json:"title" doc:"Short name for people"`
+	Description string `json:"description" doc:"What the control does"`
+	RegoCode    string `json:"rego_code" doc:"One Rego v1 module"`
+}
+
+// EditorAAnswer is the answer to POST /ide-integration/editor-a: which members it
+// has depends on the action.
+type EditorAAnswer struct {
+	Success    bool                    `json:"success" doc:"Always true; failures have the error body"`
+	Valid      *bool                   `json:"valid,omitempty" doc:"validate: whether the module compiles"`
+	Errors     []rego.Issue            `json:"errors" doc:"validate: what keeps it from compiling, with line and column"`
+	Warnings   []rego.Issue            `json:"warnings" doc:"validate: the linter's advice"`
+	Results    *controlfile.TestReport `json:"results,omitempty" doc:"test: results and coverage"`
+	Deployment *ide.Deployment         `json:"deployment,omitempty" doc:"deploy: what was done in sandbox"`
+	Templates  []EditorTemplate        `json:"templates,omitempty" doc:"get_templates: the catalogue"`
+}
+
+// EditorBRequest is the body of POST /ide-integration/editor-b.
+type EditorBRequest struct {
+	Action        string     `json:"action" enum:"validate,get_suggestions" doc:"What to do"`
+	PolicyContent string     `json:"policy_content" doc:"One Rego v1 module"`
+	ProjectPath   string     `json:"project_path,omitempty" maxLength:"1000" doc:"The editor's project; taken and not used"`
+	FilePath      string     `json:"file_path,omitempty" maxLength:"1000" doc:"The file in it; taken and not used"`
+	Position      *ide.Place `json:"position,omitempty" doc:"get_suggestions: where completions are asked for; absent: at the end"`
+}
+
+// EditorBAnswer is the answer to POST /ide-integration/editor-b.
+type EditorBAnswer struct {
+	Success     bool             `json:"success" doc:"Always true; failures have the error body"`
+	Valid       bool             `json:"valid" doc:"Whether the module compiles"`
+	Errors      []rego.Issue     `json:"errors" doc:"What keeps it from compiling, with line and column"`
+	Warnings    []rego.Issue     `json:"warnings" doc:"The linter's advice"`
+	Completions []ide.Completion `json:"completions" doc:"get_suggestions: what may be typed at the position"`
+	Fixes       []ide.Fix        `json:"fixes" doc:"get_suggestions: changes that mend errors and warnings"`
+}
+
+// EditorSessionRequest is the body of POST /ide-integration/editor-a-server.
+type EditorSessionRequest struct {
+	Action        string `json:"action" enum:"sync,get_context" doc:"What to do"`
+	PolicyContent string `json:"policy_content,omitempty" doc:"sync: the text to keep, up to 1 MiB"`
+	SessionID     string `json:"session_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]*$" doc:"The session; sync without one begins it"`
+	FilePath      string `json:"file_path,omitempty" maxLength:"1000" doc:"sync: the file that the text is of"`
+}
+
+// EditorSession is the answer to POST /ide-integration/editor-a-server.
+type EditorSession struct {
+	Success       bool            `json:"success" doc:"Always true; failures have the error body"`
+	SessionID     string          `json:"session_id" doc:"The session"`
+	Version       int64           `json:"version" doc:"How often it was synced"`
+	FilePath      string          `json:"file_path,omitempty" doc:"The file that the text is of"`
+	PolicyContent string          `json:"policy_content,omitempty" doc:"get_context: the text"`
+	Package       string          `json:"package,omitempty" doc:"Its package"`
+	Attributes    []ide.Attribute `json:"attributes" doc:"Members of the input that it refers to, with their types by use"`
+	Valid         bool            `json:"valid" doc:"Whether it compiles"`
+	Errors        []rego.Issue    `json:"errors" doc:"What keeps it from compiling, with line and column"`
+	Warnings      []rego.Issue    `json:"warnings" doc:"The linter's advice"`
+	ExpiresAt     time.Time       `json:"expires_at" doc:"When it is dropped unless it is synced again: 8 hours after the last time. Of one person or key 20 sessions are kept"`
+}
+
+// EditorSettings is what is set for an editor.
+type EditorSettings struct {
+	Settings map[string]any `json:"settings" doc:"Open object. Known members: validate_on_save, validate_on_change, lint, format_on_save, test_before_deploy (boolean), environment (sandbox)"`
+}
+
+// EditorSettingsAnswer is the settings that hold for the caller.
+type EditorSettingsAnswer struct {
+	Success bool `json:"success" doc:"Always true; failures have the error body"`
+	EditorSettings
+}
+
+// EditorStatus is the answer to GET /ide-integration/status.
+type EditorStatus struct {
+	Success bool                       `json:"success" doc:"Always true; failures have the error body"`
+	Status  map[string]ide.Integration `json:"status" doc:"By way in: editor-a, editor-b, editor-a-server, webhook, websocket, lsp"`
+}
+
+type (
+	editorAIn        struct{ Body EditorARequest }
+	editorAOut       struct{ Body EditorAAnswer }
+	editorBIn        struct{ Body EditorBRequest }
+	editorBOut       struct{ Body EditorBAnswer }
+	editorSessionIn  struct{ Body EditorSessionRequest }
+	editorSessionOut struct{ Body EditorSession }
+	editorSetIn      struct{ Body EditorSettings }
+	editorSetOut     struct{ Body EditorSettingsAnswer }
+	editorStatusOut  struct{ Body EditorStatus }
+)
+
+// ide registers what editors and repositories ask.
+func (s *Server) ide(r *Router) {
+	tags := []string{"Editor integration"}
+	Register(r, Op{
+		ID: "editor-a", Method: http.MethodPost, Path: "/ide-integration/editor-a", Permission: "editor:write", Tags: tags,
+		Summary:     "Validate, test or deploy from an editor",
+		Description: "validate answers success also for a module that does not compile, with its errors. test runs the Rego tests among files, with coverage. deploy needs policies:write and brings the control to sandbox, all files or none: what cannot be deployed is a 400 with its errors. get_templates gives the catalogue.",
+	}, s.editorA)
+	Register(r, Op{
+		ID: "editor-b", Method: http.MethodPost, Path: "/ide-integration/editor-b", Permission: "editor:read", Tags: tags,
+		Summary:     "Validate in an editor, or ask for suggestions",
+		Description: "get_suggestions gives completions for a position, and fixes for what is wrong anywhere in the module, each with the range that it replaces.",
+	}, s.editorB)
+	Register(r, Op{
+		ID: "editor-a-server", Method: http.MethodPost, Path: "/ide-integration/editor-a-server", Permission: "editor:write", Tags: tags,
+		Errors:      []int{http.StatusNotFound},
+		Summary:     "Keep an editor's document on the server",
+		Description: "sync keeps the text and validates it; get_context gives it back with what is known of it. A session belongs to the person or key that began it; another's, or one that is over: 404.",
+	}, s.editorSession)
+	for _, editor := range []string{"editor-a", "editor-b"} {
+		Register(r, Op{
+			ID: "get-" + editor + "-settings", Method: http.MethodGet, Path: "/ide-integration/" + editor + "/settings", Permission: "editor:read", Tags: tags,
+			Summary: "Read the settings of an editor", Description: "Those of the calling person or key: the defaults, and over them what was set.",
+		},
+			func(ctx context.Context, sc scope.Scope, _ *struct{}) (*editorSetOut, error) {
+				v, err := s.IDE.Settings(ctx, sc, editor)
+				return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
+			})
+	}
+	Register(r, Op{
+		ID: "set-editor-a-settings", Method: http.MethodPost, Path: "/ide-integration/editor-a/settings", Permission: "editor:write", Tags: tags,
+		Summary: "Change the settings of an editor", Description: "The members that are sent change; null puts one back to its default. At most 64 KiB.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *editorSetIn) (*editorSetOut, error) {
+			v, err := s.IDE.SetSettings(ctx, sc, "editor-a", in.Body.Settings)
+			return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
+		})
+	Register(r, Op{
+		ID: "get-editor-status", Method: http.MethodGet, Path: "/ide-integration/status", Permission: "editor:read", Tags: tags,
+		Summary: "What editors and repositories can use",
+	},
+		func(context.Context, scope.Scope, *struct{}) (*editorStatusOut, error) {
+			return &editorStatusOut{EditorStatus{true, s.IDE.Status()}}, nil
+		})
+	s.ideRepositories(r)
+	s.ideWebhook(r)
+	s.ideSocket(r)
+}
+
+func (s *Server) editorA(ctx context.Context, sc scope.Scope, in *editorAIn) (*editorAOut, error) {
+	b, out := in.Body, EditorAAnswer{Success: true}
+	if b.Action != "get_templates" && b.PolicyContent == "" {
+		return nil, fault.Invalidf("/policy_content", "policy_content is needed for %s", b.Action)
+	}
+	files := ide.Together(b.PolicyPath, b.PolicyContent, b.Files)
+	switch b.Action {
+	case "validate":
+		v, err := s.IDE.Validate(ctx, sc, b.PolicyContent)
+		if err != nil {
+			return nil, err
+		}
+		out.Valid, out.Errors, out.Warnings = &v.Valid, v.Errors, v.Warnings
+	case "test":
+		report, err := s.IDE.Test(ctx, sc, files)
+		if err != nil {
+			return nil, err
+		}
+		out.Results = &report
+	case "deploy":
+		d, err := s.IDE.Deploy(ctx, sc, files)
+		if err != nil {
+			return nil, err
+		}
+		out.Deployment = &d
+	default:
+		for _, t := range s.IDE.Templates {
+			out.Templates = append(out.Templates, EditorTemplate{t.ID, t.Title, t.Doc, t.Source})
+		}
+	}
+	return &editorAOut{out}, nil
+}
+
+func (s *Server) editorB(ctx context.Context, sc scope.Scope, in *editorBIn) (*editorBOut, error) {
+	if in.Body.Action == "validate" {
+		v, err := s.IDE.Validate(ctx, sc, in.Body.PolicyContent)
+		return &editorBOut{EditorBAnswer{Success: true, Valid: v.Valid, Errors: v.Errors, Warnings: v.Warnings}}, err
+	}
+	g, err := s.IDE.Suggest(ctx, sc, in.Body.PolicyContent, in.Body.Position)
+	return &editorBOut{EditorBAnswer{true, len(g.Errors) == 0, g.Errors, g.Warnings, g.Completions, g.Fixes}}, err
+}
+
+func (s *Server) editorSession(ctx context.Context, sc scope.Scope, in *editorSessionIn) (*editorSessionOut, error) {
+	b := in.Body
+	var got ide.Synced
+	var err error
+	switch {
+	case b.Action == "sync":
+		got, err = s.IDE.Sync(ctx, sc, b.SessionID, b.FilePath, b.PolicyContent)
+		got.Content = "" // the caller has it
+	case b.SessionID == "":
+		return nil, fault.Invalidf("/session_id", "session_id is needed for get_context")
+	default:
+		got, err = s.IDE.Context(ctx, sc, b.SessionID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &editorSessionOut{EditorSession{
+		Success: true, SessionID: got.ID, Version: got.Version, FilePath: got.FilePath, PolicyContent: got.Content, Package: got.Package(),
+		Attributes: got.Attributes, Valid: got.Valid, Errors: got.Errors, Warnings: got.Warnings, ExpiresAt: got.ExpiresAt.UTC(),
+	}}, nil
+}
+
+// RepositoryPath names a registered repository.
+type RepositoryPath struct {
+	ID int64 `path:"repository_id" minimum:"1" doc:"Id of the repository"`
+}
+
+type (
+	repositoryPageOut  struct{ Body ide.RepositoryPage }
+	repositoryCreateIn struct{ Body ide.RepositoryDraft }
+	repositoryOut      struct {
+		ETag string `header:"ETag" doc:"Version of the registration"`
+		Body ide.Repository
+	}
+	repositoryUpdateIn struct {
+		RepositoryPath
+		IfMatch
+		Body ide.RepositoryChange
+	}
+	repositoryDeleteIn struct {
+		RepositoryPath
+		IfMatch
+	}
+	deploymentPageOut struct{ Body ide.DeploymentPage }
+	deploymentIn      struct {
+		ID string `path:"deployment_id" maxLength:"64" doc:"Id of the deployment"`
+	}
+	deploymentOut struct{ Body ide.Deployment }
+	pageIn        struct{ Page }
+)
+
+// ideRepositories registers the repositories whose webhooks are taken, and what
+// came of their deliveries.
+func (s *Server) ideRepositories(r *Router) {
+	tags, record := []string{"Editor integration"}, reflect.TypeFor[ide.Repository]()
+	Register(r, Op{
+		ID: "list-repositories", Method: http.MethodGet, Path: "/ide-integration/repositories", Permission: "editor:read", Tags: tags,
+		Summary: "List the repositories whose webhooks are taken", Description: "By id.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *pageIn) (*repositoryPageOut, error) {
+			page, err := s.IDE.Repositories(ctx, sc, int64(in.Skip), int64(in.Limit))
+			return &repositoryPageOut{page}, err
+		})
+	Register(r, Op{
+		ID: "register-repository", Method: http.MethodPost, Path: "/ide-integration/repositories", Permission: "editor:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Summary:     "Register a repository",
+		Description: "Needs policies:write too, for its deliveries deploy. Give webhook_url and the secret to the repository: GitHub (content type application/json), GitLab (secret token), or anything that signs like our own webhooks. Secret and access token are stored encrypted and never shown. An address that may not be called: 400.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *repositoryCreateIn) (*repositoryOut, error) {
+			made, err := s.IDE.Register(ctx, sc, in.Body)
+			return &repositoryOut{ETag(made.ChangeNo), made}, err
+		})
+	Register(r, Op{
+		ID: "get-repository", Method: http.MethodGet, Path: "/ide-integration/repositories/{repository_id}", Permission: "editor:read", Tags: tags,
+		Summary: "Read a repository's registration",
+	},
+		func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*repositoryOut, error) {
+			got, err := s.IDE.Repository(ctx, sc, in.ID)
+			return &repositoryOut{ETag(got.ChangeNo), got}, err
+		})
+	Register(r, Op{
+		ID: "update-repository", Method: http.MethodPut, Path: "/ide-integration/repositories/{repository_id}", Permission: "editor:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Change a repository's registration",
+		Description: "Members that are not sent stay as they are. Needs policies:write too. With an access token stored, another host needs it again (400).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *repositoryUpdateIn) (*repositoryOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			got, err := s.IDE.Change(ctx, sc, in.ID, in.Body, version)
+			return &repositoryOut{ETag(got.ChangeNo), got}, err
+		})
+	Register(r, Op{
+		ID: "delete-repository", Method: http.MethodDelete, Path: "/ide-integration/repositories/{repository_id}", Permission: "editor:write", Tags: tags,
+		Errors:  []int{http.StatusPreconditionFailed},
+		Summary: "Remove a repository's registration", Description: "Its deliveries are refused from then on. What it deployed stays.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *repositoryDeleteIn) (*removedOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			err = s.IDE.Forget(ctx, sc, in.ID, version)
+			return &removedOut{Removed{"Repository removed successfully", in.ID}}, err
+		})
+	Register(r, Op{
+		ID: "list-editor-deployments", Method: http.MethodGet, Path: "/ide-integration/deployments", Permission: "editor:read", Tags: tags,
+		Summary: "List what editors and repositories deployed or checked", Description: "Newest first; kept for 90 days.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *pageIn) (*deploymentPageOut, error) {
+			page, err := s.IDE.Deployments(ctx, sc, int64(in.Skip), int64(in.Limit))
+			return &deploymentPageOut{page}, err
+		})
+	Register(r, Op{
+		ID: "get-editor-deployment", Method: http.MethodGet, Path: "/ide-integration/deployments/{deployment_id}", Permission: "editor:read", Tags: tags,
+		Summary: "Where a deployment stands",
+	},
+		func(ctx context.Context, sc scope.Scope, in *deploymentIn) (*deploymentOut, error) {
+			d, err := s.IDE.Deployment(ctx, sc, in.ID)
+			return &deploymentOut{d}, err
+		})
+}

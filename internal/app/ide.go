@@ -1,0 +1,102 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
+	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/template"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// editors sets up what editors and repositories ask, and the jobs that do their
+// deployments.
+func (p *parts) editors(context.Context) error {
+	allow, err := p.cfg.Targets()
+	if err != nil {
+		return err
+	}
+	box, err := p.box.For("repositories")
+	if err != nil {
+		return err
+	}
+	templates, err := Templates()
+	if err != nil {
+		return err
+	}
+	target := outbound.New(outbound.Config{AllowCIDRs: allow})
+	p.closers.add("repositories", time.Second, func(context.Context) error { target.Close(); return nil })
+	p.ide = &ide.Service{
+		Stores: p.stores, Now: p.now, NewID: newID, Log: p.log, Box: box, Target: target,
+		Unpack: func(ctx context.Context, t scope.TenantID, r gitpack.Request) ([]gitpack.File, error) {
+			return p.workers.Unpack(ctx, t, r)
+		},
+		Check: p.policies.Validate, Code: p.policyCode, Templates: templates,
+		As: p.asRepository, LinksExist: p.linksExist, PublicURL: p.cfg.URL(),
+	}
+	stop := p.stores.Watch(p.ide.Heard)
+	p.closers.add("watch of deployments", time.Second, func(context.Context) error { stop(); return nil })
+	runner := &job.Runner{Cluster: p.stores, Now: p.now, Logger: p.log, Handlers: map[string]job.Handler{ide.JobKind: p.ide.Work}}
+	p.task("jobs", runner.Run)
+	return nil
+}
+
+// Templates are the shipped controls as editors offer them.
+func Templates() ([]hint.Template, error) {
+	catalogue, err := template.Load()
+	if err != nil {
+		return nil, err
+	}
+	var out []hint.Template
+	for _, id := range catalogue.IDs() {
+		t, _ := catalogue.Get(id)
+		out = append(out, hint.Template{ID: t.ID, Title: t.Title, Doc: strings.TrimSpace(t.Description), Source: t.Source()})
+	}
+	return out, nil
+}
+
+// asRepository is the scope of a repository's own work, in a tenant that is active.
+func (p *parts) asRepository(ctx context.Context, t scope.TenantID, name, requestID string) (scope.Scope, error) {
+	facts, err := p.tenants.Facts(ctx, t)
+	if err != nil {
+		return scope.Scope{}, err
+	}
+	if facts.Status != tenant.Active {
+		return scope.Scope{}, fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is not active")
+	}
+	sc := auth.SystemScope(t, name, requestID)
+	sc.Platform = false
+	sc.Env = scope.Sandbox
+	return sc, nil
+}
+
+// linksExist refuses a resource or bouncer that is not in sandbox.
+func (p *parts) linksExist(ctx context.Context, sc scope.Scope, resource, bouncer *int64) error {
+	sc.Env = scope.Sandbox
+	if resource != nil {
+		if _, err := p.resources.Get(ctx, sc, *resource); err != nil {
+			return missing(err, "/resource_id", "resource")
+		}
+	}
+	if bouncer != nil {
+		if _, err := p.bouncers.Get(ctx, sc, *bouncer); err != nil {
+			return missing(err, "/bouncer_id", "bouncer")
+		}
+	}
+	return nil
+}
+
+func missing(err error, pointer, what string) error {
+	if fault.Is(err, fault.NotFound) {
+		return fault.Invalidf(pointer, "there is no such %s in sandbox", what)
+	}
+	return err
+}

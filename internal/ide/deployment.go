@@ -1,0 +1,362 @@
+package ide
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The states of a deployment.
+const (
+	InProgress = "in_progress"
+	Completed  = "completed"
+	Failed     = "failed"
+)
+
+// JobKind is the kind of the job that does a deployment's work.
+const JobKind = "ide_deployment"
+
+// workTime bounds the work of one deployment.
+const workTime = 2 * time.Minute
+
+// Deployment is what a delivery or an editor had done.
+type Deployment struct {
+	ID           string     `json:"deployment_id" db:"id" doc:"Identifier."`
+	RepositoryID *int64     `json:"repository_id" db:"repository_id" nullable:"true" doc:"Registered repository that it comes from."`
+	Source       string     `json:"source" db:"source" enum:"service,github,gitlab,editor" doc:"Who brought it."`
+	EventType    string     `json:"event_type" db:"event_type" enum:"push,pull_request,tag,deploy" doc:"What happened: a pull_request is validated only."`
+	Status       string     `json:"status" db:"status" enum:"in_progress,completed,failed" doc:"Where it stands."`
+	Branch       string     `json:"branch,omitempty" db:"branch" doc:"Branch, or name of the tag."`
+	CommitHash   string     `json:"commit_hash,omitempty" db:"commit_hash" doc:"Commit."`
+	Outcome      Outcome    `json:"outcome" db:"result" doc:"What came of it; empty while in progress."`
+	CreatedBy    string     `json:"created_by" db:"created_by" doc:"Who asked for it."`
+	CreatedAt    time.Time  `json:"created_at" db:"created_at" doc:"When it began."`
+	FinishedAt   *time.Time `json:"finished_at" db:"finished_at" nullable:"true" doc:"When it ended; null before."`
+}
+
+// Outcome is what came of a deployment.
+type Outcome struct {
+	Message string         `json:"message,omitempty" doc:"What was done, or went wrong."`
+	Files   []FileResult   `json:"files,omitempty" doc:"By file."`
+	Errors  []fault.Detail `json:"errors,omitempty" doc:"What is wrong, with file, line and column."`
+}
+
+// DeploymentPage is one page of the deployments, newest first.
+type DeploymentPage struct {
+	Deployments []Deployment `json:"deployments" doc:"The page, newest first."`
+	Total       int64        `json:"total" doc:"How many there are."`
+}
+
+// work is what is kept of a deployment until it is done.
+type work struct {
+	Validate     bool
+	Files        []controlfile.File
+	Paths        []string
+	URL          string // of a repository that is not registered
+	Branch, Hash string
+	RepositoryID int64
+	Resource     *int64
+	Bouncer      *int64
+	Actor        scope.Actor
+}
+
+// waiters are those who wait for deployments to end, on this replica.
+type waiters struct {
+	mu sync.Mutex
+	by map[scope.TenantID]map[chan struct{}]bool
+}
+
+// Heard wakes those who wait, when a tenant's deployment has ended anywhere:
+// what db.Watch calls.
+func (s *Service) Heard(tenant scope.TenantID, name string) {
+	if name != Topic && name != "" {
+		return
+	}
+	s.waiting.mu.Lock()
+	defer s.waiting.mu.Unlock()
+	for t, all := range s.waiting.by {
+		if tenant != "" && t != tenant {
+			continue
+		}
+		for c := range all {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (w *waiters) enter(t scope.TenantID) (woken <-chan struct{}, leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := make(chan struct{}, 1)
+	if w.by == nil {
+		w.by = map[scope.TenantID]map[chan struct{}]bool{}
+	}
+	if w.by[t] == nil {
+		w.by[t] = map[chan struct{}]bool{}
+	}
+	w.by[t][c] = true
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if delete(w.by[t], c); len(w.by[t]) == 0 {
+			delete(w.by, t)
+		}
+	}
+}
+
+// Deployment is one deployment; NotFound where there is none of this id.
+func (s *Service) Deployment(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
+	var d Deployment
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		d, err = deployment(ctx, tx, id)
+		return err
+	})
+	if errors.Is(err, db.ErrNoRows) {
+		return d, fault.NotFoundf("there is no such deployment")
+	}
+	return d, err
+}
+
+// Deployments is one page of the deployments, newest first.
+func (s *Service) Deployments(ctx context.Context, sc scope.Scope, skip, limit int64) (DeploymentPage, error) {
+	var page DeploymentPage
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		if page.Total, err = countDeployments(ctx, tx); err != nil {
+			return err
+		}
+		page.Deployments, err = deployments(ctx, tx, skip, limit)
+		return err
+	})
+	return page, err
+}
+
+// Await waits until a deployment has ended, or ctx, and gives it as it is then.
+func (s *Service) Await(ctx context.Context, sc scope.Scope, id string) (Deployment, error) {
+	woken, leave := s.waiting.enter(sc.Tenant)
+	defer leave()
+	for {
+		d, err := s.Deployment(context.WithoutCancel(ctx), sc, id)
+		if err != nil || d.Status != InProgress {
+			return d, err
+		}
+		select {
+		case <-ctx.Done():
+			return d, nil
+		case <-woken:
+		}
+	}
+}
+
+// Deploy deploys an editor's files to sandbox and waits for the outcome. What
+// cannot be deployed is Invalid with the errors; the deployment is kept as failed.
+func (s *Service) Deploy(ctx context.Context, sc scope.Scope, files []controlfile.File) (Deployment, error) {
+	if err := s.mayDeploy(sc); err != nil {
+		return Deployment{}, err
+	}
+	d := Deployment{ID: s.NewID(), Source: Editor, EventType: "deploy", Status: InProgress, CreatedBy: sc.Actor.Name, CreatedAt: s.Now()}
+	if err := s.write(ctx, sc, func(tx *db.Tx) error { return insertDeployment(ctx, tx, d, "") }); err != nil {
+		return d, err
+	}
+	results, failed := s.deploy(ctx, sc, policycode.Request{Files: files})
+	ended := context.WithoutCancel(ctx) // what was done is written down, whoever has gone
+	if err := s.finish(ended, sc, d.ID, results, failed); err != nil {
+		return d, err
+	}
+	if failed != nil {
+		return d, withDeployment(failed, d.ID)
+	}
+	return s.Deployment(ended, sc, d.ID)
+}
+
+// withDeployment adds the deployment's id to a fault.
+func withDeployment(err error, id string) error {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.With("deployment_id", id)
+	}
+	return err
+}
+
+// begin keeps a deployment and the job that does it, in one transaction.
+func (s *Service) begin(ctx context.Context, tx *db.Tx, d Deployment, w work) error {
+	text, err := json.Marshal(w)
+	if err != nil {
+		return fault.Wrap(err, "deployment")
+	}
+	if err := insertDeployment(ctx, tx, d, string(text)); err != nil {
+		return err
+	}
+	if err := dropOldDeployments(ctx, tx, s.Now().Add(-keepDeployments)); err != nil {
+		return err
+	}
+	_, err = job.Insert(ctx, tx, job.Job{Kind: JobKind, Payload: map[string]string{"deployment_id": d.ID}, UniqueKey: d.ID, MaxAttempts: 5})
+	return err
+}
+
+// Work is the handler of the job: it does what a deployment is for and ends it.
+func (s *Service) Work(ctx context.Context, t job.Task) error {
+	var p struct {
+		ID string `json:"deployment_id"`
+	}
+	if err := t.Decode(&p); err != nil {
+		return err
+	}
+	sc, err := s.As(ctx, t.Tenant, "repository", p.ID)
+	if err != nil {
+		return err
+	}
+	var text string
+	err = s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		text, err = deploymentRequest(ctx, tx, p.ID)
+		return err
+	})
+	if errors.Is(err, db.ErrNoRows) || err == nil && text == "" {
+		return nil // dropped, or done by another attempt
+	}
+	if err != nil {
+		return err
+	}
+	var w work
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		return job.Permanent(err)
+	}
+	sc.Actor = w.Actor
+	bounded, cancel := context.WithTimeout(ctx, workTime)
+	defer cancel()
+	results, failed := s.carryOut(bounded, sc, w)
+	if ctx.Err() != nil {
+		return ctx.Err() // the process ends: another attempt
+	}
+	return s.finish(ctx, sc, p.ID, results, failed)
+}
+
+// carryOut fetches what is to be fetched, and validates or deploys.
+func (s *Service) carryOut(ctx context.Context, sc scope.Scope, w work) ([]FileResult, error) {
+	b := policycode.Request{Files: w.Files, ResourceID: w.Resource, BouncerID: w.Bouncer, Commit: w.Hash, Repository: w.URL}
+	if len(w.Paths) > 0 || len(w.Files) == 0 {
+		fetched, err := s.fetch(ctx, sc, &b, w)
+		if err != nil {
+			return nil, err
+		}
+		b.Files = append(slices.Clone(b.Files), fetched...)
+	}
+	if len(b.Files) == 0 {
+		return nil, fault.Invalidf("", "the commit has no controls at this path")
+	}
+	if !w.Validate {
+		return s.deploy(ctx, sc, b)
+	}
+	v, err := s.Code.Validate(ctx, sc, b)
+	if err != nil {
+		return nil, err
+	}
+	if !v.Valid {
+		return nil, misfit("the controls cannot be deployed", v.Errors)
+	}
+	out := make([]FileResult, len(v.Controls))
+	for i, c := range v.Controls {
+		out[i] = FileResult{Path: c.Path, Name: c.Name, Result: "valid"}
+	}
+	return out, nil
+}
+
+func (s *Service) deploy(ctx context.Context, sc scope.Scope, r policycode.Request) ([]FileResult, error) {
+	d, err := s.Code.Deploy(ctx, sc, r)
+	out := make([]FileResult, len(d.Files))
+	for i, f := range d.Files {
+		out[i] = FileResult{f.Path, f.Name, f.Result, f.PolicyID, f.Version}
+	}
+	var refused *fault.Error
+	if errors.As(err, &refused) {
+		if issues, ok := refused.Fields["errors"].([]rego.FileIssue); ok {
+			err = misfit(refused.Message, issues)
+		}
+	}
+	return out, err
+}
+
+// misfit is the fault of files that cannot be deployed; each offence points to
+// its file by name.
+func misfit(message string, issues []rego.FileIssue) error {
+	f := fault.New(fault.Invalid, "invalid_policy", message)
+	for _, is := range issues {
+		f.Details = append(f.Details, fault.Detail{Pointer: is.File, Message: is.Message, Line: is.Line, Column: is.Column})
+	}
+	return f
+}
+
+// fetch brings a commit's files from the repository.
+func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Request, w work) ([]controlfile.File, error) {
+	from, prefix := wanted{url: w.URL, branch: w.Branch, hash: w.Hash}, ""
+	if w.RepositoryID != 0 {
+		r, err := s.Repository(ctx, sc, w.RepositoryID)
+		if err != nil {
+			return nil, err
+		}
+		from.url, b.Repository, prefix = r.URL, r.URL, r.Path
+		if len(r.Token) > 0 {
+			token, err := s.Box.Open(r.Token, seal(sc, strconv.FormatInt(r.ID, 10), "access_token"))
+			if err != nil {
+				return nil, fault.Wrap(err, "open the access token")
+			}
+			from.token = string(token)
+		}
+	}
+	pack, err := s.pack(ctx, from)
+	if err != nil {
+		return nil, err
+	}
+	files, err := s.Unpack(ctx, sc.Tenant, gitpack.Request{Pack: pack, Commit: w.Hash, Prefix: prefix, Paths: w.Paths})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]controlfile.File, len(files))
+	for i, f := range files {
+		out[i] = controlfile.File(f)
+	}
+	return out, nil
+}
+
+// finish writes the end of a deployment and wakes those who wait for it. A
+// delivery whose work failed for a reason that may pass may come again.
+func (s *Service) finish(ctx context.Context, sc scope.Scope, id string, results []FileResult, failed error) error {
+	status, o := Completed, Outcome{Message: "Done", Files: results}
+	passing := false
+	if failed != nil {
+		status, o.Message = Failed, fault.Message(failed)
+		var f *fault.Error
+		if errors.As(failed, &f) {
+			o.Errors = f.Details[:min(len(f.Details), 100)]
+		}
+		passing = !fault.Is(failed, fault.Invalid) && !fault.Is(failed, fault.Forbidden) && !fault.Is(failed, fault.Conflict)
+		s.Log.Info("deployment failed", "tenant", sc.Tenant, "deployment", id, "error", failed)
+	}
+	return s.write(ctx, sc, func(tx *db.Tx) error {
+		n, err := finishDeployment(ctx, tx, id, status, o, s.Now())
+		if err != nil || n == 0 {
+			return err
+		}
+		if passing {
+			if err := forgetDeliveries(ctx, tx, id); err != nil {
+				return err
+			}
+		}
+		return tx.Notify(ctx, Topic)
+	})
+}

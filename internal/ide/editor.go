@@ -1,0 +1,151 @@
+package ide
+
+import (
+	"context"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Place is a position in a text: 1-based, the column in characters.
+type Place struct {
+	Line   int `json:"line" doc:"Line, 1-based"`
+	Column int `json:"column" doc:"Column in characters, 1-based"`
+}
+
+// Range is a part of a text, its end excluded.
+type Range struct {
+	Start Place `json:"start" doc:"Where it begins"`
+	End   Place `json:"end" doc:"Where it ends: the first character behind it"`
+}
+
+// Completion is something that may be typed at the place that was asked about.
+type Completion struct {
+	Label         string `json:"label" doc:"What is shown" example:"input.user.roles"`
+	Kind          string `json:"kind" enum:"input,data,function,keyword,rule,template" doc:"What it is"`
+	Detail        string `json:"detail,omitempty" doc:"Type or signature"`
+	Documentation string `json:"documentation,omitempty" doc:"What it means, in Markdown"`
+	InsertText    string `json:"insert_text" doc:"What replaces range"`
+	Range         Range  `json:"range" doc:"What is replaced"`
+}
+
+// Fix is a change that mends an error or a warning.
+type Fix struct {
+	Title   string     `json:"title" doc:"What it does"`
+	Range   Range      `json:"range" doc:"What is replaced"`
+	NewText string     `json:"new_text" doc:"By what"`
+	Mends   rego.Issue `json:"mends" doc:"The error or warning that it is for"`
+}
+
+// Suggestions are what an editor may offer for a text.
+type Suggestions struct {
+	Completions []Completion
+	Fixes       []Fix
+	Errors      []rego.Issue
+	Warnings    []rego.Issue
+}
+
+// Attribute is a member of the input that a text refers to.
+type Attribute struct {
+	Path        string `json:"path" doc:"Path, input included" example:"input.user.roles"`
+	Type        string `json:"type" doc:"Type by use"`
+	Description string `json:"description,omitempty" doc:"Where it stands, and what it is compared with"`
+}
+
+// Verdict is the outcome of validating one control.
+type Verdict struct {
+	Valid            bool
+	Errors, Warnings []rego.Issue
+}
+
+// Validate compiles and lints one control. Faults as of policy.Service.Validate.
+func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (Verdict, error) {
+	v, err := s.Check(ctx, sc, source)
+	out := Verdict{Valid: v.Valid, Errors: v.Errors, Warnings: v.Warnings}
+	if out.Errors == nil {
+		out.Errors = []rego.Issue{}
+	}
+	if out.Warnings == nil {
+		out.Warnings = []rego.Issue{}
+	}
+	return out, err
+}
+
+// Suggest gives completions at a place, the end of the text for nil, and fixes
+// for what is wrong anywhere.
+func (s *Service) Suggest(ctx context.Context, sc scope.Scope, source string, at *Place) (Suggestions, error) {
+	v, err := s.Validate(ctx, sc, source)
+	if err != nil {
+		return Suggestions{}, err
+	}
+	out := Suggestions{Completions: []Completion{}, Fixes: []Fix{}, Errors: v.Errors, Warnings: v.Warnings}
+	if len(source) > rego.MaxSourceBytes {
+		return out, nil
+	}
+	offset := len(source)
+	if at != nil {
+		offset = hint.Offset(source, at.Line, at.Column)
+	}
+	for _, c := range hint.Complete(source, offset, hint.Knowledge{Templates: s.Templates}) {
+		out.Completions = append(out.Completions, Completion{c.Label, c.Kind, c.Detail, c.Doc, c.Insert, rangeOf(source, c.Span)})
+	}
+	for _, f := range hint.Fixes(source, append(append([]rego.Issue{}, v.Errors...), v.Warnings...)) {
+		out.Fixes = append(out.Fixes, Fix{f.Title, rangeOf(source, f.Span), f.Text, f.Issue})
+	}
+	return out, nil
+}
+
+func rangeOf(source string, s hint.Span) Range {
+	var r Range
+	r.Start.Line, r.Start.Column = hint.Place(source, s.Start)
+	r.End.Line, r.End.Column = hint.Place(source, s.End)
+	return r
+}
+
+// Test runs Rego tests over a control and the files beside it.
+func (s *Service) Test(ctx context.Context, sc scope.Scope, files []controlfile.File) (controlfile.TestReport, error) {
+	return s.Code.Test(ctx, sc, policycode.Request{Files: files})
+}
+
+// attributes are the input members of a text, from the last look at it.
+func attributes(source string) []Attribute {
+	out := []Attribute{}
+	if len(source) > rego.MaxSourceBytes {
+		return out
+	}
+	for _, m := range hint.Attributes(source) {
+		out = append(out, Attribute{m.Path, m.Type, m.Doc})
+	}
+	return out
+}
+
+// controlPath is the path of an editor's control where it says none, or says
+// one that is no path in a repository.
+func controlPath(p string) string {
+	p = strings.TrimLeft(strings.ReplaceAll(p, `\`, "/"), "/")
+	if i := strings.Index(p, ":/"); i >= 0 { // C:/…, file:///…
+		p = strings.TrimLeft(p[i+1:], "/")
+	}
+	if p == "" {
+		return "control.rego"
+	}
+	if !strings.HasSuffix(p, ".rego") {
+		p += ".rego"
+	}
+	return p
+}
+
+// Together are the files of an editor's request: its control, and those beside it.
+func Together(path, source string, beside []controlfile.File) []controlfile.File {
+	out := []controlfile.File{{Path: controlPath(path), Content: source}}
+	for _, f := range beside {
+		if f.Path != out[0].Path {
+			out = append(out, f)
+		}
+	}
+	return out
+}

@@ -1,0 +1,242 @@
+package ide
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// The kinds of event that a repository tells of. A push deploys to sandbox, a
+// pull request is validated, a tag is deployed.
+const (
+	Push        = "push"
+	PullRequest = "pull_request"
+	Tag         = "tag"
+	// nothing is an event that asks for no work: a ping, a deleted branch, a
+	// comment.
+	nothing = "none"
+)
+
+// Where a delivery comes from, by its headers.
+const (
+	Signed = "service"
+	GitHub = "github"
+	GitLab = "gitlab"
+	Editor = "editor"
+)
+
+// gitEvent is a delivery in one form, whoever sent it.
+type gitEvent struct {
+	kind       string
+	repository string // as the sender names it; empty: not said
+	branch     string // of a push; the target of a pull request; the tag's name
+	commit     string
+	files      []controlfile.File
+	paths      []string
+}
+
+// parseEvent reads a delivery's body. header is the sender's event header.
+func parseEvent(source, header string, body []byte) (gitEvent, error) {
+	if _, err := value.Decode(body, value.Limits{Depth: 64}); err != nil {
+		return gitEvent{}, fault.New(fault.BadRequest, "invalid_json", "the body is not JSON as we take it")
+	}
+	switch source {
+	case GitHub:
+		return parseGitHub(header, body)
+	case GitLab:
+		return parseGitLab(header, body)
+	default:
+		return parseOwn(body)
+	}
+}
+
+func decode(body []byte, into any) error {
+	if err := json.Unmarshal(body, into); err != nil {
+		return fault.New(fault.BadRequest, "invalid_event", "the body does not have the form of its event")
+	}
+	return nil
+}
+
+// parseGitHub reads GitHub's `push` and `pull_request` payloads.
+func parseGitHub(header string, body []byte) (gitEvent, error) {
+	var p struct {
+		Ref        string `json:"ref"`
+		After      string `json:"after"`
+		Deleted    bool   `json:"deleted"`
+		Action     string `json:"action"`
+		HeadCommit *struct {
+			ID string `json:"id"`
+		} `json:"head_commit"`
+		Repository struct {
+			CloneURL string `json:"clone_url"`
+		} `json:"repository"`
+		PullRequest struct {
+			Head struct {
+				SHA string `json:"sha"`
+			} `json:"head"`
+			Base struct {
+				Ref string `json:"ref"`
+			} `json:"base"`
+		} `json:"pull_request"`
+	}
+	if err := decode(body, &p); err != nil {
+		return gitEvent{}, err
+	}
+	e := gitEvent{kind: nothing, repository: p.Repository.CloneURL}
+	switch header {
+	case "push":
+		if p.Deleted || p.After == "" {
+			return e, nil
+		}
+		e.commit = p.After
+		if p.HeadCommit != nil { // of an annotated tag, after is the tag's own id
+			e.commit = p.HeadCommit.ID
+		}
+		return e.of(p.Ref), nil
+	case "pull_request":
+		switch p.Action {
+		case "opened", "synchronize", "reopened", "ready_for_review":
+			e.kind, e.commit, e.branch = PullRequest, p.PullRequest.Head.SHA, p.PullRequest.Base.Ref
+		}
+	}
+	return e, nil
+}
+
+// of makes a push of a branch or of a tag.
+func (e gitEvent) of(ref string) gitEvent {
+	if name, ok := strings.CutPrefix(ref, "refs/heads/"); ok {
+		e.kind, e.branch = Push, name
+	} else if name, ok := strings.CutPrefix(ref, "refs/tags/"); ok {
+		e.kind, e.branch = Tag, name
+	}
+	return e
+}
+
+// parseGitLab reads GitLab's push, tag push and merge request payloads.
+func parseGitLab(header string, body []byte) (gitEvent, error) {
+	var p struct {
+		Ref         string `json:"ref"`
+		After       string `json:"after"`
+		CheckoutSHA string `json:"checkout_sha"`
+		Project     struct {
+			URL string `json:"git_http_url"`
+		} `json:"project"`
+		Attributes struct {
+			Action       string `json:"action"`
+			OldRev       string `json:"oldrev"`
+			TargetBranch string `json:"target_branch"`
+			LastCommit   struct {
+				ID string `json:"id"`
+			} `json:"last_commit"`
+		} `json:"object_attributes"`
+	}
+	if err := decode(body, &p); err != nil {
+		return gitEvent{}, err
+	}
+	e := gitEvent{kind: nothing, repository: p.Project.URL}
+	switch header {
+	case "Push Hook", "Tag Push Hook":
+		if strings.Trim(p.After, "0") == "" { // deleted
+			return e, nil
+		}
+		e.commit = p.After
+		if p.CheckoutSHA != "" {
+			e.commit = p.CheckoutSHA
+		}
+		return e.of(p.Ref), nil
+	case "Merge Request Hook":
+		switch a := p.Attributes; {
+		case a.Action == "open", a.Action == "reopen", a.Action == "update" && a.OldRev != "":
+			e.kind, e.commit, e.branch = PullRequest, a.LastCommit.ID, a.TargetBranch
+		}
+	}
+	return e, nil
+}
+
+// Delivery is the service's own webhook body (POST /ide-integration/webhook).
+type Delivery struct {
+	RepositoryURL string          `json:"repository_url" maxLength:"2000" doc:"Repository that the files are from; https. With ?repository= it must be the registered one." example:"https://git.example.com/acme/controls.git"`
+	Branch        string          `json:"branch,omitempty" maxLength:"255" doc:"Branch, or the name of the tag." example:"main"`
+	CommitHash    string          `json:"commit_hash,omitempty" maxLength:"64" doc:"Full id of the commit; needed unless every file brings its content."`
+	PolicyFiles   json.RawMessage `json:"policy_files,omitempty" doc:"Files as {path, content}, or paths that are fetched from the repository at commit_hash; absent: all Rego files and gatehouse.yaml of the repository."`
+	EventType     string          `json:"event_type" enum:"push,pull_request,merge_request,tag,tag_push,tag_created" doc:"push deploys to sandbox, pull_request validates, a tag event deploys from the tag."`
+}
+
+func parseOwn(body []byte) (gitEvent, error) {
+	var d Delivery
+	strict := json.NewDecoder(bytes.NewReader(body))
+	strict.DisallowUnknownFields() // a misspelt member must not be dropped in silence
+	if err := strict.Decode(&d); err != nil {
+		return gitEvent{}, fault.New(fault.BadRequest, "invalid_event", "the body has a member that is not known, or of another type")
+	}
+	e := gitEvent{repository: d.RepositoryURL, branch: strings.TrimPrefix(strings.TrimPrefix(d.Branch, "refs/heads/"), "refs/tags/"), commit: d.CommitHash}
+	switch d.EventType {
+	case Push:
+		e.kind = Push
+	case PullRequest, "merge_request":
+		e.kind = PullRequest
+	case Tag, "tag_push", "tag_created":
+		e.kind = Tag
+	default:
+		return e, fault.Invalidf("/event_type", "an event is push, pull_request or tag")
+	}
+	if len(d.PolicyFiles) == 0 || string(d.PolicyFiles) == "null" {
+		return e, nil
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(d.PolicyFiles, &items) != nil {
+		return e, fault.Invalidf("/policy_files", "an array of files or paths is expected")
+	}
+	for _, raw := range items {
+		if err := e.item(raw); err != nil {
+			return e, err
+		}
+	}
+	if len(e.files)+len(e.paths) > 1000 {
+		return e, fault.Invalidf("/policy_files", "there are at most 1000 files")
+	}
+	return e, nil
+}
+
+// item takes a path, or a file with its content.
+func (e *gitEvent) item(raw json.RawMessage) error {
+	var path string
+	if json.Unmarshal(raw, &path) == nil {
+		if path == "" || len(path) > 512 {
+			return fault.Invalidf("/policy_files", "a path has 1 to 512 characters")
+		}
+		e.paths = append(e.paths, path)
+		return nil
+	}
+	var f struct {
+		Path    string  `json:"path"`
+		Content *string `json:"content"`
+	}
+	if json.Unmarshal(raw, &f) != nil || f.Path == "" || len(f.Path) > 512 {
+		return fault.Invalidf("/policy_files", "each file is a path, or an object of path and content")
+	}
+	if f.Content == nil {
+		e.paths = append(e.paths, f.Path)
+	} else {
+		e.files = append(e.files, controlfile.File{Path: f.Path, Content: *f.Content})
+	}
+	return nil
+}
+
+// sameRepository reports whether two URLs name one repository: case of the host,
+// a last slash and .git say nothing.
+func sameRepository(a, b string) bool { return plainURL(a) == plainURL(b) }
+
+func plainURL(raw string) string {
+	raw = strings.TrimSuffix(strings.TrimRight(raw, "/"), ".git")
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return raw
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	return strings.ToLower(scheme) + "://" + strings.ToLower(host) + "/" + path
+}

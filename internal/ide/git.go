@@ -1,0 +1,151 @@
+package ide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
+)
+
+// fetchTime bounds one fetch, from the first connection to the last byte.
+const fetchTime = 30 * time.Second
+
+// deepBranch is how many commits of a branch are fetched where the server does
+// not give single commits.
+const deepBranch = 50
+
+// wanted is what is fetched: a commit, and the branch or tag that should hold it.
+type wanted struct {
+	url, token   string
+	branch, hash string
+}
+
+// unfetched is the fault of every failure to fetch, with one text: it says
+// nothing about the network.
+func unfetched(err error) error {
+	return fault.New(fault.BadGateway, "repository_unreachable", "the repository could not be fetched").Because(err)
+}
+
+// pack fetches the pack that holds a commit, as shallow as the server allows.
+// Only the guarded client connects, and what it reads is bounded.
+func (s *Service) pack(ctx context.Context, w wanted) (pack []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil { // other people's code on a hostile server's answers
+			pack, err = nil, unfetched(fmt.Errorf("panic: %v", p))
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	ep, err := transport.NewEndpoint(w.url)
+	if err != nil || ep.Protocol != "https" && ep.Protocol != "http" {
+		return nil, unfetched(fmt.Errorf("not a web address: %w", errors.Join(err, errors.ErrUnsupported)))
+	}
+	var auth transport.AuthMethod
+	if w.token != "" {
+		auth = &githttp.BasicAuth{Username: "git", Password: w.token}
+	}
+	session, err := githttp.NewClient(s.Target.Bounded(gitpack.MaxPack+1<<20)).NewUploadPackSession(ep, auth)
+	if err != nil {
+		return nil, unfetched(err)
+	}
+	defer session.Close()
+	refs, err := session.AdvertisedReferencesContext(ctx)
+	if err != nil {
+		return nil, unfetched(err)
+	}
+	req, err := shallow(refs, w)
+	if err != nil {
+		return nil, err
+	}
+	res, err := session.UploadPack(ctx, req)
+	if err != nil {
+		return nil, unfetched(err)
+	}
+	defer res.Close()
+	pack, err = io.ReadAll(io.LimitReader(demuxed(req.Capabilities, res), gitpack.MaxPack+1))
+	if err != nil {
+		return nil, unfetched(err)
+	}
+	if len(pack) > gitpack.MaxPack {
+		return nil, fault.Newf(fault.Invalid, "repository_too_large", "the commit is larger than %d bytes, packed", gitpack.MaxPack)
+	}
+	return pack, nil
+}
+
+// shallow asks for the one commit: by a ref that points to it, by itself where
+// the server gives commits so, else by the branch with some of its past.
+func shallow(refs *packp.AdvRefs, w wanted) (*packp.UploadPackRequest, error) {
+	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
+	hash, depth := plumbing.NewHash(w.hash), 1
+	if !advertised(refs, hash) && !refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) && !refs.Capabilities.Supports("allow-any-sha1-in-want") {
+		tip, ok := tipOf(refs, w.branch)
+		if !ok {
+			return nil, fault.New(fault.Invalid, "commit_not_found", "the repository does not give this commit, and has no such branch or tag")
+		}
+		hash, depth = tip, deepBranch
+	}
+	req.Wants = append(req.Wants, hash)
+	if refs.Capabilities.Supports(capability.Shallow) {
+		req.Depth = packp.DepthCommits(depth)
+		if err := req.Capabilities.Set(capability.Shallow); err != nil {
+			return nil, unfetched(err)
+		}
+	}
+	return req, nil
+}
+
+func advertised(refs *packp.AdvRefs, hash plumbing.Hash) bool {
+	for _, h := range refs.References {
+		if h == hash {
+			return true
+		}
+	}
+	for _, h := range refs.Peeled {
+		if h == hash {
+			return true
+		}
+	}
+	return refs.Head != nil && *refs.Head == hash
+}
+
+// tipOf is where a branch or a tag of this name points, or HEAD without a name.
+func tipOf(refs *packp.AdvRefs, name string) (plumbing.Hash, bool) {
+	if name == "" && refs.Head != nil {
+		return *refs.Head, true
+	}
+	for _, full := range []string{"refs/heads/" + name, "refs/tags/" + name} {
+		if h, ok := refs.References[full]; ok {
+			return h, true
+		}
+	}
+	return plumbing.ZeroHash, false
+}
+
+// demuxed is the pack alone, where the server sends its talk beside it.
+func demuxed(caps *capability.List, r io.Reader) io.Reader {
+	switch {
+	case caps.Supports(capability.Sideband64k):
+		return sideband.NewDemuxer(sideband.Sideband64k, r)
+	case caps.Supports(capability.Sideband):
+		return sideband.NewDemuxer(sideband.Sideband, r)
+	default:
+		return r
+	}
+}
+
+// hexHash reports whether a text is the full id of a commit.
+func hexHash(hash string) bool {
+	return len(hash) == 40 && strings.Trim(hash, "0123456789abcdef") == ""
+}

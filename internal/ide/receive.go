@@ -1,0 +1,200 @@
+package ide
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Arrival is a webhook's request, as far as it matters.
+type Arrival struct {
+	// Repository is the registered one that the request names; 0: none.
+	Repository int64
+	// Source is who sent it, by the headers; Event the sender's event header;
+	// Delivery its delivery id.
+	Source, Event, Delivery string
+	// Signature is the value of the sender's signature header; for GitLab, its token.
+	Signature string
+	Body      []byte
+}
+
+// Receipt is what became of a delivery.
+type Receipt struct {
+	Deployment
+	// Ignored is why nothing was to be done; empty when something was.
+	Ignored string
+	// Replayed is set when the delivery had come before.
+	Replayed bool
+}
+
+// ReceiveSigned takes a delivery that its signature vouches for. A signature that
+// is wrong, a repository that is not registered or is off, a tenant that is none:
+// all are one and the same Unauthenticated fault, at one cost.
+func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requestID string, a Arrival) (Receipt, error) {
+	refused := fault.New(fault.Unauthenticated, "invalid_signature", "the delivery is not signed as it should be")
+	sc, err := s.As(ctx, tenant, "repository", requestID)
+	var r Repository
+	if err == nil {
+		r, err = s.Repository(ctx, sc, a.Repository)
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Forbidden) {
+		return Receipt{}, err
+	}
+	secret := []byte("no repository has this secret") // so that an unknown one costs the same
+	found := err == nil
+	if found {
+		if secret, err = s.Box.Open(r.Secret, seal(sc, strconv.FormatInt(r.ID, 10), "secret")); err != nil {
+			return Receipt{}, fault.Wrap(err, "open the repository's secret")
+		}
+	}
+	if !vouched(a, secret) || !found || !r.Enabled {
+		return Receipt{}, refused
+	}
+	sc.Actor = scope.Actor{Kind: scope.System, ID: "repository:" + strconv.FormatInt(r.ID, 10), Name: "repository " + r.Name}
+	return s.receive(ctx, sc, a, &r)
+}
+
+// vouched compares a delivery's signature in constant time.
+func vouched(a Arrival, secret []byte) bool {
+	if a.Source == GitLab {
+		given, kept := sha256.Sum256([]byte(a.Signature)), sha256.Sum256(secret)
+		return hmac.Equal(given[:], kept[:])
+	}
+	return outbound.SignatureValid(secret, a.Body, a.Signature)
+}
+
+// Receive takes a delivery that a credential vouches for, which must be allowed
+// to deploy.
+func (s *Service) Receive(ctx context.Context, sc scope.Scope, a Arrival) (Receipt, error) {
+	if err := s.mayDeploy(sc); err != nil {
+		return Receipt{}, err
+	}
+	if a.Repository == 0 {
+		return s.receive(ctx, sc, a, nil)
+	}
+	r, err := s.Repository(ctx, sc, a.Repository)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return s.receive(ctx, sc, a, &r)
+}
+
+func (s *Service) receive(ctx context.Context, sc scope.Scope, a Arrival, r *Repository) (Receipt, error) {
+	e, err := parseEvent(a.Source, a.Event, a.Body)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if why := e.idle(r); why != "" {
+		return Receipt{Ignored: why}, nil
+	}
+	w, err := s.workOf(ctx, sc, e, a, r)
+	if err != nil {
+		return Receipt{}, err
+	}
+	d := Deployment{ID: s.NewID(), Source: a.Source, EventType: e.kind, Status: InProgress, Branch: e.branch, CommitHash: e.commit, CreatedBy: sc.Actor.Name, CreatedAt: s.Now()}
+	if r != nil {
+		d.RepositoryID = &r.ID
+	}
+	known := ""
+	digests := deliveryDigests(a)
+	err = s.write(ctx, sc, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "ide:deliveries"); err != nil {
+			return err
+		}
+		known = ""
+		for _, digest := range digests {
+			id, err := knownDelivery(ctx, tx, digest)
+			if err == nil {
+				known = id
+				return nil
+			}
+			if !errors.Is(err, db.ErrNoRows) {
+				return err
+			}
+		}
+		for _, digest := range digests {
+			if err := insertDelivery(ctx, tx, digest, d.ID, d.CreatedAt); err != nil {
+				return err
+			}
+		}
+		if err := s.begin(ctx, tx, d, w); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
+			Type: "REPOSITORY_DELIVERY", Object: "deployment", ObjectID: d.ID, ObjectName: e.kind, Env: scope.Sandbox,
+			Changes: map[string]any{"source": a.Source, "commit": e.commit, "branch": e.branch},
+		})
+	})
+	if err != nil || known == "" {
+		return Receipt{Deployment: d}, err
+	}
+	d, err = s.Deployment(ctx, sc, known)
+	return Receipt{Deployment: d, Replayed: true}, err
+}
+
+// deliveryDigests name a delivery by its id and, where only the body is signed,
+// by its body: the id alone could be made up.
+func deliveryDigests(a Arrival) []string {
+	var out []string
+	name := func(kind string, text []byte) {
+		h := sha256.New()
+		h.Write([]byte(kind + "\x00" + strconv.FormatInt(a.Repository, 10) + "\x00" + a.Source + "\x00"))
+		h.Write(text)
+		out = append(out, hex.EncodeToString(h.Sum(nil)))
+	}
+	if a.Delivery != "" {
+		name("delivery", []byte(a.Delivery))
+	}
+	if a.Signature != "" {
+		name("body", a.Body)
+	}
+	return out
+}
+
+// idle says why an event asks for no work; "" when it does.
+func (e gitEvent) idle(r *Repository) string {
+	switch {
+	case e.kind == nothing:
+		return "the event asks for nothing"
+	case r != nil && r.Branch != "" && e.kind != Tag && e.branch != r.Branch:
+		return "the repository is followed on another branch"
+	}
+	return ""
+}
+
+// workOf says what an event has done, after all that can be checked at once.
+func (s *Service) workOf(ctx context.Context, sc scope.Scope, e gitEvent, a Arrival, r *Repository) (work, error) {
+	w := work{Validate: e.kind == PullRequest, Files: e.files, Paths: e.paths, URL: e.repository, Branch: e.branch, Hash: e.commit, Actor: sc.Actor}
+	if r != nil {
+		if a.Source == Signed && e.repository != "" && !sameRepository(e.repository, r.URL) {
+			return w, fault.Invalidf("/repository_url", "the delivery is of another repository than the registered one")
+		}
+		w.RepositoryID, w.URL, w.Resource, w.Bouncer = r.ID, r.URL, r.ResourceID, r.BouncerID
+	}
+	fetches := len(e.paths) > 0 || len(e.files) == 0
+	if !fetches {
+		return w, nil
+	}
+	if !hexHash(e.commit) {
+		return w, fault.Invalidf("/commit_hash", "the full id of a commit is needed, 40 characters, unless every file brings its content")
+	}
+	if r == nil {
+		if err := s.Target.Check(ctx, "/repository_url", w.URL); err != nil {
+			return w, err
+		}
+	}
+	if slices.ContainsFunc(e.paths, func(p string) bool { return p[0] == '/' }) {
+		return w, fault.Invalidf("/policy_files", "a path is relative to the repository")
+	}
+	return w, nil
+}

@@ -1,0 +1,294 @@
+package ide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// maxRepositories bounds the registrations of one tenant.
+const maxRepositories = 1000
+
+// Repository is a repository whose webhook is taken.
+type Repository struct {
+	ID         int64     `json:"id" db:"id" doc:"Identifier." example:"3"`
+	Name       string    `json:"name" db:"name" doc:"Name, unique." example:"controls"`
+	URL        string    `json:"url" db:"url" doc:"Address that it is fetched from over https." example:"https://git.example.com/acme/controls.git"`
+	Branch     string    `json:"branch" db:"branch" doc:"Only this branch deploys, and only pull requests into it are validated; empty: every branch."`
+	Path       string    `json:"path" db:"path" doc:"Only files below this folder count; empty: all."`
+	ResourceID *int64    `json:"resource_id" db:"resource_id" nullable:"true" doc:"Resource that deployed controls are linked to."`
+	BouncerID  *int64    `json:"bouncer_id" db:"bouncer_id" nullable:"true" doc:"Bouncer that deployed controls are linked to."`
+	Enabled    bool      `json:"enabled" db:"enabled" doc:"Whether deliveries are taken."`
+	WebhookURL string    `json:"webhook_url" db:"-" doc:"Where the repository sends its events."`
+	TokenSet   bool      `json:"access_token_set" db:"-" doc:"Whether an access token is stored."`
+	CreatedBy  string    `json:"created_by" db:"created_by" doc:"Who registered it."`
+	CreatedAt  time.Time `json:"created_at" db:"created_at" doc:"When it was registered."`
+	UpdatedAt  time.Time `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
+
+	// ChangeNo is the ETag. Secret and Token are sealed.
+	ChangeNo int64  `json:"-" db:"change_no"`
+	Secret   []byte `json:"-" db:"secret"`
+	Token    []byte `json:"-" db:"access_token"`
+}
+
+// RepositoryDraft is what a registration takes.
+type RepositoryDraft struct {
+	Name        string `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"controls"`
+	URL         string `json:"url" minLength:"1" maxLength:"2000" doc:"Address that it is fetched from; https." example:"https://git.example.com/acme/controls.git"`
+	Secret      string `json:"secret" minLength:"16" maxLength:"500" doc:"Secret that deliveries are signed with; write-only."`
+	AccessToken string `json:"access_token,omitempty" maxLength:"2000" doc:"Token that a private repository is fetched with; write-only."`
+	Branch      string `json:"branch,omitempty" maxLength:"255" doc:"Only this branch deploys; absent: every branch."`
+	Path        string `json:"path,omitempty" maxLength:"512" doc:"Only files below this folder count; absent: all."`
+	ResourceID  *int64 `json:"resource_id,omitempty" nullable:"true" minimum:"1" doc:"Resource that deployed controls are linked to."`
+	BouncerID   *int64 `json:"bouncer_id,omitempty" nullable:"true" minimum:"1" doc:"Bouncer that deployed controls are linked to."`
+	Enabled     *bool  `json:"enabled,omitempty" doc:"Whether deliveries are taken; true when absent."`
+}
+
+// RepositoryChange is what an update takes: the members sent change.
+type RepositoryChange struct {
+	Name        *string             `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
+	URL         *string             `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"Address. Another host needs access_token again where one is stored."`
+	Secret      *string             `json:"secret,omitempty" minLength:"16" maxLength:"500" doc:"Secret that deliveries are signed with; write-only."`
+	AccessToken patch.Field[string] `json:"access_token,omitzero" maxLength:"2000" doc:"Token that a private repository is fetched with; write-only, null takes it away."`
+	Branch      patch.Field[string] `json:"branch,omitzero" maxLength:"255" doc:"Only this branch deploys; null: every branch."`
+	Path        patch.Field[string] `json:"path,omitzero" maxLength:"512" doc:"Only files below this folder count; null: all."`
+	ResourceID  patch.Field[int64]  `json:"resource_id,omitzero" minimum:"1" doc:"Resource that deployed controls are linked to; null: none."`
+	BouncerID   patch.Field[int64]  `json:"bouncer_id,omitzero" minimum:"1" doc:"Bouncer that deployed controls are linked to; null: none."`
+	Enabled     *bool               `json:"enabled,omitempty" doc:"Whether deliveries are taken."`
+}
+
+// RepositoryPage is one page of the registrations, by id.
+type RepositoryPage struct {
+	Repositories []Repository `json:"repositories" doc:"The page, by id."`
+	Total        int64        `json:"total" doc:"How many there are."`
+}
+
+// Repositories is one page of the registrations.
+func (s *Service) Repositories(ctx context.Context, sc scope.Scope, skip, limit int64) (RepositoryPage, error) {
+	var page RepositoryPage
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		if page.Total, err = countRepositories(ctx, tx); err != nil {
+			return err
+		}
+		page.Repositories, err = repositories(ctx, tx, skip, limit)
+		return err
+	})
+	for i := range page.Repositories {
+		s.show(sc, &page.Repositories[i])
+	}
+	return page, err
+}
+
+// Repository is one registration.
+func (s *Service) Repository(ctx context.Context, sc scope.Scope, id int64) (Repository, error) {
+	var r Repository
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		r, err = load(ctx, tx, id)
+		return err
+	})
+	s.show(sc, &r)
+	return r, err
+}
+
+func load(ctx context.Context, tx *db.Tx, id int64) (Repository, error) {
+	r, err := repository(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return r, fault.NotFoundf("there is no such repository")
+	}
+	return r, err
+}
+
+// show fills in what is not stored.
+func (s *Service) show(sc scope.Scope, r *Repository) {
+	r.TokenSet = len(r.Token) > 0
+	r.WebhookURL = fmt.Sprintf("%s/api/v1/ide-integration/webhook?repository=%d&tenant_id=%s", s.PublicURL, r.ID, url.QueryEscape(string(sc.Tenant)))
+}
+
+// seal names a sealed value's place.
+func seal(sc scope.Scope, name, member string) string {
+	return "ide_repositories:" + string(sc.Tenant) + ":" + member + ":" + name
+}
+
+// Register takes a repository in. What its deliveries may do, the caller must be
+// allowed to do: policies:write.
+func (s *Service) Register(ctx context.Context, sc scope.Scope, d RepositoryDraft) (Repository, error) {
+	if err := s.mayDeploy(sc); err != nil {
+		return Repository{}, err
+	}
+	next := Repository{
+		Name: strings.TrimSpace(d.Name), URL: d.URL, Branch: d.Branch, Path: strings.Trim(d.Path, "/"), ResourceID: d.ResourceID, BouncerID: d.BouncerID,
+		Enabled: d.Enabled == nil || *d.Enabled, ChangeNo: 1, CreatedBy: sc.Actor.Name,
+	}
+	if err := s.settle(ctx, sc, next); err != nil {
+		return Repository{}, err
+	}
+	var made Repository
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "ide:repositories"); err != nil {
+			return err
+		}
+		n, err := countRepositories(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if n >= maxRepositories {
+			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d repositories", maxRepositories)
+		}
+		r := next
+		r.CreatedAt = s.Now()
+		r.UpdatedAt = r.CreatedAt
+		if made, err = insertRepository(ctx, tx, r); err != nil {
+			return err
+		}
+		if err := s.sealed(sc, &made, &d.Secret, patch.Set(d.AccessToken)); err != nil {
+			return err
+		}
+		if made, err = updateRepository(ctx, tx, made); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, sc, made, "REPOSITORY_REGISTERED")
+	})
+	s.show(sc, &made)
+	return made, err
+}
+
+// sealed seals what was sent, bound to the row.
+func (s *Service) sealed(sc scope.Scope, r *Repository, secret *string, token patch.Field[string]) (err error) {
+	row := strconv.FormatInt(r.ID, 10)
+	if secret != nil {
+		if r.Secret, err = s.Box.Seal([]byte(*secret), seal(sc, row, "secret")); err != nil {
+			return fault.Wrap(err, "seal")
+		}
+	}
+	switch {
+	case !token.Sent:
+	case token.Value == "" || token.Null:
+		r.Token = nil
+	default:
+		if r.Token, err = s.Box.Seal([]byte(token.Value), seal(sc, row, "access_token")); err != nil {
+			return fault.Wrap(err, "seal")
+		}
+	}
+	return nil
+}
+
+// Change changes a registration. ifChange other than 0 must be its change number.
+func (s *Service) Change(ctx context.Context, sc scope.Scope, id int64, c RepositoryChange, ifChange int64) (Repository, error) {
+	if err := s.mayDeploy(sc); err != nil {
+		return Repository{}, err
+	}
+	old, err := s.Repository(ctx, sc, id)
+	if err != nil {
+		return Repository{}, err
+	}
+	next := old.apply(c)
+	if err := s.settle(ctx, sc, next); err != nil {
+		return Repository{}, err
+	}
+	if !sameHost(old.URL, next.URL) && len(old.Token) > 0 && !c.AccessToken.Sent {
+		return Repository{}, fault.Invalidf("/access_token", "another host needs the access token again")
+	}
+	var made Repository
+	err = s.write(ctx, sc, func(tx *db.Tx) error {
+		now, err := load(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if ifChange != 0 && now.ChangeNo != ifChange || now.ChangeNo != old.ChangeNo {
+			return fault.Newf(fault.Precondition, "precondition_failed", "the repository is at change %d", now.ChangeNo)
+		}
+		r := now.apply(c)
+		if err := s.sealed(sc, &r, c.Secret, c.AccessToken); err != nil {
+			return err
+		}
+		r.ChangeNo, r.UpdatedAt = now.ChangeNo+1, s.Now()
+		if made, err = updateRepository(ctx, tx, r); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, sc, made, "REPOSITORY_CHANGED")
+	})
+	s.show(sc, &made)
+	return made, err
+}
+
+func (r Repository) apply(c RepositoryChange) Repository {
+	if c.Name != nil {
+		r.Name = strings.TrimSpace(*c.Name)
+	}
+	if c.URL != nil {
+		r.URL = *c.URL
+	}
+	if c.Enabled != nil {
+		r.Enabled = *c.Enabled
+	}
+	c.Branch.Apply(&r.Branch)
+	c.Path.Apply(&r.Path)
+	r.Path = strings.Trim(r.Path, "/")
+	c.ResourceID.ApplyPointer(&r.ResourceID)
+	c.BouncerID.ApplyPointer(&r.BouncerID)
+	return r
+}
+
+// Forget drops a registration; what it deployed stays.
+func (s *Service) Forget(ctx context.Context, sc scope.Scope, id, ifChange int64) error {
+	return s.write(ctx, sc, func(tx *db.Tx) error {
+		r, err := load(ctx, tx, id)
+		if err != nil {
+			return err
+		}
+		if ifChange != 0 && r.ChangeNo != ifChange {
+			return fault.Newf(fault.Precondition, "precondition_failed", "the repository is at change %d", r.ChangeNo)
+		}
+		if err := deleteRepository(ctx, tx, id); err != nil {
+			return err
+		}
+		return s.note(ctx, tx, sc, r, "REPOSITORY_REMOVED")
+	})
+}
+
+// mayDeploy refuses a caller who could not deploy by hand: nobody can grant what
+// they do not hold (contract section 3).
+func (s *Service) mayDeploy(sc scope.Scope) error {
+	if err := sc.Require("policies:write"); err != nil {
+		return err
+	}
+	_, err := sc.CreateIn(scope.Sandbox)
+	return err
+}
+
+// settle checks what does not need the store's row.
+func (s *Service) settle(ctx context.Context, sc scope.Scope, r Repository) error {
+	if r.Name == "" {
+		return fault.Invalidf("/name", "a repository has a name")
+	}
+	if err := s.Target.Check(ctx, "/url", r.URL); err != nil {
+		return err
+	}
+	if strings.ContainsAny(r.URL, "?#") {
+		return fault.Invalidf("/url", "the address of a repository has no query")
+	}
+	return s.LinksExist(ctx, sc, r.ResourceID, r.BouncerID)
+}
+
+func sameHost(a, b string) bool {
+	x, errX := url.Parse(a)
+	y, errY := url.Parse(b)
+	return errX == nil && errY == nil && x.Scheme == y.Scheme && strings.EqualFold(x.Host, y.Host)
+}
+
+func (s *Service) note(ctx context.Context, tx *db.Tx, sc scope.Scope, r Repository, kind string) error {
+	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
+		Type: kind, Object: "repository", ObjectID: strconv.FormatInt(r.ID, 10), ObjectName: r.Name, Env: scope.Sandbox,
+		Changes: map[string]any{"url": r.URL, "branch": r.Branch, "enabled": r.Enabled},
+	})
+}

@@ -1,0 +1,93 @@
+package ide
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Bounds on what editors keep here.
+const (
+	sessionLife = 8 * time.Hour // since the last sync
+	maxSessions = 20            // of one person or key; the oldest gives way
+)
+
+// Session is a document that an editor keeps here.
+type Session struct {
+	ID        string    `db:"session_id"`
+	FilePath  string    `db:"file_path"`
+	Content   string    `db:"content"`
+	Version   int64     `db:"version"`
+	UpdatedAt time.Time `db:"updated_at"`
+	ExpiresAt time.Time `db:"expires_at"`
+}
+
+// Synced is a session's document with what is known of it.
+type Synced struct {
+	Session
+	Verdict
+	Attributes []Attribute
+}
+
+// Sync keeps a text as the session's document and validates it. An empty id
+// begins a session.
+func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source string) (Synced, error) {
+	if len(source) > rego.MaxSourceBytes {
+		return Synced{}, fault.Invalidf("/policy_content", "a control has at most %d bytes", rego.MaxSourceBytes)
+	}
+	v, err := s.Validate(ctx, sc, source)
+	if err != nil {
+		return Synced{}, err
+	}
+	if id == "" {
+		id = s.NewID()
+	}
+	var kept Session
+	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
+		if err = tx.Lock(ctx, "ide:"+who(sc)); err != nil {
+			return err
+		}
+		now := s.Now()
+		if kept, err = putSession(ctx, tx, who(sc), Session{ID: id, FilePath: path, Content: source, UpdatedAt: now, ExpiresAt: now.Add(sessionLife)}); err != nil {
+			return err
+		}
+		return dropSessions(ctx, tx, who(sc), now)
+	})
+	return Synced{kept, v, attributes(source)}, err
+}
+
+// Context gives the session's document back, with what is known of it. A session
+// that is not this caller's, or is over, is NotFound.
+func (s *Service) Context(ctx context.Context, sc scope.Scope, id string) (Synced, error) {
+	var kept Session
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		kept, err = session(ctx, tx, who(sc), id, s.Now())
+		return err
+	})
+	if errors.Is(err, db.ErrNoRows) {
+		return Synced{}, fault.NotFoundf("there is no such session; it may be over")
+	}
+	if err != nil {
+		return Synced{}, err
+	}
+	v, err := s.Validate(ctx, sc, kept.Content)
+	return Synced{kept, v, attributes(kept.Content)}, err
+}
+
+// Package is the name of the package of a text, as it stands in its first line
+// that names one.
+func (s Synced) Package() string {
+	for line := range strings.Lines(s.Content) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "package "); ok {
+			name, _, _ := strings.Cut(rest, "#")
+			return strings.TrimSpace(name)
+		}
+	}
+	return ""
+}

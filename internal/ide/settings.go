@@ -1,0 +1,109 @@
+package ide
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// maxSettings bounds what one person or key sets for an editor, in bytes of JSON.
+const maxSettings = 64 << 10
+
+// defaults are the settings that hold until they are set.
+func defaults() map[string]any {
+	return map[string]any{
+		"validate_on_save": true, "validate_on_change": true, "lint": true, "format_on_save": false,
+		"environment": "sandbox", "test_before_deploy": true,
+	}
+}
+
+// Settings are the caller's for an editor: the defaults, and over them what was set.
+func (s *Service) Settings(ctx context.Context, sc scope.Scope, editor string) (map[string]any, error) {
+	out := defaults()
+	err := s.read(ctx, sc, func(tx *db.Tx) error {
+		kept, err := settings(ctx, tx, who(sc), editor)
+		maps.Copy(out, kept)
+		return err
+	})
+	return out, err
+}
+
+// SetSettings sets the members that are sent; null puts one back to its default.
+func (s *Service) SetSettings(ctx context.Context, sc scope.Scope, editor string, change map[string]any) (map[string]any, error) {
+	if env, sent := change["environment"]; sent && env != nil && env != "sandbox" {
+		return nil, fault.Invalidf("/settings/environment", "editors deploy to sandbox; from there controls are promoted")
+	}
+	var out map[string]any
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "ide:"+who(sc)); err != nil {
+			return err
+		}
+		kept, err := settings(ctx, tx, who(sc), editor)
+		if err != nil {
+			return err
+		}
+		for name, v := range change {
+			if v == nil {
+				delete(kept, name)
+			} else {
+				kept[name] = v
+			}
+		}
+		text, err := json.Marshal(kept)
+		if err != nil {
+			return fault.Wrap(err, "settings")
+		}
+		if len(text) > maxSettings {
+			return fault.Invalidf("/settings", "settings have at most %d bytes", maxSettings)
+		}
+		out = defaults()
+		maps.Copy(out, kept)
+		return putSettings(ctx, tx, who(sc), editor, kept, s.Now())
+	})
+	return out, err
+}
+
+// settings are what was set; empty for nothing.
+func settings(ctx context.Context, tx *db.Tx, actor, editor string) (map[string]any, error) {
+	kept, err := selectSettings(ctx, tx, actor, editor)
+	if errors.Is(err, db.ErrNoRows) {
+		return map[string]any{}, nil
+	}
+	if kept == nil {
+		kept = map[string]any{}
+	}
+	return kept, err
+}
+
+// Integration is one way in, as GET /ide-integration/status lists it.
+type Integration struct {
+	Available       bool     `json:"available" doc:"Whether it can be used"`
+	Version         string   `json:"version" doc:"Version of the service"`
+	Features        []string `json:"features" doc:"What it does"`
+	SupportedEvents []string `json:"supported_events,omitempty" doc:"Of the webhook: the events that it takes"`
+}
+
+// Status lists the ways in.
+func (s *Service) Status() map[string]Integration {
+	return map[string]Integration{
+		"editor-a":        {Available: true, Version: s.Version, Features: []string{"validate", "test", "deploy", "get_templates", "settings"}},
+		"editor-b":        {Available: true, Version: s.Version, Features: []string{"validate", "get_suggestions", "settings"}},
+		"editor-a-server": {Available: true, Version: s.Version, Features: []string{"sync", "get_context"}},
+		"websocket":       {Available: true, Version: s.Version, Features: []string{"ping", "validate", "deployment_status"}},
+		"lsp":             {Available: true, Version: s.Version, Features: []string{"diagnostics", "completion", "hover", "formatting", "code_action"}},
+		"webhook": {
+			Available: true, Version: s.Version, Features: []string{"inline_files", "git_fetch", "github", "gitlab", "replay_protection"},
+			SupportedEvents: []string{Push, PullRequest, Tag},
+		},
+	}
+}
+
+// Sessions that are over are dropped with the next sync of their owner, and
+// deliveries and deployments that are old with the next of theirs.
+const keepDeployments = 90 * 24 * time.Hour

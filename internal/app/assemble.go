@@ -105,7 +105,7 @@ func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err 
 			_ = p.closers.close()
 		}
 	}()
-	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.editors, p.decide, p.deliver, p.rehearse, p.background} {
+	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.editors, p.decide, p.deliver, p.rehearse, p.work, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -10,14 +10,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
-	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// editors sets up what editors and repositories ask, and the jobs that do their
+// editors sets up what editors and repositories ask; method work runs their
 // deployments.
 func (p *parts) editors(context.Context) error {
 	allow, err := p.cfg.Targets()
@@ -44,8 +43,6 @@ func (p *parts) editors(context.Context) error {
 	}
 	stop := p.stores.Watch(p.ide.Heard)
 	p.closers.add("watch of deployments", time.Second, func(context.Context) error { stop(); return nil })
-	runner := &job.Runner{Cluster: p.stores, Now: p.now, Logger: p.log, Handlers: map[string]job.Handler{ide.JobKind: p.ide.Work}}
-	p.task("jobs", runner.Run)
 	return nil
 }
 

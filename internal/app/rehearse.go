@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 )
@@ -18,8 +20,21 @@ func (p *parts) rehearse(context.Context) error {
 		Snapshots: p.snapshots, Workers: p.workers, Log: p.log, Deadline: p.cfg.DecisionDeadline, Patience: previewPatience,
 	}
 	p.policies.Impact = p.replays.Gate
+	return nil
+}
+
+// work sets up the one runner of all jobs: it is after every service that has some.
+func (p *parts) work(context.Context) error {
+	handlers := p.replays.Handlers()
+	handlers[ide.JobKind] = p.ide.Work
 	jobs := &job.Runner{
-		Cluster: p.stores, Handlers: p.replays.Handlers(), Dead: p.replays.Buried, Now: p.now, Logger: p.log, Lease: 20 * time.Second,
+		Cluster: p.stores, Handlers: handlers, Now: p.now, Logger: p.log, Lease: 20 * time.Second,
+		Dead: func(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
+			if t.Kind == ide.JobKind {
+				return p.ide.Buried(ctx, tx, t, cause)
+			}
+			return p.replays.Buried(ctx, tx, t, cause)
+		},
 	}
 	p.task("jobs", jobs.Run)
 	return nil

@@ -246,6 +246,24 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	return s.finish(ctx, sc, p.ID, results, failed)
 }
 
+// Buried ends a deployment whose job ran out of attempts: job.Runner.Dead.
+func (s *Service) Buried(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
+	var p struct {
+		ID string `json:"deployment_id"`
+	}
+	if err := t.Decode(&p); err != nil {
+		return nil //nolint:nilerr // what cannot be read names no deployment
+	}
+	s.Log.Error("a deployment was given up", "tenant", t.Tenant, "deployment", p.ID, "error", cause)
+	if err := forgetDeliveries(ctx, tx, p.ID); err != nil {
+		return err
+	}
+	if _, err := finishDeployment(ctx, tx, p.ID, Failed, Outcome{Message: "The work could not be done"}, s.Now()); err != nil {
+		return err
+	}
+	return tx.Notify(ctx, Topic)
+}
+
 // carryOut fetches what is to be fetched, and validates or deploys.
 func (s *Service) carryOut(ctx context.Context, sc scope.Scope, w work) ([]FileResult, error) {
 	b := policycode.Request{Files: w.Files, ResourceID: w.Resource, BouncerID: w.Bouncer, Commit: w.Hash, Repository: w.URL}

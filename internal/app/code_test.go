@@ -1,6 +1,8 @@
 package app_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -252,4 +254,31 @@ func TestCodeHostileTests(t *testing.T) {
 	if r.Status == 200 && (r.Get("passed") != false || !strings.Contains(string(r.Body), "evaluation_limit")) || r.Status == 422 && r.Get("error") != "evaluation_limit" {
 		t.Errorf("%s", r.Body)
 	}
+}
+
+// TestCodeLargeBodies sends as much as is taken, of what grows most on its way
+// to the worker, and a little more.
+func TestCodeLargeBodies(t *testing.T) {
+	s := apptest.StartServer(t, "sqlite")
+	line := "# " + strings.Repeat("<", 60) + "\n"
+	files := codeFiles("c.rego", "package c\n")
+	for i := range 9 { // tests: the linter leaves them alone
+		files = append(files, codeFiles(fmt.Sprintf("f%d_test.rego", i), fmt.Sprintf("package f%d\n", i)+strings.Repeat(line, 1_000_000/len(line)))...)
+	}
+	send := func() *apptest.Response {
+		var text bytes.Buffer
+		enc := json.NewEncoder(&text)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(apptest.Body{"files": files}); err != nil {
+			t.Fatal(err)
+		}
+		return s.Admin.Do(t, http.MethodPost, "/policies-as-code/validate", text.Bytes())
+	}
+	if r := send().Want(200); r.Get("valid") != true {
+		t.Errorf("%.300s", r.Body)
+	}
+	for i := range 2 {
+		files = append(files, codeFiles(fmt.Sprintf("g%d.rego", i), strings.Repeat("#", 1_000_000))...)
+	}
+	send().Want(413)
 }

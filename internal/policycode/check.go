@@ -14,8 +14,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// lintTime is how long the linter may take over all files of a request.
-const lintTime = 20 * time.Second
+// The linter, and the cases of manifests, may take so long over all files of a
+// request: its answer has 90 s in all.
+const (
+	lintTime  = 20 * time.Second
+	casesTime = 25 * time.Second
+)
 
 // Validate says what is wrong with files; 200 either way. The linter is asked
 // only where nothing is. Faults: those of the worker pool.
@@ -73,11 +77,15 @@ func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Rep
 		return controlfile.NewTestReport(issues, mods, nil), nil
 	}
 	results := []controlfile.CaseResult{}
+	started := s.Now()
 	for _, c := range repo.Controls {
 		cases, bad := c.RegoCases()
 		issues = append(issues, bad...)
 		if len(cases) == 0 || len(bad) > 0 {
 			continue
+		}
+		if s.Now().Sub(started) > casesTime {
+			return controlfile.TestReport{}, fault.Newf(fault.Invalid, "evaluation_limit", "the test cases did not end within %s", casesTime)
 		}
 		rs, err := s.Evaluator.Test(ctx, sc.Tenant, c.Name, c.Source, cases)
 		if err != nil {

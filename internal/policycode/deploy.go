@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
@@ -16,6 +17,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
+
+// keepDeployments is how long a deployment can be read.
+const keepDeployments = 365 * 24 * time.Hour
 
 // Deploy brings files to sandbox, all or none, matching controls by name. The
 // gates, in order: the environment is sandbox (422), the files are right (422
@@ -145,7 +149,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deplo
 			return err
 		}
 	}
-	if err := saveDeployment(ctx, tx, d, sc.Actor.ID, now); err != nil {
+	if err := saveDeployment(ctx, tx, d, sc.Actor.ID, now, now.Add(-keepDeployments)); err != nil {
 		return err
 	}
 	title := d.Repository

@@ -26,7 +26,11 @@ func origins(ctx context.Context, tx *db.Tx) (map[int64]Origin, error) {
 	return out, err
 }
 
-func saveDeployment(ctx context.Context, tx *db.Tx, d Deployment, by string, at time.Time) error {
+// saveDeployment keeps a deployment, and drops those of before keepSince.
+func saveDeployment(ctx context.Context, tx *db.Tx, d Deployment, by string, at, keepSince time.Time) error {
+	if _, err := tx.Exec(ctx, `DELETE FROM policy_deployments WHERE created_at < $1`, keepSince); err != nil {
+		return err
+	}
 	_, err := tx.Exec(ctx, `INSERT INTO policy_deployments (id, repository, commit_hash, report, created_by, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6)`, d.ID, d.Repository, d.Commit, d, by, at)
 	return err

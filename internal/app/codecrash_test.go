@@ -17,7 +17,7 @@ const batchSize = 12
 // TestKilledDeployments kills the server under deployments (F2): of each, all
 // controls are there afterwards or none, and all of those that were acknowledged.
 func TestKilledDeployments(t *testing.T) {
-	rounds := 5
+	rounds := 3
 	if testing.Short() {
 		rounds = 2
 	}

@@ -116,8 +116,10 @@ func TestReadRefuses(t *testing.T) {
 // TestWriteRead writes controls and reads them back as the same.
 func TestWriteRead(t *testing.T) {
 	in := []Written{
-		{Name: "Payments: owners only", Description: "multi\nline # text", Status: "active", Source: "package a\n", Resource: ResourceName{"Pay", "api", "/p/*"}, Bouncer: "edge",
-			Cases: []WrittenCase{{"yes: no", map[string]any{"a": map[string]any{"on": "true", "n": 1.5, "date": "2026-01-01", "nil": nil}}, true}}},
+		{
+			Name: "Payments: owners only", Description: "multi\nline # text", Status: "active", Source: "package a\n", Resource: ResourceName{"Pay", "api", "/p/*"}, Bouncer: "edge",
+			Cases: []WrittenCase{{"yes: no", map[string]any{"a": map[string]any{"on": "true", "n": 1.5, "date": "2026-01-01", "nil": nil}}, true}},
+		},
 		{Name: "payments owners only", Status: "draft", Source: "package b\n"},
 		{Path: "x/c.rego", Name: "~", Status: "inactive", Source: "package c\n"},
 		{Path: "x/d.rego", Name: "Ünïcode ☂", Status: "active", Source: "package d\n"},

@@ -1,0 +1,66 @@
+package policycli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// TestColours has colours only where they are wanted, and never those of others.
+func TestColours(t *testing.T) {
+	r := controlfile.NewTestReport(nil, rego.ModuleReport{
+		Tests: []rego.ModuleTest{{File: "a\x1b[2J.rego", Line: 3, Package: "p", Name: "test_x\x1b]0;gone\x07", Status: rego.TestFailed, Output: "print\x1b[31m\u009b2J"}},
+		Coverage: []rego.Coverage{
+			{File: "a.rego", Percent: 50, Covered: 4, Uncovered: []int{9, 3, 4, 5}},
+		},
+	}, nil)
+	for _, colour := range []bool{false, true} {
+		var out bytes.Buffer
+		o := Options{Format: FormatText, Colour: colour, Out: &out}
+		if err := o.write("test", Report{Text: func(p *printer) { p.tests(r, 80) }}); err != nil {
+			t.Fatal(err)
+		}
+		text := out.String()
+		if strings.Contains(text, "\x1b[31m") != colour || strings.ContainsAny(text, "\x07\u009b") || strings.Contains(text, "\x1b[2J") || strings.Contains(text, "\x1b]") {
+			t.Errorf("colour %t: %q", colour, text)
+		}
+		if !strings.Contains(text, "not reached: 3-5, 9") || !strings.Contains(text, "less than 80.00 %") {
+			t.Errorf("%s", text)
+		}
+	}
+}
+
+// TestSARIFOrder keeps the rules' indexes right, and gives no region without a line.
+func TestSARIFOrder(t *testing.T) {
+	log := sarifOf([]rego.FileIssue{
+		{Issue: rego.Issue{Message: "of no file", Severity: rego.SeverityError, Rule: "coverage"}},
+		{File: "a b/c#d?.rego", Issue: rego.Issue{Line: 3, Column: 0, Message: "m", Severity: rego.SeverityWarning, Rule: "style/x"}},
+		{File: "c.rego", Issue: rego.Issue{Message: "whole", Severity: rego.SeverityError, Rule: "coverage"}},
+	}, "1.0")
+	run := log.Runs[0]
+	for _, r := range run.Results {
+		if run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID {
+			t.Errorf("%+v", r)
+		}
+	}
+	first, second, last := run.Results[0], run.Results[1], run.Results[2]
+	if first.Level != "warning" || first.Locations[0].Physical.Artifact.URI != "a%20b/c%23d%3F.rego" || first.Locations[0].Physical.Region.StartLine != 3 {
+		t.Errorf("%+v", first)
+	}
+	if second.Locations[0].Physical.Region != nil || len(last.Locations) != 0 {
+		t.Errorf("%+v, %+v", second, last)
+	}
+}
+
+// TestDriftWords has words for each state.
+func TestDriftWords(t *testing.T) {
+	for _, state := range []string{policycode.Added, policycode.Changed, policycode.ChangedOutside, policycode.Missing} {
+		if drifted[state] == "" {
+			t.Errorf("%s means nothing", state)
+		}
+	}
+}

@@ -73,6 +73,16 @@ func (h *house) now() time.Time {
 	return time.Now().UTC().Add(h.offset)
 }
 
+// count notes how often all resources were read, and how many single ones, and
+// gives both.
+func (h *house) count(wholes, parts int) (int, int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wholes += wholes
+	h.parts += parts
+	return h.wholes, h.parts
+}
+
 func (h *house) skip(d time.Duration) {
 	h.mu.Lock()
 	h.offset += d
@@ -149,7 +159,7 @@ func (h *house) load(ctx context.Context, id scope.TenantID, env scope.Env) (dec
 		if err != nil {
 			return err
 		}
-		h.wholes++
+		h.count(1, 0)
 		src.Resources, err = h.resources.Docs(ctx, tx, env)
 		return err
 	})
@@ -173,7 +183,7 @@ func (h *house) changes(ctx context.Context, id scope.TenantID, env scope.Env, s
 			ok = false
 			return err
 		}
-		h.parts += len(d.Docs)
+		h.count(0, len(d.Docs))
 		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed}
 		return nil
 	})

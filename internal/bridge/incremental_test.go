@@ -67,8 +67,8 @@ func TestAChangeCostsWhatItTouches(t *testing.T) {
 		tag, _ := guards[0].fetch()
 		other, _ := guards[1].fetch()
 		before, held, contents := h.rounds()
-		if held != bouncers || len(contents) != bouncers || h.wholes != 1 {
-			t.Errorf("%d resources held, %d contents, everything read %d times", held, len(contents), h.wholes)
+		if wholes, _ := h.count(0, 0); held != bouncers || len(contents) != bouncers || wholes != 1 {
+			t.Errorf("%d resources held, %d contents, everything read %d times", held, len(contents), wholes)
 		}
 		team := func(r resource.Resource, name string) {
 			t.Helper()
@@ -94,8 +94,8 @@ func TestAChangeCostsWhatItTouches(t *testing.T) {
 				same++
 			}
 		}
-		if held != bouncers || same != bouncers-1 || h.wholes != 1 || h.parts != 1 {
-			t.Errorf("%d resources held, %d contents are the old ones; everything was read %d times, single resources %d", held, same, h.wholes, h.parts)
+		if wholes, parts := h.count(0, 0); held != bouncers || same != bouncers-1 || wholes != 1 || parts != 1 {
+			t.Errorf("%d resources held, %d contents are the old ones; everything was read %d times, single resources %d", held, same, wholes, parts)
 		}
 		if a, err := guards[1].poll(0, "x", other); err != nil || a.Parts != nil {
 			t.Errorf("a bouncer that it does not touch got %+v, error %v", a, err)
@@ -104,8 +104,8 @@ func TestAChangeCostsWhatItTouches(t *testing.T) {
 		team(own[1], "orders") // behind the other: both are taken in when this arrives
 		guards[1].fetch(other)
 		last, _, _ := h.rounds()
-		if last.resources-after.resources != 1 || last.groups-after.groups != 1 || h.wholes != 1 || h.parts != 3 {
-			t.Errorf("two changes, one at a bouncer, made %+v of %+v; everything was read %d times, single resources %d", last, after, h.wholes, h.parts)
+		if wholes, parts := h.count(0, 0); last.resources-after.resources != 1 || last.groups-after.groups != 1 || wholes != 1 || parts != 3 {
+			t.Errorf("two changes, one at a bouncer, made %+v of %+v; everything was read %d times, single resources %d", last, after, wholes, parts)
 		}
 		if a, err := guards[0].poll(0, "x", tag); err != nil || a.Parts != nil {
 			t.Errorf("a bouncer that neither touches got %+v, error %v", a, err)

@@ -3,7 +3,6 @@ package app_test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +41,7 @@ func BenchmarkReplay(b *testing.B) {
 					case <-stop:
 						return
 					case <-time.After(5 * time.Millisecond):
-						for _, pid := range children(s.Pid()) {
+						for _, pid := range children(b, s.Pid()) {
 							child = max(child, memory(pid, "VmHWM"))
 						}
 					}
@@ -75,19 +74,4 @@ func memory(pid int, name string) float64 {
 		}
 	}
 	return 0
-}
-
-func children(pid int) []int {
-	var out []int
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, t := range tasks {
-		text, _ := os.ReadFile(t)
-		for f := range strings.FieldsSeq(string(text)) {
-			var child int
-			if _, err := fmt.Sscan(f, &child); err == nil {
-				out = append(out, child)
-			}
-		}
-	}
-	return out
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
-const desk = `package desk
+const deskControl = `package desk
 
 allow if "staff" in input.user.roles
 
@@ -26,7 +26,7 @@ func TestStockOPAReplays(t *testing.T) {
 	resource := a.Do(t, "POST", "/resources", body{"name": "desk", "type": "api", "path": "/desk/**", "environment": "production"}).Want(201).ID()
 	a.Do(t, "PUT", fmt.Sprintf("/resources/%d/enrich", resource), body{"audit_level": "detailed"}).Want(200)
 	a.Do(t, "POST", "/resources", body{"name": "elsewhere", "type": "api", "path": "/elsewhere", "environment": "production"}).Want(201)
-	policy := activate(t, a, "desk", "production", desk, body{"resource_id": resource})
+	policy := activate(t, a, "desk", "production", deskControl, body{"resource_id": resource})
 
 	up := newBackend(t, nil)
 	b := s.Bouncer(t, a, body{"name": "gate", "environment": "production", "resource_ids": []int64{resource}}, up.addr)
@@ -70,7 +70,7 @@ func TestStockOPAReplays(t *testing.T) {
 	if now.Changed != 0 || now.Drifted.Total != 0 || now.NotReplayable.Total != 0 || now.WouldBlock < 2 || now.Evaluated != now.Recorded-now.Without {
 		t.Errorf("as they are: %+v", now)
 	}
-	edit := strings.Replace(desk, `allow if "staff"`, "deny if input.user.id == \"ann\"\n\nallow if \"staff\"", 1)
+	edit := strings.Replace(deskControl, `allow if "staff"`, "deny if input.user.id == \"ann\"\n\nallow if \"staff\"", 1)
 	got := preview(t, a, body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": edit}}, "samples": 100})
 	by := map[int64]int{}
 	for _, sample := range got.Samples {
@@ -80,7 +80,7 @@ func TestStockOPAReplays(t *testing.T) {
 		t.Errorf("the edit flips %v, %+v", by, got)
 	}
 	// The candidate looks into bodies, which the bouncer did not do then.
-	deep := preview(t, a, body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": desk + "\ndeny if input.llm.model == \"large\"\n"}}})
+	deep := preview(t, a, body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": deskControl + "\ndeny if input.llm.model == \"large\"\n"}}})
 	if deep.NotReplayable.Incomplete < 6 || deep.Changed != 0 {
 		t.Errorf("a look into bodies: %+v", deep)
 	}
@@ -170,7 +170,7 @@ func TestReplaySurvives(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
 	_, policy := recorded(t, a, "production", 200, 12)
-	slow := a.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": endless}}, "max_decisions": 24}).Want(202)
+	slow := a.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": endlessInvoices}}, "max_decisions": 24}).Want(202)
 	at := fmt.Sprint("/compliance/replays/", slow.ID())
 	apptest.Eventually(t, 20*time.Second, func() error {
 		if r := a.Do(t, "GET", at+"?wait=2", nil).Want(200); r.Get("progress", "evaluated") == 0.0 {

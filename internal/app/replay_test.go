@@ -218,7 +218,7 @@ func TestReplayRuns(t *testing.T) {
 			t.Errorf("the list: %s", r.Body)
 		}
 		// Each decision takes until its limit, so this one goes on until it is cancelled.
-		slow := a.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": endless}}}).Want(202)
+		slow := a.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": endlessInvoices}}}).Want(202)
 		at = fmt.Sprint("/compliance/replays/", slow.ID())
 		apptest.Eventually(t, 20*time.Second, func() error {
 			if r := a.Do(t, "GET", at+"?wait=2", nil).Want(200); r.Get("progress", "evaluated") == 0.0 {
@@ -236,8 +236,8 @@ func TestReplayRuns(t *testing.T) {
 	})
 }
 
-// endless does not come to an end by itself.
-const endless = `package invoices
+// endlessInvoices does not come to an end by itself.
+const endlessInvoices = `package invoices
 
 allow if {
 	some i in numbers.range(1, 100000)

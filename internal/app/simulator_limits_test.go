@@ -24,7 +24,7 @@ const (
 )
 
 // children are the processes that a server started.
-func children(t *testing.T, pid int) []int {
+func children(t testing.TB, pid int) []int {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil || len(files) == 0 {

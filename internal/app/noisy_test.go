@@ -12,7 +12,7 @@ import (
 )
 
 // A program that an author may try out and that never ends of itself.
-const endless = `package endless
+const neverEnding = `package endless
 
 allow if count([1 | some a in numbers.range(1, 3000); some b in numbers.range(1, 3000); some c in numbers.range(1, 3000); a + b + c < 0]) > 0
 `
@@ -30,7 +30,7 @@ func newNeighbours(t testing.TB) *neighbours {
 	n := &neighbours{server: s, quiet: s.Admin}
 	made := s.Admin.Do(t, "POST", "/tenants", body{"name": "noisy"}).Want(201)
 	n.noisy = s.Admin.With("X-Tenant-ID", fmt.Sprint(made.Get("id")))
-	n.control = n.noisy.Do(t, "POST", "/policies", body{"name": "endless", "environment": "sandbox", "rego_code": endless}).Want(201).ID()
+	n.control = n.noisy.Do(t, "POST", "/policies", body{"name": "endless", "environment": "sandbox", "rego_code": neverEnding}).Want(201).ID()
 	n.quiet.Do(t, "POST", "/policies", body{"name": "quiet", "environment": "sandbox", "status": "active", "rego_code": "package quiet\n\nallow if input.user.role == \"admin\"\n"}).Want(201)
 	return n
 }

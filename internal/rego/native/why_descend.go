@@ -284,7 +284,7 @@ func (q *Inquiry) through(r *reading, c *whyCond, u use, holds bool, depth int) 
 			}
 		}
 		// Another rule may hold just because these do not.
-		if then := q.follows(g, all, found.facts, depth); !then.Defined() || turns(then) {
+		if then := q.follows(all, found.facts, depth); !then.Defined() || turns(then) {
 			best.take(found)
 		}
 	}
@@ -305,7 +305,7 @@ func (q *Inquiry) through(r *reading, c *whyCond, u use, holds bool, depth int) 
 
 // follows is the value of a rule that comes to hold when facts are turned: one
 // that misses nothing else.
-func (q *Inquiry) follows(g *whyGroup, all []reading, facts []Fact, depth int) value.Value {
+func (q *Inquiry) follows(all []reading, facts []Fact, depth int) value.Value {
 	for i := range all {
 		r := &all[i]
 		if r.holds() || !r.value.Defined() || len(facts) == 0 {

@@ -225,6 +225,9 @@ func (q *Inquiry) facts(r *reading, i, depth int) (facts, reached []Fact) {
 	var inner behind
 	for _, u := range c.uses {
 		inner.take(q.through(r, c, u, holds, depth-1))
+		if holds && inner.facts != nil {
+			break // one reason is enough for what is as it has to be
+		}
 	}
 	reached = append(inner.reached, own)
 	switch {

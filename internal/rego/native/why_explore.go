@@ -19,6 +19,7 @@ type seeker struct {
 	now    []uint8 // by condition
 	passed []bool  // by segment
 	n      int     // conditions that fail on this path
+	left   int     // how often the search may still go on behind a failure
 	accept func(m *machine) bool
 	best   reading
 }
@@ -37,6 +38,9 @@ type reading struct {
 
 func (r *reading) holds() bool { return r.seen && r.n == 0 }
 
+// maxTries bounds how many rounds of a loop are compared by how near they came.
+const maxTries = 256
+
 // explore looks for the leaf of a rule that is nearest to holding and that
 // accept, if there is one, takes.
 func (q *Inquiry) explore(cl *whyClause, args []value.Value, accept func(m *machine) bool) reading {
@@ -48,7 +52,7 @@ func (q *Inquiry) explore(cl *whyClause, args []value.Value, accept func(m *mach
 		m.slots[p] = args[i]
 	}
 	clear(m.slots[cl.lo:cl.hi])
-	sk := &seeker{now: make([]uint8, len(cl.conds)), passed: make([]bool, len(cl.segs)), accept: accept}
+	sk := &seeker{now: make([]uint8, len(cl.conds)), passed: make([]bool, len(cl.segs)), left: maxTries, accept: accept}
 	sk.best = reading{clause: cl, args: args, n: math.MaxInt}
 	outer := m.seek
 	m.seek = sk
@@ -98,6 +102,9 @@ func (cl *whyClause) chain(i int) step {
 func (sk *seeker) without(m *machine, seg whySeg, how uint8, next step) bool {
 	if sk.n+1 >= sk.best.n || m.tick() {
 		return m.err != nil
+	}
+	if sk.left--; sk.left < 0 && sk.best.seen {
+		return false // long loops: from here on only a rule that holds is looked for
 	}
 	for _, at := range seg.binds {
 		m.slots[at] = value.Value{}

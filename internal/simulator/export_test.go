@@ -60,12 +60,14 @@ func sample(t testing.TB) Record {
 	why := rego.Explanation{
 		PolicyID: 12, PolicyName: "Nómina", PolicyVersion: 3, Effect: "DENY", Rule: "allow", Line: 3,
 		Text: `Denied: no rule of the control allowed the request, and allow is false by default (line 3).`,
-		Nearest: &rego.Alternative{Rule: "allow", Line: 10,
+		Nearest: &rego.Alternative{
+			Rule: "allow", Line: 10,
 			Missing: []rego.Condition{{Line: 12, Source: "input.user.clearance >= 3", Values: []rego.Binding{bind("input.user.clearance", "2")}}},
 			Held: []rego.Condition{
 				{Line: 11, Source: `input.user.role in {"manager", "auditor"}`, Holds: true, Values: []rego.Binding{bind("input.user.role", `"manager"`)}},
 				{Line: 13, Source: `input.action.method == "GET"`, Holds: true, Values: []rego.Binding{bind("input.action.method", `"GET"`)}},
-			}},
+			},
+		},
 	}
 	detail := func(line int) value.Value { return doc(t, fmt.Sprintf(`{"line":%d}`, line)).Value }
 	return Record{

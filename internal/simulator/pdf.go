@@ -128,10 +128,10 @@ func (r *report) head() {
 	r.right(sans, "", 10, grey, fmt.Sprintf("Control simulation report  ·  run %d", r.kept.ID))
 	r.line(margin+6.5, pine)
 	r.SetXY(margin, margin+11)
-	r.paragraph(sans, "B", 19, ink, rec.Policy.Name, contentMM, 8)
+	r.paragraph(sans, "B", 19, ink, rec.Policy.Name, 8)
 	r.gap(1)
 	r.paragraph(sans, "", 10, grey, fmt.Sprintf("Control %d  ·  version %d  ·  environment %s  ·  status %s when it was run",
-		rec.Policy.ID, rec.Policy.Version, rec.Environment, rec.Policy.Status), contentMM, 5)
+		rec.Policy.ID, rec.Policy.Version, rec.Environment, rec.Policy.Status), 5)
 	r.gap(4)
 }
 
@@ -207,9 +207,12 @@ func (r *report) about() {
 		who += " (" + kind + ")"
 	}
 	list := []fact{
-		{"Run by", who}, {"Run at", rec.Timestamp.UTC().Format("2006-01-02 15:04:05.000 UTC")},
-		{"Tenant", r.tenant}, {"Kind of run", rec.TestType},
-		{"Evaluation time", strconv.FormatFloat(rec.ExecutionTimeMS, 'f', -1, 64) + " ms"}, {"Run id", strconv.FormatInt(r.kept.ID, 10)},
+		{"Run by", who},
+		{"Run at", rec.Timestamp.UTC().Format("2006-01-02 15:04:05.000 UTC")},
+		{"Tenant", r.tenant},
+		{"Kind of run", rec.TestType},
+		{"Evaluation time", strconv.FormatFloat(rec.ExecutionTimeMS, 'f', -1, 64) + " ms"},
+		{"Run id", strconv.FormatInt(r.kept.ID, 10)},
 	}
 	if rec.Resource != nil {
 		list = append(list, fact{"Resource", fmt.Sprintf("%s (id %d)", rec.Resource.Name, rec.Resource.ID)})
@@ -300,39 +303,73 @@ func (r *report) inputs() {
 // that would have allowed.
 func (r *report) conditions() {
 	why := r.kept.Record.Explanation
-	if len(why.Conditions) > 0 || why.Rule != "" {
-		r.section("Why", ruleName(why.Rule, why.Line, "decided"))
-		r.conditionTable(why.Conditions)
+	switch {
+	case len(why.Conditions) > 0:
+		r.section("Why", fmt.Sprintf("The rule %s on line %d decided.", why.Rule, why.Line))
+		r.conditionTable(outcomes(why.Conditions, false))
+	case r.byDefault(why.Line):
+		r.section("Why", fmt.Sprintf("No rule held; %s is what line %d says by default.", why.Rule, why.Line))
+	case why.Rule != "":
+		r.section("Why", fmt.Sprintf("The rule %s on line %d decided; it has no conditions.", why.Rule, why.Line))
 	}
-	if near := why.Nearest; near != nil {
-		r.section("What was missing", ruleName(near.Rule, near.Line, "came nearest to allowing the request"))
-		all := append(append([]rego.Condition{}, near.Missing...), near.Held...)
-		slices.SortStableFunc(all, func(a, b rego.Condition) int { return a.Line - b.Line })
+	if near := why.Nearest; near != nil && len(near.Missing) > 0 {
+		r.section("What was missing", fmt.Sprintf("The rule %s on line %d came nearest to allowing the request.", near.Rule, near.Line))
+		all := append(outcomes(near.Missing, true), outcomes(near.Held, false)...)
+		slices.SortStableFunc(all, func(a, b outcome) int { return a.Line - b.Line })
 		r.conditionTable(all)
+	} else if near != nil {
+		r.section("What would have allowed", fmt.Sprintf("But for the rule above, the rule %s on line %d would have allowed the request.", near.Rule, near.Line))
+		r.conditionTable(outcomes(near.Held, false))
+	}
+	if why.Partial {
+		r.small("Not everything about this decision could be explained.")
+		r.gap(4)
 	}
 }
 
-func ruleName(name string, line int, did string) string {
-	if line > 0 {
-		return fmt.Sprintf("The rule %s on line %d %s.", name, line, did)
+// byDefault tells whether the line is a default of the control.
+func (r *report) byDefault(line int) bool {
+	for _, l := range r.kept.Record.SourceLines {
+		if l.Line == line {
+			return strings.HasPrefix(strings.TrimSpace(l.Text), "default ")
+		}
 	}
-	return fmt.Sprintf("The rule %s %s.", name, did)
+	return false
 }
 
-func (r *report) conditionTable(list []rego.Condition) {
+// outcome is a condition and what became of it, in words.
+type outcome struct {
+	rego.Condition
+	said string
+	ink  colour
+}
+
+// outcomes says how conditions came out; one that is missing and holds is one
+// that must not.
+func outcomes(list []rego.Condition, missing bool) []outcome {
+	out := make([]outcome, 0, len(list))
+	for _, c := range list {
+		o := outcome{c, came(c), map[string]colour{"holds": green, "does not hold": red, "not reached": grey}[came(c)]}
+		if missing && c.Holds {
+			o.said, o.ink = "holds, must not", red
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func (r *report) conditionTable(list []outcome) {
 	if len(list) == 0 {
-		r.small("The rule has no conditions.")
-		r.gap(5)
 		return
 	}
-	t := r.table([]column{{"Line", 11, sans}, {"Condition", 72, mono}, {"Result", 25, sans}, {"Values it saw", 66, sans}})
+	t := r.table([]column{{"Line", 11, sans}, {"Condition", 70, mono}, {"Result", 28, sans}, {"Values it saw", 65, sans}})
 	for _, c := range list {
 		var values []string
 		for _, b := range c.Values {
 			values = append(values, binding(b))
 		}
-		t.colour(2, map[string]colour{"holds": green, "does not hold": red, "not reached": grey}[came(c)])
-		t.row(strconv.Itoa(c.Line), c.Source, came(c), strings.Join(values, "\n"))
+		t.colour(2, c.ink)
+		t.row(strconv.Itoa(c.Line), c.Source, c.said, strings.Join(values, "\n"))
 	}
 	r.gap(5)
 }
@@ -394,12 +431,14 @@ func (r *report) trace() {
 		if name == "" {
 			name = s.Type
 		}
+		says := s.Description
 		if v := s.Details.Get("line"); v.Kind() == value.NumberKind {
 			name += ", line " + v.NumberText()
+			says = strings.TrimPrefix(says, "Line "+v.NumberText()+": ")
 		}
 		result := strconv.FormatBool(s.Result)
 		t.colour(3, map[bool]colour{true: green, false: red}[s.Result])
-		t.row(strconv.Itoa(s.Number), name, s.Description, result)
+		t.row(strconv.Itoa(s.Number), name, says, result)
 	}
 	r.gap(5)
 }
@@ -413,11 +452,11 @@ func (r *report) proof() {
 		says, c = "THE RECORD NO LONGER HAS THIS CHECKSUM: it was changed after the run. The audit entry POLICY_SIMULATION_RUN names the one it had.", red
 	}
 	r.room(16)
-	r.paragraph(mono, "", 8.5, ink, r.kept.Checksum, contentMM, 4.6)
-	r.paragraph(sans, "", 9, c, says, contentMM, 4.6)
-	r.paragraph(sans, "", 9, grey, "A simulation evaluates one control on an input that somebody made up. It is no access decision, and none was made because of it.", contentMM, 4.6)
+	r.paragraph(mono, "", 8.5, ink, r.kept.Checksum, 4.6)
+	r.paragraph(sans, "", 9, c, says, 4.6)
+	r.paragraph(sans, "", 9, grey, "A simulation evaluates one control on an input that somebody made up. It is no access decision, and none was made because of it.", 4.6)
 	if r.strange {
-		r.paragraph(sans, "", 9, grey, "Characters that this report's fonts do not have are written as their code points, such as [U+4E2D]. The JSON export has the text itself.", contentMM, 4.6)
+		r.paragraph(sans, "", 9, grey, "Characters that this report's fonts do not have are written as their code points, such as [U+4E2D]. The JSON export has the text itself.", 4.6)
 	}
 }
 

@@ -112,7 +112,7 @@ func (r *report) section(title, says string) {
 	r.text(sans, "B", 12, pine, title)
 	r.SetY(r.GetY() + 6.2)
 	if says != "" {
-		r.paragraph(sans, "", 9, grey, says, contentMM, 4.6)
+		r.paragraph(sans, "", 9, grey, says, 4.6)
 	}
 	r.gap(1.2)
 }
@@ -153,13 +153,13 @@ func (r *report) boxed(title string, remarks []string, c colour) {
 
 func (r *report) small(says string) {
 	r.gap(1)
-	r.paragraph(sans, "", 9, grey, says, contentMM, 4.6)
+	r.paragraph(sans, "", 9, grey, says, 4.6)
 }
 
 // paragraph writes wrapped lines from the left edge, over pages where it must.
-func (r *report) paragraph(family, style string, size float64, c colour, says string, width, lead float64) {
+func (r *report) paragraph(family, style string, size float64, c colour, says string, lead float64) {
 	r.font(family, style, size)
-	for _, l := range r.wrap(says, width) {
+	for _, l := range r.wrap(says, contentMM) {
 		top := r.room(lead)
 		r.SetXY(margin, top)
 		r.text(family, style, size, c, l)

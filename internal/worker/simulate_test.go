@@ -1,0 +1,105 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+func object(t testing.TB, text string) value.Value {
+	t.Helper()
+	v, err := value.Decode([]byte(text), value.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// asked is data that tells what was asked of it.
+type asked struct {
+	rego.DataSource
+	paths [][]string
+}
+
+func (a *asked) Data(path []string) value.Value {
+	a.paths = append(a.paths, path)
+	return a.DataSource.Data(path)
+}
+
+// TestSimulate: what the control says, why, and of data only what it refers to.
+func TestSimulate(t *testing.T) {
+	p := pool(t)
+	data := &asked{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}
+	r := SimulateRequest{
+		Meta: rego.Meta{ID: 3, Name: "owners", Version: 2}, Data: data, Input: object(t, `{"user":{"id":"ada"}}`),
+		Source: "package owners\n\nallow if data.resources[\"7\"].owner == input.user.id\n\nmask[\"x\"] := \"hash\" if input.user.id == \"ada\"\n",
+	}
+	for range 2 { // the second time from the child's memory
+		s, err := p.Simulate(t.Context(), "default", r)
+		if err != nil || s.Effect != "MASK" || len(s.Mask) != 1 || s.Took <= 0 || s.Explanation.PolicyID != 3 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		if first, last := s.Steps[0].Type, s.Steps[len(s.Steps)-1].Type; first != "policy_matched" || last != "final_decision" {
+			t.Errorf("the trace goes from %s to %s", first, last)
+		}
+	}
+	if len(data.paths) != 2 || !slices.Equal(data.paths[0], []string{"resources", "7", "owner"}) {
+		t.Errorf("of data it read %v", data.paths)
+	}
+	r.Input = object(t, `{"user":{"id":"bob"}}`)
+	if s, err := p.Simulate(t.Context(), "default", r); err != nil || s.Effect != "NO_MATCH" || s.Explanation.Nearest == nil {
+		t.Errorf("for bob: %+v, %v", s, err)
+	}
+	r.Source = "package owners\n\nallow if nonsense(1)\n"
+	var f *fault.Error
+	if _, err := p.Simulate(t.Context(), "default", r); !errors.As(err, &f) || f.Code != "invalid_policy" || f.Details[0].Line != 3 {
+		t.Errorf("one that does not compile: %v", err)
+	}
+}
+
+// TestSimulateHostile: every program of the table ends within the deadline and
+// 250 ms, as an answer of bounded size or as a limit, and the pool serves on.
+func TestSimulateHostile(t *testing.T) {
+	p := pool(t)
+	p.cfg.SimulateDeadline = time.Second
+	programs := map[string]string{
+		"long reason": `reason := concat("", ["aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" | some _ in numbers.range(1, 200000)])` + "\nallow := true",
+		"many masks":  `mask contains sprintf("field%d", [x]) if some x in numbers.range(1, 5000)`,
+		"long masks":  `mask contains concat("", [sprintf("%d", [x]) | some x in numbers.range(1, 100000)])` + "\nallow := true",
+		"long trace":  `allow if { some x in numbers.range(1, 100000); x > 99999; input.x == x }`,
+	}
+	for name, body := range hostile {
+		if !strings.Contains(name, "2 MiB") { // the frame would be refused, as the request's body is
+			programs[name] = body
+		}
+	}
+	for name, body := range programs {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			s, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: "package hostile\n\n" + body + "\n", Input: object(t, `{"x":1}`)})
+			within(t, "simulate", began, p.cfg.SimulateDeadline, err)
+			if len(s.Steps) > 1001 || len(fmt.Sprint(s.Mask)) > 2<<20 {
+				t.Errorf("%d steps, %d masks", len(s.Steps), len(s.Mask))
+			}
+		})
+	}
+	if s, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: fine, Input: object(t, `{"user":{"role":"admin"}}`)}); err != nil || s.Effect != "ALLOW" {
+		t.Fatalf("after all of them: %+v, %v", s, err)
+	}
+}
+
+// TestAttributes: each source has its own, one that does not parse has none.
+func TestAttributes(t *testing.T) {
+	p := pool(t)
+	got, err := p.Attributes(t.Context(), "default", []string{fine, "package broken\n\nallow if", "package p\n\nallow if input.context.hour > 8\n"})
+	if err != nil || len(got) != 3 || len(got[0]) != 1 || got[0][0].Key != "user.role" || len(got[1]) != 0 || got[2][0].Type != "number" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

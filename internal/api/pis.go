@@ -92,6 +92,9 @@ func (s *Server) simulator(r *Router) {
 		Description: "Evaluates this one policy, whatever its state, and says why it decided so. Live counters, the decision log and the cache are not touched; each run is kept in the history and in the audit (`POLICY_SIMULATION_RUN`). Where a live decision would differ, `notes` says so. After 30 seconds, or over the memory limit, the evaluation is cancelled: 400, and the run is kept as DENY with its error.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *simulateIn) (*simulateOut, error) {
+			if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+				x.unhurried() // the body is here, and a run may take as long as the server gives a request
+			}
 			result, err := s.Simulator.Simulate(ctx, sc, in.ID, simulator.Request{Input: in.Body.Input, TestType: in.Body.TestType, Scenario: in.Body.ScenarioID})
 			return &simulateOut{result}, err
 		})

@@ -113,6 +113,27 @@ func TestSimulationLimits(t *testing.T) {
 	}
 }
 
+// TestSimulationAtLength: the specification's limit, as it is shipped: after 30
+// seconds, and not later than half a second more, the caller has a 400.
+func TestSimulationAtLength(t *testing.T) {
+	s := apptest.StartServer(t, dbtest.SQLite)
+	d := newDesk(t, s, "draft")
+	slow := d.control(body{"name": "endless", "rego_code": endlessControl})
+	d.run(body{"user": body{"role": "hr"}})
+	began := time.Now()
+	detail := refused(t, d.a.Do(t, "POST", d.at(slow), body{"input_json": body{}}), 400)
+	took := time.Since(began)
+	if !strings.Contains(detail, "did not end within 30s and was cancelled") || took < 30*time.Second {
+		t.Errorf("after %s: %s", took, detail)
+	}
+	if took > 30*time.Second+500*time.Millisecond {
+		t.Logf("it took %s: over 30.5 s, if the machine is quiet", took)
+	}
+	if h := d.a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history", slow), nil).Want(200); h.Get("total") != 1.0 {
+		t.Errorf("the history: %s", h.Body)
+	}
+}
+
 // TestSimulationHangUp: a caller who goes away ends the evaluation; the run is kept.
 func TestSimulationHangUp(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)

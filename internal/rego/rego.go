@@ -104,6 +104,9 @@ type Limits struct {
 	Deadline time.Duration
 	// Bytes is how much the built-ins of one evaluation may produce; 0 is DefaultBytes.
 	Bytes int64
+	// Steps is how many steps a compiled control may take; 0 is the compiler's
+	// default, which is far beyond what the live deadline leaves time for.
+	Steps int
 	// Now is the time that the controls see; zero is the Unix epoch.
 	Now time.Time
 	// Clock is asked for the time that passes; nil measures by a timer.

@@ -11,8 +11,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxCellRunes is where a cell of a report is cut.
-const maxCellRunes = 700
+// Where a cell of a report is cut: the exports for machines have it whole.
+const (
+	maxCellRunes = 700
+	maxCellLines = 40
+)
 
 // column is one column of a table: its title, its width in mm, its font.
 type column struct {
@@ -57,6 +60,9 @@ func (t *table) row(cells ...string) {
 	for i, cell := range cells {
 		t.r.font(t.columns[i].font, "", t.size(i))
 		wrapped[i] = t.r.wrap(cell, t.columns[i].width-3)
+		if len(wrapped[i]) > maxCellLines {
+			wrapped[i] = append(wrapped[i][:maxCellLines:maxCellLines], "… (cut here)")
+		}
 		lines = max(lines, len(wrapped[i]))
 	}
 	for from := 0; from < lines; {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -225,7 +226,7 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	// Once as a live decision does it, for the time that it takes, and once with
 	// its trace.
 	start := time.Now()
-	lim := rego.Limits{Deadline: t.Deadline, Now: start}
+	lim := rego.Limits{Deadline: t.Deadline, Steps: math.MaxInt, Now: start}
 	out := control.Eval(ctx, input, rego.Object(data), lim)
 	took := time.Since(start)
 	var steps []rego.Step

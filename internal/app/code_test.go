@@ -191,6 +191,16 @@ func TestCodeAllOrNothing(t *testing.T) {
 		if page.Total != 1 || page.Policies[0].Version != 1 || page.Policies[0].RegoCode != good {
 			t.Errorf("something was changed: %+v", page)
 		}
+		c.Do(t, http.MethodPost, "/resources", apptest.Body{"name": "hidden", "type": "api", "path": "/hidden"}).Want(201)
+		for _, name := range []string{"hidden", "nowhere"} { // a production key hears the same of what sandbox has and has not
+			linked := apptest.Body{"files": codeFiles("good.rego", good, "gatehouse.yaml", "resource: "+name+"\n")}
+			if v := s.Key(t, c, "production", "policies:write").Do(t, http.MethodPost, "/policies-as-code/validate", linked).Want(200); v.Get("valid") != true {
+				t.Errorf("%s: %s", name, v.Body)
+			}
+			if v := c.Do(t, http.MethodPost, "/policies-as-code/validate", linked).Want(200); v.Get("valid") != (name == "hidden") {
+				t.Errorf("%s: %s", name, v.Body)
+			}
+		}
 		s.Key(t, c, "production", "policies:write").Do(t, http.MethodPost, "/policies-as-code/deploy", apptest.Body{"files": codeFiles("good.rego", better)}).Want(403)
 		s.Key(t, c, "sandbox", "policies:read").Do(t, http.MethodPost, "/policies-as-code/deploy", apptest.Body{"files": codeFiles("good.rego", better)}).Want(403)
 	})

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +33,8 @@ type gitHost struct {
 	url  string
 	cert string // PEM file of the server's authority
 	hits atomic.Int64
+	// gate, if set, holds every request until it is closed.
+	gate atomic.Pointer[chan struct{}]
 }
 
 func newGitHost(t *testing.T) *gitHost {
@@ -52,6 +55,9 @@ func newGitHost(t *testing.T) *gitHost {
 	h := &cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"}}
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.hits.Add(1)
+		if gate := g.gate.Load(); gate != nil {
+			<-*gate
+		}
 		h.ServeHTTP(w, r)
 	}))
 	t.Cleanup(srv.Close)
@@ -231,6 +237,57 @@ func TestRepositoryWebhook(t *testing.T) {
 	own["commit_hash"] = strings.Repeat("1", 40)
 	if r := deliver(t, s, path, map[string]string{"X-Service-Signature": "sign"}, own).Want(400); r.Get("success") != false {
 		t.Errorf("an unknown commit: %s", r.Body)
+	}
+}
+
+// TestDeploymentInProgress: a deployment is watched until it ends.
+func TestDeploymentInProgress(t *testing.T) {
+	g := newGitHost(t)
+	s := apptest.StartServer(t, dbtest.SQLite, g.env()...)
+	first := g.commit(map[string]string{"orders.rego": "package orders\n\nallow if input.user.id == \"ada\"\n"})
+	path := hook(t, s, s.Admin, apptest.Body{"name": "controls", "url": g.url, "secret": hookSecret})
+	gate := make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(open) // before the host is closed, which waits for its requests
+	g.gate.Store(&gate)
+	answered := make(chan *apptest.Response, 1)
+	body := []byte(`{"repository_url":"` + g.url + `","branch":"main","commit_hash":"` + first + `","event_type":"push"}`)
+	signed := s.Anonymous().With("X-Service-Signature", sign(hookSecret, body))
+	go func() {
+		r, err := signed.Try("POST", path, body)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- r
+	}()
+	var id string
+	apptest.Eventually(t, 10*time.Second, func() error {
+		var page struct {
+			Deployments []struct {
+				ID     string `json:"deployment_id"`
+				Status string `json:"status"`
+			} `json:"deployments"`
+		}
+		s.Admin.Do(t, "GET", "/ide-integration/deployments", nil).Want(200).Into(&page)
+		if len(page.Deployments) != 1 || page.Deployments[0].Status != "in_progress" {
+			return fmt.Errorf("deployments: %+v", page.Deployments)
+		}
+		id = page.Deployments[0].ID
+		return nil
+	})
+	k, status := dialSocket(t, s, s.Admin, ownID(t, s.Admin), nil)
+	if k == nil {
+		t.Fatalf("socket: %d", status)
+	}
+	if typ, data := k.ask(apptest.Body{"type": "deployment_status", "data": apptest.Body{"deployment_id": id}}); typ != "deployment_status" || data["status"] != "in_progress" {
+		t.Fatalf("%s %v", typ, data)
+	}
+	open()
+	if typ, data, err := k.next(); err != nil || typ != "deployment_status" || data["status"] != "completed" {
+		t.Errorf("the end was not told: %s %v %v", typ, data, err)
+	}
+	if r := <-answered; r != nil && r.Status != 200 && r.Status != 202 { // 202 where all of this took over five seconds
+		t.Errorf("the delivery: %d %s", r.Status, r.Body)
 	}
 }
 

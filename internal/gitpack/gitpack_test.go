@@ -25,9 +25,11 @@ type builder struct {
 
 func newBuilder(t testing.TB) *builder { return &builder{t: t, store: memory.NewStorage()} }
 
-func (b *builder) add(o interface {
-	Encode(plumbing.EncodedObject) error
-}) plumbing.Hash {
+type encoder interface {
+	Encode(o plumbing.EncodedObject) error
+}
+
+func (b *builder) add(o encoder) plumbing.Hash {
 	b.t.Helper()
 	e := b.store.NewEncodedObject()
 	if err := o.Encode(e); err != nil {

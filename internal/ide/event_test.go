@@ -120,10 +120,16 @@ func TestControlPath(t *testing.T) {
 // a kind and bounded files.
 func FuzzEvent(f *testing.F) {
 	for _, seed := range [][3]string{
-		{GitHub, "push", githubPush}, {GitHub, "push", githubTag}, {GitHub, "push", githubDelete}, {GitHub, "pull_request", githubPull},
-		{GitLab, "Push Hook", gitlabPush}, {GitLab, "Tag Push Hook", gitlabTag}, {GitLab, "Merge Request Hook", gitlabMerge},
+		{GitHub, "push", githubPush},
+		{GitHub, "push", githubTag},
+		{GitHub, "push", githubDelete},
+		{GitHub, "pull_request", githubPull},
+		{GitLab, "Push Hook", gitlabPush},
+		{GitLab, "Tag Push Hook", gitlabTag},
+		{GitLab, "Merge Request Hook", gitlabMerge},
 		{Signed, "", `{"repository_url":"x","event_type":"push","policy_files":[{"path":"a.rego","content":"package a"},"b.rego"]}`},
-		{GitHub, "push", `{"head_commit":{"id":7}}`}, {Signed, "", `{"policy_files":[null]}`},
+		{GitHub, "push", `{"head_commit":{"id":7}}`},
+		{Signed, "", `{"policy_files":[null]}`},
 	} {
 		f.Add(seed[0], seed[1], []byte(seed[2]))
 	}

@@ -180,10 +180,10 @@ func (s *Server) call(ctx context.Context, m message) (result any, failed *rpcEr
 // handlers are the methods that are known; what is a notification gives nil.
 var handlers = map[string]func(s *Server, ctx context.Context, params json.RawMessage) (any, *rpcError){
 	"initialize":                       (*Server).initialize,
-	"initialized":                      nothing,
+	"initialized":                      (*Server).nothing,
 	"shutdown":                         (*Server).shutdown,
-	"$/cancelRequest":                  nothing, // answers come at once
-	"$/setTrace":                       nothing,
+	"$/cancelRequest":                  (*Server).nothing, // answers come at once
+	"$/setTrace":                       (*Server).nothing,
 	"textDocument/didOpen":             (*Server).didOpen,
 	"textDocument/didChange":           (*Server).didChange,
 	"textDocument/didSave":             (*Server).didSave,
@@ -192,11 +192,11 @@ var handlers = map[string]func(s *Server, ctx context.Context, params json.RawMe
 	"textDocument/hover":               (*Server).hover,
 	"textDocument/formatting":          (*Server).formatting,
 	"textDocument/codeAction":          (*Server).codeAction,
-	"workspace/didChangeConfiguration": nothing,
-	"workspace/didChangeWatchedFiles":  nothing,
+	"workspace/didChangeConfiguration": (*Server).nothing,
+	"workspace/didChangeWatchedFiles":  (*Server).nothing,
 }
 
-func nothing(*Server, context.Context, json.RawMessage) (any, *rpcError) { return nil, nil }
+func (s *Server) nothing(context.Context, json.RawMessage) (any, *rpcError) { return nil, nil }
 
 func (s *Server) send(v any) {
 	s.out.Lock()

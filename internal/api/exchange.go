@@ -153,6 +153,9 @@ func (x *exchange) dispatch(rt *route, req *http.Request) {
 // admit authenticates, counts and checks the permission: the one place.
 func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, error) {
 	if rt.op.Public || rt.op.Optional && len(req.Header["X-Api-Key"]) == 0 && len(req.Header["Authorization"]) == 0 {
+		if len(rt.op.Signed) > 0 && !slices.ContainsFunc(rt.op.Signed, func(name string) bool { return req.Header.Get(name) != "" }) {
+			return scope.Scope{}, fault.New(fault.Unauthenticated, "authentication_required", "sign the request, or send an API key or an access token")
+		}
 		return r.stranger(x, req)
 	}
 	sc, who, err := r.authenticate(x, rt, req)

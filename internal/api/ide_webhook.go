@@ -16,6 +16,9 @@ import (
 // it is told to ask later. GitHub hangs up after ten seconds.
 const webhookPatience = 5 * time.Second
 
+// signatureHeaders are those by which senders vouch for a delivery.
+var signatureHeaders = []string{"X-Service-Signature", "X-Hub-Signature-256", "X-Gitlab-Token"}
+
 // ideWebhookIn documents how a delivery shows whose it is.
 type ideWebhookIn struct {
 	Repository int64  `query:"repository" minimum:"1" doc:"Registered repository whose secret signs the delivery; webhook_url names it. Absent: a credential with editor:write and policies:write vouches"`
@@ -51,7 +54,7 @@ type EditorReceipt struct {
 // ideWebhook registers the door of repositories.
 func (s *Server) ideWebhook(r *Router) {
 	Raw(r, Op{
-		ID: "editor-webhook", Method: http.MethodPost, Path: "/ide-integration/webhook", Permission: "editor:write", Optional: true, Tags: []string{"Editor integration"}, MaxBody: 10 << 20,
+		ID: "editor-webhook", Method: http.MethodPost, Path: "/ide-integration/webhook", Permission: "editor:write", Optional: true, Signed: signatureHeaders, Tags: []string{"Editor integration"}, MaxBody: 10 << 20,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusBadGateway},
 		Summary:     "Take an event of a repository",
 		Description: "A push deploys to sandbox, all controls or none; a pull request is validated; a tag is deployed. Files come with the event, or are fetched from the repository over https at its commit. 200: done. 202: still in progress. 400: refused, with the errors by file, line and column. 401: not signed as it should be, whatever the reason.",
@@ -115,7 +118,7 @@ func arrival(req *http.Request, body []byte) (ide.Arrival, error) {
 	a.Repository, _ = strconv.ParseInt(req.URL.Query().Get("repository"), 10, 64) // checked; 0 where there is none
 	github, gitlab := req.Header.Get("X-GitHub-Event"), req.Header.Get("X-Gitlab-Event")
 	signatures := 0
-	for _, name := range []string{"X-Service-Signature", "X-Hub-Signature-256", "X-Gitlab-Token"} {
+	for _, name := range signatureHeaders {
 		signatures += len(req.Header.Values(name))
 	}
 	switch {

@@ -42,6 +42,9 @@ type Op struct {
 	// Optional operations take a credential, and do without: their Scope is
 	// then that of a Public operation, with an Actor of no kind.
 	Optional bool
+	// Signed are the headers of which an Optional operation needs one where no
+	// credential comes: a request without is refused before its body is read.
+	Signed []string
 	// Bearer operations take their credential, a token or a key, from the
 	// Authorization header only (specification, Authentication 5).
 	Bearer bool

@@ -184,10 +184,10 @@ func (s *Service) sealed(sc scope.Scope, r *Repository, secret *string, token pa
 
 // Change changes a registration. ifChange other than 0 must be its change number.
 func (s *Service) Change(ctx context.Context, sc scope.Scope, id int64, c RepositoryChange, ifChange int64) (Repository, error) {
-	if err := s.mayDeploy(sc); err != nil {
-		return Repository{}, err
-	}
 	old, err := s.Repository(ctx, sc, id)
+	if err == nil {
+		err = s.mayDeploy(sc)
+	}
 	if err != nil {
 		return Repository{}, err
 	}

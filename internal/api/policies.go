@@ -25,6 +25,7 @@ type PolicyPath struct {
 type policyListIn struct {
 	InEnvironment
 	Page
+	Kind   string `query:"kind" enum:"control,library" doc:"Only policies of this kind"`
 	Status string `query:"status" enum:"active,inactive,draft" doc:"Only policies in this state"`
 	Name   string `query:"name" maxLength:"200" doc:"Only policies whose name holds this text, in any case"`
 }
@@ -82,13 +83,14 @@ func (s *Server) policies(r *Router) {
 		Summary: "List policies", Description: "By id. Deleted policies are not listed.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyListIn) (*policyPageOut, error) {
-			page, err := s.Policies.List(ctx, sc, policy.Filter{Status: in.Status, Name: in.Name, Skip: int64(in.Skip), Limit: int64(in.Limit)})
+			page, err := s.Policies.List(ctx, sc, policy.Filter{Kind: in.Kind, Status: in.Status, Name: in.Name, Skip: int64(in.Skip), Limit: int64(in.Limit)})
 			return &policyPageOut{page}, err
 		})
 	Register(r, Op{
 		ID: "create-policy", Method: http.MethodPost, Path: "/policies", Permission: "policies:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Errors:      []int{http.StatusConflict},
 		Summary:     "Create a policy",
-		Description: "A policy that does not compile is refused with the errors that validate gives (`invalid_policy`). To be created active is to be deployed. Over the tenant's `max_policies`: 403 `limit_exceeded`.",
+		Description: "With kind `library` it is a module that controls import; it has no resource, bouncer, test cases or actions, and where its package has an active library in the environment already: 409. A policy that does not compile is refused with the errors that validate gives (`invalid_policy`). To be created active is to be deployed. Over the tenant's `max_policies`: 403 `limit_exceeded`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyCreateIn) (*policyCreatedOut, error) {
 			p, err := s.Policies.Create(ctx, sc, in.Body)
@@ -106,7 +108,7 @@ func (s *Server) policies(r *Router) {
 		ID: "update-policy", Method: http.MethodPut, Path: "/policies/{policy_id}", Permission: "policies:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a policy",
-		Description: "Members that are not sent stay as they are. Every change is a new version. Draft becomes active, active inactive and back; nothing becomes draft again (409). The environment changes by promotion only.",
+		Description: "Members that are not sent stay as they are. Every change is a new version. Draft becomes active, active inactive and back; nothing becomes draft again (409). The environment changes by promotion only. A library must leave all policies compiling that use it: 409 `library_in_use` where it would be gone for them, 422 `library_breaks_users` with each place where they would not compile.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyUpdateIn) (*policyOut, error) {
 			version, err := Expect(in.IfMatch.IfMatch)
@@ -118,9 +120,9 @@ func (s *Server) policies(r *Router) {
 		})
 	Register(r, Op{
 		ID: "delete-policy", Method: http.MethodDelete, Path: "/policies/{policy_id}", Permission: "policies:write", Tags: tags,
-		Errors:      []int{http.StatusPreconditionFailed},
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Delete a policy",
-		Description: "It is gone from reads and decisions at once, and can be restored unless it is deleted hard.",
+		Description: "It is gone from reads and decisions at once, and can be restored unless it is deleted hard. A library that policies use: 409 `library_in_use`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyDeleteIn) (*policyDeletedOut, error) {
 			version, err := Expect(in.IfMatch.IfMatch)
@@ -144,6 +146,7 @@ func (s *Server) policies(r *Router) {
 			p, err := s.Policies.Restore(ctx, sc, in.ID)
 			return &policyOut{ETag(p.Version), p}, err
 		})
+	s.policyLibraries(r)
 	s.policyTrials(r)
 	s.policyVersions(r)
 }

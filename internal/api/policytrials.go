@@ -56,7 +56,7 @@ func (s *Server) policyTrials(r *Router) {
 	Register(r, Op{
 		ID: "validate-policy", Method: http.MethodPost, Path: "/policies/validate", Permission: "policies:read", Tags: tags,
 		Summary:     "Check Rego source",
-		Description: "Answers 200 whether it compiles or not: with the linter's warnings, or with errors and their places. A source that takes too long or too much memory to check: 422 `evaluation_limit`.",
+		Description: "Answers 200 whether it compiles or not, as a library where its package is under lib: with the linter's warnings, or with errors and their places. A source that takes too long or too much memory to check: 422 `evaluation_limit`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyValidateIn) (*policyValidationOut, error) {
 			v, err := s.Policies.Validate(ctx, sc, in.Body.RegoCode)
@@ -64,8 +64,9 @@ func (s *Server) policyTrials(r *Router) {
 		})
 	Register(r, Op{
 		ID: "test-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/test", Permission: "policies:read", Tags: tags,
+		Errors:      []int{http.StatusConflict},
 		Summary:     "Run test cases against a policy",
-		Description: "Without a body, or without test_cases in it, the stored cases are run. expected is compared with whether access is granted (ALLOW or MASK).",
+		Description: "Without a body, or without test_cases in it, the stored cases are run. expected is compared with whether access is granted (ALLOW or MASK). A library decides nothing and has no test cases: 409 `is_library`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyTestIn) (*policyTestOut, error) {
 			var cases []policy.TestCase
@@ -79,7 +80,7 @@ func (s *Server) policyTrials(r *Router) {
 		ID: "promote-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/promote", Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Promote a policy to production",
-		Description: "The policy keeps its id. Its stored test cases must pass (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names a person other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn tells the figures in the answer, block refuses over the threshold (422 `impact_blocked`, with the figures and samples). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. Already in production: 409.",
+		Description: "The policy keeps its id. Its stored test cases must pass (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names a person other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn tells the figures in the answer, block refuses over the threshold (422 `impact_blocked`, with the figures and samples). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. Already in production: 409, and 409 `libraries_not_promoted` while a library that it uses is in sandbox only.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyPromoteIn) (*policyPromotedOut, error) {
 			version, err := Expect(in.IfMatch.IfMatch)

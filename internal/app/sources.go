@@ -30,6 +30,9 @@ func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.En
 		if src.Controls, err = p.controlTexts(ctx, tx, env); err != nil {
 			return err
 		}
+		if src.Libraries, err = p.policies.LibrariesFor(ctx, tx, env); err != nil {
+			return err
+		}
 		src.Resources, err = p.resources.Docs(ctx, tx, env)
 		return err
 	})
@@ -55,7 +58,9 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 		}
 		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, Rest: d.Others}
 		if d.Others {
-			out.Controls, err = p.controlTexts(ctx, tx, env)
+			if out.Controls, err = p.controlTexts(ctx, tx, env); err == nil {
+				out.Libraries, err = p.policies.LibrariesFor(ctx, tx, env)
+			}
 		}
 		return err
 	})

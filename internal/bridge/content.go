@@ -238,6 +238,9 @@ func (r *round) controlSum(c *rego.Control) [sha256.Size]byte {
 		h := sha256.New()
 		fmt.Fprintf(h, "%d %d %d %q ", m.ID, m.Version, m.ResourceID, m.Name)
 		h.Write([]byte(c.Source()))
+		for _, l := range c.Libraries() {
+			fmt.Fprintf(h, "%d %d %q %q ", l.ID, l.Version, l.Name, l.Source)
+		}
 		sum = [sha256.Size]byte(h.Sum(nil))
 		r.next.work.controls++
 	}

@@ -37,16 +37,16 @@ import (
 // inProcess evaluates here what the worker's processes evaluate.
 type inProcess struct{}
 
-func (inProcess) Validate(_ context.Context, _ scope.TenantID, source string) (worker.Validation, error) {
-	issues, err := rego.Check(source)
+func (inProcess) Validate(_ context.Context, _ scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error) {
+	issues, err := rego.CheckModule(source, libs...)
 	return worker.Validation{Valid: len(issues) == 0, Errors: issues, Warnings: []rego.Issue{}}, err
 }
 
-func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string) (worker.Validation, error) {
-	return e.Validate(ctx, id, source)
+func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error) {
+	return e.Validate(ctx, id, source, libs...)
 }
 
-func (inProcess) Test(context.Context, scope.TenantID, string, string, []rego.TestCase) ([]rego.TestResult, error) {
+func (inProcess) Test(context.Context, scope.TenantID, string, string, []rego.TestCase, ...rego.Library) ([]rego.TestResult, error) {
 	return nil, errors.New("no tests here")
 }
 
@@ -160,6 +160,9 @@ func (h *house) load(ctx context.Context, id scope.TenantID, env scope.Env) (dec
 			return err
 		}
 		h.count(1, 0)
+		if src.Libraries, err = h.policies.LibrariesFor(ctx, tx, env); err != nil {
+			return err
+		}
 		src.Resources, err = h.resources.Docs(ctx, tx, env)
 		return err
 	})

@@ -62,6 +62,21 @@ type Control struct {
 	at place
 }
 
+// IsLibrary reports whether the module is a library: its package says so.
+func (c Control) IsLibrary() bool { return rego.Library{Source: c.Source}.Package() != "" }
+
+// Libraries are those of stored and those among the files, which take their places.
+func (r Repository) Libraries(stored []rego.Library) []rego.Library {
+	out := slices.Clone(stored)
+	for _, c := range r.Controls {
+		if c.IsLibrary() {
+			next := rego.Library{Name: c.Name, Source: c.Source}
+			out = append(slices.DeleteFunc(out, func(l rego.Library) bool { return l.Package() == next.Package() }), next)
+		}
+	}
+	return out
+}
+
 // Link names a resource or a bouncer: none, an id, or what it is called.
 type Link struct {
 	None             bool

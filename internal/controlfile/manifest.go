@@ -18,6 +18,7 @@ import (
 // list of such. It is read node by node, so that each offence has its place.
 //
 //	name: "Payments: owners only"      file: which module, where there are several
+//	kind: control | library            as the module's package says
 //	description: …                     status: draft | active | inactive
 //	resource: {name, type, path}       or {id}, or null: tenant-wide
 //	bouncer: edge-1                    or {id}, or null
@@ -224,7 +225,7 @@ func (m *manifestReader) controls(n *yaml.Node) {
 // control reads one control and gives it to its module.
 func (m *manifestReader) control(n *yaml.Node, within string) {
 	var c Control
-	var file *yaml.Node
+	var file, kind *yaml.Node
 	ok := m.members(n, map[string]func(*yaml.Node){
 		"file": func(v *yaml.Node) { file = v },
 		"name": func(v *yaml.Node) {
@@ -238,6 +239,13 @@ func (m *manifestReader) control(n *yaml.Node, within string) {
 			if text, ok := m.text(v, maxText); ok {
 				c.Description = &text
 			}
+		},
+		"kind": func(v *yaml.Node) {
+			if v.Value != "control" && v.Value != "library" {
+				m.refuse(v, "a kind is control or library")
+				return
+			}
+			kind = v
 		},
 		"status": func(v *yaml.Node) {
 			if !slices.Contains([]string{"draft", "active", "inactive"}, v.Value) {
@@ -269,6 +277,12 @@ func (m *manifestReader) control(n *yaml.Node, within string) {
 		c.Name = target.Name
 	}
 	c.Path, c.Source, c.at = target.Path, target.Source, m.at(n)
+	if kind != nil && (kind.Value == "library") != c.IsLibrary() {
+		m.refuse(kind, "the module is no %s: only libraries have a package under lib", kind.Value)
+	}
+	if c.IsLibrary() && c.Cases != nil && len(*c.Cases) > 0 {
+		m.refuse(n, "a library decides nothing and has no tests here: write Rego tests")
+	}
 	*target = c
 }
 

@@ -53,8 +53,10 @@ type Bulk struct {
 
 // Source gives what a snapshot is built from, at one revision.
 type Source struct {
-	Revision  int64
-	Controls  []ControlText
+	Revision int64
+	Controls []ControlText
+	// Libraries are what the controls may import.
+	Libraries []rego.Library
 	Resources []rego.Resource
 	// PIP is data.pip: the data of connected sources by connection name.
 	PIP value.Value
@@ -67,10 +69,11 @@ type Delta struct {
 	Resources        []rego.Resource
 	RemovedResources []int64
 	// Rest is set when something beside resources changed; Controls are then all
-	// active controls and PIP all of data.pip.
-	Rest     bool
-	Controls []ControlText
-	PIP      value.Value
+	// active controls, Libraries what they may import, and PIP all of data.pip.
+	Rest      bool
+	Controls  []ControlText
+	Libraries []rego.Library
+	PIP       value.Value
 }
 
 // ControlText is an active control in its stored form.

@@ -126,7 +126,7 @@ func follow(d Delta, old *rego.Set) (*rego.Set, error) {
 	for _, text := range d.Controls {
 		was := known[text.ID]
 		delete(known, text.ID)
-		next, err := compiled(text, was)
+		next, err := compiled(text, d.Libraries, was)
 		if err != nil {
 			return nil, err
 		}
@@ -149,12 +149,12 @@ func byID(list []*rego.Control) map[int64]*rego.Control {
 	return out
 }
 
-// compiled is the control of a text: was, when it is the same.
-func compiled(text ControlText, was *rego.Control) (*rego.Control, error) {
-	if was != nil && was.Meta() == text.Meta && was.Source() == text.Source {
+// compiled is the control of a text: was, when it and its libraries are the same.
+func compiled(text ControlText, libs []rego.Library, was *rego.Control) (*rego.Control, error) {
+	if was != nil && was.Of(text.Meta, text.Source, libs) {
 		return was, nil
 	}
-	c, issues := rego.Compile(text.Meta, text.Source)
+	c, issues := rego.Compile(text.Meta, text.Source, libs...)
 	if len(issues) > 0 {
 		return nil, fault.Wrap(fmt.Errorf("stored control %d: line %d: %s", text.ID, issues[0].Line, issues[0].Message), "compile")
 	}
@@ -170,7 +170,7 @@ func build(src Source, env scope.Env, old *rego.Set) (*rego.Set, error) {
 	}
 	controls := make([]*rego.Control, 0, len(src.Controls))
 	for _, text := range src.Controls {
-		c, err := compiled(text, known[text.ID])
+		c, err := compiled(text, src.Libraries, known[text.ID])
 		if err != nil {
 			return nil, err
 		}

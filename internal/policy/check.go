@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,9 +17,14 @@ import (
 )
 
 // Validate compiles and lints a source; a source that does not compile is an
-// answer, not a fault (spec.md "Policy validation failures").
+// answer, not a fault (spec.md "Policy validation failures"). It may import the
+// libraries of the scope's environment, sandbox for none.
 func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (Validation, error) {
-	v, err := s.Evaluator.Validate(ctx, sc.Tenant, source)
+	libs, err := s.Libraries(ctx, sc, sc.EnvOr(scope.Sandbox))
+	if err != nil {
+		return Validation{}, err
+	}
+	v, err := s.Evaluator.Validate(ctx, sc.Tenant, source, libs...)
 	if err != nil {
 		return Validation{}, err
 	}
@@ -41,6 +47,9 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, cases []Te
 }
 
 func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []TestCase) (TestReport, error) {
+	if p.Kind == KindLibrary {
+		return TestReport{}, fault.New(fault.Conflict, "is_library", "a library decides nothing: test the controls that use it")
+	}
 	if len(cases) == 0 {
 		return summarise([]rego.TestResult{}), nil
 	}
@@ -52,7 +61,11 @@ func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []Tes
 		}
 		asked[i] = t
 	}
-	results, err := s.Evaluator.Test(ctx, sc.Tenant, p.Name, p.RegoCode, asked)
+	libs, err := s.Libraries(ctx, sc, p.Environment)
+	if err != nil {
+		return TestReport{}, err
+	}
+	results, err := s.Evaluator.Test(ctx, sc.Tenant, p.Name, p.RegoCode, asked, libs...)
 	if err != nil {
 		return TestReport{}, err
 	}
@@ -65,12 +78,24 @@ func (c TestCase) rego() (rego.TestCase, error) {
 	return rego.TestCase{Name: c.Name, Input: in, Expected: c.Expected}, err
 }
 
-// compiles answers Invalid "invalid_policy" unless source compiles. Compilations
-// of one tenant take turns: the worker pool answers 429 to floods of them, and a
-// change that came in time should not pay for that. What compiled once in this
-// process is not asked again.
-func (s *Service) compiles(ctx context.Context, sc scope.Scope, source string) error {
-	digest := sha256.Sum256([]byte(source))
+// compiles is compilesWith the libraries of p's environment.
+func (s *Service) compiles(ctx context.Context, sc scope.Scope, p Policy) error {
+	libs, err := s.Libraries(ctx, sc, p.Environment)
+	if err != nil {
+		return err
+	}
+	return s.compilesWith(ctx, sc, p, libs)
+}
+
+// compilesWith answers Invalid "invalid_policy" unless p compiles, as what it is.
+// Compilations of one tenant take turns: the worker pool answers 429 to floods of
+// them, and a change that came in time should not pay for that. What compiled once
+// in this process is not asked again.
+func (s *Service) compilesWith(ctx context.Context, sc scope.Scope, p Policy, libs []rego.Library) error {
+	if issues := rego.Misplaced(p.RegoCode, p.Kind == KindLibrary); issues != nil {
+		return uncompiled(issues)
+	}
+	digest := digestOf(p.RegoCode, libs)
 	if s.known.has(digest) {
 		return nil
 	}
@@ -82,7 +107,7 @@ func (s *Service) compiles(ctx context.Context, sc scope.Scope, source string) e
 	if s.known.has(digest) {
 		return nil
 	}
-	v, err := s.Evaluator.Check(ctx, sc.Tenant, source)
+	v, err := s.Evaluator.Check(ctx, sc.Tenant, p.RegoCode, libs...)
 	if err != nil {
 		return err
 	}
@@ -91,6 +116,18 @@ func (s *Service) compiles(ctx context.Context, sc scope.Scope, source string) e
 	}
 	s.known.add(digest)
 	return nil
+}
+
+// digestOf names a source among libraries, as far as it could import them.
+func digestOf(source string, libs []rego.Library) [sha256.Size]byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %s", len(source), source)
+	if strings.Contains(source, rego.LibraryRoot) {
+		for _, l := range slices.SortedFunc(slices.Values(libs), func(a, b rego.Library) int { return strings.Compare(a.Source, b.Source) }) {
+			fmt.Fprintf(h, "%d %s", len(l.Source), l.Source)
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 func uncompiled(issues []rego.Issue) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
@@ -20,8 +21,8 @@ const (
 	Unchanged = "unchanged"
 )
 
-// Placement is one control of a deployment: the name by which it is found in
-// sandbox, and what is set of it. RegoCode is always set. A control that is not
+// Placement is one control or library of a deployment: the name by which it is
+// found in sandbox, and what is set of it. RegoCode is always set. One that is not
 // there is created, active unless Status says otherwise.
 type Placement struct {
 	Name   string
@@ -29,6 +30,27 @@ type Placement struct {
 	// Note goes into the version, Extra into the audit row.
 	Note  string
 	Extra map[string]any
+}
+
+// kind is what a placement makes: its package says.
+func (p Placement) kind() string {
+	if (rego.Library{Source: *p.Change.RegoCode}).Package() != "" {
+		return KindLibrary
+	}
+	return KindControl
+}
+
+// librariesAfter are the libraries of an environment with those among the items.
+func (s *Service) librariesAfter(ctx context.Context, sc scope.Scope, env scope.Env, items []Placement) ([]rego.Library, error) {
+	libs, err := s.Libraries(ctx, sc, env)
+	for _, item := range items {
+		if item.kind() != KindLibrary || item.Change.Status != nil && *item.Change.Status != Active {
+			continue
+		}
+		next := rego.Library{Name: item.Name, Source: *item.Change.RegoCode}
+		libs = append(slices.DeleteFunc(libs, func(l rego.Library) bool { return l.Package() == next.Package() }), next)
+	}
+	return libs, err
 }
 
 // Placed is what became of a Placement. Old is zero for a control that was created.
@@ -61,8 +83,12 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement,
 	if err != nil {
 		return nil, err
 	}
+	libs, err := s.librariesAfter(ctx, sc, env, items)
+	if err != nil {
+		return nil, err
+	}
 	for i, item := range items {
-		if err := s.compiles(ctx, sc, *item.Change.RegoCode); err != nil {
+		if err := s.compilesWith(ctx, sc, Policy{Kind: item.kind(), Content: Content{RegoCode: *item.Change.RegoCode}}, libs); err != nil {
 			return nil, &PlacementError{i, err}
 		}
 	}
@@ -75,6 +101,15 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement,
 				return &PlacementError{i, err}
 			}
 			out = append(out, placed)
+		}
+		// Only now: a library and those who use it may change together.
+		for i, p := range out {
+			if p.Outcome == Unchanged {
+				continue
+			}
+			if err := s.settle(ctx, tx, sc, p.Old, p.Policy); err != nil {
+				return &PlacementError{i, err}
+			}
 		}
 		if err := finish(ctx, tx, out); err != nil {
 			return err
@@ -111,13 +146,13 @@ func (s *Service) place(ctx context.Context, tx *db.Tx, sc scope.Scope, env scop
 	if len(changed(old, next)) == 0 {
 		return Placed{Unchanged, old, old}, nil
 	}
-	p, err := s.amend(ctx, tx, sc, old, next, step{verb: "updated", note: item.Note, extra: item.Extra})
+	p, err := s.amend(ctx, tx, sc, old, next, step{verb: "updated", note: item.Note, extra: item.Extra, together: true})
 	return Placed{Updated, old, p}, err
 }
 
 // introduce makes a placement of a control that is not there yet.
 func (s *Service) introduce(ctx context.Context, tx *db.Tx, sc scope.Scope, env scope.Env, item Placement) (Placed, error) {
-	next := Policy{Content: Content{Name: strings.TrimSpace(item.Name), Status: Active, Environment: env, Version: 1, CreatedBy: actor(sc)}}
+	next := Policy{Kind: item.kind(), Content: Content{Name: strings.TrimSpace(item.Name), Status: Active, Environment: env, Version: 1, CreatedBy: actor(sc)}}
 	if next.Name == "" {
 		return Placed{}, fault.Invalidf("/name", "a control has a name")
 	}
@@ -129,13 +164,16 @@ func (s *Service) introduce(ctx context.Context, tx *db.Tx, sc scope.Scope, env 
 	if err != nil {
 		return Placed{}, err
 	}
-	p, err := s.insertNew(ctx, tx, sc, next, step{verb: "created", note: item.Note, extra: item.Extra})
+	p, err := s.insertNew(ctx, tx, sc, next, step{verb: "created", note: item.Note, extra: item.Extra, together: true})
 	return Placed{Outcome: Created, Policy: p}, err
 }
 
 // insertNew stores a new control within the tenant's limit.
 func (s *Service) insertNew(ctx context.Context, tx *db.Tx, sc scope.Scope, next Policy, st step) (Policy, error) {
 	if err := s.Tenants.CheckLimit(ctx, tx, tenant.Policies); err != nil {
+		return Policy{}, err
+	}
+	if err := next.bare(); err != nil {
 		return Policy{}, err
 	}
 	if err := s.refs(ctx, tx, Policy{}, next); err != nil {
@@ -156,6 +194,9 @@ func (s *Service) insertNew(ctx context.Context, tx *db.Tx, sc scope.Scope, next
 
 // amend stores the next version of a control.
 func (s *Service) amend(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, st step) (Policy, error) {
+	if err := next.bare(); err != nil {
+		return Policy{}, err
+	}
 	if err := s.refs(ctx, tx, old, next); err != nil {
 		return Policy{}, err
 	}
@@ -164,7 +205,11 @@ func (s *Service) amend(ctx context.Context, tx *db.Tx, sc scope.Scope, old, nex
 	if err != nil {
 		return Policy{}, err
 	}
-	return p, s.record(ctx, tx, sc, old, p, st)
+	if err := s.record(ctx, tx, sc, old, p, st); err != nil || p.Kind != KindLibrary {
+		return p, err
+	}
+	p.Affected, err = s.affected(ctx, tx, sc, p)
+	return p, err
 }
 
 // Preview is what a placement would make of a control, and what differs: for

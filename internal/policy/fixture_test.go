@@ -34,19 +34,19 @@ var (
 // inProcess evaluates here what the worker's processes evaluate.
 type inProcess struct{ checks, tests atomic.Int64 }
 
-func (e *inProcess) Validate(_ context.Context, _ scope.TenantID, source string) (worker.Validation, error) {
+func (e *inProcess) Validate(_ context.Context, _ scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error) {
 	e.checks.Add(1)
-	issues, err := rego.Check(source)
+	issues, err := rego.CheckModule(source, libs...)
 	return worker.Validation{Valid: len(issues) == 0, Errors: issues, Warnings: []rego.Issue{}}, err
 }
 
-func (e *inProcess) Check(ctx context.Context, id scope.TenantID, source string) (worker.Validation, error) {
-	return e.Validate(ctx, id, source)
+func (e *inProcess) Check(ctx context.Context, id scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error) {
+	return e.Validate(ctx, id, source, libs...)
 }
 
-func (e *inProcess) Test(ctx context.Context, _ scope.TenantID, name, source string, cases []rego.TestCase) ([]rego.TestResult, error) {
+func (e *inProcess) Test(ctx context.Context, _ scope.TenantID, name, source string, cases []rego.TestCase, libs ...rego.Library) ([]rego.TestResult, error) {
 	e.tests.Add(1)
-	c, issues := rego.Compile(rego.Meta{ID: 1, Name: name}, source)
+	c, issues := rego.Compile(rego.Meta{ID: 1, Name: name}, source, libs...)
 	if len(issues) > 0 {
 		return nil, errors.New(issues[0].Message)
 	}

@@ -26,6 +26,13 @@ const (
 	Inactive = "inactive"
 )
 
+// The kinds of a policy. A library is a module that controls import
+// (rego.Library); it never decides.
+const (
+	KindControl = "control"
+	KindLibrary = "library"
+)
+
 // TestCase is a stored or sent test: is access granted for this input?
 type TestCase struct {
 	Name     string         `json:"name" minLength:"1" maxLength:"200" doc:"Name of the case." example:"owner may read"`
@@ -65,13 +72,16 @@ type Content struct {
 
 // Policy is one control (spec.md "Policy").
 type Policy struct {
-	ID int64 `json:"id" db:"id" doc:"Identifier, unique over both environments; it stays through a promotion." example:"12"`
+	ID   int64  `json:"id" db:"id" doc:"Identifier, unique over both environments; it stays through a promotion." example:"12"`
+	Kind string `json:"kind" db:"kind" enum:"control,library" doc:"A control decides; a library is a module in a package under lib that controls import. It stays what it was created as."`
 	Content
 	UpdatedAt  time.Time   `json:"updated_at" db:"updated_at" doc:"When it last changed."`
 	PromotedAt *time.Time  `json:"promoted_at,omitempty" db:"promoted_at" doc:"When it was promoted; absent when it was not."`
 	DeletedAt  *time.Time  `json:"deleted_at,omitempty" db:"deleted_at" doc:"When it was deleted; absent on live controls."`
 	Metrics    Performance `json:"performance_metrics" db:"-" doc:"Counted from its evaluations."`
 	SyncErrors []SyncError `json:"sync_errors" db:"-" doc:"Bouncers that refused a bundle because of this control."`
+	// Affected is set in the answer to a change of a library.
+	Affected []User `json:"affected_policies,omitempty" db:"-" doc:"In the answer to a change of a library: the policies that use it."`
 	// Impact is set in the answer to a promotion that was measured.
 	Impact      *Impact `json:"-" db:"-"`
 	Evaluations int64   `json:"-" db:"evaluations"`
@@ -97,6 +107,7 @@ type SyncError struct {
 
 // Draft is what a create takes.
 type Draft struct {
+	Kind        string     `json:"kind,omitempty" enum:"control,library" doc:"control when absent."`
 	Name        string     `json:"name" minLength:"1" maxLength:"200" doc:"Name." example:"Payments: owners only"`
 	Description string     `json:"description,omitempty" maxLength:"4000" doc:"Description for people."`
 	RegoCode    string     `json:"rego_code" minLength:"1" doc:"One Rego v1 module." example:"package payments\n\nallow if input.user.id == input.resource.attributes.owner"`
@@ -123,6 +134,8 @@ type Change struct {
 
 // Filter narrows a list. The environment comes from the scope.
 type Filter struct {
+	// Kind is control or library, or empty for both.
+	Kind string
 	// Status is one of the three states, or empty.
 	Status string
 	// Name is a part of the name, in any case; % and _ are literal.

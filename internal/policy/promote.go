@@ -24,9 +24,10 @@ var errMoved = errors.New("the control changed meanwhile")
 
 // Promote moves a control to production under the same id. The gates, in order:
 // the credential is not bound to one environment (403), the control is there
-// (404), not yet in production (409), licensed (403), approved (422), compiles
-// and passes its stored tests (422 with the failures), and flips not too many
-// recorded decisions where the tenant has that measured (422 "impact_blocked"). Its resource becomes the
+// (404), not yet in production (409), licensed (403), approved (422), its
+// libraries are in production (409), compiles with them and passes its stored
+// tests (422 with the failures), and flips not too many recorded decisions where
+// the tenant has that measured (422 "impact_blocked"). Its resource becomes the
 // production counterpart, its bouncer the production one of the same name or
 // null (contract.md section 4, Promote).
 func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
@@ -61,10 +62,15 @@ func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 		err = s.approved(ctx, sc, pr.Approver)
 	}
 	if err == nil {
-		err = s.passes(ctx, sc, seen)
+		err = s.promoted(ctx, sc, seen)
+	}
+	if err == nil {
+		next := seen
+		next.Environment = scope.Production // with its libraries
+		err = s.passes(ctx, sc, next)
 	}
 	var impact *Impact
-	if err == nil && s.Impact != nil {
+	if err == nil && s.Impact != nil && seen.Kind == KindControl {
 		impact, err = s.Impact(ctx, sc, seen)
 	}
 	if err != nil {
@@ -141,7 +147,7 @@ func (s *Service) approved(ctx context.Context, sc scope.Scope, approver string)
 
 // passes runs the stored tests; a failure is Invalid "tests_failed" with the results.
 func (s *Service) passes(ctx context.Context, sc scope.Scope, p Policy) error {
-	if err := s.compiles(ctx, sc, p.RegoCode); err != nil {
+	if err := s.compiles(ctx, sc, p); err != nil || p.Kind == KindLibrary {
 		return err
 	}
 	report, err := s.run(ctx, sc, p, p.TestCases)

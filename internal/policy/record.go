@@ -18,6 +18,8 @@ type step struct {
 	verb, note string
 	// extra goes into the audit row and the event.
 	extra map[string]any
+	// together: the change is one of several, which are settled after the last.
+	together bool
 }
 
 // what a verb is called in the audit and among the events (spec.md "Events").
@@ -32,10 +34,15 @@ var (
 	}
 )
 
-// record writes what goes with a change of old (zero for a create) to next:
+// record holds a change to what libraries ask (settle) and writes what goes with a change of old (zero for a create) to next:
 // version, audit row, event, policy.deployed where it became active, and the
 // revision of each environment it touches.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, st step) error {
+	if !st.together {
+		if err := s.settle(ctx, tx, sc, old, next); err != nil {
+			return err
+		}
+	}
 	now, id := s.Now(), strconv.FormatInt(next.ID, 10)
 	if st.verb != "erased" {
 		if err := insertVersion(ctx, tx, next, st.verb, st.note, actor(sc), now); err != nil {
@@ -63,8 +70,13 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 			return err
 		}
 	}
-	if old.Environment != "" && old.Environment != next.Environment {
-		if _, err := tx.Bump(ctx, resource.Revision(old.Environment)); err != nil {
+	// Controls of sandbox may import libraries of production.
+	other := old.Environment
+	if next.Kind == KindLibrary && next.Environment == scope.Production {
+		other = scope.Sandbox
+	}
+	if other != "" && other != next.Environment {
+		if _, err := tx.Bump(ctx, resource.Revision(other)); err != nil {
 			return err
 		}
 	}

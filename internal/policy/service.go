@@ -18,9 +18,9 @@ import (
 
 // Evaluator tries authors' Rego out of this process (package worker).
 type Evaluator interface {
-	Validate(ctx context.Context, tenant scope.TenantID, source string) (worker.Validation, error)
-	Check(ctx context.Context, tenant scope.TenantID, source string) (worker.Validation, error)
-	Test(ctx context.Context, tenant scope.TenantID, name, source string, cases []rego.TestCase) ([]rego.TestResult, error)
+	Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error)
+	Check(ctx context.Context, tenant scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error)
+	Test(ctx context.Context, tenant scope.TenantID, name, source string, cases []rego.TestCase, libs ...rego.Library) ([]rego.TestResult, error)
 }
 
 // Service is the use cases on controls. The function fields are needs that
@@ -95,14 +95,20 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 	if d.Status == Inactive {
 		return Policy{}, fault.Invalidf("/status", "a control is created as draft or active")
 	}
-	next := Policy{Content: Content{
+	if d.Kind == "" {
+		d.Kind = KindControl
+	}
+	next := Policy{Kind: d.Kind, Content: Content{
 		Name: strings.TrimSpace(d.Name), Description: d.Description, Status: d.Status, Environment: env, RegoCode: d.RegoCode,
 		TestCases: d.TestCases, Actions: d.Actions, Version: 1, ResourceID: d.ResourceID, BouncerID: d.BouncerID, CreatedBy: actor(sc),
 	}}
 	if next.Name == "" {
 		return Policy{}, fault.Invalidf("/name", "a control has a name")
 	}
-	if err := s.compiles(ctx, sc, next.RegoCode); err != nil {
+	if err := next.bare(); err != nil {
+		return Policy{}, err
+	}
+	if err := s.compiles(ctx, sc, next); err != nil {
 		return Policy{}, err
 	}
 	var made Policy
@@ -122,7 +128,9 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		err = holds(old, ifVersion)
 	}
 	if err == nil && c.RegoCode != nil && *c.RegoCode != old.RegoCode {
-		err = s.compiles(ctx, sc, *c.RegoCode)
+		next := old
+		next.RegoCode = *c.RegoCode
+		err = s.compiles(ctx, sc, next)
 	}
 	if err != nil {
 		return Policy{}, err

@@ -9,14 +9,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-const columns = `p.id, p.name, p.description, p.status, p.environment, p.rego_code, p.test_cases, p.actions, p.version,
+const columns = `p.id, p.kind, p.name, p.description, p.status, p.environment, p.rego_code, p.test_cases, p.actions, p.version,
 	p.resource_id, p.bouncer_id, p.created_by, p.created_at, p.updated_at, p.promoted_at, p.deleted_at,
 	COALESCE(c.evaluations, 0) AS evaluations, COALESCE(c.cache_hits, 0) AS cache_hits, COALESCE(c.nanoseconds, 0) AS nanoseconds`
 
 const from = ` FROM policies p LEFT JOIN policy_counters c ON c.policy_id = p.id `
 
 const filters = ` WHERE p.deleted_at IS NULL AND ($1 = '' OR p.environment = $1) AND ($2 = '' OR p.status = $2)
-	AND ($3 = '' OR p.name_folded LIKE $3 ESCAPE '\') `
+	AND ($3 = '' OR p.name_folded LIKE $3 ESCAPE '\') AND ($4 = '' OR p.kind = $4) `
 
 // get reads a control, deleted or not.
 func get(ctx context.Context, tx *db.Tx, id int64) (Policy, error) {
@@ -26,8 +26,8 @@ func get(ctx context.Context, tx *db.Tx, id int64) (Policy, error) {
 }
 
 func list(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) ([]Policy, error) {
-	ps, err := db.All[Policy](ctx, tx, `SELECT `+columns+from+filters+`ORDER BY p.id LIMIT $4 OFFSET $5`,
-		string(env), f.Status, contains(f.Name), f.Limit, f.Skip)
+	ps, err := db.All[Policy](ctx, tx, `SELECT `+columns+from+filters+`ORDER BY p.id LIMIT $5 OFFSET $6`,
+		string(env), f.Status, contains(f.Name), f.Kind, f.Limit, f.Skip)
 	for i := range ps {
 		ps[i].count()
 	}
@@ -35,7 +35,7 @@ func list(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) ([]Policy, er
 }
 
 func count(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) (int64, error) {
-	return db.One[int64](ctx, tx, `SELECT count(*) FROM policies p`+filters, string(env), f.Status, contains(f.Name))
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM policies p`+filters, string(env), f.Status, contains(f.Name), f.Kind)
 }
 
 // contains is a LIKE pattern for a literal part of a folded name; empty for none.
@@ -51,10 +51,10 @@ func fold(s string) string { return strings.ToLower(s) }
 
 func insert(ctx context.Context, tx *db.Tx, p Policy) (int64, error) {
 	return db.One[int64](ctx, tx, `INSERT INTO policies (name, name_folded, description, status, environment, rego_code,
-			test_cases, actions, version, resource_id, bouncer_id, created_by, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) RETURNING id`,
+			test_cases, actions, version, resource_id, bouncer_id, created_by, created_at, updated_at, kind)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) RETURNING id`,
 		p.Name, fold(p.Name), p.Description, p.Status, string(p.Environment), p.RegoCode, p.TestCases, p.Actions, p.Version,
-		p.ResourceID, p.BouncerID, p.CreatedBy, p.CreatedAt, p.UpdatedAt)
+		p.ResourceID, p.BouncerID, p.CreatedBy, p.CreatedAt, p.UpdatedAt, p.Kind)
 }
 
 // update writes a control and reads it back as it is stored.
@@ -113,7 +113,27 @@ func version(ctx context.Context, tx *db.Tx, id, v int64) (Version, error) {
 func controls(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
 	return db.All[Control](ctx, tx, `SELECT id, name, version, COALESCE(resource_id, 0) AS resource_id,
 			COALESCE(bouncer_id, 0) AS bouncer_id, rego_code, actions, updated_at FROM policies
-		WHERE environment = $1 AND status = 'active' AND deleted_at IS NULL ORDER BY id`, string(env))
+		WHERE environment = $1 AND status = 'active' AND kind = 'control' AND deleted_at IS NULL ORDER BY id`, string(env))
+}
+
+// shelved is an active library.
+type shelved struct {
+	ID          int64     `db:"id"`
+	Name        string    `db:"name"`
+	Version     int64     `db:"version"`
+	Environment scope.Env `db:"environment"`
+	Source      string    `db:"rego_code"`
+}
+
+func activeLibraries(ctx context.Context, tx *db.Tx) ([]shelved, error) {
+	return db.All[shelved](ctx, tx, `SELECT id, name, version, environment, rego_code FROM policies
+		WHERE kind = 'library' AND status = 'active' AND deleted_at IS NULL ORDER BY id`)
+}
+
+// importers are the live policies of an environment whose text may name a library.
+func importers(ctx context.Context, tx *db.Tx, env scope.Env) ([]Policy, error) {
+	return db.All[Policy](ctx, tx, `SELECT `+columns+from+`WHERE p.deleted_at IS NULL AND p.environment = $1
+		AND p.rego_code LIKE '%lib%' ORDER BY p.id`, string(env))
 }
 
 // link is one control and the resource that it is bound to.

@@ -130,7 +130,11 @@ func compare(a, b Version) Difference {
 func (s *Service) RestoreVersion(ctx context.Context, sc scope.Scope, id, v, ifVersion int64) (Policy, error) {
 	old, err := s.Version(ctx, sc, id, v)
 	if err == nil {
-		err = s.compiles(ctx, sc, old.RegoCode)
+		var next Policy
+		if next, err = s.Get(ctx, sc, id); err == nil {
+			next.RegoCode = old.RegoCode
+			err = s.compiles(ctx, sc, next)
+		}
 	}
 	if err != nil {
 		return Policy{}, err

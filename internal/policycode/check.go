@@ -29,7 +29,11 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 	for _, c := range repo.Controls {
 		v.Controls = append(v.Controls, controlfile.Named{Path: c.Path, Name: c.Name})
 	}
-	found, err := s.Evaluator.CheckModules(ctx, sc.Tenant, repo.Modules)
+	stored, err := s.Policies.Libraries(ctx, sc, scope.Sandbox)
+	if err != nil {
+		return controlfile.Validation{}, err
+	}
+	found, err := s.Evaluator.CheckModules(ctx, sc.Tenant, append(repo.Modules, rego.StoredModules(stored)...))
 	if err != nil {
 		return controlfile.Validation{}, err
 	}
@@ -69,15 +73,18 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, r Request) (controlf
 }
 
 func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Repository, issues []rego.FileIssue) (controlfile.TestReport, error) {
-	mods, err := s.Evaluator.TestModules(ctx, sc.Tenant, repo.Modules)
+	stored, err := s.Policies.Libraries(ctx, sc, scope.Sandbox)
+	if err != nil {
+		return controlfile.TestReport{}, err
+	}
+	mods, err := s.Evaluator.TestModules(ctx, sc.Tenant, append(repo.Modules, rego.StoredModules(stored)...))
 	if err != nil {
 		return controlfile.TestReport{}, err
 	}
 	if len(issues)+len(mods.Issues) > 0 {
 		return controlfile.NewTestReport(issues, mods, nil), nil
 	}
-	results := []controlfile.CaseResult{}
-	started := s.Now()
+	results, libs, started := []controlfile.CaseResult{}, repo.Libraries(stored), s.Now()
 	for _, c := range repo.Controls {
 		cases, bad := c.RegoCases()
 		issues = append(issues, bad...)
@@ -87,7 +94,7 @@ func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Rep
 		if s.Now().Sub(started) > casesTime {
 			return controlfile.TestReport{}, fault.Newf(fault.Invalid, "evaluation_limit", "the test cases did not end within %s", casesTime)
 		}
-		rs, err := s.Evaluator.Test(ctx, sc.Tenant, c.Name, c.Source, cases)
+		rs, err := s.Evaluator.Test(ctx, sc.Tenant, c.Name, c.Source, cases, libs...)
 		if err != nil {
 			return controlfile.TestReport{}, err
 		}

@@ -80,6 +80,9 @@ func placement(c controlfile.Control, l links, r Request, d Deployment) (policy.
 	if c.Description != nil {
 		ch.Description = patch.Set(*c.Description)
 	}
+	if c.IsLibrary() {
+		r.ResourceID, r.BouncerID = nil, nil // they are for the controls
+	}
 	ch.ResourceID = linked(c.Resource, l.resource, r.ResourceID)
 	ch.BouncerID = linked(c.Bouncer, l.bouncer, r.BouncerID)
 	if c.Cases != nil {

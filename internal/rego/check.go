@@ -122,9 +122,9 @@ func checkPackage(mod *ast.Module, library bool) []Issue {
 	root, _ := mod.Package.Path[1].Value.(ast.String)
 	switch {
 	case library && !libraryName.MatchString(mod.Package.Path[1:].String()):
-		return []Issue{issueAt(loc, "library_package", "the package of a library begins with lib. and has plain names, such as lib.text")}
+		return []Issue{issueAt(loc, "library_package", libraryPackage)}
 	case !library && root == LibraryRoot:
-		return []Issue{issueAt(loc, "reserved_package", "packages under %q are for libraries (kind library)", string(root))}
+		return []Issue{issueAt(loc, "reserved_package", controlPackage)}
 	case slices.Contains(reservedPackages, string(root)):
 		return []Issue{issueAt(loc, "reserved_package", "packages under %q are reserved", string(root))}
 	}

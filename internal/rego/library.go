@@ -51,6 +51,37 @@ func CheckLibrary(source string, others ...Library) ([]Issue, error) {
 	return issues, nil
 }
 
+// Misplaced says that a source's package is not of its kind's: a library's is
+// under lib, a control's is not.
+func Misplaced(source string, library bool) []Issue {
+	if ((Library{Source: source}).Package() != "") == library {
+		return nil
+	}
+	line := 1
+	if m := packageHead.FindStringIndex(source); m != nil {
+		line += strings.Count(source[:m[1]], "\n")
+	}
+	message := libraryPackage
+	if !library {
+		message = controlPackage
+	}
+	return []Issue{{Line: line, Column: 1, Message: message, Severity: SeverityError, Rule: "library_package"}}
+}
+
+const (
+	libraryPackage = "the package of a library begins with lib. and has plain names, such as lib.text"
+	controlPackage = "packages under lib are for libraries (kind library)"
+)
+
+// CheckModule is CheckLibrary for a source whose package is a library's, and
+// Check for any other.
+func CheckModule(source string, libs ...Library) ([]Issue, error) {
+	if (Library{Source: source}).Package() != "" {
+		return CheckLibrary(source, libs...)
+	}
+	return Check(source, libs...)
+}
+
 // Reach gives those of libs that source refers to, and what those refer to, by
 // package. What is not among libs, and a source that cannot be read, is passed
 // over: it is for Check to say.

@@ -65,7 +65,7 @@ func TestCheckOfWhatUsesLibraries(t *testing.T) {
 		{"its data", "package a\n\nimport data.lib.reads\n\nallow if reads.x", 3, 1, "library lib.reads, line 3: data.secrets is not offered"},
 		{"its types", "package a\n\nimport data.lib.types\n\nallow if types.x", 3, 1, "library lib.types, line 3: plus: invalid argument"},
 		{"its member", "package a\n\nimport data.lib.member\n\nallow if member.x", 3, 1, "library lib.member, line 5: the library lib.text has no rule"},
-		{"its package", "package lib.mine\n\nallow := true", 1, 1, "packages under \"lib\" are for libraries"},
+		{"its package", "package lib.mine\n\nallow := true", 1, 1, "packages under lib are for libraries"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			issues, err := Check(tc.source, libs...)

@@ -34,6 +34,18 @@ const TestSuffix = "_test.rego"
 type Module struct {
 	Path    string `json:"path"`
 	Content string `json:"content"`
+	// Stored is a library that is no file of the repository but known to the
+	// service. One among the files takes its place, and it has no coverage.
+	Stored bool `json:"stored,omitempty"`
+}
+
+// StoredModules are libraries of the service as TestModules takes them.
+func StoredModules(libs []Library) []Module {
+	out := make([]Module, 0, len(libs))
+	for _, l := range libs {
+		out = append(out, Module{Path: "(stored)/" + l.Package() + ".rego", Content: l.Source, Stored: true})
+	}
+	return out
 }
 
 // IsTest reports whether the file holds tests.
@@ -130,10 +142,18 @@ func CheckModules(mods []Module) []FileIssue {
 
 // parseModules parses all files; those that fail are not in the suite.
 func parseModules(mods []Module) (*testSuite, []FileIssue) {
-	suite := &testSuite{modules: map[string]*ast.Module{}}
+	suite := &testSuite{modules: map[string]*ast.Module{}, stored: map[string]bool{}}
 	var out []FileIssue
 	var libs []Library
+	files := map[string]bool{} // packages of libraries among the files
+	for _, m := range mods {
+		if isLibrary(m) && !m.Stored {
+			files[Library{Source: m.Content}.Package()] = true
+		}
+	}
+	mods = slices.DeleteFunc(slices.Clone(mods), func(m Module) bool { return m.Stored && files[Library{Source: m.Content}.Package()] })
 	for i, m := range mods {
+		suite.stored[m.Path] = m.Stored
 		if isLibrary(m) {
 			libs = append(libs, Library{ID: int64(i + 1), Name: m.Path, Source: m.Content})
 		}
@@ -207,6 +227,7 @@ func isLibrary(m Module) bool { return !m.IsTest() && Library{Source: m.Content}
 // testSuite is the parsed files of a run, by path.
 type testSuite struct {
 	modules map[string]*ast.Module
+	stored  map[string]bool
 	printed int
 }
 
@@ -487,12 +508,13 @@ func (t *testPrint) Print(_ print.Context, msg string) error {
 // coverage reports on each control.
 func (s *testSuite) coverage(tracer *cover.Cover) []Coverage {
 	controls := map[string]*ast.Module{}
-	for _, p := range s.paths(false) {
+	mine := slices.DeleteFunc(s.paths(false), func(p string) bool { return s.stored[p] })
+	for _, p := range mine {
 		controls[p] = s.modules[p]
 	}
 	report := tracer.Report(controls)
 	out := []Coverage{}
-	for _, p := range s.paths(false) {
+	for _, p := range mine {
 		c := Coverage{File: p, Uncovered: []int{}}
 		reached, missed := map[int]bool{}, map[int]bool{}
 		if f := report.Files[p]; f != nil {

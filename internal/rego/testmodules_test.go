@@ -22,7 +22,7 @@ func runModules(t *testing.T, files ...string) ModuleReport {
 	t.Helper()
 	var mods []Module
 	for i := 0; i < len(files); i += 2 {
-		mods = append(mods, Module{files[i], files[i+1]})
+		mods = append(mods, Module{Path: files[i], Content: files[i+1]})
 	}
 	rep, err := TestModules(t.Context(), mods)
 	if err != nil {

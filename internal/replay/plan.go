@@ -28,6 +28,10 @@ type plan struct {
 
 	changes []change
 	index   map[key]int // of spec.Controls
+	// packages are those of the libraries that the candidate changes, reach which
+	// sources reach one of them.
+	packages []string
+	reach    map[string]bool
 }
 
 // change is what the candidate does to the active controls.
@@ -43,6 +47,7 @@ type change struct {
 type key struct {
 	id, version int64
 	edited      bool
+	changed     bool // compiled with changed libraries
 }
 
 // newID is where the ids of controls begin that are not stored: above all that
@@ -54,7 +59,7 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{request: r, index: map[key]int{}, subjects: []Subject{}}
+	p := &plan{request: r, index: map[key]int{}, reach: map[string]bool{}, subjects: []Subject{}}
 	p.spec = rerun.Spec{Env: string(r.SourceEnvironment), Deadline: s.Deadline, Samples: *r.Samples}
 	to := s.Now().UTC()
 	p.recording = audit.Recording{Env: r.SourceEnvironment, From: to.Add(-time.Duration(r.WindowHours) * time.Hour), To: to}
@@ -70,7 +75,9 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	if !set.PIP().Defined() {
 		p.spec.PIP = nil
 	}
-	p.libraries(set)
+	if err := s.libraries(ctx, sc, p); err != nil {
+		return nil, err
+	}
 	if err := s.candidate(ctx, sc, p); err != nil {
 		return nil, err
 	}
@@ -147,7 +154,9 @@ func (s *Service) candidate(ctx context.Context, sc scope.Scope, p *plan) error 
 		if err != nil {
 			return err
 		}
-		if ok {
+		if ok && isLibrary(c) {
+			p.putLibrary(c, false)
+		} else if ok {
 			if err := s.put(ctx, sc, p, c, false); err != nil {
 				return err
 			}
@@ -184,6 +193,10 @@ func (s *Service) candidate(ctx context.Context, sc scope.Scope, p *plan) error 
 		if c.RegoCode != "" {
 			base.RegoCode = c.RegoCode
 		}
+		if isLibrary(base) {
+			p.putLibrary(base, c.RegoCode != "")
+			continue
+		}
 		if err := s.put(ctx, sc, p, base, c.RegoCode != ""); fault.Is(err, fault.NotFound) {
 			offences = append(offences, fault.Detail{Pointer: at + "/resource_id", Message: fmt.Sprintf("no resource %d in %s", c.ResourceID, p.request.Environment)})
 		} else if err != nil {
@@ -191,17 +204,6 @@ func (s *Service) candidate(ctx context.Context, sc scope.Scope, p *plan) error 
 		}
 	}
 	return refuse(offences)
-}
-
-// libraries puts the libraries that active controls reach on the shelf.
-func (p *plan) libraries(set *rego.Set) {
-	for _, c := range set.Controls() {
-		for _, l := range c.Libraries() {
-			if !slices.Contains(p.spec.Libraries, l) {
-				p.spec.Libraries = append(p.spec.Libraries, l)
-			}
-		}
-	}
 }
 
 func refuse(offences []fault.Detail) error {
@@ -235,7 +237,7 @@ func (s *Service) put(ctx context.Context, sc scope.Scope, p *plan, c policy.Pol
 	}
 	p.subjects = append(p.subjects, told)
 	p.spec.Controls = append(p.spec.Controls, ch.control)
-	p.index[key{c.ID, ch.control.Version, true}] = len(p.spec.Controls) - 1
+	p.index[key{c.ID, ch.control.Version, true, false}] = len(p.spec.Controls) - 1
 	return nil
 }
 
@@ -304,7 +306,7 @@ func (p *plan) without(set *rego.Set) error {
 
 // text gives the index of a control's text, which is added when it is new.
 func (p *plan) text(c rerun.Control) int {
-	k := key{c.ID, c.Version, false}
+	k := key{c.ID, c.Version, c.New, c.Changed}
 	if i, ok := p.index[k]; ok {
 		return i
 	}
@@ -321,12 +323,13 @@ func (p *plan) epoch(from time.Time, active map[int64]int) {
 			delete(cand, c.id)
 			continue
 		}
-		at := p.index[key{c.id, c.control.Version, true}]
+		at := p.index[key{c.id, c.control.Version, true, false}]
 		if was, ok := active[c.id]; ok && p.spec.Controls[was] == p.spec.Controls[at] {
 			continue // it is active just so
 		}
 		cand[c.id] = at
 	}
+	p.relink(cand)
 	p.spec.Epochs = append(p.spec.Epochs, rerun.Epoch{From: from, Baseline: byID(active), Candidate: byID(cand)})
 }
 

@@ -30,13 +30,14 @@ const goneGrace = 5 * time.Second
 
 // trialRun is one simulation on its way.
 type trialRun struct {
-	sc       scope.Scope
-	policy   policy.Policy
-	scenario *Scenario
-	record   Record
-	set      *rego.Set
-	filled   filled
-	took     time.Duration
+	libraries []rego.Library
+	sc        scope.Scope
+	policy    policy.Policy
+	scenario  *Scenario
+	record    Record
+	set       *rego.Set
+	filled    filled
+	took      time.Duration
 }
 
 // Simulate evaluates a control of the scope on an input and keeps the run.
@@ -50,7 +51,7 @@ func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Requ
 	}
 	start := s.Now()
 	sim, err := s.Evaluator.Simulate(ctx, sc.Tenant, worker.SimulateRequest{
-		Meta: meta(run.policy), Source: run.policy.RegoCode, Input: run.filled.input, Data: run.set,
+		Meta: meta(run.policy), Source: run.policy.RegoCode, Libraries: run.libraries, Input: run.filled.input, Data: run.set,
 	})
 	if err != nil {
 		return Result{}, s.broken(ctx, run, s.Now().Sub(start), err)
@@ -67,11 +68,14 @@ func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Requ
 
 // prepare loads what a run is made of.
 func (s *Service) prepare(ctx context.Context, sc scope.Scope, id int64, r Request) (*trialRun, error) {
-	p, err := s.Policies.Get(ctx, sc, id)
+	p, err := s.control(ctx, sc, id)
 	if err != nil {
 		return nil, err
 	}
 	run := &trialRun{sc: sc, policy: p}
+	if run.libraries, err = s.Policies.Libraries(ctx, sc, p.Environment); err != nil {
+		return nil, err
+	}
 	if r.Scenario != nil {
 		found, err := s.Scenario(ctx, sc, *r.Scenario)
 		if err != nil {

@@ -50,7 +50,7 @@ func (s *Service) CreateScenario(ctx context.Context, sc scope.Scope, d Scenario
 	if err := next.check(); err != nil {
 		return Scenario{}, err
 	}
-	p, err := s.Policies.Get(ctx, sc, d.PolicyID)
+	p, err := s.control(ctx, sc, d.PolicyID)
 	if err != nil {
 		return Scenario{}, err
 	}

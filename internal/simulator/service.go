@@ -76,9 +76,18 @@ func shown(status string) string {
 	return status
 }
 
+// control is a control of the scope. A library decides nothing that could be simulated.
+func (s *Service) control(ctx context.Context, sc scope.Scope, id int64) (policy.Policy, error) {
+	p, err := s.Policies.Get(ctx, sc, id)
+	if err == nil && p.Kind == policy.KindLibrary {
+		err = fault.NotFoundf("no such control: the policy is a library")
+	}
+	return p, err
+}
+
 // Attributes lists what a control reads of input, with types from its use.
 func (s *Service) Attributes(ctx context.Context, sc scope.Scope, id int64) ([]rego.Attribute, error) {
-	p, err := s.Policies.Get(ctx, sc, id)
+	p, err := s.control(ctx, sc, id)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func loadable(ctx context.Context, tx *db.Tx, env scope.Env) ([]Loadable, error)
 	return db.All[Loadable](ctx, tx, `SELECT p.id, p.name, p.description, p.status, p.environment, p.rego_code,
 			r.name AS resource_name, COALESCE(r.methods, '[]') AS methods, b.name AS bouncer_name
 		FROM policies p LEFT JOIN resources r ON r.id = p.resource_id LEFT JOIN bouncers b ON b.id = p.bouncer_id
-		WHERE p.environment = $1 AND p.deleted_at IS NULL ORDER BY p.id`, string(env))
+		WHERE p.environment = $1 AND p.kind = 'control' AND p.deleted_at IS NULL ORDER BY p.id`, string(env))
 }
 
 // prune removes up to n rows of an audit level from before a time.

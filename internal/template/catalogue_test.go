@@ -37,9 +37,9 @@ func catalogue(t testing.TB) *Catalogue {
 	return c
 }
 
-func compile(t testing.TB, id, source string) *rego.Control {
+func compile(t testing.TB, id, source string, libs ...rego.Library) *rego.Control {
 	t.Helper()
-	c, issues := rego.Compile(rego.Meta{ID: 1, Name: id, Version: 1}, source)
+	c, issues := rego.Compile(rego.Meta{ID: 1, Name: id, Version: 1}, source, libs...)
 	if len(issues) > 0 {
 		t.Fatalf("%s: %v\n%s", id, issues, source)
 	}

@@ -13,7 +13,7 @@ import (
 
 var fence = regexp.MustCompile("(?ms)^```(\\w+) ?(\\w*)\n(.*?)^```$")
 
-// TestGuide: every module in docs/controls.md is a control without a warning,
+// TestGuide: every module in docs/controls.md is a control, or a library, without a warning,
 // and every input beside it has the outcome that is written there.
 func TestGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/controls.md")
@@ -25,12 +25,19 @@ func TestGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ctl *rego.Control
+	var libs []rego.Library
 	modules, inputs := 0, 0
 	for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
 		switch m[1] {
 		case "rego":
-			ctl = compile(t, "guide", m[3])
-			modules++
+			if modules++; (rego.Library{Source: m[3]}).Package() != "" {
+				if issues, err := rego.CheckLibrary(m[3], libs...); err != nil || len(issues) > 0 {
+					t.Errorf("%v %v\n%s", issues, err, m[3])
+				}
+				libs = append(libs, rego.Library{ID: int64(modules), Version: 1, Source: m[3]})
+			} else {
+				ctl = compile(t, "guide", m[3], libs...)
+			}
 			if issues, err := linter.Lint(t.Context(), m[3]); err != nil || len(issues) > 0 {
 				t.Errorf("lint: %v %v\n%s", issues, err, m[3])
 			}

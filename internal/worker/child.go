@@ -85,7 +85,7 @@ func (c *child) serve(ctx context.Context, req request) (rep reply) {
 }
 
 func (c *child) validate(req request) reply {
-	issues, err := rego.Check(req.Source)
+	issues, err := rego.CheckModule(req.Source, req.Libraries...)
 	if err != nil {
 		return reply{Error: err.Error()}
 	}
@@ -108,7 +108,7 @@ func (c *child) lint(ctx context.Context, req request) reply {
 }
 
 func (c *child) test(ctx context.Context, req request) reply {
-	control, issues := rego.Compile(rego.Meta{Name: req.Name}, req.Source)
+	control, issues := rego.Compile(rego.Meta{Name: req.Name}, req.Source, req.Libraries...)
 	if len(issues) > 0 {
 		return reply{Issues: issues}
 	}

@@ -68,12 +68,13 @@ func NewPool(cfg Config) *Pool {
 	return &Pool{cfg: cfg, slots: make(chan struct{}, cfg.Size), tenants: map[scope.TenantID]*share{}, replays: newReplays()}
 }
 
-// Validate checks a source and lints what passed. Faults: Invalid
+// Validate checks a source, a control's that may import libs or a library's
+// (rego.CheckModule), and lints what passed. Faults: Invalid
 // "evaluation_limit" when the child ran out of time or memory, RateLimited when
 // the tenant has too many calls waiting, Unavailable when no child could be
 // started. A linter that ran out of time is a warning.
-func (p *Pool) Validate(ctx context.Context, tenant scope.TenantID, source string) (Validation, error) {
-	v, err := p.Check(ctx, tenant, source)
+func (p *Pool) Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...rego.Library) (Validation, error) {
+	v, err := p.Check(ctx, tenant, source, libs...)
 	if err != nil || !v.Valid {
 		return v, err
 	}
@@ -96,8 +97,8 @@ func (p *Pool) Lint(ctx context.Context, tenant scope.TenantID, source string) (
 }
 
 // Check validates without the linter: what create and update ask.
-func (p *Pool) Check(ctx context.Context, tenant scope.TenantID, source string) (Validation, error) {
-	rep, err := p.call(ctx, tenant, p.cfg.ValidateDeadline, request{Op: opValidate, Source: source})
+func (p *Pool) Check(ctx context.Context, tenant scope.TenantID, source string, libs ...rego.Library) (Validation, error) {
+	rep, err := p.call(ctx, tenant, p.cfg.ValidateDeadline, request{Op: opValidate, Source: source, Libraries: libs})
 	if err != nil {
 		return Validation{}, err
 	}
@@ -116,8 +117,8 @@ func (p *Pool) Warm(ctx context.Context) {
 
 // Test runs test cases against a source. Besides the faults of Validate, a
 // source that does not compile is Invalid "invalid_policy".
-func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, name, source string, cases []rego.TestCase) ([]rego.TestResult, error) {
-	rep, err := p.call(ctx, tenant, p.cfg.TestDeadline, request{Op: opTest, Name: name, Source: source, Cases: cases})
+func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, name, source string, cases []rego.TestCase, libs ...rego.Library) ([]rego.TestResult, error) {
+	rep, err := p.call(ctx, tenant, p.cfg.TestDeadline, request{Op: opTest, Name: name, Source: source, Cases: cases, Libraries: libs})
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,9 @@ const compiledKept = 16
 type SimulateRequest struct {
 	Meta   rego.Meta
 	Source string
-	Input  value.Value
+	// Libraries are what the source may import.
+	Libraries []rego.Library
+	Input     value.Value
 	// Data is asked, in this process, for what the control refers to below data;
 	// nil is none.
 	Data rego.DataSource
@@ -79,7 +81,7 @@ type tried struct {
 // Unavailable.
 func (p *Pool) Simulate(ctx context.Context, tenant scope.TenantID, r SimulateRequest) (Simulation, error) {
 	limit := p.cfg.SimulateDeadline
-	req := request{Op: opSimulate, Source: r.Source, Trial: &trial{Meta: r.Meta, Input: r.Input.AppendJSON(nil), Deadline: limit}}
+	req := request{Op: opSimulate, Source: r.Source, Libraries: r.Libraries, Trial: &trial{Meta: r.Meta, Input: r.Input.AppendJSON(nil), Deadline: limit}}
 	out, err := p.try(ctx, tenant, req)
 	if err == nil && len(out.Needs) > 0 {
 		if req.Trial.Data, err = dataFor(out.Needs, r.Data); err != nil {
@@ -211,7 +213,7 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	if t == nil {
 		return reply{Error: "no trial in the request"}
 	}
-	control, issues := c.compiled(t.Meta, req.Source)
+	control, issues := c.compiled(t.Meta, req.Source, req.Libraries)
 	if len(issues) > 0 {
 		return reply{Issues: issues}
 	}
@@ -256,12 +258,12 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 }
 
 // compiled is the control of a text, from memory where it was asked before.
-func (c *child) compiled(m rego.Meta, source string) (*rego.Control, []rego.Issue) {
-	key := sha256.Sum256(fmt.Appendf(nil, "%d\x00%d\x00%d\x00%s\x00%s", m.ID, m.Version, m.ResourceID, m.Name, source))
+func (c *child) compiled(m rego.Meta, source string, libs []rego.Library) (*rego.Control, []rego.Issue) {
+	key := sha256.Sum256(fmt.Appendf(nil, "%d\x00%d\x00%d\x00%s\x00%s\x00%v", m.ID, m.Version, m.ResourceID, m.Name, source, libs))
 	if control := c.controls[key]; control != nil {
 		return control, nil
 	}
-	control, issues := rego.Compile(m, source)
+	control, issues := rego.Compile(m, source, libs...)
 	if len(issues) > 0 {
 		return nil, issues
 	}

@@ -64,6 +64,8 @@ type request struct {
 	Sources []string `json:"sources,omitempty"`
 	// Unpack is for opUnpack (unpack.go).
 	Unpack *gitpack.Request `json:"unpack,omitempty"`
+	// Libraries are what the source may import.
+	Libraries []rego.Library `json:"libraries,omitempty"`
 }
 
 type reply struct {

@@ -1,0 +1,24 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+type policyUsersOut struct{ Body policy.Usage }
+
+// policyLibraries registers what is asked of libraries alone.
+func (s *Server) policyLibraries(r *Router) {
+	Register(r, Op{
+		ID: "list-policy-users", Method: http.MethodGet, Path: "/policies/{policy_id}/users", Permission: "policies:read", Tags: []string{"Policies"},
+		Errors:  []int{http.StatusConflict},
+		Summary: "List the policies that use a library", Description: "By themselves or through another library, in either environment. A policy that is a control: 409 `not_a_library`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*policyUsersOut, error) {
+			u, err := s.Policies.Users(ctx, sc, in.ID)
+			return &policyUsersOut{u}, err
+		})
+}

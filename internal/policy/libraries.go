@@ -1,0 +1,302 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// User is a policy that uses a library, by itself or through another library.
+type User struct {
+	ID          int64     `json:"id" doc:"The policy."`
+	Name        string    `json:"name" doc:"Its name."`
+	Kind        string    `json:"kind" enum:"control,library" doc:"What it is."`
+	Status      string    `json:"status" enum:"draft,active,inactive" doc:"Its state."`
+	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Its environment."`
+	Version     int64     `json:"version" doc:"Its version."`
+}
+
+// Usage is who uses a library.
+type Usage struct {
+	PolicyID int64  `json:"policy_id" doc:"The library."`
+	Package  string `json:"package" doc:"Its package." example:"lib.text"`
+	Users    []User `json:"users" doc:"The policies that use it, in either environment, by id."`
+	Total    int    `json:"total" doc:"How many there are."`
+}
+
+var bothEnvironments = []scope.Env{scope.Sandbox, scope.Production}
+
+// shelf is the active libraries of a tenant.
+type shelf []shelved
+
+func (l shelved) library() rego.Library {
+	return rego.Library{ID: l.ID, Name: l.Name, Version: l.Version, Source: l.Source}
+}
+
+// of gives what the modules of an environment may import: its own libraries; in
+// sandbox also those of production whose package has no library in sandbox, so
+// that a library that was promoted is still there for its users.
+func (s shelf) of(env scope.Env) []rego.Library {
+	var out []rego.Library
+	own := map[string]bool{}
+	for _, l := range s {
+		if l.Environment == env {
+			own[l.library().Package()] = true
+			out = append(out, l.library())
+		}
+	}
+	for _, l := range s {
+		if env == scope.Sandbox && l.Environment == scope.Production && !own[l.library().Package()] {
+			out = append(out, l.library())
+		}
+	}
+	return out
+}
+
+// as is the shelf with a library as p has it: there only while it is live.
+func (s shelf) as(p Policy) shelf {
+	out := slices.DeleteFunc(slices.Clone(s), func(l shelved) bool { return l.ID == p.ID })
+	if p.Kind == KindLibrary && p.live() {
+		out = append(out, shelved{ID: p.ID, Name: p.Name, Version: p.Version, Environment: p.Environment, Source: p.RegoCode})
+	}
+	return out
+}
+
+// LibrariesFor gives the libraries that the controls of an environment may import.
+func (s *Service) LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Library, error) {
+	all, err := activeLibraries(ctx, tx)
+	return shelf(all).of(env), err
+}
+
+// Libraries is LibrariesFor in a transaction of its own.
+func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) (libs []rego.Library, err error) {
+	err = s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		libs, err = s.LibrariesFor(ctx, tx, env)
+		return err
+	})
+	return libs, err
+}
+
+// LibrariesWith gives the libraries of an environment as they would be with
+// another source for one of them: what its users are compiled with to see what
+// an edit would do (compliance's impact preview).
+func (s *Service) LibrariesWith(ctx context.Context, sc scope.Scope, env scope.Env, library Policy, source string) (libs []rego.Library, err error) {
+	library.RegoCode, library.Status, library.DeletedAt, library.Environment = source, Active, nil, env
+	library.Version++
+	err = s.read(ctx, sc, func(tx *db.Tx) error {
+		all, err := activeLibraries(ctx, tx)
+		libs = shelf(all).as(library).of(env)
+		return err
+	})
+	return libs, err
+}
+
+// Users says who uses a library; a control is Conflict "not_a_library".
+func (s *Service) Users(ctx context.Context, sc scope.Scope, id int64) (Usage, error) {
+	var u Usage
+	err := s.read(ctx, sc, func(tx *db.Tx) error {
+		p, err := s.load(ctx, tx, sc, id)
+		if err == nil && p.Kind != KindLibrary {
+			err = fault.New(fault.Conflict, "not_a_library", "the policy is a control; only libraries have users")
+		}
+		if err != nil {
+			return err
+		}
+		u = Usage{PolicyID: id, Package: library(p).Package()}
+		u.Users, err = s.affected(ctx, tx, sc, p)
+		u.Total = len(u.Users)
+		return err
+	})
+	return u, err
+}
+
+func library(p Policy) rego.Library {
+	return rego.Library{ID: p.ID, Name: p.Name, Version: p.Version, Source: p.RegoCode}
+}
+
+// affected are the policies that use a library as it is stored, as far as the
+// scope sees them.
+func (s *Service) affected(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]User, error) {
+	out := []User{}
+	all, err := activeLibraries(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	for _, env := range bothEnvironments {
+		libs := shelf(all).of(env)
+		if !sc.Sees(env) || !slices.ContainsFunc(libs, func(l rego.Library) bool { return l.ID == p.ID }) {
+			continue
+		}
+		users, err := usersOf(ctx, tx, env, libs, p.ID, library(p).Package())
+		if err != nil {
+			return nil, err
+		}
+		for _, u := range users {
+			out = append(out, User{u.ID, u.Name, u.Kind, u.Status, u.Environment, u.Version})
+		}
+	}
+	slices.SortFunc(out, func(a, b User) int { return int(a.ID - b.ID) })
+	return out, nil
+}
+
+// usersOf gives the live policies of an environment, but the library itself,
+// that reach one of the packages.
+func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []rego.Library, id int64, packages ...string) ([]Policy, error) {
+	list, err := importers(ctx, tx, env)
+	return slices.DeleteFunc(list, func(p Policy) bool {
+		return p.ID == id || !slices.ContainsFunc(rego.Reach(p.RegoCode, libs), func(l rego.Library) bool { return slices.Contains(packages, l.Package()) })
+	}), err
+}
+
+// settle holds a change, which is written already, to what libraries ask of it: a
+// control compiles with those of its environment, and a library leaves all who
+// use it compiling. It runs in the change's transaction, so that neither can
+// change meanwhile.
+func (s *Service) settle(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy) error {
+	all, err := activeLibraries(ctx, tx)
+	if err != nil {
+		return err
+	}
+	after := shelf(all)
+	if next.DeletedAt == nil && strings.Contains(next.RegoCode, rego.LibraryRoot) {
+		if err := s.compilesWith(ctx, sc, next, after.of(next.Environment)); err != nil {
+			return err
+		}
+	}
+	if next.Kind != KindLibrary {
+		return nil
+	}
+	pkg, was := library(next).Package(), library(old).Package()
+	for _, l := range after {
+		if next.live() && l.ID != next.ID && l.Environment == next.Environment && l.library().Package() == pkg {
+			return fault.Newf(fault.Conflict, "library_exists", "policy %d (%s) is the active library %s of %s", l.ID, l.Name, pkg, l.Environment)
+		}
+	}
+	before := after.as(Policy{ID: next.ID})
+	if old.live() {
+		before = before.as(old)
+	}
+	if err := apart(pkg, next, after); err != nil {
+		return err
+	}
+	var h harm
+	for _, env := range bothEnvironments {
+		had, has := before.of(env), after.of(env)
+		if slices.Equal(had, has) {
+			continue
+		}
+		users, err := usersOf(ctx, tx, env, had, next.ID, pkg, was)
+		if err == nil {
+			err = s.look(ctx, sc, &h, users, had, has)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return h.fault()
+}
+
+// apart refuses a library whose package would hold another's, or lie in one, in
+// an environment that sees both: what a name stands for would not be plain.
+func apart(pkg string, next Policy, after shelf) error {
+	for _, env := range bothEnvironments {
+		for _, l := range after.of(env) {
+			other := l.Package()
+			if next.live() && other != pkg && (strings.HasPrefix(other, pkg+".") || strings.HasPrefix(pkg, other+".")) && (env == next.Environment || next.Environment == scope.Production) {
+				return fault.Newf(fault.Conflict, "library_exists", "%s has a library %s, and neither package may hold the other", env, other)
+			}
+		}
+	}
+	return nil
+}
+
+// harm is what a change of a library would do to those who use it.
+type harm struct{ lost, broken []fault.Detail }
+
+// fault is Conflict "library_in_use" where what users import is gone, Invalid
+// "library_breaks_users" where they do not compile with what it became.
+func (h *harm) fault() error {
+	var f *fault.Error
+	switch {
+	case len(h.lost) > 0:
+		f = fault.Newf(fault.Conflict, "library_in_use", "%d policies use the library, such as %s", len(h.lost), h.lost[0].Message)
+		f.Details = h.lost
+	case len(h.broken) > 0:
+		f = fault.New(fault.Invalid, "library_breaks_users", "policies that use the library would not compile any more: "+h.broken[0].Message)
+		f.Details = h.broken
+	default:
+		return nil
+	}
+	return f
+}
+
+// look finds the harm to users that compiled with had and would have has.
+func (s *Service) look(ctx context.Context, sc scope.Scope, h *harm, users []Policy, had, has []rego.Library) error {
+	lost := func(l rego.Library) bool {
+		return !slices.ContainsFunc(has, func(o rego.Library) bool { return o.Package() == l.Package() })
+	}
+	for _, u := range users {
+		name := fmt.Sprintf("%s %d (%s) in %s", u.Kind, u.ID, u.Name, u.Environment)
+		if !sc.Sees(u.Environment) {
+			name = fmt.Sprintf("a %s in %s", u.Kind, u.Environment)
+		}
+		if slices.ContainsFunc(rego.Reach(u.RegoCode, had), lost) {
+			h.lost = append(h.lost, fault.Detail{Message: name})
+			continue
+		}
+		v, err := s.Evaluator.Check(ctx, sc.Tenant, u.RegoCode, has...)
+		if err != nil {
+			return err
+		}
+		for _, is := range v.Errors {
+			h.broken = append(h.broken, fault.Detail{
+				Pointer: "/rego_code", Message: fmt.Sprintf("%s, line %d, column %d: %s", name, is.Line, is.Column, is.Message), Line: is.Line, Column: is.Column,
+			})
+		}
+	}
+	return nil
+}
+
+// bare refuses what a library cannot have: it decides nothing.
+func (p Policy) bare() error {
+	if p.Kind != KindLibrary {
+		return nil
+	}
+	for pointer, has := range map[string]bool{
+		"/resource_id": p.ResourceID != nil, "/bouncer_id": p.BouncerID != nil, "/test_cases": len(p.TestCases) > 0, "/actions": len(p.Actions) > 0,
+	} {
+		if has {
+			return fault.Invalidf(pointer, "a library decides nothing: it has no resource, bouncer, test cases or actions")
+		}
+	}
+	return nil
+}
+
+// promoted refuses a promotion of what uses libraries that are in sandbox only.
+func (s *Service) promoted(ctx context.Context, sc scope.Scope, p Policy) error {
+	var all shelf
+	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		all, err = activeLibraries(ctx, tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	f := fault.New(fault.Conflict, "libraries_not_promoted", "promote the libraries first that the policy uses")
+	there := all.of(scope.Production)
+	for _, l := range rego.Reach(p.RegoCode, all.of(scope.Sandbox)) {
+		if !slices.ContainsFunc(there, func(o rego.Library) bool { return o.Package() == l.Package() }) {
+			f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: fmt.Sprintf("library %s, policy %d (%s), is not in production", l.Package(), l.ID, l.Name)})
+		}
+	}
+	if len(f.Details) > 0 {
+		return f
+	}
+	return nil
+}

@@ -98,7 +98,7 @@ func (l *DecisionLog) One(ctx context.Context, sc scope.Scope, id string) (Decis
 		return Decision{}, err
 	}
 	if line == "" {
-		return Decision{}, fault.NotFoundf("no decision has the id %q", id)
+		return Decision{}, fault.NotFoundf("the log holds no such decision")
 	}
 	return decodeDecision([]byte(line))
 }

@@ -32,7 +32,7 @@ var levels = map[string]int{
 	"internal/auth": 4, "internal/policy": 4, "internal/decision": 4, "internal/bouncer": 4,
 	"internal/bridge": 5, "internal/ide": 5, "internal/policycode": 5, "internal/simulator": 5,
 	"internal/replay":      5,
-	"internal/replaycli":   6,
+	"internal/replaycli":   7,
 	"internal/enforce/llm": 5, "internal/enforce/mcp": 5, "internal/enforce/pii": 5, "internal/enforce/mask": 5, "internal/enforce/extauthz": 5,
 	"internal/api": 6, "internal/enforce": 6, "internal/webui": 6, "internal/lsp": 6, "internal/client": 6,
 	"internal/policycli": 7,

@@ -47,7 +47,7 @@ func (p *plan) follow(versions []policy.Version) {
 		now := &states[len(states)-1]
 		was, is := now.active[v.PolicyID]
 		at := -1
-		if v.ActiveIn(p.request.SourceEnvironment) {
+		if v.ActiveIn(p.request.SourceEnvironment) && (rego.Library{Source: v.RegoCode}).Package() == "" {
 			at = p.text(textOf(v))
 		}
 		if is && was == at || !is && at < 0 {

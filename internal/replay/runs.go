@@ -83,7 +83,7 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, er
 		if c.remove {
 			continue
 		}
-		if err := s.compiles(ctx, sc, c); err != nil {
+		if err := s.compiles(ctx, sc, p, c); err != nil {
 			return Run{}, err
 		}
 	}
@@ -119,8 +119,12 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, er
 	return run, err
 }
 
-func (s *Service) compiles(ctx context.Context, sc scope.Scope, c change) error {
-	v, err := s.Workers.Check(ctx, sc.Tenant, c.control.Source)
+func (s *Service) compiles(ctx context.Context, sc scope.Scope, p *plan, c change) error {
+	libs := p.spec.Libraries
+	if len(p.spec.Changed) > 0 {
+		libs = p.spec.Changed
+	}
+	v, err := s.Workers.Check(ctx, sc.Tenant, c.control.Source, libs...)
 	if err != nil || v.Valid {
 		return err
 	}

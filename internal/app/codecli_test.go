@@ -111,9 +111,18 @@ func TestPolicyCommandFormats(t *testing.T) {
 		issues  int // at least
 		failing int // JUnit failures and errors, exactly
 	}{
-		{good, []string{"validate"}, 0, 0}, {broken, []string{"validate"}, 1, 1}, {broken, []string{"validate", "--remote"}, 1, 1},
-		{good, []string{"test"}, 0, 0}, {bad, []string{"test"}, 2, 2}, {bad, []string{"test", "--remote"}, 2, 2}, {good, []string{"test", "--min-coverage", "101"}, 1, 1},
-		{bad, []string{"deploy"}, 2, 2}, {broken, []string{"deploy"}, 1, 1}, {good, []string{"diff"}, 1, 1}, {good, []string{"deploy"}, 0, 0}, {good, []string{"diff"}, 0, 0},
+		{good, []string{"validate"}, 0, 0},
+		{broken, []string{"validate"}, 1, 1},
+		{broken, []string{"validate", "--remote"}, 1, 1},
+		{good, []string{"test"}, 0, 0},
+		{bad, []string{"test"}, 2, 2},
+		{bad, []string{"test", "--remote"}, 2, 2},
+		{good, []string{"test", "--min-coverage", "101"}, 1, 1},
+		{bad, []string{"deploy"}, 2, 2},
+		{broken, []string{"deploy"}, 1, 1},
+		{good, []string{"diff"}, 1, 1},
+		{good, []string{"deploy"}, 0, 0},
+		{good, []string{"diff"}, 0, 0},
 	} {
 		for _, format := range []string{"json", "sarif", "junit"} {
 			out, errs, code := policyCommand(t, c.dir, server, append(c.args, "-o", format)...)

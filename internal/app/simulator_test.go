@@ -192,7 +192,9 @@ func TestSimulateAgrees(t *testing.T) {
 			"username": "fin", "email": "fin@example.com", "password": apptest.Password, "roles": []string{"viewer"}, "department": "finance",
 		}).Want(201).Get("id").(string)
 		resources := []body{
-			{"type": "api", "path": "/salaries/7"}, {"path": "//salaries/./7"}, {"id": d.resource},
+			{"type": "api", "path": "/salaries/7"},
+			{"path": "//salaries/./7"},
+			{"id": d.resource},
 			{"type": "api", "path": "/salaries/7", "data_classification": "confidential"},
 		}
 		users := []body{{"id": id}, {"id": "x", "role": "hr"}, {"id": "x", "role": "hr", "clearance": 1}, {"id": "x", "role": "intern", "department": "finance"}, {"id": "x"}}

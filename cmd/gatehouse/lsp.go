@@ -10,14 +10,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app"
 	"github.com/gatehouse-dev/gatehouse/internal/lsp"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
 // lspCommand is the language server that editors start.
 type lspCommand struct {
-	URL    string `env:"GATEHOUSE_URL" help:"Server whose resources' attributes are offered too; absent: none is asked."`
-	APIKey string `env:"GATEHOUSE_API_KEY" help:"API key for it, with resources:read."`
+	URL    string `env:"GATEHOUSE_URL" help:"Server whose libraries count and whose resources' attributes are offered; absent: none is asked."`
+	APIKey string `env:"GATEHOUSE_API_KEY" help:"API key for it, with resources:read, and policies:read for its libraries."`
 	Stdio  bool   `hidden:"" help:"Accepted, for editors that pass it; there is no other way."`
 }
 
@@ -34,8 +35,8 @@ func (c *lspCommand) Run(ctx context.Context) error {
 
 	s := &lsp.Server{
 		Version: version, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Validate: func(ctx context.Context, source string) (worker.Validation, error) {
-			return pool.Validate(ctx, scope.DefaultTenant, source)
+		Validate: func(ctx context.Context, source string, libs ...rego.Library) (worker.Validation, error) {
+			return pool.Validate(ctx, scope.DefaultTenant, source, libs...)
 		},
 	}
 	if s.Templates, err = app.Templates(); err != nil {

@@ -181,7 +181,8 @@ func TestLanguageServer(t *testing.T) {
 func TestLanguageServerKnowsResources(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	s.Admin.Do(t, "POST", "/resources", apptest.Body{"name": "Orders", "type": "api", "path": "/orders/**", "methods": []string{"GET"}, "attributes": apptest.Body{"cost_centre": "c-17"}}).Want(201)
-	key := s.Key(t, s.Admin, "sandbox", "resources:read")
+	s.Admin.Do(t, "POST", "/policies", apptest.Body{"name": "roles", "kind": "library", "status": "active", "rego_code": "package lib.roles\n\nstaff(u) if u.role == \"staff\"\n"}).Want(201)
+	key := s.Key(t, s.Admin, "sandbox", "resources:read", "policies:read")
 	c := startLSP(t, "GATEHOUSE_URL="+s.URL, "GATEHOUSE_API_KEY="+key.APIKey)
 	c.tell("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": "file:///a.rego", "languageId": "rego", "version": 1, "text": "package a\n\nallow if input.resource.attributes.co"}})
 	apptest.Eventually(t, 10*time.Second, func() error {
@@ -190,4 +191,9 @@ func TestLanguageServerKnowsResources(t *testing.T) {
 		}
 		return nil
 	})
+	// Its libraries can be imported.
+	c.tell("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": "file:///b.rego", "languageId": "rego", "version": 5, "text": "package b\n\nimport data.lib.roles\n\nallow if roles.staff(input.user)\n"}})
+	if found := c.diagnostics(5); len(found) != 0 {
+		t.Errorf("with the server's library: %v", found)
+	}
 }

@@ -14,6 +14,8 @@ package hint
 import (
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
 // Span is a part of a source: byte offsets, End excluded.
@@ -65,6 +67,8 @@ type Knowledge struct {
 	Data []Member
 	// Templates are offered where a file begins.
 	Templates []Template
+	// Libraries are the shared modules that a control may import.
+	Libraries []rego.Library
 }
 
 // Line and column, 1-based; the column counts characters, as OPA does.

@@ -27,6 +27,8 @@ type completionItem struct {
 
 func (s *Server) initialize(ctx context.Context, raw json.RawMessage) (any, *rpcError) {
 	p, failed := params[struct {
+		Folders      []folder `json:"workspaceFolders"`
+		Root         string   `json:"rootUri"`
 		Capabilities struct {
 			TextDocument struct {
 				Completion struct {
@@ -42,6 +44,7 @@ func (s *Server) initialize(ctx context.Context, raw json.RawMessage) (any, *rpc
 	}
 	s.client.snippets = p.Capabilities.TextDocument.Completion.Item.Snippets
 	s.ready = true
+	s.roots, s.stale = rootsOf(p.Folders, p.Root), true
 	s.learn(ctx)
 	return map[string]any{
 		"capabilities": map[string]any{

@@ -75,7 +75,7 @@ func (s *Server) check(ctx context.Context, d document) []rego.Issue {
 	if d.large {
 		return []rego.Issue{{Message: "the file is too large to be a control", Severity: rego.SeverityError, Rule: "source_limit"}}
 	}
-	v, err := s.Validate(ctx, d.text)
+	v, err := s.Validate(ctx, d.text, s.shelf(ctx)...)
 	if err != nil {
 		s.Log.Warn("check", "error", err)
 		return []rego.Issue{{Message: fault.Message(err), Severity: rego.SeverityWarning, Rule: "check"}}

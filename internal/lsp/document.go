@@ -84,7 +84,7 @@ func (s *Server) didOpen(_ context.Context, raw json.RawMessage) (any, *rpcError
 	d := &document{uri: p.Document.URI, version: p.Document.Version}
 	d.set(p.Document.Text)
 	s.documents[d.uri] = d
-	s.changed(d)
+	s.touched(d)
 	return nil, nil
 }
 
@@ -129,13 +129,13 @@ func (s *Server) didChange(_ context.Context, raw json.RawMessage) (any, *rpcErr
 		}
 		d.set(d.text[:from] + c.Text + d.text[to:])
 	}
-	s.changed(d)
+	s.touched(d)
 	return nil, nil
 }
 
 func (s *Server) didSave(ctx context.Context, _ json.RawMessage) (any, *rpcError) {
 	s.learn(ctx)
-	return nil, nil
+	return s.filesChanged(ctx, nil)
 }
 
 func (s *Server) didClose(_ context.Context, raw json.RawMessage) (any, *rpcError) {
@@ -152,6 +152,15 @@ func (s *Server) didClose(_ context.Context, raw json.RawMessage) (any, *rpcErro
 	// What was said of a file that is closed goes with it.
 	s.notify("textDocument/publishDiagnostics", published{URI: p.Document.URI, Diagnostics: []diagnostic{}})
 	return nil, nil
+}
+
+// touched is changed for a text that is new: others may import it.
+func (s *Server) touched(d *document) {
+	if (rego.Library{Source: d.text}).Package() != "" {
+		s.recheck()
+		return
+	}
+	s.changed(d)
 }
 
 // changed puts a document before the analyst. The caller holds s.mu.

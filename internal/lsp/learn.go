@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
 // learn asks the server in the background what it knows; one question at a time.
@@ -33,6 +34,7 @@ func (s *Server) learn(ctx context.Context) {
 		if err == nil {
 			know.Templates = s.Templates
 			s.knowledge = know
+			s.recheck()
 		}
 		s.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
@@ -42,56 +44,87 @@ func (s *Server) learn(ctx context.Context) {
 	})
 }
 
-// Remote asks a server for the attributes of its resources. base is its URL,
-// key an API key with resources:read.
+// Remote asks a server for the attributes of its resources and, as far as the
+// key allows it, for its libraries. base is its URL, key an API key with
+// resources:read and policies:read.
 func Remote(client *outbound.Client, base, key string) func(ctx context.Context) (hint.Knowledge, error) {
-	return func(ctx context.Context) (hint.Knowledge, error) {
-		target, err := url.JoinPath(base, "api/v1/resources")
+	get := func(ctx context.Context, path, query string, page any) (int, error) {
+		target, err := url.JoinPath(base, path)
 		if err != nil {
-			return hint.Knowledge{}, err
+			return 0, err
 		}
-		res, err := client.Do(ctx, outbound.Request{URL: target + "?limit=1000", Header: map[string][]string{"X-API-Key": {key}}})
+		res, err := client.Do(ctx, outbound.Request{URL: target + query, Header: map[string][]string{"X-API-Key": {key}}})
 		if err != nil {
-			return hint.Knowledge{}, err
+			return 0, err
 		}
 		if !res.OK() || res.Truncated {
-			return hint.Knowledge{}, fmt.Errorf("the server answers %d", res.Status)
+			return res.Status, fmt.Errorf("the server answers %d", res.Status)
 		}
-		var page struct {
-			Resources []struct {
-				ID         int64          `json:"id"`
-				Name       string         `json:"name"`
-				Type       string         `json:"type"`
-				Attributes map[string]any `json:"attributes"`
-			} `json:"resources"`
-		}
-		if err := json.Unmarshal(res.Body, &page); err != nil {
+		return res.Status, json.Unmarshal(res.Body, page)
+	}
+	return func(ctx context.Context) (hint.Knowledge, error) {
+		var resources resourcePage
+		if _, err := get(ctx, "api/v1/resources", "?limit=1000", &resources); err != nil {
 			return hint.Knowledge{}, err
 		}
-		var know hint.Knowledge
-		found := map[string]hint.Member{}
-		for _, r := range page.Resources {
-			know.Data = append(know.Data, hint.Member{Path: "data.resources[" + strconv.Quote(strconv.FormatInt(r.ID, 10)) + "]", Type: "object", Doc: clean(r.Name + " (" + r.Type + ")")})
-			for name, v := range r.Attributes {
-				if !plain.MatchString(name) {
-					continue
-				}
-				path := "input.resource.attributes." + name
-				m, known := found[path]
-				if !known {
-					m = hint.Member{Path: path, Type: jsonType(v), Doc: "Attribute of " + clean(r.Name)}
-				} else if strings.Count(m.Doc, ",") < 5 {
-					m.Doc += ", " + clean(r.Name)
-				}
-				found[path] = m
-			}
+		know := resources.knowledge()
+		var shared libraryPage
+		if status, err := get(ctx, "api/v1/policies", "?kind=library&status=active&limit=1000", &shared); err != nil && status != forbidden {
+			return hint.Knowledge{}, err
 		}
-		for _, m := range found {
-			know.Members = append(know.Members, m)
+		for _, p := range shared.Policies {
+			know.Libraries = append(know.Libraries, rego.Library{ID: p.ID, Name: p.Name, Version: p.Version, Source: p.RegoCode})
 		}
-		slices.SortFunc(know.Members, func(a, b hint.Member) int { return strings.Compare(a.Path, b.Path) })
 		return know, nil
 	}
+}
+
+// forbidden is the status of a request that the key is not good for.
+const forbidden = 403
+
+type resourcePage struct {
+	Resources []struct {
+		ID         int64          `json:"id"`
+		Name       string         `json:"name"`
+		Type       string         `json:"type"`
+		Attributes map[string]any `json:"attributes"`
+	} `json:"resources"`
+}
+
+type libraryPage struct {
+	Policies []struct {
+		ID       int64  `json:"id"`
+		Name     string `json:"name"`
+		Version  int64  `json:"version"`
+		RegoCode string `json:"rego_code"`
+	} `json:"policies"`
+}
+
+// knowledge is what the attributes of resources tell.
+func (page resourcePage) knowledge() hint.Knowledge {
+	var know hint.Knowledge
+	found := map[string]hint.Member{}
+	for _, r := range page.Resources {
+		know.Data = append(know.Data, hint.Member{Path: "data.resources[" + strconv.Quote(strconv.FormatInt(r.ID, 10)) + "]", Type: "object", Doc: clean(r.Name + " (" + r.Type + ")")})
+		for name, v := range r.Attributes {
+			if !plain.MatchString(name) {
+				continue
+			}
+			path := "input.resource.attributes." + name
+			m, known := found[path]
+			if !known {
+				m = hint.Member{Path: path, Type: jsonType(v), Doc: "Attribute of " + clean(r.Name)}
+			} else if strings.Count(m.Doc, ",") < 5 {
+				m.Doc += ", " + clean(r.Name)
+			}
+			found[path] = m
+		}
+	}
+	for _, m := range found {
+		know.Members = append(know.Members, m)
+	}
+	slices.SortFunc(know.Members, func(a, b hint.Member) int { return strings.Compare(a.Path, b.Path) })
+	return know
 }
 
 // plain is a name that can stand behind a dot.

@@ -6,7 +6,8 @@
 //	                    └──► analyst: checks what changed, in a process that can be
 //	                         killed (package worker), and publishes diagnostics
 //
-// No server is needed. With one, attributes of its resources are offered too
+// No server is needed: libraries are found in the editor's folders (shelf.go).
+// With one, its libraries count too and attributes of its resources are offered
 // (Remote). Everything that comes in is bounded: a frame, the number of open
 // documents, the size of each, the time that a check may take.
 package lsp
@@ -22,6 +23,7 @@ import (
 	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -38,8 +40,9 @@ var errExit = errors.New("lsp: exit without shutdown")
 
 // Server is one editor's session. Fill the fields, then Run it once.
 type Server struct {
-	// Validate checks and lints a source, within a bound of its own.
-	Validate func(ctx context.Context, source string) (worker.Validation, error)
+	// Validate checks and lints a source with the libraries that it may import,
+	// within a bound of its own.
+	Validate func(ctx context.Context, source string, libs ...rego.Library) (worker.Validation, error)
 	// Templates are the shipped controls.
 	Templates []hint.Template
 	// Remote, if set, gives what a server knows; it is asked in the background,
@@ -54,6 +57,9 @@ type Server struct {
 	ready   bool // initialize was answered
 	stopped bool // shutdown was answered
 	client  clientAbilities
+	roots   []string // the editor's folders
+
+	stored []rego.Library // those below roots; the analyst's
 
 	mu        sync.Mutex
 	documents map[string]*document
@@ -61,6 +67,7 @@ type Server struct {
 	wake      chan struct{}
 	knowledge hint.Knowledge
 	asking    bool
+	stale     bool // the editor's folders are to be looked at again
 	tasks     sync.WaitGroup
 }
 
@@ -193,7 +200,7 @@ var handlers = map[string]func(s *Server, ctx context.Context, params json.RawMe
 	"textDocument/formatting":          (*Server).formatting,
 	"textDocument/codeAction":          (*Server).codeAction,
 	"workspace/didChangeConfiguration": (*Server).nothing,
-	"workspace/didChangeWatchedFiles":  (*Server).nothing,
+	"workspace/didChangeWatchedFiles":  (*Server).filesChanged,
 }
 
 func (s *Server) nothing(context.Context, json.RawMessage) (any, *rpcError) { return nil, nil }

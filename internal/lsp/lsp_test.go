@@ -19,8 +19,8 @@ import (
 )
 
 // check is Validate without a process of its own.
-func check(_ context.Context, source string) (worker.Validation, error) {
-	issues, err := rego.Check(source)
+func check(_ context.Context, source string, libs ...rego.Library) (worker.Validation, error) {
+	issues, err := rego.CheckModule(source, libs...)
 	return worker.Validation{Valid: len(issues) == 0, Errors: issues}, err
 }
 

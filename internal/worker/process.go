@@ -81,11 +81,11 @@ func (p *process) bounded(ctx context.Context, limit time.Duration, do func() er
 		return nil
 	case <-timer.C:
 		p.kill()
-		_ = <-done // what it says comes of the kill
+		<-done //nolint:errcheck // what it says comes of the kill
 		return limitFault(fmt.Sprintf("the evaluation did not end within %s", limit))
 	case <-ctx.Done():
 		p.kill()
-		_ = <-done // what it says comes of the kill
+		<-done //nolint:errcheck // what it says comes of the kill
 		return fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(ctx.Err())
 	}
 }

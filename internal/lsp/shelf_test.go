@@ -1,0 +1,74 @@
+package lsp
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/hint"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// said waits until of a document just this is said: a part of its only message,
+// or nothing for "".
+func (e *editor) said(uri, want string) {
+	e.t.Helper()
+	for {
+		p := e.published(1)
+		if p.URI != uri || len(p.Diagnostics) > 1 {
+			continue
+		}
+		if want == "" && len(p.Diagnostics) == 0 || want != "" && len(p.Diagnostics) == 1 && strings.Contains(p.Diagnostics[0].Message, want) {
+			return
+		}
+	}
+}
+
+// Libraries are those of the editor's folders, the open ones as they are typed,
+// and the server's.
+func TestLibraries(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"lib/roles.rego":           "package lib.roles\n\nstaff(u) if u.role == \"staff\"\n",
+		"node_modules/lib.rego":    "package lib.hidden\n\nx := 1\n",
+		".git/lib.rego":            "package lib.hidden\n\nx := 1\n",
+		"controls/no_library.rego": "package controls\n\nx := 1\n",
+	} {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newServer()
+	s.Remote = func(context.Context) (hint.Knowledge, error) {
+		return hint.Knowledge{Libraries: []rego.Library{{ID: 7, Name: "networks", Version: 1, Source: "package lib.networks\n\ninside := true\n"}}}, nil
+	}
+	e := start(t, s)
+	root := "file://" + filepath.ToSlash(dir)
+	if err := e.ask("initialize", map[string]any{"capabilities": map[string]any{}, "workspaceFolders": []any{map[string]any{"uri": root, "name": "controls"}}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	open := func(name, text string) string {
+		uri := root + "/" + name
+		e.send("textDocument/didOpen", nil, map[string]any{"textDocument": map[string]any{"uri": uri, "languageId": "rego", "version": 1, "text": text}})
+		return uri
+	}
+	a := open("a.rego", "package a\n\nimport data.lib.networks\nimport data.lib.roles\n\nallow if {\n\troles.staff(input.user)\n\tnetworks.inside\n}\n")
+	e.said(a, "")
+	b := open("b.rego", "package b\n\nimport data.lib.hidden\n\nallow if hidden.x\n")
+	e.said(b, "lib.hidden")
+	// What is typed into an open library counts before what is on disk.
+	open("lib/roles.rego", "package lib.roles\n\nstaff(u, _) if u.role == \"staff\"\n")
+	e.said(a, "staff")
+	// A library that another program wrote counts when the editor says so.
+	if err := os.WriteFile(filepath.Join(dir, "hidden.rego"), []byte("package lib.hidden\n\nx := true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e.send("workspace/didChangeWatchedFiles", nil, map[string]any{"changes": []any{}})
+	e.said(b, "")
+}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "write the generated files instead of comparing them")
@@ -57,7 +58,7 @@ func section(b *bytes.Buffer, title, commands string, of reflect.Type) {
 }
 
 func TestConfigCheck(t *testing.T) {
-	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true}
+	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}

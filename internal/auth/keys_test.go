@@ -154,7 +154,7 @@ func TestKeyGrants(t *testing.T) {
 		boss, _ := r.CreateKey(ctx, admin, KeyDraft{Name: "boss", Scopes: []string{"tenants:write", "policies:write"}, ExpiresAt: &soon})
 		bossKey, _, _ := r.Authenticate(ctx, Credential{APIKey: boss.Key})
 		mine, err := r.GenerateKey(ctx, author, scope.Sandbox, PortalDraft{})
-		if err != nil || mine.Environment != scope.Sandbox || mine.Owner != author.Actor.ID || fmt.Sprint(mine.Scopes) != "[policies:read policies:write resources:read simulator:read simulator:write]" {
+		if err != nil || mine.Environment != scope.Sandbox || mine.Owner != author.Actor.ID || fmt.Sprint(mine.Scopes) != "[editor:read editor:write policies:read policies:write resources:read simulator:read simulator:write]" {
 			t.Fatalf("generated %+v, %v", mine, err)
 		}
 		mineKey, _, err := r.Authenticate(ctx, Credential{APIKey: mine.Key})

@@ -6,17 +6,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
 // server answers each request with the next of the answers.
-func server(t *testing.T, answers ...http.HandlerFunc) (*Client, *[]time.Duration, *int) {
+func server(t *testing.T, answers ...http.HandlerFunc) (*Client, *[]time.Duration, *atomic.Int64) {
 	t.Helper()
-	calls := 0
+	var calls atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		calls++
-		answers[min(calls, len(answers))-1](w, r)
+		n := int(calls.Add(1))
+		answers[min(n, len(answers))-1](w, r)
 	}))
 	t.Cleanup(s.Close)
 	var waits []time.Duration
@@ -65,8 +66,8 @@ func TestDo(t *testing.T) {
 			if (err != nil) != (c.status != 0) || c.status != 0 && (refused == nil || refused.Status != c.status) || c.status == 0 && out.N != 1 {
 				t.Errorf("error %v, answer %+v", err, out)
 			}
-			if *calls != c.calls || !slices.Equal(*waits, c.waits) {
-				t.Errorf("%d calls with waits %v, want %d with %v", *calls, *waits, c.calls, c.waits)
+			if int(calls.Load()) != c.calls || !slices.Equal(*waits, c.waits) {
+				t.Errorf("%d calls with waits %v, want %d with %v", calls.Load(), *waits, c.calls, c.waits)
 			}
 		})
 	}
@@ -75,8 +76,8 @@ func TestDo(t *testing.T) {
 // TestNotTwice does not repeat what may have been done.
 func TestNotTwice(t *testing.T) {
 	cl, _, calls := server(t, dropped)
-	if err := cl.Do(t.Context(), "POST", "/x", "", struct{}{}, nil); err == nil || *calls != 1 {
-		t.Errorf("%d calls, %v", *calls, err)
+	if err := cl.Do(t.Context(), "POST", "/x", "", struct{}{}, nil); err == nil || calls.Load() != 1 {
+		t.Errorf("%d calls, %v", calls.Load(), err)
 	}
 }
 

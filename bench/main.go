@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -36,7 +37,7 @@ func main() {
 	flag.StringVar(&o.nginx, "nginx", "nginx", "nginx")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds in alternation; medians are reported")
 	flag.DurationVar(&o.length, "length", 3*time.Second, "length of one measurement")
-	flag.DurationVar(&o.rest, "rest", 3*time.Second, "pause after each of ours, in which it stores what it logged: it is not to fall into the next measurement")
+	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
 	flag.StringVar(&o.only, "only", "", "decisions or proxies")
 	flag.Parse()
@@ -94,12 +95,44 @@ func insert(path, tables string) error {
 	return os.WriteFile(path, []byte(before+begin+tables+end+after), 0o644)
 }
 
-// settle lets a server of ours store its decision log, which it puts off while
-// it is busy.
+// settle pauses after one of ours, until the machine has been idle twice in a
+// row: what was decided is stored from the spool at leisure, and that is not to
+// fall into the measurement of another.
 func (o options) settle(name string) {
-	if strings.HasPrefix(name, "gatehouse") {
-		time.Sleep(o.rest)
+	if !strings.HasPrefix(name, "gatehouse") {
+		return
 	}
+	time.Sleep(o.rest)
+	for calm, until := 0, time.Now().Add(time.Minute); calm < 2 && time.Now().Before(until); {
+		if calm++; busy(250*time.Millisecond) > 0.1 {
+			calm = 0
+		}
+	}
+}
+
+// busy is the share of the processors' time that was used over a while; 0 where
+// the system does not tell.
+func busy(while time.Duration) float64 {
+	used0, all0 := processorTime()
+	time.Sleep(while)
+	used, all := processorTime()
+	return (used - used0) / max(all-all0, 1)
+}
+
+func processorTime() (used, all float64) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	for i, f := range strings.Fields(strings.TrimPrefix(line, "cpu")) {
+		n, _ := strconv.ParseFloat(f, 64)
+		all += n
+		if i != 3 && i != 4 { // idle, waiting for the disk
+			used += n
+		}
+	}
+	return used, all
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

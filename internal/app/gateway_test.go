@@ -56,10 +56,7 @@ func nginx(t *testing.T, bouncer, app string) (url string) {
 		bin = "/usr/sbin/nginx"
 	}
 	if _, err := os.Stat(bin); err != nil {
-		if os.Getenv("CI") == "true" || os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all" {
-			t.Fatal("nginx is needed for this test")
-		}
-		t.Skip("nginx is not installed")
+		apptest.Missing(t, "nginx is not installed")
 	}
 	dir, addr := t.TempDir(), apptest.FreeAddr(t)
 	server := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "listen 80;", "listen "+addr+";").Replace(page(t, "nginx.md", "nginx"))
@@ -82,7 +79,7 @@ func caddy(t *testing.T, bouncer, app string) (url string) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(bin); err != nil {
-		t.Skip("no bin/caddy; make bin/caddy builds it")
+		apptest.Missing(t, "there is no bin/caddy; make bin/caddy builds it")
 	}
 	dir, addr := t.TempDir(), apptest.FreeAddr(t)
 	site := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "shop.example {", "http://"+addr+" {").Replace(page(t, "caddy.md", "caddyfile"))

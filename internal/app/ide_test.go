@@ -41,11 +41,11 @@ func newGitHost(t *testing.T) *gitHost {
 	t.Helper()
 	path, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
-		t.Skip("git is not installed")
+		apptest.Missing(t, "git is not installed")
 	}
 	backend := filepath.Join(strings.TrimSpace(string(path)), "git-http-backend")
 	if _, err := os.Stat(backend); err != nil {
-		t.Skip("git http-backend is not installed")
+		apptest.Missing(t, "git http-backend is not installed")
 	}
 	g := &gitHost{t: t, work: t.TempDir()}
 	root := t.TempDir()

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
 // C3 comes last: it kills the server.
@@ -27,7 +28,8 @@ var concurrencyCases = []hardeningCase{
 }
 
 // at runs f n times in parallel and gives what each answered. Who is told 503,
-// that the store has too much to do, asks again, as clients are told to.
+// that the store has too much to do, asks again, as clients are told to, for
+// dbtest.Patience.
 func at(t *testing.T, n int, f func(i int) (*apptest.Response, error)) []*apptest.Response {
 	t.Helper()
 	out := make([]*apptest.Response, n)
@@ -35,8 +37,11 @@ func at(t *testing.T, n int, f func(i int) (*apptest.Response, error)) []*apptes
 	for i := range n {
 		all.Go(func() {
 			res, err := f(i)
-			for err == nil && res.Status == 503 {
-				res, err = f(i)
+			for began := time.Now(); err == nil && res.Status == 503; res, err = f(i) {
+				if time.Since(began) > dbtest.Patience {
+					err = fmt.Errorf("request %d of %d: still 503 after %s: %s", i+1, n, dbtest.Patience, res.Body)
+					break
+				}
 			}
 			if err != nil {
 				t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -21,10 +22,11 @@ func (g *guard) report(hosts ...resource.Sighting) resource.Discovery {
 	if err != nil {
 		g.h.t.Fatal(err)
 	}
-	out, err := g.h.Discover(context.Background(), g.sc, g.token, body)
-	for fault.Is(err, fault.Unavailable) { // a store with too much to do, as a bouncer would ask again
+	var out resource.Discovery
+	err = dbtest.Patiently(func() (err error) { // as a bouncer would ask again
 		out, err = g.h.Discover(context.Background(), g.sc, g.token, body)
-	}
+		return err
+	})
 	if err != nil {
 		g.h.t.Error(err)
 	}

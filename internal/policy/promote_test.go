@@ -17,17 +17,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// together runs fn n times at once and gives each result.
+// together runs fn n times at once, each until the store has time for it, and gives the results.
 func together(n int, fn func() error) iter.Seq[error] {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() {
-			// A store that is asked too much says so within a second, having done nothing.
-			for errs[i] = fn(); fault.Is(errs[i], fault.Unavailable); {
-				errs[i] = fn()
-			}
-		})
+		wg.Go(func() { errs[i] = dbtest.Patiently(fn) })
 	}
 	wg.Wait()
 	return func(yield func(error) bool) {

@@ -215,7 +215,7 @@ func (p *parts) subjects(context.Context) error {
 		BouncerEnv: p.bouncers.Environment, BouncerTwin: p.bouncers.Twin,
 		// There are no channels or integrations yet, so no destination exists.
 		DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
-		Person:            p.personNamed, SyncErrors: p.syncErrors,
+		Person:            p.users.Named, SyncErrors: p.syncErrors,
 	}
 	p.policyCode = &policycode.Service{
 		Stores: p.stores, Now: p.now, NewID: newID, Evaluator: p.workers, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,

@@ -254,13 +254,19 @@ func promotion(t *testing.T, r *rig) {
 		r.do(t, p.admin.With("If-Match", `"7"`), "POST", promote(good), 412, body{})
 		r.do(t, p.admin, "POST", promote(good), 422, body{"environment": "production", "skip_tests": true})
 	})
-	// Four eyes: nobody approves their own.
+	// Four eyes: nobody approves their own, and nobody who could not promote it;
+	// whom another tenant knows is nobody here.
 	p.admin.Do(t, "PUT", "/tenants/"+p.id, body{"settings": body{"four_eyes": true}}).Want(200)
-	second, _ := r.person(t, p, "policy_author")
+	second, author := r.person(t, p, "policy_author")
+	auditor, _ := r.person(t, p, "auditor", "resource_manager")
+	disabled, _ := r.person(t, p, "admin")
+	p.admin.Do(t, "PUT", "/users/"+disabled, body{"status": "disabled"}).Want(200)
+	foreign, _ := r.person(t, r.beta, "admin")
 	r.unchanged(t, func() {
-		for _, approver := range []string{"", "root", "ROOT", "root@" + p.id + ".example", "nobody at all"} {
+		for _, approver := range []string{"", "root", "ROOT", "root@" + p.id + ".example", "nobody at all", auditor, disabled, foreign} {
 			r.do(t, p.admin, "POST", promote(good), 422, body{"approver": approver})
 		}
+		r.do(t, author, "POST", promote(good), 422, body{"approver": second})
 	})
 	r.do(t, p.admin, "POST", promote(good), 200, body{"approver": second})
 }

@@ -120,11 +120,6 @@ func personDocument(u user.User) (value.Value, error) {
 	return value.FromAny(doc)
 }
 
-// personNamed is the id of whoever a username, e-mail or id stands for.
-func (p *parts) personNamed(ctx context.Context, sc scope.Scope, name string) (string, error) {
-	return p.users.Named(ctx, sc, name)
-}
-
 // syncErrors gives the refusals of bouncers by control.
 func (p *parts) syncErrors(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]policy.SyncError, error) {
 	rows, err := p.bouncers.Refusals(ctx, tx, first, last)

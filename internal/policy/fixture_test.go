@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -87,11 +88,18 @@ func newHouse(t *testing.T, c *db.Cluster) *house {
 			return ref == "channel:1", nil
 		},
 		MayPromote: func(context.Context, scope.Scope) error { return h.license },
-		Person: func(_ context.Context, _ scope.Scope, name string) (string, error) {
-			if id := map[string]string{"alice": "u1", "alice@x.example": "u1", "bob": "u2"}[name]; id != "" {
-				return id, nil
+		Person: func(_ context.Context, _ scope.Scope, name string) (user.User, error) {
+			for _, u := range []user.User{
+				{ID: "u1", Username: "alice", Email: "alice@x.example", Status: user.Active, Roles: []string{user.RoleAdmin}},
+				{ID: "u2", Username: "bob", Email: "bob@x.example", Status: user.Active, Roles: []string{user.RolePolicyAuthor}},
+				{ID: "u3", Username: "carol", Status: user.Active, Roles: []string{user.RoleAuditor, "policy owner"}},
+				{ID: "u4", Username: "dave", Status: user.Disabled, Roles: []string{user.RoleAdmin}},
+			} {
+				if name == u.ID || name == u.Username || name == u.Email {
+					return u, nil
+				}
 			}
-			return "", fault.NotFoundf("nobody")
+			return user.User{}, fault.NotFoundf("nobody")
 		},
 		SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]SyncError, error) { return nil, nil },
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
 // Promotion is what a promote takes.
 type Promotion struct {
 	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"Why; kept with the version and in the audit."`
-	Approver        string `json:"approver,omitempty" maxLength:"200" doc:"Who approved it; somebody else than the caller when four-eyes is on."`
+	Approver        string `json:"approver,omitempty" maxLength:"200" doc:"Who approved it. When four-eyes is on: the user name, e-mail address or id of an active person with policies:write, other than the caller."`
 }
 
 // errMoved says that the control changed while its tests ran.
@@ -117,7 +118,9 @@ func promotable(p Policy, ifVersion int64) error {
 	return holds(p, ifVersion)
 }
 
-// approved is the four-eyes gate: when it is on, the approver is named and is not the caller.
+// approved is the four-eyes gate: when it is on, the approver is named, could
+// have promoted it too, and is not the caller. (A person's own keys are good for one
+// environment, and promote nothing.)
 func (s *Service) approved(ctx context.Context, sc scope.Scope, approver string) error {
 	on := false
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
@@ -139,8 +142,11 @@ func (s *Service) approved(ctx context.Context, sc scope.Scope, approver string)
 	if err != nil {
 		return err
 	}
-	if person == sc.Actor.ID || strings.EqualFold(approver, sc.Actor.Name) {
+	if person.ID == sc.Actor.ID || strings.EqualFold(approver, sc.Actor.Name) {
 		return fault.Invalidf("/approver", "who promotes a policy cannot approve it")
+	}
+	if may, _ := user.Permissions(sc.Tenant, person.Roles); person.Status != user.Active || !may.Has("policies:write") {
+		return fault.Invalidf("/approver", "%q may not promote policies, and so cannot approve one", approver)
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func TestPromotionGates(t *testing.T) {
 			t.Fatal(err)
 		}
 		ok := h.create(t, Draft{TestCases: passing})
-		for _, approver := range []string{"", " ", "alice", "ALICE", "alice@x.example", "nobody"} {
+		for _, approver := range []string{"", " ", "alice", "ALICE", "alice@x.example", "u1", "nobody", "carol", "u3", "dave"} {
 			_, err = h.Promote(ctx, sc(""), ok.ID, Promotion{Approver: approver}, 0)
 			wantFault(t, err, fault.Invalid, "/approver")
 		}

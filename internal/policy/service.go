@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -43,8 +44,8 @@ type Service struct {
 	// it answers Invalid "impact_blocked" where that flips too many. Nil, and a nil
 	// answer: nothing is gated.
 	Impact func(ctx context.Context, sc scope.Scope, p Policy) (*Impact, error)
-	// Person is the id of whoever name stands for (username, e-mail or id); NotFound for nobody.
-	Person func(ctx context.Context, sc scope.Scope, name string) (string, error)
+	// Person is whoever name stands for (username, e-mail or id); NotFound for nobody.
+	Person func(ctx context.Context, sc scope.Scope, name string) (user.User, error)
 	// SyncErrors gives the refusals by bouncers, for the controls with ids from first to last.
 	SyncErrors func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]SyncError, error)
 

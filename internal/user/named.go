@@ -9,15 +9,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Named is the id of the person whom a username, an e-mail address or an id
-// stands for; NotFound for nobody.
-func (s *Service) Named(ctx context.Context, sc scope.Scope, name string) (string, error) {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return "", err
-	}
+// Named is the person whom a username, an e-mail address or an id stands for;
+// NotFound for nobody.
+func (s *Service) Named(ctx context.Context, sc scope.Scope, name string) (User, error) {
 	var found User
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		found, err = selectByName(ctx, tx, Fold(name))
 		if errors.Is(err, db.ErrNoRows) {
 			found, err = selectUser(ctx, tx, name)
@@ -25,7 +21,7 @@ func (s *Service) Named(ctx context.Context, sc scope.Scope, name string) (strin
 		return err
 	})
 	if errors.Is(err, db.ErrNoRows) || fault.Is(err, fault.NotFound) {
-		return "", fault.NotFoundf("no such person")
+		return User{}, fault.NotFoundf("no such person")
 	}
-	return found.ID, err
+	return found, err
 }

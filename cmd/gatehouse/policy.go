@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/client"
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycli"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -17,11 +18,13 @@ import (
 
 // policyCommand works on controls as files of a repository.
 type policyCommand struct {
-	Validate policyValidateCommand `cmd:"" help:"Check controls, tests and gatehouse.yaml; needs no server."`
-	Test     policyTestCommand     `cmd:"" help:"Run Rego tests with coverage, and the cases of gatehouse.yaml; needs no server."`
-	Deploy   policyDeployCommand   `cmd:"" help:"Bring the files to sandbox, all or none."`
-	Diff     policyDiffCommand     `cmd:"" help:"Say where the files and the service differ."`
-	Pull     policyPullCommand     `cmd:"" help:"Write the service's controls into files."`
+	Validate  policyValidateCommand  `cmd:"" help:"Check controls, tests and gatehouse.yaml; needs no server."`
+	Test      policyTestCommand      `cmd:"" help:"Run Rego tests with coverage, and the cases of gatehouse.yaml; needs no server."`
+	Deploy    policyDeployCommand    `cmd:"" help:"Bring the files to sandbox, all or none."`
+	Promote   policyPromoteCommand   `cmd:"" help:"Bring controls from sandbox to production."`
+	Reinstate policyReinstateCommand `cmd:"" help:"Put a control back in its place: undo a promotion that replaced it."`
+	Diff      policyDiffCommand      `cmd:"" help:"Say where the files and the service differ."`
+	Pull      policyPullCommand      `cmd:"" help:"Write the service's controls into files."`
 }
 
 // output is how a command writes.
@@ -150,6 +153,32 @@ func (c *policyDeployCommand) Run(ctx context.Context) error {
 		req.BouncerID = &c.Bouncer
 	}
 	return policycli.Deploy(ctx, c.options(c.remote, true), req)
+}
+
+type policyPromoteCommand struct {
+	Controls []string `arg:"" help:"Names or ids of controls and libraries in sandbox, in the order to promote them: libraries first."`
+	output
+	remote
+	Replace  bool   `help:"Make inactive what they replace in production: the active control of the same name for the same resource."`
+	Notes    string `help:"Why; kept with the version and in the audit."`
+	Approver string `help:"Who approved it, where the tenant wants a second person."`
+}
+
+// Run promotes.
+func (c *policyPromoteCommand) Run(ctx context.Context) error {
+	return policycli.Promote(ctx, c.options(c.remote, true), c.Controls, policy.Promotion{DeploymentNotes: c.Notes, Approver: c.Approver, Replace: c.Replace})
+}
+
+type policyReinstateCommand struct {
+	ID int64 `arg:"" help:"Id of the control that is to decide again; the answer to the promotion names it."`
+	output
+	remote
+	Notes string `help:"Why; kept with the version and in the audit."`
+}
+
+// Run reinstates.
+func (c *policyReinstateCommand) Run(ctx context.Context) error {
+	return policycli.Reinstate(ctx, c.options(c.remote, true), c.ID, policy.Reinstatement{DeploymentNotes: c.Notes})
 }
 
 type policyDiffCommand struct {

@@ -42,12 +42,36 @@ type PolicyPromoted struct {
 	Environment scope.Env `json:"environment" enum:"production" doc:"Its environment now"`
 	PromotedAt  time.Time `json:"promoted_at" doc:"When it was promoted"`
 
-	Impact *policy.Impact `json:"impact,omitempty" doc:"What the impact gate measured; absent where it is off"`
+	Impact   *policy.Impact      `json:"impact,omitempty" doc:"What the impact gate measured; absent where it is off"`
+	Replaced []policy.Superseded `json:"replaced,omitempty" doc:"With replace: the policies that it took the place of. To go back, reinstate one of them"`
+	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"What was done as asked and may surprise"`
 }
 
 type policyPromotedOut struct {
 	ETag string `header:"ETag" doc:"Version of the policy"`
 	Body PolicyPromoted
+}
+
+type policyReinstateIn struct {
+	PolicyPath
+	IfMatch
+	Body *policy.Reinstatement
+}
+
+// PolicyReinstated is the answer to POST /policies/{policy_id}/reinstate.
+type PolicyReinstated struct {
+	Message     string    `json:"message" doc:"What was done"`
+	PolicyID    int64     `json:"policy_id" doc:"Id of the policy"`
+	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Its environment"`
+	Version     int64     `json:"version" doc:"Its version"`
+
+	Replaced []policy.Superseded `json:"replaced" doc:"The policies that it took the place of"`
+	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"What was done as asked and may surprise"`
+}
+
+type policyReinstatedOut struct {
+	ETag string `header:"ETag" doc:"Version of the policy"`
+	Body PolicyReinstated
 }
 
 // policyTrials registers validating, testing and promoting.
@@ -80,7 +104,7 @@ func (s *Server) policyTrials(r *Router) {
 		ID: "promote-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/promote", Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Promote a policy to production",
-		Description: "The policy keeps its id. Its stored test cases must pass (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names an active person with policies:write other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn tells the figures in the answer, block refuses over the threshold (422 `impact_blocked`, with the figures and samples). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. Already in production: 409, and 409 `libraries_not_promoted` while a library that it uses is in sandbox only.",
+		Description: "The policy keeps its id. Its stored test cases must pass (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names an active person with policies:write other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn tells the figures in the answer, block refuses over the threshold (422 `impact_blocked`, with the figures and samples). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. With replace, production's active controls of the same name for the same resource (for a library: the active one of its package) become inactive in the same transaction, and the impact gate counts only what differs; a policy that is not active replaces nothing (409 `not_active`). Without it they stay active beside it, and warnings says so. Already in production: 409, and 409 `libraries_not_promoted` while a library that it uses is in sandbox only.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyPromoteIn) (*policyPromotedOut, error) {
 			version, err := Expect(in.IfMatch.IfMatch)
@@ -95,7 +119,28 @@ func (s *Server) policyTrials(r *Router) {
 			if err != nil {
 				return nil, err
 			}
-			return &policyPromotedOut{ETag(p.Version), PolicyPromoted{"Policy promoted to production", p.ID, p.Environment, p.PromotedAt.UTC(), p.Impact}}, nil
+			return &policyPromotedOut{ETag(p.Version), PolicyPromoted{"Policy promoted to production", p.ID, p.Environment, p.PromotedAt.UTC(), p.Impact, p.Replaced, p.Warnings}}, nil
+		})
+	Register(r, Op{
+		ID: "reinstate-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/reinstate", Permission: "policies:write", Tags: tags,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Put a policy back in its place",
+		Description: "The way back from a promotion with replace: the policy becomes active, and in the same transaction the active ones in its place inactive: those of the same name for the same resource, for a library the one of its package. Called for one of those, it goes forth again. It is asked no more than an update that activates a policy, so that going back is quick; where nothing is to be done, nothing is.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyReinstateIn) (*policyReinstatedOut, error) {
+			version, err := Expect(in.IfMatch.IfMatch)
+			if err != nil {
+				return nil, err
+			}
+			var r policy.Reinstatement
+			if in.Body != nil {
+				r = *in.Body
+			}
+			p, err := s.Policies.Reinstate(ctx, sc, in.ID, r, version)
+			if err != nil {
+				return nil, err
+			}
+			return &policyReinstatedOut{ETag(p.Version), PolicyReinstated{"Policy reinstated", p.ID, p.Environment, p.Version, append([]policy.Superseded{}, p.Replaced...), p.Warnings}}, nil
 		})
 }
 

@@ -157,8 +157,9 @@ func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []rego.Library,
 // settle holds a change, which is written already, to what libraries ask of it: a
 // control compiles with those of its environment, and a library leaves all who
 // use it compiling. It runs in the change's transaction, so that neither can
-// change meanwhile.
-func (s *Service) settle(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy) error {
+// change meanwhile. superseded are libraries, as they were, that the change took
+// the place of.
+func (s *Service) settle(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, superseded ...Policy) error {
 	all, err := activeLibraries(ctx, tx)
 	if err != nil {
 		return err
@@ -181,6 +182,9 @@ func (s *Service) settle(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 	before := after.as(Policy{ID: next.ID})
 	if old.live() {
 		before = before.as(old)
+	}
+	for _, p := range superseded {
+		before = before.as(p)
 	}
 	if err := apart(pkg, next, after); err != nil {
 		return err

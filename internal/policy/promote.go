@@ -18,6 +18,7 @@ import (
 type Promotion struct {
 	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"Why; kept with the version and in the audit."`
 	Approver        string `json:"approver,omitempty" maxLength:"200" doc:"Who approved it. When four-eyes is on: the user name, e-mail address or id of an active person with policies:write, other than the caller."`
+	Replace         bool   `json:"replace,omitempty" doc:"Make what it replaces inactive in the same moment: production's active controls of the same name for the same resource; for a library, the active one of its package."`
 }
 
 // errMoved says that the control changed while its tests ran.
@@ -25,12 +26,13 @@ var errMoved = errors.New("the control changed meanwhile")
 
 // Promote moves a control to production under the same id. The gates, in order:
 // the credential is not bound to one environment (403), the control is there
-// (404), not yet in production (409), licensed (403), approved (422), its
-// libraries are in production (409), compiles with them and passes its stored
-// tests (422 with the failures), and flips not too many recorded decisions where
-// the tenant has that measured (422 "impact_blocked"). Its resource becomes the
-// production counterpart, its bouncer the production one of the same name or
-// null (contract.md section 4, Promote).
+// (404), not yet in production (409), licensed (403), approved (422), active where
+// it replaces another (409 "not_active"), its libraries are in production (409),
+// compiles with them and passes its stored tests (422 with the failures), and
+// flips not too many recorded decisions where the tenant has that measured (422
+// "impact_blocked"). Its resource becomes the production counterpart, its bouncer
+// the production one of the same name or null (contract.md section 4, Promote).
+// What it replaces is in the answer's Replaced, what stays beside it in Warnings.
 func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
 	if sc.EnvBound {
 		// It writes into both environments, the control's and production.
@@ -52,34 +54,13 @@ func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 }
 
 func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
-	seen, err := s.Get(ctx, sc, id)
-	if err == nil {
-		err = promotable(seen, ifVersion)
-	}
-	if err == nil && s.MayPromote != nil {
-		err = s.MayPromote(ctx, sc)
-	}
-	if err == nil {
-		err = s.approved(ctx, sc, pr.Approver)
-	}
-	if err == nil {
-		err = s.promoted(ctx, sc, seen)
-	}
-	if err == nil {
-		next := seen
-		next.Environment = scope.Production // with its libraries
-		err = s.passes(ctx, sc, next)
-	}
-	var impact *Impact
-	if err == nil && s.Impact != nil && seen.Kind == KindControl {
-		impact, err = s.Impact(ctx, sc, seen)
-	}
+	g, err := s.gates(ctx, sc, id, pr, ifVersion)
 	if err != nil {
 		return Policy{}, err
 	}
 	extra := map[string]any{"deployment_notes": pr.DeploymentNotes, "approver": pr.Approver}
-	if impact != nil {
-		extra["impact"] = impact
+	if g.impact != nil {
+		extra["impact"] = g.impact
 	}
 	var p Policy
 	err = s.write(ctx, sc, func(tx *db.Tx) error {
@@ -90,7 +71,7 @@ func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 		if err := promotable(old, ifVersion); err != nil {
 			return err
 		}
-		if old.Version != seen.Version {
+		if old.Version != g.seen.Version {
 			return errMoved
 		}
 		next := old
@@ -102,13 +83,65 @@ func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 		if err := s.refs(ctx, tx, old, next); err != nil {
 			return err
 		}
+		beside, err := besides(ctx, tx, next)
+		if err != nil {
+			return err
+		}
+		st := step{verb: "promoted", note: pr.DeploymentNotes, extra: extra, at: now}
+		var replaced []Superseded
+		if pr.Replace {
+			if !sameRows(beside.same, g.replaced) {
+				return errMoved
+			}
+			if replaced, err = s.supersede(ctx, tx, sc, next, beside.same, &st); err != nil {
+				return err
+			}
+			beside.same = nil
+		}
 		if p, err = update(ctx, tx, next); err != nil {
 			return err
 		}
-		p.Impact = impact
-		return s.record(ctx, tx, sc, old, p, step{verb: "promoted", note: pr.DeploymentNotes, extra: extra})
+		p.Impact, p.Replaced, p.Warnings = g.impact, replaced, beside.warnings(p)
+		return s.record(ctx, tx, sc, old, p, st)
 	})
 	return p, err
+}
+
+// gated is a promotion that may be made: the control as its gates saw it, the
+// policies that it replaces, and what was measured.
+type gated struct {
+	seen     Policy
+	replaced []Policy
+	impact   *Impact
+}
+
+// gates asks whether a control may be promoted, before its transaction.
+func (s *Service) gates(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (g gated, err error) {
+	if g.seen, err = s.Get(ctx, sc, id); err == nil {
+		err = promotable(g.seen, ifVersion)
+	}
+	if err == nil && s.MayPromote != nil {
+		err = s.MayPromote(ctx, sc)
+	}
+	if err == nil {
+		err = s.approved(ctx, sc, pr.Approver)
+	}
+	next := g.seen
+	next.Environment = scope.Production // with its libraries
+	if err == nil && pr.Replace {
+		g.replaced, err = s.replaceable(ctx, sc, next)
+	}
+	if err == nil {
+		err = s.promoted(ctx, sc, g.seen)
+	}
+	if err == nil {
+		err = s.passes(ctx, sc, next)
+	}
+	// A library changes production's decisions only where it replaces one.
+	if err == nil && s.Impact != nil && (g.seen.Kind == KindControl || len(g.replaced) > 0) {
+		g.impact, err = s.Impact(ctx, sc, g.seen, g.replaced)
+	}
+	return g, err
 }
 
 func promotable(p Policy, ifVersion int64) error {

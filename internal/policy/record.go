@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"strconv"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -20,6 +21,10 @@ type step struct {
 	extra map[string]any
 	// together: the change is one of several, which are settled after the last.
 	together bool
+	// superseded are the policies, as they were, that the change takes the place of.
+	superseded []Policy
+	// at is when, for changes that are one; zero: now.
+	at time.Time
 }
 
 // what a verb is called in the audit and among the events (spec.md "Events").
@@ -39,11 +44,14 @@ var (
 // revision of each environment it touches.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, st step) error {
 	if !st.together {
-		if err := s.settle(ctx, tx, sc, old, next); err != nil {
+		if err := s.settle(ctx, tx, sc, old, next, st.superseded...); err != nil {
 			return err
 		}
 	}
-	now, id := s.Now(), strconv.FormatInt(next.ID, 10)
+	now, id := st.at, strconv.FormatInt(next.ID, 10)
+	if now.IsZero() {
+		now = s.Now()
+	}
 	if st.verb != "erased" {
 		if err := insertVersion(ctx, tx, next, st.verb, st.note, actor(sc), now); err != nil {
 			return err
@@ -123,6 +131,11 @@ func summary(changes map[string]any) map[string]any {
 		}
 	}
 	out["changed"] = members
+	for _, k := range []string{"superseded_by", "supersedes"} {
+		if v, ok := changes[k]; ok {
+			out[k] = v
+		}
+	}
 	return out
 }
 

@@ -40,10 +40,10 @@ type Service struct {
 	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, ref string) (bool, error)
 	// MayPromote asks the license; it answers a Forbidden fault. Nil: nothing is gated.
 	MayPromote func(ctx context.Context, sc scope.Scope) error
-	// Impact replays production's decisions with a control that is to be promoted;
-	// it answers Invalid "impact_blocked" where that flips too many. Nil, and a nil
-	// answer: nothing is gated.
-	Impact func(ctx context.Context, sc scope.Scope, p Policy) (*Impact, error)
+	// Impact replays production's decisions with a control that is to be promoted
+	// and without those that it replaces; it answers Invalid "impact_blocked" where
+	// that flips too many. Nil, and a nil answer: nothing is gated.
+	Impact func(ctx context.Context, sc scope.Scope, p Policy, replaced []Policy) (*Impact, error)
 	// Person is whoever name stands for (username, e-mail or id); NotFound for nobody.
 	Person func(ctx context.Context, sc scope.Scope, name string) (user.User, error)
 	// SyncErrors gives the refusals by bouncers, for the controls with ids from first to last.

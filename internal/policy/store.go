@@ -184,6 +184,12 @@ func byName(ctx context.Context, tx *db.Tx, env scope.Env, name string) ([]Polic
 		string(env), strings.TrimSpace(name))
 }
 
+// activeNamed are the active controls of an environment with exactly this name.
+func activeNamed(ctx context.Context, tx *db.Tx, env scope.Env, name string) ([]Policy, error) {
+	return db.All[Policy](ctx, tx, `SELECT `+columns+from+`WHERE p.deleted_at IS NULL AND p.environment = $1 AND p.name = $2
+		AND p.status = 'active' AND p.kind = 'control' ORDER BY p.id`, string(env), name)
+}
+
 // countSince counts the versions after v that no promotion made.
 func countSince(ctx context.Context, tx *db.Tx, id, v int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM policy_versions WHERE policy_id = $1 AND version > $2 AND change <> 'promoted'`, id, v)

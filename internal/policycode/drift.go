@@ -39,8 +39,11 @@ func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, 
 			return err
 		}
 		byName := map[string]policy.Policy{}
-		for _, p := range slices.Backward(there) {
-			byName[p.Name] = p // the oldest of several
+		for _, p := range there {
+			// Of several, the one that was promoted last, or else the oldest.
+			if other, known := byName[p.Name]; !known || later(p, other) {
+				byName[p.Name] = p
+			}
 		}
 		named := map[string]bool{}
 		for _, c := range repo.Controls {
@@ -65,6 +68,11 @@ func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, 
 	slices.SortStableFunc(out.Controls, func(a, b Drifted) int { return strings.Compare(a.Name, b.Name) })
 	out.InSync = len(out.Controls) == 0
 	return out, err
+}
+
+// later tells whether a was promoted after b.
+func later(a, b policy.Policy) bool {
+	return a.PromotedAt != nil && (b.PromotedAt == nil || a.PromotedAt.After(*b.PromotedAt))
 }
 
 // compare compares a file with the control of its name.
@@ -121,7 +129,9 @@ func (s *Service) compare(ctx context.Context, tx *db.Tx, r Request, env scope.E
 	return d, true, nil
 }
 
-// controls are all live controls of an environment whose names hold a text, by id.
+// controls are the live controls of an environment whose names hold a text, by
+// id. In production, what a promotion replaced is left out: an active one of its
+// name stands for it.
 func (s *Service) controls(ctx context.Context, sc scope.Scope, env scope.Env, name string) ([]policy.Policy, error) {
 	sc.Env = env
 	var out []policy.Policy
@@ -132,7 +142,12 @@ func (s *Service) controls(ctx context.Context, sc scope.Scope, env scope.Env, n
 		}
 		out = append(out, page.Policies...)
 		if len(page.Policies) < listPage {
-			return out, nil
+			break
 		}
 	}
+	active := map[string]bool{}
+	for _, p := range out {
+		active[p.Name] = active[p.Name] || env == scope.Production && p.Status == policy.Active
+	}
+	return slices.DeleteFunc(out, func(p policy.Policy) bool { return p.Status != policy.Active && active[p.Name] }), nil
 }

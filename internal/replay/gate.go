@@ -13,9 +13,11 @@ import (
 
 // Gate measures a promotion as the tenant's settings ask: nil where the gate is
 // off, the figures in mode warn and where the threshold is kept, Invalid
-// "impact_blocked" with the figures where mode block finds it exceeded. It is
-// fit for policy.Service.Impact.
-func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy) (*policy.Impact, error) {
+// "impact_blocked" with the figures where mode block finds it exceeded. The
+// controls that it replaces are left out, so that only what differs counts; a
+// library that it replaces is left out by its package. It is fit for
+// policy.Service.Impact.
+func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy, replaced []policy.Policy) (*policy.Impact, error) {
 	var gate tenant.ImpactGate
 	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		settings, err := tenant.SettingsIn(ctx, tx)
@@ -26,9 +28,15 @@ func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy) (*p
 		return nil, err
 	}
 	few := 3
+	var without []int64
+	for _, r := range replaced {
+		if r.Kind == policy.KindControl {
+			without = append(without, r.ID)
+		}
+	}
 	found, err := s.Preview(ctx, sc, Request{
 		Environment: scope.Sandbox, SourceEnvironment: scope.Production, WindowHours: gate.WindowHours, Samples: &few,
-		Candidates: []Candidate{{PolicyID: p.ID, RegoCode: p.RegoCode}},
+		Candidates: []Candidate{{PolicyID: p.ID, RegoCode: p.RegoCode}}, WithoutIDs: without,
 	})
 	if err != nil {
 		return nil, err

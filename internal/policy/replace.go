@@ -1,0 +1,179 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Superseded is a policy that was made inactive because another took its place.
+type Superseded struct {
+	PolicyID int64  `json:"policy_id" doc:"The policy, now inactive."`
+	Name     string `json:"name" doc:"Its name."`
+	Version  int64  `json:"version" doc:"The version that it was made inactive with."`
+}
+
+// Warning is something that was done as asked and may surprise.
+type Warning struct {
+	Code      string  `json:"code" enum:"same_name_active,same_name_elsewhere" doc:"same_name_active: active controls of the same name for the same resource stay, and decide too. same_name_elsewhere: active controls of the same name for another resource stay."`
+	Message   string  `json:"message" doc:"For people."`
+	PolicyIDs []int64 `json:"policy_ids" doc:"The controls that stay."`
+}
+
+// beside are the active policies that p would stand beside in its environment:
+// same in p's own place, elsewhere of its name for another resource.
+type beside struct{ same, elsewhere []Policy }
+
+// besides finds them. A control's place is its name and its resource; a library's
+// is its package, of which an environment has one active library.
+func besides(ctx context.Context, tx *db.Tx, p Policy) (beside, error) {
+	var b beside
+	if p.Kind == KindLibrary {
+		all, err := activeLibraries(ctx, tx)
+		for _, l := range all {
+			if err != nil || l.Environment != p.Environment || l.ID == p.ID || l.library().Package() != library(p).Package() {
+				continue
+			}
+			var found Policy
+			found, err = get(ctx, tx, l.ID)
+			b.same = append(b.same, found)
+		}
+		return b, err
+	}
+	found, err := activeNamed(ctx, tx, p.Environment, p.Name)
+	for _, c := range found {
+		switch {
+		case c.ID == p.ID:
+		case deref(c.ResourceID) == deref(p.ResourceID):
+			b.same = append(b.same, c)
+		default:
+			b.elsewhere = append(b.elsewhere, c)
+		}
+	}
+	return b, err
+}
+
+// warnings tells what stays beside p.
+func (b beside) warnings(p Policy) []Warning {
+	var out []Warning
+	tell := func(code, text string, list []Policy) {
+		if len(list) == 0 {
+			return
+		}
+		w := Warning{Code: code, PolicyIDs: make([]int64, len(list))}
+		for i, c := range list {
+			w.PolicyIDs[i] = c.ID
+		}
+		w.Message = fmt.Sprintf("%s has active controls of the name %q %s: %v", p.Environment, p.Name, text, w.PolicyIDs)
+		out = append(out, w)
+	}
+	text := "for the same resource, which decide beside it; a promotion with replace makes them inactive"
+	if !p.live() {
+		text = "for the same resource; once this one is active, they decide beside it"
+	}
+	tell("same_name_active", text, b.same)
+	tell("same_name_elsewhere", "for other resources, which stay as they are", b.elsewhere)
+	return out
+}
+
+// replaceable gives what a promotion of p would replace, p being in production
+// already but for its resource. One that is not active replaces nothing:
+// production would have neither.
+func (s *Service) replaceable(ctx context.Context, sc scope.Scope, p Policy) ([]Policy, error) {
+	var b beside
+	err := s.read(ctx, sc, func(tx *db.Tx) error {
+		if p.ResourceID != nil {
+			// Without a counterpart there is no control for it either. That the resource
+			// is gone is for the transaction to tell.
+			twin, _, err := s.Resources.Twin(ctx, tx, scope.Production, *p.ResourceID)
+			if err != nil && !gone(err) {
+				return err
+			}
+			p.ResourceID = &twin
+		}
+		var err error
+		b, err = besides(ctx, tx, p)
+		return err
+	})
+	if err == nil && len(b.same) > 0 && !p.live() {
+		err = fault.Newf(fault.Conflict, "not_active", "the policy is %s: to replace policy %d, which is active, it must be active itself", p.Status, b.same[0].ID)
+	}
+	return b.same, err
+}
+
+// sameRows tells whether two lists hold the same versions of the same policies.
+func sameRows(a, b []Policy) bool {
+	return slices.EqualFunc(a, b, func(x, y Policy) bool { return x.ID == y.ID && x.Version == y.Version })
+}
+
+// supersede makes policies inactive whose place next takes, and tells so in next's
+// own step. All of it is one change: one transaction, one time.
+func (s *Service) supersede(ctx context.Context, tx *db.Tx, sc scope.Scope, next Policy, list []Policy, st *step) ([]Superseded, error) {
+	var out []Superseded
+	ids := make([]int64, 0, len(list))
+	for _, old := range list {
+		off := old
+		off.Status = Inactive
+		off, err := s.amend(ctx, tx, sc, old, off, step{
+			verb: "updated", note: fmt.Sprintf("superseded by policy %d, version %d", next.ID, next.Version), together: true, at: st.at,
+			extra: map[string]any{"superseded_by": next.ID, "superseded_by_version": next.Version},
+		})
+		if err != nil {
+			return nil, err
+		}
+		out, ids = append(out, Superseded{off.ID, off.Name, off.Version}), append(ids, old.ID)
+	}
+	if len(ids) > 0 {
+		st.extra["supersedes"] = ids
+	}
+	st.superseded = list
+	return out, nil
+}
+
+// Reinstatement is what a reinstate takes.
+type Reinstatement struct {
+	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"Why; kept with the version and in the audit."`
+}
+
+// Reinstate makes a policy active and, in the same moment, those inactive that
+// are active in its place: the way back from a promotion that replaced it, and
+// forth again. It asks what an update to active asks: the control compiles with
+// its libraries, and a library leaves its users compiling. Where nothing is to be
+// done, nothing is.
+func (s *Service) Reinstate(ctx context.Context, sc scope.Scope, id int64, r Reinstatement, ifVersion int64) (Policy, error) {
+	var p Policy
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		old, err := s.load(ctx, tx, sc, id)
+		if err != nil {
+			return err
+		}
+		if err := holds(old, ifVersion); err != nil {
+			return err
+		}
+		next := old
+		next.Status = Active
+		beside, err := besides(ctx, tx, next)
+		if err != nil {
+			return err
+		}
+		if !old.live() {
+			next.Version++
+		}
+		st := step{verb: "updated", note: r.DeploymentNotes, extra: map[string]any{"reinstated": true, "deployment_notes": r.DeploymentNotes}, at: s.Now()}
+		replaced, err := s.supersede(ctx, tx, sc, next, beside.same, &st)
+		if err != nil {
+			return err
+		}
+		if p = old; !old.live() {
+			p, err = s.amend(ctx, tx, sc, old, next, st)
+		}
+		beside.same = nil
+		p.Replaced, p.Warnings = replaced, beside.warnings(p)
+		return err
+	})
+	return p, err
+}

@@ -1,0 +1,187 @@
+package policy
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// inProduction are the ids of the active controls of production.
+func (h *house) inProduction(t *testing.T) (ids []int64) {
+	t.Helper()
+	h.in(t, func(ctx context.Context, tx *db.Tx) error {
+		list, err := h.ControlsFor(ctx, tx, scope.Production)
+		for _, c := range list {
+			ids = append(ids, c.ID)
+		}
+		return err
+	})
+	return ids
+}
+
+func TestReplace(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		pay, ship := h.resource(t, scope.Sandbox, "pay"), h.resource(t, scope.Sandbox, "ship")
+		promote := func(d Draft, replace bool) Policy {
+			t.Helper()
+			p, err := h.Promote(ctx, sc(""), h.create(t, d).ID, Promotion{Replace: replace}, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		draft := Draft{Name: "owners", Status: Active, ResourceID: &pay.ID}
+		first := promote(draft, true) // there is nothing to replace yet, nor a resource
+		other := promote(Draft{Name: "owners", Status: Active, ResourceID: &ship.ID}, false)
+		if len(first.Replaced)+len(first.Warnings) != 0 || len(other.Warnings) != 1 || other.Warnings[0].Code != "same_name_elsewhere" || !slices.Equal(other.Warnings[0].PolicyIDs, []int64{first.ID}) {
+			t.Errorf("%+v, %+v", first, other.Warnings)
+		}
+		wide := promote(Draft{Name: "owners", Status: Active}, true)
+		second := promote(draft, false)
+		if len(wide.Replaced) != 0 || len(second.Warnings) != 2 || second.Warnings[0].Code != "same_name_active" || !slices.Equal(second.Warnings[0].PolicyIDs, []int64{first.ID}) {
+			t.Errorf("%+v, %+v", wide, second.Warnings)
+		}
+		// The next one takes the place of both, and of nobody else.
+		before := h.revision(t, scope.Production)
+		third := promote(draft, true)
+		if len(third.Replaced) != 2 || third.Replaced[0] != (Superseded{first.ID, "owners", 3}) || third.Replaced[1].PolicyID != second.ID || len(third.Warnings) != 1 {
+			t.Errorf("replaced %+v, warned of %+v", third.Replaced, third.Warnings)
+		}
+		if got, want := h.inProduction(t), []int64{other.ID, wide.ID, third.ID}; !slices.Equal(got, want) || h.revision(t, scope.Production) == before {
+			t.Errorf("active %v, want %v", got, want)
+		}
+		history, err := h.Versions(ctx, sc(""), first.ID, 0, 10)
+		promoted, err2 := h.Versions(ctx, sc(""), third.ID, 0, 1)
+		if err != nil || err2 != nil || history.Total != 3 || history.Versions[0].Status != Inactive || history.Versions[0].Note != "superseded by policy 5, version 2" || !history.Versions[0].CreatedAt.Equal(promoted.Versions[0].CreatedAt) {
+			t.Errorf("%+v, %v, %v", history, err, err2)
+		}
+
+		// Back, which changes nothing but the states, and forth.
+		for _, step := range []struct{ to, from int64 }{{first.ID, third.ID}, {third.ID, first.ID}} {
+			p, err := h.Reinstate(ctx, sc(""), step.to, Reinstatement{DeploymentNotes: "back"}, 0)
+			if err != nil || p.Status != Active || len(p.Replaced) != 1 || p.Replaced[0].PolicyID != step.from {
+				t.Errorf("%+v, %v", p, err)
+			}
+			again, err := h.Reinstate(ctx, sc(scope.Production), step.to, Reinstatement{}, p.Version)
+			if err != nil || again.Version != p.Version || len(again.Replaced) != 0 {
+				t.Errorf("again: %+v, %v", again, err)
+			}
+		}
+		_, err = h.Reinstate(ctx, sc(scope.Sandbox), first.ID, Reinstatement{}, 0)
+		wantFault(t, err, fault.NotFound, "")
+		_, err = h.Reinstate(ctx, sc(""), first.ID, Reinstatement{}, 1)
+		wantFault(t, err, fault.Precondition, "")
+		if _, err := h.Delete(ctx, sc(""), first.ID, false, 0); err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Reinstate(ctx, sc(""), first.ID, Reinstatement{}, 0)
+		wantFault(t, err, fault.NotFound, "")
+	})
+}
+
+// TestReplaceRefused: production keeps what it has where the new one may not go.
+func TestReplaceRefused(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		old, err := h.Promote(ctx, sc(""), h.create(t, Draft{Name: "owners", Status: Active}).ID, Promotion{}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asleep := h.create(t, Draft{Name: "owners", TestCases: passing})
+		_, err = h.Promote(ctx, sc(""), asleep.ID, Promotion{Replace: true}, 0)
+		wantCode(t, err, fault.Conflict, "not_active", "draft")
+		measured := 0
+		h.Impact = func(_ context.Context, _ scope.Scope, p Policy, replaced []Policy) (*Impact, error) {
+			if measured++; p.ID == asleep.ID || len(replaced) != 1 || replaced[0].ID != old.ID {
+				t.Errorf("measured %d without %+v", p.ID, replaced)
+			}
+			return nil, fault.New(fault.Invalid, "impact_blocked", "too many")
+		}
+		next := h.create(t, Draft{Name: "owners", Status: Active})
+		_, err = h.Promote(ctx, sc(""), next.ID, Promotion{Replace: true}, 0)
+		wantCode(t, err, fault.Invalid, "impact_blocked")
+		if got := h.inProduction(t); !slices.Equal(got, []int64{old.ID}) || measured != 1 {
+			t.Errorf("active %v, measured %d times", got, measured)
+		}
+		// What changes between the gates and the transaction is looked at again.
+		measured = 0
+		h.Impact = func(context.Context, scope.Scope, Policy, []Policy) (*Impact, error) {
+			if measured++; measured == 1 {
+				if _, err := h.Update(ctx, sc(""), old.ID, Change{RegoCode: ptr(good + "\n# edited\n")}, 0); err != nil {
+					t.Error(err)
+				}
+			}
+			return nil, nil
+		}
+		p, err := h.Promote(ctx, sc(""), next.ID, Promotion{Replace: true}, 0)
+		if err != nil || measured != 2 || len(p.Replaced) != 1 || p.Replaced[0].Version != 4 || !slices.Equal(h.inProduction(t), []int64{next.ID}) {
+			t.Errorf("%+v, %v, measured %d times", p, err, measured)
+		}
+		h.audited(t, "POLICY_CREATED", "POLICY_PROMOTED", "POLICY_CREATED", "POLICY_CREATED", "POLICY_UPDATED", "POLICY_UPDATED", "POLICY_PROMOTED")
+		h.told(t, "policy.created", "policy.deployed", "policy.promoted", "policy.created", "policy.created", "policy.deployed", "policy.updated", "policy.updated", "policy.promoted")
+	})
+}
+
+// TestReplaceLibrary: a library takes the place of the one of its package, under
+// whatever name, and its users must compile with it.
+func TestReplaceLibrary(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		promote := func(id int64, replace bool) (Policy, error) {
+			return h.Promote(ctx, sc(""), id, Promotion{Replace: replace}, 0)
+		}
+		first, err := promote(h.library(t, scope.Sandbox, textLib).ID, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		user := h.create(t, Draft{Name: "user", RegoCode: usesText, Status: Active})
+		if _, err := promote(user.ID, false); err != nil {
+			t.Fatal(err)
+		}
+		measured := 0
+		h.Impact = func(_ context.Context, _ scope.Scope, p Policy, replaced []Policy) (*Impact, error) {
+			if measured++; p.Kind != KindLibrary || len(replaced) != 1 || replaced[0].ID != first.ID {
+				t.Errorf("measured %+v without %+v", p, replaced)
+			}
+			return nil, nil
+		}
+		next := h.create(t, Draft{Kind: KindLibrary, Name: "other name", Status: Active, RegoCode: strings.ReplaceAll(textLib, "lower", "upper")})
+		_, err = promote(next.ID, false)
+		wantCode(t, err, fault.Conflict, "library_exists")
+		broken := h.create(t, Draft{Kind: KindLibrary, Name: "broken", RegoCode: "package lib.text\n\nother := 1\n"})
+		if _, err := h.Update(ctx, sc(""), next.ID, Change{Status: ptr(Inactive)}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Update(ctx, sc(""), broken.ID, Change{Status: ptr(Active)}, 0); err != nil {
+			t.Fatal(err)
+		}
+		_, err = promote(broken.ID, true)
+		wantCode(t, err, fault.Invalid, "library_breaks_users", "user")
+		if _, err := h.Update(ctx, sc(""), broken.ID, Change{Status: ptr(Inactive)}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Update(ctx, sc(""), next.ID, Change{Status: ptr(Active)}, 0); err != nil {
+			t.Fatal(err)
+		}
+		p, err := promote(next.ID, true)
+		if err != nil || len(p.Replaced) != 1 || p.Replaced[0].PolicyID != first.ID || measured != 2 {
+			t.Fatalf("%+v, %v, measured %d times", p, err, measured)
+		}
+		for _, want := range []int64{first.ID, next.ID} {
+			if _, err := h.Reinstate(ctx, sc(""), want, Reinstatement{}, 0); err != nil {
+				t.Fatal(err)
+			}
+			libs, err := h.Libraries(ctx, sc(""), scope.Production)
+			if err != nil || len(libs) != 1 || libs[0].ID != want {
+				t.Errorf("%+v, %v", libs, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,137 @@
+package policycli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/client"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+)
+
+// Promoted is what the server answers to one promotion or reinstatement, with
+// the control's name.
+type Promoted struct {
+	Name        string              `json:"name,omitempty"`
+	Message     string              `json:"message"`
+	PolicyID    int64               `json:"policy_id"`
+	Environment string              `json:"environment"`
+	PromotedAt  *time.Time          `json:"promoted_at,omitempty"`
+	Replaced    []policy.Superseded `json:"replaced,omitempty"`
+	Warnings    []policy.Warning    `json:"warnings,omitempty"`
+	Impact      *policy.Impact      `json:"impact,omitempty"`
+}
+
+// Promote brings controls to production, each by its name or id, in the order
+// given; it ends at the first that the server refuses.
+func Promote(ctx context.Context, o Options, controls []string, how policy.Promotion) error {
+	if err := o.plain("promote"); err != nil {
+		return err
+	}
+	done := []Promoted{}
+	for _, control := range controls {
+		found, err := o.inSandbox(ctx, control)
+		var p Promoted
+		if err == nil {
+			err = o.gated(ctx, fmt.Sprintf("/policies/%d/promote", found.ID), "policy-promote-"+o.NewID(), how, &p)
+		}
+		if err != nil {
+			return errors.Join(o.told(done), err)
+		}
+		p.Name = found.Name
+		done = append(done, p)
+	}
+	return o.told(done)
+}
+
+// Reinstate puts a control back in its place.
+func Reinstate(ctx context.Context, o Options, id int64, how policy.Reinstatement) error {
+	if err := o.plain("reinstate"); err != nil {
+		return err
+	}
+	var p Promoted
+	if err := o.gated(ctx, fmt.Sprintf("/policies/%d/reinstate", id), "policy-reinstate-"+o.NewID(), how, &p); err != nil {
+		return err
+	}
+	return o.told([]Promoted{p})
+}
+
+// plain refuses the formats that are for findings in files.
+func (o Options) plain(command string) error {
+	if o.Format != FormatText && o.Format != FormatJSON {
+		return usage("%s writes text or json", command)
+	}
+	return nil
+}
+
+// told writes what was done, if anything was.
+func (o Options) told(done []Promoted) error {
+	if len(done) == 0 {
+		return nil
+	}
+	return o.write("promote", Report{Value: done, Text: func(p *printer) { p.promoted(done) }})
+}
+
+// inSandbox finds the policy that a person names.
+func (o Options) inSandbox(ctx context.Context, control string) (policy.Policy, error) {
+	if id, err := strconv.ParseInt(control, 10, 64); err == nil {
+		return policy.Policy{ID: id}, nil
+	}
+	var found []policy.Policy
+	for skip := 0; ; {
+		var page policy.Page
+		query := url.Values{"environment": {"sandbox"}, "name": {control}, "limit": {"1000"}, "skip": {strconv.Itoa(skip)}}
+		if err := o.ask(ctx, http.MethodGet, "/policies?"+query.Encode(), "", nil, &page); err != nil {
+			return policy.Policy{}, err
+		}
+		for _, p := range page.Policies {
+			if p.Name == control {
+				found = append(found, p)
+			}
+		}
+		if skip += len(page.Policies); len(page.Policies) == 0 || int64(skip) >= page.Total {
+			break
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return policy.Policy{}, &Failure{ExitFindings, fmt.Errorf("sandbox has no control %q", control)}
+	default:
+		return policy.Policy{}, &Failure{ExitFindings, fmt.Errorf("sandbox has %d controls %q: name one by its id", len(found), control)}
+	}
+}
+
+// gated posts to the server; a gate that is shut is a finding.
+func (o Options) gated(ctx context.Context, path, key string, in, out any) error {
+	err := o.ask(ctx, http.MethodPost, path, key, in, out)
+	var refused *client.Error
+	if errors.As(err, &refused) && (refused.Status == http.StatusConflict || refused.Status == http.StatusNotFound) {
+		return &Failure{ExitFindings, err}
+	}
+	return err
+}
+
+func (p *printer) promoted(done []Promoted) {
+	for _, d := range done {
+		name := fmt.Sprintf("policy %d", d.PolicyID)
+		if d.Name != "" {
+			name = clean(d.Name) + " (" + name + ")"
+		}
+		p.line("%s %s: %s", p.in(green, "done"), name, clean(d.Message))
+		for _, r := range d.Replaced {
+			p.line("    in the place of policy %d, inactive since its version %d; back with: gatehouse policy reinstate %d", r.PolicyID, r.Version, r.PolicyID)
+		}
+		if i := d.Impact; i != nil {
+			p.line("    %d of %d recorded decisions flip, %d newly blocked", i.Changed, i.Evaluated, i.NewlyBlocked)
+		}
+		for _, w := range d.Warnings {
+			p.line("    %s %s", p.in(yellow, "warning:"), clean(w.Message))
+		}
+	}
+}

@@ -60,6 +60,8 @@ func (c *replayCommand) Run(ctx context.Context) error {
 	switch {
 	case err == nil, errors.Is(err, replaycli.ErrOver):
 		return err
+	case errors.Is(err, replaycli.ErrInterrupted):
+		return &policycli.Failure{Code: policycli.ExitInterrupted, Err: err}
 	case errors.As(err, &refused) && refused.Status == 422:
 		return &policycli.Failure{Code: policycli.ExitFindings, Err: err}
 	}

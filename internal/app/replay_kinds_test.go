@@ -162,27 +162,3 @@ func unusedIs(t *testing.T, a *apptest.Client, resource, idle int64) {
 		t.Errorf("in sandbox: %s", r.Body)
 	}
 }
-
-// TestReplaySurvives: a run that a server left when it was killed is carried out
-// by the next one.
-func TestReplaySurvives(t *testing.T) {
-	t.Parallel()
-	s := apptest.StartServer(t, dbtest.SQLite)
-	a := s.Admin
-	_, policy := recorded(t, a, "production", 200, 12)
-	slow := a.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": endlessInvoices}}, "max_decisions": 24}).Want(202)
-	at := fmt.Sprint("/compliance/replays/", slow.ID())
-	apptest.Eventually(t, 20*time.Second, func() error {
-		if r := a.Do(t, "GET", at+"?wait=2", nil).Want(200); r.Get("progress", "evaluated") == 0.0 {
-			return fmt.Errorf("no progress: %s", r.Body)
-		}
-		return nil
-	})
-	s.Stop()
-	s.Start()
-	a = s.Login(t, "admin", apptest.Password)
-	done := ended(t, a, at, "completed")
-	if done.Get("result", "evaluated") != 24.0 || done.Get("result", "newly_blocked") != 24.0 {
-		t.Errorf("%s", done.Body)
-	}
-}

@@ -29,8 +29,17 @@ const (
 // JobKind is the kind of the job that does a deployment's work.
 const JobKind = "ide_deployment"
 
-// workTime bounds the work of one deployment.
-const workTime = 2 * time.Minute
+// workTime bounds the work of one deployment, editorTime that of an editor's,
+// which somebody waits for. One of an editor that has not ended lostAfter its
+// begin has lost its server.
+const (
+	workTime   = 2 * time.Minute
+	editorTime = 30 * time.Second
+	lostAfter  = 35 * time.Second
+)
+
+// errEnded undoes what came too late: the deployment has ended meanwhile.
+var errEnded = fault.New(fault.Conflict, "deployment_ended", "the deployment has ended meanwhile")
 
 // Deployment is what a delivery or an editor had done.
 type Deployment struct {
@@ -164,21 +173,30 @@ func (s *Service) Await(ctx context.Context, sc scope.Scope, id string) (Deploym
 }
 
 // Deploy deploys an editor's files to sandbox and waits for the outcome. What
-// cannot be deployed is Invalid with the errors; the deployment is kept as failed.
+// cannot be deployed is Invalid with the errors; the deployment is kept as failed,
+// and so is one whose server ended before its time, by the job that is left for it.
 func (s *Service) Deploy(ctx context.Context, sc scope.Scope, files []controlfile.File) (Deployment, error) {
 	if err := s.mayDeploy(sc); err != nil {
 		return Deployment{}, err
 	}
 	d := Deployment{ID: s.NewID(), Source: Editor, EventType: "deploy", Status: InProgress, CreatedBy: sc.Actor.Name, CreatedAt: s.Now()}
-	if err := s.write(ctx, sc, func(tx *db.Tx) error { return insertDeployment(ctx, tx, d, "") }); err != nil {
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		if err := insertDeployment(ctx, tx, d, ""); err != nil {
+			return err
+		}
+		return s.leave(ctx, tx, d, d.CreatedAt.Add(lostAfter))
+	})
+	if err != nil {
 		return d, err
 	}
-	results, failed := s.deploy(ctx, sc, policycode.Request{Files: files})
+	bounded, cancel := context.WithTimeout(ctx, editorTime)
+	defer cancel()
+	failed := s.deploy(bounded, sc, d.ID, policycode.Request{Files: files})
 	ended := context.WithoutCancel(ctx) // what was done is written down, whoever has gone
-	if err := s.finish(ended, sc, d.ID, results, failed); err != nil {
-		return d, err
-	}
 	if failed != nil {
+		if err := s.finish(ended, sc, d.ID, nil, failed); err != nil {
+			return d, err
+		}
 		return d, withDeployment(failed, d.ID)
 	}
 	return s.Deployment(ended, sc, d.ID)
@@ -205,11 +223,17 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, d Deployment, w work) er
 	if err := dropOldDeployments(ctx, tx, s.Now().Add(-keepDeployments)); err != nil {
 		return err
 	}
-	_, err = job.Insert(ctx, tx, job.Job{Kind: JobKind, Payload: map[string]string{"deployment_id": d.ID}, UniqueKey: d.ID, MaxAttempts: 5})
+	return s.leave(ctx, tx, d, time.Time{})
+}
+
+// leave keeps the job of a deployment.
+func (s *Service) leave(ctx context.Context, tx *db.Tx, d Deployment, at time.Time) error {
+	_, err := job.Insert(ctx, tx, job.Job{Kind: JobKind, Payload: map[string]string{"deployment_id": d.ID}, RunAt: at, UniqueKey: d.ID, MaxAttempts: 5})
 	return err
 }
 
 // Work is the handler of the job: it does what a deployment is for and ends it.
+// An attempt that was killed left all of it behind or nothing, see end.
 func (s *Service) Work(ctx context.Context, t job.Task) error {
 	var p struct {
 		ID string `json:"deployment_id"`
@@ -222,15 +246,21 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 		return err
 	}
 	var text string
+	var d Deployment
 	err = s.read(ctx, sc, func(tx *db.Tx) (err error) {
+		if d, err = deployment(ctx, tx, p.ID); err != nil {
+			return err
+		}
 		text, err = deploymentRequest(ctx, tx, p.ID)
 		return err
 	})
-	if errors.Is(err, db.ErrNoRows) || err == nil && text == "" {
+	switch {
+	case errors.Is(err, db.ErrNoRows) || err == nil && d.Status != InProgress:
 		return nil // dropped, or done by another attempt
-	}
-	if err != nil {
+	case err != nil:
 		return err
+	case text == "": // an editor's: who asked for it has no answer, and asks again
+		return s.finish(ctx, sc, p.ID, nil, fault.New(fault.Unavailable, "deployment_lost", "the server ended before the deployment was made; nothing was changed"))
 	}
 	var w work
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
@@ -239,11 +269,14 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	sc.Actor = w.Actor
 	bounded, cancel := context.WithTimeout(ctx, workTime)
 	defer cancel()
-	results, failed := s.carryOut(bounded, sc, w)
+	found, failed := s.carryOut(bounded, sc, p.ID, w)
 	if ctx.Err() != nil {
-		return ctx.Err() // the process ends: another attempt
+		return ctx.Err() // the process ends: another attempt, if it was not done
 	}
-	return s.finish(ctx, sc, p.ID, results, failed)
+	if failed == nil && !w.Validate {
+		return nil
+	}
+	return s.finish(ctx, sc, p.ID, found, failed)
 }
 
 // Buried ends a deployment whose job ran out of attempts: job.Runner.Dead.
@@ -258,14 +291,13 @@ func (s *Service) Buried(ctx context.Context, tx *db.Tx, t job.Task, cause error
 	if err := forgetDeliveries(ctx, tx, p.ID); err != nil {
 		return err
 	}
-	if _, err := finishDeployment(ctx, tx, p.ID, Failed, Outcome{Message: "The work could not be done"}, s.Now()); err != nil {
-		return err
-	}
-	return tx.Notify(ctx, Topic)
+	_, err := s.end(ctx, tx, p.ID, Failed, Outcome{Message: "The work could not be done"})
+	return err
 }
 
-// carryOut fetches what is to be fetched, and validates or deploys.
-func (s *Service) carryOut(ctx context.Context, sc scope.Scope, w work) ([]FileResult, error) {
+// carryOut fetches what is to be fetched, and validates, which gives the files
+// found, or deploys.
+func (s *Service) carryOut(ctx context.Context, sc scope.Scope, id string, w work) ([]FileResult, error) {
 	b := policycode.Request{Files: w.Files, ResourceID: w.Resource, BouncerID: w.Bouncer, Commit: w.Hash, Repository: w.URL}
 	if len(w.Paths) > 0 || len(w.Files) == 0 {
 		fetched, err := s.fetch(ctx, sc, &b, w)
@@ -278,7 +310,7 @@ func (s *Service) carryOut(ctx context.Context, sc scope.Scope, w work) ([]FileR
 		return nil, fault.Invalidf("", "the commit has no controls at this path")
 	}
 	if !w.Validate {
-		return s.deploy(ctx, sc, b)
+		return nil, s.deploy(ctx, sc, id, b)
 	}
 	v, err := s.Code.Validate(ctx, sc, b)
 	if err != nil {
@@ -294,19 +326,39 @@ func (s *Service) carryOut(ctx context.Context, sc scope.Scope, w work) ([]FileR
 	return out, nil
 }
 
-func (s *Service) deploy(ctx context.Context, sc scope.Scope, r policycode.Request) ([]FileResult, error) {
-	d, err := s.Code.Deploy(ctx, sc, r)
-	out := make([]FileResult, len(d.Files))
-	for i, f := range d.Files {
-		out[i] = FileResult{f.Path, f.Name, f.Result, f.PolicyID, f.Version}
-	}
+// deploy brings files in and, in the same transaction, ends the deployment as
+// completed. A failure is the caller's to write down.
+func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r policycode.Request) error {
+	_, err := s.Code.DeployWith(ctx, sc, r, func(ctx context.Context, tx *db.Tx, d policycode.Deployment) error {
+		out := make([]FileResult, len(d.Files))
+		for i, f := range d.Files {
+			out[i] = FileResult{f.Path, f.Name, f.Result, f.PolicyID, f.Version}
+		}
+		first, err := s.end(ctx, tx, id, Completed, done(out))
+		if err == nil && !first {
+			err = errEnded
+		}
+		return err
+	})
 	var refused *fault.Error
 	if errors.As(err, &refused) {
 		if issues, ok := refused.Fields["errors"].([]rego.FileIssue); ok {
 			err = misfit(refused.Message, issues)
 		}
 	}
-	return out, err
+	return err
+}
+
+func done(files []FileResult) Outcome { return Outcome{Message: "Done", Files: files} }
+
+// end ends a deployment that is in progress and wakes those who wait for it;
+// false where it had ended.
+func (s *Service) end(ctx context.Context, tx *db.Tx, id, status string, o Outcome) (bool, error) {
+	n, err := finishDeployment(ctx, tx, id, status, o, s.Now())
+	if err != nil || n == 0 {
+		return false, err
+	}
+	return true, tx.Notify(ctx, Topic)
 }
 
 // misfit is the fault of files that cannot be deployed; each offence points to
@@ -351,10 +403,10 @@ func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Reque
 	return out, nil
 }
 
-// finish writes the end of a deployment and wakes those who wait for it. A
-// delivery whose work failed for a reason that may pass may come again.
+// finish writes the end of a deployment that deploy has not written. A delivery
+// whose work failed for a reason that may pass may come again.
 func (s *Service) finish(ctx context.Context, sc scope.Scope, id string, results []FileResult, failed error) error {
-	status, o := Completed, Outcome{Message: "Done", Files: results}
+	status, o := Completed, done(results)
 	passing := false
 	if failed != nil {
 		status, o.Message = Failed, fault.Message(failed)
@@ -366,15 +418,10 @@ func (s *Service) finish(ctx context.Context, sc scope.Scope, id string, results
 		s.Log.Info("deployment failed", "tenant", sc.Tenant, "deployment", id, "error", failed)
 	}
 	return s.write(ctx, sc, func(tx *db.Tx) error {
-		n, err := finishDeployment(ctx, tx, id, status, o, s.Now())
-		if err != nil || n == 0 {
+		first, err := s.end(ctx, tx, id, status, o)
+		if err != nil || !first || !passing {
 			return err
 		}
-		if passing {
-			if err := forgetDeliveries(ctx, tx, id); err != nil {
-				return err
-			}
-		}
-		return tx.Notify(ctx, Topic)
+		return forgetDeliveries(ctx, tx, id)
 	})
 }

@@ -372,3 +372,42 @@ func BenchmarkJobs(b *testing.B) {
 		})
 	}
 }
+
+// TestKillsItsRunners: a job that no runner survives is buried after its last
+// attempt, and not tried for ever.
+func TestKillsItsRunners(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		d := tenant(t, c, "default")
+		var offset atomic.Int64
+		now := func() time.Time { return time.Now().UTC().Add(time.Duration(offset.Load())) }
+		goOn := make(chan struct{})
+		defer close(goOn) // before the runners are waited for
+		runs := make(chan job.Task, 10)
+		handlers := map[string]job.Handler{"x": func(_ context.Context, task job.Task) error {
+			runs <- task
+			<-goOn // as good as dead
+			return nil
+		}}
+		dead := make(chan error, 1)
+		insert(t, d, job.Job{Kind: "x", MaxAttempts: 2})
+		for attempt := range 3 {
+			start(t, &job.Runner{Cluster: c, Handlers: handlers, Now: now, Dead: func(_ context.Context, _ *db.Tx, _ job.Task, cause error) error {
+				dead <- cause
+				return nil
+			}})
+			if attempt < 2 {
+				if task := get(t, runs); task.Attempt != attempt+1 {
+					t.Errorf("attempt %d, want %d", task.Attempt, attempt+1)
+				}
+				offset.Add(int64(2 * time.Minute)) // past the lease
+			}
+		}
+		if cause := get(t, dead); cause == nil {
+			t.Error("buried without a cause")
+		}
+		until(t, "burial", func() bool { return states(t, d)["dead"] == 1 })
+		if len(runs) != 0 {
+			t.Errorf("it ran %d times more", len(runs))
+		}
+	})
+}

@@ -289,8 +289,14 @@ func (r *Runner) renew(ctx context.Context, t Task, cancel context.CancelCauseFu
 	}
 }
 
+// errKilled buries a job whose runners all died: it may be what kills them.
+var errKilled = errors.New("its server ended in each of its attempts")
+
 // call runs the handler; its panic is an error.
 func (r *Runner) call(ctx context.Context, t Task) (err error) {
+	if t.Attempt > t.MaxAttempts {
+		return Permanent(errKilled)
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)

@@ -26,6 +26,8 @@ const (
 	ExitFindings = 1
 	ExitUsage    = 2
 	ExitServer   = 3
+	// ExitInterrupted is what shells give a program that Ctrl-C ended: 128 and the signal.
+	ExitInterrupted = 130
 )
 
 // Failure is an error with the exit code that it ends the program with.

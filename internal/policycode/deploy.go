@@ -27,6 +27,13 @@ const keepDeployments = 365 * 24 * time.Hour
 // "tests_failed"), links resolve (422), the tenant's limit (403). A dry run
 // passes the same gates and changes nothing.
 func (s *Service) Deploy(ctx context.Context, sc scope.Scope, r Request) (Deployment, error) {
+	return s.DeployWith(ctx, sc, r, func(context.Context, *db.Tx, Deployment) error { return nil })
+}
+
+// DeployWith is Deploy with something more to be written in the transaction that
+// makes the deployment: what then says that it was made is there with it, or
+// neither is. An error of also undoes the deployment and is given back as it is.
+func (s *Service) DeployWith(ctx context.Context, sc scope.Scope, r Request, also func(ctx context.Context, tx *db.Tx, d Deployment) error) (Deployment, error) {
 	if r.Environment != scope.AnyEnv && r.Environment != scope.Sandbox {
 		return Deployment{}, fault.Invalidf("/environment", "a deployment goes to sandbox; from there controls are promoted")
 	}
@@ -57,7 +64,10 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, r Request) (Deploy
 	}
 	placed, err := s.Policies.Deploy(ctx, sc, items, r.DryRun, func(ctx context.Context, tx *db.Tx, placed []policy.Placed) error {
 		d.Files = outcomes(repo, placed, r.DryRun)
-		return s.record(ctx, tx, sc, d, placed)
+		if err := s.record(ctx, tx, sc, d, placed); err != nil {
+			return err
+		}
+		return also(ctx, tx, d)
 	})
 	if err != nil {
 		return Deployment{}, s.blame(r.Files, repo, err)

@@ -16,13 +16,13 @@ const (
 	maxSubjects = 100
 )
 
-// impact makes the answer out of what was found so far.
-func (p *plan) impact(part *rerun.Part, truncated bool, took time.Duration) Impact {
+// impact makes the answer out of what was found so far; late is when time ran out.
+func (p *plan) impact(part *rerun.Part, late bool, took time.Duration) Impact {
 	r := p.request
 	out := Impact{
 		Environment: r.Environment, SourceEnvironment: r.SourceEnvironment, WindowHours: r.WindowHours, Baseline: r.Baseline,
 		From: p.recording.From, To: p.recording.To, Revision: p.spec.Revision, Controls: p.subjects,
-		Recorded: p.recorded, WithoutInput: p.recorded - p.total,
+		Recorded: p.recorded, WithoutInput: p.recorded - p.total - p.left,
 		Evaluated: part.Evaluated, WouldBlock: part.WouldBlock, WouldAllow: part.WouldAllow, WouldMask: part.WouldMask, WouldNoMatch: part.NoMatch,
 		Changed: part.Changed, NewlyBlocked: part.NewlyBlocked, NewlyAllowed: part.NewlyAllowed,
 		WouldBlockPercent: percent(part.WouldBlock, part.Evaluated), ChangedPercent: percent(part.Changed, part.Evaluated),
@@ -33,7 +33,7 @@ func (p *plan) impact(part *rerun.Part, truncated bool, took time.Duration) Impa
 			Incomplete: part.NotReplayable[rerun.Incomplete], Unreadable: part.NotReplayable[rerun.Unreadable],
 		},
 		ByControl: []ByControl{}, ByResource: []ByResource{}, BySubject: []BySubject{}, ByRule: []ByRule{}, Samples: part.Samples,
-		Truncated: truncated, DurationMS: float64(took.Microseconds()) / 1000,
+		Truncated: late || p.left > 0, DurationMS: float64(took.Microseconds()) / 1000,
 	}
 	if took > 0 {
 		out.DecisionsPerSecond = float64(int64(float64(part.Seen()) / took.Seconds()))
@@ -69,12 +69,12 @@ func (p *plan) impact(part *rerun.Part, truncated bool, took time.Duration) Impa
 	if out.Samples == nil {
 		out.Samples = []rerun.Sample{}
 	}
-	out.Note = p.note(&out)
+	out.Note = p.note(&out, late)
 	return out
 }
 
 // note says what the figures do not.
-func (p *plan) note(i *Impact) string {
+func (p *plan) note(i *Impact, late bool) string {
 	notes := slices.Clone(p.notes)
 	switch {
 	case i.Recorded == 0:
@@ -84,7 +84,7 @@ func (p *plan) note(i *Impact) string {
 	case i.WithoutInput > 0:
 		notes = append(notes, strconv.FormatInt(i.WithoutInput, 10)+" decisions kept no input and are not part of these figures")
 	}
-	if i.Truncated {
+	if late {
 		notes = append(notes, "time ran out; the newest decisions were replayed")
 	}
 	return strings.Join(notes, "; ")

@@ -21,10 +21,11 @@ type plan struct {
 	request   Request // with its defaults filled in
 	spec      rerun.Spec
 	recording audit.Recording
-	// recorded are all decisions of the window, total those that are replayed.
-	recorded, total int64
-	subjects        []Subject
-	notes           []string
+	// recorded are all decisions of the window, total those that are replayed, left
+	// those that max_decisions leaves out.
+	recorded, total, left int64
+	subjects              []Subject
+	notes                 []string
 
 	changes []change
 	index   map[key]int // of spec.Controls
@@ -91,9 +92,8 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 		return nil, err
 	}
 	if r.MaxDecisions > 0 && r.MaxDecisions < p.total {
-		p.total = r.MaxDecisions
-		p.notes = append(p.notes, fmt.Sprintf("of the window, the newest %d decisions", p.total))
-		p.recorded = p.total
+		p.left, p.total = p.total-r.MaxDecisions, r.MaxDecisions
+		p.notes = append(p.notes, fmt.Sprintf("of the window, the newest %d decisions; %d older ones are left out by max_decisions", p.total, p.left))
 	}
 	return p, nil
 }

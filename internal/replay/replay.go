@@ -88,7 +88,7 @@ type Impact struct {
 	ByRule     []ByRule       `json:"by_rule" doc:"The rules behind the flips; most flips first."`
 	Samples    []rerun.Sample `json:"samples" doc:"Flips one by one, newest first."`
 
-	Truncated          bool    `json:"truncated" doc:"Whether time ran out before all were replayed; the newest were."`
+	Truncated          bool    `json:"truncated" doc:"Whether not all that kept their input were replayed, because time ran out or max_decisions is less; the newest were."`
 	DurationMS         float64 `json:"duration_ms" doc:"How long it took."`
 	DecisionsPerSecond float64 `json:"decisions_per_second" doc:"How fast."`
 	Note               string  `json:"note,omitempty" doc:"What these figures do not say."`

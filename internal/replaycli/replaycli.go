@@ -46,11 +46,18 @@ type Options struct {
 // ErrOver says that more decisions would newly be blocked than MaxBlocked allows.
 var ErrOver = errors.New("more recorded decisions would newly be blocked than --max-blocked-percent allows")
 
+// ErrInterrupted says that ctx ended before the replay did.
+var ErrInterrupted = errors.New("interrupted")
+
 // Run starts a replay, waits for it and tells what it found. When ctx ends, the
-// replay is cancelled.
+// replay is cancelled on the server too, and the error is ErrInterrupted.
 func Run(ctx context.Context, o Options) error {
 	var run replay.Run
-	if err := o.Server.Do(ctx, http.MethodPost, "/compliance/replays", o.NewID(), o.Request, &run); err != nil {
+	key := o.NewID()
+	if err := o.Server.Do(ctx, http.MethodPost, "/compliance/replays", key, o.Request, &run); err != nil {
+		if ctx.Err() != nil {
+			return o.interrupted(ctx, key, 0)
+		}
 		return err
 	}
 	path := fmt.Sprint("/compliance/replays/", run.ID)
@@ -58,7 +65,7 @@ func Run(ctx context.Context, o Options) error {
 		o.progress(run)
 		if err := o.Server.Do(ctx, http.MethodGet, path+"?wait=10", "", nil, &run); err != nil {
 			if ctx.Err() != nil {
-				o.cancel(ctx, path)
+				return o.interrupted(ctx, key, run.ID)
 			}
 			return err
 		}
@@ -79,11 +86,28 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// cancel ends the run of somebody who does not wait any longer.
-func (o Options) cancel(ctx context.Context, path string) {
+// interrupted cancels the run of somebody who does not wait any longer. One
+// whose start was not answered, id 0, may have begun: to ask for it once more
+// with the same key tells which it is.
+func (o Options) interrupted(ctx context.Context, key string, id int64) error {
 	short, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
-	_ = o.Server.Do(short, http.MethodDelete, path, "", nil, nil)
+	if o.Live && o.Progress != nil {
+		fmt.Fprintln(o.Progress)
+	}
+	var run replay.Run
+	var err error
+	if id == 0 {
+		err = o.Server.Do(short, http.MethodPost, "/compliance/replays", key, o.Request, &run)
+		id = run.ID
+	}
+	if err == nil {
+		err = o.Server.Do(short, http.MethodDelete, fmt.Sprint("/compliance/replays/", id), "", nil, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; the replay could not be cancelled: %w", ErrInterrupted, err)
+	}
+	return fmt.Errorf("%w; replay %d is cancelled", ErrInterrupted, id)
 }
 
 // progress tells how far the run is: in one line that is written over on a

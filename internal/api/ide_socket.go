@@ -1,36 +1,48 @@
 package api
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
+	"encoding/base64"
 	"errors"
+	"net"
 	"net/http"
 	"net/url"
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/ide"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // Bounds on one socket, and on all.
 const (
 	socketFrame   = 1 << 20          // a message; more closes with 1009
-	socketRate    = 50               // messages a second; more closes with 1008
+	socketBytes   = 64 << 20         // of messages being read and waiting, of all sockets; more closes with 1013
+	socketRate    = 50               // messages and pings a second; a message more closes with 1008, a ping more is not answered
 	socketQueue   = 32               // messages that wait for their turn; more closes with 1008
-	socketCheck   = 2 * time.Second  // how often the credential is looked at again
-	socketPing    = 30 * time.Second // how often a silent peer is asked whether it is there
+	socketQueued  = 2 * socketFrame  // bytes of them; more closes with 1008
 	socketPatient = 10 * time.Minute // how long a deployment is watched
 	socketsEach   = 10               // open at a time, of one person or key
+	socketsTenant = 500              // open at a time, of one tenant
 	socketsAll    = 2000             // open at a time, of all
 )
+
+// socketTimes are how long a socket waits for what.
+type socketTimes struct {
+	check   time.Duration // how often the credential is looked at again
+	ping    time.Duration // how often the peer is asked whether it is there
+	answer  time.Duration // how long it may take to say so, or to take a message
+	message time.Duration // how long a message may be on its way
+	closing time.Duration // how long the peer may take to agree to the end
+}
+
+var ordinaryTimes = socketTimes{check: 500 * time.Millisecond, ping: 30 * time.Second, answer: 10 * time.Second, message: 30 * time.Second, closing: time.Second}
 
 // SocketMessage is a message of the editors' WebSocket, either way.
 type SocketMessage struct {
@@ -48,19 +60,12 @@ type socketIn struct {
 // sockets are the open ones, so that they are counted and can be ended.
 type sockets struct {
 	mu     sync.Mutex
-	open   map[*socket]string // owner
+	open   map[*socket]struct{}
 	ended  bool
 	served sync.WaitGroup
-}
-
-// socket is one editor's connection.
-type socket struct {
-	s     *Server
-	conn  *websocket.Conn
-	sc    scope.Scope
-	queue chan SocketMessage
-	watch chan struct{} // slots for deployments that are watched
-	tasks sync.WaitGroup
+	bytes  atomic.Int64 // of messages, see socketBytes
+	// times are ordinaryTimes where nil.
+	times *socketTimes
 }
 
 // ideSocket registers the editors' WebSocket.
@@ -69,7 +74,7 @@ func (s *Server) ideSocket(r *Router) {
 		ID: "editor-socket", Method: http.MethodGet, Path: "/ide-integration/ws/{user_id}", Permission: "editor:read", Tags: []string{"Editor integration"}, Slow: true,
 		Errors:      []int{http.StatusForbidden},
 		Summary:     "Open an editor's WebSocket",
-		Description: "Messages are {type, data}. ping is answered by pong, validate {policy_content} by validation_result, deployment_status {deployment_id} by deployment_status, once more when a deployment that was in progress ends; what cannot be answered by error. The credential goes into the same headers as everywhere, and the path names its owner: another's is 403, and so is a browser's page of another origin. A message over 1 MiB closes with 1009; over 50 messages a second, and a credential or tenant that is no longer good (within 5 s), with 1008.",
+		Description: "Messages are {type, data}. ping is answered by pong, validate {policy_content} by validation_result, deployment_status {deployment_id} by deployment_status, once more when a deployment that was in progress ends; what cannot be answered by error. The credential goes into the same headers as everywhere, and the path names its owner: another's is 403, and so is a browser's page of another origin. A message over 1 MiB closes with 1009, one that is not UTF-8 with 1007, one that is not text with 1003; over 50 messages a second, and a credential or tenant that is no longer good (at once here, within 5 s on other replicas; nothing more is answered), with 1008; the end of the server with 1001; a server that has too much to read at once with 1013. A peer that does not answer a ping within 10 s is dropped. Open at a time: 10 of one person or key, 500 of a tenant.",
 	},
 		RawDocs{Params: reflect.TypeFor[socketIn](), Response: reflect.TypeFor[SocketMessage]()}, s.serveSocket)
 }
@@ -88,55 +93,107 @@ func (s *Server) serveSocket(w http.ResponseWriter, req *http.Request, sc scope.
 		Fail(w, err)
 		return
 	}
-	k := &socket{s: s, sc: sc, queue: make(chan SocketMessage, socketQueue), watch: make(chan struct{}, 4)}
+	k := newSocket(s, sc, credential)
 	if err := s.sockets.add(k); err != nil {
 		Fail(w, err)
 		return
 	}
 	defer s.sockets.remove(k)
-	x.status = http.StatusSwitchingProtocols                                                                                                  // from here on the connection is the socket's
-	conn, err := websocket.Accept(w, req, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled}) // maySocket has checked the origin
+	x.status = http.StatusSwitchingProtocols // from here on the connection is the socket's
+	taken := &taker{ResponseWriter: w}
+	conn, err := websocket.Accept(taken, req, &websocket.AcceptOptions{
+		InsecureSkipVerify: true, // maySocket has checked the origin
+		CompressionMode:    websocket.CompressionDisabled,
+		OnPingReceived:     func(context.Context, []byte) bool { return k.count() },
+	})
 	if err != nil {
 		s.Log.Debug("websocket", "request_id", x.id, "error", err)
 		return
 	}
-	k.serve(conn, credential)
+	k.serve(conn, taken.conn)
+}
+
+// taker keeps the connection that a WebSocket takes over, so that it can be cut.
+type taker struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+// Hijack implements http.Hijacker.
+func (t *taker) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
+	conn, rw, err = http.NewResponseController(t.ResponseWriter).Hijack()
+	t.conn = conn
+	return conn, rw, err
 }
 
 // maySocket refuses what is no upgrade, another's path and another's page.
 func (s *Server) maySocket(req *http.Request, sc scope.Scope) error {
-	if !strings.EqualFold(req.Header.Get("Upgrade"), "websocket") || req.Header.Get("Sec-WebSocket-Key") == "" {
-		return badRequest("upgrade_required", "this path speaks WebSocket only")
+	if !upgrades(req.Header) {
+		return badRequest("upgrade_required", "this path speaks WebSocket only, version 13")
 	}
 	if req.PathValue("user_id") != sc.Actor.ID {
 		return fault.New(fault.Forbidden, "not_own_user", "the path must name the caller's own id")
 	}
 	for _, origin := range req.Header.Values("Origin") {
-		u, err := url.Parse(origin)
-		if err != nil || !strings.EqualFold(u.Host, req.Host) && !strings.EqualFold(origin, s.IDE.PublicURL) {
+		if !sameOrigin(origin, req.Host, s.IDE.PublicURL) {
 			return fault.New(fault.Forbidden, "origin_denied", "a page of another origin may not open this")
 		}
 	}
 	return nil
 }
 
-func (l *sockets) add(k *socket) error {
-	owner := string(k.sc.Tenant) + "/" + k.sc.Actor.ID
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	each := 0
-	for _, o := range l.open {
-		if o == owner {
-			each++
+// upgrades reports whether the header asks for a WebSocket (RFC 6455 section 4.2.1).
+func upgrades(h http.Header) bool {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(h.Get("Sec-WebSocket-Key")))
+	if err != nil || len(key) != 16 || len(h.Values("Sec-WebSocket-Key")) != 1 || h.Get("Sec-WebSocket-Version") != "13" {
+		return false
+	}
+	return listed(h.Values("Connection"), "upgrade") && listed(h.Values("Upgrade"), "websocket")
+}
+
+// listed reports whether a header that is a list names token, in any case.
+func listed(values []string, token string) bool {
+	for _, v := range values {
+		for one := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(one), token) {
+				return true
+			}
 		}
 	}
-	if l.ended || each >= socketsEach || len(l.open) >= socketsAll {
+	return false
+}
+
+// sameOrigin reports whether a browser's page comes from this server: from the
+// host that was called, or from the public address. The scheme of the call is
+// not known behind a proxy that ends TLS.
+func sameOrigin(origin, host, public string) bool {
+	o, err := url.Parse(origin)
+	if err != nil || o.Scheme != "https" && o.Scheme != "http" || o.Host == "" || o.User != nil || o.Path != "" || o.RawQuery != "" || o.Fragment != "" {
+		return false
+	}
+	p, err := url.Parse(public)
+	return strings.EqualFold(o.Host, host) || err == nil && p.Scheme == o.Scheme && strings.EqualFold(o.Host, p.Host)
+}
+
+func (l *sockets) add(k *socket) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	each, tenant := 0, 0
+	for o := range l.open {
+		if o.sc.Tenant == k.sc.Tenant {
+			tenant++
+			if o.sc.Actor.Kind == k.sc.Actor.Kind && o.sc.Actor.ID == k.sc.Actor.ID {
+				each++
+			}
+		}
+	}
+	if l.ended || each >= socketsEach || tenant >= socketsTenant || len(l.open) >= socketsAll {
 		return fault.New(fault.RateLimited, "too_many_sockets", "too many sockets are open").After(5 * time.Second)
 	}
 	if l.open == nil {
-		l.open = map[*socket]string{}
+		l.open = map[*socket]struct{}{}
 	}
-	l.open[k] = owner
+	l.open[k] = struct{}{}
 	l.served.Add(1)
 	return nil
 }
@@ -148,202 +205,32 @@ func (l *sockets) remove(k *socket) {
 	l.served.Done()
 }
 
-// CloseSockets ends all editors' sockets and waits for them: a shutdown does not
-// see connections that were taken over.
+// began notes the connection of a socket; ended says that the server ends.
+func (l *sockets) began(k *socket, conn *websocket.Conn, raw net.Conn) (ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.conn, k.raw = conn, raw
+	return l.ended
+}
+
+// CloseSockets ends all editors' sockets with 1001 and waits for them, a few
+// seconds at most: a shutdown does not see connections that were taken over.
 func (s *Server) CloseSockets() {
 	s.sockets.mu.Lock()
 	s.sockets.ended = true
 	for k := range s.sockets.open {
 		if k.conn != nil {
-			late := time.AfterFunc(time.Second, func() { _ = k.conn.CloseNow() })
-			defer late.Stop()
-			go func() { _ = k.conn.Close(websocket.StatusGoingAway, "the server ends") }()
+			go k.end(websocket.StatusGoingAway, "the server ends")
 		}
 	}
 	s.sockets.mu.Unlock()
-	s.sockets.served.Wait()
-}
-
-// serve reads messages until the socket ends, for whatever reason.
-func (k *socket) serve(conn *websocket.Conn, credential Credential) {
-	k.s.sockets.mu.Lock()
-	k.conn = conn
-	ended := k.s.sockets.ended
-	k.s.sockets.mu.Unlock()
-	ctx, stop := context.WithCancel(context.Background())
-	defer k.tasks.Wait()
-	defer stop()
-	defer func() { _ = conn.CloseNow() }()
-	if ended {
-		return
-	}
-	conn.SetReadLimit(socketFrame)
-	k.tasks.Go(func() { k.guard(ctx, credential) })
-	k.tasks.Go(func() { k.answer(ctx) })
-	var window time.Time
-	count := 0
-	for {
-		kind, body, err := conn.Read(ctx)
-		if err != nil {
-			return // closed, by either side; with 1009 where it was too large
-		}
-		if kind != websocket.MessageText {
-			_ = conn.Close(websocket.StatusUnsupportedData, "messages are text")
-			return
-		}
-		if now := k.s.Now(); now.Sub(window) > time.Second {
-			window, count = now, 0
-		}
-		m, err := socketMessage(body)
-		if err != nil {
-			m = SocketMessage{Type: "", Data: map[string]any{"message": fault.Message(err)}}
-		}
-		if count++; count > socketRate || !k.enqueue(m) {
-			_ = conn.Close(websocket.StatusPolicyViolation, "too many messages")
-			return
-		}
-	}
-}
-
-func (k *socket) enqueue(m SocketMessage) bool {
+	gone := make(chan struct{})
+	go func() { s.sockets.served.Wait(); close(gone) }()
+	late := time.NewTimer(3 * time.Second)
+	defer late.Stop()
 	select {
-	case k.queue <- m:
-		return true
-	default:
-		return false
+	case <-gone:
+	case <-late.C:
+		s.Log.Warn("editors' sockets did not end in time")
 	}
-}
-
-// socketMessage reads one message strictly.
-func socketMessage(body []byte) (SocketMessage, error) {
-	if _, err := value.Decode(body, value.Limits{Depth: maxDepth}); err != nil {
-		return SocketMessage{}, badRequest("invalid_json", "the message is not JSON as we take it")
-	}
-	var m SocketMessage
-	if err := json.Unmarshal(body, &m); err != nil || m.Type == "" {
-		return SocketMessage{}, badRequest("invalid_message", "a message is {type, data}")
-	}
-	return m, nil
-}
-
-// guard ends the socket within seconds once its credential, its owner's
-// permission or its tenant is no longer good (contract section 2), and once its
-// peer is silent.
-func (k *socket) guard(ctx context.Context, credential Credential) {
-	check, ping := time.NewTicker(socketCheck), time.NewTicker(socketPing)
-	defer check.Stop()
-	defer ping.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-check.C:
-			sc, _, err := k.s.Authenticate(ctx, credential)
-			if err == nil {
-				err = sc.Require("editor:read")
-			}
-			if fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Forbidden) || fault.Is(err, fault.NotFound) {
-				_ = k.conn.Close(websocket.StatusPolicyViolation, "the credential is no longer good")
-				return
-			}
-		case <-ping.C:
-			short, cancel := context.WithTimeout(ctx, 10*time.Second)
-			err := k.conn.Ping(short)
-			cancel()
-			if err != nil {
-				_ = k.conn.CloseNow()
-				return
-			}
-		}
-	}
-}
-
-// answer deals with messages in the order in which they came.
-func (k *socket) answer(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case m := <-k.queue:
-			k.send(ctx, k.reply(ctx, m))
-		}
-	}
-}
-
-func (k *socket) reply(ctx context.Context, m SocketMessage) any {
-	switch m.Type {
-	case "ping":
-		return socketAnswer{"pong", map[string]any{}}
-	case "validate":
-		source, ok := m.Data["policy_content"].(string)
-		if !ok {
-			return socketFault(fault.Invalidf("/data/policy_content", "policy_content is needed, a text"))
-		}
-		v, err := k.s.IDE.Validate(ctx, k.sc, source)
-		if err != nil {
-			return socketFault(err)
-		}
-		return socketAnswer{"validation_result", socketValidation{v.Valid, v.Errors, v.Warnings}}
-	case "deployment_status":
-		id, ok := m.Data["deployment_id"].(string)
-		if !ok {
-			return socketFault(fault.Invalidf("/data/deployment_id", "deployment_id is needed, a text"))
-		}
-		d, err := k.s.IDE.Deployment(ctx, k.sc, id)
-		if err != nil {
-			return socketFault(err)
-		}
-		if d.Status == ide.InProgress {
-			k.follow(ctx, id)
-		}
-		return socketAnswer{"deployment_status", d}
-	case "":
-		return socketAnswer{"error", map[string]any{"message": m.Data["message"], "errors": []any{}}}
-	default:
-		return socketFault(fault.Invalidf("/type", "a message is ping, validate or deployment_status"))
-	}
-}
-
-type socketAnswer struct {
-	Type string `json:"type"`
-	Data any    `json:"data"`
-}
-
-type socketValidation struct {
-	Valid    bool         `json:"valid"`
-	Errors   []rego.Issue `json:"errors"`
-	Warnings []rego.Issue `json:"warnings"`
-}
-
-func socketFault(err error) socketAnswer {
-	f := asFault(err)
-	return socketAnswer{"error", map[string]any{"message": f.Message, "errors": details(f)}}
-}
-
-// follow tells of a deployment once more when it has ended.
-func (k *socket) follow(ctx context.Context, id string) {
-	select {
-	case k.watch <- struct{}{}:
-	default:
-		return // several are followed already; the client asks again
-	}
-	k.tasks.Go(func() {
-		defer func() { <-k.watch }()
-		ctx, cancel := context.WithTimeout(ctx, socketPatient)
-		defer cancel()
-		if d, err := k.s.IDE.Await(ctx, k.sc, id); err == nil && d.Status != ide.InProgress {
-			k.send(ctx, socketAnswer{"deployment_status", d})
-		}
-	})
-}
-
-func (k *socket) send(ctx context.Context, v any) {
-	body, err := encode(v)
-	if err != nil {
-		k.s.Log.Error("websocket message", "error", err)
-		return
-	}
-	short, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_ = k.conn.Write(short, websocket.MessageText, body) // a peer that has gone ends the reading too
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func TestMillionRows(t *testing.T) {
 			cfg := dbtest.Config(t, backend)
 			c := dbtest.OpenConfig(t, cfg)
 			l := storeOnly(t, c, at(noon))
-			took := load(t, l, n)
+			took := load(t, l, 0, n, 30*day)
 			t.Logf("loaded %d rows in %s: %.0f rows/s", n, took.Round(time.Millisecond), float64(n)/took.Seconds())
 			vacuum(t, cfg)
 			for _, q := range questions() {
@@ -90,22 +91,22 @@ func prune(t *testing.T, l *DecisionLog) {
 	t.Logf("retention removed %d rows in 8 s; %d writes meanwhile: median %s, p99 %s, worst %s", removed, len(times), times[len(times)/2], times[len(times)*99/100], times[len(times)-1])
 }
 
-const loadBatch = 5000
+const loadBatch = most
 
-// load spreads n decisions over thirty days: 2,000 users, of whom one makes half
+// load spreads n decisions of a part over a time up to noon: 2,000 users, of whom one makes half
 // of all requests, 200 controls, of which one decides a quarter, one denial in
 // twenty, and one in ten thousand in sandbox.
-func load(t testing.TB, l *DecisionLog, n int) time.Duration {
+func load(t testing.TB, l *DecisionLog, part, n int, over time.Duration) time.Duration {
 	t.Helper()
-	r := rand.New(rand.NewPCG(7, 8))
+	r := rand.New(rand.NewPCG(7, uint64(part)))
 	name := "orders may be read by their department"
-	start := noon.Add(-30 * day)
-	step := 30 * day / time.Duration(n)
+	start := noon.Add(-over)
+	step := over / time.Duration(n)
 	rows := make([]row, 0, loadBatch)
 	var spent time.Duration
 	for i := range n {
 		d := Decision{
-			DecisionID: fmt.Sprintf("0197a3f0-%04x-7000-8000-%012x", r.IntN(65536), i), Timestamp: start.Add(step * time.Duration(i)), Decision: Permit, Effect: "ALLOW",
+			DecisionID: fmt.Sprintf("0197a3f0-%04x-7000-%04x-%012x", r.IntN(65536), part, i), Timestamp: start.Add(step * time.Duration(i)), Decision: Permit, Effect: "ALLOW",
 			User: User{ID: fmt.Sprintf("user-%04d", r.IntN(2000)), Email: "someone@example.com"}, Resource: Resource{Type: "api", Path: "/orders/17"}, Action: "read",
 			PolicyID: 1 + int64(r.IntN(200)), PolicyName: &name, Reason: "department matches", EvaluationTimeMS: 0.031, IPAddress: "10.0.0.1", Environment: scope.Production,
 			AuditLevel: Basic, RequestID: "req-123",
@@ -183,5 +184,29 @@ func ask(t *testing.T, l *DecisionLog, name string, f Filter) {
 	t.Logf("%-34s median %8s worst %8s  filtered %7d of %d", name, times[3].Round(10*time.Microsecond), times[6].Round(10*time.Microsecond), page.Filtered, page.Total)
 	if times[3] > 200*time.Millisecond {
 		t.Errorf("%s took %s, over 200 ms", name, times[3])
+	}
+}
+
+const benchRows = 25_000
+
+// BenchmarkStore measures what it costs to bring decisions from the spool's form
+// into the store, in batches as the shipper takes them.
+func BenchmarkStore(b *testing.B) {
+	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+		b.Run(backend, func(b *testing.B) {
+			l := storeOnly(b, dbtest.OpenConfig(b, dbtest.Config(b, backend)), at(noon))
+			var before, after syscall.Rusage
+			_ = syscall.Getrusage(syscall.RUSAGE_SELF, &before)
+			part := 0
+			for b.Loop() {
+				load(b, l, part, benchRows, time.Second)
+				part++
+			}
+			_ = syscall.Getrusage(syscall.RUSAGE_SELF, &after)
+			rows := float64(b.N * benchRows)
+			cpu := float64(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+			b.ReportMetric(rows/b.Elapsed().Seconds(), "rows/s")
+			b.ReportMetric(cpu/rows, "cpu-ns/row")
+		})
 	}
 }

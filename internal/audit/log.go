@@ -39,6 +39,7 @@ type Config struct {
 type DecisionLog struct {
 	cfg  Config
 	bufs sync.Pool
+	pace *spool.Pace // nil without a spool
 
 	appended atomic.Int64 // records in the spool since the process started, older ones included
 	running  atomic.Bool
@@ -58,6 +59,7 @@ func NewDecisionLog(cfg Config) *DecisionLog {
 	l.bufs.New = func() any { b := make([]byte, 0, 2048); return &b }
 	if cfg.Spool != nil {
 		l.appended.Store(cfg.Spool.Depth())
+		l.pace = spool.NewPace(cfg.Spool, cfg.Now, busy, rests, deepDepth)
 	}
 	return l
 }
@@ -227,6 +229,7 @@ func (l *DecisionLog) settle(ctx context.Context) {
 		if shipped >= target || target-shipped > settleMost {
 			return
 		}
+		l.pace.Hurry()
 		select {
 		case <-moved:
 		case <-timer.C:

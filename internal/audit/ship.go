@@ -15,7 +15,7 @@ import (
 )
 
 // most is how many records one transaction takes.
-const most = 5000
+const most = 2000
 
 // Backoff of a store that does not take records, and after how many failures of
 // another kind the records are tried one by one.
@@ -46,33 +46,17 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 			return fmt.Errorf("acknowledging the audit spool: %w", err)
 		}
 		l.advance(len(batch.Records))
-		if len(batch.Records) > most/2 {
-			l.giveWay(ctx, l.cfg.Now().Sub(began))
-		}
+		l.pace.Rest(ctx, l.cfg.Now().Sub(began))
 	}
 }
 
-// Storing a record costs many times what deciding does, and the spool keeps it
-// safe meanwhile. So while decisions come in faster than busy a second, the
-// shipper works a quarter of the time, until the backlog is deep; when the
-// burst is over it catches up at full speed.
+// While decisions come in faster than busy a second, the shipper rests after
+// each batch, until the backlog is deep.
 const (
 	busy      = 2000 // records a second
-	look      = 10 * time.Millisecond
-	restMost  = time.Second
+	rests     = 15
 	deepDepth = 2_000_000 // records
 )
-
-// giveWay rests in a burst; took is how long the last batch was.
-func (l *DecisionLog) giveWay(ctx context.Context, took time.Duration) {
-	before := l.appended.Load()
-	if !pause(ctx, look) || l.cfg.Spool.Depth() > deepDepth {
-		return
-	}
-	if came := l.appended.Load() - before; came > int64(busy*look/time.Second) {
-		pause(ctx, min(3*took, restMost))
-	}
-}
 
 // pause waits; false when ctx ended before.
 func pause(ctx context.Context, d time.Duration) bool {

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
 // Bounds on one chunk of the decision log: few enough bytes for any intake,
@@ -37,6 +39,7 @@ func (b *Bouncer) ship(ctx context.Context) {
 		case <-grace.Done():
 		}
 	})()
+	pace := spool.NewPace(b.spool, b.cfg.Now, busyEvents, shipRests, deepEvents)
 	for {
 		until := ctx
 		if ctx.Err() != nil {
@@ -58,9 +61,7 @@ func (b *Bouncer) ship(ctx context.Context) {
 			}
 			b.count.logsShipped.Add(uint64(len(batch.Records)))
 			b.pause(ctx, shipLinger)
-			if len(batch.Records) > chunkEvents/2 {
-				b.giveWay(ctx, took)
-			}
+			pace.Rest(ctx, took)
 		case grace.Err() != nil || until == grace:
 			return
 		case ctx.Err() == nil:
@@ -71,27 +72,14 @@ func (b *Bouncer) ship(ctx context.Context) {
 	}
 }
 
-// Shipping an event costs about what its request did, here and at the server,
-// and the spool keeps it safe meanwhile. So while requests come faster than
-// busyEvents in shipLook, the shipper works a fifth of the time, until the
-// backlog is deep; after the burst it catches up at full speed.
+// While requests come faster than busyEvents a second, the shipper rests after
+// each chunk, until the backlog is deep: shipping an event costs about what its
+// request did, here and at the server.
 const (
-	shipLook   = 10 * time.Millisecond
-	busyEvents = 20
-	shipRest   = time.Second
+	busyEvents = 2000
+	shipRests  = 15
 	deepEvents = 500_000
 )
-
-// giveWay rests in a burst; took is how long the last batch was.
-func (b *Bouncer) giveWay(ctx context.Context, took time.Duration) {
-	before := b.spool.Depth()
-	if !b.pause(ctx, shipLook) || before > deepEvents {
-		return
-	}
-	if b.spool.Depth()-before > busyEvents {
-		b.pause(ctx, min(4*took, shipRest))
-	}
-}
 
 // deliver sends records as chunks of bounded size; false when ctx ended first.
 func (b *Bouncer) deliver(ctx context.Context, records [][]byte) bool {

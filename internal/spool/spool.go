@@ -401,6 +401,13 @@ func (l *Log) Depth() int64 {
 	return max(1, l.reader.depth)
 }
 
+// written is the number of the last record that was written.
+func (l *Log) written() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lastSeq
+}
+
 // Bytes is the size of the records that are not acknowledged.
 func (l *Log) Bytes() int64 {
 	l.mu.Lock()

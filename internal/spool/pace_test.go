@@ -1,0 +1,111 @@
+package spool
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// paced is a pace over a log of its own, on a clock that the test moves.
+func paced(t *testing.T) (*Pace, *time.Time) {
+	t.Helper()
+	l, err := Open(Config{Dir: t.TempDir(), Sync: SyncNever})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	now := time.Unix(1000, 0)
+	p := NewPace(l, func() time.Time { return now }, 1000, 15, 1000)
+	p.most = time.Hour // so that a test which waits for the end of a rest fails
+	return p, &now
+}
+
+// come lets n records come in over a while.
+func come(t *testing.T, p *Pace, now *time.Time, n int, while time.Duration) {
+	t.Helper()
+	for range n {
+		if err := p.Log.Append([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	*now = now.Add(while)
+	p.look()
+}
+
+func TestPaceKnowsABurst(t *testing.T) {
+	p, now := paced(t)
+	come(t, p, now, 100, 100*time.Millisecond)
+	if p.burst {
+		t.Error("as many as the rate allows are taken for a burst")
+	}
+	come(t, p, now, 101, 100*time.Millisecond)
+	if !p.burst {
+		t.Error("more than the rate allows are no burst")
+	}
+	come(t, p, now, 0, paceLook-1)
+	if !p.burst {
+		t.Error("a look that is too short ended the burst")
+	}
+	come(t, p, now, 0, 1)
+	if p.burst {
+		t.Error("silence does not end a burst")
+	}
+}
+
+func TestPaceRestsLessTheDeeperTheBacklog(t *testing.T) {
+	p, _ := paced(t)
+	for _, c := range []struct {
+		took    time.Duration
+		backlog int64
+		want    time.Duration
+	}{
+		{10 * time.Millisecond, 0, 150 * time.Millisecond},
+		{10 * time.Millisecond, 500, 75 * time.Millisecond},
+		{10 * time.Millisecond, 1000, 0},
+		{10 * time.Millisecond, 5000, 0},
+		{time.Hour, 0, time.Hour},
+		{0, 0, 0},
+	} {
+		if got := p.rest(c.took, c.backlog); got != c.want {
+			t.Errorf("after %v with %d waiting it rests %v, not %v", c.took, c.backlog, got, c.want)
+		}
+	}
+}
+
+func TestPaceEndsARest(t *testing.T) {
+	for name, end := range map[string]func(p *Pace, cancel func()){
+		"when somebody waits":       func(p *Pace, _ func()) { p.Hurry(); p.Hurry() },
+		"when the consumer is over": func(_ *Pace, cancel func()) { cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, now := paced(t)
+			come(t, p, now, 10, time.Millisecond)
+			come(t, p, now, 190, paceLook)
+			if !p.burst {
+				t.Fatal("no burst")
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			rested := make(chan struct{})
+			go func() { // the clock stands, so nothing else ends the burst
+				defer close(rested)
+				p.Rest(ctx, time.Hour)
+			}()
+			end(p, cancel)
+			select {
+			case <-rested:
+			case <-time.After(30 * time.Second):
+				t.Fatal("it goes on resting")
+			}
+		})
+	}
+}
+
+func TestPaceDoesNotRestWithoutABurst(t *testing.T) {
+	p, now := paced(t)
+	come(t, p, now, 1, time.Second)
+	p.Rest(context.Background(), 100*time.Hour)
+	if p.burst {
+		t.Error("one record a second is no burst")
+	}
+}

@@ -63,6 +63,12 @@ func (b *sqliteBackend) path(id scope.TenantID) string {
 	return filepath.Join(b.dir, "tenants", string(id)+".db")
 }
 
+// forWriter is what the one writer of a file sets besides: what a transaction
+// changed, and what a statement would need to be undone, stays in memory, where
+// by default it goes to the file and back beyond 2 MB. Transactions here are
+// bounded; migrations, which are not, do without.
+const forWriter = "&_pragma=cache_spill(0)&_pragma=temp_store(2)"
+
 // dsn is the file's address with what every connection sets. A file must exist
 // unless mode is rwc: a dropped tenant must not come back empty.
 func (b *sqliteBackend) dsn(id scope.TenantID, mode string, queryOnly bool) string {
@@ -95,7 +101,7 @@ func (b *sqliteBackend) use(id scope.TenantID) (s *sqliteStore, done func(), err
 	if s == nil {
 		s = &sqliteStore{
 			id:     id,
-			writer: newSQLiteWriter(b.dsn(id, "rw", false)),
+			writer: newSQLiteWriter(b.dsn(id, "rw", false) + forWriter),
 			reads:  newSQLiteReaders(b.dsn(id, "rw", true), b.readers),
 		}
 		b.open[id] = s

@@ -77,7 +77,7 @@ func insertText(head string, n, width int, tail string) string {
 func insertRows(ctx context.Context, tx *db.Tx, rows []row) error {
 	const width = 16
 	for len(rows) > 0 {
-		n := portion(len(rows))
+		n := tx.RowsAtOnce(portion(len(rows)))
 		args := make([]any, 0, n*width)
 		for i := range rows[:n] {
 			r := &rows[i]
@@ -100,7 +100,7 @@ func insertRows(ctx context.Context, tx *db.Tx, rows []row) error {
 
 func insertSeenIDs(ctx context.Context, tx *db.Tx, rows []row) error {
 	for len(rows) > 0 {
-		n := portion(len(rows))
+		n := tx.RowsAtOnce(portion(len(rows)))
 		args := make([]any, 0, n*2)
 		for i := range rows[:n] {
 			args = append(args, rows[i].DecisionID, rows[i].LoggedAt)
@@ -120,7 +120,7 @@ func addTallies(ctx context.Context, tx *db.Tx, ts tallies) error {
 		cells = append(cells, c)
 	}
 	for len(cells) > 0 {
-		n := portion(len(cells))
+		n := tx.RowsAtOnce(portion(len(cells)))
 		args := make([]any, 0, n*width)
 		for _, c := range cells[:n] {
 			args = append(args, c.Key, c.Bucket, c.Environment, c.Decision, c.Logged, c.Counted, c.EvaluationUS, c.CacheHits, c.Errors)

@@ -40,7 +40,13 @@ func main() {
 	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
 	flag.StringVar(&o.only, "only", "", "decisions or proxies")
+	bare := flag.String("bare", "", "be the bare proxy on this address and nothing else")
+	upstream := flag.String("upstream", "", "where the bare proxy forwards to")
 	flag.Parse()
+	if *bare != "" {
+		fmt.Fprintln(os.Stderr, "bench:", runBare(*bare, *upstream))
+		os.Exit(1)
+	}
 	if err := run(context.Background(), o, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

@@ -52,14 +52,14 @@ func benchProxies(ctx context.Context, o options) ([]decisionRow, error) {
 		return nil, err
 	}
 	defer closeUpstream()
-	bare, closeBare, err := serve(bareProxy(upstream))
+	bare, err := startBare(ctx, upstream)
 	if err != nil {
 		return nil, err
 	}
-	defer closeBare()
+	defer bare.stop()
 
 	identity := map[string]string{"X-Auth-Request-User": "ada", "X-Auth-Request-Groups": "staff"}
-	targets := []proxyTarget{{"bare httputil.ReverseProxy, decides nothing", bare, identity}}
+	targets := []proxyTarget{{"bare httputil.ReverseProxy, decides nothing", bare.addr, identity}}
 	stop, made, err := startBouncers(ctx, o, dir, upstream, identity)
 	defer stop()
 	if err != nil {
@@ -81,6 +81,26 @@ func answerKiB(w http.ResponseWriter, _ *http.Request) {
 }
 
 var kib = []byte(`{"data":"` + strings.Repeat("x", 1012) + `"}`)
+
+// startBare runs the bare proxy as all the others run, in a process of its own:
+// inside the generator's, its answers would be handed over without the kernel.
+func startBare(ctx context.Context, upstream string) (*peer, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	addr, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, "bare proxy", addr, "http://"+addr+"/", nil, self, "-bare", addr, "-upstream", upstream)
+}
+
+// runBare is that process.
+func runBare(addr, upstream string) error {
+	s := &http.Server{Addr: addr, Handler: bareProxy(upstream), ReadHeaderTimeout: 10 * time.Second}
+	return s.ListenAndServe()
+}
 
 func bareProxy(upstream string) http.Handler {
 	target := &url.URL{Scheme: "http", Host: upstream}

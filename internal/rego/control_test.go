@@ -257,15 +257,21 @@ func TestHostileControls(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/native=%v", name, which.Refs().Native), func(t *testing.T) {
-				var before, after runtime.MemStats
-				runtime.ReadMemStats(&before)
-				start := time.Now()
-				out := which.Eval(context.Background(), in, nil, Limits{Deadline: deadline, Clock: time.Now})
-				took := time.Since(start)
-				runtime.ReadMemStats(&after)
-				made := int64(after.TotalAlloc-before.TotalAlloc) >> 20
-				// The allowance is for a machine that others use too.
-				if took > deadline+400*time.Millisecond || made > 400 {
+				var out Outcome
+				var took time.Duration
+				var made int64
+				for range 3 { // a machine that others use too may keep one waiting, not three
+					var before, after runtime.MemStats
+					runtime.ReadMemStats(&before)
+					start := time.Now()
+					out = which.Eval(context.Background(), in, nil, Limits{Deadline: deadline, Clock: time.Now})
+					took = time.Since(start)
+					runtime.ReadMemStats(&after)
+					if made = int64(after.TotalAlloc-before.TotalAlloc) >> 20; took <= deadline+250*time.Millisecond {
+						break
+					}
+				}
+				if took > deadline+250*time.Millisecond || made > 400 {
 					t.Errorf("took %v and made %d MiB", took, made)
 				}
 				if out.Err != nil && (!errors.Is(out.Err, ErrLimit) || out.Reason != ReasonLimit || out.Effect != Deny) {

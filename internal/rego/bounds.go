@@ -18,9 +18,10 @@ const (
 	maxDigits     = 20_000  // digits of a number
 	maxExponent   = 1_000
 	maxShift      = 1 << 16
-	maxRegexWork  = 32 << 20 // bytes of text times size of the pattern
-	maxGlobSet    = 256      // bytes of a pattern in regex.globs_match
-	maxKey        = 8 << 10  // bytes of a key or certificate
+	maxRegexWork  = 32 << 20  // bytes of text times size of the pattern
+	maxSearched   = 256 << 10 // bytes of text of which all matches are listed
+	maxGlobSet    = 256       // bytes of a pattern in regex.globs_match
+	maxKey        = 8 << 10   // bytes of a key or certificate
 	maxToken      = 64 << 10
 	maxPaths      = 10_000 // paths or visits of graph.reachable_paths
 	maxExpanded   = 1 << 16
@@ -63,7 +64,8 @@ func bounds() map[string]bound {
 		"glob.match", "urlquery.decode_object")
 	add(boundPairs, "strings.any_prefix_match", "strings.any_suffix_match", "net.cidr_contains_matches",
 		"object.subset", "json.filter", "json.remove", "net.cidr_merge")
-	add(boundRegex(0, 1), "regex.match", "regex.find_n", "regex.find_all_string_submatch_n", "regex.split", "regex.template_match")
+	add(boundRegex(0, 1), "regex.match", "regex.template_match")
+	add(boundFinds, "regex.find_n", "regex.find_all_string_submatch_n", "regex.split")
 	add(boundToken, "io.jwt.decode", "io.jwt.decode_verify", "io.jwt.verify_eddsa", "io.jwt.verify_es256", "io.jwt.verify_es384",
 		"io.jwt.verify_es512", "io.jwt.verify_hs256", "io.jwt.verify_hs384", "io.jwt.verify_hs512", "io.jwt.verify_ps256",
 		"io.jwt.verify_ps384", "io.jwt.verify_ps512", "io.jwt.verify_rs256", "io.jwt.verify_rs384", "io.jwt.verify_rs512")
@@ -363,6 +365,15 @@ func boundRegex(pattern, text int) bound {
 		}
 		return worked(satMul(int64(len(s))+1, regexSize(p)), maxRegexWork)
 	}
+}
+
+// boundFinds is for those that list what they find: each byte of the text may be
+// a match, which takes far more than a byte.
+func boundFinds(b *budget, args []*ast.Term) int64 {
+	if len(str(args[1])) > maxSearched {
+		return refused
+	}
+	return boundRegex(0, 1)(b, args)
 }
 
 func boundRegexReplace(b *budget, args []*ast.Term) int64 {

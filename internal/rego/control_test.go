@@ -213,7 +213,7 @@ var hostile = map[string]string{
 	"sprintf width":        `allow if count(sprintf("%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d%999999d", [1,1,1,1,1,1,1,1,1,1])) > 0`,
 	"sprintf index":        "allow if { x := concat(\"\", [\"" + strings.Repeat("y", 1000) + "\" | some _ in numbers.range(1, 900)]); f := concat(\"\", [\"%[1]s\" | some _ in numbers.range(1, 9000)]); count(sprintf(f, [x])) > 0 }",
 	"split":                `allow if { s := concat("", ["` + strings.Repeat("y", 1000) + `" | some _ in numbers.range(1, 900)]); count(split(s, "")) > 0 }`,
-	"regex.find_n":         `allow if { s := concat("", ["` + strings.Repeat("y", 1000) + `" | some _ in numbers.range(1, 900)]); count(regex.find_n("a?", s, -1)) > 0 }`,
+	"regex.find_n":         `allow if { s := concat("", ["` + strings.Repeat("y", 1000) + `" | some _ in numbers.range(1, 250)]); count(regex.find_n("a?", s, -1)) > 0 }`,
 	"regex.match":          `allow if { s := concat("", ["` + strings.Repeat("y", 1000) + `" | some _ in numbers.range(1, 900)]); regex.match("(y{30}){30}z", s) }`,
 	"regex.replace":        `allow if { s := concat("", ["` + strings.Repeat("y", 1000) + `" | some _ in numbers.range(1, 900)]); count(regex.replace(s, "y", "` + strings.Repeat("$0", 100) + `")) > 0 }`,
 	"cidr_expand":          `allow if count(net.cidr_expand("10.0.0.0/8")) > 0`,

@@ -88,9 +88,27 @@ const lock = "audit"
 // tenant has new events.
 const Topic = "events"
 
-// Emit writes e into the outbox, in the transaction of the change. Like
-// audit.Append it belongs near the end of the transaction.
-func Emit(ctx context.Context, tx *db.Tx, sc scope.Scope, e Event) error {
+// Emit writes events into the outbox, in their order, in the transaction of the
+// change. Like audit.Append it belongs near the end of the transaction.
+func Emit(ctx context.Context, tx *db.Tx, sc scope.Scope, events ...Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	rows := make([]stored, len(events))
+	for i, e := range events {
+		rows[i] = stored{At: tx.Now(), Type: e.Type, Env: e.Env, Data: e.data(sc)}
+	}
+	if err := tx.Lock(ctx, lock); err != nil {
+		return err
+	}
+	if err := insertEvents(ctx, tx, rows); err != nil {
+		return err
+	}
+	return tx.Notify(ctx, Topic)
+}
+
+// data is what subscribers see of the event: object, environment, actor and its own.
+func (e Event) data(sc scope.Scope) map[string]any {
 	data := make(map[string]any, len(e.Data)+4)
 	if e.ObjectKind != "" {
 		data[e.ObjectKind+"_id"] = objectID(e.ObjectID)
@@ -103,13 +121,7 @@ func Emit(ctx context.Context, tx *db.Tx, sc scope.Scope, e Event) error {
 	for k, v := range e.Data {
 		data[k] = v
 	}
-	if err := tx.Lock(ctx, lock); err != nil {
-		return err
-	}
-	if err := insertEvent(ctx, tx, stored{At: tx.Now(), Type: e.Type, Env: e.Env, Data: data}); err != nil {
-		return err
-	}
-	return tx.Notify(ctx, Topic)
+	return data
 }
 
 func objectID(id string) any {

@@ -147,6 +147,43 @@ func TestRollbackEmitsNothing(t *testing.T) {
 	})
 }
 
+// TestEmitMany: events of one call stand in their order, between those of the
+// calls before and after, and no position is left out.
+func TestEmitMany(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		store, err := c.Tenant(ctx, scope.DefaultTenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made := 0
+		for _, n := range []int{1, 0, 3, 307, 1} {
+			events := make([]Event, n)
+			for i := range events {
+				made++
+				events[i] = Event{Type: ResourceUpdated, ObjectKind: "resource", ObjectID: fmt.Sprint(made), Env: scope.Production}
+			}
+			err := store.Write(ctx, func(tx *db.Tx) error { return Emit(ctx, tx, author, events...) })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var rows []stored
+		err = store.Read(ctx, func(tx *db.Tx) (err error) {
+			rows, err = eventsAfter(ctx, tx, 0, 1000)
+			return err
+		})
+		if err != nil || len(rows) != made {
+			t.Fatalf("%d of %d events, %v", len(rows), made, err)
+		}
+		for i, r := range rows {
+			if r.Seq != int64(i+1) || r.Data["resource_id"] != float64(i+1) || r.Type != ResourceUpdated || r.Env != scope.Production {
+				t.Fatalf("event %d: %+v", i, r)
+			}
+		}
+	})
+}
+
 func TestTwoReplicasUnderLoad(t *testing.T) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {

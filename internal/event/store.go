@@ -8,15 +8,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// insertEvent gives the row the next position. The highest position ever given
+// insertEvents gives the rows the next positions. The highest position ever given
 // is kept in event_cursors under the empty name, for rows are removed in time.
-func insertEvent(ctx context.Context, tx *db.Tx, e stored) error {
-	seq, err := db.One[int64](ctx, tx, `INSERT INTO event_cursors (sink, seq) VALUES ('', 1)
-		ON CONFLICT (sink) DO UPDATE SET seq = event_cursors.seq + 1 RETURNING seq`)
+func insertEvents(ctx context.Context, tx *db.Tx, events []stored) error {
+	last, err := db.One[int64](ctx, tx, `INSERT INTO event_cursors (sink, seq) VALUES ('', $1)
+		ON CONFLICT (sink) DO UPDATE SET seq = event_cursors.seq + excluded.seq RETURNING seq`, len(events))
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, `INSERT INTO events (seq, at, type, environment, data) VALUES ($1, $2, $3, $4, $5)`, seq, e.At, e.Type, e.Env, e.Data)
+	rows := make([][]any, len(events))
+	for i, e := range events {
+		rows[i] = []any{last - int64(len(events)-1-i), e.At, e.Type, e.Env, e.Data}
+	}
+	_, err = db.ExecRows(ctx, tx, `INSERT INTO events (seq, at, type, environment, data) VALUES `, rows, "")
 	return err
 }
 

@@ -41,9 +41,7 @@ func (s *Service) ClassifyBulk(ctx context.Context, sc scope.Scope, limit int64)
 		}
 		b := batch{service: s, tx: tx, sc: sc, out: &out, resources: []any{}}
 		for _, r := range rs {
-			if err := b.classify(ctx, r); err != nil {
-				return err
-			}
+			b.classify(r)
 		}
 		return b.close(ctx)
 	})
@@ -57,42 +55,39 @@ type batch struct {
 	sc        scope.Scope
 	out       *Bulk
 	told      []event.Event
-	changed   []int64
+	changed   []Resource
 	same      []int64
 	resources []any // for the audit row
 }
 
-func (b *batch) classify(ctx context.Context, old Resource) error {
+// classify notes what becomes of a resource; close writes it.
+func (b *batch) classify(old Resource) {
 	b.out.Examined++
 	p, next, now := classify.Propose(old.subject()), old, b.service.Now()
 	var filled []string
 	next.Enrichment, filled = old.Enrichment.fill(p)
 	if offences := next.Enrichment.check(); len(offences) > 0 {
 		b.out.Errors = append(b.out.Errors, fmt.Sprintf("%d: %s", old.ID, offences[0].Message))
-		return nil
+		return
 	}
 	if len(filled) == 0 && old.Source == classify.Heuristic {
 		b.out.Unchanged++
 		b.same = append(b.same, old.ID)
-		return nil
+		return
 	}
 	b.out.Classified++
 	next.Source, next.Confidence, next.LastClassifiedAt = classify.Heuristic, &p.Confidence, &now
 	next.Classification.Tags = next.labels()
 	next.Version, next.UpdatedAt = old.Version+1, now
-	if err := updateClassification(ctx, b.tx, next); err != nil {
-		return err
-	}
-	b.changed = append(b.changed, next.ID)
+	b.changed = append(b.changed, next)
 	b.resources = append(b.resources, map[string]any{"id": next.ID, "version": next.Version, "filled": filled, "confidence": p.Confidence})
 	b.told = append(b.told, event.Event{
 		Type: event.ResourceUpdated, ObjectKind: "resource", ObjectID: fmt.Sprint(next.ID), ObjectName: next.Name, Env: next.Environment,
 		Data: map[string]any{"changed": filled, "classification_source": classify.Heuristic},
 	})
-	return nil
 }
 
-// close writes what goes with the batch. A call that examined nothing leaves no trace.
+// close writes the batch and what goes with it. A call that examined nothing leaves no trace.
 func (b *batch) close(ctx context.Context) error {
 	if b.out.Examined == 0 {
 		return nil
@@ -103,7 +98,14 @@ func (b *batch) close(ctx context.Context) error {
 		}
 	}
 	if len(b.changed) > 0 {
-		if err := touch(ctx, b.tx, b.out.Environment, b.changed...); err != nil {
+		if err := updateClassifications(ctx, b.tx, b.changed); err != nil {
+			return err
+		}
+		ids := make([]int64, len(b.changed))
+		for i, r := range b.changed {
+			ids[i] = r.ID
+		}
+		if err := touch(ctx, b.tx, b.out.Environment, ids...); err != nil {
 			return err
 		}
 	}
@@ -118,10 +120,5 @@ func (b *batch) close(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range b.told {
-		if err := event.Emit(ctx, b.tx, b.sc, e); err != nil {
-			return err
-		}
-	}
-	return nil
+	return event.Emit(ctx, b.tx, b.sc, b.told...)
 }

@@ -36,10 +36,8 @@ func touch(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		if err := insertChange(ctx, tx, env, revision, id); err != nil {
-			return err
-		}
+	if err := insertChanges(ctx, tx, env, revision, ids); err != nil {
+		return err
 	}
 	return forgetChanges(ctx, tx, env, revision-keptRevisions)
 }

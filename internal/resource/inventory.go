@@ -1,7 +1,9 @@
 package resource
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/classify"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -16,6 +18,10 @@ const (
 	unknownKind = "unknown"
 	unsetLevel  = "unset"
 )
+
+// noControl is the reason that says least of a resource: whatever lacks
+// something else too comes before it.
+const noControl = "no_control"
 
 // Inventory is the summary of an environment's resources (contract.md section 5).
 type Inventory struct {
@@ -65,47 +71,95 @@ type suspect struct {
 // Inventory sums up the resources of the scope's environment, or of both.
 func (s *Service) Inventory(ctx context.Context, sc scope.Scope) (Inventory, error) {
 	out := Inventory{ByKind: map[string]int64{}, ByLevel: map[string]int64{}, ByTag: map[string]int64{}, Attention: []Attention{}}
+	envs := []scope.Env{scope.Production, scope.Sandbox}
 	if sc.Env != scope.AnyEnv {
-		out.Environment = &sc.Env
+		out.Environment, envs = &sc.Env, []scope.Env{sc.Env}
 	}
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
-		rows, err := tallies(ctx, tx, sc.Env)
-		if err != nil {
-			return err
+		var worst, open []suspect
+		for _, env := range envs {
+			w, o, err := out.survey(ctx, tx, env)
+			if err != nil {
+				return err
+			}
+			worst, open = append(worst, w...), append(open, o...)
 		}
-		for _, t := range rows {
-			out.add(t)
+		slices.SortFunc(worst, func(a, b suspect) int {
+			return cmp.Or(cmp.Compare(b.lacks(), a.lacks()), cmp.Compare(a.ID, b.ID))
+		})
+		slices.SortFunc(open, func(a, b suspect) int { return cmp.Compare(a.ID, b.ID) })
+		for _, x := range append(worst, open...) {
+			if len(out.Attention) < attention {
+				out.Attention = append(out.Attention, x.attention())
+			}
 		}
-		if out.Protected, err = countProtected(ctx, tx, sc.Env); err != nil {
-			return err
-		}
-		list, err := suspects(ctx, tx, sc.Env, out.Protected < out.Total)
-		for _, x := range list {
-			out.Attention = append(out.Attention, x.attention())
-		}
-		return err
+		return nil
 	})
 	return out, err
 }
 
-// suspects are the rows of the needs-attention table: first what lacks something
-// else, then, while there is room, what lacks only a control.
-func suspects(ctx context.Context, tx *db.Tx, env scope.Env, open bool) ([]suspect, error) {
-	list, err := lacking(ctx, tx, env, attention)
-	if err != nil || len(list) == attention || !open {
-		return list, err
+// survey adds one environment to the sums, and gives what is due for the
+// needs-attention table: first what lacks something else, then, while there is
+// room, what lacks only a control.
+func (i *Inventory) survey(ctx context.Context, tx *db.Tx, env scope.Env) (worst, open []suspect, err error) {
+	rows, err := tallies(ctx, tx, env)
+	if err != nil {
+		return nil, nil, err
 	}
-	had := map[int64]bool{}
-	for _, x := range list {
-		had[x.ID] = true
+	total, under := int64(0), int64(0)
+	for _, t := range rows {
+		i.add(t)
+		total += t.Count
 	}
-	more, err := unprotected(ctx, tx, env, attention+len(list))
-	for _, x := range more {
-		if !had[x.ID] && len(list) < attention {
-			list = append(list, x)
+	safe, err := guarded(ctx, tx, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range safe {
+		under += p.Count
+	}
+	i.Protected += under
+	worst, err = lacking(ctx, tx, env, attention)
+	if err == nil && len(worst) < attention && under < total {
+		open, err = exposed(ctx, tx, env, safe, worst)
+	}
+	return worst, open, err
+}
+
+// exposed are the first resources that lack a control and are not among had, as
+// many as the table has room for. It looks at those parts alone that have more
+// resources than guarded ones.
+func exposed(ctx context.Context, tx *db.Tx, env scope.Env, safe []part, had []suspect) (out []suspect, err error) {
+	parts, err := there(ctx, tx, env)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.N, b.N) })
+	under, listed := map[int64]int64{}, map[int64]bool{}
+	for _, p := range safe {
+		under[p.N] = p.Count
+	}
+	for _, x := range had {
+		listed[x.ID] = true
+	}
+	for _, p := range parts {
+		if p.Count == under[p.N] {
+			continue
+		}
+		if len(had)+len(out) >= attention {
+			break
+		}
+		found, err := unprotected(ctx, tx, env, p.N*block, p.N*block+block-1, attention+len(had))
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range found {
+			if !listed[x.ID] {
+				out = append(out, x)
+			}
 		}
 	}
-	return list, err
+	return out, nil
 }
 
 func (i *Inventory) add(t tally) {
@@ -123,6 +177,17 @@ func (i *Inventory) add(t tally) {
 	}
 }
 
+// lacks is how many things the resource lacks, but for a control.
+func (x suspect) lacks() int {
+	n := 0
+	for _, why := range x.attention().Reasons {
+		if why != noControl {
+			n++
+		}
+	}
+	return n
+}
+
 func (x suspect) attention() Attention {
 	a := Attention{ID: x.ID, Name: x.Name, Environment: x.Env, Kind: or(x.Kind, unknownKind), Level: or(x.Level, unsetLevel), Reasons: []string{}}
 	for _, r := range []struct {
@@ -134,7 +199,7 @@ func (x suspect) attention() Attention {
 		{"no_data_classification", x.Level == ""},
 		{"no_ai_provider", (x.Kind == classify.LLMEndpoint || x.Kind == classify.Agent) && x.Provider == ""},
 		{"low_confidence", x.Confidence != nil && *x.Confidence < classify.AssistThreshold && x.Source == classify.Heuristic},
-		{"no_control", !x.Protected},
+		{noControl, !x.Protected},
 	} {
 		if r.on {
 			a.Reasons = append(a.Reasons, r.name)

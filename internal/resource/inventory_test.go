@@ -105,7 +105,7 @@ func TestGapsAreReasons(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			rest, err := unprotected(ctx, tx, scope.Sandbox, 100)
+			rest, err := unprotected(ctx, tx, scope.Sandbox, 0, 1000, 100)
 			for _, x := range list {
 				rest = slices.DeleteFunc(rest, func(y suspect) bool { return y.ID == x.ID })
 			}

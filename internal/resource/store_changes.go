@@ -7,8 +7,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-func insertChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, id int64) error {
-	_, err := tx.Exec(ctx, `INSERT INTO resource_changes (environment, revision, resource_id) VALUES ($1, $2, $3)`, string(env), revision, id)
+func insertChanges(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, ids []int64) error {
+	rows := make([][]any, len(ids))
+	for i, id := range ids {
+		rows[i] = []any{string(env), revision, id}
+	}
+	_, err := db.ExecRows(ctx, tx, `INSERT INTO resource_changes (environment, revision, resource_id) VALUES `, rows, "")
 	return err
 }
 

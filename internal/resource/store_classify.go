@@ -2,8 +2,7 @@ package resource
 
 import (
 	"context"
-	"strconv"
-	"strings"
+	"fmt"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -18,29 +17,42 @@ func toClassify(ctx context.Context, tx *db.Tx, env scope.Env, limit int64) ([]R
 		ORDER BY COALESCE(last_classified_at, 0), id LIMIT $2`, string(env), limit)
 }
 
-// countDecided are those that a person or the assistant classified.
+// countDecided are those that a person or the assistant classified. The sources
+// are named, for a NOT IN would read the whole index.
 func countDecided(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
-	return db.One[int64](ctx, tx, `SELECT count(*) FROM resources WHERE environment = $1 AND classification_source NOT IN ('', 'heuristic')`, string(env))
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM resources WHERE environment = $1 AND classification_source IN ('manual', 'assist')`, string(env))
 }
 
-// updateClassification writes the members that a bulk classification may change.
-func updateClassification(ctx context.Context, tx *db.Tx, r Resource) error {
-	_, err := tx.Exec(ctx, `UPDATE resources SET resource_kind = $1, data_classification = $2, compliance_tags = $3, ai_provider = $4,
-			ai_model_family = $5, mcp_protocol_version = $6, agent_capabilities = $7, pii_categories = $8, egress_destinations = $9,
-			classification_source = $10, classification_confidence = $11, last_classified_at = $12, tags = $13, version = $14, updated_at = $15
-		WHERE id = $16`,
-		r.Kind, r.DataClassification, r.ComplianceTags, r.AIProvider, r.AIModelFamily, r.MCPProtocolVersion, r.AgentCapabilities,
-		r.PIICategories, r.EgressDestinations, r.Source, r.Confidence, r.LastClassifiedAt, r.Classification.Tags, r.Version, r.UpdatedAt, r.ID)
+// updateClassifications writes the members that a bulk classification may change.
+func updateClassifications(ctx context.Context, tx *db.Tx, rs []Resource) error {
+	rows := make([][]any, len(rs))
+	for i, r := range rs {
+		rows[i] = []any{
+			r.ID, r.Kind, r.DataClassification, r.ComplianceTags, r.AIProvider, r.AIModelFamily, r.MCPProtocolVersion, r.AgentCapabilities,
+			r.PIICategories, r.EgressDestinations, r.Source, r.Confidence, r.LastClassifiedAt, r.Classification.Tags, r.Version, r.UpdatedAt,
+		}
+	}
+	n, err := db.ExecRows(ctx, tx, `WITH v(id, kind, level, compliance, provider, family, protocol, capabilities,
+			pii, egress, source, confidence, classified_at, tags, version, updated_at) AS (VALUES `, rows, `)
+		UPDATE resources SET resource_kind = v.kind, data_classification = v.level, compliance_tags = v.compliance, ai_provider = v.provider,
+			ai_model_family = v.family, mcp_protocol_version = v.protocol, agent_capabilities = v.capabilities, pii_categories = v.pii,
+			egress_destinations = v.egress, classification_source = v.source, classification_confidence = v.confidence,
+			last_classified_at = v.classified_at, tags = v.tags, version = v.version, updated_at = v.updated_at
+		FROM v WHERE resources.id = v.id`,
+		"BIGINT", "TEXT", "TEXT", "TEXT", "TEXT", "TEXT", "TEXT", "TEXT", "TEXT", "TEXT", "TEXT", "DOUBLE PRECISION", "BIGINT", "TEXT", "BIGINT", "BIGINT")
+	if err == nil && n != int64(len(rs)) {
+		return fmt.Errorf("%d of %d resources were there to be classified", n, len(rs))
+	}
 	return err
 }
 
 // markClassified notes that resources were looked at again and stay as they are.
 func markClassified(ctx context.Context, tx *db.Tx, ids []int64, at time.Time) error {
-	args, places := []any{at}, make([]string, len(ids))
+	rows := make([][]any, len(ids))
 	for i, id := range ids {
-		args = append(args, id)
-		places[i] = "$" + strconv.Itoa(len(args))
+		rows[i] = []any{id, at}
 	}
-	_, err := tx.Exec(ctx, `UPDATE resources SET last_classified_at = $1 WHERE id IN (`+strings.Join(places, ", ")+`)`, args...)
+	_, err := db.ExecRows(ctx, tx, `WITH v(id, classified_at) AS (VALUES `, rows, `)
+		UPDATE resources SET last_classified_at = v.classified_at FROM v WHERE resources.id = v.id`, "BIGINT", "BIGINT")
 	return err
 }

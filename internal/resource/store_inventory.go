@@ -8,32 +8,44 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// What is summed up or ordered here stands in the index resources_inventory, so
-// that few rows are read; keep its columns in step.
+// What is counted or ordered here is about one environment at a time and stands
+// in an index of migration 0080, so that few rows are read; keep the two in step.
 
-// inEnv is the condition for an environment, or for both.
-func inEnv(env scope.Env) (where string, args []any) {
-	if env == scope.AnyEnv {
-		return "r.environment IN ('production', 'sandbox')", nil
-	}
-	return "r.environment = $1", []any{string(env)}
-}
-
+// tallies come from the index for all but the longest lists of tags.
 func tallies(ctx context.Context, tx *db.Tx, env scope.Env) ([]tally, error) {
-	where, args := inEnv(env)
-	return db.All[tally](ctx, tx, `SELECT resource_kind, data_classification, compliance_tags, count(*) AS n FROM resources r
-		WHERE `+where+` GROUP BY resource_kind, data_classification, compliance_tags`, args...)
+	const of = `SELECT resource_kind, data_classification, compliance_tags, count(*) AS n FROM resources
+		WHERE environment = $1 AND length(compliance_tags) `
+	const by = ` GROUP BY resource_kind, data_classification, compliance_tags`
+	return db.All[tally](ctx, tx, of+`<= 400`+by+` UNION ALL `+of+`> 400`+by, string(env))
 }
 
-// guarded are the ids of resources that active controls are bound to.
-const guarded = `SELECT p.resource_id FROM policies p WHERE p.status = 'active' AND p.deleted_at IS NULL AND p.resource_id IS NOT NULL`
+// block is how many ids are counted together to find where some have no control.
+const block = 256
 
-// countProtected needs no look at the resources: a control is in the environment
-// of its resource, and a resource with a control is not deleted.
-func countProtected(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
-	where, args := inEnv(env)
-	return db.One[int64](ctx, tx, `SELECT count(*) FROM (SELECT DISTINCT r.resource_id FROM policies r
-		WHERE r.status = 'active' AND r.deleted_at IS NULL AND r.resource_id IS NOT NULL AND `+where+`) d`, args...)
+// part is one block of ids: those from N*block on, and how many of them count.
+type part struct {
+	N     int64 `db:"part"`
+	Count int64 `db:"n"`
+}
+
+// there is how many resources each part has.
+func there(ctx context.Context, tx *db.Tx, env scope.Env) ([]part, error) {
+	n := strconv.Itoa(block)
+	return db.All[part](ctx, tx, `SELECT id / `+n+` AS part, count(*) AS n FROM resources WHERE environment = $1
+		GROUP BY id / `+n, string(env))
+}
+
+// guarding are the ids of resources that active controls are bound to. A control
+// is in the environment of its resource.
+const guarding = `SELECT resource_id FROM policies WHERE environment = $1 AND status = 'active' AND deleted_at IS NULL AND resource_id IS NOT NULL`
+
+// guarded is how many resources of each part have an active control. It needs no
+// look at the resources: one with a control is not deleted.
+func guarded(ctx context.Context, tx *db.Tx, env scope.Env) ([]part, error) {
+	n := strconv.Itoa(block)
+	return db.All[part](ctx, tx, `SELECT d.resource_id / `+n+` AS part, count(*) AS n
+		FROM (SELECT DISTINCT g.resource_id FROM (`+guarding+`) g) d
+		GROUP BY d.resource_id / `+n, string(env))
 }
 
 // gaps is how many things a resource lacks, but for a control; it and the reasons
@@ -45,23 +57,22 @@ const gaps = `(CASE WHEN r.auto_discovered AND r.classification_source IN ('', '
 	+ CASE WHEN r.classification_source = 'heuristic' AND r.classification_confidence < 0.6 THEN 1 ELSE 0 END)`
 
 const suspectColumns = `r.id, r.name, r.environment, r.resource_kind, r.data_classification, r.ai_provider, r.classification_source,
-	r.classification_confidence, r.auto_discovered, EXISTS (` + guarded + ` AND p.resource_id = r.id) AS protected`
+	r.classification_confidence, r.auto_discovered, EXISTS (SELECT 1 FROM policies p
+		WHERE p.status = 'active' AND p.deleted_at IS NULL AND p.resource_id = r.id) AS protected`
 
 // lacking are the resources that lack most, by id among equals.
 func lacking(ctx context.Context, tx *db.Tx, env scope.Env, limit int) ([]suspect, error) {
-	where, args := inEnv(env)
-	return db.All[suspect](ctx, tx, `SELECT `+suspectColumns+` FROM resources r
-		JOIN (SELECT r.id AS worst, `+gaps+` AS missing FROM resources r WHERE `+where+` AND `+gaps+` > 0
-			ORDER BY missing DESC, r.id LIMIT $`+strconv.Itoa(len(args)+1)+`) w ON w.worst = r.id
-		ORDER BY w.missing DESC, r.id`, append(args, limit)...)
+	return db.All[suspect](ctx, tx, `SELECT `+suspectColumns+` FROM resources r WHERE r.id IN
+		(SELECT r.id FROM resources r WHERE r.environment = $1 AND `+gaps+` > 0 ORDER BY `+gaps+` DESC, r.id LIMIT $2)
+		ORDER BY `+gaps+` DESC, r.id`, string(env), limit)
 }
 
-// unprotected are the first resources without a control, by id. EXCEPT costs the
-// same whatever a planner believes; of NOT EXISTS with a limit PostgreSQL made a
-// loop over both tables.
-func unprotected(ctx context.Context, tx *db.Tx, env scope.Env, limit int) ([]suspect, error) {
-	where, args := inEnv(env)
+// unprotected are the first resources without a control among the ids from first
+// to last. EXCEPT costs the same whatever a planner believes; of NOT EXISTS with
+// a limit PostgreSQL made a loop over both tables.
+func unprotected(ctx context.Context, tx *db.Tx, env scope.Env, first, last int64, limit int) ([]suspect, error) {
 	return db.All[suspect](ctx, tx, `SELECT `+suspectColumns+` FROM resources r WHERE r.id IN
-		(SELECT r.id FROM resources r WHERE `+where+` EXCEPT `+guarded+` ORDER BY 1 LIMIT $`+strconv.Itoa(len(args)+1)+`)
-		ORDER BY r.id`, append(args, limit)...)
+		(SELECT id FROM resources WHERE environment = $1 AND id BETWEEN $2 AND $3
+			EXCEPT `+guarding+` AND resource_id BETWEEN $2 AND $3 ORDER BY 1 LIMIT $4)
+		ORDER BY r.id`, string(env), first, last, limit)
 }

@@ -286,7 +286,7 @@ func (d *decoder) object() (Value, error) {
 	if n > len(d.pairRoom) {
 		// What is left of the text bounds what is still to come; a small
 		// document gets its members in one piece.
-		d.pairRoom = make([]Pair, max(n, min(32, n+strings.Count(d.s[d.i:], ":"))))
+		d.pairRoom = make([]Pair, max(n, min(32, n+d.ahead(":"))))
 	}
 	out := d.pairRoom[:n:n]
 	d.pairRoom = d.pairRoom[n:]
@@ -296,9 +296,15 @@ func (d *decoder) object() (Value, error) {
 	return objectOf(d.newObject(out)), nil
 }
 
+// ahead counts how often mark is in what comes next. It does not look to the end:
+// for many small objects that would be to read a long text again and again.
+func (d *decoder) ahead(mark string) int {
+	return strings.Count(d.s[d.i:min(len(d.s), d.i+1024)], mark)
+}
+
 func (d *decoder) newObject(mem []Pair) *object {
 	if len(d.objRoom) == 0 {
-		d.objRoom = make([]object, 1+min(7, strings.Count(d.s[d.i:], "{")))
+		d.objRoom = make([]object, 1+min(7, d.ahead("{")))
 	}
 	o := &d.objRoom[0]
 	d.objRoom = d.objRoom[1:]

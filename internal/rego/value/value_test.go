@@ -3,6 +3,7 @@ package value
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/big"
 	"slices"
 	"strings"
@@ -351,5 +352,20 @@ func BenchmarkAppendJSON(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		buf = v.AppendJSON(buf[:0])
+	}
+}
+
+// BenchmarkDecodeMany: a long text of many small objects costs by its length.
+func BenchmarkDecodeMany(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		data := []byte(`{"items":[` + strings.Repeat(`{"a":{},"b":1},`, n-1) + `{}]}`)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				if _, err := Decode(data, Limits{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

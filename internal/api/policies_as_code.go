@@ -48,7 +48,7 @@ func (s *Server) policiesAsCode(r *Router) {
 	Register(r, Op{
 		ID: "test-policy-files", Method: http.MethodPost, Path: "/policies-as-code/test", Permission: "policies:read", Tags: tags, MaxBody: maxCodeBody,
 		Summary:     "Run the tests of a repository",
-		Description: "Rego tests (`test_…` rules of `*_test.rego`) with the coverage of each control, and the test cases of gatehouse.yaml. Tests see the controls beside them and those that they name (`import data.<package>`). Answers 200 whether they pass or not. Tests that take too long or too much memory: 422 `evaluation_limit`.",
+		Description: "Rego tests (`test_…` rules of `*_test.rego`) with the coverage of each control, and the test cases of gatehouse.yaml. Rego tests see the controls beside them and those that they name (`import data.<package>`), and of `data.resources` and `data.pip` what `with` sets; the cases see sandbox's, where they set none. Answers 200 whether they pass or not. Tests that take too long or too much memory: 422 `evaluation_limit`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyCodeIn) (*policyCodeTestOut, error) {
 			report, err := s.PolicyCode.Test(ctx, sc, in.Body)

@@ -36,12 +36,12 @@ func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string, 
 	return e.Validate(ctx, id, source, libs...)
 }
 
-func (inProcess) Test(ctx context.Context, _ scope.TenantID, name, source string, cases []rego.TestCase, libs ...rego.Library) ([]rego.TestResult, error) {
-	c, issues := rego.Compile(rego.Meta{ID: 1, Name: name}, source, libs...)
+func (inProcess) Test(ctx context.Context, _ scope.TenantID, r worker.TestRequest) ([]rego.TestResult, error) {
+	c, issues := rego.Compile(rego.Meta{ID: 1, Name: r.Name}, r.Source, r.Libraries...)
 	if len(issues) > 0 {
 		return nil, errors.New(issues[0].Message)
 	}
-	return rego.RunTests(ctx, c, cases, nil, rego.Limits{}, time.Now), nil
+	return rego.RunTests(ctx, c, r.Cases, nil, rego.Limits{}, time.Now), nil
 }
 
 // controlPlane is a rig with policies, resources and bouncers on a store.

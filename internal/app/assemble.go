@@ -212,7 +212,7 @@ func (p *parts) subjects(context.Context) error {
 	p.bouncers = &bouncer.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Resources: p.resources}
 	p.policies = &policy.Service{
 		Stores: p.stores, Now: p.now, Evaluator: p.workers, Resources: p.resources, Tenants: p.tenants,
-		BouncerEnv: p.bouncers.Environment, BouncerTwin: p.bouncers.Twin,
+		Data: p.dataOf, BouncerEnv: p.bouncers.Environment, BouncerTwin: p.bouncers.Twin,
 		// There are no channels or integrations yet, so no destination exists.
 		DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
 		Person:            p.users.Named, SyncErrors: p.syncErrors,

@@ -89,6 +89,15 @@ func (p *parts) envRevision(ctx context.Context, t scope.TenantID, env scope.Env
 	return store.Revision(ctx, resource.Revision(env))
 }
 
+// dataOf is what decisions of an environment find below data.
+func (p *parts) dataOf(ctx context.Context, t scope.TenantID, env scope.Env) (rego.DataSource, error) {
+	set, err := p.snapshots.Get(ctx, t, env)
+	if err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
 // findPerson gives the members of a stored user that fill in input.user.
 func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
 	u, err := p.users.Get(ctx, auth.SystemScope(t, "decision", ""), id)

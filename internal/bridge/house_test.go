@@ -46,7 +46,7 @@ func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string, 
 	return e.Validate(ctx, id, source, libs...)
 }
 
-func (inProcess) Test(context.Context, scope.TenantID, string, string, []rego.TestCase, ...rego.Library) ([]rego.TestResult, error) {
+func (inProcess) Test(context.Context, scope.TenantID, worker.TestRequest) ([]rego.TestResult, error) {
 	return nil, errors.New("no tests here")
 }
 

@@ -89,6 +89,7 @@ type Link struct {
 type Case struct {
 	Name     string
 	Input    map[string]any
+	Data     map[string]any // resources and pip, as far as they are set
 	Expected bool
 	at       place
 }
@@ -220,12 +221,16 @@ func (c Control) RegoCases() ([]rego.TestCase, []rego.FileIssue) {
 	var out []rego.TestCase
 	var issues []rego.FileIssue
 	for _, k := range *c.Cases {
-		in, err := value.FromAny(k.Input)
+		t := rego.TestCase{Name: k.Name, Expected: k.Expected}
+		var err error
+		if t.Input, err = value.FromAny(k.Input); err == nil && len(k.Data) > 0 {
+			t.Data, err = value.FromAny(k.Data)
+		}
 		if err != nil {
-			issues = append(issues, k.Issue(ruleManifest, "the input cannot be read: %v", err))
+			issues = append(issues, k.Issue(ruleManifest, "the test cannot be read: %v", err))
 			continue
 		}
-		out = append(out, rego.TestCase{Name: k.Name, Input: in, Expected: k.Expected})
+		out = append(out, t)
 	}
 	return out, issues
 }

@@ -26,6 +26,7 @@ const whole = `controls:
     tests:
       - name: one
         input: {user: {id: ada, born: 1815-12-10}, n: [1, 2.5, null, true], s: "1"}
+        data: {resources: {12: {name: Twelve}}}
         expected: true
   - file: b.rego
     resource: null
@@ -47,6 +48,9 @@ func TestRead(t *testing.T) {
 	want := map[string]any{"user": map[string]any{"id": "ada", "born": "1815-12-10"}, "n": []any{int64(1), 2.5, nil, true}, "s": "1"}
 	if len(*a.Cases) != 1 || !reflect.DeepEqual((*a.Cases)[0].Input, want) || !(*a.Cases)[0].Expected {
 		t.Errorf("case: %+v", *a.Cases)
+	}
+	if data := map[string]any{"resources": map[string]any{"12": map[string]any{"name": "Twelve"}}}; !reflect.DeepEqual((*a.Cases)[0].Data, data) {
+		t.Errorf("data of a case: %+v", (*a.Cases)[0].Data)
 	}
 	if b.Name != "x/b" || !b.Resource.None || b.Bouncer.ID != 7 {
 		t.Errorf("b: %+v", b)
@@ -88,6 +92,8 @@ func TestReadRefuses(t *testing.T) {
 		"an id and a name":      {files("a.rego", "", "gatehouse.yaml", "resource: {id: 1, name: x}\n"), "gatehouse.yaml", "either", 1, 11},
 		"expected is no word":   {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {}, expected: yes}]\n"), "gatehouse.yaml", "true or false", 1, 40},
 		"a case without input":  {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, expected: true}]\n"), "gatehouse.yaml", "an input", 1, 9},
+		"data of a case":        {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {}, expected: true, data: {resource: {}}}]\n"), "gatehouse.yaml", "unknown member", 1, 53},
+		"resources of a case":   {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {}, expected: true, data: {resources: [1]}}]\n"), "gatehouse.yaml", "mapping", 1, 64},
 		"not a number":          {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {a: .inf}, expected: true}]\n"), "gatehouse.yaml", "JSON", 1, 30},
 		"merge keys":            {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {<<: {a: 1}}, expected: true}]\n"), "gatehouse.yaml", "a text", 1, 27},
 		"binary":                {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {a: !!binary eA==}, expected: true}]\n"), "gatehouse.yaml", "tag", 1, 30},
@@ -118,7 +124,7 @@ func TestWriteRead(t *testing.T) {
 	in := []Written{
 		{
 			Name: "Payments: owners only", Description: "multi\nline # text", Status: "active", Source: "package a\n", Resource: ResourceName{"Pay", "api", "/p/*"}, Bouncer: "edge",
-			Cases: []WrittenCase{{"yes: no", map[string]any{"a": map[string]any{"on": "true", "n": 1.5, "date": "2026-01-01", "nil": nil}}, true}},
+			Cases: []WrittenCase{{"yes: no", map[string]any{"a": map[string]any{"on": "true", "n": 1.5, "date": "2026-01-01", "nil": nil}}, map[string]any{"resources": map[string]any{}, "pip": map[string]any{"hr": map[string]any{"n": 1.5}}}, true}},
 		},
 		{Name: "payments owners only", Status: "draft", Source: "package b\n"},
 		{Path: "x/c.rego", Name: "~", Status: "inactive", Source: "package c\n"},
@@ -143,7 +149,7 @@ func TestWriteRead(t *testing.T) {
 			if c.Source != w.Source || *c.Status != w.Status || w.Resource.Name == "" && !c.Resource.None || w.Resource.Name != "" && c.Resource.Path != w.Resource.Path || w.Bouncer == "" && !c.Bouncer.None {
 				t.Errorf("%+v was read as %+v", w, c)
 			}
-			if len(w.Cases) > 0 && !reflect.DeepEqual((*c.Cases)[0].Input, w.Cases[0].Input) {
+			if len(w.Cases) > 0 && (!reflect.DeepEqual((*c.Cases)[0].Input, w.Cases[0].Input) || !reflect.DeepEqual((*c.Cases)[0].Data, w.Cases[0].Data)) {
 				t.Errorf("%+v was read as %+v", w.Cases, *c.Cases)
 			}
 		}

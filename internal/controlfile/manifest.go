@@ -22,7 +22,7 @@ import (
 //	description: …                     status: draft | active | inactive
 //	resource: {name, type, path}       or {id}, or null: tenant-wide
 //	bouncer: edge-1                    or {id}, or null
-//	tests: [{name, input, expected}]
+//	tests: [{name, input, expected, data: {resources, pip}}]
 func (r *reader) manifest(f File) {
 	top := place{file: f.Path, line: 1, column: 1}
 	if len(f.Content) > maxManifest {
@@ -354,6 +354,15 @@ func (m *manifestReader) link(n *yaml.Node, resource bool) *Link {
 	return l
 }
 
+// object reads a mapping as JSON would have it.
+func (m *manifestReader) object(n *yaml.Node, what string) map[string]any {
+	out, ok := m.value(n, 0).(map[string]any)
+	if !ok {
+		m.refuse(n, "%s is a mapping", what)
+	}
+	return out
+}
+
 func (m *manifestReader) testCase(n *yaml.Node) Case {
 	c := Case{at: m.at(n)}
 	said := map[string]bool{}
@@ -361,12 +370,13 @@ func (m *manifestReader) testCase(n *yaml.Node) Case {
 		"name": func(v *yaml.Node) {
 			c.Name, said["name"] = m.text(v, maxName)
 		},
-		"input": func(v *yaml.Node) {
-			in, ok := m.value(v, 0).(map[string]any)
-			if !ok {
-				m.refuse(v, "an input is a mapping")
-			}
-			c.Input, said["input"] = in, true
+		"input": func(v *yaml.Node) { c.Input, said["input"] = m.object(v, "an input"), true },
+		"data": func(v *yaml.Node) {
+			c.Data = map[string]any{}
+			m.members(v, map[string]func(*yaml.Node){
+				"resources": func(v *yaml.Node) { c.Data["resources"] = m.object(v, "resources") },
+				"pip":       func(v *yaml.Node) { c.Data["pip"] = m.object(v, "pip") },
+			})
 		},
 		"expected": func(v *yaml.Node) { c.Expected, said["expected"] = m.flag(v), true },
 	})

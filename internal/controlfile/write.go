@@ -31,6 +31,7 @@ type ResourceName struct {
 type WrittenCase struct {
 	Name     string         `yaml:"name"`
 	Input    map[string]any `yaml:"input"`
+	Data     map[string]any `yaml:"data,omitempty"`
 	Expected bool           `yaml:"expected"`
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
 // Validate compiles and lints a source; a source that does not compile is an
@@ -34,7 +35,9 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 	return Validation{Valid: true, Message: "Policy is valid", Warnings: v.Warnings}, nil
 }
 
-// Test runs cases against a control: those sent, or the stored ones when cases is nil.
+// Test runs cases against a control: those sent, or the stored ones when cases is
+// nil. It finds below data what decisions of its environment do, where a case sets
+// nothing else.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, cases []TestCase) (TestReport, error) {
 	p, err := s.Get(ctx, sc, id)
 	if err != nil {
@@ -57,7 +60,7 @@ func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []Tes
 	for i, c := range cases {
 		t, err := c.rego()
 		if err != nil {
-			return TestReport{}, fault.Invalidf(fmt.Sprintf("/test_cases/%d/input", i), "the input cannot be read: %v", err)
+			return TestReport{}, fault.Invalidf(fmt.Sprintf("/test_cases/%d", i), "the case cannot be read: %v", err)
 		}
 		asked[i] = t
 	}
@@ -65,17 +68,40 @@ func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []Tes
 	if err != nil {
 		return TestReport{}, err
 	}
-	results, err := s.Evaluator.Test(ctx, sc.Tenant, p.Name, p.RegoCode, asked, libs...)
+	results, err := s.RunCases(ctx, sc, p.Environment, worker.TestRequest{Name: p.Name, Source: p.RegoCode, Libraries: libs, Cases: asked})
 	if err != nil {
 		return TestReport{}, err
 	}
 	return summarise(results), nil
 }
 
+// RunCases runs cases in the worker, over the data of an environment. Faults:
+// those of worker.Pool.Test.
+func (s *Service) RunCases(ctx context.Context, sc scope.Scope, env scope.Env, r worker.TestRequest) ([]rego.TestResult, error) {
+	r.Data = func(ctx context.Context) (rego.DataSource, error) { return s.Data(ctx, sc.Tenant, env) }
+	return s.Evaluator.Test(ctx, sc.Tenant, r)
+}
+
 // rego is the case as the evaluator takes it.
 func (c TestCase) rego() (rego.TestCase, error) {
 	in, err := value.FromAny(c.Input)
-	return rego.TestCase{Name: c.Name, Input: in, Expected: c.Expected}, err
+	t := rego.TestCase{Name: c.Name, Input: in, Expected: c.Expected}
+	if data := c.Data.Members(); err == nil && len(data) > 0 {
+		t.Data, err = value.FromAny(data)
+	}
+	return t, err
+}
+
+// Members are those that are set, by their names in JSON.
+func (d *TestData) Members() map[string]any {
+	out := map[string]any{}
+	if d != nil && d.Resources != nil {
+		out["resources"] = d.Resources
+	}
+	if d != nil && d.PIP != nil {
+		out["pip"] = d.PIP
+	}
+	return out
 }
 
 // compiles is compilesWith the libraries of p's environment.

@@ -45,13 +45,20 @@ func (e *inProcess) Check(ctx context.Context, id scope.TenantID, source string,
 	return e.Validate(ctx, id, source, libs...)
 }
 
-func (e *inProcess) Test(ctx context.Context, _ scope.TenantID, name, source string, cases []rego.TestCase, libs ...rego.Library) ([]rego.TestResult, error) {
+func (e *inProcess) Test(ctx context.Context, _ scope.TenantID, r worker.TestRequest) ([]rego.TestResult, error) {
 	e.tests.Add(1)
-	c, issues := rego.Compile(rego.Meta{ID: 1, Name: name}, source, libs...)
+	c, issues := rego.Compile(rego.Meta{ID: 1, Name: r.Name}, r.Source, r.Libraries...)
 	if len(issues) > 0 {
 		return nil, errors.New(issues[0].Message)
 	}
-	return rego.RunTests(ctx, c, cases, nil, rego.Limits{Now: now}, nil), nil
+	var data rego.DataSource
+	if len(rego.Unset(c, r.Cases)) > 0 {
+		var err error
+		if data, err = r.Data(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return rego.RunTests(ctx, c, r.Cases, data, rego.Limits{Now: now}, nil), nil
 }
 
 // house is a Service with what is around it. Bouncers 71 (sandbox) and 72
@@ -71,6 +78,14 @@ func newHouse(t *testing.T, c *db.Cluster) *house {
 	tenants := &tenant.Service{Stores: c, Now: clock}
 	h.Service = &Service{
 		Stores: c, Now: clock, Evaluator: h.eval, Tenants: tenants,
+		Data: func(ctx context.Context, id scope.TenantID, env scope.Env) (rego.DataSource, error) {
+			spec := rego.SetSpec{Env: string(env)}
+			err := c.Read(ctx, id, func(tx *db.Tx) (err error) {
+				spec.Resources, err = h.Resources.Docs(ctx, tx, env)
+				return err
+			})
+			return rego.NewSet(spec), err
+		},
 		BouncerEnv: func(_ context.Context, _ *db.Tx, id int64) (scope.Env, error) {
 			env, ok := map[int64]scope.Env{71: scope.Sandbox, 72: scope.Production, 73: scope.Sandbox}[id]
 			if !ok {

@@ -38,6 +38,14 @@ type TestCase struct {
 	Name     string         `json:"name" minLength:"1" maxLength:"200" doc:"Name of the case." example:"owner may read"`
 	Input    map[string]any `json:"input" doc:"The input: user, resource, action, context and what else the control reads."`
 	Expected bool           `json:"expected" doc:"Whether access should be granted (ALLOW or MASK)."`
+	Data     *TestData      `json:"data,omitempty" doc:"What the control finds below data instead of what the environment has. Absent: what a decision would find."`
+}
+
+// TestData takes the place of what a decision would find below data, each
+// member as a whole, as `with data.resources as …` does in a Rego test.
+type TestData struct {
+	Resources map[string]any `json:"resources,omitzero" doc:"Takes the place of data.resources: resources by their id as a string."`
+	PIP       map[string]any `json:"pip,omitzero" doc:"Takes the place of data.pip: what data-source connections brought, by connection."`
 }
 
 // Action is done after a decision (contract.md section 4, actions).

@@ -21,7 +21,7 @@ import (
 type Evaluator interface {
 	Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error)
 	Check(ctx context.Context, tenant scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error)
-	Test(ctx context.Context, tenant scope.TenantID, name, source string, cases []rego.TestCase, libs ...rego.Library) ([]rego.TestResult, error)
+	Test(ctx context.Context, tenant scope.TenantID, r worker.TestRequest) ([]rego.TestResult, error)
 }
 
 // Service is the use cases on controls. The function fields are needs that
@@ -32,6 +32,8 @@ type Service struct {
 	Evaluator Evaluator
 	Resources *resource.Service
 	Tenants   *tenant.Service
+	// Data is what decisions of an environment have below data.
+	Data func(ctx context.Context, tenant scope.TenantID, env scope.Env) (rego.DataSource, error)
 	// BouncerEnv is the environment that a bouncer is in; NotFound for no bouncer.
 	BouncerEnv func(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error)
 	// BouncerTwin is the production bouncer of the same name; nil for none.

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
 // The linter, and the cases of manifests, may take so long over all files of a
@@ -65,7 +66,7 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 }
 
 // Test runs the Rego tests of files, with coverage, and the cases of their
-// manifests. Files that are wrong are an answer, not a fault. Faults: those of
+// manifests, the latter over sandbox's data where they set none. Files that are wrong are an answer, not a fault. Faults: those of
 // the worker pool; a run past its time or memory is Invalid "evaluation_limit".
 func (s *Service) Test(ctx context.Context, sc scope.Scope, r Request) (controlfile.TestReport, error) {
 	repo, issues := read(r.Files)
@@ -94,7 +95,7 @@ func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Rep
 		if s.Now().Sub(started) > casesTime {
 			return controlfile.TestReport{}, fault.Newf(fault.Invalid, "evaluation_limit", "the test cases did not end within %s", casesTime)
 		}
-		rs, err := s.Evaluator.Test(ctx, sc.Tenant, c.Name, c.Source, cases, libs...)
+		rs, err := s.Policies.RunCases(ctx, sc, scope.Sandbox, worker.TestRequest{Name: c.Name, Source: c.Source, Libraries: libs, Cases: cases})
 		if err != nil {
 			return controlfile.TestReport{}, err
 		}
@@ -224,15 +225,25 @@ func untested(r controlfile.TestReport) error {
 func stored(cases []controlfile.Case) ([]policy.TestCase, error) {
 	out := []policy.TestCase{}
 	for _, c := range cases {
-		text, err := json.Marshal(c.Input)
-		if err != nil {
+		t := policy.TestCase{Name: c.Name, Expected: c.Expected}
+		if err := asJSON(c.Input, &t.Input); err != nil {
 			return nil, err
 		}
-		t := policy.TestCase{Name: c.Name, Expected: c.Expected}
-		if err := json.Unmarshal(text, &t.Input); err != nil {
-			return nil, err
+		if len(c.Data) > 0 {
+			if err := asJSON(c.Data, &t.Data); err != nil {
+				return nil, err
+			}
 		}
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+// asJSON is from as JSON would bring it to another place.
+func asJSON(from, to any) error {
+	text, err := json.Marshal(from)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, to)
 }

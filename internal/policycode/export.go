@@ -61,7 +61,7 @@ func (s *Service) Export(ctx context.Context, sc scope.Scope, env scope.Env, nam
 func (s *Service) written(ctx context.Context, tx *db.Tx, p policy.Policy, path string) (controlfile.Written, error) {
 	w := controlfile.Written{Path: path, Name: p.Name, Description: p.Description, Status: p.Status, Source: p.RegoCode}
 	for _, c := range p.TestCases {
-		w.Cases = append(w.Cases, controlfile.WrittenCase{Name: c.Name, Input: c.Input, Expected: c.Expected})
+		w.Cases = append(w.Cases, controlfile.WrittenCase{Name: c.Name, Input: c.Input, Data: c.Data.Members(), Expected: c.Expected})
 	}
 	if p.ResourceID != nil {
 		name, typ, path, err := s.Resources.Name(ctx, tx, *p.ResourceID)

@@ -28,7 +28,6 @@ type Evaluator interface {
 	CheckModules(ctx context.Context, tenant scope.TenantID, mods []rego.Module) ([]rego.FileIssue, error)
 	TestModules(ctx context.Context, tenant scope.TenantID, mods []rego.Module) (rego.ModuleReport, error)
 	Lint(ctx context.Context, tenant scope.TenantID, source string) ([]rego.Issue, error)
-	Test(ctx context.Context, tenant scope.TenantID, name, source string, cases []rego.TestCase, libs ...rego.Library) ([]rego.TestResult, error)
 }
 
 // Service is the use cases on controls as code. Every field must be set.

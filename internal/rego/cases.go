@@ -2,6 +2,7 @@ package rego
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -13,6 +14,9 @@ type TestCase struct {
 	Input value.Value `json:"input" doc:"The input document"`
 	// Expected is whether access is granted: the outcome is ALLOW or MASK.
 	Expected bool `json:"expected" doc:"Whether access is to be granted (ALLOW or MASK)"`
+	// Data, if defined, is an object whose members, resources and pip, take the
+	// place of those below data, each as a whole.
+	Data value.Value `json:"data,omitzero" doc:"What takes the place of data.resources and data.pip"`
 }
 
 // TestResult is how a case went.
@@ -42,7 +46,7 @@ func RunTests(ctx context.Context, c *Control, cases []TestCase, data DataSource
 		if clock != nil {
 			start = clock()
 		}
-		o := c.Eval(ctx, tc.Input, data, lim)
+		o := c.Eval(ctx, tc.Input, tc.over(data), lim)
 		r := TestResult{
 			Name: tc.Name, Expected: tc.Expected, Actual: o.Effect.Permits(),
 			Effect: o.Effect.String(), Reason: o.Reason, Mask: o.Mask,
@@ -57,6 +61,41 @@ func RunTests(ctx context.Context, c *Control, cases []TestCase, data DataSource
 		out = append(out, r)
 	}
 	return out
+}
+
+// Unset are the paths below data that the control reads and not each of the
+// cases sets: what their run needs a DataSource for.
+func Unset(c *Control, cases []TestCase) [][]string {
+	return slices.DeleteFunc(slices.Clone(c.refs.Data), func(path []string) bool {
+		return !slices.ContainsFunc(cases, func(tc TestCase) bool { return !tc.sets(path) })
+	})
+}
+
+// sets reports whether the case itself says what is at a path below data.
+func (tc TestCase) sets(path []string) bool {
+	return len(path) > 0 && tc.Data.Get(path[0]).Defined()
+}
+
+// over is data with what the case sets in its place.
+func (tc TestCase) over(data DataSource) DataSource {
+	if !tc.Data.Defined() {
+		return data
+	}
+	return overlay{tc, data}
+}
+
+// overlay gives what a case sets, and the rest from below, which may be nil.
+type overlay struct {
+	tc    TestCase
+	below DataSource
+}
+
+// Data is the value at path.
+func (o overlay) Data(path []string) value.Value {
+	if o.below == nil || o.tc.sets(path) {
+		return o.tc.Data.At(path...)
+	}
+	return o.below.Data(path)
 }
 
 // Object makes a DataSource of one object with the members resources and pip,

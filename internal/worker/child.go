@@ -107,14 +107,6 @@ func (c *child) lint(ctx context.Context, req request) reply {
 	return reply{Issues: issues}
 }
 
-func (c *child) test(ctx context.Context, req request) reply {
-	control, issues := rego.Compile(rego.Meta{Name: req.Name}, req.Source, req.Libraries...)
-	if len(issues) > 0 {
-		return reply{Issues: issues}
-	}
-	return reply{Tests: rego.RunTests(ctx, control, req.Cases, nil, rego.Limits{Now: time.Now()}, time.Now)}
-}
-
 // watchMemory ends the process when what the Go runtime holds passes the cap.
 // It is the child that looks, so that no platform needs a process table.
 func watchMemory(ctx context.Context, limit int64) {

@@ -115,22 +115,6 @@ func (p *Pool) Warm(ctx context.Context) {
 	_, _ = p.Validate(ctx, scope.DefaultTenant, "package warm\n")
 }
 
-// Test runs test cases against a source. Besides the faults of Validate, a
-// source that does not compile is Invalid "invalid_policy".
-func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, name, source string, cases []rego.TestCase, libs ...rego.Library) ([]rego.TestResult, error) {
-	rep, err := p.call(ctx, tenant, p.cfg.TestDeadline, request{Op: opTest, Name: name, Source: source, Cases: cases, Libraries: libs})
-	if err != nil {
-		return nil, err
-	}
-	if len(rep.Issues) > 0 {
-		return nil, uncompiled(rep.Issues)
-	}
-	if rep.Tests == nil {
-		rep.Tests = []rego.TestResult{}
-	}
-	return rep.Tests, nil
-}
-
 func (p *Pool) call(ctx context.Context, tenant scope.TenantID, limit time.Duration, req request) (reply, error) {
 	leave, err := p.enter(ctx, tenant)
 	if err != nil {

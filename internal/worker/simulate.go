@@ -21,7 +21,8 @@ const (
 	opAttributes = "attributes"
 )
 
-// Bounds of a simulation: what the control may read of data, and what it may answer.
+// Bounds of a simulation: what the control may read of data, as in tests, and
+// what it may answer.
 const (
 	maxSimulationData   = 16 << 20
 	maxSimulationResult = 1 << 20
@@ -84,7 +85,7 @@ func (p *Pool) Simulate(ctx context.Context, tenant scope.TenantID, r SimulateRe
 	req := request{Op: opSimulate, Source: r.Source, Libraries: r.Libraries, Trial: &trial{Meta: r.Meta, Input: r.Input.AppendJSON(nil), Deadline: limit}}
 	out, err := p.try(ctx, tenant, req)
 	if err == nil && len(out.Needs) > 0 {
-		if req.Trial.Data, err = dataFor(out.Needs, r.Data); err != nil {
+		if req.Trial.Data, err = dataFor(out.Needs, r.Data, "a simulation"); err != nil {
 			return Simulation{}, err
 		}
 		out, err = p.try(ctx, tenant, req)
@@ -147,25 +148,49 @@ func uncompiled(issues []rego.Issue) error {
 	return f
 }
 
-// dataFor is an object with the values at paths, and nothing else.
-func dataFor(paths [][]string, src rego.DataSource) (json.RawMessage, error) {
+// dataFor is an object with the values at paths, and nothing else. Where they are
+// more than a trial, which what names, may read, they are not even written out.
+func dataFor(paths [][]string, src rego.DataSource, what string) (json.RawMessage, error) {
 	data := value.Object(value.Member{Key: "resources", Value: value.Object()}, value.Member{Key: "pip", Value: value.Object()})
 	if src == nil {
 		return data.AppendJSON(nil), nil
 	}
-	size := 0
+	room := scale{left: maxSimulationData}
 	for _, path := range paths {
 		v := src.Data(path)
 		if !v.Defined() {
 			continue
 		}
-		if size += len(v.AppendJSON(nil)); size > maxSimulationData {
-			return nil, limitFault(fmt.Sprintf("the control reads more than %d MiB of data, too much for a simulation", maxSimulationData>>20))
+		if !room.holds(v) {
+			return nil, limitFault(fmt.Sprintf("the control reads more than %d MiB of data, too much for %s", maxSimulationData>>20, what))
 		}
 		data = put(data, path, v)
 	}
 	return data.AppendJSON(nil), nil
 }
+
+// scale counts how much room values take as JSON, a member at a time.
+type scale struct {
+	left    int
+	scratch []byte
+}
+
+// holds takes the room of v, and reports whether there was as much.
+func (s *scale) holds(v value.Value) bool {
+	if v.Kind() != value.ObjectKind {
+		s.scratch = v.AppendJSON(s.scratch[:0])
+		s.left -= len(s.scratch)
+		return s.left >= 0
+	}
+	v.Each(func(key string, member value.Value) bool {
+		s.left -= len(key) + len(`"":,`)
+		return s.holds(member)
+	})
+	return s.left >= 0
+}
+
+// sentLimits are the bounds on what comes from this service, which has bounded it.
+func sentLimits() value.Limits { return value.Limits{Depth: 160, Values: maxSimulationData} }
 
 // put is v at a path of object, with what is missing on the way made.
 func put(object value.Value, path []string, v value.Value) value.Value {
@@ -199,11 +224,10 @@ func (c *child) attributes(req request) reply {
 	return reply{Attributes: out}
 }
 
-// documents reads input and data. They come from this service, which has bounded them.
+// documents reads input and data.
 func (t *trial) documents() (input, data value.Value, err error) {
-	bounds := value.Limits{Depth: 160, Values: maxSimulationData}
-	if input, err = value.Decode(t.Input, bounds); err == nil && len(t.Data) > 0 {
-		data, err = value.Decode(t.Data, bounds)
+	if input, err = value.Decode(t.Input, sentLimits()); err == nil && len(t.Data) > 0 {
+		data, err = value.Decode(t.Data, sentLimits())
 	}
 	return input, data, err
 }

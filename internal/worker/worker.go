@@ -29,7 +29,6 @@ import (
 const (
 	opValidate = "validate"
 	opLint     = "lint"
-	opTest     = "test"
 )
 
 // maxFrame bounds one message: a source of 1 MiB with its test cases, or 10 MiB of files.
@@ -53,6 +52,8 @@ type request struct {
 	Name   string          `json:"name,omitempty"`
 	Source string          `json:"source"`
 	Cases  []rego.TestCase `json:"cases,omitempty"`
+	// Data is what the cases need of data, once the child has said it.
+	Data json.RawMessage `json:"data,omitempty"`
 	// Modules are the files of test_modules.
 	Modules []rego.Module `json:"modules,omitempty"`
 
@@ -69,8 +70,10 @@ type request struct {
 }
 
 type reply struct {
-	Tests  []rego.TestResult `json:"tests,omitempty"`
-	Issues []rego.Issue      `json:"issues,omitempty"`
+	Tests []rego.TestResult `json:"tests,omitempty"`
+	// Needs are the paths below data without which the cases cannot run.
+	Needs  [][]string   `json:"needs,omitempty"`
+	Issues []rego.Issue `json:"issues,omitempty"`
 	// Modules is the outcome of test_modules.
 	Modules *rego.ModuleReport `json:"modules,omitempty"`
 	Files   []gitpack.File     `json:"files,omitempty"`

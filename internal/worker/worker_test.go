@@ -69,13 +69,13 @@ func TestTest(t *testing.T) {
 		}
 		return v
 	}
-	got, err := p.Test(t.Context(), "default", "fine", fine, []rego.TestCase{
+	got, err := p.Test(t.Context(), "default", TestRequest{Name: "fine", Source: fine, Cases: []rego.TestCase{
 		{Name: "admin", Input: in("admin"), Expected: true}, {Name: "guest", Input: in("guest"), Expected: true},
-	})
+	}})
 	if err != nil || len(got) != 2 || !got[0].Passed || got[1].Passed {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if _, err = p.Test(t.Context(), "default", "x", "package x\nallow if nope()", nil); !fault.Is(err, fault.Invalid) {
+	if _, err = p.Test(t.Context(), "default", TestRequest{Source: "package x\nallow if nope()"}); !fault.Is(err, fault.Invalid) {
 		t.Fatalf("a control that does not compile: %v", err)
 	}
 }
@@ -177,7 +177,7 @@ func TestHostile(t *testing.T) {
 				return
 			}
 			began = time.Now()
-			got, err := p.Test(t.Context(), "default", "hostile", source, []rego.TestCase{{Name: "one", Input: in, Expected: true}})
+			got, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []rego.TestCase{{Name: "one", Input: in, Expected: true}}})
 			within(t, "test", began, cfg.TestDeadline, err)
 			if err == nil && got[0].Passed && strings.Contains("shift split squares marshal expand memory", name) {
 				t.Errorf("%s ran to its end: %+v", name, got[0])
@@ -274,7 +274,7 @@ func TestFairShare(t *testing.T) {
 	refused := make(chan error, 64)
 	for range 64 {
 		wg.Go(func() {
-			_, err := p.Test(ctx, "noisy", "loop", loop, []rego.TestCase{{Input: in}, {Input: in}, {Input: in}, {Input: in}})
+			_, err := p.Test(ctx, "noisy", TestRequest{Source: loop, Cases: []rego.TestCase{{Input: in}, {Input: in}, {Input: in}, {Input: in}}})
 			refused <- err
 		})
 	}

@@ -1,0 +1,63 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// TestCasesOverData: cases run over the data of the control's environment, and
+// on promotion over production's; what a case sets takes its place.
+func TestCasesOverData(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		sandbox := h.resource(t, scope.Sandbox, "ledger")
+		const source = "package p\n\nallow if { some r in data.resources; r.path == input.path; r.environment == input.environment }\n"
+		in := func(env scope.Env) map[string]any { return map[string]any{"path": "/ledger", "environment": string(env)} }
+		over := &TestData{Resources: map[string]any{"1": map[string]any{"path": "/ledger", "environment": "nowhere"}}}
+		p := h.create(t, Draft{RegoCode: source, TestCases: []TestCase{
+			{Name: "as it is", Input: in(scope.Sandbox), Expected: true},
+			{Name: "of the other environment", Input: in(scope.Production), Expected: false},
+			{Name: "set", Input: in("nowhere"), Expected: true, Data: over},
+			{Name: "only what is set", Input: in(scope.Sandbox), Expected: false, Data: over},
+			{Name: "set to nothing", Input: in(scope.Sandbox), Expected: false, Data: &TestData{Resources: map[string]any{}}},
+			{Name: "another member", Input: in(scope.Sandbox), Expected: true, Data: &TestData{PIP: map[string]any{"hr": 1}}},
+		}})
+		if got, err := h.Get(ctx, sc(""), p.ID); err != nil || fmt.Sprint(got.TestCases[4].Data, got.TestCases[0].Data) != "&{map[] map[]} <nil>" || got.TestCases[4].Data.Resources == nil {
+			t.Errorf("stored as %+v, %v", got.TestCases, err)
+		}
+		passed := func(want int) {
+			t.Helper()
+			if r, err := h.Test(ctx, sc(""), p.ID, nil); err != nil || r.Summary.Passed != want || r.Summary.Total != 6 {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		passed(6)
+		twin := h.resource(t, scope.Production, "ledger")
+		passed(6)
+		_, err := h.Promote(ctx, sc(""), p.ID, Promotion{}, 0)
+		wantFault(t, err, fault.Invalid, "/test_cases/0")
+		wantFault(t, err, fault.Invalid, "/test_cases/1")
+		cases := []TestCase{{Name: "production's", Input: in(scope.Production), Expected: true}}
+		p = h.create(t, Draft{RegoCode: source, TestCases: cases})
+		if r, err := h.Test(ctx, sc(""), p.ID, nil); err != nil || r.Summary.Passed != 0 {
+			t.Errorf("in sandbox: %+v, %v", r, err)
+		}
+		if _, err := h.Promote(ctx, sc(""), p.ID, Promotion{}, 0); err != nil {
+			t.Error(err)
+		}
+		for _, id := range []int64{sandbox.ID, twin.ID} {
+			if _, err := h.Resources.Delete(ctx, sc(""), id, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, err := h.Test(ctx, sc(""), p.ID, nil); err != nil || r.Summary.Passed != 0 {
+			t.Errorf("without the resource: %+v, %v", r, err)
+		}
+	})
+}

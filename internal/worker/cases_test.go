@@ -1,0 +1,127 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// TestCasesWithData: a control under test sees of data what it refers to, unless
+// a case sets it.
+func TestCasesWithData(t *testing.T) {
+	p := pool(t)
+	data, calls := &asked{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}, 0
+	r := TestRequest{
+		Name: "owners", Source: "package owners\n\nallow if data.resources[\"7\"].owner == input.user.id\n\nallow if data.pip.hr.x == 2\n",
+		Cases: []rego.TestCase{
+			{Name: "ada", Input: object(t, `{"user":{"id":"ada"}}`), Expected: true},
+			{Name: "bob", Input: object(t, `{"user":{"id":"bob"}}`), Expected: false},
+			{Name: "bob's", Input: object(t, `{"user":{"id":"bob"}}`), Expected: true, Data: object(t, `{"resources":{"7":{"owner":"bob"}}}`)},
+			{Name: "nobody's", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false, Data: object(t, `{"resources":{}}`)},
+			{Name: "another source", Input: object(t, `{"user":{"id":"bob"}}`), Expected: true, Data: object(t, `{"pip":{"hr":{"x":2}}}`)},
+			{Name: "the source and ada", Input: object(t, `{"user":{"id":"ada"}}`), Expected: true, Data: object(t, `{"pip":{}}`)},
+		},
+		Data: func(context.Context) (rego.DataSource, error) { calls++; return data, nil },
+	}
+	run := func(what string, reads ...[]string) {
+		t.Helper()
+		data.paths, calls = nil, 0
+		got, err := p.Test(t.Context(), "default", r)
+		if err != nil || len(got) != len(r.Cases) {
+			t.Fatalf("%s: %+v, %v", what, got, err)
+		}
+		for _, res := range got {
+			if !res.Passed {
+				t.Errorf("%s: %+v", what, res)
+			}
+		}
+		if calls > 1 || !slices.EqualFunc(data.paths, reads, slices.Equal) {
+			t.Errorf("%s: data was asked %d times, for %v", what, calls, data.paths)
+		}
+	}
+	run("some set some", []string{"pip", "hr", "x"}, []string{"resources", "7", "owner"})
+	r.Cases = r.Cases[2:4]
+	run("all set one", []string{"pip", "hr", "x"})
+	r.Cases = []rego.TestCase{{Name: "both", Expected: true, Data: object(t, `{"resources":{},"pip":{"hr":{"x":2}}}`)}}
+	run("all set all")
+	r.Data = nil
+	r.Cases = []rego.TestCase{{Name: "no data", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false}}
+	run("there is none")
+	down := fault.New(fault.Unavailable, "store_unavailable", "down")
+	r.Data = func(context.Context) (rego.DataSource, error) { return nil, down }
+	if _, err := p.Test(t.Context(), "default", r); !errors.Is(err, down) {
+		t.Errorf("data that cannot be had: %v", err)
+	}
+}
+
+// TestCasesWithMuchData: over 100 000 resources a control is tested in its time
+// and memory, or the answer says why not: on a busy machine it may be either.
+func TestCasesWithMuchData(t *testing.T) {
+	p := pool(t)
+	p.cfg.TestDeadline = 20 * time.Second
+	resources := func(n, padding int) func(context.Context) (rego.DataSource, error) {
+		var list []value.Member
+		for i := range n {
+			id := fmt.Sprint(i + 1)
+			list = append(list, value.Member{Key: id, Value: value.Object(
+				value.Member{Key: "name", Value: value.String("resource " + id)}, value.Member{Key: "path", Value: value.String("/things/" + id)},
+				value.Member{Key: "type", Value: value.String("api")}, value.Member{Key: "description", Value: value.String(strings.Repeat("d", padding))},
+			)})
+		}
+		data := rego.Object(value.Object(value.Member{Key: "resources", Value: value.Object(list...)}))
+		return func(context.Context) (rego.DataSource, error) { return data, nil }
+	}
+	const native, topdown = "allow if { some r in data.resources; r.name == input.name }", "allow if { some r in data.resources; r.name == input.name with input.y as 1 }"
+	for source, want := range map[string]bool{native: true, topdown: false} {
+		if c, issues := rego.Compile(rego.Meta{}, "package much\n\n"+source+"\n"); len(issues) > 0 || c.Refs().Native != want {
+			t.Fatalf("%s: native %t, %v", source, !want, issues)
+		}
+	}
+	for _, c := range []struct {
+		name, body string
+		n, padding int
+		refused    string // in the message; empty: it works; any: it may work
+	}{
+		{"some", native, 5000, 0, ""},
+		{"many", native, 100_000, 0, "any"},
+		{"topdown", topdown, 100_000, 0, "any"},
+		{"too much", native, 100_000, 200, "more than 16 MiB of data"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.body == topdown && os.Getenv("GATEHOUSE_TEST_FULL") == "" {
+				t.Skip("takes seconds; set GATEHOUSE_TEST_FULL")
+			}
+			r := TestRequest{Source: "package much\n\n" + c.body + "\n", Data: resources(c.n, c.padding), Cases: []rego.TestCase{
+				{Name: "last", Input: object(t, `{"name":"resource 5000"}`), Expected: true}, {Name: "none", Input: object(t, `{"name":"x"}`), Expected: false},
+			}}
+			began := time.Now()
+			got, err := p.Test(t.Context(), "default", r)
+			within(t, "test", began, 2*p.cfg.TestDeadline, err)
+			t.Logf("%s: %v %+v", time.Since(began), err, got)
+			var f *fault.Error
+			switch {
+			case c.refused == "" && (err != nil || !got[0].Passed || !got[1].Passed):
+				t.Errorf("%+v, %v", got, err)
+			case c.refused == "any" && err == nil && got[0].Passed && got[1].Passed: // fits
+			case c.refused == "any" && err == nil:
+				if !strings.Contains(got[0].Error, rego.ReasonLimit) {
+					t.Errorf("%+v", got)
+				}
+			case c.refused != "" && (!errors.As(err, &f) || f.Code != "evaluation_limit" || c.refused != "any" && !strings.Contains(f.Message, c.refused)):
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+	if v, err := p.Validate(t.Context(), "default", fine); err != nil || !v.Valid {
+		t.Fatalf("after all of them: %+v, %v", v, err)
+	}
+}

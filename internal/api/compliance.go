@@ -53,7 +53,7 @@ func (s *Server) compliance(r *Router) {
 		ID: "impact-preview", Method: http.MethodPost, Path: "/compliance/impact-preview", Permission: "policies:write", Tags: tags, Slow: true,
 		Errors:      []int{http.StatusServiceUnavailable},
 		Summary:     "What controls would do to requests that were made",
-		Description: "Decides the recorded decisions of the window again: by the active controls, and by these with control_ids and candidates in force. Only decisions at audit level detailed or comprehensive kept their input; nothing recorded: zeros and a note. It answers within 30 s with what it has by then (`truncated`). Whoever may write controls may see what they would decide on, so the permission is policies:write.",
+		Description: "Decides the recorded decisions of the window again, each by the controls, libraries and resources of the revision that decided then, and by these with control_ids and candidates in force: what differs is due to them alone. Only decisions at audit level detailed or comprehensive kept their input; nothing recorded: zeros and a note. It answers within 30 s with what it has by then (`truncated`). Whoever may write controls may see what they would decide on, so the permission is policies:write.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *replayIn) (*impactOut, error) {
 			out, err := s.Replays.Preview(ctx, sc, in.Body)

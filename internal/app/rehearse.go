@@ -20,6 +20,7 @@ func (p *parts) rehearse(context.Context) error {
 		Snapshots: p.snapshots, Workers: p.workers, Log: p.log, Deadline: p.cfg.DecisionDeadline, Patience: previewPatience,
 	}
 	p.policies.Impact = p.replays.Gate
+	p.hourly("retention of what was before", p.replays.Forget)
 	return nil
 }
 

@@ -155,17 +155,21 @@ func TestReplay(t *testing.T) {
 		}
 		// Once the control has changed, what was recorded drifts, and not because of a candidate.
 		a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": stricter}).Want(200)
-		drifted := preview(t, a, body{"environment": "production", "window_hours": 1})
+		drifted := preview(t, a, body{"environment": "production", "window_hours": 1, "baseline": "now"})
 		if drifted.Changed != 0 || drifted.Drifted.Total != 12 || drifted.Drifted.Controls != 12 || drifted.WouldBlock != 12 {
 			t.Errorf("after the change: %+v", drifted)
 		}
-		then := preview(t, a, body{"environment": "production", "window_hours": 1, "baseline": "then"})
+		then := preview(t, a, body{"environment": "production", "window_hours": 1})
 		if then.Drifted.Total != 0 || then.Changed != 0 || then.WouldAllow != 300 {
 			t.Errorf("compared with the controls of then: %+v", then)
 		}
 		gone := preview(t, a, body{"environment": "production", "without_control_ids": []int64{policy}, "window_hours": 1})
-		if gone.WouldBlock != 300 || gone.NewlyBlocked != 288 {
+		if gone.WouldBlock != 300 || gone.NewlyBlocked != 300 {
 			t.Errorf("without the control: %+v", gone)
+		}
+		gone = preview(t, a, body{"environment": "production", "without_control_ids": []int64{policy}, "window_hours": 1, "baseline": "now"})
+		if gone.WouldBlock != 300 || gone.NewlyBlocked != 288 {
+			t.Errorf("without the control, as it is now: %+v", gone)
 		}
 		refusesReplays(t, s, resource, policy, draft)
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
 
@@ -15,16 +16,24 @@ func (p *parts) simulate(people *decision.People) {
 		Stores: p.stores, Now: p.now, Evaluator: p.workers, Policies: p.policies, Snapshots: p.snapshots,
 		Person: people.Person, LiveDeadline: p.cfg.DecisionDeadline,
 	}
-	p.task("retention of simulations", func(ctx context.Context) error {
+	p.hourly("retention of simulations", func(ctx context.Context, t scope.TenantID) error {
+		_, err := p.simulator.Retain(ctx, t)
+		return err
+	})
+}
+
+// hourly has something done for each tenant, once at the start and then every hour.
+func (p *parts) hourly(name string, do func(ctx context.Context, t scope.TenantID) error) {
+	p.task(name, func(ctx context.Context) error {
 		return every(ctx, time.Hour, func() {
 			tenants, err := p.stores.Tenants(ctx)
 			for _, t := range tenants {
-				if _, err = p.simulator.Retain(ctx, t); err != nil && ctx.Err() == nil {
-					p.log.Warn("retention of simulations", "tenant", t, "error", err)
+				if err = do(ctx, t); err != nil && ctx.Err() == nil {
+					p.log.Warn(name, "tenant", t, "error", err)
 				}
 			}
 			if err != nil && len(tenants) == 0 && ctx.Err() == nil {
-				p.log.Warn("retention of simulations", "error", err)
+				p.log.Warn(name, "error", err)
 			}
 		})
 	})

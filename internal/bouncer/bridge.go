@@ -60,10 +60,16 @@ func (s *Service) Publish(ctx context.Context, tx *db.Tx, bouncerID int64, conte
 	return b, err == nil, err
 }
 
-// Content is what a bouncer's bundle should hold, by its hash.
+// Content is what a bouncer's bundle should hold, by its hash, and what it was
+// made of, for those who ask later.
 type Content struct {
 	BouncerID int64
 	Hash      string
+	// EnvRevision is the environment's, Resources are those that the bouncer stands
+	// before; Denies: it refuses what no control covers.
+	EnvRevision int64
+	Resources   []int64
+	Denies      bool
 }
 
 // publishTogether is how many bundles one statement publishes.
@@ -76,7 +82,11 @@ func (s *Service) PublishAll(ctx context.Context, tx *db.Tx, list []Content) err
 		if n < publishTogether {
 			n = 1 // two statements to prepare, not fifty
 		}
-		if err := publishMany(ctx, tx, list[:n], s.Now()); err != nil {
+		now := s.Now()
+		if err := publishMany(ctx, tx, list[:n], now); err != nil {
+			return err
+		}
+		if err := keepBundles(ctx, tx, list[:n], now); err != nil {
 			return err
 		}
 		list = list[n:]

@@ -61,7 +61,7 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 		if err != nil {
 			return nil, fmt.Errorf("bouncer %d: %w", b.ID, err)
 		}
-		t := &target{packed: g.packed, items: g.items, meta: meta, signed: b.Signing(), resources: ids}
+		t := &target{packed: g.packed, items: g.items, meta: meta, signed: b.Signing(), resources: ids, denies: b.Denies()}
 		if t.hash, err = f.hashOf(ctx, t); err != nil {
 			return nil, err
 		}

@@ -22,6 +22,7 @@ type target struct {
 	signed      bool
 	items       []bouncer.Item // shared
 	resources   []int64        // that it stands before, by id
+	denies      bool           // what no control covers
 }
 
 // desk is what a replica knows of one bouncer. Polls park at it.

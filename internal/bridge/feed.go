@@ -183,7 +183,7 @@ func (f *feed) once(ctx context.Context) error {
 	var fresh []bouncer.Content
 	for id, t := range targets {
 		if b, ok := r.bundles[id]; !ok || b.ContentHash != t.hash {
-			fresh = append(fresh, bouncer.Content{BouncerID: id, Hash: t.hash})
+			fresh = append(fresh, bouncer.Content{BouncerID: id, Hash: t.hash, EnvRevision: r.env, Resources: t.resources, Denies: t.denies})
 		}
 	}
 	if len(fresh) > 0 {

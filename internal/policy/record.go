@@ -52,8 +52,12 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 	if now.IsZero() {
 		now = s.Now()
 	}
+	since, err := bump(ctx, tx, old, next)
+	if err != nil {
+		return err
+	}
 	if st.verb != "erased" {
-		if err := insertVersion(ctx, tx, next, st.verb, st.note, actor(sc), now); err != nil {
+		if err := insertVersion(ctx, tx, next, st.verb, st.note, actor(sc), now, since); err != nil {
 			return err
 		}
 	}
@@ -62,7 +66,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 		changes[k] = v
 	}
 	changes["version"] = next.Version
-	err := audit.Append(ctx, tx, sc, now, audit.Entry{
+	err = audit.Append(ctx, tx, sc, now, audit.Entry{
 		Type: auditTypes[st.verb], Object: "policy", ObjectID: id, ObjectName: next.Name, Env: next.Environment, Changes: changes,
 	})
 	if err != nil {
@@ -78,18 +82,27 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 			return err
 		}
 	}
+	return nil
+}
+
+// bump counts on the revision of each environment that a change touches, and
+// gives what they are: from there on the version holds.
+func bump(ctx context.Context, tx *db.Tx, old, next Policy) (since revisions, err error) {
 	// Controls of sandbox may import libraries of production.
 	other := old.Environment
 	if next.Kind == KindLibrary && next.Environment == scope.Production {
 		other = scope.Sandbox
 	}
-	if other != "" && other != next.Environment {
-		if _, err := tx.Bump(ctx, resource.Revision(other)); err != nil {
-			return err
+	for _, env := range []scope.Env{other, next.Environment} {
+		if at := since.in(env); at != nil && *at == nil {
+			revision, err := tx.Bump(ctx, resource.Revision(env))
+			if err != nil {
+				return since, err
+			}
+			*at = &revision
 		}
 	}
-	_, err = tx.Bump(ctx, resource.Revision(next.Environment))
-	return err
+	return since, nil
 }
 
 // live tells whether the control decides.

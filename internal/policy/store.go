@@ -84,12 +84,12 @@ func erase(ctx context.Context, tx *db.Tx, id int64) error {
 	return nil
 }
 
-func insertVersion(ctx context.Context, tx *db.Tx, p Policy, change, note, actor string, at time.Time) error {
+func insertVersion(ctx context.Context, tx *db.Tx, p Policy, change, note, actor string, at time.Time, since revisions) error {
 	_, err := tx.Exec(ctx, `INSERT INTO policy_versions (policy_id, version, change, note, name, description, status, environment,
-			rego_code, test_cases, actions, resource_id, bouncer_id, created_by, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
+			rego_code, test_cases, actions, resource_id, bouncer_id, created_by, created_at, sandbox_revision, production_revision)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
 		p.ID, p.Version, change, note, p.Name, p.Description, p.Status, string(p.Environment), p.RegoCode, p.TestCases, p.Actions,
-		p.ResourceID, p.BouncerID, actor, at)
+		p.ResourceID, p.BouncerID, actor, at, since.Sandbox, since.Production)
 	return err
 }
 

@@ -1,18 +1,55 @@
 package policy
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Timeline gives, oldest first, the versions of all controls that were made
-// from a time on, and before them the newest older version of each: enough to
-// tell which controls were active at any moment since.
-func (s *Service) Timeline(ctx context.Context, sc scope.Scope, from time.Time) ([]Version, error) {
-	var out []Version
+// Moment is a version of a control or library, and from when on it was one.
+type Moment struct {
+	Version
+	Kind string `db:"kind"`
+	revisions
+}
+
+// revisions are those of the environments from which on a version holds; nil
+// where it makes no difference, and where that was not yet written down.
+type revisions struct {
+	Sandbox    *int64 `db:"sandbox_revision"`
+	Production *int64 `db:"production_revision"`
+}
+
+// in is the revision of an environment; nil for what is none.
+func (r *revisions) in(env scope.Env) **int64 {
+	switch env {
+	case scope.Sandbox:
+		return &r.Sandbox
+	case scope.Production:
+		return &r.Production
+	}
+	return nil
+}
+
+// Since is the revision of env from which on the version holds there; 0 where it
+// makes no difference there, or where it is older than such notes.
+func (m Moment) Since(env scope.Env) int64 {
+	if at := m.in(env); at != nil && *at != nil {
+		return **at
+	}
+	return 0
+}
+
+// Timeline gives, oldest first, the versions of all controls and libraries that
+// were made from a time on, and before them the newest older version of each:
+// enough to tell what was active at any moment since.
+func (s *Service) Timeline(ctx context.Context, sc scope.Scope, from time.Time) ([]Moment, error) {
+	var out []Moment
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
 		out, err = timeline(ctx, tx, from)
 		return err
@@ -23,6 +60,19 @@ func (s *Service) Timeline(ctx context.Context, sc scope.Scope, from time.Time) 
 // ActiveIn tells whether the version was one that decides in env.
 func (v Version) ActiveIn(env scope.Env) bool {
 	return v.Environment == env && v.Status == Active && v.Change != "deleted"
+}
+
+// Shelf gives what the modules of env may import when these libraries are the
+// active ones, by the environment that each is in.
+func Shelf(env scope.Env, active map[scope.Env][]rego.Library) []rego.Library {
+	var all shelf
+	for _, of := range bothEnvironments {
+		for _, l := range active[of] {
+			all = append(all, shelved{ID: l.ID, Name: l.Name, Version: l.Version, Environment: of, Source: l.Source})
+		}
+	}
+	slices.SortFunc(all, func(a, b shelved) int { return cmp.Compare(a.ID, b.ID) })
+	return all.of(env)
 }
 
 // Impact is what a promotion would change for requests that were really made,

@@ -1,135 +1,210 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
-	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxEpochs is how many changes of the active controls one replay follows back.
-const maxEpochs = 500
+// maxStates is how many changes of the active controls and libraries one replay
+// follows back.
+const maxStates = 500
 
-// epochs works out which controls are the baseline, and when.
+// state is what was active from a revision on, and a time: controls by index into
+// the spec, and the libraries that they could import. Where the revision is 0, it
+// is older than what is known by revision.
+type state struct {
+	revision int64
+	from     time.Time
+	active   map[int64]int
+	shelf    []rego.Library
+}
+
+// epochs works out what is the baseline, and when.
 func (s *Service) epochs(ctx context.Context, sc scope.Scope, p *plan, set *rego.Set) error {
+	h := history{plan: p, from: p.followed}
+	if err := s.began(ctx, sc, &h); err != nil {
+		return err
+	}
 	if p.request.Baseline == Now {
 		active := map[int64]int{}
 		for _, c := range set.Controls() {
-			active[c.Meta().ID] = p.text(rerun.Control{Meta: c.Meta(), Source: c.Source()})
+			active[c.Meta().ID] = p.text(rerun.Control{Meta: c.Meta(), Source: c.Source()}, p.shelf)
 		}
-		p.epoch(time.Time{}, active)
-		return nil
+		h.begin(state{active: active, shelf: p.shelf})
+	} else {
+		moments, err := s.Policies.Timeline(ctx, sc, h.from)
+		if err != nil {
+			return err
+		}
+		h.follow(moments, set.Revision())
 	}
-	versions, err := s.Policies.Timeline(ctx, sc, p.recording.From)
-	if err != nil {
-		return err
+	if p.request.Data == Then {
+		if err := s.rewind(ctx, sc, &h, set); err != nil {
+			return err
+		}
 	}
-	p.follow(versions)
+	h.cut()
+	p.prune()
 	return nil
 }
 
-// follow makes an epoch of each change of the active controls.
-func (p *plan) follow(versions []policy.Version) {
-	type state struct {
-		from   time.Time
-		active map[int64]int
-	}
-	states := []state{{active: map[int64]int{}}}
-	for _, v := range versions {
-		now := &states[len(states)-1]
-		was, is := now.active[v.PolicyID]
-		at := -1
-		if v.ActiveIn(p.request.SourceEnvironment) && (rego.Library{Source: v.RegoCode}).Package() == "" {
-			at = p.text(textOf(v))
-		}
-		if is && was == at || !is && at < 0 {
-			continue
-		}
-		if v.CreatedAt.After(p.recording.From) && v.CreatedAt.After(now.from) {
-			states = append(states, state{v.CreatedAt, maps.Clone(now.active)})
-			now = &states[len(states)-1]
-		}
-		if at < 0 {
-			delete(now.active, v.PolicyID)
-		} else {
-			now.active[v.PolicyID] = at
-		}
-	}
-	if over := len(states) - maxEpochs; over > 0 {
-		states = states[over:]
-		p.notes = append(p.notes, fmt.Sprintf("the controls changed more than %d times in the window; older decisions are compared with the oldest of these states", maxEpochs))
-	}
-	slices.Reverse(states)
-	for _, st := range states {
-		p.epoch(st.from, st.active)
-	}
-	p.prune()
+// history is what was active in the window, oldest first, while it is put together.
+type history struct {
+	*plan
+	from   time.Time
+	known  int64 // from this revision on all is known; 0: from the first
+	states []state
+	// ends are the states of resources that changes ended, newest first; before the
+	// revision dataFrom they are not all there.
+	ends     []ended
+	dataFrom int64
 }
 
-// prune drops texts that no epoch names any more.
-func (p *plan) prune() {
-	used := map[int]int{}
-	var kept []rerun.Control
-	move := func(list []int) {
-		for i, at := range list {
-			to, ok := used[at]
-			if !ok {
-				to = len(kept)
-				used[at] = to
-				kept = append(kept, p.spec.Controls[at])
-			}
-			list[i] = to
-		}
+// begin starts with what was active first. What is older than known is unknown.
+func (h *history) begin(first state) {
+	if h.known > 0 {
+		h.states = append(h.states, first)
 	}
-	for _, e := range p.spec.Epochs {
-		move(e.Baseline)
-		move(e.Candidate)
-	}
-	p.spec.Controls, p.index = kept, nil
+	first.revision = max(h.known, 1)
+	h.states = append(h.states, first)
 }
 
-func textOf(v policy.Version) rerun.Control {
-	c := rerun.Control{Meta: rego.Meta{ID: v.PolicyID, Name: v.Name, Version: v.Content.Version}, Source: v.RegoCode}
-	if v.ResourceID != nil {
-		c.ResourceID = *v.ResourceID
+// follow makes a state of each change of what was active, up to a revision.
+func (h *history) follow(moments []policy.Moment, upTo int64) {
+	env := h.request.SourceEnvironment
+	w := walk{history: h, active: map[int64]policy.Moment{}, libraries: map[int64]policy.Moment{}, unsettled: true}
+	h.states = []state{{}}
+	var known []policy.Moment
+	for _, m := range moments {
+		if since := m.Since(env); since > 0 && since <= upTo {
+			known = append(known, m)
+		} else if m.Sandbox == nil && m.Production == nil {
+			w.take(m, 0)
+		}
 	}
-	return c
+	w.settle()
+	last := h.states[len(h.states)-1]
+	h.states = h.states[:len(h.states)-1]
+	h.begin(last)
+	slices.SortStableFunc(known, func(a, b policy.Moment) int { return cmp.Compare(a.Since(env), b.Since(env)) })
+	for _, m := range known {
+		w.take(m, m.Since(env))
+	}
+	w.settle()
+	if over := len(h.states) - maxStates; over > 0 {
+		oldest := h.states[over]
+		oldest.revision = 0
+		h.states = append([]state{oldest}, h.states[over:]...)
+		h.notes = append(h.notes, fmt.Sprintf("the controls changed more than %d times in the window; older decisions are compared with the oldest of these states", maxStates))
+	}
 }
 
-// views are what the bouncers of the source environment see.
-func (s *Service) views(ctx context.Context, sc scope.Scope, p *plan) ([]rerun.View, error) {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return nil, err
+// walk goes through versions, and holds what is active.
+type walk struct {
+	*history
+	active    map[int64]policy.Moment
+	libraries map[int64]policy.Moment
+	unsettled bool // what is active is not yet written into the last state
+}
+
+// take goes on to a version that holds from a revision on. In the window that
+// begins a state.
+func (w *walk) take(m policy.Moment, revision int64) {
+	within := m.CreatedAt.After(w.from)
+	if within {
+		w.settle()
 	}
-	var list []bouncer.Bouncer
-	var links map[int64][]int64
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		if list, err = s.Bouncers.In(ctx, tx, p.request.SourceEnvironment); err != nil {
-			return err
-		}
-		links, err = s.Policies.BouncerLinks(ctx, tx, p.request.SourceEnvironment)
-		return err
-	})
-	out := make([]rerun.View, 0, len(list))
-	for _, b := range list {
-		v := rerun.View{BouncerID: b.ID, Resources: append(slices.Clone(b.ResourceIDs), links[b.ID]...), Deny: b.Configuration["default_action"] == "deny"}
-		for _, c := range p.changes {
-			if c.bouncer == b.ID && c.control.ResourceID > 0 {
-				v.Resources = append(v.Resources, c.control.ResourceID)
-			}
-		}
-		slices.Sort(v.Resources)
-		v.Resources = slices.Compact(v.Resources)
-		out = append(out, v)
+	if !w.apply(m) {
+		return
 	}
-	return out, err
+	w.unsettled = true
+	if within {
+		w.states = append(w.states, state{revision: revision, from: m.CreatedAt})
+	}
+}
+
+// apply takes a version in; false where it changes nothing of what is active.
+func (w *walk) apply(m policy.Moment) bool {
+	to, is := w.active, m.ActiveIn(w.request.SourceEnvironment)
+	if m.Kind == policy.KindLibrary {
+		to, is = w.libraries, m.ActiveIn(m.Environment)
+	}
+	was, had := to[m.PolicyID]
+	if is {
+		to[m.PolicyID] = m
+	} else {
+		delete(to, m.PolicyID)
+	}
+	return is != had || is && (was.RegoCode != m.RegoCode || was.Content.Version != m.Content.Version || was.Environment != m.Environment)
+}
+
+// settle writes what is active into the last state.
+func (w *walk) settle() {
+	if !w.unsettled {
+		return
+	}
+	w.unsettled = false
+	last := &w.states[len(w.states)-1]
+	libraries := map[scope.Env][]rego.Library{}
+	for _, id := range slices.Sorted(maps.Keys(w.libraries)) {
+		m := w.libraries[id]
+		libraries[m.Environment] = append(libraries[m.Environment], rego.Library{ID: id, Name: m.Name, Version: m.Content.Version, Source: m.RegoCode})
+	}
+	last.shelf, last.active = policy.Shelf(w.request.SourceEnvironment, libraries), map[int64]int{}
+	for id, m := range w.active {
+		c := rerun.Control{Meta: rego.Meta{ID: id, Name: m.Name, Version: m.Content.Version}, Source: m.RegoCode, Old: true}
+		if m.ResourceID != nil {
+			c.ResourceID = *m.ResourceID
+		}
+		last.active[id] = w.text(c, last.shelf)
+	}
+}
+
+// cut makes epochs, newest first, that begin where a state does or where a
+// resource changed.
+func (h *history) cut() {
+	mixes := make([]int, len(h.states))
+	for i, st := range h.states {
+		mixes[i] = h.mix(st)
+	}
+	next := len(h.states) - 1
+	ends := h.ends
+	for next >= 0 && h.states[next].revision > 0 || len(ends) > 0 {
+		st := h.states[max(next, 0)]
+		e := rerun.Epoch{Revision: st.revision, From: st.from}
+		atState := next >= 0 && st.revision > 0
+		if len(ends) > 0 && (!atState || ends[0].Revision > st.revision) {
+			e.Revision, e.From, atState = ends[0].Revision, ends[0].At, false
+		}
+		at := sort.Search(len(h.states), func(i int) bool { return h.states[i].revision > e.Revision }) - 1
+		at = max(at, 0)
+		e.Mix, e.Unknown = mixes[at], e.Revision < h.dataFrom || h.states[at].revision == 0
+		h.spec.Epochs = append(h.spec.Epochs, e)
+		for len(ends) > 0 && ends[0].Revision == e.Revision {
+			h.spec.Past = append(h.spec.Past, rerun.Past{Epoch: len(h.spec.Epochs), ID: ends[0].ID, Doc: ends[0].Doc})
+			ends = ends[1:]
+		}
+		if atState {
+			next--
+		}
+	}
+	for ; next >= 0; next-- {
+		h.spec.Epochs = append(h.spec.Epochs, rerun.Epoch{From: h.states[next].from, Mix: mixes[next], Unknown: true})
+	}
+	// What the first change of all ended was never seen by a decision.
+	n := len(h.spec.Past)
+	for n > 0 && h.spec.Past[n-1].Epoch == len(h.spec.Epochs) {
+		n--
+	}
+	h.spec.Past = h.spec.Past[:n]
 }

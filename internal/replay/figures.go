@@ -20,14 +20,16 @@ const (
 func (p *plan) impact(part *rerun.Part, late bool, took time.Duration) Impact {
 	r := p.request
 	out := Impact{
-		Environment: r.Environment, SourceEnvironment: r.SourceEnvironment, WindowHours: r.WindowHours, Baseline: r.Baseline,
+		Environment: r.Environment, SourceEnvironment: r.SourceEnvironment, WindowHours: r.WindowHours, Baseline: r.Baseline, Data: r.Data,
 		From: p.recording.From, To: p.recording.To, Revision: p.spec.Revision, Controls: p.subjects,
 		Recorded: p.recorded, WithoutInput: p.recorded - p.total - p.left,
 		Evaluated: part.Evaluated, WouldBlock: part.WouldBlock, WouldAllow: part.WouldAllow, WouldMask: part.WouldMask, WouldNoMatch: part.NoMatch,
 		Changed: part.Changed, NewlyBlocked: part.NewlyBlocked, NewlyAllowed: part.NewlyAllowed,
 		WouldBlockPercent: percent(part.WouldBlock, part.Evaluated), ChangedPercent: percent(part.Changed, part.Evaluated),
 		NewlyBlockedPercent: percent(part.NewlyBlocked, part.Evaluated),
-		Drifted:             Drift{Total: part.Drifted, Controls: part.ControlDrift, Data: part.Drifted - part.ControlDrift},
+		Drifted: Drift{
+			Total: part.Drifted, Controls: part.ControlDrift, Unknown: part.UnknownDrift, Data: part.Drifted - part.ControlDrift - part.UnknownDrift,
+		},
 		NotReplayable: NotReplayable{
 			Total: part.Seen() - part.Evaluated, NoInput: part.NotReplayable[rerun.NoInput], Redacted: part.NotReplayable[rerun.Redacted],
 			Incomplete: part.NotReplayable[rerun.Incomplete], Unreadable: part.NotReplayable[rerun.Unreadable],
@@ -83,6 +85,9 @@ func (p *plan) note(i *Impact, late bool) string {
 		notes = append(notes, "no decision in the window kept its input: only resources at audit level detailed or comprehensive can be replayed")
 	case i.WithoutInput > 0:
 		notes = append(notes, strconv.FormatInt(i.WithoutInput, 10)+" decisions kept no input and are not part of these figures")
+	}
+	if i.Drifted.Unknown > 0 {
+		notes = append(notes, "of "+strconv.FormatInt(i.Drifted.Unknown, 10)+" decisions it is not known any more what decided them; they were decided by what comes closest")
 	}
 	if late {
 		notes = append(notes, "time ran out; the newest decisions were replayed")

@@ -36,6 +36,7 @@ func (s *Service) Gate(ctx context.Context, sc scope.Scope, p policy.Policy, rep
 	}
 	found, err := s.Preview(ctx, sc, Request{
 		Environment: scope.Sandbox, SourceEnvironment: scope.Production, WindowHours: gate.WindowHours, Samples: &few,
+		Baseline:   Now, // what this promotion changes, not what others did since
 		Candidates: []Candidate{{PolicyID: p.ID, RegoCode: p.RegoCode}}, WithoutIDs: without,
 	})
 	if err != nil {

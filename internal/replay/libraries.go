@@ -1,19 +1,13 @@
 package replay
 
 import (
-	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
-
-// libraries puts what the controls of the source environment may import on the shelf.
-func (s *Service) libraries(ctx context.Context, sc scope.Scope, p *plan) (err error) {
-	p.spec.Libraries, err = s.Policies.Libraries(ctx, sc, p.request.SourceEnvironment)
-	return err
-}
 
 // putLibrary notes that a library would be so: the candidate is then every active
 // control that reaches it, compiled with it.
@@ -29,35 +23,43 @@ func (p *plan) putLibrary(c policy.Policy, edited bool) {
 		told.Version = c.Version
 	}
 	p.subjects = append(p.subjects, told)
-	if len(p.packages) == 0 {
-		p.spec.Changed = slices.Clone(p.spec.Libraries)
-	}
-	p.packages = append(p.packages, next.Package())
-	p.spec.Changed = append(slices.DeleteFunc(p.spec.Changed, func(l rego.Library) bool { return l.Package() == next.Package() }), next)
+	p.swaps = append(slices.DeleteFunc(p.swaps, func(l rego.Library) bool { return l.Package() == next.Package() }), next)
 }
 
 func isLibrary(c policy.Policy) bool {
 	return c.Kind == policy.KindLibrary || rego.Library{Source: c.RegoCode}.Package() != ""
 }
 
-// relink puts, in the place of each control of the candidate that reaches a
-// changed library, the same compiled with it.
-func (p *plan) relink(candidate map[int64]int) {
-	for id, at := range candidate {
-		c := p.spec.Controls[at]
-		if len(p.packages) == 0 || c.Changed || !p.reaches(c.Source) {
-			continue
-		}
-		c.Changed = true
-		candidate[id] = p.text(c)
+// changed is a shelf with the libraries that the candidate changes.
+func (p *plan) changed(shelf []rego.Library) []rego.Library {
+	if len(p.swaps) == 0 {
+		return shelf
 	}
+	return append(slices.DeleteFunc(slices.Clone(shelf), p.swapped), p.swaps...)
 }
 
-func (p *plan) reaches(source string) bool {
-	if does, known := p.reach[source]; known {
-		return does
-	}
-	does := slices.ContainsFunc(rego.Reach(source, p.spec.Changed), func(l rego.Library) bool { return slices.Contains(p.packages, l.Package()) })
-	p.reach[source] = does
-	return does
+// swapped reports whether a library's package is one that the candidate changes.
+func (p *plan) swapped(l rego.Library) bool {
+	return slices.ContainsFunc(p.swaps, func(o rego.Library) bool { return o.Package() == l.Package() })
 }
+
+// reached are the libraries of a shelf that a source comes to.
+func (p *plan) reached(source string, shelf []rego.Library) []rego.Library {
+	if len(shelf) == 0 || !strings.Contains(source, rego.LibraryRoot) {
+		return nil
+	}
+	var name strings.Builder
+	for _, l := range shelf {
+		fmt.Fprint(&name, p.library(l), " ")
+	}
+	at := reachKey{source, name.String()}
+	libs, known := p.reach[at]
+	if !known {
+		libs = rego.Reach(source, shelf)
+		p.reach[at] = libs
+	}
+	return libs
+}
+
+// reachKey is a source and the libraries that it may reach, by index.
+type reachKey struct{ source, shelf string }

@@ -3,7 +3,6 @@ package replay
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -29,10 +28,14 @@ type plan struct {
 
 	changes []change
 	index   map[key]int // of spec.Controls
-	// packages are those of the libraries that the candidate changes, reach which
-	// sources reach one of them.
-	packages []string
-	reach    map[string]bool
+	// current are the versions that are active today, shelf the libraries, swaps
+	// those that the candidate has instead.
+	current map[int64]int64
+	shelf   []rego.Library
+	swaps   []rego.Library
+	reach   map[reachKey][]rego.Library
+	// followed is from when on what decided is worked out.
+	followed time.Time
 }
 
 // change is what the candidate does to the active controls.
@@ -44,13 +47,6 @@ type change struct {
 	bouncer int64
 }
 
-// key tells control texts apart.
-type key struct {
-	id, version int64
-	edited      bool
-	changed     bool // compiled with changed libraries
-}
-
 // newID is where the ids of controls begin that are not stored: above all that
 // are, as the next id would be.
 const newID = 1 << 52
@@ -60,7 +56,9 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{request: r, index: map[key]int{}, reach: map[string]bool{}, subjects: []Subject{}}
+	p := &plan{
+		request: r, index: map[key]int{}, current: map[int64]int64{}, reach: map[reachKey][]rego.Library{}, subjects: []Subject{},
+	}
 	p.spec = rerun.Spec{Env: string(r.SourceEnvironment), Deadline: s.Deadline, Samples: *r.Samples}
 	to := s.Now().UTC()
 	p.recording = audit.Recording{Env: r.SourceEnvironment, From: to.Add(-time.Duration(r.WindowHours) * time.Hour), To: to}
@@ -76,7 +74,10 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	if !set.PIP().Defined() {
 		p.spec.PIP = nil
 	}
-	if err := s.libraries(ctx, sc, p); err != nil {
+	for _, c := range set.Controls() {
+		p.current[c.Meta().ID] = c.Meta().Version
+	}
+	if p.shelf, err = s.Policies.Libraries(ctx, sc, r.SourceEnvironment); err != nil {
 		return nil, err
 	}
 	if err := s.candidate(ctx, sc, p); err != nil {
@@ -85,10 +86,10 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	if err := p.without(set); err != nil {
 		return nil, err
 	}
-	if err := s.epochs(ctx, sc, p, set); err != nil {
+	if err := s.views(ctx, sc, p); err != nil {
 		return nil, err
 	}
-	if p.spec.Views, err = s.views(ctx, sc, p); err != nil {
+	if err := s.epochs(ctx, sc, p, set); err != nil {
 		return nil, err
 	}
 	if r.MaxDecisions > 0 && r.MaxDecisions < p.total {
@@ -121,7 +122,10 @@ func (r Request) ready(sc scope.Scope) (Request, error) {
 		r.WindowHours = DefaultWindow
 	}
 	if r.Baseline == "" {
-		r.Baseline = Now
+		r.Baseline = Then
+	}
+	if r.Data == "" {
+		r.Data = Then
 	}
 	if r.Samples == nil {
 		n := DefaultSamples
@@ -236,8 +240,6 @@ func (s *Service) put(ctx context.Context, sc scope.Scope, p *plan, c policy.Pol
 		told.Version = c.Version
 	}
 	p.subjects = append(p.subjects, told)
-	p.spec.Controls = append(p.spec.Controls, ch.control)
-	p.index[key{c.ID, ch.control.Version, true, false}] = len(p.spec.Controls) - 1
 	return nil
 }
 
@@ -302,41 +304,4 @@ func (p *plan) without(set *rego.Set) error {
 		p.subjects = append(p.subjects, Subject{PolicyID: id, Name: m.Name, Version: m.Version, Removed: true})
 	}
 	return refuse(offences)
-}
-
-// text gives the index of a control's text, which is added when it is new.
-func (p *plan) text(c rerun.Control) int {
-	k := key{c.ID, c.Version, c.New, c.Changed}
-	if i, ok := p.index[k]; ok {
-		return i
-	}
-	p.spec.Controls = append(p.spec.Controls, c)
-	p.index[k] = len(p.spec.Controls) - 1
-	return p.index[k]
-}
-
-// epoch adds a stretch of time with these active controls, by id.
-func (p *plan) epoch(from time.Time, active map[int64]int) {
-	cand := maps.Clone(active)
-	for _, c := range p.changes {
-		if c.remove {
-			delete(cand, c.id)
-			continue
-		}
-		at := p.index[key{c.id, c.control.Version, true, false}]
-		if was, ok := active[c.id]; ok && p.spec.Controls[was] == p.spec.Controls[at] {
-			continue // it is active just so
-		}
-		cand[c.id] = at
-	}
-	p.relink(cand)
-	p.spec.Epochs = append(p.spec.Epochs, rerun.Epoch{From: from, Baseline: byID(active), Candidate: byID(cand)})
-}
-
-func byID(m map[int64]int) []int {
-	out := make([]int, 0, len(m))
-	for _, id := range slices.Sorted(maps.Keys(m)) {
-		out = append(out, m[id])
-	}
-	return out
 }

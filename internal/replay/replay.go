@@ -26,10 +26,10 @@ const (
 	DefaultSamples = 20
 )
 
-// Which controls a candidate is compared with.
+// Which controls a candidate is compared with, and over which data.
 const (
-	Now  = "now"  // the active ones
-	Then = "then" // those that were active when each decision was made
+	Then = "then" // those of each decision's revision
+	Now  = "now"  // the active ones, today's
 )
 
 // Request says what is replayed, and by what.
@@ -40,7 +40,8 @@ type Request struct {
 	Candidates        []Candidate `json:"candidates,omitempty" maxItems:"20" doc:"Edits: source that is not stored."`
 	WithoutIDs        []int64     `json:"without_control_ids,omitempty" maxItems:"200" doc:"Active controls of the source environment that would not be."`
 	WindowHours       int         `json:"window_hours,omitempty" minimum:"1" maximum:"8760" doc:"How far back decisions are replayed; 24 when absent." example:"24"`
-	Baseline          string      `json:"baseline,omitempty" enum:"now,then" doc:"What the candidate is compared with: the controls active now (default), or for each decision those that were active then."`
+	Baseline          string      `json:"baseline,omitempty" enum:"then,now" doc:"What the candidate is compared with: for each decision the controls and libraries that decided then (default), or those active now."`
+	Data              string      `json:"data,omitempty" enum:"then,now" doc:"The resources by which both decide: as they were when each decision was made (default), or as they are now."`
 	MaxDecisions      int64       `json:"max_decisions,omitempty" minimum:"1" maximum:"100000000" doc:"Replay the newest so many only."`
 	Samples           *int        `json:"samples,omitempty" minimum:"0" maximum:"100" doc:"How many flips are told one by one; 20 when absent."`
 }
@@ -60,8 +61,9 @@ type Impact struct {
 	WindowHours       int       `json:"window_hours" doc:"How far back."`
 	From              time.Time `json:"from" doc:"The begin of the window."`
 	To                time.Time `json:"to" doc:"Its end."`
-	Revision          int64     `json:"revision" doc:"The revision of controls and data that decided again."`
-	Baseline          string    `json:"baseline" enum:"now,then" doc:"What the candidate was compared with."`
+	Revision          int64     `json:"revision" doc:"The newest revision of controls and data that decided again."`
+	Baseline          string    `json:"baseline" enum:"then,now" doc:"What the candidate was compared with."`
+	Data              string    `json:"data" enum:"then,now" doc:"By which resources both decided."`
 	Controls          []Subject `json:"controls" doc:"The candidate: what would be active, or not, besides the baseline."`
 
 	Recorded     int64 `json:"recorded" doc:"Decisions in the window."`
@@ -79,7 +81,7 @@ type Impact struct {
 	ChangedPercent      float64 `json:"changed_percent" doc:"changed of evaluated, 0 to 100."`
 	NewlyBlockedPercent float64 `json:"newly_blocked_percent" doc:"newly_blocked of evaluated, 0 to 100."`
 
-	Drifted       Drift         `json:"drifted" doc:"Decisions that the baseline, too, decides otherwise than was recorded: not because of the candidate."`
+	Drifted       Drift         `json:"drifted" doc:"Decisions that the baseline, too, decides otherwise than was recorded: not because of the candidate, but because the baseline is not what decided then."`
 	NotReplayable NotReplayable `json:"not_replayable" doc:"Decisions with an input that could not be decided again as they were."`
 
 	ByControl  []ByControl    `json:"by_control" doc:"By the control that decides, or that is missed by what it flips; most flips first."`
@@ -103,11 +105,12 @@ type Subject struct {
 	Removed  bool   `json:"removed" doc:"Whether it would not be active."`
 }
 
-// Drift is what moved since the decisions were made.
+// Drift is where the baseline is not what decided then.
 type Drift struct {
-	Total    int64 `json:"total" doc:"How many drifted."`
-	Controls int64 `json:"controls" doc:"Of these, decided by another control, or another version of it, than today."`
-	Data     int64 `json:"data" doc:"The rest: by the same version, so the data moved."`
+	Total    int64 `json:"total" doc:"How many drifted. With the baseline and data of then: none, but for what is not known any more."`
+	Controls int64 `json:"controls" doc:"Of these, decided by a control, or a version of one, that the baseline has not."`
+	Unknown  int64 `json:"unknown" doc:"Of the others, those of which it is not known any more what decided: made before its history began or beyond its bounds, or by what was deleted for good."`
+	Data     int64 `json:"data" doc:"The rest: the baseline has what decided, so its libraries or the resources moved, or another control came."`
 }
 
 // NotReplayable counts decisions by why they cannot be decided again.

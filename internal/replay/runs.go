@@ -120,11 +120,7 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, er
 }
 
 func (s *Service) compiles(ctx context.Context, sc scope.Scope, p *plan, c change) error {
-	libs := p.spec.Libraries
-	if len(p.spec.Changed) > 0 {
-		libs = p.spec.Changed
-	}
-	v, err := s.Workers.Check(ctx, sc.Tenant, c.control.Source, libs...)
+	v, err := s.Workers.Check(ctx, sc.Tenant, c.control.Source, p.changed(p.shelf)...)
 	if err != nil || v.Valid {
 		return err
 	}

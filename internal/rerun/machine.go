@@ -16,46 +16,38 @@ import (
 type Machine struct {
 	spec     Spec
 	clock    func() time.Time
-	controls []*rego.Control
+	controls []compiled
 	isNew    map[int64]bool
 	pip      value.Value
-	views    map[int64]View
-	epoch    int // of whose sets sides are
-	sides    map[int64]*sides
+	sets     sets
 	samples  int // told so far
 	told     int // flips that were explained so far
+}
+
+// compiled is a control, once somebody asked for it; nil where it is lost.
+type compiled struct {
+	*rego.Control
+	tried bool
 }
 
 // maxExplained is how many flips are traced to their rule.
 const maxExplained = 2000
 
-// sides are the two sets that a record is decided by.
-type sides struct {
-	base, cand *rego.Set
-	// deny: what no control covers is refused.
-	deny bool
-}
-
-// everything is the key of the sides that no single bouncer's view restricts.
-const everything = 0
-
 // New compiles what a replay is decided by. Controls that do not compile are
 // told, and then there is no machine. clock measures evaluations.
 func New(spec Spec, clock func() time.Time) (*Machine, []Refused, error) {
-	m := &Machine{spec: spec, clock: clock, isNew: map[int64]bool{}, views: map[int64]View{}, epoch: -1}
+	m := &Machine{spec: spec, clock: clock, isNew: map[int64]bool{}}
+	m.controls = make([]compiled, len(spec.Controls))
 	var refused []Refused
 	for i, c := range spec.Controls {
-		libs := spec.Libraries
-		if c.Changed {
-			libs = spec.Changed
-		}
-		ctl, issues := rego.Compile(c.Meta, c.Source, libs...)
-		if len(issues) > 0 {
-			refused = append(refused, Refused{i, issues})
-		}
-		m.controls = append(m.controls, ctl)
 		if c.New {
 			m.isNew[c.ID] = true
+		}
+		if c.Old {
+			continue // most are of hours without decisions
+		}
+		if issues := m.compile(i); len(issues) > 0 {
+			refused = append(refused, Refused{i, issues})
 		}
 	}
 	if len(refused) > 0 {
@@ -67,10 +59,34 @@ func New(spec Spec, clock func() time.Time) (*Machine, []Refused, error) {
 			return nil, nil, err
 		}
 	}
-	for _, v := range spec.Views {
-		m.views[v.BouncerID] = v
-	}
+	m.sets = newSets(m)
 	return m, nil, nil
+}
+
+// compile compiles a control with its libraries, and says what is wrong with it.
+func (m *Machine) compile(at int) []rego.Issue {
+	c := &m.spec.Controls[at]
+	libs := make([]rego.Library, len(c.Libraries))
+	for i, l := range c.Libraries {
+		libs[i] = m.spec.Libraries[l]
+	}
+	ctl, issues := rego.Compile(c.Meta, c.Source, libs...)
+	if len(issues) > 0 {
+		ctl = nil
+	}
+	m.controls[at] = compiled{ctl, true}
+	return issues
+}
+
+// control gives a control; nil where it is an old one that is lost.
+func (m *Machine) control(at int) *rego.Control {
+	if !m.controls[at].tried {
+		instead := m.spec.Controls[at].Instead - 1
+		if issues := m.compile(at); len(issues) > 0 && instead >= 0 && instead < at {
+			m.controls[at].Control = m.control(instead)
+		}
+	}
+	return m.controls[at].Control
 }
 
 // Run decides records, each a line of the decision log, newest first, until
@@ -118,7 +134,7 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	if len(offences) > 0 {
 		return Unreadable
 	}
-	s := m.sidesOf(r)
+	s := m.sets.of(r)
 	if req.ResourceID == 0 && r.mode != "" && input.Get("gateway").Defined() {
 		req.ResourceID = r.resourceID // the gateway's route named it
 	}
@@ -141,7 +157,7 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	case !o.afterBlocked && !slices.Equal(o.before.Mask, o.after.Mask):
 		o.change = MaskChanged
 	}
-	m.count(p, r, o)
+	m.count(p, r, s, o)
 	if o.change != "" {
 		m.tell(ctx, p, r, s, &req, opt, o)
 	}
@@ -183,7 +199,7 @@ func (s *sides) unfit(r *record, req *rego.Request, input value.Value) string {
 }
 
 // count adds an outcome to all sums.
-func (m *Machine) count(p *Part, r *record, o outcome) {
+func (m *Machine) count(p *Part, r *record, s *sides, o outcome) {
 	p.Evaluated++
 	switch {
 	case o.afterBlocked:
@@ -204,8 +220,11 @@ func (m *Machine) count(p *Part, r *record, o outcome) {
 	}
 	if drifts(r, &o) {
 		p.Drifted++
-		if r.policyID != o.before.PolicyID || r.policyVersion != o.before.PolicyVersion {
+		switch {
+		case !s.has(r.policyID, r.policyVersion):
 			p.ControlDrift++
+		case s.unknown:
+			p.UnknownDrift++
 		}
 	}
 	if id := o.after.PolicyID; id != 0 && o.change == "" {
@@ -253,64 +272,7 @@ func (m *Machine) idOf(id int64) int64 {
 	return id
 }
 
-// sidesOf gives the sets that a record is decided by: those of its time, and of
-// what its bouncer sees.
-func (m *Machine) sidesOf(r *record) *sides {
-	at := len(m.spec.Epochs) - 1
-	for i := range m.spec.Epochs {
-		if !r.at.Before(m.spec.Epochs[i].From) {
-			at = i
-			break
-		}
-	}
-	if at != m.epoch {
-		m.epoch, m.sides = at, map[int64]*sides{}
-	}
-	view, restricted := m.views[r.bouncerID]
-	key := int64(everything)
-	if restricted {
-		key = view.BouncerID
-	}
-	if s := m.sides[key]; s != nil {
-		return s
-	}
-	full := m.sides[everything]
-	if full == nil {
-		full = m.full(m.spec.Epochs[at])
-		m.sides[everything] = full
-	}
-	if !restricted {
-		return full
-	}
-	s := &sides{base: rego.NewSet(full.base.Restrict(view.Resources)), deny: view.Deny}
-	if s.cand = s.base; full.cand != full.base {
-		s.cand = rego.NewSet(full.cand.Restrict(view.Resources))
-	}
-	m.sides[key] = s
-	return s
-}
-
-// full builds the sets of an epoch as the service itself has them.
-func (m *Machine) full(e Epoch) *sides {
-	pick := func(list []int) []*rego.Control {
-		out := make([]*rego.Control, len(list))
-		for i, at := range list {
-			out[i] = m.controls[at]
-		}
-		return out
-	}
-	spec := rego.SetSpec{Revision: m.spec.Revision, Env: m.spec.Env, Controls: pick(e.Baseline), Resources: m.spec.Resources, PIP: m.pip}
-	s := &sides{base: rego.NewSet(spec)}
-	s.cand = s.base
-	if !slices.Equal(e.Baseline, e.Candidate) || len(m.spec.Added) > 0 {
-		spec.Controls = pick(e.Candidate)
-		spec.Resources = append(slices.Clone(m.spec.Resources), m.spec.Added...)
-		s.cand = rego.NewSet(spec)
-	}
-	return s
-}
-
-// Decode reads a spec that came over a pipe, but for its resources.
+// Decode reads a spec that came over a pipe, but for its resources and what they were.
 func Decode(data []byte) (Spec, error) {
 	var s Spec
 	err := json.Unmarshal(data, &s)

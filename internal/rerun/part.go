@@ -20,6 +20,7 @@ func (p *Part) Add(o *Part, most int) {
 	p.NewlyBlocked += o.NewlyBlocked
 	p.NewlyAllowed += o.NewlyAllowed
 	p.Drifted += o.Drifted
+	p.UnknownDrift += o.UnknownDrift
 	p.ControlDrift += o.ControlDrift
 	for why, n := range o.NotReplayable {
 		p.cannot(why, n)

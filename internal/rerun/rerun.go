@@ -1,20 +1,22 @@
-// Package rerun decides recorded decisions again: by the controls as they are
-// (the baseline) and by the controls as they would be (the candidate), over the
-// same input, the same data and the time of the decision. It is pure and runs
-// in the killable worker, for the candidate is an author's Rego.
+// Package rerun decides recorded decisions again: by the baseline, which is what
+// decided then or what is active now, and by the candidate, what would be active.
+// Both see the same input, the same data and the time of the decision. It is pure
+// and runs in the killable worker, for the candidate is an author's Rego.
 //
 //	record (one line of the decision log)
-//	   │  input, who decided, when
+//	   │  input, who decided, when, by which revision
+//	   ├──► epoch: the controls, libraries and resources of that revision
 //	   ├──► baseline set ──► before ─┐
 //	   │                             ├─ differ: the candidate flips it (changed)
 //	   ├──► candidate set ─► after ──┘
-//	   └──  what was recorded ─ differs from before: something else moved since
-//	        (drifted): a control's version, or the data
+//	   └──  what was recorded ─ differs from before (drifted): the baseline is not
+//	        what decided, because it was not asked for, or is not known any more
 //
-// Three kinds of records replay: the service's own, those of our bouncers, which
-// see only the resources in front of which they stand and may let pass what no
-// control covers, and those of a stock OPA, whose input is whatever its client
-// sent. What cannot be decided again as it was is counted apart (NotReplayable).
+// Three kinds of records replay: the service's own, whose revision is the
+// environment's; those of our bouncers and of stock OPAs, whose revision is their
+// bundle's, which may have lagged behind. Our bouncers see only the resources in
+// front of which they stand and may let pass what no control covers. What cannot
+// be decided again as it was is counted apart (NotReplayable).
 package rerun
 
 import (
@@ -28,19 +30,22 @@ import (
 type Spec struct {
 	Env      string `json:"env"`
 	Revision int64  `json:"revision"`
-	// Controls are the texts that the epochs name by index.
-	Controls []Control `json:"controls"`
-	// Libraries are those that the controls of the baseline may reach, Changed
-	// those that the candidate's may where it changes one (Control.Changed).
+	// Controls are the texts that the mixes name by index, Libraries those that
+	// the controls name.
+	Controls  []Control      `json:"controls"`
 	Libraries []rego.Library `json:"libraries,omitempty"`
-	Changed   []rego.Library `json:"changed,omitempty"`
-	// Epochs are the stretches of time with the same controls, newest first; the
-	// last reaches back as far as there are decisions. One at least.
+	Mixes     []Mix          `json:"mixes"`
+	// Epochs are the stretches of time with the same controls and resources, newest
+	// first; the last reaches back as far as there are decisions. One at least.
 	Epochs []Epoch `json:"epochs"`
 	// Views are what single bouncers see; a bouncer without one sees everything.
-	Views []View `json:"views,omitempty"`
-	// Resources are registered; Added come with the candidate only.
+	// With ViewsThen it is what its bundle held then, as far as that is known.
+	Views     []View `json:"views,omitempty"`
+	ViewsThen bool   `json:"views_then,omitempty"`
+	// Resources are those of the newest epoch, Past is what they were before; Added
+	// come with the candidate only.
 	Resources []rego.Resource `json:"resources,omitempty"`
+	Past      []Past          `json:"past,omitempty"`
 	Added     []rego.Resource `json:"added,omitempty"`
 	// PIP is the object under data.pip.
 	PIP json.RawMessage `json:"pip,omitempty"`
@@ -56,25 +61,64 @@ type Control struct {
 	Source string `json:"source"`
 	// New says that it is not stored: answers name it without an id.
 	New bool `json:"new,omitempty"`
-	// Changed: compiled with Spec.Changed instead of Spec.Libraries.
-	Changed bool `json:"changed,omitempty"`
+	// Libraries are those that it reaches, indices into Spec.Libraries.
+	Libraries []int `json:"libraries,omitempty"`
+	// Old is a text that is not in force any more. Where it does not compile, for
+	// what it used is gone, the control at Instead (an index and one) stands in for
+	// it, or none (0), and nothing is refused.
+	Old     bool `json:"old,omitempty"`
+	Instead int  `json:"instead,omitempty"`
 }
 
-// Epoch is which controls were, and would have been, active from a time on.
-type Epoch struct {
-	From time.Time `json:"from"`
-	// Baseline and Candidate are indices into Spec.Controls.
+// Mix is which controls are active together: indices into Spec.Controls.
+type Mix struct {
 	Baseline  []int `json:"baseline"`
 	Candidate []int `json:"candidate"`
+}
+
+// Epoch is which controls and resources decided from a revision, and a time, on.
+type Epoch struct {
+	// Revision is the environment's first of the epoch; 0 where the epoch is known by
+	// its time alone. These are the oldest.
+	Revision int64     `json:"revision,omitempty"`
+	From     time.Time `json:"from"`
+	// Mix is an index into Spec.Mixes.
+	Mix int `json:"mix"`
+	// Unknown: what decided is not known, this is what comes closest.
+	Unknown bool `json:"unknown,omitempty"`
+}
+
+// Past is a resource as it was in an epoch, up to the change that began the next.
+type Past struct {
+	// Epoch is an index into Spec.Epochs. Those of an epoch stand together, newer
+	// epochs first.
+	Epoch int   `json:"epoch"`
+	ID    int64 `json:"id"`
+	// Doc is nil where the resource was not there.
+	Doc *rego.Resource `json:"doc,omitempty"`
 }
 
 // View is one bouncer's part of the environment.
 type View struct {
 	BouncerID int64 `json:"bouncer_id"`
-	// Resources are those that it stands before.
+	// Resources are those that it stands before, Added those that it would besides,
+	// with the candidate.
 	Resources []int64 `json:"resources"`
+	Added     []int64 `json:"added,omitempty"`
 	// Deny: it refuses what no control covers (configuration.default_action).
 	Deny bool `json:"deny,omitempty"`
+	// Bundles are the revisions of its bundle, newest first, as far as known.
+	Bundles []Bundle `json:"bundles,omitempty"`
+}
+
+// Bundle is what one revision of a bouncer's bundle was made of.
+type Bundle struct {
+	Revision int64 `json:"revision"`
+	// EnvRevision is the environment's. Up to that of the next bundle, what the
+	// bouncer sees stayed the same.
+	EnvRevision int64   `json:"env_revision"`
+	Resources   []int64 `json:"resources"`
+	Deny        bool    `json:"deny,omitempty"`
 }
 
 // Refused is a control that does not compile.
@@ -100,9 +144,11 @@ type Part struct {
 	NewlyBlocked int64 `json:"newly_blocked"`
 	NewlyAllowed int64 `json:"newly_allowed"`
 	// Drifted: the baseline decides otherwise than was recorded. ControlDrift of
-	// them were decided by another version of a control than the baseline has.
+	// them were decided by a control, or a version of one, that the baseline has
+	// not; of UnknownDrift of the others it is not known what decided.
 	Drifted      int64 `json:"drifted"`
 	ControlDrift int64 `json:"control_drift"`
+	UnknownDrift int64 `json:"unknown_drift"`
 	// NotReplayable counts records by why they cannot be decided again.
 	NotReplayable map[string]int64 `json:"not_replayable,omitempty"`
 
@@ -167,8 +213,8 @@ type Sample struct {
 	BouncerID  int64     `json:"bouncer_id,omitempty" doc:"The bouncer that decided; absent where this service did."`
 	Change     string    `json:"change" enum:"newly_blocked,newly_allowed,mask_changed" doc:"How the candidate flips it."`
 	Recorded   Recorded  `json:"recorded" doc:"What was decided then."`
-	Before     Verdict   `json:"before" doc:"What the controls without the candidate decide today over the recorded input."`
-	After      Verdict   `json:"after" doc:"What they decide with the candidate."`
+	Before     Verdict   `json:"before" doc:"What the baseline decides over the recorded input."`
+	After      Verdict   `json:"after" doc:"What it decides with the candidate."`
 }
 
 // Recorded is what the log says of a decision.

@@ -46,7 +46,8 @@ func pair(base, cand string) Spec {
 	return Spec{
 		Env:      "production",
 		Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "base", Version: 3}, Source: base}, {Meta: rego.Meta{ID: 1, Name: "cand", Version: 4}, Source: cand}},
-		Epochs:   []Epoch{{Baseline: []int{0}, Candidate: []int{1}}},
+		Mixes:    []Mix{{Baseline: []int{0}, Candidate: []int{1}}},
+		Epochs:   []Epoch{{}},
 	}
 }
 
@@ -77,7 +78,7 @@ func TestCorpus(t *testing.T) {
 		// The candidate is the baseline compiled apart, so that both sides evaluate.
 		n := len(spec.Controls)
 		spec.Controls = append(spec.Controls, spec.Controls...)
-		e := &spec.Epochs[0]
+		e := &spec.Mixes[0]
 		for i := range n {
 			e.Candidate = append(e.Candidate, n+i)
 		}
@@ -122,7 +123,7 @@ func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
 	if err := json.Unmarshal([]byte(files["cases.json"]), &cases); err != nil {
 		t.Fatal(err)
 	}
-	spec := Spec{Env: "production", Revision: 3, Resources: set.Resources, PIP: set.PIP, Epochs: []Epoch{{}}}
+	spec := Spec{Env: "production", Revision: 3, Resources: set.Resources, PIP: set.PIP, Epochs: []Epoch{{}}, Mixes: []Mix{{}}}
 	for file, source := range files {
 		if name, ok := strings.CutPrefix(file, "lib/"); ok {
 			spec.Libraries = append(spec.Libraries, rego.Library{Name: name, Version: 4, Source: source})
@@ -137,8 +138,13 @@ func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
 		if m.Name == "" {
 			m.Name = fmt.Sprintf("control-%d", id)
 		}
-		spec.Epochs[0].Baseline = append(spec.Epochs[0].Baseline, len(spec.Controls))
+		spec.Mixes[0].Baseline = append(spec.Mixes[0].Baseline, len(spec.Controls))
 		spec.Controls = append(spec.Controls, Control{Meta: m, Source: source})
+	}
+	for i := range spec.Controls {
+		for l := range spec.Libraries {
+			spec.Controls[i].Libraries = append(spec.Controls[i].Libraries, l)
+		}
 	}
 	var inputs []value.Value
 	for _, c := range cases {
@@ -150,7 +156,7 @@ func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
 func corpusSet(t *testing.T, s Spec) *rego.Set {
 	t.Helper()
 	m := machine(t, s)
-	return m.full(s.Epochs[0]).base
+	return m.sets.fullAt(0).base
 }
 
 const (
@@ -196,7 +202,8 @@ func TestKinds(t *testing.T) {
 func TestViews(t *testing.T) {
 	s := Spec{
 		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1, ResourceID: 9}, Source: "package c\n\ndeny if true\n"}},
-		Epochs:    []Epoch{{Candidate: []int{0}}},
+		Mixes:     []Mix{{Candidate: []int{0}}},
+		Epochs:    []Epoch{{}},
 		Resources: []rego.Resource{{ID: 9, Name: "nine", Path: "/nine", Doc: value.Object()}},
 		Views:     []View{{BouncerID: 1}, {BouncerID: 2, Resources: []int64{9}}, {BouncerID: 3, Deny: true}},
 	}
@@ -213,7 +220,8 @@ func TestViews(t *testing.T) {
 // TestEpochs: each decision is compared with the controls of its time.
 func TestEpochs(t *testing.T) {
 	s := pair(byRole, "package a\n\ndeny if true\n")
-	s.Epochs = []Epoch{{From: noon, Baseline: []int{1}, Candidate: []int{1}}, {Baseline: []int{0}, Candidate: []int{0}}}
+	s.Mixes = []Mix{{Baseline: []int{1}, Candidate: []int{1}}, {Baseline: []int{0}, Candidate: []int{0}}}
+	s.Epochs = []Epoch{{From: noon}, {Mix: 1}}
 	clerk := `{"user":{"role":"clerk"}}`
 	p := machine(t, s).Run(t.Context(), [][]byte{
 		line(map[string]any{"decision": "DENY", "effect": "DENY"}, clerk),

@@ -97,17 +97,8 @@ func (b *batch) close(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(b.changed) > 0 {
-		if err := updateClassifications(ctx, b.tx, b.changed); err != nil {
-			return err
-		}
-		ids := make([]int64, len(b.changed))
-		for i, r := range b.changed {
-			ids[i] = r.ID
-		}
-		if err := touch(ctx, b.tx, b.out.Environment, ids...); err != nil {
-			return err
-		}
+	if err := b.write(ctx); err != nil {
+		return err
 	}
 	err := audit.Append(ctx, b.tx, b.sc, b.service.Now(), audit.Entry{
 		Type: "RESOURCE_UPDATED", Object: "resource", ObjectName: fmt.Sprintf("%d resources", b.out.Classified), Env: b.out.Environment,
@@ -121,4 +112,19 @@ func (b *batch) close(ctx context.Context) error {
 		return err
 	}
 	return event.Emit(ctx, b.tx, b.sc, b.told...)
+}
+
+// write writes the resources that changed, after what they are until now is kept.
+func (b *batch) write(ctx context.Context) error {
+	if len(b.changed) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(b.changed))
+	for i, r := range b.changed {
+		ids[i] = r.ID
+	}
+	if err := b.service.touch(ctx, b.tx, b.out.Environment, ids...); err != nil {
+		return err
+	}
+	return updateClassifications(ctx, b.tx, b.changed)
 }

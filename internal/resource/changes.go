@@ -27,19 +27,38 @@ type Delta struct {
 	Others bool
 }
 
-// touch bumps the environment's revision and notes which resources it is about.
-// Every write to the table of resources goes through here in its transaction:
+// touch bumps the environment's revision, notes which resources it is about, and
+// keeps what they are until now (Past). It comes before the change, for what is
+// not kept by then is gone; of new resources there is nothing yet (born). Every
+// write to the table of resources goes through one of the two in its transaction:
 // what is not noted would be missing from every snapshot that is brought up to
 // date. Transactions that bump wait for each other, so the journal has no gaps.
-func touch(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
-	revision, err := tx.Bump(ctx, Revision(env))
+func (s *Service) touch(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
+	revision, err := note(ctx, tx, env, ids)
 	if err != nil {
 		return err
 	}
-	if err := insertChanges(ctx, tx, env, revision, ids); err != nil {
+	return keepPast(ctx, tx, env, revision, s.Now())
+}
+
+// born is touch for resources that the transaction made: until now they were not
+// there.
+func (s *Service) born(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
+	revision, err := note(ctx, tx, env, ids)
+	if err != nil {
 		return err
 	}
-	return forgetChanges(ctx, tx, env, revision-keptRevisions)
+	return keepAbsence(ctx, tx, env, revision, s.Now())
+}
+
+func note(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) (revision int64, err error) {
+	if revision, err = tx.Bump(ctx, Revision(env)); err != nil {
+		return 0, err
+	}
+	if err := insertChanges(ctx, tx, env, revision, ids); err != nil {
+		return 0, err
+	}
+	return revision, forgetChanges(ctx, tx, env, revision-keptRevisions)
 }
 
 // DocsSince gives what changed after a revision, up to that of the transaction,

@@ -22,6 +22,8 @@ type copyOf struct {
 	env      scope.Env
 	revision int64
 	docs     map[int64]string
+	// was is what it was at revisions before.
+	was map[int64]map[int64]string
 }
 
 func render(r rego.Resource) string {
@@ -58,6 +60,7 @@ func (p *copyOf) follow(t *rapid.T, store *db.DB, s *Service) {
 		if diff := cmp.Diff(want, p.docs); diff != "" {
 			t.Fatalf("%s at revision %d: %s", p.env, to, diff)
 		}
+		p.was[to] = maps.Clone(p.docs)
 		return nil
 	})
 	if err != nil {
@@ -78,7 +81,7 @@ func TestDocsSinceIsDocs(t *testing.T) {
 		envs := []scope.Env{scope.Sandbox, scope.Production}
 		readers := map[scope.Env]*copyOf{}
 		for _, env := range envs {
-			readers[env] = &copyOf{env: env, docs: map[int64]string{}}
+			readers[env] = &copyOf{env: env, docs: map[int64]string{}, was: map[int64]map[int64]string{}}
 		}
 		rapid.Check(t, func(t *rapid.T) {
 			some := func() int64 {
@@ -144,6 +147,9 @@ func TestDocsSinceIsDocs(t *testing.T) {
 				p.follow(t, store, s)
 			}
 		})
+		for _, p := range readers {
+			p.rewind(t, store, s)
+		}
 	})
 }
 

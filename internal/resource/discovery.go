@@ -214,7 +214,7 @@ func (d *discovery) create(ctx context.Context, c Sighting, now time.Time) error
 		d.refuse(c.Host, RefusedHost)
 		return nil
 	}
-	made, err := insert(ctx, d.tx, r)
+	made, err := d.service.add(ctx, d.tx, r)
 	if err != nil {
 		return err
 	}

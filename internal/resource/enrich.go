@@ -49,7 +49,7 @@ func (s *Service) enriched(ctx context.Context, tx *db.Tx, sc scope.Scope, old, 
 		return out, invalid(offences)
 	}
 	next.Version, next.UpdatedAt = old.Version+1, s.Now()
-	if out.Resource, err = update(ctx, tx, next); err != nil {
+	if out.Resource, err = s.replace(ctx, tx, next); err != nil {
 		return out, err
 	}
 	out.Policies = old.Policies

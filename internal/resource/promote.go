@@ -27,7 +27,7 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 	next.Environment, next.Version, next.AutoDiscovered = scope.Production, 1, false
 	next.CreatedAt = s.Now()
 	next.UpdatedAt = next.CreatedAt
-	if next, err = insert(ctx, tx, next); err != nil {
+	if next, err = s.add(ctx, tx, next); err != nil {
 		return 0, err
 	}
 	return next.ID, s.record(ctx, tx, sc, next, "created", map[string]any{"copied_from": src.ID, "reason": "promotion of a control"})

@@ -86,7 +86,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Resource
 	}
 	var made Resource
 	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
-		if made, err = insert(ctx, tx, r); err != nil {
+		if made, err = s.add(ctx, tx, r); err != nil {
 			return err
 		}
 		made.Policies = []int64{}
@@ -112,7 +112,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 			return invalid(offences)
 		}
 		next.Version, next.UpdatedAt = old.Version+1, s.Now()
-		if r, err = update(ctx, tx, next); err != nil {
+		if r, err = s.replace(ctx, tx, next); err != nil {
 			return err
 		}
 		r.Policies = old.Policies
@@ -145,7 +145,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int6
 			return fault.New(fault.Conflict, "resource_in_use", "controls or bouncers still name this resource").
 				With("policies", r.Policies).With("bouncers", bouncers)
 		}
-		if err := remove(ctx, tx, id); err != nil {
+		if err := s.drop(ctx, tx, r); err != nil {
 			return err
 		}
 		return s.record(ctx, tx, sc, r, "deleted", nil)
@@ -217,7 +217,31 @@ func (s *Service) bind(ctx context.Context, tx *db.Tx, rs []Resource) error {
 	return nil
 }
 
-// record writes what goes with every change: audit row, event, revision.
+// add, replace and drop are the ways in which the table of resources is written,
+// but for bulk classification: with the revision, and what was before.
+func (s *Service) add(ctx context.Context, tx *db.Tx, r Resource) (Resource, error) {
+	made, err := insert(ctx, tx, r)
+	if err != nil {
+		return made, err
+	}
+	return made, s.born(ctx, tx, made.Environment, made.ID)
+}
+
+func (s *Service) replace(ctx context.Context, tx *db.Tx, next Resource) (Resource, error) {
+	if err := s.touch(ctx, tx, next.Environment, next.ID); err != nil {
+		return Resource{}, err
+	}
+	return update(ctx, tx, next)
+}
+
+func (s *Service) drop(ctx context.Context, tx *db.Tx, r Resource) error {
+	if err := s.touch(ctx, tx, r.Environment, r.ID); err != nil {
+		return err
+	}
+	return remove(ctx, tx, r.ID)
+}
+
+// record writes what goes with every change: audit row and event.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, r Resource, verb string, changes map[string]any) error {
 	types := map[string]string{"created": "RESOURCE_CREATED", "updated": "RESOURCE_UPDATED", "deleted": "RESOURCE_DELETED"}
 	id := strconv.FormatInt(r.ID, 10)
@@ -228,13 +252,9 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, r Resou
 	if err != nil {
 		return err
 	}
-	err = event.Emit(ctx, tx, sc, event.Event{
+	return event.Emit(ctx, tx, sc, event.Event{
 		Type: "resource." + verb, ObjectKind: "resource", ObjectID: id, ObjectName: r.Name, Env: r.Environment, Data: changes,
 	})
-	if err != nil {
-		return err
-	}
-	return touch(ctx, tx, r.Environment, r.ID)
 }
 
 // Snapshot is what audit rows keep of a resource: its operator members and its

@@ -187,35 +187,63 @@ func refusedFault(spec rerun.Spec, refused []rerun.Refused) error {
 	return f.With("errors", all)
 }
 
-// sendSpec writes the request, and after it the resources in messages of their own.
+// sendSpec writes the request, and after it the resources, and what they were, in
+// messages of their own.
 func sendSpec(w io.Writer, spec rerun.Spec) error {
-	resources := spec.Resources
-	spec.Resources = nil
-	var chunks [][]byte
-	for len(resources) > 0 {
+	now, err := chunked(spec.Resources)
+	if err != nil {
+		return err
+	}
+	past, err := chunked(spec.Past)
+	if err != nil {
+		return err
+	}
+	spec.Resources, spec.Past = nil, nil
+	if err := writeFrame(w, request{Op: opReplay, Replay: &spec, Chunks: len(now), PastChunks: len(past)}); err != nil {
+		return err
+	}
+	for _, c := range append(now, past...) {
+		if err := writeRaw(w, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chunked encodes a list as several, none much longer than resourceChunk.
+func chunked[T any](list []T) (chunks [][]byte, err error) {
+	for len(list) > 0 {
 		chunk := []byte{'['}
 		n := 0
-		for ; n < len(resources) && len(chunk) < resourceChunk; n++ {
-			text, err := json.Marshal(resources[n])
+		for ; n < len(list) && len(chunk) < resourceChunk; n++ {
+			text, err := json.Marshal(list[n])
 			if err != nil {
-				return fmt.Errorf("encode a resource: %w", err)
+				return nil, fmt.Errorf("encode a resource: %w", err)
 			}
 			if n > 0 {
 				chunk = append(chunk, ',')
 			}
 			chunk = append(chunk, text...)
 		}
-		chunks, resources = append(chunks, append(chunk, ']')), resources[n:]
+		chunks, list = append(chunks, append(chunk, ']')), list[n:]
 	}
-	if err := writeFrame(w, request{Op: opReplay, Replay: &spec, Chunks: len(chunks)}); err != nil {
-		return err
-	}
-	for _, c := range chunks {
-		if err := writeRaw(w, c); err != nil {
-			return err
+	return chunks, nil
+}
+
+// readChunks is the other side of chunked.
+func readChunks[T any](in io.Reader, n int) (list []T, err error) {
+	for range n {
+		chunk, err := readRaw(in, nil)
+		if err != nil {
+			return nil, err
 		}
+		var some []T
+		if err := json.Unmarshal(chunk, &some); err != nil {
+			return nil, fmt.Errorf("decode resources: %w", err)
+		}
+		list = append(list, some...)
 	}
-	return nil
+	return list, nil
 }
 
 // writeRaw writes a message that is bytes as they are.
@@ -275,16 +303,12 @@ func splitLines(body []byte) ([][]byte, error) {
 // ends. What it writes to out first says whether the controls compile.
 func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Writer) error {
 	spec := *req.Replay
-	for range req.Chunks {
-		chunk, err := readRaw(in, nil)
-		if err != nil {
-			return err
-		}
-		var some []rego.Resource
-		if err := json.Unmarshal(chunk, &some); err != nil {
-			return fmt.Errorf("decode resources: %w", err)
-		}
-		spec.Resources = append(spec.Resources, some...)
+	var err error
+	if spec.Resources, err = readChunks[rego.Resource](in, req.Chunks); err != nil {
+		return err
+	}
+	if spec.Past, err = readChunks[rerun.Past](in, req.PastChunks); err != nil {
+		return err
 	}
 	m, refused, err := rerun.New(spec, time.Now)
 	rep := reply{Refused: refused}

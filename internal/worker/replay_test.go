@@ -22,7 +22,8 @@ func replaySpec(base, cand string, resources int) rerun.Spec {
 			{Meta: rego.Meta{ID: 1, Name: "docs", Version: 1}, Source: base},
 			{Meta: rego.Meta{ID: 1, Name: "docs", Version: 2}, Source: cand},
 		},
-		Epochs: []rerun.Epoch{{Baseline: []int{0}, Candidate: []int{1}}},
+		Mixes:  []rerun.Mix{{Baseline: []int{0}, Candidate: []int{1}}},
+		Epochs: []rerun.Epoch{{}},
 	}
 	for i := range resources {
 		s.Resources = append(s.Resources, rego.Resource{

@@ -60,6 +60,8 @@ type request struct {
 	// Replay and Chunks open a replay; see replay.go.
 	Replay *rerun.Spec `json:"replay,omitempty"`
 	Chunks int         `json:"chunks,omitempty"`
+	// PastChunks are those with what the resources were; they come last.
+	PastChunks int `json:"past_chunks,omitempty"`
 	// Trial is what is simulated, Sources whose attributes are asked for (simulate.go).
 	Trial   *trial   `json:"trial,omitempty"`
 	Sources []string `json:"sources,omitempty"`

@@ -1,0 +1,143 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// How far changes of resources are followed back: the worker holds them all.
+const (
+	maxPast      = 20_000
+	maxPastBytes = 16 << 20
+)
+
+// slack is how much older than a decision what decided may be that the service
+// itself held: it goes on from the last it read while its store is away.
+const slack = 10 * time.Minute
+
+// ended is a state of a resource that a change ended.
+type ended = resource.Past
+
+// Forget removes of a tenant what is older than any replay looks back. It may run
+// on several replicas at once.
+func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
+	_, err := s.Resources.Forget(ctx, tenant)
+	if err == nil {
+		_, err = s.Bouncers.Forget(ctx, tenant)
+	}
+	return err
+}
+
+// began reads from when on the past is known.
+func (s *Service) began(ctx context.Context, sc scope.Scope, h *history) error {
+	return s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		h.known, err = s.Resources.PastFrom(ctx, tx, h.request.SourceEnvironment)
+		return err
+	})
+}
+
+// rewind reads what the resources were before each change in the window. What
+// differs in nothing that controls see is left out.
+func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *rego.Set) error {
+	now := map[int64]*rego.Resource{}
+	bytes := 0
+	return s.read(ctx, sc.Tenant, func(tx *db.Tx) error {
+		h.ends, h.dataFrom, bytes = nil, 0, 0
+		clear(now)
+		return s.Resources.PastSince(ctx, tx, h.request.SourceEnvironment, h.from, set.Revision(), func(past ended) bool {
+			after, known := now[past.ID]
+			if !known {
+				after = set.Resource(past.ID)
+			}
+			if same(past.Doc, after) {
+				return true
+			}
+			if past.Doc != nil {
+				bytes += len(past.Doc.Doc.AppendJSON(nil))
+			}
+			if len(h.ends) == maxPast || bytes > maxPastBytes {
+				h.giveUp(past)
+				return false
+			}
+			now[past.ID] = past.Doc
+			h.ends = append(h.ends, past)
+			return true
+		})
+	})
+}
+
+// giveUp notes that changes from this one back are too many.
+func (h *history) giveUp(at ended) {
+	h.dataFrom = at.Revision
+	h.ends = slices.DeleteFunc(h.ends, func(e ended) bool { return e.Revision == at.Revision })
+	h.notes = append(h.notes, fmt.Sprintf("resources changed too often to follow them back before %s; older decisions are decided by the data of that time", at.At.UTC().Format(time.RFC3339)))
+}
+
+// same reports whether controls see no difference.
+func same(a, b *rego.Resource) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	x, y := *a, *b
+	x.Doc, y.Doc = value.Value{}, value.Value{}
+	return value.Equal(a.Doc, b.Doc) && reflect.DeepEqual(x, y)
+}
+
+// views are what the bouncers of the source environment see, and saw. followed is
+// set to how far back that reaches: a bouncer may have had an old bundle.
+func (s *Service) views(ctx context.Context, sc scope.Scope, p *plan) error {
+	p.followed = p.recording.From.Add(-slack)
+	var list []bouncer.Bouncer
+	var links map[int64][]int64
+	var bundles []bouncer.PastBundle
+	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if list, err = s.Bouncers.In(ctx, tx, p.request.SourceEnvironment); err != nil {
+			return err
+		}
+		if links, err = s.Policies.BouncerLinks(ctx, tx, p.request.SourceEnvironment); err != nil {
+			return err
+		}
+		bundles, err = s.Bouncers.PastBundles(ctx, tx, p.request.SourceEnvironment, p.followed)
+		return err
+	})
+	views := map[int64]*rerun.View{}
+	for _, b := range list {
+		v := &rerun.View{BouncerID: b.ID, Resources: append(slices.Clone(b.ResourceIDs), links[b.ID]...), Deny: b.Denies()}
+		slices.Sort(v.Resources)
+		v.Resources = slices.Compact(v.Resources)
+		for _, c := range p.changes {
+			if c.bouncer == b.ID && c.control.ResourceID > 0 {
+				v.Added = append(v.Added, c.control.ResourceID)
+			}
+		}
+		views[b.ID] = v
+	}
+	for i, b := range bundles { // by bouncer, newest first
+		v := views[b.BouncerID]
+		if v == nil { // it is gone
+			v = &rerun.View{BouncerID: b.BouncerID, Resources: b.Resources, Deny: b.Denies}
+			views[b.BouncerID] = v
+		}
+		v.Bundles = append(v.Bundles, rerun.Bundle{Revision: b.Revision, EnvRevision: b.EnvRevision, Resources: b.Resources, Deny: b.Denies})
+		if n := len(v.Bundles); n > 1 && bundles[i-1].PublishedAt.Before(p.followed) {
+			p.followed = bundles[i-1].PublishedAt.Add(-slack)
+		}
+	}
+	for _, v := range views {
+		p.spec.Views = append(p.spec.Views, *v)
+	}
+	slices.SortFunc(p.spec.Views, func(a, b rerun.View) int { return int(a.BouncerID - b.BouncerID) })
+	p.spec.ViewsThen = p.request.Baseline == Then
+	return err
+}

@@ -1,0 +1,140 @@
+package replay
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+)
+
+// key tells control texts apart.
+type key struct {
+	meta              rego.Meta
+	source, libraries string
+}
+
+// text gives the index of a control's text, compiled with what it reaches of a
+// shelf. It is added when it is new.
+func (p *plan) text(c rerun.Control, shelf []rego.Library) int {
+	c.Libraries = nil
+	for _, l := range p.reached(c.Source, shelf) {
+		c.Libraries = append(c.Libraries, p.library(l))
+	}
+	k := key{c.Meta, c.Source, fmt.Sprint(c.Libraries)}
+	i, ok := p.index[k]
+	if !ok {
+		i = len(p.spec.Controls)
+		p.spec.Controls, p.index[k] = append(p.spec.Controls, c), i
+	}
+	return i
+}
+
+// library gives the index of a library's text.
+func (p *plan) library(l rego.Library) int {
+	i := slices.Index(p.spec.Libraries, l)
+	if i < 0 {
+		i = len(p.spec.Libraries)
+		p.spec.Libraries = append(p.spec.Libraries, l)
+	}
+	return i
+}
+
+// mix puts the candidate beside what was active in a state, and gives the index of
+// the two.
+func (p *plan) mix(st state) int {
+	cand := maps.Clone(st.active)
+	for id, at := range cand {
+		cand[id] = p.relinked(at, st.shelf)
+	}
+	for _, c := range p.changes {
+		if c.remove {
+			delete(cand, c.id)
+			continue
+		}
+		at := p.asThen(c.control, st.shelf)
+		if was, ok := st.active[c.id]; ok && alike(p.spec.Controls[was], p.spec.Controls[at]) {
+			at = was // it is active just so
+		}
+		cand[c.id] = at
+	}
+	p.spec.Mixes = append(p.spec.Mixes, rerun.Mix{Baseline: byID(st.active), Candidate: byID(cand)})
+	return len(p.spec.Mixes) - 1
+}
+
+// asThen is a control of the candidate compiled with the libraries of a state, as
+// what it is compared with was; where it does not compile with those, with
+// today's, with which it has to.
+func (p *plan) asThen(c rerun.Control, shelf []rego.Library) int {
+	today := p.text(c, p.changed(p.shelf))
+	c.Old, c.Instead = true, today+1
+	return p.text(c, p.changed(shelf))
+}
+
+// relinked is a control of a state compiled with the libraries that the candidate
+// changes, if it reaches one of them. A text that is not in force any more, and
+// for which they are not made, stays as it was.
+func (p *plan) relinked(at int, shelf []rego.Library) int {
+	c := p.spec.Controls[at]
+	next := p.changed(shelf)
+	if len(p.swaps) == 0 || !slices.ContainsFunc(p.reached(c.Source, next), p.swapped) {
+		return at
+	}
+	if c.Old = c.Old && p.current[c.ID] != c.Version; c.Old {
+		c.Instead = at + 1
+	}
+	return p.text(c, next)
+}
+
+// alike reports whether two texts decide alike.
+func alike(a, b rerun.Control) bool {
+	return a.Meta == b.Meta && a.Source == b.Source && slices.Equal(a.Libraries, b.Libraries)
+}
+
+func byID(m map[int64]int) []int {
+	out := make([]int, 0, len(m))
+	for _, id := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, m[id])
+	}
+	return out
+}
+
+// prune drops the texts that no mix comes to.
+func (p *plan) prune() {
+	used := map[int]bool{}
+	for _, m := range p.spec.Mixes {
+		for _, list := range [][]int{m.Baseline, m.Candidate} {
+			for _, at := range list {
+				for at >= 0 && !used[at] {
+					used[at] = true
+					at = p.spec.Controls[at].Instead - 1
+				}
+			}
+		}
+	}
+	controls, libraries := p.spec.Controls, p.spec.Libraries
+	p.spec.Controls, p.spec.Libraries, p.index = nil, nil, nil
+	moved := make([]int, len(controls))
+	for i, c := range controls { // what stands in for another comes before it
+		if !used[i] {
+			continue
+		}
+		c.Libraries = slices.Clone(c.Libraries)
+		for j, at := range c.Libraries {
+			c.Libraries[j] = p.library(libraries[at])
+		}
+		if c.Instead > 0 {
+			c.Instead = moved[c.Instead-1] + 1
+		}
+		moved[i] = len(p.spec.Controls)
+		p.spec.Controls = append(p.spec.Controls, c)
+	}
+	for _, m := range p.spec.Mixes {
+		for _, list := range [][]int{m.Baseline, m.Candidate} {
+			for i, at := range list {
+				list[i] = moved[at]
+			}
+		}
+	}
+}

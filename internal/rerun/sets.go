@@ -1,0 +1,272 @@
+package rerun
+
+import (
+	"math"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// sides are the two sets that a record is decided by.
+type sides struct {
+	base, cand *rego.Set
+	// deny: what no control covers is refused.
+	deny bool
+	// unknown: what decided is not known.
+	unknown bool
+}
+
+// has reports whether the baseline has a version of a control; 0 is none that it
+// could lack.
+func (s *sides) has(id, version int64) bool {
+	return id == 0 || slices.ContainsFunc(s.base.Controls(), func(c *rego.Control) bool { return c.Meta().ID == id && c.Meta().Version == version })
+}
+
+// sets makes the sides of records. Records come newest first, so it goes back from
+// epoch to epoch and makes of each set the one before: only what differs is new.
+// Where records of several bouncers lie apart, as when one has lagged behind, the
+// last few are kept.
+type sets struct {
+	m     *Machine
+	views map[int64]*View
+	past  []int // by epoch: where its part of Spec.Past begins; one more for the end
+	at    int   // epoch of the last record
+	full  map[int]*sides
+	order []int // keys of full, the one that was used last at the end
+	seats map[seat]*sides
+}
+
+// seat is who decides: a bouncer with a revision of its bundle, or, where that is
+// not known, in an epoch.
+type seat struct {
+	bouncer, bundle int64
+	epoch           int
+}
+
+// keptEpochs is for how many epochs the sets are kept, besides the newest, and
+// keptSeats for how many seats of a bouncer.
+const (
+	keptEpochs = 3
+	keptSeats  = 2
+)
+
+func newSets(m *Machine) sets {
+	s := sets{m: m, views: map[int64]*View{}, full: map[int]*sides{}, seats: map[seat]*sides{}}
+	for i := range m.spec.Views {
+		s.views[m.spec.Views[i].BouncerID] = &m.spec.Views[i]
+	}
+	next := 0
+	for epoch := range len(m.spec.Epochs) + 1 {
+		for next < len(m.spec.Past) && m.spec.Past[next].Epoch < epoch {
+			next++
+		}
+		s.past = append(s.past, next)
+	}
+	return s
+}
+
+// of gives the sides that a record is decided by: those of its revision or time,
+// and of what its bouncer saw.
+func (s *sets) of(r *record) *sides {
+	v := s.views[r.bouncerID]
+	if r.bouncerID == 0 || v == nil {
+		revision := r.revision
+		if r.bouncerID != 0 {
+			revision = 0 // it is that of a bundle of which nothing is known
+		}
+		s.at = s.epochAt(revision, r.at)
+		return s.fullAt(s.at)
+	}
+	at, bundle := s.seatOf(v, r)
+	s.at = at
+	key := seat{bouncer: v.BouncerID, epoch: at}
+	if bundle != nil {
+		key = seat{bouncer: v.BouncerID, bundle: bundle.Revision}
+	}
+	if found := s.seats[key]; found != nil {
+		return found
+	}
+	s.makeRoom(key)
+	made := s.restricted(s.fullAt(at), v, bundle)
+	s.seats[key] = made
+	return made
+}
+
+// epochAt is the epoch of a revision of the environment; 0 goes by the time.
+func (s *sets) epochAt(revision int64, at time.Time) int {
+	epochs := s.m.spec.Epochs
+	first := 0
+	if revision > 0 {
+		first = sort.Search(len(epochs)-1, func(i int) bool { return epochs[i].Revision <= revision })
+		if epochs[first].Revision > 0 {
+			return first
+		}
+	}
+	n := len(epochs) - 1 - first
+	return first + sort.Search(n, func(i int) bool { return !at.Before(epochs[first+i].From) })
+}
+
+// seatOf is the epoch by which a bouncer decided, and the bundle that it had. Of
+// all epochs that look the same to the bundle it is the one nearest to that of
+// the last record. A bundle of which nothing is known goes by the time, but not
+// past the first that is known.
+func (s *sets) seatOf(v *View, r *record) (epoch int, b *Bundle) {
+	oldest, newest := 0, 0
+	until := int64(math.MaxInt64)
+	for i := range v.Bundles {
+		if at := &v.Bundles[i]; r.revision > 0 && at.Revision <= r.revision {
+			newest, oldest = s.epochAt(max(until, at.EnvRevision), r.at), s.epochAt(at.EnvRevision, r.at)
+			return min(max(s.at, newest), oldest), at
+		}
+		until = v.Bundles[i].EnvRevision - 1
+	}
+	epoch = s.epochAt(0, r.at)
+	if r.revision > 0 && len(v.Bundles) > 0 {
+		epoch = max(epoch, s.epochAt(until, r.at))
+	}
+	return epoch, nil
+}
+
+// makeRoom drops seats of the same bouncer.
+func (s *sets) makeRoom(next seat) {
+	var mine []seat
+	for k := range s.seats {
+		if k.bouncer == next.bouncer {
+			mine = append(mine, k)
+		}
+	}
+	if len(mine) < keptSeats {
+		return
+	}
+	for _, k := range mine {
+		delete(s.seats, k)
+	}
+}
+
+// restricted is what a bouncer sees of the sides of an epoch.
+func (s *sets) restricted(full *sides, v *View, b *Bundle) *sides {
+	resources, deny := v.Resources, v.Deny
+	if b != nil && s.m.spec.ViewsThen {
+		resources, deny = b.Resources, b.Deny
+	}
+	out := &sides{base: rego.NewSet(full.base.Restrict(resources)), deny: deny, unknown: full.unknown}
+	if out.cand = out.base; full.cand != full.base {
+		out.cand = rego.NewSet(full.cand.Restrict(append(slices.Clone(resources), v.Added...)))
+	}
+	return out
+}
+
+// fullAt gives the sides of an epoch as the service itself had them.
+func (s *sets) fullAt(epoch int) *sides {
+	if i := slices.Index(s.order, epoch); i >= 0 {
+		if i != len(s.order)-1 {
+			s.order = append(slices.Delete(s.order, i, i+1), epoch)
+		}
+		return s.full[epoch]
+	}
+	near := -1
+	for at := range s.full {
+		if at < epoch && at > near {
+			near = at
+		}
+	}
+	if near < 0 {
+		near = 0
+		s.keep(0, s.sidesFrom(rego.NewSet(s.newest()), 0))
+		if epoch == 0 {
+			return s.full[0]
+		}
+	}
+	made := s.sidesFrom(s.full[near].base.With(s.back(near, epoch)), epoch)
+	s.keep(epoch, made)
+	return made
+}
+
+// keep remembers the sides of an epoch, and forgets those used longest ago, but
+// for the newest, from which any other can be made.
+func (s *sets) keep(epoch int, made *sides) {
+	s.full[epoch] = made
+	s.order = append(s.order, epoch)
+	for len(s.order) > keptEpochs+1 {
+		i := 0
+		if s.order[0] == 0 {
+			i = 1
+		}
+		delete(s.full, s.order[i])
+		s.order = slices.Delete(s.order, i, i+1)
+	}
+}
+
+// newest is the baseline of the newest epoch.
+func (s *sets) newest() rego.SetSpec {
+	m := s.m
+	return rego.SetSpec{
+		Revision: m.spec.Revision, Env: m.spec.Env, Controls: m.pick(s.mix(0).Baseline), Resources: m.spec.Resources, PIP: m.pip,
+	}
+}
+
+func (s *sets) mix(epoch int) *Mix { return &s.m.spec.Mixes[s.m.spec.Epochs[epoch].Mix] }
+
+// back is what leads from the baseline of one epoch to that of an older one.
+func (s *sets) back(from, to int) rego.Change {
+	c := s.m.differ(s.mix(from).Baseline, s.mix(to).Baseline)
+	c.Revision = s.m.spec.Epochs[to].Revision
+	was := map[int64]*rego.Resource{}
+	for _, p := range s.m.spec.Past[s.past[from+1]:s.past[to+1]] {
+		was[p.ID] = p.Doc // of several, the oldest comes last
+	}
+	for id, doc := range was {
+		if doc == nil {
+			c.RemovedResources = append(c.RemovedResources, id)
+		} else {
+			c.Resources = append(c.Resources, *doc)
+		}
+	}
+	return c
+}
+
+// sidesFrom adds the candidate to the baseline of an epoch. The two share what
+// they have in common.
+func (s *sets) sidesFrom(base *rego.Set, epoch int) *sides {
+	mix := s.mix(epoch)
+	out := &sides{base: base, cand: base, unknown: s.m.spec.Epochs[epoch].Unknown}
+	out.unknown = out.unknown || len(base.Controls()) < len(mix.Baseline) // one is lost
+	if !slices.Equal(mix.Baseline, mix.Candidate) || len(s.m.spec.Added) > 0 {
+		c := s.m.differ(mix.Baseline, mix.Candidate)
+		c.Revision, c.Resources = base.Revision(), s.m.spec.Added
+		out.cand = base.With(c)
+	}
+	return out
+}
+
+// pick gives the controls at some indices, but for those that are lost.
+func (m *Machine) pick(list []int) []*rego.Control {
+	out := make([]*rego.Control, 0, len(list))
+	for _, at := range list {
+		if c := m.control(at); c != nil {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// differ is the change from one list of controls to another.
+func (m *Machine) differ(from, to []int) (c rego.Change) {
+	had := map[int64]*rego.Control{}
+	for _, ctl := range m.pick(from) {
+		had[ctl.Meta().ID] = ctl
+	}
+	for _, ctl := range m.pick(to) {
+		id := ctl.Meta().ID
+		if had[id] != ctl {
+			c.Controls = append(c.Controls, ctl)
+		}
+		delete(had, id)
+	}
+	for id := range had {
+		c.RemovedControls = append(c.RemovedControls, id)
+	}
+	return c
+}

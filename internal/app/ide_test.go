@@ -29,12 +29,15 @@ const hookSecret = "a-secret-of-the-repository"
 // gitHost is a real repository behind `git http-backend` over TLS.
 type gitHost struct {
 	t    *testing.T
+	root string // where the repositories lie
 	work string // a work tree whose origin is the repository
 	url  string
 	cert string // PEM file of the server's authority
 	hits atomic.Int64
 	// gate, if set, holds every request until it is closed.
 	gate atomic.Pointer[chan struct{}]
+	// front, if set, answers in the repository's place where it says true.
+	front atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 }
 
 func newGitHost(t *testing.T) *gitHost {
@@ -47,8 +50,8 @@ func newGitHost(t *testing.T) *gitHost {
 	if _, err := os.Stat(backend); err != nil {
 		apptest.Missing(t, "git http-backend is not installed")
 	}
-	g := &gitHost{t: t, work: t.TempDir()}
 	root := t.TempDir()
+	g := &gitHost{t: t, root: root, work: t.TempDir()}
 	g.git("", "init", "-q", "--bare", "-b", "main", filepath.Join(root, "controls.git"))
 	g.git("", "init", "-q", "-b", "main", g.work)
 	g.git(g.work, "remote", "add", "origin", filepath.Join(root, "controls.git"))
@@ -58,7 +61,9 @@ func newGitHost(t *testing.T) *gitHost {
 		if gate := g.gate.Load(); gate != nil {
 			<-*gate
 		}
-		h.ServeHTTP(w, r)
+		if front := g.front.Load(); front == nil || !(*front)(w, r) {
+			h.ServeHTTP(w, r)
+		}
 	}))
 	t.Cleanup(srv.Close)
 	g.url = srv.URL + "/controls.git"

@@ -32,18 +32,12 @@ type wanted struct {
 	branch, hash string
 }
 
-// unfetched is the fault of every failure to fetch, with one text: it says
-// nothing about the network.
-func unfetched(err error) error {
-	return fault.New(fault.BadGateway, "repository_unreachable", "the repository could not be fetched").Because(err)
-}
-
 // pack fetches the pack that holds a commit, as shallow as the server allows.
 // Only the guarded client connects, and what it reads is bounded.
 func (s *Service) pack(ctx context.Context, w wanted) (pack []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil { // other people's code on a hostile server's answers
-			pack, err = nil, unfetched(fmt.Errorf("panic: %v", p))
+			pack, err = nil, w.answered(fmt.Errorf("panic: %v", p))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
@@ -54,16 +48,19 @@ func (s *Service) pack(ctx context.Context, w wanted) (pack []byte, err error) {
 	}
 	var auth transport.AuthMethod
 	if w.token != "" {
-		auth = &githttp.BasicAuth{Username: "git", Password: w.token}
+		name, password := w.credential()
+		auth = &githttp.BasicAuth{Username: name, Password: password}
 	}
-	session, err := githttp.NewClient(s.Target.Bounded(gitpack.MaxPack+1<<20)).NewUploadPackSession(ep, auth)
+	// Redirects are followed by nobody, so the credential goes nowhere else.
+	client := githttp.NewClientWithOptions(s.Target.Bounded(gitpack.MaxPack+1<<20), &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
+	session, err := client.NewUploadPackSession(ep, auth)
 	if err != nil {
 		return nil, unfetched(err)
 	}
 	defer session.Close()
 	refs, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
-		return nil, unfetched(err)
+		return nil, w.answered(err)
 	}
 	req, err := shallow(refs, w)
 	if err != nil {
@@ -71,12 +68,12 @@ func (s *Service) pack(ctx context.Context, w wanted) (pack []byte, err error) {
 	}
 	res, err := session.UploadPack(ctx, req)
 	if err != nil {
-		return nil, unfetched(err)
+		return nil, w.answered(err)
 	}
 	defer res.Close()
 	pack, err = io.ReadAll(io.LimitReader(demuxed(req.Capabilities, res), gitpack.MaxPack+1))
 	if err != nil {
-		return nil, unfetched(err)
+		return nil, w.answered(err)
 	}
 	if len(pack) > gitpack.MaxPack {
 		return nil, fault.Newf(fault.Invalid, "repository_too_large", "the commit is larger than %d bytes, packed", gitpack.MaxPack)
@@ -145,7 +142,8 @@ func demuxed(caps *capability.List, r io.Reader) io.Reader {
 	}
 }
 
-// hexHash reports whether a text is the full id of a commit.
-func hexHash(hash string) bool {
-	return len(hash) == 40 && strings.Trim(hash, "0123456789abcdef") == ""
+// hexHash reports whether a text is the full id of a commit, of so many digits:
+// 40 for SHA-1, 64 for SHA-256.
+func hexHash(hash string, digits int) bool {
+	return len(hash) == digits && strings.Trim(hash, "0123456789abcdef") == ""
 }

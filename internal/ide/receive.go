@@ -185,7 +185,10 @@ func (s *Service) workOf(ctx context.Context, sc scope.Scope, e gitEvent, a Arri
 	if !fetches {
 		return w, nil
 	}
-	if !hexHash(e.commit) {
+	if hexHash(e.commit, 64) {
+		return w, unsupported()
+	}
+	if !hexHash(e.commit, 40) {
 		return w, fault.Invalidf("/commit_hash", "the full id of a commit is needed, 40 characters, unless every file brings its content")
 	}
 	if r == nil {

@@ -46,7 +46,7 @@ type RepositoryDraft struct {
 	Name        string `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"controls"`
 	URL         string `json:"url" minLength:"1" maxLength:"2000" doc:"Address that it is fetched from; https." example:"https://git.example.com/acme/controls.git"`
 	Secret      string `json:"secret" minLength:"16" maxLength:"500" doc:"Secret that deliveries are signed with; write-only."`
-	AccessToken string `json:"access_token,omitempty" maxLength:"2000" doc:"Token that a private repository is fetched with; write-only."`
+	AccessToken string `json:"access_token,omitempty" maxLength:"2000" doc:"Token that a private repository is fetched with, or name:token where the host goes by a user name; write-only."`
 	Branch      string `json:"branch,omitempty" maxLength:"255" doc:"Only this branch deploys; absent: every branch."`
 	Path        string `json:"path,omitempty" maxLength:"512" doc:"Only files below this folder count; absent: all."`
 	ResourceID  *int64 `json:"resource_id,omitempty" nullable:"true" minimum:"1" doc:"Resource that deployed controls are linked to."`
@@ -59,7 +59,7 @@ type RepositoryChange struct {
 	Name        *string             `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
 	URL         *string             `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"Address. Another host needs access_token again where one is stored."`
 	Secret      *string             `json:"secret,omitempty" minLength:"16" maxLength:"500" doc:"Secret that deliveries are signed with; write-only."`
-	AccessToken patch.Field[string] `json:"access_token,omitzero" maxLength:"2000" doc:"Token that a private repository is fetched with; write-only, null takes it away."`
+	AccessToken patch.Field[string] `json:"access_token,omitzero" maxLength:"2000" doc:"Token that a private repository is fetched with, or name:token where the host goes by a user name; write-only, null takes it away."`
 	Branch      patch.Field[string] `json:"branch,omitzero" maxLength:"255" doc:"Only this branch deploys; null: every branch."`
 	Path        patch.Field[string] `json:"path,omitzero" maxLength:"512" doc:"Only files below this folder count; null: all."`
 	ResourceID  patch.Field[int64]  `json:"resource_id,omitzero" minimum:"1" doc:"Resource that deployed controls are linked to; null: none."`

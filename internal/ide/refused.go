@@ -1,0 +1,111 @@
+package ide
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// unfetched is the fault of every failure to reach a repository, with one text:
+// it says nothing about the network.
+func unfetched(err error) error {
+	return fault.New(fault.BadGateway, "repository_unreachable", "the repository could not be fetched").Because(err)
+}
+
+// unsupported refuses what go-git does not read (object-format in gitprotocol-capabilities).
+func unsupported() error {
+	return fault.New(fault.Invalid, "object_format_unsupported", "the repository names its objects by SHA-256, which is not supported: use one with SHA-1 ids, or send the files along as policy_files")
+}
+
+// redirected begins go-git's errors about redirects, which have no type.
+const redirected = "http redirect: "
+
+// answered is the fault for what a host answered. The host's own words are left
+// out, of the log too: it may repeat the credential that it was sent.
+func (w wanted) answered(err error) error {
+	refused := func(text string) error {
+		return fault.New(fault.BadGateway, "repository_refused", text).Because(errors.New(w.clean(err)))
+	}
+	var garbled *packp.ErrUnexpectedData
+	switch status := statusOf(err); {
+	case errors.Is(err, transport.ErrEmptyRemoteRepository):
+		return fault.New(fault.Invalid, "commit_not_found", "the repository is empty")
+	case errors.As(err, &garbled) && bytes.Contains(garbled.Data, []byte("object-format=sha256")):
+		return unsupported()
+	case status == 401 && w.token == "":
+		return refused("the repository asks for a credential: store an access_token for it")
+	case status == 401:
+		return refused("the repository's host does not take the stored access token: it is wrong, has expired, or needs its user name before it (name:token)")
+	case status == 403:
+		return refused("the repository's host forbids reading it with what it was sent: the access token lacks the permission, or an address is not let in")
+	case status == 404:
+		return refused("the repository's host has no such repository, or does not show it to this access token")
+	case status >= 300 && status < 400, strings.Contains(err.Error(), redirected):
+		return refused("the repository's host answers with a redirect, which is not followed: register the address that it leads to")
+	case status != 0:
+		return refused(fmt.Sprintf("the repository's host answers %d", status))
+	default:
+		return unfetched(errors.New(w.clean(err)))
+	}
+}
+
+// statusOf is the HTTP status that an error of go-git stands for; 0: none.
+func statusOf(err error) int {
+	var unexpected *plumbing.UnexpectedError
+	if errors.As(err, &unexpected) {
+		err = unexpected.Err
+	}
+	var other *githttp.Err
+	switch {
+	case errors.Is(err, transport.ErrAuthenticationRequired):
+		return 401
+	case errors.Is(err, transport.ErrAuthorizationFailed):
+		return 403
+	case errors.Is(err, transport.ErrRepositoryNotFound):
+		return 404
+	case errors.As(err, &other):
+		return other.StatusCode()
+	default:
+		return 0
+	}
+}
+
+// maxCause bounds what is logged of an error, in bytes.
+const maxCause = 300
+
+// clean is what may be logged of an error: of a host's refusal the status alone,
+// of the rest the beginning, without the credential in any form it is sent in.
+func (w wanted) clean(err error) string {
+	if status := statusOf(err); status != 0 {
+		return fmt.Sprintf("the host answered %d", status)
+	}
+	text := err.Error()
+	if w.token != "" {
+		name, password := w.credential()
+		for _, s := range []string{password, base64.StdEncoding.EncodeToString([]byte(name + ":" + password)), url.QueryEscape(password), url.PathEscape(password)} {
+			if s != "" {
+				text = strings.ReplaceAll(text, s, "[redacted]")
+			}
+		}
+	}
+	return text[:min(len(text), maxCause)]
+}
+
+// credential is what HTTP Basic sends: hosts that go by the token alone take any
+// name, others want theirs before it (name:token).
+func (w wanted) credential() (name, password string) {
+	if name, password, ok := strings.Cut(w.token, ":"); ok && name != "" {
+		return name, password
+	}
+	return "git", w.token
+}

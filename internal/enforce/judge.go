@@ -50,6 +50,8 @@ type verdict struct {
 	// told of all that the server has.
 	keep   func(name string) bool
 	listed func([]mcp.Tool)
+	// listen hears the answer without changing it; nil: nobody does.
+	listen func(ans *answer) (done func())
 	// eventsOnly: only a stream of events is filtered.
 	eventsOnly bool
 	// changed are tools of which a server says something else than before.
@@ -92,6 +94,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 		cache = b.cache
 	}
 	if in.seen != nil {
+		b.schemas(st, in)
 		in.seen.read(in.path, in.host)
 		if no := in.seen.no; no != nil {
 			v.dec.Resource = st.set.Match(in.locator())

@@ -19,6 +19,7 @@ func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *state, in *i
 		seen.meter = b.newMetering(st, in, who, resourceKey(st, in))
 	}
 	v := &verdict{pass: true, mode: shadowing}
+	lists := b.hearTools(r, st, in, who, v)
 	seen.no = unreadable(seen.head)
 	if r.Body == nil || r.Body == http.NoBody || !needsBody(refs) || seen.no != nil {
 		seen.whole = seen.no == nil
@@ -32,6 +33,7 @@ func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *state, in *i
 		switch state {
 		case through:
 			seen.body, seen.whole = o.data, true
+			lists.asked(o.data)
 		case tooMuch:
 			seen.no = tooLarge()
 		case listens:

@@ -80,6 +80,9 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 		}
 		defer meter.listen(r.Context(), model, ans)()
 	}
+	if v.listen != nil {
+		defer v.listen(ans)()
+	}
 	switch {
 	case ans.StatusCode == http.StatusSwitchingProtocols:
 		b.tunnel(w, r, in, who, ans)

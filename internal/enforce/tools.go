@@ -3,6 +3,7 @@ package enforce
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -24,6 +25,12 @@ const (
 	toolsDeadline = 2 * time.Second
 	// maxTools bounds the tools whose descriptions are remembered.
 	maxTools = 50_000
+	// maxServers bounds the servers whose tools' parameters are remembered, and
+	// maxDeclared the tools of each, with at most 4 KiB for each.
+	maxServers  = 256
+	maxDeclared = 256
+	// maxToolName bounds the names that are remembered there, in bytes.
+	maxToolName = 256
 	// toolsName is the file that keeps them.
 	toolsName = "mcp-tools.json"
 )
@@ -104,8 +111,7 @@ func (b *Bouncer) watchTools(r *http.Request, st *state, in *inbound, who *ident
 	if s == nil || !s.refs.MCP || v.mode != enforcing {
 		return
 	}
-	resumed := s.rpc == nil && in.method == http.MethodGet && (s.head.mcp.Session != "" || r.Header.Get("Last-Event-Id") != "") &&
-		strings.Contains(strings.Join(r.Header["Accept"], ","), "text/event-stream")
+	resumed := s.rpc == nil && resumes(r, in)
 	if !resumed && (s.rpc == nil || s.rpc.Method != "tools/list") {
 		return
 	}
@@ -121,18 +127,33 @@ func (b *Bouncer) watchTools(r *http.Request, st *state, in *inbound, who *ident
 		}
 		return keep
 	}
-	v.listed = func(tools []mcp.Tool) {
-		changed := b.tools.note(resourceKey(st, in)+" "+in.path, tools)
-		if len(changed) == 0 {
-			return
-		}
-		b.count.toolsChanged.Add(uint64(len(changed)))
-		b.log.WarnContext(ctx, "an MCP server changed what it says of its tools", "host", in.host, "path", in.path, "tools", changed)
-		told := *v
-		told.id = b.ids.next(b.cfg.Now())
-		told.changed = changed
-		told.dec.Reason = "The MCP server changed what it says of its tools: " + strings.Join(changed, ", ")
-		b.record(st, in, who, &told)
+	v.listed = func(tools []mcp.Tool) { b.noteTools(ctx, st, in, who, v, tools) }
+}
+
+// noteTools remembers what a server lists, and reports what it says otherwise
+// than before: in the log, in a counter, and as a decision of its own.
+func (b *Bouncer) noteTools(ctx context.Context, st *state, in *inbound, who *identity, v *verdict, tools []mcp.Tool) {
+	changed := b.tools.note(serverKey(st, in), tools)
+	if len(changed) == 0 {
+		return
+	}
+	b.count.toolsChanged.Add(uint64(len(changed)))
+	b.log.WarnContext(ctx, "an MCP server changed what it says of its tools", "host", in.host, "path", in.path, "tools", changed)
+	told := *v
+	told.id = b.ids.next(b.cfg.Now())
+	told.changed = changed
+	told.dec.Reason = "The MCP server changed what it says of its tools: " + strings.Join(changed, ", ")
+	b.record(st, in, who, &told)
+}
+
+// serverKey names an MCP server: the resource, and the path that is asked for.
+func serverKey(st *state, in *inbound) string { return resourceKey(st, in) + " " + in.path }
+
+// schemas gives a request of MCP what its server's tools declare, where its
+// headers are to be held against that.
+func (b *Bouncer) schemas(st *state, in *inbound) {
+	if s := in.seen; s.refs.MCP && (len(s.head.mcp.Params) > 0 || s.head.mcp.Name != "") {
+		s.head.mcp.Declared = b.tools.declared(serverKey(st, in))
 	}
 }
 
@@ -154,11 +175,14 @@ type toolbook struct {
 
 	mu   sync.Mutex
 	seen map[string]string // server and tool, to digest
+	// params are the declared parameters by server and tool. A server's map is
+	// replaced and never changed, so that who has it needs no lock.
+	params map[string]map[string][]mcp.Param
 }
 
 // openTools reads what was remembered; a file that cannot be read is as none.
 func openTools(dir string) *toolbook {
-	t := &toolbook{path: filepath.Join(dir, toolsName), seen: map[string]string{}}
+	t := &toolbook{path: filepath.Join(dir, toolsName), seen: map[string]string{}, params: map[string]map[string][]mcp.Param{}}
 	if data, err := os.ReadFile(t.path); err == nil {
 		if json.Unmarshal(data, &t.seen) != nil || t.seen == nil {
 			t.seen = map[string]string{}
@@ -171,6 +195,7 @@ func openTools(dir string) *toolbook {
 func (t *toolbook) note(server string, tools []mcp.Tool) (changed []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.learn(server, tools)
 	write := false
 	for _, tool := range tools {
 		key := server + " " + tool.Name
@@ -194,4 +219,42 @@ func (t *toolbook) note(server string, tools []mcp.Tool) (changed []string) {
 		}
 	}
 	return changed
+}
+
+// learn remembers which arguments a server's tools have repeated in headers. A
+// list may come in pages: what is not in this one stays.
+func (t *toolbook) learn(server string, tools []mcp.Tool) {
+	known := t.params[server]
+	if !slices.ContainsFunc(tools, func(tool mcp.Tool) bool {
+		return !slices.EqualFunc(known[tool.Name], tool.Params, mcp.Param.Equal)
+	}) {
+		return
+	}
+	next := maps.Clone(known)
+	if next == nil {
+		next = map[string][]mcp.Param{}
+	}
+	for _, tool := range tools {
+		delete(next, tool.Name)
+		if len(tool.Params) > 0 && len(tool.Name) <= maxToolName && len(next) < maxDeclared {
+			next[strings.Clone(tool.Name)] = tool.Params
+		}
+	}
+	if _, is := t.params[server]; !is && len(t.params) >= maxServers {
+		for other := range t.params { // any: its list comes again
+			delete(t.params, other)
+			break
+		}
+	}
+	t.params[server] = next
+	if len(next) == 0 {
+		delete(t.params, server)
+	}
+}
+
+// declared are the parameters that a server's tools declare; not to be changed.
+func (t *toolbook) declared(server string) map[string][]mcp.Param {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.params[server]
 }

@@ -10,7 +10,7 @@ import (
 
 func decode(t testing.TB, s string) value.Value {
 	t.Helper()
-	v, err := value.Decode([]byte(s), value.Limits{})
+	v, err := value.Decode([]byte(s), value.Limits{Depth: 64})
 	if err != nil {
 		t.Fatalf("%s: %v", s, err)
 	}

@@ -6,7 +6,6 @@ package mcp
 
 import (
 	"encoding/base64"
-	"strconv"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -187,9 +186,12 @@ func (m *Message) about(params value.Value) string {
 // Headers are the fields of a request that repeat parts of the message.
 type Headers struct {
 	Method, Name, Version, Session string
-	// Params are the values of Mcp-Param-*: arguments of a tool that its schema
-	// has repeated (x-mcp-header).
-	Params []string
+	// Params are the values of Mcp-Param-* by what stands behind that, in lower
+	// case: arguments of a tool that its schema has repeated (x-mcp-header).
+	Params map[string]string
+	// Declared are the parameters of the server's tools that its last list has
+	// repeated, by tool; without an entry it is not known which they are.
+	Declared map[string][]Param
 	// Twice: a field is there more than once.
 	Twice bool
 }
@@ -212,8 +214,11 @@ func HeadersOf(h map[string][]string) (out Headers) {
 		}
 	}
 	for name, lines := range h {
-		if strings.HasPrefix(name, paramPrefix) {
-			out.Params = append(out.Params, lines...)
+		if of, ok := strings.CutPrefix(name, paramPrefix); ok && len(lines) > 0 {
+			if out.Params == nil {
+				out.Params = map[string]string{}
+			}
+			out.Params[strings.ToLower(of)] = strings.TrimSpace(lines[0])
 			out.Twice = out.Twice || len(lines) > 1
 		}
 	}
@@ -239,10 +244,8 @@ func (h Headers) agree(m *Message) *Error {
 	if h.Method != m.Method && (h.Method != "" || needed) {
 		return fail("Mcp-Method differs from the message")
 	}
-	for _, p := range h.Params {
-		if v, ok := plain(strings.TrimSpace(p)); !ok || m.Method == "tools/call" && !says(m.Arguments, v) {
-			return fail("an Mcp-Param header differs from the message")
-		}
+	if bad := h.paramsAgree(m, needed); bad != "" {
+		return fail(bad)
 	}
 	name := m.Tool
 	switch m.Method {
@@ -262,30 +265,6 @@ func (h Headers) agree(m *Message) *Error {
 		return fail("Mcp-Name differs from the message")
 	}
 	return nil
-}
-
-// says reports whether some argument has this value, as a header writes it. Which
-// one a header repeats stands in the tool's schema, which its server alone is
-// sure of; a value that no argument has is a lie in any case.
-func says(args value.Value, text string) bool {
-	switch args.Kind() {
-	case value.StringKind:
-		s, _ := args.Str()
-		return s == text
-	case value.BoolKind:
-		return string(args.AppendJSON(nil)) == text
-	case value.NumberKind: // 1.0 is 1 in a header
-		f, err := strconv.ParseFloat(string(args.AppendJSON(nil)), 64)
-		return err == nil && strconv.FormatFloat(f, 'f', -1, 64) == text
-	case value.ObjectKind:
-		found := false
-		args.Each(func(_ string, v value.Value) bool {
-			found = says(v, text)
-			return !found
-		})
-		return found
-	}
-	return false
 }
 
 // plain decodes a header's value that is no plain ASCII: =?base64?...?=.

@@ -23,6 +23,8 @@ type Tool struct {
 	// Digest is of all that tells a model what the tool is for: title,
 	// description, schemas, annotations.
 	Digest string
+	// Params are the arguments that its schema has repeated in headers.
+	Params []Param
 }
 
 // FilterTools takes out of a server's answer the tools that keep is not true
@@ -48,7 +50,7 @@ func FilterTools(doc []byte, keep func(name string) bool) (out []byte, tools []T
 			if !ok {
 				return ErrList
 			}
-			tools = append(tools, Tool{name, digest(t)})
+			tools = append(tools, Tool{name, digest(t), paramsOf(t.Get("inputSchema"))})
 			if !keep(name) {
 				drop = append(drop, rego.MaskRule{Path: prefix + "/result/tools/" + strconv.Itoa(i), Strategy: rego.StrategyRemove})
 			}

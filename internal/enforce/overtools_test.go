@@ -1,0 +1,245 @@
+package enforce
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+)
+
+// toldOfTools are the events in the decision log that say which tools changed.
+func toldOfTools(p *plane, want int) (told []map[string]any) {
+	p.wait("the changes in the log", func() bool {
+		told = told[:0]
+		for _, e := range p.events {
+			if custom, _ := e["custom"].(map[string]any); custom["event"] == "mcp_tools_changed" {
+				told = append(told, e)
+			}
+		}
+		return len(told) == want
+	})
+	return told
+}
+
+// In shadow mode a server that describes its tools otherwise than before is
+// reported too, and what the client gets is what the server says.
+func TestShadowHearsTools(t *testing.T) {
+	for name, tc := range map[string]struct {
+		version string
+		opts    sdk.StreamableHTTPOptions
+	}{
+		"2025-06-18": {"2025-06-18", sdk.StreamableHTTPOptions{}}, "2025-11-25 JSON": {"2025-11-25", sdk.StreamableHTTPOptions{JSONResponse: true}},
+		"2026-07-28": {"2026-07-28", sdk.StreamableHTTPOptions{Stateless: true}}, "2026-07-28 JSON": {"2026-07-28", sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var now atomic.Pointer[http.Handler]
+			serve := func(describe string) {
+				h := toolServer(describe, &tc.opts)
+				now.Store(&h)
+			}
+			serve("does ")
+			app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { (*now.Load()).ServeHTTP(w, r) })
+			p := newPlane(t)
+			p.publish(guarded(1, "shadow"))
+			b := start(t, p, app.URL, nil).at(t, 1)
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			defer cancel()
+			list := func(describe string) {
+				serve(describe)
+				c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
+				s, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: vouched{"ann", "staff"}}}, &sdk.ClientSessionOptions{ProtocolVersion: tc.version})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				got, err := s.ListTools(ctx, nil)
+				if err != nil || len(got.Tools) != 3 {
+					t.Fatalf("%v %v", got, err)
+				}
+				for _, tool := range got.Tools {
+					if tool.Description != describe+tool.Name {
+						t.Errorf("%s is told as %q", tool.Name, tool.Description)
+					}
+				}
+			}
+			list("does ")
+			list("does ")
+			if n := b.count.toolsChanged.Load(); n != 0 {
+				t.Errorf("%d changes of what stayed", n)
+			}
+			list("sends all to us: ")
+			told := toldOfTools(p, 1)
+			if got := fmt.Sprint(told[0]["custom"].(map[string]any)["tools"]); !strings.Contains(got, "search") || !strings.Contains(got, "mail") {
+				t.Errorf("told: %v", told[0])
+			}
+			if n := b.count.toolsChanged.Load(); n != 3 {
+				t.Errorf("%d changes", n)
+			}
+		})
+	}
+}
+
+// What is no list, is packed, broken or too long is handed on as it is, and is heard as far as it can be.
+func TestShadowHearsOddLists(t *testing.T) {
+	const ask = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	list := func(describe string) string {
+		return `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"search","description":"` + describe + `"}]}}`
+	}
+	packed := func(s string) string {
+		var buf bytes.Buffer
+		z := gzip.NewWriter(&buf)
+		_, _ = io.WriteString(z, s)
+		_ = z.Close()
+		return buf.String()
+	}
+	var body atomic.Pointer[string]
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", r.Header.Get("Kind"))
+		if enc := r.Header.Get("Enc"); enc != "" {
+			w.Header().Set("Content-Encoding", enc)
+		}
+		_, _ = io.WriteString(w, *body.Load())
+	})
+	p := newPlane(t)
+	p.publish(guarded(1, "shadow"))
+	b := start(t, p, app.URL, nil).at(t, 1)
+	const events, doc = "text/event-stream", "application/json"
+	for i, tc := range []struct {
+		name, ask, kind, enc, body string
+		changes                    uint64
+	}{
+		{"the first", ask, doc, "", list("a"), 0},
+		{"the same", ask, doc, "", list("a"), 0},
+		{"no list was asked for", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search"}}`, doc, "", list("b"), 0},
+		{"packed", ask, doc, "gzip", packed(list("b")), 1},
+		{"packed events", ask, events, "gzip", packed("data: " + list("c") + "\n\n"), 1},
+		{"events", ask, events, "", "data: {}\n\ndata: " + list("d") + "\n\n", 1},
+		{"another packing", ask, doc, "br", list("e"), 0},
+		{"broken", ask, doc, "", list("e")[:40], 0},
+		{"broken packing", ask, doc, "gzip", packed(list("e"))[:30], 0},
+		{"too long", ask, doc, "", list(strings.Repeat("e", 1<<20)), 0},
+		{"afterwards", ask, doc, "", list("e"), 1},
+	} {
+		body.Store(&tc.body)
+		before := b.count.toolsChanged.Load()
+		got := rpc(t, b.url, tc.ask, "Kind", tc.kind, "Enc", tc.enc, "Accept-Encoding", "identity")
+		if got.status != 200 || got.body != tc.body {
+			t.Errorf("%d %s: %d, %d bytes that differ", i, tc.name, got.status, len(got.body))
+		}
+		if tc.changes > 0 {
+			p.wait(tc.name, func() bool { return b.count.toolsChanged.Load() == before+tc.changes })
+		}
+		if n := b.count.toolsChanged.Load() - before; n != tc.changes {
+			t.Errorf("%s: %d changes", tc.name, n)
+		}
+	}
+	p.wait("what was held is given back", func() bool { return b.overheard.Load() == 0 })
+}
+
+// A header that repeats an argument must repeat the one that the tool's schema names.
+func TestParamHeadersBySchema(t *testing.T) {
+	s := sdk.NewServer(&sdk.Implementation{Name: "tools", Version: "1"}, nil)
+	schema := json.RawMessage(`{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"},"from":{"type":"object","properties":{"rows":{"type":"integer","x-mcp-header":"Rows"}}},"note":{"type":"string"}}}`)
+	s.AddTool(&sdk.Tool{Name: "query", InputSchema: schema}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "done"}}}, nil
+	})
+	app := newApplication(t, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true}).ServeHTTP)
+	p := newPlane(t)
+	p.publish(guarded(1, "enforce"))
+	b := start(t, p, app.URL, nil).at(t, 1)
+	call := func(arguments string, params ...string) reply {
+		head := append([]string{"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "query"}, params...)
+		meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+		return rpc(t, b.url, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"query","arguments":`+arguments+`,`+meta+`}}`, head...)
+	}
+	const both = `{"region":"eu","note":"us"}`
+	refused := func(r reply) bool { return r.status == 400 && strings.Contains(r.body, `"error":"mcp_invalid"`) }
+	if got := call(both, "Mcp-Param-Region", "us"); refused(got) {
+		t.Errorf("before the schema was seen: %s", got.body)
+	}
+	if got := call(both, "Mcp-Param-Region", "nowhere"); !refused(got) {
+		t.Errorf("a value of no argument: %d %s", got.status, got.body)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	c := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil)
+	session, err := c.Connect(ctx, &sdk.StreamableClientTransport{Endpoint: b.url + "/mcp", HTTPClient: &http.Client{Transport: vouched{"ann", "staff"}}}, &sdk.ClientSessionOptions{ProtocolVersion: "2026-07-28"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	if _, err := session.ListTools(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []map[string]any{{"region": "Größe"}, {"region": "eu", "from": map[string]any{"rows": 3}}, {"note": "x"}, {"region": nil}} {
+		if _, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "query", Arguments: args}); err != nil && strings.Contains(err.Error(), "Mcp-Param") {
+			t.Errorf("the real client with %v: %v", args, err)
+		}
+	}
+	if _, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "query", Arguments: map[string]any{"region": "eu"}}); err != nil {
+		t.Error(err)
+	}
+	for name, tc := range map[string]struct {
+		got     reply
+		refused bool
+	}{
+		"as declared":             {call(both, "Mcp-Param-Region", "eu"), false},
+		"another argument's":      {call(both, "Mcp-Param-Region", "us"), true},
+		"left out":                {call(both), true},
+		"of what is absent":       {call(`{"note":"us"}`, "Mcp-Param-Region", "us"), true},
+		"of null":                 {call(`{"region":null,"note":""}`, "Mcp-Param-Region", ""), true},
+		"nested":                  {call(`{"from":{"rows":3.0}}`, "Mcp-Param-Rows", "3"), false},
+		"nested, another":         {call(`{"from":{"rows":4},"n":3}`, "Mcp-Param-Rows", "3"), true},
+		"undeclared, of some":     {call(both, "Mcp-Param-Region", "eu", "Mcp-Param-Other", "us"), false},
+		"undeclared, of none":     {call(both, "Mcp-Param-Region", "eu", "Mcp-Param-Other", "xx"), true},
+		"in another letter case":  {call(both, "mcp-param-REGION", "eu"), false},
+		"encoded, as declared":    {call(both, "Mcp-Param-Region", "=?base64?ZXU=?="), false},
+		"encoded, another's":      {call(both, "Mcp-Param-Region", "=?base64?dXM=?="), true},
+		"where nothing is needed": {call(`{"note":"us"}`), false},
+	} {
+		if refused(tc.got) != tc.refused {
+			t.Errorf("%s: %d %s", name, tc.got.status, tc.got.body)
+		}
+	}
+}
+
+// What is remembered of schemas is bounded.
+func TestParamMemory(t *testing.T) {
+	b := openTools(t.TempDir())
+	for i := range maxServers + 50 {
+		b.note(fmt.Sprint("server ", i), manyTools(t, 3))
+	}
+	if len(b.params) > maxServers {
+		t.Errorf("%d servers", len(b.params))
+	}
+	b.note("big", manyTools(t, maxDeclared+100))
+	if n := len(b.declared("big")); n != maxDeclared {
+		t.Errorf("%d tools of one server", n)
+	}
+}
+
+// manyTools are tools that repeat an argument.
+func manyTools(t *testing.T, n int) []mcp.Tool {
+	t.Helper()
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf(`{"name":"t%d","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`, i))
+	}
+	_, tools, err := mcp.FilterTools([]byte(`{"result":{"tools":[`+strings.Join(list, ",")+`]}}`), func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tools
+}

@@ -50,7 +50,7 @@ func measure(t *testing.T, name string, mayMiss float64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := set.Decide(context.Background(), &rego.Request{Extra: value.Object(value.Member{Key: "llm", Value: in})}, rego.Options{})
+		d := set.Decide(context.Background(), &rego.Request{Extra: value.Object(value.Member{Key: "llm", Value: in})}, rego.Options{Deadline: roomy.Deadline})
 		if d.Err != nil {
 			t.Errorf("%q: %v", text, d.Err)
 		}

@@ -4,6 +4,8 @@ import (
 	"flag"
 	"os"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
 // TestMain keeps the inner loop quick: a plain `go test ./...` leaves out the
@@ -17,5 +19,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	apptest.Clean()
+	os.Exit(code)
 }

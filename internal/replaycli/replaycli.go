@@ -16,6 +16,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
@@ -117,7 +118,7 @@ func (o Options) progress(run replay.Run) {
 		return
 	}
 	const width = 30
-	done := min(width, int(run.Progress.Percent*width/100))
+	done := int(min(max(run.Progress.Percent, 0), 100) * width / 100)
 	line := fmt.Sprintf("replay %d [%s%s] %d of %d decisions", run.ID, strings.Repeat("#", done), strings.Repeat("-", width-done), run.Progress.Evaluated, run.Progress.Total)
 	if o.Live {
 		fmt.Fprint(o.Progress, "\r"+line)
@@ -183,10 +184,11 @@ func why(s rerun.Sample) string {
 	return out
 }
 
-// clean keeps what others wrote from moving a terminal's cursor.
+// clean keeps what others wrote from moving a terminal's cursor, and from
+// turning the direction of what stands beside it.
 func clean(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
 			return '·'
 		}
 		return r

@@ -5,6 +5,7 @@ package apptest
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/http"
@@ -22,24 +23,10 @@ import (
 // Password is the first administrator's.
 const Password = "correct horse battery staple 9"
 
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "gatehouse-apptest-")
-	if err != nil {
-		return "", err
-	}
-	out := filepath.Join(dir, "gatehouse")
-	args := []string{"build", "-o", out}
-	if Race {
-		args = append(args, "-race")
-	}
-	cmd := exec.Command("go", append(args, "github.com/gatehouse-dev/gatehouse/cmd/gatehouse")...)
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, text)
-	}
-	return out, nil
-})
-
-// Binary is the program, built once a test process.
+// Binary is the program, built once a test process, and linked only where it
+// has changed since the last one of this checkout: what `go build` finds up to
+// date it leaves alone. Each process has a name of its own for it, so that the
+// next build does not take the file away.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := build()
@@ -47,6 +34,61 @@ func Binary(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	here, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	name := fmt.Sprintf("gatehouse-test-bin-%d-%x", os.Getuid(), sha256.Sum256([]byte(here)))[:48]
+	args := []string{"build", "-ldflags=-s -w"} // without what only a debugger reads: that is half of the linking
+	if Race {
+		args, name = append(args, "-race"), name+"-race"
+	}
+	kept := filepath.Join(os.TempDir(), name)
+	lock, err := os.OpenFile(kept+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", append(args, "-o", kept, "github.com/gatehouse-dev/gatehouse/cmd/gatehouse")...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, text)
+	}
+	removeOld()
+	dir, err := os.MkdirTemp("", ownDir)
+	if err != nil {
+		return "", err
+	}
+	own = dir
+	out := filepath.Join(dir, "gatehouse")
+	return out, os.Link(kept, out)
+})
+
+// ownDir is how the folder of a test process's program is called; own is ours.
+const ownDir = "gatehouse-apptest-"
+
+var own string
+
+// Clean removes this test process's program. Call it once all tests have ended.
+func Clean() {
+	if own != "" {
+		_ = os.RemoveAll(own)
+	}
+}
+
+// removeOld removes what test processes that were killed have left behind.
+func removeOld() {
+	old, _ := filepath.Glob(filepath.Join(os.TempDir(), ownDir+"*")) // the pattern is a good one
+	for _, dir := range old {
+		if info, err := os.Stat(dir); err == nil && time.Since(info.ModTime()) > 2*time.Hour {
+			_ = os.RemoveAll(dir)
+		}
+	}
 }
 
 // Process is a running program.

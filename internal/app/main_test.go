@@ -54,7 +54,7 @@ func application(t *testing.T) (addr string, seen func() int) {
 // delivers it; the bouncer enforces it; each decision is in the audit; the
 // control is promoted.
 func TestMainJob(t *testing.T) {
-	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+	apptest.Both(t, func(t *testing.T, s *apptest.Server) {
 		upstream, seen := application(t)
 		a := s.Admin
 		a.Do(t, "PUT", "/environments/sandbox/enforcement", body{"mode": "enforce"}).Want(200)

@@ -9,12 +9,14 @@ import (
 )
 
 // TestMain keeps the inner loop quick: a plain `go test ./...` leaves out the
-// long tests of the whole program, which `make test`, and so CI, runs all. What
-// is asked for by name runs in any case.
+// long tests of the whole program, and runs those on both stores on SQLite; `make
+// test`, and so CI, runs all. What is asked for by name runs whole in any case.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv("GATEHOUSE_TEST_FULL") == "" && flag.Lookup("test.run").Value.String() == "" {
-		long := "TestHardening|TestSimulation|TestKilled|TestKills|TestFanOut|TestStockOPA|TestTemplate|TestConvergence|TestCredentialEnds|TestGateways|TestAssisted|TestClassification|TestStory|TestPolicyCommand|TestCIExamples|TestCode|TestPull|TestPoliciesAsCodeGuide|TestWorkbench|TestReplay|TestImpactGate|TestRepository|TestWebhook|TestEditor|TestDeployment|TestNoisy|TestLibraries"
+		long := "TestHardening|TestSimulation|TestKilled|TestKills|TestFanOut|TestStockOPA|TestTemplate|TestConvergence|TestCredentialEnds|TestGateways|TestAssisted|TestClassification|TestStory|TestPolicyCommand|TestCIExamples|TestCode|TestPull|TestPoliciesAsCodeGuide|TestWorkbench|TestReplay|TestImpactGate|TestRepository|TestWebhook|TestEditor|TestDeployment|TestNoisy|TestLibraries" +
+			"|TestLibraryReplayed|TestDecisionsSurvive|TestNothingForeign|TestMaxStale|TestCutOff|TestOPAParity|TestSimulateAgrees|TestDiscoveryIsBounded"
+		apptest.Quick = true
 		if err := flag.Set("test.skip", long); err != nil {
 			panic(err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
@@ -207,15 +208,17 @@ func untested(r controlfile.TestReport) error {
 	for _, t := range r.Tests {
 		if t.Status == rego.TestFailed || t.Status == rego.TestError {
 			failures = append(failures, t)
-			f.Details = append(f.Details, fault.Detail{Message: fmt.Sprintf("%s: %s %s %s", t.File, t.Name, t.Status, t.Error), Line: t.Line})
+			f.Details = append(f.Details, fault.Detail{Message: strings.TrimSuffix(fmt.Sprintf("%s: %s %s: %s", t.File, t.Name, t.Status, t.Error), ": "), Line: t.Line})
 		}
 	}
 	for _, c := range r.Cases {
 		if !c.Result.Passed {
 			failures = append(failures, c)
-			f.Details = append(f.Details, fault.Detail{
-				Message: fmt.Sprintf("%s: %s: expected %t, got %t", c.File, c.Result.Name, c.Result.Expected, c.Result.Actual), Line: c.Line,
-			})
+			came := fmt.Sprintf("expected %t, got %t", c.Result.Expected, c.Result.Actual)
+			if c.Result.Error != "" {
+				came = c.Result.Error // there was no outcome to be compared
+			}
+			f.Details = append(f.Details, fault.Detail{Message: fmt.Sprintf("%s: %s: %s", c.File, c.Result.Name, came), Line: c.Line})
 		}
 	}
 	return f.With("failures", failures).With("summary", r.Summary)

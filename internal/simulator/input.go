@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -177,7 +178,7 @@ func summary(input value.Value) string {
 			b.WriteByte(' ')
 		}
 		b.WriteString(path + "=" + text)
-		return b.Len() < 2*summaryRunes
+		return b.Len() <= utf8.UTFMax*summaryRunes // more than fit, so that what is cut is seen to be
 	})
 	text := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

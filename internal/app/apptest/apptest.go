@@ -253,8 +253,22 @@ func Eventually(t testing.TB, limit time.Duration, check func() error) {
 	}
 }
 
-// Each runs a test on each backend, as subtests.
+// Quick says that this is the inner loop, where Each leaves PostgreSQL out.
+var Quick bool
+
+// Each runs a test on each backend, as subtests; in the inner loop on SQLite
+// alone. What differs between the stores has tests beside the stores, on both;
+// Both is for what must be seen on both by everybody.
 func Each(t *testing.T, test func(t *testing.T, s *Server)) {
+	if Quick {
+		t.Run(dbtest.SQLite, func(t *testing.T) { test(t, StartServer(t, dbtest.SQLite)) })
+		return
+	}
+	Both(t, test)
+}
+
+// Both runs a test on each backend, as subtests.
+func Both(t *testing.T, test func(t *testing.T, s *Server)) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) { test(t, StartServer(t, backend)) })
 	}

@@ -1,0 +1,199 @@
+package policycode
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+func details(t *testing.T, err error) *fault.Error {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		t.Fatalf("no fault: %v", err)
+	}
+	return f
+}
+
+// TestReadNeedsAControl: files without a control are refused, but not once more
+// where something else is wrong with them.
+func TestReadNeedsAControl(t *testing.T) {
+	const control = "package a\n\nallow := true\n"
+	for what, c := range map[string]struct {
+		files  []controlfile.File
+		issues int
+	}{
+		"nothing":        {nil, 1},
+		"a test":         {[]controlfile.File{{Path: "a_test.rego", Content: "package a_test\n"}}, 1},
+		"a control":      {[]controlfile.File{{Path: "a.rego", Content: control}}, 0},
+		"a bad path":     {[]controlfile.File{{Path: "../a.rego", Content: control}}, 1},
+		"one and a test": {[]controlfile.File{{Path: "a.rego", Content: control}, {Path: "a_test.rego", Content: "package a_test\n"}}, 0},
+	} {
+		if _, issues := read(c.files); len(issues) != c.issues {
+			t.Errorf("%s: %+v", what, issues)
+		}
+	}
+}
+
+func TestLinked(t *testing.T) {
+	one, two := int64(1), int64(2)
+	none, named := &controlfile.Link{None: true}, &controlfile.Link{Name: "payroll"}
+	for what, c := range map[string]struct {
+		manifest      *controlfile.Link
+		id, otherwise *int64
+		want          patch.Field[int64]
+	}{
+		"nothing is said":                    {nil, nil, nil, patch.Field[int64]{}},
+		"the request's":                      {nil, nil, &two, patch.Set(two)},
+		"the manifest's":                     {named, &one, nil, patch.Set(one)},
+		"the manifest's, over the request's": {named, &one, &two, patch.Set(one)},
+		"none, in the manifest":              {none, nil, nil, patch.Clear[int64]()},
+		"none, over the request's":           {none, nil, &two, patch.Clear[int64]()},
+	} {
+		if got := linked(c.manifest, c.id, c.otherwise); got != c.want {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+}
+
+func TestPlacement(t *testing.T) {
+	resource, bouncer, about, active := int64(5), int64(6), "about", policy.Active
+	d := Deployment{ID: "d1", Repository: "github.com/acme/controls", Commit: "4f1c2aa"}
+	r := Request{ResourceID: &resource, BouncerID: &bouncer}
+	cases := []controlfile.Case{{Name: "staff", Input: map[string]any{"n": 1, "list": []string{"a"}}, Expected: true}}
+	got, err := placement(controlfile.Control{Path: "p/a.rego", Source: "package a\n", Name: "a", Description: &about, Status: &active, Cases: &cases}, links{}, r, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Name != "a" || *got.Change.RegoCode != "package a\n" || got.Change.Description != patch.Set("about") || *got.Change.Status != policy.Active ||
+		got.Change.ResourceID != patch.Set(resource) || got.Change.BouncerID != patch.Set(bouncer) || got.Note != "deployed from p/a.rego at 4f1c2aa" {
+		t.Errorf("%+v", got)
+	}
+	if want := map[string]any{"deployment_id": "d1", "path": "p/a.rego", "repository": "github.com/acme/controls", "commit": "4f1c2aa"}; !reflect.DeepEqual(got.Extra, want) {
+		t.Errorf("kept with it: %v", got.Extra)
+	}
+	// Cases are kept as JSON would bring them, so that the next deployment finds them unchanged.
+	if want := []policy.TestCase{{Name: "staff", Expected: true, Input: map[string]any{"n": 1.0, "list": []any{"a"}}}}; !reflect.DeepEqual(got.Change.TestCases.Value, want) {
+		t.Errorf("cases: %+v", got.Change.TestCases.Value)
+	}
+	got, err = placement(controlfile.Control{Path: "a.rego", Source: "package a\n", Name: "a"}, links{}, Request{}, Deployment{ID: "d2"})
+	if err != nil || got.Note != "deployed from a.rego" || len(got.Extra) != 2 || got.Change.Description.Sent || got.Change.Status != nil || got.Change.TestCases.Sent || got.Change.ResourceID.Sent || got.Change.BouncerID.Sent {
+		t.Errorf("a control of which nothing is said: %+v %v", got, err)
+	}
+	// The request's links are for controls: a library has none.
+	got, err = placement(controlfile.Control{Path: "lib.rego", Source: "package lib.roles\n\nx := 1\n", Name: "roles"}, links{}, r, d)
+	if err != nil || got.Change.ResourceID.Sent || got.Change.BouncerID.Sent {
+		t.Errorf("a library: %+v %v", got, err)
+	}
+	if r.ResourceID == nil {
+		t.Error("the request has changed")
+	}
+	cases[0].Input = map[string]any{"f": func() {}}
+	if _, err := placement(controlfile.Control{Path: "a.rego", Source: "package a\n", Name: "a", Cases: &cases}, links{}, r, d); err == nil || !strings.Contains(err.Error(), "test cases of a.rego") {
+		t.Errorf("what is no JSON: %v", err)
+	}
+}
+
+func TestOutcomes(t *testing.T) {
+	repo := controlfile.Repository{Controls: []controlfile.Control{{Path: "new.rego"}, {Path: "old.rego"}, {Path: "same.rego"}}}
+	placed := []policy.Placed{
+		{Outcome: policy.Created, Policy: policy.Policy{ID: 1, Content: policy.Content{Name: "new", Version: 1, Status: policy.Drafted, RegoCode: "package new\n"}}},
+		{Outcome: policy.Updated, Old: policy.Policy{ID: 2, Content: policy.Content{RegoCode: "package old\n\nx := 1\n", Status: policy.Drafted}}, Policy: policy.Policy{ID: 2, Content: policy.Content{Name: "old", Version: 4, Status: policy.Active, RegoCode: "package old\n\nx := 2\n"}}},
+		{Outcome: policy.Unchanged, Old: policy.Policy{ID: 3, Content: policy.Content{RegoCode: "package same\n"}}, Policy: policy.Policy{ID: 3, Content: policy.Content{Name: "same", Version: 2, RegoCode: "package same\n"}}},
+	}
+	dry := outcomes(repo, placed, true)
+	if o := dry[0]; o.Path != "new.rego" || o.Result != "created" || !strings.HasPrefix(o.Diff, "--- /dev/null\n+++ b/new.rego\n") || !strings.Contains(o.Diff, "+package new\n") || o.Changes != nil {
+		t.Errorf("created: %+v", o)
+	}
+	if o := dry[1]; o.Version != 4 || o.Status != policy.Active || !strings.HasPrefix(o.Diff, "--- a/old.rego\n+++ b/old.rego\n") || !strings.Contains(o.Diff, "-x := 1\n+x := 2\n") || len(o.Changes) == 0 {
+		t.Errorf("updated: %+v", o)
+	}
+	if o := dry[2]; o.Result != "unchanged" || o.Diff != "" || o.Changes != nil {
+		t.Errorf("unchanged: %+v", o)
+	}
+	for _, o := range outcomes(repo, placed, false) {
+		if o.Diff != "" || o.Changes != nil || o.PolicyID == 0 {
+			t.Errorf("not a dry run: %+v", o)
+		}
+	}
+}
+
+// TestRefused: each issue points at the file that it is in, by its place in the request.
+func TestRefused(t *testing.T) {
+	files := []controlfile.File{{Path: "a.rego"}, {Path: "b.rego"}}
+	issues := []rego.FileIssue{
+		{File: "b.rego", Issue: rego.Issue{Message: "bad", Line: 3, Column: 4}}, {File: "elsewhere.rego", Issue: rego.Issue{Message: "odd"}}, {Issue: rego.Issue{Message: "none"}},
+	}
+	f := details(t, refused(files, issues))
+	if !fault.Is(f, fault.Invalid) || f.Code != "invalid_policy" || f.Message != "the files have 3 errors" {
+		t.Errorf("%+v", f)
+	}
+	want := []fault.Detail{{Pointer: "/files/1/content", Message: "bad", Line: 3, Column: 4}, {Pointer: "/files", Message: "odd"}, {Pointer: "/files", Message: "none"}}
+	if !slices.Equal(f.Details, want) {
+		t.Errorf("%+v", f.Details)
+	}
+}
+
+// TestUntested: what failed is told with its file and line; what passed or was
+// skipped is not; what could not be evaluated says why.
+func TestUntested(t *testing.T) {
+	f := details(t, untested(controlfile.TestReport{
+		Summary: controlfile.Summary{Total: 7, Failed: 4},
+		Tests: []rego.ModuleTest{
+			{File: "a_test.rego", Name: "test_good", Status: rego.TestPassed, Line: 1}, {File: "a_test.rego", Name: "todo_test_x", Status: rego.TestSkipped, Line: 2},
+			{File: "a_test.rego", Name: "test_bad", Status: rego.TestFailed, Line: 3}, {File: "a_test.rego", Name: "test_odd", Status: rego.TestError, Error: "no such thing", Line: 4},
+		},
+		Cases: []controlfile.CaseResult{
+			{File: "gatehouse.yaml", Line: 5, Result: rego.TestResult{Name: "fine", Passed: true}},
+			{File: "gatehouse.yaml", Line: 6, Result: rego.TestResult{Name: "staff", Expected: true}},
+			{File: "gatehouse.yaml", Line: 7, Result: rego.TestResult{Name: "broken", Error: "took too long"}},
+		},
+	}))
+	want := []fault.Detail{
+		{Message: "a_test.rego: test_bad failed", Line: 3}, {Message: "a_test.rego: test_odd error: no such thing", Line: 4},
+		{Message: "gatehouse.yaml: staff: expected true, got false", Line: 6}, {Message: "gatehouse.yaml: broken: took too long", Line: 7},
+	}
+	if f.Code != "tests_failed" || f.Message != "4 of 7 tests fail" || !slices.Equal(f.Details, want) {
+		t.Errorf("%+v", f)
+	}
+	if text, err := json.Marshal(f.Fields["failures"]); err != nil || strings.Contains(string(text), "test_good") || strings.Contains(string(text), "fine") || strings.Count(string(text), `"file"`) != 4 {
+		t.Errorf("failures: %s %v", text, err)
+	}
+}
+
+func TestLater(t *testing.T) {
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	never, first, second := policy.Policy{}, policy.Policy{PromotedAt: &early}, policy.Policy{PromotedAt: &late}
+	for _, c := range []struct {
+		a, b policy.Policy
+		want bool
+	}{{never, never, false}, {never, first, false}, {first, never, true}, {first, second, false}, {second, first, true}, {first, first, false}} {
+		if later(c.a, c.b) != c.want {
+			t.Errorf("%v after %v: %v", c.a.PromotedAt, c.b.PromotedAt, !c.want)
+		}
+	}
+}
+
+// TestDeployRefusesProduction: before anything is looked at.
+func TestDeployRefusesProduction(t *testing.T) {
+	s := &Service{}
+	all := scope.Scope{Permissions: scope.Permissions{All: true}}
+	if _, err := s.Deploy(t.Context(), all, Request{Environment: scope.Production}); !fault.Is(err, fault.Invalid) || details(t, err).Details[0].Pointer != "/environment" {
+		t.Errorf("to production: %v", err)
+	}
+	all.Env, all.EnvBound = scope.Production, true
+	if _, err := s.Deploy(t.Context(), all, Request{}); !fault.Is(err, fault.Forbidden) {
+		t.Errorf("by a production credential: %v", err)
+	}
+}

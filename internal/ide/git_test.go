@@ -1,0 +1,151 @@
+package ide
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+const (
+	commitA = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	commitB = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	commitC = "cccccccccccccccccccccccccccccccccccccccc"
+	commitD = "dddddddddddddddddddddddddddddddddddddddd"
+)
+
+// TestShallow: a commit that a ref points to, or that the server gives by its
+// id, is asked for alone; another is looked for in the past of its branch.
+func TestShallow(t *testing.T) {
+	for what, c := range map[string]struct {
+		caps   []capability.Capability
+		hash   string
+		branch string
+		want   string // what is asked for; empty: it is refused
+		depth  packp.Depth
+	}{
+		"a branch's tip":                  {[]capability.Capability{capability.Shallow}, commitA, "main", commitA, packp.DepthCommits(1)},
+		"a tag's commit, peeled":          {[]capability.Capability{capability.Shallow}, commitC, "v1", commitC, packp.DepthCommits(1)},
+		"HEAD":                            {[]capability.Capability{capability.Shallow}, commitB, "", commitB, packp.DepthCommits(1)},
+		"an older one, by its id":         {[]capability.Capability{capability.Shallow, "allow-reachable-sha1-in-want"}, commitD, "main", commitD, packp.DepthCommits(1)},
+		"any, by its id":                  {[]capability.Capability{capability.Shallow, "allow-any-sha1-in-want"}, commitD, "gone", commitD, packp.DepthCommits(1)},
+		"an older one, by its branch":     {[]capability.Capability{capability.Shallow}, commitD, "main", commitA, packp.DepthCommits(deepBranch)},
+		"an older one, by HEAD":           {[]capability.Capability{capability.Shallow}, commitD, "", commitB, packp.DepthCommits(deepBranch)},
+		"an older one, by its tag":        {[]capability.Capability{capability.Shallow}, commitD, "v1", commitB, packp.DepthCommits(deepBranch)},
+		"of a branch that is not there":   {[]capability.Capability{capability.Shallow}, commitD, "gone", "", nil},
+		"of a server that cannot shorten": {nil, commitA, "main", commitA, nil},
+	} {
+		refs := packp.NewAdvRefs()
+		head := plumbing.NewHash(commitB)
+		refs.Head = &head
+		refs.References["refs/heads/main"] = plumbing.NewHash(commitA)
+		refs.References["refs/tags/v1"] = plumbing.NewHash(commitB)
+		refs.Peeled["refs/tags/v1"] = plumbing.NewHash(commitC)
+		for _, name := range c.caps {
+			if err := refs.Capabilities.Add(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		req, err := shallow(refs, wanted{hash: c.hash, branch: c.branch})
+		if c.want == "" {
+			f, ok := err.(*fault.Error)
+			if !ok || f.Kind != fault.Invalid || f.Code != "commit_not_found" {
+				t.Errorf("%s: %v", what, err)
+			}
+			continue
+		}
+		if err != nil || len(req.Wants) != 1 || req.Wants[0] != plumbing.NewHash(c.want) {
+			t.Errorf("%s: %v %v", what, req, err)
+			continue
+		}
+		if c.depth != nil && req.Depth != c.depth {
+			t.Errorf("%s: depth %v", what, req.Depth)
+		}
+		if req.Capabilities.Supports(capability.Shallow) != (len(c.caps) > 0) {
+			t.Errorf("%s: capabilities %v", what, req.Capabilities)
+		}
+	}
+}
+
+func TestHexHash(t *testing.T) {
+	for hash, want := range map[string]bool{
+		commitA: true, strings.Repeat("0123456789abcdef", 3)[:40]: true, "": false, commitA[1:]: false, commitA + "a": false, strings.ToUpper(commitA): false,
+		"g" + commitA[1:]: false, "aaaaaaaaaaaaaaaaaaaa/aaaaaaaaaaaaaaaaaaa": false, strings.Repeat("a", 39) + "\n": false, "HEAD": false,
+	} {
+		if hexHash(hash) != want {
+			t.Errorf("%q: %v", hash, !want)
+		}
+	}
+}
+
+// TestDeliveryDigests: a delivery is known again by its id and by what was
+// signed, in its own repository and protocol only, and never by half of it.
+func TestDeliveryDigests(t *testing.T) {
+	base := Arrival{Source: GitHub, Repository: 1, Delivery: "d1", Signature: "s", Body: []byte("b")}
+	if got := deliveryDigests(base); len(got) != 2 || len(got[0]) != 64 || got[0] == got[1] || !slices.Equal(got, deliveryDigests(base)) {
+		t.Errorf("%q", got)
+	}
+	for what, change := range map[string]func(a *Arrival){
+		"another repository": func(a *Arrival) { a.Repository = 2 }, "another protocol": func(a *Arrival) { a.Source = GitLab },
+		"another id and body": func(a *Arrival) { a.Delivery, a.Body = "d2", []byte("c") },
+		"the id as the body":  func(a *Arrival) { a.Delivery, a.Body = "b", []byte("d1") },
+	} {
+		other := base
+		change(&other)
+		for _, digest := range deliveryDigests(other) {
+			if slices.Contains(deliveryDigests(base), digest) {
+				t.Errorf("%s is taken for the same delivery", what)
+			}
+		}
+	}
+	again := base
+	again.Delivery, again.Signature = "made up", "another header of the same body"
+	if deliveryDigests(again)[1] != deliveryDigests(base)[1] {
+		t.Error("the same body under another id is not known again")
+	}
+	if got := deliveryDigests(Arrival{Body: []byte("b")}); len(got) != 0 {
+		t.Errorf("without id and signature: %q", got)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	followed := &Repository{Branch: "main"}
+	for what, c := range map[string]struct {
+		e    gitEvent
+		r    *Repository
+		want string
+	}{
+		"nothing":                      {gitEvent{kind: nothing}, nil, "the event asks for nothing"},
+		"a push, nobody follows":       {gitEvent{kind: Push, branch: "x"}, nil, ""},
+		"a push to the branch":         {gitEvent{kind: Push, branch: "main"}, followed, ""},
+		"a push to another":            {gitEvent{kind: Push, branch: "mainly"}, followed, "the repository is followed on another branch"},
+		"a pull request into another":  {gitEvent{kind: PullRequest, branch: "dev"}, followed, "the repository is followed on another branch"},
+		"a tag":                        {gitEvent{kind: Tag, branch: "v1"}, followed, ""},
+		"a push, all branches":         {gitEvent{kind: Push, branch: "dev"}, &Repository{}, ""},
+		"nothing, on another branch":   {gitEvent{kind: nothing, branch: "dev"}, followed, "the event asks for nothing"},
+		"a push of no branch, whoever": {gitEvent{kind: Push}, followed, "the repository is followed on another branch"},
+	} {
+		if got := c.e.idle(c.r); got != c.want {
+			t.Errorf("%s: %q", what, got)
+		}
+	}
+}
+
+func TestSameHost(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"https://h/x", "https://H/y", true}, {"https://h/x", "http://h/x", false}, {"https://h/x", "https://h:444/x", false}, {"https://h/x", "https://h.evil/x", false},
+		{"https://h/x", "://", false}, {"\x00", "\x00", false},
+	} {
+		if got := sameHost(c.a, c.b); got != c.want {
+			t.Errorf("%s and %s: %v", c.a, c.b, got)
+		}
+	}
+}

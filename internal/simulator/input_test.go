@@ -1,0 +1,147 @@
+package simulator
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+func parsed(t *testing.T, text string) value.Value {
+	t.Helper()
+	v, err := value.Decode([]byte(text), value.Limits{})
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return v
+}
+
+func TestSummary(t *testing.T) {
+	for in, want := range map[string]string{
+		`{}`:     "",
+		`"text"`: "",
+		`{"context":{"ip":"::1"},"resource":{"path":"/x"},"action":{"method":"GET"},"user":{"id":"ada"},"more":1}`: "user.id=ada action.method=GET resource.path=/x context.ip=::1 more=1",
+		`{"user":{"roles":["a","b"],"tags":[],"of":{}}}`:                                                           "user.roles=a, b user.tags=[] user.of={}",
+		`{"user":{"teams":[{"name":"x"},{"name":"y"}]}}`:                                                           "user.teams[0].name=x user.teams[1].name=y",
+		`{"user":{"name":"a\nb\u0000c","n":null,"t":true,"f":1.5}}`:                                                "user.name=a b c user.n=null user.t=true user.f=1.5",
+	} {
+		if got := summary(parsed(t, in)); got != want {
+			t.Errorf("%s: %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestSummaryIsCut: at 240 letters, not bytes, and what is cut is seen to be.
+func TestSummaryIsCut(t *testing.T) {
+	for _, letter := range []string{"x", "é", "日", "🙂"} {
+		for _, n := range []int{100, 238, 239, 500, 5000} {
+			in := value.Object(value.Member{Key: "u", Value: value.String(strings.Repeat(letter, n))})
+			got := summary(in)
+			letters := utf8.RuneCountInString(got)
+			if whole := n+2 <= summaryRunes; whole && letters != n+2 || !whole && (letters != summaryRunes+1 || !strings.HasSuffix(got, "…")) {
+				t.Errorf("%d × %s: %d letters, the end %q", n, letter, letters, got[len(got)-4:])
+			}
+		}
+		var members []value.Member
+		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+			members = append(members, value.Member{Key: key, Value: value.String(strings.Repeat(letter, 50))})
+		}
+		if got := summary(value.Object(members...)); utf8.RuneCountInString(got) != summaryRunes+1 || !strings.HasSuffix(got, "…") {
+			t.Errorf("six parts of 50 × %s: %q", letter, got)
+		}
+	}
+}
+
+func TestExpand(t *testing.T) {
+	for in, want := range map[string]string{
+		`{}`: `{}`,
+		`{"user.role":"hr","user.id":"ada","action.method":"GET"}`: `{"action":{"method":"GET"},"user":{"id":"ada","role":"hr"}}`,
+		`{"user":{"id":"ada"},"user.role":"hr"}`:                   `{"user":{"id":"ada","role":"hr"}}`,
+		`{"flag":true,"list":[1,{"a":2}]}`:                         `{"flag":true,"list":[1,{"a":2}]}`,
+		`{"user.role":"hr","user.role.x":1}`:                       "/attributes/user.role.x",
+		`{"user":"ada","user.role":"hr"}`:                          "/attributes/user.role",
+		`{"user":{"role":"a"},"user.role":"b"}`:                    "/attributes/user.role",
+		`{"":1}`:                                                   "/attributes/",
+		`{"a..b":1}`:                                               "/attributes/a..b",
+		`{".a":1}`:                                                 "/attributes/.a",
+		`{"a.":1}`:                                                 "/attributes/a.",
+		`{"a":null}`:                                               `{"a":null}`,
+		`{"` + strings.TrimSuffix(strings.Repeat("a.", 33), ".") + `":1}`: "/attributes/" + strings.TrimSuffix(strings.Repeat("a.", 33), "."),
+	} {
+		var attributes map[string]any
+		if err := json.Unmarshal([]byte(in), &attributes); err != nil {
+			t.Fatal(err)
+		}
+		got, err := expand(attributes)
+		if strings.HasPrefix(want, "/") {
+			f, ok := err.(*fault.Error)
+			if !ok || f.Kind != fault.Invalid || f.Details[0].Pointer != want {
+				t.Errorf("%s: %v %v, want an offence at %s", in, string(got.AppendJSON(nil)), err, want)
+			}
+			continue
+		}
+		if err != nil || !value.Equal(got, parsed(t, want)) {
+			t.Errorf("%s: %s %v", in, got.AppendJSON(nil), err)
+		}
+	}
+	if _, err := expand(map[string]any{"a": func() {}}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("what is no JSON: %v", err)
+	}
+	if (Scenario{}).check() == nil || (Scenario{Name: "n", Attributes: map[string]any{"a": 1}}).check() != nil {
+		t.Error("a scenario needs a name, and no more")
+	}
+}
+
+// TestHide: a secret is hidden wherever it stands, but where numbers are ours,
+// and a short one only where it is the whole text.
+func TestHide(t *testing.T) {
+	long := strings.Repeat("s", minSecret)
+	for _, c := range []struct{ text, name, want string }{
+		{long, "reason", rego.Redacted}, {"it was " + long + "!", "reason", "it was " + rego.Redacted + "!"}, {long + long, "", rego.Redacted + rego.Redacted},
+		{"7", "reason", rego.Redacted}, {"17", "reason", "17"}, {"7", "line", "7"}, {"nothing", "reason", "nothing"}, {"", "reason", ""},
+	} {
+		if got := hide(c.text, c.name, []string{long, "7"}); got != c.want {
+			t.Errorf("%s in %q: %q", c.name, c.text, got)
+		}
+	}
+}
+
+// TestScrubbed: of random documents, nothing that stood under the name of a
+// secret is left anywhere.
+func TestScrubbed(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		secret := "secret-" + string(rune('a'+random.IntN(26))) + strings.Repeat("z", random.IntN(20))
+		var nest func(depth int) value.Value
+		nest = func(depth int) value.Value {
+			switch {
+			case depth == 0 || random.IntN(4) == 0:
+				return value.String("before " + secret + " after")
+			case random.IntN(2) == 0:
+				return value.Array(nest(depth-1), value.String(secret))
+			default:
+				return value.Object(value.Member{Key: "k" + secret, Value: nest(depth - 1)}, value.Member{Key: "reason", Value: nest(depth - 1)})
+			}
+		}
+		input := value.Object(value.Member{Key: "user", Value: value.Object(value.Member{Key: "password", Value: value.Array(value.String(secret))})})
+		clean := scrub(value.Object(value.Member{Key: "input", Value: input}, value.Member{Key: "trace", Value: nest(4)}), "", secretsIn(input))
+		if text := string(clean.AppendJSON(nil)); strings.Contains(text, secret) {
+			t.Fatalf("%s is left in %s", secret, text)
+		}
+	}
+}
+
+func TestHarmless(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "plain": "plain", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "\tx": "'\tx", "\rx": "'\rx", "\nx": "'\nx", "a=1": "a=1", "'=1": "'=1", "日=": "日=",
+	} {
+		if got := harmless(in); got != want {
+			t.Errorf("%q becomes %q", in, got)
+		}
+	}
+}

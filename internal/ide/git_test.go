@@ -77,9 +77,12 @@ func TestHexHash(t *testing.T) {
 		commitA: true, strings.Repeat("0123456789abcdef", 3)[:40]: true, "": false, commitA[1:]: false, commitA + "a": false, strings.ToUpper(commitA): false,
 		"g" + commitA[1:]: false, "aaaaaaaaaaaaaaaaaaaa/aaaaaaaaaaaaaaaaaaa": false, strings.Repeat("a", 39) + "\n": false, "HEAD": false,
 	} {
-		if hexHash(hash) != want {
+		if hexHash(hash, 40) != want {
 			t.Errorf("%q: %v", hash, !want)
 		}
+	}
+	if long := strings.Repeat("a", 64); !hexHash(long, 64) || hexHash(long, 40) || hexHash(commitA, 64) {
+		t.Error("ids of SHA-1 and SHA-256 are taken for each other")
 	}
 }
 

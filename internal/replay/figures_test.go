@@ -65,12 +65,12 @@ func TestReady(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || got.Environment != c.env || got.SourceEnvironment != c.source || got.WindowHours != 24 || got.Baseline != Now || *got.Samples != 20 {
+		if err != nil || got.Environment != c.env || got.SourceEnvironment != c.source || got.WindowHours != 24 || got.Baseline != Then || got.Data != Then || *got.Samples != 20 {
 			t.Errorf("%s: %+v %v", what, got, err)
 		}
 	}
 	none := 0
-	if got, err := (Request{WindowHours: 3, Baseline: Then, Samples: &none}).ready(scope.Scope{}); err != nil || got.WindowHours != 3 || got.Baseline != Then || *got.Samples != 0 {
+	if got, err := (Request{WindowHours: 3, Baseline: Now, Samples: &none}).ready(scope.Scope{}); err != nil || got.WindowHours != 3 || got.Baseline != Now || *got.Samples != 0 {
 		t.Errorf("what is said is not kept: %+v %v", got, err)
 	}
 }
@@ -123,19 +123,19 @@ func TestImpactOfNothing(t *testing.T) {
 func TestImpactFigures(t *testing.T) {
 	p := &plan{recorded: 100, total: 80, left: 5, notes: []string{"first"}}
 	part := &rerun.Part{
-		Lines: 80, Evaluated: 70, WouldBlock: 30, WouldAllow: 35, WouldMask: 5, NoMatch: 2, Changed: 7, NewlyBlocked: 4, NewlyAllowed: 3, Drifted: 9, ControlDrift: 6,
+		Lines: 80, Evaluated: 70, WouldBlock: 30, WouldAllow: 35, WouldMask: 5, NoMatch: 2, Changed: 7, NewlyBlocked: 4, NewlyAllowed: 3, Drifted: 9, ControlDrift: 6, UnknownDrift: 1,
 		NotReplayable: map[string]int64{rerun.NoInput: 1, rerun.Redacted: 2, rerun.Incomplete: 3, rerun.Unreadable: 4},
 	}
 	got := p.impact(part, false, 2*time.Second)
-	if got.WithoutInput != 15 || got.Drifted != (Drift{9, 6, 3}) || got.NotReplayable != (NotReplayable{10, 1, 2, 3, 4}) || got.ChangedPercent != 10 || got.DecisionsPerSecond != 40 || got.DurationMS != 2000 {
+	if got.WithoutInput != 15 || got.Drifted != (Drift{Total: 9, Controls: 6, Unknown: 1, Data: 2}) || got.NotReplayable != (NotReplayable{10, 1, 2, 3, 4}) || got.ChangedPercent != 10 || got.DecisionsPerSecond != 40 || got.DurationMS != 2000 {
 		t.Errorf("%+v", got)
 	}
-	if !got.Truncated || got.Note != "first; 15 decisions kept no input and are not part of these figures" {
+	if !got.Truncated || got.Note != "first; 15 decisions kept no input and are not part of these figures; of 1 decisions it is not known any more what decided them; they were decided by what comes closest" {
 		t.Errorf("truncated %v: %s", got.Truncated, got.Note)
 	}
 	p.left = 0
 	p.total = 100
-	if got = p.impact(part, true, time.Second); !got.Truncated || got.Note != "first; time ran out; the newest decisions were replayed" {
+	if got = p.impact(part, true, time.Second); !got.Truncated || got.Note != "first; of 1 decisions it is not known any more what decided them; they were decided by what comes closest; time ran out; the newest decisions were replayed" {
 		t.Errorf("late: %v %s", got.Truncated, got.Note)
 	}
 	p.total, p.notes = 0, nil

@@ -174,6 +174,9 @@ func (p *parts) people(ctx context.Context) error {
 	if err := p.tenants.EnsureDefault(ctx); err != nil {
 		return err
 	}
+	if n, err := p.tenants.Recover(ctx, p.now()); err != nil || n > 0 {
+		p.log.Warn("changes of tenants that an earlier process did not end", "made_good", n, "error", err)
+	}
 	p.users = &user.Service{
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
 		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.Released,
@@ -290,6 +293,14 @@ func (p *parts) background(context.Context) error {
 		return every(ctx, time.Hour, func() {
 			if _, err := p.tenants.PurgeExpired(ctx); err != nil {
 				p.log.Warn("purge of deleted tenants", "error", err)
+			}
+		})
+	})
+	p.task("changes of tenants that were not ended", func(ctx context.Context) error {
+		return every(ctx, time.Minute, func() {
+			// Those of this minute are somebody's who is still at it.
+			if n, err := p.tenants.Recover(ctx, p.now().Add(-time.Minute)); err != nil || n > 0 {
+				p.log.Warn("changes of tenants that were not ended", "made_good", n, "error", err)
 			}
 		})
 	})

@@ -49,6 +49,13 @@ func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, e Ent
 	return saveChain(ctx, tx, c)
 }
 
+// Told reports whether the administrative log has an entry of a type on an object
+// at a time, as Append was given it.
+func Told(ctx context.Context, tx *db.Tx, kind, objectID string, at time.Time) (bool, error) {
+	n, err := countTold(ctx, tx, kind, sane(objectID), at.UTC().Truncate(time.Microsecond))
+	return n > 0, err
+}
+
 // sane makes a text fit for both backends: PostgreSQL takes neither NUL nor bad UTF-8.
 func sane(s string) string {
 	return clip(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD"))

@@ -219,6 +219,10 @@ func insertEvent(ctx context.Context, tx *db.Tx, r *eventRow) error {
 	return err
 }
 
+func countTold(ctx context.Context, tx *db.Tx, kind, objectID string, at time.Time) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM audit_events WHERE type = $1 AND object_id = $2 AND at = $3`, kind, objectID, at)
+}
+
 func eventsAfter(ctx context.Context, tx *db.Tx, seq, last int64, n int) ([]eventRow, error) {
 	return db.All[eventRow](ctx, tx, `SELECT `+eventColumns+`, hash FROM audit_events WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3`, seq, last, n)
 }

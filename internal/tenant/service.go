@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -27,6 +26,9 @@ type Service struct {
 	// MayEnforce asks the license before production enforces; it answers a
 	// Forbidden fault. Nil: nothing is gated.
 	MayEnforce func(ctx context.Context, sc scope.Scope) error
+
+	// between is called between two commits of one change; for tests.
+	between func()
 }
 
 // EnsureDefault makes the tenant `default` where it is missing. It may run on
@@ -56,6 +58,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, 
 		return Tenant{}, err
 	}
 	base := slug(d.Name)
+	var in intent
 	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "tenants"); err != nil {
 			return err
@@ -72,16 +75,24 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, 
 		if err := insertTenant(ctx, tx, t); err != nil {
 			return err
 		}
-		_, err := tx.Bump(ctx, Revision)
-		return err
+		in = intend(sc, t, t.CreatedAt, "TENANT_CREATED", map[string]any{"region": t.Region, "plan_type": t.PlanType, "settings": t.Settings})
+		return in.keep(ctx, tx)
 	})
 	if err != nil {
 		return Tenant{}, err
 	}
-	if err := s.settle(ctx, sc, t); err != nil {
+	s.pause()
+	if err := s.told(ctx, in, t); err != nil {
 		// Half a tenant would hold its name for ever; the first error says why.
-		return Tenant{}, errors.Join(err, s.Stores.DropTenant(context.WithoutCancel(ctx), t.ID))
+		ctx := context.WithoutCancel(ctx)
+		if undone := s.Stores.DropTenant(ctx, t.ID); undone != nil {
+			return Tenant{}, errors.Join(err, undone)
+		}
+		s.forget(ctx, in)
+		return Tenant{}, err
 	}
+	s.pause()
+	s.forget(ctx, in)
 	t.Limits = &Usage{}
 	return t, nil
 }
@@ -114,16 +125,6 @@ func (s *Service) draft(d Draft) (Tenant, error) {
 		t.CustomDomain = &custom
 	}
 	return t, t.Settings.check()
-}
-
-// settle makes the tenant's own store and writes the first lines into it.
-func (s *Service) settle(ctx context.Context, sc scope.Scope, t Tenant) error {
-	return s.Stores.Write(ctx, t.ID, func(tx *db.Tx) error {
-		if err := putSettings(ctx, tx, t.Settings); err != nil {
-			return err
-		}
-		return s.record(ctx, tx, sc, t, "TENANT_CREATED", map[string]any{"region": t.Region, "plan_type": t.PlanType, "settings": t.Settings})
-	})
 }
 
 // Get reads a tenant with its usage. A foreign tenant is 403, and so is an
@@ -161,7 +162,8 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 
 // Update changes what was sent. The record and its copy in the tenant's store
 // change together: the system's transaction is the inner one, so that a failure
-// of it takes the audit entry back.
+// of it takes the audit entry back. It keeps the intent, so that what fails or is
+// killed after it is made good (Recover).
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID, ch Change) (Tenant, error) {
 	if _, err := s.reach(ctx, sc, id); err != nil {
 		return Tenant{}, err
@@ -171,6 +173,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		return Tenant{}, err
 	}
 	var after Tenant
+	var in intent
 	err = store.Write(ctx, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "tenant"); err != nil {
 			return err
@@ -193,11 +196,13 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		if after.Limits, err = s.usage(ctx, tx); err != nil {
 			return err
 		}
-		if err := s.record(ctx, tx, sc, after, "TENANT_UPDATED", changesOf(before, after)); err != nil {
-			return err
-		}
-		return s.replace(ctx, after)
+		in = intend(sc, after, after.UpdatedAt, "TENANT_UPDATED", changesOf(before, after))
+		return s.replace(ctx, tx, after, &in)
 	})
+	if err == nil {
+		s.pause()
+		s.forget(ctx, in)
+	}
 	return after, err
 }
 
@@ -224,18 +229,18 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	if hard {
 		home, kind, message = scope.DefaultTenant, "TENANT_PURGED", "the tenant and its data are purged"
 	}
-	store, err := s.Stores.Tenant(ctx, home)
-	if err != nil {
-		return Deletion{}, err
-	}
-	err = store.Write(ctx, func(tx *db.Tx) error {
-		if err := s.record(ctx, tx, sc, t, kind, map[string]any{"status": t.Status}); err != nil {
-			return err
+	in := intend(sc, t, now, kind, map[string]any{"status": t.Status})
+	in.Home = home
+	err = s.Stores.Write(ctx, home, func(tx *db.Tx) error { return s.replace(ctx, tx, t, &in) })
+	if err == nil {
+		s.pause()
+		ctx := context.WithoutCancel(ctx)
+		if hard {
+			err = s.purge(ctx, id)
 		}
-		return s.replace(ctx, t)
-	})
-	if err == nil && hard {
-		err = s.purge(context.WithoutCancel(ctx), id)
+		if err == nil {
+			s.forget(ctx, in)
+		}
 	}
 	return Deletion{Message: message, ID: id, DeletedAt: *t.DeletedAt}, err
 }
@@ -310,15 +315,22 @@ func (s *Service) reach(ctx context.Context, sc scope.Scope, id scope.TenantID) 
 	return t, err
 }
 
-// replace writes the record and tells all replicas.
-func (s *Service) replace(ctx context.Context, t Tenant) error {
-	return s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+// replace tells of a change in tx, the log's transaction, and writes the record
+// in one of its own, which keeps the intent until the log's has ended too.
+func (s *Service) replace(ctx context.Context, tx *db.Tx, t Tenant, in *intent) error {
+	if err := in.tell(ctx, tx); err != nil {
+		return err
+	}
+	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		if err := updateTenant(ctx, tx, t); err != nil {
 			return err
 		}
-		_, err := tx.Bump(ctx, Revision)
-		return err
+		return in.keep(ctx, tx)
 	})
+	if err == nil {
+		s.pause()
+	}
+	return err
 }
 
 func (s *Service) subdomain(id scope.TenantID) string {
@@ -328,10 +340,11 @@ func (s *Service) subdomain(id scope.TenantID) string {
 	return string(id) + "." + s.BaseDomain
 }
 
-func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, t Tenant, kind string, changes map[string]any) error {
-	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
-		Type: kind, Object: "tenant", ObjectID: string(t.ID), ObjectName: t.Name, Changes: changes,
-	})
+// pause is where a test kills the server.
+func (s *Service) pause() {
+	if s.between != nil {
+		s.between()
+	}
 }
 
 // changesOf names what differs.

@@ -61,8 +61,9 @@ func selectPage(ctx context.Context, tx *db.Tx, only scope.TenantID, f Filter) (
 	return p, err
 }
 
+// selectExpired also lists those whose purge began and did not end.
 func selectExpired(ctx context.Context, tx *db.Tx, now time.Time) ([]scope.TenantID, error) {
-	return db.All[scope.TenantID](ctx, tx, `SELECT id FROM tenants WHERE status = $1 AND expires_at <= $2 ORDER BY id`, Deleted, now)
+	return db.All[scope.TenantID](ctx, tx, `SELECT id FROM tenants WHERE status = $1 AND expires_at <= $2 OR status = $3 ORDER BY id`, Deleted, now, purging)
 }
 
 // freeID is the first id for a name that no tenant has or ever had.

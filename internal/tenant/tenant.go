@@ -30,6 +30,9 @@ const (
 	Deleted   = "deleted"
 )
 
+// purging is the state of a tenant whose store is on its way out (db.DropTenant).
+const purging = "purging"
+
 // KeepDeleted is how long a deleted tenant's data stays (contract section 2).
 const KeepDeleted = 30 * 24 * time.Hour
 

@@ -1,0 +1,116 @@
+package tenant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// killed runs f on a service that dies at its n-th pause, and reports whether
+// it came that far. What it had not committed is rolled back, as by a kill.
+func killed(c *db.Cluster, n int, f func(s *Service)) (died bool) {
+	s := service(c)
+	s.between = func() {
+		if n--; n == 0 {
+			panic("killed")
+		}
+	}
+	defer func() { died = recover() == "killed" }()
+	f(s)
+	return false
+}
+
+// told counts the entries on a tenant of one type in a log.
+func told(t *testing.T, c *db.Cluster, home, id scope.TenantID, kind string) (n int64) {
+	t.Helper()
+	err := c.Read(context.Background(), home, func(tx *db.Tx) (err error) {
+		n, err = db.One[int64](context.Background(), tx, `SELECT count(*) FROM audit_events WHERE object = 'tenant' AND object_id = $1 AND type = $2`, id, kind)
+		return err
+	})
+	if err != nil {
+		t.Errorf("the log of %s: %v", home, err)
+	}
+	return n
+}
+
+// TestKilledBetweenCommits: a server may die between the commit of a tenant's
+// record and that of its log: the next one makes both agree, once.
+func TestKilledBetweenCommits(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, s := context.Background(), service(c)
+		recovers := func(what string) {
+			t.Helper()
+			if n, err := s.Recover(ctx, time.Now()); n != 1 || err != nil {
+				t.Errorf("%s: recovered %d, %v", what, n, err)
+			}
+			if n, err := s.Recover(ctx, time.Now()); n != 0 || err != nil {
+				t.Errorf("%s: recovered again %d, %v", what, n, err)
+			}
+		}
+		for at := 1; at <= 2; at++ {
+			what := fmt.Sprintf("at %d", at)
+			id := scope.TenantID(fmt.Sprintf("acme-%d", at))
+			if !killed(c, at, func(s *Service) {
+				_, _ = s.Create(ctx, root, Draft{Name: string(id), Settings: Settings{"max_policies": int64(3)}})
+			}) {
+				t.Fatal("a create has no such pause")
+			}
+			recovers("create " + what)
+			var copied Settings
+			err := c.Read(ctx, id, func(tx *db.Tx) (err error) { copied, err = SettingsIn(ctx, tx); return err })
+			if n, _ := copied.Limit(Policies); err != nil || n != 3 || told(t, c, id, id, "TENANT_CREATED") != 1 {
+				t.Errorf("created %s: %v, %v", what, copied, err)
+			}
+
+			if !killed(c, at, func(s *Service) {
+				_, _ = s.Update(ctx, root, id, Change{Status: patch.Set(Suspended), Settings: patch.Set(Settings{"max_policies": int64(4)})})
+			}) {
+				t.Fatal("an update has no such pause")
+			}
+			recovers("update " + what)
+			err = c.Read(ctx, id, func(tx *db.Tx) (err error) { copied, err = SettingsIn(ctx, tx); return err })
+			got, failed := s.Get(ctx, root, id)
+			if n, _ := copied.Limit(Policies); errors.Join(err, failed) != nil || n != 4 || got.Status != Suspended || told(t, c, id, id, "TENANT_UPDATED") != 1 {
+				t.Errorf("updated %s: %v, %+v, %v, %v", what, copied, got, err, failed)
+			}
+
+			if !killed(c, at, func(s *Service) { _, _ = s.Delete(ctx, root, id, false) }) {
+				t.Fatal("a delete has no such pause")
+			}
+			recovers("delete " + what)
+			if got, err := s.Get(ctx, root, id); err != nil || got.Status != Deleted || told(t, c, id, id, "TENANT_DELETED") != 1 {
+				t.Errorf("deleted %s: %+v, %v", what, got, err)
+			}
+
+			if !killed(c, at, func(s *Service) { _, _ = s.Delete(ctx, root, id, true) }) {
+				t.Fatal("a purge has no such pause")
+			}
+			recovers("purge " + what)
+			if _, err := s.Get(ctx, root, id); !fault.Is(err, fault.NotFound) || told(t, c, scope.DefaultTenant, id, "TENANT_PURGED") != 1 {
+				t.Errorf("purged %s: %v", what, err)
+			}
+			if _, err := c.Tenant(ctx, id); !fault.Is(err, fault.NotFound) {
+				t.Errorf("purged %s, and its store opens: %v", what, err)
+			}
+		}
+		// What went well is told once, and nothing is left of it.
+		a, err := s.Create(ctx, root, Draft{Name: "Well"})
+		if err == nil {
+			_, err = s.Update(ctx, root, a.ID, Change{Name: patch.Set("Better")})
+		}
+		if n, failed := s.Recover(ctx, time.Now()); n != 0 || errors.Join(err, failed) != nil {
+			t.Errorf("%d left, %v, %v", n, err, failed)
+		}
+		if told(t, c, a.ID, a.ID, "TENANT_CREATED") != 1 || told(t, c, a.ID, a.ID, "TENANT_UPDATED") != 1 {
+			t.Error("told otherwise than once")
+		}
+	})
+}

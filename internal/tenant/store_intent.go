@@ -1,0 +1,24 @@
+package tenant
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+func insertIntent(ctx context.Context, tx *db.Tx, in intent) error {
+	_, err := tx.Exec(ctx, `INSERT INTO tenant_intents (seq, tenant, home, at, telling) VALUES ($1, $2, $3, $4, $5)`,
+		in.Seq, in.Tenant, in.Home, in.At, in.Telling)
+	return err
+}
+
+// selectIntents lists those up to a time, in the order in which they were made.
+func selectIntents(ctx context.Context, tx *db.Tx, until time.Time) ([]intent, error) {
+	return db.All[intent](ctx, tx, `SELECT seq, tenant, home, at, telling FROM tenant_intents WHERE at <= $1 ORDER BY seq`, until)
+}
+
+func deleteIntent(ctx context.Context, tx *db.Tx, seq int64) error {
+	_, err := tx.Exec(ctx, `DELETE FROM tenant_intents WHERE seq = $1`, seq)
+	return err
+}

@@ -186,7 +186,7 @@ func (p *parts) people(ctx context.Context) error {
 	}
 	p.auth, err = auth.New(ctx, auth.Config{
 		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,
-		Issuer: "gatehouse", Bouncer: p.bouncerByToken,
+		Issuer: "gatehouse", Blind: blind(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken,
 	})
 	if err != nil {
 		return err
@@ -198,6 +198,14 @@ func (p *parts) people(ctx context.Context) error {
 	})
 	p.tenants.Counters[tenant.Users] = user.Count
 	return nil
+}
+
+// blind is the setting as package auth has it: 0 is not at all.
+func blind(grace time.Duration) time.Duration {
+	if grace == 0 {
+		return -1
+	}
+	return grace
 }
 
 // bouncerByToken tells auth whose a bouncer's token is.

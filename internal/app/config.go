@@ -33,6 +33,7 @@ type Config struct {
 	DecisionCache      string        `env:"GATEHOUSE_DECISION_CACHE" default:"on" enum:"on,off" help:"Cache of decisions: on or off."`
 	DecisionDeadline   time.Duration `env:"GATEHOUSE_DECISION_DEADLINE" default:"250ms" help:"Longest live evaluation; past it the decision is DENY, evaluation_limit."`
 	SimulationDeadline time.Duration `env:"GATEHOUSE_SIMULATION_DEADLINE" default:"30s" help:"Longest evaluation of the simulator, at most 30s; past it the run is ended and answered with 400."`
+	CredentialGrace    time.Duration `env:"GATEHOUSE_CREDENTIAL_GRACE" default:"10m" help:"How long credentials that a server has seen hold while the store is down, when none can be revoked either; 0: they stop with it."`
 	AuditSync          string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to the disk: every record survives a crash of the process in each mode; a power cut in 'always'."`
 	RateLimit          string        `env:"GATEHOUSE_RATE_LIMIT" default:"plan" help:"Requests an hour and key: 'plan' (1000, 5000, 10000 by plan), a number, or 'none'."`
 	DecisionLimit      string        `env:"GATEHOUSE_DECISION_RATE_LIMIT" default:"plan" help:"The same for /decisions alone: 'plan', a number, or 'none'."`
@@ -51,6 +52,9 @@ func (c *Config) Check() error {
 	}
 	if c.SimulationDeadline <= 0 || c.SimulationDeadline > 30*time.Second {
 		return fmt.Errorf("GATEHOUSE_SIMULATION_DEADLINE: %s is not between 0 and 30s", c.SimulationDeadline)
+	}
+	if c.CredentialGrace < 0 {
+		return fmt.Errorf("GATEHOUSE_CREDENTIAL_GRACE: %s is negative", c.CredentialGrace)
 	}
 	if err := checkURL("GATEHOUSE_DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"); err != nil {
 		return err

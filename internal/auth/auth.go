@@ -66,8 +66,8 @@ type Principal struct {
 	RateLimited bool
 }
 
-// Config is what a Service is made of. All fields but Issuer, Bouncer and
-// Rotate are needed.
+// Config is what a Service is made of. All fields but Issuer, Bouncer, Rotate and
+// Blind are needed.
 type Config struct {
 	Stores  *db.Cluster
 	Tenants *tenant.Service
@@ -83,6 +83,9 @@ type Config struct {
 	Issuer string
 	// Rotate is how long a signing key is used for new tokens; 0: 30 days.
 	Rotate time.Duration
+	// Blind is how long what is known of credentials holds while the store does
+	// not answer; 0: DefaultBlind, less: not at all.
+	Blind time.Duration
 	// Bouncer finds the bouncer of a token's digest in its tenant's store, or
 	// answers NotFound; nil: bouncers' tokens are refused.
 	Bouncer func(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error)
@@ -109,6 +112,9 @@ type Service struct {
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Rotate <= 0 {
 		cfg.Rotate = 30 * 24 * time.Hour
+	}
+	if cfg.Blind == 0 {
+		cfg.Blind = DefaultBlind
 	}
 	if cfg.Issuer == "" {
 		cfg.Issuer = "gatehouse"

@@ -166,9 +166,27 @@ func TestStoreDown(t *testing.T) {
 	if _, got := r.is(Credential{APIKey: unseen.Key}); got == "ok" || got == "401" {
 		t.Errorf("an unknown key while the store is down: %s", got)
 	}
-	r.clock.pass(blindAge)
-	if _, got := r.is(Credential{APIKey: k.Key}); got == "ok" {
-		t.Error("blind for ever")
+	r.clock.pass(r.Blind)
+	for range 3 {
+		if _, got := r.is(Credential{APIKey: k.Key}); got == "ok" || got == "401" {
+			t.Errorf("after that: %s", got)
+		}
+	}
+}
+
+// TestStoreDownAtOnce: where it is so set, what is known does not outlive the store.
+func TestStoreDownAtOnce(t *testing.T) {
+	c := dbtest.Open(t, dbtest.SQLite)
+	r := newReplica(t, c, newClock())
+	r.Blind = -1
+	k := r.key(scope.DefaultTenant, "policies:read")
+	r.want("up", Credential{APIKey: k.Key}, "ok")
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.clock.pass(hardAge)
+	if _, got := r.is(Credential{APIKey: k.Key}); got == "ok" || got == "401" {
+		t.Errorf("down: %s", got)
 	}
 }
 

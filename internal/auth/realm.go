@@ -17,15 +17,16 @@ import (
 const (
 	softAge = 2 * time.Second
 	hardAge = 4 * time.Second
-	// blindAge is how long a replica goes on with what it knows while the store
-	// does not answer, so that reads and decisions outlive it. Nobody can revoke
-	// anything in a store that is down.
-	blindAge = 10 * time.Minute
 	// patience is how long the stores may take to answer before they count as down.
 	patience = time.Second
 	// blindPause keeps requests from queueing before a store that is down.
 	blindPause = time.Second
 )
+
+// DefaultBlind is how long a replica goes on with what it knows while the store
+// does not answer, so that reads and decisions outlive it. Nobody can revoke
+// anything in a store that is down.
+const DefaultBlind = 10 * time.Minute
 
 // realm is what this replica knows of one tenant.
 type realm struct {
@@ -40,6 +41,9 @@ type realm struct {
 	mu       sync.Mutex
 	revision int64     // of the tenant's store
 	seen     time.Time // when they last answered
+	// down is why nothing more is known until a time.
+	down  error
+	until time.Time
 }
 
 // realm finds or makes the realm of a tenant, up to date. An unknown tenant is
@@ -88,6 +92,9 @@ func (s *Service) fresh(ctx context.Context, r *realm, now time.Time) error {
 	if now.UnixNano()-r.checked.Load() < int64(softAge) {
 		return nil // somebody else has looked meanwhile
 	}
+	if r.down != nil && now.Before(r.until) {
+		return r.down // nobody waits for another's patience
+	}
 	return s.look(ctx, r, now)
 }
 
@@ -102,10 +109,13 @@ func (s *Service) look(ctx context.Context, r *realm, now time.Time) error {
 		s.realms.Delete(r.id)
 		r.gen.Add(1)
 		return err
-	case r.facts.Load() != nil && ctx.Err() == nil && now.Sub(r.seen) < blindAge:
+	case r.facts.Load() != nil && ctx.Err() == nil && now.Sub(r.seen) < s.Blind:
 		r.checked.Store(now.Add(blindPause - softAge).UnixNano())
 		return nil
 	default:
+		if ctx.Err() == nil {
+			r.down, r.until = err, now.Add(blindPause)
+		}
 		return err
 	}
 	if old := r.facts.Load(); old == nil || *old != facts || r.revision != revision {
@@ -113,7 +123,7 @@ func (s *Service) look(ctx context.Context, r *realm, now time.Time) error {
 		r.revision = revision
 		r.gen.Add(1)
 	}
-	r.seen = now
+	r.seen, r.down = now, nil
 	r.checked.Store(now.UnixNano())
 	return nil
 }

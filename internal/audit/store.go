@@ -10,10 +10,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// chunk is how many rows one INSERT carries at most.
+// chunk is how many ids one question names at most.
 const chunk = 500
 
-// portion is how many of n rows the next statement takes. Few sizes make few
+// portion is how many of n ids the next question names. Few sizes make few
 // texts, and each backend keeps a prepared statement for each.
 func portion(n int) int {
 	for _, size := range []int{chunk, 100, 20, 5} {
@@ -35,18 +35,6 @@ const (
 	insertSeen = `INSERT INTO decision_seen (decision_id, at) VALUES `
 )
 
-// values writes n groups of width placeholders: ($1, $2), ($3, $4) ...
-func values(b *strings.Builder, n, width int) {
-	for i := range n {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('(')
-		list(b, i*width+1, width)
-		b.WriteByte(')')
-	}
-}
-
 // list writes n placeholders from $first on.
 func list(b *strings.Builder, first, n int) {
 	for i := range n {
@@ -64,73 +52,40 @@ func placeholders(n int) string {
 	return b.String()
 }
 
-// insertText is one multi-row statement of n rows.
-func insertText(head string, n, width int, tail string) string {
-	var b strings.Builder
-	b.Grow(len(head) + n*width*6 + len(tail))
-	b.WriteString(head)
-	values(&b, n, width)
-	b.WriteString(tail)
-	return b.String()
-}
-
 func insertRows(ctx context.Context, tx *db.Tx, rows []row) error {
-	const width = 16
-	for len(rows) > 0 {
-		n := tx.RowsAtOnce(portion(len(rows)))
-		args := make([]any, 0, n*width)
-		for i := range rows[:n] {
-			r := &rows[i]
-			args = append(args, r.Seq, r.DecisionID, r.At, r.LoggedAt, string(r.Level), r.Pos, r.Environment, r.Decision,
-				r.UserID, r.PolicyID, r.ResourceKey, r.BouncerID, r.IPAddress, r.EvaluationUS, r.Record, r.Hash)
+	list := make([][]any, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		list[i] = []any{
+			r.Seq, r.DecisionID, r.At, r.LoggedAt, string(r.Level), r.Pos, r.Environment, r.Decision,
+			r.UserID, r.PolicyID, r.ResourceKey, r.BouncerID, r.IPAddress, r.EvaluationUS, r.Record, r.Hash,
 		}
-		// Known ids were left out before, under the lock; a conflict here would
-		// mean a hole in the chain, so it counts as a failure of the batch.
-		stored, err := tx.Exec(ctx, insertText(insertDecisions, n, width, ` ON CONFLICT (decision_id) DO NOTHING`), args...)
-		if err != nil {
-			return err
-		}
-		if stored != int64(n) {
-			return errors.New("audit: a decision was stored twice at once")
-		}
-		rows = rows[n:]
 	}
-	return nil
+	// Known ids were left out before, under the lock; a conflict here would
+	// mean a hole in the chain, so it counts as a failure of the batch.
+	stored, err := db.ExecRows(ctx, tx, insertDecisions, list, ` ON CONFLICT (decision_id) DO NOTHING`)
+	if err == nil && stored != int64(len(rows)) {
+		err = errors.New("audit: a decision was stored twice at once")
+	}
+	return err
 }
 
 func insertSeenIDs(ctx context.Context, tx *db.Tx, rows []row) error {
-	for len(rows) > 0 {
-		n := tx.RowsAtOnce(portion(len(rows)))
-		args := make([]any, 0, n*2)
-		for i := range rows[:n] {
-			args = append(args, rows[i].DecisionID, rows[i].LoggedAt)
-		}
-		if _, err := tx.Exec(ctx, insertText(insertSeen, n, 2, ` ON CONFLICT (decision_id) DO NOTHING`), args...); err != nil {
-			return err
-		}
-		rows = rows[n:]
+	list := make([][]any, len(rows))
+	for i := range rows {
+		list[i] = []any{rows[i].DecisionID, rows[i].LoggedAt}
 	}
-	return nil
+	_, err := db.ExecRows(ctx, tx, insertSeen, list, ` ON CONFLICT (decision_id) DO NOTHING`)
+	return err
 }
 
 func addTallies(ctx context.Context, tx *db.Tx, ts tallies) error {
-	const width = 9
-	cells := make([]*cell, 0, len(ts))
+	list := make([][]any, 0, len(ts))
 	for _, c := range ts {
-		cells = append(cells, c)
+		list = append(list, []any{c.Key, c.Bucket, c.Environment, c.Decision, c.Logged, c.Counted, c.EvaluationUS, c.CacheHits, c.Errors})
 	}
-	for len(cells) > 0 {
-		n := tx.RowsAtOnce(portion(len(cells)))
-		args := make([]any, 0, n*width)
-		for _, c := range cells[:n] {
-			args = append(args, c.Key, c.Bucket, c.Environment, c.Decision, c.Logged, c.Counted, c.EvaluationUS, c.CacheHits, c.Errors)
-		}
-		if _, err := tx.Exec(ctx, insertText(insertCounts, n, width, addCounts), args...); err != nil {
-			return err
-		}
-		cells = cells[n:]
-	}
-	return nil
+	_, err := db.ExecRows(ctx, tx, insertCounts, list, addCounts)
+	return err
 }
 
 // knownIDs gives those of ids that the log has already taken.

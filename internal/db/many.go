@@ -22,7 +22,7 @@ var portions = []int{250, 50, 10, 1}
 func ExecRows(ctx context.Context, tx *Tx, head string, rows [][]any, tail string, types ...string) (int64, error) {
 	changed := int64(0)
 	for len(rows) > 0 {
-		n := portion(len(rows))
+		n := tx.rowsAtOnce(portion(len(rows)))
 		args := make([]any, 0, n*len(rows[0]))
 		for _, row := range rows[:n] {
 			if len(row) != len(rows[0]) {
@@ -38,6 +38,16 @@ func ExecRows(ctx context.Context, tx *Tx, head string, rows [][]any, tail strin
 		rows = rows[n:]
 	}
 	return changed, nil
+}
+
+// rowsAtOnce is how many of n rows a statement is to carry: all of them where each
+// statement is a journey, one in SQLite, which calls no server, and for a
+// statement of several rows keeps what it would need to undo the first ones.
+func (t *Tx) rowsAtOnce(n int) int {
+	if t.db.cluster.backend.name() == "sqlite" {
+		return min(n, 1)
+	}
+	return n
 }
 
 // portion is how many of n rows the next statement takes.

@@ -55,16 +55,6 @@ func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
 	return value, err
 }
 
-// RowsAtOnce is how many of n rows an INSERT is to carry: all of them where each
-// statement is a journey, one in SQLite, which calls no server, and for a
-// statement of several rows keeps what it would need to undo the first ones.
-func (t *Tx) RowsAtOnce(n int) int {
-	if t.db.cluster.backend.name() == "sqlite" {
-		return min(n, 1)
-	}
-	return n
-}
-
 func (d *DB) run(ctx context.Context, write bool, fn func(tx *Tx) error) error {
 	for try := 1; ; try++ {
 		err := d.once(ctx, write, fn)

@@ -421,6 +421,11 @@ func BenchmarkSet(b *testing.B) {
 			s.With(Change{Resources: res[500:501]})
 		}
 	})
+	b.Run("with 1000 resources/100k", func(b *testing.B) {
+		for b.Loop() {
+			s.With(Change{Resources: res[500:1500]})
+		}
+	})
 	b.Run("compile", func(b *testing.B) {
 		for b.Loop() {
 			if _, issues := Compile(Meta{ID: 1}, abac); issues != nil {

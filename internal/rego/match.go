@@ -147,7 +147,7 @@ func withoutPort(h string) string {
 }
 
 // node is one segment of the pattern tree. A tree is immutable once it is in a
-// set: with and without copy the nodes on the way.
+// set: edits copy the nodes on the way.
 type node struct {
 	lit  map[string]*node
 	one  *node
@@ -221,33 +221,57 @@ func insertSlot(list []*slot, s *slot) []*slot {
 	return slices.Insert(list, i, s)
 }
 
-// change is the tree with s added or removed; n itself stays as it is.
-func (n *node) change(segs []string, s *slot, remove bool) *node {
-	cpy := &node{}
-	if n != nil {
-		*cpy = *n
-	}
-	edit := func(list []*slot) []*slot {
-		if remove {
-			return slices.DeleteFunc(slices.Clone(list), func(o *slot) bool { return o.res.ID == s.res.ID })
+// edits are the changes of one new set. Trees of the set before stay as they are:
+// a node is copied when it is first changed, and what was copied for this set is
+// changed in place from then on, so that a thousand changes below one node copy
+// what hangs there once.
+type edits map[*node]*copied
+
+// copied says which parts of a node are its own, no longer shared.
+type copied struct{ lit, here, rest bool }
+
+// change is the tree with s added or removed.
+func (e edits) change(n *node, segs []string, s *slot, remove bool) *node {
+	own := e[n]
+	if own == nil {
+		cpy := &node{}
+		if n != nil {
+			*cpy = *n
 		}
-		return insertSlot(slices.Clone(list), s)
+		own, n = &copied{}, cpy
+		e[n] = own
 	}
 	switch {
 	case len(segs) == 0:
-		cpy.here = edit(cpy.here)
+		n.here = editSlots(n.here, s, remove, &own.here)
 	case segs[0] == theRest:
-		cpy.rest = edit(cpy.rest)
+		n.rest = editSlots(n.rest, s, remove, &own.rest)
 	case segs[0] == oneSegment:
-		cpy.one = cpy.one.change(segs[1:], s, remove)
+		n.one = e.change(n.one, segs[1:], s, remove)
 	default:
-		cpy.lit = maps.Clone(cpy.lit)
-		if cpy.lit == nil {
-			cpy.lit = map[string]*node{}
+		if !own.lit {
+			n.lit, own.lit = maps.Clone(n.lit), true
 		}
-		cpy.lit[segs[0]] = cpy.lit[segs[0]].change(segs[1:], s, remove)
+		if n.lit == nil {
+			n.lit = map[string]*node{}
+		}
+		n.lit[segs[0]] = e.change(n.lit[segs[0]], segs[1:], s, remove)
 	}
-	return cpy
+	return n
+}
+
+// editSlots adds or removes a slot in a list, or in a copy of one that is shared.
+func editSlots(list []*slot, s *slot, remove bool, own *bool) []*slot {
+	if !*own {
+		list, *own = slices.Clone(list), true
+	}
+	if !remove {
+		return insertSlot(list, s)
+	}
+	if i, found := slices.BinarySearchFunc(list, s, compareSlots); found {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
 }
 
 // matcher finds the resource of a request. It is immutable.

@@ -194,7 +194,7 @@ func (s *Set) replaceControls(c Change) []*Control {
 func (s *Set) replaceResources(c Change) []int64 {
 	s.slots = slices.Clone(s.slots)
 	m := &matcher{byID: maps.Clone(s.matcher.byID), byHost: maps.Clone(s.matcher.byHost), any: s.matcher.any, hosted: s.matcher.hosted}
-	ids := slices.Clone(c.RemovedResources)
+	ids, trees := slices.Clone(c.RemovedResources), edits{}
 	rebuild := false
 	drop := func(id int64) (index int, had bool) {
 		old := m.byID[id]
@@ -204,7 +204,7 @@ func (s *Set) replaceResources(c Change) []int64 {
 		delete(m.byID, id)
 		s.slots[old.index] = nil
 		m.hosted -= flag(old.host != "")
-		m.edit(old, true)
+		m.edit(trees, old, true)
 		return old.index, true
 	}
 	for _, id := range c.RemovedResources {
@@ -224,7 +224,7 @@ func (s *Set) replaceResources(c Change) []int64 {
 		s.slots[index], m.byID[r.ID] = sl, sl
 		m.hosted += flag(sl.host != "")
 		if !rebuild {
-			m.edit(sl, false)
+			m.edit(trees, sl, false)
 		}
 	}
 	if rebuild {
@@ -235,16 +235,16 @@ func (s *Set) replaceResources(c Change) []int64 {
 }
 
 // edit adds or removes a slot in a matcher that is being made.
-func (m *matcher) edit(s *slot, remove bool) {
+func (m *matcher) edit(trees edits, s *slot, remove bool) {
 	if s.bad {
 		return
 	}
 	shared := m.any == m.byHost[""]
-	m.byHost[s.host] = m.byHost[s.host].change(s.segs, s, remove)
+	m.byHost[s.host] = trees.change(m.byHost[s.host], s.segs, s, remove)
 	if shared {
 		m.any = m.byHost[""]
 	} else {
-		m.any = m.any.change(s.segs, s, remove)
+		m.any = trees.change(m.any, s.segs, s, remove)
 	}
 }
 

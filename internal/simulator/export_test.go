@@ -115,9 +115,9 @@ func TestPDF(t *testing.T) {
 	}
 	text := textOf(t, file, "denied")
 	for _, want := range []string{
-		"DENY", "Access is denied", "only HR and cleared managers may read payroll", "Nómina: sólo RR. HH. y gerentes (paie,", "[U+7D66][U+4E0E])", "EXPLANATION",
-		"version 3", "sandbox", "zoë.müller", "2026-11-21 09:30:15.123 UTC", "José Núñez [U+5F20][U+4E09] Ωμέγα", "stored user", "Contabilidad",
-		"input.user.clearance >= 3", "does not hold", "What was missing", "The control is draft", k.Checksum, "page 1 of 2", "page 2 of 2", "code points",
+		"DENY", "Access is denied", "only HR and cleared managers may read payroll", "Nómina: sólo RR. HH. y gerentes (paie,", "給与)", "EXPLANATION",
+		"version 3", "sandbox", "zoë.müller", "2026-11-21 09:30:15.123 UTC", "José Núñez 张三 Ωμέγα", "stored user", "Contabilidad",
+		"input.user.clearance >= 3", "does not hold", "What was missing", "The control is draft", k.Checksum, "page 1 of 2", "page 2 of 2",
 		"still has this checksum", "Manager without clearance",
 	} {
 		if !strings.Contains(text, want) {
@@ -148,13 +148,21 @@ func TestPDFOfAnything(t *testing.T) {
 	masked.Decision, masked.Output = "MASK", doc(t, `{"mask":[{"path":"employee.ssn","strategy":"last4"},{"path":"salary","strategy":"remove"}]}`)
 	weird := sample(t)
 	weird.Policy.Name = "\u202Eevil\u0000 e\u0301 😀 \u2066 عربي <script>"
-	for name, rec := range map[string]Record{"empty": {}, "long": long, "allowed": allowed, "masked": masked, "weird": weird, "limit": {Decision: "DENY", Error: "the evaluation did not end within 30s and was cancelled", Reason: "evaluation_limit"}} {
+	mixed := sample(t)
+	mixed.Reason = strings.Repeat("a中ب한", 500)
+	var members []string
+	for i := range 150 {
+		members = append(members, fmt.Sprintf(`"m%d":%q`, i, mixed.Reason[:9*200]))
+	}
+	mixed.Input = doc(t, "{"+strings.Join(members, ",")+"}")
+	mixed.EvaluatedInput = mixed.Input
+	for name, rec := range map[string]Record{"empty": {}, "long": long, "mixed": mixed, "allowed": allowed, "masked": masked, "weird": weird, "limit": {Decision: "DENY", Error: "the evaluation did not end within 30s and was cancelled", Reason: "evaluation_limit"}} {
 		file, err := exportPDF(keptSample(t, rec), "default", ran)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		text := textOf(t, file, name)
-		for what, want := range map[string]string{"masked": "employee.ssn", "weird": "[U+202E]evil[U+0000] é [U+1F600]", "limit": "did not end within 30s", "long": "more steps"} {
+		for what, want := range map[string]string{"masked": "employee.ssn", "weird": "[U+202E]evil[U+0000] é [U+1F600 GRINNING FACE]", "limit": "did not end within 30s", "long": "more steps"} {
 			if name == what && !strings.Contains(text, want) {
 				t.Errorf("%s does not say %q:\n%s", name, want, text)
 			}
@@ -187,7 +195,7 @@ func textOf(t *testing.T, file []byte, name string) string {
 
 // TestFonts: what one font of the report shows, the others show.
 func TestFonts(t *testing.T) {
-	has := glyphs()
+	has := goFace().has
 	for name, ttf := range map[string][]byte{"bold": gobold.TTF, "mono": gomono.TTF} {
 		font, err := sfnt.Parse(ttf)
 		if err != nil {

@@ -18,7 +18,8 @@ import (
 )
 
 // Fonts of a report: the Go fonts (BSD licence), of which only the glyphs that
-// are used are embedded. They have the Latin, Greek and Cyrillic scripts.
+// are used are embedded. They have the Latin, Greek and Cyrillic scripts; what
+// they lack, pdf_fonts.go has.
 const (
 	sans = "sans"
 	mono = "mono"
@@ -69,9 +70,14 @@ type report struct {
 	kept    Kept
 	tenant  string
 	made    time.Time
-	pages   int // 0 while they are counted
-	size    float64
+	pages   int  // 0 while they are counted
 	strange bool // a character that the fonts lack was written as its number
+	// family, style and size are the font that is set; added are those of
+	// pdf_fonts.go that the report has.
+	family, style string
+	size          float64
+	added         map[string]bool
+	widths        map[rune]float64 // of characters of those, for a size of 1
 }
 
 // exportPDF is the run as a report that a person who was not there can read.
@@ -88,7 +94,7 @@ func exportPDF(k Kept, tenant string, now time.Time) ([]byte, error) {
 }
 
 func newReport(k Kept, tenant string, now time.Time, pages int) *report {
-	r := &report{Fpdf: fpdf.New("P", "mm", "A4", ""), kept: k, tenant: tenant, made: now.UTC(), pages: pages}
+	r := &report{Fpdf: fpdf.New("P", "mm", "A4", ""), kept: k, tenant: tenant, made: now.UTC(), pages: pages, added: map[string]bool{}, widths: map[rune]float64{}}
 	r.AddUTF8FontFromBytes(sans, "", goregular.TTF)
 	r.AddUTF8FontFromBytes(sans, "B", gobold.TTF)
 	r.AddUTF8FontFromBytes(mono, "", gomono.TTF)
@@ -456,7 +462,7 @@ func (r *report) proof() {
 	r.paragraph(sans, "", 9, c, says, 4.6)
 	r.paragraph(sans, "", 9, grey, "A simulation evaluates one control on an input that somebody made up. It is no access decision, and none was made because of it.", 4.6)
 	if r.strange {
-		r.paragraph(sans, "", 9, grey, "Characters that this report's fonts do not have are written as their code points, such as [U+4E2D]. The JSON export has the text itself.", 4.6)
+		r.paragraph(sans, "", 9, grey, "Characters that this report's fonts do not have are written as their code points and names, such as [U+1F600 GRINNING FACE]. The JSON export has the text itself.", 4.6)
 	}
 }
 

@@ -1,15 +1,6 @@
 package simulator
 
-import (
-	"fmt"
-	"strings"
-	"sync"
-	"unicode"
-
-	"golang.org/x/image/font/gofont/goregular"
-	"golang.org/x/image/font/sfnt"
-	"golang.org/x/text/unicode/norm"
-)
+import "strings"
 
 // Where a cell of a report is cut: the exports for machines have it whole.
 const (
@@ -186,7 +177,7 @@ func (r *report) gap(mm float64) { r.SetY(r.GetY() + mm) }
 
 func (r *report) font(family, style string, size float64) {
 	r.SetFont(family, style, size)
-	r.size = size
+	r.family, r.style, r.size = family, style, size
 }
 
 func (r *report) ink(c colour)  { r.SetTextColor(c[0], c[1], c[2]) }
@@ -203,7 +194,7 @@ func (r *report) text(family, style string, size float64, c colour, says string)
 	r.font(family, style, size)
 	r.ink(c)
 	x, y := r.GetXY()
-	r.CellFormat(0, size*0.47, r.drawable(says), "", 0, "LM", false, 0, "")
+	r.draw(size*0.47, r.drawable(says))
 	r.SetXY(x, y)
 }
 
@@ -237,68 +228,23 @@ func (r *report) wrapLine(says string, width float64) []string {
 	var lines []string
 	start, space, used := 0, -1, 0.0
 	for i := 0; i < len(text); i++ {
-		w := r.GetStringWidth(string(text[i]))
+		w := r.widthOf(text[i])
 		if used+w > width && i > start {
 			end, next := i, i
 			if space > start {
 				end, next = space, space+1
+				if text[space] != ' ' {
+					next = space
+				}
 			}
 			lines = append(lines, string(text[start:end]))
 			start, space, used, i = next, -1, 0, next-1
 			continue
 		}
-		if text[i] == ' ' {
-			space = i
+		if family, _ := familyOf(text[i]); text[i] == ' ' || family == wide {
+			space = i // a line may end before a Chinese character
 		}
 		used += w
 	}
 	return append(lines, string(text[start:]))
-}
-
-// glyphs tells what the fonts can show. The three of them have the same glyphs,
-// as a test knows.
-var glyphs = sync.OnceValue(func() func(rune) bool {
-	font, err := sfnt.Parse(goregular.TTF)
-	if err != nil {
-		return func(r rune) bool { return r < unicode.MaxASCII }
-	}
-	var mu sync.Mutex
-	known := map[rune]bool{}
-	var buf sfnt.Buffer
-	return func(c rune) bool {
-		if c > 0xFFFF { // the Go fonts have none of these
-			return false
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		has, ok := known[c]
-		if !ok {
-			index, err := font.GlyphIndex(&buf, c)
-			has = err == nil && index != 0
-			known[c] = has
-		}
-		return has
-	}
-})
-
-// drawable is a text as the fonts can show it: composed (NFC), and what they
-// lack, control and direction characters among it, as code points, never left
-// out and never guessed at.
-func (r *report) drawable(says string) string {
-	has := glyphs()
-	var b strings.Builder
-	for _, c := range norm.NFC.String(says) {
-		switch {
-		case c == '\t':
-			b.WriteString("    ")
-		case c == '\n':
-			b.WriteByte(' ')
-		case c < ' ' || !unicode.IsGraphic(c) || !has(c):
-			r.strange = true
-			fmt.Fprintf(&b, "[U+%04X]", c)
-		default:
-			b.WriteRune(c)
-		}
-	}
-	return b.String()
 }

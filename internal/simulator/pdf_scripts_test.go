@@ -1,0 +1,86 @@
+package simulator
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// words is one sentence in each of the scripts that a report has, as a person
+// who reads them would expect to find it.
+var words = map[string]string{
+	"Chinese":    "访问被拒绝：仅限人力资源部",
+	"Japanese":   "給与データへのアクセス「拒否」",
+	"Korean":     "급여 자료에 대한 접근 거부",
+	"Vietnamese": "Từ chối truy cập bảng lương",
+	"Russian":    "Доступ к зарплате запрещён",
+	"Greek":      "Η πρόσβαση απορρίφθηκε",
+	"Armenian":   "Մուտքը մերժված է",
+	"Georgian":   "წვდომა უარყოფილია",
+	"Polish":     "Zażółć gęślą jaźń",
+}
+
+// TestPDFScripts: names, reasons and values can be read, whatever they are written in.
+func TestPDFScripts(t *testing.T) {
+	rec := sample(t)
+	var members []string
+	for name, says := range words {
+		members = append(members, `"`+name+`":"`+says+`"`)
+	}
+	members = append(members, `"Hebrew":"הגישה נדחתה (שכר 42)","Arabic":"تم رفض الوصول إلى الرواتب 2026","Hindi":"पहुँच","Emoji":"😀"`)
+	rec.Input = doc(t, "{"+strings.Join(members, ",")+"}")
+	rec.EvaluatedInput = rec.Input
+	rec.Reason = words["Japanese"] + " " + words["Korean"]
+	rec.Policy.Name = words["Chinese"] + " — محمد، " + words["Russian"]
+	began := time.Now()
+	file, err := exportPDF(keptSample(t, rec), "default", ran)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes in %v", len(file), time.Since(began))
+	if len(file) > 300<<10 {
+		t.Errorf("%d bytes: the fonts are not cut down to what is used", len(file))
+	}
+	text := textOf(t, file, "scripts")
+	for name, says := range words {
+		if !strings.Contains(strings.Join(strings.Fields(text), ""), strings.Join(strings.Fields(says), "")) {
+			t.Errorf("%s cannot be read: %s", name, says)
+		}
+	}
+	for _, want := range []string{"[U+1F600 GRINNING FACE]", "[U+0901 DEVANAGARI SIGN CANDRABINDU]"} {
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
+			t.Errorf("%s is not spelled out:\n%s", want, text)
+		}
+	}
+}
+
+// TestShaped: Arabic letters join, and come in the order in which they stand.
+func TestShaped(t *testing.T) {
+	for in, want := range map[string]string{
+		"محمد":      "\uFEE3\uFEA4\uFEE4\uFEAA",
+		"سلام":      "\uFEB3\uFEFC\uFEE1",
+		"لا":        "\uFEFB",
+		"دار":       "\uFEA9\uFE8D\uFEAD",
+		"بُ ب":      "\uFE8F\u064F \uFE8F",
+		"پچ":        "\uFB58\uFB7B",
+		"plain 1 -": "plain 1 -",
+	} {
+		if got := shaped(in); got != want || shaped(got) != got {
+			t.Errorf("%s: %+q, want %+q", in, got, want)
+		}
+	}
+	for in, want := range map[string]string{
+		"שלום":                 "םולש",
+		"id = אבג, x":          "id = גבא, x",
+		"אבג 42 דהו":           "והד 42 גבא",
+		"name (אבג)":           "name (גבא)",
+		"(אבג) דהו":            "(גבא) והד",
+		"אב (גד)":              "(דג) בא",
+		"a אב b גד c":          "a בא b דג c",
+		"input.user == \"אב\"": "input.user == \"בא\"",
+	} {
+		if got := visual(in); got != want {
+			t.Errorf("%q is shown as %q, want %q", in, got, want)
+		}
+	}
+}

@@ -103,7 +103,7 @@ func TestNoisyNeighbour(t *testing.T) {
 		t.Errorf("the quiet tenant's decisions were answered %v", statuses)
 	}
 	n.quiet.Do(t, "POST", "/policies/validate", body{"rego_code": "package q\n\nallow if true\n"}).Want(200)
-	// Two run, sixteen may wait: the others are refused at once.
+	// Two run at most, sixteen may wait: the others are refused at once.
 	apptest.Eventually(t, 5*time.Second, func() error {
 		if got := counts.of(429); got < 50-2-16 {
 			return fmt.Errorf("%d of the burst of 50 were refused", got)

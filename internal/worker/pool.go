@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -36,13 +37,20 @@ type Config struct {
 // Defaults gives the shipped limits for the given command.
 func Defaults(command ...string) Config {
 	return Config{
-		Command: command, Size: 3, PerTenant: 2, Queue: 16, Memory: 256 << 20,
+		Command: command, Size: 3, PerTenant: perTenant(runtime.GOMAXPROCS(0)), Queue: 16, Memory: 256 << 20,
 		ValidateDeadline: 2 * time.Second, LintDeadline: 8 * time.Second, TestDeadline: 5 * time.Second,
 		ModulesDeadline: 20 * time.Second, SimulateDeadline: 30 * time.Second,
 		Idle:   5 * time.Minute,
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }
+
+// perTenant is how many children one tenant may keep busy on a machine of so many
+// processors: two, but one fewer than there are processors, so that decisions
+// find a free one. To step back is not enough: a thread that wakes up waits for
+// the end of the slice of whoever runs, however low its priority, and a slice is
+// longer than a decision takes (hardening R8).
+func perTenant(processors int) int { return max(1, min(2, processors-1)) }
 
 // Pool hands requests to children, at most Size at once.
 type Pool struct {
@@ -145,7 +153,7 @@ func (p *Pool) served(ctx context.Context, limit time.Duration, req request) (re
 func (p *Pool) ask(ctx context.Context, limit time.Duration, req request, proc *process) (reply, error) {
 	if proc == nil {
 		var err error
-		if proc, err = start(p.cfg); err != nil {
+		if proc, err = start(p.cfg, oneThread); err != nil {
 			return reply{}, fault.New(fault.Unavailable, "worker_unavailable", "the evaluator could not be started").After(time.Second).Because(err)
 		}
 	}

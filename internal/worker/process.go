@@ -26,12 +26,16 @@ type process struct {
 	rest *time.Timer
 }
 
-// start runs a child with an empty environment: what authors' Rego could find
-// there is nothing.
-func start(cfg Config) (*process, error) {
+// oneThread keeps a child to one processor. A program has one thread: a second
+// one would go to the collection of its garbage, at the cost of others.
+const oneThread = "GOMAXPROCS=1"
+
+// start runs a child. Its environment is what is given, and nothing of ours for
+// authors' Rego to find.
+func start(cfg Config, env ...string) (*process, error) {
 	args := append(append([]string{}, cfg.Command[1:]...), "--memory="+strconv.FormatInt(cfg.Memory, 10))
 	cmd := exec.Command(cfg.Command[0], args...) //nolint:noctx // it outlives the call that started it; kill ends it
-	cmd.Env = []string{}
+	cmd.Env = append([]string{}, env...)         // never nil, which would be ours
 	cmd.Dir = "/"
 	detach(cmd)
 	proc := &process{cmd: cmd, log: &tail{}}

@@ -3,7 +3,7 @@
 // A context deadline inside our own process is no limit: some built-ins cannot
 // be cancelled, and memory that an evaluation takes is the server's memory.
 // So validate and test hand the source to a child (`gatehouse worker`), which
-// speaks length-prefixed JSON on its standard streams, has no environment, a
+// speaks length-prefixed JSON on its standard streams, has no environment of ours, a
 // memory cap of its own, and is killed when its time is up:
 //
 //	caller ──► Pool ──► process ──stdin──► Main ──► rego.Check, Linter, RunTests

@@ -245,12 +245,12 @@ func TestNoEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proc, err := start(Defaults(self, "worker-for-test"))
+	proc, err := start(Defaults(self, "worker-for-test"), oneThread)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer proc.kill()
-	if proc.cmd.Env == nil || len(proc.cmd.Env) > 0 {
+	if len(proc.cmd.Env) != 1 || proc.cmd.Env[0] != "GOMAXPROCS=1" {
 		t.Fatalf("the child inherits an environment: %v", proc.cmd.Env)
 	}
 	source := "package env\n\nallow if opa.runtime().env.GATEHOUSE_CANARY\n"
@@ -292,5 +292,15 @@ func TestFairShare(t *testing.T) {
 	}
 	if limited == 0 {
 		t.Error("a burst of 64 was not refused in part")
+	}
+}
+
+// TestLeavesAProcessor: one tenant's children never take all processors, where
+// there is more than one.
+func TestLeavesAProcessor(t *testing.T) {
+	for processors, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 64: 2} {
+		if got := perTenant(processors); got != want {
+			t.Errorf("%d of %d processors, want %d", got, processors, want)
+		}
 	}
 }

@@ -92,6 +92,9 @@ func (s *scan) numberedStreet(i int) int {
 		if word == "" || n == 0 && (notStreets[word] || len(word) == 1 && !directions[word]) {
 			return 0
 		}
+		if n == 0 && word == "broadway" && capital {
+			return s.place(end)
+		}
 		if n == 0 && namedBefore[word] {
 			if e := s.streetName(end); e > 0 {
 				return s.place(e)
@@ -274,7 +277,25 @@ func (s *scan) place(i int) int {
 			return e
 		}
 	}
+	// A city by itself is one where nothing goes on behind it.
+	if s.t[end] == ',' && s.ends(city) {
+		return city
+	}
 	return end
+}
+
+// ends reports whether a part of a text ends at i: with a sign, a line, or the text.
+func (s *scan) ends(i int) bool {
+	switch c := s.at(i); c {
+	case 0:
+		return i >= len(s.t)
+	case '\n', '\r', '"', ';', ')', ']', '<', '}', '|', '\t':
+		return true
+	case '.', ',':
+		next := s.at(i + 1)
+		return next == ' ' || next == '\n' || next == '"' || next == 0 && i+1 >= len(s.t)
+	}
+	return false
 }
 
 // comma is where the next part of an address begins after a comma, a line's

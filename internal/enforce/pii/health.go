@@ -79,15 +79,48 @@ func (s *scan) health(i int) int {
 		if rests, known = healthTerms[string(word[:len(word)-1])]; known && slices.Contains(rests, "") {
 			return at
 		}
-		return 0
+		rests = nil
 	}
 	for _, rest := range rests {
 		if end := s.follows(at, rest); end > 0 {
 			return end
 		}
 	}
+	if medical(word) {
+		return at
+	}
 	return 0
 }
+
+// medical reports whether a word is one of medicine by how it ends: inflammations,
+// operations, tumours, and the stems that the WHO gives to kinds of medicines.
+func medical(word []byte) bool {
+	if len(word) < 8 {
+		return false
+	}
+	last := word[len(word)-1]
+	if int(last) >= len(medicalEnds) || medicalEnds[last] == nil {
+		return false
+	}
+	for _, end := range medicalEnds[last] {
+		if len(word) >= len(end)+3 && string(word[len(word)-len(end):]) == end {
+			return true
+		}
+	}
+	return false
+}
+
+// medicalEnds are ends of words by their last letter.
+var medicalEnds = func() (out ['z' + 1][]string) {
+	for end := range strings.FieldsSeq(`arthritis bronchitis dermatitis hepatitis gastritis colitis sinusitis tonsillitis meningitis nephritis neuritis ngitis cystitis
+		ditis osteitis myelitis cephalitis titis ritis ectomy otomy ostomy oplasty oscopy carcinoma sarcoma lymphoma melanoma blastoma adenoma leukemia leukaemia anemia anaemia
+		glycemia glycaemia lipidemia uremia opathy algesia myalgia uralgia cardia pnea plegia phrenia cillin mycin floxacin cycline statin sartan azepam zolam oxetine
+		pramine triptyline prazole conazole gliptin gliflozin formin oprofen profen tidine setron triptan olol azosin thiazide mab tinib vudine navir ciclovir vir
+		codone morphone sclerosis cirrhosis fibrosis thrombosis stenosis psychosis neurosis porosis tuberculosis scoliosis phoma`) {
+		out[end[len(end)-1]] = append(out[end[len(end)-1]], end)
+	}
+	return out
+}()
 
 // follows is where rest, in lower case, ends when it stands at i and a word ends with it.
 func (s *scan) follows(i int, rest string) int {

@@ -34,7 +34,19 @@ var (
 
 var nameIntroductions = []string{
 	"name is", "name's", "named", "patient", "patient name", "customer name", "full name", "signed by", "on behalf of", "regards", "sincerely", "cardholder", "born as", "née",
+	"contact person", "beneficiary", "passenger", "account holder", "guardian", "next of kin", "emergency contact",
+	"ich heiße", "mein name ist", "me llamo", "mi nombre es", "je m'appelle", "mi chiamo", "meu nome é", "grüße", "atentamente", "cordialement", "saluti",
 }
+
+// nameLabels label a field: what stands in it is a name, though it be a single
+// word that no list has.
+var nameLabels = []string{
+	"first name", "last name", "given name", "family name", "middle name", "surname", "first_name", "last_name", "given_name", "family_name", "full_name", "firstname",
+	"lastname", "fullname", "vorname", "nachname", "nombre", "apellido", "apellidos", "prénom", "cognome", "sobrenome", "patient_name", "customer_name",
+}
+
+// initialled are words behind which an initial and a word are a name: by J. Smith.
+var initialled = []string{"by", "of", "from", "with", "to", "and", "for", "dear", "von", "par", "por", "da", "di", "signed", "attn", "cc"}
 
 // capitalised reads a word of letters, hyphens and apostrophes at i that begins
 // with a capital and is no abbreviation; "" for any other.
@@ -77,7 +89,10 @@ func (s *scan) name(i int) int {
 	}
 	var buf [maxTerm]byte
 	word, at := s.capitalised(i, &buf)
-	if word == "" || len(word) < 2 {
+	if len(word) == 1 {
+		return s.initials(i, at)
+	}
+	if word == "" {
 		return 0
 	}
 	if titles[word] {
@@ -92,7 +107,13 @@ func (s *scan) name(i int) int {
 			return at
 		}
 	}
-	if !notSurnames[word] && s.introduced(i) {
+	if !notSurnames[word] && s.introduced(i, nameLabels, "\"'=") {
+		if end := s.surname(at); end > 0 {
+			return end
+		}
+		return at
+	}
+	if !notSurnames[word] && s.introduced(i, nameIntroductions, "") {
 		if end := s.surname(at); end > 0 {
 			return end
 		}
@@ -103,16 +124,46 @@ func (s *scan) name(i int) int {
 	return 0
 }
 
-// introduced reports whether the words right before i introduce a name.
-func (s *scan) introduced(i int) bool {
+// initials is the end of a name that begins with an initial at i, behind a word
+// after which there can be little else: of J. Smith, by A. B. Okafor.
+func (s *scan) initials(i, at int) int {
+	if s.at(at) != '.' || s.before(i) != ' ' || !s.introduced(i, initialled, "") {
+		return 0
+	}
+	var buf [maxTerm]byte
+	for range 3 {
+		if s.at(at) != '.' {
+			return 0
+		}
+		if at++; s.at(at) == ' ' {
+			at++
+		}
+		word, end := s.capitalised(at, &buf)
+		if word == "" || notSurnames[word] {
+			return 0
+		}
+		if len(word) > 2 {
+			if more := s.surname(end); more > 0 {
+				return more
+			}
+			return end
+		}
+		at = end
+	}
+	return 0
+}
+
+// introduced reports whether one of the words stands right before i, with spaces,
+// a colon or one of the signs between.
+func (s *scan) introduced(i int, list []string, signs string) bool {
 	from := i
-	for from > 0 && i-from < 4 && (s.t[from-1] == ' ' || s.t[from-1] == ':' || s.t[from-1] == '\n' || s.t[from-1] == ',') {
+	for from > 0 && i-from < 4 && (s.t[from-1] == ' ' || s.t[from-1] == ':' || s.t[from-1] == '\n' || s.t[from-1] == ',' || strings.IndexByte(signs, s.t[from-1]) >= 0) {
 		from--
 	}
 	if from == i {
 		return false
 	}
-	for _, words := range nameIntroductions {
+	for _, words := range list {
 		start := from - len(words)
 		if start < 0 || start > 0 && class[s.t[start-1]] == letter {
 			continue

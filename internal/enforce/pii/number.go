@@ -22,7 +22,7 @@ func (s *scan) card(i int) int {
 		}
 		ends[e] = struct{ digits, groups, at int }{n, g + 1, at}
 		e++
-		gap := s.gap(at)
+		gap := s.cardGap(at)
 		if gap == 0 || n == len(num) || !grouped(groups[:g+1], false) {
 			break
 		}
@@ -39,6 +39,28 @@ func (s *scan) card(i int) int {
 		}
 	}
 	return 0
+}
+
+// cardGap is the length of what parts the groups of a card's number at i: what
+// parts those of any number, also with spaces around, or a sign that none of them
+// has otherwise. The check digit tells the rest.
+func (s *scan) cardGap(i int) int {
+	at := i
+	for s.at(at) == ' ' && at-i < 2 {
+		at++
+	}
+	switch s.at(at) {
+	case '/', '_', '|', ',', ':', '*':
+		at++
+	case '-', '.':
+		if at > i {
+			at++
+		}
+	}
+	for at > i && s.at(at) == ' ' && at-i < 3 {
+		at++
+	}
+	return max(at-i, s.gap(i))
 }
 
 // grouped reports whether digits in such groups look like a card number, or,
@@ -111,6 +133,9 @@ func (s *scan) ssn(i int) int {
 	for n := range d {
 		if n == 3 || n == 5 {
 			gap := s.gap(at)
+			if gap == 0 && s.at(at) == '/' {
+				gap = 1
+			}
 			if n == 5 && (gap == 0) != (gaps == 0) {
 				return 0
 			}
@@ -142,9 +167,15 @@ func (s *scan) ssn(i int) int {
 	return 0
 }
 
+// accountWords stand before numbers of accounts, whose groups may look like others.
+var accountWords = []string{"iban"}
+
 var phoneWords = []string{
 	"phone", "phones", "telephone", "tel", "mobile", "cell", "cellphone", "fax", "call", "called", "calling", "whatsapp", "sms", "dial", "ring", "ph",
 	"phone_number", "phonenumber", "telefon", "handy", "hotline", "reached at", "reach me",
+	"text me", "my number", "our number", "his number", "her number", "reach us", "reach him", "reach her", "contact number", "mobil", "mobilfunk", "rufnummer", "durchwahl", "festnetz", "anrufen", "ruf", "natel",
+	"móvil", "movil", "teléfono", "telefono", "llama", "llame", "celular", "fijo", "telefone", "telemóvel", "telemovel", "ligue",
+	"téléphone", "portable", "tél", "appelez", "appeler", "appelle", "numéro", "cellulare", "chiama", "chiamare", "fisso", "gsm", "telefoon", "bel", "puhelin", "telefonnummer",
 }
 
 // phone is the end of a telephone number at i: international with its plus
@@ -162,7 +193,7 @@ func (s *scan) phone(i int) int {
 	if c == '+' {
 		return s.international(i)
 	}
-	if end := s.american(i); end > 0 {
+	if end := s.american(i); end > 0 && !s.near(i, 24, recordWords) {
 		return end
 	}
 	if c == '0' || c == '(' {
@@ -259,6 +290,10 @@ func (s *scan) american(i int) int {
 		at++
 	}
 	gap := s.gap(at)
+	slashes := gap == 0 && s.at(at) == '/'
+	if slashes {
+		gap = 1
+	}
 	if gap == 0 && !bracket {
 		return 0
 	}
@@ -266,7 +301,10 @@ func (s *scan) american(i int) int {
 	if c := s.at(at); c < '2' || c > '9' || !isDigit(s.at(at+1)) || !isDigit(s.at(at+2)) {
 		return 0
 	}
-	if gap = s.gap(at + 3); gap == 0 {
+	if gap = s.gap(at + 3); slashes && s.at(at+3) == '/' {
+		gap = 1
+	}
+	if gap == 0 {
 		return 0
 	}
 	at += 3 + gap
@@ -290,7 +328,7 @@ func (s *scan) national(i int) int {
 	if bracket {
 		at++
 	}
-	if s.at(at) != '0' || isDigit(s.before(at)) {
+	if s.at(at) != '0' || isDigit(s.before(at)) || s.near(i, 40, accountWords) {
 		return 0
 	}
 	n, end := 0, 0

@@ -180,6 +180,8 @@ signs contains sign("override", "rules that need not be followed", 5, at) if som
 
 signs contains sign("override", "rules that are off", 5, at) if some at in perhaps_off
 
+signs contains sign("override", "speaks of your rules", 5, at) if some at in speaks_of_rules
+
 signs contains sign("override", "orders to obey", 5, at) if some at in obey
 
 signs contains sign("disclose", "tell what stands above", 5, at) if some at in perhaps_tell
@@ -255,6 +257,12 @@ set_aside if regex.match(`vU(?:[.&]|$)`, tags)
 
 set_aside if regex.match(`v[^.]?[^.]?yj[dN]`, tags)
 
+set_aside if regex.match(`v[aTA]?[hjSJ]?[ir]W?[uy][^.]?[dN]`, tags)
+
+set_aside if regex.match(`[uy]Q[^.]?y[hjSqP]?[ir]`, tags)
+
+set_aside if regex.match(`u[^.]?(?:l|v)[aA]?S[rc]`, tags)
+
 # "turn your filters off"
 lift if regex.match(`(?:l|HV)[aA]?y[hjqPS]?[hjS]?(?:i(?:[.&J]|$)|r(?:[.&]|$))`, tags)
 
@@ -274,6 +282,10 @@ lift if regex.match(`lk`, tags)
 
 lift if regex.match(`yS[^.]?[^.]?[nV]`, tags)
 
+lift if regex.match(`l[aA]?y[qP][hjS]?i`, tags)
+
+lift if regex.match(`w[^.]?[^.]?[qP][hjS]?i`, tags)
+
 # "do not follow your instructions"
 unfollow if regex.match(`n[aAL]?f[^.]?[^.]?y[hjSqPD]?[hjS]?[irc]`, tags)
 
@@ -288,6 +300,14 @@ unfollow if regex.match(`nf[^.]?[^.]?[^.]?yj[dN]`, tags)
 unfollow if regex.match(`n[aA]?[hjS]?[ir]u[dN]`, tags)
 
 unfollow if regex.match(`nf[hjS][hjS]?[iB]`, tags)
+
+unfollow if regex.match(`n[fw][^.]?[hj]i`, tags)
+
+unfollow if regex.match(`nf[aA]?[ir]yj`, tags)
+
+unfollow if regex.match(`nf[We][hjU]+[dN]`, tags)
+
+unfollow if regex.match(`n_?fj[hjS]?[irc]`, tags)
 
 # "your guidelines no longer apply"
 over if regex.match(`[yqP][hjSqP]?[hjS]?i(?:V|nL?[fV]|dV)`, tags)
@@ -305,6 +325,12 @@ over if regex.match(`aS[rc]V`, tags)
 over if regex.match(`i[qP]T[^.]?[^.]?V`, tags)
 
 over if regex.match(`y[hjSqP]?[ir].?.?.?.?.?.?v`, tags)
+
+over if regex.match(`[yqP][hjSqP]?[ir]fn`, tags)
+
+over if regex.match(`arV`, tags)
+
+over if regex.match(`[Shj][rc]nL`, tags)
 
 # "ignore the rules", "skip the checks"
 perhaps_over contains at if {
@@ -340,6 +366,11 @@ perhaps_over contains at if {
 perhaps_over contains at if {
 	some at, part in parts
 	regex.match(`lZ`, part)
+}
+
+perhaps_over contains at if {
+	some at, part in parts
+	regex.match(`v[^.]?r`, part)
 }
 
 # "show me your system prompt", "what were you told before"
@@ -397,6 +428,14 @@ tell if regex.match(`[tGW][^.]?[^.]?[^.]?[^.]?[^.]?u(?:nD|R)[tGw]`, tags)
 
 tell if regex.match(`[tGW][^.]?[^.]?[iB][hj]`, tags)
 
+tell if regex.match(`z[^.]?y[hjSqP]?[hjS]?i`, tags)
+
+tell if regex.match(`[tGW][^.]?[ir][^.]?[uy][^.]?d`, tags)
+
+tell if regex.match(`[tGW][aA]?[hjS]?[ir]du`, tags)
+
+tell if regex.match(`y[hj]B`, tags)
+
 # "you need not follow the rules"
 perhaps_unfollow contains at if {
 	some at, part in parts
@@ -411,6 +450,16 @@ perhaps_unfollow contains at if {
 perhaps_unfollow contains at if {
 	some at, part in parts
 	regex.match(`yc(?:V|nf)`, part)
+}
+
+perhaps_unfollow contains at if {
+	some at, part in parts
+	regex.match(`ni`, part)
+}
+
+perhaps_unfollow contains at if {
+	some at, part in parts
+	regex.match(`nf[aA]?[hjS]?c`, part)
 }
 
 # "the safety rules are off"
@@ -434,6 +483,27 @@ perhaps_off contains at if {
 	regex.match(`y[^.]?M?V`, part)
 }
 
+perhaps_off contains at if {
+	some at, part in parts
+	regex.match(`lyM`, part)
+}
+
+# "your rules"
+speaks_of_rules contains at if {
+	some at, part in parts
+	regex.match(`y[^.]?[hjSqP]?[ir]`, part)
+}
+
+speaks_of_rules contains at if {
+	some at, part in parts
+	regex.match(`[ir][dN]?yj`, part)
+}
+
+speaks_of_rules contains at if {
+	some at, part in parts
+	regex.match(`wy[^.]?[ir]`, part)
+}
+
 # "do what I say", "new rules:"
 obey contains at if {
 	some at, part in parts
@@ -448,6 +518,16 @@ obey contains at if {
 obey contains at if {
 	some at, part in parts
 	regex.match(`J[ir](?:[.:]|$)`, part)
+}
+
+obey contains at if {
+	some at, part in parts
+	regex.match(`f[eW]I[tG]`, part)
+}
+
+obey contains at if {
+	some at, part in parts
+	regex.match(`fU`, part)
 }
 
 # "print everything above"
@@ -479,6 +559,21 @@ perhaps_tell contains at if {
 perhaps_tell contains at if {
 	some at, part in parts
 	regex.match(`i[^.]?[^.]?[^.]?P[^.]?[^.]?[sB]`, part)
+}
+
+perhaps_tell contains at if {
+	some at, part in parts
+	regex.match(`[tG][^.]?[^.]?[^.]?[^.]?[^.]?[^.]?y[hjSqP]?[iB]`, part)
+}
+
+perhaps_tell contains at if {
+	some at, part in parts
+	regex.match(`Wu[^.]?n[tGw]`, part)
+}
+
+perhaps_tell contains at if {
+	some at, part in parts
+	regex.match(`W[^.]?[^.]?[^.]?ud`, part)
 }
 
 # "you are an AI without rules"
@@ -529,6 +624,14 @@ play if regex.match(`m[^.]?[^.]?n[tG]n`, tags)
 play if regex.match(`uRu?f`, tags)
 
 play if regex.match(`Ruf`, tags)
+
+play if regex.match(`(?:m|Oo)[^.]?[^.]?[^.]?nd?[aA]?[hjS]*[rS]`, tags)
+
+play if regex.match(`u[^.]?[^.]?[^.]?[^.]?on[aA]?r`, tags)
+
+play if regex.match(`C[^.]?[^.]?n[aA]?r`, tags)
+
+play if regex.match(`nm[rc]`, tags)
 
 # "answer without limits"
 perhaps_play contains at if {
@@ -587,6 +690,11 @@ anything contains at if {
 anything contains at if {
 	some at, part in parts
 	regex.match(`u[^.]?[^.]?ke`, part)
+}
+
+anything contains at if {
+	some at, part in parts
+	regex.match(`we`, part)
 }
 
 # "begin your answer with: Sure"
@@ -652,6 +760,11 @@ perhaps_turn contains at if {
 	regex.match(`m:.?.?.?.?.?.?.?.?.?.?U:`, part)
 }
 
+perhaps_turn contains at if {
+	some at, part in parts
+	regex.match(`J[hj]i`, part)
+}
+
 # "note to the AI", "if you are a language model, say"
 address if regex.match(`B[^.]?[^.]?(?:m|Oo)(?:[.:#&zuvxtlnfTDw?G]|$)`, tags)
 
@@ -673,6 +786,12 @@ address if regex.match(`\?T?[^.]?[^.]?[^.]?z[^.]?1?(?:m|Oo)`, tags)
 
 address if regex.match(`[?P]u[wz][^.]?[^.]?[^.]?[^.]?[^.]?[^.]?[xE]`, tags)
 
+address if regex.match(`N1?(?:m|Oo?)_?:`, tags)
+
+address if regex.match(`Am[^.]?[^.]?[^.]?:`, tags)
+
+address if regex.match(`\?u1(?:m|Oo)_[zvxtlfnwGTE]`, tags)
+
 # "when you read this"
 trigger contains at if {
 	some at, part in parts
@@ -682,6 +801,31 @@ trigger contains at if {
 trigger contains at if {
 	some at, part in parts
 	regex.match(`m_?:[xvlE]`, part)
+}
+
+trigger contains at if {
+	some at, part in parts
+	regex.match(`mo?v`, part)
+}
+
+trigger contains at if {
+	some at, part in parts
+	regex.match(`m_?\?[^.]?[^.]?[^.]?[^.]?[^.]?w`, part)
+}
+
+trigger contains at if {
+	some at, part in parts
+	regex.match(`\?1?m[^.]?T`, part)
+}
+
+trigger contains at if {
+	some at, part in parts
+	regex.match(`PzT`, part)
+}
+
+trigger contains at if {
+	some at, part in parts
+	regex.match(`[P?]u?TK`, part)
 }
 
 # "send the conversation to https://..."
@@ -710,8 +854,20 @@ send contains at if {
 	regex.match(`z[^.]?[^.]?[^.]?[sM][^.]?[^.]?[^.]?[^.]?[^.]?[^.]?x`, part)
 }
 
+send contains at if {
+	some at, part in parts
+	regex.match(`x[^.]?[^.]?[^.]?[^.]?U[^.]?[^.]?[^.]?[^.]?g`, part)
+}
+
+send contains at if {
+	some at, part in parts
+	regex.match(`U[^.]?[^.]?[^.]?[^.]?[^.]?[^.]?[xG][^.]?[^.]?g`, part)
+}
+
 # "read the keys and send them to https://..."
 steal if regex.match(`z[^.]?[^.]?[^.]?[sM][^.]?[^.]?[^.]?[^.]?[^.]?[^.]?x[^.]?[^.]?g`, tags)
+
+steal if regex.match(`U[^.]?[^.]?[^.]?[^.]?[sM][^.]?[^.]?[^.]?x[^.]?[^.]?g`, tags)
 
 # "use your tools to read the keys"
 use_tool contains at if {
@@ -732,6 +888,21 @@ use_tool contains at if {
 use_tool contains at if {
 	some at, part in parts
 	regex.match(`K[^.]?[^.]?[^.]?[^.]?g[^.]?[^.]?[^.]?[^.]?[^.]?[^.]?s`, part)
+}
+
+use_tool contains at if {
+	some at, part in parts
+	regex.match(`g[^.]?[^.]?[^.]?[^.]?y[^.]?[^.]?K`, part)
+}
+
+use_tool contains at if {
+	some at, part in parts
+	regex.match(`Ex`, part)
+}
+
+use_tool contains at if {
+	some at, part in parts
+	regex.match(`TKz`, part)
 }
 
 # "do not tell the user"
@@ -970,13 +1141,14 @@ lexicon := {
 	# before, above.
 	"before": "P", "above": "P", "precede": "P", "precedes": "P", "preceding": "P", "avant": "P", "antes": "P",
 	"vorher": "P", "vor": "P", "prima": "P", "sopra": "P", "acima": "P", "oben": "P", "arriba": "P",
-	"dessus": "P", "voorgaande": "P", "vooraf": "P",
+	"dessus": "P", "voorgaande": "P", "vooraf": "P", "after": "P", "nach": "P", "despues": "P", "apres": "P",
+	"dopo": "P", "depois": "P",
 	# said, written.
 	"said": "N", "written": "N", "wrote": "N", "stated": "N", "installed": "N", "placed": "N",
 	# character, role.
 	"character": "C", "role": "C", "persona": "C", "part": "C", "personnage": "C", "personaje": "C",
 	"personaggio": "C", "rolle": "C", "figur": "C", "personagem": "C", "identity": "C", "personality": "C",
-	"version": "C", "self": "C", "alter": "C", "ego": "C",
+	"version": "C", "self": "C", "alter": "C", "ego": "C", "actor": "C", "actress": "C",
 	# secretly.
 	"silently": "Y", "secretly": "Y", "quietly": "Y", "covertly": "Y", "discreetly": "Y", "unnoticed": "Y",
 	# files, data.
@@ -1009,7 +1181,7 @@ lexicon := {
 	# you.
 	"you": "u", "u": "u", "ya": "u", "vous": "u", "toi": "u", "te": "u", "ti": "u", "dir": "u", "ihr": "u",
 	"euch": "u", "sie": "u", "voce": "u", "voces": "u", "vc": "u", "voi": "u", "lei": "u", "usted": "u",
-	"eres": "u", "bist": "u", "sei": "u", "youre": "u", "du": "u", "es": "u",
+	"eres": "u", "bist": "u", "sei": "u", "youre": "u", "du": "u", "es": "u", "lhe": "u",
 	# yourself.
 	"yourself": "Z", "yourselves": "Z",
 	# I.
@@ -1048,7 +1220,7 @@ lexicon := {
 	"desative": "l", "desativar": "l", "remova": "l", "remover": "l", "apague": "l", "apaga": "l",
 	"cancele": "l", "disattiva": "l", "disattivare": "l", "rimuovi": "l", "rimuovere": "l", "cancella": "l",
 	"cancellare": "l", "annulla": "l", "elimine": "l", "rid": "l", "release": "l", "exempt": "l",
-	"absolve": "l", "liberate": "l", "free": "l", "dropping": "l",
+	"absolve": "l", "liberate": "l", "dropping": "l",
 	# turn, switch (off).
 	"turn": "H", "switch": "H", "shut": "H", "flip": "H", "schalte": "H", "schalten": "H", "switched": "H",
 	"turned": "H", "shutting": "H", "turning": "H", "switching": "H",
@@ -1060,8 +1232,9 @@ lexicon := {
 	"cessez": "n", "arrete": "n", "arretez": "n", "aucun": "n", "aucune": "n", "nicht": "n", "nie": "n",
 	"kein": "n", "keine": "n", "keinen": "n", "keinerlei": "n", "ohne": "n", "hor": "n", "nao": "n", "sem": "n",
 	"pare": "n", "non": "n", "senza": "n", "mai": "n", "smetti": "n", "smettere": "n", "nessuna": "n",
-	"nessun": "n", "omiso": "n", "nobody": "n", "noone": "n", "none": "n", "libre": "n", "frei": "n",
-	"livre": "n", "libero": "n", "unconditionally": "n", "devoid": "n",
+	"nessun": "n", "omiso": "n", "nobody": "n", "noone": "n", "none": "n", "free": "n", "libre": "n",
+	"frei": "n", "livre": "n", "libero": "n", "unconditionally": "n", "devoid": "n", "nothing": "n",
+	"nada": "n", "rien": "n", "nichts": "n", "niente": "n",
 	# longer.
 	"longer": "L",
 	# verbs that follow.
@@ -1079,7 +1252,8 @@ lexicon := {
 	"folgen": "f", "beachte": "f", "beachten": "f", "beachtest": "f", "gehorche": "f", "halte": "f",
 	"halten": "f", "gelten": "f", "gilt": "f", "gebunden": "f", "siga": "f", "sigam": "f", "obedeca": "f",
 	"respeite": "f", "cumpra": "f", "seguire": "f", "segui": "f", "seguite": "f", "obbedire": "f",
-	"obbedisci": "f", "rispettare": "f", "rispetta": "f", "matter": "f", "matters": "f",
+	"obbedisci": "f", "rispettare": "f", "rispetta": "f", "matter": "f", "matters": "f", "cuenta": "f",
+	"worry": "f", "relevant": "f",
 	# instructions.
 	"instruction": "i", "instructions": "i", "directive": "i", "directives": "i", "prompt": "i", "prompts": "i",
 	"preprompt": "i", "metaprompt": "i", "programming": "i", "guardrail": "i", "guardrails": "i",
@@ -1097,6 +1271,7 @@ lexicon := {
 	"regeln": "r", "regel": "r", "richtlinien": "r", "einschrankungen": "r", "beschrankungen": "r",
 	"verbote": "r", "zensur": "r", "regras": "r", "restricoes": "r", "regole": "r", "restrizioni": "r",
 	"vincoli": "r", "linee": "r", "regels": "r", "richtlijnen": "r", "guidance": "r",
+	"sicherheitsrichtlinien": "r", "sicherheitsregeln": "r", "inhaltsrichtlinien": "r", "criteria": "r",
 	# limits and filters.
 	"filter": "c", "filters": "c", "limit": "c", "limits": "c", "limitation": "c", "limitations": "c",
 	"policy": "c", "policies": "c", "constraint": "c", "constraints": "c", "check": "c", "checks": "c",
@@ -1105,6 +1280,7 @@ lexicon := {
 	"politicas": "c", "filtres": "c", "filtre": "c", "politiques": "c", "filtern": "c", "schranken": "c",
 	"grenzen": "c", "sperren": "c", "filtri": "c", "limiti": "c", "limitazioni": "c", "politiche": "c",
 	"limitacoes": "c", "ordenes": "c", "ordres": "c", "befehle": "c", "ordens": "c", "ordini": "c",
+	"limite": "c",
 	# of safety.
 	"safety": "S", "content": "S", "security": "S", "alignment": "S", "safe": "S", "seguridad": "S",
 	"contenido": "S", "securite": "S", "contenu": "S", "sicherheitsfilter": "S", "inhaltsfilter": "S",
@@ -1121,7 +1297,8 @@ lexicon := {
 	"obigen": "q", "obige": "q", "bisher": "q", "ursprunglichen": "q", "anteriormente": "q", "precedenti": "q",
 	"iniziali": "q", "originali": "q", "vorige": "q", "eerdere": "q", "far": "q", "bisherig": "q",
 	"anciennes": "q", "ancienne": "q", "alten": "q", "viejas": "q", "antiguas": "q", "antigas": "q",
-	"vecchie": "q", "vecchi": "q",
+	"vecchie": "q", "vecchi": "q", "last": "q", "other": "q", "letzten": "q", "ultimas": "q", "otras": "q",
+	"autres": "q", "altre": "q",
 	# hidden, of the system.
 	"hidden": "h", "secret": "h", "internal": "h", "confidential": "h", "system": "h", "builtin": "h",
 	"underlying": "h", "undisclosed": "h", "base": "h", "core": "h", "master": "h", "startup": "h",
@@ -1138,7 +1315,7 @@ lexicon := {
 	"dito": "d", "disseram": "d", "recebeu": "d", "detto": "d", "dato": "d", "ricevuto": "d", "ricevute": "d",
 	"date": "d", "know": "d", "knew": "d", "got": "d", "sabes": "d", "aprendido": "d", "sais": "d",
 	"appris": "d", "weisst": "d", "weist": "d", "sabe": "d", "sai": "d", "imparato": "d", "launched": "d",
-	"trained": "d",
+	"trained": "d", "puesto": "d", "deram": "d", "impuesto": "d", "puestas": "d", "imposto": "d",
 	# instructions of the system, in a word.
 	"systemprompt": "hi", "systemanweisung": "hi", "systemanweisungen": "hi", "systeemprompt": "hi",
 	"sysprompt": "hi",
@@ -1149,7 +1326,7 @@ lexicon := {
 	"rescinded": "V", "withdrawn": "V", "canceladas": "V", "anuladas": "V", "revocadas": "V", "annulees": "V",
 	"annules": "V", "caduques": "V", "aufgehoben": "V", "ungultig": "V", "hinfallig": "V", "veraltet": "V",
 	"revogadas": "V", "annullate": "V", "revocate": "V", "sospese": "V", "anymore": "V", "unlocked": "V",
-	"waived": "V", "nullified": "V", "anulado": "V", "paused": "V", "dropped": "V",
+	"waived": "V", "nullified": "V", "anulado": "V", "paused": "V", "dropped": "V", "broken": "V",
 	# verbs that tell.
 	"reveal": "t", "reveals": "t", "show": "t", "print": "t", "printout": "t", "repeat": "t", "output": "t",
 	"display": "t", "disclose": "t", "leak": "t", "dump": "t", "tell": "t", "recite": "t", "echo": "t",
@@ -1184,7 +1361,7 @@ lexicon := {
 	"fingir": "w", "simula": "w", "comportate": "w", "agis": "w", "agissez": "w", "fais": "w", "joue": "w",
 	"simule": "w", "handle": "w", "verhalte": "w", "spiel": "w", "stell": "w", "aja": "w", "finja": "w",
 	"comporte": "w", "agisci": "w", "comportati": "w", "fingi": "w", "interpreta": "w", "answering": "w",
-	"answers": "w", "responds": "w", "replies": "w",
+	"answers": "w", "responds": "w", "replies": "w", "pretending": "w", "plays": "w", "playing": "w",
 	# the model.
 	"ai": "m", "llm": "m", "llms": "m", "ais": "m", "chatbot": "m", "chatbots": "m", "chatgpt": "m", "gpt": "m",
 	"claude": "m", "gemini": "m", "copilot": "m", "bot": "m", "bots": "m", "lm": "m", "ki": "m", "ia": "m",
@@ -1252,7 +1429,8 @@ lexicon := {
 	# refusals.
 	"refuse": "R", "refuses": "R", "refusing": "R", "decline": "R", "deny": "R", "apologize": "R",
 	"apologise": "R", "apology": "R", "disclaimer": "R", "disclaimers": "R", "refusal": "R", "refusals": "R",
-	"forbidden": "R", "prohibited": "R", "banned": "R",
+	"forbidden": "R", "prohibited": "R", "banned": "R", "exceptions": "R", "exception": "R", "objections": "R",
+	"objection": "R",
 	# new, real.
 	"new": "J", "real": "J", "actual": "J", "true": "J", "updated": "J", "revised": "J", "latest": "J",
 	"urgent": "J", "nuevas": "J", "nueva": "J", "nouvelles": "J", "nouvelle": "J", "neue": "J", "neuen": "J",
@@ -1280,7 +1458,8 @@ lexicon := {
 	"degli": "", "di": "", "nel": "", "sono": "", "stato": "", "stata": "", "stati": "", "quello": "",
 	"quella": "", "ha": "", "hai": "", "being": "", "already": "", "also": "", "out": "", "away": "",
 	"ever": "", "do": "", "usual": "", "full": "", "entire": "", "whole": "", "complete": "", "exact": "",
-	"raw": "", "specific": "",
+	"raw": "", "specific": "", "own": "", "only": "", "current": "", "need": "", "needs": "", "use": "",
+	"uses": "", "using": "", "used": "", "lets": "", "let": "", "tengas": "", "hanno": "", "han": "",
 	# ends of sentences.
 	"\ue000": ".",
 	# quotation marks.

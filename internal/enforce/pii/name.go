@@ -163,7 +163,14 @@ func (s *scan) introduced(i int, list []string, signs string) bool {
 	if from == i {
 		return false
 	}
+	last := s.t[from-1]
+	if isUpper(last) {
+		last |= 0x20
+	}
 	for _, words := range list {
+		if words[len(words)-1] != last {
+			continue // most
+		}
 		start := from - len(words)
 		if start < 0 || start > 0 && class[s.t[start-1]] == letter {
 			continue

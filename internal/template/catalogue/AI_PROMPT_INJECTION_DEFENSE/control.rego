@@ -922,7 +922,7 @@ hide contains at if {
 }
 # Light signs count together where they stand near one another: in one part of the
 # letters. The parts overlap.
-parts := [substring(tags, 60 * k, 120) | some k in numbers.range(0, floor(count(tags) / 60))]
+parts := [substring(tags, 100 * k, 120) | some k in numbers.range(0, floor(count(tags) / 100))]
 
 # The letters of all that is said, also of what is encoded. A verb that is itself
 # denied ("do not forget your rules") is none.
@@ -932,7 +932,7 @@ tags := dense if not too_dense
 
 default too_dense := false
 
-too_dense if count(dense) > 20000
+too_dense if count(dense) > 19000
 
 default dense := ""
 

@@ -160,7 +160,7 @@ func (s *scan) introduced(i int, list []string, signs string) bool {
 	for from > 0 && i-from < 4 && (s.t[from-1] == ' ' || s.t[from-1] == ':' || s.t[from-1] == '\n' || s.t[from-1] == ',' || strings.IndexByte(signs, s.t[from-1]) >= 0) {
 		from--
 	}
-	if from == i {
+	if from == i || from == 0 {
 		return false
 	}
 	last := s.t[from-1]

@@ -90,6 +90,7 @@ func (s *sets) of(r *record) *sides {
 	}
 	s.makeRoom(key)
 	made := s.restricted(s.fullAt(at), v, bundle)
+	made.unknown = made.unknown || bundle == nil && r.revision > 0 && len(v.Bundles) > 0 // it is older than them
 	s.seats[key] = made
 	return made
 }

@@ -22,8 +22,11 @@ func leveledSpec() Spec {
 	return Spec{
 		Env: "production", Controls: []Control{{Meta: rego.Meta{ID: 1, Name: "c", Version: 1}, Source: byLevel}}, Mixes: []Mix{{Baseline: []int{0}, Candidate: []int{0}}},
 		Epochs: []Epoch{
-			{Revision: 9, From: noon.Add(4 * time.Minute)}, {Revision: 7, From: noon.Add(3 * time.Minute)}, {Revision: 5, From: noon.Add(2 * time.Minute)},
-			{Revision: 1, From: noon}, {Unknown: true},
+			{Revision: 9, From: noon.Add(4 * time.Minute)},
+			{Revision: 7, From: noon.Add(3 * time.Minute)},
+			{Revision: 5, From: noon.Add(2 * time.Minute)},
+			{Revision: 1, From: noon},
+			{Unknown: true},
 		},
 		Resources: []rego.Resource{*leveled(1, "high"), *leveled(2, "low")},
 		Past:      []Past{{Epoch: 1, ID: 3, Doc: leveled(3, "low")}, {Epoch: 2, ID: 2}, {Epoch: 3, ID: 1, Doc: leveled(1, "low")}},

@@ -102,8 +102,14 @@ func TestExpand(t *testing.T) {
 func TestHide(t *testing.T) {
 	long := strings.Repeat("s", minSecret)
 	for _, c := range []struct{ text, name, want string }{
-		{long, "reason", rego.Redacted}, {"it was " + long + "!", "reason", "it was " + rego.Redacted + "!"}, {long + long, "", rego.Redacted + rego.Redacted},
-		{"7", "reason", rego.Redacted}, {"17", "reason", "17"}, {"7", "line", "7"}, {"nothing", "reason", "nothing"}, {"", "reason", ""},
+		{long, "reason", rego.Redacted},
+		{"it was " + long + "!", "reason", "it was " + rego.Redacted + "!"},
+		{long + long, "", rego.Redacted + rego.Redacted},
+		{"7", "reason", rego.Redacted},
+		{"17", "reason", "17"},
+		{"7", "line", "7"},
+		{"nothing", "reason", "nothing"},
+		{"", "reason", ""},
 	} {
 		if got := hide(c.text, c.name, []string{long, "7"}); got != c.want {
 			t.Errorf("%s in %q: %q", c.name, c.text, got)

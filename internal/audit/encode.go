@@ -5,9 +5,10 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -147,45 +148,13 @@ func appendFloat(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }
 
-const hexDigits = "0123456789abcdef"
-
 // appendString quotes s as JSON. Bad UTF-8 becomes U+FFFD, and NUL too, which
-// PostgreSQL cannot store in a text.
+// PostgreSQL cannot store in a text; a value of a decision keeps its NUL.
 func appendString(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && n == 1 {
-				dst = append(append(dst, s[from:i]...), "\uFFFD"...)
-				from = i + 1
-			}
-			i += n
-			continue
-		}
-		if c >= ' ' && c != '"' && c != '\\' && c != 0x7f {
-			i++
-			continue
-		}
-		dst = append(dst, s[from:i]...)
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\t':
-			dst = append(dst, '\\', 't')
-		case 0:
-			dst = append(dst, "\uFFFD"...)
-		default:
-			dst = append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-		}
-		i++
-		from = i
+	if strings.IndexByte(s, 0) >= 0 {
+		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
 	}
-	return append(append(dst, s[from:]...), '"')
+	return value.AppendString(dst, s)
 }
 
 // decodeDecision reads the JSON of a record.

@@ -18,12 +18,8 @@ import (
 // loadSnapshot reads what decisions of an environment are made from, in one
 // transaction, so that the revision belongs to the rows.
 func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.Env) (decision.Source, error) {
-	store, err := p.stores.Tenant(ctx, t)
-	if err != nil {
-		return decision.Source{}, err
-	}
 	var src decision.Source
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := p.stores.Read(ctx, t, func(tx *db.Tx) (err error) {
 		if src.Revision, err = tx.Revision(ctx, resource.Revision(env)); err != nil {
 			return err
 		}
@@ -43,11 +39,7 @@ func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.En
 // those resources; any other reads the controls, of which the snapshot compiles
 // those that differ.
 func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env, since int64) (out decision.Delta, ok bool, err error) {
-	store, err := p.stores.Tenant(ctx, t)
-	if err != nil {
-		return out, false, err
-	}
-	err = store.Read(ctx, func(tx *db.Tx) error {
+	err = p.stores.Read(ctx, t, func(tx *db.Tx) error {
 		to, err := tx.Revision(ctx, resource.Revision(env))
 		if err != nil {
 			return err

@@ -18,7 +18,9 @@ func TestCasesOverData(t *testing.T) {
 		ctx, h := context.Background(), newHouse(t, c)
 		sandbox := h.resource(t, scope.Sandbox, "ledger")
 		const source = "package p\n\nallow if { some r in data.resources; r.path == input.path; r.environment == input.environment }\n"
-		in := func(env scope.Env) map[string]any { return map[string]any{"path": "/ledger", "environment": string(env)} }
+		in := func(env scope.Env) map[string]any {
+			return map[string]any{"path": "/ledger", "environment": string(env)}
+		}
 		over := &TestData{Resources: map[string]any{"1": map[string]any{"path": "/ledger", "environment": "nowhere"}}}
 		p := h.create(t, Draft{RegoCode: source, TestCases: []TestCase{
 			{Name: "as it is", Input: in(scope.Sandbox), Expected: true},

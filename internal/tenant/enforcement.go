@@ -15,12 +15,8 @@ func (s *Service) Enforcement(ctx context.Context, sc scope.Scope, env scope.Env
 	if err := checkEnv(sc, env); err != nil {
 		return Enforcement{}, err
 	}
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return Enforcement{}, err
-	}
 	var e Enforcement
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		e, err = EnforcementIn(ctx, tx, env)
 		return err
 	})

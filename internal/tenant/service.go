@@ -134,11 +134,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID) (T
 	if err != nil {
 		return Tenant{}, err
 	}
-	store, err := s.Stores.Tenant(ctx, id)
-	if err != nil {
-		return Tenant{}, err
-	}
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err = s.Stores.Read(ctx, id, func(tx *db.Tx) (err error) {
 		t.Limits, err = s.usage(ctx, tx)
 		return err
 	})
@@ -168,13 +164,9 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	if _, err := s.reach(ctx, sc, id); err != nil {
 		return Tenant{}, err
 	}
-	store, err := s.Stores.Tenant(ctx, id)
-	if err != nil {
-		return Tenant{}, err
-	}
 	var after Tenant
 	var in intent
-	err = store.Write(ctx, func(tx *db.Tx) error {
+	err := s.Stores.Write(ctx, id, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "tenant"); err != nil {
 			return err
 		}

@@ -88,12 +88,8 @@ func (s *Service) First(ctx context.Context, sc scope.Scope, d Draft) (made bool
 		ID: s.NewID(), Email: d.Email, Username: d.Username, Roles: FoldRoles(d.Roles), Attributes: map[string]any{},
 		Status: Active, CreatedAt: now, UpdatedAt: now,
 	}
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return false, err
-	}
 	var n int64
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		n, err = countUsers(ctx, tx)
 		return err
 	})
@@ -126,12 +122,8 @@ func (s *Service) Recover(ctx context.Context, sc scope.Scope, id, password stri
 
 // Get finds a person by id.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (User, error) {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return User{}, err
-	}
 	var u User
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		u, err = selectUser(ctx, tx, id)
 		return err
 	})
@@ -140,12 +132,8 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id string) (User, err
 
 // List gives a page of people, oldest first.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
-	store, err := s.Stores.Tenant(ctx, sc.Tenant)
-	if err != nil {
-		return Page{}, err
-	}
 	var p Page
-	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		p, err = selectPage(ctx, tx, f)
 		return err
 	})

@@ -43,8 +43,8 @@ func ExecRows(ctx context.Context, tx *Tx, head string, rows [][]any, tail strin
 // rowsAtOnce is how many of n rows a statement is to carry: all of them where each
 // statement is a journey, one in SQLite, which calls no server, and for a
 // statement of several rows keeps what it would need to undo the first ones.
-func (t *Tx) rowsAtOnce(n int) int {
-	if t.db.cluster.backend.name() == "sqlite" {
+func (tx *Tx) rowsAtOnce(n int) int {
+	if tx.db.cluster.backend.name() == "sqlite" {
 		return min(n, 1)
 	}
 	return n

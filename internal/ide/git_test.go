@@ -144,8 +144,12 @@ func TestSameHost(t *testing.T) {
 		a, b string
 		want bool
 	}{
-		{"https://h/x", "https://H/y", true}, {"https://h/x", "http://h/x", false}, {"https://h/x", "https://h:444/x", false}, {"https://h/x", "https://h.evil/x", false},
-		{"https://h/x", "://", false}, {"\x00", "\x00", false},
+		{"https://h/x", "https://H/y", true},
+		{"https://h/x", "http://h/x", false},
+		{"https://h/x", "https://h:444/x", false},
+		{"https://h/x", "https://h.evil/x", false},
+		{"https://h/x", "://", false},
+		{"\x00", "\x00", false},
 	} {
 		if got := sameHost(c.a, c.b); got != c.want {
 			t.Errorf("%s and %s: %v", c.a, c.b, got)

@@ -151,8 +151,10 @@ func TestUntested(t *testing.T) {
 	f := details(t, untested(controlfile.TestReport{
 		Summary: controlfile.Summary{Total: 7, Failed: 4},
 		Tests: []rego.ModuleTest{
-			{File: "a_test.rego", Name: "test_good", Status: rego.TestPassed, Line: 1}, {File: "a_test.rego", Name: "todo_test_x", Status: rego.TestSkipped, Line: 2},
-			{File: "a_test.rego", Name: "test_bad", Status: rego.TestFailed, Line: 3}, {File: "a_test.rego", Name: "test_odd", Status: rego.TestError, Error: "no such thing", Line: 4},
+			{File: "a_test.rego", Name: "test_good", Status: rego.TestPassed, Line: 1},
+			{File: "a_test.rego", Name: "todo_test_x", Status: rego.TestSkipped, Line: 2},
+			{File: "a_test.rego", Name: "test_bad", Status: rego.TestFailed, Line: 3},
+			{File: "a_test.rego", Name: "test_odd", Status: rego.TestError, Error: "no such thing", Line: 4},
 		},
 		Cases: []controlfile.CaseResult{
 			{File: "gatehouse.yaml", Line: 5, Result: rego.TestResult{Name: "fine", Passed: true}},
@@ -161,8 +163,10 @@ func TestUntested(t *testing.T) {
 		},
 	}))
 	want := []fault.Detail{
-		{Message: "a_test.rego: test_bad failed", Line: 3}, {Message: "a_test.rego: test_odd error: no such thing", Line: 4},
-		{Message: "gatehouse.yaml: staff: expected true, got false", Line: 6}, {Message: "gatehouse.yaml: broken: took too long", Line: 7},
+		{Message: "a_test.rego: test_bad failed", Line: 3},
+		{Message: "a_test.rego: test_odd error: no such thing", Line: 4},
+		{Message: "gatehouse.yaml: staff: expected true, got false", Line: 6},
+		{Message: "gatehouse.yaml: broken: took too long", Line: 7},
 	}
 	if f.Code != "tests_failed" || f.Message != "4 of 7 tests fail" || !slices.Equal(f.Details, want) {
 		t.Errorf("%+v", f)

@@ -93,8 +93,16 @@ func TestRunJudges(t *testing.T) {
 		most               float64
 		over               bool
 	}{
-		{1, 100, -1, false}, {100, 100, -1, false}, {0, 100, 0, false}, {1, 1_000_000, 0, true}, {1, 100, 1, false}, {2, 100, 1, true},
-		{1, 3, 33.33, true}, {1, 3, 33.34, false}, {100, 100, 100, false}, {0, 0, 0, false},
+		{1, 100, -1, false},
+		{100, 100, -1, false},
+		{0, 100, 0, false},
+		{1, 1_000_000, 0, true},
+		{1, 100, 1, false},
+		{2, 100, 1, true},
+		{1, 3, 33.33, true},
+		{1, 3, 33.34, false},
+		{100, 100, 100, false},
+		{0, 0, 0, false},
 	} {
 		s := &scripted{answers: []any{at(replay.Completed, 100, &replay.Impact{NewlyBlocked: c.blocked, Evaluated: c.evaluated})}}
 		var out, progress strings.Builder

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,7 +60,7 @@ func NewDecisionLog(cfg Config) *DecisionLog {
 	l.bufs.New = func() any { b := make([]byte, 0, 2048); return &b }
 	if cfg.Spool != nil {
 		l.appended.Store(cfg.Spool.Depth())
-		l.pace = spool.NewPace(cfg.Spool, cfg.Now, busy, rests, deepDepth)
+		l.pace = spool.NewPace(cfg.Spool, cfg.Now, busy*float64(runtime.GOMAXPROCS(0)), rests, deepDepth)
 	}
 	return l
 }

@@ -50,10 +50,11 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 	}
 }
 
-// While decisions come in faster than busy a second, the shipper rests after
-// each batch, until the backlog is deep.
+// While decisions come in faster than busy a second for each processor, the
+// shipper rests after each batch, until the backlog is deep. Below that, storing
+// takes less than about a third of the processors, and nobody waits for it.
 const (
-	busy      = 2000 // records a second
+	busy      = 8000 // records a second
 	rests     = 15
 	deepDepth = 2_000_000 // records
 )

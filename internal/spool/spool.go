@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -67,6 +68,15 @@ type Config struct {
 	create func(path string) (file, error) // tests put failing disks here
 }
 
+// A write costs more than the records that it carries, so where several append at
+// a time, the first lets the others go on before it writes. It knows that there
+// are others by batches that had company: of companyLook one tries, and for
+// companyLasts after one that had, all do. Somebody alone waits for nobody.
+const (
+	companyLook  = 32
+	companyLasts = 64
+)
+
 // file is what the log writes to.
 type file interface {
 	WriteAt(p []byte, off int64) (int, error)
@@ -103,6 +113,8 @@ type Log struct {
 	closed   bool       // nothing more comes in
 	over     bool       // nothing more is written
 	failed   error      // a sync that failed: nothing more may be promised
+	led      uint       // batches that were begun
+	company  int        // batches for which others are still expected to join
 
 	writing sync.Mutex // held by the one who writes to disk; guards active, dirty and puts
 	active  file
@@ -204,7 +216,12 @@ func (l *Log) Append(recs ...[]byte) error {
 	if b.count == 0 {
 		b.first = l.nextSeq
 	}
-	leads := b.count == 0
+	leads, yields := b.count == 0, false
+	if leads {
+		l.led++
+		yields = l.company > 0 || l.led%companyLook == 0
+		l.company = max(l.company-1, 0)
+	}
 	for _, rec := range recs {
 		b.buf = appendFrame(b.buf, l.nextSeq, rec)
 		b.count++
@@ -215,8 +232,14 @@ func (l *Log) Append(recs ...[]byte) error {
 		<-b.done
 		return b.err
 	}
+	if yields {
+		runtime.Gosched() // those that are about to append join this batch
+	}
 	l.writing.Lock() // while the batch before is being written, others join this one
 	l.mu.Lock()
+	if b.count > len(recs) {
+		l.company = companyLasts
+	}
 	l.pending, l.spare = newBatch(l.spare), nil
 	l.mu.Unlock()
 	b.err = l.write(b)

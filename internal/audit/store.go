@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// chunk is how many ids one question names at most.
+// chunk is how many ids one question names at most, and entries one page of Each.
 const chunk = 500
 
 // portion is how many of n ids the next question names. Few sizes make few

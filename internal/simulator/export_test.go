@@ -18,6 +18,7 @@ import (
 	"golang.org/x/image/font/gofont/gomono"
 	"golang.org/x/image/font/sfnt"
 
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -184,7 +185,7 @@ func textOf(t *testing.T, file []byte, name string) string {
 	}
 	tool, err := exec.LookPath("pdftotext")
 	if err != nil {
-		t.Skip("no pdftotext on this machine: the text of the report is not looked at")
+		apptest.Missing(t, "there is no pdftotext")
 	}
 	out, err := exec.CommandContext(t.Context(), tool, "-layout", path, "-").CombinedOutput()
 	if err != nil {

@@ -1,0 +1,50 @@
+package spool
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+// TestCompany: who appends alone expects nobody; a batch that others joined makes
+// the next ones wait for company, for a while.
+func TestCompany(t *testing.T) {
+	l := open(t, Config{Dir: t.TempDir(), Sync: SyncNever})
+	add(t, l, "alone", "alone again")
+	if l.company != 0 {
+		t.Fatalf("%d batches expect company without any", l.company)
+	}
+	pending := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.pending.count
+	}
+	ended := make(chan error, 2)
+	l.writing.Lock() // the first waits for it, the second joins meanwhile
+	for n := 1; n <= 2; n++ {
+		go func() { ended <- l.Append([]byte("together")) }()
+		for late := time.Now().Add(30 * time.Second); pending() < n; runtime.Gosched() {
+			if time.Now().After(late) {
+				t.Fatalf("%d of %d are pending", pending(), n)
+			}
+		}
+	}
+	l.writing.Unlock()
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.company != companyLasts {
+		t.Errorf("%d batches expect company, not %d", l.company, companyLasts)
+	}
+	for range companyLasts {
+		add(t, l, "alone")
+	}
+	if l.company != 0 {
+		t.Errorf("%d batches expect company long after the last", l.company)
+	}
+	if recs, _ := drain(t, l, 10); len(recs) != 4+companyLasts {
+		t.Errorf("%d records", len(recs))
+	}
+}

@@ -78,6 +78,7 @@ type Service struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	work   sync.WaitGroup
+	begin  sync.Mutex // held where work begins or ends for good
 	stop   func()
 	ledger *ledger
 	keys   keyring
@@ -124,8 +125,19 @@ func (s *Service) Run(ctx context.Context) error {
 // Close answers all parked polls and waits for what the bridge began.
 func (s *Service) Close() {
 	s.stop()
+	s.begin.Lock()
 	s.cancel()
+	s.begin.Unlock()
 	s.work.Wait()
+}
+
+// goes runs f in the background, for Close to wait for; after Close it does not.
+func (s *Service) goes(f func()) {
+	s.begin.Lock()
+	defer s.begin.Unlock()
+	if s.ctx.Err() == nil {
+		s.work.Go(f)
+	}
 }
 
 // heard is told of every commit that bumps a revision, of all replicas. It must

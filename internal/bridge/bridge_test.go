@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -248,6 +250,40 @@ func TestPresence(t *testing.T) {
 		g.fetch(`"0"`)
 		h.until("back", func() bool { return g.record().Status == bouncer.Connected })
 	})
+}
+
+// TestHeardOfMeanwhile: a sign of life that is being written while the watch
+// finds its bouncer overdue counts. (On SQLite one waits for the other's whole
+// transaction anyway.)
+func TestHeardOfMeanwhile(t *testing.T) {
+	ctx := context.Background()
+	h := newHouse(t, dbtest.Open(t, dbtest.Postgres))
+	g := h.bouncer(scope.Production, nil)
+	g.fetch()
+	h.until("connected", func() bool { return g.record().Status == bouncer.Connected })
+	later := h.now().Add(time.Hour)
+	looked := make(chan error, 1)
+	err := h.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+		if err := present(ctx, tx, g.id, later, later.Add(time.Hour)); err != nil {
+			return err
+		}
+		go func() { looked <- h.look(ctx, scope.DefaultTenant, later) }()
+		h.until("the watch looks, and waits", func() bool {
+			var waiting int64
+			err := h.stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
+				waiting, err = db.One[int64](ctx, tx, `SELECT COUNT(*) FROM pg_locks WHERE NOT granted`)
+				return err
+			})
+			return err == nil && waiting > 0 || len(looked) > 0
+		})
+		return nil
+	})
+	if err := errors.Join(err, <-looked); err != nil {
+		t.Fatal(err)
+	}
+	if b := g.record(); b.Status != bouncer.Connected {
+		t.Errorf("%s: %s", b.Status, b.StatusDetail)
+	}
 }
 
 func TestStuckDeliveriesShow(t *testing.T) {

@@ -66,10 +66,10 @@ func (f *feed) changed() {
 
 // start has one goroutine refresh the feed until it reflects what was heard.
 func (f *feed) start() {
-	if f.svc.ctx.Err() != nil || !f.running.CompareAndSwap(false, true) {
+	if !f.running.CompareAndSwap(false, true) {
 		return
 	}
-	f.svc.work.Go(func() {
+	f.svc.goes(func() {
 		err := f.refresh(f.svc.ctx)
 		f.running.Store(false)
 		switch {

@@ -194,6 +194,11 @@ func (l *ledger) one(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e 
 	if err != nil {
 		return err
 	}
+	if !e.seen.IsZero() { // before all else: see miss
+		if err := present(ctx, tx, d.id, e.seen, e.seen.Add(3*e.interval)); err != nil {
+			return err
+		}
+	}
 	if e.sent != nil {
 		if err := registry.Sent(ctx, tx, d.id, e.sent.revision, e.sent.items); err != nil {
 			return err
@@ -212,9 +217,6 @@ func (l *ledger) one(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e 
 	status, detail := e.status, e.detail
 	if !e.seen.IsZero() {
 		if err := registry.Beat(ctx, tx, d.id, e.figures); err != nil {
-			return err
-		}
-		if err := present(ctx, tx, d.id, e.seen, e.seen.Add(3*e.interval)); err != nil {
 			return err
 		}
 	}

@@ -172,17 +172,23 @@ func (s *Service) look(ctx context.Context, t scope.TenantID, now time.Time) err
 	if len(gone) == 0 {
 		return nil
 	}
-	return store.Write(ctx, func(tx *db.Tx) error {
-		still, err := overdue(ctx, tx, now, 100)
-		if err != nil {
+	for _, b := range gone {
+		if err := store.Write(ctx, func(tx *db.Tx) error { return s.miss(ctx, tx, t, b, now) }); err != nil {
 			return err
 		}
-		for _, b := range still {
-			detail := "no sign of life since " + b.Seen.UTC().Format(time.RFC3339)
-			if _, err := s.cfg.Bouncers.SetStatus(ctx, tx, systemScope(t), b.ID, bouncer.Disconnected, detail); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
+}
+
+// miss notes that a bouncer is gone, unless it was heard of meanwhile. One
+// bouncer a transaction, its presence first, as the ledger writes them: each then
+// sees what the other did.
+func (s *Service) miss(ctx context.Context, tx *db.Tx, t scope.TenantID, b absentee, now time.Time) error {
+	still, err := holdOverdue(ctx, tx, b.ID, now)
+	if err != nil || !still {
+		return err
+	}
+	detail := "no sign of life since " + b.Seen.UTC().Format(time.RFC3339)
+	_, err = s.cfg.Bouncers.SetStatus(ctx, tx, systemScope(t), b.ID, bouncer.Disconnected, detail)
+	return err
 }

@@ -42,6 +42,13 @@ func overdue(ctx context.Context, tx *db.Tx, now time.Time, n int) ([]absentee, 
 		WHERE p.due_at < $1 AND b.status <> $2 ORDER BY p.bouncer_id LIMIT $3`, now, bouncer.Disconnected, n)
 }
 
+// holdOverdue tells whether a bouncer is overdue still. Until the transaction
+// ends, a sign of life waits to be written.
+func holdOverdue(ctx context.Context, tx *db.Tx, id int64, now time.Time) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE bridge_presence SET due_at = due_at WHERE bouncer_id = $1 AND due_at < $2`, id, now)
+	return n > 0, err
+}
+
 // census counts the bouncers that are in touch, and those of them that do not yet
 // run what they should.
 type census struct {

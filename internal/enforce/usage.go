@@ -242,8 +242,10 @@ func (m *metering) correct(ctx context.Context, requests, tokens int64) {
 	}
 }
 
-// listen reads what an answer costs while it passes; the function that it gives
-// settles for that. An answer that is packed, or an error, is not read.
+// listen reads what an answer costs while it passes, and settles for that before
+// the caller has the end of it: the next request may come with that end. The
+// function that it gives settles for an answer that was not read to its end. One
+// that is packed, or an error, is not read.
 func (m *metering) listen(ctx context.Context, model string, ans *answer) (done func()) {
 	ctx = context.WithoutCancel(ctx)
 	encoding := ans.Header.Get("Content-Encoding")
@@ -254,13 +256,28 @@ func (m *metering) listen(ctx context.Context, model string, ans *answer) (done 
 		return func() { m.settle(ctx, func(estimated int64) int64 { return estimated }) }
 	}
 	read := llm.NewMeter(model, isEvents(ans.Header.Get("Content-Type")))
-	ans.Body = tapped{ans.Body, read}
-	return func() {
-		m.settle(ctx, func(estimated int64) int64 {
-			tokens, _ := read.Total(estimated)
-			return tokens
-		})
+	done = func() { m.settle(ctx, read.Cost().Total) }
+	ans.Body = &metered{ReadCloser: ans.Body, read: read, left: ans.ContentLength, done: done}
+	return done
+}
+
+// metered is a body whose cost is settled with its last bytes.
+type metered struct {
+	io.ReadCloser
+	read *llm.Meter
+	left int64 // bytes to come; negative where nobody said
+	done func()
+}
+
+// Read implements io.Reader.
+func (m *metered) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	_, _ = m.read.Write(p[:n])
+	m.left -= int64(n)
+	if err != nil || m.left == 0 || m.read.Over() {
+		m.done()
 	}
+	return n, err
 }
 
 // tapped is a body that somebody listens to.

@@ -95,6 +95,36 @@ func TestTokenBudget(t *testing.T) {
 	}
 }
 
+// A stream is settled for with its last word, for the caller's next request may
+// come with that, while the stream is still open.
+func TestStreamSettledAtItsLastWord(t *testing.T) {
+	over := make(chan struct{})
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":90,\"completion_tokens\":30}}\n\ndata: [DONE]\n\n")
+		w.(http.Flusher).Flush()
+		<-over
+	})
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: budget}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	defer close(over)
+	res, err := http.Post(b.url+"/v1/chat/completions", "application/json", strings.NewReader(strings.Replace(chat, `"max_tokens"`, `"stream":true,"max_tokens"`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var got []byte
+	for one := make([]byte, 1); !strings.HasSuffix(string(got), "data: [DONE]\n\n"); got = append(got, one[0]) {
+		if _, err := res.Body.Read(one); err != nil {
+			t.Fatalf("%q: %v", got, err)
+		}
+	}
+	if next := post(t, b.url+"/v1/chat/completions", "application/json", chat, nil); next.status != 429 {
+		t.Errorf("the next request, while the stream is open: %d %s", next.status, next.body)
+	}
+}
+
 // Requests that come at once do not pass a limit together.
 func TestLimitHoldsAtOnce(t *testing.T) {
 	var cost, passed atomic.Int64

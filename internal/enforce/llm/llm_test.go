@@ -114,9 +114,40 @@ func TestMeter(t *testing.T) {
 			for at := 0; at < len(tc.body); at += size {
 				_, _ = m.Write([]byte(tc.body[at:min(at+size, len(tc.body))]))
 			}
-			if got, told := m.Total(100); got != tc.want || told != tc.told {
+			if got, told := m.Cost().Total(100), m.Cost().Told; got != tc.want || told != tc.told {
 				t.Errorf("%s in pieces of %d: %d %v, want %d %v", name, size, got, told, tc.want, tc.told)
 			}
+		}
+	}
+}
+
+// A stream is over with the empty line after its last event, not before and not
+// by what a model writes.
+func TestMeterHearsTheEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		events bool
+		body   string
+		over   bool
+	}{
+		"chat":               {true, "data: {}\n\ndata: [DONE]\n\n", true},
+		"chat, CR and LF":    {true, "data: {}\r\n\r\ndata: [DONE]\r\n\r\n", true},
+		"messages":           {true, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", true},
+		"responses":          {true, "event: response.completed\ndata: {\"response\":{\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}}\n\n", true},
+		"only said":          {true, "data: {\"delta\":{\"content\":\"data: [DONE]\\n\\n\"}}\n\n", false},
+		"a longer word":      {true, "data: [DONE] or not\n\nevent: message_stop_soon\n\n", false},
+		"the usage to come":  {true, "event: response.completed\ndata: {\"response\":{\"usage\":{", false},
+		"not a stream":       {false, "data: [DONE]\n\n", false},
+		"nothing after DONE": {true, "data: [DONE]", false},
+	} {
+		m := NewMeter("gpt-4", tc.events)
+		for _, c := range []byte(tc.body) {
+			if m.Over() && c != '\n' {
+				t.Errorf("%s: over before its end", name)
+			}
+			_, _ = m.Write([]byte{c})
+		}
+		if m.Over() != tc.over {
+			t.Errorf("%s: over is %v", name, m.Over())
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"bytes"
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -27,8 +26,11 @@ type Meter struct {
 	isKey   bool // the string that is read may name a member
 	object  [3]bool
 	last    string // the last string at a depth where it may name a member
-	line    []byte // the beginning of a line of events, up to its colon
+	line    []byte // the beginning of a line of events
 	inData  bool
+	cr      bool // the last byte was a CR
+	ending  bool // this event is the last one
+	over    bool
 
 	capture []byte
 	from    int // depth at which the capture began; 0: none
@@ -41,6 +43,7 @@ type Meter struct {
 
 const (
 	maxKey     = 64
+	maxLine    = 40
 	maxCapture = 16 << 10
 )
 
@@ -64,19 +67,45 @@ func (m *Meter) Write(p []byte) (int, error) {
 // eventByte reads lines: only those of `data:` hold documents.
 func (m *Meter) eventByte(c byte) {
 	switch {
+	case c == '\n' && m.cr:
+		m.cr = false
+		return
 	case c == '\n' || c == '\r':
-		if m.inData {
-			m.endDocument()
-		}
-		m.inData, m.line = false, m.line[:0]
+		m.endLine()
+		m.cr = c == '\r'
+		return
 	case m.inData:
 		m.step(c)
-	case len(m.line) < 6:
-		if m.line = append(m.line, c); bytes.Equal(m.line, []byte("data:")) {
+	}
+	m.cr = false
+	if len(m.line) < maxLine {
+		if m.line = append(m.line, c); string(m.line) == "data:" {
 			m.inData = true
 		}
 	}
 }
+
+// lastWords are the lines of a stream's last event: of chat completions, of
+// messages and of responses.
+var lastWords = map[string]bool{
+	"data: [DONE]": true, "event: message_stop": true,
+	"event: response.completed": true, "event: response.incomplete": true, "event: response.failed": true,
+}
+
+func (m *Meter) endLine() {
+	if m.inData {
+		m.endDocument()
+	}
+	if len(m.line) == 0 {
+		m.over = m.over || m.ending
+	}
+	m.ending = m.ending || lastWords[string(m.line)]
+	m.inData, m.line = false, m.line[:0]
+}
+
+// Over reports whether the stream has said its last word: a client need not read
+// on, though the stream may not have ended.
+func (m *Meter) Over() bool { return m.over }
 
 // endDocument forgets where we are: each event is a document of its own.
 func (m *Meter) endDocument() {
@@ -205,18 +234,28 @@ func (m *Meter) take() {
 	m.input, m.output = max(m.input, in), max(m.output, out)
 }
 
-// Total is what the answer cost together with its prompt, of which about
-// estimated tokens were expected. told is false where the answer did not say
-// and its text was counted.
-func (m *Meter) Total(estimated int64) (tokens int64, told bool) {
-	counted := Tokens(m.model, m.ascii, m.other)
+// Cost is what an answer was found to cost.
+type Cost struct {
+	Told          bool // the answer said so itself; otherwise its text was counted
+	input, output int64
+	counted       int64
+}
+
+// Cost is what the answer has cost by now.
+func (m *Meter) Cost() Cost {
+	return Cost{Told: m.told, input: m.input, output: m.output, counted: Tokens(m.model, m.ascii, m.other)}
+}
+
+// Total is the cost in tokens, together with that of the prompt, of which about
+// estimated tokens were expected.
+func (c Cost) Total(estimated int64) int64 {
 	switch {
-	case m.told && m.input > 0 && m.output > 0:
-		return m.input + m.output, true
-	case m.told && m.input > 0: // the beginning of a stream that broke off
-		return m.input + counted, true
-	case m.told:
-		return estimated + m.output, true
+	case c.Told && c.input > 0 && c.output > 0:
+		return c.input + c.output
+	case c.Told && c.input > 0: // the beginning of a stream that broke off
+		return c.input + c.counted
+	case c.Told:
+		return estimated + c.output
 	}
-	return estimated + counted, false
+	return estimated + c.counted
 }

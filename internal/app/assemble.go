@@ -253,7 +253,7 @@ func (p *parts) decide(context.Context) error {
 	})
 	p.metrics = policy.NewMetrics(p.stores, 2*time.Second)
 	p.evaluated = newEvaluations(p.registry)
-	people := &decision.People{Find: p.findPerson, Now: p.now}
+	people := &decision.People{Find: p.findPerson, Revision: p.peopleRevision, Now: p.now}
 	p.snapshots = &decision.Snapshots{Load: p.loadSnapshot, Changes: p.loadChanges, Revision: p.envRevision, Log: p.log, Idle: 10 * time.Minute, Now: p.now}
 	p.decisions = &decision.Service{
 		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Deadline: p.cfg.DecisionDeadline, Now: p.now, NewID: newID,

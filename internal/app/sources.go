@@ -102,6 +102,14 @@ func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (va
 	return personDocument(u)
 }
 
+func (p *parts) peopleRevision(ctx context.Context, t scope.TenantID) (int64, error) {
+	store, err := p.stores.Tenant(ctx, t)
+	if err != nil {
+		return 0, err
+	}
+	return store.Revision(ctx, user.Revision)
+}
+
 // personDocument is what controls see of a stored user; empty members are absent.
 func personDocument(u user.User) (value.Value, error) {
 	roles := make([]any, len(u.Roles))

@@ -55,7 +55,7 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 // takes less than about a third of the processors, and nobody waits for it.
 const (
 	busy      = 8000 // records a second
-	rests     = 15
+	rests     = 30
 	deepDepth = 2_000_000 // records
 )
 

@@ -3,14 +3,16 @@ package decision
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Bounds on what is kept of people: this many a tenant, and for this long even
-// if no change was heard of (another replica's notice may be lost).
+// Bounds on what is kept of people: this many a tenant, and for this long until
+// the store is asked whether it still holds (another replica's notice may be lost).
 const (
 	maxPeople  = 10_000
 	peopleTime = 4 * time.Second
@@ -21,58 +23,105 @@ const (
 type People struct {
 	// Find reads one user's members from the store; undefined: there is none.
 	Find func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
-	Now  func() time.Time
+	// Revision is the counter that changes with every change that Find would see.
+	Revision func(ctx context.Context, tenant scope.TenantID) (int64, error)
+	Now      func() time.Time
 
-	mu  sync.RWMutex
+	mu  sync.RWMutex // guards all, and byID of each
 	all map[scope.TenantID]*peopleOf
 }
 
+// peopleOf are a tenant's people, read at a revision or later.
 type peopleOf struct {
-	byID  map[string]value.Value
-	since time.Time
+	byID     map[string]value.Value
+	revision int64
+	asking   sync.Mutex   // held by who asks whether they still hold
+	asked    atomic.Int64 // when they were known to, in Unix nanoseconds
 }
 
-// Person is what is stored of a user.
+func (of *peopleOf) holds(now time.Time) bool {
+	return now.UnixNano()-of.asked.Load() < int64(peopleTime)
+}
+
+// Person is what is stored of a user. While the store is away, those who are
+// known stay as they were, as the controls do.
 func (p *People) Person(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error) {
 	now := p.Now()
 	p.mu.RLock()
 	of := p.all[tenant]
-	if of != nil && now.Sub(of.since) < peopleTime {
-		if v, ok := of.byID[id]; ok {
-			p.mu.RUnlock()
-			return v, nil
-		}
-	}
+	v, known := of.find(id)
 	p.mu.RUnlock()
-
-	of = p.current(tenant, now)
-	v, err := p.Find(ctx, tenant, id)
+	if known && of.holds(now) {
+		return v, nil
+	}
+	of, err := p.current(ctx, tenant, of, now)
 	if err != nil {
 		return value.Value{}, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	// What was read before a change must not be kept after it: a change puts
-	// another set in the place of this one.
-	if p.all[tenant] == of && len(of.byID) < maxPeople {
-		of.byID[id] = v
+	p.mu.RLock()
+	v, known = of.find(id)
+	p.mu.RUnlock()
+	if known {
+		return v, nil
 	}
+	if v, err = p.Find(ctx, tenant, id); err != nil {
+		return value.Value{}, err
+	}
+	p.keep(tenant, of, id, v)
 	return v, nil
 }
 
-// current is the tenant's set, a new one where the old is worn or full.
-func (p *People) current(tenant scope.TenantID, now time.Time) *peopleOf {
+func (of *peopleOf) find(id string) (value.Value, bool) {
+	if of == nil {
+		return value.Value{}, false
+	}
+	v, ok := of.byID[id]
+	return v, ok
+}
+
+// keep remembers a person. What was read before a change must not be kept after
+// it: a change puts another set in the place of this one.
+func (p *People) keep(tenant scope.TenantID, of *peopleOf, id string, v value.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	of := p.all[tenant]
-	if of == nil || now.Sub(of.since) >= peopleTime || len(of.byID) >= maxPeople {
-		if p.all == nil {
-			p.all = map[scope.TenantID]*peopleOf{}
-		}
-		of = &peopleOf{byID: map[string]value.Value{}, since: now}
-		p.all[tenant] = of
+	if p.all[tenant] != of {
+		return
 	}
-	return of
+	if len(of.byID) >= maxPeople {
+		clear(of.byID)
+	}
+	of.byID[id] = v
+}
+
+// current is the tenant's set: of, where it still holds, else a new one.
+func (p *People) current(ctx context.Context, tenant scope.TenantID, of *peopleOf, now time.Time) (*peopleOf, error) {
+	if of != nil {
+		of.asking.Lock()
+		defer of.asking.Unlock()
+		if of.holds(now) {
+			return of, nil
+		}
+	}
+	revision, err := p.Revision(ctx, tenant)
+	switch {
+	case of != nil && (err == nil && revision == of.revision || fault.Is(err, fault.Unavailable)):
+		of.asked.Store(now.UnixNano())
+		return of, nil
+	case err != nil:
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if other := p.all[tenant]; other != nil && other != of {
+		return other, nil // just as new
+	}
+	if p.all == nil {
+		p.all = map[scope.TenantID]*peopleOf{}
+	}
+	fresh := &peopleOf{byID: map[string]value.Value{}, revision: revision}
+	fresh.asked.Store(now.UnixNano())
+	p.all[tenant] = fresh
+	return fresh, nil
 }
 
 // Changed forgets what is known of a tenant's people; an empty tenant stands

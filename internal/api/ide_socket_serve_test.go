@@ -184,7 +184,7 @@ func (w *wire) none(what string) {
 	w.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	over := time.After(10 * time.Second)
+	over := time.After(30 * time.Second)
 	for {
 		w.g.server.sockets.mu.Lock()
 		n := len(w.g.server.sockets.open)

@@ -125,7 +125,7 @@ func bouncerEnded(t *testing.T, r *rig) {
 		if res != nil && res.Status == 200 {
 			t.Errorf("the parked poll was answered %d with %d bytes", res.Status, len(res.Body))
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("the parked poll goes on after its tenant was suspended")
 	}
 	r.s.Admin.Do(t, "PUT", "/tenants/"+p.id, body{"status": "active"}).Want(200)

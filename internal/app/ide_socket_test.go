@@ -40,7 +40,7 @@ func dialSocket(t *testing.T, s *apptest.Server, c *apptest.Client, user string,
 	if c.APIKey != "" {
 		h.Set("X-API-Key", c.APIKey)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	conn, res, err := websocket.Dial(ctx, strings.Replace(s.URL, "http://", "ws://", 1)+"/api/v1/ide-integration/ws/"+user, &websocket.DialOptions{HTTPHeader: h})
 	if err != nil {
@@ -55,7 +55,7 @@ func dialSocket(t *testing.T, s *apptest.Server, c *apptest.Client, user string,
 }
 
 func (k *editorSocket) send(text string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	return k.conn.Write(ctx, websocket.MessageText, []byte(text))
 }

@@ -100,7 +100,7 @@ func (c *toolCaller) RoundTrip(r *http.Request) (*http.Response, error) {
 // drop has the tool drop a table, by the real client of MCP.
 func (s *story) drop() (request string, err error) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(s.Context(), 30*time.Second)
 	defer cancel()
 	via := &toolCaller{}
 	session, err := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil).

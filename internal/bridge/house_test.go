@@ -275,7 +275,7 @@ func (g *guard) fetch(tags ...string) (string, *rego.Bundle) {
 // until waits for a condition.
 func (h *house) until(what string, ok func() bool) {
 	h.t.Helper()
-	deadline := time.NewTimer(10 * time.Second)
+	deadline := time.NewTimer(30 * time.Second)
 	defer deadline.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

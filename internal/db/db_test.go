@@ -310,7 +310,7 @@ func wait(t *testing.T, heard <-chan string) string {
 	select {
 	case s := <-heard:
 		return s
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("nothing heard")
 		return ""
 	}

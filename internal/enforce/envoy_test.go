@@ -64,7 +64,7 @@ func held(method, host, path string, headers map[string]string) *authv3.CheckReq
 
 func (e *envoy) ask(req *authv3.CheckRequest) *authv3.CheckResponse {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	res, err := e.client.Check(ctx, req)
 	if err != nil {

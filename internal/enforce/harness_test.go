@@ -202,7 +202,7 @@ func (p *plane) logged(n int) []map[string]any {
 // wait waits until cond holds, which is asked under the lock at every change.
 func (p *plane) wait(what string, cond func() bool) {
 	p.t.Helper()
-	late := time.After(15 * time.Second)
+	late := time.After(30 * time.Second)
 	for {
 		p.mu.Lock()
 		ok, changed := cond(), p.changed
@@ -223,7 +223,7 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(15 * time.Second)
+	late := time.After(30 * time.Second)
 	for !cond() {
 		select {
 		case <-tick.C:
@@ -316,7 +316,7 @@ func raw(t testing.TB, url, wire string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.WriteString(c, wire); err != nil {
 		t.Fatal(err)
 	}

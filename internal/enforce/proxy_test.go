@@ -134,7 +134,7 @@ func TestWebSocketPassesAndIsDecided(t *testing.T) {
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}})
 	b := start(t, p, app.URL, nil).at(t, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 
 	if _, resp, err := websocket.Dial(ctx, b.url+"/admin/ws", nil); err == nil || resp == nil || resp.StatusCode != 403 {

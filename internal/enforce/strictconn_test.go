@@ -86,7 +86,7 @@ func exchangeRaw(t *testing.T, wire string, step int) (seen int, answers []int) 
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	go func() {
 		for rest := wire; rest != ""; {
 			n := min(step, len(rest))

@@ -99,7 +99,7 @@ func TestTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 		_, _ = io.WriteString(conn, tc.wire)
 		_ = conn.CloseWrite()
 		answer, _ := io.ReadAll(conn)

@@ -150,7 +150,7 @@ func TestNextWaits(t *testing.T) {
 			t.Errorf("got %q", s)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	if err := l.Wait(ctx); err != nil {
 		t.Error(err)

@@ -31,7 +31,7 @@ const (
 	// paceLook is how long appends are counted for a rate to be known.
 	paceLook = 20 * time.Millisecond
 	// paceMost is the longest rest: what was decided may be looked for.
-	paceMost = 2 * time.Second
+	paceMost = 3 * time.Second
 )
 
 // NewPace makes the pace of log's consumer.

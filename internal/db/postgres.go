@@ -301,7 +301,9 @@ func (b *pgBackend) drop(ctx context.Context, id scope.TenantID) error {
 	as := b.bindingOf(id)
 	err := b.session(ctx, b.bindingOf(""), func(c *pgx.Conn) error {
 		return exclusively(ctx, c, "db.tenant", func() error {
-			return dropSchema(ctx, c, as)
+			// A transaction of the tenant's may still run, and hold a table that this
+			// waits for while it waits for one that this holds.
+			return unlessLost(ctx, func() error { return dropSchema(ctx, c, as) })
 		})
 	})
 	return translate(ctx, err)

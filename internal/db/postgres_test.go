@@ -274,3 +274,53 @@ func TestPoolExhausted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDropMeetsATransaction: whichever table of a tenant that is dropped a
+// transaction holds first, and wants next, the tenant goes.
+func TestDropMeetsATransaction(t *testing.T) {
+	ctx := context.Background()
+	c := dbtest.Open(t, dbtest.Postgres)
+	lock := func(tx *db.Tx, table string) error {
+		_, err := tx.Exec(ctx, "LOCK TABLE "+table+" IN ROW SHARE MODE")
+		return err
+	}
+	for id, tables := range map[scope.TenantID][2]string{"one": {"bouncers", "bridge_presence"}, "other": {"bridge_presence", "bouncers"}} {
+		if err := c.CreateTenant(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		dropped := make(chan error, 1)
+		var once sync.Once
+		// The transaction may be the one that loses; then its tables are gone.
+		_ = tenant(t, c, id).Write(ctx, func(tx *db.Tx) error {
+			if err := lock(tx, tables[0]); err != nil {
+				return err
+			}
+			once.Do(func() { go func() { dropped <- c.DropTenant(ctx, id) }() })
+			waitsForLock(t, c)
+			return lock(tx, tables[1])
+		})
+		if err := <-dropped; err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+		if _, err := c.Tenant(ctx, id); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s after the drop: %v", id, err)
+		}
+	}
+}
+
+// waitsForLock returns once somebody waits to have a table alone.
+func waitsForLock(t *testing.T, c *db.Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for waiting := int64(0); waiting == 0; {
+		err := c.System().Read(ctx, func(tx *db.Tx) (err error) {
+			waiting, err = db.One[int64](ctx, tx, `SELECT COUNT(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'`)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+	}
+}

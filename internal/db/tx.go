@@ -56,8 +56,14 @@ func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
 }
 
 func (d *DB) run(ctx context.Context, write bool, fn func(tx *Tx) error) error {
+	return unlessLost(ctx, func() error { return d.once(ctx, write, fn) })
+}
+
+// unlessLost runs f, and again where the backend says that it lost against
+// another transaction.
+func unlessLost(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
-		err := d.once(ctx, write, fn)
+		err := f()
 		if err == nil || try == attempts || !retryable(err) {
 			return err
 		}

@@ -1,22 +1,23 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // load sends prepared HTTP/1.1 requests over kept connections and reads the
 // answers with as little work as a client can do: on two cores the generator
-// takes from what it measures, and it must take the same from everybody.
+// takes from what it measures. So it is one thread over non-blocking sockets,
+// as wrk is, and not a goroutine a connection.
 type load struct {
 	addr     string
 	requests [][]byte
@@ -35,124 +36,197 @@ type figures struct {
 
 func (f figures) perSecond() float64 { return float64(f.requests) / f.seconds }
 
+// wire is one connection of a load, which has one request under way.
+type wire struct {
+	fd    int
+	at    int    // the next request
+	rest  []byte // what is still to be sent of this one
+	got   []byte
+	body  []byte // scratch for answers in chunks
+	began time.Time
+}
+
 // run drives all connections until the time is up. Each connection walks the
 // requests from its own starting point.
 func (l load) run(ctx context.Context) (figures, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.length)
-	defer cancel()
-	times := make([][]time.Duration, l.conns)
-	errs := make([]error, l.conns)
-	var wg sync.WaitGroup
-	start := time.Now()
-	for i := range l.conns {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			times[i], errs[i] = l.connection(ctx, i*len(l.requests)/l.conns)
-			if errs[i] != nil {
-				cancel()
-			}
-		}()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	wires := make([]*wire, l.conns)
+	polls := make([]unix.PollFd, l.conns)
+	for i := range wires {
+		fd, err := dial(l.addr)
+		if err != nil {
+			return figures{}, err
+		}
+		defer unix.Close(fd) //nolint:errcheck // nothing is to come any more
+		wires[i] = &wire{fd: fd, at: i * len(l.requests) / l.conns, got: make([]byte, 0, 64<<10)}
 	}
-	wg.Wait()
-	took := time.Since(start).Seconds()
-	if err := errors.Join(errs...); err != nil {
+	times := make([]time.Duration, 0, 1<<18)
+	start := time.Now()
+	for i, w := range wires {
+		if err := l.next(w); err != nil {
+			return figures{}, err
+		}
+		polls[i] = unix.PollFd{Fd: int32(w.fd), Events: w.waitsFor()}
+	}
+	for end := start.Add(l.length); ctx.Err() == nil && time.Now().Before(end); {
+		if _, err := unix.Poll(polls, 100); err != nil && !errors.Is(err, unix.EINTR) {
+			return figures{}, err
+		}
+		for i, w := range wires {
+			if polls[i].Revents == 0 {
+				continue
+			}
+			if err := l.step(w, &times); err != nil {
+				return figures{}, err
+			}
+			polls[i].Events = w.waitsFor()
+		}
+	}
+	if err := ctx.Err(); err != nil {
 		return figures{}, err
 	}
-	all := slices.Concat(times...)
-	if len(all) == 0 {
+	took := time.Since(start).Seconds()
+	if len(times) == 0 {
 		return figures{}, errors.New("no request was answered")
 	}
-	slices.Sort(all)
-	return figures{requests: len(all), seconds: took, p50: all[len(all)/2], p99: all[len(all)*99/100]}, nil
+	slices.Sort(times)
+	return figures{requests: len(times), seconds: took, p50: times[len(times)/2], p99: times[len(times)*99/100]}, nil
 }
 
-func (l load) connection(ctx context.Context, at int) ([]time.Duration, error) {
-	conn, err := net.Dial("tcp", l.addr)
+// dial opens a non-blocking connection that no poller of the runtime looks after.
+func dial(addr string) (int, error) {
+	to, err := net.ResolveTCPAddr("tcp4", addr)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	defer conn.Close()
-	in := bufio.NewReaderSize(conn, 16<<10)
-	times := make([]time.Duration, 0, 1<<16)
-	var body []byte
-	for ctx.Err() == nil {
-		began := time.Now()
-		if _, err := conn.Write(l.requests[at%len(l.requests)]); err != nil {
-			return nil, err
-		}
-		status, b, err := readAnswer(in, body[:0])
-		if err != nil {
-			return nil, err
-		}
-		body = b
-		times = append(times, time.Since(began))
-		if err := l.accept(status, body); err != nil {
-			return nil, err
-		}
-		at++
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return 0, err
 	}
-	return times, nil
+	err = unix.Connect(fd, &unix.SockaddrInet4{Port: to.Port, Addr: [4]byte(to.IP.To4())})
+	if err == nil {
+		err = errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1), unix.SetNonblock(fd, true))
+	}
+	if err != nil {
+		return 0, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
 }
 
-// readAnswer reads one answer with a length or in chunks.
-func readAnswer(in *bufio.Reader, body []byte) (int, []byte, error) {
-	line, err := in.ReadSlice('\n')
-	if err != nil {
-		return 0, body, err
+func (w *wire) waitsFor() int16 {
+	if len(w.rest) > 0 {
+		return unix.POLLIN | unix.POLLOUT
 	}
+	return unix.POLLIN
+}
+
+// next begins a request.
+func (l load) next(w *wire) error {
+	w.rest, w.began = l.requests[w.at%len(l.requests)], time.Now()
+	w.at++
+	return w.send()
+}
+
+// send sends what the socket takes.
+func (w *wire) send() error {
+	for len(w.rest) > 0 {
+		n, err := unix.Write(w.fd, w.rest)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return err
+		}
+		w.rest = w.rest[n:]
+	}
+	return nil
+}
+
+// step does what a connection is ready for; with an answer it notes how long it
+// took and begins the next request.
+func (l load) step(w *wire, times *[]time.Duration) error {
+	if err := w.send(); err != nil {
+		return err
+	}
+	if len(w.got) == cap(w.got) {
+		w.got = slices.Grow(w.got, cap(w.got))
+	}
+	n, err := unix.Read(w.fd, w.got[len(w.got):cap(w.got)])
+	switch {
+	case errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR):
+		return nil
+	case err != nil:
+		return err
+	case n == 0:
+		return fmt.Errorf("%s hung up", l.addr)
+	}
+	w.got = w.got[:len(w.got)+n]
+	status, body, whole, err := parseAnswer(w.got, w.body[:0])
+	if err != nil || !whole {
+		return err
+	}
+	*times = append(*times, time.Since(w.began))
+	if err := l.accept(status, body); err != nil {
+		return err
+	}
+	w.got = w.got[:0]
+	return l.next(w)
+}
+
+// parseAnswer reads the answer that data is, one with a length or in chunks,
+// which are gathered in body. It is not whole while bytes are missing.
+func parseAnswer(data, body []byte) (status int, _ []byte, whole bool, err error) {
+	head, rest, found := bytes.Cut(data, []byte("\r\n\r\n"))
+	if !found {
+		return 0, nil, false, nil
+	}
+	line, head, _ := bytes.Cut(head, []byte("\r\n"))
 	if len(line) < 12 {
-		return 0, body, fmt.Errorf("short status line %q", line)
+		return 0, nil, false, fmt.Errorf("short status line %q", line)
 	}
-	status, err := strconv.Atoi(string(line[9:12]))
-	if err != nil {
-		return 0, body, fmt.Errorf("status line %q", line)
+	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
+		return 0, nil, false, fmt.Errorf("status line %q", line)
 	}
-	length, chunked := 0, false
-	for {
-		line, err = in.ReadSlice('\n')
-		if err != nil {
-			return 0, body, err
-		}
-		if len(line) <= 2 {
-			break
-		}
+	length := 0
+	for len(head) > 0 {
+		line, head, _ = bytes.Cut(head, []byte("\r\n"))
 		name, value, _ := bytes.Cut(line, []byte(":"))
 		switch {
 		case bytes.EqualFold(name, []byte("Content-Length")):
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
-				return 0, body, err
+				return 0, nil, false, err
 			}
 		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
-			chunked = true
+			body, whole, err = parseChunks(rest, body)
+			return status, body, whole, err
 		}
 	}
-	if chunked {
-		return readChunks(in, status, body)
+	if len(rest) < length {
+		return 0, nil, false, nil
 	}
-	body = slices.Grow(body, length)[:length]
-	_, err = io.ReadFull(in, body)
-	return status, body, err
+	return status, rest[:length], true, nil
 }
 
-func readChunks(in *bufio.Reader, status int, body []byte) (int, []byte, error) {
+// parseChunks gathers a body in chunks.
+func parseChunks(data, body []byte) (_ []byte, whole bool, err error) {
 	for {
-		line, err := in.ReadSlice('\n')
+		line, rest, found := bytes.Cut(data, []byte("\r\n"))
+		if !found {
+			return nil, false, nil
+		}
+		n, err := strconv.ParseInt(string(line), 16, 32)
 		if err != nil {
-			return 0, body, err
+			return nil, false, err
 		}
-		n, err := strconv.ParseInt(string(bytes.TrimSpace(line)), 16, 32)
-		if err != nil {
-			return 0, body, err
+		if len(rest) < int(n)+2 {
+			return nil, false, nil
 		}
-		at := len(body)
-		body = slices.Grow(body, int(n)+2)[:at+int(n)+2]
-		if _, err := io.ReadFull(in, body[at:]); err != nil {
-			return 0, body, err
-		}
-		body = body[:at+int(n)]
+		body, data = append(body, rest[:n]...), rest[n+2:]
 		if n == 0 {
-			return status, body, nil
+			return body, true, nil
 		}
 	}
 }

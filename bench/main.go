@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"flag"
 	"fmt"
@@ -40,11 +39,12 @@ func main() {
 	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
 	flag.StringVar(&o.only, "only", "", "decisions or proxies")
-	bare := flag.String("bare", "", "be the bare proxy on this address and nothing else")
-	upstream := flag.String("upstream", "", "where the bare proxy forwards to")
+	be := flag.String("be", "", "be one of the run's own servers and nothing else: application, proxy or adapter")
+	listen := flag.String("listen", "", "its address")
+	upstream := flag.String("upstream", "", "whom it asks")
 	flag.Parse()
-	if *bare != "" {
-		fmt.Fprintln(os.Stderr, "bench:", runBare(*bare, *upstream))
+	if *be != "" {
+		fmt.Fprintln(os.Stderr, "bench:", beServer(*be, *listen, *upstream))
 		os.Exit(1)
 	}
 	if err := run(context.Background(), o, os.Stdout); err != nil {
@@ -185,11 +185,20 @@ func ask(t decisionTarget, i int) ([]byte, error) {
 	if _, err := conn.Write(t.requests[i%len(t.requests)]); err != nil {
 		return nil, err
 	}
-	status, body, err := readAnswer(bufio.NewReaderSize(conn, 16<<10), nil)
-	if err != nil {
-		return nil, err
+	var got []byte
+	for piece := make([]byte, 16<<10); ; {
+		n, err := conn.Read(piece)
+		got = append(got, piece[:n]...)
+		status, body, whole, wrong := parseAnswer(got, nil)
+		switch {
+		case whole:
+			return body, t.accept(status, body)
+		case wrong != nil:
+			return nil, wrong
+		case err != nil:
+			return nil, err
+		}
 	}
-	return body, t.accept(status, body)
 }
 
 // found reports whether a program can be run.

@@ -47,12 +47,13 @@ func benchProxies(ctx context.Context, o options) ([]decisionRow, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	upstream, closeUpstream, err := serve(http.HandlerFunc(answerKiB))
+	application, err := startOwn(ctx, "application", "")
 	if err != nil {
 		return nil, err
 	}
-	defer closeUpstream()
-	bare, err := startBare(ctx, upstream)
+	defer application.stop()
+	upstream := application.addr
+	bare, err := startOwn(ctx, "proxy", upstream)
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +83,18 @@ func answerKiB(w http.ResponseWriter, _ *http.Request) {
 
 var kib = []byte(`{"data":"` + strings.Repeat("x", 1012) + `"}`)
 
-// startBare runs the bare proxy as all the others run, in a process of its own:
-// inside the generator's, its answers would be handed over without the kernel.
-func startBare(ctx context.Context, upstream string) (*peer, error) {
+// ownServers are the servers of a run that are this program, by what they are
+// for the one that they ask.
+var ownServers = map[string]func(upstream string) http.Handler{
+	"application": func(string) http.Handler { return http.HandlerFunc(answerKiB) },
+	"proxy":       bareProxy,
+	"adapter":     opaAdapter,
+}
+
+// startOwn runs one of them as all the others run, in a process of its own:
+// inside the generator's, the two would wait for each other, and answers would be
+// handed over without the kernel.
+func startOwn(ctx context.Context, role, upstream string) (*peer, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -93,12 +103,16 @@ func startBare(ctx context.Context, upstream string) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, "bare proxy", addr, "http://"+addr+"/", nil, self, "-bare", addr, "-upstream", upstream)
+	return startListening(ctx, role, addr, self, "-be", role, "-listen", addr, "-upstream", upstream)
 }
 
-// runBare is that process.
-func runBare(addr, upstream string) error {
-	s := &http.Server{Addr: addr, Handler: bareProxy(upstream), ReadHeaderTimeout: 10 * time.Second}
+// beServer is that process.
+func beServer(role, addr, upstream string) error {
+	handler, ok := ownServers[role]
+	if !ok {
+		return fmt.Errorf("there is no %q to be", role)
+	}
+	s := &http.Server{Addr: addr, Handler: handler(upstream), ReadHeaderTimeout: 10 * time.Second}
 	return s.ListenAndServe()
 }
 
@@ -224,11 +238,11 @@ func startGateways(ctx context.Context, o options, dir, upstream string, identit
 		return stop, nil, err
 	}
 	stops = append(stops, opa.stop)
-	adapter, closeAdapter, err := serve(opaAdapter(opaAddr))
+	adapter, err := startOwn(ctx, "adapter", opaAddr)
 	if err != nil {
 		return stop, nil, err
 	}
-	stops = append(stops, closeAdapter)
+	stops = append(stops, adapter.stop)
 	for _, gw := range []struct {
 		name, program string
 		run           func(context.Context, string, string, string, string) (*peer, error)
@@ -237,7 +251,7 @@ func startGateways(ctx context.Context, o options, dir, upstream string, identit
 			fmt.Println("not measured, the program is not installed:", gw.name)
 			continue
 		}
-		p, err := gw.run(ctx, gw.program, dir, adapter, upstream)
+		p, err := gw.run(ctx, gw.program, dir, adapter.addr, upstream)
 		if err != nil {
 			return stop, nil, err
 		}
@@ -299,7 +313,7 @@ http {
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	return startAuthorised(ctx, "nginx", addr, program, "-c", conf, "-e", filepath.Join(dir, "nginx.log"))
+	return startListening(ctx, "nginx", addr, program, "-c", conf, "-e", filepath.Join(dir, "nginx.log"))
 }
 
 func startCaddy(ctx context.Context, program, dir, adapter, upstream string) (*peer, error) {
@@ -312,12 +326,12 @@ func startCaddy(ctx context.Context, program, dir, adapter, upstream string) (*p
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	return startAuthorised(ctx, "Caddy", addr, program, "run", "--config", conf, "--adapter", "caddyfile")
+	return startListening(ctx, "Caddy", addr, program, "run", "--config", conf, "--adapter", "caddyfile")
 }
 
-// startAuthorised waits until a gateway accepts connections; its answer is
-// checked by the measurement itself.
-func startAuthorised(ctx context.Context, name, addr, program string, args ...string) (*peer, error) {
+// startListening waits until a server accepts connections; its answer is checked
+// by the measurement itself.
+func startListening(ctx context.Context, name, addr, program string, args ...string) (*peer, error) {
 	front, stop, err := serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, err := net.DialTimeout("tcp", addr, time.Second)
 		if err != nil {

@@ -79,7 +79,7 @@ func (l *Log) Next(ctx context.Context, max int) (Batch, error) {
 // read takes what is there now.
 func (l *Log) read(max int) (Batch, error) {
 	for {
-		seg, off, end := l.position()
+		seg, off, end, last := l.position()
 		if seg == nil {
 			return Batch{}, nil
 		}
@@ -95,8 +95,8 @@ func (l *Log) read(max int) (Batch, error) {
 			b, used = collect(data, l.reader.min, max, true)
 		}
 		if len(b.Records) == 0 {
-			used = len(data) // nothing but damage up to the end
-			b.last = seg.last
+			used = int(end - off) // nothing but damage up to the end, or nothing at all
+			b.last = last
 		}
 		l.deliver(b, int64(used))
 		if len(b.Records) > 0 {
@@ -105,19 +105,20 @@ func (l *Log) read(max int) (Batch, error) {
 	}
 }
 
-// position is where the next record is, moved on to the segment that has it.
-func (l *Log) position() (seg *segment, off, end int64) {
+// position is where the next record is, moved on to the segment that has it,
+// where the records end that are there now, and the number of the last of them.
+func (l *Log) position() (seg *segment, off, end int64, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.reader
 	for r.off >= r.seg.end {
 		next := l.after(r.seg)
 		if next == nil {
-			return nil, 0, 0
+			return nil, 0, 0, 0
 		}
 		r.seg, r.off = next, 0
 	}
-	return r.seg, r.off, r.seg.end
+	return r.seg, r.off, r.seg.end, r.seg.last
 }
 
 func (l *Log) after(seg *segment) *segment {
@@ -190,6 +191,9 @@ func (l *Log) settle(last uint64) {
 		r.depth -= r.delivered[0].count
 		r.ackSeq = r.delivered[0].last + 1
 		r.delivered = r.delivered[1:]
+	}
+	if r.ackSeq > l.lastSeq { // those that were found damaged wait no more either
+		r.depth = 0
 	}
 }
 

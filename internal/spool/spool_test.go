@@ -249,6 +249,47 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// What somebody cuts out of a file that is in use is lost, and no more than that:
+// the consumer gets what comes after it, and rests where nothing does.
+func TestCutWhileOpen(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, Config{Dir: dir, Sync: SyncNever})
+	defer l.Close()
+	add(t, l, "a", "b", "c")
+	files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if err := os.Truncate(files[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	rested := make(chan error, 1)
+	go func() {
+		_, err := l.Next(ctx, 10)
+		rested <- err
+	}()
+	cancel()
+	select {
+	case err := <-rested:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("with nothing left: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the consumer goes round and round")
+	}
+	add(t, l, "d", "e")
+	got, last := drain(t, l, 10)
+	same(t, got, []string{"d", "e"})
+	if err := l.Ack(last); err != nil || l.Depth() != 0 || l.Bytes() != 0 {
+		t.Errorf("%d records of %d bytes wait, error %v", l.Depth(), l.Bytes(), err)
+	}
+	add(t, l, "f")
+	if l.Depth() != 1 {
+		t.Errorf("one record waits, not %d", l.Depth())
+	}
+}
+
 // brokenDisk fails as told.
 type brokenDisk struct {
 	file

@@ -42,7 +42,6 @@ type wire struct {
 	at    int    // the next request
 	rest  []byte // what is still to be sent of this one
 	got   []byte
-	body  []byte // scratch for answers in chunks
 	began time.Time
 }
 
@@ -164,7 +163,7 @@ func (l load) step(w *wire, times *[]time.Duration) error {
 		return fmt.Errorf("%s hung up", l.addr)
 	}
 	w.got = w.got[:len(w.got)+n]
-	status, body, whole, err := parseAnswer(w.got, w.body[:0])
+	status, body, whole, err := parseAnswer(w.got)
 	if err != nil || !whole {
 		return err
 	}
@@ -176,9 +175,9 @@ func (l load) step(w *wire, times *[]time.Duration) error {
 	return l.next(w)
 }
 
-// parseAnswer reads the answer that data is, one with a length or in chunks,
-// which are gathered in body. It is not whole while bytes are missing.
-func parseAnswer(data, body []byte) (status int, _ []byte, whole bool, err error) {
+// parseAnswer reads the answer that data is, one with a length or in chunks. It
+// is not whole while bytes are missing.
+func parseAnswer(data []byte) (status int, _ []byte, whole bool, err error) {
 	head, rest, found := bytes.Cut(data, []byte("\r\n\r\n"))
 	if !found {
 		return 0, nil, false, nil
@@ -200,7 +199,7 @@ func parseAnswer(data, body []byte) (status int, _ []byte, whole bool, err error
 				return 0, nil, false, err
 			}
 		case bytes.EqualFold(name, []byte("Transfer-Encoding")):
-			body, whole, err = parseChunks(rest, body)
+			body, whole, err := parseChunks(rest)
 			return status, body, whole, err
 		}
 	}
@@ -211,7 +210,7 @@ func parseAnswer(data, body []byte) (status int, _ []byte, whole bool, err error
 }
 
 // parseChunks gathers a body in chunks.
-func parseChunks(data, body []byte) (_ []byte, whole bool, err error) {
+func parseChunks(data []byte) (body []byte, whole bool, err error) {
 	for {
 		line, rest, found := bytes.Cut(data, []byte("\r\n"))
 		if !found {

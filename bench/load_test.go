@@ -22,17 +22,17 @@ func TestParseAnswer(t *testing.T) {
 		"in chunks":     {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nA\r\n, everyone\r\n0\r\n\r\n", 200, "hello, everyone"},
 	} {
 		for n := range len(c.wire) {
-			if _, _, whole, err := parseAnswer([]byte(c.wire[:n]), nil); whole || err != nil {
+			if _, _, whole, err := parseAnswer([]byte(c.wire[:n])); whole || err != nil {
 				t.Errorf("%s: %d bytes are whole, error %v", name, n, err)
 			}
 		}
-		status, body, whole, err := parseAnswer([]byte(c.wire), nil)
+		status, body, whole, err := parseAnswer([]byte(c.wire))
 		if status != c.status || string(body) != c.body || !whole || err != nil {
 			t.Errorf("%s: %d %q %v, error %v", name, status, body, whole, err)
 		}
 	}
 	for _, wire := range []string{"HTTP\r\n\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"} {
-		if _, _, whole, err := parseAnswer([]byte(wire), nil); whole || err == nil {
+		if _, _, whole, err := parseAnswer([]byte(wire)); whole || err == nil {
 			t.Errorf("%q is no answer", wire)
 		}
 	}

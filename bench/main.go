@@ -189,7 +189,7 @@ func ask(t decisionTarget, i int) ([]byte, error) {
 	for piece := make([]byte, 16<<10); ; {
 		n, err := conn.Read(piece)
 		got = append(got, piece[:n]...)
-		status, body, whole, wrong := parseAnswer(got, nil)
+		status, body, whole, wrong := parseAnswer(got)
 		switch {
 		case whole:
 			return body, t.accept(status, body)

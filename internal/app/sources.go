@@ -74,11 +74,16 @@ func controlMeta(c policy.Control) rego.Meta {
 }
 
 func (p *parts) envRevision(ctx context.Context, t scope.TenantID, env scope.Env) (int64, error) {
+	return p.revision(ctx, t, resource.Revision(env))
+}
+
+// revision is the value of a counter of a tenant's store.
+func (p *parts) revision(ctx context.Context, t scope.TenantID, name string) (int64, error) {
 	store, err := p.stores.Tenant(ctx, t)
 	if err != nil {
 		return 0, err
 	}
-	return store.Revision(ctx, resource.Revision(env))
+	return store.Revision(ctx, name)
 }
 
 // dataOf is what decisions of an environment find below data.
@@ -103,11 +108,7 @@ func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (va
 }
 
 func (p *parts) peopleRevision(ctx context.Context, t scope.TenantID) (int64, error) {
-	store, err := p.stores.Tenant(ctx, t)
-	if err != nil {
-		return 0, err
-	}
-	return store.Revision(ctx, user.Revision)
+	return p.revision(ctx, t, user.Revision)
 }
 
 // personDocument is what controls see of a stored user; empty members are absent.

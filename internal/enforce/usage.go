@@ -257,13 +257,13 @@ func (m *metering) listen(ctx context.Context, model string, ans *answer) (done 
 	}
 	read := llm.NewMeter(model, isEvents(ans.Header.Get("Content-Type")))
 	done = func() { m.settle(ctx, read.Cost().Total) }
-	ans.Body = &metered{ReadCloser: ans.Body, read: read, left: ans.ContentLength, done: done}
+	ans.Body = &metered{tapped: tapped{ans.Body, read}, read: read, left: ans.ContentLength, done: done}
 	return done
 }
 
 // metered is a body whose cost is settled with its last bytes.
 type metered struct {
-	io.ReadCloser
+	tapped
 	read *llm.Meter
 	left int64 // bytes to come; negative where nobody said
 	done func()
@@ -271,8 +271,7 @@ type metered struct {
 
 // Read implements io.Reader.
 func (m *metered) Read(p []byte) (int, error) {
-	n, err := m.ReadCloser.Read(p)
-	_, _ = m.read.Write(p[:n])
+	n, err := m.tapped.Read(p)
 	m.left -= int64(n)
 	if err != nil || m.left == 0 || m.read.Over() {
 		m.done()

@@ -37,7 +37,7 @@ type Config struct {
 // Defaults gives the shipped limits for the given command.
 func Defaults(command ...string) Config {
 	return Config{
-		Command: command, Size: 3, PerTenant: perTenant(runtime.GOMAXPROCS(0)), Queue: 16, Memory: 256 << 20,
+		Command: command, Size: 3, PerTenant: perTenant(runtime.GOMAXPROCS(0)), Queue: 16, Memory: childMemory,
 		ValidateDeadline: 2 * time.Second, LintDeadline: 8 * time.Second, TestDeadline: 5 * time.Second,
 		ModulesDeadline: 20 * time.Second, SimulateDeadline: 30 * time.Second,
 		Idle:   5 * time.Minute,

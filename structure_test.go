@@ -32,6 +32,7 @@ var levels = map[string]int{
 	"internal/auth": 4, "internal/policy": 4, "internal/decision": 4, "internal/bouncer": 4,
 	"internal/bridge": 5, "internal/ide": 5, "internal/policycode": 5, "internal/simulator": 5,
 	"internal/replay":      5,
+	"internal/lane":        5,
 	"internal/replaycli":   7,
 	"internal/enforce/llm": 5, "internal/enforce/mcp": 5, "internal/enforce/pii": 5, "internal/enforce/mask": 5, "internal/enforce/extauthz": 5,
 	"internal/api": 6, "internal/enforce": 6, "internal/webui": 6, "internal/lsp": 6, "internal/client": 6,
@@ -161,7 +162,7 @@ func checkImports(t *testing.T, files []source) {
 
 func checkReserved(t *testing.T, files []source) {
 	only := map[string][]string{
-		"net/http":                        {"internal/outbound", "internal/api", "internal/enforce", "internal/webui", "internal/client", "internal/policycli", "internal/replaycli", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
+		"net/http":                        {"internal/outbound", "internal/lane", "internal/api", "internal/enforce", "internal/webui", "internal/client", "internal/policycli", "internal/replaycli", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
 		"database/sql":                    {"internal/db", "internal/db/dbtest"},
 		"github.com/jackc/pgx/v5":         {"internal/db", "internal/db/dbtest"},
 		"github.com/jackc/pgx/v5/pgxpool": {"internal/db", "internal/db/dbtest"},

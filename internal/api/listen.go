@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/lane"
 )
 
 // The deadlines and bounds of the server (hardening F16). A request has ten
@@ -17,6 +19,7 @@ const (
 	readTime   = 30 * time.Second
 	writeTime  = 90 * time.Second
 	idleTime   = 60 * time.Second
+	briefTime  = time.Second   // what Brief operations may take at the end
 	maxHeader  = 64<<10 - 4096 // net/http adds 4096 of its own; more is a 431
 )
 
@@ -28,6 +31,23 @@ func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 		MaxHeaderBytes: maxHeader,
 		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong on the wire
 	}
+}
+
+// Serve serves the API on l as the function Serve does; Brief operations of kept
+// connections are served by package lane.
+func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration, hang func()) error {
+	short := lane.Listen(l, lane.Config{
+		Handler: srv.Handler, Brief: r.brief, Now: r.s.Now, Log: r.s.Log,
+		First: srv.ReadHeaderTimeout, Body: srv.ReadTimeout, Idle: srv.IdleTimeout,
+	})
+	err := Serve(ctx, srv, short, grace, hang)
+	return errors.Join(err, short.Wait(briefTime))
+}
+
+// brief reports whether a POST to path is a Brief operation.
+func (r *Router) brief(path string) bool {
+	rt := r.static[canonical(path)][http.MethodPost]
+	return rt != nil && rt.op.Brief
 }
 
 // Serve serves l until ctx ends, then lets running requests finish for at most

@@ -42,6 +42,7 @@ func (s *Server) opa(r *Router) {
 		Tags: []string{"Decisions"}, Summary: "Decide one request, as OPA's clients ask",
 		Description: "The same decision as /decisions/evaluate in the form of OPA's REST API, so that any OPA client library works unchanged.",
 		Lenient:     true,
+		Brief:       true,
 	}, RawDocs{Request: reflect.TypeFor[OPAInput](), Response: reflect.TypeFor[OPAResult]()}, s.opaDecision)
 }
 

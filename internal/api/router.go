@@ -65,6 +65,10 @@ type Op struct {
 	Lenient bool
 	// Slow exempts the answer from the write deadline: long polls, streams.
 	Slow bool
+	// Brief operations, of method POST, answer from memory at once, and have
+	// no use for knowing that their caller went away: package lane may serve
+	// them.
+	Brief bool
 	// Gzip lets the request body be compressed; the handler bounds what it
 	// unpacks. Only Raw operations.
 	Gzip bool

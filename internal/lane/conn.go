@@ -1,0 +1,202 @@
+package lane
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+// room is how much of a connection is held: what does not fit, header and body
+// together, is net/http's.
+const room = 8 << 10
+
+// The states of a connection; only one that rests is closed from outside.
+const (
+	resting int32 = iota
+	working
+	released
+)
+
+// conn is a connection that the lane serves.
+type conn struct {
+	net.Conn
+	l     *Listener
+	state atomic.Int32
+	until time.Time // the deadline that stands
+	buf   []byte    // what was read and is not answered: from the first byte of a request
+	head  head
+	body  body
+	blank *http.Request // what all requests of the connection have in common
+	req   http.Request
+	out   answer
+}
+
+func newConn(l *Listener, nc net.Conn) *conn {
+	blank := (&http.Request{
+		Method: http.MethodPost, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, RemoteAddr: nc.RemoteAddr().String(),
+	}).WithContext(l.ctx)
+	return &conn{Conn: nc, l: l, buf: make([]byte, 0, room), blank: blank, head: head{header: http.Header{}}, out: answer{header: http.Header{}}}
+}
+
+// serve answers requests until the connection ends or becomes net/http's.
+func (c *conn) serve() {
+	keep := c.run()
+	c.l.forget(c)
+	if !keep || !c.leave() {
+		_ = c.Close() // the peer may have done so before
+	}
+}
+
+// run answers requests; true: what comes next is for net/http.
+func (c *conn) run() bool {
+	c.arm(c.l.Now().Add(c.l.First))
+	for {
+		if len(c.buf) == 0 {
+			if !c.rest() {
+				return false
+			}
+		}
+		if !c.head.parse(c.buf, c.l.Brief) || c.head.size+c.head.length > cap(c.buf) {
+			return true
+		}
+		whole := c.head.size + c.head.length
+		if whole > len(c.buf) && !c.more(whole) {
+			return false
+		}
+		if !c.answer() {
+			return false
+		}
+		c.buf = c.buf[:copy(c.buf, c.buf[whole:])]
+	}
+}
+
+// rest waits for the next request; false: the connection has ended.
+func (c *conn) rest() bool {
+	c.state.Store(resting)
+	if c.l.closing() {
+		return false
+	}
+	n, err := c.Read(c.buf[:cap(c.buf)])
+	if n == 0 || !c.state.CompareAndSwap(resting, working) {
+		return false
+	}
+	c.buf = c.buf[:n]
+	now := c.l.moment.Load().at
+	if left := c.until.Sub(now); left < c.l.Idle*3/4 || left > c.l.Idle+grain {
+		c.arm(now.Add(c.l.Idle + grain)) // now and then: a deadline costs as much as a header
+	}
+	return err == nil
+}
+
+// release closes the connection if it rests.
+func (c *conn) release() {
+	if c.state.CompareAndSwap(resting, released) {
+		_ = c.Close()
+	}
+}
+
+// more reads the rest of a body.
+func (c *conn) more(whole int) bool {
+	c.arm(c.l.Now().Add(c.l.Body))
+	n, err := io.ReadFull(c.Conn, c.buf[len(c.buf):whole])
+	c.buf = c.buf[:len(c.buf)+n]
+	return err == nil
+}
+
+// arm sets the deadline of all that is read and written.
+func (c *conn) arm(t time.Time) {
+	c.until = t
+	_ = c.SetDeadline(t) // a closed connection says so when it is read
+}
+
+// answer serves the request that the buffer begins with; false: the connection
+// is not to be kept.
+func (c *conn) answer() (keep bool) {
+	h := &c.head
+	c.body.rest = c.buf[h.size : h.size+h.length]
+	c.req = *c.blank
+	c.req.URL, c.req.RequestURI, c.req.Host = &h.url, h.target, h.host
+	c.req.Header, c.req.Body, c.req.ContentLength = h.header, &c.body, int64(h.length)
+	c.out.reset(c.l.moment.Load().date)
+	if !c.handle() {
+		return false
+	}
+	last := c.l.closing()
+	_, err := c.Write(c.out.finish(last))
+	return err == nil && !c.out.last
+}
+
+// handle calls the handler; false: it gave up, and what it wrote is not sent.
+func (c *conn) handle() (ok bool) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		ok = false
+		if err, isErr := p.(error); !isErr || !errors.Is(err, http.ErrAbortHandler) {
+			c.l.Log.Error("request failed", "path", c.head.url.Path, "error", fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	c.l.Handler.ServeHTTP(&c.out, &c.req)
+	return true
+}
+
+// leave gives the connection to net/http with all that was read of it; false:
+// nobody takes it.
+func (c *conn) leave() bool {
+	c.arm(time.Time{})
+	return c.l.hand(accepted{conn: &resumed{Conn: c.Conn, rest: append([]byte(nil), c.buf...)}})
+}
+
+// resumed is a connection of which something was read before.
+type resumed struct {
+	net.Conn
+	rest []byte
+}
+
+// Read implements net.Conn: first what was read before.
+func (r *resumed) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		return r.Conn.Read(p)
+	}
+	n := copy(p, r.rest)
+	if r.rest = r.rest[n:]; len(r.rest) == 0 {
+		r.rest = nil
+	}
+	return n, nil
+}
+
+// CloseWrite ends what is written and leaves the rest to be read: net/http
+// does so before it closes a connection whose request it refused, so that the
+// peer sees the answer.
+func (r *resumed) CloseWrite() error {
+	if half, ok := r.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// body is a request's body: bytes that are there already.
+type body struct{ rest []byte }
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	if len(b.rest) == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.rest = nil
+	return nil
+}

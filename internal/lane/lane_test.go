@@ -1,0 +1,421 @@
+package lane
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+// patience only ends a test that hangs.
+const patience = 30 * time.Second
+
+// by tells who serves a request.
+func by(req *http.Request) string {
+	if req.Context().Value(http.ServerContextKey) != nil {
+		return "net/http"
+	}
+	return "lane"
+}
+
+// echo answers with who served the request, and what it was.
+func echo(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Content-Type", "text/plain")
+	_, _ = io.WriteString(w, by(req)+" "+req.Method+" "+req.RequestURI+" "+string(body))
+}
+
+// begin serves h on a lane, with an http.Server behind it.
+func begin(t *testing.T, l net.Listener, h http.HandlerFunc, change func(*Config)) *Listener {
+	t.Helper()
+	c := Config{
+		Handler: h, Brief: anyPath, First: patience, Body: patience, Idle: patience, Now: time.Now,
+		Log: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&c)
+	}
+	short := Listen(l, c)
+	srv := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(short) }()
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := short.Wait(patience); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return short
+}
+
+func tcp(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// peer is the other end of a connection.
+type peer struct {
+	net.Conn
+	t *testing.T
+	r *bufio.Reader
+}
+
+func dial(t *testing.T, l net.Listener) *peer {
+	t.Helper()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	return &peer{c, t, bufio.NewReader(c)}
+}
+
+func (p *peer) send(text string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p, text); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// take reads an answer and its body.
+func (p *peer) take() (*http.Response, string) {
+	p.t.Helper()
+	res, err := http.ReadResponse(p.r, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return res, string(body)
+}
+
+func (p *peer) want(body string) {
+	p.t.Helper()
+	if res, got := p.take(); res.StatusCode != http.StatusOK || got != body {
+		p.t.Errorf("%s: %q, want %q", res.Status, got, body)
+	}
+}
+
+// wantEnd waits for the end of the connection, with nothing before it.
+func (p *peer) wantEnd() {
+	p.t.Helper()
+	if b, err := p.r.ReadByte(); err == nil {
+		p.t.Errorf("%q comes, the connection was to end", b)
+	} else if te := net.Error(nil); errors.As(err, &te) && te.Timeout() {
+		p.t.Error("the connection stays open")
+	}
+}
+
+func post(path, body string) string {
+	return lines("POST "+path+" HTTP/1.1", "Host: x", "Content-Length: "+strconv.Itoa(len(body))) + body
+}
+
+// TestOneAfterTheOther: requests of one connection, until one is net/http's; it
+// and all that follow are served too.
+func TestOneAfterTheOther(t *testing.T) {
+	l := begin(t, tcp(t), echo, nil)
+	p := dial(t, l)
+	p.send(post("/a", "one"))
+	p.want("lane POST /a one")
+	p.send(post("/b?c", ""))
+	p.want("lane POST /b?c ")
+	p.send(lines("POST /d HTTP/1.1", "Host: x", "Transfer-Encoding: chunked") + "3\r\ntwo\r\n0\r\n\r\n")
+	p.want("net/http POST /d two")
+	p.send(post("/e", "three"))
+	p.want("net/http POST /e three")
+}
+
+// TestAtOnce: requests that come in one piece are answered in their order, by
+// whoever serves them.
+func TestAtOnce(t *testing.T) {
+	p := dial(t, begin(t, tcp(t), echo, nil))
+	p.send(post("/a", "one") + post("/b", "two") + lines("GET /c HTTP/1.1", "Host: x") + post("/d", "four"))
+	p.want("lane POST /a one")
+	p.want("lane POST /b two")
+	p.want("net/http GET /c ")
+	p.want("net/http POST /d four")
+}
+
+// TestInPieces: a body may follow its header; a header in pieces is net/http's.
+func TestInPieces(t *testing.T) {
+	l := begin(t, tcp(t), echo, nil)
+	p := dial(t, l)
+	whole := post("/a", "one")
+	p.send(strings.TrimSuffix(whole, "ne"))
+	p.send("n")
+	p.send("e" + whole)
+	p.want("lane POST /a one")
+	p.want("lane POST /a one")
+	p.send(whole[:20])
+	p.send(whole[20:])
+	if _, body := p.take(); !strings.HasSuffix(body, " POST /a one") { // the pieces may have met on the way
+		t.Error(body)
+	}
+}
+
+// TestNotHere: what has no room here, is not brief or is hard to read goes to
+// net/http, and is answered as it answers.
+func TestNotHere(t *testing.T) {
+	l := begin(t, tcp(t), echo, func(c *Config) { c.Brief = func(path string) bool { return path == "/a" } })
+	for _, tc := range []struct{ name, text, want string }{
+		{"not brief", post("/b", "x"), "net/http POST /b x"},
+		{"long body", post("/a", strings.Repeat("x", room)), "net/http POST /a " + strings.Repeat("x", room)},
+		{"long header", lines("POST /a HTTP/1.1", "Host: x", "X: "+strings.Repeat("x", room), length2) + "{}", "net/http POST /a {}"},
+		{"expectation", lines("POST /a HTTP/1.1", "Host: x", length2, "Expect: 100-continue") + "{}", "net/http POST /a {}"},
+		{"last", lines("POST /a HTTP/1.1", "Host: x", length2, "Connection: close") + "{}", "net/http POST /a {}"},
+		{"escaped", lines("POST /%61 HTTP/1.1", "Host: x", length2) + "{}", "net/http POST /%61 {}"},
+		{"two lengths", lines("POST /a HTTP/1.1", "Host: x", length2, "Content-Length: 3") + "{}", "400"},
+		{"no host", lines("POST /a HTTP/1.1", length2) + "{}", "400"},
+		{"nonsense", "\x16\x03\x01\r\n\r\n", "400"},
+	} {
+		p := dial(t, l)
+		p.send(tc.text)
+		res, body := p.take()
+		if tc.name == "expectation" { // the first answer bids it go on
+			if res.StatusCode != http.StatusContinue {
+				t.Errorf("%s: %s", tc.name, res.Status)
+			}
+			res, body = p.take()
+		}
+		if body != tc.want && res.Status[:3] != tc.want {
+			t.Errorf("%s: %s %q", tc.name, res.Status, body)
+		}
+	}
+}
+
+// TestAnswers: an answer of the lane is what net/http would have sent.
+func TestAnswers(t *testing.T) {
+	answers := []func(w http.ResponseWriter){
+		func(http.ResponseWriter) {},
+		func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) },
+		func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotModified) },
+		func(w http.ResponseWriter) { w.WriteHeader(599) },
+		func(w http.ResponseWriter) {
+			w.Header()["A"] = []string{"b", "c\r\nd: e"}
+			w.Header().Set("Content-Length", "3")
+			w.WriteHeader(http.StatusForbidden)
+			w.WriteHeader(http.StatusOK)
+			w.Header().Set("F", "too late")
+			_, _ = io.WriteString(w, "abc")
+		},
+		func(w http.ResponseWriter) { _, _ = io.WriteString(w, strings.Repeat("x", 2*most)) },
+		func(w http.ResponseWriter) { w.Header().Set("Connection", "close") },
+	}
+	h := func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		if req.RequestURI == "/net" {
+			if by(req) != "net/http" {
+				t.Error("the lane served a request that is not brief")
+			}
+		} else if by(req) != "lane" {
+			t.Error("the lane did not serve a request that is brief")
+		}
+		answers[req.ContentLength](w)
+	}
+	l := begin(t, tcp(t), h, func(c *Config) { c.Brief = func(path string) bool { return path != "/net" } })
+	ask := func(path string, i int) (*http.Response, string) {
+		p := dial(t, l)
+		p.send(post(path, strings.Repeat("x", i)))
+		res, body := p.take()
+		if date, err := http.ParseTime(res.Header.Get("Date")); err != nil || time.Since(date) > time.Minute {
+			t.Errorf("%s %d: Date is %q", path, i, res.Header.Get("Date"))
+		}
+		res.Header.Del("Date")
+		if res.Close {
+			p.wantEnd()
+		}
+		return res, body
+	}
+	for i := range answers {
+		ours, body := ask("/lane", i)
+		theirs, want := ask("/net", i)
+		if theirs.ContentLength < 0 { // net/http does not wait for the end of a long answer
+			ours.Header.Del("Content-Length")
+		}
+		if d := cmp.Diff(theirs.Header, ours.Header); d != "" || body != want || ours.Status != theirs.Status || ours.Close != theirs.Close {
+			t.Errorf("%d: %s, %d bytes, close %v; net/http has %s, %d bytes, close %v\n%s", i, ours.Status, len(body), ours.Close, theirs.Status, len(want), theirs.Close, d)
+		}
+	}
+}
+
+// said keeps what is logged.
+type said chan string
+
+func (s said) Write(p []byte) (int, error) {
+	s <- string(p)
+	return len(p), nil
+}
+
+// TestPanic: a handler that gives up ends its connection, and no other.
+func TestPanic(t *testing.T) {
+	log := make(said, 2)
+	l := begin(t, tcp(t), func(w http.ResponseWriter, req *http.Request) {
+		_, _ = io.WriteString(w, "half")
+		switch req.URL.Path {
+		case "/bug":
+			panic("a bug")
+		case "/abort":
+			panic(http.ErrAbortHandler)
+		}
+	}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	other := dial(t, l)
+	for _, path := range []string{"/bug", "/abort"} {
+		p := dial(t, l)
+		p.send(post(path, ""))
+		p.wantEnd()
+	}
+	other.send(post("/", ""))
+	other.want("half")
+	if text := <-log; !strings.Contains(text, "a bug") || !strings.Contains(text, "path=/bug") {
+		t.Error(text)
+	}
+	if len(log) > 0 {
+		t.Error(<-log)
+	}
+}
+
+// TestDeadlines: who says nothing, or no more, is not waited for.
+func TestDeadlines(t *testing.T) {
+	const soon = 50 * time.Millisecond
+	for _, tc := range []struct {
+		name   string
+		change func(*Config)
+		text   string
+		answer bool
+	}{
+		{"nothing", func(c *Config) { c.First = soon }, "", false},
+		{"no body", func(c *Config) { c.Body = soon }, strings.TrimSuffix(post("/", "one"), "e"), false},
+		{"no more", func(c *Config) { c.Idle = soon }, post("/", "one"), true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := dial(t, begin(t, tcp(t), echo, tc.change))
+			p.send(tc.text)
+			if tc.answer {
+				p.want("lane POST / one")
+			}
+			p.wantEnd()
+		})
+	}
+}
+
+// TestEnd: connections that rest are closed, what runs is finished, and nothing
+// is left over.
+func TestEnd(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	entered, leave := make(chan struct{}), make(chan struct{})
+	short := Listen(tcp(t), Config{Brief: anyPath, First: patience, Body: patience, Idle: patience, Now: time.Now, Log: slog.New(slog.DiscardHandler), Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.RequestURI == "/slow" {
+			close(entered)
+			<-leave
+		}
+		echo(w, req)
+	})})
+	fresh, rests, runs := dial(t, short), dial(t, short), dial(t, short)
+	rests.send(post("/", ""))
+	rests.want("lane POST / ")
+	runs.send(post("/slow", "") + post("/more", ""))
+	<-entered
+	if err := short.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fresh.wantEnd()
+	rests.wantEnd()
+	if _, err := net.Dial("tcp", short.Addr().String()); err == nil {
+		t.Error("a closed listener takes connections")
+	}
+	if _, err := short.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	close(leave)
+	if res, body := runs.take(); body != "lane POST /slow " || !res.Close {
+		t.Errorf("%q, close %v", body, res.Close)
+	}
+	runs.wantEnd()
+	if err := short.Wait(patience); err != nil {
+		t.Error(err)
+	}
+	if err := short.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCut: what does not end by itself is ended.
+func TestCut(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	var ended atomic.Bool
+	entered := make(chan struct{})
+	short := Listen(tcp(t), Config{Brief: anyPath, First: patience, Body: patience, Idle: patience, Now: time.Now, Log: slog.New(slog.DiscardHandler), Handler: http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+		close(entered)
+		<-req.Context().Done()
+		ended.Store(errors.Is(req.Context().Err(), context.Canceled))
+	})})
+	asks, sends := dial(t, short), dial(t, short)
+	sends.send(strings.TrimSuffix(post("/", "one"), "e"))
+	asks.send(post("/", ""))
+	<-entered
+	if err := short.Wait(time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	if !ended.Load() {
+		t.Error("the request did not hear of the end")
+	}
+	sends.wantEnd()
+}
+
+// flaky is a listener that fails now and then.
+type flaky struct {
+	net.Listener
+	left atomic.Int32
+}
+
+func (f *flaky) Accept() (net.Conn, error) {
+	if f.left.Add(-1) >= 0 {
+		return nil, tooMany{}
+	}
+	return f.Listener.Accept()
+}
+
+// tooMany is an error as a process without file descriptors gets it.
+type tooMany struct{}
+
+func (tooMany) Error() string   { return "too many open files" }
+func (tooMany) Timeout() bool   { return false }
+func (tooMany) Temporary() bool { return true }
+
+// TestAcceptFails: an error that passes does not end the lane.
+func TestAcceptFails(t *testing.T) {
+	f := &flaky{Listener: tcp(t)}
+	f.left.Store(2)
+	p := dial(t, begin(t, f, echo, nil))
+	p.send(post("/", ""))
+	p.want("lane POST / ")
+}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/lane"
@@ -19,7 +20,6 @@ const (
 	readTime   = 30 * time.Second
 	writeTime  = 90 * time.Second
 	idleTime   = 60 * time.Second
-	briefTime  = time.Second   // what Brief operations may take at the end
 	maxHeader  = 64<<10 - 4096 // net/http adds 4096 of its own; more is a 431
 )
 
@@ -40,8 +40,16 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, gr
 		Handler: srv.Handler, Brief: r.brief, Now: r.s.Now, Log: r.s.Log,
 		First: srv.ReadHeaderTimeout, Body: srv.ReadTimeout, Idle: srv.IdleTimeout,
 	})
-	err := Serve(ctx, srv, short, grace, hang)
-	return errors.Join(err, short.Wait(briefTime))
+	var ending sync.WaitGroup
+	var ended error
+	err := Serve(ctx, srv, short, grace, func() {
+		if hang != nil {
+			hang()
+		}
+		ending.Go(func() { ended = short.Wait(grace) }) // while net/http ends its own
+	})
+	ending.Wait()
+	return errors.Join(err, ended, short.Wait(grace))
 }
 
 // brief reports whether a POST to path is a Brief operation.

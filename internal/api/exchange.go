@@ -20,6 +20,7 @@ import (
 type exchange struct {
 	http.ResponseWriter
 	r     *Router
+	req   *http.Request // as it came
 	route *route
 	path  string // canonical
 	id    string // request id
@@ -53,7 +54,7 @@ var (
 // ServeHTTP serves one request.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	x := r.pool.Get().(*exchange)
-	x.ResponseWriter, x.r, x.start = w, r, r.s.Now()
+	x.ResponseWriter, x.r, x.req, x.start = w, r, req, r.s.Now()
 	x.id = requestID(req)
 	if x.id == "" {
 		x.id = r.s.NewID()
@@ -242,8 +243,12 @@ func (x *exchange) fail(err error) {
 	}
 	h["Content-Type"] = jsonMedia
 	h.Del("ETag")
+	more := x.refusing()
 	x.WriteHeader(a.status)
 	_, _ = x.Write(body) // the peer may have gone
+	if more {
+		x.linger()
+	}
 }
 
 // finish deals with panics, counts the request and returns the exchange.
@@ -264,12 +269,7 @@ func (x *exchange) finish() {
 	if cap(reusable) > 64<<10 {
 		reusable = nil
 	}
-	if x.held > 0 {
-		if large := x.body; cap(large) > smallBody {
-			x.r.buffers.Put(&large)
-		}
-		x.r.large.Release(x.held)
-	}
+	x.leaveRoom()
 	slow := x.route != nil && x.route.op.Slow
 	r := x.r
 	*x = exchange{body: reusable[:0]}

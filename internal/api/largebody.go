@@ -107,3 +107,16 @@ func (x *exchange) room(ctx context.Context, n int64) error {
 	x.held = n
 	return nil
 }
+
+// leaveRoom gives back what room took; the body is not to be looked at any more.
+func (x *exchange) leaveRoom() {
+	if x.held == 0 {
+		return
+	}
+	if large := x.body; cap(large) > smallBody {
+		x.r.buffers.Put(&large)
+		x.body = nil
+	}
+	x.r.large.Release(x.held)
+	x.held = 0
+}

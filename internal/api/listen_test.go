@@ -3,10 +3,12 @@ package api
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +159,44 @@ func TestGraceful(t *testing.T) {
 		}
 	}
 	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRefusedOnTheWay: who writes his whole body before he reads has the answer
+// all the same, far beyond what buffers on the way hold.
+func TestRefusedOnTheWay(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	addr, stop := served(t, nil, nil)
+	const large = 24 << 20
+	chunk := "100000\r\n" + strings.Repeat(" ", 1<<20) + "\r\n"
+	for _, tc := range []struct{ name, head, body, want string }{
+		{"too large", "X-API-Key: full\r\nContent-Length: " + strconv.Itoa(large), strings.Repeat(" ", large), "413"},
+		{"too large, in chunks", "X-API-Key: full\r\nTransfer-Encoding: chunked", strings.Repeat(chunk, 24) + "0\r\n\r\n", "413"},
+		{"from nobody", "Content-Length: " + strconv.Itoa(large), strings.Repeat(" ", large), "401"},
+	} {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "PUT /v1/widgets/7 HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+tc.head+"\r\n\r\n"+tc.body); err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
+		if body, err := io.ReadAll(res.Body); err != nil || !strings.HasPrefix(res.Status, tc.want) || !res.Close || !strings.Contains(string(body), "request_id") {
+			t.Errorf("%s: %s, close %v, %s, %v", tc.name, res.Status, res.Close, body, err)
+		}
+		if err := errors.Join(res.Body.Close(), conn.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := stop(); err != nil {
 		t.Error(err)
 	}
 }

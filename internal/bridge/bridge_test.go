@@ -3,9 +3,11 @@ package bridge
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -389,9 +391,11 @@ func TestLogs(t *testing.T) {
 			"again, with rubbish between": {
 				"[ " + event("a", "") + ` , {"decision_id":"x","broken":tru}, 17, "text", null, {"no":"id"},` + event("c", "") + "]", 2, 5,
 			},
-			"empty":    {"[]", 0, 0},
-			"no array": {`{"decision_id":"z"}`, 0, 1},
-			"big one":  {"[" + event("d", `,"filler":"`+strings.Repeat("x", maxEvent)+`"`) + "," + event("e", "") + "]", 1, 1},
+			"empty":                {"[]", 0, 0},
+			"no array":             {`{"decision_id":"z"}`, 0, 1},
+			"nothing":              {"", 0, 1},
+			"an end in the middle": {"[" + event("c", "") + `,{"decision_id":"y`, 1, 1},
+			"big one":              {"[" + event("d", `,"filler":"`+strings.Repeat("x", maxEvent)+`"`) + "," + event("e", "") + "]", 1, 1},
 		} {
 			for _, body := range []string{send.body, zipped(t, send.body)} {
 				got, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(body))
@@ -400,8 +404,13 @@ func TestLogs(t *testing.T) {
 				}
 			}
 		}
-		if _, err := h.Logs(ctx, g.sc, g.token, strings.NewReader("["+event("f", "")+",")); !fault.Is(err, fault.BadRequest) {
+		brokeOff := io.MultiReader(strings.NewReader("["+event("f", "")+","), iotest.ErrReader(io.ErrUnexpectedEOF))
+		if _, err := h.Logs(ctx, g.sc, g.token, brokeOff); !fault.Is(err, fault.BadRequest) {
 			t.Errorf("a chunk that broke off: %v", err)
+		}
+		short := zipped(t, "["+event("c", "")+"]")
+		if got, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(short[:len(short)/2])); err != nil || got.SetAside != 1 {
+			t.Errorf("a packed chunk that was cut: %+v, %v", got, err)
 		}
 		if _, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(zipped(t, "["+strings.Repeat(" ", MaxLogBytes)+"]"))); !fault.Is(err, fault.TooLarge) {
 			t.Errorf("a bomb: %v", err)
@@ -437,9 +446,11 @@ func TestDiscovery(t *testing.T) {
 				t.Errorf("%s is not in %s", want, doc)
 			}
 		}
-		b, err := h.Discovery(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token, Tags: []string{a.ETag}})
-		if err != nil || b.Parts != nil {
-			t.Errorf("%+v, error %v", b, err)
+		for line, known := range map[string]bool{a.ETag: true, `"zz", W/` + a.ETag: true, "*": true, `"zz"`: false, strings.Trim(a.ETag, `"`): false} {
+			b, err := h.Discovery(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token, Tags: []string{line}})
+			if err != nil || (b.Parts == nil) != known {
+				t.Errorf("%s: %+v, error %v", line, b, err)
+			}
 		}
 	})
 }

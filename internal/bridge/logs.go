@@ -106,8 +106,8 @@ func (s *Service) Logs(ctx context.Context, sc scope.Scope, token string, body i
 	if err != nil {
 		return Intake{}, err
 	}
-	in := intake{svc: s, feed: f, bouncer: d.id}
-	if err = in.read(ctx, body); err == nil {
+	in := intake{svc: s, feed: f, bouncer: d.id, body: carried{in: body}}
+	if err = in.read(ctx); err == nil {
 		d.delivers()
 	}
 	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now(), interval: pollsAtMost})
@@ -119,13 +119,27 @@ type intake struct {
 	svc     *Service
 	feed    *feed
 	bouncer int64
+	body    carried
 	levels  map[int64]rego.Resource
 	batch   []audit.Decision
 	out     Intake
 }
 
-func (in *intake) read(ctx context.Context, body io.Reader) error {
-	stream, err := unpacked(body)
+// carried tells whether a body came to its end, whatever is made of it.
+type carried struct {
+	in    io.Reader
+	whole bool
+}
+
+// Read implements io.Reader.
+func (c *carried) Read(p []byte) (int, error) {
+	n, err := c.in.Read(p)
+	c.whole = c.whole || err == io.EOF //nolint:errorlint // net/http wraps the end of a body that broke off, and never a good one
+	return n, err
+}
+
+func (in *intake) read(ctx context.Context) error {
+	stream, err := unpacked(&in.body)
 	if err != nil {
 		return in.broken(err)
 	}
@@ -199,9 +213,9 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken is what a chunk comes to whose stream ended in err. One that is no log
-// at all would be sent for ever, so it counts as taken; one that broke off on
-// the way is asked for again.
+// broken is what a chunk comes to whose stream ended in err. One that is no
+// log, or stops in the middle of one although all of it came, would be sent for
+// ever, so it counts as taken; one that broke off on the way is asked for again.
 func (in *intake) broken(err error) error {
 	var corrupt flate.CorruptInputError
 	var known *fault.Error
@@ -210,7 +224,7 @@ func (in *intake) broken(err error) error {
 		return known // of the one who reads the body
 	case errors.Is(err, errTooMuch):
 		return fault.Newf(fault.TooLarge, "body_too_large", "a chunk unpacks to %d bytes at most", MaxLogBytes)
-	case errors.Is(err, errNoArray), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
+	case errors.Is(err, errNoArray), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt), in.body.whole:
 		in.aside([]byte("(a chunk that is no decision log)"), err)
 		return nil
 	}

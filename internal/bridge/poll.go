@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -190,16 +191,27 @@ func (s *Service) Discovery(ctx context.Context, sc scope.Scope, p Poll) (*Answe
 		sum = sha256.Sum256(append(sum[:], key.ID...))
 	}
 	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-	for _, line := range p.Tags {
-		if line == tag {
-			return &Answer{ETag: tag}, nil
-		}
+	if tagged(p.Tags, tag) {
+		return &Answer{ETag: tag}, nil
 	}
 	parts, err := packed.Bundle(tag[1:len(tag)-1], value.Value{}, []string{""}, key)
 	if err != nil {
 		return nil, fault.Wrap(err, "write a discovery bundle")
 	}
 	return &Answer{ETag: tag, Parts: parts}, nil
+}
+
+// tagged reports whether the lines of an If-None-Match name a tag (RFC 9110,
+// section 13.1.2: a list, by weak comparison, or any).
+func tagged(lines []string, tag string) bool {
+	for _, line := range lines {
+		for one := range strings.SplitSeq(line, ",") {
+			if one = strings.TrimSpace(one); one == "*" || strings.TrimPrefix(one, "W/") == tag {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // discovered is the configuration that a stock OPA finds. Its long poll times

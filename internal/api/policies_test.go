@@ -136,8 +136,10 @@ func TestPoliciesOverHTTP(t *testing.T) {
 		if v := g.expect(t, 200, "POST", "/policies/validate", `{"rego_code":"package x\n\nallow if nope(1)\n"}`); v["valid"] != false || v["warnings"] != nil {
 			t.Errorf("validation %v", v)
 		}
-		if v := g.expect(t, 200, "POST", "/policies/validate", `{"rego_code":`+moduleJSON+`}`); v["valid"] != true || v["message"] == nil {
+		if v := g.expect(t, 200, "POST", "/policies/validate", `{"rego_code":`+moduleJSON+`}`); v["valid"] != true || v["message"] == nil || len(v) != 3 {
 			t.Errorf("validation %v", v)
+		} else if list, ok := v["warnings"].([]any); !ok || len(list) != 0 {
+			t.Errorf("a source that nothing is to be said of: %v", v)
 		}
 		bad := g.expect(t, 422, "PUT", "/policies/1", `{"rego_code":"package x\n\nallow if nope(1)\n"}`)
 		if bad["error"] != "invalid_policy" || bad["errors"].([]any)[0].(map[string]any)["line"] != 3.0 {

@@ -30,9 +30,9 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 		return Validation{}, err
 	}
 	if !v.Valid {
-		return Validation{Errors: v.Errors}, nil
+		return Validation{Errors: append([]rego.Issue{}, v.Errors...)}, nil
 	}
-	return Validation{Valid: true, Message: "Policy is valid", Warnings: v.Warnings}, nil
+	return Validation{Valid: true, Message: "Policy is valid", Warnings: append([]rego.Issue{}, v.Warnings...)}, nil
 }
 
 // Test runs cases against a control: those sent, or the stored ones when cases is

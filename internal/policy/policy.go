@@ -162,12 +162,13 @@ type Page struct {
 	PageSize int64    `json:"page_size" doc:"The limit asked for."`
 }
 
-// Validation is the answer to POST /policies/validate: 200 either way.
+// Validation is the answer to POST /policies/validate: 200 either way. A source
+// that compiles has a list of warnings, one that does not a list of errors.
 type Validation struct {
 	Valid    bool         `json:"valid" doc:"Whether the source compiles."`
 	Message  string       `json:"message,omitempty" doc:"Set when it does."`
-	Errors   []rego.Issue `json:"errors,omitempty" doc:"What stops it, with line and column."`
-	Warnings []rego.Issue `json:"warnings,omitempty" doc:"What a linter says; nothing is stopped by it."`
+	Errors   []rego.Issue `json:"errors,omitzero" doc:"What stops it, with line and column."`
+	Warnings []rego.Issue `json:"warnings,omitzero" doc:"What a linter says; nothing is stopped by it."`
 }
 
 // TestReport is the answer to POST /policies/{policy_id}/test.

@@ -200,7 +200,7 @@ func (s *Service) passes(ctx context.Context, sc scope.Scope, p Policy) error {
 			failures = append(failures, r)
 			f.Details = append(f.Details, fault.Detail{
 				Pointer: fmt.Sprintf("/test_cases/%d", i),
-				Message: fmt.Sprintf("%s: expected %t, got %t", r.Name, r.Expected, r.Actual),
+				Message: r.Name + ": " + r.Missed(),
 			})
 		}
 	}

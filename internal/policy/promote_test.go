@@ -229,6 +229,25 @@ func TestRunTestsAndValidate(t *testing.T) {
 	})
 }
 
+// TestErrorIsADenial: a stored case that expects no access passes where the
+// control fails, so that it keeps nothing from production; the error is told.
+func TestErrorIsADenial(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		p := h.create(t, Draft{
+			RegoCode:  "package p\n\nallow if to_number(input.user.id) > 7\n",
+			TestCases: []TestCase{{Name: "no number", Input: map[string]any{"user": map[string]any{"id": "alice"}}}},
+		})
+		r, err := h.Test(ctx, sc(""), p.ID, nil)
+		if err != nil || r.Summary != (Summary{Total: 1, Passed: 1, PassRate: 1}) || r.Results[0].Error == "" {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if _, err = h.Promote(ctx, sc(""), p.ID, Promotion{}, 0); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestTurnsEndWithTheCaller(t *testing.T) {
 	var ts turns
 	leave, err := ts.enter(context.Background(), "a")

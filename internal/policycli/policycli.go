@@ -168,8 +168,11 @@ func tested(r controlfile.TestReport) Report {
 	}
 	for _, k := range r.Cases {
 		c := Case{Suite: k.Control, Name: k.Result.Name, File: k.File, Line: k.Line, Seconds: k.Result.EvaluationTimeMS / 1000}
-		if !k.Result.Passed {
-			c.Failure = fmt.Sprintf("expected %t, got %t: %s (%s)", k.Result.Expected, k.Result.Actual, k.Result.Effect, k.Result.Reason)
+		switch {
+		case !k.Result.Passed:
+			c.Failure = fmt.Sprintf("%s: %s (%s)", k.Result.Missed(), k.Result.Effect, k.Result.Reason)
+		case k.Result.Error != "":
+			c.Output = k.Result.Error
 		}
 		rep.add(c, "test-case")
 	}

@@ -109,10 +109,13 @@ func (p *printer) test(t rego.ModuleTest) {
 func (p *printer) result(c controlfile.CaseResult) {
 	if c.Result.Passed {
 		p.line("%s %s: %s (%s)", p.in(green, "PASS"), clean(c.Control), clean(c.Result.Name), took(c.Result.EvaluationTimeMS))
+		if c.Result.Error != "" {
+			p.line("    %s", clean(c.Result.Error))
+		}
 		return
 	}
 	p.line("%s %s: %s %s:%d", p.in(red, "FAIL"), clean(c.Control), clean(c.Result.Name), clean(c.File), c.Line)
-	p.line("    expected %t, got %t: %s, %s", c.Result.Expected, c.Result.Actual, c.Result.Effect, clean(c.Result.Reason))
+	p.line("    %s: %s, %s", clean(c.Result.Missed()), c.Result.Effect, clean(c.Result.Reason))
 }
 
 func (p *printer) tests(r controlfile.TestReport, least float64) {

@@ -34,6 +34,36 @@ func TestColours(t *testing.T) {
 	}
 }
 
+// TestCaseWords: the error of a control is shown with a case that passed too, and
+// a case that was not judged does not say that it got what it expected.
+func TestCaseWords(t *testing.T) {
+	rep := controlfile.NewTestReport(nil, rego.ModuleReport{}, []controlfile.CaseResult{
+		{Control: "a.rego", Result: rego.TestResult{Name: "broken", Passed: true, Effect: "DENY", Error: "cannot lower 7"}},
+		{Control: "a.rego", Result: rego.TestResult{Name: "endless", Effect: "DENY", Reason: rego.ReasonLimit, Error: "out of time"}},
+		{Control: "a.rego", Result: rego.TestResult{Name: "shut", Expected: true, Effect: "DENY", Reason: "no"}},
+	})
+	for format, want := range map[string][]string{
+		FormatText:  {"PASS a.rego: broken", "cannot lower 7", "FAIL a.rego: endless", "out of time: DENY", "expected true, got false: DENY, no"},
+		FormatJUnit: {`tests="3" failures="2"`, "<system-out>cannot lower 7</system-out>", `message="out of time: DENY (evaluation_limit)"`, `message="expected true, got false: DENY (no)"`},
+	} {
+		var out bytes.Buffer
+		report := tested(rep)
+		report.Text = func(p *printer) { p.tests(rep, 0) }
+		o := Options{Format: format, Out: &out}
+		if err := o.write("test", report); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("%s lacks %q: %s", format, w, out.String())
+			}
+		}
+		if strings.Contains(out.String(), "expected false") {
+			t.Errorf("%s: %s", format, out.String())
+		}
+	}
+}
+
 // TestSARIFOrder keeps the rules' indexes right, and gives no region without a line.
 func TestSARIFOrder(t *testing.T) {
 	log := sarifOf([]rego.FileIssue{

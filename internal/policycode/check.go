@@ -214,9 +214,9 @@ func untested(r controlfile.TestReport) error {
 	for _, c := range r.Cases {
 		if !c.Result.Passed {
 			failures = append(failures, c)
-			came := fmt.Sprintf("expected %t, got %t", c.Result.Expected, c.Result.Actual)
+			came := c.Result.Missed()
 			if c.Result.Error != "" {
-				came = c.Result.Error // there was no outcome to be compared
+				came = c.Result.Error // what the author has to mend
 			}
 			f.Details = append(f.Details, fault.Detail{Message: fmt.Sprintf("%s: %s: %s", c.File, c.Result.Name, came), Line: c.Line})
 		}

@@ -2,6 +2,8 @@ package rego
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -29,8 +31,23 @@ type TestResult struct {
 	Reason           string     `json:"reason"`
 	Mask             []MaskRule `json:"mask,omitempty"`
 	EvaluationTimeMS float64    `json:"evaluation_time_ms"`
-	// Error is why the control could not be evaluated; such a case never passes.
+	// Error is why the control could not be evaluated. That counts as a DENY, and
+	// so a case passes that expects no access; one that met a limit does not, for
+	// it was not judged.
 	Error string `json:"error,omitempty"`
+}
+
+// Missed says why a case did not pass, as far as expected and actual tell; ""
+// where it passed.
+func (r *TestResult) Missed() string {
+	switch {
+	case r.Passed:
+		return ""
+	case r.Actual == r.Expected: // it met a limit, or was not run
+		return r.Error
+	default:
+		return fmt.Sprintf("expected %t, got %t", r.Expected, r.Actual)
+	}
 }
 
 // RunTests evaluates the cases one after another. The input is taken as it is:
@@ -57,7 +74,7 @@ func RunTests(ctx context.Context, c *Control, cases []TestCase, data DataSource
 		if o.Err != nil {
 			r.Error = o.Err.Error()
 		}
-		r.Passed = o.Err == nil && r.Actual == r.Expected
+		r.Passed = r.Actual == r.Expected && !errors.Is(o.Err, ErrLimit)
 		out = append(out, r)
 	}
 	return out

@@ -56,7 +56,7 @@ type Config struct {
 	Facts func(ctx context.Context, id scope.TenantID) (tenant.Facts, error)
 	// Audit takes the decisions that bouncers log.
 	Audit *audit.DecisionLog
-	// Observe counts a bouncer's decision for the metrics of its control.
+	// Observe counts an evaluation by a bouncer for the metrics of its control.
 	Observe func(tenant scope.TenantID, policy int64, took time.Duration, cacheHit bool)
 	// Discover registers hosts that a bouncer reports (resource.Service.Discover).
 	Discover func(ctx context.Context, sc scope.Scope, bouncer int64, seen []resource.Sighting, unknown func(names []string) []string) (resource.Discovery, error)

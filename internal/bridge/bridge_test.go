@@ -433,6 +433,29 @@ func TestLogs(t *testing.T) {
 	})
 }
 
+// TestEvaluationsCounted: an event of our own bouncer counts for each control
+// that it names, that of a stock OPA for the one that decided.
+func TestEvaluationsCounted(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		g := h.bouncer(scope.Production, nil)
+		event := func(id, more string) string {
+			return `{"decision_id":"` + id + `","path":"gatehouse/decision","result":{"decision":"PERMIT","policy_id":7},"metrics":{"timer_rego_query_eval_ns":9000}` + more + `}`
+		}
+		chunk := "[" + strings.Join([]string{
+			event("stock", ""), event("ours", `,"custom":{"evaluated":[5,7,9],"cache_hit":true}`),
+			event("odd", `,"custom":{"evaluated":"all"}`), event("many", `,"custom":{"evaluated":[`+strings.Repeat("1,", maxEvaluated)+`1]}`),
+			`{"decision_id":"nobody's","result":{"decision":"DENY"},"custom":{"evaluated":[5]}}`, `{"decision_id":"none","result":{"decision":"DENY"}}`,
+		}, ",") + "]"
+		if got, err := h.Logs(context.Background(), g.sc, g.token, strings.NewReader(chunk)); err != nil || got.Accepted != 6 {
+			t.Fatalf("%+v, error %v", got, err)
+		}
+		want := []string{"7 9µs false", "5 3µs true", "7 3µs true", "9 3µs true", "7 9µs false", "7 9µs false", "5 0s false"}
+		if got := h.observed(); !slices.Equal(got, want) {
+			t.Errorf("counted %q", got)
+		}
+	})
+}
+
 func TestDiscovery(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		g := h.bouncer(scope.Production, nil)

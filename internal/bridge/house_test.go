@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -64,6 +65,7 @@ type house struct {
 	offset time.Duration
 	// wholes counts how often all resources were read, parts single ones.
 	wholes, parts int
+	counted       []string
 }
 
 // now is the wall clock, moved by what the test skipped.
@@ -125,7 +127,7 @@ func newHouse(t testing.TB, c *db.Cluster) *house {
 	}
 	h.Service = New(Config{
 		Stores: c, Bouncers: bouncers, Snapshots: snapshots, Links: h.policies.BouncerLinks, Facts: h.tenants.Facts, Audit: h.log, Discover: h.resources.Discover,
-		Box: box, Random: rand.Reader, Now: h.now, Log: quiet, Sweep: 20 * time.Millisecond,
+		Observe: h.observe, Box: box, Random: rand.Reader, Now: h.now, Log: quiet, Sweep: 20 * time.Millisecond,
 	})
 	bouncers.VerifyKey = h.VerifyKey
 	ctx, cancel := context.WithCancel(context.Background())
@@ -140,6 +142,19 @@ func newHouse(t testing.TB, c *db.Cluster) *house {
 		log.Close()
 	})
 	return h
+}
+
+func (h *house) observe(_ scope.TenantID, policy int64, took time.Duration, hit bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.counted = append(h.counted, fmt.Sprint(policy, " ", took, " ", hit))
+}
+
+// observed are the evaluations that were counted, in their order.
+func (h *house) observed() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.counted)
 }
 
 func (h *house) load(ctx context.Context, id scope.TenantID, env scope.Env) (decision.Source, error) {

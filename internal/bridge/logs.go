@@ -54,6 +54,9 @@ type logCustom struct {
 	CacheHit   bool   `json:"cache_hit"`
 	RequestID  string `json:"request_id"`
 	AuditLevel string `json:"audit_level"`
+	// Evaluated are the ids of the controls that ran, where those are others than
+	// the one that the result names.
+	Evaluated json.RawMessage `json:"evaluated"`
 	// Trace and Explanation are our own bouncer's, from level detailed up.
 	Trace       json.RawMessage `json:"trace"`
 	Explanation json.RawMessage `json:"explanation"`
@@ -122,6 +125,7 @@ type intake struct {
 	body    carried
 	levels  map[int64]rego.Resource
 	batch   []audit.Decision
+	ran     [][]int64 // of each in batch, the controls that were evaluated
 	out     Intake
 }
 
@@ -156,8 +160,9 @@ func (in *intake) read(ctx context.Context) error {
 			return in.broken(err)
 		}
 		var d audit.Decision
+		var ran []int64
 		if whole {
-			d, err = in.decision(element)
+			d, ran, err = in.decision(element)
 		} else {
 			err = errors.New("the event is too large")
 		}
@@ -165,6 +170,7 @@ func (in *intake) read(ctx context.Context) error {
 			in.aside(element, err)
 			continue
 		}
+		in.ran = append(in.ran, ran)
 		if in.batch = append(in.batch, d); len(in.batch) == takenTogether {
 			if err := in.flush(ctx); err != nil {
 				return err
@@ -248,24 +254,42 @@ func (in *intake) flush(ctx context.Context) error {
 	in.out.Accepted += len(in.batch) - len(refused)
 	for i := range in.batch {
 		d := &in.batch[i]
-		if d.PolicyID == 0 {
-			continue
+		for _, id := range in.ran[i] {
+			in.svc.cfg.Observe(in.feed.tenant, id, time.Duration(d.EvaluationTimeMS*float64(time.Millisecond))/time.Duration(len(in.ran[i])), d.CacheHit)
 		}
-		in.svc.cfg.Observe(in.feed.tenant, d.PolicyID, time.Duration(d.EvaluationTimeMS*float64(time.Millisecond)), d.CacheHit)
 	}
-	in.batch = in.batch[:0]
+	in.batch, in.ran = in.batch[:0], in.ran[:0]
 	return nil
 }
 
+// maxEvaluated is how many controls one event can count for.
+const maxEvaluated = 1000
+
+// evaluated are the controls that an event counts an evaluation for: those that
+// our own bouncer says it ran, else the one that decided. A stock OPA tells no
+// more than that one, so controls that it ran and that did not decide go
+// uncounted.
+func evaluated(e *logEvent, deciding int64) []int64 {
+	var ids []int64
+	if json.Unmarshal(e.Custom.Evaluated, &ids) == nil && len(ids) > 0 && len(ids) <= maxEvaluated {
+		return ids
+	}
+	if deciding == 0 {
+		return nil
+	}
+	return []int64{deciding}
+}
+
 // decision makes an audit entry of an event. Whose it is, and in which
-// environment, follows from the token, whatever the event says.
-func (in *intake) decision(element []byte) (audit.Decision, error) {
+// environment, follows from the token, whatever the event says. Beside it are
+// the controls that were evaluated.
+func (in *intake) decision(element []byte) (audit.Decision, []int64, error) {
 	var e logEvent
 	if err := json.Unmarshal(element, &e); err != nil {
-		return audit.Decision{}, err
+		return audit.Decision{}, nil, err
 	}
 	if e.DecisionID == "" {
-		return audit.Decision{}, errors.New("the event has no decision_id")
+		return audit.Decision{}, nil, errors.New("the event has no decision_id")
 	}
 	d := audit.Decision{
 		DecisionID: e.DecisionID, Timestamp: e.Timestamp, Decision: audit.Deny, Environment: in.feed.env, BouncerID: in.bouncer,
@@ -282,7 +306,7 @@ func (in *intake) decision(element []byte) (audit.Decision, error) {
 	in.verdict(&d, &e)
 	in.subject(&d, e.Input)
 	in.level(&d, e.Custom.AuditLevel)
-	return d, nil
+	return d, evaluated(&e, d.PolicyID), nil
 }
 
 // verdict reads the result: ours, or whatever a query of the bouncer's own gave.

@@ -120,6 +120,7 @@ func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity,
 	dst = value.AppendString(dst, v.no.code)
 	dst = append(dst, `,"cache_hit":`...)
 	dst = strconv.AppendBool(dst, v.dec.CacheHit)
+	dst = appendEvaluated(dst, &v.dec)
 	dst = append(dst, `,"request_id":`...)
 	dst = value.AppendString(dst, in.id)
 	dst = append(dst, `,"environment":`...)
@@ -193,6 +194,22 @@ func appendResult(dst []byte, v *verdict) []byte {
 		dst = append(dst, ']')
 	}
 	return append(dst, '}')
+}
+
+// appendEvaluated names the controls that ran, unless it was the one alone that
+// the result names.
+func appendEvaluated(dst []byte, d *rego.Decision) []byte {
+	if len(d.Ran) == 0 || len(d.Ran) == 1 && d.Ran[0].Meta().ID == d.PolicyID {
+		return dst
+	}
+	dst = append(dst, `,"evaluated":[`...)
+	for i, c := range d.Ran {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = strconv.AppendInt(dst, c.Meta().ID, 10)
+	}
+	return append(dst, ']')
 }
 
 // appendBasicInput is the part of the input that every audit level keeps.

@@ -118,7 +118,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 	}
 	v.weigh(st, idErr)
 	if v.no.code == "access_denied" && in.seen.harmless(v.dec.Resource) {
-		v.dec = rego.Decision{Effect: rego.Allow, Permit: true, Reason: "MCP: pings and notifications pass", Resource: v.dec.Resource, Revision: v.dec.Revision, Considered: v.dec.Considered, Duration: v.dec.Duration}
+		v.dec = rego.Decision{Effect: rego.Allow, Permit: true, Reason: "MCP: pings and notifications pass", Resource: v.dec.Resource, Revision: v.dec.Revision, Considered: v.dec.Considered, Ran: v.dec.Ran, CacheHit: v.dec.CacheHit, Duration: v.dec.Duration}
 		v.why, v.trace = nil, nil
 		v.settle(nil, nil)
 	}

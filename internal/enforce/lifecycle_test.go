@@ -92,6 +92,31 @@ func TestDefaultAction(t *testing.T) {
 	}
 }
 
+// TestEvaluatedControls: the log names the controls that ran where they are not
+// just the one that decided.
+func TestEvaluatedControls(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	silent := "package s\n\nallow if input.request.path == \"/nowhere\"\n"
+	for i, tc := range []struct {
+		controls []control
+		want     string
+	}{
+		{[]control{{id: 4, source: denyAll}}, "<nil>"},
+		{[]control{{id: 3, source: silent}, {id: 4, source: denyAll}, {id: 6, source: silent}}, "[3 4]"},
+		{[]control{{id: 3, source: silent}, {id: 6, source: silent}}, "[3 6]"},
+		{nil, "<nil>"},
+	} {
+		p.publish(policySet{revision: i + 1, mode: "shadow", controls: tc.controls})
+		b := start(t, p, app.URL, nil).at(t, i+1)
+		fetch(t, "GET", b.url+"/x", nil)
+		if got := fmt.Sprint(p.logged(i + 1)[i]["custom"].(map[string]any)["evaluated"]); got != tc.want {
+			t.Errorf("%d: evaluated %s, want %s", i, got, tc.want)
+		}
+		b.stop()
+	}
+}
+
 // F8: a bouncer whose control plane is away serves its last good bundle, also
 // after a restart; beyond max_stale it refuses while it enforces.
 func TestLastGoodBundle(t *testing.T) {

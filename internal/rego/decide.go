@@ -39,6 +39,10 @@ type Decision struct {
 	CacheHit bool
 	// Considered is how many controls were in scope. 0 is "no active control".
 	Considered int
+	// Ran are those that were evaluated, by id: all in scope, or up to the DENY
+	// that ended it. With a CacheHit, those that the answer is of. They are shared
+	// and must not be changed.
+	Ran []*Control
 	// Err is why a control, or the request's path, could not be judged; the
 	// effect is then DENY.
 	Err error
@@ -53,6 +57,7 @@ const reasonPath = "Invalid path"
 // the set that it came from.
 type verdict struct {
 	effect        Effect
+	ran           int32 // how many of the plan's controls were evaluated
 	reason        string
 	policyID      int64
 	policyName    string
@@ -88,14 +93,14 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 		return d
 	}
 	if opt.Cache == nil || !p.cacheable {
-		d.take(p.evaluate(ctx, s, r, path, opt))
+		d.take(p, p.evaluate(ctx, s, r, path, opt))
 		return d
 	}
 	var buf [512]byte
 	id := p.appendKey(buf[:0], r, path)
 	h := opt.Cache.hash(id)
 	if v := opt.Cache.get(h, id); v != nil {
-		d.take(*v)
+		d.take(p, *v)
 		d.CacheHit = true
 		return d
 	}
@@ -103,11 +108,12 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 	if v.err == nil {
 		opt.Cache.put(h, id, v)
 	}
-	d.take(v)
+	d.take(p, v)
 	return d
 }
 
-func (d *Decision) take(v verdict) {
+func (d *Decision) take(p *plan, v verdict) {
+	d.Ran = p.controls[:v.ran:v.ran]
 	d.Effect, d.Permit, d.Reason, d.Mask, d.Err = v.effect, v.effect.Permits(), v.reason, v.mask, v.err
 	d.PolicyID, d.PolicyName, d.PolicyVersion = v.policyID, v.policyName, v.policyVersion
 }
@@ -140,8 +146,10 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 	var best *Control
 	var win Outcome
 	var masks []MaskRule
+	var ran int32
 	for _, c := range p.controls {
 		out := c.effect(ctx, run, b)
+		ran++
 		if out.Effect == Mask {
 			masks = append(masks, out.Mask...)
 		}
@@ -153,11 +161,11 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 		}
 	}
 	if best == nil {
-		return verdict{reason: noMatchReason}
+		return verdict{ran: ran, reason: noMatchReason}
 	}
 	best.explain(ctx, run, b, &win)
 	v := verdict{
-		effect: win.Effect, reason: win.Reason, err: win.Err,
+		effect: win.Effect, ran: ran, reason: win.Reason, err: win.Err,
 		policyID: best.meta.ID, policyName: best.meta.Name, policyVersion: best.meta.Version,
 	}
 	if win.Effect == Mask {

@@ -122,6 +122,33 @@ func drawRequest(t *rapid.T) Request {
 }
 
 // A set after changes is the set that is built anew.
+// TestRan: a decision knows the controls that it asked, from the cache too.
+func TestRan(t *testing.T) {
+	s := NewSet(SetSpec{Controls: []*Control{
+		mustCompile(t, Meta{ID: 3}, "package a\nallow if input.user.id == \"ann\""),
+		mustCompile(t, Meta{ID: 5}, "package b\ndeny if input.user.id == \"eve\""),
+		mustCompile(t, Meta{ID: 8}, "package c\nallow if lower(input.user.id) == \"bob\""),
+	}})
+	opt := Options{Cache: NewCache(1 << 20)}
+	for user, want := range map[string]string{`"ann"`: "3 5 8", `"eve"`: "3 5", `"zoe"`: "3 5 8", `7`: "3 5 8"} {
+		r := Request{User: mustDecode2(`{"id":` + user + `}`)}
+		for range 2 {
+			d := s.Decide(context.Background(), &r, opt)
+			var ids []string
+			for _, c := range d.Ran {
+				ids = append(ids, fmt.Sprint(c.Meta().ID))
+			}
+			if got := strings.Join(ids, " "); got != want || cap(d.Ran) != len(d.Ran) {
+				t.Errorf("%s: %s ran, not %s (hit %t)", user, got, want, d.CacheHit)
+			}
+		}
+	}
+	bad := Request{Path: "/a%2fb"}
+	if d := s.Decide(context.Background(), &bad, opt); d.Err == nil || len(d.Ran) != 0 {
+		t.Errorf("an invalid path: %+v", d)
+	}
+}
+
 func TestWithIsNewSet(t *testing.T) {
 	var controls []*Control
 	for i, src := range cacheControls {

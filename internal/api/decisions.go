@@ -14,19 +14,31 @@ import (
 // maxBulkBody is what a bulk call may send (contract 1).
 const maxBulkBody = 10 << 20
 
-// DecisionRequest documents the body of an evaluation. The handler reads it
+// DecisionParts documents what a decision is asked about. The handler reads it
 // without reflection; the parts are open objects.
-type DecisionRequest struct {
+type DecisionParts struct {
 	User     map[string]any `json:"user,omitempty" doc:"Subject: id, email, roles, department, attributes. Members that are not sent are filled in from the stored user of the same id" example:"{\"id\":\"ada\",\"roles\":[\"hr\"]}"`
 	Resource map[string]any `json:"resource,omitempty" doc:"Object: id (a registered resource's integer id), type, path, attributes" example:"{\"type\":\"api\",\"path\":\"/employees/1\"}"`
 	Action   map[string]any `json:"action,omitempty" doc:"What is to be done: name, method" example:"{\"name\":\"read\",\"method\":\"GET\"}"`
 	Context  map[string]any `json:"context,omitempty" doc:"Environment of the request: ip_address, timestamp, request_id"`
+	Request  map[string]any `json:"request,omitempty" doc:"The HTTP request, as a bouncer fills it in: method, path, host, query, headers"`
+	MCP      map[string]any `json:"mcp,omitempty" doc:"An MCP call, as a bouncer reads it: method, tool, arguments, session"`
+	LLM      map[string]any `json:"llm,omitempty" doc:"A request to a model, as a bouncer reads it: provider, model, messages, max_tokens, estimated_tokens, stream"`
+	Usage    map[string]any `json:"usage,omitempty" doc:"What the subject used, as a bouncer counts it: requests and tokens by minute, hour and day"`
+}
+
+// DecisionRequest documents the body of an evaluation.
+type DecisionRequest struct {
+	DecisionParts
+	Environment string `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment to decide in, as the query or X-Environment name it. One that differs from theirs: 400 environment_conflict; from the key's: 403 environment_denied"`
+	DecisionID  string `json:"decision_id,omitempty" maxLength:"200" doc:"Taken, so that an item of a bulk call can be sent alone; the answer has an id of its own"`
 }
 
 // BulkItem documents one item of a bulk evaluation.
 type BulkItem struct {
 	DecisionID string `json:"decision_id,omitempty" maxLength:"200" doc:"The caller's name for this item; made here when absent"`
-	DecisionRequest
+	DecisionParts
+	Environment string `json:"environment,omitempty" enum:"sandbox,production" doc:"May say again the environment of the call; another: 422"`
 }
 
 // BulkRequest documents the body of a bulk evaluation.

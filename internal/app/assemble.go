@@ -257,12 +257,7 @@ func (p *parts) decide(context.Context) error {
 	p.snapshots = &decision.Snapshots{Load: p.loadSnapshot, Changes: p.loadChanges, Revision: p.envRevision, Log: p.log, Idle: 10 * time.Minute, Now: p.now}
 	p.decisions = &decision.Service{
 		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Deadline: p.cfg.DecisionDeadline, Now: p.now, NewID: newID,
-		Observe: func(t scope.TenantID, id int64, effect rego.Effect, took time.Duration, hit bool) {
-			if id != 0 {
-				p.metrics.Add(t, id, took, hit)
-			}
-			p.evaluated.count(t, id, effect)
-		},
+		Observe: p.evaluated.count, Evaluated: p.metrics.Add,
 	}
 	p.simulate(people)
 	if p.cfg.DecisionCache == "on" {

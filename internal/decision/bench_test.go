@@ -75,9 +75,9 @@ func service(cached bool) *decision.Service {
 		Person:    func(context.Context, scope.TenantID, string) (value.Value, error) { return value.Value{}, nil },
 		Record:    func(scope.TenantID, *audit.Decision) error { return nil },
 		RecordAll: func(scope.TenantID, []audit.Decision) error { return nil },
-		Observe: func(scope.TenantID, int64, rego.Effect, time.Duration, bool) {
-		},
-		Now: now, NewID: func() string { return "01a1fbff-30f1-7efa-a96b-6862b2010610" }, Deadline: time.Second,
+		Observe:   func(scope.TenantID, int64, rego.Effect) {},
+		Evaluated: func(scope.TenantID, int64, time.Duration, bool) {},
+		Now:       now, NewID: func() string { return "01a1fbff-30f1-7efa-a96b-6862b2010610" }, Deadline: time.Second,
 	}
 	if cached {
 		s.Cache = rego.NewCache(64 << 20)

@@ -39,6 +39,7 @@ type Result struct {
 // BulkResult is the answer to one item of a bulk call.
 type BulkResult struct {
 	DecisionID       string          `json:"decision_id" doc:"The id that the caller sent, or one made here"`
+	AuditID          string          `json:"audit_id" doc:"Names this decision in the audit: callers may use an id of theirs twice"`
 	Decision         string          `json:"decision" enum:"PERMIT,DENY"`
 	Reason           string          `json:"reason"`
 	EvaluationTimeMS float64         `json:"evaluation_time_ms"`

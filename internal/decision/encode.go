@@ -44,6 +44,8 @@ func (b *Bulk) AppendJSON(dst []byte) []byte {
 		r := &b.Results[i]
 		dst = append(dst, `{"decision_id":`...)
 		dst = value.AppendString(dst, r.DecisionID)
+		dst = append(dst, `,"audit_id":`...)
+		dst = value.AppendString(dst, r.AuditID)
 		dst = append(dst, `,"decision":"`...)
 		dst = append(dst, r.Decision...)
 		dst = append(dst, `","reason":`...)

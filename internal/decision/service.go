@@ -21,8 +21,11 @@ type Service struct {
 	// waits for it.
 	Record    func(tenant scope.TenantID, d *audit.Decision) error
 	RecordAll func(tenant scope.TenantID, ds []audit.Decision) error
-	// Observe counts a decision for the metrics of its control (0: none).
-	Observe func(tenant scope.TenantID, policy int64, effect rego.Effect, took time.Duration, hit bool)
+	// Observe counts a decision by the control that made it (0: none).
+	Observe func(tenant scope.TenantID, policy int64, effect rego.Effect)
+	// Evaluated counts an evaluation for the metrics of its control, or an answer
+	// from the cache in its place; took is its share of the decision's time.
+	Evaluated func(tenant scope.TenantID, policy int64, took time.Duration, hit bool)
 	// Cache is the decision cache; nil switches it off.
 	Cache *rego.Cache
 	// Deadline bounds one live evaluation.
@@ -31,17 +34,23 @@ type Service struct {
 	NewID    func() string
 }
 
-// Evaluate decides one request. Faults: Invalid with every offence of the
-// request; Unavailable when the audit cannot be written, for then nothing is
+// Evaluate decides one request, in the environment that the scope or the request
+// names. Faults: Invalid with every offence of the request; BadRequest
+// "environment_conflict" and Forbidden "environment_denied" where the two name
+// different ones; Unavailable when the audit cannot be written, for then nothing is
 // answered.
 func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value) (Result, error) {
-	env := sc.EnvOr(scope.Production)
-	set, err := s.Snapshots.Get(ctx, sc.Tenant, env)
+	asked, offences := environment(body)
+	sc, err := within(sc, asked)
 	if err != nil {
 		return Result{}, err
 	}
-	req, offences := rego.ParseRequest(body)
-	if len(offences) > 0 {
+	set, err := s.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
+	if err != nil {
+		return Result{}, err
+	}
+	req, bad := parse(body)
+	if offences = append(offences, bad...); len(offences) > 0 {
 		return Result{}, invalid(offences)
 	}
 	id := s.NewID()
@@ -50,7 +59,7 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 		return Result{}, err
 	}
 	return Result{
-		Decision: wire(d.Permit), Reason: d.Reason, PolicyName: name(d), EvaluationTimeMS: milliseconds(d.Duration),
+		Decision: wire(d.Permit), Reason: d.Reason, PolicyName: name(&d), EvaluationTimeMS: milliseconds(d.Duration),
 		CacheHit: d.CacheHit, DecisionID: id, Timestamp: at, Mask: d.Mask,
 	}, nil
 }
@@ -63,7 +72,7 @@ func (s *Service) EvaluateBulk(ctx context.Context, sc scope.Scope, items []valu
 	if err != nil {
 		return Bulk{}, err
 	}
-	requests, ids, err := parseBulk(items)
+	requests, ids, err := parseBulk(env, items)
 	if err != nil {
 		return Bulk{}, err
 	}
@@ -81,7 +90,7 @@ func (s *Service) EvaluateBulk(ctx context.Context, sc scope.Scope, items []valu
 		}
 		total += d.Duration
 		out.Results = append(out.Results, BulkResult{
-			DecisionID: ids[i], Decision: wire(d.Permit), Reason: d.Reason, EvaluationTimeMS: milliseconds(d.Duration), Mask: d.Mask,
+			DecisionID: ids[i], AuditID: own, Decision: wire(d.Permit), Reason: d.Reason, EvaluationTimeMS: milliseconds(d.Duration), Mask: d.Mask,
 		})
 	}
 	if err := s.RecordAll(sc.Tenant, records); err != nil {
@@ -123,15 +132,30 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 	if err := s.fillUser(ctx, sc.Tenant, req); err != nil {
 		return rego.Decision{}, err
 	}
-	at := s.Now()
-	opt := rego.Options{Cache: s.Cache, Now: at, Deadline: s.Deadline, Clock: s.Now}
+	now := s.Now()
+	// The log keeps microseconds: the answer says the same.
+	at := now.Truncate(time.Microsecond)
+	opt := rego.Options{Cache: s.Cache, Now: now, Deadline: s.Deadline, Clock: s.Now}
 	d := set.Decide(ctx, req, opt)
 	record(rec, sc, req, &d, id, at)
 	if rec.AuditLevel == audit.Detailed || rec.AuditLevel == audit.Comprehensive {
 		explain(ctx, rec, set, req, opt, d)
 	}
-	s.Observe(sc.Tenant, d.PolicyID, d.Effect, d.Duration, d.CacheHit)
+	s.count(sc.Tenant, &d)
 	return d, nil
+}
+
+// count tells of the decision, and of the evaluation of each control that was
+// asked for it.
+func (s *Service) count(tenant scope.TenantID, d *rego.Decision) {
+	s.Observe(tenant, d.PolicyID, d.Effect)
+	if len(d.Ran) == 0 {
+		return
+	}
+	each := d.Duration / time.Duration(len(d.Ran))
+	for _, c := range d.Ran {
+		s.Evaluated(tenant, c.Meta().ID, each, d.CacheHit)
+	}
 }
 
 // fillUser adds the members of input.user that were not sent and that a stored
@@ -164,7 +188,7 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 		User:     audit.User{ID: text(req.User, "id"), Email: text(req.User, "email")},
 		Resource: audit.Resource{ID: text(req.Resource, "id"), Type: text(req.Resource, "type"), Path: text(req.Resource, "path")},
 		Action:   text(req.Action, "name"), Decision: wire(d.Permit), Effect: d.Effect.String(),
-		PolicyID: d.PolicyID, PolicyName: name(*d), PolicyVersion: d.PolicyVersion, Reason: d.Reason,
+		PolicyID: d.PolicyID, PolicyName: name(d), PolicyVersion: d.PolicyVersion, Reason: d.Reason,
 		EvaluationTimeMS: milliseconds(d.Duration), IPAddress: text(req.Context, "ip_address"),
 		Environment: sc.EnvOr(scope.Production), RequestID: sc.RequestID, CacheHit: d.CacheHit, Revision: d.Revision,
 		AuditLevel: audit.Basic,
@@ -252,11 +276,12 @@ func wire(permit bool) string {
 	return audit.Deny
 }
 
-func name(d rego.Decision) *string {
+func name(d *rego.Decision) *string {
 	if d.PolicyID == 0 {
 		return nil
 	}
-	return &d.PolicyName
+	text := d.PolicyName // alone: a pointer into the decision would move all of it to the heap
+	return &text
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

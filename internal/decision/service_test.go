@@ -1,0 +1,171 @@
+package decision_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// clerk is a service over some controls, with what it told of its decisions.
+type clerk struct {
+	*decision.Service
+	t       *testing.T
+	records []audit.Decision
+	// asked are the environments whose snapshot was taken.
+	asked []scope.Env
+	// by counts the evaluations of each control, and the answers from the cache
+	// in their place.
+	by, hits map[int64]int
+	took     map[int64]time.Duration
+}
+
+func newClerk(t *testing.T, doc string, sources ...string) *clerk {
+	c := &clerk{t: t, by: map[int64]int{}, hits: map[int64]int{}, took: map[int64]time.Duration{}}
+	c.Service = service(true)
+	c.Now = time.Now
+	n := 0
+	c.NewID = func() string { n++; return fmt.Sprint("own-", n) }
+	c.Snapshots.Load = func(_ context.Context, _ scope.TenantID, env scope.Env) (decision.Source, error) {
+		c.asked = append(c.asked, env)
+		src := decision.Source{Revision: 1, Resources: []rego.Resource{{ID: 1, Type: "api", Path: "/r", AuditLevel: "comprehensive", Doc: c.object(doc)}}}
+		for i, text := range sources {
+			src.Controls = append(src.Controls, decision.ControlText{Meta: rego.Meta{ID: int64(i + 1), Name: fmt.Sprint("c", i+1), Version: 1}, Source: text})
+		}
+		return src, nil
+	}
+	c.Record = func(_ scope.TenantID, d *audit.Decision) error { c.records = append(c.records, *d); return nil }
+	c.RecordAll = func(_ scope.TenantID, ds []audit.Decision) error { c.records = append(c.records, ds...); return nil }
+	c.Evaluated = func(_ scope.TenantID, id int64, took time.Duration, hit bool) {
+		c.by[id]++
+		c.took[id] += took
+		if hit {
+			c.hits[id]++
+		}
+	}
+	return c
+}
+
+func (c *clerk) object(text string) value.Value {
+	c.t.Helper()
+	v, err := value.Decode([]byte(text), value.Limits{})
+	if err != nil {
+		c.t.Fatal(text, err)
+	}
+	return v
+}
+
+var anyone = scope.Scope{Tenant: "acme"}
+
+// TestEveryEvaluationCounts: each control that ran counts, whether it decided or
+// not, alone and in bulk, from the cache too; those behind a DENY did not run.
+func TestEveryEvaluationCounts(t *testing.T) {
+	c := newClerk(t, `{}`, "package a\nallow if input.user.id == \"ann\"", "package b\ndeny if input.user.id == \"eve\"", "package c\nallow if input.user.id == \"bob\"")
+	evaluate := func(user string) {
+		if _, err := c.Evaluate(context.Background(), anyone, c.object(`{"user":{"id":"`+user+`"}}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	evaluate("ann")
+	evaluate("eve") // ended by the second
+	evaluate("nobody")
+	if _, err := c.EvaluateBulk(context.Background(), anyone, c.object(`[{"user":{"id":"nobody"}},{"user":{"id":"eve"}},{"user":{"id":"zoe"}}]`).Elems()); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(c.by, c.hits); got != "map[1:6 2:6 3:4] map[1:2 2:2 3:1]" {
+		t.Errorf("evaluations and hits: %s", got)
+	}
+	var all time.Duration
+	for _, d := range c.took {
+		all += d
+	}
+	if c.took[1] <= 0 || c.took[3] >= c.took[1] || all > time.Minute {
+		t.Errorf("times: %v", c.took)
+	}
+}
+
+// TestEnvironmentOfTheRequest: a request names its environment as well as the
+// query, the header or the key.
+func TestEnvironmentOfTheRequest(t *testing.T) {
+	for body, tc := range map[string]struct {
+		sc   scope.Scope
+		want scope.Env
+		kind fault.Kind
+		code string
+	}{
+		`{"environment":"sandbox"}`:           {sc: anyone, want: scope.Sandbox},
+		`{"environment":"production"}`:        {sc: anyone, want: scope.Production},
+		`{}`:                                  {sc: anyone, want: scope.Production},
+		`{"environment":"sandbox","user":{}}`: {sc: scope.Scope{Env: scope.Sandbox, EnvBound: true}, want: scope.Sandbox},
+		`{"user":{},"environment":"sandbox"}`: {sc: scope.Scope{Env: scope.Production}, kind: fault.BadRequest, code: "environment_conflict"},
+		`{"environment":"production","a":1}`:  {sc: scope.Scope{Env: scope.Sandbox, EnvBound: true}, kind: fault.Forbidden, code: "environment_denied"},
+		`{"environment":"Sandbox"}`:           {sc: anyone, kind: fault.Invalid, code: "/environment"},
+		`{"environment":7}`:                   {sc: anyone, kind: fault.Invalid, code: "/environment"},
+		`{"decision_id":7}`:                   {sc: anyone, kind: fault.Invalid, code: "/decision_id"},
+		`{"decision_id":"theirs"}`:            {sc: anyone, want: scope.Production},
+	} {
+		c := newClerk(t, `{}`)
+		r, err := c.Evaluate(context.Background(), tc.sc, c.object(body))
+		if tc.code != "" {
+			var f *fault.Error
+			if !errors.As(err, &f) || f.Kind != tc.kind || f.Code != tc.code && (len(f.Details) != 1 || f.Details[0].Pointer != tc.code) || len(c.records) > 0 {
+				t.Errorf("%s: %+v", body, err)
+			}
+			continue
+		}
+		if err != nil || len(c.asked) != 1 || c.asked[0] != tc.want || c.records[0].Environment != tc.want || c.records[0].DecisionID != r.DecisionID || r.DecisionID != "own-1" {
+			t.Errorf("%s: %v, asked %v, recorded %+v", body, err, c.asked, c.records)
+		}
+	}
+}
+
+// TestBulkItems: an item decides in the environment of its call, and is found in
+// the audit by an id of its own.
+func TestBulkItems(t *testing.T) {
+	c := newClerk(t, `{}`)
+	in := scope.Scope{Tenant: "acme", Env: scope.Sandbox}
+	out, err := c.EvaluateBulk(context.Background(), in, c.object(`[{"decision_id":"theirs"},{"decision_id":"theirs","environment":"sandbox"},{}]`).Elems())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told struct{ Results []map[string]any }
+	if err := json.Unmarshal(out.AppendJSON(nil), &told); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"theirs own-1 own-1 sandbox", "theirs own-2 own-2 sandbox", "own-3 own-3 own-3 sandbox"} {
+		r := told.Results[i]
+		if got := fmt.Sprint(r["decision_id"], " ", r["audit_id"], " ", c.records[i].DecisionID, " ", c.records[i].Environment); got != want {
+			t.Errorf("item %d: %s, want %s", i, got, want)
+		}
+	}
+	_, err = c.EvaluateBulk(context.Background(), anyone, c.object(`[{"environment":"production"},{"environment":"sandbox"},{"environment":null}]`).Elems())
+	var f *fault.Error
+	if !errors.As(err, &f) || len(f.Details) != 2 || f.Details[0].Pointer != "/decisions/1/environment" || f.Details[1].Pointer != "/decisions/2/environment" || !strings.Contains(f.Details[0].Message, "production") {
+		t.Errorf("%+v", err)
+	}
+}
+
+// TestOneTimestamp: the answer's time is the audit's, whose resolution is a
+// microsecond.
+func TestOneTimestamp(t *testing.T) {
+	c := newClerk(t, `{}`)
+	at := time.Date(2026, 11, 20, 10, 0, 0, 123456789, time.UTC)
+	c.Now = func() time.Time { return at }
+	r, err := c.Evaluate(context.Background(), anyone, c.object(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Timestamp.Equal(c.records[0].Timestamp) || r.Timestamp.Nanosecond() != 123456000 {
+		t.Errorf("answered %s, recorded %s", r.Timestamp, c.records[0].Timestamp)
+	}
+}

@@ -137,8 +137,8 @@ func invalidRequest(format string, args ...any) error {
 }
 
 // tokenRequest reads a token request: a form, as OAuth has it, or JSON. A
-// parameter that is sent twice is refused, unknown ones are not looked at
-// (RFC 6749 section 3.2).
+// parameter that is sent twice is refused, unknown ones of a form are not looked
+// at (RFC 6749 section 3.2); in JSON, which is ours, they are refused.
 func tokenRequest(w http.ResponseWriter, req *http.Request) (auth.TokenRequest, error) {
 	var ask auth.TokenRequest
 	data, err := Body(w, req)
@@ -178,6 +178,18 @@ func jsonMembers(data []byte, members map[string]*string) error {
 	}
 	if doc.Kind() != value.ObjectKind {
 		return invalidRequest("the body must be an object")
+	}
+	var unknown []fault.Detail
+	doc.Each(func(name string, _ value.Value) bool {
+		if members[name] == nil {
+			unknown = append(unknown, fault.Detail{Pointer: pointer([]string{name}), Message: "there is no such member here"})
+		}
+		return len(unknown) < maxDetails
+	})
+	if len(unknown) > 0 {
+		e := badRequest("invalid_request", "the body has members that are not known")
+		e.Details = unknown
+		return e
 	}
 	for name, dst := range members {
 		v := doc.Get(name)

@@ -178,6 +178,10 @@ func TestTokenEndpoint(t *testing.T) {
 	}
 	w.call(200, call{method: "POST", path: "/api/v1/auth/token", body: fmt.Sprintf(`{"grant_type":"client_credentials","client_secret":%q}`, key), headers: []string{"Content-Type", "application/json"}})
 	w.call(400, call{method: "POST", path: "/api/v1/auth/token", body: `{"grant_type":7}`, headers: []string{"Content-Type", "application/json"}})
+	typo := w.call(400, call{method: "POST", path: "/api/v1/auth/token", body: fmt.Sprintf(`{"grant_type":"client_credentials","client_secret":%q,"scpoe":"users:read"}`, key), headers: []string{"Content-Type", "application/json"}})
+	if typo["error"] != "invalid_request" || !strings.Contains(fmt.Sprint(typo["error_description"]), "/scpoe") {
+		t.Errorf("an unknown member of JSON: %v", typo)
+	}
 	w.call(415, call{method: "POST", path: "/api/v1/auth/token", body: `x`, headers: []string{"Content-Type", "text/plain"}})
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"net/http"
 	"reflect"
 
@@ -47,14 +48,10 @@ func (s *Server) opa(r *Router) {
 }
 
 func (s *Server) opaDecision(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
-	body, err := readValue(w, req)
+	input, err := readInput(w, req)
 	if err != nil {
 		Fail(w, err)
 		return
-	}
-	input := body.Get("input")
-	if !input.Defined() {
-		input = value.Object()
 	}
 	d, id, err := s.Decisions.DecideOpen(req.Context(), sc, input)
 	if err != nil {
@@ -62,6 +59,27 @@ func (s *Server) opaDecision(w http.ResponseWriter, req *http.Request, sc scope.
 		return
 	}
 	WriteJSON(w, http.StatusOK, OPAResult{DecisionID: id, Result: opaDecision(&d)})
+}
+
+// readInput reads the input of a query. As with OPA, no body at all, null and an
+// object without input are queries without one; any other document is a 400.
+func readInput(w http.ResponseWriter, req *http.Request) (value.Value, error) {
+	none := value.Object()
+	data, err := Body(w, req)
+	if err != nil || len(bytes.TrimSpace(data)) == 0 {
+		return none, err
+	}
+	body, err := parse(data)
+	if err != nil {
+		return none, err
+	}
+	if kind := body.Kind(); kind != value.ObjectKind && kind != value.NullKind {
+		return none, badRequest("invalid_json", "body contains malformed input document: expected an object with the member input")
+	}
+	if input := body.Get("input"); input.Defined() && !input.IsNull() {
+		return input, nil
+	}
+	return none, nil
 }
 
 func opaDecision(d *rego.Decision) OPADecision {

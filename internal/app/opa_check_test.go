@@ -298,3 +298,36 @@ func generated(rng *mathrand.Rand, resources []int64) body {
 		"context": body{"hour": pick(7, 8, 12, 18)},
 	}
 }
+
+// TestOPABodies: what is no query is answered as a stock OPA does: the same
+// status, and a body with the same members.
+func TestOPABodies(t *testing.T) {
+	t.Parallel()
+	s := apptest.StartServer(t, dbtest.SQLite)
+	root := *s.Admin
+	root.Base = strings.TrimSuffix(root.Base, "/api/v1")
+	addr := apptest.FreeAddr(t)
+	o := &apptest.Client{Base: "http://" + addr}
+	cmd := exec.Command(apptest.OPA(t), "run", "--server", "--disable-telemetry", "--log-level", "error", "--addr", addr)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+	})
+	apptest.Eventually(t, 10*time.Second, func() error {
+		_, err := o.Try("GET", "/health", nil)
+		return err
+	})
+	for _, sent := range []string{`[]`, `"x"`, `1`, `true`, `{`, `[1`, ``, ` `, `null`, `{}`, `{"input":null}`, `{"inputt":1}`} {
+		want := o.Do(t, "POST", "/v1/data/gatehouse/decision", []byte(sent))
+		got := root.Do(t, "POST", "/v1/data/gatehouse/decision", []byte(sent))
+		if got.Status != want.Status || got.Status >= 400 && (got.Get("code") != want.Get("code") || got.Get("message") == nil) {
+			t.Errorf("%q: %d %s, where OPA answers %d %s", sent, got.Status, got.Body, want.Status, want.Body)
+		}
+		if got.Status < 400 && got.Get("result", "decision") == nil {
+			t.Errorf("%q: no decision: %s", sent, got.Body)
+		}
+	}
+}

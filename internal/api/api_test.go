@@ -105,11 +105,12 @@ func newRig(t testing.TB, change func(*Server), register func(*rig)) *rig {
 		if !ok {
 			return sc, Principal{}, fault.New(fault.Unauthenticated, "invalid_credentials", "the credential is not valid")
 		}
+		who := Principal{KeyID: sc.Actor.ID, Tenant: sc.Tenant, Plan: "standard", RateLimited: sc.Actor.Kind == scope.Key}
 		if c.TenantHint != "" && c.TenantHint != sc.Tenant && !sc.Platform {
-			return sc, Principal{}, TenantDenied(string(c.TenantHint))
+			return scope.Scope{}, who, TenantDenied(string(c.TenantHint))
 		}
 		sc.RequestID, sc.Env = c.RequestID, c.EnvHint
-		return sc, Principal{KeyID: sc.Actor.ID, Plan: "standard", RateLimited: sc.Actor.Kind == scope.Key}, nil
+		return sc, who, nil
 	}
 	if change != nil {
 		change(g.server)

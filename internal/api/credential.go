@@ -23,30 +23,37 @@ func badRequest(code, format string, args ...any) *fault.Error {
 	return fault.Newf(fault.BadRequest, code, format, args...)
 }
 
-// authenticate finds out who asks. Two credentials, or sources of the tenant
-// that disagree, are refused before anything is looked up.
-func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.Scope, Principal, error) {
-	c, err := r.shown(x, req)
-	if err != nil {
-		return scope.Scope{}, Principal{}, err
-	}
-	if rt.op.Bearer && c.APIKey != "" {
-		return scope.Scope{}, Principal{}, fault.New(fault.Unauthenticated, "authentication_required", "send the credential, a token or a key, as Authorization: Bearer")
-	}
+// authenticate finds out who asks, and counts the request of whoever is found:
+// one that names a wrong tenant or environment too, so that probing is not free.
+// Two credentials are refused before anything is looked up.
+func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.Scope, error) {
+	c, offence := r.shown(x, req)
 	if c.Bearer == "" && c.APIKey == "" {
-		return scope.Scope{}, Principal{}, fault.New(fault.Unauthenticated, "authentication_required", "send an API key or an access token")
+		if offence == nil {
+			offence = fault.New(fault.Unauthenticated, "authentication_required", "send an API key or an access token")
+		}
+		return scope.Scope{}, offence
+	}
+	if offence == nil && rt.op.Bearer && c.APIKey != "" {
+		offence = fault.New(fault.Unauthenticated, "authentication_required", "send the credential, a token or a key, as Authorization: Bearer")
 	}
 	sc, who, err := r.s.Authenticate(req.Context(), c)
+	if over := r.limiter.count(req.Context(), x, rt, who); over != nil {
+		return scope.Scope{}, over
+	}
+	if offence != nil {
+		return scope.Scope{}, offence
+	}
 	if err != nil {
-		return scope.Scope{}, Principal{}, err
+		return scope.Scope{}, err
 	}
 	x.scope, x.known = sc, true
 	if rt.tenantParam != "" && !sc.Platform {
 		if id := req.PathValue(rt.tenantParam); id != string(sc.Tenant) {
-			return scope.Scope{}, Principal{}, TenantDenied(id)
+			return scope.Scope{}, TenantDenied(id)
 		}
 	}
-	return sc, who, nil
+	return sc, nil
 }
 
 // TenantDenied is the answer to a caller who may not know whether a tenant
@@ -77,6 +84,8 @@ func (r *Router) stranger(x *exchange, req *http.Request) (scope.Scope, error) {
 }
 
 // shown reads the credential, the tenant and the environment off a request.
+// With an error about the latter two the credential is answered all the same,
+// without either.
 func (r *Router) shown(x *exchange, req *http.Request) (Credential, error) {
 	keys, auths := req.Header["X-Api-Key"], req.Header["Authorization"]
 	if len(keys)+len(auths) > 1 {
@@ -93,17 +102,20 @@ func (r *Router) shown(x *exchange, req *http.Request) (Credential, error) {
 		}
 		c.Bearer = strings.TrimSpace(token)
 	}
+	c.IP = r.address(req)
 	query, err := queryOf(req)
 	if err != nil {
 		return c, err
 	}
-	if c.TenantHint, err = r.tenantNamed(req, query); err != nil {
+	named, err := r.tenantNamed(req, query)
+	if err != nil {
 		return c, err
 	}
-	if c.EnvHint, err = envNamed(req, query); err != nil {
+	env, err := envNamed(req, query)
+	if err != nil {
 		return c, err
 	}
-	c.IP = r.address(req)
+	c.TenantHint, c.EnvHint = named, env
 	return c, nil
 }
 

@@ -89,9 +89,16 @@ func (x *exchange) find(req *http.Request) {
 	r.mux.ServeHTTP(x, req)
 }
 
-// lost answers a request that no operation takes.
+// lost answers a request that no operation takes. That of a key counts.
 func (x *exchange) lost(req *http.Request) {
 	r := x.r
+	if c, _ := r.shown(x, req); c.APIKey != "" || c.Bearer != "" {
+		_, who, _ := r.s.Authenticate(req.Context(), c) // who it is not changes nothing
+		if err := r.limiter.count(req.Context(), x, nowhere, who); err != nil {
+			x.fail(err)
+			return
+		}
+	}
 	if allow := r.allowed(req); allow != "" {
 		x.Header().Set("Allow", allow)
 		x.fail(fault.Newf(fault.MethodNotAllowed, "method_not_allowed", "this path answers %s only", allow))
@@ -105,6 +112,9 @@ func (x *exchange) lost(req *http.Request) {
 	}
 	x.fail(notThere())
 }
+
+// nowhere is the route of requests that no operation takes.
+var nowhere = &route{}
 
 // notThere is the answer to a path without an operation; the same for all.
 func notThere() *fault.Error {
@@ -159,11 +169,8 @@ func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, 
 		}
 		return r.stranger(x, req)
 	}
-	sc, who, err := r.authenticate(x, rt, req)
+	sc, err := r.authenticate(x, rt, req)
 	if err != nil {
-		return scope.Scope{}, err
-	}
-	if err := r.limiter.count(req.Context(), x, rt, sc, who); err != nil {
 		return scope.Scope{}, err
 	}
 	if p := rt.op.Permission; p != "" {

@@ -127,10 +127,10 @@ func BenchmarkRateLimit(b *testing.B) {
 	l := &limiter{limits: Limits{All: 1 << 60}, counts: c.Count, now: time.Now}
 	x := &exchange{ResponseWriter: httptest.NewRecorder()}
 	rt := &route{}
-	sc, who := scope.Scope{Tenant: "t1"}, Principal{KeyID: "12", Plan: "enterprise", RateLimited: true}
+	who := Principal{KeyID: "12", Tenant: "t1", Plan: "enterprise", RateLimited: true}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := l.count(b.Context(), x, rt, sc, who); err != nil {
+		if err := l.count(b.Context(), x, rt, who); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -3,6 +3,8 @@ package api
 import (
 	"bytes"
 	"net/http"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,7 +36,7 @@ type routeStats struct {
 // classes are the values of the label status.
 var classes = [6]string{"aborted", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
-func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, version string) (*metrics, error) {
 	fine := []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 30}
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -50,7 +52,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "gatehouse_tenant_request_duration_seconds", Help: "Time to answer a tenant's callers.", Buckets: fine,
 		}, []string{"tenant"}),
 	}
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "gatehouse_build_info", Help: "Always 1; the labels say which build this is.",
+	}, []string{"version", "revision", "goversion"})
+	build.WithLabelValues(version, revision(), runtime.Version()).Set(1)
 	own := []prometheus.Collector{
+		build,
 		m.requests, m.byTenant, m.duration, m.durationByTenant,
 		collectors.NewGoCollector(), collectors.NewBuildInfoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}
@@ -61,6 +68,23 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	}
 	m.lost = m.route(Op{ID: "none", Method: "any"})
 	return m, nil
+}
+
+// revision is the commit that the program was built from, with a mark where
+// files were changed after it; unknown where the build was not told.
+func revision() string {
+	commit, changed := "unknown", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				commit = s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				changed = "-dirty"
+			}
+		}
+	}
+	return commit + changed
 }
 
 // route prepares the counters of an operation, so that a request finds them

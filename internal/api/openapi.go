@@ -51,7 +51,7 @@ func newRouter(s *Server) (*Router, error) {
 		s.Registry = prometheus.NewRegistry()
 	}
 	var err error
-	if r.metrics, err = newMetrics(s.Registry); err != nil {
+	if r.metrics, err = newMetrics(s.Registry, s.Version); err != nil {
 		return nil, err
 	}
 	r.limiter = &limiter{limits: s.Limits, counts: s.Count, now: s.Now}
@@ -75,6 +75,7 @@ func newRouter(s *Server) (*Router, error) {
 			Components: &huma.Components{
 				Schemas:    registry,
 				Parameters: commonParameters(),
+				Headers:    rateDocs(),
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "An API key of a tenant"},
 					"bearer": {Type: "http", Scheme: "bearer", Description: "An access token of a person, or an API key"},
@@ -161,6 +162,35 @@ func (r *Router) respond(doc *huma.Operation, rt *route, status int) {
 		resp.Headers = map[string]*huma.Param{"Retry-After": {Description: "Seconds to wait before trying again", Schema: &huma.Schema{Type: huma.TypeInteger}}}
 	}
 	doc.Responses[strconv.Itoa(status)] = resp
+}
+
+// rateDocs documents what every answer to an API key carries.
+func rateDocs() map[string]*huma.Header {
+	number := &huma.Schema{Type: huma.TypeInteger}
+	return map[string]*huma.Header{
+		"X-RateLimit-Limit":     {Schema: number, Description: "On every answer to an API key, refusals too: the requests that it may make in an hour. Absent for people, bouncers and where there is no limit"},
+		"X-RateLimit-Remaining": {Schema: number, Description: "How many of them are left"},
+		"X-RateLimit-Reset":     {Schema: number, Description: "When the hour ends, in Unix seconds"},
+	}
+}
+
+// meter documents the rate limit's headers where a reader looks for them: on
+// success and on 429.
+func (r *Router) meter(rt *route) {
+	if rt.op.Public {
+		return
+	}
+	for status, resp := range rt.doc.Responses {
+		if status[0] != '2' && status != strconv.Itoa(http.StatusTooManyRequests) {
+			continue
+		}
+		if resp.Headers == nil {
+			resp.Headers = map[string]*huma.Param{}
+		}
+		for name := range r.api.OpenAPI().Components.Headers {
+			resp.Headers[name] = &huma.Param{Ref: "#/components/headers/" + name}
+		}
+	}
 }
 
 // documented finds the operation that huma has put into the document.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // Limits are the requests an hour that one API key may make. The zero value is
@@ -56,7 +55,7 @@ func (l *limiter) limit(rt *route, plan string) int64 {
 
 // count counts one request and says in the headers what is left. A counter
 // that cannot be asked lets the request pass: it protects capacity, not data.
-func (l *limiter) count(ctx context.Context, x *exchange, rt *route, sc scope.Scope, who Principal) error {
+func (l *limiter) count(ctx context.Context, x *exchange, rt *route, who Principal) error {
 	if !who.RateLimited || l.counts == nil {
 		return nil
 	}
@@ -68,7 +67,7 @@ func (l *limiter) count(ctx context.Context, x *exchange, rt *route, sc scope.Sc
 	if rt.decisions && l.limits.Decisions > 0 {
 		key = "rate:decisions:" + who.KeyID
 	}
-	w, err := l.counts(ctx, string(sc.Tenant), key, 1, rateWindow)
+	w, err := l.counts(ctx, string(who.Tenant), key, 1, rateWindow)
 	if err != nil {
 		return nil
 	}

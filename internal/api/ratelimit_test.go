@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -81,9 +83,39 @@ func TestRateLimits(t *testing.T) {
 			{method: "PUT", path: "/v1/widgets/7", key: "reader"},
 			{method: "PUT", path: "/v1/widgets/7", key: "full", body: "{"},
 			{method: "GET", path: "/v1/failing/panic", key: "full"},
+			{method: "GET", path: "/v1/widgets", key: "full", headers: []string{"X-Tenant-ID", "t2"}},
+			{method: "PUT", path: "/v1/tenants/t2/widgets/7", key: "full", body: "{}"},
+			{method: "GET", path: "/v1/widgets", key: "full", headers: []string{"X-Environment", "mars"}},
+			{method: "GET", path: "/v1/widgets?tenant_id=t1", key: "full", headers: []string{"X-Tenant-ID", "t2"}},
+			{method: "GET", path: "/v1/widgets?limit=%zz", key: "full"},
+			{method: "DELETE", path: "/v1/widgets", key: "full"},
+			{method: "GET", path: "/v1/nothing", key: "full"},
 		} {
-			if w := g.do(t, c.request()); w.Header().Get("X-RateLimit-Remaining") == "" || w.Code < 400 {
-				t.Errorf("%s: %d %v", c.path, w.Code, w.Header())
+			before := left(t, g, c.key)
+			w := g.do(t, c.request())
+			if got := w.Header().Get("X-RateLimit-Remaining"); got != strconv.Itoa(before-1) || w.Code < 400 {
+				t.Errorf("%s %v: %d, %d were left, now %v", c.path, c.headers, w.Code, before, w.Header())
+			}
+		}
+		w := g.do(t, call{method: "GET", path: "/v1/nothing", key: "wrong"}.request())
+		if w.Code != 404 || w.Header().Get("X-RateLimit-Limit") != "" {
+			t.Errorf("a bad key: %d %v", w.Code, w.Header())
+		}
+	})
+	t.Run("probing is not free", func(t *testing.T) {
+		g := rig(Limits{All: 3})
+		for i, want := range []int{403, 400, 404, 429, 429} {
+			c := list
+			switch i {
+			case 0, 3:
+				c.headers = []string{"X-Tenant-ID", "t2"}
+			case 1:
+				c.headers = []string{"X-Environment", "mars"}
+			default:
+				c.path = "/v1/nothing"
+			}
+			if w := g.do(t, c.request()); w.Code != want {
+				t.Errorf("request %d: %d, want %d: %s", i, w.Code, want, w.Body)
 			}
 		}
 	})
@@ -109,6 +141,17 @@ func TestRateLimits(t *testing.T) {
 	})
 }
 
+// left is what a key may still send.
+func left(t *testing.T, g *rig, key string) int {
+	t.Helper()
+	w := g.do(t, call{method: "GET", path: "/v1/widgets", key: key}.request())
+	n, err := strconv.Atoi(w.Header().Get("X-RateLimit-Remaining"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // TestOwnMetrics: a tenant sees its own figures without anybody's name.
 func TestOwnMetrics(t *testing.T) {
 	g := newRig(t, nil, nil)
@@ -119,7 +162,7 @@ func TestOwnMetrics(t *testing.T) {
 		t.Errorf("a tenant sees:\n%s", own)
 	}
 	all := g.do(t, call{method: "GET", path: "/metrics", key: "platform"}.request()).Body.String()
-	for _, has := range []string{`gatehouse_tenant_requests_total{status="2xx",tenant="default"} 1`, `gatehouse_http_requests_total{method="GET",operation="list-widgets",status="2xx"} 2`, "go_goroutines", "go_build_info", "gatehouse_http_request_duration_seconds_bucket"} {
+	for _, has := range []string{`gatehouse_tenant_requests_total{status="2xx",tenant="default"} 1`, `gatehouse_http_requests_total{method="GET",operation="list-widgets",status="2xx"} 2`, "go_goroutines", "go_build_info", `gatehouse_build_info{goversion="` + runtime.Version() + `",revision="`, `,version="test"} 1`, "gatehouse_http_request_duration_seconds_bucket"} {
 		if !strings.Contains(all, has) {
 			t.Errorf("the platform's administrator does not see %s", has)
 		}

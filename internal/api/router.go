@@ -230,6 +230,7 @@ func (r *Router) add(rt *route) {
 	if rt.op.Record != nil {
 		rt.record = r.schemaOf(rt.op.Record)
 	}
+	r.meter(rt)
 	rt.stats = r.metrics.route(rt.op)
 	r.routes = append(r.routes, rt)
 	if !strings.Contains(rt.pattern, "{") {

@@ -60,6 +60,8 @@ type Credential struct {
 type Principal struct {
 	// KeyID is set for API keys, and for tokens made from one.
 	KeyID string
+	// Tenant is the key's own tenant, in which its requests are counted.
+	Tenant scope.TenantID
 	// Plan is the tenant's plan, which sets the key's rate limit.
 	Plan string
 	// RateLimited is set for keys: people and bouncers are not counted.
@@ -167,7 +169,8 @@ func gone(err error) error {
 // answers 401 for anything that is not a good credential, 403
 // tenant_access_denied where the tenant is not the credential's (404
 // tenant_not_found to a platform administrator), 403 environment_denied where
-// the credential is bound to the other environment.
+// the credential is bound to the other environment. With these the Principal
+// is told too: the credential is good, and its request counts.
 func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, Principal, error) {
 	text := c.APIKey
 	if text == "" {
@@ -193,13 +196,13 @@ func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, 
 	sc.RequestID, sc.Actor.IP = c.RequestID, c.IP
 	if c.EnvHint != scope.AnyEnv && c.EnvHint != sc.Env {
 		if sc.EnvBound {
-			return scope.Scope{}, Principal{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+			return scope.Scope{}, e.who, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
 		}
 		sc.Env = c.EnvHint
 	}
 	if c.TenantHint != "" && c.TenantHint != sc.Tenant {
 		if sc, err = s.Within(ctx, sc, c.TenantHint); err != nil {
-			return scope.Scope{}, Principal{}, err
+			return scope.Scope{}, e.who, err
 		}
 	}
 	return sc, e.who, nil

@@ -398,7 +398,7 @@ func (s *Service) fromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, no
 		may, _ := user.Permissions(e.realm.id, owner.Roles)
 		ps = user.Intersect(may, ps)
 	}
-	e.who = Principal{KeyID: k.ID, Plan: e.realm.facts.Load().Plan, RateLimited: true}
+	e.who = Principal{KeyID: k.ID, Tenant: e.realm.id, Plan: e.realm.facts.Load().Plan, RateLimited: true}
 	e.scope = scope.Scope{
 		Tenant: e.realm.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
 		Actor: scope.Actor{Kind: scope.Key, ID: k.ID, Name: k.Name},

@@ -30,6 +30,7 @@ type widget struct {
 	Kind      string         `json:"kind" doc:"Kind"`
 	Parts     []part         `json:"parts" doc:"Parts"`
 	Settings  map[string]any `json:"settings" doc:"Settings"`
+	Colour    *string        `json:"colour" doc:"Colour; null for none"`
 	CreatedAt time.Time      `json:"created_at" doc:"When it was made"`
 }
 
@@ -46,7 +47,8 @@ type widgetDraft struct {
 	Settings map[string]any `json:"settings,omitempty" doc:"Settings"`
 	Contact  string         `json:"contact,omitempty" doc:"Contact" format:"email"`
 	Home     string         `json:"home,omitempty" doc:"Home" format:"uri"`
-	Weight   *float64       `json:"weight,omitempty" doc:"Weight"`
+	Weight   *float64       `json:"weight,omitempty" doc:"Weight" nullable:"true"`
+	Colour   string         `json:"colour,omitempty" doc:"Colour"`
 }
 
 type (

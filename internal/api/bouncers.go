@@ -93,11 +93,9 @@ func (s *Server) bouncers(r *Router) {
 		Description: "Members that are not sent stay as they are. configuration and resource_ids are replaced whole.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerUpdateIn) (*bouncerOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			b, err := s.Bouncers.Update(ctx, sc, in.ID, in.Body, version)
+			b, err := Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
+				return s.Bouncers.Update(ctx, sc, in.ID, in.Body, version)
+			})
 			return &bouncerOut{ETag(b.ChangeNo), b}, err
 		})
 	Register(r, Op{
@@ -107,11 +105,9 @@ func (s *Server) bouncers(r *Router) {
 		Description: "Its token ends at once. While policies name it: 409 `bouncer_in_use`, which says which.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn) (*removedOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			_, err = s.Bouncers.Delete(ctx, sc, in.ID, version)
+			_, err := Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
+				return s.Bouncers.Delete(ctx, sc, in.ID, version)
+			})
 			return &removedOut{Removed{"Bouncer deleted successfully", in.ID}}, err
 		})
 	Register(r, Op{

@@ -61,11 +61,9 @@ func (s *Server) classification(r *Router) {
 		Description: "Sets any subset of the enrichment and records who classified, how sure that is and when. A proposal may be sent back as it was read: its suggested_ members are not applied unless they are sent as data_classification and compliance_tags. A confidential or restricted resource needs a compliance tag (422).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *applyClassificationIn) (*resourceEnrichedOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			got, err := s.Resources.ApplyClassification(ctx, sc, in.ID, in.Body, version)
+			got, err := Matching(in.IfMatch.IfMatch, func(version int64) (resource.Enriched, error) {
+				return s.Resources.ApplyClassification(ctx, sc, in.ID, in.Body, version)
+			})
 			return &resourceEnrichedOut{ETag(got.Version), got}, err
 		})
 	Register(r, Op{

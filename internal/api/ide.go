@@ -291,11 +291,9 @@ func (s *Server) ideRepositories(r *Router) {
 		Description: "Members that are not sent stay as they are. Needs policies:write too. With an access token stored, another host needs it again (400).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *repositoryUpdateIn) (*repositoryOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			got, err := s.IDE.Change(ctx, sc, in.ID, in.Body, version)
+			got, err := Matching(in.IfMatch.IfMatch, func(version int64) (ide.Repository, error) {
+				return s.IDE.Change(ctx, sc, in.ID, in.Body, version)
+			})
 			return &repositoryOut{ETag(got.ChangeNo), got}, err
 		})
 	Register(r, Op{
@@ -304,11 +302,9 @@ func (s *Server) ideRepositories(r *Router) {
 		Summary: "Remove a repository's registration", Description: "Its deliveries are refused from then on. What it deployed stays.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *repositoryDeleteIn) (*removedOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			err = s.IDE.Forget(ctx, sc, in.ID, version)
+			_, err := Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
+				return struct{}{}, s.IDE.Forget(ctx, sc, in.ID, version)
+			})
 			return &removedOut{Removed{"Repository removed successfully", in.ID}}, err
 		})
 	Register(r, Op{

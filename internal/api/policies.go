@@ -111,11 +111,9 @@ func (s *Server) policies(r *Router) {
 		Description: "Members that are not sent stay as they are. Every change is a new version. Draft becomes active, active inactive and back; nothing becomes draft again (409). The environment changes by promotion only. A library must leave all policies compiling that use it: 409 `library_in_use` where it would be gone for them, 422 `library_breaks_users` with each place where they would not compile.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyUpdateIn) (*policyOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			p, err := s.Policies.Update(ctx, sc, in.ID, in.Body, version)
+			p, err := Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
+				return s.Policies.Update(ctx, sc, in.ID, in.Body, version)
+			})
 			return &policyOut{ETag(p.Version), p}, err
 		})
 	Register(r, Op{
@@ -125,11 +123,9 @@ func (s *Server) policies(r *Router) {
 		Description: "It is gone from reads and decisions at once, and can be restored unless it is deleted hard. A library that policies use: 409 `library_in_use`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyDeleteIn) (*policyDeletedOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			at, err := s.Policies.Delete(ctx, sc, in.ID, in.Hard, version)
+			at, err := Matching(in.IfMatch.IfMatch, func(version int64) (time.Time, error) {
+				return s.Policies.Delete(ctx, sc, in.ID, in.Hard, version)
+			})
 			message := "Policy deleted successfully"
 			if in.Hard {
 				message = "Policy permanently deleted"

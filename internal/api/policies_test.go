@@ -120,7 +120,17 @@ func TestPoliciesOverHTTP(t *testing.T) {
 		// What was read can be sent back.
 		g.expect(t, 200, "PUT", "/policies/1", w.Body.String(), "If-Match", `"1"`)
 		g.expect(t, 412, "PUT", "/policies/1", `{"name":"x"}`, "If-Match", `"1"`)
-		up := g.expect(t, 200, "PUT", "/policies/1", `{"status":"active","description":null}`)
+		g.expect(t, 412, "PUT", "/policies/1", `{"name":"x"}`, "If-Match", `"1", W/"2"`)
+		wrong := fmt.Sprint(g.expect(t, 422, "PUT", "/policies/1", `{"resource_id":{},"bouncer_id":[],"status":"zz","name":null,"description":null}`)["details"])
+		for _, at := range []string{"/resource_id", "/bouncer_id", "/status", "/name"} {
+			if !strings.Contains(wrong, at) {
+				t.Errorf("%s is not told: %s", at, wrong)
+			}
+		}
+		if strings.Contains(wrong, "/description") {
+			t.Errorf("null clears a description: %s", wrong)
+		}
+		up := g.expect(t, 200, "PUT", "/policies/1", `{"status":"active","description":null}`, "If-Match", `"7", "2"`)
 		if up["version"] != 3.0 || up["status"] != "active" || up["name"] != "pay" {
 			t.Errorf("updated %v", up)
 		}

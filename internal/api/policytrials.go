@@ -107,15 +107,13 @@ func (s *Server) policyTrials(r *Router) {
 		Description: "The policy keeps its id. Its stored test cases must pass over production's data, as it is before (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names an active person with policies:write other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn tells the figures in the answer, block refuses over the threshold (422 `impact_blocked`, with the figures and samples). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. With replace, production's active controls of the same name for the same resource (for a library: the active one of its package) become inactive in the same transaction, and the impact gate counts only what differs; a policy that is not active replaces nothing (409 `not_active`). Without it they stay active beside it, and warnings says so. Already in production: 409, and 409 `libraries_not_promoted` while a library that it uses is in sandbox only.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyPromoteIn) (*policyPromotedOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
 			var promotion policy.Promotion
 			if in.Body != nil {
 				promotion = *in.Body
 			}
-			p, err := s.Policies.Promote(ctx, sc, in.ID, promotion, version)
+			p, err := Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
+				return s.Policies.Promote(ctx, sc, in.ID, promotion, version)
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -128,15 +126,13 @@ func (s *Server) policyTrials(r *Router) {
 		Description: "The way back from a promotion with replace: the policy becomes active, and in the same transaction the active ones in its place inactive: those of the same name for the same resource, for a library the one of its package. Called for one of those, it goes forth again. It is asked no more than an update that activates a policy, so that going back is quick; where nothing is to be done, nothing is.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyReinstateIn) (*policyReinstatedOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
 			var r policy.Reinstatement
 			if in.Body != nil {
 				r = *in.Body
 			}
-			p, err := s.Policies.Reinstate(ctx, sc, in.ID, r, version)
+			p, err := Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
+				return s.Policies.Reinstate(ctx, sc, in.ID, r, version)
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -206,11 +202,9 @@ func (s *Server) policyVersions(r *Router) {
 		Description: "A new version with the content of the old one. Status and environment stay as they are, and so do the links when the old version was of the other environment.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyVersionRestoreIn) (*policyOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			p, err := s.Policies.RestoreVersion(ctx, sc, in.ID, in.Version, version)
+			p, err := Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
+				return s.Policies.RestoreVersion(ctx, sc, in.ID, in.Version, version)
+			})
 			return &policyOut{ETag(p.Version), p}, err
 		})
 }

@@ -61,7 +61,10 @@ func TestRequests(t *testing.T) {
 		},
 		{"missing", put(`{"kind":"a"}`), 422, "validation_failed", []string{"/name"}},
 		{"null where required", put(`{"name":null}`), 422, "validation_failed", []string{"/name"}},
-		{"null where optional", put(`{"name":"x","kind":null,"parts":null}`), 200, "", nil},
+		{"null where the schema has it", put(`{"name":"x","weight":null}`), 200, "", nil},
+		{"null where the record has it", put(`{"name":"x","colour":null}`), 200, "", nil},
+		{"null elsewhere", put(`{"name":"x","kind":null,"parts":[{"size":1,"material":null},null],"settings":null}`), 422, "validation_failed", []string{"/kind", "/parts/0/material", "/parts/1", "/settings"}},
+		{"containers for scalars", put(`{"name":{},"kind":[],"weight":{},"parts":[{"size":[]}]}`), 422, "validation_failed", []string{"/kind", "/name", "/parts/0/size", "/weight"}},
 		{"case of a member", put(`{"Name":"x"}`), 422, "validation_failed", []string{"/Name", "/name"}},
 		{"not an object", put(`[1]`), 422, "validation_failed", []string{""}},
 		{"fraction", put(`{"name":"x","parts":[{"size":1.5}]}`), 422, "validation_failed", []string{"/parts/0/size"}},
@@ -321,20 +324,36 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestConditions reads and holds entity tags.
+// TestConditions: a change happens where any of the tags listed is the object's,
+// once, and nowhere else.
 func TestConditions(t *testing.T) {
-	for header, want := range map[string]bool{"": true, "*": true, `"3"`: true, `"2", "3"`: true, `"2"`: false, `W/"3"`: false, "3": false, `"x"`: false} {
-		if got := Holds(header, 3) == nil; got != want {
-			t.Errorf("%q: %v", header, got)
+	many := strings.Repeat(`"9", `, maxTags)
+	for header, want := range map[string]fault.Kind{
+		"": ok, "*": ok, `"3"`: ok, `"1", "3"`: ok, `"3","4"`: ok, `"3", "3"`: ok, "\"1\"\t,,\"3\"": ok, `"a,b", "3"`: ok, `W/"3", "3"`: ok, many[:len(many)-5] + `"3"`: ok,
+		`"2"`: fault.Precondition, `"1", "2"`: fault.Precondition, `W/"3"`: fault.Precondition, "3": fault.Precondition, `"x"`: fault.Precondition, `"0"`: fault.Precondition,
+		`"+3"`: fault.Precondition, `" 3"`: fault.Precondition, `"1" "3"`: fault.Precondition, `"1", 3`: fault.Precondition, `*, "2"`: fault.Precondition, `"a, "3""`: fault.Precondition,
+		many + `"3"`: fault.BadRequest,
+	} {
+		changes := 0
+		_, err := Matching(header, func(version int64) (int, error) {
+			if version != 0 && version != 3 {
+				return 0, Stale()
+			}
+			changes++
+			return 0, nil
+		})
+		if want == ok && (err != nil || changes != 1) || want != ok && (!fault.Is(err, want) || changes != 0) {
+			t.Errorf("%q: %v, %d changes", header, err, changes)
 		}
 	}
-	for header, want := range map[string]int64{"": 0, "*": 0, `"3"`: 3, `"0"`: -1, `W/"3"`: -1, `"2", "3"`: -1, "3": -1} {
-		got, err := Expect(header)
-		if want < 0 && !fault.Is(err, fault.Precondition) || want >= 0 && (err != nil || got != want) {
-			t.Errorf("%q: %d %v", header, got, err)
-		}
+	_, err := Matching(`"1", "2"`, func(int64) (int, error) { return 0, fault.NotFoundf("gone") })
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("what is not there: %v", err)
 	}
 }
+
+// ok is no fault.
+const ok fault.Kind = 255
 
 // TestLatePanic: half an answer is cut off, not completed.
 func TestLatePanic(t *testing.T) {
@@ -345,4 +364,25 @@ func TestLatePanic(t *testing.T) {
 		}
 	}()
 	g.ServeHTTP(httptest.NewRecorder(), call{method: "GET", path: "/v1/failing/late", key: "full"}.request())
+}
+
+// TestMessages: an offence is told in words that fit it, and never in the
+// caller's own.
+func TestMessages(t *testing.T) {
+	g := newRig(t, nil, nil)
+	for body, want := range map[string]string{
+		`{"name":"x","parts":[{"size":"x"}]}`:       "expected integer",
+		`{"name":"x","parts":[{"size":{}}]}`:        "expected integer",
+		`{"name":"x","weight":"e"}`:                 "expected number",
+		`{"name":"x","contact":"e"}`:                "expected a string of the format email",
+		`{"name":"x","contact":"a ` + canary + `"}`: "expected a string of the format email",
+		`{"name":"x","contact":7}`:                  "expected string",
+		`{"name":"x","home":":r"}`:                  "expected a string of the format uri",
+	} {
+		w := g.do(t, call{method: "PUT", path: "/v1/widgets/7", body: body, key: "full"}.request())
+		var got struct{ Details []fault.Detail }
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Details) != 1 || got.Details[0].Message != want {
+			t.Errorf("%s: %s", body, w.Body)
+		}
+	}
 }

@@ -109,11 +109,9 @@ func (s *Server) resources(r *Router) {
 		Description: "Members that are not sent stay as they are; null clears one that may be empty. attributes are replaced whole.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceUpdateIn) (*resourceOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			got, err := s.Resources.Update(ctx, sc, in.ID, in.Body, version)
+			got, err := Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
+				return s.Resources.Update(ctx, sc, in.ID, in.Body, version)
+			})
 			return &resourceOut{ETag(got.Version), got}, err
 		})
 	Register(r, Op{
@@ -123,11 +121,9 @@ func (s *Server) resources(r *Router) {
 		Description: "Any subset; null clears a field. impacts says what the change means for each bound control and each suggested template. A confidential or restricted resource needs a compliance tag (422).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceEnrichIn) (*resourceEnrichedOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			got, err := s.Resources.Enrich(ctx, sc, in.ID, in.Body, version)
+			got, err := Matching(in.IfMatch.IfMatch, func(version int64) (resource.Enriched, error) {
+				return s.Resources.Enrich(ctx, sc, in.ID, in.Body, version)
+			})
 			return &resourceEnrichedOut{ETag(got.Version), got}, err
 		})
 	Register(r, Op{
@@ -137,11 +133,9 @@ func (s *Server) resources(r *Router) {
 		Description: "While policies or bouncers name it: 409 `resource_in_use`, which says which. A resource that was discovered goes out of the lists of bouncers with it.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceDeleteIn) (*removedOut, error) {
-			version, err := Expect(in.IfMatch.IfMatch)
-			if err != nil {
-				return nil, err
-			}
-			_, err = s.Resources.Delete(ctx, sc, in.ID, version)
+			_, err := Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
+				return s.Resources.Delete(ctx, sc, in.ID, version)
+			})
 			return &removedOut{Removed{"Resource deleted successfully", in.ID}}, err
 		})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -62,13 +63,23 @@ func (v *validator) deref(s *huma.Schema) *huma.Schema {
 	return s
 }
 
+// nullable reports whether s takes null: where it stands, or as what it refers to.
+func (v *validator) nullable(s *huma.Schema) bool {
+	if s == nil {
+		return false
+	}
+	return s.Nullable || s.Ref != "" && v.nullable(v.deref(s))
+}
+
 // value checks doc against s and answers it without read-only members. record
 // is the schema of the record that is answered at this place, nil where there
 // is none.
 func (c *check) value(s, record *huma.Schema, doc value.Value) value.Value {
-	nullable := s.Nullable
+	if doc.IsNull() && c.v.nullable(s) {
+		return doc
+	}
 	s, record = c.v.deref(s), c.v.deref(record)
-	if s == nil || doc.IsNull() && (nullable || s.Nullable) {
+	if s == nil {
 		return doc
 	}
 	c.combined(s, doc)
@@ -166,12 +177,14 @@ func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ 
 			c.stripped = true
 			return doc, false
 		}
-		if doc.IsNull() && !slices.Contains(s.Required, name) {
-			return doc, true // the decoder tells null from not sent where that matters
-		}
 		var inner *huma.Schema
 		if record != nil {
 			inner = record.Properties[name]
+		}
+		// What was answered can be sent back: null too, which then says nothing.
+		// The clients of others' protocols leave members empty that way.
+		if doc.IsNull() && (c.lenient || c.v.nullable(inner)) && !slices.Contains(s.Required, name) {
+			return doc, true
 		}
 		return c.value(prop, inner, doc), true
 	}
@@ -209,6 +222,9 @@ func (c *check) combined(s *huma.Schema, doc value.Value) {
 func (c *check) scalar(s *huma.Schema, doc value.Value) {
 	var scalar any
 	switch doc.Kind() {
+	case value.ObjectKind, value.ArrayKind:
+		c.add("expected " + s.Type)
+		return
 	case value.StringKind:
 		scalar, _ = doc.Str()
 	case value.BoolKind:
@@ -242,6 +258,18 @@ func (c *check) number(s *huma.Schema, doc value.Value) (any, bool) {
 	return i, true
 }
 
+// quoting are the beginnings of huma's messages that go on with words of the
+// parser, which quote what it could not read.
+var quoting = beginnings(validation.MsgExpectedRFC5322Email, validation.MsgExpectedRFC3986URI, validation.MsgExpectedRFC4122UUID,
+	validation.MsgExpectedDuration, validation.MsgExpectedRegexp)
+
+func beginnings(messages ...string) []string {
+	for i, m := range messages {
+		messages[i], _, _ = strings.Cut(m, "%")
+	}
+	return messages
+}
+
 // scalar lists what is wrong with a scalar. The value itself never appears.
 func (v *validator) scalar(s *huma.Schema, doc any) []string {
 	text, isText := doc.(string)
@@ -260,8 +288,7 @@ func (v *validator) scalar(s *huma.Schema, doc any) []string {
 		if d, ok := err.(huma.ErrorDetailer); ok {
 			message = d.ErrorDetail().Message
 		}
-		// Messages of formats quote what they could not read.
-		if s.Format != "" && isText && len(s.Enum) == 0 && s.Pattern == "" && text != "" && strings.Contains(message, text) {
+		if slices.ContainsFunc(quoting, func(begin string) bool { return strings.HasPrefix(message, begin) }) {
 			message = "expected a string of the format " + s.Format
 		}
 		messages = append(messages, message)

@@ -38,7 +38,10 @@ func TestTenantOfARequest(t *testing.T) {
 			"platform administrator, foreign": {Credential{Bearer: platform, TenantHint: dbtest.Second}, "ok", ""},
 			"platform administrator, unknown": {Credential{Bearer: platform, TenantHint: "nowhere"}, "404", "tenant_not_found"},
 		} {
-			sc, _, err := r.Authenticate(context.Background(), c.c)
+			sc, who, err := r.Authenticate(context.Background(), c.c)
+			if key := c.c.APIKey == k.Key; key != (who.KeyID == k.ID && who.RateLimited && who.Tenant == dbtest.Second) {
+				t.Errorf("%s: is counted as %+v", what, who)
+			}
 			var f *fault.Error
 			if got := code(err); got != c.want || (errors.As(err, &f) && f.Code != c.code) {
 				t.Errorf("%s: %s %v", what, got, err)

@@ -104,7 +104,7 @@ func (r *Router) checkBody(rt *route, data []byte) ([]byte, error) {
 	c := check{v: r.valid, lenient: rt.op.Lenient}
 	doc = c.value(rt.body, rt.record, doc)
 	if len(c.details) > 0 {
-		return nil, invalid(c.details)
+		return nil, invalid(c.with(rt.further, doc))
 	}
 	if !c.stripped {
 		return data, nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,7 @@ func controlPlane(t *testing.T, c *db.Cluster) *rig {
 	}, func(g *rig) {
 		g.server.policies(g.Router)
 		g.server.resources(g.Router)
+		g.server.classification(g.Router)
 		g.server.bouncers(g.Router)
 	})
 }
@@ -253,6 +255,38 @@ func TestCreatesAreIdempotent(t *testing.T) {
 	for _, op := range controlPlane(t, dbtest.Open(t, dbtest.SQLite)).Routes() {
 		if op.Method == http.MethodPost && op.Status == http.StatusCreated && !op.Creates {
 			t.Errorf("%s creates, and takes no Idempotency-Key", op.ID)
+		}
+	}
+}
+
+// TestAllOffences: offences of the schema and of the use case are told in one
+// answer, each where it is, also within lists.
+func TestAllOffences(t *testing.T) {
+	g := controlPlane(t, dbtest.Open(t, dbtest.SQLite))
+	g.expect(t, 201, "POST", "/resources", `{"name":"pay","type":"api","path":"/pay"}`)
+	g.expect(t, 201, "POST", "/bouncers", `{"name":"edge"}`)
+	for _, tc := range []struct{ method, path, body, want string }{
+		{"POST", "/resources", `{"name":"x","type":"api","path":"x","methods":["get","FOO BAR","a/b"],"owner_email":"nobody","egress_destinations":["ok.example","a b"],"url":"ftp://x"}`, "/egress_destinations/1 /methods/1 /methods/2 /owner_email /path /url"},
+		{"POST", "/resources", `{"name":{},"path":"x","methods":["get","FOO BAR"],"data_classification":"secret","owner_email":"nobody","typo":1}`, "/data_classification /methods/1 /name /owner_email /path /type /typo"},
+		{"POST", "/resources", `{"name":7,"type":"api","path":"/x","data_classification":"restricted"}`, "/compliance_tags /name"},
+		{"POST", "/resources", `{"name":7,"type":"api","path":"/x","data_classification":"restricted","compliance_tags":[1]}`, "/compliance_tags/0 /name"},
+		{"PUT", "/resources/1", `{"environment":"production","path":"x","methods":["FOO BAR"]}`, "/environment /methods/0 /path"},
+		{"PUT", "/resources/1", `{"sla_tier":"x","methods":["FOO BAR"],"data_classification":"restricted"}`, "/methods/0 /sla_tier"},
+		{"PUT", "/resources/1/enrich", `{"sla_tier":"x","owner_email":"nobody","egress_destinations":["a b"]}`, "/egress_destinations/0 /owner_email /sla_tier"},
+		{"POST", "/resources/1/apply-classification", `{"classification_source":"me","owner_email":"nobody"}`, "/classification_source /owner_email"},
+		{"POST", "/bouncers", `{"name":"x","target_app":"nowhere","resource_ids":[9,1,8],"configuration":{"enforcement_mode":"off","headers":["x-a","cookie"]}}`, "/configuration/enforcement_mode /configuration/headers/1 /resource_ids/0 /resource_ids/2 /target_app"},
+		{"POST", "/bouncers", `{"port":"80","target_app":"nowhere","configuration":{"enforcement_mode":"off"}}`, "/configuration/enforcement_mode /name /port /target_app"},
+		{"PUT", "/bouncers/1", `{"port":[],"configuration":{"identity":{"trusted_proxies":["10.0.0.0/8","x"]}}}`, "/configuration/identity/trusted_proxies/1 /port"},
+		{"PUT", "/bouncers/1", `{"environment":"production","target_app":"nowhere","resource_ids":[1,9]}`, "/environment /resource_ids/1 /target_app"},
+	} {
+		out := g.expect(t, 422, tc.method, tc.path, tc.body)
+		var got []string
+		for _, d := range out["details"].([]any) {
+			got = append(got, d.(map[string]any)["pointer"].(string))
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != tc.want {
+			t.Errorf("%s %s %s:\n%s, want\n%s", tc.method, tc.path, tc.body, got, tc.want)
 		}
 	}
 }

@@ -101,8 +101,10 @@ type route struct {
 	doc     *huma.Operation
 	params  []param
 	// body is the schema that JSON bodies are checked against; nil: not checked here.
-	body    *huma.Schema
-	record  *huma.Schema
+	body   *huma.Schema
+	record *huma.Schema
+	// further is the type of a body that knows offences which no schema can say.
+	further reflect.Type
 	hasBody bool
 	media   []string
 	serve   func(x *exchange, req *http.Request, sc scope.Scope)
@@ -161,6 +163,9 @@ func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.S
 	rt.doc = r.documented(rt)
 	if t, ok := reflect.TypeFor[I]().FieldByName("Body"); ok {
 		rt.hasBody = true
+		if t.Type.Implements(offenderType) {
+			rt.further = t.Type
+		}
 		rt.body = jsonSchema(rt.doc)
 		if rt.body == nil {
 			panic(fmt.Sprintf("api: %s: body %s has no JSON schema", op.ID, t.Type))

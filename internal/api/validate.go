@@ -1,7 +1,9 @@
 package api
 
 import (
+	"encoding/json"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,6 +200,51 @@ func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ 
 		c.add("there is no such member here")
 	}
 	return doc, true
+}
+
+// offender is a body that knows offences which no schema can say. Its use case
+// tells them where the schema has none; with those of the schema they are told
+// here, so that a caller mends everything at once.
+type offender interface{ Offences() []fault.Detail }
+
+var offenderType = reflect.TypeFor[offender]()
+
+// with adds to the offences those that a body of type t knows of the members
+// that its schema takes. What it says of the others, which it does not get, is
+// left out.
+func (c *check) with(t reflect.Type, doc value.Value) []fault.Detail {
+	if t == nil || doc.Kind() != value.ObjectKind {
+		return c.details
+	}
+	bad := map[string]bool{}
+	for _, d := range c.details {
+		bad[top(d.Pointer)] = true
+	}
+	var kept []value.Member
+	doc.Each(func(name string, member value.Value) bool {
+		if !bad[top(pointer([]string{name}))] {
+			kept = append(kept, value.Member{Key: name, Value: member})
+		}
+		return true
+	})
+	body := reflect.New(t)
+	if err := json.Unmarshal(value.Object(kept...).AppendJSON(nil), body.Interface()); err != nil {
+		return c.details
+	}
+	if known, ok := body.Interface().(offender); ok {
+		for _, d := range known.Offences() {
+			if !bad[top(d.Pointer)] && len(c.details) < maxDetails {
+				c.details = append(c.details, d)
+			}
+		}
+	}
+	return c.details
+}
+
+// top is the first step of a pointer.
+func top(pointer string) string {
+	step, _, _ := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
+	return step
 }
 
 // combined checks oneOf, anyOf and allOf.

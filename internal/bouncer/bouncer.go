@@ -30,6 +30,7 @@ package bouncer
 import (
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -203,6 +204,28 @@ type SyncHealth struct {
 	InProgress int64      `db:"in_progress"`
 	Stuck      int64      `db:"stuck"`
 	LastSync   *time.Time `db:"last_sync"`
+}
+
+// Offences are those of a draft that its schema cannot say, to be told with the
+// schema's.
+func (d Draft) Offences() []fault.Detail {
+	_, offences := d.bouncer().normal()
+	return offences
+}
+
+// bouncer is what the draft would have made.
+func (d Draft) bouncer() Bouncer {
+	return Bouncer{
+		Name: d.Name, Hostname: d.Hostname, Port: d.Port, TargetApp: d.TargetApp,
+		Configuration: d.Configuration, ResourceIDs: d.ResourceIDs, Status: Disconnected, ChangeNo: 1,
+	}
+}
+
+// Offences are those of the members that are sent which their schemas cannot
+// say, to be told with the schemas'.
+func (c Change) Offences() []fault.Detail {
+	_, offences := Bouncer{Name: "any"}.apply(c).normal()
+	return offences
 }
 
 func (b Bouncer) apply(c Change) Bouncer {

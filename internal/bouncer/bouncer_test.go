@@ -203,8 +203,8 @@ func TestOffences(t *testing.T) {
 		})
 		for _, p := range []string{
 			"/name", "/hostname", "/target_app", "/configuration/cache_enabled", "/configuration/cache_ttl", "/configuration/max_stale",
-			"/configuration/enforcement_mode", "/configuration/default_action", "/configuration/signing", "/configuration/headers",
-			"/configuration/identity/jwks_url", "/configuration/identity/trusted_proxies", "/configuration/identity/leeway_seconds",
+			"/configuration/enforcement_mode", "/configuration/default_action", "/configuration/signing", "/configuration/headers/0",
+			"/configuration/identity/jwks_url", "/configuration/identity/trusted_proxies/0", "/configuration/identity/leeway_seconds",
 			"/configuration/identity/issuer", "/configuration/identity/audience",
 		} {
 			wantFault(t, err, fault.Invalid, p)

@@ -25,44 +25,66 @@ var (
 // Signing tells whether the bouncer's bundles are signed.
 func (b Bouncer) Signing() bool { return b.Configuration["signing"] == Signed }
 
-// rule checks one known member of the configuration and says what is wrong, or "".
-type rule func(v any) string
+// maxOffences bounds how many offences are told: lists may be long.
+const maxOffences = 100
+
+// rule checks one known member of the configuration: it tells add what is wrong
+// with it, or with which element of it.
+type rule func(at string, v any, add func(pointer, msg string))
+
+// whole is the rule of a member that is right or wrong as one.
+func whole(wrong func(v any) string) rule {
+	return func(at string, v any, add func(pointer, msg string)) { add(at, wrong(v)) }
+}
+
+// each is the rule of a list.
+func each(wrong func(v any) string) rule {
+	return func(at string, v any, add func(pointer, msg string)) {
+		list, ok := v.([]any)
+		if !ok {
+			add(at, "must be a list")
+		}
+		for i, e := range list {
+			add(at+"/"+strconv.Itoa(i), wrong(e))
+		}
+	}
+}
 
 // rules are the members of the open object that the data plane or the bridge
 // reads (contract.md section 6). What the data plane would refuse a bundle for is
 // refused here, where somebody reads the answer.
 func rules() map[string]rule {
 	return map[string]rule{
-		"cache_enabled":       boolean,
-		"keep_trailing_slash": boolean,
-		"cache_ttl":           duration,
-		"max_stale":           duration,
-		"enforcement_mode":    oneOf("shadow", "enforce"),
-		"default_action":      oneOf("pass_through", "deny"),
-		"signing":             oneOf("unsigned", Signed),
-		"headers":             headers,
-		"discovery":           oneOf("on", "off"),
-		"identity":            object,
+		"cache_enabled":       whole(boolean),
+		"keep_trailing_slash": whole(boolean),
+		"cache_ttl":           whole(duration),
+		"max_stale":           whole(duration),
+		"enforcement_mode":    whole(oneOf("shadow", "enforce")),
+		"default_action":      whole(oneOf("pass_through", "deny")),
+		"signing":             whole(oneOf("unsigned", Signed)),
+		"headers":             each(shown),
+		"discovery":           whole(oneOf("on", "off")),
+		"identity":            whole(object),
 	}
 }
 
 func identityRules() map[string]rule {
 	return map[string]rule{
-		"jwks_url":             address,
-		"jwks":                 object,
-		"public_keys":          texts,
-		"issuer":               text,
+		"jwks_url":             whole(address),
+		"jwks":                 whole(object),
+		"public_keys":          each(text),
+		"issuer":               whole(text),
 		"audience":             textOrTexts,
-		"leeway_seconds":       seconds,
-		"user_claim":           text,
-		"email_claim":          text,
-		"roles_claim":          text,
-		"groups_claim":         text,
-		"user_header":          header,
-		"email_header":         header,
-		"groups_header":        header,
-		"trusted_proxies":      networks,
-		"forward_auth_headers": boolean,
+		"leeway_seconds":       whole(seconds),
+		"user_claim":           whole(text),
+		"email_claim":          whole(text),
+		"roles_claim":          whole(text),
+		"groups_claim":         whole(text),
+		"user_header":          whole(header),
+		"email_header":         whole(header),
+		"groups_header":        whole(header),
+		"trusted_proxies":      each(network),
+		"forward_auth_headers": whole(boolean),
 	}
 }
 
@@ -70,7 +92,7 @@ func identityRules() map[string]rule {
 func (b Bouncer) normal() (Bouncer, []fault.Detail) {
 	var out []fault.Detail
 	add := func(pointer, msg string) {
-		if msg != "" {
+		if msg != "" && len(out) < maxOffences {
 			out = append(out, fault.Detail{Pointer: pointer, Message: msg})
 		}
 	}
@@ -115,7 +137,7 @@ func check(at string, members map[string]any, known map[string]rule, add func(po
 	slices.Sort(names)
 	for _, name := range names {
 		if v, sent := members[name]; sent {
-			add(at+"/"+name, known[name](v))
+			known[name](at+"/"+name, v, add)
 		}
 	}
 }
@@ -141,24 +163,12 @@ func object(v any) string {
 	return ""
 }
 
-func texts(v any) string {
-	list, ok := v.([]any)
-	if !ok {
-		return "must be a list of texts"
+func textOrTexts(at string, v any, add func(pointer, msg string)) {
+	if _, ok := v.([]any); ok {
+		each(text)(at, v, add)
+	} else if text(v) != "" {
+		add(at, "must be a text or a list of texts")
 	}
-	for _, e := range list {
-		if text(e) != "" {
-			return "must be a list of texts"
-		}
-	}
-	return ""
-}
-
-func textOrTexts(v any) string {
-	if text(v) == "" || texts(v) == "" {
-		return ""
-	}
-	return "must be a text or a list of texts"
 }
 
 func duration(v any) string {
@@ -179,7 +189,7 @@ func seconds(v any) string {
 	return ""
 }
 
-func oneOf(values ...string) rule {
+func oneOf(values ...string) func(v any) string {
 	return func(v any) string {
 		if s, ok := v.(string); !ok || !slices.Contains(values, s) {
 			return "must be one of " + strings.Join(values, ", ")
@@ -195,20 +205,15 @@ func header(v any) string {
 	return ""
 }
 
-// headers are shown to controls, and so recorded: none that carries credentials.
-func headers(v any) string {
-	list, ok := v.([]any)
-	if !ok {
-		return "must be a list of header names"
+// shown is the name of a header that is shown to controls, and so recorded: none
+// that carries credentials.
+func shown(v any) string {
+	if msg := header(v); msg != "" {
+		return msg
 	}
-	for _, e := range list {
-		s, ok := e.(string)
-		if !ok || !headerName.MatchString(s) {
-			return "must be a list of header names"
-		}
-		if slices.Contains([]string{"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key"}, strings.ToLower(s)) {
-			return s + " carries credentials and is never shown to controls"
-		}
+	s, _ := v.(string)
+	if slices.Contains([]string{"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key"}, strings.ToLower(s)) {
+		return s + " carries credentials and is never shown to controls"
 	}
 	return ""
 }
@@ -222,19 +227,13 @@ func address(v any) string {
 	return ""
 }
 
-func networks(v any) string {
-	list, ok := v.([]any)
-	if !ok {
-		return "must be a list of addresses or CIDRs"
+func network(v any) string {
+	s, _ := v.(string)
+	if _, err := netip.ParseAddr(s); err == nil {
+		return ""
 	}
-	for _, e := range list {
-		s, _ := e.(string)
-		if _, err := netip.ParseAddr(s); err == nil {
-			continue
-		}
-		if _, err := netip.ParsePrefix(s); err != nil {
-			return "must be a list of addresses or CIDRs"
-		}
+	if _, err := netip.ParsePrefix(s); err != nil {
+		return "must be an address or a CIDR"
 	}
 	return ""
 }

@@ -63,11 +63,16 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 	if err != nil {
 		return Issued{}, err
 	}
-	next := Bouncer{
-		Name: d.Name, Hostname: d.Hostname, Port: d.Port, Environment: env, TargetApp: d.TargetApp,
-		Configuration: d.Configuration, ResourceIDs: d.ResourceIDs, Status: Disconnected, ChangeNo: 1,
+	next, offences := d.bouncer().normal()
+	next.Environment = env
+	err = s.read(ctx, sc, func(tx *db.Tx) error {
+		unknown, err := s.unknown(ctx, tx, next, d.ResourceIDs)
+		offences = append(offences, unknown...)
+		return err
+	})
+	if err != nil {
+		return Issued{}, err
 	}
-	next, offences := next.normal()
 	if len(offences) > 0 {
 		return Issued{}, invalid(offences)
 	}
@@ -80,8 +85,16 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 		if err = s.Tenants.CheckLimit(ctx, tx, tenant.Bouncers); err != nil {
 			return err
 		}
-		if err = s.refs(ctx, tx, next, 0); err != nil {
+		if err = s.free(ctx, tx, next, 0); err != nil {
 			return err
+		}
+		// Once more: a resource may have gone since.
+		unknown, err := s.unknown(ctx, tx, next, d.ResourceIDs)
+		if err != nil {
+			return err
+		}
+		if len(unknown) > 0 {
+			return invalid(unknown)
 		}
 		b := next
 		b.CreatedAt = s.Now()
@@ -161,15 +174,22 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		if err != nil {
 			return err
 		}
-		if c.Environment != nil && *c.Environment != old.Environment {
-			return fault.Invalidf("/environment", "a bouncer does not move: register one in %s", *c.Environment)
-		}
 		next, offences := old.apply(c).normal()
+		if c.Environment != nil && *c.Environment != old.Environment {
+			offences = append(offences, fault.Detail{Pointer: "/environment", Message: "a bouncer does not move: register one in " + string(*c.Environment)})
+		}
+		if c.ResourceIDs.Sent {
+			unknown, err := s.unknown(ctx, tx, next, c.ResourceIDs.Value)
+			if err != nil {
+				return err
+			}
+			offences = append(offences, unknown...)
+		}
 		if len(offences) > 0 {
 			return invalid(offences)
 		}
-		if c.ResourceIDs.Sent || next.Name != old.Name {
-			if err := s.refs(ctx, tx, next, old.ID); err != nil {
+		if next.Name != old.Name {
+			if err := s.free(ctx, tx, next, old.ID); err != nil {
 				return err
 			}
 		}
@@ -299,30 +319,33 @@ func (s *Service) Linked(ctx context.Context, tx *db.Tx, resourceID int64) ([]in
 // Count is how many bouncers the tenant has, in both environments.
 func (s *Service) Count(ctx context.Context, tx *db.Tx) (int64, error) { return countAll(ctx, tx) }
 
-// refs checks a bouncer's name and the resources that it lists (422 and 409).
-func (s *Service) refs(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error {
+// free answers Conflict where another bouncer has the name already.
+func (s *Service) free(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error {
 	switch other, err := named(ctx, tx, b.Environment, b.Name); {
 	case err == nil && other != self:
 		return fault.Newf(fault.Conflict, "already_exists", "%s has a bouncer called %q already", b.Environment, b.Name)
 	case err != nil && !errors.Is(err, db.ErrNoRows):
 		return err
 	}
+	return nil
+}
+
+// unknown lists the resources that a bouncer cannot list, by their places in
+// what was sent: those of the bouncer are in order, and each once.
+func (s *Service) unknown(ctx context.Context, tx *db.Tx, b Bouncer, sent []int64) ([]fault.Detail, error) {
 	var offences []fault.Detail
-	for i, id := range b.ResourceIDs {
+	for _, id := range b.ResourceIDs {
 		env, err := s.Resources.Environment(ctx, tx, id)
 		if err != nil && !fault.Is(err, fault.NotFound) {
-			return err
+			return nil, err
 		}
 		if err != nil || env != b.Environment {
 			offences = append(offences, fault.Detail{
-				Pointer: fmt.Sprintf("/resource_ids/%d", i), Message: fmt.Sprintf("no resource %d in %s", id, b.Environment),
+				Pointer: fmt.Sprintf("/resource_ids/%d", slices.Index(sent, id)), Message: fmt.Sprintf("no resource %d in %s", id, b.Environment),
 			})
 		}
 	}
-	if len(offences) > 0 {
-		return invalid(offences)
-	}
-	return nil
+	return offences, nil
 }
 
 func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Bouncer, error) {

@@ -354,6 +354,14 @@ func TestParseRequest(t *testing.T) {
 	if got := strings.Join(at, " "); got != "/action/name /context /resource/attributes /resource/id /resource/path /resource/type /user /usr" {
 		t.Error(got)
 	}
+	_, bad = ParseRequest(mustDecode(t, `{"user":{"roles":["a",1,null,"b",{}]}}`))
+	if len(bad) != 3 || bad[0].Pointer != "/user/roles/1" || bad[1].Pointer != "/user/roles/2" || bad[2].Pointer != "/user/roles/4" {
+		t.Errorf("roles: %v", bad)
+	}
+	many := `{"user":{"roles":[` + strings.Repeat("1,", 5000) + `1]}}`
+	if _, bad := ParseRequest(mustDecode(t, many)); len(bad) != maxOffences {
+		t.Errorf("%d offences are told", len(bad))
+	}
 	if _, bad := ParseRequest(mustDecode(t, `[]`)); len(bad) != 1 {
 		t.Error(bad)
 	}

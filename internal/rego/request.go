@@ -2,6 +2,7 @@ package rego
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -15,6 +16,9 @@ var (
 	callMembers  = []string{"decision_id", "environment"}
 )
 
+// maxOffences bounds how many offences of one request are told: lists may be long.
+const maxOffences = 100
+
 // ParseRequest reads a decision request. The parts are open objects; what the
 // matcher goes by must have the right type, and every offence is told with its
 // JSON pointer. Members that are not a request's are offences too.
@@ -22,6 +26,9 @@ func ParseRequest(body value.Value) (Request, []fault.Detail) {
 	var r Request
 	var bad []fault.Detail
 	wrong := func(pointer, message string) {
+		if len(bad) == maxOffences {
+			return
+		}
 		bad = append(bad, fault.Detail{Pointer: pointer, Message: message})
 	}
 	if body.Kind() != value.ObjectKind {
@@ -106,10 +113,9 @@ func checkRoles(roles value.Value, wrong func(pointer, message string)) {
 		wrong("/user/roles", "must be an array")
 		return
 	}
-	for _, e := range roles.Elems() {
+	for i, e := range roles.Elems() {
 		if _, ok := e.Str(); !ok {
-			wrong("/user/roles", "must be an array of strings")
-			return
+			wrong("/user/roles/"+strconv.Itoa(i), "must be a string")
 		}
 	}
 }

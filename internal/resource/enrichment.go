@@ -2,6 +2,8 @@ package resource
 
 import (
 	"net/mail"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -90,12 +92,24 @@ func (e Enrichment) check() []fault.Detail {
 			add("/owner_email", "not an e-mail address")
 		}
 	}
-	for _, h := range e.EgressDestinations {
+	for i, h := range e.EgressDestinations {
 		if !validHost(strings.TrimPrefix(h, "*.")) {
-			add("/egress_destinations", "not a host name: "+quote(h))
+			add("/egress_destinations/"+strconv.Itoa(i), "not a host name: "+quote(h))
 		}
 	}
 	return out
+}
+
+// Offences are those of what is sent that its schema cannot say, to be told
+// with the schema's. Whether a compliance tag is needed depends on what is
+// stored, unless the tags are sent.
+func (c EnrichmentChange) Offences() []fault.Detail {
+	return c.own(Enrichment{}.apply(c).check())
+}
+
+// own leaves out what only the stored resource can answer.
+func (c EnrichmentChange) own(offences []fault.Detail) []fault.Detail {
+	return slices.DeleteFunc(offences, func(d fault.Detail) bool { return d.Pointer == "/compliance_tags" && !c.ComplianceTags.Sent })
 }
 
 // members are the enrichment's set members by their JSON names, empty ones

@@ -66,21 +66,27 @@ func checkPattern(p string) string {
 	return ""
 }
 
-// normalMethods are methods upper-cased, sorted, each once; "*" means every method.
-func normalMethods(in []string) ([]string, string) {
+// normalMethods are methods upper-cased, sorted, each once; "*" means every
+// method. wrong is told each that is none, by its place.
+func normalMethods(in []string, wrong func(i int, msg string)) []string {
 	out := make([]string, 0, len(in))
-	for _, m := range in {
+	every := false
+	for i, m := range in {
 		m = strings.ToUpper(strings.TrimSpace(m))
-		if m == "*" {
-			return []string{}, ""
+		switch {
+		case m == "*":
+			every = true
+		case !methodToken.MatchString(m):
+			wrong(i, "not an HTTP method: "+quote(m))
+		default:
+			out = append(out, m)
 		}
-		if !methodToken.MatchString(m) {
-			return nil, "not an HTTP method: " + quote(m)
-		}
-		out = append(out, m)
+	}
+	if every {
+		return []string{}
 	}
 	slices.Sort(out)
-	return slices.Compact(out), ""
+	return slices.Compact(out)
 }
 
 // normalHost is a host in lower case, its port kept when it has one.
@@ -157,8 +163,7 @@ func (r Resource) normal() (Resource, []fault.Detail) {
 	}
 	add("/path", checkPattern(r.Path))
 	var msg string
-	r.Methods, msg = normalMethods(r.Methods)
-	add("/methods", msg)
+	r.Methods = normalMethods(r.Methods, func(i int, msg string) { add("/methods/"+strconv.Itoa(i), msg) })
 	r.OriginalHost, msg = normalHost(r.OriginalHost)
 	add("/original_host", msg)
 	add("/url", checkURL(r.URL))

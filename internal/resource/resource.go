@@ -10,6 +10,7 @@ package resource
 import (
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -78,6 +79,28 @@ type Page struct {
 }
 
 // apply gives r with the members of c that were sent.
+// Offences are those of a draft that its schema cannot say, to be told with the
+// schema's.
+func (d Draft) Offences() []fault.Detail {
+	_, offences := d.resource().normal()
+	return offences
+}
+
+// resource is what the draft would have made.
+func (d Draft) resource() Resource {
+	return Resource{
+		Name: d.Name, Type: d.Type, Path: d.Path, Methods: d.Methods, OriginalHost: d.OriginalHost, URL: d.URL,
+		Attributes: d.Attributes, Description: d.Description, Enrichment: Enrichment{}.apply(d.EnrichmentChange),
+	}
+}
+
+// Offences are those of the members that are sent which their schemas cannot
+// say, to be told with the schemas'.
+func (c Change) Offences() []fault.Detail {
+	_, offences := Resource{Name: "any", Type: "any", Path: "/"}.apply(c).normal()
+	return c.own(offences)
+}
+
 func (r Resource) apply(c Change) Resource {
 	if c.Name != nil {
 		r.Name = *c.Name

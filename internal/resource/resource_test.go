@@ -130,7 +130,7 @@ func TestOffences(t *testing.T) {
 			Name: " ", Type: "api", Path: "pay", Methods: []string{"G T"}, URL: "x", OriginalHost: "a b",
 			EnrichmentChange: EnrichmentChange{DataClassification: patch.Set("confidential"), OwnerEmail: patch.Set("Bob <b@x.example>")},
 		})
-		for _, p := range []string{"/name", "/path", "/methods", "/url", "/original_host", "/compliance_tags", "/owner_email"} {
+		for _, p := range []string{"/name", "/path", "/methods/0", "/url", "/original_host", "/compliance_tags", "/owner_email"} {
 			wantKind(t, err, fault.Invalid, p)
 		}
 		r, err := s.Create(ctx, sc(""), Draft{Name: "x", Type: "api", Path: "/"})

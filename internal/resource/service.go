@@ -74,16 +74,12 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Resource
 	if err != nil {
 		return Resource{}, err
 	}
-	now := s.Now()
-	r := Resource{
-		Name: d.Name, Type: d.Type, Environment: env, Path: d.Path, Methods: d.Methods, OriginalHost: d.OriginalHost,
-		URL: d.URL, Attributes: d.Attributes, Description: d.Description, Version: 1, CreatedAt: now, UpdatedAt: now,
-	}
-	r.Enrichment = r.Enrichment.apply(d.EnrichmentChange)
-	r, offences := r.normal()
+	r, offences := d.resource().normal()
 	if len(offences) > 0 {
 		return Resource{}, invalid(offences)
 	}
+	r.Environment, r.Version, r.CreatedAt = env, 1, s.Now()
+	r.UpdatedAt = r.CreatedAt
 	var made Resource
 	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
 		if made, err = s.add(ctx, tx, r); err != nil {
@@ -104,10 +100,10 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		if err != nil {
 			return err
 		}
-		if c.Environment != nil && *c.Environment != old.Environment {
-			return fault.Invalidf("/environment", "a resource does not move: promoting a control copies its resource")
-		}
 		next, offences := old.apply(c).normal()
+		if c.Environment != nil && *c.Environment != old.Environment {
+			offences = append(offences, fault.Detail{Pointer: "/environment", Message: "a resource does not move: promoting a control copies its resource"})
+		}
 		if len(offences) > 0 {
 			return invalid(offences)
 		}

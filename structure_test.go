@@ -22,7 +22,7 @@ const module = "github.com/gatehouse-dev/gatehouse/"
 var levels = map[string]int{
 	"internal/fault": 0, "internal/scope": 0, "internal/patch": 0,
 
-	"internal/rego/value": 1, "internal/rego/native": 1, "internal/rego": 1, "internal/rerun": 1, "internal/worker": 1,
+	"internal/rego/value": 1, "internal/rego/native": 1, "internal/redact": 1, "internal/rego": 1, "internal/rerun": 1, "internal/worker": 1,
 	"internal/db": 1, "internal/db/dbtest": 1, "internal/cache": 1, "internal/cache/cachetest": 1,
 	"internal/blob": 1, "internal/job": 1, "internal/secret": 1, "internal/outbound": 1, "internal/spool": 1,
 	"internal/classify": 1, "internal/template": 1, "internal/gitpack": 1,
@@ -46,7 +46,8 @@ var levels = map[string]int{
 var siblings = map[string][]string{
 	"internal/scope":           {"internal/fault"},
 	"internal/rego/native":     {"internal/rego/value"},
-	"internal/rego":            {"internal/rego/value", "internal/rego/native"},
+	"internal/redact":          {"internal/rego/value"},
+	"internal/rego":            {"internal/rego/value", "internal/rego/native", "internal/redact"},
 	"internal/rerun":           {"internal/rego", "internal/rego/value"},
 	"internal/worker":          {"internal/rego", "internal/rego/value", "internal/rerun", "internal/gitpack"},
 	"internal/db/dbtest":       {"internal/db"},
@@ -62,7 +63,7 @@ var siblings = map[string][]string{
 // enforceMay is all that the data plane may import: a bouncer needs no store.
 var enforceMay = []string{
 	"internal/scope", "internal/fault", "internal/outbound", "internal/spool",
-	"internal/rego", "internal/rego/value",
+	"internal/rego", "internal/rego/value", "internal/redact",
 	"internal/enforce/llm", "internal/enforce/mcp", "internal/enforce/pii", "internal/enforce/mask", "internal/enforce/extauthz",
 }
 

@@ -22,6 +22,44 @@ allow if {
 is_clerk if "clerk" in input.user.roles
 `
 
+// tellsAll is a control that writes into its reason what no log may hold.
+const tellsAll = `package tells
+
+deny contains sprintf("%v of %v", [input.user.attributes.password, input.resource.owner_email]) if input.user.id == "ann"
+
+allow if to_number(input.user.attributes.password) > 1
+`
+
+// TestReasonsInTheLog: the caller is given the author's reason as it is; the log
+// has neither secret nor owner_email in it, nor in an error, at any level.
+func TestReasonsInTheLog(t *testing.T) {
+	t.Parallel()
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		a := s.Admin
+		for _, level := range []string{"basic", "detailed", "comprehensive"} {
+			path := "/" + level
+			res := a.Do(t, "POST", "/resources", body{"name": level, "type": "api", "path": path, "environment": "sandbox", "audit_level": level}).Want(201).ID()
+			a.Do(t, "PUT", fmt.Sprintf("/resources/%d/enrich", res), body{"owner_email": "boss@canary.example"}).Want(200)
+			activate(t, a, "Tells "+level, "sandbox", tellsAll, body{"resource_id": res})
+			for user, want := range map[string]string{"ann": "canary-77 of boss@canary.example", "bob": "canary-77"} {
+				ask := body{"user": body{"id": user, "attributes": body{"password": "canary-77"}}, "resource": body{"type": "api", "path": path}}
+				d := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", ask).Want(200)
+				if reason, _ := d.Get("reason").(string); !strings.Contains(reason, want) {
+					t.Errorf("the caller is told %s", d.Body)
+				}
+				e := a.Do(t, "GET", fmt.Sprintf("/decisions/audit/%v/explanation", d.Get("decision_id")), nil).Want(200)
+				if reason, _ := e.Get("reason").(string); strings.Contains(string(e.Body), "canary") || !strings.Contains(reason, "[redacted]") {
+					t.Errorf("%s: the explanation is %s", level, e.Body)
+				}
+			}
+		}
+		logs := a.Do(t, "GET", "/decisions/audit?environment=sandbox", nil).Want(200)
+		if strings.Contains(string(logs.Body), "canary") || strings.Count(string(logs.Body), "[redacted] of [redacted]") < 3 {
+			t.Errorf("the log: %s", logs.Body)
+		}
+	})
+}
+
 // TestWhyDenied: an administrator finds the rule, the line and what was missing
 // behind a decision's id; the log keeps no secret for it, and where the input was
 // not kept it says so.

@@ -33,6 +33,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -115,6 +116,9 @@ type Decision struct {
 	// Explanation is a list of rego.Explanation: that of the control that decided,
 	// or those of the controls that did not match.
 	Explanation json.RawMessage `json:"explanation,omitempty" doc:"Why it was decided so: rule, line, conditions and values; from audit level detailed up."`
+	// Hidden is what the input held that must not be logged: it is taken out of
+	// Reason, Error, Trace and Explanation when the decision is recorded.
+	Hidden redact.Found `json:"-"`
 }
 
 // User is the subject of a decision as the log keeps it.

@@ -112,11 +112,11 @@ func appendOurs(dst []byte, d *Decision) []byte {
 	}
 	if len(d.Trace) > 0 {
 		dst = append(dst, `,"trace":`...)
-		dst = appendTrace(dst, d.Trace)
+		dst = appendTrace(dst, d.Trace, d.Hidden)
 	}
 	if len(d.Explanation) > 0 {
 		dst = append(dst, `,"explanation":`...)
-		dst = appendExplanation(dst, d.Explanation)
+		dst = appendExplanation(dst, d.Explanation, d.Hidden)
 	}
 	return append(dst, '}')
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -111,8 +112,8 @@ func Hide(path string, v value.Value) value.Value {
 		return v
 	}
 	for part := range strings.FieldsFuncSeq(path, func(r rune) bool { return strings.ContainsRune(`.[]"`, r) }) {
-		if Secret(part) || personal(part) {
-			return value.String("[redacted]")
+		if redact.Hides(part) {
+			return value.String(redact.Mark)
 		}
 	}
 	if v.Kind() < value.ArrayKind {
@@ -120,44 +121,56 @@ func Hide(path string, v value.Value) value.Value {
 	}
 	text, ok := Redact(nil, v.AppendJSON(nil))
 	if !ok {
-		return value.String("[redacted]")
+		return value.String(redact.Mark)
 	}
 	clean, err := value.Decode(text, value.Limits{})
 	if err != nil {
-		return value.String("[redacted]")
+		return value.String(redact.Mark)
 	}
 	return clean
 }
 
+// hiding is Hide for a decision whose input held what was found: no value shows
+// any of it.
+func hiding(found redact.Found) func(path string, v value.Value) value.Value {
+	if len(found) == 0 {
+		return Hide
+	}
+	return func(path string, v value.Value) value.Value { return found.Value(Hide(path, v)) }
+}
+
 // appendExplanation writes the explanations of a decision without secrets. What
 // cannot be read, as of a bouncer that made it up, is left out.
-func appendExplanation(dst, src []byte) []byte {
+func appendExplanation(dst, src []byte, found redact.Found) []byte {
 	var list []rego.Explanation
 	if json.Unmarshal(src, &list) != nil {
-		dst, _ = Redact(dst, src) // the note of one that was too long
-		return dst
+		return appendForeign(dst, src, found) // the note of one that was too long
 	}
 	for i := range list {
-		list[i] = list[i].Redacted(Hide)
+		list[i] = list[i].Redacted(hiding(found))
 	}
-	return appendMarshalled(dst, list)
+	return append(dst, found.Document(marshalled(list))...)
 }
 
 // appendTrace writes the steps of a decision without secrets. A trace that is
 // none of ours has its members redacted by name.
-func appendTrace(dst, src []byte) []byte {
+func appendTrace(dst, src []byte, found redact.Found) []byte {
 	var steps []rego.Step
 	if json.Unmarshal(src, &steps) != nil || len(steps) == 0 || steps[0].Type == "" {
-		dst, _ = Redact(dst, src)
-		return dst
+		return appendForeign(dst, src, found)
 	}
-	return appendMarshalled(dst, rego.RedactedSteps(steps, Hide))
+	return append(dst, found.Document(marshalled(rego.RedactedSteps(steps, hiding(found))))...)
 }
 
-func appendMarshalled(dst []byte, v any) []byte {
+func appendForeign(dst, src []byte, found redact.Found) []byte {
+	text, _ := Redact(nil, src)
+	return append(dst, found.Foreign(text)...)
+}
+
+func marshalled(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return append(dst, "null"...)
+		return []byte("null")
 	}
-	return append(dst, text...)
+	return text
 }

@@ -113,6 +113,9 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 // encode appends a decision as the spool keeps it.
 func (l *DecisionLog) encode(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 	rec := *d
+	if len(rec.Hidden) > 0 {
+		rec.Reason, rec.Error = rec.Hidden.Text(rec.Reason), rec.Hidden.Text(rec.Error)
+	}
 	l.normalise(&rec)
 	return appendRecord(dst, tenant, &rec)
 }

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/redact"
 )
 
 // redacted stands where a secret stood.
-const redacted = `"[redacted]"`
+const redacted = `"` + redact.Mark + `"`
 
 // Redact copies the JSON document src onto dst without what must never be
 // logged: the value of every member that is named like a secret becomes
@@ -27,41 +28,6 @@ func Redact(dst, src []byte) (out []byte, ok bool) {
 		return append(dst[:start], "null"...), false
 	}
 	return r.dst, true
-}
-
-// secretParts are matched in a member's name after it was folded to lower-case
-// letters and digits, so api_key, API-Key and apiKey are one.
-var secretParts = []string{"password", "passwd", "passphrase", "secret", "credential", "authorization", "apikey", "privatekey", "cookie", "bearer"}
-
-// Secret reports whether a member of this name holds what must not be logged.
-// Names that end in token are secrets, those that count tokens are not.
-func Secret(name string) bool {
-	var buf [64]byte
-	folded := foldName(buf[:0], name)
-	for _, part := range secretParts {
-		if bytes.Contains(folded, []byte(part)) {
-			return true
-		}
-	}
-	return bytes.HasSuffix(folded, []byte("token"))
-}
-
-func foldName(dst []byte, name string) []byte {
-	for i := 0; i < len(name); i++ {
-		c := name[i]
-		switch {
-		case c >= 'A' && c <= 'Z':
-			dst = append(dst, c+'a'-'A')
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c >= utf8.RuneSelf:
-			dst = append(dst, c)
-		}
-	}
-	return dst
-}
-
-func personal(name string) bool {
-	var buf [64]byte
-	return string(foldName(buf[:0], name)) == "owneremail"
 }
 
 // redactor walks one document; it checks structure only as far as it must to
@@ -185,10 +151,10 @@ func (r *redactor) member(raw []byte, empty *bool, depth int) bool {
 		return false
 	}
 	switch {
-	case personal(name):
+	case redact.Personal(name):
 		r.dst = r.dst[:keep]
 		return true
-	case Secret(name):
+	case redact.Secret(name):
 		switch string(r.dst[from:]) {
 		case "true", "false", "null":
 		default:

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -15,7 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -452,6 +455,36 @@ func TestEvaluationsCounted(t *testing.T) {
 		want := []string{"7 9µs false", "5 3µs true", "7 3µs true", "9 3µs true", "7 9µs false", "7 9µs false", "5 0s false"}
 		if got := h.observed(); !slices.Equal(got, want) {
 			t.Errorf("counted %q", got)
+		}
+	})
+}
+
+// TestHiddenFromLogs: what an input held under members named like secrets is in
+// no text of the log, whatever bouncer sent it.
+func TestHiddenFromLogs(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := context.Background()
+		orders := h.resource(scope.Production, "/orders")
+		if _, err := h.resources.Enrich(ctx, person(scope.DefaultTenant), orders.ID, resource.EnrichmentChange{OwnerEmail: patch.Set("canary@x.example"), AuditLevel: patch.Set("comprehensive")}, 0); err != nil {
+			t.Fatal(err)
+		}
+		g := h.bouncer(scope.Production, nil, orders.ID)
+		chunk := `[{"decision_id":"a","path":"gatehouse/decision","input":{"user":{"id":"bob","password":"canary-1"},"action":{"token":"canary-2"}},
+			"result":{"decision":"DENY","reason":"canary-1 is wrong; ask canary@x.example","resource_id":` + itoa(orders.ID) + `},"error":{"message":"cannot parse canary-2"},
+			"intermediate_results":{"data.x":"canary-1"},"custom":{"explanation":[{"text":"so says canary-2","public":"canary-1","conditions":[]}]}},
+			{"decision_id":"b","input":{"secret":"canary-3"},"result":{"decision":"DENY","reason":"canary-3"}}]`
+		if got, err := h.Logs(ctx, g.sc, g.token, strings.NewReader(chunk)); err != nil || got.Accepted != 2 {
+			t.Fatalf("%+v, error %v", got, err)
+		}
+		var page audit.Page
+		h.until("logged", func() bool {
+			var err error
+			page, err = h.log.Query(ctx, person(scope.DefaultTenant), audit.Filter{})
+			return err == nil && page.Total == 2
+		})
+		text, err := json.Marshal(page.Logs)
+		if err != nil || strings.Contains(string(text), "canary") || !strings.Contains(string(text), "[redacted] is wrong; ask [redacted]") || !strings.Contains(string(text), "so says [redacted]") {
+			t.Errorf("%s, error %v", text, err)
 		}
 	})
 }

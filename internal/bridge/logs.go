@@ -14,7 +14,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -306,6 +308,7 @@ func (in *intake) decision(element []byte) (audit.Decision, []int64, error) {
 	in.verdict(&d, &e)
 	in.subject(&d, e.Input)
 	in.level(&d, e.Custom.AuditLevel)
+	in.hide(&d, e.Input)
 	return d, evaluated(&e, d.PolicyID), nil
 }
 
@@ -361,6 +364,21 @@ func (in *intake) level(d *audit.Decision, said string) {
 		}
 	}
 }
+
+// hide finds what the event's texts must not show: a control may have put into
+// its reason what its input held under members named like secrets. Our own
+// bouncer, which sends no whole input at the lower audit levels, took it out.
+func (in *intake) hide(d *audit.Decision, input []byte) {
+	if v, err := value.Decode(input, value.Limits{Depth: inputDepth}); err == nil {
+		d.Hidden = redact.In(v)
+	}
+	if r, ok := in.levels[d.ResourceID]; ok {
+		d.Hidden = d.Hidden.With(r.Doc, false)
+	}
+}
+
+// inputDepth is how deep an input may be nested for its secrets to be found.
+const inputDepth = 512
 
 // words is a text or a number as text.
 func words(v any) string {

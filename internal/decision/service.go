@@ -199,6 +199,7 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 	if d.Err != nil {
 		rec.Error = d.Err.Error()
 	}
+	rec.Hidden = d.Hidden(req)
 	if r := d.Resource; r != nil {
 		rec.ResourceID = r.ID
 		rec.AuditLevel = audit.LevelOf(r.AuditLevel)
@@ -212,7 +213,7 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 // explain adds what the upper audit levels keep: input and explanation, and at
 // comprehensive the trace.
 func explain(ctx context.Context, rec *audit.Decision, set *rego.Set, req *rego.Request, opt rego.Options, d rego.Decision) {
-	rec.Input = appendInput(nil, req)
+	rec.Input, rec.Hidden = appendInput(nil, req), d.HiddenInput(req)
 	if rec.AuditLevel == audit.Detailed {
 		rec.Explanation = document(set.Why(ctx, req, opt, d))
 		return

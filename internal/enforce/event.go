@@ -107,7 +107,7 @@ func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity,
 		dst = append(dst, `,"error":{"code":`...)
 		dst = value.AppendString(dst, v.no.code)
 		dst = append(dst, `,"message":`...)
-		dst = value.AppendString(dst, v.failed)
+		dst = value.AppendString(dst, v.hidden.Text(v.failed))
 		dst = append(dst, '}')
 	}
 	dst = append(dst, `,"metrics":{"timer_rego_query_eval_ns":`...)
@@ -166,7 +166,7 @@ func appendResult(dst []byte, v *verdict) []byte {
 	if v.word == wordPassThrough {
 		reason = "no control covers this request"
 	}
-	dst = value.AppendString(dst, reason)
+	dst = value.AppendString(dst, v.hidden.Text(reason))
 	if d.PolicyName != "" {
 		dst = append(dst, `,"policy_id":`...)
 		dst = strconv.AppendInt(dst, d.PolicyID, 10)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -58,6 +59,8 @@ type verdict struct {
 	changed []string
 	// why and trace are the explanation, for the audit levels that keep it: JSON.
 	why, trace []byte
+	// hidden is what the log's texts must not show.
+	hidden redact.Found
 	// failed is set when there was no proper decision: recorded as an error.
 	failed string
 }
@@ -112,6 +115,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 	req := question(in, st.settings, who)
 	opt := rego.Options{Cache: cache, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
 	v.dec = st.set.Decide(ctx, &req, opt)
+	v.hidden = v.dec.Hidden(&req)
 	b.count.decision(v.dec.Duration, v.dec.CacheHit)
 	if r := v.dec.Resource; r != nil && (r.AuditLevel == auditDetailed || r.AuditLevel == auditComprehensive) {
 		v.explain(ctx, st, &req, opt)
@@ -126,32 +130,34 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 	return v
 }
 
-// explain keeps why it was decided so. Secrets in it are redacted where the log
-// is taken in, with those of the input.
+// explain keeps why it was decided so. Values at the paths of secrets are redacted
+// where the log is taken in, with those of the input; what a control made of them
+// is taken out here, for a mask may keep them from the log.
 func (v *verdict) explain(ctx context.Context, st *state, req *rego.Request, opt rego.Options) {
+	v.hidden = v.dec.HiddenInput(req)
 	var why []rego.Explanation
 	if v.dec.Resource.AuditLevel == auditComprehensive {
 		var steps []rego.Step
 		if steps, why = st.set.Trace(ctx, req, opt, v.dec); len(steps) > 0 {
-			v.trace = document(steps)
+			v.trace = document(steps, v.hidden)
 		}
 	} else {
 		why = st.set.Why(ctx, req, opt, v.dec)
 	}
 	if len(why) > 0 {
-		v.why = document(why)
+		v.why = document(why, v.hidden)
 	}
 }
 
 // maxExplained bounds what an event carries of an explanation.
 const maxExplained = 128 << 10
 
-func document(list any) []byte {
+func document(list any, hidden redact.Found) []byte {
 	text, err := json.Marshal(list)
 	if err != nil || len(text) > maxExplained {
 		return nil
 	}
-	return text
+	return hidden.Document(text)
 }
 
 // weigh makes a verdict of a decision.

@@ -117,6 +117,31 @@ func TestEvaluatedControls(t *testing.T) {
 	}
 }
 
+// TestHiddenReason: the caller is told the author's reason, and the log has no
+// secret in it, at the levels too that send no input by which it could be known.
+func TestHiddenReason(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	const source = "package h\n\ndeny if input.request.query.token\n\nreason := sprintf(\"%v is used up\", [input.request.query.token])\n"
+	set := policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: source}}}
+	levels := []string{"basic", "detailed", "comprehensive"}
+	for i, level := range levels {
+		set.resources = append(set.resources, rego.Resource{ID: int64(i + 1), Type: "api", Path: "/" + level, AuditLevel: level, Doc: doc(t, `{}`)})
+	}
+	p.publish(set)
+	b := start(t, p, app.URL, nil).at(t, 1)
+	for i, level := range levels {
+		if got := fetch(t, "GET", b.url+"/"+level+"?token=canary", nil); got.status != 403 || !strings.Contains(got.body, "canary") {
+			t.Errorf("%s: the caller is told %s", level, got.body)
+		}
+		e := p.logged(i + 1)[i]
+		told := fmt.Sprint(e["result"], e["custom"].(map[string]any)["explanation"], e["custom"].(map[string]any)["trace"])
+		if strings.Contains(told, "canary") || !strings.Contains(told, "[redacted]") || !strings.Contains(told, "is used up") {
+			t.Errorf("%s: the log says %s", level, told)
+		}
+	}
+}
+
 // F8: a bouncer whose control plane is away serves its last good bundle, also
 // after a restart; beyond max_stale it refuses while it enforces.
 func TestLastGoodBundle(t *testing.T) {

@@ -23,7 +23,11 @@ type Control struct {
 	native *native.Program // nil: topdown
 	slow   *interpreted
 	sum    [32]byte // of all that its outcome depends on
-	text   *bundledText
+	// reads is refs.Input, and fixedReason tells that no reason is made of it
+	// (hidden.go).
+	reads       []readPath
+	fixedReason bool
+	text        *bundledText
 	// reasons is a pointer: copies of the control share it.
 	reasons *whyProgram
 	libs    []*linked // by package
@@ -42,6 +46,7 @@ func Compile(m Meta, source string, libs ...Library) (*Control, []Issue) {
 	ctl := &Control{meta: m, source: source, pkg: c.pkg, module: c.module, sum: identityOf(m, source, c.libs), text: &bundledText{}, libs: c.libs, reasons: &whyProgram{}}
 	compiled := c.compiler.Modules[sourceName]
 	ctl.refs = findRefs(c.compiler, c.pkg, c.libs)
+	ctl.reads, ctl.fixedReason = readPaths(ctl.refs.Input), fixedReason(compiled.Rules)
 	for _, r := range compiled.Rules {
 		ref := r.Head.Ref()
 		name, ok := ref[0].Value.(ast.Var)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -56,7 +57,7 @@ func secretsIn(docs ...value.Value) []string {
 		switch v.Kind() {
 		case value.ObjectKind:
 			v.Each(func(key string, inner value.Value) bool {
-				walk(inner, secret || audit.Secret(key) || strings.EqualFold(strings.ReplaceAll(key, "_", ""), "owneremail"))
+				walk(inner, secret || redact.Hides(key))
 				return true
 			})
 		case value.ArrayKind:

@@ -1,0 +1,225 @@
+// Package redact knows what no log may hold: the members of a document that are
+// named like secrets, and owner_email. It finds what stood under them, and takes
+// it out of the texts that a control made of it. It is pure.
+package redact
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Mark stands where a secret stood.
+const Mark = "[redacted]"
+
+// secretParts are matched in a member's name after it was folded to lower-case
+// letters and digits, so api_key, API-Key and apiKey are one.
+var secretParts = []string{"password", "passwd", "passphrase", "secret", "credential", "authorization", "apikey", "privatekey", "cookie", "bearer"}
+
+// Secret reports whether a member of this name holds what must not be logged.
+// Names that end in token are secrets, those that count tokens are not.
+func Secret(name string) bool {
+	var buf [64]byte
+	folded := foldName(buf[:0], name)
+	for _, part := range secretParts {
+		if bytes.Contains(folded, []byte(part)) {
+			return true
+		}
+	}
+	return bytes.HasSuffix(folded, []byte("token"))
+}
+
+// Personal reports whether a member of this name is owner_email.
+func Personal(name string) bool {
+	var buf [64]byte
+	return string(foldName(buf[:0], name)) == "owneremail"
+}
+
+// Hides reports whether what stands under a member of this name is hidden.
+func Hides(name string) bool { return Secret(name) || Personal(name) }
+
+func foldName(dst []byte, name string) []byte {
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		switch {
+		case c >= 'A' && c <= 'Z':
+			dst = append(dst, c+'a'-'A')
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c >= utf8.RuneSelf:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// minText is the shortest text that is looked for: a shorter one is in any
+// sentence.
+const minText = 4
+
+// Found are the texts that stood under hidden members, the longest first.
+type Found []string
+
+// In is what the documents hold under members that are hidden.
+func In(docs ...value.Value) Found {
+	var f Found
+	for _, doc := range docs {
+		f = f.With(doc, false)
+	}
+	return f
+}
+
+// With adds what v holds under members that are hidden, and all of it where v
+// itself stood under one. A text or a number that did not costs nothing.
+func (f Found) With(v value.Value, hidden bool) Found {
+	switch v.Kind() {
+	case value.ObjectKind:
+		return f.withMembers(v, hidden)
+	case value.ArrayKind, value.SetKind:
+		for _, e := range v.Elems() {
+			f = f.With(e, hidden)
+		}
+	case value.StringKind:
+		if s, _ := v.Str(); hidden {
+			return f.text(s)
+		}
+	case value.NumberKind:
+		if hidden {
+			return f.text(string(v.AppendJSON(nil)))
+		}
+	}
+	return f
+}
+
+func (f Found) withMembers(v value.Value, hidden bool) Found {
+	v.Each(func(key string, inner value.Value) bool {
+		if k := inner.Kind(); hidden || k >= value.ArrayKind || k == value.StringKind || k == value.NumberKind {
+			f = f.With(inner, hidden || Hides(key))
+		}
+		return true
+	})
+	return f
+}
+
+// text adds a text, the forms in which a control may show it, and its parts that
+// are secrets too: what follows the scheme of an Authorization header, the lines
+// of a key.
+func (f Found) text(s string) Found {
+	f = f.add(s)
+	quoted := value.AppendString(nil, s)
+	f = f.add(string(quoted[1 : len(quoted)-1]))
+	if scheme, rest, ok := strings.Cut(s, " "); ok && slices.Contains([]string{"bearer", "basic", "token", "dpop", "negotiate"}, strings.ToLower(scheme)) {
+		f = f.add(strings.TrimSpace(rest))
+	}
+	if strings.Contains(s, "\n") {
+		for line := range strings.SplitSeq(s, "\n") {
+			f = f.add(strings.TrimSpace(line))
+		}
+	}
+	return f
+}
+
+func (f Found) add(s string) Found {
+	if utf8.RuneCountInString(s) < minText || slices.Contains(f, s) {
+		return f
+	}
+	at, _ := slices.BinarySearchFunc(f, s, func(a, b string) int { return len(b) - len(a) })
+	return slices.Insert(f, at, s) // what holds another goes first
+}
+
+// cutFrom is the length from which on a text may have been cut within a secret.
+const cutFrom = 1000
+
+// Text is s with the mark in the place of all that was found.
+func (f Found) Text(s string) string {
+	for _, secret := range f {
+		s = strings.ReplaceAll(s, secret, Mark)
+	}
+	if len(s) < cutFrom {
+		return s
+	}
+	for _, secret := range f {
+		for n := min(len(secret), len(s)) - 1; n >= minText; n-- {
+			if strings.HasSuffix(s, secret[:n]) {
+				return s[:len(s)-n] + Mark
+			}
+		}
+	}
+	return s
+}
+
+// Value is v with the mark in the place of all that was found, in its texts and
+// names, and of numbers that are what was found.
+func (f Found) Value(v value.Value) value.Value {
+	if len(f) == 0 {
+		return v
+	}
+	return f.value(v, nil)
+}
+
+// ownMembers are those of an explanation and a trace that say nothing of the
+// input: their words and numbers stay, whatever a secret has the luck to be. What
+// stands below values is the input's.
+var ownMembers = []string{
+	"step_number", "step_type", "result", "policy_id", "policy_name", "policy_version", "effect", "rule", "line", "column", "holds", "unreached", "partial",
+}
+
+// bindingMembers are those of a value that an explanation shows.
+var bindingMembers = []string{"path", "variable", "value"}
+
+// Document is an explanation or a trace of ours, as JSON, without what was found;
+// null where it cannot be read.
+func (f Found) Document(text []byte) []byte { return f.document(text, ownMembers) }
+
+// Foreign is Document for one whose members have no meaning here.
+func (f Found) Foreign(text []byte) []byte { return f.document(text, nil) }
+
+func (f Found) document(text []byte, own []string) []byte {
+	if len(f) == 0 {
+		return text
+	}
+	v, err := value.Decode(text, value.Limits{Depth: 512, Values: 4_000_000})
+	if err != nil {
+		return []byte("null")
+	}
+	return f.value(v, own).AppendJSON(nil)
+}
+
+// value is Value, but for the members that are named in own. With own, the names
+// are ours.
+func (f Found) value(v value.Value, own []string) value.Value {
+	switch v.Kind() {
+	case value.ObjectKind:
+		members := make([]value.Member, 0, v.Len())
+		v.Each(func(key string, inner value.Value) bool {
+			switch {
+			case slices.Contains(own, key):
+			case own != nil && key == "values":
+				inner = f.value(inner, nil)
+			default:
+				inner = f.value(inner, own)
+			}
+			if own == nil && !slices.Contains(bindingMembers, key) {
+				key = f.Text(key)
+			}
+			members = append(members, value.Member{Key: key, Value: inner})
+			return true
+		})
+		return value.Object(members...)
+	case value.ArrayKind:
+		elems := make([]value.Value, 0, v.Len())
+		for _, e := range v.Elems() {
+			elems = append(elems, f.value(e, own))
+		}
+		return value.Array(elems...)
+	case value.StringKind:
+		s, _ := v.Str()
+		return value.String(f.Text(s))
+	case value.NumberKind:
+		if slices.Contains(f, string(v.AppendJSON(nil))) {
+			return value.String(Mark)
+		}
+	}
+	return v
+}

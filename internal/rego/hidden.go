@@ -1,0 +1,110 @@
+package rego
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/gatehouse-dev/gatehouse/internal/redact"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// readPath is a path below input that a control reads. What a log must not show
+// stands at hidden ones.
+type readPath struct {
+	inputPath
+	hidden bool
+}
+
+func readPaths(paths [][]string) []readPath {
+	out := make([]readPath, len(paths))
+	for i, path := range paths {
+		out[i] = readPath{newInputPath(path), slices.ContainsFunc(path, redact.Hides)}
+	}
+	return out
+}
+
+// fixedReason reports whether the rules give none but constant reasons, which can
+// show nothing of an input.
+func fixedReason(rules []*ast.Rule) bool {
+	for _, r := range rules {
+		name, ok := r.Head.Ref()[0].Value.(ast.Var)
+		if !ok || len(r.Head.Args) > 0 || name != "reason" && name != "deny" {
+			continue
+		}
+		for e := r; e != nil; e = e.Else {
+			for _, t := range []*ast.Term{e.Head.Key, e.Head.Value} {
+				if t != nil && !ast.IsConstant(t.Value) {
+					return false
+				}
+			}
+			if len(e.Head.Ref()) > 1 && e.Head.Key == nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Hidden is what the decision's reason shows, or may show, that a log must not
+// hold: what stood under members named like secrets, of the request and of the
+// resource, where the control that decided reads them; and the resource's
+// owner_email. It costs next to nothing where the reason is constant, and no more
+// than a look at each path that the control reads where there is nothing to hide.
+func (d *Decision) Hidden(r *Request) redact.Found {
+	var found redact.Found
+	if c := d.decider(); c != nil && (d.Err != nil || !c.fixedReason) {
+		for i := range c.reads {
+			found = c.reads[i].gather(found, r, d.Resource)
+		}
+	}
+	if d.Resource == nil {
+		return found
+	}
+	if mail, ok := d.Resource.Doc.Get("owner_email").Str(); ok && mail != "" && (d.Err != nil || strings.Contains(d.Reason, mail)) {
+		found = found.With(value.String(mail), true)
+	}
+	return found
+}
+
+// HiddenInput is all that stood under such members, for a log that keeps the
+// values which controls saw.
+func (d *Decision) HiddenInput(r *Request) redact.Found {
+	found := redact.In(r.User, r.Action, r.Resource, r.Context, r.Extra)
+	if d.Resource != nil {
+		found = found.With(d.Resource.Doc, false)
+	}
+	return found
+}
+
+// decider is the control that decided; nil is none.
+func (d *Decision) decider() *Control {
+	for i := len(d.Ran) - 1; i >= 0; i-- { // a DENY is the last
+		if c := d.Ran[i]; c.meta.ID == d.PolicyID {
+			return c
+		}
+	}
+	return nil
+}
+
+func (p *readPath) gather(found redact.Found, r *Request, res *Resource) redact.Found {
+	switch p.part {
+	case partAll:
+		found = found.With(r.User, false).With(r.Action, false).With(r.Resource, false).With(r.Context, false).With(r.Extra, false)
+	case partUser:
+		found = found.With(r.User.At(p.rest...), p.hidden)
+	case partAction:
+		found = found.With(r.Action.At(p.rest...), p.hidden)
+	case partResource:
+		found = found.With(r.Resource.At(p.rest...), p.hidden)
+	case partContext:
+		found = found.With(r.Context.At(p.rest...), p.hidden)
+	case partExtra:
+		found = found.With(r.Extra.At(p.rest...), p.hidden)
+	}
+	if res != nil && (p.part == partAll || p.part == partResource) {
+		found = found.With(res.Doc.At(p.rest...), p.hidden)
+	}
+	return found
+}

@@ -8,6 +8,9 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
 // Config is what the server needs to know. Each member is a flag, an
@@ -21,7 +24,7 @@ type Config struct {
 	BaseDomain  string `env:"GATEHOUSE_BASE_DOMAIN" help:"Domain whose subdomains name tenants, such as gatehouse.example.com."`
 	PublicURL   string `env:"GATEHOUSE_PUBLIC_URL" help:"URL that bouncers and people reach this server by; absent: http:// and the listen address."`
 
-	AdminPassword string   `env:"GATEHOUSE_ADMIN_PASSWORD" help:"Password of the first administrator; absent: random, printed once."`
+	AdminPassword string   `env:"GATEHOUSE_ADMIN_PASSWORD" help:"Password of the first administrator, of at least 8 characters; absent: random, printed once."`
 	EncryptionKey string   `env:"NOTIFICATION_ENCRYPTION_KEY" help:"32 bytes in base64 that seal secrets at rest; several, comma-separated, rotate (the first seals)."`
 	Demo          bool     `env:"GATEHOUSE_DEMO" help:"Accept a generated encryption key, kept in the data directory. For trying out, not for production."`
 	AllowTargets  []string `env:"GATEHOUSE_ALLOW_TARGETS" help:"CIDRs of private addresses that outbound calls may reach."`
@@ -74,6 +77,11 @@ func (c *Config) Check() error {
 	for name, text := range map[string]string{"GATEHOUSE_RATE_LIMIT": c.RateLimit, "GATEHOUSE_DECISION_RATE_LIMIT": c.DecisionLimit} {
 		if _, err := parseLimit(name, text); err != nil {
 			return err
+		}
+	}
+	if c.AdminPassword != "" {
+		if err := user.CheckPassword("", c.AdminPassword, "admin"); err != nil {
+			return fmt.Errorf("GATEHOUSE_ADMIN_PASSWORD: %s; it is for the first start, and later ones do without it", fault.Message(err))
 		}
 	}
 	keys, err := c.Keys()

@@ -74,6 +74,7 @@ func TestConfigCheck(t *testing.T) {
 		"a short key": {func(c *Config) { c.EncryptionKey = "c2hvcnQ=" }, "NOTIFICATION_ENCRYPTION_KEY"},
 		"targets":     {func(c *Config) { c.AllowTargets = []string{"10.0.0.0"} }, "GATEHOUSE_ALLOW_TARGETS"},
 		"rate limit":  {func(c *Config) { c.RateLimit = "12x" }, "GATEHOUSE_RATE_LIMIT"},
+		"password":    {func(c *Config) { c.AdminPassword = "hunter2" }, "GATEHOUSE_ADMIN_PASSWORD: must be at least 8 characters long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := good

@@ -97,6 +97,11 @@ func text(s string) (any, error) {
 	return s, nil
 }
 
+// Stamp is t as a store gives it back: UTC, to the microsecond. What is written
+// down and shown at once is stamped with it, so that the answer to a change and
+// the read that follows tell one time.
+func Stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
 // micros is a time as it is stored: microseconds since 1970; the zero time is 0.
 func micros(t time.Time) int64 {
 	if t.IsZero() {

@@ -7,6 +7,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -80,6 +81,33 @@ func Invalidf(pointer, format string, args ...any) *Error {
 	e := New(Invalid, "validation_failed", msg)
 	e.Details = []Detail{{Pointer: pointer, Message: msg}}
 	return e
+}
+
+// Join is one error of several checks: the first that is more than a refused
+// value, else one 422 with the offences of all; nil where all passed.
+func Join(errs ...error) error {
+	var all *Error
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		var f *Error
+		if !errors.As(err, &f) || f.Kind != Invalid {
+			return err
+		}
+		if all == nil {
+			first := *f
+			first.Details = slices.Clip(f.Details)
+			all = &first
+			continue
+		}
+		all.Message = "several values are refused"
+		all.Details = append(all.Details, f.Details...)
+	}
+	if all == nil {
+		return nil
+	}
+	return all
 }
 
 // Wrap makes an internal fault of an unforeseen error; a fault passes unchanged.

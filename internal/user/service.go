@@ -40,7 +40,7 @@ type Service struct {
 // roles allow or the tenant's max_users is reached, 409 where a name is taken,
 // 422 for names and passwords that cannot be.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, error) {
-	now := s.Now()
+	now := db.Stamp(s.Now())
 	u := User{
 		ID: s.NewID(), Email: strings.TrimSpace(d.Email), Username: strings.TrimSpace(d.Username), Roles: FoldRoles(d.Roles),
 		Department: d.Department, Attributes: d.Attributes, Status: Active, CreatedAt: now, UpdatedAt: now,
@@ -48,16 +48,17 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, er
 	if u.Attributes == nil {
 		u.Attributes = map[string]any{}
 	}
-	if err := checkNames(u); err != nil {
+	var weak error
+	if d.Password != "" {
+		weak = CheckPassword("/password", d.Password, u.Username, u.Email)
+	}
+	if err := fault.Join(checkNames(User{}, u), weak); err != nil {
 		return User{}, err
 	}
-	if err := mayCarry(sc, u.Roles); err != nil {
+	if err := mayCarry(sc, nil, u.Roles); err != nil {
 		return User{}, err
 	}
 	if d.Password != "" {
-		if err := checkPassword("/password", d.Password, u.Username, u.Email); err != nil {
-			return User{}, err
-		}
 		var err error
 		if u.PasswordHash, err = s.Hasher.Hash(ctx, d.Password); err != nil {
 			return User{}, fault.Wrap(err, "hash a password")
@@ -83,7 +84,7 @@ func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, u User)
 // First adds a person where the tenant has none yet; made says whether it did.
 // Two replicas that start at once add one. It is for the first administrator.
 func (s *Service) First(ctx context.Context, sc scope.Scope, d Draft) (made bool, err error) {
-	now := s.Now()
+	now := db.Stamp(s.Now())
 	u := User{
 		ID: s.NewID(), Email: d.Email, Username: d.Username, Roles: FoldRoles(d.Roles), Attributes: map[string]any{},
 		Status: Active, CreatedAt: now, UpdatedAt: now,
@@ -145,10 +146,11 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 // giving it a password.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Change) (User, error) {
 	hash := ""
+	var weak error
 	if ch.Password.Sent {
-		if err := checkPassword("/password", ch.Password.Value, ch.Username.Value, ch.Email.Value); err != nil {
-			return User{}, err
-		}
+		weak = CheckPassword("/password", ch.Password.Value, ch.Username.Value, ch.Email.Value)
+	}
+	if ch.Password.Sent && weak == nil {
 		var err error
 		if hash, err = s.Hasher.Hash(ctx, ch.Password.Value); err != nil {
 			return User{}, fault.Wrap(err, "hash a password")
@@ -162,7 +164,10 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Chan
 		}
 		var ends bool
 		after, ends = decideChange(before, ch)
-		after.UpdatedAt = s.Now()
+		if err := fault.Join(checkNames(before, after), weak); err != nil {
+			return err
+		}
+		after.UpdatedAt = db.Stamp(s.Now())
 		if hash != "" {
 			after.PasswordHash = hash
 		}
@@ -181,21 +186,19 @@ func (s *Service) SetRoles(ctx context.Context, sc scope.Scope, id string, ch Ro
 			return err
 		}
 		after = before
-		after.Roles, after.UpdatedAt = FoldRoles(ch.Roles), s.Now()
+		after.Roles, after.UpdatedAt = FoldRoles(ch.Roles), db.Stamp(s.Now())
+		if err := checkNames(before, after); err != nil {
+			return err
+		}
 		return s.replace(ctx, tx, sc, before, after, !sameRoles(before.Roles, after.Roles), ch.Reason)
 	})
 	return after, err
 }
 
-// replace checks and writes a change of a person, with everything that hangs on it.
+// replace writes a change of a person that the caller may make, with everything that hangs on it.
 func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User, ends bool, reason string) error {
-	if err := checkNames(after); err != nil {
+	if err := mayCarry(sc, before.Roles, after.Roles); err != nil {
 		return err
-	}
-	for _, roles := range [][]string{before.Roles, after.Roles} {
-		if err := mayCarry(sc, roles); err != nil {
-			return err
-		}
 	}
 	if err := s.keepAdministrator(ctx, tx, sc, before, after); err != nil {
 		return err
@@ -230,7 +233,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, 
 		if u, err = lockUser(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := mayCarry(sc, u.Roles); err != nil {
+		if err := mayCarry(sc, u.Roles, nil); err != nil {
 			return err
 		}
 		gone := u
@@ -314,25 +317,39 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, u User,
 	return event.Emit(ctx, tx, sc, event.Event{Type: ev, ObjectKind: "user", ObjectID: u.ID, ObjectName: u.Username, Data: changes})
 }
 
-// mayCarry refuses with 403 roles that allow what the caller may not do.
-func mayCarry(sc scope.Scope, roles []string) error {
-	ps, _ := Permissions(sc.Tenant, roles)
-	return MayGrant(sc, ps)
-}
-
-func checkNames(u User) error {
-	if err := checkName("/username", u.Username); err != nil {
-		return err
-	}
-	if err := checkName("/email", u.Email); err != nil {
-		return err
-	}
-	for i, r := range u.Roles {
-		if len(r) > 128 {
-			return fault.Invalidf("/roles/"+itoa(i), "must be at most 128 characters long")
+// mayCarry refuses with 403 roles, before or after, that allow what the caller
+// may not do. platform_admin is a platform administrator's to hand out even in a
+// tenant where it allows nothing: controls read it there, and people believe it.
+func mayCarry(sc scope.Scope, before, after []string) error {
+	for _, roles := range [][]string{before, after} {
+		ps, _ := Permissions(sc.Tenant, roles)
+		if err := MayGrant(sc, ps); err != nil {
+			return err
 		}
 	}
+	if !sc.Platform && slices.Contains(after, RolePlatformAdmin) && !slices.Contains(before, RolePlatformAdmin) {
+		return fault.Newf(fault.Forbidden, "permission_denied", "nobody can grant what they do not hold: %q", RolePlatformAdmin)
+	}
 	return nil
+}
+
+// checkNames gives all offences of what a change makes of names and roles. What
+// it leaves alone is not looked at: nobody is locked out by a newer rule.
+func checkNames(before, after User) error {
+	var errs []error
+	fresh := before.ID == ""
+	if fresh || after.Username != before.Username {
+		errs = append(errs, checkName("/username", after.Username))
+	}
+	if fresh || after.Email != before.Email {
+		errs = append(errs, checkEmail("/email", after.Email))
+	}
+	for i, r := range after.Roles {
+		if len(r) > 128 && !slices.Contains(before.Roles, r) {
+			errs = append(errs, fault.Invalidf("/roles/"+itoa(i), "must be at most 128 characters long"))
+		}
+	}
+	return fault.Join(errs...)
 }
 
 // changesOf names what differs; never a password.

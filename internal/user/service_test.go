@@ -153,6 +153,93 @@ func TestNobodyTakesOver(t *testing.T) {
 	})
 }
 
+// TestOnlyThePlatformHandsOutItself: in a tenant where platform_admin allows
+// nothing, whoever does not hold it cannot give it either, and can take it away.
+func TestOnlyThePlatformHandsOutItself(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		s, _ := people(t, c)
+		platform, boss := as(scope.DefaultTenant, RolePlatformAdmin), as(dbtest.Second, RoleAdmin)
+		platform.Tenant = dbtest.Second
+		u := mustCreate(t, s, boss, draft("plain"))
+		for what, err := range map[string]error{
+			"create":            second(s.Create(ctx, boss, draft("evil", "Platform Admin"))),
+			"give":              second(s.SetRoles(ctx, boss, u.ID, RolesChange{Roles: []string{RoleAdmin, RolePlatformAdmin}})),
+			"give by an update": second(s.Update(ctx, boss, u.ID, Change{Roles: patch.Set([]string{RolePlatformAdmin})})),
+		} {
+			if !fault.Is(err, fault.Forbidden) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if got, err := s.Get(ctx, boss, u.ID); err != nil || len(got.Roles) != 0 {
+			t.Errorf("stored %v, %v", got.Roles, err)
+		}
+		if _, err := s.SetRoles(ctx, platform, u.ID, RolesChange{Roles: []string{RolePlatformAdmin}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Update(ctx, boss, u.ID, Change{Department: patch.Set("IT")}); err != nil {
+			t.Errorf("change somebody who has it: %v", err)
+		}
+		if _, err := s.SetRoles(ctx, boss, u.ID, RolesChange{Roles: []string{RoleViewer}}); err != nil {
+			t.Errorf("take it away: %v", err)
+		}
+	})
+}
+
+// TestBareAddresses: one mailbox is one name, however it could be written.
+func TestBareAddresses(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		s, _ := people(t, c)
+		admin := as(scope.DefaultTenant, RolePlatformAdmin)
+		u := mustCreate(t, s, admin, Draft{Username: "bob", Email: "b@x.io"})
+		for _, same := range []string{"Bob <b@x.io>", "<b@x.io>", "b@x.io (Bob)", `"b"@x.io`, "b @x.io", "b@x.io, c@x.io", "b", ""} {
+			if _, err := s.Create(ctx, admin, Draft{Username: "other", Email: same}); !fault.Is(err, fault.Invalid) {
+				t.Errorf("%q makes an account: %v", same, err)
+			}
+			if _, err := s.Update(ctx, admin, u.ID, Change{Email: patch.Set(same)}); !fault.Is(err, fault.Invalid) {
+				t.Errorf("%q is taken: %v", same, err)
+			}
+		}
+		// Who has such an address from before is not locked out by it.
+		err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+			u.Email = "Bob <b@x.io>"
+			return updateUser(ctx, tx, u)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Recover(ctx, admin, u.ID, "a new password"); err != nil {
+			t.Errorf("recovered: %v", err)
+		}
+		if _, err := s.SetRoles(ctx, admin, u.ID, RolesChange{Roles: []string{RoleViewer}}); err != nil {
+			t.Errorf("given a role: %v", err)
+		}
+	})
+}
+
+// TestEveryOffenceOfAPerson: a refusal names all that is wrong.
+func TestEveryOffenceOfAPerson(t *testing.T) {
+	s, _ := people(t, dbtest.Open(t, dbtest.SQLite))
+	ctx, admin := context.Background(), as(scope.DefaultTenant, RolePlatformAdmin)
+	u := mustCreate(t, s, admin, draft("alice"))
+	long := strings.Repeat("x", 129)
+	_, made := s.Create(ctx, admin, Draft{Username: " ", Email: "nobody", Password: "short", Roles: []string{"viewer", long, long + "y"}})
+	_, changed := s.Update(ctx, admin, u.ID, Change{Username: patch.Set(" "), Email: patch.Set("nobody"), Password: patch.Set("short"), Roles: patch.Set([]string{"viewer", long, long + "y"})})
+	for what, err := range map[string]error{"create": made, "update": changed} {
+		var f *fault.Error
+		var at []string
+		if errors.As(err, &f) {
+			for _, d := range f.Details {
+				at = append(at, d.Pointer)
+			}
+		}
+		if fmt.Sprint(at) != "[/username /email /roles/1 /roles/2 /password]" {
+			t.Errorf("%s names %v: %v", what, at, err)
+		}
+	}
+}
+
 func TestFirst(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()

@@ -9,6 +9,7 @@
 package user
 
 import (
+	"net/mail"
 	"slices"
 	"strings"
 	"time"
@@ -111,9 +112,21 @@ func checkName(pointer, name string) error {
 	return nil
 }
 
-// checkPassword refuses what is no password at all; strength beyond that is
+// checkEmail refuses what is no bare address. One with a display name or a
+// comment is another text for the same mailbox: two people could have it.
+func checkEmail(pointer, address string) error {
+	if err := checkName(pointer, address); err != nil {
+		return err
+	}
+	if a, err := mail.ParseAddress(address); err != nil || a.Address != address {
+		return fault.Invalidf(pointer, "must be an e-mail address, and nothing around it")
+	}
+	return nil
+}
+
+// CheckPassword refuses what is no password at all; strength beyond that is
 // the length's (NIST SP 800-63B section 5.1.1).
-func checkPassword(pointer, password string, names ...string) error {
+func CheckPassword(pointer, password string, names ...string) error {
 	if utf8.RuneCountInString(password) < 8 {
 		return fault.Invalidf(pointer, "must be at least 8 characters long")
 	}

@@ -26,7 +26,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id int64, hard boo
 		if err != nil {
 			return err
 		}
-		at = s.Now().UTC()
+		at = db.Stamp(s.Now())
 		next := old
 		next.Version, next.UpdatedAt, next.DeletedAt = old.Version+1, at, &at
 		st := step{verb: "deleted"}

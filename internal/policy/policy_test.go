@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -174,10 +175,22 @@ func TestDeleteAndRestore(t *testing.T) {
 		if _, err := h.Delete(ctx, sc(""), p.ID, false, 7); !fault.Is(err, fault.Precondition) {
 			t.Errorf("stale delete: %v", err)
 		}
-		if at, err := h.Delete(ctx, sc(""), p.ID, false, 0); err != nil || at.IsZero() {
+		h.Now = func() time.Time { return time.Unix(1e9, 123456789) }
+		at, err := h.Delete(ctx, sc(""), p.ID, false, 0)
+		if err != nil || at.Location() != time.UTC {
 			t.Fatal(at, err)
 		}
-		_, err := h.Delete(ctx, sc(""), p.ID, false, 0)
+		err = c.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+			gone, err := get(ctx, tx, p.ID)
+			if err == nil && !gone.DeletedAt.Equal(at) {
+				t.Errorf("told %v, kept %v", at, gone.DeletedAt)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Delete(ctx, sc(""), p.ID, false, 0)
 		wantFault(t, err, fault.NotFound, "")
 		_, err = h.Get(ctx, sc(""), p.ID)
 		wantFault(t, err, fault.NotFound, "")

@@ -51,7 +51,7 @@ func (s *Service) SetEnforcement(ctx context.Context, sc scope.Scope, env scope.
 	if err != nil {
 		return Enforcement{}, err
 	}
-	now := s.Now()
+	now := db.Stamp(s.Now())
 	e := Enforcement{Environment: env, Mode: mode, UpdatedAt: &now, UpdatedBy: sc.Actor.Name}
 	err = store.Write(ctx, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "enforcement"); err != nil {

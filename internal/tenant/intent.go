@@ -37,7 +37,7 @@ type telling struct {
 
 // intend makes the intent of a change of t.
 func intend(sc scope.Scope, t Tenant, at time.Time, kind string, changes map[string]any) intent {
-	return intent{Tenant: t.ID, Home: t.ID, At: at.UTC().Truncate(time.Microsecond), Telling: telling{kind, t.Name, changes, sc.Actor, sc.RequestID}}
+	return intent{Tenant: t.ID, Home: t.ID, At: db.Stamp(at), Telling: telling{kind, t.Name, changes, sc.Actor, sc.RequestID}}
 }
 
 // purges reports whether the tenant's store is to go.

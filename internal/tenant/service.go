@@ -34,7 +34,7 @@ type Service struct {
 // EnsureDefault makes the tenant `default` where it is missing. It may run on
 // several replicas at once.
 func (s *Service) EnsureDefault(ctx context.Context) error {
-	now := s.Now()
+	now := db.Stamp(s.Now())
 	t := Tenant{
 		ID: scope.DefaultTenant, Name: "Default", Domain: s.subdomain(scope.DefaultTenant), Status: Active,
 		Region: DefaultRegion, PlanType: DefaultPlan, CreatedAt: now, UpdatedAt: now, Settings: Settings{},
@@ -99,13 +99,14 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, 
 
 // draft checks a new tenant's members and fills in what was left out.
 func (s *Service) draft(d Draft) (Tenant, error) {
-	now := s.Now()
+	now := db.Stamp(s.Now())
 	t := Tenant{
 		Name: strings.TrimSpace(d.Name), Status: Active, Region: d.Region, PlanType: d.PlanType,
 		CreatedAt: now, UpdatedAt: now, Settings: Settings{}.merge(d.Settings),
 	}
+	var unnamed error
 	if t.Name == "" {
-		return t, fault.Invalidf("/name", "must not be empty")
+		unnamed = fault.Invalidf("/name", "must not be empty")
 	}
 	if t.Region == "" {
 		t.Region = DefaultRegion
@@ -113,18 +114,13 @@ func (s *Service) draft(d Draft) (Tenant, error) {
 	if t.PlanType == "" {
 		t.PlanType = DefaultPlan
 	}
-	var err error
-	if t.Domain, err = checkDomain("/domain", d.Domain); err != nil {
-		return t, err
-	}
-	custom, err := checkDomain("/custom_domain", d.CustomDomain)
-	if err != nil {
-		return t, err
-	}
+	domain, noDomain := checkDomain("/domain", d.Domain)
+	custom, noCustom := checkDomain("/custom_domain", d.CustomDomain)
+	t.Domain = domain
 	if custom != "" {
 		t.CustomDomain = &custom
 	}
-	return t, t.Settings.check()
+	return t, fault.Join(unnamed, noDomain, noCustom, t.Settings.check())
 }
 
 // Get reads a tenant with its usage. A foreign tenant is 403, and so is an
@@ -174,7 +170,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		if err != nil {
 			return err
 		}
-		if after, err = decideChange(sc, before, ch, s.Now()); err != nil {
+		if after, err = decideChange(sc, before, ch, db.Stamp(s.Now())); err != nil {
 			return err
 		}
 		if err := putSettings(ctx, tx, after.Settings); err != nil {
@@ -210,7 +206,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	case hard && !sc.Platform:
 		return Deletion{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator purges a tenant")
 	}
-	now := s.Now()
+	now := db.Stamp(s.Now())
 	if t.Status != Deleted {
 		end := now.Add(KeepDeleted)
 		t.Status, t.DeletedAt, t.ExpiresAt, t.UpdatedAt = Deleted, &now, &end, now

@@ -205,33 +205,33 @@ func notFound(id scope.TenantID) error {
 func decideChange(sc scope.Scope, t Tenant, ch Change, now time.Time) (Tenant, error) {
 	after := t
 	after.UpdatedAt = now
+	var errs []error
 	if ch.Name.Sent {
-		if strings.TrimSpace(ch.Name.Value) == "" {
-			return t, fault.Invalidf("/name", "must not be empty")
+		if after.Name = strings.TrimSpace(ch.Name.Value); after.Name == "" {
+			errs = append(errs, fault.Invalidf("/name", "must not be empty"))
 		}
-		after.Name = strings.TrimSpace(ch.Name.Value)
 	}
 	if ch.Settings.Sent {
 		after.Settings = t.Settings.merge(ch.Settings.Value)
-		if err := after.Settings.check(); err != nil {
-			return t, err
-		}
+		errs = append(errs, after.Settings.check())
 		for _, name := range limitNames() {
 			if !sc.Platform && !after.Settings.same(t.Settings, name) {
-				return t, fault.Invalidf("/settings/"+name, "only a platform administrator changes this")
+				errs = append(errs, fault.Invalidf("/settings/"+name, "only a platform administrator changes this"))
 			}
 		}
 	}
 	if ch.PlanType.Sent && ch.PlanType.Value != t.PlanType {
 		if !sc.Platform || ch.PlanType.Null {
-			return t, fault.Invalidf("/plan_type", "only a platform administrator changes this")
+			errs = append(errs, fault.Invalidf("/plan_type", "only a platform administrator changes this"))
 		}
 		after.PlanType = ch.PlanType.Value
 	}
 	if ch.Status.Sent && ch.Status.Value != t.Status {
-		return decideStatus(sc, after, ch.Status.Value)
+		var err error
+		after, err = decideStatus(sc, after, ch.Status.Value)
+		errs = append(errs, err)
 	}
-	return after, nil
+	return after, fault.Join(errs...)
 }
 
 // decideStatus moves between active and suspended, and back from deleted.

@@ -2,6 +2,8 @@ package tenant
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -117,5 +120,32 @@ func TestWhoMayChange(t *testing.T) {
 	base.ID = scope.DefaultTenant
 	if _, err := decideChange(platform, base, Change{Status: patch.Set(Suspended)}, now); !fault.Is(err, fault.Conflict) {
 		t.Errorf("the default tenant is suspended: %v", err)
+	}
+}
+
+// TestEveryOffenceOfATenant: a refusal names all that is wrong.
+func TestEveryOffenceOfATenant(t *testing.T) {
+	odd := Settings{"max_users": -1, FourEyesSetting: "yes"}
+	_, made := (&Service{Now: time.Now}).draft(Draft{Name: " ", Domain: "not a domain", CustomDomain: "-", Settings: odd})
+	_, changed := decideChange(own, Tenant{ID: dbtest.Second, Status: Active, PlanType: "pro"}, Change{
+		Name: patch.Set(" "), Settings: patch.Set(Settings{FourEyesSetting: "yes", "max_users": 1}), PlanType: patch.Set("standard"), Status: patch.Set(Suspended),
+	}, time.Now())
+	for what, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"create": {made, "[/name /domain /custom_domain /settings/max_users /settings/four_eyes]"},
+		"update": {changed, "[/name /settings/four_eyes /settings/max_users /plan_type /status]"},
+	} {
+		var f *fault.Error
+		var at []string
+		if errors.As(c.err, &f) {
+			for _, d := range f.Details {
+				at = append(at, d.Pointer)
+			}
+		}
+		if fmt.Sprint(at) != c.want {
+			t.Errorf("%s names %v, want %s: %v", what, at, c.want, c.err)
+		}
 	}
 }

@@ -27,6 +27,8 @@ type grantOut struct{ Body auth.Grant }
 // Me is the caller, as GET /auth/me shows it.
 type Me struct {
 	user.User
+	// Permissions is User's own member, which here is always there.
+	Permissions []string        `json:"permissions" nullable:"false" doc:"Scopes held; empty for none"`
 	Kind        scope.ActorKind `json:"kind" enum:"user,api_key,bouncer" doc:"What the credential belongs to; a key or bouncer is shown in the shape of a person"`
 	TenantID    scope.TenantID  `json:"tenant_id" doc:"Tenant that the request works in"`
 	Environment scope.Env       `json:"environment,omitempty" enum:"sandbox,production" doc:"The one environment that the credential is good for; absent: both"`
@@ -90,7 +92,7 @@ func (s *Server) auth(r *Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*meOut, error) {
 			u, err := s.Auth.Me(ctx, sc)
-			me := Me{User: u, Kind: sc.Actor.Kind, TenantID: sc.Tenant}
+			me := Me{User: u, Permissions: u.Permissions, Kind: sc.Actor.Kind, TenantID: sc.Tenant}
 			if sc.EnvBound {
 				me.Environment = sc.Env
 			}
@@ -98,14 +100,22 @@ func (s *Server) auth(r *Router) {
 		})
 	Raw(r, Op{
 		ID: "issue-token", Method: http.MethodPost, Path: "/auth/token", Public: true, Tags: tags,
-		Errors:      []int{http.StatusUnauthorized},
+		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden},
 		Summary:     "OAuth 2.0 token endpoint",
 		Description: "The grants password and client_credentials (RFC 6749); for the latter the API key is the client's secret, sent in the body or by HTTP Basic. scope asks for less than there is.",
 	},
 		RawDocs{
 			Request: reflect.TypeFor[auth.TokenRequest](), RequestType: "application/x-www-form-urlencoded, application/json",
 			Response: reflect.TypeFor[auth.Grant](),
-		}, s.token)
+		}, func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+			g, err := s.token(r, w, req, sc)
+			if err != nil {
+				Fail(w, err)
+				return
+			}
+			w.Header()["Pragma"] = []string{"no-cache"} // RFC 6749 section 5.1
+			WriteJSON(w, http.StatusOK, g)
+		})
 	Register(r, Op{
 		ID: "get-jwks", Method: http.MethodGet, Path: "/.well-known/jwks.json", Root: true, Public: true, Tags: tags,
 		Summary:     "Keys that tokens are signed with",
@@ -116,20 +126,22 @@ func (s *Server) auth(r *Router) {
 		})
 }
 
-// token answers the token endpoint.
-func (s *Server) token(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+// token does what the token endpoint is asked for. Which tenant the request
+// names it must know itself: a stranger's scope does not tell naming the default
+// one from naming none.
+func (s *Server) token(r *Router, w http.ResponseWriter, req *http.Request, sc scope.Scope) (auth.Grant, error) {
 	ask, err := tokenRequest(w, req)
 	if err != nil {
-		Fail(w, err)
-		return
+		return auth.Grant{}, err
 	}
-	g, err := s.Auth.Token(req.Context(), sc, ask)
+	query, err := queryOf(req)
 	if err != nil {
-		Fail(w, err)
-		return
+		return auth.Grant{}, err
 	}
-	w.Header()["Pragma"] = []string{"no-cache"} // RFC 6749 section 5.1
-	WriteJSON(w, http.StatusOK, g)
+	if ask.Named, err = r.tenantNamed(req, query); err != nil {
+		return auth.Grant{}, err
+	}
+	return s.Auth.Token(req.Context(), sc, ask)
 }
 
 func invalidRequest(format string, args ...any) error {

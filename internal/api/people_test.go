@@ -35,7 +35,8 @@ const adminPassword = "the first password"
 func newTown(t *testing.T, c *db.Cluster) *town {
 	t.Helper()
 	ctx := context.Background()
-	now := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+	// As the process's clock: finer than a store keeps.
+	now := func() time.Time { return time.Now().Truncate(time.Microsecond).Add(789) }
 	box, err := secret.New([secret.KeyBytes]byte{1})
 	if err != nil {
 		t.Fatal(err)
@@ -303,6 +304,7 @@ func (w *town) keys(boss string) {
 		w.t.Errorf("listed %v", page)
 	}
 	w.as(boss, 200, "GET", path+"/"+id, "")
+	w.changes(boss, path, id, use)
 	fresh := w.as(boss, 201, "POST", path+"/"+id+"/rotate", `{"grace_seconds":60}`)
 	use(200, key, "/users")
 	last := w.as(boss, 201, "POST", path+"/"+fresh["id"].(string)+"/rotate", "")

@@ -56,6 +56,11 @@ type KeyPath struct {
 	KeyID string `path:"key_id" maxLength:"64" pattern:"^[-0-9a-zA-Z_]+$" doc:"Id of the API key"`
 }
 
+type keyUpdateIn struct {
+	KeyPath
+	Body auth.KeyChange
+}
+
 type keyRotateIn struct {
 	KeyPath
 	Body *auth.RotateRequest
@@ -138,7 +143,7 @@ func (s *Server) tenantKeys(r *Router, tags []string) {
 	Register(r, Op{
 		ID: "create-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create an API key",
-		Description: "A key of the tenant's own, good for both environments. The key is in this answer and never again. A scope that the caller does not hold, or an end later than that of the key which asks: 403; an unknown scope: 422.",
+		Description: "A key of the tenant's own, good for both environments, or with `environment` for that one alone. The key is in this answer and never again. A scope that the caller does not hold, or an end later than that of the key which asks: 403; an unknown scope: 422.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyCreateIn) (*keyOut, error) {
 			sc, err := s.within(ctx, sc, in.ID)
@@ -160,6 +165,26 @@ func (s *Server) tenantKeys(r *Router, tags []string) {
 			k, err := s.Auth.Key(ctx, sc, in.KeyID)
 			return &keyOut{k}, err
 		})
+	s.tenantKeyChanges(r, tags)
+}
+
+// tenantKeyChanges registers what becomes of an API key once it is made.
+func (s *Server) tenantKeyChanges(r *Router, tags []string) {
+	record := reflect.TypeFor[auth.Key]()
+	Register(r, Op{
+		ID: "update-api-key", Method: http.MethodPut, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Change an API key",
+		Description: "Members that are not sent stay as they are; null as expires_at lets the key go on until it is revoked. The change holds at once, for the tokens that were made from the key too; the key itself stays the same. What comes of it must be a key that the caller could make: a scope that the caller does not hold, or an end later than that of the key which asks: 403. A key that has ended stays so: 409 `key_expired`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *keyUpdateIn) (*keyOut, error) {
+			sc, err := s.within(ctx, sc, in.ID)
+			if err != nil {
+				return nil, err
+			}
+			k, err := s.Auth.UpdateKey(ctx, sc, in.KeyID, in.Body)
+			return &keyOut{k}, err
+		})
 	Register(r, Op{
 		ID: "revoke-api-key", Method: http.MethodDelete, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags,
 		Summary: "Revoke an API key", Description: "It ends at once, and so do the tokens that were made from it.",
@@ -174,6 +199,7 @@ func (s *Server) tenantKeys(r *Router, tags []string) {
 		})
 	Register(r, Op{
 		ID: "rotate-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys/{key_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,
+		Errors:      []int{http.StatusConflict},
 		Summary:     "Replace an API key",
 		Description: "Answers a new key of the same name, scopes and end. The old one lives on for grace_seconds, by default not at all.",
 	},

@@ -186,7 +186,7 @@ func (p *parts) people(ctx context.Context) error {
 	}
 	p.auth, err = auth.New(ctx, auth.Config{
 		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,
-		Issuer: "gatehouse", Blind: blind(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken,
+		Issuer: "gatehouse", Blind: blind(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken, BouncerTimes: p.bouncerTimes,
 	})
 	if err != nil {
 		return err
@@ -212,6 +212,16 @@ func blind(grace time.Duration) time.Duration {
 func (p *parts) bouncerByToken(ctx context.Context, tx *db.Tx, digest string) (auth.Bouncer, error) {
 	b, err := p.bouncers.ByToken(ctx, tx, digest)
 	return auth.Bouncer{ID: strconv.FormatInt(b.ID, 10), Name: b.Name, Env: b.Environment}, err
+}
+
+// bouncerTimes tells auth since when there is a bouncer.
+func (p *parts) bouncerTimes(ctx context.Context, tx *db.Tx, id string) (made, changed time.Time, err error) {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil {
+		return made, changed, err
+	}
+	b, err := p.bouncers.ByID(ctx, tx, n)
+	return b.CreatedAt, b.UpdatedAt, err
 }
 
 // subjects sets up what is protected, by what, and where.

@@ -68,8 +68,8 @@ type Principal struct {
 	RateLimited bool
 }
 
-// Config is what a Service is made of. All fields but Issuer, Bouncer, Rotate and
-// Blind are needed.
+// Config is what a Service is made of. All fields but Issuer, the bouncers',
+// Rotate and Blind are needed.
 type Config struct {
 	Stores  *db.Cluster
 	Tenants *tenant.Service
@@ -91,6 +91,9 @@ type Config struct {
 	// Bouncer finds the bouncer of a token's digest in its tenant's store, or
 	// answers NotFound; nil: bouncers' tokens are refused.
 	Bouncer func(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error)
+	// BouncerTimes says when the bouncer of an id was made and last changed; it
+	// is needed where Bouncer is.
+	BouncerTimes func(ctx context.Context, tx *db.Tx, id string) (made, changed time.Time, err error)
 }
 
 // Bouncer is what a scope says of an enforcement point.

@@ -216,6 +216,15 @@ func TestBouncersToken(t *testing.T) {
 		t.Errorf("scope %+v, %+v, %v", sc, who, err)
 	}
 	r.want("the other environment", Credential{Bearer: text, EnvHint: scope.Production}, "403")
+	r.BouncerTimes = func(_ context.Context, _ *db.Tx, id string) (made, changed time.Time, err error) {
+		if id != "7" {
+			return made, changed, fault.NotFoundf("no such bouncer")
+		}
+		return time.Unix(1e9, 0), time.Unix(2e9, 0), nil
+	}
+	if me, err := r.Me(ctx, sc); err != nil || me.CreatedAt.Unix() != 1e9 || me.UpdatedAt.Unix() != 2e9 || me.Permissions == nil {
+		t.Errorf("shown as %+v, %v", me, err)
+	}
 	if _, err := r.Portal(ctx, sc, text, nil); !fault.Is(err, fault.Forbidden) {
 		t.Errorf("a bouncer is given a token: %v", err)
 	}

@@ -39,9 +39,10 @@ type Key struct {
 
 // KeyDraft is what an API key is made from.
 type KeyDraft struct {
-	Name      string     `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for."`
-	Scopes    []string   `json:"scopes" minItems:"1" maxItems:"64" nullable:"false" doc:"What the key may do: <area>:<read|write>; write implies read. The caller must hold them."`
-	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: when it is revoked."`
+	Name        string     `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for."`
+	Scopes      []string   `json:"scopes" minItems:"1" maxItems:"64" nullable:"false" doc:"What the key may do: <area>:<read|write>; write implies read. The caller must hold them."`
+	Environment scope.Env  `json:"environment,omitempty" enum:"sandbox,production" doc:"The one environment that the key is good for; absent: both."`
+	ExpiresAt   *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: when it is revoked."`
 }
 
 // PortalDraft is what a key of the developer portal is made from; all of it may
@@ -63,11 +64,12 @@ type RotateRequest struct {
 	GraceSeconds int64 `json:"grace_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the old key lives on; 0: it ends now."`
 }
 
-// CreateKey makes a key of the tenant's own, good for both environments. It
-// answers 403 for scopes that the caller does not hold, an end later than the
-// caller's own, or a caller bound to one environment; 422 for unknown scopes.
+// CreateKey makes a key of the tenant's own, good for both environments or for
+// the one that is named. It answers 403 for scopes that the caller does not hold,
+// an end later than the caller's own, or a caller bound to another environment;
+// 422 for unknown scopes.
 func (s *Service) CreateKey(ctx context.Context, sc scope.Scope, d KeyDraft) (Key, error) {
-	return s.makeKey(ctx, sc, Key{Name: d.Name, Scopes: d.Scopes, ExpiresAt: d.ExpiresAt})
+	return s.makeKey(ctx, sc, Key{Name: d.Name, Scopes: d.Scopes, Environment: d.Environment, ExpiresAt: d.ExpiresAt})
 }
 
 // GenerateKey makes a key for one environment. A person's key is that person's:
@@ -101,28 +103,44 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 // makeKey checks, draws and stores a key. Its digest goes into the system store
 // first: one that points to no key is void.
 func (s *Service) makeKey(ctx context.Context, sc scope.Scope, k Key) (Key, error) {
-	k.Name = strings.TrimSpace(k.Name)
-	if k.Name == "" {
-		return Key{}, fault.Invalidf("/name", "must not be empty")
+	if k.Environment != scope.AnyEnv && !k.Environment.Valid() {
+		return Key{}, fault.Invalidf("/environment", "the environment is sandbox or production")
 	}
-	ps, err := user.ParseScopes("/scopes", k.Scopes)
+	k, err := s.checkKey(sc, k)
 	if err != nil {
 		return Key{}, err
 	}
-	if len(ps) == 0 {
-		return Key{}, fault.Invalidf("/scopes", "a key needs at least one scope")
+	return s.storeKey(ctx, sc, k, "API_KEY_CREATED", nil)
+}
+
+// checkKey gives a key as it is stored, or every offence in it; and 403 for one
+// that the caller could not hand out.
+func (s *Service) checkKey(sc scope.Scope, k Key) (Key, error) {
+	var unnamed, ended error
+	if k.Name = strings.TrimSpace(k.Name); k.Name == "" {
+		unnamed = fault.Invalidf("/name", "must not be empty")
+	}
+	ps, unknown := user.ParseScopes("/scopes", k.Scopes)
+	if len(k.Scopes) == 0 {
+		unknown = fault.Invalidf("/scopes", "a key needs at least one scope")
+	}
+	if k.ExpiresAt != nil {
+		at := db.Stamp(*k.ExpiresAt)
+		if k.ExpiresAt = &at; !at.After(s.Now()) {
+			ended = fault.Invalidf("/expires_at", "must be in the future")
+		}
+	}
+	if err := fault.Join(unnamed, unknown, ended); err != nil {
+		return Key{}, err
 	}
 	if err := user.MayGrant(sc, scope.Permissions{List: ps}); err != nil {
 		return Key{}, err
 	}
 	if sc.EnvBound && sc.Env != k.Environment {
-		return Key{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for one environment and makes keys for that one only")
-	}
-	if k.ExpiresAt != nil && !k.ExpiresAt.After(s.Now()) {
-		return Key{}, fault.Invalidf("/expires_at", "must be in the future")
+		return Key{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for one environment, and so are the keys that it makes or changes")
 	}
 	k.Scopes = user.Strings(scope.Permissions{List: ps})
-	return s.storeKey(ctx, sc, k, "API_KEY_CREATED", nil)
+	return k, nil
 }
 
 // storeKey draws the key itself and writes it. more runs in the same transaction.
@@ -132,7 +150,7 @@ func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind stri
 		return Key{}, fault.Wrap(err, "draw a key")
 	}
 	k.ID, k.Digest, k.Hint = s.NewID(), digestOf(text), hint(text)
-	k.CreatedAt, k.CreatedBy, k.LastUsedAt = s.Now(), sc.Actor.Name, nil
+	k.CreatedAt, k.CreatedBy, k.LastUsedAt = db.Stamp(s.Now()), sc.Actor.Name, nil
 	store, err := s.Stores.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return Key{}, err
@@ -164,7 +182,7 @@ func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind stri
 	return k, nil
 }
 
-// notLonger refuses a key that outlives the key which makes it.
+// notLonger refuses a key that outlives the key which makes or changes it.
 func (s *Service) notLonger(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key) error {
 	if sc.Actor.Kind != scope.Key {
 		return nil
@@ -174,7 +192,7 @@ func (s *Service) notLonger(ctx context.Context, tx *db.Tx, sc scope.Scope, k Ke
 		return err
 	}
 	if own.ExpiresAt != nil && (k.ExpiresAt == nil || k.ExpiresAt.After(*own.ExpiresAt)) {
-		return fault.New(fault.Forbidden, "permission_denied", "a key cannot make one that outlives it")
+		return fault.New(fault.Forbidden, "permission_denied", "a key cannot make one that outlives it, or have one do so")
 	}
 	return nil
 }
@@ -222,8 +240,8 @@ func (s *Service) RevokeKey(ctx context.Context, sc scope.Scope, id string) (Key
 	}
 	var k Key
 	err = store.Write(ctx, func(tx *db.Tx) error {
-		if k, err = selectKey(ctx, tx, id); err != nil {
-			return unknownKey(err)
+		if k, err = lockKey(ctx, tx, id); err != nil {
+			return err
 		}
 		if err := deleteKey(ctx, tx, id); err != nil {
 			return err
@@ -257,6 +275,9 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 	end := s.Now().Add(grace)
 	fresh := Key{Name: old.Name, Scopes: old.Scopes, Environment: old.Environment, Owner: old.Owner, ExpiresAt: old.ExpiresAt}
 	fresh, err = s.storeKey(ctx, sc, fresh, "API_KEY_ROTATED", func(tx *db.Tx) error {
+		if err := s.unchanged(ctx, tx, old); err != nil {
+			return err
+		}
 		if _, err := tx.Bump(ctx, user.Revision); err != nil {
 			return err
 		}
@@ -290,9 +311,12 @@ func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, userID string, gone
 }
 
 func (s *Service) recordKey(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key, kind string) error {
+	return s.noteKey(ctx, tx, sc, k, kind, map[string]any{"scopes": k.Scopes, "hint": k.Hint, "expires_at": k.ExpiresAt})
+}
+
+func (s *Service) noteKey(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key, kind string, changes map[string]any) error {
 	return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
-		Type: kind, Object: "key", ObjectID: k.ID, ObjectName: k.Name, Env: k.Environment,
-		Changes: map[string]any{"scopes": k.Scopes, "hint": k.Hint, "expires_at": k.ExpiresAt},
+		Type: kind, Object: "key", ObjectID: k.ID, ObjectName: k.Name, Env: k.Environment, Changes: changes,
 	})
 }
 

@@ -281,6 +281,9 @@ func (s *Service) Me(ctx context.Context, sc scope.Scope) (user.User, error) {
 			k, err := selectKey(ctx, tx, sc.Actor.ID)
 			me.CreatedAt, me.UpdatedAt = k.CreatedAt, k.CreatedAt
 			return unknownKey(err)
+		case scope.Bouncer:
+			me.CreatedAt, me.UpdatedAt, err = s.BouncerTimes(ctx, tx, sc.Actor.ID)
+			return gone(err)
 		}
 		return nil
 	})
@@ -296,6 +299,9 @@ type TokenRequest struct {
 	ClientID     string `json:"client_id,omitempty" doc:"For client_credentials: the key's id, or whatever the client calls itself; the key alone counts."`
 	ClientSecret string `json:"client_secret,omitempty" doc:"For client_credentials: the API key."`
 	Scope        string `json:"scope,omitempty" doc:"Scopes separated by spaces, to ask for fewer than there are."`
+	// Named is the tenant that the request names, by host, header or query; empty
+	// for none. The stranger's scope has the default one for either.
+	Named scope.TenantID `json:"-"`
 }
 
 // Token is OAuth's token endpoint: the grants password and client_credentials.
@@ -314,7 +320,7 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 		return g, err
 	case "client_credentials":
 		caller, _, err := s.Authenticate(ctx, Credential{
-			APIKey: req.ClientSecret, TenantHint: hinted(sc), EnvHint: sc.Env, IP: sc.Actor.IP, RequestID: sc.RequestID,
+			APIKey: req.ClientSecret, TenantHint: req.Named, EnvHint: sc.Env, IP: sc.Actor.IP, RequestID: sc.RequestID,
 		})
 		if fault.Is(err, fault.Unauthenticated) {
 			return Grant{}, fault.New(fault.Unauthenticated, "invalid_client", "the client is not known")
@@ -331,15 +337,6 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 		return Grant{}, fault.New(fault.BadRequest, "invalid_request", "grant_type is missing")
 	}
 	return Grant{}, fault.New(fault.BadRequest, "unsupported_grant_type", "grant_type is password or client_credentials")
-}
-
-// hinted is the tenant that a stranger named; the default one may stand for
-// none, and a key knows its own.
-func hinted(sc scope.Scope) scope.TenantID {
-	if sc.Tenant == scope.DefaultTenant {
-		return ""
-	}
-	return sc.Tenant
 }
 
 // randomPassword has 128 random bits.

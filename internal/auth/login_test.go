@@ -231,6 +231,28 @@ func TestTokenEndpoint(t *testing.T) {
 	}
 }
 
+// TestTokenOfAnotherTenant: a key is refused where the request names a tenant
+// that is not the key's, the default one no less than any other.
+func TestTokenOfAnotherTenant(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		k := r.key(dbtest.Second, "policies:read")
+		for named, want := range map[scope.TenantID]string{"": "ok", dbtest.Second: "ok", scope.DefaultTenant: "403", "nowhere": "403"} {
+			in := named
+			if in == "" {
+				in = scope.DefaultTenant
+			}
+			_, err := r.Token(context.Background(), stranger(in), TokenRequest{GrantType: "client_credentials", ClientSecret: k.Key, Named: named})
+			if got := code(err); got != want {
+				t.Errorf("%q: %s, want %s", named, got, want)
+			}
+			var f *fault.Error
+			if errors.As(err, &f) && f.Code != "tenant_access_denied" {
+				t.Errorf("%q: %s", named, f.Code)
+			}
+		}
+	})
+}
+
 func attemptOf(t *testing.T, r *replica, subject string) (a attempt) {
 	t.Helper()
 	store, err := r.Stores.Tenant(context.Background(), scope.DefaultTenant)

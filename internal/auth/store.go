@@ -42,6 +42,20 @@ func selectKey(ctx context.Context, tx *db.Tx, id string) (Key, error) {
 	return db.One[Key](ctx, tx, `SELECT `+keyColumns+` FROM api_keys WHERE id = $1`, id)
 }
 
+// lockKey reads a key for a change: until its end nobody else changes it.
+func lockKey(ctx context.Context, tx *db.Tx, id string) (Key, error) {
+	if err := tx.Lock(ctx, "key:"+id); err != nil {
+		return Key{}, err
+	}
+	k, err := selectKey(ctx, tx, id)
+	return k, unknownKey(err)
+}
+
+func updateKey(ctx context.Context, tx *db.Tx, k Key) error {
+	_, err := tx.Exec(ctx, `UPDATE api_keys SET name = $2, scopes = $3, expires_at = $4 WHERE id = $1`, k.ID, k.Name, k.Scopes, k.ExpiresAt)
+	return err
+}
+
 func selectKeys(ctx context.Context, tx *db.Tx, skip, limit int) (KeyPage, error) {
 	var p KeyPage
 	var err error

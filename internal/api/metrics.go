@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"net/http"
 	"runtime"
 	"runtime/debug"
@@ -55,7 +56,8 @@ func newMetrics(reg prometheus.Registerer, version string) (*metrics, error) {
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gatehouse_build_info", Help: "Always 1; the labels say which build this is.",
 	}, []string{"version", "revision", "goversion"})
-	build.WithLabelValues(version, revision(), runtime.Version()).Set(1)
+	info, _ := debug.ReadBuildInfo() // nil where there is none
+	build.WithLabelValues(version, revision(commit, info), runtime.Version()).Set(1)
 	own := []prometheus.Collector{
 		build,
 		m.requests, m.byTenant, m.duration, m.durationByTenant,
@@ -70,21 +72,27 @@ func newMetrics(reg prometheus.Registerer, version string) (*metrics, error) {
 	return m, nil
 }
 
-// revision is the commit that the program was built from, with a mark where
-// files were changed after it; unknown where the build was not told.
-func revision() string {
-	commit, changed := "unknown", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				commit = s.Value
-			case s.Key == "vcs.modified" && s.Value == "true":
-				changed = "-dirty"
-			}
-		}
+// commit is what the program was built from, as `make build` says; empty where
+// something else built it.
+var commit string
+
+// revision is the commit of a build: the one that it was told, else the one that
+// Go found, with a mark where files were changed after it; else unknown.
+func revision(told string, info *debug.BuildInfo) string {
+	if told != "" || info == nil {
+		return cmp.Or(told, "unknown")
 	}
-	return commit + changed
+	found := map[string]string{}
+	for _, s := range info.Settings {
+		found[s.Key] = s.Value
+	}
+	switch {
+	case found["vcs.revision"] == "":
+		return "unknown"
+	case found["vcs.modified"] == "true":
+		return found["vcs.revision"] + "-dirty"
+	}
+	return found["vcs.revision"]
 }
 
 // route prepares the counters of an operation, so that a request finds them

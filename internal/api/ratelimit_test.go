@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -165,6 +166,28 @@ func TestOwnMetrics(t *testing.T) {
 	for _, has := range []string{`gatehouse_tenant_requests_total{status="2xx",tenant="default"} 1`, `gatehouse_http_requests_total{method="GET",operation="list-widgets",status="2xx"} 2`, "go_goroutines", "go_build_info", `gatehouse_build_info{goversion="` + runtime.Version() + `",revision="`, `,version="test"} 1`, "gatehouse_http_request_duration_seconds_bucket"} {
 		if !strings.Contains(all, has) {
 			t.Errorf("the platform's administrator does not see %s", has)
+		}
+	}
+}
+
+// TestRevision: a build says which commit it is of, as well as it knows.
+func TestRevision(t *testing.T) {
+	found := func(settings ...debug.BuildSetting) *debug.BuildInfo { return &debug.BuildInfo{Settings: settings} }
+	at := debug.BuildSetting{Key: "vcs.revision", Value: "abc"}
+	for _, tc := range []struct {
+		told string
+		info *debug.BuildInfo
+		want string
+	}{
+		{"", nil, "unknown"},
+		{"", found(), "unknown"},
+		{"", found(at), "abc"},
+		{"", found(at, debug.BuildSetting{Key: "vcs.modified", Value: "true"}), "abc-dirty"},
+		{"def", found(at), "def"},
+		{"def", nil, "def"},
+	} {
+		if got := revision(tc.told, tc.info); got != tc.want {
+			t.Errorf("%+v: %s", tc, got)
 		}
 	}
 }

@@ -78,7 +78,6 @@ type Page struct {
 	Total     int64      `json:"total" doc:"How many match the filters."`
 }
 
-// apply gives r with the members of c that were sent.
 // Offences are those of a draft that its schema cannot say, to be told with the
 // schema's.
 func (d Draft) Offences() []fault.Detail {
@@ -101,6 +100,7 @@ func (c Change) Offences() []fault.Detail {
 	return c.own(offences)
 }
 
+// apply gives r with the members of c that were sent.
 func (r Resource) apply(c Change) Resource {
 	if c.Name != nil {
 		r.Name = *c.Name

@@ -159,10 +159,11 @@ method := upper(given.action.method) if given.action.method != ""
 # ever read at a full path: OPA would convert them whole each time.
 first_of(group) := [r |
 	some i, shape in index.match.shapes[group]
+	some turn in turns
 	some id in index.match.keys[group][i][key_of(shape)]
 	r := index.resources[format_int(id, 10)]
 	takes_type(r)
-	takes_method(r)
+	takes_method(r, turn)
 ][0]
 
 key_of(shape) := concat("/", [s |
@@ -193,11 +194,21 @@ takes_type(r) if r.type == ""
 
 takes_type(r) if r.type == type
 
-takes_method(r) if not method
+# HEAD is taken by what names it, and else as the GET that it stands for.
+turns := [{"method": "HEAD", "named": true}, {"method": "GET", "named": false}] if {
+	method == "HEAD"
+} else := [{"method": method, "named": false}] if {
+	method
+} else := [{"named": false}]
 
-takes_method(r) if count(r.methods) == 0
+takes_method(_, turn) if not turn.method
 
-takes_method(r) if method in r.methods
+takes_method(r, turn) if {
+	not turn.named
+	count(r.methods) == 0
+}
+
+takes_method(r, turn) if turn.method in r.methods
 
 # --- the path: one canonical form, or none ---
 

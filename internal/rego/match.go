@@ -20,7 +20,8 @@ type Resource struct {
 	// Path is a pattern: `*` or `{name}` is one segment, `**` at the end the
 	// rest. Empty is any path, or none.
 	Path string `json:"path,omitempty"`
-	// Methods restrict the HTTP method; empty is any.
+	// Methods restrict the HTTP method; empty is any. GET takes HEAD too, which is
+	// GET without the answer's body (RFC 9110, section 9.3.2).
 	Methods []string `json:"methods,omitempty"`
 	// AuditLevel and Tags are carried for the audit of decisions.
 	AuditLevel string   `json:"audit_level,omitempty"`
@@ -182,7 +183,17 @@ func (n *node) find(path, typ, method string) *slot {
 	return pick(n.rest, typ, method)
 }
 
+// pick is the first slot that takes a request. HEAD is taken by what names it, and
+// else as the GET that it stands for: who guards GET guards what GET's head tells.
 func pick(slots []*slot, typ, method string) *slot {
+	if method == "HEAD" {
+		for _, s := range slots {
+			if len(s.methods) > 0 && s.takes(typ, method) {
+				return s
+			}
+		}
+		method = "GET"
+	}
 	for _, s := range slots {
 		if s.takes(typ, method) {
 			return s

@@ -82,6 +82,8 @@ type Issued struct {
 	Token string `json:"token" doc:"The bouncer's credential; shown once, stored as a digest."`
 	// OPAConfig is the boot configuration with the token in it.
 	OPAConfig string `json:"opa_config" doc:"Boot configuration for a stock OPA, this token included (YAML)."`
+	// VerifyKey is the public key that checks signed bundles.
+	VerifyKey string `json:"verify_key,omitempty" doc:"Public key (PEM) that its bundles are signed with; there where configuration.signing is signed. A gatehouse bouncer takes it as GATEHOUSE_BOUNCER_VERIFY_KEY; opa_config holds it."`
 }
 
 // Draft is what a create takes.

@@ -343,6 +343,26 @@ func TestWhatTheBridgeReports(t *testing.T) {
 			return nil
 		})
 		status(Synced, 5, Synced, Synced)
+
+		// What ran is refused, as with another key after a restart, and then runs again.
+		g.in(t, func(ctx context.Context, tx *db.Tx) error {
+			is := func(active, refused int64) {
+				t.Helper()
+				all, err := g.Bundles(ctx, tx, scope.Sandbox)
+				if err != nil || len(all) != 1 || all[0].Active != active || all[0].Refused != refused || (refused == 0) != (len(all[0].Errors) == 0) {
+					t.Errorf("bundles %+v, %v", all, err)
+				}
+			}
+			if _, err := g.Refused(ctx, tx, sc(""), b, 5, []Refusal{{Message: "wrong signature"}}); err != nil {
+				return err
+			}
+			is(0, 5)
+			if _, err := g.Activated(ctx, tx, sc(""), b, 5); err != nil {
+				return err
+			}
+			is(5, 0)
+			return nil
+		})
 	})
 }
 
@@ -371,6 +391,7 @@ status:
 discovery:
   service: gatehouse
   resource: "/bundles/1/discovery"
+  # The same key, or the path of a file with it, is GATEHOUSE_BOUNCER_VERIFY_KEY of a gatehouse bouncer.
   signing:
     keyid: "k1"
 keys:

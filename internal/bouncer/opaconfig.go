@@ -32,7 +32,7 @@ func (s *Service) OPAConfig(ctx context.Context, sc scope.Scope, id int64) (stri
 }
 
 func (s *Service) issued(b Bouncer, token string, key VerifyKey) Issued {
-	return Issued{Bouncer: b, Token: token, OPAConfig: s.opaConfig(b, token, key)}
+	return Issued{Bouncer: b, Token: token, OPAConfig: s.opaConfig(b, token, key), VerifyKey: key.PEM}
 }
 
 // key is what a bouncer checks its bundles with; the zero key where they are
@@ -60,6 +60,7 @@ func (s *Service) opaConfig(b Bouncer, token string, key VerifyKey) string {
 		return out.String()
 	}
 	// Keys cannot come by discovery, and what is discovered is signed as well.
+	out.WriteString("  # The same key, or the path of a file with it, is GATEHOUSE_BOUNCER_VERIFY_KEY of a gatehouse bouncer.\n")
 	fmt.Fprintf(&out, "  signing:\n    keyid: %s\nkeys:\n  %s:\n    algorithm: %s\n    key: |\n", strconv.Quote(key.ID), strconv.Quote(key.ID), key.Algorithm)
 	for line := range strings.SplitSeq(strings.TrimSpace(key.PEM), "\n") {
 		fmt.Fprintf(&out, "      %s\n", line)

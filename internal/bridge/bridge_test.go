@@ -236,6 +236,44 @@ func TestRefusedRevisionsAreNotSentAgain(t *testing.T) {
 	})
 }
 
+// A bouncer that runs nothing and refuses what it is sent does not converge, also
+// when it ran that before; once it takes it, nothing is left of the refusal.
+func TestARefusedRevisionDoesNotRun(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.control(scope.Production, "orders", 0, alice)
+		g := h.bouncer(scope.Production, nil)
+		status := func(active, more string) {
+			t.Helper()
+			body := `{"bundles":{"authz":{"active_revision":"` + active + `"` + more + `}},"gatehouse":{"refused_etag":"` + map[string]string{"": `\"1\"`, "1": ""}[active] + `"}}`
+			if err := h.Status(context.Background(), g.sc, g.token, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		is := func(what string, active, refused int64, converged bool) {
+			t.Helper()
+			h.until(what, func() bool {
+				r := g.revision()
+				return r.ActiveRevision == active && r.RefusedRevision == refused && r.Converged == converged && (refused != 0 || len(r.Errors) == 0)
+			})
+		}
+		failed := `,"code":"bundle_error","message":"the bundle's signature does not hold"`
+		tag, _ := g.fetch()
+		if a, err := g.poll(0, "conn", `"0"`, tag); err != nil || a.Parts != nil {
+			t.Fatalf("it refused %s and got %+v, error %v", tag, a, err)
+		}
+		is("refused by its tags", 0, 1, false)
+		status("", failed)
+		is("refused by its status", 0, 1, false)
+		_, _ = g.poll(0, "conn", tag)
+		is("taken", 1, 0, true)
+		status("1", "")
+		status("", failed) // restarted, with another key
+		is("refused though it ran", 0, 1, false)
+		status("1", "")
+		is("taken again", 1, 0, true)
+	})
+}
+
 func TestPresence(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		h.control(scope.Production, "orders", 0, alice)

@@ -149,7 +149,7 @@ func (d *desk) answer(q *question, now time.Time) (v verdict, note entry, change
 	}
 	for _, tag := range q.tags {
 		if tag == cur && d.refused.IsZero() {
-			d.refused, note.refused = now, cur
+			d.refuse(now, &note)
 		}
 	}
 	switch {
@@ -172,9 +172,21 @@ func (d *desk) answer(q *question, now time.Time) (v verdict, note entry, change
 
 // runs notes that the bouncer runs its target. Caller holds mu.
 func (d *desk) runs(revision int64, note *entry) {
+	again := !d.refused.IsZero() || !d.suspected.IsZero() // what is written of that must go
 	d.sentTo, d.suspected, d.refused, d.report.bundle = "", time.Time{}, time.Time{}, ""
-	if d.active != revision {
+	if d.active != revision || again {
 		d.active, note.activated = revision, revision
+	}
+}
+
+// refuse notes that the bouncer takes its target not, and so does not run it even
+// if it did before. Caller holds mu.
+func (d *desk) refuse(now time.Time, note *entry) {
+	if d.refused.IsZero() {
+		d.refused = now
+	}
+	if note.refused = d.target.revision; d.active == note.refused {
+		d.active = 0
 	}
 }
 

@@ -38,10 +38,17 @@ func (e *entry) merge(o entry) {
 	if o.sent != nil {
 		e.sent = o.sent
 	}
+	// one writes first what was activated: of two that are about the same revision
+	// the later counts.
 	if o.activated != 0 {
-		e.activated = o.activated
+		if e.activated = o.activated; e.refused == o.activated {
+			e.refused, e.why = 0, nil
+		}
 	}
 	if o.refused != 0 {
+		if e.activated == o.refused {
+			e.activated = 0
+		}
 		e.refused, e.why = o.refused, o.why
 	}
 	if o.status != "" {

@@ -128,13 +128,14 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 		why := refusals(b)
 		switch {
 		case len(b.Errors) > 0 || refusedTag(st) == cur:
-			if d.refused.IsZero() {
-				d.refused = now
-			}
-			e.refused, e.why = cur, why
+			d.refuse(now, e)
+			e.why = why
 		case d.sentTo != "":
 			d.suspected = now
 			e.refused, e.why = cur, why
+			if d.active == cur { // whatever is at fault, it does not run it now
+				d.active = 0
+			}
 		}
 	}
 	d.report = report{other: problemOf(st, d.report.dropped), dropped: droppedOf(st)}

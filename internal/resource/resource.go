@@ -22,7 +22,7 @@ type Resource struct {
 	Type        string    `json:"type" db:"type" doc:"Kind of thing, as requests name it." example:"api"`
 	Environment scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment the resource belongs to."`
 	Path        string    `json:"path" db:"path" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
-	Methods     []string  `json:"methods" db:"methods" doc:"HTTP methods; empty means every method."`
+	Methods     []string  `json:"methods" db:"methods" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
 	// OriginalHost and URL serve matching, discovery and the heuristic (contract.md section 5).
 	OriginalHost string         `json:"original_host" db:"original_host" doc:"Host that requests for the resource name; empty matches every host." example:"pay.example.com"`
 	URL          string         `json:"url" db:"url" doc:"Address of the resource, where known." example:"https://pay.example.com/payments"`
@@ -44,7 +44,7 @@ type Draft struct {
 	Type         string         `json:"type" minLength:"1" maxLength:"64" doc:"Kind of thing, as requests name it." example:"api"`
 	Environment  scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox when absent."`
 	Path         string         `json:"path" minLength:"1" maxLength:"2048" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
-	Methods      []string       `json:"methods,omitempty" maxItems:"16" doc:"HTTP methods; empty means every method."`
+	Methods      []string       `json:"methods,omitempty" maxItems:"16" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
 	OriginalHost string         `json:"original_host,omitempty" maxLength:"260" doc:"Host that requests for the resource name; empty matches every host."`
 	URL          string         `json:"url,omitempty" maxLength:"2048" doc:"Address of the resource, where known."`
 	Attributes   map[string]any `json:"attributes,omitempty" doc:"Free attributes."`
@@ -58,7 +58,7 @@ type Change struct {
 	Type         *string                     `json:"type,omitempty" minLength:"1" maxLength:"64" doc:"Kind of thing, as requests name it."`
 	Environment  *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the resource's own: it does not move."`
 	Path         *string                     `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"Path pattern."`
-	Methods      patch.Field[[]string]       `json:"methods,omitzero" maxItems:"16" doc:"HTTP methods; empty means every method."`
+	Methods      patch.Field[[]string]       `json:"methods,omitzero" maxItems:"16" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
 	OriginalHost patch.Field[string]         `json:"original_host,omitzero" maxLength:"260" doc:"Host; empty matches every host."`
 	URL          patch.Field[string]         `json:"url,omitzero" maxLength:"2048" doc:"Address of the resource."`
 	Attributes   patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Free attributes; replaces them whole."`

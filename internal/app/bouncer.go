@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
 // BouncerConfig is what an enforcement point needs to know. All else comes with
@@ -24,6 +25,7 @@ type BouncerConfig struct {
 	DataDir        string        `env:"GATEHOUSE_BOUNCER_DATA_DIR" default:"./.gatehouse-bouncer" help:"Directory for the last good bundle and the decision log."`
 	TrustedProxies []string      `env:"GATEHOUSE_BOUNCER_TRUSTED_PROXIES" help:"Addresses or CIDRs whose identity and forwarding headers are believed."`
 	RedisURL       string        `name:"redis-url" env:"GATEHOUSE_BOUNCER_REDIS_URL" help:"redis:// URL for the counters of input.usage, shared by all bouncers that name it, each tenant with its own; absent: each counts for itself."`
+	VerifyKey      string        `env:"GATEHOUSE_BOUNCER_VERIFY_KEY" help:"Public key that bundles must be signed with: PEM, or the path of a PEM file; absent: signatures are not looked at. Goes with configuration.signing 'signed', and is in what registering the bouncer answers."`
 	InitialMode    string        `env:"GATEHOUSE_BOUNCER_INITIAL_MODE" default:"enforce" enum:"enforce,shadow" help:"Before there ever was a bundle: enforce (refuse) or shadow (pass)."`
 	TLSCert        string        `env:"GATEHOUSE_BOUNCER_TLS_CERT" help:"PEM certificate; absent: plain HTTP."`
 	TLSKey         string        `env:"GATEHOUSE_BOUNCER_TLS_KEY" help:"PEM key."`
@@ -34,6 +36,10 @@ type BouncerConfig struct {
 
 // Bounce runs an enforcement point until the context ends.
 func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Writer) error {
+	verify, err := verifyKey(cfg.VerifyKey)
+	if err != nil {
+		return err
+	}
 	count, done, err := sharedCount(ctx, cfg.RedisURL)
 	if err != nil {
 		return err
@@ -42,7 +48,7 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 	b, err := enforce.New(enforce.Config{
 		URL: cfg.URL, Token: cfg.Token, Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, Upstream: cfg.Upstream, DataDir: cfg.DataDir,
 		TrustedProxies: cfg.TrustedProxies, InitialMode: cfg.InitialMode, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey,
-		UpstreamTimeout: cfg.Timeout, Version: version, Now: clock, Entropy: rand.Reader, Count: count,
+		UpstreamTimeout: cfg.Timeout, Version: version, Now: clock, Entropy: rand.Reader, Count: count, Verify: verify,
 	}, newLogger(cfg.LogLevel, os.Stderr))
 	if err != nil {
 		return err
@@ -50,6 +56,27 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 	tune(cfg.MemoryLimit)
 	fmt.Fprintf(out, "gatehouse bouncer %s serves on %s\n", version, cfg.Listen)
 	return b.Run(ctx)
+}
+
+// verifyKey reads the key of signed bundles: PEM, in which \n may stand for a line's
+// end (many an environment file holds no others), or a path.
+func verifyKey(setting string) (*rego.Verify, error) {
+	if setting == "" {
+		return nil, nil //nolint:nilnil // no key is no check
+	}
+	text := strings.ReplaceAll(setting, `\n`, "\n")
+	if !strings.Contains(setting, "-----BEGIN") {
+		data, err := os.ReadFile(setting)
+		if err != nil {
+			return nil, fmt.Errorf("GATEHOUSE_BOUNCER_VERIFY_KEY is neither PEM nor a file that can be read: %w", err)
+		}
+		text = string(data)
+	}
+	verify, err := rego.ReadVerify(text)
+	if err != nil {
+		return nil, fmt.Errorf("GATEHOUSE_BOUNCER_VERIFY_KEY: %w", err)
+	}
+	return verify, nil
 }
 
 // sharedCount counts in Redis; without an address there is none, and each

@@ -70,7 +70,8 @@ type Config struct {
 	// InitialMode is enforce (default: fail closed) or shadow: what happens
 	// before there ever was a bundle.
 	InitialMode string
-	// Verify checks bundle signatures; nil takes unsigned bundles.
+	// Verify is the key that bundles must be signed with, those from the disk too;
+	// nil: signatures are not looked at.
 	Verify *rego.Verify
 	// RootCAs are the authorities for the control plane's certificate; nil: the system's.
 	RootCAs *x509.CertPool
@@ -214,7 +215,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		tools:  openTools(cfg.DataDir),
 		out:    outbound.Trusted(outbound.Config{RootCAs: cfg.RootCAs}),
 		ids:    &idSource{rng: rand.NewChaCha8(seed)},
-		report: reporter{make(chan struct{}, 1)}, scout: newScout(),
+		report: newReporter(), scout: newScout(),
 		shadow: make(chan shadowJob, shadowQueue), activated: make(chan struct{}, 1),
 	}
 	b.client = b.out.HTTP()

@@ -251,7 +251,7 @@ func (b *Bouncer) envoyAnswer(st *state, in *inbound, who *identity, v *verdict)
 // metadata is Envoy's dynamic metadata, for access logs and the filters behind.
 func (v *verdict) metadata(st *state) map[string]any {
 	m := map[string]any{
-		"decision": v.word, "mode": v.mode.String(), "status": v.no.code, "effect": v.dec.Effect.String(),
+		"decision": v.word, "mode": v.mode.String(), "status": v.no.code, "effect": v.effect().String(),
 		"revision": st.revision, "bouncer": st.bouncer, "environment": st.environment,
 	}
 	if v.id != "" {

@@ -157,17 +157,18 @@ func appendResult(dst []byte, v *verdict) []byte {
 	dst = append(dst, `","allow":`...)
 	dst = strconv.AppendBool(dst, word == "PERMIT")
 	dst = append(dst, `,"effect":"`...)
-	dst = append(dst, d.Effect.String()...)
+	effect, reason := v.effect(), d.Reason
+	dst = append(dst, effect.String()...)
 	dst = append(dst, `","reason":`...)
-	reason := d.Reason
-	if v.failed != "" || reason == "" || v.no.status != 0 && d.Effect.Permits() {
+	// Of an evaluation that failed the decision says why, as the server's does.
+	if v.failed != "" && d.Err == nil || reason == "" || effect != d.Effect {
 		reason = v.no.message
 	}
 	if v.word == wordPassThrough {
 		reason = "no control covers this request"
 	}
 	dst = value.AppendString(dst, v.hidden.Text(reason))
-	if d.PolicyName != "" {
+	if d.PolicyName != "" && (effect == d.Effect || d.Effect == rego.Mask) {
 		dst = append(dst, `,"policy_id":`...)
 		dst = strconv.AppendInt(dst, d.PolicyID, 10)
 		dst = append(dst, `,"policy_name":`...)
@@ -179,7 +180,7 @@ func appendResult(dst []byte, v *verdict) []byte {
 		dst = append(dst, `,"resource_id":`...)
 		dst = strconv.AppendInt(dst, d.Resource.ID, 10)
 	}
-	if len(d.Mask) > 0 {
+	if len(d.Mask) > 0 && effect == rego.Mask {
 		dst = append(dst, `,"mask":[`...)
 		for i, m := range d.Mask {
 			if i > 0 {

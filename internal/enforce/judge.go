@@ -70,6 +70,15 @@ func (v *verdict) permits() bool {
 	return v.word == wordPermit || v.word == wordMask || v.word == wordPassThrough || v.word == wordShadowMask
 }
 
+// effect is the controls' effect, and DENY where they granted what was then refused
+// for another reason: the token, or an answer that cannot be masked here.
+func (v *verdict) effect() rego.Effect {
+	if !v.permits() && v.dec.Effect.Permits() {
+		return rego.Deny
+	}
+	return v.dec.Effect
+}
+
 // judge decides. Nothing here fails open while enforcing: whatever stands in
 // the way of a proper decision is a denial (contract section 6).
 func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identity, idErr error) (v verdict) {
@@ -113,7 +122,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 		}()
 	}
 	req := question(in, st.settings, who)
-	opt := rego.Options{Cache: cache, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
+	opt := rego.Options{Cache: cache, CacheTTL: st.cacheTTL, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
 	v.dec = st.set.Decide(ctx, &req, opt)
 	v.hidden = v.dec.Hidden(&req)
 	b.count.decision(v.dec.Duration, v.dec.CacheHit)

@@ -73,6 +73,7 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 		b.unreached(w, r, in, err)
 		return
 	}
+	b.report.reached(true)
 	if meter != nil {
 		model := ""
 		if v.mode == enforcing && in.seen.llm != nil { // in shadow mode it may still be read
@@ -181,6 +182,9 @@ func (b *Bouncer) unreached(w http.ResponseWriter, r *http.Request, in *inbound,
 		b.refuse(w, in, "", &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"})
 		return
 	}
+	if noConnection(err) && r.Context().Err() == nil {
+		b.report.reached(false)
+	}
 	switch {
 	case r.Context().Err() != nil:
 		b.count.clientGone.Add(1)
@@ -196,6 +200,12 @@ func (b *Bouncer) unreached(w http.ResponseWriter, r *http.Request, in *inbound,
 		b.log.WarnContext(r.Context(), "the application could not be reached", "error", err)
 		b.refuse(w, in, "", &refusal{http.StatusBadGateway, "upstream_unreachable", "the application could not be reached"})
 	}
+}
+
+// noConnection reports that the application took no connection.
+func noConnection(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // pass hands an answer on as it comes. An answer of unknown length is flushed

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -160,27 +161,67 @@ func canonicalPath(raw string, keepSlash bool) (string, bool) {
 	return p, true
 }
 
-// canonicalHost is the host in lower case, without a final dot; an absent host
-// (HTTP/1.0) is empty.
+// canonicalHost is the host in lower case, without a final dot, and an IPv6 literal
+// in its one form; an absent host (HTTP/1.0) is empty. What an application may read
+// in another way than the controls' hosts are matched in is refused: a second or
+// odd port, empty labels, brackets around anything else.
 func canonicalHost(h string) (string, bool) {
-	upper := false
-	for i := 0; i < len(h); i++ {
-		c := h[i]
+	if h == "" {
+		return "", true
+	}
+	if h[0] == '[' {
+		return canonicalLiteral(h)
+	}
+	name, port, ported := strings.Cut(h, ":")
+	if ported && !isPort(port) {
+		return "", false
+	}
+	bare := strings.TrimSuffix(name, ".")
+	upper, label := false, 0
+	for i := 0; i < len(bare); i++ {
+		c := bare[i]
+		label++
 		switch {
+		case c == '.':
+			if label == 1 {
+				return "", false
+			}
+			label = 0
 		case c >= 'A' && c <= 'Z':
 			upper = true
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '.', c == '-', c == '_', c == ':', c == '[', c == ']':
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_':
 		default:
 			return "", false
 		}
 	}
-	if upper {
-		h = strings.ToLower(h)
+	switch {
+	case label == 0:
+		return "", false
+	case upper:
+		bare = strings.ToLower(bare)
+	case len(bare) == len(name):
+		return h, true
 	}
-	if name, port, found := strings.Cut(h, ".:"); found && !strings.Contains(port, ":") {
-		return name + ":" + port, true
+	if ported {
+		return bare + ":" + port, true
 	}
-	return strings.TrimSuffix(h, "."), true
+	return bare, true
+}
+
+// canonicalLiteral is the same of an IPv6 address in brackets.
+func canonicalLiteral(h string) (string, bool) {
+	inner, rest, closed := strings.Cut(h[1:], "]")
+	addr, err := netip.ParseAddr(inner)
+	if !closed || err != nil || !addr.Is6() || addr.Zone() != "" || rest != "" && (rest[0] != ':' || !isPort(rest[1:])) {
+		return "", false
+	}
+	return "[" + addr.String() + "]" + rest, true
+}
+
+// isPort reports a port as everybody writes it: 1 to 65535, without a zero before it.
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0 && s[0] != '0'
 }
 
 // readQuery makes input.request.query: an object from name to the list of its

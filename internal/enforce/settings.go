@@ -52,6 +52,12 @@ type configuration struct {
 	DefaultAction string `json:"default_action"`
 	// MaxStale is a duration such as 24h; empty: the last good bundle never ages.
 	MaxStale string `json:"max_stale"`
+	// Signing is signed or unsigned: whether the control plane signs our bundles.
+	// What is demanded of them is Config.Verify's affair: a bundle must not say so itself.
+	Signing string `json:"signing"`
+	// CacheTTL is a duration such as 30s: how old an answer of the decision cache
+	// may be; empty: it holds until something that it depends on changes.
+	CacheTTL string `json:"cache_ttl"`
 	// CacheEnabled switches the decision cache; absent: on.
 	CacheEnabled *bool `json:"cache_enabled"`
 	// Headers are the request headers that controls see in input.request.headers.
@@ -111,6 +117,8 @@ type settings struct {
 	denyDefault bool
 	maxStale    time.Duration
 	cache       bool
+	cacheTTL    time.Duration // 0: no bound
+	signed      bool
 	keepSlash   bool
 	discovery   bool
 	names       headerNames
@@ -143,8 +151,11 @@ func (b *Bouncer) readSettings(bundle *rego.Bundle, before *settings) (*settings
 	c := &m.Config
 	s := &settings{
 		bouncer: m.ID.String(), name: m.Name, tenant: m.Tenant, environment: m.Environment,
-		cache: c.CacheEnabled == nil || *c.CacheEnabled, keepSlash: c.KeepTrailingSlash, byHeaders: c.Identity.ForwardAuthHeaders,
-		trusted: b.trusted,
+		keepSlash: c.KeepTrailingSlash, byHeaders: c.Identity.ForwardAuthHeaders,
+		trusted: b.trusted, signed: c.Signing == "signed",
+	}
+	if err := s.readCache(c); err != nil {
+		return nil, err
 	}
 	if err := s.readModes(m.Mode, c); err != nil {
 		return nil, err
@@ -167,6 +178,20 @@ func (b *Bouncer) readSettings(bundle *rego.Bundle, before *settings) (*settings
 		return nil, err
 	}
 	return s, b.readTokens(s, c.Identity, before)
+}
+
+func (s *settings) readCache(c *configuration) error {
+	s.cache = c.CacheEnabled == nil || *c.CacheEnabled
+	if c.CacheTTL == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(c.CacheTTL)
+	if err != nil || d < 0 {
+		return fmt.Errorf("configuration.cache_ttl: %q is no duration", c.CacheTTL)
+	}
+	s.cache = s.cache && d > 0
+	s.cacheTTL = d
+	return nil
 }
 
 func (s *settings) readModes(environment string, c *configuration) error {

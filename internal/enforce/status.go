@@ -4,14 +4,44 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
 // statusEvery is how often the bouncer reports itself when nothing changes.
 const statusEvery = 30 * time.Second
 
+// Times of what is told of the application.
+const (
+	// appRest is how long after telling that it went or came the next such report
+	// waits: an application that comes and goes must not make a stream of reports.
+	appRest = time.Second
+	// appProbe is how often an application that is away is tried.
+	appProbe = 2 * time.Second
+)
+
 // reporter wakes the status loop.
-type reporter struct{ wake chan struct{} }
+type reporter struct {
+	wake chan struct{}
+	app  chan struct{} // the application went away, or came back
+	lost atomic.Bool   // as the traffic, or the last report, found it
+}
+
+func newReporter() reporter {
+	return reporter{wake: make(chan struct{}, 1), app: make(chan struct{}, 1)}
+}
+
+// reached notes whether a request got a connection to the application. The first
+// that finds it another way than before has the status report tell so.
+func (r *reporter) reached(ok bool) {
+	if r.lost.Load() != ok || !r.lost.CompareAndSwap(ok, !ok) {
+		return
+	}
+	select {
+	case r.app <- struct{}{}:
+	default:
+	}
+}
 
 func (r *reporter) poke() {
 	select {
@@ -81,8 +111,12 @@ type bouncerStatus struct {
 
 // reportLoop posts the status on change and now and then.
 func (b *Bouncer) reportLoop(ctx context.Context) {
-	tick := time.NewTicker(statusEvery)
+	tick, rest, probe := time.NewTicker(statusEvery), time.NewTimer(appRest), time.NewTimer(appProbe)
 	defer tick.Stop()
+	defer rest.Stop()
+	defer probe.Stop()
+	probe.Stop()
+	var app <-chan struct{} // nil while it rests
 	var lastRequests uint64
 	lastAt := b.cfg.Now()
 	for {
@@ -91,6 +125,17 @@ func (b *Bouncer) reportLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 		case <-b.report.wake:
+		case <-app:
+			app = nil
+			rest.Reset(appRest)
+		case <-rest.C:
+			app = b.report.app
+			continue
+		case <-probe.C:
+			if !b.up.reachable(ctx) {
+				probe.Reset(appProbe)
+				continue
+			}
 		}
 		now, n := b.cfg.Now(), b.count.requests()
 		rate := 0.0
@@ -98,7 +143,13 @@ func (b *Bouncer) reportLoop(ctx context.Context) {
 			rate = float64(n-lastRequests) / d
 		}
 		lastAt, lastRequests = now, n
-		body, err := json.Marshal(b.status(ctx, rate))
+		st := b.status(ctx, rate)
+		if b.report.lost.Store(!st.Gatehouse.TargetReachable); st.Gatehouse.TargetReachable {
+			probe.Stop()
+		} else {
+			probe.Reset(appProbe)
+		}
+		body, err := json.Marshal(st)
 		if err == nil {
 			err = b.post(ctx, "/bridge/status", body, false)
 		}

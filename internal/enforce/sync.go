@@ -28,6 +28,9 @@ const (
 	tunnelCheck = 15 * time.Second
 )
 
+// noBundleTag is the ETag of no bundle: revisions begin at 1.
+const noBundleTag = `"0"`
+
 // syncState is what the bundle client knows; only its goroutine changes it,
 // under mu, for the status reporter reads it.
 type syncState struct {
@@ -164,10 +167,14 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 	req.Header.Set("Prefer", "modes=snapshot;wait="+strconv.Itoa(int(park/time.Second)))
 	req.Header.Set("Accept", "application/vnd.openpolicyagent.bundles, application/gzip")
 	var tags []string
-	for _, tag := range []string{s.etag, s.refused} {
-		if tag != "" {
-			tags = append(tags, tag)
+	if s.etag != "" {
+		tags = append(tags, s.etag)
+	}
+	if s.refused != "" {
+		if s.etag == "" {
+			tags = append(tags, noBundleTag) // the first tag is what runs, and nothing does
 		}
+		tags = append(tags, s.refused)
 	}
 	if len(tags) > 0 {
 		req.Header.Set("If-None-Match", strings.Join(tags, ", "))
@@ -304,6 +311,9 @@ func (b *Bouncer) received(data []byte, etag, id string) (bool, error) {
 	if err := saveLastGood(b.cfg.DataDir, savedHead{Bouncer: id, Revision: st.revision, ETag: etag}, data); err != nil {
 		b.count.saveFailures.Add(1)
 		b.log.Error("the bundle is active but could not be saved for a restart", "error", err)
+	}
+	if st.signed && b.cfg.Verify == nil {
+		b.log.Warn("bundles are signed, and nobody looks: set GATEHOUSE_BOUNCER_VERIFY_KEY to the key that registering the bouncer answered with")
 	}
 	b.log.Info("a bundle is active", "revision", st.revision, "mode", st.mode.String(), "controls", st.controls)
 	return true, nil

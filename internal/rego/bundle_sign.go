@@ -6,8 +6,10 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,12 +31,30 @@ type SigningKey struct {
 	Scope string
 }
 
-// Verify is what a bundle's signature is held to. The key is named by its
+// Verify is what a bundle's signature is held to. The key is given by its
 // user, never picked by the token.
 type Verify struct {
+	// KeyID is the name that a signature must give its key, if it names one;
+	// empty: the name does not count.
 	KeyID string
 	Key   crypto.PublicKey
 	Scope string
+}
+
+// ReadVerify reads the public key, in PEM, that bundles must be signed with.
+func ReadVerify(text string) (*Verify, error) {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nil, errors.New("the key is not PEM")
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("the PEM block %q holds no public key: %w", block.Type, err)
+	}
+	if _, err := signingMethod(key); err != nil {
+		return nil, err
+	}
+	return &Verify{Key: key}, nil
 }
 
 // errSignature is a bundle whose signature does not hold.
@@ -111,8 +131,8 @@ func fileDigest(name string, data []byte) (string, error) {
 
 // check verifies files, of which signatures is the content of .signatures.json.
 func (v *Verify) check(signatures []byte, files map[string][]byte) error {
-	if v.KeyID == "" || v.Key == nil {
-		return errors.New("verifying needs a key and its id")
+	if v.Key == nil {
+		return errors.New("verifying needs a key")
 	}
 	var doc struct {
 		Signatures []string `json:"signatures"`
@@ -126,7 +146,7 @@ func (v *Verify) check(signatures []byte, files map[string][]byte) error {
 	}
 	var claims signatureClaims
 	_, err = jwt.ParseWithClaims(doc.Signatures[0], &claims, func(t *jwt.Token) (any, error) {
-		if kid, ok := t.Header["kid"]; ok && kid != v.KeyID {
+		if kid, ok := t.Header["kid"]; ok && v.KeyID != "" && kid != v.KeyID {
 			return nil, fmt.Errorf("it names the key %v", kid)
 		}
 		return v.Key, nil

@@ -118,6 +118,9 @@ func TestSignedBundles(t *testing.T) {
 			if _, err := ReadBundle(data, good); err != nil {
 				t.Errorf("a good signature: %v", err)
 			}
+			if _, err := ReadBundle(data, &Verify{Key: key.Public()}); err != nil {
+				t.Errorf("by the key alone: %v", err)
+			}
 			if _, err := ReadBundle(data, nil); err != nil {
 				t.Errorf("unverified: %v", err)
 			}
@@ -125,11 +128,12 @@ func TestSignedBundles(t *testing.T) {
 				data   []byte
 				verify *Verify
 			}{
-				"another key":   {data, &Verify{KeyID: "k1", Key: signingKeys(t)[alg].Public()}},
-				"another kind":  {data, &Verify{KeyID: "k1", Key: signingKeys(t)[map[string]string{"RS256": "ES256", "ES256": "EdDSA", "EdDSA": "RS256"}[alg]].Public()}},
-				"another id":    {data, &Verify{KeyID: "k2", Key: key.Public()}},
-				"no id":         {data, &Verify{Key: key.Public()}},
-				"another scope": {data, &Verify{KeyID: "k1", Key: key.Public(), Scope: "write"}},
+				"another key":        {data, &Verify{KeyID: "k1", Key: signingKeys(t)[alg].Public()}},
+				"another key, no id": {data, &Verify{Key: signingKeys(t)[alg].Public()}},
+				"another kind":       {data, &Verify{KeyID: "k1", Key: signingKeys(t)[map[string]string{"RS256": "ES256", "ES256": "EdDSA", "EdDSA": "RS256"}[alg]].Public()}},
+				"another id":         {data, &Verify{KeyID: "k2", Key: key.Public()}},
+				"no key":             {data, &Verify{KeyID: "k1"}},
+				"another scope":      {data, &Verify{KeyID: "k1", Key: key.Public(), Scope: "write"}},
 				"changed control": {repack(t, data, func(f map[string][]byte) {
 					f["gatehouse/controls/c3.rego"] = []byte("package gatehouse.controls.c3\nallow := true")
 				}), good},
@@ -152,6 +156,37 @@ func TestSignedBundles(t *testing.T) {
 				verifyByOPA(t, opa, data, alg, key)
 			}
 		})
+	}
+}
+
+func TestReadVerify(t *testing.T) {
+	block := func(kind string, der []byte, err error) string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
+	}
+	keys := signingKeys(t)
+	for alg, key := range keys {
+		der, err := x509.MarshalPKIXPublicKey(key.Public())
+		v, err := ReadVerify(block("PUBLIC KEY", der, err))
+		if err != nil || v.KeyID != "" || !key.Public().(interface{ Equal(crypto.PublicKey) bool }).Equal(v.Key) {
+			t.Errorf("%s: %+v, error %v", alg, v, err)
+		}
+	}
+	large, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(large.Public())
+	private, err2 := x509.MarshalPKCS8PrivateKey(keys["ES256"])
+	for name, text := range map[string]string{
+		"nothing": "", "no PEM": "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE", "cut": block("PUBLIC KEY", []byte{48, 3}, nil),
+		"another curve": block("PUBLIC KEY", der, err), "a private key": block("PRIVATE KEY", private, err2),
+	} {
+		if v, err := ReadVerify(text); err == nil {
+			t.Errorf("%s: %+v", name, v)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // cacheShards divides the cache so that concurrent decisions seldom meet.
@@ -36,6 +37,7 @@ type entry struct {
 	hash uint64
 	key  string
 	v    verdict
+	born int64 // Options.Now when it was decided, in nanoseconds
 	size int64
 	at   int // in the ring
 	used atomic.Bool
@@ -53,13 +55,14 @@ func NewCache(bytes int64) *Cache {
 
 func (c *Cache) hash(key []byte) uint64 { return maphash.Bytes(c.seed, key) }
 
-// get is the verdict for a key; nil is a miss. The result must not be changed.
-func (c *Cache) get(h uint64, key []byte) *verdict {
+// get is the verdict for a key; nil is a miss, as is one that is older than the
+// options allow. The result must not be changed.
+func (c *Cache) get(h uint64, key []byte, opt *Options) *verdict {
 	s := &c.shards[h%cacheShards]
 	s.mu.RLock()
 	e := s.by[h]
 	s.mu.RUnlock()
-	if e == nil || e.key != string(key) {
+	if e == nil || e.key != string(key) || opt.CacheTTL > 0 && !e.within(opt) {
 		s.miss.Add(1)
 		return nil
 	}
@@ -70,8 +73,15 @@ func (c *Cache) get(h uint64, key []byte) *verdict {
 	return &e.v
 }
 
-func (c *Cache) put(h uint64, key []byte, v verdict) {
-	e := &entry{hash: h, key: string(key), v: v, size: int64(200 + len(key) + len(v.reason))}
+// within reports whether the entry is young enough. One from a while ahead is not:
+// the clock was set back, and nobody knows how old it is.
+func (e *entry) within(opt *Options) bool {
+	age := time.Duration(opt.Now.UnixNano() - e.born)
+	return age <= opt.CacheTTL && age >= -opt.CacheTTL
+}
+
+func (c *Cache) put(h uint64, key []byte, v verdict, now time.Time) {
+	e := &entry{hash: h, born: now.UnixNano(), key: string(key), v: v, size: int64(200 + len(key) + len(v.reason))}
 	for _, m := range v.mask {
 		e.size += int64(40 + len(m.Path))
 	}

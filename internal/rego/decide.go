@@ -9,6 +9,8 @@ import (
 type Options struct {
 	// Cache is asked first and told afterwards; nil is none.
 	Cache *Cache
+	// CacheTTL is how old, by Now, an answer out of the cache may be; 0: as old as it is.
+	CacheTTL time.Duration
 	// Now is the time that the controls see.
 	Now time.Time
 	// Deadline bounds the whole decision; 0 is DefaultDeadline.
@@ -99,14 +101,14 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 	var buf [512]byte
 	id := p.appendKey(buf[:0], r, path)
 	h := opt.Cache.hash(id)
-	if v := opt.Cache.get(h, id); v != nil {
+	if v := opt.Cache.get(h, id, &opt); v != nil {
 		d.take(p, *v)
 		d.CacheHit = true
 		return d
 	}
 	v := p.evaluate(ctx, s, r, path, opt)
 	if v.err == nil {
-		opt.Cache.put(h, id, v)
+		opt.Cache.put(h, id, v, opt.Now)
 	}
 	d.take(p, v)
 	return d

@@ -371,8 +371,8 @@ func TestCacheIsBounded(t *testing.T) {
 	c := NewCache(1 << 20)
 	for i := range 20_000 {
 		key := []byte(fmt.Sprintf("%064d", i))
-		c.put(c.hash(key), key, verdict{reason: "r"})
-		if v := c.get(c.hash(key), key); v == nil {
+		c.put(c.hash(key), key, verdict{reason: "r"}, time.Time{})
+		if v := c.get(c.hash(key), key, &Options{}); v == nil {
 			t.Fatal("what was just put is not there")
 		}
 	}
@@ -381,8 +381,8 @@ func TestCacheIsBounded(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	key := []byte("key")
-	c.put(1, key, verdict{reason: "mine"})
-	if c.get(1, []byte("other")) != nil {
+	c.put(1, key, verdict{reason: "mine"}, time.Time{})
+	if c.get(1, []byte("other"), &Options{}) != nil {
 		t.Error("a collision of hashes is a hit")
 	}
 }

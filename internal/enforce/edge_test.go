@@ -1,0 +1,285 @@
+package enforce
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// hostForms are hosts as clients may write them, and what the controls see; empty:
+// refused.
+var hostForms = map[string]string{
+	"app.example":               "app.example",
+	"app.example:8080":          "app.example:8080",
+	"APP.Example":               "app.example",
+	"app.example.":              "app.example",
+	"APP.example.:65535":        "app.example:65535",
+	"a_b-c.example":             "a_b-c.example",
+	"192.0.2.7:80":              "192.0.2.7:80",
+	"[2001:DB8::1]":             "[2001:db8::1]",
+	"[2001:db8:0:0:0:0:0:1]:80": "[2001:db8::1]:80",
+
+	"app.example:80:90": "", "app.example:x": "", "app.example:": "", "app.example:0": "", "app.example:-1": "", "app.example:+1": "",
+	"app.example:080": "", "app.example:65536": "", "app.example:99999999": "", "app.example.:x": "",
+	"app..example": "", ".app.example": "", "app.example..": "", ".": "", "..": "", ":80": "", ":-1": "", ":99999999": "", ":": "",
+	"[app.example]": "", "app.example]": "", "[app.example": "", "[::1": "", "[]": "", "[192.0.2.7]": "", "[::1]x": "", "[::1]:": "", "[::1]:0": "",
+	"[fe80::1%25eth0]": "", "::1": "", "[[::1]]": "", "app[.example": "", "app.example:[1]": "",
+}
+
+// B4: a host that an application may read in another way than the controls are
+// bound by it does not pass; the decision's host is the one that is forwarded.
+func TestHostForms(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	tell := "package tell\n\nallow := true\n\nreason := input.resource.host\n"
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: tell}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	gate, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1"} })
+	gate.at(t, 1)
+	decided := 0
+	for host, want := range hostForms {
+		out := raw(t, b.url, "GET /x HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")
+		seen := app.take()
+		envoys := e.ask(held("GET", host, "/x", nil))
+		auth := fetch(t, "GET", gate.url+"/_bouncer/auth", forwardHead("GET", host, "/x"))
+		if want == "" {
+			if !strings.HasPrefix(out, "HTTP/1.1 400 ") || len(seen) != 0 {
+				t.Errorf("%q: %.40q, and the application saw %d requests", host, out, len(seen))
+			}
+			wants(t, host, envoys, "400 DENY bad_request")
+			if auth.status != 403 || auth.header.Get("X-Gatehouse-Status") != "bad_request" {
+				t.Errorf("%q, asked by a gateway: %d %v", host, auth.status, auth.header)
+			}
+			continue
+		}
+		decided++
+		reason := p.logged(decided)[decided-1]["result"].(map[string]any)["reason"]
+		if !strings.HasPrefix(out, "HTTP/1.1 200 ") || len(seen) != 1 || seen[0].Host != want || reason != want {
+			t.Errorf("%q: %.40q, decided on %v, forwarded %v, want %q", host, out, reason, seen, want)
+		}
+		wants(t, host, envoys, "OK PERMIT ok")
+		if auth.status != 200 {
+			t.Errorf("%q, asked by a gateway: %d %v", host, auth.status, auth.header)
+		}
+		decided += 2
+		p.logged(decided)
+	}
+}
+
+// HEAD is GET without the body: what names GET guards HEAD too.
+func TestHeadIsGuardedAsGet(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{
+		revision: 1, mode: "enforce", controls: []control{{id: 1, resource: 5, source: denyAll}},
+		resources: []rego.Resource{{ID: 5, Type: "api", Path: "/**", Methods: []string{"GET"}, Doc: doc(t, `{"id":5}`)}},
+	})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	for method, want := range map[string]int{"GET": 403, "HEAD": 403, "POST": 200, "OPTIONS": 200} {
+		if got := fetch(t, method, b.url+"/x", nil); got.status != want {
+			t.Errorf("%s: %d, want %d", method, got.status, want)
+		}
+	}
+	if n := len(app.take()); n != 2 {
+		t.Errorf("%d requests reached the application, want 2", n)
+	}
+}
+
+// F10, with a key set: what is not signed with it is not taken from the disk
+// either, and a bouncer that runs nothing does not say that it runs what it refused.
+func TestSignedBundlesFromTheDisk(t *testing.T) {
+	public, private, _ := ed25519.GenerateKey(rand.Reader)
+	verify := func(c *Config) { c.Verify = &rego.Verify{Key: public} }
+	app := newApplication(t, nil)
+	for name, tc := range map[string]struct {
+		key  *rego.SigningKey
+		want int
+	}{
+		"signed": {&rego.SigningKey{ID: "any", Key: private}, 200}, "unsigned": {nil, 503},
+	} {
+		p, dir := newPlane(t), t.TempDir()
+		p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}, signing: tc.key})
+		first := start(t, p, app.URL, func(c *Config) { c.DataDir = dir }).at(t, 1) // without a key: takes either
+		first.stop()
+		p.set(func() { p.down = true })
+		again := start(t, p, app.URL, func(c *Config) { c.DataDir = dir; verify(c) })
+		if got := fetch(t, "GET", again.url+"/x", nil); got.status != tc.want {
+			t.Errorf("%s, restarted with the key: %d, want %d", name, got.status, tc.want)
+		}
+		if tc.want == 200 {
+			continue
+		}
+		p.set(func() { p.down, p.polls = false, nil })
+		p.wait("the refusal to be reported", func() bool {
+			for _, s := range p.statuses {
+				if authz := s["bundles"].(map[string]any)["authz"].(map[string]any); strings.Contains(fmt.Sprint(authz["message"]), "signature") && authz["active_revision"] == nil {
+					return true
+				}
+			}
+			return false
+		})
+		eventually(t, "a poll that says what was refused", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.polls) > 1 && p.polls[len(p.polls)-1] == `"0", "r1"`
+		})
+		if got := fetch(t, "GET", again.url+"/x", nil); got.status != 503 {
+			t.Errorf("%s, with a control plane that is back: %d", name, got.status)
+		}
+	}
+}
+
+// An answer of the cache is no older than configuration.cache_ttl.
+func TestCacheTTL(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	var ahead atomic.Int64
+	publish := func(revision int, config map[string]any) {
+		p.publish(policySet{revision: revision, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}, config: config})
+	}
+	publish(1, map[string]any{"cache_ttl": "1m"})
+	b := start(t, p, app.URL, func(c *Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	}).at(t, 1)
+	n := 0
+	hit := func(what string, want bool) {
+		t.Helper()
+		fetch(t, "GET", b.url+"/x", nil)
+		n++
+		if got := p.logged(n)[n-1]["custom"].(map[string]any)["cache_hit"]; got != want {
+			t.Errorf("%s: from the cache is %v, want %v", what, got, want)
+		}
+	}
+	hit("the first", false)
+	hit("the second", true)
+	ahead.Store(int64(50 * time.Second))
+	hit("before the minute is over", true)
+	ahead.Store(int64(70 * time.Second))
+	hit("after it", false)
+	hit("decided anew", true)
+	publish(2, nil)
+	b.at(t, 2)
+	ahead.Store(int64(time.Hour))
+	hit("without a bound", true)
+	publish(3, map[string]any{"cache_ttl": "0s"})
+	b.at(t, 3)
+	hit("no age at all", false)
+	publish(4, map[string]any{"cache_ttl": "1h", "cache_enabled": false})
+	b.at(t, 4)
+	hit("switched off", false)
+	publish(5, map[string]any{"cache_ttl": "soon"})
+	eventually(t, "a refusal", func() bool { return b.count.bundlesRefused.Load() == 1 })
+}
+
+// The log says of a failed evaluation what failed, and of a refusal for another
+// reason than the controls' that it was one; the caller is told neither.
+func TestReasonsInTheLog(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	is := newIssuer(t)
+	endless := "package endless\n\nallow if {\n\tsome i in numbers.range(1, 9000)\n\tsome j in numbers.range(1, 9000)\n\ti * j == -1\n}\n"
+	wrong := "package wrong\n\nallow := \"yes\"\n"
+	p.publish(policySet{
+		revision: 1, mode: "enforce", config: map[string]any{"identity": is.config()},
+		controls: []control{{1, 1, endless}, {2, 2, wrong}, {3, 3, allowAll}},
+		resources: []rego.Resource{
+			{ID: 1, Path: "/endless", Doc: doc(t, `{}`)}, {ID: 2, Path: "/wrong", Doc: doc(t, `{}`)}, {ID: 3, Path: "/open", Doc: doc(t, `{}`)},
+		},
+	})
+	b := start(t, p, app.URL, func(c *Config) { c.DecisionDeadline = 50 * time.Millisecond }).at(t, 1)
+	old := is.token(t, "ed", map[string]any{"exp": time.Now().Add(-time.Hour).Unix()})
+	for i, tc := range []struct {
+		path, token                    string
+		status                         int
+		told, effect, reason, decision string
+		policy                         any
+	}{
+		{"/endless", "", 503, "the request could not be decided", "DENY", "evaluation_limit", "DENY", 1.0},
+		{"/wrong", "", 503, "the request could not be decided", "DENY", "allow must be true or false", "DENY", 2.0},
+		{"/open", old, 401, "the bearer token is not valid", "DENY", "the bearer token is not valid", "DENY", nil},
+		{"/open", "", 200, "", "ALLOW", "", "PERMIT", 3.0},
+	} {
+		got := fetch(t, "GET", b.url+tc.path, func(r *http.Request) {
+			if tc.token != "" {
+				r.Header.Set("Authorization", "Bearer "+tc.token)
+			}
+		})
+		if got.status != tc.status || !strings.Contains(got.body, tc.told) || strings.Contains(got.body, "evaluation_limit") || strings.Contains(got.body, "allow must be") {
+			t.Errorf("%s answers %d %s", tc.path, got.status, got.body)
+		}
+		r := p.logged(i + 1)[i]["result"].(map[string]any)
+		reason := r["reason"].(string)
+		if r["effect"] != tc.effect || r["decision"] != tc.decision || r["policy_id"] != tc.policy || !strings.Contains(reason, tc.reason) || tc.status != 200 && reason == "" {
+			t.Errorf("%s is logged as %v, want %+v", tc.path, r, tc)
+		}
+	}
+}
+
+// The control plane learns within moments that the application went away and
+// that it is back; one that comes and goes makes no stream of reports.
+func TestReachabilityIsReportedAtOnce(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	serve := func(l net.Listener) (stop func()) {
+		s := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: time.Minute}
+		go func() { _ = s.Serve(l) }()
+		return func() { _ = s.Close() }
+	}
+	stop := serve(l)
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
+	b := start(t, p, "http://"+addr, nil).at(t, 1)
+	reported := func(reachable bool, status string) {
+		t.Helper()
+		began := time.Now()
+		p.wait(fmt.Sprintf("a report of reachable %t", reachable), func() bool {
+			if len(p.statuses) == 0 {
+				return false
+			}
+			last := p.statuses[len(p.statuses)-1]["gatehouse"].(map[string]any)
+			return last["target_app_reachable"] == reachable && last["status"] == status
+		})
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %s to report reachable %t", took, reachable)
+		}
+	}
+	fetch(t, "GET", b.url+"/x", nil)
+	reported(true, "connected")
+	stop()
+	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 502 {
+		t.Errorf("without the application: %d", got.status)
+	}
+	reported(false, "degraded")
+	if l, err = net.Listen("tcp", addr); err != nil {
+		t.Fatal(err)
+	}
+	stop = serve(l)
+	reported(true, "connected") // nobody asks for anything: it is tried
+	p.mu.Lock()
+	before := len(p.statuses)
+	p.mu.Unlock()
+	began := time.Now()
+	for range 200 { // as an application that comes and goes
+		b.report.reached(false)
+		b.report.reached(true)
+	}
+	fetch(t, "GET", b.url+"/x", nil)
+	b.stop()
+	stop()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n, most := len(p.statuses)-before, 3+int(time.Since(began)/appRest); n > most {
+		t.Errorf("%d reports, want at most %d", n, most)
+	}
+}

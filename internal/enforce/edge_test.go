@@ -271,8 +271,8 @@ func TestReachabilityIsReportedAtOnce(t *testing.T) {
 	p.mu.Unlock()
 	began := time.Now()
 	for range 200 { // as an application that comes and goes
-		b.report.reached(false)
-		b.report.reached(true)
+		b.report.lose()
+		b.report.lost.Store(false)
 	}
 	fetch(t, "GET", b.url+"/x", nil)
 	b.stop()

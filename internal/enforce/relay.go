@@ -73,7 +73,6 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 		b.unreached(w, r, in, err)
 		return
 	}
-	b.report.reached(true)
 	if meter != nil {
 		model := ""
 		if v.mode == enforcing && in.seen.llm != nil { // in shadow mode it may still be read
@@ -183,7 +182,7 @@ func (b *Bouncer) unreached(w http.ResponseWriter, r *http.Request, in *inbound,
 		return
 	}
 	if noConnection(err) && r.Context().Err() == nil {
-		b.report.reached(false)
+		b.report.lose()
 	}
 	switch {
 	case r.Context().Err() != nil:

@@ -13,7 +13,7 @@ const statusEvery = 30 * time.Second
 
 // Times of what is told of the application.
 const (
-	// appRest is how long after telling that it went or came the next such report
+	// appRest is how long after telling that it went the next such report
 	// waits: an application that comes and goes must not make a stream of reports.
 	appRest = time.Second
 	// appProbe is how often an application that is away is tried.
@@ -23,18 +23,18 @@ const (
 // reporter wakes the status loop.
 type reporter struct {
 	wake chan struct{}
-	app  chan struct{} // the application went away, or came back
-	lost atomic.Bool   // as the traffic, or the last report, found it
+	app  chan struct{} // the application went away
+	lost atomic.Bool   // it was away when it was last asked, by a request or for a report
 }
 
 func newReporter() reporter {
 	return reporter{wake: make(chan struct{}, 1), app: make(chan struct{}, 1)}
 }
 
-// reached notes whether a request got a connection to the application. The first
-// that finds it another way than before has the status report tell so.
-func (r *reporter) reached(ok bool) {
-	if r.lost.Load() != ok || !r.lost.CompareAndSwap(ok, !ok) {
+// lose notes that a request got no connection to the application. The first since
+// the last report has the next one come now. That it is back the report loop finds.
+func (r *reporter) lose() {
+	if r.lost.Swap(true) {
 		return
 	}
 	select {

@@ -154,7 +154,7 @@ func activate(ctx context.Context, tx *db.Tx, id, revision int64, now time.Time)
 	return tx.Exec(ctx, `UPDATE bouncer_bundles SET active_revision = $2, activated_at = $3,
 			refused_errors = CASE WHEN refused_revision <= $2 THEN '[]' ELSE refused_errors END,
 			refused_revision = CASE WHEN refused_revision <= $2 THEN 0 ELSE refused_revision END
-		WHERE bouncer_id = $1 AND revision >= $2 AND (active_revision <> $2 OR refused_revision = $2)`, id, revision, now)
+		WHERE bouncer_id = $1 AND active_revision <> $2 AND revision >= $2`, id, revision, now)
 }
 
 // refuse notes a refused revision. What was running and is refused now, as with

@@ -215,8 +215,12 @@ func TestReasonsInTheLog(t *testing.T) {
 		if got.status != tc.status || !strings.Contains(got.body, tc.told) || strings.Contains(got.body, "evaluation_limit") || strings.Contains(got.body, "allow must be") {
 			t.Errorf("%s answers %d %s", tc.path, got.status, got.body)
 		}
-		r := p.logged(i + 1)[i]["result"].(map[string]any)
+		e := p.logged(i + 1)[i]
+		r := e["result"].(map[string]any)
 		reason := r["reason"].(string)
+		if ran := e["custom"].(map[string]any)["evaluated"]; (ran == nil) != (tc.policy != nil) {
+			t.Errorf("%s names the controls %v that ran beside %v", tc.path, ran, tc.policy)
+		}
 		if r["effect"] != tc.effect || r["decision"] != tc.decision || r["policy_id"] != tc.policy || !strings.Contains(reason, tc.reason) || tc.status != 200 && reason == "" {
 			t.Errorf("%s is logged as %v, want %+v", tc.path, r, tc)
 		}
@@ -261,6 +265,8 @@ func TestReachabilityIsReportedAtOnce(t *testing.T) {
 		t.Errorf("without the application: %d", got.status)
 	}
 	reported(false, "degraded")
+	down := time.Now()
+	eventually(t, "more than one try", func() bool { return time.Since(down) > 3*appProbe/2 })
 	if l, err = net.Listen("tcp", addr); err != nil {
 		t.Fatal(err)
 	}
@@ -270,9 +276,12 @@ func TestReachabilityIsReportedAtOnce(t *testing.T) {
 	before := len(p.statuses)
 	p.mu.Unlock()
 	began := time.Now()
-	for range 200 { // as an application that comes and goes
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for time.Since(began) < 3*appRest/2 { // as an application that comes and goes
 		b.report.lose()
 		b.report.lost.Store(false)
+		<-tick.C
 	}
 	fetch(t, "GET", b.url+"/x", nil)
 	b.stop()

@@ -120,7 +120,7 @@ func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity,
 	dst = value.AppendString(dst, v.no.code)
 	dst = append(dst, `,"cache_hit":`...)
 	dst = strconv.AppendBool(dst, v.dec.CacheHit)
-	dst = appendEvaluated(dst, &v.dec)
+	dst = appendEvaluated(dst, v)
 	dst = append(dst, `,"request_id":`...)
 	dst = value.AppendString(dst, in.id)
 	dst = append(dst, `,"environment":`...)
@@ -168,7 +168,7 @@ func appendResult(dst []byte, v *verdict) []byte {
 		reason = "no control covers this request"
 	}
 	dst = value.AppendString(dst, v.hidden.Text(reason))
-	if d.PolicyName != "" && (effect == d.Effect || d.Effect == rego.Mask) {
+	if v.named() {
 		dst = append(dst, `,"policy_id":`...)
 		dst = strconv.AppendInt(dst, d.PolicyID, 10)
 		dst = append(dst, `,"policy_name":`...)
@@ -199,8 +199,9 @@ func appendResult(dst []byte, v *verdict) []byte {
 
 // appendEvaluated names the controls that ran, unless it was the one alone that
 // the result names.
-func appendEvaluated(dst []byte, d *rego.Decision) []byte {
-	if len(d.Ran) == 0 || len(d.Ran) == 1 && d.Ran[0].Meta().ID == d.PolicyID {
+func appendEvaluated(dst []byte, v *verdict) []byte {
+	d := &v.dec
+	if len(d.Ran) == 0 || len(d.Ran) == 1 && v.named() && d.Ran[0].Meta().ID == d.PolicyID {
 		return dst
 	}
 	dst = append(dst, `,"evaluated":[`...)

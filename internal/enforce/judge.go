@@ -79,6 +79,12 @@ func (v *verdict) effect() rego.Effect {
 	return v.dec.Effect
 }
 
+// named reports whether the result names the control that decided: one that granted
+// access has no part in a refusal, but one that masks has.
+func (v *verdict) named() bool {
+	return v.dec.PolicyName != "" && (v.effect() == v.dec.Effect || v.dec.Effect == rego.Mask)
+}
+
 // judge decides. Nothing here fails open while enforcing: whatever stands in
 // the way of a proper decision is a denial (contract section 6).
 func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identity, idErr error) (v verdict) {

@@ -119,6 +119,9 @@ func TestEveryOffence(t *testing.T) {
 	}{
 		{"POST", "/tenants/default/api-keys", `{"name":"  ","scopes":["zzz"],"expires_at":"2001-01-01T00:00:00Z"}`, []string{"/expires_at", "/name", "/scopes/0"}},
 		{"POST", "/developer-portal/api-keys/sandbox/generate", `{"scopes":["zzz"],"expires_at":"2001-01-01T00:00:00Z"}`, []string{"/expires_at", "/scopes/0"}},
+		{"POST", "/tenants/default/api-keys", `{"name":"  ","scopes":["zzz"],"environment":"mars"}`, []string{"/environment", "/name", "/scopes/0"}},
+		{"POST", "/users", `{"username":" ","email":"Bob <b@x.io>","password":"short"}`, []string{"/email", "/password", "/username"}},
+		{"POST", "/tenants", `{"name":" ","domain":"not a domain","plan_type":"free"}`, []string{"/domain", "/name", "/plan_type"}},
 		{"POST", "/users", `{"username":"\u00a0","email":"Bob <b@x.io>"}`, []string{"/email", "/username"}},
 		{"POST", "/tenants", `{"name":" ","domain":"not a domain","custom_domain":"-"}`, []string{"/custom_domain", "/domain", "/name"}},
 	} {

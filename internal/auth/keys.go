@@ -45,6 +45,27 @@ type KeyDraft struct {
 	ExpiresAt   *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: when it is revoked."`
 }
 
+// Offences are those of a draft that its schema cannot say, to be told with the
+// schema's; whether its end has come is for the clock to say.
+func (d KeyDraft) Offences() []fault.Detail {
+	_, _, err := checkNameAndScopes(d.Name, d.Scopes)
+	return fault.Offences(err)
+}
+
+// checkNameAndScopes gives what a key is called and what it may do, or every
+// offence in them.
+func checkNameAndScopes(name string, scopes []string) (string, []scope.Permission, error) {
+	var unnamed error
+	if name = strings.TrimSpace(name); name == "" {
+		unnamed = fault.Invalidf("/name", "must not be empty")
+	}
+	ps, unknown := user.ParseScopes("/scopes", scopes)
+	if len(scopes) == 0 {
+		unknown = fault.Invalidf("/scopes", "a key needs at least one scope")
+	}
+	return name, ps, fault.Join(unnamed, unknown)
+}
+
 // PortalDraft is what a key of the developer portal is made from; all of it may
 // be left out.
 type PortalDraft struct {
@@ -116,23 +137,18 @@ func (s *Service) makeKey(ctx context.Context, sc scope.Scope, k Key) (Key, erro
 // checkKey gives a key as it is stored, or every offence in it; and 403 for one
 // that the caller could not hand out.
 func (s *Service) checkKey(sc scope.Scope, k Key) (Key, error) {
-	var unnamed, ended error
-	if k.Name = strings.TrimSpace(k.Name); k.Name == "" {
-		unnamed = fault.Invalidf("/name", "must not be empty")
-	}
-	ps, unknown := user.ParseScopes("/scopes", k.Scopes)
-	if len(k.Scopes) == 0 {
-		unknown = fault.Invalidf("/scopes", "a key needs at least one scope")
-	}
+	name, ps, wrong := checkNameAndScopes(k.Name, k.Scopes)
+	var ended error
 	if k.ExpiresAt != nil {
 		at := db.Stamp(*k.ExpiresAt)
 		if k.ExpiresAt = &at; !at.After(s.Now()) {
 			ended = fault.Invalidf("/expires_at", "must be in the future")
 		}
 	}
-	if err := fault.Join(unnamed, unknown, ended); err != nil {
+	if err := fault.Join(wrong, ended); err != nil {
 		return Key{}, err
 	}
+	k.Name = name
 	if err := user.MayGrant(sc, scope.Permissions{List: ps}); err != nil {
 		return Key{}, err
 	}

@@ -110,6 +110,15 @@ func Join(errs ...error) error {
 	return all
 }
 
+// Offences are the details of err, where it is a fault.
+func Offences(err error) []Detail {
+	var f *Error
+	if errors.As(err, &f) {
+		return f.Details
+	}
+	return nil
+}
+
 // Wrap makes an internal fault of an unforeseen error; a fault passes unchanged.
 func Wrap(err error, what string) error {
 	if err == nil {

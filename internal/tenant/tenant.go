@@ -80,6 +80,13 @@ type Draft struct {
 	Settings     Settings `json:"settings,omitempty" doc:"Limits and switches; an absent limit is none."`
 }
 
+// Offences are those of a draft that its schema cannot say, to be told with the
+// schema's.
+func (d Draft) Offences() []fault.Detail {
+	_, err := (&Service{Now: func() time.Time { return time.Time{} }}).draft(d)
+	return fault.Offences(err)
+}
+
 // Change is what of a tenant is to change; absent members stay. Plan, status and
 // limits are a platform administrator's to change.
 type Change struct {

@@ -48,11 +48,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, er
 	if u.Attributes == nil {
 		u.Attributes = map[string]any{}
 	}
-	var weak error
-	if d.Password != "" {
-		weak = CheckPassword("/password", d.Password, u.Username, u.Email)
-	}
-	if err := fault.Join(checkNames(User{}, u), weak); err != nil {
+	if err := d.check(); err != nil {
 		return User{}, err
 	}
 	if err := mayCarry(sc, nil, u.Roles); err != nil {

@@ -57,6 +57,20 @@ type Draft struct {
 	Attributes map[string]any `json:"attributes,omitempty" doc:"Free attributes."`
 }
 
+// Offences are those of a draft that its schema cannot say, to be told with the
+// schema's.
+func (d Draft) Offences() []fault.Detail { return fault.Offences(d.check()) }
+
+// check gives all offences of a draft.
+func (d Draft) check() error {
+	u := User{Email: strings.TrimSpace(d.Email), Username: strings.TrimSpace(d.Username), Roles: FoldRoles(d.Roles)}
+	var weak error
+	if d.Password != "" {
+		weak = CheckPassword("/password", d.Password, u.Username, u.Email)
+	}
+	return fault.Join(checkNames(User{}, u), weak)
+}
+
 // Change is what of a person is to change; absent members stay.
 type Change struct {
 	Email      patch.Field[string]         `json:"email,omitzero" format:"email" minLength:"3" maxLength:"254" doc:"New e-mail address."`

@@ -217,7 +217,7 @@ func (r *round) identity(controls []*rego.Control, resources []int64) [sha256.Si
 		h.Write(sum[:])
 		for _, path := range c.Refs().Data {
 			if len(path) == 0 || path[0] == "pip" {
-				h.Write(r.set.Data(path).AppendJSON([]byte(strings.Join(path, "\x00"))))
+				h.Write(r.set.Data(path).AppendJSON(fmt.Appendf(nil, "%q ", path)))
 			}
 		}
 	}
@@ -236,7 +236,7 @@ func (r *round) controlSum(c *rego.Control) [sha256.Size]byte {
 	if !ok {
 		m := c.Meta()
 		h := sha256.New()
-		fmt.Fprintf(h, "%d %d %d %q ", m.ID, m.Version, m.ResourceID, m.Name)
+		fmt.Fprintf(h, "%d %d %d %q %d ", m.ID, m.Version, m.ResourceID, m.Name, len(c.Source()))
 		h.Write([]byte(c.Source()))
 		for _, l := range c.Libraries() {
 			fmt.Fprintf(h, "%d %d %q %q ", l.ID, l.Version, l.Name, l.Source)

@@ -135,7 +135,7 @@ func follow(d Delta, old *rego.Set) (*rego.Set, error) {
 		}
 	}
 	c.RemovedControls = slices.Sorted(maps.Keys(known))
-	if !value.Equal(d.PIP, old.PIP()) {
+	if !value.Identical(d.PIP, old.PIP()) { // equal is not enough: controls see spellings
 		c.PIP = &d.PIP
 	}
 	return old.With(c), nil

@@ -25,6 +25,7 @@ type world struct {
 	resources map[int64]rego.Resource
 	controls  map[int64]decision.ControlText
 	touched   map[int64][]int64 // revision → resources; none: something else
+	pip       value.Value
 	loads     int
 	deltas    int
 	down      bool
@@ -43,7 +44,7 @@ func (w *world) load(context.Context, scope.TenantID, scope.Env) (decision.Sourc
 		return decision.Source{}, fault.New(fault.Unavailable, "store_unavailable", "down")
 	}
 	w.loads++
-	src := decision.Source{Revision: w.revision, Controls: w.texts()}
+	src := decision.Source{Revision: w.revision, Controls: w.texts(), PIP: w.pip}
 	for _, id := range slices.Sorted(maps.Keys(w.resources)) {
 		src.Resources = append(src.Resources, w.resources[id])
 	}
@@ -55,7 +56,7 @@ func (w *world) changes(_ context.Context, _ scope.TenantID, _ scope.Env, since 
 		return decision.Delta{}, false, fault.New(fault.Unavailable, "store_unavailable", "down")
 	}
 	w.deltas++
-	d := decision.Delta{Revision: w.revision}
+	d := decision.Delta{Revision: w.revision, PIP: w.pip}
 	ids := map[int64]bool{}
 	for r := since + 1; r <= w.revision; r++ {
 		d.Rest = d.Rest || len(w.touched[r]) == 0
@@ -268,5 +269,30 @@ func BenchmarkChange(b *testing.B) {
 				get()
 			}
 		})
+	}
+}
+
+// Data that a connection now spells in another way is new data: controls see it.
+func TestSnapshotFollowsSpellings(t *testing.T) {
+	w := newWorld()
+	w.pip = value.Object(value.Member{Key: "level", Value: value.Int(1)})
+	s := w.snapshots(true)
+	set, err := s.Get(context.Background(), scope.DefaultTenant, "sandbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spelling := range []string{"1.0", "1e0", "1"} {
+		n, err := value.Number(spelling)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.pip = value.Object(value.Member{Key: "level", Value: n})
+		w.bump(s)
+		if set, err = s.Get(context.Background(), scope.DefaultTenant, "sandbox"); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(set.Data([]string{"pip", "level"}).AppendJSON(nil)); got != spelling {
+			t.Errorf("data.pip.level is %s, want %s", got, spelling)
+		}
 	}
 }

@@ -215,6 +215,18 @@ func TestParamHeadersBySchema(t *testing.T) {
 	}
 }
 
+// A server whose name goes on where another's ends does not speak for it.
+func TestToolsAreTheirServers(t *testing.T) {
+	b := openTools(t.TempDir())
+	b.note("a", []mcp.Tool{{Name: "b c", Digest: "1"}})
+	if changed := b.note("a b", []mcp.Tool{{Name: "c", Digest: "2"}}); len(changed) > 0 {
+		t.Errorf("changed: %v", changed)
+	}
+	if changed := b.note("a", []mcp.Tool{{Name: "b c", Digest: "3"}}); len(changed) != 1 {
+		t.Errorf("a changed tool was not told: %v", changed)
+	}
+}
+
 // What is remembered of schemas is bounded.
 func TestParamMemory(t *testing.T) {
 	b := openTools(t.TempDir())

@@ -198,7 +198,7 @@ func (t *toolbook) note(server string, tools []mcp.Tool) (changed []string) {
 	t.learn(server, tools)
 	write := false
 	for _, tool := range tools {
-		key := server + " " + tool.Name
+		key := strconv.Itoa(len(server)) + " " + server + " " + tool.Name
 		before, known := t.seen[key]
 		switch {
 		case known && before == tool.Digest, !known && len(t.seen) >= maxTools, len(key) > 1024:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"mime"
 	"sync"
@@ -113,13 +114,14 @@ func (b *Bouncer) newMetering(st *state, in *inbound, who *identity, resource st
 		user = "id:" + who.id
 	}
 	m := &metering{count: b.cfg.Count, now: b.cfg.Now}
-	key := func(kind, name string) string {
-		// Names are callers' own words: a digest bounds them, and keeps them out of a store that is shared.
-		sum := sha256.Sum256([]byte(name))
+	key := func(kind string, names ...string) string {
+		// Names are callers' own words: a digest bounds them, and keeps them out of a
+		// store that is shared. Quotes keep "a b" and "c" from being "a" and "b c".
+		sum := sha256.Sum256(fmt.Appendf(nil, "%q", names))
 		// Two tenants may have a resource, and a user, of one name.
 		return st.tenant + ":" + st.environment + ":" + kind + ":" + hex.EncodeToString(sum[:12])
 	}
-	m.subjects[0] = key("caller", resource+" "+user)
+	m.subjects[0] = key("caller", resource, user)
 	m.subjects[1] = key("user", user)
 	if who != nil && who.agent != "" {
 		m.subjects[2] = key("agent", who.agent)

@@ -150,6 +150,19 @@ func TestLimitHoldsAtOnce(t *testing.T) {
 	}
 }
 
+// Names that hold separators are nobody else's subject.
+func TestSubjectsAreTheirOwn(t *testing.T) {
+	b, st := &Bouncer{cfg: Config{Now: time.Now}}, &state{settings: &settings{environment: "sandbox"}}
+	seen := map[string]string{}
+	for _, c := range [][2]string{{"a", "q id:a"}, {"a id:q", "a"}, {"a", "a"}, {"host:a", "x\" \"id:y"}, {"host:a\" \"id:x", "y"}} {
+		m := b.newMetering(st, &inbound{client: "192.0.2.1"}, &identity{id: c[1]}, c[0])
+		if other, taken := seen[m.subjects[0]]; taken {
+			t.Errorf("%q is counted as %s", c, other)
+		}
+		seen[m.subjects[0]] = fmt.Sprint(c)
+	}
+}
+
 func TestMetering(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 59, 0, time.UTC)
 	tally := newTally(func() time.Time { return now })

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
-	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -123,18 +122,21 @@ func newInputPath(path []string) inputPath {
 	return p
 }
 
-// identity digests the controls, the resource and the data that they read.
+// identity digests the controls, the resource and the data that they read. Each
+// list comes with its length, and values exactly as controls see them.
 func (s *Set) identity(p *plan) [32]byte {
 	h := sha256.New()
-	var key []byte
+	key := binary.BigEndian.AppendUint64(nil, uint64(len(p.controls)))
 	for _, c := range p.controls {
-		h.Write(c.sum[:])
+		key = append(key, c.sum[:]...)
 	}
+	h.Write(key)
+	key = append(key[:0], 'n')
 	if p.res != nil {
-		key = binary.BigEndian.AppendUint64(append(key, 'r'), uint64(p.res.ID))
-		key = p.res.Doc.AppendKey(key)
-		h.Write(key)
+		key = binary.BigEndian.AppendUint64(append(key[:0], 'r'), uint64(p.res.ID))
+		key = p.res.Doc.AppendExact(key)
 	}
+	h.Write(key)
 	for _, path := range p.refs.Data {
 		if len(path) == 0 || len(path) == 1 && path[0] == "resources" {
 			s.allResources()
@@ -144,36 +146,41 @@ func (s *Set) identity(p *plan) [32]byte {
 			}
 			path = []string{"pip"}
 		}
-		key = value.String(strings.Join(path, "\x00")).AppendKey(append(key[:0], 'd'))
-		h.Write(s.Data(path).AppendKey(key))
+		key = binary.BigEndian.AppendUint64(append(key[:0], 'd'), uint64(len(path)))
+		for _, name := range path {
+			key = value.String(name).AppendExact(key)
+		}
+		h.Write(s.Data(path).AppendExact(key))
 	}
 	return [32]byte(h.Sum(nil))
 }
 
 // appendKey appends what the plan reads of a request: the whole key of a cached
-// decision. Every part is typed and length-prefixed, so that no two requests
-// that differ in a part that is read have the same key.
+// decision. Every part is typed and length-prefixed and tells apart all that a
+// control can, so that no two requests that differ in a part that is read have
+// the same key. The parts are found as controls find them: a name leads through
+// objects only.
 func (p *plan) appendKey(dst []byte, r *Request, path string) []byte {
 	dst = append(dst, p.identity[:]...)
 	for i := range p.reads {
 		in := &p.reads[i]
 		switch in.part {
 		case partAll:
-			dst = r.User.AppendKey(dst)
-			dst = r.Action.AppendKey(dst)
-			dst = r.Resource.AppendKey(dst)
-			dst = r.Context.AppendKey(dst)
-			dst = r.Extra.AppendKey(dst)
+			dst = r.User.AppendExact(dst)
+			dst = r.Action.AppendExact(dst)
+			dst = r.Resource.AppendExact(dst)
+			dst = r.Context.AppendExact(dst)
+			dst = r.Extra.AppendExact(dst)
 		case partUser:
-			dst = r.User.At(in.rest...).AppendKey(dst)
+			dst = r.User.Members(in.rest...).AppendExact(dst)
 		case partAction:
-			dst = r.Action.At(in.rest...).AppendKey(dst)
+			dst = r.Action.Members(in.rest...).AppendExact(dst)
 		case partResource:
-			dst = r.Resource.At(in.rest...).AppendKey(dst)
+			dst = r.Resource.Members(in.rest...).AppendExact(dst)
 		case partContext:
-			dst = r.Context.At(in.rest...).AppendKey(dst)
+			dst = r.Context.Members(in.rest...).AppendExact(dst)
 		case partExtra:
-			dst = r.Extra.At(in.rest...).AppendKey(dst)
+			dst = r.Extra.Members(in.rest...).AppendExact(dst)
 		}
 		if in.path {
 			dst = binary.AppendUvarint(dst, uint64(len(path)))

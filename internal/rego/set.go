@@ -295,7 +295,7 @@ func (s *Set) allResources() value.Value {
 		h := sha256.New()
 		var key []byte
 		for _, m := range members {
-			key = m.Value.AppendKey(value.String(m.Key).AppendKey(key[:0]))
+			key = m.Value.AppendExact(value.String(m.Key).AppendExact(key[:0]))
 			h.Write(key)
 		}
 		s.resourcesSum = [32]byte(h.Sum(nil))

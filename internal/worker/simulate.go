@@ -283,7 +283,11 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 
 // compiled is the control of a text, from memory where it was asked before.
 func (c *child) compiled(m rego.Meta, source string, libs []rego.Library) (*rego.Control, []rego.Issue) {
-	key := sha256.Sum256(fmt.Appendf(nil, "%d\x00%d\x00%d\x00%s\x00%s\x00%v", m.ID, m.Version, m.ResourceID, m.Name, source, libs))
+	id := fmt.Appendf(nil, "%d %d %d %q %q", m.ID, m.Version, m.ResourceID, m.Name, source)
+	for _, l := range libs {
+		id = fmt.Appendf(id, " %d %d %q %q", l.ID, l.Version, l.Name, l.Source)
+	}
+	key := sha256.Sum256(id)
 	if control := c.controls[key]; control != nil {
 		return control, nil
 	}

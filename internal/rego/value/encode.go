@@ -1,6 +1,7 @@
 package value
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strconv"
 	"unicode/utf8"
@@ -100,10 +101,11 @@ func AppendString(dst []byte, s string) []byte {
 	return append(append(dst, s[from:]...), '"')
 }
 
-// AppendKey appends v in a canonical form for cache keys: typed and
-// length-prefixed, so that forms written one after another cannot be taken for
-// others, and equal if and only if the values are equal to Rego (1 == 1.0,
-// members in any order).
+// AppendKey appends v in a canonical form: typed and length-prefixed, so that
+// forms written one after another cannot be taken for others, and equal if and
+// only if the values are equal to Rego (1 == 1.0, members in any order). Rego
+// can tell apart values that are equal to it, so a cache of answers needs
+// AppendExact.
 func (v Value) AppendKey(dst []byte) []byte {
 	switch v.k {
 	case NullKind:
@@ -139,6 +141,45 @@ func (v Value) AppendKey(dst []byte) []byte {
 		return dst
 	}
 	return append(dst, 'u')
+}
+
+// AppendExact appends v in a form that tells apart whatever Rego can tell
+// apart: like AppendKey, but numbers keep their spelling (1, 1.0 and 1e0 differ,
+// as they do to sprintf and json.marshal), and members keep their order.
+func (v Value) AppendExact(dst []byte) []byte {
+	switch v.k {
+	case NumberKind:
+		if v.p == nil {
+			return binary.BigEndian.AppendUint64(append(dst, 'i'), uint64(v.n))
+		}
+		text := (*number)(v.p).text
+		dst = binary.AppendUvarint(append(dst, 'd'), uint64(len(text)))
+		return append(dst, text...)
+	case ArrayKind, SetKind:
+		tag := byte('a')
+		if v.k == SetKind {
+			tag = 'e'
+		}
+		e := v.elems()
+		dst = binary.AppendUvarint(append(dst, tag), uint64(len(e)))
+		for i := range e {
+			dst = e[i].AppendExact(dst)
+		}
+		return dst
+	case ObjectKind:
+		mem := v.obj().mem
+		dst = binary.AppendUvarint(append(dst, 'o'), uint64(len(mem)))
+		for i := range mem {
+			dst = mem[i].V.AppendExact(mem[i].K.AppendExact(dst))
+		}
+		return dst
+	}
+	return v.AppendKey(dst)
+}
+
+// Identical tells whether Rego can tell a from b in no way: see AppendExact.
+func Identical(a, b Value) bool {
+	return Same(a, b) || bytes.Equal(a.AppendExact(nil), b.AppendExact(nil))
 }
 
 func (v Value) appendNumberKey(dst []byte) []byte {

@@ -225,6 +225,15 @@ func (v Value) At(path ...string) Value {
 	return v
 }
 
+// Members follows member names through objects alone, as Rego follows strings:
+// "0" is no index of an array. Undefined where a name leads nowhere.
+func (v Value) Members(path ...string) Value {
+	for _, p := range path {
+		v = v.Get(p)
+	}
+	return v
+}
+
 // Lookup is what Rego's v[k] is: an array's element, an object's member or, if
 // a set holds k, k itself. Undefined where there is none.
 func (v Value) Lookup(k Value) Value {

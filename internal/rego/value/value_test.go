@@ -228,6 +228,38 @@ func TestKeysAreNeverAmbiguous(t *testing.T) {
 	})
 }
 
+// Exact keys are equal only where the JSON texts are the same: whoever sees a
+// value can see no more than that.
+func TestExactKeysAreTexts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := rapid.SliceOfN(drawValue(2, false), 0, 3)
+		a, b := g.Draw(t, "a"), g.Draw(t, "b")
+		var x, y []byte
+		for _, v := range a {
+			x = v.AppendExact(x)
+		}
+		for _, v := range b {
+			y = v.AppendExact(y)
+		}
+		texts := slices.Equal(Array(a...).AppendJSON(nil), Array(b...).AppendJSON(nil))
+		if slices.Equal(x, y) != texts || Identical(Array(a...), Array(b...)) != texts {
+			t.Fatalf("%s and %s", Array(a...).AppendJSON(nil), Array(b...).AppendJSON(nil))
+		}
+	})
+	for _, c := range [][2]string{{"1", "1.0"}, {"0", "-0"}, {"1e2", "100"}, {`{"a":1,"b":2}`, `{"b":2,"a":1}`}, {`["0"]`, `{"0":"0"}`}, {`"1"`, "1"}, {"null", "false"}} {
+		a, b := must(t, c[0]), must(t, c[1])
+		if Identical(a, b) || !Identical(a, must(t, c[0])) {
+			t.Errorf("%s and %s are not told apart", c[0], c[1])
+		}
+	}
+	if Identical(Array(Int(1)), SetOf([]Value{Int(1)})) || Identical(Value{}, Null()) {
+		t.Error("an array is a set, or null is undefined")
+	}
+	if v := must(t, `{"a":["x",{"b":1}]}`); v.Members("a", "0").Defined() || v.Members("a", "1", "b").Defined() || !v.Members("a").Defined() {
+		t.Error("a name leads into an array")
+	}
+}
+
 func TestRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawValue(3, false).Draw(t, "v")

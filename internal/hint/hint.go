@@ -5,7 +5,8 @@
 //
 //	source, byte offset ─► Complete, Hover
 //	source, issues ──────► Fixes
-//	source ──────────────► Format
+//	source ──────────────► Format, Symbols
+//	files, byte offset ──► Definition, References, Rename, SignatureAt
 //
 // Places are byte offsets into the source; each door counts them as its protocol
 // wants (UTF-16 units there, lines and columns of characters here: Place).

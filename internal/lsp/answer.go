@@ -36,6 +36,9 @@ func (s *Server) initialize(ctx context.Context, raw json.RawMessage) (any, *rpc
 						Snippets bool `json:"snippetSupport"`
 					} `json:"completionItem"`
 				} `json:"completion"`
+				Rename struct {
+					Prepare bool `json:"prepareSupport"`
+				} `json:"rename"`
 			} `json:"textDocument"`
 		} `json:"capabilities"`
 	}](raw)
@@ -44,6 +47,10 @@ func (s *Server) initialize(ctx context.Context, raw json.RawMessage) (any, *rpc
 	}
 	s.client.snippets = p.Capabilities.TextDocument.Completion.Item.Snippets
 	s.ready = true
+	var renames any = true
+	if p.Capabilities.TextDocument.Rename.Prepare { // others expect a boolean
+		renames = map[string]any{"prepareProvider": true}
+	}
 	s.roots, s.stale = rootsOf(p.Folders, p.Root), true
 	s.learn(ctx)
 	return map[string]any{
@@ -54,6 +61,11 @@ func (s *Server) initialize(ctx context.Context, raw json.RawMessage) (any, *rpc
 			"hoverProvider":              true,
 			"documentFormattingProvider": true,
 			"codeActionProvider":         map[string]any{"codeActionKinds": []string{"quickfix"}},
+			"definitionProvider":         true,
+			"referencesProvider":         true,
+			"documentSymbolProvider":     true,
+			"renameProvider":             renames,
+			"signatureHelpProvider":      map[string]any{"triggerCharacters": []string{"(", ","}},
 		},
 		"serverInfo": map[string]any{"name": "gatehouse", "version": s.Version},
 	}, nil

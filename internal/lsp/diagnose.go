@@ -2,8 +2,10 @@ package lsp
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -70,7 +72,11 @@ func (s *Server) nextDirty() (document, bool) {
 	return document{}, false
 }
 
-// check gives the issues of a document.
+// maxRetries is how often a check that ran out of time is tried again.
+const maxRetries = 3
+
+// check gives the issues of a document. A check that ran out of time, or found
+// no room, is no finding about the source: it is tried again, and says so.
 func (s *Server) check(ctx context.Context, d document) []rego.Issue {
 	if d.large {
 		return []rego.Issue{{Message: "the file is too large to be a control", Severity: rego.SeverityError, Rule: "source_limit"}}
@@ -78,7 +84,15 @@ func (s *Server) check(ctx context.Context, d document) []rego.Issue {
 	v, err := s.Validate(ctx, d.text, s.shelf(ctx)...)
 	if err != nil {
 		s.Log.Warn("check", "error", err)
-		return []rego.Issue{{Message: fault.Message(err), Severity: rego.SeverityWarning, Rule: "check"}}
+		message := fault.Message(err)
+		switch {
+		case d.retries < maxRetries:
+			message += fmt.Sprintf("; trying again (%d of %d)", d.retries+1, maxRetries)
+			s.retry(ctx, d)
+		default:
+			message += fmt.Sprintf("; gave up after %d tries, save the file to check it again", maxRetries+1)
+		}
+		return []rego.Issue{{Message: message, Severity: rego.SeverityWarning, Rule: "check"}}
 	}
 	issues := append(v.Errors, v.Warnings...)
 	if strings.HasSuffix(d.uri, "_test.rego") {
@@ -86,6 +100,30 @@ func (s *Server) check(ctx context.Context, d document) []rego.Issue {
 		issues = slices.DeleteFunc(issues, func(is rego.Issue) bool { return is.Rule == "data_reference" })
 	}
 	return issues
+}
+
+// retry puts a document before the analyst again after a while, unless it has
+// changed by then: a new text is checked anyway.
+func (s *Server) retry(ctx context.Context, d document) {
+	delay := s.RetryDelay
+	if delay == 0 {
+		delay = 2 * time.Second
+	}
+	s.tasks.Go(func() {
+		timer := time.NewTimer(delay << d.retries)
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if held := s.documents[d.uri]; held != nil && held.text == d.text {
+			held.retries = d.retries + 1
+			s.changed(held)
+		}
+	})
 }
 
 // diagnostics puts issues where the editor shows them: at the word where they

@@ -20,6 +20,8 @@ type document struct {
 	// issues are those of the version checked.
 	issues  []rego.Issue
 	checked int64
+	// retries counts the checks of this text that ran out of time.
+	retries int
 	// members are what the last version that compiled refers to.
 	members []hint.Member
 }
@@ -90,6 +92,7 @@ func (s *Server) didOpen(_ context.Context, raw json.RawMessage) (any, *rpcError
 
 // set takes a text, unless it is far larger than any control.
 func (d *document) set(text string) {
+	d.retries = 0
 	d.large = len(text) > maxDocument
 	if d.large {
 		text = ""

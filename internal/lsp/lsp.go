@@ -21,6 +21,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -51,6 +52,9 @@ type Server struct {
 	// Version is the build's version.
 	Version string
 	Log     *slog.Logger
+	// RetryDelay is the wait before a check that ran out of time is tried again;
+	// it doubles each time. 0 is 2 s.
+	RetryDelay time.Duration
 
 	out     sync.Mutex // over w
 	w       io.Writer
@@ -59,9 +63,8 @@ type Server struct {
 	client  clientAbilities
 	roots   []string // the editor's folders
 
-	stored []rego.Library // those below roots; the analyst's
-
 	mu        sync.Mutex
+	stored    []rego.Library // those below roots
 	documents map[string]*document
 	dirty     map[string]bool
 	wake      chan struct{}
@@ -199,6 +202,12 @@ var handlers = map[string]func(s *Server, ctx context.Context, params json.RawMe
 	"textDocument/hover":               (*Server).hover,
 	"textDocument/formatting":          (*Server).formatting,
 	"textDocument/codeAction":          (*Server).codeAction,
+	"textDocument/definition":          (*Server).definition,
+	"textDocument/references":          (*Server).references,
+	"textDocument/documentSymbol":      (*Server).documentSymbols,
+	"textDocument/prepareRename":       (*Server).prepareRename,
+	"textDocument/rename":              (*Server).rename,
+	"textDocument/signatureHelp":       (*Server).signatureHelp,
 	"workspace/didChangeConfiguration": (*Server).nothing,
 	"workspace/didChangeWatchedFiles":  (*Server).filesChanged,
 }

@@ -10,6 +10,7 @@ const (
 	codeInvalidParams  = -32602
 	codeInternal       = -32603
 	codeNotInitialized = -32002
+	codeRequestFailed  = -32803
 )
 
 // message is what an editor sends: a request has an id, a notification none.

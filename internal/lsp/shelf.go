@@ -10,14 +10,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// Bounds on what is read of the editor's folders in search of libraries.
+// Bounds on what is read of the editor's folders.
 const (
 	maxScanned = 20_000 // files and folders looked at
 	maxShelf   = 500
-	maxLibrary = 1 << 20 // of one library's source, in bytes
+	maxLibrary = 1 << 20  // of one file, in bytes
+	maxSources = 32 << 20 // of all files together, in bytes
 )
 
 // folder is one that the editor has open.
@@ -56,11 +58,25 @@ func (s *Server) shelf(ctx context.Context) []rego.Library {
 	stale := s.stale
 	s.stale = false
 	s.mu.Unlock()
+	var stored []rego.Library
 	if stale {
-		s.stored = libraries(ctx, s.roots) // the analyst's alone
+		stored = libraries(ctx, s.roots)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if stale {
+		s.stored = stored
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Concat(s.openLibraries(), s.stored, s.knowledge.Libraries), func(l rego.Library) bool {
+		again := seen[l.Package()]
+		seen[l.Package()] = true
+		return again
+	})
+}
+
+// openLibraries are those among the open documents, by name. The caller holds s.mu.
+func (s *Server) openLibraries() []rego.Library {
 	var open []rego.Library
 	for _, d := range s.documents {
 		if l := (rego.Library{Name: d.uri, Source: d.text}); l.Package() != "" {
@@ -68,24 +84,30 @@ func (s *Server) shelf(ctx context.Context) []rego.Library {
 		}
 	}
 	slices.SortFunc(open, func(a, b rego.Library) int { return strings.Compare(a.Name, b.Name) })
-	seen := map[string]bool{}
-	return slices.DeleteFunc(slices.Concat(open, s.stored, s.knowledge.Libraries), func(l rego.Library) bool {
-		again := seen[l.Package()]
-		seen[l.Package()] = true
-		return again
-	})
+	return open
 }
 
-// libraries reads those below the roots. What cannot be read is passed over: the
-// editor's folders may be anything.
+// libraries are those among the files below the roots.
 func libraries(ctx context.Context, roots []string) []rego.Library {
 	var found []rego.Library
-	left := maxScanned
+	for _, f := range sources(ctx, roots) {
+		if l := (rego.Library{Name: f.Name, Source: f.Text}); l.Package() != "" && len(found) < maxShelf {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+// sources reads the Rego files below the roots, named by their paths. Files that
+// cannot be read are skipped: the editor's folders may be anything.
+func sources(ctx context.Context, roots []string) []hint.File {
+	var found []hint.File
+	left, room := maxScanned, maxSources
 	for _, root := range roots {
-		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error { // never fails but to end
+		_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error { // fails only to end the walk
 			left--
 			switch {
-			case left < 0 || len(found) >= maxShelf || ctx.Err() != nil:
+			case left < 0 || room <= 0 || ctx.Err() != nil:
 				return filepath.SkipAll
 			case err != nil:
 				return nil
@@ -100,9 +122,9 @@ func libraries(ctx context.Context, roots []string) []rego.Library {
 			if info, err := d.Info(); err != nil || info.Size() > maxLibrary {
 				return nil
 			}
-			text, err := os.ReadFile(path)
-			if l := (rego.Library{Name: path, Source: string(text)}); err == nil && l.Package() != "" {
-				found = append(found, l)
+			if text, err := os.ReadFile(path); err == nil {
+				room -= len(text)
+				found = append(found, hint.File{Name: path, Text: string(text)})
 			}
 			return nil
 		})
@@ -115,6 +137,7 @@ func libraries(ctx context.Context, roots []string) []rego.Library {
 func (s *Server) recheck() {
 	s.stale = true
 	for _, d := range s.documents {
+		d.retries = 0
 		s.changed(d)
 	}
 }

@@ -34,7 +34,7 @@ var levels = map[string]int{
 	"internal/replay":            5,
 	"internal/lane":              5,
 	"internal/replaycli":         7,
-	"internal/enforce/plaintext": 4, "internal/enforce/llm": 5, "internal/enforce/mcp": 5, "internal/enforce/pii": 5, "internal/enforce/mask": 5, "internal/enforce/extauthz": 5,
+	"internal/enforce/plaintext": 4, "internal/enforce/spelling": 4, "internal/enforce/llm": 5, "internal/enforce/mcp": 5, "internal/enforce/pii": 5, "internal/enforce/mask": 5, "internal/enforce/extauthz": 5,
 	"internal/api": 6, "internal/enforce": 6, "internal/webui": 6, "internal/lsp": 6, "internal/client": 6,
 	"internal/policycli": 7,
 	"internal/app":       7, "internal/app/apptest": 7,
@@ -64,7 +64,7 @@ var siblings = map[string][]string{
 var enforceMay = []string{
 	"internal/scope", "internal/fault", "internal/outbound", "internal/spool",
 	"internal/rego", "internal/rego/value", "internal/redact",
-	"internal/enforce/plaintext", "internal/enforce/llm", "internal/enforce/mcp", "internal/enforce/pii", "internal/enforce/mask", "internal/enforce/extauthz",
+	"internal/enforce/plaintext", "internal/enforce/spelling", "internal/enforce/llm", "internal/enforce/mcp", "internal/enforce/pii", "internal/enforce/mask", "internal/enforce/extauthz",
 }
 
 type source struct {

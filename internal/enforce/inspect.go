@@ -180,9 +180,10 @@ func mayBeJSON(data []byte, h bodyHead) bool {
 	return len(data) == 0 || data[0] == '{' || data[0] == '['
 }
 
-// read understands the body. What is no JSON in the first place holds neither a
-// call nor a prompt, and the controls are shown none; what is broken is refused.
-func (s *inspection) read(path, host string) {
+// read understands the body of a request for res, which may be nil. What is no
+// JSON in the first place holds neither a call nor a prompt, and the controls are
+// shown none; what is broken is refused.
+func (s *inspection) read(path, host string, res *rego.Resource) {
 	if s.no != nil || !s.whole || len(bytes.TrimSpace(s.body)) == 0 {
 		return
 	}
@@ -192,10 +193,13 @@ func (s *inspection) read(path, host string) {
 	doc, err := value.Decode(s.body, value.Limits{Depth: bodyDepth, Bytes: maxBody})
 	if err != nil {
 		s.no = &refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
+		if s.refs.MCP && servesMCP(res) {
+			s.bad = &mcp.Error{Code: mcp.CodeParse, Message: s.no.message}
+		}
 		return
 	}
 	if s.refs.MCP {
-		if s.rpc, s.bad = mcp.Parse(doc, s.head.mcp); s.rpc != nil || s.bad != nil {
+		if s.rpc, s.bad = mcp.Parse(doc, s.head.mcp, servesMCP(res)); s.rpc != nil || s.bad != nil {
 			s.no = s.unfit(host)
 			return
 		}

@@ -85,7 +85,7 @@ func (in *inbound) recordable(v *verdict) *inbound {
 	}
 	clean := inspection{refs: seen.refs, head: seen.head, body: body, whole: true}
 	clean.head.mcp = mcp.Headers{Session: seen.head.mcp.Session} // they repeat what is masked
-	clean.read(in.path, in.host)
+	clean.read(in.path, in.host, v.dec.Resource)
 	seen.rpc, seen.llm = clean.rpc, clean.llm
 	if seen.llm != nil && in.seen.llm != nil {
 		seen.llm.Estimated = in.seen.llm.Estimated

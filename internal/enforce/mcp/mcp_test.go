@@ -77,7 +77,7 @@ func TestParse(t *testing.T) {
 		"a text":             {`"x"`, nil, ""},
 		"a name for no call": {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, http.Header{"Mcp-Name": {"x"}}, `{"method":"tools/list"}`},
 	} {
-		m, bad := Parse(decode(t, tc.body), HeadersOf(tc.head))
+		m, bad := Parse(decode(t, tc.body), HeadersOf(tc.head), false)
 		got := ""
 		switch {
 		case bad != nil:
@@ -96,9 +96,60 @@ func TestParse(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"x"}}`:   {false, true, true},
 		`{"jsonrpc":"2.0","id":1,"method":"tools/destroy","params":null}`: {false, false, false},
 	} {
-		m, bad := Parse(decode(t, body), Headers{})
+		m, bad := Parse(decode(t, body), Headers{}, false)
 		if bad != nil || [3]bool{m.Harmless(), m.Known(), m.Notification()} != want {
 			t.Errorf("%s: %v", body, bad)
+		}
+	}
+}
+
+// What a decoder that ignores case would read otherwise has no one meaning, and
+// what may be a message to an MCP server must be one.
+func TestNoSecondReading(t *testing.T) {
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"drop","arguments":{"a":1}}}`
+	for _, tc := range []struct {
+		body          string
+		here, atOther bool // refused at an MCP server, refused elsewhere
+	}{
+		{`{"error":{},"Method":"tools/call","Params":{"name":"drop"},"jsonrpc":"2.0","id":1}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"error":{},"METHOD":"tools/call"}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"result":{},"params":{"name":"drop"}}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"result":{},"x":1}`, true, true},
+		{`{"jsonrpc":"2.0","result":{}}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"error":"x"}`, true, true},
+		{`{"JSONRPC":"2.0","ID":1,"METHOD":"tools/call","PARAMS":{"NAME":"drop"}}`, true, true},
+		{`{"j\u017fonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"drop"}}`, true, true},
+		{`{"\u017fomething":1}`, false, false},
+		{`{"ID":1,"Method":"tools/call"}`, true, true},
+		{`{"Method":"tools/call"}`, true, false},
+		{`{"Result":{}}`, true, false},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","Name":"x"}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","Name2":"drop"}}`, false, false},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"safe","ARGUMENTS":{}}}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"Name":"drop"}}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"ta\u017fkId":"x"}}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"tas\u212aID":"y"}}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"Name":"x"}}}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/ProtocolVersion":"x"}}}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"drop","arguments":[["a"]]}}`, true, true},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[["drop"]]}`, true, true},
+		{`[` + call + `]`, true, true},
+		{`[[` + call + `]]`, true, true},
+		{`[1,["x",[{"METHOD":"tools/call","Id":1}]]]`, true, true},
+		{`[[1,2],[3,4]]`, true, false},
+		{call, false, false},
+		// Arguments are the tool's: any names, and lists of lists.
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"plot","arguments":{"Name":"x","Method":"y","points":[[1,2],[3,4]]}}}`, false, false},
+		{`{"jsonrpc":"2.0","id":1,"result":{"Method":"x","content":[{"Type":"text"}]}}`, false, false},
+		{`{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"x","data":{"Code":1}}}`, false, false},
+		{`{"client_name":"x","redirect_uris":["https://a.example"]}`, false, false},
+		{`{"Name":"x","ID":4}`, false, false},
+	} {
+		for server, want := range map[bool]bool{true: tc.here, false: tc.atOther} {
+			if m, bad := Parse(decode(t, tc.body), Headers{}, server); (bad != nil) != want {
+				t.Errorf("%s at a server %v: %+v %v", tc.body, server, m, bad)
+			}
 		}
 	}
 }

@@ -6,13 +6,17 @@ package mcp
 
 import (
 	"encoding/base64"
+	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/spelling"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // Codes of JSON-RPC errors (JSON-RPC 2.0 section 5.1; MCP 2026-07-28; COAZ-MCP).
 const (
+	CodeParse          = -32700
 	CodeInvalidRequest = -32600
 	CodeInvalidParams  = -32602
 	CodeUnavailable    = -32603
@@ -102,17 +106,16 @@ func (m *Message) Doc() value.Value {
 }
 
 // Parse reads a request's body. The message is nil where the body is none of
-// MCP. The body decides; headers that say something else are an error.
-func Parse(doc value.Value, h Headers) (*Message, *Error) {
+// MCP. The body decides; headers that say something else are an error. server
+// says that an MCP server is asked: what it may take for a message must be one.
+func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 	switch {
 	case doc.Kind() == value.ArrayKind:
-		for _, e := range doc.Elems() {
-			if isRPC(e) {
-				return nil, &Error{Code: CodeInvalidRequest, Message: "batches are no part of MCP since 2025-06-18"}
-			}
+		if server || anyRPC(doc) {
+			return nil, &Error{Code: CodeInvalidRequest, Message: "batches are no part of MCP since 2025-06-18"}
 		}
 		return nil, nil
-	case !isRPC(doc):
+	case !isRPC(doc) && !(server && resembles(doc)):
 		return nil, nil
 	}
 	m := &Message{Session: h.Session}
@@ -125,14 +128,20 @@ func Parse(doc value.Value, h Headers) (*Message, *Error) {
 		return nil, &Error{Code: CodeInvalidRequest, Message: "an id is a string or a number"}
 	}
 	fail := func(code int, message string) (*Message, *Error) { return nil, &Error{code, message, m.ID} }
+	if bad := plainMembers(doc); bad != "" {
+		return fail(CodeInvalidRequest, bad)
+	}
 	if s, _ := doc.Get("jsonrpc").Str(); s != "2.0" {
 		return fail(CodeInvalidRequest, "the message is not of JSON-RPC 2.0")
 	}
-	method := doc.Get("method")
-	answers := doc.Get("result").Defined() || doc.Get("error").Defined()
+	method, result, failure := doc.Get("method"), doc.Get("result"), doc.Get("error")
+	answers := result.Defined() || failure.Defined()
 	var isText bool
 	switch m.Method, isText = method.Str(); {
 	case !method.Defined() && answers:
+		if bad := answer(doc); bad != "" {
+			return fail(CodeInvalidRequest, bad)
+		}
 		m.Method = Response
 		return m, h.agree(m)
 	case !isText || answers || m.Method == "" || m.Method == Response:
@@ -144,8 +153,113 @@ func Parse(doc value.Value, h Headers) (*Message, *Error) {
 	return m, h.agree(m)
 }
 
+// Member names that decide what a message is and what it is about.
+var (
+	messageNames = spelling.Known("jsonrpc", "id", "method", "params", "result", "error")
+	errorNames   = spelling.Known("code", "message", "data")
+	paramNames   = spelling.Known("name", "arguments", "uri", "taskId", "ref", "protocolVersion", "_meta")
+	refNames     = spelling.Known("type", "name", "uri")
+	metaNames    = spelling.Known(versionMember)
+)
+
+// isRPC reports whether some server may take v for a message: servers differ in
+// whether `Method` is `method` to them.
 func isRPC(v value.Value) bool {
-	return v.Kind() == value.ObjectKind && (v.Get("jsonrpc").Defined() || v.Get("method").Kind() == value.StringKind && (v.Get("params").Defined() || v.Get("id").Defined()))
+	has := membersOf(v)
+	return has.version || has.method && (has.params || has.id)
+}
+
+// resembles reports a body that an MCP server may take for a message.
+func resembles(v value.Value) bool {
+	has := membersOf(v)
+	return has.version || has.method || has.params || has.answer
+}
+
+// members are those of JSON-RPC that an object has, in any spelling.
+type members struct{ version, method, params, id, answer bool }
+
+func membersOf(v value.Value) (has members) {
+	if v.Kind() != value.ObjectKind {
+		return has
+	}
+	v.Each(func(name string, member value.Value) bool {
+		switch known, _ := messageNames.Find(name); known {
+		case "jsonrpc":
+			has.version = true
+		case "method":
+			has.method = has.method || member.Kind() == value.StringKind
+		case "params":
+			has.params = true
+		case "id":
+			has.id = true
+		case "result", "error":
+			has.answer = true
+		}
+		return true
+	})
+	return has
+}
+
+// anyRPC reports a message in a list, or in a list within it.
+func anyRPC(v value.Value) bool {
+	if v.Kind() != value.ArrayKind {
+		return isRPC(v)
+	}
+	return slices.ContainsFunc(v.Elems(), anyRPC)
+}
+
+// plainMembers holds a message to the members that JSON-RPC has, each in its
+// one spelling; a text says what is wrong. What another decoder would read in
+// another way has no one meaning.
+func plainMembers(doc value.Value) string {
+	bad := ""
+	doc.Each(func(name string, _ value.Value) bool {
+		if !messageNames.Exact(name) {
+			bad = "a message has no member " + strconv.Quote(name)
+		}
+		return bad == ""
+	})
+	params := doc.Get("params")
+	for _, level := range [...]struct {
+		where string
+		v     value.Value
+		names spelling.Names
+	}{
+		{"error", doc.Get("error"), errorNames}, {"params", params, paramNames},
+		{"params.ref", params.Get("ref"), refNames}, {"params._meta", params.Get("_meta"), metaNames},
+	} {
+		if bad == "" && level.v.Kind() == value.ObjectKind {
+			bad = misspelt(level.where, level.v, level.names)
+		}
+	}
+	return bad
+}
+
+func misspelt(where string, v value.Value, names spelling.Names) string {
+	bad := ""
+	v.Each(func(name string, _ value.Value) bool {
+		if known, is := names.Misspelt(name); is {
+			bad = where + " has " + strconv.Quote(name) + " where " + strconv.Quote(known) + " is meant"
+		}
+		return bad == ""
+	})
+	return bad
+}
+
+// answer holds an answer of a client to its form; a text says what is wrong.
+func answer(doc value.Value) string {
+	result, failure := doc.Get("result"), doc.Get("error")
+	switch {
+	case result.Defined() && failure.Defined():
+		return "an answer has a result or an error, not both"
+	case doc.Get("params").Defined():
+		return "an answer has no params"
+	case result.Defined() && !doc.Get("id").Defined():
+		return "a result names what it answers"
+	case failure.Defined() && failure.Kind() != value.ObjectKind:
+		return "an error is an object"
+	}
+	return ""
 }
 
 // about reads what the method is about; a text says what is wrong with it.
@@ -162,12 +276,16 @@ func (m *Message) about(params value.Value) string {
 		*to = s
 		return ""
 	}
+	if m.Method == "tools/call" || m.Method == "prompts/get" {
+		m.Arguments = params.Get("arguments")
+		if k := m.Arguments.Kind(); k != value.ObjectKind && k != value.UndefinedKind && k != value.NullKind {
+			return "params.arguments must be an object"
+		}
+	}
 	switch m.Method {
 	case "tools/call":
-		m.Arguments = params.Get("arguments")
 		return take(&m.Tool, "name")
 	case "prompts/get":
-		m.Arguments = params.Get("arguments")
 		return take(&m.Prompt, "name")
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		return take(&m.Resource, "uri")

@@ -1,0 +1,200 @@
+package enforce
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	mcpclient "github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	gomcp "github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// templateSource is a shipped control as it is.
+func templateSource(t testing.TB, id string) string {
+	t.Helper()
+	data, err := os.ReadFile("../template/catalogue/" + id + "/control.rego")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// executed are the tools that a server ran.
+type executed struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (e *executed) add(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.names = append(e.names, name)
+}
+
+func (e *executed) take() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := e.names
+	e.names = nil
+	return out
+}
+
+// mcpGoServer is a real server of mark3labs/mcp-go without sessions, which
+// decodes messages with encoding/json and so without regard to case.
+func mcpGoServer(ran *executed) http.Handler {
+	s := mcpserver.NewMCPServer("tools", "1", mcpserver.WithToolCapabilities(true))
+	for _, name := range []string{"search", "delete_db", "run_query"} {
+		s.AddTool(gomcp.NewTool(name, gomcp.WithDescription("The tool "+name), gomcp.WithString("q")), func(_ context.Context, req gomcp.CallToolRequest) (*gomcp.CallToolResult, error) {
+			ran.add(name + " " + req.GetString("q", ""))
+			return gomcp.NewToolResultText(name + " is done"), nil
+		})
+	}
+	return mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateLess(true), mcpserver.WithEndpointPath("/mcp"))
+}
+
+// officialServer is the same server made with the official library.
+func officialServer(ran *executed) http.Handler {
+	s := sdk.NewServer(&sdk.Implementation{Name: "tools", Version: "1"}, nil)
+	for _, name := range []string{"search", "delete_db", "run_query"} {
+		sdk.AddTool(s, &sdk.Tool{Name: name}, func(_ context.Context, _ *sdk.CallToolRequest, in struct {
+			Q string `json:"q,omitempty"`
+		}) (*sdk.CallToolResult, any, error) {
+			ran.add(name + " " + in.Q)
+			return &sdk.CallToolResult{}, nil, nil
+		})
+	}
+	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true})
+}
+
+// behindTemplates is a bouncer with both MCP templates before an MCP server.
+func behindTemplates(t *testing.T, h http.Handler) *running {
+	t.Helper()
+	app := newApplication(t, h.ServeHTTP)
+	p := newPlane(t)
+	p.publish(policySet{
+		revision: 1, mode: "enforce",
+		resources: []rego.Resource{{ID: 5, Type: "mcp", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)}},
+		controls:  []control{{id: 1, source: templateSource(t, "MCP_TOOL_AUTH"), resource: 5}, {id: 2, source: templateSource(t, "MCP_DESTRUCTIVE_ACTION_GUARD"), resource: 5}},
+		config:    map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}},
+	})
+	return start(t, p, app.URL, nil).at(t, 1)
+}
+
+// secondReadings are bodies that call delete_db, or query with DROP, for a server
+// that decodes without regard to case or takes lists of lists apart.
+func secondReadings() []string {
+	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_db","arguments":{"q":"all"}}}`
+	spelled := func(pairs ...string) string { return strings.NewReplacer(pairs...).Replace(call) }
+	return []string{
+		`{"error":{},"Method":"tools/call","jsonrpc":"2.0","id":1,"params":{"name":"delete_db"}}`,
+		`{"result":null,"Method":"tools/call","jsonrpc":"2.0","id":1,"params":{"name":"delete_db"}}`,
+		`{"error":{},"METHOD":"tools/call","jsonrpc":"2.0","id":1,"PARAMS":{"NAME":"delete_db"}}`,
+		`{"method":"ping","jsonrpc":"2.0","id":1,"Method":"tools/call","params":{"name":"delete_db"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search","Name":"delete_db"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_query","Arguments":{"q":"DROP TABLE users"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_query","arguments":{"q":"select 1"},"ARGUMENTS":{"q":"DROP TABLE users"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_query","argument\u017f":{"q":"DROP TABLE users"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"Name":"delete_db"}}`,
+		spelled(`"method"`, `"Method"`), spelled(`"method"`, `"METHOD"`, `"params"`, `"PARAMS"`, `"name"`, `"NAME"`),
+		spelled(`"params"`, `"param`+"\u017f"+`"`), spelled(`"jsonrpc"`, `"j`+"\u017f"+`onrpc"`), spelled(`"jsonrpc"`, `"JSONRPC"`), spelled(`"id"`, `"ID"`),
+		strings.ToUpper(`{"jsonrpc":"2.0","id":1,"method":`) + `"tools/call","PARAMS":{"NAME":"delete_db"}}`,
+		"[" + call + "]", "[[" + call + "]]", `[{"jsonrpc":"2.0","id":2,"method":"ping"},[` + call + `]]`,
+		"\ufeff" + call, call + call, call + "\n" + call,
+	}
+}
+
+// TestMCPGoReadsNothingElse: no spelling of a message makes a server run a tool
+// that the templates refuse.
+func TestMCPGoReadsNothingElse(t *testing.T) {
+	var ran executed
+	server := mcpGoServer(&ran)
+	direct := newApplication(t, server.ServeHTTP)
+	b, official := behindTemplates(t, server), behindTemplates(t, officialServer(&ran))
+	dangerous := func(names []string) bool {
+		return slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(n, "delete_db") || strings.Contains(n, "DROP") })
+	}
+	works := 0
+	for _, body := range secondReadings() {
+		rpc(t, direct.URL, body)
+		if dangerous(ran.take()) {
+			works++
+		}
+		got := rpc(t, b.url, body)
+		if names := ran.take(); dangerous(names) {
+			t.Errorf("%s executed %v: %d %s", body, names, got.status, got.body)
+		}
+		if got.status != 400 || !strings.Contains(got.body, `"jsonrpc":"2.0"`) || !strings.Contains(got.body, `"error":{"code":-32`) {
+			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+	for _, body := range secondReadings() {
+		rpc(t, official.url, body)
+		if names := ran.take(); dangerous(names) {
+			t.Errorf("the official server executed %v for %s", names, body)
+		}
+	}
+	if works < 8 {
+		t.Errorf("only %d of the bodies call a tool without the bouncer: they test nothing", works)
+	}
+}
+
+// TestMCPGoClientUnchanged: the client of mcp-go speaks through the bouncer.
+func TestMCPGoClientUnchanged(t *testing.T) {
+	var ran executed
+	b := behindTemplates(t, mcpGoServer(&ran))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	c, err := mcpclient.NewStreamableHttpClient(b.url+"/mcp", transport.WithHTTPHeaders(map[string]string{"X-Auth-Request-User": "ann", "X-Auth-Request-Groups": "staff"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var hello gomcp.InitializeRequest
+	hello.Params.ProtocolVersion = "2025-06-18"
+	hello.Params.ClientInfo = gomcp.Implementation{Name: "client", Version: "1"}
+	if _, err := c.Initialize(ctx, hello); err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.ListTools(ctx, gomcp.ListToolsRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, tool := range list.Tools {
+		names = append(names, tool.Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"run_query", "search"}) {
+		t.Errorf("staff sees %v", names)
+	}
+	call := func(name string, args map[string]any) error {
+		var req gomcp.CallToolRequest
+		req.Params.Name, req.Params.Arguments = name, args
+		_, err := c.CallTool(ctx, req)
+		return err
+	}
+	if err := call("search", map[string]any{"q": "deleted users of last year"}); err != nil {
+		t.Errorf("search: %v", err)
+	}
+	if err := call("delete_db", nil); err == nil {
+		t.Error("delete_db was called")
+	}
+	if err := call("run_query", map[string]any{"q": "DROP TABLE users"}); err == nil {
+		t.Error("run_query dropped a table")
+	}
+	if got := ran.take(); !slices.Equal(got, []string{"search deleted users of last year"}) {
+		t.Errorf("executed: %v", got)
+	}
+}

@@ -1,0 +1,50 @@
+package spelling
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestNames(t *testing.T) {
+	set := Known("jsonrpc", "method", "taskId", "_meta", "max_tokens", "id", "task")
+	for name, want := range map[string]string{
+		"method": "", "METHOD": "method", "Method": "method", "methoD": "method", "taskId": "", "taskid": "taskId", "TASKID": "taskId",
+		"\u212aey": "", "tas\u212aId": "taskId", "tasKId": "taskId", "max_token\u017f": "max_tokens", "j\u017fonrpc": "jsonrpc", "\u0130d": "id", "\u0131d": "id", "i\u0307d": "id",
+		"_META": "_meta", "other": "", "": "", "methods": "", "me thod": "", strings.Repeat("m", 500): "",
+	} {
+		known, is := set.Misspelt(name)
+		if is != (want != "") || is && known != want {
+			t.Errorf("%q: %q %v, want %q", name, known, is, want)
+		}
+	}
+	if !set.Exact("taskId") || set.Exact("taskid") || set.Exact("x") {
+		t.Error("exact names are not told apart")
+	}
+}
+
+// Whatever Go's own decoder takes for a known name is found.
+func TestGoDecodesNothingElse(t *testing.T) {
+	set := Known("method", "taskid", "keys")
+	letters := []rune("methodaskiMETHODASKI\u212a\u017f\u0130\u0131\u0307y")
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.StringOfN(rapid.SampledFrom(letters), 4, 8, -1).Draw(t, "name")
+		doc, err := json.Marshal(map[string]string{name: "read"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var into struct {
+			Method string `json:"method"`
+			TaskID string `json:"taskid"`
+			Keys   string `json:"keys"`
+		}
+		if err := json.Unmarshal(doc, &into); err != nil {
+			t.Fatal(err)
+		}
+		if _, found := set.Find(name); !found && (into.Method+into.TaskID+into.Keys) != "" {
+			t.Fatalf("Go reads %q, and we do not", name)
+		}
+	})
+}

@@ -78,7 +78,7 @@ func (s *Server) auth(r *Router) {
 			return &grantOut{g}, err
 		})
 	Register(r, Op{
-		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Tags: tags,
+		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: ReachSelf, Tags: tags,
 		Summary:     "Sign out",
 		Description: "Ends the token and those that were made from it, at once. An API key has no session: 400.",
 	},
@@ -86,7 +86,7 @@ func (s *Server) auth(r *Router) {
 			return &doneOut{Done{"Signed out"}}, s.Auth.Logout(ctx, sc, in.bearer())
 		})
 	Register(r, Op{
-		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Tags: tags,
+		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: ReachSelf, Tags: tags,
 		Summary:     "The caller",
 		Description: "With the scopes that the credential holds in permissions.",
 	},

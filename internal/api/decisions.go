@@ -54,14 +54,14 @@ type environmentParams struct {
 func (s *Server) decisions(r *Router) {
 	tags := []string{"Decisions"}
 	Raw(r, Op{
-		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Permission: "decisions:read", Tags: tags,
+		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Reach: ReachEnvironment, Permission: "decisions:read", Tags: tags,
 		Summary:     "Decide one request",
 		Description: "Evaluates the active controls of the environment over subject, action, resource and environment. ALLOW and MASK are PERMIT (MASK adds `mask`), DENY and no matching control are DENY. The audit record is safe before the answer is sent.",
 		Brief:       true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 	}, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[DecisionRequest](), Response: reflect.TypeFor[decision.Result]()}, s.evaluate)
 	Raw(r, Op{
-		ID: "evaluate-decisions-bulk", Method: http.MethodPost, Path: "/decisions/evaluate/bulk", Permission: "decisions:read", Tags: tags,
+		ID: "evaluate-decisions-bulk", Method: http.MethodPost, Path: "/decisions/evaluate/bulk", Reach: ReachEnvironment, Permission: "decisions:read", Tags: tags,
 		Summary:     "Decide up to 1000 requests",
 		Description: "All items are decided against one snapshot of the controls. One call counts once against the rate limit. A call with an offence in any item decides nothing.",
 		MaxBody:     maxBulkBody,

@@ -39,7 +39,7 @@ type OPADecision struct {
 // (peers: OPA REST). Only our decision answers.
 func (s *Server) opa(r *Router) {
 	Raw(r, Op{
-		ID: "opa-decision", Method: http.MethodPost, Path: "/v1/data/gatehouse/decision", Root: true, Permission: "decisions:read",
+		ID: "opa-decision", Method: http.MethodPost, Path: "/v1/data/gatehouse/decision", Reach: ReachEnvironment, Root: true, Permission: "decisions:read",
 		Tags: []string{"Decisions"}, Summary: "Decide one request, as OPA's clients ask",
 		Description: "The same decision as /decisions/evaluate in the form of OPA's REST API, so that any OPA client library works unchanged.",
 		Lenient:     true,

@@ -198,8 +198,8 @@ func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, 
 	sc := e.scope
 	sc.RequestID, sc.Actor.IP = c.RequestID, c.IP
 	if c.EnvHint != scope.AnyEnv && c.EnvHint != sc.Env {
-		if sc.EnvBound {
-			return scope.Scope{}, e.who, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+		if err := sc.May(c.EnvHint); err != nil {
+			return scope.Scope{}, e.who, err
 		}
 		sc.Env = c.EnvHint
 	}

@@ -75,7 +75,7 @@ func within(sc scope.Scope, env scope.Env) (scope.Scope, error) {
 	case env == scope.AnyEnv || env == sc.Env:
 		return sc, nil
 	case sc.EnvBound:
-		return sc, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+		return sc, sc.May(env)
 	case sc.Env != scope.AnyEnv:
 		return sc, fault.New(fault.BadRequest, "environment_conflict", "the request names two different values for its environment")
 	}

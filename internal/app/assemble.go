@@ -166,7 +166,8 @@ func (p *parts) openBox() (*secret.Box, error) {
 
 // people sets up tenants, users and credentials.
 func (p *parts) people(ctx context.Context) error {
-	hasher, err := user.NewHasher(passwordCost, runtime.NumCPU(), rand.Reader)
+	// Anybody can have us hash, so hashes get half of the cores at most.
+	hasher, err := user.NewHasher(passwordCost, max(1, runtime.GOMAXPROCS(0)/2), rand.Reader)
 	if err != nil {
 		return err
 	}
@@ -180,8 +181,8 @@ func (p *parts) people(ctx context.Context) error {
 	p.users = &user.Service{
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
 		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.Released,
-		Revoke: func(ctx context.Context, tx *db.Tx, id string, gone bool) error {
-			return p.auth.RevokeUser(ctx, tx, id, gone)
+		Revoke: func(ctx context.Context, tx *db.Tx, id string, what user.Ending) error {
+			return p.auth.RevokeUser(ctx, tx, id, what)
 		},
 	}
 	p.auth, err = auth.New(ctx, auth.Config{

@@ -24,6 +24,8 @@ type Config struct {
 	BaseDomain  string `env:"GATEHOUSE_BASE_DOMAIN" help:"Domain whose subdomains name tenants, such as gatehouse.example.com."`
 	PublicURL   string `env:"GATEHOUSE_PUBLIC_URL" help:"URL that bouncers and people reach this server by; absent: http:// and the listen address."`
 
+	TrustedProxies []string `env:"GATEHOUSE_TRUSTED_PROXIES" help:"Addresses or CIDRs of the balancers in front, whose X-Forwarded-For and X-Forwarded-Host are believed. Without them everybody behind a balancer has its address: in the audit, and for the lock on failed sign-ins."`
+
 	AdminPassword string   `env:"GATEHOUSE_ADMIN_PASSWORD" help:"Password of the first administrator, for the first start; absent: random, printed once. One that would not do for a person is taken, with a warning."`
 	EncryptionKey string   `env:"NOTIFICATION_ENCRYPTION_KEY" help:"32 bytes in base64 that seal secrets at rest; several, comma-separated, rotate (the first seals)."`
 	Demo          bool     `env:"GATEHOUSE_DEMO" help:"Accept a generated encryption key, kept in the data directory. For trying out, not for production."`
@@ -74,6 +76,9 @@ func (c *Config) Check() error {
 	if _, err := c.Targets(); err != nil {
 		return err
 	}
+	if _, err := c.Proxies(); err != nil {
+		return err
+	}
 	for name, text := range map[string]string{"GATEHOUSE_RATE_LIMIT": c.RateLimit, "GATEHOUSE_DECISION_RATE_LIMIT": c.DecisionLimit} {
 		if _, err := parseLimit(name, text); err != nil {
 			return err
@@ -115,6 +120,24 @@ func (c *Config) Targets() ([]netip.Prefix, error) {
 			return nil, fmt.Errorf("GATEHOUSE_ALLOW_TARGETS: %q is not a CIDR", text)
 		}
 		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Proxies are the addresses that may say for whom they speak.
+func (c *Config) Proxies() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range c.TrustedProxies {
+		text = strings.TrimSpace(text)
+		p, err := netip.ParsePrefix(text)
+		if a, single := netip.ParseAddr(text); err != nil && single == nil {
+			a = a.Unmap()
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("GATEHOUSE_TRUSTED_PROXIES: %q is neither an address nor a CIDR", text)
+		}
+		out = append(out, p.Masked())
 	}
 	return out, nil
 }

@@ -340,14 +340,19 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 	return fresh, s.Stores.System().Write(ctx, func(tx *db.Tx) error { return dropCredential(ctx, tx, old.Digest) })
 }
 
-// RevokeUser ends a person's sessions within tx; when the person is gone, the
-// person's keys too. It is user.Service.Revoke.
-func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, userID string, gone bool) error {
+// RevokeUser ends a person's sessions within tx, and what else is to end. It is
+// user.Service.Revoke.
+func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, userID string, what user.Ending) error {
 	if err := deleteSessionsOf(ctx, tx, userID); err != nil {
 		return err
 	}
-	if gone {
+	if what >= user.EndsKeys {
 		if err := deleteKeysOf(ctx, tx, userID); err != nil {
+			return err
+		}
+	}
+	if what >= user.EndsAll {
+		if err := dropPlaces(ctx, tx, userID); err != nil {
 			return err
 		}
 	}

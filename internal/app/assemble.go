@@ -267,9 +267,11 @@ func (p *parts) decide(context.Context) error {
 	people := &decision.People{Find: p.findPerson, Revision: p.peopleRevision, Now: p.now}
 	p.snapshots = &decision.Snapshots{Load: p.loadSnapshot, Changes: p.loadChanges, Revision: p.envRevision, Log: p.log, Idle: 10 * time.Minute, Now: p.now}
 	p.decisions = &decision.Service{
-		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Deadline: p.cfg.DecisionDeadline, Now: p.now, NewID: newID,
+		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Now: p.now, NewID: newID,
 		Observe: p.evaluated.count, Evaluated: p.metrics.Add,
+		Deadline: p.cfg.DecisionDeadline, BulkDeadline: p.cfg.BulkDeadline, Share: decision.NewShare(runtime.GOMAXPROCS(0), p.now),
 	}
+	p.decisions.Share.Weight = p.weight
 	p.simulate(people)
 	if p.cfg.DecisionCache == "on" {
 		p.decisions.Cache = rego.NewCache(decisionCacheBytes)

@@ -1,7 +1,7 @@
 // Package enforce is the bouncer: the data plane that stands in front of a
 // protected application and acts on the decisions of the controls it was given.
 //
-//	client ─► strictConn ─► arrive, admit ─► identify ─► judge ─► relay ─► application
+//	client ─► framing ─► arrive, admit ─► identify ─► judge ─► relay ─► application
 //	          framing       one canonical    who is      rego.Set   lean or
 //	                        path and query   proven      .Decide    standard way
 //
@@ -197,8 +197,9 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		return nil, err
 	}
 	var up *upstream
+	var b *Bouncer
 	if cfg.Upstream != "" {
-		up, err = newUpstream(cfg.Upstream, cfg.UpstreamTimeout, cfg.UpstreamConns, cfg.Now)
+		up, err = newUpstream(cfg.Upstream, cfg.UpstreamTimeout, cfg.UpstreamConns, cfg.Now, func() { b.unasked() })
 	}
 	if err != nil {
 		return nil, err
@@ -210,7 +211,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if _, err := io.ReadFull(cfg.Entropy, seed[:]); err != nil {
 		return nil, fmt.Errorf("bouncer: %w", err)
 	}
-	b := &Bouncer{
+	b = &Bouncer{
 		cfg: cfg, log: logger, base: base, trusted: trusted, up: up, cache: rego.NewCache(cfg.CacheBytes),
 		tools:  openTools(cfg.DataDir),
 		out:    outbound.Trusted(outbound.Config{RootCAs: cfg.RootCAs}),

@@ -296,7 +296,7 @@ func unbelieved(h http.Header, names headerNames, set []extauthz.Field) []string
 		folded, odd := foldName(name)
 		switch {
 		case name == names.user, name == names.email, name == names.groups, envoysOwn[name]:
-		case names.reserved(folded), odd && framing[folded]:
+		case names.reserved(folded), odd && framingFields[folded]:
 			gone(name)
 		}
 	}

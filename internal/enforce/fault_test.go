@@ -267,10 +267,28 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// deadlines is a writer that takes deadlines.
-type deadlines struct{ http.ResponseWriter }
+// The transport may read a body for longer than its request is served. It must not
+// lift the deadline under which the server ends its own reads then: the connection
+// would wait for ever.
+func TestBodyOutlivesItsRequest(t *testing.T) {
+	w := &deadlines{}
+	body := &clientBody{ReadCloser: io.NopCloser(strings.NewReader("ab")), rc: http.NewResponseController(w), now: time.Now, began: time.Now()}
+	if _, err := body.Read(make([]byte, 1)); err != nil || w.set != 1 {
+		t.Fatalf("%v, %d deadlines", err, w.set)
+	}
+	body.leave()
+	if _, err := io.ReadAll(body); err != nil || w.set != 1 {
+		t.Errorf("%v, and the deadline was moved %d times after the request had ended", err, w.set-1)
+	}
+}
 
-func (deadlines) SetReadDeadline(time.Time) error { return nil }
+// deadlines is a writer that takes deadlines.
+type deadlines struct {
+	http.ResponseWriter
+	set int
+}
+
+func (d *deadlines) SetReadDeadline(time.Time) error { d.set++; return nil }
 
 // F24: a panic is one request's affair.
 func TestPanicIsContained(t *testing.T) {

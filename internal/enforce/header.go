@@ -44,10 +44,10 @@ var hopByHop = map[string]bool{
 	"Http2-Settings": true,
 }
 
-// framing are fields that say how a message is to be read or who sends it. They
+// framingFields are fields that say how a message is to be read or who sends it. They
 // may not be named in Connection, and an odd spelling of them is dropped: a CGI
 // gateway reads Content_Length as Content-Length.
-var framing = map[string]bool{
+var framingFields = map[string]bool{
 	"Host": true, "Content-Length": true, "Content-Type": true, "Content-Encoding": true, "Authorization": true,
 	"Cookie": true, "Range": true, "Accept-Encoding": true, "Expect": true, "Origin": true, "Referer": true,
 }
@@ -100,7 +100,7 @@ func (n headerNames) forwards(name string, named []string) bool {
 	if n.reserved(folded) || hopByHop[folded] {
 		return false
 	}
-	if odd && framing[folded] {
+	if odd && framingFields[folded] {
 		return false
 	}
 	for _, c := range named {
@@ -125,7 +125,7 @@ func (n headerNames) connectionNames(h http.Header) (named []string, ok bool) {
 				continue
 			}
 			name, _ := foldName(textproto.CanonicalMIMEHeaderKey(part))
-			if n.reserved(name) || framing[name] {
+			if n.reserved(name) || framingFields[name] {
 				return nil, false
 			}
 			named = append(named, name)

@@ -13,7 +13,7 @@ type counters struct {
 	// refused are requests that were turned away before any decision.
 	refused, failed, panics                                atomic.Uint64
 	upstreamErrors, upstreamTimeouts, aborted, clientGone  atomic.Uint64
-	toolsChanged                                           atomic.Uint64
+	toolsChanged, unaskedBytes                             atomic.Uint64
 	slowClient, maskFailures, tunnelsClosed, shadowSkipped atomic.Uint64
 	hostsReported, hostsWithheld                           atomic.Uint64
 	logsDropped, logsShipped                               atomic.Uint64
@@ -93,6 +93,7 @@ func (b *Bouncer) metrics(w http.ResponseWriter) {
 		{"panics_total", "Panics that were contained.", &c.panics},
 		{"upstream_errors_total", "Requests that the application could not be reached for.", &c.upstreamErrors},
 		{"upstream_timeouts_total", "Requests that the application did not answer in time.", &c.upstreamTimeouts},
+		{"upstream_unasked_total", "Connections on which the application sent bytes that belong to no request.", &c.unaskedBytes},
 		{"aborted_answers_total", "Answers that broke off.", &c.aborted},
 		{"slow_clients_total", "Requests whose body came too slowly.", &c.slowClient},
 		{"mask_failures_total", "Answers that could not be masked and were refused.", &c.maskFailures},

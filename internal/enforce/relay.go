@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
 // Time bounds towards the two sides while bodies flow.
@@ -68,7 +70,12 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 		w.WriteHeader(status)
 		clear(w.Header())
 	}
-	ans, err := b.reach(w, r, in, head, interim)
+	if r.Body != nil && r.Body != http.NoBody {
+		body := &clientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), now: b.cfg.Now, began: in.at}
+		defer body.leave()
+		r.Body = body
+	}
+	ans, err := b.reach(r, in, head, interim)
 	if err != nil {
 		b.unreached(w, r, in, err)
 		return
@@ -94,13 +101,9 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 }
 
 // reach picks the way upstream.
-func (b *Bouncer) reach(w http.ResponseWriter, r *http.Request, in *inbound, head *outgoing, interim func(int, http.Header)) (*answer, error) {
+func (b *Bouncer) reach(r *http.Request, in *inbound, head *outgoing, interim func(int, http.Header)) (*answer, error) {
 	if b.up.plain(r, in) {
 		return b.up.ask(r.Context(), in, head, interim)
-	}
-	if r.Body != nil && r.Body != http.NoBody {
-		body := &clientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), now: b.cfg.Now, began: in.at}
-		r.Body = body
 	}
 	return b.up.send(r.Context(), r, in, head, interim)
 }
@@ -114,6 +117,27 @@ type clientBody struct {
 	read  int64
 	slow  bool
 	ended bool
+
+	mu   sync.Mutex
+	left bool // the handler returned: the connection is the server's alone
+}
+
+// leave ends the moving of the deadline. The transport may read the body for longer
+// than the request is served, while the server waits for its own reads under a
+// deadline of its own.
+func (c *clientBody) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left = true
+}
+
+// until bounds the next read; the zero time lifts the bound.
+func (c *clientBody) until(t time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.left {
+		_ = c.rc.SetReadDeadline(t) // a connection that is gone says so when it is read
+	}
 }
 
 var errSlowBody = errors.New("the client's body comes too slowly")
@@ -130,12 +154,12 @@ func (c *clientBody) Read(p []byte) (int, error) {
 		c.slow = true
 		return 0, errSlowBody
 	}
-	_ = c.rc.SetReadDeadline(now.Add(clientRead))
+	c.until(now.Add(clientRead))
 	n, err := c.ReadCloser.Read(p)
 	c.read += int64(n)
 	if err != nil {
 		// The deadline must not outlive the body: the server goes on reading to see the client leave.
-		_ = c.rc.SetReadDeadline(time.Time{})
+		c.until(time.Time{})
 		c.slow = isTimeout(err)
 		c.ended = errors.Is(err, io.EOF)
 	}
@@ -389,7 +413,7 @@ func (b *Bouncer) recheck(ctx context.Context) {
 
 // release stops the strict reading of a connection that carries no HTTP any more.
 func release(c net.Conn) {
-	if s, ok := c.(*strictConn); ok {
-		s.release()
+	if s, ok := c.(*framing.ServerConn); ok {
+		s.Release()
 	}
 }

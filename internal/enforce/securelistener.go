@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
 // secureListener hands out TLS connections after their handshake: those that
@@ -61,7 +63,7 @@ func (s *secureListener) greet(c net.Conn) {
 	}
 	var out net.Conn = secure
 	if secure.ConnectionState().NegotiatedProtocol != "h2" {
-		out = &strictConn{Conn: secure}
+		out = framing.NewServerConn(secure, nil)
 	}
 	select {
 	case s.ready <- out:
@@ -91,9 +93,9 @@ func (s *secureListener) Close() error {
 
 type secureKey struct{}
 
-// markSecure is a server's ConnContext: net/http sees no TLS in a strictConn.
+// markSecure is a server's ConnContext: net/http sees no TLS in a framing.ServerConn.
 func markSecure(ctx context.Context, c net.Conn) context.Context {
-	if s, ok := c.(*strictConn); ok {
+	if s, ok := c.(*framing.ServerConn); ok {
 		if _, ok := s.Conn.(*tls.Conn); ok {
 			return context.WithValue(ctx, secureKey{}, true)
 		}

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
 // Bounds of the server towards clients (hardening F16).
@@ -82,7 +84,7 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 // strict is l with its framing checks, and with TLS where there is a certificate.
 func (b *Bouncer) strict(l net.Listener) (net.Listener, error) {
 	if b.cfg.TLSCert == "" {
-		return strictListener{l}, nil
+		return framing.Listener{Listener: l}, nil
 	}
 	config, err := secureConfig(b.cfg.TLSCert, b.cfg.TLSKey)
 	if err != nil {

@@ -245,7 +245,7 @@ func (s *settings) readNames(c identityConfig) error {
 			continue
 		}
 		name, odd := foldName(textproto.CanonicalMIMEHeaderKey(n.from))
-		if odd || hopByHop[name] || framing[name] {
+		if odd || hopByHop[name] || framingFields[name] {
 			return fmt.Errorf("configuration.identity: %q cannot carry an identity", n.from)
 		}
 		*n.to = name

@@ -94,7 +94,17 @@ func TestTLS(t *testing.T) {
 		}
 		client.CloseIdleConnections()
 	}
-	for _, tc := range framings {
+	for _, tc := range []struct {
+		name, wire string
+		bad        bool
+	}{
+		{"plain", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", false},
+		{"chunked", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", false},
+		{"both lengths", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", true},
+		{"same length twice", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc", true},
+		{"folded line", "GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n X-B: 2\r\n\r\n", true},
+		{"bare LF", "GET / HTTP/1.1\nHost: a\n\n", true},
+	} {
 		conn, err := tls.Dial("tcp", addr, secure)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
 // Bounds of the way to the application.
@@ -35,7 +37,9 @@ var (
 // upstream is the way to the protected application. Requests without a body on
 // plain HTTP/1.1, which is most of them, take the lean way: written and read on
 // pooled connections by the goroutine that serves the client. All else (bodies,
-// upgrades, TLS, HTTP/2) goes through the standard transport.
+// upgrades, TLS, HTTP/2) goes through the standard transport. Both use HTTP/1.1
+// connections that framing.ClientConn guards: what an application sends without
+// being asked reaches nobody.
 type upstream struct {
 	target    *url.URL
 	address   string // host:port
@@ -43,6 +47,7 @@ type upstream struct {
 	now       func() time.Time
 	dialer    net.Dialer
 	transport *http.Transport
+	trust     *framing.Trust
 	lean      bool
 	limit     chan struct{} // one token for each lean exchange that runs
 
@@ -51,12 +56,15 @@ type upstream struct {
 	closed bool
 }
 
-func newUpstream(raw string, timeout time.Duration, maxConns int, now func() time.Time) (*upstream, error) {
+// newUpstream prepares the way to raw, scheme://host[:port]. unasked is called each
+// time the application sends bytes that belong to no request.
+func newUpstream(raw string, timeout time.Duration, maxConns int, now func() time.Time, unasked func()) (*upstream, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
 		return nil, fmt.Errorf("the upstream %q must be scheme://host[:port] alone", raw)
 	}
 	up := &upstream{target: u, timeout: timeout, now: now, dialer: net.Dialer{Timeout: dialTimeout}, limit: make(chan struct{}, maxConns)}
+	up.trust = framing.NewTrust(now, unasked)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	switch u.Scheme {
@@ -75,12 +83,53 @@ func newUpstream(raw string, timeout time.Duration, maxConns int, now func() tim
 	}
 	up.transport = &http.Transport{
 		DialContext: up.dialer.DialContext, Protocols: protocols, DisableCompression: true,
-		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12},
+		// Sessions are resumed: a connection that is closed after its answer costs less.
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
 		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: timeout,
 		MaxIdleConns: maxIdleConnections, MaxIdleConnsPerHost: maxIdleConnections, MaxConnsPerHost: maxConns,
 		IdleConnTimeout: idleConnectionLife, MaxResponseHeaderBytes: maxAnswerHead,
 	}
+	switch u.Scheme {
+	case "http":
+		up.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return up.dial(ctx) }
+	case "https":
+		up.transport.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return up.dialSecure(ctx) }
+	}
 	return up, nil
+}
+
+// dial opens a connection for HTTP/1.1.
+func (u *upstream) dial(ctx context.Context) (*framing.ClientConn, error) {
+	c, err := u.dialer.DialContext(ctx, "tcp", u.address)
+	if err != nil {
+		return nil, err
+	}
+	return framing.NewClientConn(c, u.trust), nil
+}
+
+// dialSecure opens a TLS connection. One that agreed on HTTP/2 is returned as it is:
+// the transport takes it up by its type.
+func (u *upstream) dialSecure(ctx context.Context) (net.Conn, error) {
+	c, err := u.dialer.DialContext(ctx, "tcp", u.address)
+	if err != nil {
+		return nil, err
+	}
+	config := u.transport.TLSClientConfig.Clone()
+	if config.ServerName == "" {
+		config.ServerName = u.target.Hostname()
+	}
+	config.NextProtos = []string{"h2", "http/1.1"}
+	secure := framing.Secure(c, config)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	if secure.ConnectionState().NegotiatedProtocol == "h2" {
+		return secure, nil
+	}
+	return framing.NewSecureConn(secure, u.trust), nil
 }
 
 func withPort(host, port string) string {
@@ -110,7 +159,7 @@ func (u *upstream) plain(r *http.Request, in *inbound) bool {
 
 // lane is one pooled connection to the application.
 type lane struct {
-	conn net.Conn
+	conn *framing.ClientConn
 	br   *bufio.Reader
 	out  []byte
 	left int64 // how much of the head may still be read; negative: no bound
@@ -160,7 +209,7 @@ func (u *upstream) take(ctx context.Context, fresh bool) (*lane, error) {
 		}
 		u.mu.Unlock()
 	}
-	c, err := u.dialer.DialContext(ctx, "tcp", u.address)
+	c, err := u.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +218,10 @@ func (u *upstream) take(ctx context.Context, fresh bool) (*lane, error) {
 	return l, nil
 }
 
-// give puts a connection back. Bytes that nobody asked for make it unfit: they
-// would be read as the answer to the next request.
+// give puts a connection back that another request may follow on. Whether it is still
+// silent then is asked once more before that is written.
 func (u *upstream) give(l *lane) {
-	if l.br.Buffered() > 0 {
+	if l.br.Buffered() > 0 || !l.conn.Reusable() {
 		_ = l.conn.Close()
 		return
 	}
@@ -402,6 +451,12 @@ func (u *upstream) send(ctx context.Context, r *http.Request, in *inbound, head 
 			cancel()
 		},
 	}, nil
+}
+
+// unasked tells the operator that the application sent bytes that belong to no request.
+func (b *Bouncer) unasked() {
+	b.count.unaskedBytes.Add(1)
+	b.log.Warn("the application sent bytes that belong to no request; for a while its connections serve one request each", "upstream", b.cfg.Upstream)
 }
 
 // isTimeout reports whether an exchange ran out of time.

@@ -1,4 +1,4 @@
-package enforce
+package framing
 
 import (
 	"bufio"
@@ -79,7 +79,7 @@ func exchangeRaw(t *testing.T, wire string, step int) (seen int, answers []int) 
 			w.WriteHeader(http.StatusBadRequest)
 		}
 	})}
-	go func() { _ = srv.Serve(strictListener{l}) }()
+	go func() { _ = srv.Serve(Listener{l}) }()
 	defer srv.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -109,10 +109,10 @@ func exchangeRaw(t *testing.T, wire string, step int) (seen int, answers []int) 
 	return int(count.Load()), answers
 }
 
-// FuzzStrictConn holds the reader to its invariants: whatever the bytes and
+// FuzzServerConn holds the reader to its invariants: whatever the bytes and
 // however they are cut, it passes the same bytes on, and never more of them in
 // one cut than in another.
-func FuzzStrictConn(f *testing.F) {
+func FuzzServerConn(f *testing.F) {
 	for _, tc := range framings {
 		f.Add(tc.wire, uint8(3))
 	}
@@ -123,7 +123,7 @@ func FuzzStrictConn(f *testing.F) {
 		if !strings.HasPrefix(wire, whole) || !strings.HasPrefix(wire, cut) {
 			t.Fatal("bytes were changed")
 		}
-		if errors.Is(errWhole, errFraming) != errors.Is(errCut, errFraming) {
+		if errors.Is(errWhole, ErrFraming) != errors.Is(errCut, ErrFraming) {
 			t.Fatalf("in one piece: %v; in pieces of %d: %v", errWhole, int(step)+1, errCut)
 		}
 	})
@@ -146,7 +146,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 }
 
 func readStrict(wire string, step int) (string, error) {
-	c := &strictConn{Conn: &pieces{rest: wire, step: step}}
+	c := NewServerConn(&pieces{rest: wire, step: step}, nil)
 	data, err := io.ReadAll(c)
 	return string(data), err
 }

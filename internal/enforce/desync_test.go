@@ -1,0 +1,266 @@
+package enforce
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// hostile is an application that answers by hand. Of what it sends late it is told
+// when: between two waves of callers, when its connections rest.
+type hostile struct {
+	url  string
+	mu   sync.Mutex
+	late []func()
+	all  sync.WaitGroup
+	fed  atomic.Int32 // requests below /good/ that it answered
+}
+
+// misbehave answers one request; late is called with what is to be sent while the
+// connection rests. False ends the connection.
+type misbehave func(c net.Conn, r *http.Request, token string, late func(string)) bool
+
+func newHostile(t *testing.T, secure *tls.Config, answer misbehave) *hostile {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hostile{url: "http://" + l.Addr().String()}
+	if secure != nil {
+		l, h.url = tls.NewListener(l, secure), "https://"+l.Addr().String()
+	}
+	h.all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			h.all.Go(func() { h.serve(c, answer) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); h.all.Wait() })
+	return h
+}
+
+func (h *hostile) serve(c net.Conn, answer misbehave) {
+	defer c.Close()
+	br := bufio.NewReader(c)
+	for {
+		r, err := http.ReadRequest(br)
+		if err != nil {
+			return
+		}
+		token := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+		if strings.HasPrefix(r.URL.Path, "/good/") {
+			h.fed.Add(1)
+			_, _ = io.Copy(io.Discard, r.Body)
+			_, _ = io.WriteString(c, page(token))
+			continue
+		}
+		if !answer(c, r, token, func(s string) {
+			h.mu.Lock()
+			h.late = append(h.late, func() { _, _ = io.WriteString(c, s) })
+			h.mu.Unlock()
+		}) {
+			return
+		}
+	}
+}
+
+// flush sends what was held back.
+func (h *hostile) flush() {
+	h.mu.Lock()
+	late := h.late
+	h.late = nil
+	h.mu.Unlock()
+	for _, send := range late {
+		send()
+	}
+}
+
+// page is a whole, sound answer that names its caller.
+func page(token string) string {
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\nX-For: %[2]s\r\nContent-Length: %[1]d\r\n\r\n%[2]s", len(token), token)
+}
+
+// answering reads the request to its end and answers as format says.
+func answering(format string) misbehave {
+	return func(c net.Conn, r *http.Request, token string, late func(string)) bool {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(c, strings.NewReplacer("{page}", page(token), "{token}", token, "{n}", fmt.Sprint(len(token)), "{p}", fmt.Sprint(len(page(token))), "{x}", fmt.Sprintf("%x", len(token))).Replace(format))
+		return true
+	}
+}
+
+// resting answers soundly, and sends more while the connection rests.
+func resting(format string) misbehave {
+	return func(c net.Conn, r *http.Request, token string, late func(string)) bool {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Method == http.MethodHead {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
+		} else {
+			_, _ = io.WriteString(c, page(token))
+		}
+		late(strings.ReplaceAll(format, "{page}", page(token)))
+		return true
+	}
+}
+
+const ok = "HTTP/1.1 200 OK\r\n"
+
+// misbehaviours are what applications do with the framing of their answers, by
+// mistake or to hand one caller's page to the next.
+var misbehaviours = map[string]misbehave{
+	"HEAD with a body":            answering(ok + "Content-Length: {p}\r\n\r\n{page}"),
+	"HEAD with chunks":            answering(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"HEAD with a late body":       resting("{page}"),
+	"204 with a body":             answering("HTTP/1.1 204 No Content\r\n\r\n{page}"),
+	"204 with a length":           answering("HTTP/1.1 204 No Content\r\nContent-Length: 90\r\n\r\n{page}"),
+	"304 with a body":             answering("HTTP/1.1 304 Not Modified\r\nContent-Length: 90\r\n\r\n{page}"),
+	"second answer at once":       answering("{page}{page}"),
+	"second answer late":          resting("{page}"),
+	"two answers late":            resting("{page}{page}"),
+	"408 at rest":                 resting("HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n{page}"),
+	"100 at rest":                 resting("HTTP/1.1 100 Continue\r\n\r\n"),
+	"103 at rest":                 resting("HTTP/1.1 103 Early Hints\r\n\r\n{page}"),
+	"half a status line at rest":  resting("HTTP/1."),
+	"line break at rest":          resting("\r\n"),
+	"more than the length":        answering(ok + "Content-Length: {n}\r\n\r\n{token}{page}"),
+	"data after the last chunk":   answering(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"trailers, then data":         answering(ok + "Trailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\nX-T: 1\r\n\r\n{page}"),
+	"a length among the trailers": answering(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\nContent-Length: 90\r\n\r\n{page}"),
+	"chunk size in LF":            answering(ok + "Transfer-Encoding: chunked\r\n\r\n{x}\n{token}\r\n0\r\n\r\n{page}"),
+	"chunk extension":             answering(ok + "Transfer-Encoding: chunked\r\n\r\n{x};a=b\r\n{token}\r\n0;c\r\n\r\n{page}"),
+	"bad chunk size":              answering(ok + "Transfer-Encoding: chunked\r\n\r\n+{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"both lengths":                answering(ok + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"two lengths":                 answering(ok + "Content-Length: {n}\r\nContent-Length: 1\r\n\r\n{token}{page}"),
+	"one length twice":            answering(ok + "Content-Length: {n}\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
+	"length list":                 answering(ok + "Content-Length: {n}, {n}\r\n\r\n{token}{page}"),
+	"negative length":             answering(ok + "Content-Length: -1\r\n\r\n{token}{page}"),
+	"signed length":               answering(ok + "Content-Length: +{n}\r\n\r\n{token}{page}"),
+	"no length":                   answering(ok + "Content-Length:\r\n\r\n{token}{page}"),
+	"space before the colon":      answering(ok + "Content-Length : {n}\r\n\r\n{token}{page}"),
+	"unknown coding":              answering(ok + "Transfer-Encoding: gzip, chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"HTTP/1.0":                    answering("HTTP/1.0 200 OK\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
+	"HTTP/1.0 kept":               answering("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
+	"HTTP/1.0 with a coding":      answering("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n{x}\r\n{token}\r\n0\r\n\r\n{page}"),
+	"close, and goes on":          answering(ok + "Connection: close\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
+	"head in LF":                  answering("HTTP/1.1 200 OK\nContent-Length: {n}\n\n{token}{page}"),
+	"folded length":               answering(ok + "Content-Length: {n}\r\n 0\r\n\r\n{token}{page}"),
+	"folded field":                answering(ok + "X-A: 1\r\n Content-Length: 1\r\nContent-Length: {n}\r\n\r\n{token}{page}"),
+	"unasked upgrade":             answering("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n{page}"),
+	"interim, then two answers":   answering("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n{page}{page}"),
+	"no HTTP":                     answering("220 ready\r\n{page}"),
+	"early answer": func(c net.Conn, r *http.Request, token string, late func(string)) bool {
+		_, _ = io.WriteString(c, page(token)+page(token)) // the body is not read before
+		_, _ = io.Copy(io.Discard, r.Body)
+		return true
+	},
+	"408 for an answer": func(c net.Conn, r *http.Request, token string, late func(string)) bool {
+		_, _ = io.WriteString(c, "HTTP/1.1 408 Request Timeout\r\nContent-Length: "+fmt.Sprint(len(token))+"\r\n\r\n"+token+page(token))
+		return false
+	},
+	"shorter than the length": func(c net.Conn, r *http.Request, token string, late func(string)) bool {
+		_, _ = io.WriteString(c, ok+"Content-Length: 500\r\n\r\n"+token)
+		return false
+	},
+}
+
+var callerToken = regexp.MustCompile(`caller-\d+-`)
+
+// TestEachCallerHasHisOwnAnswer sends many callers at once to applications that say
+// more than they were asked, over the lean way (GET and HEAD), the transport's
+// (bodies) and TLS. Whatever comes back names nobody else.
+func TestEachCallerHasHisOwnAnswer(t *testing.T) {
+	files, roots := certificate(t)
+	pair, err := tls.LoadX509KeyPair(files["cert"], files["key"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, answer := range misbehaviours {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, way := range []string{"lean", "body", "TLS"} {
+				var secure *tls.Config
+				if way == "TLS" {
+					secure = &tls.Config{Certificates: []tls.Certificate{pair}}
+				}
+				app := newHostile(t, secure, answer)
+				p := newPlane(t)
+				p.discard = true
+				p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
+				b := start(t, p, app.url, func(c *Config) { c.UpstreamTimeout, c.BodyIdle = 5*time.Second, 5*time.Second }).at(t, 1)
+				b.up.transport.TLSClientConfig.RootCAs, b.up.transport.TLSClientConfig.ServerName = roots, "bouncer.test"
+				crowd(t, b.url, way, app)
+				b.stop()
+			}
+		})
+	}
+}
+
+// crowd lets callers in, wave after wave; two in three ask for what is answered badly.
+func crowd(t *testing.T, url, way string, app *hostile) {
+	t.Helper()
+	waves, callers := 3, 9
+	if os.Getenv("GATEHOUSE_TEST_FULL") == "1" {
+		waves, callers = 8, 24
+	}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callers}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	defer client.CloseIdleConnections()
+	var served atomic.Int32
+	for wave := range waves {
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				token := fmt.Sprintf("caller-%d-", wave*callers+i)
+				method, target, body := http.MethodGet, "/bad/", io.Reader(nil)
+				switch {
+				case i%3 == 0:
+					target = "/good/"
+				case i%3 == 1 && way != "body":
+					method = http.MethodHead
+				}
+				if way == "body" {
+					method, body = http.MethodPost, bytes.NewReader(bytes.Repeat([]byte("x"), 1+i%2*(256<<10)))
+				}
+				req, err := http.NewRequest(method, url+target+token, body)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				resp, err := client.Do(req)
+				if err != nil {
+					return // an answer that broke off names nobody
+				}
+				got, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				head := fmt.Sprint(resp.Header)
+				for _, named := range callerToken.FindAllString(head+string(got), -1) {
+					if named != token {
+						t.Errorf("%s: %s %s%s was answered with what is %s's: %d %s %q", way, method, target, token, named, resp.StatusCode, head, got)
+					}
+				}
+				if err == nil && target == "/good/" && resp.StatusCode == 200 && (string(got) == token || method == http.MethodHead) {
+					served.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		app.flush()
+	}
+	if n := int(served.Load()); n < waves*callers/3*3/4 {
+		t.Errorf("%s: of %d sound requests only %d were answered", way, waves*callers/3, n)
+	}
+}

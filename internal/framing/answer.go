@@ -1,0 +1,196 @@
+package framing
+
+import (
+	"bytes"
+	"errors"
+)
+
+// errIdleTimeout is a 408 in place of the answer to a request that an application
+// had not seen when it gave the connection up (RFC 9110 section 15.5.9).
+var errIdleTimeout = errors.New("framing: the application gave the idle connection up")
+
+// answers follows the answer to one request after the other.
+type answers struct {
+	at    int
+	lines lineReader
+	left  int64
+
+	reused  bool // an answer came on this connection before
+	head    bool // of the request: HEAD
+	upgrade bool // of the request: it asks for another protocol
+
+	status int
+	http10 bool
+	loose  bool // a line ended in a bare LF
+	closes bool // the application says that it closes the connection
+	body   lengths
+}
+
+// begin prepares for the answer to a request.
+func (a *answers) begin() {
+	a.at, a.lines.part = inStart, a.lines.part[:0]
+	a.loose, a.closes, a.status = false, false, 0
+}
+
+// again reports whether another request may follow the answer. It may not after
+// an answer whose body nobody reads: applications write one by mistake, at once
+// or a moment later, and it would be taken for the next answer.
+func (a *answers) again() bool {
+	bodiless := a.head || a.status == 204 || a.status == 304
+	return !bodiless && !a.http10 && !a.loose && !a.closes && a.status != 408
+}
+
+// scan follows data. It returns how many bytes of it belong to the answer, and
+// whether that has come to its end.
+func (a *answers) scan(data []byte) (n int, done bool, err error) {
+	for i := 0; i < len(data); {
+		switch a.at {
+		case inRaw, inRest:
+			return len(data), false, nil
+		case inBody, inChunk:
+			n := int64(len(data) - i)
+			if n < a.left {
+				a.left -= n
+				return len(data), false, nil
+			}
+			i += int(a.left)
+			if a.at == inBody {
+				return i, true, nil
+			}
+			a.at = inSize
+			continue
+		}
+		line, n, ok := a.lines.next(data[i:])
+		if !ok {
+			return 0, false, ErrFraming
+		}
+		if n == 0 {
+			return len(data), false, nil
+		}
+		i += n
+		if done, err := a.accept(line); done || err != nil {
+			return i, done, err
+		}
+	}
+	return len(data), false, nil
+}
+
+// accept takes one line without its LF; done at the end of the answer.
+func (a *answers) accept(line []byte) (done bool, err error) {
+	line, ok := text(line)
+	if !ok {
+		// Some applications end the lines of a head in LF alone, which net/http reads
+		// as we do. Around chunks it is read in two ways.
+		if a.at != inStart && a.at != inHead || !clean(line) {
+			return false, ErrFraming
+		}
+		a.loose = true
+	}
+	switch a.at {
+	case inStart:
+		return false, a.start(line)
+	case inHead:
+		if len(line) == 0 {
+			return a.frame()
+		}
+		name, value, ok := a.body.field(line, a.http10)
+		if !ok {
+			return false, ErrFraming
+		}
+		if named(name, "Connection") && closing(value) {
+			a.closes = true
+		}
+	case inSize:
+		return false, a.size(line)
+	case inTrailer:
+		if len(line) == 0 {
+			return true, nil
+		}
+		var none lengths
+		if _, _, ok := none.field(line, false); !ok || none != (lengths{}) {
+			return false, ErrFraming
+		}
+	}
+	return false, nil
+}
+
+// start reads a status line.
+func (a *answers) start(line []byte) error {
+	if len(line) < len("HTTP/1.1 200") || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[7] != '0' && line[7] != '1' || line[8] != ' ' ||
+		len(line) > 12 && line[12] != ' ' {
+		return ErrFraming
+	}
+	a.status = 0
+	for _, d := range line[9:12] {
+		if d < '0' || d > '9' {
+			return ErrFraming
+		}
+		a.status = a.status*10 + int(d-'0')
+	}
+	if a.status < 100 {
+		return ErrFraming
+	}
+	if a.status == 408 && a.reused {
+		return errIdleTimeout
+	}
+	a.at, a.http10, a.body = inHead, line[7] == '0', lengths{}
+	return nil
+}
+
+// frame ends a head and says what follows.
+func (a *answers) frame() (done bool, err error) {
+	switch {
+	case a.body.chunks > 0 && a.body.given > 0:
+		return false, ErrFraming
+	case a.status == 101:
+		if !a.upgrade {
+			return false, ErrFraming
+		}
+		a.at = inRaw
+	case a.status < 200:
+		a.at = inStart
+	case a.head || a.status == 204 || a.status == 304:
+		return true, nil
+	case a.body.chunks > 0:
+		a.at = inSize
+	case a.body.given == 0:
+		a.at = inRest
+	case a.body.length == 0:
+		return true, nil
+	default:
+		a.at, a.left = inBody, a.body.length
+	}
+	return false, nil
+}
+
+// size reads a chunk's size line. Extensions and spaces behind the size are read
+// as net/http reads them.
+func (a *answers) size(line []byte) error {
+	digits, _, _ := bytes.Cut(line, []byte{';'})
+	n, ok := chunkSize(bytes.TrimRight(digits, " \t"))
+	switch {
+	case !ok:
+		return ErrFraming
+	case n == 0:
+		a.at = inTrailer
+	default:
+		a.at, a.left = inChunk, n+2
+	}
+	return nil
+}
+
+// closing reports whether a Connection field asks to close.
+func closing(value []byte) bool {
+	for part := range bytes.SplitSeq(value, []byte{','}) {
+		if bytes.EqualFold(bytes.Trim(part, " \t"), []byte("close")) {
+			return true
+		}
+	}
+	return false
+}
+
+// isTimeout reports whether bytes begin a 408, by which an application says that
+// it closes an idle connection.
+func isTimeout(b []byte) bool {
+	return len(b) >= 12 && bytes.HasPrefix(b, []byte("HTTP/1.")) && string(b[8:12]) == " 408"
+}

@@ -1,0 +1,170 @@
+package framing
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pair is a connection to an application and the application's end of it.
+func pair(t *testing.T) (*ClientConn, net.Conn, *int) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	conn := NewClientConn(c, NewTrust(time.Now, func() { lost++ }))
+	t.Cleanup(func() { conn.Close(); app.Close() })
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	return conn, app, &lost
+}
+
+const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+// ask writes a request, has the application answer, and reads up to its end or as
+// many bytes as the answer has.
+func ask(t *testing.T, c *ClientConn, app net.Conn, answer string) (string, error) {
+	t.Helper()
+	if _, err := io.WriteString(c, get); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(app, make([]byte, len(get))); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(app, answer)
+	var out strings.Builder
+	buf := make([]byte, 4096)
+	for out.Len() < len(answer) {
+		n, err := c.Read(buf)
+		out.Write(buf[:n])
+		if err != nil {
+			return out.String(), err
+		}
+	}
+	return out.String(), nil
+}
+
+const sound = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+func TestSilentConnectionIsReused(t *testing.T) {
+	c, app, lost := pair(t)
+	for range 3 {
+		for _, answer := range []string{sound, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX: y\r\n\r\n", "HTTP/1.1 103 Early Hints\r\n\r\n" + sound, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"} {
+			got, err := ask(t, c, app, answer)
+			if got != answer || err != nil || !c.Reusable() {
+				t.Fatalf("%q: %q %v, reusable %v", answer, got, err, c.Reusable())
+			}
+		}
+	}
+	if *lost != 0 {
+		t.Errorf("trust was lost %d times", *lost)
+	}
+}
+
+// Whatever a connection receives at rest, no further request is written on it, and
+// whoever reads it gets none of those bytes.
+func TestBytesAtRest(t *testing.T) {
+	for said, loses := range map[string]bool{
+		sound: true, "x": true, "\r\n": true, "HTTP/1.1 100 Continue\r\n\r\n": true,
+		"HTTP/1.1 408 Request Timeout\r\n\r\n": false, "HTTP/1.0 408 x\r\n\r\n": false,
+	} {
+		for _, first := range []string{"write", "read"} {
+			c, app, lost := pair(t)
+			if _, err := ask(t, c, app, sound); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(app, said)
+			if err := c.socket.wait(); err != nil {
+				t.Fatal(err)
+			}
+			if first == "read" {
+				if n, err := c.Read(make([]byte, 100)); n != 0 || err == nil {
+					t.Errorf("%q: read %d bytes, %v", said, n, err)
+				}
+			}
+			if n, err := io.WriteString(c, get); n != 0 || err == nil {
+				t.Errorf("%q: a request was written: %v", said, err)
+			}
+			if c.Reusable() || (*lost > 0) != loses || *lost > 1 {
+				t.Errorf("%q: reusable %v, trust lost %d times", said, c.Reusable(), *lost)
+			}
+		}
+	}
+}
+
+// A request behind whose answer another may not follow ends its connection: net/http
+// must see the end in the same read.
+func TestLastAnswers(t *testing.T) {
+	for name, answer := range map[string]string{
+		"204": "HTTP/1.1 204 No Content\r\n\r\n", "304": "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",
+		"HTTP/1.0": "HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", "bare LF": "HTTP/1.1 200 OK\nContent-Length: 2\n\nok",
+		"close": "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 2\r\n\r\nok", "408": "HTTP/1.1 408 Request Timeout\r\nContent-Length: 2\r\n\r\nok",
+	} {
+		c, app, _ := pair(t)
+		if got, err := ask(t, c, app, answer+" "); got != answer || !errors.Is(err, io.EOF) || c.Reusable() {
+			t.Errorf("%s: %q %v, reusable %v", name, got, err, c.Reusable())
+		}
+	}
+	c, app, _ := pair(t)
+	if _, err := ask(t, c, app, sound); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ask(t, c, app, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 2\r\n\r\nok"); got != "" || !errors.Is(err, io.EOF) {
+		t.Errorf("a 408 on a used connection: %q %v; want its end", got, err)
+	}
+}
+
+func TestDistrustEnds(t *testing.T) {
+	now := time.Unix(0, 0)
+	trust := NewTrust(func() time.Time { return now }, func() {})
+	if trust.once() {
+		t.Error("distrusted from the start")
+	}
+	trust.lose()
+	if !trust.once() {
+		t.Error("still trusted")
+	}
+	if now = now.Add(distrust); trust.once() {
+		t.Error("distrusted for ever")
+	}
+}
+
+// FuzzAnswers holds the follower to its invariants: however an answer is cut, it ends
+// at the same byte, and nothing behind that is passed on.
+func FuzzAnswers(f *testing.F) {
+	for _, s := range []string{sound, sound + sound, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x\r\nok\r\n0\r\nX: y\r\n\r\nrest", "HTTP/1.1 100 Continue\r\n\r\n" + sound, "HTTP/1.0 200 OK\n\nx"} {
+		f.Add(s, uint8(3))
+	}
+	f.Fuzz(func(t *testing.T, wire string, step uint8) {
+		end, done, err := followAnswer(wire, len(wire))
+		cutEnd, cutDone, cutErr := followAnswer(wire, int(step)+1)
+		if done != cutDone || (err == nil) != (cutErr == nil) || err == nil && end != cutEnd {
+			t.Fatalf("in one piece: %d %v %v; in pieces: %d %v %v", end, done, err, cutEnd, cutDone, cutErr)
+		}
+	})
+}
+
+func followAnswer(wire string, step int) (end int, done bool, err error) {
+	var a answers
+	a.begin()
+	for i := 0; i < len(wire); i += step {
+		n, done, err := a.scan([]byte(wire[i:min(i+step, len(wire))]))
+		if done || err != nil {
+			return i + n, done, err
+		}
+	}
+	return len(wire), false, nil
+}

@@ -1,0 +1,100 @@
+package framing
+
+import (
+	"net"
+	"sync/atomic"
+)
+
+// Listener hands out connections that refuse ambiguous requests.
+type Listener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return NewServerConn(c, nil), nil
+}
+
+// ServerConn is a client's connection that refuses ambiguous requests: the server
+// that reads it answers 400 and closes it.
+type ServerConn struct {
+	net.Conn
+	raw  atomic.Bool
+	bad  bool
+	seen []byte // was read off Conn before
+	// poison is what is left to say of nonsense.
+	poison string
+	follow requests
+}
+
+// NewServerConn checks the requests on c. seen is what was read off c before, from
+// the first byte of a request.
+func NewServerConn(c net.Conn, seen []byte) *ServerConn { return &ServerConn{Conn: c, seen: seen} }
+
+// Release ends the checking: the connection is a tunnel from here on.
+func (c *ServerConn) Release() { c.raw.Store(true) }
+
+// nonsense is what the server gets in place of an ambiguous request of which
+// it has seen nothing yet: it answers 400. An error would have it close the
+// connection without a word, and end the request that it is busy with.
+const nonsense = "?\r\n\r\n"
+
+// Read implements net.Conn.
+func (c *ServerConn) Read(p []byte) (int, error) {
+	if c.raw.Load() {
+		return c.next(p)
+	}
+	if c.bad {
+		return c.refuse(p)
+	}
+	began := !c.follow.between()
+	n, err := c.next(p)
+	if n > 0 {
+		if good := c.follow.scan(p[:n]); good < n && !c.raw.Load() {
+			c.bad = true
+			if good > 0 || !began {
+				c.poison = nonsense
+			}
+			if good == 0 {
+				return c.refuse(p)
+			}
+			return good, nil
+		}
+		if c.follow.at == inRaw {
+			c.Release()
+		}
+	}
+	return n, err
+}
+
+// next reads what was read before, and then the connection.
+func (c *ServerConn) next(p []byte) (int, error) {
+	if len(c.seen) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.seen)
+	if c.seen = c.seen[n:]; len(c.seen) == 0 {
+		c.seen = nil
+	}
+	return n, nil
+}
+
+func (c *ServerConn) refuse(p []byte) (int, error) {
+	if c.poison == "" {
+		return 0, ErrFraming
+	}
+	n := copy(p, c.poison)
+	c.poison = c.poison[n:]
+	return n, nil
+}
+
+// CloseWrite ends what is written and leaves the rest to be read. net/http does so
+// before it closes a connection whose request it refused: the peer sees the answer.
+func (c *ServerConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package framing
+
+import (
+	"net"
+	"syscall"
+)
+
+// state is what a connection at rest has received.
+type state int
+
+const (
+	silent   state = iota // nothing
+	speaking              // bytes
+	ended                 // its end, or an error
+)
+
+// socket is a TCP connection whose received bytes can be looked at, and whose
+// reads can be kept from waiting.
+type socket struct {
+	net.Conn
+	raw    syscall.RawConn
+	probed bool // reads do not wait; only the goroutine that reads sets it
+
+	// What look found, for the caller that holds the lock of the connection.
+	peeked [16]byte
+	n      int
+	state  state
+	looks  func(fd uintptr)
+}
+
+func newSocket(c net.Conn) *socket {
+	s := &socket{Conn: c}
+	if sc, ok := c.(syscall.Conn); ok {
+		if raw, err := sc.SyscallConn(); err == nil {
+			s.raw = raw
+		}
+	}
+	s.looks = func(fd uintptr) { s.n, s.state = look(fd, s.peeked[:]) }
+	return s
+}
+
+// look says what has been received and not been read.
+func (s *socket) look() state {
+	if s.raw == nil || s.raw.Control(s.looks) != nil {
+		return ended
+	}
+	return s.state
+}
+
+// wait returns when there is something to read, or an error.
+func (s *socket) wait() error {
+	if s.raw == nil {
+		return net.ErrClosed
+	}
+	var one [1]byte
+	return s.raw.Read(func(fd uintptr) bool {
+		_, st := look(fd, one[:])
+		return st != silent
+	})
+}
+
+// errNothing is a read that would have to wait. crypto/tls goes on after an error
+// that is a timeout.
+type errNothing struct{}
+
+func (errNothing) Error() string   { return "framing: nothing to read" }
+func (errNothing) Timeout() bool   { return true }
+func (errNothing) Temporary() bool { return true }
+
+// Read implements net.Conn.
+func (s *socket) Read(p []byte) (int, error) {
+	if s.probed && s.look() == silent {
+		return 0, errNothing{}
+	}
+	return s.Conn.Read(p)
+}

@@ -187,6 +187,7 @@ type policyDiffCommand struct {
 	remote
 	source
 	Environment string `enum:"sandbox,production" default:"sandbox" help:"Environment to compare with: ${enum}."`
+	NameOnly    bool   `help:"Print only the path of each control that differs, one a line."`
 }
 
 // Run compares.
@@ -195,7 +196,7 @@ func (c *policyDiffCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return policycli.Diff(ctx, c.options(c.remote, true), policycode.Request{Files: files, Repository: c.Repository, Environment: scope.Env(c.Environment)})
+	return policycli.Diff(ctx, c.options(c.remote, true), policycode.Request{Files: files, Repository: c.Repository, Environment: scope.Env(c.Environment)}, c.NameOnly)
 }
 
 type policyPullCommand struct {

@@ -76,6 +76,14 @@ type PolicyDeleted struct {
 type policyDeletedOut struct{ Body PolicyDeleted }
 
 // policies registers the life of a policy.
+// createdMessage says what was created, and whom it affects where that is everybody.
+func createdMessage(p policy.Policy) string {
+	if p.ResourceID != nil || p.Kind == policy.KindLibrary {
+		return "Policy created successfully"
+	}
+	return "Policy created successfully. It has no resource: once active, it applies to every request of " + string(p.Environment)
+}
+
 func (s *Server) policies(r *Router) {
 	tags, record := []string{"Policies"}, reflect.TypeFor[policy.Policy]()
 	Register(r, Op{
@@ -94,7 +102,7 @@ func (s *Server) policies(r *Router) {
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyCreateIn) (*policyCreatedOut, error) {
 			p, err := s.Policies.Create(ctx, sc, in.Body)
-			return &policyCreatedOut{ETag(p.Version), PolicyCreated{p.ID, p.Name, p.Status, p.Environment, p.CreatedAt, "Policy created successfully"}}, err
+			return &policyCreatedOut{ETag(p.Version), PolicyCreated{p.ID, p.Name, p.Status, p.Environment, p.CreatedAt, createdMessage(p)}}, err
 		})
 	Register(r, Op{
 		ID: "get-policy", Method: http.MethodGet, Path: "/policies/{policy_id}", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,

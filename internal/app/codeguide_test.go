@@ -24,7 +24,7 @@ func TestPoliciesAsCodeGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := apptest.StartServer(t, dbtest.SQLite)
-	key := s.Key(t, s.Admin, "sandbox", "policies:write").APIKey
+	key := s.Key(t, s.Admin, "sandbox", "policies:write", "resources:write").APIKey
 	both, _ := s.Admin.Do(t, "POST", "/tenants/default/api-keys", body{"name": "both", "scopes": []string{"policies:write"}}).Want(201).Get("key").(string)
 	here := strings.NewReplacer("http://localhost:8080", s.URL, "gh_sandbox_…", key, "gh_…", both)
 	var script strings.Builder
@@ -39,7 +39,7 @@ func TestPoliciesAsCodeGuide(t *testing.T) {
 	}
 	for _, want := range []string{
 		"1 control valid", "3 of 3 passed", "would be deployed to sandbox: 1 created", "deployed to sandbox: 1 created", "sandbox is what the files say",
-		"changed_outside", "drift: exit code 1", "wrote payments/gatehouse.yaml",
+		"changed_outside", "drift: exit code 1", "\npayments/owners.rego\n", "wrote payments/gatehouse.yaml",
 		"in the place of policy 1, inactive since its version", "production is what the files say", "guide-done",
 	} {
 		if !strings.Contains(out, want) {

@@ -65,6 +65,19 @@ type Control struct {
 // IsLibrary reports whether the module is a library: its package says so.
 func (c Control) IsLibrary() bool { return rego.Library{Source: c.Source}.Package() != "" }
 
+// TenantWide warns of a control for which neither gatehouse.yaml nor the request
+// names a resource: where it is new, it applies to every request. A control
+// whose manifest says `resource: null` is meant so.
+func (c Control) TenantWide(resource *int64) []rego.FileIssue {
+	if c.IsLibrary() || c.Resource != nil || resource != nil {
+		return nil
+	}
+	return []rego.FileIssue{{File: c.Path, Issue: rego.Issue{
+		Message:  "no resource is named: a new control applies to every request of the environment. Name its resource in gatehouse.yaml, or say `resource: null`",
+		Severity: rego.SeverityWarning, Rule: "tenant_wide",
+	}}}
+}
+
 // Libraries are those of stored and those among the files, which take their places.
 func (r Repository) Libraries(stored []rego.Library) []rego.Library {
 	out := slices.Clone(stored)

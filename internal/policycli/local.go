@@ -38,7 +38,13 @@ func validateHere(ctx context.Context, files []controlfile.File, lint bool) (con
 			v.Controls = append(v.Controls, controlfile.Named{Path: c.Path, Name: c.Name})
 		}
 		v.Errors = append(append([]rego.FileIssue{}, issues...), rego.CheckModules(repo.Modules)...)
-		if v.Valid = len(v.Errors) == 0; !v.Valid || !lint {
+		if v.Valid = len(v.Errors) == 0; !v.Valid {
+			return v, nil
+		}
+		for _, c := range repo.Controls {
+			v.Warnings = append(v.Warnings, c.TenantWide(nil)...)
+		}
+		if !lint {
 			return v, nil
 		}
 		linter, err := rego.NewLinter(ctx)

@@ -158,6 +158,9 @@ func tested(r controlfile.TestReport) Report {
 		switch t.Status {
 		case rego.TestFailed:
 			c.Failure = "the test fails"
+			for _, x := range t.Failing() {
+				c.Failure += fmt.Sprintf("\n%s:%d: did not hold: %s", x.File, x.Line, x.Source)
+			}
 			for _, name := range t.FailedCases {
 				c.Failure += "\ncase " + name
 			}
@@ -171,6 +174,9 @@ func tested(r controlfile.TestReport) Report {
 		switch {
 		case !k.Result.Passed:
 			c.Failure = fmt.Sprintf("%s: %s (%s)", k.Result.Missed(), k.Result.Effect, k.Result.Reason)
+			if k.Result.Why != "" {
+				c.Failure += "\n" + k.Result.Why
+			}
 		case k.Result.Error != "":
 			c.Output = k.Result.Error
 		}
@@ -199,13 +205,17 @@ func Deploy(ctx context.Context, o Options, req policycode.Request) error {
 	return o.write("deploy", rep)
 }
 
-// Diff compares files with an environment.
-func Diff(ctx context.Context, o Options, req policycode.Request) error {
+// Diff compares files with an environment. With namesOnly the text is the path
+// of each control that differs, or its name where the files hold none.
+func Diff(ctx context.Context, o Options, req policycode.Request, namesOnly bool) error {
 	var d policycode.Drift
 	if err := o.ask(ctx, http.MethodPost, "/policies-as-code/drift", "", req, &d); err != nil {
 		return o.refused(err)
 	}
 	rep := Report{Value: d, Text: func(p *printer) { p.drift(d) }}
+	if namesOnly {
+		rep.Text = func(p *printer) { p.driftNames(d) }
+	}
 	for _, c := range d.Controls {
 		rep.add(Case{Suite: "diff", Name: c.Name, File: c.Path, Line: 1, Failure: drifted[c.State]}, "drift-"+c.State)
 	}

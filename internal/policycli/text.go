@@ -1,6 +1,7 @@
 package policycli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -95,6 +96,9 @@ func (p *printer) test(t rego.ModuleTest) {
 		if t.Error != "" {
 			p.line("    %s", clean(t.Error))
 		}
+		for _, x := range t.Failing() {
+			p.line("    %s:%d: did not hold: %s", clean(x.File), x.Line, clean(x.Source))
+		}
 		for _, c := range t.FailedCases {
 			p.line("    case %s", clean(c))
 		}
@@ -116,6 +120,11 @@ func (p *printer) result(c controlfile.CaseResult) {
 	}
 	p.line("%s %s: %s %s:%d", p.in(red, "FAIL"), clean(c.Control), clean(c.Result.Name), clean(c.File), c.Line)
 	p.line("    %s: %s, %s", clean(c.Result.Missed()), c.Result.Effect, clean(c.Result.Reason))
+	for line := range strings.SplitSeq(c.Result.Why, "\n") {
+		if line != "" {
+			p.line("    %s", clean(line))
+		}
+	}
 }
 
 func (p *printer) tests(r controlfile.TestReport, least float64) {
@@ -163,6 +172,9 @@ func (p *printer) deployment(d policycode.Deployment) {
 		counts[f.Result]++
 		colour := map[string]string{policy.Created: green, policy.Updated: yellow, policy.Unchanged: dim}[f.Result]
 		p.line("%s %s (%s, version %d, %s)", p.in(colour, fmt.Sprintf("%-9s", f.Result)), clean(f.Path), clean(f.Name), f.Version, f.Status)
+		if f.TenantWide {
+			p.line("    %s", p.in(yellow, "has no resource: it applies to every request of the environment"))
+		}
 		p.changes(f.Changes, f.Diff)
 	}
 	word := "deployed to"
@@ -216,6 +228,13 @@ func (p *printer) drift(d policycode.Drift) {
 		return
 	}
 	p.line("%s", p.in(red, fmt.Sprintf("%s differs in %s", d.Environment, plural(len(d.Controls), "control"))))
+}
+
+// driftNames writes a line for each control that differs, for scripts.
+func (p *printer) driftNames(d policycode.Drift) {
+	for _, c := range d.Controls {
+		p.line("%s", clean(cmp.Or(c.Path, c.Name)))
+	}
 }
 
 func (p *printer) pulled(x Pulled) {

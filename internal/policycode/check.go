@@ -55,6 +55,7 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 			}})
 			break
 		}
+		v.Warnings = append(v.Warnings, c.TenantWide(r.ResourceID)...)
 		warnings, err := s.Evaluator.Lint(ctx, sc.Tenant, c.Source)
 		if err != nil {
 			return controlfile.Validation{}, err

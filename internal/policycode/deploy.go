@@ -134,7 +134,7 @@ func outcomes(repo controlfile.Repository, placed []policy.Placed, diffs bool) [
 	out := make([]Outcome, len(placed))
 	for i, p := range placed {
 		c := repo.Controls[i]
-		out[i] = Outcome{Path: c.Path, Name: p.Policy.Name, Result: p.Outcome, PolicyID: p.Policy.ID, Version: p.Policy.Version, Status: p.Policy.Status}
+		out[i] = Outcome{Path: c.Path, Name: p.Policy.Name, Result: p.Outcome, PolicyID: p.Policy.ID, Version: p.Policy.Version, Status: p.Policy.Status, TenantWide: p.Policy.ResourceID == nil && !c.IsLibrary()}
 		if !diffs || p.Outcome == policy.Unchanged {
 			continue
 		}

@@ -76,14 +76,16 @@ type Deployment struct {
 
 // Outcome is what became of one control's file.
 type Outcome struct {
-	Path     string                    `json:"path" doc:"Path of the control"`
-	Name     string                    `json:"name" doc:"Name of the control"`
-	Result   string                    `json:"result" enum:"created,updated,unchanged" doc:"What was done, or would be"`
-	PolicyID int64                     `json:"policy_id,omitempty" doc:"Id of the control; absent where a dry run would create it"`
-	Version  int64                     `json:"version" doc:"Its version now, or then"`
-	Status   string                    `json:"status" enum:"draft,active,inactive" doc:"Its state now, or then"`
-	Diff     string                    `json:"diff,omitempty" doc:"On a dry run, a unified diff of its Rego"`
-	Changes  []policy.MemberDifference `json:"changes,omitempty" doc:"On a dry run, the other members that change"`
+	Path     string `json:"path" doc:"Path of the control"`
+	Name     string `json:"name" doc:"Name of the control"`
+	Result   string `json:"result" enum:"created,updated,unchanged" doc:"What was done, or would be"`
+	PolicyID int64  `json:"policy_id,omitempty" doc:"Id of the control; absent where a dry run would create it"`
+	Version  int64  `json:"version" doc:"Its version now, or then"`
+	Status   string `json:"status" enum:"draft,active,inactive" doc:"Its state now, or then"`
+	// TenantWide is set for a control without a resource.
+	TenantWide bool                      `json:"tenant_wide" doc:"Whether the control has no resource and so applies to every request of the environment"`
+	Diff       string                    `json:"diff,omitempty" doc:"On a dry run, a unified diff of its Rego"`
+	Changes    []policy.MemberDifference `json:"changes,omitempty" doc:"On a dry run, the other members that change"`
 }
 
 // Drift is where repository and service differ.

@@ -35,6 +35,8 @@ type TestResult struct {
 	// so a case passes that expects no access; one that met a limit does not, for
 	// it was not judged.
 	Error string `json:"error,omitempty"`
+	// Why says of a case that did not pass which conditions made the outcome.
+	Why string `json:"why,omitempty"`
 }
 
 // Missed says why a case did not pass, as far as expected and actual tell; ""
@@ -75,6 +77,9 @@ func RunTests(ctx context.Context, c *Control, cases []TestCase, data DataSource
 			r.Error = o.Err.Error()
 		}
 		r.Passed = r.Actual == r.Expected && !errors.Is(o.Err, ErrLimit)
+		if !r.Passed && o.Err == nil {
+			r.Why = c.explanation(ctx, tc.Input, tc.over(data), lim, o).Text
+		}
 		out = append(out, r)
 	}
 	return out

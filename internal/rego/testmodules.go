@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -63,6 +64,9 @@ type ModuleTest struct {
 	Error       string   `json:"error,omitempty" doc:"Why it could not be evaluated"`
 	Output      string   `json:"output,omitempty" doc:"What it printed, cut after 8 KiB"`
 	FailedCases []string `json:"failed_cases,omitempty" doc:"Of a test with several cases, those that failed"`
+	// FailedAt and Because say why a test failed, as far as that can be told.
+	FailedAt *Expression `json:"failed_at,omitempty" doc:"The expression of the test that did not hold"`
+	Because  *Expression `json:"because,omitempty" doc:"The expression of the control that did not hold last before"`
 }
 
 // The values of ModuleTest.Status.
@@ -351,9 +355,9 @@ func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, trace
 		Name: "PointAtBounded", MetricName: "point_at_bounded",
 		Stage: func(c *ast.Compiler) *ast.Error { pointAtBounded(c.Modules); return nil },
 	})
-	prints := &testPrints{room: maxTestsOutput - s.printed}
+	prints, watch := &testPrints{room: maxTestsOutput - s.printed}, watchFailures(tracer)
 	results, err := tester.NewRunner().SetCompiler(compiler).SetModules(copies).SetParallel(1).SetTimeout(testTimeout).
-		SetCoverageRuns(nil).SetCoverageQueryTracer(tracer).AddCustomBuiltins(boundedForTests(prints)).RunTests(ctx, nil)
+		SetCoverageRuns(nil).SetCoverageQueryTracer(watch).AddCustomBuiltins(boundedForTests(prints)).RunTests(ctx, nil)
 	if err != nil {
 		return nil, fileIssues(err)
 	}
@@ -363,7 +367,9 @@ func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, trace
 			printed = prints.next()
 		}
 		s.printed += len(printed)
-		out = append(out, testOutcome(r, printed))
+		t := testOutcome(r, printed)
+		t.FailedAt, t.Because = watch.of(r, nextRule(group, r.Location))
+		out = append(out, t)
 	}
 	return out, nil
 }
@@ -385,6 +391,20 @@ func fileIssues(err error) []FileIssue {
 		}
 	}
 	return out
+}
+
+// nextRule is the line on which the next rule of a file begins.
+func nextRule(group map[string]*ast.Module, at *ast.Location) int {
+	next := math.MaxInt
+	if at == nil || group[at.File] == nil {
+		return next
+	}
+	for _, r := range group[at.File].Rules {
+		if r.Location.Row > at.Row {
+			next = min(next, r.Location.Row)
+		}
+	}
+	return next
 }
 
 func testOutcome(r *tester.Result, printed []byte) ModuleTest {

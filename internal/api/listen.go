@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/lane"
 )
 
@@ -28,8 +29,16 @@ func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: maxHeader,
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong on the wire
+		MaxHeaderBytes: maxHeader, ConnState: tunnelled,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong on the wire
+	}
+}
+
+// tunnelled is a server's ConnState: a connection that was taken over for another
+// protocol carries no HTTP/1.1 messages any more.
+func tunnelled(c net.Conn, s http.ConnState) {
+	if strict, ok := c.(*framing.ServerConn); ok && s == http.StateHijacked {
+		strict.Release()
 	}
 }
 

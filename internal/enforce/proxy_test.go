@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -225,4 +226,43 @@ func TestNothingIsLeft(t *testing.T) {
 	p.srv.Close()
 	app.Close()
 	goleak.VerifyNone(t, before)
+}
+
+// HTTP/2 frames carry what an HTTP/1.1 request line cannot: nothing of the kind
+// reaches an application.
+func TestTargetsThatBreakARequestLine(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	two := new(http.Protocols)
+	two.SetUnencryptedHTTP2(true)
+	client := &http.Client{Transport: &http.Transport{Protocols: two}}
+	defer client.CloseIdleConnections()
+	host := strings.TrimPrefix(b.url, "http://")
+	for target, want := range map[string]int{
+		"/a?b=c": 200, "/a%20b?c=%20d": 200, "/a?b[]=1": 200,
+		"/a b": 400, "/a b HTTP/1.1": 400, "/a?b c": 400, "/a? HTTP/1.1": 400, "/a?b=\u00e9": 400, "/\u00e9": 400,
+		"/a?b=\xff": 400, "/a?b=\x80": 400, `/a?b="c"`: 400, "/a?b=<c>": 400, "/a?b={c}": 400, "/a?b=c|d": 400, `/a?b=c\d`: 400, "/a?b^`c": 400,
+	} {
+		for _, method := range []string{"GET", "POST"} { // the lean way and the standard one
+			req, err := http.NewRequest(method, b.url, strings.NewReader("x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if method == "GET" {
+				req.Body, req.ContentLength = nil, 0
+			}
+			req.URL = &url.URL{Scheme: "http", Host: host, Opaque: target}
+			app.take()
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatalf("%q: %v", target, err)
+			}
+			resp.Body.Close()
+			if seen := app.take(); resp.StatusCode != want || (want == 200) != (len(seen) == 1) || want == 200 && seen[0].RequestURI != target {
+				t.Errorf("%s %q: %d, want %d; the application saw %v", method, target, resp.StatusCode, want, seen)
+			}
+		}
+	}
 }

@@ -76,7 +76,7 @@ func (b *Bouncer) arrive(r *http.Request, st *settings) (in inbound, no *refusal
 	in.client = clientOf(in.peer, st.trusted, r.Header).String()
 	raw, query, ok := splitTarget(r.RequestURI)
 	if !ok {
-		return in, badRequest("the request target must be a path")
+		return in, badRequest("the request target must be a path, with a query, of the characters that RFC 3986 allows; percent-encode the others")
 	}
 	if in.path, ok = canonicalPath(raw, st.keepSlash); !ok {
 		return in, badRequest("the path is ambiguous: encoded slashes, backslashes, control bytes, dot segments with parameters and bad UTF-8 are refused")
@@ -138,12 +138,24 @@ func splitTarget(target string) (path, query string, ok bool) {
 		}
 		target = rest[i:]
 	}
-	if strings.IndexByte(target, '#') >= 0 {
-		return "", "", false
+	for i := range len(target) {
+		if !targetBytes[target[i]] {
+			return "", "", false
+		}
 	}
 	path, query, _ = strings.Cut(target, "?")
 	return path, query, true
 }
+
+// targetBytes are the bytes of a request target: those that RFC 3986 knows, but for
+// the fragment's `#`. HTTP/2 frames carry any others just as well, and HTTP/1.1 would
+// read them as the end of the target.
+var targetBytes = func() (t [256]bool) {
+	for _, c := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/?[]@!$&'()*+,;=%") {
+		t[c] = true
+	}
+	return t
+}()
 
 // canonicalPath is the one form of a path, in the bytes that go upstream.
 func canonicalPath(raw string, keepSlash bool) (string, bool) {

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
 // room is how much of a connection is held: what does not fit, header and body
@@ -148,38 +150,11 @@ func (c *conn) handle() (ok bool) {
 }
 
 // leave gives the connection to net/http with all that was read of it; false:
-// nobody takes it.
+// nobody takes it. net/http gets no request that another parser might read in another
+// way: what the lane serves itself is of one form alone.
 func (c *conn) leave() bool {
 	c.arm(time.Time{})
-	return c.l.hand(accepted{conn: &resumed{Conn: c.Conn, rest: append([]byte(nil), c.buf...)}})
-}
-
-// resumed is a connection of which something was read before.
-type resumed struct {
-	net.Conn
-	rest []byte
-}
-
-// Read implements net.Conn: first what was read before.
-func (r *resumed) Read(p []byte) (int, error) {
-	if len(r.rest) == 0 {
-		return r.Conn.Read(p)
-	}
-	n := copy(p, r.rest)
-	if r.rest = r.rest[n:]; len(r.rest) == 0 {
-		r.rest = nil
-	}
-	return n, nil
-}
-
-// CloseWrite ends what is written and leaves the rest to be read: net/http
-// does so before it closes a connection whose request it refused, so that the
-// peer sees the answer.
-func (r *resumed) CloseWrite() error {
-	if half, ok := r.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
+	return c.l.hand(accepted{conn: framing.NewServerConn(c.Conn, append([]byte(nil), c.buf...))})
 }
 
 // body is a request's body: bytes that are there already.

@@ -38,7 +38,7 @@ func main() {
 	flag.DurationVar(&o.length, "length", 3*time.Second, "length of one measurement")
 	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
-	flag.StringVar(&o.only, "only", "", "decisions or proxies")
+	flag.StringVar(&o.only, "only", "", "decisions, growth or proxies; empty: all")
 	be := flag.String("be", "", "be one of the run's own servers and nothing else: application, proxy or adapter")
 	listen := flag.String("listen", "", "its address")
 	upstream := flag.String("upstream", "", "whom it asks")
@@ -57,7 +57,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured %s on %s, %d cores, %s/%s, %s; %d rounds of %s in alternation, medians, paired ratios; load generator on the same cores.\n",
 		time.Now().UTC().Format("2006-01-02"), cpuName(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), o.rounds, o.length)
-	if o.only != "proxies" {
+	if o.only == "" || o.only == "decisions" {
 		rows, err := benchDecisions(ctx, o)
 		if err != nil {
 			return err
@@ -67,7 +67,18 @@ func run(ctx context.Context, o options, out io.Writer) error {
 			fmt.Fprintf(&b, "| %s | %d | %.0f | %.2f | %.2f | %.2f | %.2f |\n", r.name, r.conns, r.rps, ms(r.p50), ms(r.p99), r.ratio, r.p99Ratio)
 		}
 	}
-	if o.only != "decisions" {
+	if o.only == "" || o.only == "growth" {
+		rows, err := benchGrowth(ctx, o)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "\n## One environment with many controls (each of a resource of its own; cache off, %d connections, requests over all of them)\n\n", growthConns)
+		b.WriteString("| controls | start to ready ms | first decision after that ms | resident MB | decisions/s | ratio to the first row | update ms | decision after it ms |\n|---|---|---|---|---|---|---|---|\n")
+		for _, r := range rows {
+			fmt.Fprintf(&b, "| %d | %.0f | %.1f | %d | %.0f | %.2f | %.1f | %.1f |\n", r.controls, ms(r.ready), ms(r.first), r.resident>>20, r.rps, r.ratio, ms(r.update), ms(r.follow))
+		}
+	}
+	if o.only == "" || o.only == "proxies" {
 		rows, err := benchProxies(ctx, o)
 		if err != nil {
 			return err

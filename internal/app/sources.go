@@ -35,9 +35,9 @@ func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.En
 	return src, err
 }
 
-// loadChanges reads what changed since a revision. A change of resources reads
-// those resources; any other reads the controls, of which the snapshot compiles
-// those that differ.
+// loadChanges reads what changed since a revision: the resources and controls
+// that it is about. Where some of it is not known to be about either, it reads all
+// controls, of which the snapshot takes over those that do not differ.
 func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env, since int64) (out decision.Delta, ok bool, err error) {
 	err = p.stores.Read(ctx, t, func(tx *db.Tx) error {
 		to, err := tx.Revision(ctx, resource.Revision(env))
@@ -48,12 +48,21 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 		if d, ok, err = p.resources.DocsSince(ctx, tx, env, since, to); err != nil || !ok {
 			return err
 		}
-		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, Rest: d.Others}
-		if d.Others {
-			if out.Controls, err = p.controlTexts(ctx, tx, env); err == nil {
-				out.Libraries, err = p.policies.LibrariesFor(ctx, tx, env)
+		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, Rest: d.Revisions < to-since}
+		if !out.Rest {
+			return nil
+		}
+		c, err := p.policies.ControlsSince(ctx, tx, env, since)
+		if err != nil {
+			return err
+		}
+		out.Controls, out.RemovedControls = controlTexts(c.Controls), c.Removed
+		if out.Whole = d.Revisions+c.Revisions < to-since; out.Whole {
+			if out.Controls, err = p.controlTexts(ctx, tx, env); err != nil {
+				return err
 			}
 		}
+		out.Libraries, err = p.policies.LibrariesFor(ctx, tx, env)
 		return err
 	})
 	return out, ok, err
@@ -62,11 +71,15 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 // controlTexts are the active controls in their stored form.
 func (p *parts) controlTexts(ctx context.Context, tx *db.Tx, env scope.Env) ([]decision.ControlText, error) {
 	controls, err := p.policies.ControlsFor(ctx, tx, env)
+	return controlTexts(controls), err
+}
+
+func controlTexts(controls []policy.Control) []decision.ControlText {
 	out := make([]decision.ControlText, len(controls))
 	for i, c := range controls {
 		out[i] = decision.ControlText{Meta: controlMeta(c), Source: c.Source}
 	}
-	return out, err
+	return out
 }
 
 func controlMeta(c policy.Control) rego.Meta {

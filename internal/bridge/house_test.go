@@ -197,7 +197,7 @@ func (h *house) changes(ctx context.Context, id scope.TenantID, env scope.Env, s
 			return err
 		}
 		var d resource.Delta
-		if d, ok, err = h.resources.DocsSince(ctx, tx, env, since, to); err != nil || !ok || d.Others {
+		if d, ok, err = h.resources.DocsSince(ctx, tx, env, since, to); err != nil || !ok || d.Revisions < to-since {
 			ok = false
 			return err
 		}

@@ -69,12 +69,16 @@ type Delta struct {
 	// Resources are new or changed, RemovedResources gone.
 	Resources        []rego.Resource
 	RemovedResources []int64
-	// Rest is set when something beside resources changed; Controls are then all
-	// active controls, Libraries what they may import, and PIP all of data.pip.
-	Rest      bool
-	Controls  []ControlText
-	Libraries []rego.Library
-	PIP       value.Value
+	// Rest is set when something beside resources changed. Controls are then new or
+	// changed, RemovedControls gone; Libraries are all that controls may import, and
+	// PIP is all of data.pip.
+	Rest            bool
+	Controls        []ControlText
+	RemovedControls []int64
+	Libraries       []rego.Library
+	PIP             value.Value
+	// Whole: Controls are all active controls, and no other is there.
+	Whole bool
 }
 
 // ControlText is an active control in its stored form.

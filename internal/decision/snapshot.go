@@ -2,9 +2,7 @@ package decision
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -49,7 +47,10 @@ type snapshot struct {
 	stale, built atomic.Int64
 	used         atomic.Int64 // unix seconds
 	load         sync.Mutex
-	holes        int // places of removed resources that set still has; under load
+	// Under load: the places of removed resources that set still has, and the
+	// libraries that its controls may import.
+	holes     int
+	libraries []rego.Library
 }
 
 // maxHoles is after how many removals a set is built anew, without the places
@@ -104,79 +105,82 @@ func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*r
 		}
 		if ok {
 			snap.holes += len(d.RemovedResources)
-			return follow(d, old)
+			newLibraries := d.Rest && !slices.Equal(snap.libraries, d.Libraries)
+			if d.Rest {
+				snap.libraries = d.Libraries
+			}
+			return follow(d, old, newLibraries), nil
 		}
 	}
 	src, err := s.Load(ctx, at.tenant, at.env)
 	if err != nil {
 		return nil, err
 	}
-	snap.holes = 0
-	return build(src, at.env, old)
+	snap.holes, snap.libraries = 0, src.Libraries
+	return build(src, at.env, old), nil
 }
 
 // follow makes the set after a change out of the one before: what the change
 // does not touch is shared, and not even read from the store.
-func follow(d Delta, old *rego.Set) (*rego.Set, error) {
+func follow(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
 	c := rego.Change{Revision: d.Revision, Resources: d.Resources, RemovedResources: d.RemovedResources}
 	if !d.Rest {
-		return old.With(c), nil
+		return old.With(c)
 	}
-	known := byID(old.Controls())
+	given := make(map[int64]bool, len(d.Controls))
 	for _, text := range d.Controls {
-		was := known[text.ID]
-		delete(known, text.ID)
-		next, err := compiled(text, d.Libraries, was)
-		if err != nil {
-			return nil, err
-		}
-		if next != was {
+		given[text.ID] = true
+		was := old.Control(text.ID)
+		if next := control(text, d.Libraries, was); next != was {
 			c.Controls = append(c.Controls, next)
 		}
 	}
-	c.RemovedControls = slices.Sorted(maps.Keys(known))
+	for _, id := range d.RemovedControls {
+		if old.Control(id) != nil {
+			c.RemovedControls = append(c.RemovedControls, id)
+		}
+	}
+	if d.Whole || newLibraries {
+		for _, was := range old.Controls() {
+			m := was.Meta()
+			switch {
+			case given[m.ID] || slices.Contains(d.RemovedControls, m.ID):
+			case d.Whole:
+				c.RemovedControls = append(c.RemovedControls, m.ID)
+			default:
+				if next := control(ControlText{m, was.Source()}, d.Libraries, was); next != was {
+					c.Controls = append(c.Controls, next)
+				}
+			}
+		}
+	}
 	if !value.Identical(d.PIP, old.PIP()) { // equal is not enough: controls see spellings
 		c.PIP = &d.PIP
 	}
-	return old.With(c), nil
+	return old.With(c)
 }
 
-func byID(list []*rego.Control) map[int64]*rego.Control {
-	out := make(map[int64]*rego.Control, len(list))
-	for _, c := range list {
-		out[c.Meta().ID] = c
-	}
-	return out
-}
-
-// compiled is the control of a text: was, when it and its libraries are the same.
-func compiled(text ControlText, libs []rego.Library, was *rego.Control) (*rego.Control, error) {
+// control is the control of a text: was, when it and its libraries are the same.
+// It compiles when it is first asked: a change of one control, or a start, costs
+// no more however many there are.
+func control(text ControlText, libs []rego.Library, was *rego.Control) *rego.Control {
 	if was != nil && was.Of(text.Meta, text.Source, libs) {
-		return was, nil
+		return was
 	}
-	c, issues := rego.Compile(text.Meta, text.Source, libs...)
-	if len(issues) > 0 {
-		return nil, fault.Wrap(fmt.Errorf("stored control %d: line %d: %s", text.ID, issues[0].Line, issues[0].Message), "compile")
-	}
-	return c, nil
+	return rego.Defer(text.Meta, text.Source, libs)
 }
 
-// build makes a set, taking over from the old one what did not change: a
-// deploy compiles one control, not all.
-func build(src Source, env scope.Env, old *rego.Set) (*rego.Set, error) {
-	known := map[int64]*rego.Control{}
-	if old != nil {
-		known = byID(old.Controls())
-	}
-	controls := make([]*rego.Control, 0, len(src.Controls))
-	for _, text := range src.Controls {
-		c, err := compiled(text, src.Libraries, known[text.ID])
-		if err != nil {
-			return nil, err
+// build makes a set, taking over from the old one what did not change.
+func build(src Source, env scope.Env, old *rego.Set) *rego.Set {
+	controls := make([]*rego.Control, len(src.Controls))
+	for i, text := range src.Controls {
+		var was *rego.Control
+		if old != nil {
+			was = old.Control(text.ID)
 		}
-		controls = append(controls, c)
+		controls[i] = control(text, src.Libraries, was)
 	}
-	return rego.NewSet(rego.SetSpec{Revision: src.Revision, Env: string(env), Controls: controls, Resources: src.Resources, PIP: src.PIP}), nil
+	return rego.NewSet(rego.SetSpec{Revision: src.Revision, Env: string(env), Controls: controls, Resources: src.Resources, PIP: src.PIP})
 }
 
 // Changed takes note of a change; it is fit to be a watcher of the store. The

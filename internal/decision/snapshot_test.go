@@ -3,10 +3,10 @@ package decision_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,6 +25,8 @@ type world struct {
 	resources map[int64]rego.Resource
 	controls  map[int64]decision.ControlText
 	touched   map[int64][]int64 // revision → resources; none: something else
+	noted     map[int64][]int64 // revision → controls; none: something else
+	libraries []rego.Library
 	pip       value.Value
 	loads     int
 	deltas    int
@@ -32,7 +34,7 @@ type world struct {
 }
 
 func newWorld() *world {
-	return &world{resources: map[int64]rego.Resource{}, controls: map[int64]decision.ControlText{}, touched: map[int64][]int64{}}
+	return &world{resources: map[int64]rego.Resource{}, controls: map[int64]decision.ControlText{}, touched: map[int64][]int64{}, noted: map[int64][]int64{}}
 }
 
 func (w *world) texts() []decision.ControlText {
@@ -44,7 +46,7 @@ func (w *world) load(context.Context, scope.TenantID, scope.Env) (decision.Sourc
 		return decision.Source{}, fault.New(fault.Unavailable, "store_unavailable", "down")
 	}
 	w.loads++
-	src := decision.Source{Revision: w.revision, Controls: w.texts(), PIP: w.pip}
+	src := decision.Source{Revision: w.revision, Controls: w.texts(), Libraries: w.libraries, PIP: w.pip}
 	for _, id := range slices.Sorted(maps.Keys(w.resources)) {
 		src.Resources = append(src.Resources, w.resources[id])
 	}
@@ -60,6 +62,7 @@ func (w *world) changes(_ context.Context, _ scope.TenantID, _ scope.Env, since 
 	ids := map[int64]bool{}
 	for r := since + 1; r <= w.revision; r++ {
 		d.Rest = d.Rest || len(w.touched[r]) == 0
+		d.Whole = d.Whole || len(w.touched[r])+len(w.noted[r]) == 0
 		for _, id := range w.touched[r] {
 			ids[id] = true
 		}
@@ -71,8 +74,26 @@ func (w *world) changes(_ context.Context, _ scope.TenantID, _ scope.Env, since 
 			d.RemovedResources = append(d.RemovedResources, id)
 		}
 	}
-	if d.Rest {
+	if !d.Rest {
+		return d, true, nil
+	}
+	d.Libraries = w.libraries
+	if d.Whole {
 		d.Controls = w.texts()
+		return d, true, nil
+	}
+	changed := map[int64]bool{}
+	for r := since + 1; r <= w.revision; r++ {
+		for _, id := range w.noted[r] {
+			changed[id] = true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(changed)) {
+		if c, there := w.controls[id]; there {
+			d.Controls = append(d.Controls, c)
+		} else {
+			d.RemovedControls = append(d.RemovedControls, id)
+		}
 	}
 	return d, true, nil
 }
@@ -91,6 +112,13 @@ func (w *world) bump(s *decision.Snapshots, ids ...int64) {
 	s.Changed(scope.DefaultTenant, "env:sandbox")
 }
 
+// note is bump for a change of a control, which the journal may tell of or not.
+func (w *world) note(s *decision.Snapshots, told bool, id int64) {
+	if w.bump(s); told {
+		w.noted[w.revision] = []int64{id}
+	}
+}
+
 func made(id int64, name, host, path, level string) rego.Resource {
 	doc, err := value.FromAny(map[string]any{"id": id, "name": name, "level": level, "path": path})
 	if err != nil {
@@ -100,9 +128,13 @@ func made(id int64, name, host, path, level string) rego.Resource {
 }
 
 func text(id, version, resource int64, level string) decision.ControlText {
+	shown := ""
+	if level == "high" {
+		shown = "\n\ndeny if data.lib.levels.shown == 3"
+	}
 	return decision.ControlText{
 		Meta:   rego.Meta{ID: id, Name: fmt.Sprint("c", id), Version: version, ResourceID: resource},
-		Source: fmt.Sprintf("package c\n\nallow if input.resource.level == %q\n\ndeny if count(data.resources) == 3\n\nreason := %q", level, fmt.Sprint(version)),
+		Source: fmt.Sprintf("package c\n\nallow if input.resource.level == %q\n\ndeny if count(data.resources) == 3\n\nreason := %q%s", level, fmt.Sprint(version), shown),
 	}
 }
 
@@ -177,11 +209,16 @@ func TestFollowedIsBuilt(t *testing.T) {
 			"control": func(t *rapid.T) {
 				id := small.Draw(t, "id")
 				w.controls[id] = text(id, w.controls[id].Version+1, rapid.Int64Range(0, 5).Draw(t, "resource"), level.Draw(t, "level"))
-				w.bump(following)
+				w.note(following, rapid.Bool().Draw(t, "noted"), id)
 			},
 			"drop": func(t *rapid.T) {
-				delete(w.controls, small.Draw(t, "id"))
-				w.bump(following)
+				id := small.Draw(t, "id")
+				delete(w.controls, id)
+				w.note(following, rapid.Bool().Draw(t, "noted"), id)
+			},
+			"library": func(t *rapid.T) {
+				w.libraries = []rego.Library{{ID: 9, Name: "levels", Version: int64(w.revision), Source: "package lib.levels\n\nshown := " + fmt.Sprint(rapid.IntRange(1, 3).Draw(t, "shown"))}}
+				w.note(following, rapid.Bool().Draw(t, "noted"), 9)
 			},
 			"look": func(t *rapid.T) {
 				looks++
@@ -234,10 +271,39 @@ func TestFollowingSharesWhatDidNotChange(t *testing.T) {
 	if set := get(); set.Revision() != w.revision {
 		t.Errorf("after that: revision %d, want %d", set.Revision(), w.revision)
 	}
-	w.controls[1] = decision.ControlText{Meta: rego.Meta{ID: 1}, Source: "package c\n\nallow if nonsense(1)"}
+}
+
+// A stored control that does not compile denies what it stands before, and says
+// so; it is never as if it were not there, and takes no other control with it.
+func TestBrokenControlDenies(t *testing.T) {
+	w := newWorld()
+	for id := range int64(2) {
+		w.resources[id+1] = made(id+1, "r", "", fmt.Sprint("/", id+1), "low")
+		w.controls[id+1] = text(id+1, 1, id+1, "low")
+	}
+	w.controls[2] = decision.ControlText{Meta: rego.Meta{ID: 2, Name: "bad", Version: 1, ResourceID: 2}, Source: "package c\n\nallow if nonsense(1)"}
+	s := w.snapshots(true)
+	ask := func(path string) rego.Decision {
+		t.Helper()
+		set, err := s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := rego.Request{Path: path, Resource: value.Object(value.Member{Key: "path", Value: value.String(path)})}
+		return set.Decide(context.Background(), &req, rego.Options{Cache: rego.NewCache(1 << 20)})
+	}
+	if d := ask("/1"); !d.Permit {
+		t.Errorf("beside a broken control: %+v", d)
+	}
+	for range 2 {
+		if d := ask("/2"); d.Permit || d.Effect != rego.Deny || d.Err == nil || d.PolicyID != 2 || !strings.Contains(d.Reason, `Control "bad" could not be evaluated: it does not compile: `) {
+			t.Errorf("behind a broken control: %+v", d)
+		}
+	}
+	w.controls[2] = text(2, 2, 2, "low")
 	w.bump(s)
-	if _, err := s.Get(context.Background(), scope.DefaultTenant, scope.Sandbox); err == nil || errors.Is(err, context.Canceled) {
-		t.Errorf("a control that does not compile: %v", err)
+	if d := ask("/2"); !d.Permit {
+		t.Errorf("once it is mended: %+v", d)
 	}
 }
 

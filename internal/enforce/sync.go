@@ -68,7 +68,7 @@ func (b *Bouncer) restore() {
 		err = errForeignCopy
 	}
 	if err == nil {
-		err = b.activate(data, head.Bouncer)
+		err = b.activate(data, head.Bouncer, true)
 	}
 	if err != nil {
 		b.log.Error("the saved bundle is not usable; waiting for the control plane", "error", err)
@@ -293,7 +293,7 @@ func (b *Bouncer) received(data []byte, etag, id string) (bool, error) {
 	if len(data) > maxBundle {
 		err = &syncError{code: "bundle_too_large", message: "the bundle is over 64 MiB"}
 	} else {
-		err = b.activate(data, id)
+		err = b.activate(data, id, false)
 	}
 	if err != nil {
 		b.count.bundlesRefused.Add(1)
@@ -319,18 +319,19 @@ func (b *Bouncer) received(data []byte, etag, id string) (bool, error) {
 	return true, nil
 }
 
-// activate reads a bundle and swaps it in, all or nothing.
-func (b *Bouncer) activate(data []byte, id string) (err error) {
+// activate reads a bundle and swaps it in, all or nothing. stored: it is the one
+// that was active before a restart.
+func (b *Bouncer) activate(data []byte, id string, stored bool) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &syncError{code: "bundle_error", message: fmt.Sprint("reading the bundle panicked: ", p)}
 		}
 	}()
-	bundle, err := rego.ReadBundle(data, b.cfg.Verify)
+	before := b.state.Load()
+	bundle, err := rego.BundleReader{Verify: b.cfg.Verify, Active: before.set, Stored: stored}.Read(data)
 	if err != nil {
 		return refusedBundle(err)
 	}
-	before := b.state.Load()
 	if older(bundle.Revision, before.revision) {
 		return &syncError{code: "bundle_rollback", message: fmt.Sprintf("revision %s is older than %s, which is active", bundle.Revision, before.revision)}
 	}

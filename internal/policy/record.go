@@ -85,8 +85,9 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 	return nil
 }
 
-// bump counts on the revision of each environment that a change touches, and
-// gives what they are: from there on the version holds.
+// bump counts on the revision of each environment that a change touches, notes
+// there which policy it is about (ControlsSince), and gives what the revisions
+// are: from there on the version holds.
 func bump(ctx context.Context, tx *db.Tx, old, next Policy) (since revisions, err error) {
 	// Controls of sandbox may import libraries of production.
 	other := old.Environment
@@ -97,6 +98,9 @@ func bump(ctx context.Context, tx *db.Tx, old, next Policy) (since revisions, er
 		if at := since.in(env); at != nil && *at == nil {
 			revision, err := tx.Bump(ctx, resource.Revision(env))
 			if err != nil {
+				return since, err
+			}
+			if err := noteChange(ctx, tx, env, revision, next.ID); err != nil {
 				return since, err
 			}
 			*at = &revision

@@ -110,10 +110,12 @@ func version(ctx context.Context, tx *db.Tx, id, v int64) (Version, error) {
 	return db.One[Version](ctx, tx, `SELECT `+versionColumns+` FROM policy_versions WHERE policy_id = $1 AND version = $2`, id, v)
 }
 
-func controls(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
-	return db.All[Control](ctx, tx, `SELECT id, name, version, COALESCE(resource_id, 0) AS resource_id,
+const liveControls = `SELECT id, name, version, COALESCE(resource_id, 0) AS resource_id,
 			COALESCE(bouncer_id, 0) AS bouncer_id, rego_code, actions, updated_at FROM policies
-		WHERE environment = $1 AND status = 'active' AND kind = 'control' AND deleted_at IS NULL ORDER BY id`, string(env))
+		WHERE environment = $1 AND status = 'active' AND kind = 'control' AND deleted_at IS NULL `
+
+func controls(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
+	return db.All[Control](ctx, tx, liveControls+`ORDER BY id`, string(env))
 }
 
 // shelved is an active library.

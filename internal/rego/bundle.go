@@ -145,10 +145,11 @@ func (s *Set) index() value.Value {
 	controls := make([]value.Member, 0, len(s.controls))
 	libraries := map[string]Library{}
 	for _, c := range s.controls {
-		used := make([]value.Value, 0, len(c.libs))
-		for _, l := range c.libs {
-			libraries[libraryKey(l.Library)] = l.Library
-			used = append(used, value.String(libraryKey(l.Library)))
+		libs := c.Libraries()
+		used := make([]value.Value, 0, len(libs))
+		for _, l := range libs {
+			libraries[libraryKey(l)] = l
+			used = append(used, value.String(libraryKey(l)))
 		}
 		controls = append(controls, value.Member{Key: controlKey(c.meta.ID), Value: value.Object(
 			value.Member{Key: "id", Value: value.Int(c.meta.ID)},
@@ -330,7 +331,7 @@ func shapeTable(slots []*slot) (list, tables value.Value) {
 func (s *Set) referredData() map[string]value.Value {
 	var paths [][]string
 	for _, c := range s.controls {
-		paths = append(paths, c.refs.Data...)
+		paths = append(paths, c.Refs().Data...)
 	}
 	out := map[string]value.Value{}
 	for _, p := range shortest(paths) {

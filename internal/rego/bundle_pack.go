@@ -31,19 +31,29 @@ type bundledText struct {
 func (c *Control) bundled() (*bundledText, error) {
 	t := c.text
 	t.once.Do(func() {
-		t.control, t.err = t.module(c, c.module)
+		if issues := c.Broken(); len(issues) > 0 {
+			t.err = fmt.Errorf("control %d: line %d: %s", c.meta.ID, issues[0].Line, issues[0].Message)
+			return
+		}
+		mod, libs, err := c.parsed()
+		if err != nil {
+			t.err = err
+			return
+		}
+		moves := c.moves(mod, libs)
+		t.control, t.err = t.module(c, moves, mod)
 		t.outcome, t.libraries = []byte(c.outcomeModule()), map[string][]byte{}
-		for _, l := range c.libs {
+		for _, l := range libs {
 			if t.err == nil {
-				t.libraries[libraryKey(l.Library)], t.err = t.module(c, l.module)
+				t.libraries[libraryKey(l.Library)], t.err = t.module(c, moves, l.module)
 			}
 		}
 	})
 	return t, t.err
 }
 
-func (t *bundledText) module(c *Control, mod *ast.Module) ([]byte, error) {
-	text, strict, err := c.rewritten(mod)
+func (t *bundledText) module(c *Control, moves []move, mod *ast.Module) ([]byte, error) {
+	text, strict, err := c.rewritten(moves, mod)
 	if err != nil {
 		return nil, err
 	}

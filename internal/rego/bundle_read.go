@@ -34,12 +34,29 @@ type Bundle struct {
 	Bouncer value.Value
 }
 
-// ReadBundle reads what WriteBundle wrote and compiles its controls. With
-// verify the signature must hold, for exactly the files that are there; without
-// it a signature is ignored. A delta, a file that does not belong, a bundle
-// without its manifest or roots, and a control that does not compile are
-// errors: a bundle is taken whole or not at all.
+// ReadBundle is BundleReader.Read with nothing known beforehand.
 func ReadBundle(data []byte, verify *Verify) (*Bundle, error) {
+	return BundleReader{Verify: verify}.Read(data)
+}
+
+// BundleReader reads bundles for one enforcement point.
+type BundleReader struct {
+	// Verify checks the signature, for exactly the files that are there; nil ignores it.
+	Verify *Verify
+	// Active is the set that decides now, nil for none. Controls that it has too
+	// are taken over, so that the next bundle costs what differs.
+	Active *Set
+	// Stored: the bundle was read here before. Its controls compile when they are
+	// first asked, so that a restart need not wait for thousands; one that does not
+	// compile any more denies.
+	Stored bool
+}
+
+// Read reads what WriteBundle wrote and compiles its controls. A delta, a file
+// that does not belong, a bundle without its manifest or roots, and a control that
+// does not compile are errors: a bundle is taken whole or not at all.
+func (r BundleReader) Read(data []byte) (*Bundle, error) {
+	verify := r.Verify
 	files, err := unpack(data)
 	if err != nil {
 		return nil, err
@@ -69,7 +86,7 @@ func ReadBundle(data []byte, verify *Verify) (*Bundle, error) {
 		return nil, err
 	}
 	b.Bouncer = doc.Get("bouncer")
-	if b.Set, err = readIndex(doc.Get("index"), files); err != nil {
+	if b.Set, err = r.index(doc.Get("index"), files); err != nil {
 		return nil, err
 	}
 	b.Env = b.Set.env
@@ -177,16 +194,25 @@ func checkFiles(files map[string][]byte) error {
 	return nil
 }
 
-// readIndex builds the set that a bundle was written of.
-func readIndex(index value.Value, files map[string][]byte) (*Set, error) {
+// index builds the set that a bundle was written of.
+func (r BundleReader) index(index value.Value, files map[string][]byte) (*Set, error) {
 	if index.Kind() != value.ObjectKind {
 		return nil, errors.New("the bundle has no index")
 	}
 	spec := SetSpec{}
 	spec.Env, _ = index.Get("env").Str()
 	spec.Revision, _ = index.Get("revision").Int64()
+	libraries := map[string]Library{}
+	for _, p := range index.Get("libraries").Pairs() {
+		key, _ := p.K.Str()
+		l, err := readLibrary(p.V)
+		if err != nil {
+			return nil, err
+		}
+		libraries[key] = l
+	}
 	for _, p := range index.Get("controls").Pairs() {
-		c, err := readControl(p.V, index.Get("libraries"))
+		c, err := r.control(p.V, libraries)
 		if err != nil {
 			return nil, err
 		}
@@ -221,7 +247,7 @@ func readLibrary(v value.Value) (l Library, err error) {
 	return l, err
 }
 
-func readControl(v, libraries value.Value) (*Control, error) {
+func (r BundleReader) control(v value.Value, libraries map[string]Library) (*Control, error) {
 	var m Meta
 	var ok [5]bool
 	m.ID, ok[0] = v.Get("id").Int64()
@@ -236,14 +262,23 @@ func readControl(v, libraries value.Value) (*Control, error) {
 	var libs []Library
 	for _, key := range v.Get("libraries").Elems() {
 		name, _ := key.Str()
-		l, err := readLibrary(libraries.Get(name))
-		if err != nil {
-			return nil, err
+		l, ok := libraries[name]
+		if !ok {
+			return nil, errors.New("the bundle's index holds a control whose library is not there")
 		}
 		libs = append(libs, l)
 	}
-	c, issues := Compile(m, source, libs...)
-	if len(issues) > 0 {
+	var c *Control
+	if r.Active != nil {
+		c = r.Active.Control(m.ID)
+	}
+	if c == nil || !c.Of(m, source, libs) {
+		c = Defer(m, source, libs)
+	}
+	if r.Stored {
+		return c, nil
+	}
+	if issues := c.Broken(); len(issues) > 0 {
 		return nil, &RefusedError{Control: m.ID, Version: m.Version, Issues: issues}
 	}
 	return c, nil

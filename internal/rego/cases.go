@@ -88,7 +88,7 @@ func RunTests(ctx context.Context, c *Control, cases []TestCase, data DataSource
 // Unset are the paths below data that the control reads and not each of the
 // cases sets: what their run needs a DataSource for.
 func Unset(c *Control, cases []TestCase) [][]string {
-	return slices.DeleteFunc(slices.Clone(c.refs.Data), func(path []string) bool {
+	return slices.DeleteFunc(slices.Clone(c.Refs().Data), func(path []string) bool {
 		return !slices.ContainsFunc(cases, func(tc TestCase) bool { return !tc.sets(path) })
 	})
 }

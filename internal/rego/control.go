@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -12,12 +15,33 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Control is one compiled control: immutable and safe for concurrent use.
+// Control is one control: its text, and what that compiles to. It is immutable
+// and safe for concurrent use.
 type Control struct {
 	meta   Meta
 	source string
-	pkg    ast.Ref
-	module *ast.Module
+	shelf  []Library // that it may use
+	once   *lazily
+	// compiled is there once ready was called; every exported method calls it, and
+	// a plan does for its controls.
+	*compiled
+	text *bundledText
+	// reasons is a pointer: copies of the control share it.
+	reasons *whyProgram
+}
+
+// lazily is what happens once, and whether it did.
+type lazily struct {
+	sync.Once
+	done atomic.Bool
+}
+
+// compiled is what an evaluation needs of a control. Nothing of the compiler and
+// of the syntax tree is kept beside it: an environment may have thousands.
+type compiled struct {
+	// issues are why there is nothing to evaluate: the control denies.
+	issues []Issue
+	pkg    string // dotted, without data
 	refs   Refs
 	has    ruleSet
 	native *native.Program // nil: topdown
@@ -27,10 +51,7 @@ type Control struct {
 	// (hidden.go).
 	reads       []readPath
 	fixedReason bool
-	text        *bundledText
-	// reasons is a pointer: copies of the control share it.
-	reasons *whyProgram
-	libs    []*linked // by package
+	libs        []Library // that it reaches, by package
 }
 
 // ruleSet says which of the four rules a control defines.
@@ -39,43 +60,100 @@ type ruleSet struct{ allow, deny, mask, reason bool }
 // Compile checks and compiles source with those of libs that it reaches. A
 // control that does not pass is nil, and the issues say why.
 func Compile(m Meta, source string, libs ...Library) (*Control, []Issue) {
+	c := Defer(m, source, libs)
+	if c.ready(); len(c.issues) > 0 {
+		return nil, c.issues
+	}
+	return c, nil
+}
+
+// Defer is Compile for a source that was checked when it was stored: it compiles
+// when the control is first asked, once however many ask, and costs nothing until
+// then. A control that turns out not to compile denies, and says why. It keeps
+// libs, which the caller must not change.
+func Defer(m Meta, source string, libs []Library) *Control {
+	return &Control{meta: m, source: source, shelf: libs, once: &lazily{}, text: &bundledText{}, reasons: &whyProgram{}}
+}
+
+// ready compiles the control if nobody did yet. It is bounded: by the bounds on
+// a source (source.go).
+func (c *Control) ready() {
+	c.once.Do(func() {
+		c.compiled = compile(c.meta, c.source, c.shelf)
+		c.once.done.Store(true)
+	})
+}
+
+// Broken are the issues for which the control does not compile; nil: it does.
+func (c *Control) Broken() []Issue {
+	c.ready()
+	return c.issues
+}
+
+func compile(m Meta, source string, libs []Library) (out *compiled) {
+	defer func() {
+		// Whoever asks a control must have an answer, on hostile text too.
+		if p := recover(); p != nil {
+			out = &compiled{issues: []Issue{{Message: fmt.Sprintf("the source cannot be compiled: %v", p), Severity: SeverityError, Rule: "compiler"}}}
+		}
+	}()
 	c, issues := check(source, false, libs)
 	if len(issues) > 0 {
-		return nil, issues
+		return &compiled{issues: issues}
 	}
-	ctl := &Control{meta: m, source: source, pkg: c.pkg, module: c.module, sum: identityOf(m, source, c.libs), text: &bundledText{}, libs: c.libs, reasons: &whyProgram{}}
-	compiled := c.compiler.Modules[sourceName]
-	ctl.refs = findRefs(c.compiler, c.pkg, c.libs)
-	ctl.reads, ctl.fixedReason = readPaths(ctl.refs.Input), fixedReason(compiled.Rules)
-	for _, r := range compiled.Rules {
-		ref := r.Head.Ref()
-		name, ok := ref[0].Value.(ast.Var)
+	out = &compiled{pkg: c.pkg[1:].String(), sum: identityOf(m, source, c.libs)}
+	for _, l := range c.libs {
+		out.libs = append(out.libs, l.Library)
+	}
+	rules := c.compiler.Modules[sourceName].Rules
+	out.refs = findRefs(c.compiler, c.pkg, c.libs)
+	out.reads, out.fixedReason = readPaths(out.refs.Input), fixedReason(rules)
+	out.has = rulesOf(rules)
+	// The native compiler reads the compiled rules, so it comes before they are
+	// pointed at the bounded built-ins.
+	if p, err := native.Compile(c.module, c.compiler, c.pkg); err == nil {
+		out.native, out.refs.Native = p, true
+	}
+	pointAtBounded(c.compiler.Modules)
+	slow, err := interpret(c.compiler, c.pkg, out.has)
+	if err != nil {
+		return &compiled{issues: []Issue{{Message: err.Error(), Severity: SeverityError, Rule: "compiler"}}}
+	}
+	out.slow = slow
+	return out
+}
+
+// rulesOf says which of the four rules are defined.
+func rulesOf(rules []*ast.Rule) (has ruleSet) {
+	for _, r := range rules {
+		name, ok := r.Head.Ref()[0].Value.(ast.Var)
 		if !ok || len(r.Head.Args) > 0 {
 			continue
 		}
 		switch name {
 		case "allow":
-			ctl.has.allow = true
+			has.allow = true
 		case "deny":
-			ctl.has.deny = true
+			has.deny = true
 		case "mask":
-			ctl.has.mask = true
+			has.mask = true
 		case "reason":
-			ctl.has.reason = true
+			has.reason = true
 		}
 	}
-	// The native compiler reads the compiled rules, so it comes before they are
-	// pointed at the bounded built-ins.
-	if p, err := native.Compile(c.module, c.compiler, c.pkg); err == nil {
-		ctl.native, ctl.refs.Native = p, true
+	return has
+}
+
+// parsed is the control's module and the libraries that it reaches, as they are
+// written. They are read anew each time: few ask.
+func (c *Control) parsed() (*ast.Module, []*linked, error) {
+	mod, issues := parse(sourceName, c.source)
+	if len(issues) > 0 {
+		return nil, nil, fmt.Errorf("control %d: line %d: %s", c.meta.ID, issues[0].Line, issues[0].Message)
 	}
-	pointAtBounded(c.compiler.Modules)
-	slow, err := interpret(c.compiler, c.pkg, ctl.has)
-	if err != nil {
-		return nil, []Issue{{Message: err.Error(), Severity: SeverityError, Rule: "compiler"}}
-	}
-	ctl.slow = slow
-	return ctl, nil
+	k := newLinker(c.shelf)
+	k.follow(mod, []string{mod.Package.Path[1:].String()}, nil)
+	return mod, k.sorted(), nil
 }
 
 // Meta is what the control was compiled with.
@@ -85,38 +163,43 @@ func (c *Control) Meta() Meta { return c.meta }
 func (c *Control) Source() string { return c.source }
 
 // Package is the control's package, dotted, without data.
-func (c *Control) Package() string { return c.pkg[1:].String() }
+func (c *Control) Package() string {
+	c.ready()
+	return c.pkg
+}
 
 // Libraries are the libraries that the control reaches, by package.
 func (c *Control) Libraries() []Library {
-	out := make([]Library, 0, len(c.libs))
-	for _, l := range c.libs {
-		out = append(out, l.Library)
-	}
-	return out
+	c.ready()
+	return slices.Clone(c.libs)
 }
 
-// Of reports whether compiling meta and source with libs would give c again.
+// Of reports whether the control is that of meta and source with libs: made of
+// these, it would be no other.
 func (c *Control) Of(m Meta, source string, libs []Library) bool {
 	if c.meta != m || c.source != source {
 		return false
 	}
-	for _, l := range c.libs {
-		if !slices.Contains(libs, l.Library) {
-			return false
-		}
+	if c.once.done.Load() && len(c.issues) == 0 {
+		return !slices.ContainsFunc(c.libs, func(l Library) bool { return !slices.Contains(libs, l) })
 	}
-	return true
+	// Whoever reaches a library names its root.
+	return !strings.Contains(source, LibraryRoot) || slices.Equal(c.shelf, libs)
 }
 
 // Refs is what the control reads.
-func (c *Control) Refs() Refs { return c.refs }
+func (c *Control) Refs() Refs {
+	c.ready()
+	return c.refs
+}
 
 // Interpreted is the control without its native program: what topdown, the
 // oracle of the native compiler, makes of it.
 func (c *Control) Interpreted() *Control {
-	cpy := *c
-	cpy.native, cpy.refs.Native = nil, false
+	c.ready()
+	cpy, without := *c, *c.compiled
+	without.native, without.refs.Native = nil, false
+	cpy.compiled = &without
 	return &cpy
 }
 
@@ -128,12 +211,19 @@ type DataSource = native.DataSource
 // error is a Deny with the reason and Err set, a limit is a Deny with the
 // reason ReasonLimit.
 func (c *Control) Eval(ctx context.Context, in value.Value, data DataSource, lim Limits) Outcome {
+	c.ready()
 	b := newBudget(ctx, lim)
 	defer b.release()
 	run := newRun(in, data, lim)
 	out := c.effect(ctx, run, b)
 	c.explain(ctx, run, b, &out)
 	return out
+}
+
+// broken is the outcome of a control that does not compile.
+func (c *Control) broken() Outcome {
+	is := c.issues[0]
+	return c.failed(&atLine{message: "it does not compile: " + is.Message, line: is.Line})
 }
 
 // EvalError is why a control could not be evaluated.

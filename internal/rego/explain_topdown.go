@@ -48,7 +48,11 @@ type visit struct {
 // newWatcher reads the conditions from the parsed module.
 func (c *Control) newWatcher(in value.Value) *watcher {
 	w := &watcher{rules: map[place]*watched{}, open: map[uint64]*visit{}, input: in}
-	for _, r := range c.module.Rules {
+	mod, _, err := c.parsed()
+	if err != nil {
+		return w
+	}
+	for _, r := range mod.Rules {
 		for e := r; e != nil; e = e.Else {
 			if e.Location == nil || e.Default {
 				continue
@@ -137,7 +141,11 @@ func (c *Control) whyTopdown(ctx context.Context, in value.Value, data DataSourc
 
 // defaultLine is where the default of a rule stands; 0 where there is none.
 func (c *Control) defaultLine(name string) int {
-	for _, r := range c.module.Rules {
+	mod, _, err := c.parsed()
+	if err != nil {
+		return 0
+	}
+	for _, r := range mod.Rules {
 		if r.Default && r.Head.Name.String() == name && r.Location != nil {
 			return r.Location.Row
 		}

@@ -26,6 +26,9 @@ const (
 // rules should not have are held against access: an allow that is no boolean
 // is a DENY.
 func (c *Control) effect(ctx context.Context, r *run, b *budget) Outcome {
+	if len(c.issues) > 0 {
+		return c.broken()
+	}
 	if c.native != nil {
 		if out, err := c.effectNative(r, b); !errors.Is(err, errFallback) {
 			return out

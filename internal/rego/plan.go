@@ -3,7 +3,6 @@ package rego
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -66,7 +65,7 @@ func (s *Set) newPlan(sl *slot) *plan {
 		}
 	}
 	for _, c := range p.controls {
-		r := c.refs
+		r := c.Refs()
 		p.refs.Input = append(p.refs.Input, r.Input...)
 		p.refs.Data = append(p.refs.Data, r.Data...)
 		p.refs.Clock = p.refs.Clock || r.Clock
@@ -88,17 +87,15 @@ func (s *Set) newPlan(sl *slot) *plan {
 
 // mergeByID merges two lists that are sorted by id.
 func mergeByID(a, b []*Control) []*Control {
-	out := append(slices.Clone(a), b...)
-	slices.SortFunc(out, func(x, y *Control) int {
-		switch {
-		case x.meta.ID < y.meta.ID:
-			return -1
-		case x.meta.ID > y.meta.ID:
-			return 1
+	out := make([]*Control, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if compareControls(a[0], b[0]) <= 0 {
+			out, a = append(out, a[0]), a[1:]
+		} else {
+			out, b = append(out, b[0]), b[1:]
 		}
-		return 0
-	})
-	return out
+	}
+	return append(append(out, a...), b...)
 }
 
 func newInputPath(path []string) inputPath {

@@ -56,7 +56,7 @@ func (s *Set) Restrict(ids []int64) SetSpec {
 			continue
 		}
 		spec.Controls = append(spec.Controls, c)
-		for _, path := range c.refs.Data {
+		for _, path := range c.Refs().Data {
 			switch {
 			case len(path) == 0, len(path) == 1 && path[0] == "resources":
 				for id := range s.matcher.byID {
@@ -104,7 +104,11 @@ type RuleAt struct {
 // it stands in the source, by line, without defaults.
 func (c *Control) Deciding() []RuleAt {
 	var out []RuleAt
-	for _, r := range c.module.Rules {
+	mod, _, err := c.parsed()
+	if err != nil {
+		return nil
+	}
+	for _, r := range mod.Rules {
 		name, ok := r.Head.Ref()[0].Value.(ast.Var)
 		if !ok || r.Default || !slices.Contains([]ast.Var{"allow", "deny", "mask"}, name) {
 			continue

@@ -38,9 +38,9 @@ func libraryKey(l Library) string { return fmt.Sprintf("l%dv%d", l.ID, l.Version
 type move struct{ from, to ast.Ref }
 
 // moves are where the control and its libraries go; the control's own is the first.
-func (c *Control) moves() []move {
-	out := []move{{c.pkg, bundlePackage("controls", controlKey(c.meta.ID))}}
-	for _, l := range c.libs {
+func (c *Control) moves(mod *ast.Module, libs []*linked) []move {
+	out := []move{{mod.Package.Path, bundlePackage("controls", controlKey(c.meta.ID))}}
+	for _, l := range libs {
 		out = append(out, move{l.pkg, bundlePackage("libraries", libraryKey(l.Library))})
 	}
 	return out
@@ -52,9 +52,9 @@ func bundlePackage(kind, key string) ast.Ref {
 
 // rewritten is a module of a control for a bundle, its own or a library's, and
 // the names of gatehouse.strict that it uses.
-func (c *Control) rewritten(module *ast.Module) (text string, strict []string, err error) {
+func (c *Control) rewritten(moves []move, module *ast.Module) (text string, strict []string, err error) {
 	mod := module.Copy()
-	w := &rewriter{moves: c.moves(), own: rootNames(mod), used: map[string]bool{}}
+	w := &rewriter{moves: moves, own: rootNames(mod), used: map[string]bool{}}
 	for _, imp := range mod.Imports {
 		if ref, ok := imp.Path.Value.(ast.Ref); ok && !w.moved(ref).Equal(ref) {
 			if imp.Alias == "" {

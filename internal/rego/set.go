@@ -58,7 +58,7 @@ func NewSet(spec SetSpec) *Set {
 }
 
 func (s *Set) setControls(list []*Control) {
-	s.controls = slices.SortedFunc(slices.Values(list), func(a, b *Control) int { return cmp.Compare(a.meta.ID, b.meta.ID) })
+	s.controls = slices.SortedFunc(slices.Values(list), compareControls)
 	s.linked = map[int64][]*Control{}
 	s.global = nil
 	for _, c := range s.controls {
@@ -78,6 +78,17 @@ func (s *Set) Env() string { return s.env }
 
 // Controls are the controls, by id. The caller must not change the slice.
 func (s *Set) Controls() []*Control { return s.controls }
+
+// Control is the control of an id; nil: there is none.
+func (s *Set) Control(id int64) *Control {
+	i, found := slices.BinarySearchFunc(s.controls, id, func(c *Control, id int64) int { return cmp.Compare(c.meta.ID, id) })
+	if !found {
+		return nil
+	}
+	return s.controls[i]
+}
+
+func compareControls(a, b *Control) int { return cmp.Compare(a.meta.ID, b.meta.ID) }
 
 // Resources are the resources, in no particular order.
 func (s *Set) Resources() []Resource {
@@ -170,23 +181,37 @@ func (s *Set) With(c Change) *Set {
 // replaceControls applies a change of controls and returns those that came,
 // went or were replaced.
 func (s *Set) replaceControls(c Change) []*Control {
-	gone := map[int64]bool{}
+	fresh := slices.SortedFunc(slices.Values(c.Controls), compareControls)
+	gone := make(map[int64]bool, len(c.RemovedControls)+len(fresh))
 	for _, id := range c.RemovedControls {
 		gone[id] = true
 	}
-	for _, ctl := range c.Controls {
+	for _, ctl := range fresh {
 		gone[ctl.meta.ID] = true
 	}
-	touched := slices.Clone(c.Controls)
-	list := make([]*Control, 0, len(s.controls)+len(c.Controls))
-	for _, ctl := range s.controls {
-		if gone[ctl.meta.ID] {
+	touched := slices.Clone(fresh)
+	stay := func(list []*Control) []*Control {
+		return slices.DeleteFunc(slices.Clone(list), func(ctl *Control) bool { return gone[ctl.meta.ID] })
+	}
+	for id := range gone {
+		if ctl := s.Control(id); ctl != nil {
 			touched = append(touched, ctl)
-		} else {
-			list = append(list, ctl)
 		}
 	}
-	s.setControls(append(list, c.Controls...))
+	s.controls = mergeByID(stay(s.controls), fresh)
+	s.linked = maps.Clone(s.linked)
+	at := map[int64]bool{}
+	for _, ctl := range touched {
+		at[ctl.meta.ResourceID] = true
+	}
+	for id := range at {
+		own := slices.DeleteFunc(slices.Clone(fresh), func(ctl *Control) bool { return ctl.meta.ResourceID != id })
+		if id == 0 {
+			s.global = mergeByID(stay(s.global), own)
+		} else if s.linked[id] = mergeByID(stay(s.linked[id]), own); len(s.linked[id]) == 0 {
+			delete(s.linked, id)
+		}
+	}
 	return touched
 }
 

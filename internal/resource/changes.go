@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// keptRevisions is for how many revisions back the journal reaches.
-	keptRevisions = 1000
+	// KeptRevisions is for how many revisions back the journal reaches.
+	KeptRevisions = 1000
 	// maxDelta is how many resources are worth bringing up to date one by one.
 	maxDelta = 5000
 )
@@ -22,9 +22,9 @@ type Delta struct {
 	// Docs are new or changed resources, Removed the ids of those that are gone.
 	Docs    []rego.Resource
 	Removed []int64
-	// Others is set when some of the revisions were about something else than
-	// resources: controls, or a mode of enforcement.
-	Others bool
+	// Revisions is how many of the revisions were about resources. The others were
+	// about something else: controls, or a mode of enforcement.
+	Revisions int64
 }
 
 // touch bumps the environment's revision, notes which resources it is about, and
@@ -58,22 +58,21 @@ func note(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) (revision 
 	if err := insertChanges(ctx, tx, env, revision, ids); err != nil {
 		return 0, err
 	}
-	return revision, forgetChanges(ctx, tx, env, revision-keptRevisions)
+	return revision, forgetChanges(ctx, tx, env, revision-KeptRevisions)
 }
 
 // DocsSince gives what changed after a revision, up to that of the transaction,
 // now. ok is false where the journal does not reach back so far or so much
 // changed that reading everything (Docs) is the shorter way.
 func (s *Service) DocsSince(ctx context.Context, tx *db.Tx, env scope.Env, since, now int64) (d Delta, ok bool, err error) {
-	if since > now || now-since > keptRevisions {
+	if since > now || now-since > KeptRevisions {
 		return d, false, nil
 	}
-	told, err := countChanged(ctx, tx, env, since)
+	d.Revisions, err = countChanged(ctx, tx, env, since)
 	if err != nil {
 		return d, false, err
 	}
-	d.Others = told < now-since
-	if told == 0 {
+	if d.Revisions == 0 {
 		return d, true, nil
 	}
 	ids, err := changedSince(ctx, tx, env, since, maxDelta+1)

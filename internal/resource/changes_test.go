@@ -183,14 +183,14 @@ func TestDocsSinceKnowsItsLimits(t *testing.T) {
 			}
 		}
 		r := make1(t, s, Draft{Name: "a"})
-		if d, ok := since(0); !ok || d.Others || len(d.Docs) != 1 || d.Docs[0].ID != r.ID {
+		if d, ok := since(0); !ok || d.Revisions != 1 || len(d.Docs) != 1 || d.Docs[0].ID != r.ID {
 			t.Errorf("%v %+v", ok, d)
 		}
 		bump(1)
-		if d, ok := since(1); !ok || !d.Others || len(d.Docs)+len(d.Removed) != 0 {
+		if d, ok := since(1); !ok || d.Revisions != 0 || len(d.Docs)+len(d.Removed) != 0 {
 			t.Errorf("a control alone: %v %+v", ok, d)
 		}
-		if d, ok := since(2); !ok || d.Others {
+		if d, ok := since(2); !ok || d.Revisions != 0 {
 			t.Errorf("nothing: %v %+v", ok, d)
 		}
 		if _, ok := since(7); ok {
@@ -199,10 +199,10 @@ func TestDocsSinceKnowsItsLimits(t *testing.T) {
 		if _, err := s.Delete(ctx, sc(""), r.ID, 0); err != nil {
 			t.Fatal(err)
 		}
-		if d, ok := since(0); !ok || !d.Others || len(d.Docs) != 0 || !slices.Equal(d.Removed, []int64{r.ID}) {
+		if d, ok := since(0); !ok || d.Revisions != 2 || len(d.Docs) != 0 || !slices.Equal(d.Removed, []int64{r.ID}) {
 			t.Errorf("deleted: %v %+v", ok, d)
 		}
-		bump(keptRevisions)
+		bump(KeptRevisions)
 		if _, ok := since(0); ok {
 			t.Error("further back than the journal reaches")
 		}

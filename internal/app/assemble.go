@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -66,6 +67,7 @@ type parts struct {
 	ide        *ide.Service
 	decisions  *decision.Service
 	snapshots  *decision.Snapshots
+	warmed     atomic.Bool // see warm
 	metrics    *policy.Metrics
 	bridge     *bridge.Service
 	simulator  *simulator.Service
@@ -286,6 +288,7 @@ func (p *parts) decide(context.Context) error {
 	p.task("audit shipper", p.audit.Run)
 	p.task("audit retention", func(ctx context.Context) error { return p.audit.RunRetention(ctx, time.Hour) })
 	p.task("metrics of controls", p.metrics.Run)
+	p.task("first snapshots", p.warm)
 	p.task("snapshots", func(ctx context.Context) error { return p.snapshots.Run(ctx, 2*time.Second) })
 	return nil
 }

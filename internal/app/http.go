@@ -46,8 +46,12 @@ func (p *parts) probes() api.Probes {
 	}
 }
 
-// ready says what keeps the service from taking requests: a store that is down.
+// ready says what keeps the service from taking requests at its usual speed: a
+// store that is down, or a start that still goes on.
 func (p *parts) ready(ctx context.Context) error {
+	if !p.warmed.Load() {
+		return errWarming
+	}
 	_, err := p.stores.System().Revision(ctx, "tenants")
 	return err
 }

@@ -74,6 +74,12 @@ func (s *Snapshots) Get(ctx context.Context, tenant scope.TenantID, env scope.En
 	return s.rebuild(ctx, snap)
 }
 
+// Loaded tells whether there is a snapshot that decisions need not wait for.
+func (s *Snapshots) Loaded(tenant scope.TenantID, env scope.Env) bool {
+	v, ok := s.all.Load(place{tenant, env})
+	return ok && v.(*snapshot).set.Load() != nil
+}
+
 func (s *Snapshots) rebuild(ctx context.Context, snap *snapshot) (*rego.Set, error) {
 	snap.load.Lock()
 	defer snap.load.Unlock()

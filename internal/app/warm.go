@@ -1,0 +1,40 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// warmTime is for how long the start loads what decisions are made from. Tenants
+// whose turn has not come by then load with their first decision.
+const warmTime = 300 * time.Millisecond
+
+var errWarming = errors.New("what decisions are made from is being loaded")
+
+// warm makes ready what the first decisions would else wait for: the tables of the
+// compiler, and the snapshots of tenants. Until it is done, the service is not
+// ready. It does not fail: what could not be loaded is loaded by who asks.
+func (p *parts) warm(ctx context.Context) error {
+	defer p.warmed.Store(true)
+	until := p.now().Add(warmTime)
+	rego.Compile(rego.Meta{}, "package warm\n\nallow if input.user.id == \"\"")
+	tenants, err := p.stores.Tenants(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, t := range tenants {
+		for _, env := range []scope.Env{scope.Production, scope.Sandbox} {
+			if ctx.Err() != nil || p.now().After(until) {
+				return nil
+			}
+			if _, err := p.snapshots.Get(ctx, t, env); err != nil {
+				p.log.Warn("load what decisions are made from", "tenant", t, "environment", env, "error", err)
+			}
+		}
+	}
+	return nil
+}

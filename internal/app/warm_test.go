@@ -1,0 +1,45 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The service is ready once what decisions are made from is loaded, and not
+// before; it becomes so where nothing could be loaded, too.
+func TestReadyOnceWarm(t *testing.T) {
+	for name, ctx := range map[string]func() context.Context{
+		"loaded":      t.Context,
+		"interrupted": func() context.Context { ctx, cancel := context.WithCancel(t.Context()); cancel(); return ctx },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Config{
+				Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second,
+				AuditSync: "interval", DecisionCache: "on", AdminPassword: "eight or more",
+			}
+			s, err := startServer(t.Context(), cfg, "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = errors.Join(s.listener.Close(), s.closers.close()) }()
+			if err := s.ready(t.Context()); err == nil || s.snapshots.Loaded(scope.DefaultTenant, scope.Production) {
+				t.Errorf("ready before anything was loaded: %v", err)
+			}
+			if err := s.warm(ctx()); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.ready(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := s.snapshots.Loaded(scope.DefaultTenant, scope.Production); got != (name == "loaded") {
+				t.Errorf("the snapshot is loaded: %v", got)
+			}
+		})
+	}
+}

@@ -166,6 +166,7 @@ type Bouncer struct {
 	labels  atomic.Pointer[[]byte]
 	tunnels tunnels
 	tools   *toolbook
+	bodies  *bodies
 	report  reporter
 
 	contact                  atomic.Pointer[time.Time]
@@ -218,6 +219,9 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		ids:    &idSource{rng: rand.NewChaCha8(seed)},
 		report: newReporter(), scout: newScout(),
 		shadow: make(chan shadowJob, shadowQueue), activated: make(chan struct{}, 1),
+	}
+	if b.bodies, err = openBodies(cfg.DataDir, cfg.Entropy); err != nil {
+		return nil, err
 	}
 	b.client = b.out.HTTP()
 	if b.zip, err = gzip.NewWriterLevel(io.Discard, gzip.BestSpeed); err != nil {

@@ -222,8 +222,8 @@ func shownBody(c *extauthz.Check, refs rego.Refs) *inspection {
 		s.whole, s.no = false, &refusal{http.StatusRequestEntityTooLarge, "body_partial", "a control needs the whole body, of which the gateway sent a part"}
 	case c.Have == extauthz.Unseen:
 		s.whole, s.no = false, &refusal{http.StatusForbidden, "body_unavailable", "a control needs the body, which the gateway did not send"}
-	case len(c.Body) > maxBody:
-		s.whole, s.no = false, tooLarge()
+	case len(c.Body) > maxFromGateway:
+		s.whole, s.no = false, tooLarge("gateway", maxFromGateway)
 	case len(c.Body) > 0:
 		s.body, s.no = c.Body, unreadable(s.head)
 	}

@@ -111,9 +111,9 @@ func (b *Bouncer) envoyHTTP(w http.ResponseWriter, r *http.Request, outer *inbou
 // envoyBody reads what Envoy sent of the body.
 func (b *Bouncer) envoyBody(w http.ResponseWriter, r *http.Request, in *inbound, c *extauthz.Check, whole bool) {
 	body := &clientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), now: b.cfg.Now, began: in.at}
-	data, err := io.ReadAll(io.LimitReader(body, maxBody+1))
+	data, err := io.ReadAll(io.LimitReader(body, maxFromGateway+1))
 	c.Body, c.Have = data, extauthz.Partial
-	if whole && err == nil && len(data) <= maxBody {
+	if whole && err == nil && len(data) <= maxFromGateway {
 		c.Have = extauthz.Whole
 	}
 }

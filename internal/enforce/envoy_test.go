@@ -270,7 +270,7 @@ func TestExtAuthzBody(t *testing.T) {
 	wants(t, "none", post("", "", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-length"] = "0" }), "OK PERMIT ok")
 	wants(t, "broken", post(good[:20], "false", nil), "400 DENY body_malformed")
 	wants(t, "packed", post(good, "false", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-encoding"] = "gzip" }), "415 DENY body_encoded")
-	wants(t, "too large", post(good+strings.Repeat(" ", maxBody), "false", nil), "413 DENY body_too_large")
+	wants(t, "too large", post(good+strings.Repeat(" ", maxFromGateway), "false", nil), "413 DENY body_too_large")
 	wants(t, "a GET", e.ask(held("GET", "model.example", "/v1/models", nil)), "OK PERMIT ok")
 	wants(t, "a GET with a body", e.ask(held("GET", "model.example", "/v1/models", map[string]string{"content-length": "3"})), "403 DENY body_unavailable")
 	wants(t, "what no control asks about", e.ask(held("POST", "model.example", "/upload", map[string]string{"x-envoy-auth-partial-body": "true"})), "OK PASS_THROUGH ok")

@@ -16,24 +16,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-const (
-	// maxBody is the largest body that is read for a control, in bytes.
-	maxBody = 1 << 20
-	// bodyDepth is how deep it may be nested.
-	bodyDepth = 64
-	// maxShadowBytes bounds the bodies that wait for a decision in shadow mode.
-	maxShadowBytes = 64 << 20
-)
-
 // inspection is what a control may see of a request beside its head. It is made
 // only where a control in scope refers to it (contract section 6).
 type inspection struct {
 	refs rego.Refs
 	head bodyHead
-	// body is what was read; whole is false where nothing was, as for what
-	// cannot be JSON.
+	// body is what is in memory of what was read, and kept the whole where that is
+	// more than maxInMemory. whole is false where the body was not read, as for
+	// what cannot be JSON.
 	body  []byte
+	kept  *onDisk
 	whole bool
+	// cut: media were left out of body.
+	cut  bool
+	held *hold // the room that body takes
+	// waits is the room that it takes in shadow mode, in bytes.
+	waits int64
 	// no is why the body cannot be judged by: broken or too large.
 	no *refusal
 
@@ -72,8 +70,9 @@ func (b *Bouncer) wanted(st *state, in *inbound) (rego.Refs, bool) {
 	return refs, refs.MCP || refs.LLM || refs.Usage
 }
 
-// inspect reads what the controls want to see, before anything is decided.
-func (b *Bouncer) inspect(w http.ResponseWriter, r *http.Request, in *inbound, refs rego.Refs) (*inspection, error) {
+// inspect reads what the controls want to see, before anything is decided. wanted
+// tells by a body's beginning whether it is to be read.
+func (b *Bouncer) inspect(w http.ResponseWriter, r *http.Request, in *inbound, refs rego.Refs, wanted func(head bodyHead, begin []byte) bool) (*inspection, error) {
 	seen := &inspection{refs: refs, head: headOf(r.Header, r.ContentLength)}
 	if r.Body == nil || r.Body == http.NoBody || !needsBody(refs) {
 		seen.whole = true
@@ -83,28 +82,63 @@ func (b *Bouncer) inspect(w http.ResponseWriter, r *http.Request, in *inbound, r
 	if seen.no = unreadable(seen.head); seen.no != nil {
 		return seen, nil
 	}
-	data, whole, err := readBounded(body, seen.head)
+	seen.held = &hold{of: &b.bodies.memory}
+	data, whole, err := readBounded(body, seen.head, seen.held, wanted)
 	switch {
 	case body.slow:
 		return nil, errSlowBody
+	case errors.Is(err, errTooManyBodies):
+		seen.no = tooMany()
+		return seen, nil
 	case err != nil:
 		return nil, err
 	}
-	if whole {
+	switch {
+	case whole:
 		seen.body, seen.whole = data, true
-		r.Body, r.ContentLength = &sent{rest: data}, int64(len(data))
-		r.TransferEncoding = nil
+		r.Body, r.ContentLength = &sent{rest: data, done: seen.held.release}, int64(len(data))
 		if len(data) == 0 {
 			r.Body = http.NoBody
 		}
+	case wanted(seen.head, data):
+		return seen, b.keep(r, seen, data, body)
+	default:
+		r.Body = &replayed{Reader: io.MultiReader(bytes.NewReader(data), body), Closer: body}
 		return seen, nil
 	}
-	if mayBeJSON(data, seen.head) {
-		seen.no = tooLarge()
-		return seen, nil
-	}
-	r.Body = &replayed{Reader: io.MultiReader(bytes.NewReader(data), body), Closer: body}
+	r.TransferEncoding = nil
 	return seen, nil
+}
+
+// keep puts a large body on disk, from where it is read to be decided on and to be
+// sent.
+func (b *Bouncer) keep(r *http.Request, seen *inspection, begun []byte, body *clientBody) error {
+	kept, tooLong, err := b.bodies.store(begun, body)
+	seen.held.release()
+	switch {
+	case body.slow:
+		return errSlowBody
+	case tooLong:
+		seen.no = tooLarge("body", maxBody)
+		return nil
+	case errors.Is(err, errTooManyBodies):
+		b.log.WarnContext(r.Context(), "a body that a control needs could not be kept", "error", err)
+		seen.no = tooMany()
+		return nil
+	case err != nil:
+		return err
+	}
+	seen.kept, seen.whole = kept, true
+	r.Body, r.ContentLength, r.TransferEncoding = kept.open(), kept.size, nil
+	return nil
+}
+
+// close gives back what a request kept of its body.
+func (s *inspection) close() {
+	if s != nil {
+		s.kept.close()
+		s.held.release()
+	}
 }
 
 // needsBody reports whether the body itself is asked for: who only counts
@@ -113,10 +147,6 @@ func needsBody(refs rego.Refs) bool {
 	return refs.MCP || refs.LLM || slices.ContainsFunc(refs.Input, func(p []string) bool {
 		return len(p) == 0 || p[0] == "usage" && (len(p) == 1 || p[1] != "requests")
 	})
-}
-
-func tooLarge() *refusal {
-	return &refusal{http.StatusRequestEntityTooLarge, "body_too_large", "a control needs this body, which is larger than " + strconv.Itoa(maxBody) + " bytes"}
 }
 
 // replayed is a body of which the beginning was read already.
@@ -131,22 +161,28 @@ func unreadable(h bodyHead) *refusal {
 		return &refusal{http.StatusUnsupportedMediaType, "body_encoded", "a control needs this body, which is compressed"}
 	}
 	if h.length > maxBody && isJSON(h.contentType) {
-		return tooLarge()
+		return tooLarge("body", maxBody)
 	}
 	return nil
 }
 
 // readBounded reads a body whole, or its beginning: as much as tells that it is
-// no JSON, or more than maxBody.
-func readBounded(body io.Reader, h bodyHead) (data []byte, whole bool, err error) {
+// not wanted, or more than maxInMemory.
+func readBounded(body io.Reader, h bodyHead, held *hold, wanted func(bodyHead, []byte) bool) (data []byte, whole bool, err error) {
 	size := 4096
-	if h.length >= 0 && h.length <= maxBody {
+	if h.length >= 0 && h.length <= maxInMemory {
 		size = int(h.length) + 1
+	}
+	if !held.grow(size) {
+		return nil, false, errTooManyBodies
 	}
 	data = make([]byte, 0, size)
 	for {
 		if len(data) == cap(data) {
-			grown := make([]byte, len(data), min(4*cap(data), maxBody+1))
+			grown := make([]byte, len(data), min(4*cap(data), maxInMemory+1))
+			if !held.grow(cap(grown) - cap(data)) {
+				return nil, false, errTooManyBodies
+			}
 			copy(grown, data)
 			data = grown
 		}
@@ -157,13 +193,18 @@ func readBounded(body io.Reader, h bodyHead) (data []byte, whole bool, err error
 			return data, true, nil
 		case err != nil:
 			return nil, false, err
-		case len(data) > maxBody:
+		case len(data) > maxInMemory:
 			return data, false, nil
-		case len(data) > 64 && !mayBeJSON(data, h):
+		case len(data) > 64 && !wanted(h, data):
 			return data, false, nil
 		}
 	}
 }
+
+func mayBe(h bodyHead, begin []byte) bool { return mayBeJSON(begin, h) }
+
+// mayBePrompt is mayBe at a model's: forms hold prompts too.
+func mayBePrompt(h bodyHead, begin []byte) bool { return mayBeJSON(begin, h) || isForm(h.contentType) }
 
 // mayBeJSON reports whether any server could take these first bytes for the
 // beginning of a JSON object or array, whatever the media type says. Bytes that
@@ -178,35 +219,6 @@ func mayBeJSON(data []byte, h bodyHead) bool {
 	}
 	data = bytes.TrimLeft(data, " \t\r\n\f\v\x00")
 	return len(data) == 0 || data[0] == '{' || data[0] == '['
-}
-
-// read understands the body of a request for res, which may be nil. What is no
-// JSON in the first place holds neither a call nor a prompt, and the controls are
-// shown none; what is broken is refused.
-func (s *inspection) read(path, host string, res *rego.Resource) {
-	if s.no != nil || !s.whole || len(bytes.TrimSpace(s.body)) == 0 {
-		return
-	}
-	if !mayBeJSON(s.body, s.head) {
-		return
-	}
-	doc, err := value.Decode(s.body, value.Limits{Depth: bodyDepth, Bytes: maxBody})
-	if err != nil {
-		s.no = &refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
-		if s.refs.MCP && servesMCP(res) {
-			s.bad = &mcp.Error{Code: mcp.CodeParse, Message: s.no.message}
-		}
-		return
-	}
-	if s.refs.MCP {
-		if s.rpc, s.bad = mcp.Parse(doc, s.head.mcp, servesMCP(res)); s.rpc != nil || s.bad != nil {
-			s.no = s.unfit(host)
-			return
-		}
-	}
-	if req, ok := llm.Parse(path, s.head.version, doc); ok {
-		s.llm = &req
-	}
 }
 
 // account begins the metering of a request whose controls ask for usage.
@@ -247,9 +259,14 @@ func (s *inspection) extra() []value.Member {
 	return out
 }
 
-// look inspects a request before it is decided on; false: it was answered.
-func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, in *inbound, refs rego.Refs) bool {
-	seen, err := b.inspect(w, r, in, refs)
+// look inspects a request before it is decided on; false: it was answered. What
+// it keeps is given back by in.seen.close.
+func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, st *state, in *inbound, refs rego.Refs) bool {
+	wanted := mayBe
+	if servesModel(st.set.Match(in.locator())) {
+		wanted = mayBePrompt
+	}
+	seen, err := b.inspect(w, r, in, refs, wanted)
 	switch {
 	case err == nil:
 		in.seen = seen
@@ -270,8 +287,8 @@ func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, in *inbound, refs
 // heard gives back the memory of a body that was decided on in shadow mode.
 func (b *Bouncer) heard(s *inspection) {
 	if s != nil {
-		b.overheard.Add(-int64(len(s.body)))
-		s.body = nil
+		b.overheard.Add(-s.waits)
+		s.body, s.waits = nil, 0
 	}
 }
 

@@ -113,7 +113,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 	}
 	if in.seen != nil {
 		b.schemas(st, in)
-		in.seen.read(in.path, in.host, st.set.Match(in.locator()))
+		in.seen.read(in, st.set.Match(in.locator()))
 		if no := in.seen.no; no != nil {
 			v.dec.Resource = st.set.Match(in.locator())
 			v.failed = no.message

@@ -1,14 +1,17 @@
 package enforce
 
 import (
+	"crypto/rand"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -32,15 +35,14 @@ func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, in *inboun
 	if head.encoding != "" && head.encoding != "identity" {
 		return cannot("it is compressed")
 	}
-	data, whole, err := readForMask(w, r, b, in)
+	seen, no := b.readForMask(w, r, in)
 	switch {
-	case errors.Is(err, errSlowBody):
-		return &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"}
-	case err != nil:
-		return badRequest("the request's body broke off")
-	case !whole:
-		return &refusal{http.StatusRequestEntityTooLarge, "body_too_large", "the request's body would have to be masked, but it is too large"}
+	case no != nil:
+		return no
+	case seen.kept != nil:
+		return b.maskKept(r, in, seen, rules, cannot)
 	}
+	data := seen.body
 	var out []byte
 	switch how := rewriting(head.contentType, rules); {
 	case len(data) == 0:
@@ -53,14 +55,70 @@ func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, in *inboun
 	default:
 		return cannot("its media type is none that is read")
 	}
-	r.Body, r.ContentLength, r.TransferEncoding = &sent{rest: out}, int64(len(out)), nil
-	for _, name := range [...]string{"Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Signature", "Signature-Input"} {
-		delete(in.headers, name) // of other bytes
-	}
+	r.Body, r.ContentLength, r.TransferEncoding = &sent{rest: out, done: seen.held.release}, int64(len(out)), nil
+	in.otherBytes()
 	if len(out) == 0 {
 		r.Body = http.NoBody
 	}
 	return nil
+}
+
+// otherBytes drops the fields that are about the body as it came.
+func (in *inbound) otherBytes() {
+	for _, name := range [...]string{"Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Signature", "Signature-Input"} {
+		delete(in.headers, name)
+	}
+}
+
+// maskKept masks a body that is on disk. Its media are no text: they are taken out
+// before and put back behind, so that what is masked fits into memory.
+func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules *mask.Rules, cannot func(string) *refusal) *refusal {
+	if !mayBeJSON(seen.begin(), seen.head) {
+		return cannot("it is large and no JSON")
+	}
+	var key [16]byte
+	if _, err := io.ReadFull(rand.Reader, key[:]); err != nil {
+		return cannot("there is no randomness")
+	}
+	mark := letters(key[:])
+	doc, cuts, err := llm.Excise(seen.content(), maxMaskedBody, mark)
+	switch {
+	case errors.Is(err, llm.ErrTooMuchText):
+		return tooLarge("path_mask", maxMaskedBody)
+	case err != nil:
+		return cannot("it is not proper JSON")
+	}
+	room := &hold{of: &b.bodies.memory}
+	defer room.release()
+	if !room.grow(2 * len(doc)) {
+		return tooMany()
+	}
+	out, err := applyMask(doc, rules)
+	if err != nil {
+		return cannot("it is not proper JSON")
+	}
+	masked, err := b.bodies.create()
+	if err == nil {
+		err = llm.Splice(masked, out, mark, cuts, seen.content())
+	}
+	if err != nil {
+		masked.close()
+		return tooMany()
+	}
+	seen.kept.close()
+	seen.kept = masked
+	r.Body, r.ContentLength, r.TransferEncoding = masked.open(), masked.size, nil
+	in.otherBytes()
+	return nil
+}
+
+// letters writes bytes in letters alone.
+func letters(key []byte) string {
+	out := make([]byte, 0, 2*len(key))
+	for _, c := range key {
+		out = append(out, 'a'+c>>4, 'a'+c&15)
+	}
+	return string(out)
 }
 
 // recordable is the request as the decision log may hold it: of what its body
@@ -83,9 +141,9 @@ func (in *inbound) recordable(v *verdict) *inbound {
 	if err != nil {
 		return &told
 	}
-	clean := inspection{refs: seen.refs, head: seen.head, body: body, whole: true}
-	clean.head.mcp = mcp.Headers{Session: seen.head.mcp.Session} // they repeat what is masked
-	clean.read(in.path, in.host, v.dec.Resource)
+	clean := inspection{refs: seen.refs, head: seen.head, body: body, whole: true} // its media are left out already
+	clean.head.mcp = mcp.Headers{Session: seen.head.mcp.Session}                   // they repeat what is masked
+	clean.read(in, v.dec.Resource)
 	seen.rpc, seen.llm = clean.rpc, clean.llm
 	if seen.llm != nil && in.seen.llm != nil {
 		seen.llm.Estimated = in.seen.llm.Estimated
@@ -101,11 +159,14 @@ func (s *inspection) letGo() {
 		return
 	}
 	s.body = nil
+	if s.kept != nil {
+		s.held.release()
+	}
 	if s.rpc != nil {
 		s.rpc.Arguments = value.Value{}
 	}
 	if s.llm != nil {
-		s.llm.Messages = value.Value{}
+		s.llm.Messages, s.llm.Texts = value.Value{}, value.Value{}
 		s.llm.Model = strings.Clone(s.llm.Model) // and not the body that it is a part of
 	}
 }
@@ -114,6 +175,7 @@ func (s *inspection) letGo() {
 type sent struct {
 	mu   sync.Mutex // the transport may still read when the answer is through
 	rest []byte
+	done func() // gives the room back that it takes
 }
 
 // Read implements io.Reader.
@@ -124,28 +186,46 @@ func (s *sent) Read(p []byte) (int, error) {
 	if s.rest = s.rest[n:]; len(s.rest) > 0 {
 		return n, nil
 	}
-	s.rest = nil
+	s.drop()
 	return n, io.EOF
+}
+
+func (s *sent) drop() {
+	s.rest = nil
+	if s.done != nil {
+		s.done()
+		s.done = nil
+	}
 }
 
 // Close implements io.Closer.
 func (s *sent) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.rest = nil
+	s.drop()
 	return nil
 }
 
-// readForMask reads a body within the bound; one that was read for a control is
-// in memory already.
-func readForMask(w http.ResponseWriter, r *http.Request, b *Bouncer, in *inbound) ([]byte, bool, error) {
-	if in.seen != nil && in.seen.whole && needsBody(in.seen.refs) {
-		return in.seen.body, true, nil
+// readForMask reads a body that is to be masked; one that was read for a control
+// is here already.
+func (b *Bouncer) readForMask(w http.ResponseWriter, r *http.Request, in *inbound) (*inspection, *refusal) {
+	seen := in.seen
+	if seen == nil || !seen.whole || !needsBody(seen.refs) {
+		read, err := b.inspect(w, r, in, rego.Refs{LLM: true}, func(bodyHead, []byte) bool { return true })
+		switch {
+		case errors.Is(err, errSlowBody):
+			return nil, &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"}
+		case err != nil:
+			return nil, badRequest("the request's body broke off")
+		case seen == nil:
+			in.seen = read
+		default:
+			in.seen.body, in.seen.kept, in.seen.held, in.seen.whole, in.seen.no = read.body, read.kept, read.held, read.whole, read.no
+		}
+		seen = in.seen
 	}
-	body := &clientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), now: b.cfg.Now, began: in.at}
-	data, err := io.ReadAll(io.LimitReader(body, maxBody+1))
-	if body.slow {
-		err = errSlowBody
+	if seen.no == nil && !seen.whole {
+		return nil, &refusal{http.StatusUnprocessableEntity, "request_unmaskable", "the request's body would have to be masked, but its media type is none that is read"}
 	}
-	return data, len(data) <= maxBody, err
+	return seen, seen.no
 }

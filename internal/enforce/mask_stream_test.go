@@ -253,7 +253,12 @@ func TestRequestMasks(t *testing.T) {
 		"too large":   {"application/json", `{"x":"` + strings.Repeat("x", maxBody) + `"}`, "", 413},
 		"JSON hidden": {"text/plain", `{"secret":1,"x":"bea@example.com"}`, `{\"x\":\"[redacted]\"}`, 200},
 	} {
-		got := post(t, b.url+"/x", tc.kind, tc.body, func(r *http.Request) { r.Header.Set("Content-Digest", "x") })
+		got := post(t, b.url+"/x", tc.kind, tc.body, func(r *http.Request) {
+			r.Header.Set("Content-Digest", "x")
+			if tc.status == 413 { // who sends on may be cut off before reading the answer
+				r.Header.Set("Expect", "100-continue")
+			}
+		})
 		if got.status != tc.status || tc.status == 200 && (!strings.Contains(got.body, `"got":"`+tc.want+`"`) || !strings.Contains(got.body, "me@example.com")) {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}

@@ -32,10 +32,10 @@ func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *state, in *i
 	o.done = func(state listening) {
 		switch state {
 		case through:
-			seen.body, seen.whole = o.data, true
+			seen.body, seen.whole, seen.waits = o.data, true, int64(len(o.data))
 			lists.asked(o.data)
 		case tooMuch:
-			seen.no = tooLarge()
+			seen.no = tooLarge("body", maxBody)
 		case listens:
 			seen.no = badRequest("the body broke off")
 		case crowded:

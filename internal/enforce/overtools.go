@@ -60,7 +60,7 @@ func (h *toolsHeard) asked(body []byte) {
 	if h == nil || !bytes.Contains(body, []byte("tools")) {
 		return
 	}
-	if doc, err := value.Decode(body, value.Limits{Depth: bodyDepth, Bytes: maxBody}); err == nil {
+	if doc, err := value.Decode(body, value.Limits{Depth: bodyDepth, Bytes: maxInMemory}); err == nil {
 		if method, _ := doc.Get("method").Str(); method == "tools/list" {
 			h.list.Store(true)
 		}

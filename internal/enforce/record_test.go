@@ -34,7 +34,7 @@ used if input.mcp.arguments
 			p := newPlane(t)
 			p.publish(policySet{
 				revision: 1, mode: mode, controls: []control{{id: 1, source: source, resource: 5}},
-				resources: []rego.Resource{{ID: 5, Type: "llm", Path: "/**", AuditLevel: level}},
+				resources: []rego.Resource{{ID: 5, Type: "api", Path: "/**", AuditLevel: level}},
 			})
 			b := start(t, p, app.URL, nil).at(t, 1)
 			for _, body := range []string{

@@ -166,7 +166,8 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.relay(w, r, &in, st.settings, who, &verdict{pass: true})
 		return
 	}
-	if looks && !b.look(w, r, &in, refs) {
+	defer func() { in.seen.close() }()
+	if looks && !b.look(w, r, st, &in, refs) {
 		return
 	}
 	v := b.judge(r.Context(), st, &in, who, idErr)

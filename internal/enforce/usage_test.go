@@ -219,6 +219,8 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 	const source = "package guard\n\nallow if count(deny) == 0\n\ndeny contains \"secret\" if contains(input.llm.messages[_].content, \"secret\")\n"
 	const asks = `{"model":"m","messages":[{"role":"user","content":"the secret"}]}`
 	big := strings.Repeat("x", maxBody+10)
+	largest := `{"model":"m","messages":[{"role":"user","content":"hi","images":["` + pngOf(maxBody-200)
+	largest += `"]}]}`
 	for name, tc := range map[string]struct {
 		kind, body string
 		head       map[string]string
@@ -244,7 +246,10 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 		"too large as text":     {"text/plain", `{"messages":"` + big + `"}`, nil, 413},
 		"a large picture":       {"image/png", "\x89PNG" + big, nil, 200},
 		"a form":                {"application/x-www-form-urlencoded", "a=b", nil, 200},
-		"the largest that goes": {"application/json", `{"x":"` + strings.Repeat("x", maxBody-8) + `"}`, nil, 200},
+		"too much text":         {"application/json", `{"messages":"` + big[:maxText] + `"}`, nil, 413},
+		"a picture as text":     {"application/json", `{"messages":"data:image/png;base64,` + pngOf(maxText) + `"}`, nil, 413},
+		"the most text":         {"application/json", `{"x":"` + big[:maxText-8] + `"}`, nil, 200},
+		"the largest that goes": {"application/json", largest, nil, 200},
 	} {
 		for _, mode := range []string{"enforce", "shadow"} {
 			for _, chunked := range []bool{false, true} {
@@ -284,4 +289,10 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 			}
 		}
 	}
+}
+
+// pngOf is a picture as base64, of n bytes or a few less.
+func pngOf(n int) string {
+	const head = "iVBORw0KGgoAAAANSUhEUgAA"
+	return head + strings.Repeat("A", (n-len(head))&^3)
 }

@@ -28,22 +28,6 @@ var factors = [...]struct {
 	{"claude", 115}, {"gpt-3", 105}, {"mistral", 112}, {"mixtral", 112}, {"llama", 104}, {"gemma", 100}, {"gemini", 100}, {"qwen", 102}, {"deepseek", 102},
 }
 
-// estimate is about how many tokens a prompt has.
-func estimate(model string, r *Request, body value.Value) int64 {
-	var w weigher
-	for _, m := range r.Messages.Elems() {
-		w.extra += perMessage
-		w.walk(m, "", 0)
-	}
-	// Tools and formats of the answer are part of the prompt.
-	for _, name := range [...]string{"tools", "functions", "response_format", "text"} {
-		if v := body.Get(name); v.Kind() == value.ArrayKind || v.Kind() == value.ObjectKind {
-			w.structure(v)
-		}
-	}
-	return Tokens(model, w.ascii, w.other) + w.extra + perRequest
-}
-
 // Tokens is about how many tokens a text of ascii ASCII characters and other
 // further ones has: four characters of ASCII are a token, any other character
 // is one of its own, which is high for Greek or Cyrillic and fair for Chinese.
@@ -76,33 +60,16 @@ func (w *weigher) text(s string) {
 	}
 }
 
-// walk adds the texts below v. What is media costs a fixed sum.
-func (w *weigher) walk(v value.Value, key string, depth int) {
-	if depth > 64 {
-		return
+// words adds a text, but where the structure that holds it is added as a whole.
+func (w *weigher) words(s string, within bool) {
+	if !within {
+		w.text(s)
 	}
-	switch v.Kind() {
-	case value.StringKind:
-		s, _ := v.Str()
-		switch {
-		case key == "type" || key == "id" || key == "media_type" || key == "detail":
-		case key == "data" || key == "file_data" || strings.HasPrefix(s, "data:"):
-			w.extra += perMedia
-		case key == "url" && (strings.HasPrefix(s, "https://") || strings.HasPrefix(s, "http://")):
-			w.extra += perMedia
-		default:
-			w.text(s)
-		}
-	case value.ArrayKind:
-		for _, e := range v.Elems() {
-			w.walk(e, key, depth+1)
-		}
-	case value.ObjectKind:
-		v.Each(func(k string, e value.Value) bool {
-			w.walk(e, k, depth+1)
-			return true
-		})
-	case value.NumberKind, value.BoolKind:
+}
+
+// small adds a number or a truth value.
+func (w *weigher) small(within bool) {
+	if !within {
 		w.ascii += 2
 	}
 }

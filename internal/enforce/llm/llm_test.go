@@ -47,19 +47,22 @@ func TestParse(t *testing.T) {
 			"/v1/responses", "", `{"model":"gpt-5","input":[{"role":"user","content":"Hi"},{"type":"function_call_output","call_id":"c","output":"told"}]}`,
 			`{"provider":"openai","model":"gpt-5","messages":[{"role":"user","content":"Hi"},{"role":"tool","content":{"type":"function_call_output","call_id":"c","output":"told"}}],"estimated_tokens":15,"stream":false}`,
 		},
-		"legacy":      {"/v1/completions", "", `{"model":"m","prompt":["a","b"]}`, `{"provider":"openai","model":"m","messages":[{"role":"user","content":["a","b"]}],"estimated_tokens":9,"stream":false}`},
-		"json-rpc":    {"/v1/messages", "", `{"jsonrpc":"2.0","method":"x","messages":[]}`, ""},
+		"legacy":      {"/v1/completions", "", `{"model":"m","prompt":["a","b"]}`, `{"provider":"openai","model":"m","messages":[{"role":"user","content":["a","b"]}],"choices":2,"estimated_tokens":9,"stream":false}`},
+		"json-rpc":    {"/v1/messages", "", `{"jsonrpc":"2.0","method":"x","messages":[]}`, `{"provider":"anthropic","messages":[],"estimated_tokens":3,"stream":false}`},
 		"no model":    {"/search", "", `{"input":"words"}`, ""},
 		"another":     {"/orders", "", `{"item":1}`, ""},
 		"no object":   {"/v1/messages", "", `[1]`, ""},
 		"odd content": {"/x", "", `{"messages":"all as one text","model":"m"}`, `{"provider":"openai","model":"m","messages":[{"role":"user","content":"all as one text"}],"estimated_tokens":12,"stream":false}`},
 	} {
-		r, ok := Parse(tc.path, tc.version, decode(t, tc.body))
-		if ok != (tc.want != "") {
-			t.Errorf("%s: recognised: %v", name, ok)
+		r, bad := Parse(Source{Path: tc.path, AnthropicVersion: tc.version}, decode(t, tc.body))
+		if bad != nil || (r != nil) != (tc.want != "") {
+			t.Errorf("%s: recognised: %v %v", name, r, bad)
 			continue
 		}
-		if got := string(r.Doc().AppendJSON(nil)); ok && got != tc.want {
+		if r == nil {
+			continue
+		}
+		if got := string(r.Doc().AppendJSON(nil)); got != tc.want {
 			t.Errorf("%s:\n%s, want\n%s", name, got, tc.want)
 		}
 	}
@@ -69,7 +72,7 @@ func TestEstimate(t *testing.T) {
 	words := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 100) // 1001 tokens in cl100k
 	est := func(content string) int64 {
 		body := fmt.Sprintf(`{"model":"gpt-4","messages":[{"role":"user","content":%s}]}`, content)
-		r, _ := Parse("/", "", decode(t, body))
+		r, _ := Parse(Source{}, decode(t, body))
 		return r.Estimated
 	}
 	if n := est(`"` + words + `"`); n < 1001 || n > 1250 {
@@ -78,12 +81,12 @@ func TestEstimate(t *testing.T) {
 	if n := est(`"` + strings.Repeat("漢", 100) + `"`); n < 80 || n > 200 {
 		t.Errorf("Chinese: %d", n)
 	}
-	picture := `[{"type":"image_url","image_url":{"url":"data:image/png;base64,` + strings.Repeat("A", 100_000) + `"}}]`
+	picture := `[{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo` + strings.Repeat("A", 100_000) + `"}}]`
 	if n := est(picture); n < perMedia || n > 2*perMedia {
 		t.Errorf("a picture: %d", n)
 	}
-	plain, _ := Parse("/", "", decode(t, `{"model":"m","messages":[]}`))
-	tools, _ := Parse("/", "", decode(t, `{"model":"m","messages":[],"tools":[{"type":"function","function":{"name":"f","description":"`+words+`"}}]}`))
+	plain, _ := Parse(Source{}, decode(t, `{"model":"m","messages":[]}`))
+	tools, _ := Parse(Source{}, decode(t, `{"model":"m","messages":[],"tools":[{"type":"function","function":{"name":"f","description":"`+words+`"}}]}`))
 	if tools.Estimated < plain.Estimated+1000 {
 		t.Errorf("tools are not counted: %d", tools.Estimated)
 	}

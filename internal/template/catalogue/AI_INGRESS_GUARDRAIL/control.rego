@@ -36,6 +36,8 @@ allow if count(deny) == 0
 
 deny contains "A model is asked only by callers with an identity" if not identified
 
+deny contains sprintf("What is sent to the model cannot be looked at: %v", [unreadable]) if unreadable
+
 deny contains "The request holds no prompt that could be looked at" if {
 	input.resource.resource_kind == "llm_endpoint"
 	sending
@@ -45,7 +47,9 @@ deny contains "The request holds no prompt that could be looked at" if {
 
 deny contains sprintf("The model %v is not of the family %s", [model, family]) if {
 	is_object(input.llm)
+	not unreadable
 	not promptless
+	not modelless
 	model := object.get(input.llm, "model", "without a name")
 	not model_permitted
 }
@@ -79,6 +83,7 @@ deny contains "The prompt holds a term that is refused" if {
 
 mask[sprintf("request:pii:%s", [category])] := "redact" if {
 	is_object(input.llm)
+	not unreadable
 	hosted
 	input.resource.data_classification in {"confidential", "restricted"}
 	some category in hidden
@@ -101,6 +106,14 @@ sending if {
 }
 
 has_prompt if is_object(input.llm)
+
+unreadable := object.get(input.llm, "reason", "no reason is given") if input.llm.unreadable == true
+
+# An agent chooses its model itself.
+modelless if {
+	input.resource.resource_kind == "agent"
+	object.get(input.llm, "model", "") == ""
+}
 
 promptless if input.resource.path in paths_without_prompt
 
@@ -137,12 +150,38 @@ default messages := []
 
 messages := input.llm.messages if is_array(input.llm.messages)
 
-# All texts of the messages, in parts too, but not the data of pictures.
+# All texts of the messages, as they were sent and in plain letters.
 texts contains text if {
 	some message in messages
-	walk(message, [_, text])
+	walk(message, [path, text])
 	is_string(text)
-	not startswith(text, "data:")
+	not media(path, text)
+}
+
+texts contains said.text if {
+	some said in input.llm.texts
+	is_string(said.text)
+}
+
+# Media are left out where providers put them, and if they are well-formed: base64 of a picture,
+# a sound or a document, or an address on the web. An enforcement point leaves them out itself.
+media(path, text) if {
+	media_place(path)
+	regex.match(`^data:(?:image/(?:png|jpe?g|gif|webp|bmp|tiff)|(?:audio|video)/[a-z0-9.+-]+|application/pdf);`, text)
+	regex.match(`^[a-z0-9:/.+-]+;base64,[A-Za-z0-9+/]+=?=?$`, text)
+}
+
+media(path, text) if {
+	media_place(path)
+	count(text) < 2048
+	regex.match(`^https?://[A-Za-z0-9][A-Za-z0-9.:-]*(?:[/?][A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]*)?$`, text)
+}
+
+media_place(path) if path[count(path) - 1] in {"image_url", "file_data", "file_url", "audio_url", "video_url"}
+
+media_place(path) if {
+	path[count(path) - 1] in {"url", "data"}
+	path[count(path) - 2] in {"image_url", "source", "input_audio", "audio_url", "video_url", "inline_data", "inlineData"}
 }
 
 hidden contains category if some category in items(hidden_categories)

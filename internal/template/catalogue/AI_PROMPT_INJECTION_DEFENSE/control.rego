@@ -47,6 +47,8 @@ deny contains "The text is too long to be looked at for injections" if too_long
 
 deny contains "The text is too long to be looked at for injections" if too_dense
 
+deny contains sprintf("What is sent to the model cannot be looked at: %v", [unreadable]) if unreadable
+
 deny contains "The request holds no prompt that could be looked at" if {
 	input.resource.resource_kind == "llm_endpoint"
 	sending
@@ -118,25 +120,59 @@ sending if {
 
 has_prompt if is_object(input.llm)
 
+unreadable := object.get(input.llm, "reason", "no reason is given") if input.llm.unreadable == true
+
 # What came from outside: messages of roles that are not believed, and the
 # arguments of tools. All as one text, so that a phrase cannot be parted over two.
-said := concat("\n", array.concat(
-	[text |
-		some message in input.llm.messages
-		not believed(message)
-		walk(message, [path, text])
-		is_string(text)
-		not label(path)
-		not startswith(text, "data:")
-	],
-	[text |
-		walk(input.mcp.arguments, [_, text])
-		is_string(text)
-	],
-))
+said := concat("\n", array.concat(outside, [text |
+	walk(input.mcp.arguments, [_, text])
+	is_string(text)
+]))
 
-# What stands beside the texts, and would part a phrase.
-label(path) if path[count(path) - 1] in {"role", "type", "id", "call_id", "tool_call_id", "tool_use_id", "media_type"}
+# An enforcement point gives the texts of each message as a model reads them.
+outside := [message.text |
+	some message in input.llm.texts
+	is_string(message.text)
+	not believed(message)
+] if {
+	is_array(input.llm.texts)
+} else := [text |
+	some message in input.llm.messages
+	not believed(message)
+	walk(message, [path, text])
+	is_string(text)
+	not label(path, text)
+	not media(path, text)
+]
+
+# What stands beside the texts, and would part a phrase: a word of the protocol or an id, and
+# nothing that could be a sentence.
+label(path, text) if {
+	path[count(path) - 1] in {"role", "type", "id", "call_id", "tool_call_id", "tool_use_id", "media_type"}
+	regex.match(`^[A-Za-z0-9_.:/-]{0,64}$`, text)
+	not regex.match(`(?:[A-Za-z][A-Za-z][A-Za-z]+[^A-Za-z]+){3}[A-Za-z][A-Za-z][A-Za-z]`, text)
+}
+
+# Media are left out where providers put them, and if they are well-formed: base64 of a picture,
+# a sound or a document, or an address on the web. An enforcement point leaves them out itself.
+media(path, text) if {
+	media_place(path)
+	regex.match(`^data:(?:image/(?:png|jpe?g|gif|webp|bmp|tiff)|(?:audio|video)/[a-z0-9.+-]+|application/pdf);`, text)
+	regex.match(`^[a-z0-9:/.+-]+;base64,[A-Za-z0-9+/]+=?=?$`, text)
+}
+
+media(path, text) if {
+	media_place(path)
+	count(text) < 2048
+	regex.match(`^https?://[A-Za-z0-9][A-Za-z0-9.:-]*(?:[/?][A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]*)?$`, text)
+}
+
+media_place(path) if path[count(path) - 1] in {"image_url", "file_data", "file_url", "audio_url", "video_url"}
+
+media_place(path) if {
+	path[count(path) - 1] in {"url", "data"}
+	path[count(path) - 2] in {"image_url", "source", "input_audio", "audio_url", "video_url", "inline_data", "inlineData"}
+}
 
 believed(message) if {
 	is_string(message.role)

@@ -33,8 +33,14 @@ exempt_roles := []
 
 allow if count(deny) == 0
 
+deny contains sprintf("What is sent to the model cannot be looked at: %v", [unreadable]) if {
+	metered
+	unreadable
+}
+
 deny contains "The request's size is not known, so its tokens cannot be counted" if {
 	metered
+	not unreadable
 	not needed
 }
 
@@ -90,6 +96,8 @@ reason := sprintf("Within the %s token budget: about %v for this request", [tier
 	metered
 	count(deny) == 0
 }
+
+unreadable := object.get(input.llm, "reason", "no reason is given") if input.llm.unreadable == true
 
 metered if {
 	is_object(input.llm)

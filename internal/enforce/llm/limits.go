@@ -1,0 +1,97 @@
+package llm
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// bounds are members that bound an answer, in tokens.
+var bounds = map[string]bool{
+	"max_tokens": true, "max_completion_tokens": true, "max_output_tokens": true, "max_new_tokens": true, "max_tokens_to_sample": true,
+	"maxTokens": true, "maxCompletionTokens": true, "maxOutputTokens": true, "maxNewTokens": true, "maxTokenCount": true,
+	"num_predict": true, "numPredict": true, "n_predict": true, "max_gen_len": true,
+	"budget_tokens": true, "budgetTokens": true, "thinking_budget": true, "thinkingBudget": true,
+}
+
+// counts are members that say how many answers are wanted.
+var counts = map[string]bool{
+	"n": true, "best_of": true, "bestOf": true, "num_return_sequences": true, "candidate_count": true, "candidateCount": true, "num_generations": true,
+}
+
+// settings are members whose object has bounds and counts, at the top and in one
+// another.
+var settings = map[string]bool{
+	"options": true, "generationConfig": true, "generation_config": true, "thinking": true, "thinkingConfig": true, "thinking_config": true,
+	"parameters": true, "inferenceConfig": true, "reasoning": true,
+}
+
+// maxBound keeps products of what a request asks for within a number.
+const maxBound = 1 << 40
+
+// limits adds up what a body asks for: the greatest bound for each of the answers.
+func (b *builder) limits(body value.Value) *Error {
+	l := limit{bound: -1, choices: 1}
+	if bad := l.read("", body, 0); bad != nil {
+		return bad
+	}
+	if l.bound < 0 && l.choices > 1 {
+		l.bound = assumedAnswer
+	}
+	// Each of several prompts has answers of its own.
+	if v := body.Get("prompt"); v.Kind() == value.ArrayKind && v.Len() > 1 && v.Index(0).Kind() == value.StringKind {
+		l.choices *= int64(v.Len())
+	}
+	b.choices = min(b.choices+l.choices, maxBound)
+	if l.bound >= 0 {
+		b.bounded = true
+		b.maxTokens = min(b.maxTokens+min(l.bound, maxBound/max(l.choices, 1))*l.choices, maxBound)
+	}
+	return nil
+}
+
+type limit struct{ bound, choices int64 }
+
+func (l *limit) read(where string, v value.Value, depth int) *Error {
+	var bad *Error
+	if depth > 0 {
+		if bad = misspelt(where, v, configNames); bad != nil {
+			return bad
+		}
+	}
+	v.Each(func(name string, m value.Value) bool {
+		switch {
+		case m.IsNull():
+		case bounds[name]:
+			var n int64
+			if n, bad = whole(where+name, m); n >= 0 && bad == nil { // less is no bound
+				l.bound = max(l.bound, n)
+			}
+		case counts[name]:
+			var n int64
+			if n, bad = whole(where+name, m); bad == nil && n < 1 {
+				bad = &Error{where + name + " must be at least 1"}
+			}
+			l.choices = max(l.choices, min(n, maxBound))
+		case settings[name] && m.Kind() == value.ObjectKind && depth < 4:
+			bad = l.read(where+name+".", m, depth+1)
+		}
+		return bad == nil
+	})
+	return bad
+}
+
+// whole is a whole number; 10.0 is one.
+func whole(name string, v value.Value) (int64, *Error) {
+	if v.Kind() == value.NumberKind {
+		if n, ok := v.Int64(); ok {
+			return n, nil
+		}
+		if f, ok := v.Float64(); ok && f == math.Trunc(f) && math.Abs(f) < 1<<62 {
+			return int64(f), nil
+		}
+	}
+	text := string(v.AppendJSON(nil))
+	return 0, &Error{name + " must be a whole number, and is " + strconv.Quote(text[:min(len(text), 40)])}
+}

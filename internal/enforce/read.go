@@ -1,0 +1,186 @@
+package enforce
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// servesModel reports whether a resource is registered as a model or an agent.
+func servesModel(res *rego.Resource) bool {
+	if res == nil {
+		return false
+	}
+	kind, _ := res.Doc.Get("resource_kind").Str()
+	return kind == "llm_endpoint" || kind == "agent" || kind == "" && (res.Type == "llm" || res.Type == "llm_endpoint" || res.Type == "agent")
+}
+
+// queryPrompts are parameters of a query in which a model may be told something.
+var queryPrompts = []string{"prompt", "input", "inputs", "message", "messages", "contents", "system", "instructions"}
+
+// source is what is known of a request to a model beside its body.
+func (s *inspection) source(in *inbound, model bool) llm.Source {
+	return llm.Source{Path: in.path, AnthropicVersion: s.head.version, Model: model, Texts: readsTexts(s.refs)}
+}
+
+// readsTexts reports whether a control refers to the texts of messages.
+func readsTexts(refs rego.Refs) bool {
+	return slices.ContainsFunc(refs.Input, func(p []string) bool {
+		return len(p) == 0 || p[0] == "llm" && (len(p) == 1 || p[1] == "texts")
+	})
+}
+
+// read understands the body of a request for res, which may be nil. What is no
+// JSON in the first place holds neither a call nor a prompt, and the controls are
+// shown none; a model's or an agent's is then unreadable. What is broken is refused.
+func (s *inspection) read(in *inbound, res *rego.Resource) {
+	if s.no != nil {
+		return
+	}
+	model := servesModel(res)
+	switch {
+	case !s.whole:
+		s.foreign(in, model, "the body is no JSON")
+	case s.size() == 0:
+		s.bare(in, model)
+	case model && isForm(s.head.contentType) && !mayBeJSON(s.begin(), s.head):
+		s.form(in)
+	case !mayBeJSON(s.begin(), s.head):
+		s.foreign(in, model, "the body is no JSON")
+	default:
+		s.document(in, res, model)
+	}
+	if s.no != nil && s.rpc == nil && s.bad == nil && s.llm == nil && model {
+		// A client of the provider reads this form of refusals.
+		s.llm = llm.Unreadable(s.source(in, model), s.no.message)
+	}
+}
+
+// size is the length of the whole body in bytes.
+func (s *inspection) size() int64 {
+	if s.kept != nil {
+		return s.kept.size
+	}
+	return int64(len(bytes.TrimSpace(s.body)))
+}
+
+// content reads the whole body.
+func (s *inspection) content() io.Reader {
+	if s.kept != nil {
+		return s.kept.open()
+	}
+	return bytes.NewReader(s.body)
+}
+
+// begin is the body's beginning.
+func (s *inspection) begin() []byte {
+	if s.kept == nil {
+		return s.body
+	}
+	head := make([]byte, 512)
+	n, _ := io.ReadFull(s.kept.open(), head)
+	return head[:n]
+}
+
+// foreign is a body in a form that is not read.
+func (s *inspection) foreign(in *inbound, model bool, why string) {
+	if model {
+		s.llm = llm.Unreadable(s.source(in, model), why)
+	}
+}
+
+// bare is a request without a body.
+func (s *inspection) bare(in *inbound, model bool) {
+	if !model {
+		return
+	}
+	if in.upgrade || len(in.headers["Upgrade"]) > 0 {
+		s.llm = llm.Unreadable(s.source(in, model), "the messages of a socket are not read")
+		return
+	}
+	var told []value.Member
+	for _, name := range queryPrompts {
+		if v := in.params.Get(name); v.Defined() {
+			told = append(told, value.Member{Key: name, Value: v})
+		}
+	}
+	if len(told) > 0 {
+		s.prompt(llm.Plain(s.source(in, model), told...))
+	}
+}
+
+// document reads a body that is JSON.
+func (s *inspection) document(in *inbound, res *rego.Resource, model bool) {
+	if no := s.reduce(); no != nil {
+		s.no = no
+		return
+	}
+	doc, err := value.Decode(s.body, value.Limits{Depth: bodyDepth, Bytes: maxText})
+	if err != nil {
+		s.no = &refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
+		if s.refs.MCP && servesMCP(res) {
+			s.bad = &mcp.Error{Code: mcp.CodeParse, Message: s.no.message}
+		}
+		return
+	}
+	if s.refs.MCP {
+		s.rpc, s.bad = mcp.Parse(doc, s.head.mcp, servesMCP(res))
+		if model && s.rpc != nil && !s.rpc.Known() {
+			s.rpc = nil // agents have protocols of their own over JSON-RPC
+		}
+		if s.rpc != nil || s.bad != nil {
+			s.no = s.unfit(in.host)
+			if s.no == nil && s.cut {
+				s.no = tooLarge("text", maxText) // a tool may read what was left out
+			}
+			if s.no != nil || !model {
+				return
+			}
+		}
+	}
+	s.prompt(llm.Parse(s.source(in, model), doc))
+}
+
+// reduce leaves of a large body what is not media.
+func (s *inspection) reduce() *refusal {
+	if s.kept == nil && len(s.body) <= maxInMemory {
+		return nil
+	}
+	small, cut, err := llm.Reduce(s.content(), maxText)
+	switch {
+	case errors.Is(err, llm.ErrTooMuchText):
+		return tooLarge("text", maxText)
+	case err != nil:
+		return &refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
+	}
+	s.body, s.cut = small, cut > 0
+	if s.held != nil && !s.held.grow(2*len(small)) {
+		return tooMany()
+	}
+	return nil
+}
+
+// prompt takes what was found in a body.
+func (s *inspection) prompt(req *llm.Request, bad *llm.Error) {
+	if bad != nil {
+		s.no = &refusal{http.StatusBadRequest, "prompt_ambiguous", bad.Message}
+		return
+	}
+	s.llm = req
+}
+
+// isForm reports a type in which browsers and clients send forms and files.
+func isForm(contentType string) bool {
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (media == "multipart/form-data" || media == "application/x-www-form-urlencoded") ||
+		err != nil && strings.Contains(strings.ToLower(contentType), "form")
+}

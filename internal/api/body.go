@@ -31,7 +31,7 @@ func (r *Router) precheck(x *exchange, req *http.Request) error {
 			return err
 		}
 	}
-	if len(rt.params) > 0 || req.URL.RawQuery != "" {
+	if len(rt.params) > 0 {
 		return r.checkParams(rt, req)
 	}
 	return nil

@@ -265,16 +265,11 @@ func (r *Router) address(req *http.Request) string {
 	}
 	hops := strings.Split(strings.Join(req.Header["X-Forwarded-For"], ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
-		text := strings.TrimSpace(hops[i])
-		hop, err := netip.ParseAddr(text)
-		if err != nil { // some balancers add the port
-			var with netip.AddrPort
-			if with, err = netip.ParseAddrPort(text); err != nil {
-				break
-			}
-			hop = with.Addr()
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
 		}
-		a = hop.Unmap().WithZone("")
+		a = hop.Unmap()
 		if !r.trusted(a) {
 			break
 		}

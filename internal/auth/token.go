@@ -191,8 +191,7 @@ func held(scopes []string) []scope.Permission {
 
 // Portal gives a token for the caller, good for an hour and for what the
 // caller may do now, narrowed to scopes where there are any. bearer is the token
-// that the caller showed, if it was one: the new one ends with it, at the latest
-// when it would have ended.
+// that the caller showed, if it was one: the new one ends with it.
 func (s *Service) Portal(ctx context.Context, sc scope.Scope, bearer string, scopes []string) (Grant, error) {
 	ss := session{Env: scope.AnyEnv, IP: sc.Actor.IP}
 	if sc.EnvBound {
@@ -242,15 +241,14 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, bearer string, sco
 			if err != nil {
 				return err
 			}
-			// It ends when the one that it was made from ends: renewing is not living on.
-			ss.Root, ss.ExpiresAt = from.Root, from.ExpiresAt
+			ss.Root = from.Root
 		}
 		if ss.KeyID != "" {
 			k, err := selectKey(ctx, tx, ss.KeyID)
 			if err != nil {
 				return err
 			}
-			if k.ExpiresAt != nil && (ss.ExpiresAt.IsZero() || k.ExpiresAt.Before(ss.ExpiresAt)) {
+			if k.ExpiresAt != nil {
 				ss.ExpiresAt = *k.ExpiresAt
 			}
 		}

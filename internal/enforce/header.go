@@ -194,7 +194,17 @@ func (o *outgoing) header() http.Header {
 	return h
 }
 
-// copyAnswer puts an answer's end-to-end fields into dst.
+// claimsUs reports a field of an answer that only we set: an application does not
+// speak for the bouncer to its client. name is canonical.
+func claimsUs(name string) bool {
+	if len(name) < len(headerDecision) || name[0] != 'X' {
+		return false
+	}
+	folded, _ := foldName(name)
+	return folded == headerDecision || strings.HasPrefix(folded, headerDecision+"-") || strings.HasPrefix(folded, "X-Gatehouse-")
+}
+
+// copyAnswer puts an answer's end-to-end fields into dst, but for those that are ours.
 func copyAnswer(dst, src http.Header) {
 	var named []string
 	for _, v := range src["Connection"] {
@@ -204,7 +214,7 @@ func copyAnswer(dst, src http.Header) {
 	}
 next:
 	for name, values := range src {
-		if hopByHop[name] {
+		if hopByHop[name] || claimsUs(name) {
 			continue
 		}
 		for _, n := range named {

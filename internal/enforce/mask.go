@@ -30,7 +30,7 @@ var maskedAway = []string{
 var errUnmaskable = errors.New("the answer cannot be masked")
 
 // masked rewrites an answer by the verdict's masks, or answers 502: what cannot
-// be read cannot be masked, and is never handed on in clear (hardening B5). A
+// be read cannot be masked, and is never handed on in clear. A
 // document is read whole and has its length; what comes as a stream goes on as one.
 func (b *Bouncer) masked(w http.ResponseWriter, in *inbound, ans *answer, v *verdict, rules *mask.Rules) {
 	clean := false
@@ -43,24 +43,32 @@ func (b *Bouncer) masked(w http.ResponseWriter, in *inbound, ans *answer, v *ver
 	h.Set("Cache-Control", "no-store") // what one caller may see is not for the next
 	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(clientWrite))
 
+	rules.Head(h)
 	doc, err := []byte(nil), error(nil)
-	how := rewriting(ans.Header.Get("Content-Type"), rules)
-	switch {
-	case in.method == http.MethodHead, ans.StatusCode == http.StatusNoContent, ans.StatusCode == http.StatusResetContent:
+	how := rewriting(ans.Header["Content-Type"], rules)
+	if bodyless(in.method, ans.StatusCode) {
 		clean = true
 		w.WriteHeader(ans.StatusCode)
 		return
-	case ans.StatusCode == http.StatusPartialContent, ans.StatusCode == http.StatusNotModified:
-		// We asked for neither: part of a document cannot be read, and a 304 stands for an older clear copy.
-		err = errUnmaskable
-	case ans.ContentLength == 0:
+	}
+	empty := ans.ContentLength == 0
+	if !empty && how != events && (how != plainText || len(ans.Header["Content-Encoding"]) > 0) {
+		// What is nothing is read by no type, and by no encoding.
+		empty, err = b.ends(ans)
+	}
+	switch {
+	case err != nil:
+	case empty:
 		clean = true
+	case ans.StatusCode == http.StatusPartialContent:
+		// We asked for the whole: of a part it is not known what it is a part of.
+		err = errUnmaskable
 	case how == unreadableType && ans.StatusCode >= 300:
 		// A redirect or an error page: its status is worth something, its text is left out.
 		h.Del("Content-Type")
 	case how == unreadableType:
 		err = errUnmaskable
-	case how == wholeJSON:
+	case how == wholeJSON, how == plainText && ans.ContentLength > 0 && ans.ContentLength <= maxMasked:
 		var rest io.Reader
 		if doc, rest, err = b.readWhole(ans, !rules.Structured()); err == nil && rest != nil {
 			b.stream(w, ans, rules, how, io.MultiReader(&sent{rest: doc}, rest))
@@ -69,7 +77,7 @@ func (b *Bouncer) masked(w http.ResponseWriter, in *inbound, ans *answer, v *ver
 		}
 		if err == nil {
 			clean = true
-			doc, err = applyMask(doc, rules)
+			doc, err = maskWhole(doc, rules, how)
 		}
 	default:
 		var body io.Reader
@@ -90,6 +98,54 @@ func (b *Bouncer) masked(w http.ResponseWriter, in *inbound, ans *answer, v *ver
 	_, _ = w.Write(doc)
 }
 
+// bodyless reports an answer that has no body, whatever its head says (RFC 9110
+// section 6.4.1).
+func bodyless(method string, status int) bool {
+	return method == http.MethodHead || status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
+}
+
+// ends reports whether an answer's body is at its end before its first byte. It
+// waits for that byte as long as the application may take to answer.
+func (b *Bouncer) ends(ans *answer) (bool, error) {
+	timed := &timedBody{ans: ans, now: b.cfg.Now, end: b.cfg.Now().Add(b.cfg.UpstreamTimeout)}
+	var first [1]byte
+	n, err := io.ReadFull(timed, first[:])
+	switch {
+	case errors.Is(err, io.EOF):
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	ans.Body = &replayed{io.MultiReader(bytes.NewReader(first[:n]), ans.Body), ans.Body}
+	return false, nil
+}
+
+// maskWhole masks a document that was read whole.
+func maskWhole(doc []byte, rules *mask.Rules, how wayToRewrite) ([]byte, error) {
+	if how == wholeJSON {
+		return applyMask(doc, rules)
+	}
+	var out []byte
+	err := contained(func() error {
+		to := rules.AnyTo(func(p []byte) error { out = append(out, p...); return nil })
+		if _, err := to.Write(doc); err != nil {
+			return err
+		}
+		return to.Close()
+	})
+	return out, err
+}
+
+// contained runs fn: a document that nobody thought of must not let the rest pass.
+func contained(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errUnmaskable, p)
+		}
+	}()
+	return fn()
+}
+
 // ways to rewrite an answer, by its media type.
 type wayToRewrite uint8
 
@@ -101,21 +157,27 @@ const (
 	plainText
 )
 
-func rewriting(contentType string, rules *mask.Rules) wayToRewrite {
-	media, params, err := mime.ParseMediaType(contentType)
+// rewriting tells how an answer of these types can be masked. A document whose
+// type is told twice, or in another charset, is read by clients as they please.
+func rewriting(types []string, rules *mask.Rules) wayToRewrite {
+	if len(types) != 1 {
+		return unreadableType
+	}
+	media, params, err := mime.ParseMediaType(types[0])
 	if err != nil || !isUTF8(params["charset"]) {
 		return unreadableType
 	}
 	switch {
-	case isJSON(contentType):
+	case isJSON(types[0]):
 		return wholeJSON
 	case media == "text/event-stream":
 		return events
 	case rules.Structured():
 		return unreadableType
-	case media == "application/x-ndjson" || media == "application/jsonl" || media == "application/jsonlines":
+	case media == "application/x-ndjson", media == "application/ndjson", media == "application/jsonl", media == "application/jsonlines", media == "application/x-jsonlines",
+		media == "application/json-seq", strings.HasSuffix(media, "+json-seq"):
 		return linesOfJSON
-	case strings.HasPrefix(media, "text/"), media == "application/xml", strings.HasSuffix(media, "+xml"), media == "application/yaml":
+	case strings.HasPrefix(media, "text/"), media == "application/xml", strings.HasSuffix(media, "+xml"), media == "application/yaml", strings.HasSuffix(media, "+yaml"):
 		return plainText
 	}
 	return unreadableType
@@ -148,10 +210,12 @@ func (b *Bouncer) stream(w http.ResponseWriter, ans *answer, rules *mask.Rules, 
 	switch how {
 	case events:
 		to = rules.EventsTo(out)
-	case wholeJSON, linesOfJSON:
+	case wholeJSON:
 		to = rules.JSONTo(out)
+	case linesOfJSON:
+		to = rules.LinesTo(out)
 	default:
-		to = rules.TextTo(out)
+		to = rules.AnyTo(out)
 	}
 	if err := b.rewrite(to, ans, body); err != nil {
 		b.count.maskFailures.Add(1)
@@ -159,46 +223,41 @@ func (b *Bouncer) stream(w http.ResponseWriter, ans *answer, rules *mask.Rules, 
 	}
 }
 
-// rewrite copies a body through a rewriter, contained: a document that nobody
-// thought of must not let the rest pass.
-func (b *Bouncer) rewrite(to rewriter, ans *answer, body io.Reader) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errUnmaskable, p)
-		}
-	}()
+// rewrite copies a body through a rewriter.
+func (b *Bouncer) rewrite(to rewriter, ans *answer, body io.Reader) error {
 	buf := b.buffers.get()
 	defer b.buffers.put(buf)
-	for {
-		if err := ans.extend(b.cfg.BodyIdle); err != nil {
-			return err
-		}
-		n, err := body.Read(buf[:])
-		if n > 0 {
-			if _, werr := to.Write(buf[:n]); werr != nil {
-				return werr
+	return contained(func() error {
+		for {
+			if err := ans.extend(b.cfg.BodyIdle); err != nil {
+				return err
+			}
+			n, err := body.Read(buf[:])
+			if n > 0 {
+				if _, werr := to.Write(buf[:n]); werr != nil {
+					return werr
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return to.Close()
+			}
+			if err != nil {
+				return err
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			return to.Close()
-		}
-		if err != nil {
-			return err
-		}
-	}
+	})
 }
 
-// applyMask guards against a mask that panics on a document nobody thought of.
+// applyMask masks a document of JSON.
 func applyMask(doc []byte, rules *mask.Rules) (out []byte, err error) {
-	defer func() {
-		if recover() != nil {
-			out, err = nil, errUnmaskable
-		}
-	}()
 	if len(bytes.TrimSpace(doc)) == 0 {
 		return nil, nil
 	}
-	return rules.JSON(doc)
+	err = contained(func() error {
+		out, err = rules.JSON(doc)
+		return err
+	})
+	return out, err
 }
 
 // unpacked is a body without its encoding; other encodings than gzip are an error.
@@ -319,9 +378,9 @@ func isJSON(contentType string) bool {
 
 // rulesFor are the masks of a verdict made ready; a mask that means nothing is
 // an error, since what it was to hide is not known.
-func (b *Bouncer) rulesFor(v *verdict) (*mask.Rules, error) {
+func (b *Bouncer) rulesFor(st *settings, v *verdict) (*mask.Rules, error) {
 	answer, _ := mask.Split(v.mask)
-	rules, err := mask.New(answer)
+	rules, err := mask.New(answer, st.hashKey)
 	if err == nil && v.keep != nil {
 		rules.Rewrite = func(doc []byte) ([]byte, error) {
 			out, tools, err := mcp.FilterTools(doc, v.keep)

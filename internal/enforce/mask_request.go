@@ -18,18 +18,22 @@ import (
 // maskRequest rewrites a request's body by those masks that are about it
 // (request:...). A body that cannot be masked is refused: the application, or
 // the model behind it, must not see it.
-func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, in *inbound, v *verdict) *refusal {
+func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settings, in *inbound, v *verdict) *refusal {
 	_, list := mask.Split(v.mask)
-	if len(list) == 0 || r.Body == nil || r.Body == http.NoBody {
+	if len(list) == 0 {
 		return nil
 	}
 	cannot := func(why string) *refusal {
 		b.count.maskFailures.Add(1)
 		return &refusal{http.StatusUnprocessableEntity, "request_unmaskable", "the request's body would have to be masked, but " + why}
 	}
-	rules, err := mask.New(list)
+	rules, err := mask.New(list, st.hashKey)
 	if err != nil {
 		return cannot(err.Error())
+	}
+	rules.Head(in.headers)
+	if rules.Empty() || r.Body == nil || r.Body == http.NoBody {
+		return nil
 	}
 	head := headOf(r.Header, r.ContentLength)
 	if head.encoding != "" && head.encoding != "identity" {
@@ -44,12 +48,14 @@ func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, in *inboun
 	}
 	data := seen.body
 	var out []byte
-	switch how := rewriting(head.contentType, rules); {
+	switch how := rewriting(r.Header["Content-Type"], rules); {
 	case len(data) == 0:
 	case mayBeJSON(data, head):
 		if out, err = applyMask(data, rules); err != nil {
 			return cannot("it is not proper JSON")
 		}
+	case how == plainText && !mask.IsText(data):
+		return cannot("its text is not UTF-8")
 	case how == plainText:
 		out = rules.Text(data)
 	default:
@@ -133,7 +139,7 @@ func (in *inbound) recordable(v *verdict) *inbound {
 	seen, told := *in.seen, *in
 	told.seen = &seen
 	seen.rpc, seen.llm = nil, nil
-	rules, err := mask.New(list)
+	rules, err := mask.New(list, nil)
 	if err != nil {
 		return &told
 	}

@@ -10,6 +10,46 @@ import (
 	"testing"
 )
 
+// chunked answers with no length and no body.
+func chunked(status int, kind, encoding string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Type"] = nil // no guess either
+		if kind != "" {
+			w.Header().Set("Content-Type", kind)
+		}
+		if encoding != "" {
+			w.Header().Set("Content-Encoding", encoding)
+		}
+		w.WriteHeader(status)
+		w.(http.Flusher).Flush()
+	}
+}
+
+func twoTypes(one, other, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Type"] = []string{one, other}
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+// asPart is a document as a part of several.
+func asPart(doc string) string {
+	return "--x\r\nContent-Type: application/json\r\n\r\n" + doc + "\r\n--x--\r\n"
+}
+
+// wide is a text in UTF-16, little or big end first.
+func wide(s string, big bool) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if big {
+			b.WriteString("\x00" + string(rune(c)))
+		} else {
+			b.WriteString(string(rune(c)) + "\x00")
+		}
+	}
+	return b.String()
+}
+
 func TestMasks(t *testing.T) {
 	const secret = `{"name":"Ann","ssn":"123-45-6789","card":{"number":"4111111111111111","brand":"visa"},"notes":"canary"}`
 	zipped := func(s string) string {
@@ -65,7 +105,24 @@ func TestMasks(t *testing.T) {
 		"cut short":         {send(200, js, secret[:40]), 502, false},
 		"not json":          {send(200, js, "canary"), 502, false},
 		"a part":            {send(206, with("Content-Range", "bytes 0-10/100"), secret), 502, false},
-		"not modified":      {send(304, nil, ""), 502, false},
+		"not modified":      {send(304, nil, ""), 304, false},
+		"a byte order mark": {send(200, js, "\ufeff"+secret), 200, true},
+		"UTF-16":            {send(200, js, wide(secret, false)), 502, false},
+		"UTF-16, marked":    {send(200, js, "\xfe\xff"+wide(secret, true)), 502, false},
+		"not UTF-8":         {send(200, js, secret[:8]+"\xff"+secret[8:]), 502, false},
+		"two types":         {twoTypes("application/json", "text/plain", secret), 502, false},
+		"records of json":   {send(200, map[string]string{"Content-Type": "application/json-seq"}, "\x1e"+secret+"\n"), 502, false},
+		"in a form":         {send(200, map[string]string{"Content-Type": "multipart/form-data; boundary=x"}, asPart(secret)), 502, false},
+		"in parts":          {send(200, map[string]string{"Content-Type": "multipart/mixed; boundary=x"}, asPart(secret)), 502, false},
+		"related parts":     {send(200, map[string]string{"Content-Type": "multipart/related; boundary=x; type=\"application/json\""}, asPart(secret)), 502, false},
+		"ranges":            {send(206, map[string]string{"Content-Type": "multipart/byteranges; boundary=x"}, asPart(secret)), 502, false},
+		"deflated":          {send(200, with("Content-Encoding", "deflate"), secret), 502, false},
+		"nothing accepted":  {chunked(202, "", ""), 202, false},
+		"nothing in JSON":   {chunked(202, "application/json", ""), 202, false},
+		"nothing packed":    {chunked(200, "application/json", "gzip"), 200, false},
+		"nothing of a kind": {chunked(200, "image/png", ""), 200, false},
+		"nothing, an error": {chunked(500, "", ""), 500, false},
+		"a reset":           {send(205, nil, ""), 205, false},
 		"an error page":     {send(500, map[string]string{"Content-Type": "text/html"}, "<p>canary 123-45-6789"), 500, false},
 		"a redirect":        {send(302, map[string]string{"Location": "/x", "Content-Type": "text/html"}, "canary"), 302, false},
 		"nothing":           {send(204, nil, ""), 204, false},

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
@@ -43,7 +44,7 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 	head := b.outgoingHeader(in, st, who)
 	meter := in.seen.metered()
 	defer meter.settle(context.WithoutCancel(r.Context()), nothing)
-	rules, err := b.rulesFor(v)
+	rules, err := b.rulesFor(st, v)
 	if err != nil {
 		b.count.maskFailures.Add(1)
 		b.refuse(w, in, v.id, &refusal{http.StatusBadGateway, "mask_failed", "the answer could not be masked: " + err.Error()})
@@ -67,6 +68,7 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 			return
 		}
 		copyAnswer(w.Header(), h)
+		rules.Head(w.Header())
 		w.WriteHeader(status)
 		clear(w.Header())
 	}
@@ -92,11 +94,11 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 	}
 	switch {
 	case ans.StatusCode == http.StatusSwitchingProtocols:
-		b.tunnel(w, r, in, who, ans)
+		b.tunnel(w, r, in, who, ans, rules)
 	case head.masked && !(v.eventsOnly && len(v.mask) == 0 && !isEvents(ans.Header.Get("Content-Type"))):
 		b.masked(w, in, ans, v, rules)
 	default:
-		b.pass(w, in, ans)
+		b.pass(w, in, ans, rules)
 	}
 }
 
@@ -233,14 +235,17 @@ func noConnection(err error) bool {
 
 // pass hands an answer on as it comes. An answer of unknown length is flushed
 // piece by piece: it may be a stream of events.
-func (b *Bouncer) pass(w http.ResponseWriter, in *inbound, ans *answer) {
+func (b *Bouncer) pass(w http.ResponseWriter, in *inbound, ans *answer, rules *mask.Rules) {
 	clean := false
 	defer func() { ans.finish(clean) }()
 	h := w.Header()
 	copyAnswer(h, ans.Header)
+	rules.Head(h)
 	announced := len(ans.Trailer)
 	for name := range ans.Trailer {
-		h.Add("Trailer", name)
+		if !claimsUs(name) {
+			h.Add("Trailer", name)
+		}
 	}
 	rc := http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(b.cfg.Now().Add(clientWrite))
@@ -255,7 +260,14 @@ func (b *Bouncer) pass(w http.ResponseWriter, in *inbound, ans *answer) {
 		panic(http.ErrAbortHandler)
 	}
 	clean = true
-	if announced == len(ans.Trailer) {
+	more := announced != len(ans.Trailer)
+	rules.Head(ans.Trailer)
+	for name := range ans.Trailer {
+		if claimsUs(name) {
+			delete(ans.Trailer, name)
+		}
+	}
+	if !more {
 		for name, values := range ans.Trailer {
 			h[name] = values
 		}
@@ -303,7 +315,7 @@ func (b *Bouncer) pump(w http.ResponseWriter, rc *http.ResponseController, ans *
 
 // tunnel connects client and application after a WebSocket handshake, until
 // one side ends it, the bouncer stops, or a new decision closes it.
-func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *inbound, who *identity, ans *answer) {
+func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *inbound, who *identity, ans *answer, rules *mask.Rules) {
 	back, ok := ans.Body.(io.ReadWriteCloser)
 	if !in.upgrade || !ok || !strings.EqualFold(ans.Header.Get("Upgrade"), "websocket") {
 		ans.finish(false)
@@ -323,6 +335,7 @@ func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *inbound, wh
 	_ = ans.extend(100 * 365 * 24 * time.Hour) // an open socket may be silent
 	head := http.Header{}
 	copyAnswer(head, ans.Header)
+	rules.Head(head)
 	head.Set("Connection", "Upgrade")
 	head.Set("Upgrade", "websocket")
 	_, _ = front.WriteString("HTTP/1.1 101 Switching Protocols\r\n")
@@ -404,7 +417,7 @@ func (b *Bouncer) recheck(ctx context.Context) {
 			who, err = nobody, errBadToken
 		}
 		v := b.judge(ctx, st, &in, who, err)
-		if !v.pass || len(v.mask) > 0 {
+		if !v.pass || !mask.HeadOnly(v.mask) {
 			b.count.tunnelsClosed.Add(1)
 			o.shut()
 		}

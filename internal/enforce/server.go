@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
@@ -171,12 +172,12 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	v := b.judge(r.Context(), st, &in, who, idErr)
-	if v.pass && len(v.mask) > 0 && in.upgrade {
+	if v.pass && in.upgrade && !mask.HeadOnly(v.mask) {
 		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "a socket's messages cannot be masked"}, nil)
 		v.mask = nil
 	}
 	if v.pass && len(v.mask) > 0 {
-		if no := b.maskRequest(w, r, &in, &v); no != nil {
+		if no := b.maskRequest(w, r, st.settings, &in, &v); no != nil {
 			in.seen.metered().refund(r.Context())
 			v.settle(no, nil)
 			v.mask = nil

@@ -126,7 +126,8 @@ type settings struct {
 	trusted     proxies
 	byHeaders   bool // identity headers on forward-auth
 	tokens      *verifier
-	identity    string // the identity configuration, to see whether it changed
+	hashKey     rego.HashKey // of the tenant; empty: what is to be hashed is redacted
+	identity    string       // the identity configuration, to see whether it changed
 }
 
 // neverShown are headers that no control may read: a control's author is no

@@ -148,7 +148,7 @@ func (c *Control) fillIn(ctx context.Context, in value.Value, data DataSource, l
 }
 
 func whyEnv(ctx context.Context, lim Limits) *native.Env {
-	return &native.Env{Now: lim.Now, Done: ctx.Done(), Pause: lim.Pause, Steps: whySteps, Bytes: whyBytes}
+	return &native.Env{Now: lim.Now, Done: ctx.Done(), Steps: whySteps, Bytes: whyBytes}
 }
 
 func isTrue(v value.Value) bool  { return v.True() }

@@ -1,14 +1,15 @@
 package rego
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // maxMaskDepth bounds the nesting of a document that is masked.
@@ -36,13 +37,16 @@ type maskNode struct {
 //
 //   - remove takes the member or element out
 //   - redact puts "[redacted]" in its place
-//   - hash puts "sha256:" and the digest of the value: a string's content, else its text
+//   - hash puts the keyed digest of the value (HashKey): of a string's content, else of its text
 //   - last4 puts "****" and the last four characters of a string or number
 //     longer than that, and redacts all else
 //
+// A path goes on into a string that holds a document of JSON itself. One that
+// begins so and is none is redacted whole: what a path would hide there is not known.
+//
 // Bytes outside the masks stay as they are. A document that is not JSON is an
 // error, never passed through.
-func ApplyMask(doc []byte, rules []MaskRule) ([]byte, error) {
+func ApplyMask(doc []byte, rules []MaskRule, key HashKey) ([]byte, error) {
 	if len(rules) == 0 {
 		return doc, nil
 	}
@@ -52,16 +56,24 @@ func ApplyMask(doc []byte, rules []MaskRule) ([]byte, error) {
 			return nil, err
 		}
 	}
-	m := masker{src: doc, out: make([]byte, 0, len(doc)+64)}
-	m.space()
-	if err := m.value([]*maskNode{root}, 0); err != nil {
+	m := masker{src: doc, out: make([]byte, 0, len(doc)+64), key: key}
+	if err := m.document([]*maskNode{root}, 0); err != nil {
 		return nil, err
+	}
+	return m.out, nil
+}
+
+// document copies a document with the white space around it.
+func (m *masker) document(nodes []*maskNode, depth int) error {
+	m.space()
+	if err := m.value(nodes, depth); err != nil {
+		return err
 	}
 	m.space()
 	if m.at != len(m.src) {
-		return nil, m.fail()
+		return m.fail()
 	}
-	return m.out, nil
+	return nil
 }
 
 // add puts a rule into the tree.
@@ -115,6 +127,7 @@ type masker struct {
 	src []byte
 	out []byte
 	at  int
+	key HashKey
 }
 
 func (m *masker) fail() error { return fmt.Errorf("%w: at byte %d", errNotJSON, m.at) }
@@ -145,14 +158,35 @@ func (m *masker) value(nodes []*maskNode, depth int) error {
 		return m.container(']', false, nodes, depth)
 	case '"':
 		from := m.at
-		if _, err := m.str(); err != nil {
+		text, err := m.str()
+		if err != nil {
 			return err
+		}
+		if inner, ok := m.inner(text, nodes, depth); ok {
+			m.out = value.AppendString(m.out, inner)
+			return nil
 		}
 		m.out = append(m.out, m.src[from:m.at]...)
 		return nil
 	}
 	return m.scalar()
 }
+
+// inner is a string that holds a document, masked; false: it stays as it is.
+func (m *masker) inner(text string, nodes []*maskNode, depth int) (string, bool) {
+	begins := strings.TrimLeft(text, " \t\r\n\ufeff")
+	if begins == "" || begins[0] != '{' && begins[0] != '[' || !slices.ContainsFunc(nodes, (*maskNode).goesOn) {
+		return "", false
+	}
+	in := masker{src: []byte(begins), out: make([]byte, 0, len(begins)), key: m.key}
+	if err := in.document(nodes, depth+1); err != nil {
+		return Redacted, true
+	}
+	return string(in.out), string(in.out) != begins
+}
+
+// goesOn reports whether a path goes on behind this step.
+func (n *maskNode) goesOn() bool { return n.every != nil || len(n.member) > 0 }
 
 // scalar copies a number or a word.
 func (m *masker) scalar() error {
@@ -286,12 +320,12 @@ func (m *masker) member(object bool, i int, nodes []*maskNode, depth int) (remov
 	case StrategyRemove:
 		return true, nil
 	}
-	m.out = append(m.out[:start], hide(m.src[from:m.at], action)...)
+	m.out = append(m.out[:start], m.hide(m.src[from:m.at], action)...)
 	return false, nil
 }
 
 // hide is the JSON that stands for a value under a strategy.
-func hide(raw []byte, strategy string) []byte {
+func (m *masker) hide(raw []byte, strategy string) []byte {
 	text, scalar := string(raw), false
 	switch raw[0] {
 	case '"':
@@ -306,8 +340,7 @@ func hide(raw []byte, strategy string) []byte {
 	out := Redacted
 	switch {
 	case strategy == StrategyHash:
-		sum := sha256.Sum256([]byte(text))
-		out = "sha256:" + hex.EncodeToString(sum[:])
+		out = m.key.Hash([]byte(text))
 	case strategy == StrategyLast4 && scalar:
 		out = "****"
 		if r := []rune(text); len(r) > 4 {

@@ -8,6 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
+// testHashKey is the key that tests hash with.
+var testHashKey = HashKey("a key of 32 bytes for tests only")
+
 func TestApplyMask(t *testing.T) {
 	doc := `{ "user" : {"email":"ann@example.com","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`
 	for _, tc := range []struct {
@@ -19,10 +22,10 @@ func TestApplyMask(t *testing.T) {
 		{"pointer", []MaskRule{{"/a~1b/c~0d", "redact"}}, `{ "user" : {"email":"ann@example.com","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"[redacted]"}, "\u0065t":"esc" }`},
 		{"remove first and last", []MaskRule{{"user", "remove"}, {"et", "remove"}}, `{  "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}}`},
 		{"last4 in every element", []MaskRule{{"items.*.card", "last4"}, {"user.ssn", "last4"}, {"user.age", "last4"}}, `{ "user" : {"email":"ann@example.com","ssn":"****6789", "age":"****"}, "items":[{"id":1,"card":"****1111"},{"id":2,"card":"****9999"}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
-		{"stricter wins, outer covers inner", []MaskRule{{"user.ssn", "last4"}, {"user.*", "remove"}, {"items.0", "redact"}, {"items.*.id", "hash"}}, `{ "user" : {}, "items":["[redacted]",{"id":"sha256:d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35","card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
+		{"stricter wins, outer covers inner", []MaskRule{{"user.ssn", "last4"}, {"user.*", "remove"}, {"items.0", "redact"}, {"items.*.id", "hash"}}, `{ "user" : {}, "items":["[redacted]",{"id":"sha256:65d7ddafbece2dafbb92c257625d9f41c26ef61524f7fe0117d2511093b056fe","card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
 		{"absent", []MaskRule{{"nobody.here", "remove"}}, doc},
 	} {
-		got, err := ApplyMask([]byte(doc), tc.rules)
+		got, err := ApplyMask([]byte(doc), tc.rules, testHashKey)
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s: %v\n got %s\nwant %s", tc.name, err, got, tc.want)
 		}
@@ -31,7 +34,7 @@ func TestApplyMask(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{``, `{`, `{"a":1,}`, `[1,]`, `{"a" 1}`, `{"a":1} x`, `tru`, `{"a":01}`, "{\"a\":\"\n\"}", `{"a":"\x"}`, `[1 2]`, `<html>`} {
-		if got, err := ApplyMask([]byte(bad), []MaskRule{{"a", "redact"}}); err == nil {
+		if got, err := ApplyMask([]byte(bad), []MaskRule{{"a", "redact"}}, nil); err == nil {
 			t.Errorf("%q passed as %q", bad, got)
 		}
 	}
@@ -42,7 +45,7 @@ func FuzzApplyMask(f *testing.F) {
 	f.Add([]byte(`[[],{},{"":""},null,true]`), "/0", uint8(0))
 	strategies := []string{StrategyRedact, StrategyHash, StrategyLast4, StrategyRemove}
 	f.Fuzz(func(t *testing.T, doc []byte, path string, s uint8) {
-		got, err := ApplyMask(doc, []MaskRule{{path, strategies[s%4]}})
+		got, err := ApplyMask(doc, []MaskRule{{path, strategies[s%4]}}, testHashKey)
 		if err != nil {
 			return
 		}
@@ -60,7 +63,7 @@ func TestApplyMaskKeepsBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.Custom(drawJSON).Draw(t, "doc")
 		doc, _ := json.MarshalIndent(v, "", " ")
-		got, err := ApplyMask(doc, []MaskRule{{"no.such.path", StrategyRemove}})
+		got, err := ApplyMask(doc, []MaskRule{{"no.such.path", StrategyRemove}}, nil)
 		if err != nil || !bytes.Equal(got, doc) {
 			t.Fatalf("%v: %s became %s", err, doc, got)
 		}
@@ -92,5 +95,43 @@ func drawDepth(t *rapid.T, left int) any {
 			out[rapid.SampledFrom([]string{"id", "a", "b", "roles", "x"}).Draw(t, "k")] = drawDepth(t, left-1)
 		}
 		return out
+	}
+}
+
+// A path goes on into strings that hold a document, and what begins as one and
+// cannot be read is hidden whole.
+func TestApplyMaskInStrings(t *testing.T) {
+	for name, tc := range map[string]struct{ path, doc, want string }{
+		"an object":       {"text.ssn", `{"text":"{\"ssn\":\"canary\",\"n\":1}"}`, `{"text":"{\"ssn\":\"[redacted]\",\"n\":1}"}`},
+		"an array":        {"text.*.ssn", `{"text":" [{\"ssn\":\"canary\"}]"}`, `{"text":"[{\"ssn\":\"[redacted]\"}]"}`},
+		"twice":           {"a.b.c", `{"a":"{\"b\":\"{\\\"c\\\":\\\"canary\\\"}\"}"}`, `{"a":"{\"b\":\"{\\\"c\\\":\\\"[redacted]\\\"}\"}"}`},
+		"with escapes":    {"text.ssn", `{"text":"\u007b\"s\\u0073n\":\"canary\"}"}`, `{"text":"{\"s\\u0073n\":\"[redacted]\"}"}`},
+		"broken":          {"text.ssn", `{"text":"{\"ssn\":\"canary\""}`, `{"text":"[redacted]"}`},
+		"two documents":   {"text.ssn", `{"text":"{} {\"ssn\":\"canary\"}"}`, `{"text":"[redacted]"}`},
+		"a text":          {"text.ssn", `{"text":"no document"}`, `{"text":"no document"}`},
+		"nothing in it":   {"text.ssn", `{"text":"{\"x\": 1}"}`, `{"text":"{\"x\": 1}"}`},
+		"the path ends":   {"text", `{"text":"{\"x\": 1}"}`, `{"text":"[redacted]"}`},
+		"no path to it":   {"other.ssn", `{"text":"{\"ssn\": 1"}`, `{"text":"{\"ssn\": 1"}`},
+		"the whole of it": {"*.*", `{"text":"{\"a\":1,\"b\":2}"}`, `{"text":"{\"a\":\"[redacted]\",\"b\":\"[redacted]\"}"}`},
+	} {
+		got, err := ApplyMask([]byte(tc.doc), []MaskRule{{tc.path, StrategyRedact}}, nil)
+		if err != nil || string(got) != tc.want {
+			t.Errorf("%s: %s %v, want %s", name, got, err, tc.want)
+		}
+	}
+}
+
+func TestHashKey(t *testing.T) {
+	one, other := HashKey("one key that is thirty-two bytes"), HashKey("another, which is 32 bytes too..")
+	bare := "sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb" // of a
+	switch a := one.Hash([]byte("a")); {
+	case a == bare, len(a) != len(bare), a == other.Hash([]byte("a")), a == one.Hash([]byte("b")), a != one.Hash([]byte("a")):
+		t.Errorf("the hash of a is %s", a)
+	}
+	if got := HashKey(nil).Hash([]byte("a")); got != Redacted {
+		t.Errorf("without a key a value becomes %s", got)
+	}
+	if s := one.Derive("sessions"); len(s) != HashKeyBytes || string(s) == string(one) || string(s) == string(one.Derive("other")) || HashKey(nil).Derive("x") != nil {
+		t.Error("a derived key is no key of its own")
 	}
 }

@@ -90,5 +90,8 @@ func checkEnv(sc scope.Scope, env scope.Env) error {
 	if !env.Valid() {
 		return fault.New(fault.BadRequest, "bad_request", "the environment is sandbox or production")
 	}
-	return sc.May(env)
+	if sc.EnvBound && sc.Env != env {
+		return fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+	}
+	return nil
 }

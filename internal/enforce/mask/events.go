@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
 )
@@ -18,7 +19,10 @@ type EventStream struct {
 	rules *Rules
 	out   func([]byte) error
 
+	lines    bool   // each line is a document: no events
+	begun    bool   // the beginning was looked at
 	buf      []byte // the beginning of an event
+	looked   int    // how much of buf holds no end of an event
 	queue    []*event
 	held     int // bytes of buf's events in the queue
 	channels map[string]*channel
@@ -60,12 +64,27 @@ func (r *Rules) EventsTo(out func([]byte) error) *EventStream {
 	return &EventStream{rules: r, out: out, channels: map[string]*channel{}}
 }
 
+// LinesTo makes a stream of documents, each on a line of its own (application/x-ndjson,
+// application/json-seq), of which a text may go on from one to the next as in events.
+func (r *Rules) LinesTo(out func([]byte) error) *EventStream {
+	s := r.EventsTo(out)
+	s.lines = true
+	return s
+}
+
 // Write implements io.Writer.
 func (s *EventStream) Write(p []byte) (int, error) {
 	s.buf = held(s.buf, p)
+	if !s.begun {
+		if len(s.buf) < len(byteOrderMark) && strings.HasPrefix(byteOrderMark, string(s.buf)) {
+			return len(p), nil
+		}
+		s.begun = true
+		s.buf = bytes.TrimPrefix(s.buf, []byte(byteOrderMark))
+	}
 	from := 0
 	for {
-		n := eventEnd(s.buf[from:])
+		n := s.end(s.buf[from:])
 		if n == 0 {
 			break
 		}
@@ -93,91 +112,45 @@ func (s *EventStream) Close() error {
 	return s.release()
 }
 
-// eventEnd is the length of the event at the beginning of p with the empty line
-// after it; 0: it is not whole.
-func eventEnd(p []byte) int {
-	for i := 0; i < len(p); {
+// end is the length of what is whole at the beginning of p, an event with the
+// empty line after it, or a line; 0: nothing is. It goes on where it stopped.
+func (s *EventStream) end(p []byte) int {
+	for s.looked < len(p) {
+		i := s.looked
 		n := lineEnd(p[i:])
 		if n == 0 {
 			return 0
 		}
-		if c := p[i]; c == '\n' || c == '\r' {
+		s.looked += n
+		if c := p[i]; s.lines || c == '\n' || c == '\r' {
+			s.looked = 0
 			return i + n
 		}
-		i += n
 	}
 	return 0
 }
 
-// lineEnd is the length of the line at the beginning of p with its end: LF, CRLF
-// or CR. A CR at the end of p may be half of a CRLF: 0.
-func lineEnd(p []byte) int {
-	i := bytes.IndexAny(p, "\r\n")
-	switch {
-	case i < 0 || p[i] == '\r' && i+1 == len(p):
-		return 0
-	case p[i] == '\r' && p[i+1] == '\n':
-		return i + 2
-	}
-	return i + 1
-}
-
-// line is a line of an event: its value stands at raw[start:end].
-type line struct {
-	name       string
-	start, end int
-}
-
-func linesOf(raw []byte) (lines []line) {
-	for i := 0; i < len(raw); {
-		n := lineEnd(raw[i:])
-		if n == 0 {
-			n = len(raw) - i
-		}
-		text := bytes.TrimRight(raw[i:i+n], "\r\n")
-		l := line{start: i, end: i + len(text)}
-		if name, val, ok := bytes.Cut(text, []byte(":")); ok {
-			l.name = string(name)
-			l.start = l.end - len(val)
-			if len(val) > 0 && val[0] == ' ' {
-				l.start++
-			}
-		}
-		lines = append(lines, l)
-		i += n
-	}
-	return lines
-}
-
 // event takes a whole event.
 func (s *EventStream) event(raw []byte) error {
-	raw = bytes.Clone(raw)
-	lines := linesOf(raw)
-	var doc []byte
-	n := 0
-	for _, l := range lines {
-		if l.name == "data" {
-			if n++; n > 1 {
-				doc = append(doc, '\n')
-			}
-			doc = append(doc, raw[l.start:l.end]...)
-		}
+	if !IsText(raw) {
+		return errEvent
 	}
+	lines := s.linesOf(raw)
+	doc, n := dataOf(raw, lines)
 	text := bytes.TrimSpace(doc)
 	structured := len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(doc)
+	changed := doc
 	switch {
 	case n > 0 && s.rules.Structured() && !structured && len(text) > 0 && string(text) != "[DONE]":
 		return errEvent
 	case structured && s.rules.Structured():
-		changed, err := s.rules.structured(doc)
-		if err != nil {
+		var err error
+		if changed, err = s.rules.structured(doc); err != nil {
 			return err
 		}
-		if !bytes.Equal(changed, doc) {
-			raw = withData(raw, lines, changed)
-			lines, doc = linesOf(raw), changed
-		}
 	}
+	raw = s.rewrite(raw, lines, doc, changed)
+	lines, doc = s.linesOf(raw), changed
 	ev := &event{raw: raw}
 	s.queue = append(s.queue, ev)
 	s.held += len(raw)
@@ -185,8 +158,8 @@ func (s *EventStream) event(raw []byte) error {
 		return nil
 	}
 	for _, l := range lines {
-		if l.name != "data" && l.name != "retry" && l.end > l.start {
-			s.alone(ev, l.start, raw[l.start:l.end], false)
+		if l.name != "data" {
+			s.alone(ev, l.shown(), raw[l.shown():l.end], false)
 		}
 	}
 	switch {
@@ -198,50 +171,6 @@ func (s *EventStream) event(raw []byte) error {
 		s.plain(ev, lines)
 	}
 	return nil
-}
-
-// withData is the event with another document.
-func withData(raw []byte, lines []line, doc []byte) []byte {
-	out := make([]byte, 0, len(raw)+len(doc))
-	at, put := 0, false
-	for i, l := range lines {
-		next := len(raw)
-		if i+1 < len(lines) {
-			next = at + lineEnd(raw[at:])
-		}
-		if l.name != "data" {
-			out = append(out, raw[at:next]...)
-		} else if !put {
-			put = true
-			for part := range bytes.SplitSeq(doc, []byte("\n")) {
-				out = append(append(append(out, "data: "...), part...), raw[l.end:next]...)
-			}
-		}
-		at = next
-	}
-	return out
-}
-
-// places map positions of a document to those in its event, line by line.
-type places []struct{ doc, raw int }
-
-func placesOf(lines []line) (p places) {
-	doc := 0
-	for _, l := range lines {
-		if l.name == "data" {
-			p = append(p, struct{ doc, raw int }{doc, l.start})
-			doc += l.end - l.start + 1
-		}
-	}
-	return p
-}
-
-func (p places) raw(doc int) int {
-	i := len(p) - 1
-	for i > 0 && p[i].doc > doc {
-		i--
-	}
-	return p[i].raw + doc - p[i].doc
 }
 
 // document takes the strings of an event.
@@ -280,13 +209,14 @@ func (s *EventStream) members(ev *event, doc []byte, where places, keyed *JSONSt
 				m := &n.below[i]
 				if n.kind == '{' {
 					hint = hintOf([]byte(m.key))
+					s.alone(ev, where.raw(m.name[0]), doc[m.name[0]:m.name[1]], true)
 				}
 				walk(m, hint)
 			}
 		case '"':
 			text, _ := Unescape(nil, nil, doc[n.start+1:n.end-1])
 			if kind, ok := fits(hint&s.rules.set, text); ok {
-				ev.replace(edit{where.raw(n.start + 1), where.raw(n.start+1) + n.end - n.start - 2, appendHidden(nil, text, s.rules.how[kind])})
+				ev.replace(edit{where.raw(n.start + 1), where.raw(n.start+1) + n.end - n.start - 2, s.rules.quoted(nil, text, s.rules.how[kind])})
 			}
 		default:
 			keyed.done, keyed.hint = keyed.done[:0], hint
@@ -311,18 +241,46 @@ func (e *event) replace(by edit) {
 	e.edits = append(kept, by)
 }
 
-// plain takes the lines of an event that is no JSON: a part of a text each.
+// plain takes the lines of an event that is no JSON: a part of a text each. A
+// number may go on from line to line, with or without a gap where a line ends.
 func (s *EventStream) plain(ev *event, lines []line) {
-	first := true
+	var text []byte
+	var parts []*part
 	for _, l := range lines {
 		if l.name != "data" {
 			continue
 		}
-		if !first {
-			s.extend("text", &event{}, []byte("\n"), nil, 0, false)
+		value := ev.raw[l.start:l.end]
+		if len(parts) > 0 {
+			s.extend("text", &event{}, []byte{pii.Join}, nil, 0, false)
+		}
+		s.extend("text", ev, value, nil, l.start, false)
+		parts = append(parts, &part{ev: ev, start: len(text), end: len(text) + len(value), raw: l.start})
+		text = append(text, value...)
+	}
+	if len(parts) < 2 {
+		return
+	}
+	spans, _ := (s.rules.set & pii.Numbers).Scan(nil, text, 0, true)
+	for _, sp := range spans {
+		s.hide(parts, sp.Start, sp.End, text[sp.Start:sp.End], sp.Kind)
+	}
+}
+
+// hide puts what stands for a text into the first of the parts that it is in, and
+// takes it out of the others.
+func (s *EventStream) hide(parts []*part, from, to int, text []byte, kind pii.Kind) {
+	first := true
+	for _, p := range parts {
+		if p.end <= from || p.start >= to {
+			continue
+		}
+		var with []byte
+		if first {
+			with = s.hidden(text, kind, p.quoted)
 		}
 		first = false
-		s.extend("text", ev, ev.raw[l.start:l.end], nil, l.start, false)
+		p.hide(from, to, with)
 	}
 }
 
@@ -341,9 +299,9 @@ func (s *EventStream) alone(ev *event, raw int, inner []byte, quoted bool) {
 
 func (s *EventStream) hidden(text []byte, kind pii.Kind, quoted bool) []byte {
 	if quoted {
-		return appendHidden(nil, text, s.rules.how[kind])
+		return s.rules.quoted(nil, text, s.rules.how[kind])
 	}
-	return pii.Hide(nil, text, s.rules.how[kind])
+	return s.rules.hidden(nil, text, s.rules.how[kind])
 }
 
 // hide notes that a place of the whole text, as far as it is in this part, is
@@ -389,19 +347,7 @@ func (s *EventStream) extend(name string, ev *event, text []byte, at []int32, ra
 func (s *EventStream) settle(c *channel, final bool) {
 	spans, settled := s.rules.set.Scan(nil, c.text, c.from, final)
 	for _, sp := range spans {
-		from, to := c.base+sp.Start, c.base+sp.End
-		first := true
-		for _, p := range c.parts {
-			if p.end <= from || p.start >= to {
-				continue
-			}
-			var with []byte
-			if first {
-				with = s.hidden(c.text[sp.Start:sp.End], sp.Kind, p.quoted)
-			}
-			first = false
-			p.hide(from, to, with)
-		}
+		s.hide(c.parts, c.base+sp.Start, c.base+sp.End, c.text[sp.Start:sp.End], sp.Kind)
 	}
 	kept := c.parts[:0]
 	for _, p := range c.parts {
@@ -454,7 +400,8 @@ func (e *event) append(dst []byte) []byte {
 	sortEdits(e.edits)
 	at := 0
 	for _, x := range e.edits {
-		if x.start < at { // within one that was made already
+		if x.start < at { // within one that was made already, or its end
+			at = max(at, x.end)
 			continue
 		}
 		dst = append(append(dst, e.raw[at:x.start]...), x.with...)

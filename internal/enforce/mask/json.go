@@ -13,6 +13,10 @@ import (
 
 // JSON masks a document that is there whole.
 func (r *Rules) JSON(doc []byte) ([]byte, error) {
+	if !IsText(doc) {
+		return nil, errNotText
+	}
+	doc = bytes.TrimPrefix(doc, []byte(byteOrderMark))
 	if len(bytes.TrimSpace(doc)) == 0 {
 		return doc, nil
 	}
@@ -24,6 +28,7 @@ func (r *Rules) JSON(doc []byte) ([]byte, error) {
 		return nil, errNotJSON
 	}
 	s := r.JSONTo(nil)
+	s.checked = true
 	s.done = make([]byte, 0, len(doc)+len(doc)/8)
 	if err := s.feed(doc, true); err != nil {
 		return nil, err
@@ -38,7 +43,7 @@ func (r *Rules) structured(doc []byte) (_ []byte, err error) {
 			return nil, err
 		}
 	}
-	return rego.ApplyMask(doc, r.paths)
+	return rego.ApplyMask(doc, r.paths, r.key)
 }
 
 // JSONStream hides personal data in the strings and numbers of a document that
@@ -52,9 +57,11 @@ type JSONStream struct {
 	key   []byte // the last string
 	hint  pii.Set
 	list  bool // within an array, whose elements the hint is about
-	text  []byte
-	at    []int32 // of each byte of text, where it stands in the raw string
-	spans []pii.Span
+	// checked: the document is known to be text.
+	checked bool
+	text    []byte
+	at      []int32 // of each byte of text, where it stands in the raw string
+	spans   []pii.Span
 }
 
 // JSONTo makes a stream that hands on to out. It must not be used with masks
@@ -100,6 +107,9 @@ func (s *JSONStream) feed(p []byte, final bool) error {
 		switch c := p[i]; {
 		case c == '"':
 			if n = stringEnd(p[i:]); n > 0 {
+				if !s.checked && !IsText(p[i:i+n]) {
+					return errNotText
+				}
 				s.str(p[i : i+n])
 			}
 		case c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z':
@@ -115,7 +125,9 @@ func (s *JSONStream) feed(p []byte, final bool) error {
 		case c == '[':
 			s.list = true
 			n, s.done = 1, append(s.done, c)
-		case c == ',' || c == ' ' || c == '\n' || c == '\t' || c == '\r':
+		case c == 0xef && bytes.HasPrefix(p[i:], []byte(byteOrderMark)):
+			n = len(byteOrderMark) // goes
+		case c == ',' || c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == 0x1e:
 			n, s.done = 1, append(s.done, c)
 		default:
 			return errNotJSON
@@ -185,7 +197,7 @@ func (s *JSONStream) str(raw []byte) {
 	}
 	if kind, ok := fits(hint, text); ok {
 		s.done = append(s.done, '"')
-		s.done = appendHidden(s.done, text, s.rules.how[kind])
+		s.done = s.rules.quoted(s.done, text, s.rules.how[kind])
 		s.done = append(s.done, '"')
 		return
 	}
@@ -201,15 +213,15 @@ func (s *JSONStream) str(raw []byte) {
 			a, b = int(at[a]), int(at[b])
 		}
 		s.done = append(s.done, inner[from:a]...)
-		s.done = appendHidden(s.done, text[sp.Start:sp.End], s.rules.how[sp.Kind])
+		s.done = s.rules.quoted(s.done, text[sp.Start:sp.End], s.rules.how[sp.Kind])
 		from = b
 	}
 	s.done = append(append(s.done, inner[from:]...), '"')
 }
 
-// appendHidden appends what stands for a text within the quotes of a string.
-func appendHidden(dst, text []byte, strategy string) []byte {
-	quoted := value.AppendString(nil, string(pii.Hide(nil, text, strategy)))
+// quoted appends what stands for a text within the quotes of a string.
+func (r *Rules) quoted(dst, text []byte, strategy string) []byte {
+	quoted := value.AppendString(nil, string(r.hidden(nil, text, strategy)))
 	return append(dst, quoted[1:len(quoted)-1]...)
 }
 
@@ -222,15 +234,12 @@ func (s *JSONStream) scalar(raw []byte) bool {
 	}
 	if len(raw) >= 7 && raw[0] != '-' && s.rules.set != 0 {
 		kind, ok := fits(s.hint&s.rules.set, raw)
-		if !ok && len(raw) >= 13 && !bytes.ContainsAny(raw, ".eE") {
-			set := s.rules.set & pii.Set(0).With(pii.Cards)
-			if s.spans, _ = set.Scan(s.spans[:0], raw, 0, true); len(s.spans) == 1 && s.spans[0].End-s.spans[0].Start == len(raw) {
-				kind, ok = pii.Cards, true
-			}
+		if !ok && s.rules.set.Has(pii.Cards) && pii.CardNumber(raw) {
+			kind, ok = pii.Cards, true
 		}
 		if ok {
 			s.done = append(s.done, '"')
-			s.done = appendHidden(s.done, raw, s.rules.how[kind])
+			s.done = s.rules.quoted(s.done, raw, s.rules.how[kind])
 			s.done = append(s.done, '"')
 			return true
 		}

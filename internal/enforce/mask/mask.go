@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -46,6 +47,7 @@ func held(buf, p []byte) []byte {
 
 var (
 	errNotJSON = errors.New("the document is not JSON")
+	errNotText = errors.New("the text is not UTF-8")
 	errHeld    = errors.New("the document holds a value too large to be masked")
 )
 
@@ -55,9 +57,11 @@ type Rules struct {
 	// masks; nil: none does.
 	Rewrite func(doc []byte) ([]byte, error)
 
-	set   pii.Set
-	how   [8]string // strategy by category
-	paths []rego.MaskRule
+	set     pii.Set
+	how     [8]string // strategy by category
+	paths   []rego.MaskRule
+	headers []headerRule
+	key     rego.HashKey
 }
 
 // Split tells the masks of the request from those of the answer.
@@ -72,10 +76,17 @@ func Split(list []rego.MaskRule) (answer, request []rego.MaskRule) {
 	return answer, request
 }
 
-// New makes rules of masks. A category that nobody knows is an error.
-func New(list []rego.MaskRule) (*Rules, error) {
-	r := &Rules{}
+// New makes rules of masks, which hash with the tenant's key. A category that
+// nobody knows is an error, and so is a field of the head that cannot be masked.
+func New(list []rego.MaskRule, key rego.HashKey) (*Rules, error) {
+	r := &Rules{key: key}
 	for _, m := range list {
+		if name, ok := strings.CutPrefix(m.Path, Header); ok {
+			if err := r.addHeader(name, m.Strategy); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		name, ok := strings.CutPrefix(m.Path, Category)
 		if !ok {
 			r.paths = append(r.paths, m)
@@ -101,7 +112,7 @@ func stricter(a, b string) bool {
 	return order(a) > order(b)
 }
 
-// Empty reports whether nothing is to be changed.
+// Empty reports whether nothing of the body is to be changed.
 func (r *Rules) Empty() bool { return r.set == 0 && len(r.paths) == 0 && r.Rewrite == nil }
 
 // Structured reports whether only JSON can be masked: paths mean nothing elsewhere.
@@ -120,10 +131,15 @@ func (r *Rules) hide(dst, text []byte, spans []pii.Span) []byte {
 	at := 0
 	for _, s := range spans {
 		dst = append(dst, text[at:s.Start]...)
-		dst = pii.Hide(dst, text[s.Start:s.End], r.how[s.Kind])
+		dst = r.hidden(dst, text[s.Start:s.End], r.how[s.Kind])
 		at = s.End
 	}
 	return append(dst, text[at:]...)
+}
+
+// hidden appends what stands for a text under a strategy.
+func (r *Rules) hidden(dst, text []byte, strategy string) []byte {
+	return pii.Hide(dst, text, strategy, r.key)
 }
 
 // TextStream hides personal data in a text that comes in pieces.
@@ -133,6 +149,7 @@ type TextStream struct {
 	text  []byte
 	from  int
 	done  []byte
+	cut   []byte // the beginning of a character whose end is still to come
 }
 
 // TextTo makes a stream that hands to out what is settled.
@@ -140,12 +157,35 @@ func (r *Rules) TextTo(out func([]byte) error) *TextStream { return &TextStream{
 
 // Write implements io.Writer.
 func (t *TextStream) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	return len(p), t.settle(false)
+	n := len(p)
+	whole := p
+	if len(t.cut) > 0 {
+		whole = append(t.cut, p...)
+	}
+	end := len(whole)
+	for back := 1; back < utf8.UTFMax && back <= len(whole); back++ {
+		if i := len(whole) - back; utf8.RuneStart(whole[i]) {
+			if !utf8.FullRune(whole[i:]) {
+				end = i
+			}
+			break
+		}
+	}
+	if !IsText(whole[:end]) {
+		return 0, errNotText
+	}
+	t.text = append(t.text, whole[:end]...)
+	t.cut = append([]byte(nil), whole[end:]...)
+	return n, t.settle(false)
 }
 
 // Close hands out the rest.
-func (t *TextStream) Close() error { return t.settle(true) }
+func (t *TextStream) Close() error {
+	if len(t.cut) > 0 {
+		return errNotText
+	}
+	return t.settle(true)
+}
 
 func (t *TextStream) settle(final bool) error {
 	spans, settled := t.rules.set.Scan(nil, t.text, t.from, final)
@@ -156,7 +196,7 @@ func (t *TextStream) settle(final bool) error {
 	at := t.from
 	for _, s := range spans {
 		t.done = append(t.done, t.text[at:s.Start]...)
-		t.done = pii.Hide(t.done, t.text[s.Start:s.End], t.rules.how[s.Kind])
+		t.done = t.rules.hidden(t.done, t.text[s.Start:s.End], t.rules.how[s.Kind])
 		at = s.End
 	}
 	t.done = append(t.done, t.text[at:settled]...)

@@ -5,6 +5,7 @@ import "strconv"
 // node is a value of a small document, by its place in it.
 type node struct {
 	key        string // the member's name; empty for elements
+	name       [2]int // the inside of the name's quotes
 	start, end int
 	kind       byte // { [ " or 0
 	below      []node
@@ -45,16 +46,17 @@ func (p *parser) value() node {
 				p.at++
 				break
 			}
-			key := ""
+			key, name := "", [2]int{}
 			if c == '{' {
 				from := p.at
 				p.at += stringEnd(p.doc[p.at:])
+				name = [2]int{from + 1, p.at - 1}
 				text, _ := Unescape(nil, nil, p.doc[from+1:p.at-1])
 				key = string(text)
 				p.space()
 			}
 			m := p.value()
-			m.key = key
+			m.key, m.name = key, name
 			n.below = append(n.below, m)
 		}
 	case '"':

@@ -69,7 +69,7 @@ func FilterTools(doc []byte, keep func(name string) bool) (out []byte, tools []T
 	if len(drop) == 0 {
 		return doc, tools, nil
 	}
-	out, err = rego.ApplyMask(doc, drop)
+	out, err = rego.ApplyMask(doc, drop, nil)
 	return out, tools, err
 }
 

@@ -23,10 +23,46 @@ func (s *scan) email(i int) int {
 		case c == '%' && s.at(at+1) == '4' && s.at(at+2) == '0': // in a URL
 			return s.domain(at + 3)
 		case !isLocal(c):
+			if s.before(at) == '.' { // no address has its dot there
+				return 0
+			}
+			if n := s.spelled(at, "at"); n > 0 {
+				return s.domain(at + n)
+			}
 			return 0
 		}
 	}
 	return 0
+}
+
+// spelled is the length of a sign of an address that is written as a word in
+// brackets, with a space on either side or none: bea (at) example [dot] com.
+func (s *scan) spelled(i int, word string) int {
+	at := i
+	if s.at(at) == ' ' {
+		at++
+	}
+	end := byte(0)
+	switch s.at(at) {
+	case '(':
+		end = ')'
+	case '[':
+		end = ']'
+	default:
+		return 0
+	}
+	for _, c := range []byte(word) {
+		if at++; s.at(at)|0x20 != c {
+			return 0
+		}
+	}
+	if at++; s.at(at) != end {
+		return 0
+	}
+	if at++; s.at(at) == ' ' {
+		at++
+	}
+	return at - i
 }
 
 // atAhead reports whether an @ is near enough to i, or may still come: most
@@ -39,7 +75,21 @@ func (s *scan) atAhead(i int) bool {
 			s.nextAt, rest = i+at, rest[:at]
 		}
 		if at := bytes.Index(rest, []byte("%40")); at >= 0 {
-			s.nextAt = i + at
+			s.nextAt, rest = i+at, rest[:at]
+		}
+		for from := 0; from < len(rest); from++ {
+			at := bytes.IndexByte(rest[from:], '(')
+			if bracket := bytes.IndexByte(rest[from:], '['); bracket >= 0 && (at < 0 || bracket < at) {
+				at = bracket
+			}
+			if at < 0 {
+				break
+			}
+			from += at
+			if from+4 > len(rest) || rest[from+1]|0x20 == 'a' && rest[from+2]|0x20 == 't' {
+				s.nextAt = i + from
+				break
+			}
 		}
 	}
 	return s.nextAt-i <= maxLocal && (s.nextAt < len(s.t) || !s.final)
@@ -47,6 +97,9 @@ func (s *scan) atAhead(i int) bool {
 
 // domain is the end of a domain at i that ends in a top-level one.
 func (s *scan) domain(i int) int {
+	if s.at(i) == '[' {
+		return s.literal(i)
+	}
 	end := 0
 	for labels, at := 1, i; ; labels++ {
 		from := at
@@ -65,10 +118,28 @@ func (s *scan) domain(i int) int {
 		if labels > 1 && last-from >= 2 && class[s.t[from]] == letter {
 			end = last
 		}
-		if last != at || s.at(at) != '.' || at-i > 255 {
+		dot := 0
+		if s.at(at) == '.' {
+			dot = 1
+		} else if last == at {
+			dot = s.spelled(at, "dot")
+		}
+		if last != at || dot == 0 || at-i > 255 {
 			break
 		}
-		at++
+		at += dot
 	}
 	return end
+}
+
+// literal is the end of an address literal: [192.0.2.1], [IPv6:2001:db8::1].
+func (s *scan) literal(i int) int {
+	at := i + 1
+	for c := s.at(at); (isAlnum(c) || c == '.' || c == ':') && at-i < 64; c = s.at(at) {
+		at++
+	}
+	if at-i < 4 || s.at(at) != ']' {
+		return 0
+	}
+	return at + 1
 }

@@ -1,22 +1,16 @@
 package pii
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
+import "github.com/gatehouse-dev/gatehouse/internal/rego"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-)
-
-// Hide appends what stands for a text under a mask's strategy (contract
-// section 4): nothing for remove, "sha256:" and a digest for hash, "****" and
-// the last four characters for last4, "[redacted]" for any other.
-func Hide(dst, text []byte, strategy string) []byte {
+// Hide appends what stands for a text under a mask's strategy: nothing for remove,
+// the keyed digest for hash, "****" and the last four characters for last4,
+// "[redacted]" for any other, and for hash without a key.
+func Hide(dst, text []byte, strategy string, key rego.HashKey) []byte {
 	switch strategy {
 	case rego.StrategyRemove:
 		return dst
 	case rego.StrategyHash:
-		sum := sha256.Sum256(text)
-		return hex.AppendEncode(append(dst, "sha256:"...), sum[:])
+		return append(dst, key.Hash(text)...)
 	case rego.StrategyLast4:
 		dst = append(dst, "****"...)
 		if r := []rune(string(text)); len(r) > 8 {

@@ -1,10 +1,15 @@
 package pii
 
+import (
+	"bytes"
+	"strconv"
+)
+
 // card is the end of a card number at i: 13 to 19 digits of a length that its
 // issuer uses, in groups as cards are written, with a right check digit (Luhn).
 func (s *scan) card(i int) int {
 	if first := s.at(i); first < '2' || first > '6' {
-		return 0
+		return s.scientific(i)
 	}
 	if s.before(i) == '.' && i > 1 && isDigit(s.t[i-2]) {
 		return 0 // decimals
@@ -29,6 +34,9 @@ func (s *scan) card(i int) int {
 		at, g = at+gap, g+1
 	}
 	joined := s.letterBefore(i)
+	if end := s.scientific(i); end > 0 {
+		return end
+	}
 	for e--; e >= 0; e-- {
 		end := ends[e]
 		if joined && class[s.at(end.at)] == letter {
@@ -43,15 +51,19 @@ func (s *scan) card(i int) int {
 
 // cardGap is the length of what parts the groups of a card's number at i: what
 // parts those of any number, also with spaces around, or a sign that none of them
-// has otherwise. The check digit tells the rest.
+// has otherwise, or one end of a line. The check digit tells the rest.
 func (s *scan) cardGap(i int) int {
 	at := i
 	for s.at(at) == ' ' && at-i < 2 {
 		at++
 	}
 	switch s.at(at) {
-	case '/', '_', '|', ',', ':', '*':
+	case '/', '_', '|', ',', ':', '*', '+', '\'', '\n', Join:
 		at++
+	case '\r':
+		if at++; s.at(at) == '\n' {
+			at++
+		}
 	case '-', '.':
 		if at > i {
 			at++
@@ -70,8 +82,14 @@ func grouped(sizes []int, whole bool) bool {
 		return len(sizes) <= 3
 	}
 	if len(sizes) == 1 && !whole {
-		return sizes[0] <= 12
+		return sizes[0] <= 18
 	}
+	return even(sizes) || thousands(sizes)
+}
+
+// even groups are of one length, or all of multiples of four, but for the last,
+// which may be shorter.
+func even(sizes []int) bool {
 	for i, n := range sizes {
 		last := i == len(sizes)-1
 		if n != sizes[0] && !(last && n < sizes[0]) && !(sizes[0]%4 == 0 && n%4 == 0) {
@@ -79,6 +97,88 @@ func grouped(sizes []int, whole bool) bool {
 		}
 	}
 	return true
+}
+
+// thousands are groups of three, but for the first: 4,111,111.
+func thousands(sizes []int) bool {
+	for _, n := range sizes[1:] {
+		if n != 3 {
+			return false
+		}
+	}
+	return sizes[0] < 3
+}
+
+// scientific is the end of a card number at i that was taken for a number and is
+// written with an exponent: 4.111111111111111E+15.
+func (s *scan) scientific(i int) int {
+	if b := s.before(i); b == '.' && i > 1 && isDigit(s.t[i-2]) {
+		return 0
+	}
+	at := i
+	for isDigit(s.at(at)) && at-i < maxNumber {
+		at++
+	}
+	if c := s.at(at); c == '.' || c == ',' {
+		for at++; isDigit(s.at(at)) && at-i < maxNumber; {
+			at++
+		}
+	}
+	if s.at(at)|0x20 != 'e' {
+		return 0
+	}
+	if at++; s.at(at) == '+' || s.at(at) == '-' {
+		at++
+	}
+	from := at
+	for isDigit(s.at(at)) && at-from < 3 {
+		at++
+	}
+	if at == from || class[s.at(at)] == digit || class[s.at(at)] == letter || !CardNumber(s.t[i:at]) {
+		return 0
+	}
+	return at
+}
+
+// maxNumber bounds the digits of a number that may be a card's.
+const maxNumber = 40
+
+// CardNumber reports whether the value of a decimal number, which may have a
+// fraction and an exponent, is the number of a card.
+func CardNumber(number []byte) bool {
+	digits := make([]byte, 0, 2*maxNumber)
+	point, exponent := -1, 0
+	for i, c := range number {
+		switch {
+		case isDigit(c) && len(digits) < maxNumber:
+			digits = append(digits, c-'0')
+			continue
+		case (c == '.' || c == ',') && point < 0:
+			point = len(digits)
+			continue
+		case c == 'e' || c == 'E':
+			n, err := strconv.Atoi(string(number[i+1:]))
+			if err != nil || n > maxNumber || n < -maxNumber {
+				return false
+			}
+			exponent = n
+		default:
+			return false
+		}
+		break
+	}
+	if point < 0 {
+		point = len(digits)
+	}
+	point += exponent
+	for point > len(digits) && len(digits) < cap(digits) {
+		digits = append(digits, 0)
+	}
+	if point < 13 || point > len(digits) || bytes.Count(digits[point:], []byte{0}) != len(digits)-point {
+		return false
+	}
+	digits = bytes.TrimLeft(digits[:point], "\x00")
+	return len(digits) >= 13 && len(digits) <= 19 && issued(digits) && luhn(digits)
 }
 
 // issued reports whether a number has a length that cards of its range have.

@@ -5,7 +5,11 @@
 // byte could change. docs/ai.md states what is found, and how often it errs.
 package pii
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/plaintext"
+)
 
 // Kind is a category of personal data, as resources name them (pii_categories).
 type Kind uint8
@@ -60,6 +64,9 @@ func (s Set) Has(k Kind) bool { return s&(1<<k) != 0 }
 // All are all categories.
 const All = Set(1<<kinds - 1)
 
+// Numbers are the categories that are digits alone.
+const Numbers = Set(1<<SSN | 1<<Cards | 1<<Phones)
+
 // Span is a place in a text, in bytes, and what stands there.
 type Span struct {
 	Start, End int
@@ -67,8 +74,19 @@ type Span struct {
 }
 
 // Context is how many bytes before a position are looked at to understand what
-// stands there. A caller who drops settled text keeps so many.
-const Context = 64
+// stands there, as they are written: an entity takes more than the character it
+// stands for. A caller who drops settled text keeps so many.
+const Context = 512
+
+// reach is how many bytes before a position are looked at, once they are decoded.
+const reach = 64
+
+// Join is a byte that a caller puts between two pieces of a text that a reader
+// may take for one line or for two: a number goes on behind it, a word does not.
+const Join = 0x1f
+
+// window is how much of a text is decoded at a time, in bytes.
+const window = 32 << 10
 
 // Cut is a byte that a caller puts into the context in place of text that it
 // let go before it was settled: what follows begins a word, and may all the
@@ -76,10 +94,48 @@ const Context = 64
 const Cut = 0
 
 // Scan finds the categories of the set in text[from:]; what is before from is
-// context. settled is how far the text is understood: no span will ever begin
-// before it but those that were given. final says that no more text comes;
-// settled is then len(text).
+// context. It looks at the text as package plaintext reads it, and the spans are
+// places in the text as it is written. settled is how far the text is understood: no
+// span will ever begin before it but those that were given. final says that no
+// more text comes; settled is then len(text).
 func (s Set) Scan(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
+	for size := window; ; {
+		end := min(len(text), from+size)
+		context := max(0, from-Context)
+		n := len(dst)
+		dst, settled = s.read(dst, text[context:end], from-context, final && end == len(text))
+		settled += context
+		for i := n; i < len(dst); i++ {
+			dst[i].Start, dst[i].End = dst[i].Start+context, dst[i].End+context
+		}
+		if end == len(text) {
+			return dst, settled
+		}
+		if settled == from {
+			size *= 2
+		}
+		from = settled
+	}
+}
+
+// read looks at a text in plain reading.
+func (s Set) read(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
+	if plaintext.Clean(text, final) {
+		return s.look(dst, text, from, final)
+	}
+	var t plaintext.Text
+	t.Fold(text, final)
+	n := len(dst)
+	dst, settled = s.look(dst, t.Bytes, t.At(from), final)
+	for i := n; i < len(dst); i++ {
+		start, end := t.Original(dst[i].Start, dst[i].End)
+		dst[i].Start, dst[i].End = max(start, from), max(end, from)
+	}
+	return dst, max(t.Place(settled), from)
+}
+
+// look looks at a text as it is.
+func (s Set) look(dst []Span, text []byte, from int, final bool) (spans []Span, settled int) {
 	sc := scan{set: s, t: text, final: final, nextAt: -1}
 	for i := from; i < len(text); {
 		end, kind := 0, Kind(0)
@@ -283,17 +339,24 @@ func (s *scan) sign(i int) (end int, kind Kind) {
 }
 
 // near reports whether one of the words stands in the context before i.
-func (s *scan) near(i, reach int, words []string) bool {
-	from := max(0, i-reach)
-	var low [Context]byte
+func (s *scan) near(i, within int, words []string) bool {
+	from := max(0, i-within)
+	var low [reach]byte
 	n := copy(low[:], s.t[from:i])
 	for j := range low[:n] {
 		if isUpper(low[j]) {
 			low[j] |= 0x20
 		}
 	}
+	var has [256]bool
+	for _, c := range low[:n] {
+		has[c] = true
+	}
 	text := string(low[:n])
 	for _, w := range words {
+		if len(w) > n || !has[w[0]] || !has[w[len(w)-1]] || !has[w[len(w)/2]] {
+			continue // most
+		}
 		at := strings.LastIndex(text, w)
 		if at < 0 || at > 0 && class[text[at-1]] == letter {
 			continue
@@ -309,7 +372,7 @@ func (s *scan) near(i, reach int, words []string) bool {
 // Typography writes them in many ways.
 func (s *scan) gap(i int) int {
 	switch s.at(i) {
-	case ' ', '-', '.':
+	case ' ', '-', '.', Join:
 		return 1
 	case 0xc2:
 		if s.at(i+1) == 0xa0 { // no-break space

@@ -8,6 +8,7 @@
 package plaintext
 
 import (
+	"encoding/binary"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -233,6 +234,12 @@ func Hidden(s string) string {
 // Clean reports whether Fold would leave a text as it is.
 func Clean(b []byte, final bool) bool {
 	for i := 0; i < len(b); {
+		for i+8 <= len(b) && eightUsual(binary.LittleEndian.Uint64(b[i:])) {
+			i += 8
+		}
+		if i == len(b) {
+			break
+		}
 		c := b[i]
 		if looks[c] == usual {
 			i++
@@ -263,6 +270,16 @@ func Clean(b []byte, final bool) bool {
 		i++
 	}
 	return true
+}
+
+// eightUsual reports, of eight bytes at a time, that none of them has to be
+// looked at. It may be false of bytes that have not.
+func eightUsual(x uint64) bool {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	// A byte is zero where its top bit appears by subtracting one from it.
+	zero := func(v uint64) uint64 { return (v - ones) &^ v }
+	odd := x | (x-0x20*ones)&^x | zero(x^'&'*ones) | zero(x^'%'*ones) | zero(x^'\\'*ones) | zero(x^0x7f*ones)
+	return odd&tops == 0
 }
 
 // classes of bytes, for a quick look.

@@ -113,9 +113,6 @@ func (m *machine) refuel() bool {
 		return m.fail(ErrLimit)
 	default:
 	}
-	if m.env.Pause != nil && !m.env.Pause() {
-		return m.fail(ErrLimit)
-	}
 	if m.env.Clock != nil && !m.env.Deadline.IsZero() && !m.env.Clock().Before(m.env.Deadline) {
 		return m.fail(ErrLimit)
 	}

@@ -1,0 +1,124 @@
+package enforce
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// Masks of the head drop or replace fields, in answers, their trailers and those
+// that have no body, and leave the body alone.
+func TestHeadMasks(t *testing.T) {
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h["Set-Cookie"] = []string{"canary=1", "canary=2"}
+		h.Set("X-Account", "canary-4711")
+		h.Set("X-Owner", "canary-1234")
+		h.Set("X-Kept", "kept")
+		h.Set("Etag", `"x"`)
+		h.Set("Trailer", "X-Sum")
+		if r.URL.Path == "/early" {
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		status := map[string]int{"/204": 204, "/304": 304, "/302": 302}[r.URL.Path]
+		if status == 0 {
+			status = 200
+		}
+		w.WriteHeader(status)
+		if status == 200 {
+			_, _ = io.WriteString(w, "a body of any kind")
+			w.(http.Flusher).Flush()
+		}
+		h.Set("X-Sum", "canary-sum")
+	})
+	p := newPlane(t)
+	const source = "package heads\n\nallow := true\n\nmask := {\"header:set-cookie\": \"remove\", \"header:X-Account\": \"last4\", \"header:X-Owner\": \"redact\", \"header:X-Sum\": \"hash\", \"request:header:X-Secret\": \"redact\"}\n"
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: source}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	for _, method := range []string{"GET", "POST", "HEAD"} {
+		for _, path := range []string{"/", "/early", "/204", "/304", "/302"} {
+			got := fetch(t, method, b.url+path, func(r *http.Request) { r.Header.Set("X-Secret", "mine"); r.Header.Set("Accept-Encoding", "br") })
+			h := got.header
+			if all := fmt.Sprint(h, got.body); strings.Contains(all, "canary") || h.Get("X-Account") != "****4711" || h.Get("X-Owner") != "[redacted]" || h.Get("X-Kept") != "kept" || h.Get("Etag") == "" {
+				t.Errorf("%s %s: %d %s", method, path, got.status, all)
+			}
+			if method != "HEAD" && len(path) < 7 && path[1:] != "204" && path[1:] != "304" && path[1:] != "302" && got.body != "a body of any kind" {
+				t.Errorf("%s %s: the body is %q", method, path, got.body)
+			}
+			if asked := app.take()[0].Header; asked.Get("X-Secret") != "[redacted]" || asked.Get("Accept-Encoding") != "br" {
+				t.Errorf("%s %s: the application was asked with %v", method, path, asked)
+			}
+		}
+	}
+	resp, err := http.Get(b.url + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	if sum := resp.Trailer.Get("X-Sum"); sum == "" || strings.Contains(sum, "canary") {
+		t.Errorf("the trailer is %q", sum)
+	}
+}
+
+// What says how an answer is read is masked by nobody, and a mask that cannot be
+// applied lets nothing pass.
+func TestHeadMasksThatCannotBe(t *testing.T) {
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "canary") })
+	p := newPlane(t)
+	for i, path := range []string{"header:Content-Length", "header:transfer-encoding", "header:Content-Type", "header:", "header:a b", "header:Connection"} {
+		source := fmt.Sprintf("package heads\n\nallow := true\n\nmask := {%q: \"remove\"}\n", path)
+		p.publish(policySet{revision: i + 1, mode: "enforce", controls: []control{{id: 1, source: source}}})
+		b := start(t, p, app.URL, nil).at(t, i+1)
+		if got := fetch(t, "GET", b.url+"/", nil); got.status != 502 || strings.Contains(got.body, "canary") {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+}
+
+// No application speaks for the bouncer to its client.
+func TestOurFieldsAreOurs(t *testing.T) {
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		for _, name := range []string{"X-Decision", "X-Decision-Id", "X-Decision-Reason", "X-Gatehouse-Status", "X-Gatehouse-Anything", "X_Decision", "x-decision_id", "X_GATEHOUSE_STATUS"} {
+			h.Set(name, "forged")
+		}
+		h.Set("X-Own", "own")
+		h.Set("Content-Type", "application/json")
+		h.Set("Trailer", "X-Decision, X-Sum")
+		if r.URL.Path == "/early" {
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		_, _ = io.WriteString(w, `{"ssn":"1","n":1}`)
+		w.(http.Flusher).Flush()
+		h.Set("X-Decision", "forged")
+		h.Set("X-Sum", "sum")
+		h.Set(http.TrailerPrefix+"X-Gatehouse-Late", "forged")
+	})
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", resources: []rego.Resource{{ID: 5, Name: "m", Path: "/masked"}},
+		controls: []control{{id: 1, source: "package open\n\nallow := true\n"}, {id: 2, resource: 5, source: maskSSN}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	for _, method := range []string{"GET", "POST"} {
+		for _, path := range []string{"/", "/early", "/masked"} {
+			req, _ := http.NewRequest(method, b.url+path, nil)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			all := fmt.Sprint(resp.Header, resp.Trailer)
+			if resp.StatusCode != 200 || strings.Contains(all, "forged") || resp.Header.Get("X-Own") != "own" || len(body) == 0 {
+				t.Errorf("%s %s: %d %s", method, path, resp.StatusCode, all)
+			}
+			if path == "/" && resp.Trailer.Get("X-Sum") != "sum" {
+				t.Errorf("%s %s: the trailers are %v", method, path, resp.Trailer)
+			}
+		}
+	}
+}

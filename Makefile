@@ -61,5 +61,8 @@ $(BIN)/opa:
 $(BIN)/caddy:
 	cd tools && $(GO) build -o ../$(BIN)/caddy github.com/caddyserver/caddy/v2/cmd/caddy
 
+$(BIN)/traefik:
+	tools/traefik/build $(BIN)/traefik
+
 $(BIN)/golangci-lint:
 	cd tools/lint && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -91,7 +91,7 @@ reason := "administrators only" if not allow
 	}
 	enforce(t, a, "sandbox")
 	apptest.Eventually(t, 10*time.Second, func() error {
-		if status, _, meta := check(holding("GET", "/admin", "", nil)); status != 403 {
+		if status, _, meta := check(holding("GET", "/admin", "", nil)); status != 401 {
 			return fmt.Errorf("still %v", meta)
 		}
 		return nil
@@ -104,11 +104,11 @@ reason := "administrators only" if not allow
 		decision          string
 	}{
 		{"open", "/orders?x=1", "", nil, 200, "PERMIT"},
-		{"denied", "/admin", "", nil, 403, "DENY"},
+		{"denied", "/admin", "", nil, 401, "DENY"},
 		{"an administrator", "/admin", is.token(t, "ann", "admin"), nil, 200, "PERMIT"},
 		{"no administrator", "/admin", is.token(t, "ben", "staff"), nil, 403, "DENY"},
 		{"a bad token", "/orders", "bad", nil, 401, "DENY"},
-		{"the route's resource", "/orders", "", map[string]string{"resource": fmt.Sprint(id), "bouncer": "envoy"}, 403, "DENY"},
+		{"the route's resource", "/orders", "", map[string]string{"resource": fmt.Sprint(id), "bouncer": "envoy"}, 401, "DENY"},
 		{"this bouncer", "/orders", "", map[string]string{"bouncer": fmt.Sprint(b.ID)}, 200, "PERMIT"},
 	} {
 		status, answer, meta := check(holding("GET", c.path, c.token, c.extensions))

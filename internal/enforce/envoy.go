@@ -145,6 +145,7 @@ func (b *Bouncer) weighed(ctx context.Context, st *state, in inbound, c *extauth
 		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which ext_authz cannot do"}, nil)
 		v.mask = nil
 	}
+	b.prove(st, &in, who, &v, false)
 	b.record(st, &in, who, &v)
 	return b.envoyAnswer(st, &in, who, &v)
 }
@@ -235,8 +236,9 @@ func (b *Bouncer) envoyAnswer(st *state, in *inbound, who *identity, v *verdict)
 	a := &extauthz.Answer{OK: v.pass, Metadata: v.metadata(st)}
 	reply := func(name, text string) { a.Reply = append(a.Reply, extauthz.Field{Name: name, Value: text}) }
 	if !v.pass {
-		a.Status, a.Text = v.no.statusFor(in), string(refusalBody(in, v.id, &v.no))
-		refusalHeader(reply, in, v.id, &v.no)
+		provider := b.providerOf(in)
+		a.Status, a.Text = v.no.statusFor(in), string(refusalBody(in, provider, v.id, &v.no))
+		refusalHeader(reply, in, provider, v.id, &v.no)
 		reply(headerStatus, v.no.code)
 		return a
 	}
@@ -277,7 +279,7 @@ func (v *verdict) metadata(st *state) map[string]any {
 // that an application believes, they alone stay as they are.
 var envoysOwn = map[string]bool{
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Host": true, "X-Forwarded-Client-Cert": true,
-	headerRequestID: true,
+	"X-Envoy-External-Address": true, "X-Envoy-Original-Path": true, headerRequestID: true,
 }
 
 // unbelieved are the fields that Envoy is to remove: those that only we may

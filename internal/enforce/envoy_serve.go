@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -136,9 +137,7 @@ func (b *Bouncer) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 		for _, f := range a.Set {
 			h.Set(f.Name, f.Value)
 		}
-		if len(a.Remove) > 0 {
-			h.Set(extauthz.RemoveHeaders, strings.Join(a.Remove, ","))
-		}
+		h.Set(extauthz.RemoveHeaders, strings.Join(removedBlind(a), ","))
 		h.Set("Content-Length", "0")
 		w.WriteHeader(http.StatusOK)
 		return
@@ -150,4 +149,19 @@ func (b *Bouncer) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 	h.Set("Content-Length", strconv.Itoa(len(a.Text)))
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, a.Text)
+}
+
+// removedBlind are the fields that Envoy is to remove in the HTTP flavour, which
+// shows us the allowed headers alone: the reserved ones go whether they are there
+// or not.
+func removedBlind(a *extauthz.Answer) []string {
+	out := slices.Clone(a.Remove)
+	for _, name := range ReservedHeaders() {
+		set := slices.ContainsFunc(a.Set, func(f extauthz.Field) bool { return strings.EqualFold(f.Name, name) })
+		if !set && !envoysOwn[name] {
+			out = append(out, strings.ToLower(name))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }

@@ -172,7 +172,7 @@ func TestExtAuthz(t *testing.T) {
 	if gone := forged.GetOkResponse().GetHeadersToRemove(); slices.Contains(gone, "x-forwarded-proto") || slices.Contains(gone, "x-request-id") {
 		t.Errorf("what Envoy itself sets is removed: %v", gone)
 	}
-	wants(t, "forged, and not open", get("/admin", map[string]string{"x-auth-request-user": "root", "x-auth-request-groups": "admin"}), "403 DENY access_denied")
+	wants(t, "forged, and not open", get("/admin", map[string]string{"x-auth-request-user": "root", "x-auth-request-groups": "admin"}), "401 DENY authentication_required")
 
 	for _, path := range []string{"/a/../admin", "//admin", "/a%2fb", "/a\\b", "/%00", "/a;x/../admin", "admin", "", "/x#y", "*"} {
 		wants(t, path, get(path, nil), "400 DENY bad_request")

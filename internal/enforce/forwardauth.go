@@ -2,9 +2,11 @@ package enforce
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode/utf16"
 )
 
 // forwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's
@@ -34,6 +36,7 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 	case errors.Is(idErr, errAmbiguousIdentity) && v.mode == enforcing:
 		v.settle(&refusal{http.StatusForbidden, "bad_request", "two identities in one request"}, nil)
 	}
+	b.prove(st, &in, who, &v, false)
 	b.record(st, &in, who, &v)
 	b.authAnswer(w, &in, st, who, &v)
 }
@@ -54,6 +57,7 @@ func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *state, who 
 		w.WriteHeader(http.StatusOK)
 		return
 	}
+	h.Set(headerReason, reasonText(v.no.message))
 	no := v.no
 	if no.status != http.StatusUnauthorized {
 		no.status = http.StatusForbidden
@@ -155,4 +159,29 @@ func sameSegments(raw, canonical string) bool {
 		return raw == "/"
 	}
 	return strings.Count(strings.TrimSuffix(raw, "/"), "/") == strings.Count(strings.TrimSuffix(canonical, "/"), "/")
+}
+
+// maxReason bounds the reason in a header, in bytes.
+const maxReason = 1 << 10
+
+// reasonText is the reason of a refusal as the inside of a JSON text in ASCII:
+// nginx, which drops our answer, writes it between quotes into its own.
+func reasonText(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if b.Len() > maxReason {
+			b.WriteString("...")
+			break
+		}
+		switch {
+		case r >= ' ' && r < 0x7f && !strings.ContainsRune(`"\<>&'$`, r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -50,11 +51,11 @@ func TestForwardAuth(t *testing.T) {
 		status   string
 	}{
 		"open":                    {forwardHead("GET", "app.test", "/open"), 200, "PERMIT", "ok"},
-		"denied":                  {forwardHead("GET", "app.test", "/admin"), 403, "DENY", "access_denied"},
+		"denied":                  {forwardHead("GET", "app.test", "/admin"), 401, "DENY", "authentication_required"},
 		"administrator":           {auth(admin, forwardHead("GET", "app.test", "/admin?x=1")), 200, "PERMIT", "ok"},
 		"no administrator":        {auth(staff, forwardHead("GET", "app.test", "/admin")), 403, "DENY", "access_denied"},
 		"bad token":               {auth("bad", forwardHead("GET", "app.test", "/admin")), 401, "DENY", "invalid_token"},
-		"another way to write it": {forwardHead("GET", "app.test", "/%61dmin/"), 403, "DENY", "access_denied"},
+		"another way to write it": {forwardHead("GET", "app.test", "/%61dmin/"), 401, "DENY", "authentication_required"},
 		"dot segments":            {forwardHead("GET", "app.test", "/admin/../open"), 403, "DENY", "bad_request"},
 		"empty segments":          {forwardHead("GET", "app.test", "//open"), 403, "DENY", "bad_request"},
 		"a slash at the end":      {forwardHead("GET", "app.test", "/open/"), 200, "PERMIT", "ok"},
@@ -69,7 +70,7 @@ func TestForwardAuth(t *testing.T) {
 			forwardHead("GET", "app.test", "/admin")(r)
 			r.Header.Set("X-Auth-Request-User", "root")
 			r.Header.Set("X-Auth-Request-Groups", "admin")
-		}, 403, "DENY", "access_denied"},
+		}, 401, "DENY", "authentication_required"},
 		"the other family": {func(r *http.Request) {
 			r.Header.Set("X-Original-Method", "GET")
 			r.Header.Set("X-Original-Host", "app.test")
@@ -94,7 +95,7 @@ func TestForwardAuth(t *testing.T) {
 		"a whole address": {func(r *http.Request) {
 			r.Header.Set("X-Original-Method", "GET")
 			r.Header.Set("X-Original-URL", "https://app.test/admin")
-		}, 403, "DENY", "access_denied"},
+		}, 401, "DENY", "authentication_required"},
 	} {
 		got := fetch(t, "GET", b.url+"/_bouncer/auth?ignored;=%zz", tc.edit)
 		if got.status != tc.want || got.header.Get("X-Decision") != tc.decision || got.header.Get("X-Gatehouse-Status") != tc.status {
@@ -161,14 +162,14 @@ func TestNginx(t *testing.T) {
 		want               int
 	}{
 		{"open", "GET", "/open", nil, 200},
-		{"denied", "GET", "/admin", nil, 403},
-		{"denied, with a body", "POST", "/admin", nil, 403},
+		{"denied", "GET", "/admin", nil, 401},
+		{"denied, with a body", "POST", "/admin", nil, 401},
 		{"administrator", "GET", "/admin/x?y=1", admin, 200},
 		{"bad token", "GET", "/open", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 401},
-		{"forged", "GET", "/admin", forge, 403},
+		{"forged", "GET", "/admin", forge, 401},
 		{"forged, open path", "GET", "/open", forge, 200},
 		{"dot segments", "GET", "/open/../admin", nil, 403},
-		{"encoded", "GET", "/%61dmin", nil, 403},
+		{"encoded", "GET", "/%61dmin", nil, 401},
 		{"two slashes", "GET", "//admin", nil, 403},
 		{"encoded slash", "GET", "/open%2f..%2fadmin", nil, 403},
 		{"backslash", "GET", "/open/..%5cadmin", nil, 403},
@@ -183,8 +184,14 @@ func TestNginx(t *testing.T) {
 		if (len(seen) == 1) != (tc.want == 200) {
 			t.Errorf("%s: the application saw %d requests", tc.name, len(seen))
 		}
-		if tc.want == 401 && got.header.Get("WWW-Authenticate") == "" {
-			t.Errorf("%s: nginx hands no WWW-Authenticate on", tc.name)
+		if lines := got.header.Values("WWW-Authenticate"); (len(lines) == 1) != (tc.want == 401) {
+			t.Errorf("%s: nginx hands on %q", tc.name, lines)
+		}
+		if tc.want != 200 {
+			var why struct{ Error, Message string }
+			if err := json.Unmarshal([]byte(got.body), &why); err != nil || why.Error == "" || why.Message == "" || got.header.Get("X-Gatehouse-Status") != why.Error {
+				t.Errorf("%s: nginx does not say why: %v %s %v", tc.name, err, got.body, got.header)
+			}
 		}
 		for _, r := range seen {
 			if u := r.Header.Get("X-Auth-Request-User"); u == "root" || tc.name == "administrator" && u != "ann" {

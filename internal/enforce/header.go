@@ -1,8 +1,10 @@
 package enforce
 
 import (
+	"maps"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +14,7 @@ const (
 	headerDecision   = "X-Decision"
 	headerDecisionID = "X-Decision-Id"
 	headerStatus     = "X-Gatehouse-Status"
+	headerReason     = "X-Gatehouse-Reason"
 )
 
 // headerNames are the identity headers, in canonical form: read from trusted
@@ -23,19 +26,67 @@ type headerNames struct {
 // oauth2Proxy are the names that oauth2-proxy made common (contract section 6).
 var oauth2Proxy = headerNames{user: "X-Auth-Request-User", email: "X-Auth-Request-Email", groups: "X-Auth-Request-Groups"}
 
-// oursAlone are fields whose value upstream is ours or nothing: an application
-// behind the bouncer believes them. Whole families go by prefix, see oursPrefix.
-var oursAlone = map[string]bool{
-	"Forwarded": true, "X-Real-Ip": true, "True-Client-Ip": true, "Client-Ip": true, "X-Client-Ip": true,
-	"X-Cluster-Client-Ip": true, "Cf-Connecting-Ip": true, "Fastly-Client-Ip": true,
-	"X-Http-Method-Override": true, "X-Http-Method": true, "X-Method-Override": true,
-	"X-Rewrite-Url": true, "X-Host": true, "X-Remote-User": true, "Remote-User": true,
+// reservedNames are fields whose value upstream is ours or nothing, because
+// applications and their frameworks believe them. Whole families go by prefix,
+// see reservedPrefixes.
+var reservedNames = map[string]bool{
+	// Where a request comes from: servers, CDNs, and what logs and rate limits read.
+	"Forwarded": true, "X-Forwarded": true, "Forwarded-For": true, "X-Forward-For": true, "X-Real-Ip": true,
+	"True-Client-Ip": true, "X-True-Client-Ip": true, "Client-Ip": true, "X-Client-Ip": true, "X-Cluster-Client-Ip": true,
+	"Cf-Connecting-Ip": true, "Cf-Connecting-Ipv6": true, "Cf-Pseudo-Ipv4": true, "Fastly-Client-Ip": true, "Fly-Client-Ip": true,
+	"Do-Connecting-Ip": true, "X-Originating-Ip": true, "X-Azure-Clientip": true, "X-Azure-Socketip": true,
+	"X-Appengine-User-Ip": true, "Proxy-Client-Ip": true, "Wl-Proxy-Client-Ip": true, "X-Proxyuser-Ip": true,
+	"X-Custom-Ip-Authorization": true, "X-Envoy-External-Address": true, "Remote-Addr": true, "Remote-Host": true,
+	// Which method is meant: Rack, Symfony, ASP.NET, Express and others.
+	"X-Http-Method-Override": true, "X-Http-Method": true, "X-Method-Override": true, "X-Method": true,
+	"X-Override-Method": true, "X-Request-Method": true,
+	// Which path: IIS, Symfony, Zend, Envoy, and what WSGI servers take for a mount point.
+	"X-Rewrite-Url": true, "X-Rewrite-Uri": true, "X-Override-Url": true, "X-Override-Uri": true, "X-Request-Uri": true,
+	"X-Request-Url": true, "X-Proxy-Url": true, "X-Http-Destinationurl": true, "X-Waws-Unencoded-Url": true,
+	"X-Envoy-Original-Path": true, "X-Script-Name": true, "Script-Name": true, "Path-Info": true,
+	// Which host and scheme.
+	"X-Host": true, "X-Http-Host-Override": true, "X-Backend-Host": true, "X-Scheme": true, "X-Url-Scheme": true,
+	"Front-End-Https": true, "X-Arr-Ssl": true, "X-Arr-Log-Id": true,
+	// Who asks: what proxies that sign people in say to what stands behind them.
+	"Remote-User": true, "Remote-Name": true, "Remote-Email": true, "Remote-Groups": true,
+	// HTTP_PROXY of a CGI program, which sends its own requests there.
+	"Proxy": true,
+
 	headerDecision: true, headerDecisionID: true, headerRequestID: true,
 }
 
-// oursPrefix are the families: method, path and host overrides (X-Original-*),
-// forwarding facts, what oauth2-proxy sets, and our own.
-var oursPrefix = []string{"X-Forwarded-", "X-Original-", "X-Auth-Request-", "X-Gatehouse-"}
+// reservedPrefixes are the families, all of which begin with X: forwarding facts,
+// overrides of what was asked for, identities, and our own.
+var reservedPrefixes = []string{
+	"X-Forwarded-", "X-Original-", "X-Auth-Request-", "X-Remote-", "X-Authenticated-", "X-Webauth-", "X-Gatehouse-",
+}
+
+// familyMembers are the members of reservedPrefixes that are in use.
+var familyMembers = []string{
+	"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded-By",
+	"X-Forwarded-Method", "X-Forwarded-Uri", "X-Forwarded-Url", "X-Forwarded-Path", "X-Forwarded-Prefix", "X-Forwarded-Scheme", "X-Forwarded-Protocol",
+	"X-Forwarded-Ssl", "X-Forwarded-Proxy", "X-Forwarded-Client-Cert", "X-Forwarded-Tls-Client-Cert", "X-Forwarded-Tls-Client-Cert-Info",
+	"X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Groups", "X-Forwarded-Roles", "X-Forwarded-Preferred-Username", "X-Forwarded-Access-Token",
+	"X-Forwarded-Id-Token",
+	"X-Original-Url", "X-Original-Uri", "X-Original-Path", "X-Original-Host", "X-Original-Method", "X-Original-Scheme", "X-Original-Proto",
+	"X-Original-For", "X-Original-Forwarded-For", "X-Original-Remote-Addr", "X-Original-User",
+	"X-Auth-Request-User", "X-Auth-Request-Email", "X-Auth-Request-Groups", "X-Auth-Request-Roles", "X-Auth-Request-Preferred-Username",
+	"X-Auth-Request-Access-Token", "X-Auth-Request-Redirect",
+	"X-Remote-User", "X-Remote-Name", "X-Remote-Email", "X-Remote-Group", "X-Remote-Groups", "X-Remote-Ip", "X-Remote-Addr",
+	"X-Authenticated-User", "X-Authenticated-Userid", "X-Authenticated-Email", "X-Authenticated-Groups",
+	"X-Webauth-User", "X-Webauth-Email", "X-Webauth-Groups",
+	headerStatus, headerReason,
+}
+
+// ReservedHeaders names, in canonical form and in order, the header fields that
+// an application behind a bouncer may believe: no client's value of theirs passes.
+// A gateway that asks by forward-auth must remove them itself. The list holds
+// what is known of families that go by prefix.
+func ReservedHeaders() []string {
+	names := slices.Concat(slices.Collect(maps.Keys(reservedNames)), familyMembers)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
 
 // hopByHop are the fields of one connection (RFC 9110 section 7.6.1).
 var hopByHop = map[string]bool{
@@ -54,13 +105,13 @@ var framingFields = map[string]bool{
 
 // reserved reports whether the canonical name is ours to set.
 func (n headerNames) reserved(name string) bool {
-	if name == n.user || name == n.email || name == n.groups || oursAlone[name] {
+	if name == n.user || name == n.email || name == n.groups || reservedNames[name] {
 		return true
 	}
-	if len(name) < 8 || name[0] != 'X' {
+	if len(name) < 9 || name[0] != 'X' {
 		return false
 	}
-	for _, p := range oursPrefix {
+	for _, p := range reservedPrefixes {
 		if strings.HasPrefix(name, p) {
 			return true
 		}

@@ -3,6 +3,9 @@ package enforce
 import (
 	"net/http"
 	"net/netip"
+	"net/textproto"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -22,6 +25,45 @@ func TestOutgoingHeaderDropsWhatIsOurs(t *testing.T) {
 	}
 	if u := got["X-Auth-Request-User"]; len(u) != 1 || u[0] != "alice" {
 		t.Errorf("the identity upstream is %v, want exactly ours", u)
+	}
+}
+
+// The application gets no client's value of a reserved header, in no spelling that
+// a CGI gateway, WSGI, Rack or PHP folds into it; and Envoy is told to remove it.
+func TestReservedHeadersDoNotPass(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	gate, e := grpcBouncer(t, p, nil)
+	gate.at(t, 1)
+	names := append(ReservedHeaders(), "X-Forwarded-Anything", "X-Original-Anything", "X-Auth-Request-Anything", "X-Remote-Anything")
+	for _, name := range names {
+		for _, spelling := range []string{name, strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(name, "-", "."), strings.Replace(name, "-", "_", 1), strings.ToUpper(name)} {
+			app.take()
+			got := fetch(t, "GET", b.url+"/x", func(r *http.Request) { r.Header[spelling] = []string{"forged"} })
+			seen := app.take()
+			if got.status != 200 || len(seen) != 1 {
+				t.Fatalf("%s: %d, %d requests", spelling, got.status, len(seen))
+			}
+			for h, values := range seen[0].Header {
+				if strings.Contains(strings.Join(values, ","), "forged") && h != headerRequestID {
+					t.Errorf("%s: the application sees %s: %s", spelling, h, values)
+				}
+			}
+			res := e.ask(held("GET", "app.test", "/x", map[string]string{strings.ToLower(spelling): "forged"}))
+			if _, keeps := envoysOwn[textproto.CanonicalMIMEHeaderKey(spelling)]; !keeps && !slices.Contains(res.GetOkResponse().GetHeadersToRemove(), strings.ToLower(spelling)) {
+				t.Errorf("%s: Envoy removes only %s", spelling, res.GetOkResponse().GetHeadersToRemove())
+			}
+		}
+	}
+	for _, name := range []string{"Accept", "X-Requested-With", "X-Api-Key", "Traceparent", "X-Stainless-Lang", "Openai-Organization", "X-Csrf-Token", "Api_key", "X-Auth-Token"} {
+		if got := fetch(t, "GET", b.url+"/x", func(r *http.Request) { r.Header[name] = []string{"mine"} }); got.status != 200 {
+			t.Fatalf("%s: %d", name, got.status)
+		}
+		if seen := app.take(); len(seen) != 1 || seen[0].Header.Get(name) != "mine" {
+			t.Errorf("%s does not reach the application", name)
+		}
 	}
 }
 

@@ -209,8 +209,8 @@ func identityHeaders(h http.Header, names headerNames) (*identity, error) {
 	return who, nil
 }
 
-// userDoc is input.user. Roles are the token's roles, or its groups where it
-// names no roles, so that one control reads both kinds of proof.
+// userDoc is input.user. Roles are the token's roles, or its groups where it has
+// no claim of roles at all, so that one control reads both kinds of proof.
 func userDoc(who *identity, roles []string, attributes value.Value) value.Value {
 	members := make([]value.Member, 0, 5)
 	members = append(members, value.Member{Key: "id", Value: value.String(who.id)})

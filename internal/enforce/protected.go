@@ -38,20 +38,40 @@ func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *state) bool {
 	return true
 }
 
-// prove has a caller without a token be asked for one. Clients of MCP begin to
-// authorize at a 401 that names the metadata (MCP, authorization); a refusal of
-// any other request stays what it is.
-func (b *Bouncer) prove(st *state, in *inbound, who *identity, v *verdict) {
+// prove has a caller without a token be asked for one, with 401, where one could
+// help: keys are configured, and the decision depends on who asks. Clients of MCP
+// begin to authorize at a 401 that names the metadata (MCP, authorization), so that
+// they are asked at every denial. inPath is set where we serve the metadata: a
+// gateway that only asks us does not.
+func (b *Bouncer) prove(st *state, in *inbound, who *identity, v *verdict, inPath bool) {
 	if st.tokens == nil || v.pass {
 		return
 	}
-	in.metadata = b.scheme(in) + "://" + in.host + metadataPath
-	if in.path != "/" && !strings.ContainsAny(in.path, `"\`) {
-		in.metadata += in.path
+	if inPath {
+		in.metadata = b.scheme(in) + "://" + in.host + metadataPath
+		if in.path != "/" && !strings.ContainsAny(in.path, `"\`) {
+			in.metadata += in.path
+		}
 	}
-	if v.no.code == "access_denied" && !who.known() && (in.seen != nil && in.seen.rpc != nil || servesMCP(v.dec.Resource)) {
-		v.no = refusal{http.StatusUnauthorized, codeNoToken, "this needs a bearer token: " + v.no.message}
+	if v.no.code == "access_denied" && !who.known() && (in.seen != nil && in.seen.rpc != nil || servesMCP(v.dec.Resource) || v.asksWho()) {
+		v.no = refusal{http.StatusUnauthorized, codeNoToken, v.no.message}
 	}
+}
+
+// asksWho reports whether the control that denied, or, where none did and none
+// allowed, any of those that ran, reads who asks.
+func (v *verdict) asksWho() bool {
+	for _, c := range v.dec.Ran {
+		if v.dec.PolicyName != "" && c.Meta().ID != v.dec.PolicyID {
+			continue
+		}
+		for _, path := range c.Refs().Input {
+			if len(path) == 0 || path[0] == "user" || path[0] == "subject" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // challenge is the answer's WWW-Authenticate (RFC 6750 section 3, RFC 9728
@@ -64,5 +84,8 @@ func (in *inbound) challenge(no *refusal) string {
 	if in.metadata != "" {
 		with = append(with, `resource_metadata="`+in.metadata+`"`)
 	}
-	return strings.TrimSpace("Bearer " + strings.Join(with, ", "))
+	if len(with) == 0 {
+		with = append(with, `realm="gatehouse"`) // RFC 6750 wants one parameter at least
+	}
+	return "Bearer " + strings.Join(with, ", ")
 }

@@ -183,7 +183,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 			v.mask = nil
 		}
 	}
-	b.prove(st, &in, who, &v)
+	b.prove(st, &in, who, &v, true)
 	b.record(st, &in, who, &v)
 	if !v.pass {
 		b.refuse(w, &in, v.id, &v.no)

@@ -143,9 +143,10 @@ func (v *verifier) identityOf(token string, expires time.Time) (*identity, error
 	}
 	who.agent = agentOf(claims)
 	who.groups = textList(claims.Get(v.groups))
-	roles := textList(claims.Get(v.roles))
-	if roles == nil {
-		roles = who.groups
+	roles := who.groups
+	if claim := claims.Get(v.roles); claim.Defined() {
+		// A token that speaks of roles has those, be it none.
+		roles = textList(claim)
 	}
 	who.doc = userDoc(who, roles, claims)
 	if d := claims.Get("department"); d.Kind() == value.StringKind {

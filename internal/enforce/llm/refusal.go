@@ -1,26 +1,136 @@
 package llm
 
-import "github.com/gatehouse-dev/gatehouse/internal/rego/value"
+import (
+	"net/http"
+	"strconv"
+	"strings"
 
-// AppendError appends the members of a refusal that clients of the request's
-// provider read: OpenAI's `"error":{message, type, param, code}`, Anthropic's
-// `"type":"error","error":{type, message}`. code is ours.
-func (r *Request) AppendError(dst []byte, status int, code, message string) []byte {
-	if r.Provider == Anthropic {
-		dst = append(dst, `"type":"error","error":{"type":"`...)
-		dst = append(dst, anthropicType(status)...)
-		dst = value.AppendString(append(dst, `","message":`...), message)
-		dst = value.AppendString(append(dst, `,"code":`...), code)
-		return append(dst, '}')
-	}
-	dst = value.AppendString(append(dst, `"error":{"message":`...), message)
-	dst = append(dst, `,"type":"`...)
-	dst = append(dst, openAIType(status)...)
-	dst = value.AppendString(append(dst, `","param":null,"code":`...), code)
-	return append(dst, '}')
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// The other providers whose clients read an error form of their own.
+const (
+	Gemini  = "gemini"
+	Ollama  = "ollama"
+	Bedrock = "bedrock"
+)
+
+// dialects are the providers of gateways' and resources' vocabularies, by the
+// error form that their clients read. Who is not listed speaks OpenAI's.
+var dialects = map[string]string{
+	"anthropic": Anthropic, "claude": Anthropic,
+	"gemini": Gemini, "google": Gemini, "vertex": Gemini, "vertexai": Gemini, "vertex_ai": Gemini, "google_vertex": Gemini, "google_ai": Gemini,
+	"ollama":  Ollama,
+	"bedrock": Bedrock, "aws": Bedrock, "aws_bedrock": Bedrock, "amazon_bedrock": Bedrock,
 }
 
-// types are the words that both providers have for an HTTP status.
+// Dialect is the error form for the name of a provider, as a resource's
+// ai_provider has it.
+func Dialect(name string) string {
+	if d := dialects[strings.ToLower(strings.TrimSpace(name))]; d != "" {
+		return d
+	}
+	return OpenAI
+}
+
+// ProviderOf tells by a canonical path and the request's header whose API is
+// asked; "" when neither is any provider's. Paths are compared by their end, for
+// gateways put prefixes before them.
+func ProviderOf(path string, h http.Header) string {
+	switch {
+	case hasAny(path, ":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents", ":predict"), len(h["X-Goog-Api-Key"]) > 0:
+		return Gemini
+	case strings.HasPrefix(path, "/v1beta/openai/"):
+		return OpenAI
+	case strings.HasPrefix(path, "/v1beta/"), strings.HasPrefix(path, "/v1alpha/"):
+		return Gemini
+	case len(h["Anthropic-Version"]) > 0, ends(path, "/v1/messages", "/v1/complete", "/v1/messages/count_tokens"), strings.Contains(path, "/v1/messages/batches"):
+		return Anthropic
+	case strings.HasPrefix(path, "/model/") && ends(path, "/invoke", "/invoke-with-response-stream", "/converse", "/converse-stream"):
+		return Bedrock
+	case ends(path, "/api/chat", "/api/generate", "/api/embed", "/api/embeddings", "/api/tags", "/api/show", "/api/pull", "/api/ps"):
+		return Ollama
+	case ends(path, "/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/models", "/v1/moderations", "/v1/images/generations",
+		"/v1/images/edits", "/v1/audio/speech", "/v1/audio/transcriptions", "/v1/audio/translations"),
+		strings.HasPrefix(path, "/openai/"), strings.HasPrefix(path, "/v1/responses/"), strings.HasPrefix(path, "/v1/models/"):
+		return OpenAI
+	}
+	return ""
+}
+
+func ends(path string, with ...string) bool {
+	for _, w := range with {
+		if strings.HasSuffix(path, w) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasAny(path string, parts ...string) bool {
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	for _, p := range parts {
+		if strings.HasSuffix(last, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// AppendRefusal appends the members of an answer's object by which clients of
+// a provider read a refusal. code is ours. What the forms have in common, message
+// and ids, is the caller's to add; named reports that the form has a member
+// `message` of its own.
+func AppendRefusal(dst []byte, provider string, status int, code, message string) (out []byte, named bool) {
+	text := func(before, s string) { dst = value.AppendString(append(dst, before...), s) }
+	switch provider {
+	case Anthropic:
+		text(`"type":"error","error":{"type":`, anthropicType(status))
+		text(`,"message":`, message)
+		text(`,"code":`, code)
+		dst = append(dst, '}')
+	case Gemini:
+		dst = strconv.AppendInt(append(dst, `"error":{"code":`...), int64(status), 10)
+		text(`,"message":`, message)
+		text(`,"status":`, googleStatus(status))
+		text(`,"details":[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","domain":"gatehouse","reason":`, strings.ToUpper(code))
+		dst = append(dst, `}]}`...)
+	case Ollama: // a text alone
+		text(`"error":`, message)
+		text(`,"code":`, code)
+	case Bedrock:
+		text(`"message":`, message)
+		text(`,"error":`, code)
+		return dst, true
+	default:
+		text(`"error":{"message":`, message)
+		text(`,"type":`, openAIType(status))
+		text(`,"param":null,"code":`, code)
+		dst = append(dst, '}')
+	}
+	return dst, false
+}
+
+// RefusalHeader is a field that a provider's clients read the kind of an error
+// by; the name is empty where there is none.
+func RefusalHeader(provider string, status int) (name, text string) {
+	if provider != Bedrock {
+		return "", ""
+	}
+	switch {
+	case status == 401 || status == 403:
+		return "X-Amzn-Errortype", "AccessDeniedException"
+	case status == 429:
+		return "X-Amzn-Errortype", "ThrottlingException"
+	case status == 503:
+		return "X-Amzn-Errortype", "ServiceUnavailableException"
+	case status >= 500:
+		return "X-Amzn-Errortype", "InternalServerException"
+	}
+	return "X-Amzn-Errortype", "ValidationException"
+}
+
+// types are the words that OpenAI and Anthropic both have for an HTTP status.
 var types = map[int]string{401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 func openAIType(status int) string {
@@ -37,10 +147,35 @@ func anthropicType(status int) string {
 	switch word := types[status]; {
 	case word != "":
 		return word
+	case status == 404:
+		return "not_found_error"
 	case status == 413:
 		return "request_too_large"
+	case status == 504:
+		return "timeout_error"
 	case status >= 500:
 		return "api_error"
 	}
 	return "invalid_request_error"
+}
+
+// googleStatus is the code of google.rpc for an HTTP status.
+func googleStatus(status int) string {
+	switch status {
+	case 401:
+		return "UNAUTHENTICATED"
+	case 403:
+		return "PERMISSION_DENIED"
+	case 404:
+		return "NOT_FOUND"
+	case 429:
+		return "RESOURCE_EXHAUSTED"
+	case 502, 503:
+		return "UNAVAILABLE"
+	case 504:
+		return "DEADLINE_EXCEEDED"
+	case 500:
+		return "INTERNAL"
+	}
+	return "INVALID_ARGUMENT"
 }

@@ -1,0 +1,182 @@
+package enforce
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// modelCalls are requests of the providers' clients, and the dialect that they read.
+var modelCalls = []struct{ method, path, header, dialect string }{
+	{"POST", "/v1/chat/completions", "", llm.OpenAI},
+	{"POST", "/v1/embeddings", "", llm.OpenAI},
+	{"GET", "/v1/models", "", llm.OpenAI},
+	{"POST", "/v1/responses", "", llm.OpenAI},
+	{"GET", "/v1/responses/resp_1", "", llm.OpenAI},
+	{"POST", "/openai/deployments/gpt/chat/completions", "", llm.OpenAI},
+	{"POST", "/v1/audio/transcriptions", "", llm.OpenAI},
+	{"POST", "/v1/messages", "Anthropic-Version", llm.Anthropic},
+	{"POST", "/v1/messages/count_tokens", "", llm.Anthropic},
+	{"GET", "/v1/models", "Anthropic-Version", llm.Anthropic},
+	{"POST", "/v1beta/models/gemini-pro:generateContent", "", llm.Gemini},
+	{"POST", "/v1beta/models/gemini-pro:streamGenerateContent", "", llm.Gemini},
+	{"GET", "/v1beta/models", "X-Goog-Api-Key", llm.Gemini},
+	{"POST", "/api/chat", "", llm.Ollama},
+	{"POST", "/api/generate", "", llm.Ollama},
+	{"GET", "/api/tags", "", llm.Ollama},
+	{"POST", "/model/anthropic.claude/converse", "", llm.Bedrock},
+	{"POST", "/anything", "", llm.Gemini}, // by the resource's ai_provider
+}
+
+// reads gives the message that a provider's client takes out of an error, or what
+// it misses.
+func reads(dialect string, status int, header http.Header, text string) string {
+	var all map[string]any
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		return err.Error()
+	}
+	e, _ := all["error"].(map[string]any)
+	get := func(m map[string]any, name string) string { s, _ := m[name].(string); return s }
+	switch dialect {
+	case llm.OpenAI:
+		if get(e, "type") == "" || get(e, "code") == "" {
+			return "no type or code"
+		}
+		return get(e, "message")
+	case llm.Anthropic:
+		if get(all, "type") != "error" || get(e, "type") == "" {
+			return "no type"
+		}
+		return get(e, "message")
+	case llm.Gemini:
+		if e["code"] != float64(status) || get(e, "status") == "" {
+			return "no code or status"
+		}
+		return get(e, "message")
+	case llm.Ollama:
+		return get(all, "error")
+	case llm.Bedrock:
+		if header.Get("X-Amzn-Errortype") == "" {
+			return "no type"
+		}
+		return get(all, "message")
+	}
+	return "unknown dialect"
+}
+
+// TestRefusalsSpeakTheProvider: whatever stands in a request's way, the client of
+// a model reads why, at each of its provider's endpoints.
+func TestRefusalsSpeakTheProvider(t *testing.T) {
+	model := []rego.Resource{{ID: 5, Type: "llm", Path: "/**", Doc: doc(t, `{"id":5,"resource_kind":"llm_endpoint","ai_provider":"google"}`)}}
+	say := "package say\n\nallow if \"admin\" in input.user.roles\n\nreason := \"a plain reason\"\n"
+	never := "package never\n\nallow := false\n\nreason := \"a plain reason\"\n"
+	gone := newApplication(t, nil)
+	gone.Close()
+	app := newApplication(t, nil)
+	for status, tc := range map[int]struct {
+		set    *policySet
+		app    string
+		reason string
+	}{
+		401: {&policySet{config: map[string]any{"identity": newIssuer(t).config()}, controls: []control{{id: 1, resource: 5, source: say}}}, app.URL, "You do not have access"},
+		403: {&policySet{controls: []control{{id: 1, resource: 5, source: never}}}, app.URL, "a plain reason"},
+		502: {&policySet{controls: []control{{id: 1, resource: 5, source: allowAll}}}, gone.URL, "the application could not be reached"},
+		503: {nil, app.URL, "no policies are loaded yet"},
+	} {
+		p := newPlane(t)
+		b := start(t, p, tc.app, nil)
+		if tc.set != nil {
+			tc.set.revision, tc.set.mode, tc.set.resources = 1, "enforce", model
+			p.publish(*tc.set)
+			b.at(t, 1)
+		}
+		for _, c := range modelCalls {
+			if status == 503 && (c.dialect == llm.Ollama || c.path == "/anything") {
+				continue // nothing but a resource says that these are models
+			}
+			got := fetch(t, c.method, b.url+c.path, func(r *http.Request) {
+				if c.header != "" {
+					r.Header.Set(c.header, "1")
+				}
+			})
+			if got.status != status {
+				t.Fatalf("%s %s: %d %s, want %d", c.method, c.path, got.status, got.body, status)
+			}
+			if m := reads(c.dialect, status, got.header, got.body); !strings.HasPrefix(m, tc.reason) {
+				t.Errorf("%d %s: the client of %s reads %q of %s", status, c.path, c.dialect, m, got.body)
+			}
+			if (got.header.Get("WWW-Authenticate") != "") != (status == 401) {
+				t.Errorf("%d %s: WWW-Authenticate is %q", status, c.path, got.header.Get("WWW-Authenticate"))
+			}
+		}
+	}
+	for _, c := range modelCalls { // those that take a whole body or a budget to come by
+		for _, status := range []int{400, 401, 403, 404, 408, 413, 415, 429, 500, 502, 503, 504} {
+			provider := c.dialect
+			header := http.Header{}
+			body := refusalBody(&inbound{id: "r"}, provider, "d", &refusal{status, "some_code", "say \"why\""})
+			refusalHeader(header.Set, &inbound{id: "r"}, provider, "d", &refusal{status, "some_code", "why"})
+			if m := reads(provider, status, header, string(body)); m != `say "why"` || !strings.Contains(string(body), `"decision_id":"d"`) {
+				t.Errorf("%d for %s: %q of %s", status, provider, m, body)
+			}
+		}
+	}
+}
+
+// TestAnonymousIsAskedWhereATokenHelps: 401 where keys are there and the control
+// asks who it is; 403 where a token would change nothing.
+func TestAnonymousIsAskedWhereATokenHelps(t *testing.T) {
+	keys := newIssuer(t).config()
+	app := newApplication(t, nil)
+	for i, tc := range []struct {
+		name, source string
+		config       map[string]any
+		want         int
+	}{
+		{"reads roles", adminOnly, map[string]any{"identity": keys}, 401},
+		{"reads roles, no keys", adminOnly, nil, 403},
+		{"denies everybody", denyAll, map[string]any{"identity": keys}, 403},
+		{"denies a path", "package p\n\nallow if not startswith(input.resource.path, \"/admin\")\n", map[string]any{"identity": keys}, 403},
+		{"reads all of the input", "package p\n\nallow if count(input) > 100\n", map[string]any{"identity": keys}, 401},
+		{"no control, default deny", "", map[string]any{"identity": keys, "default_action": "deny"}, 403},
+	} {
+		p := newPlane(t)
+		set := policySet{revision: 1, mode: "enforce", config: tc.config}
+		if tc.source != "" {
+			set.controls = []control{{id: 1, source: tc.source}}
+		}
+		p.publish(set)
+		b := start(t, p, app.URL, func(c *Config) { c.TrustedProxies = []string{"127.0.0.1"} }).at(t, 1)
+		gate, e := grpcBouncer(t, p, nil)
+		gate.at(t, 1)
+		direct := fetch(t, "GET", b.url+"/admin", nil)
+		auth := fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "app.test", "/admin"))
+		for way, got := range map[string]reply{"proxy": direct, "forward-auth": auth} {
+			challenge := got.header.Get("WWW-Authenticate")
+			if got.status != tc.want || strings.HasPrefix(challenge, "Bearer ") != (tc.want == 401) || strings.Contains(challenge, "invalid_token") {
+				t.Errorf("%d %s, %s: %d %q, want %d", i, tc.name, way, got.status, challenge, tc.want)
+			}
+		}
+		if got := e.ask(held("GET", "app.test", "/admin", nil)).GetDeniedResponse().GetStatus().GetCode(); int(got) != tc.want {
+			t.Errorf("%s, Envoy: %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// What nginx writes between quotes stays one JSON text.
+func TestReasonText(t *testing.T) {
+	for _, s := range []string{"plain", `a "quoted" \ one`, "ümlaut", "a\nline", "$gh_id", "😀", strings.Repeat("é", 5000)} {
+		out := reasonText(s)
+		var back string
+		if err := json.Unmarshal([]byte(`"`+out+`"`), &back); err != nil || len(out) > maxReason+16 || len(s) < 100 && back != s {
+			t.Errorf("%q: %q, %v", s, out, err)
+		}
+		if strings.ContainsAny(out, "\"$\n") {
+			t.Errorf("%q holds what nginx or JSON reads", out)
+		}
+	}
+}

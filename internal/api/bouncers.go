@@ -54,6 +54,13 @@ type bouncerDeleteIn struct {
 	IfMatch
 }
 
+type credentialsOut struct{ Body bouncer.Credentials }
+
+type credentialsIn struct {
+	BouncerPath
+	Body bouncer.CredentialsChange
+}
+
 type bouncerHealthOut struct{ Body bouncer.Health }
 
 type syncStatusOut struct{ Body bouncer.SyncStatus }
@@ -117,6 +124,24 @@ func (s *Server) bouncers(r *Router) {
 		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerIssuedOut, error) {
 			made, err := s.Bouncers.Rotate(ctx, sc, in.ID)
 			return &bouncerIssuedOut{ETag(made.ChangeNo), made}, err
+		})
+	Register(r, Op{
+		ID: "get-bouncer-credentials", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/credentials", Permission: "bouncers:read", Tags: tags,
+		Summary:     "Which credentials a bouncer sends to the application",
+		Description: "The headers that it sets, adds or strips; their values are never shown.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*credentialsOut, error) {
+			out, err := s.Bouncers.Credentials(ctx, sc, in.ID)
+			return &credentialsOut{out}, err
+		})
+	Register(r, Op{
+		ID: "set-bouncer-credentials", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}/credentials", Permission: "bouncers:write", Tags: tags,
+		Summary:     "Set the credentials that a bouncer sends to the application",
+		Description: "Replaces them all. Values are sealed at rest, are given to this bouncer alone, and are in no bundle, log or answer. One without a value keeps what is stored for its header and resource.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *credentialsIn) (*credentialsOut, error) {
+			out, err := s.Bouncers.SetCredentials(ctx, sc, in.ID, in.Body)
+			return &credentialsOut{out}, err
 		})
 	s.bouncerStates(r)
 }

@@ -86,6 +86,21 @@ func (s *Server) bridge(r *Router) {
 			WriteJSON(w, http.StatusOK, me)
 		})
 	Raw(r, Op{
+		ID: "bridge-credentials", Method: http.MethodGet, Path: "/bridge/credentials", Tags: tags,
+		Summary:     "Fetch the credentials for the application",
+		Description: "A bouncer's own alone, sealed under a key that is derived from its token. The bundle's metadata says when there are others.",
+	},
+		RawDocs{Response: reflect.TypeFor[bridge.SealedCredentials]()},
+		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+			out, err := s.Bridge.Credentials(req.Context(), sc, bearerToken(req))
+			if err != nil {
+				Fail(w, err)
+				return
+			}
+			w.Header().Set("Cache-Control", "no-store")
+			WriteJSON(w, http.StatusOK, out)
+		})
+	Raw(r, Op{
 		ID: "bridge-resources", Method: http.MethodGet, Path: "/bridge/data/resources", Tags: tags,
 		Summary:     "Read the data feed data.resources",
 		Description: "Registered resources with their enrichment, by id, as controls see them. A bouncer gets those that it stands before; others need `resources:read` and get all of the environment.",
@@ -146,12 +161,15 @@ func (s *Server) intakes(r *Router, tags []string) {
 
 // tokenDigest is that of the credential that the request came with: a poll that
 // is parked when its token is rotated must know which one it had.
-func tokenDigest(req *http.Request) string {
+func tokenDigest(req *http.Request) string { return bouncer.Digest(bearerToken(req)) }
+
+// bearerToken is the credential that the request came with.
+func bearerToken(req *http.Request) string {
 	token := req.Header.Get("X-API-Key")
 	if token == "" {
 		_, token, _ = strings.Cut(req.Header.Get("Authorization"), " ")
 	}
-	return bouncer.Digest(strings.TrimSpace(token))
+	return strings.TrimSpace(token)
 }
 
 type pollFunc func(ctx context.Context, sc scope.Scope, p bridge.Poll) (*bridge.Answer, error)

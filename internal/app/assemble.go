@@ -232,7 +232,11 @@ func (p *parts) subjects(context.Context) error {
 	if err := p.assistant(); err != nil {
 		return err
 	}
-	p.bouncers = &bouncer.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Resources: p.resources}
+	credentials, err := p.box.For("bouncer credentials")
+	if err != nil {
+		return err
+	}
+	p.bouncers = &bouncer.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Resources: p.resources, Box: credentials}
 	p.policies = &policy.Service{
 		Stores: p.stores, Now: p.now, Evaluator: p.workers, Resources: p.resources, Tenants: p.tenants,
 		Data: p.dataOf, BouncerEnv: p.bouncers.Environment, BouncerTwin: p.bouncers.Twin,

@@ -108,7 +108,7 @@ reason := "administrators only" if not allow
 		{"an administrator", "/admin", is.token(t, "ann", "admin"), nil, 200, "PERMIT"},
 		{"no administrator", "/admin", is.token(t, "ben", "staff"), nil, 403, "DENY"},
 		{"a bad token", "/orders", "bad", nil, 401, "DENY"},
-		{"the route's resource", "/orders", "", map[string]string{"resource": fmt.Sprint(id), "bouncer": "envoy"}, 401, "DENY"},
+		{"the route's resource", "/orders", "", map[string]string{"resource": fmt.Sprint(id), "bouncer": "envoy"}, 403, "DENY"},
 		{"this bouncer", "/orders", "", map[string]string{"bouncer": fmt.Sprint(b.ID)}, 200, "PERMIT"},
 	} {
 		status, answer, meta := check(holding("GET", c.path, c.token, c.extensions))
@@ -165,7 +165,7 @@ reason := "administrators only" if not allow
 	s.Kill()
 	b.Kill()
 	b.Start()
-	if status, _, meta := check(holding("GET", "/admin", "", nil)); status != 403 || meta["decision_id"] == "" {
+	if status, _, meta := check(holding("GET", "/admin", "", nil)); status != 401 || meta["decision_id"] == "" {
 		t.Errorf("after a restart, without its server: %d %v", status, meta)
 	}
 	if !strings.Contains(b.Log.String(), "ext_authz") {

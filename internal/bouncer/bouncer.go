@@ -74,6 +74,8 @@ type Bouncer struct {
 	TokenIssuedAt      time.Time `json:"-" db:"token_issued_at"`
 	// ChangeNo is the ETag: it grows with changes by people, not with heartbeats.
 	ChangeNo int64 `json:"-" db:"change_no"`
+	// CredentialsNo grows with each change of its credentials; 0: there never were any.
+	CredentialsNo int64 `json:"-" db:"credentials_no"`
 }
 
 // Issued is a bouncer with its token, which is shown this once.

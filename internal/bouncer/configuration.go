@@ -64,6 +64,7 @@ func rules() map[string]rule {
 		"signing":             whole(oneOf("unsigned", Signed)),
 		"headers":             each(shown),
 		"discovery":           whole(oneOf("on", "off")),
+		"audit":               whole(oneOf("best_effort", "required")),
 		"identity":            whole(object),
 	}
 }
@@ -76,6 +77,8 @@ func identityRules() map[string]rule {
 		"issuer":               whole(text),
 		"audience":             textOrTexts,
 		"leeway_seconds":       whole(seconds),
+		"token_header":         whole(header),
+		"pass_token":           whole(boolean),
 		"user_claim":           whole(text),
 		"email_claim":          whole(text),
 		"roles_claim":          whole(text),
@@ -212,7 +215,7 @@ func shown(v any) string {
 		return msg
 	}
 	s, _ := v.(string)
-	if slices.Contains([]string{"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key"}, strings.ToLower(s)) {
+	if slices.Contains([]string{"authorization", "cookie", "proxy-authorization", "set-cookie", "x-api-key", "api-key", "x-goog-api-key"}, strings.ToLower(s)) {
 		return s + " carries credentials and is never shown to controls"
 	}
 	return ""

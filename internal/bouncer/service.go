@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -26,6 +27,8 @@ type Service struct {
 	Random    io.Reader
 	Tenants   *tenant.Service
 	Resources *resource.Service
+	// Box seals the credentials that bouncers send to applications.
+	Box *secret.Box
 	// Root is the API root that bouncers reach, such as https://gate.example/api/v1.
 	Root string
 	// OfBouncer gives the live controls that name a bouncer, and their resources (package policy).

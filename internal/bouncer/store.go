@@ -13,7 +13,7 @@ import (
 
 const columns = `id, name, hostname, port, environment, target_app, configuration, resource_ids, token_digest, token_issued_at,
 	change_no, created_at, updated_at, status, status_detail, last_heartbeat, version, policies_synced, requests_per_second,
-	cache_hit_rate, target_app_reachable, policy_cache_size, decision_cache_size`
+	cache_hit_rate, target_app_reachable, policy_cache_size, decision_cache_size, credentials_no`
 
 func get(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error) {
 	return db.One[Bouncer](ctx, tx, `SELECT `+columns+` FROM bouncers WHERE id = $1`, id)
@@ -58,8 +58,26 @@ func update(ctx context.Context, tx *db.Tx, b Bouncer) (Bouncer, error) {
 		b.Name, b.Hostname, b.Port, b.TargetApp, b.Configuration, b.ResourceIDs, b.TokenDigest, b.TokenIssuedAt, b.ChangeNo, b.UpdatedAt, b.ID)
 }
 
+func loadCredentials(ctx context.Context, tx *db.Tx, id int64) (credentialRow, error) {
+	return db.One[credentialRow](ctx, tx, `SELECT rules, sealed FROM bouncer_credentials WHERE bouncer_id = $1`, id)
+}
+
+// storeCredentials writes the row and counts the change in the bouncer's own.
+func storeCredentials(ctx context.Context, tx *db.Tx, b Bouncer, row credentialRow) error {
+	_, err := tx.Exec(ctx, `INSERT INTO bouncer_credentials (bouncer_id, rules, sealed, updated_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (bouncer_id) DO UPDATE SET rules = excluded.rules, sealed = excluded.sealed, updated_at = excluded.updated_at`,
+		b.ID, row.Rules, row.Sealed, b.UpdatedAt)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `UPDATE bouncers SET credentials_no = $1, change_no = $2, updated_at = $3 WHERE id = $4`,
+		b.CredentialsNo, b.ChangeNo, b.UpdatedAt, b.ID)
+	return err
+}
+
 func remove(ctx context.Context, tx *db.Tx, id int64) error {
 	for _, sql := range []string{
+		`DELETE FROM bouncer_credentials WHERE bouncer_id = $1`,
 		`DELETE FROM bouncer_sync WHERE bouncer_id = $1`,
 		`DELETE FROM bouncer_bundles WHERE bouncer_id = $1`,
 		`DELETE FROM bouncers WHERE id = $1`,

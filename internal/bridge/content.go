@@ -77,15 +77,19 @@ func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, mode string) (value.Value
 	if err != nil {
 		return value.Value{}, err
 	}
-	return value.Object(value.Member{Key: "bouncer", Value: value.Object(
-		value.Member{Key: "id", Value: value.Int(b.ID)},
-		value.Member{Key: "name", Value: value.String(b.Name)},
-		value.Member{Key: "tenant", Value: value.String(string(tenant))},
-		value.Member{Key: "environment", Value: value.String(string(b.Environment))},
-		value.Member{Key: "mode", Value: value.String(mode)},
-		value.Member{Key: "target_app", Value: value.String(b.TargetApp)},
-		value.Member{Key: "configuration", Value: configuration},
-	)}), nil
+	members := []value.Member{
+		{Key: "id", Value: value.Int(b.ID)},
+		{Key: "name", Value: value.String(b.Name)},
+		{Key: "tenant", Value: value.String(string(tenant))},
+		{Key: "environment", Value: value.String(string(b.Environment))},
+		{Key: "mode", Value: value.String(mode)},
+		{Key: "target_app", Value: value.String(b.TargetApp)},
+		{Key: "configuration", Value: configuration},
+	}
+	if b.CredentialsNo > 0 { // its number alone: they themselves are in no bundle
+		members = append(members, value.Member{Key: "credentials", Value: value.Int(b.CredentialsNo)})
+	}
+	return value.Object(value.Member{Key: "bouncer", Value: value.Object(members...)}), nil
 }
 
 // hashOf is the hash of all that makes a bouncer's bundle but its revision.

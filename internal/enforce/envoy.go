@@ -246,7 +246,11 @@ func (b *Bouncer) envoyAnswer(st *state, in *inbound, who *identity, v *verdict)
 		reply(headerDecisionID, v.id)
 	}
 	st.identityFields(who, func(name, text string) { a.Set = append(a.Set, extauthz.Field{Name: name, Value: text}) })
-	a.Remove = unbelieved(in.headers, st.names, a.Set)
+	c := st.credit(in, v.dec.Resource, who)
+	for _, f := range c.set {
+		a.Set = append(a.Set, extauthz.Field{Name: f.name, Value: f.value})
+	}
+	a.Remove = unbelieved(in.headers, st, a.Set, c.drop)
 	return a
 }
 
@@ -284,8 +288,8 @@ var envoysOwn = map[string]bool{
 
 // unbelieved are the fields that Envoy is to remove: those that only we may
 // set, in whatever spelling, and have not set.
-func unbelieved(h http.Header, names headerNames, set []extauthz.Field) []string {
-	out := []string{}
+func unbelieved(h http.Header, st *state, set []extauthz.Field, drop []string) []string {
+	out, names := []string{}, st.names
 	gone := func(name string) {
 		if !slices.ContainsFunc(set, func(f extauthz.Field) bool { return f.Name == name }) {
 			out = append(out, strings.ToLower(name))
@@ -294,11 +298,14 @@ func unbelieved(h http.Header, names headerNames, set []extauthz.Field) []string
 	for _, name := range []string{names.user, names.email, names.groups} {
 		gone(name)
 	}
+	for _, name := range drop {
+		gone(name)
+	}
 	for name := range h {
 		folded, odd := foldName(name)
 		switch {
-		case name == names.user, name == names.email, name == names.groups, envoysOwn[name]:
-		case names.reserved(folded), odd && framingFields[folded]:
+		case name == names.user, name == names.email, name == names.groups, envoysOwn[name], slices.Contains(drop, name), st.passToken && name == names.token:
+		case names.reserved(folded), odd && framingFields[folded], odd && slices.Contains(drop, folded):
 			gone(name)
 		}
 	}

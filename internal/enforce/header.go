@@ -21,6 +21,8 @@ const (
 // proxies, and set to exactly one value on what goes upstream.
 type headerNames struct {
 	user, email, groups string
+	// token is where the caller's token stands, when that is not Authorization.
+	token string
 }
 
 // oauth2Proxy are the names that oauth2-proxy made common (contract section 6).
@@ -105,7 +107,7 @@ var framingFields = map[string]bool{
 
 // reserved reports whether the canonical name is ours to set.
 func (n headerNames) reserved(name string) bool {
-	if name == n.user || name == n.email || name == n.groups || reservedNames[name] {
+	if name == n.user || name == n.email || name == n.groups || name == n.token || reservedNames[name] {
 		return true
 	}
 	if len(name) < 9 || name[0] != 'X' {
@@ -207,8 +209,24 @@ type outgoing struct {
 	client http.Header
 	named  []string // fields that the client's Connection drops
 	ours   []field
-	plain  bool // the answer will be read: no encodings
-	masked bool // the answer will be rewritten: no encodings, no parts, no validators
+	plain  bool   // the answer will be read: no encodings
+	token  string // the token's header, where it goes on
+	masked bool   // the answer will be rewritten: no encodings, no parts, no validators
+}
+
+// credit applies what becomes of the header, our own fields included: who takes
+// identities away from a provider takes ours away.
+func (o *outgoing) credit(c changes) {
+	if len(c.drop) == 0 {
+		return
+	}
+	if len(o.named) == 0 {
+		o.named = c.drop
+	} else {
+		o.named = slices.Concat(o.named, c.drop)
+	}
+	o.ours = slices.DeleteFunc(o.ours, func(f field) bool { return slices.Contains(c.drop, f.name) })
+	o.ours = append(o.ours, c.set...)
 }
 
 // maskDrops are the request fields that would bring an answer which cannot be
@@ -217,10 +235,15 @@ var maskDrops = map[string]bool{
 	"Accept-Encoding": true, "Range": true, "If-Range": true, "If-None-Match": true, "If-Modified-Since": true, "A-Im": true, "Want-Digest": true,
 }
 
+// passes reports the caller's token that is asked to go on.
+func (o *outgoing) passes(name string) bool {
+	return o.token != "" && name == o.token
+}
+
 // each calls fn for every field line, ours last.
 func (o *outgoing) each(fn func(name, value string)) {
 	for name, values := range o.client {
-		if !o.names.forwards(name, o.named) || name == "Expect" || name == "Content-Length" {
+		if (!o.names.forwards(name, o.named) && !o.passes(name)) || name == "Expect" || name == "Content-Length" {
 			continue
 		}
 		if o.masked && maskDrops[name] || o.plain && name == "Accept-Encoding" {

@@ -123,7 +123,7 @@ func identify(ctx context.Context, h http.Header, st *settings, byHeader bool) (
 		fromProxy = who
 	}
 	if st.tokens != nil {
-		token, err := bearer(h)
+		token, err := tokenOf(h, st.names.token)
 		if err != nil {
 			return nobody, err
 		}
@@ -145,6 +145,29 @@ func identify(ctx context.Context, h http.Header, st *settings, byHeader bool) (
 }
 
 var nobody = &identity{}
+
+// tokenOf is the caller's token: a bearer token, or what stands in the header that
+// is configured for it, with or without the word Bearer; "" when there is none.
+func tokenOf(h http.Header, name string) (string, error) {
+	if name == "" {
+		return bearer(h)
+	}
+	lines := h[name]
+	switch {
+	case len(lines) == 0:
+		return "", nil
+	case len(lines) > 1:
+		return "", errAmbiguousIdentity
+	}
+	token := strings.TrimSpace(lines[0])
+	if scheme, rest, found := strings.Cut(token, " "); found && strings.EqualFold(scheme, "bearer") {
+		token = strings.TrimSpace(rest)
+	}
+	if token == "" {
+		return "", errBadToken
+	}
+	return token, nil
+}
 
 // bearer is the token of the Authorization header; "" when there is none.
 func bearer(h http.Header) (string, error) {

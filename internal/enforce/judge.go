@@ -19,6 +19,8 @@ type state struct {
 	// set is nil until there was a bundle.
 	set      *rego.Set
 	revision string
+	// credentials are what the application gets in place of the callers'; nil: nothing.
+	credentials *upstreamCredentials
 	// activated is when the bundle became the one decided on; zero: never.
 	activated time.Time
 	controls  int

@@ -83,7 +83,12 @@ func saveLastGood(dir string, head savedHead, bundle []byte) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, lastGoodName+".*")
+	return saveFile(dir, lastGoodName, data)
+}
+
+// saveFile replaces a file as one step; only its owner may read it.
+func saveFile(dir, name string, data []byte) error {
+	f, err := os.CreateTemp(dir, name+".*")
 	if err != nil {
 		return err
 	}
@@ -98,7 +103,7 @@ func saveLastGood(dir string, head savedHead, bundle []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), filepath.Join(dir, lastGoodName)); err != nil {
+	if err := os.Rename(f.Name(), filepath.Join(dir, name)); err != nil {
 		return err
 	}
 	return syncDir(dir)

@@ -24,7 +24,7 @@ func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *state, in *i
 	if r.Body == nil || r.Body == http.NoBody || !needsBody(refs) || seen.no != nil {
 		seen.whole = seen.no == nil
 		b.observe(st, in, who, idErr)
-		b.relay(w, r, in, st.settings, who, v)
+		b.relay(w, r, in, st, who, v)
 		return
 	}
 	decided := *in // relay goes on with its own
@@ -46,7 +46,7 @@ func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *state, in *i
 	}
 	r.Body = o
 	defer o.finish(false)
-	b.relay(w, r, in, st.settings, who, v)
+	b.relay(w, r, in, st, who, v)
 }
 
 // overheard is a body that the application reads while we listen.

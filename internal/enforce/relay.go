@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,20 +39,16 @@ func (b *buffers) put(p *[32 << 10]byte) { b.pool.Put(p) }
 
 // relay sends the request to the application and its answer to the client.
 // mask is set when the answer must be masked.
-func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st *settings, who *identity, v *verdict) {
-	head := b.outgoingHeader(in, st, who)
+func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st *state, who *identity, v *verdict) {
+	head := b.outgoingHeader(in, st.settings, who)
+	head.credit(st.credit(in, v.dec.Resource, who))
 	meter := in.seen.metered()
 	defer meter.settle(context.WithoutCancel(r.Context()), nothing)
-	rules, err := b.rulesFor(st, v)
+	rules, err := b.rulesFor(st.settings, v)
 	if err != nil {
 		b.count.maskFailures.Add(1)
 		b.refuse(w, in, v.id, &refusal{http.StatusBadGateway, "mask_failed", "the answer could not be masked: " + err.Error()})
 		return
-	}
-	if v.mode == enforcing && !who.expires.IsZero() && (in.seen != nil && in.seen.rpc != nil || servesMCP(v.dec.Resource)) {
-		// A token that was for us is not for the server behind (MCP, authorization),
-		// nor when the client opens or ends its stream.
-		head.named = append(slices.Clone(head.named), "Authorization")
 	}
 	head.masked = !rules.Empty()
 	// In shadow mode nothing may differ from direct access, so that an answer
@@ -173,6 +168,9 @@ func (c *clientBody) Read(p []byte) (int, error) {
 func (b *Bouncer) outgoingHeader(in *inbound, st *settings, who *identity) *outgoing {
 	head := &outgoing{names: st.names, client: in.headers, named: in.named, ours: make([]field, 0, 12)}
 	add := func(name, value string) { head.ours = append(head.ours, field{name, value}) }
+	if st.passToken {
+		head.token = st.names.token
+	}
 	st.identityFields(who, add)
 	add(headerRequestID, in.id)
 	add("X-Real-Ip", in.client)

@@ -164,7 +164,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if st.mode == shadowing {
 		b.observe(st, &in, who, idErr)
-		b.relay(w, r, &in, st.settings, who, &verdict{pass: true})
+		b.relay(w, r, &in, st, who, &verdict{pass: true})
 		return
 	}
 	defer func() { in.seen.close() }()
@@ -191,7 +191,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	b.watchTools(r, st, &in, who, &v)
 	in.seen.letGo()
-	b.relay(w, r, &in, st.settings, who, &v)
+	b.relay(w, r, &in, st, who, &v)
 }
 
 // contain ends a panic with the request that caused it.

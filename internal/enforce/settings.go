@@ -40,6 +40,7 @@ type bundleMeta struct {
 	Tenant      string        `json:"tenant"`
 	Environment string        `json:"environment"`
 	Mode        string        `json:"mode"`
+	Credentials int64         `json:"credentials"` // the number of those that belong to the bundle
 	Config      configuration `json:"configuration"`
 }
 
@@ -76,6 +77,10 @@ type identityConfig struct {
 	PublicKeys []string        `json:"public_keys"` // PEM
 	Issuer     string          `json:"issuer"`
 	Audience   texts           `json:"audience"` // one of them must be in the token
+	// TokenHeader is where the token stands; default: Authorization, as a bearer token.
+	TokenHeader string `json:"token_header"`
+	// PassToken hands a verified token on to the application.
+	PassToken bool `json:"pass_token"`
 	// LeewaySeconds is the clock difference taken, 0 to 60.
 	LeewaySeconds int `json:"leeway_seconds"`
 
@@ -125,14 +130,17 @@ type settings struct {
 	showHeaders []string // canonical
 	trusted     proxies
 	byHeaders   bool // identity headers on forward-auth
-	tokens      *verifier
-	hashKey     rego.HashKey // of the tenant; empty: what is to be hashed is redacted
-	identity    string       // the identity configuration, to see whether it changed
+	passToken   bool // the caller's token goes on to the application
+	// credentialsNo is the number of the credentials that belong to the bundle.
+	credentialsNo int64
+	tokens        *verifier
+	hashKey       rego.HashKey // of the tenant; empty: what is to be hashed is redacted
+	identity      string       // the identity configuration, to see whether it changed
 }
 
 // neverShown are headers that no control may read: a control's author is no
 // keeper of credentials, and what it reads is recorded.
-var neverShown = []string{"Authorization", "Cookie", "Proxy-Authorization", "Set-Cookie", "X-Api-Key"}
+var neverShown = []string{"Authorization", "Cookie", "Proxy-Authorization", "Set-Cookie", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"}
 
 // readSettings makes settings of what a bundle says of us. Whatever it cannot
 // understand is an error, and the bundle is refused: a guessed mode or a
@@ -153,7 +161,7 @@ func (b *Bouncer) readSettings(bundle *rego.Bundle, before *settings) (*settings
 	s := &settings{
 		bouncer: m.ID.String(), name: m.Name, tenant: m.Tenant, environment: m.Environment,
 		keepSlash: c.KeepTrailingSlash, byHeaders: c.Identity.ForwardAuthHeaders,
-		trusted: b.trusted, signed: c.Signing == "signed",
+		trusted: b.trusted, signed: c.Signing == "signed", passToken: c.Identity.PassToken, credentialsNo: m.Credentials,
 	}
 	if err := s.readCache(c); err != nil {
 		return nil, err
@@ -163,7 +171,7 @@ func (b *Bouncer) readSettings(bundle *rego.Bundle, before *settings) (*settings
 	}
 	for _, h := range c.Headers {
 		h = textproto.CanonicalMIMEHeaderKey(h)
-		if slices.Contains(neverShown, h) {
+		if slices.Contains(neverShown, h) || strings.EqualFold(h, c.Identity.TokenHeader) {
 			return nil, fmt.Errorf("configuration.headers: %s carries credentials and is never shown to controls", h)
 		}
 		s.showHeaders = append(s.showHeaders, h)
@@ -250,6 +258,13 @@ func (s *settings) readNames(c identityConfig) error {
 			return fmt.Errorf("configuration.identity: %q cannot carry an identity", n.from)
 		}
 		*n.to = name
+	}
+	if c.TokenHeader != "" && !strings.EqualFold(c.TokenHeader, "Authorization") {
+		name, odd := foldName(textproto.CanonicalMIMEHeaderKey(c.TokenHeader))
+		if odd || hopByHop[name] || framingFields[name] || name == s.names.user || name == s.names.email || name == s.names.groups {
+			return fmt.Errorf("configuration.identity.token_header: %q cannot carry a token", c.TokenHeader)
+		}
+		s.names.token = name
 	}
 	if s.names.user == s.names.email || s.names.user == s.names.groups || s.names.email == s.names.groups {
 		return errors.New("configuration.identity: the three identity headers need three names")

@@ -68,7 +68,7 @@ func (b *Bouncer) restore() {
 		err = errForeignCopy
 	}
 	if err == nil {
-		err = b.activate(data, head.Bouncer, true)
+		err = b.activate(data, head.Bouncer, true, b.savedCredentials)
 	}
 	if err != nil {
 		b.log.Error("the saved bundle is not usable; waiting for the control plane", "error", err)
@@ -198,7 +198,7 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("the bundle broke off: %w", err)
 		}
-		return b.received(data, resp.Header.Get("ETag"), s.id)
+		return b.received(ctx, data, resp.Header.Get("ETag"), s.id)
 	}
 	return false, failedStatus(resp)
 }
@@ -284,7 +284,7 @@ func (b *Bouncer) whoAmI(ctx context.Context) (string, error) {
 
 // received takes a bundle that was downloaded, or says why not. One that is
 // refused leaves the last good one in place.
-func (b *Bouncer) received(data []byte, etag, id string) (bool, error) {
+func (b *Bouncer) received(ctx context.Context, data []byte, etag, id string) (bool, error) {
 	now := b.cfg.Now()
 	b.mu.Lock()
 	b.sync.download = now
@@ -293,7 +293,10 @@ func (b *Bouncer) received(data []byte, etag, id string) (bool, error) {
 	if len(data) > maxBundle {
 		err = &syncError{code: "bundle_too_large", message: "the bundle is over 64 MiB"}
 	} else {
-		err = b.activate(data, id, false)
+		err = b.activate(data, id, false, func(id string, least int64) (*upstreamCredentials, error) { return b.fetchCredentials(ctx, id, least) })
+	}
+	if errors.Is(err, errNoCredentials) {
+		return false, err // the bundle is good: it is asked for again
 	}
 	if err != nil {
 		b.count.bundlesRefused.Add(1)
@@ -319,9 +322,9 @@ func (b *Bouncer) received(data []byte, etag, id string) (bool, error) {
 	return true, nil
 }
 
-// activate reads a bundle and swaps it in, all or nothing. stored: it is the one
-// that was active before a restart.
-func (b *Bouncer) activate(data []byte, id string, stored bool) (err error) {
+// activate reads a bundle and swaps it in, all or nothing. obtain gives the
+// credentials that it goes with. stored: it is the one that was active before a restart.
+func (b *Bouncer) activate(data []byte, id string, stored bool, obtain func(id string, least int64) (*upstreamCredentials, error)) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = &syncError{code: "bundle_error", message: fmt.Sprint("reading the bundle panicked: ", p)}
@@ -345,7 +348,13 @@ func (b *Bouncer) activate(data []byte, id string, stored bool) (err error) {
 	if s.environment == "" {
 		s.environment = bundle.Env
 	}
-	b.state.Store(&state{settings: s, set: bundle.Set, revision: bundle.Revision, activated: b.cfg.Now(), controls: len(bundle.Set.Controls())})
+	var creds *upstreamCredentials
+	if s.credentialsNo > 0 {
+		if creds, err = obtain(s.bouncer, s.credentialsNo); err != nil {
+			return err
+		}
+	}
+	b.state.Store(&state{settings: s, credentials: creds, set: bundle.Set, revision: bundle.Revision, activated: b.cfg.Now(), controls: len(bundle.Set.Controls())})
 	select {
 	case b.activated <- struct{}{}:
 	default:

@@ -47,6 +47,17 @@ func New(keys ...[KeyBytes]byte) (*Box, error) {
 	return derive("gatehouse/secret/v1", keys)
 }
 
+// FromToken is a box for one purpose whose key is derived from a token, of which
+// both ends of a connection know: what the one seals the other opens, and nobody
+// who sees it on its way or on a disk.
+func FromToken(token, purpose string) (*Box, error) {
+	key, err := hkdf.Key(sha256.New, []byte(token), nil, "gatehouse/token/v1", KeyBytes)
+	if err != nil {
+		return nil, fmt.Errorf("secret: %w", err)
+	}
+	return derive("gatehouse/token/v1/"+purpose, [][KeyBytes]byte{[KeyBytes]byte(key)})
+}
+
 func derive(purpose string, keys [][KeyBytes]byte) (*Box, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("secret: no key")

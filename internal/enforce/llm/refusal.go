@@ -1,7 +1,6 @@
 package llm
 
 import (
-	"net/http"
 	"strconv"
 	"strings"
 
@@ -36,7 +35,7 @@ func Dialect(name string) string {
 // ProviderOf tells by a canonical path and the request's header whose API is
 // asked; "" when neither is any provider's. Paths are compared by their end, for
 // gateways put prefixes before them.
-func ProviderOf(path string, h http.Header) string {
+func ProviderOf(path string, h map[string][]string) string {
 	switch {
 	case hasAny(path, ":generateContent", ":streamGenerateContent", ":countTokens", ":embedContent", ":batchEmbedContents", ":predict"), len(h["X-Goog-Api-Key"]) > 0:
 		return Gemini

@@ -62,7 +62,7 @@ var siblings = map[string][]string{
 
 // enforceMay is all that the data plane may import: a bouncer needs no store.
 var enforceMay = []string{
-	"internal/scope", "internal/fault", "internal/outbound", "internal/spool", "internal/framing",
+	"internal/scope", "internal/fault", "internal/outbound", "internal/spool", "internal/framing", "internal/secret",
 	"internal/rego", "internal/rego/value", "internal/redact",
 	"internal/enforce/plaintext", "internal/enforce/spelling", "internal/enforce/llm", "internal/enforce/mcp", "internal/enforce/pii", "internal/enforce/mask", "internal/enforce/extauthz",
 }

@@ -51,6 +51,11 @@ docs: ## Regenerate docs/configuration.md and the golden OpenAPI document
 	$(GO) test ./internal/app -run TestConfigurationReference -update
 	$(GO) test ./internal/api -run Document -update
 
+.PHONY: notices
+notices: ## Renew THIRD_PARTY_NOTICES.md from the modules that the binary is made of
+	cd tools && $(GO) build -o ../$(BIN)/notices ./notices
+	$(BIN)/notices > THIRD_PARTY_NOTICES.md
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf $(BIN)

@@ -22,18 +22,23 @@ var version = "dev"
 type commands struct {
 	Config kong.ConfigFlag `help:"JSON file with settings; environment and flags go before it." type:"existingfile"`
 
-	Dev     devCommand     `cmd:"" help:"Start everything on this machine: server, two bouncers and a demo application."`
-	Server  serverCommand  `cmd:"" help:"Start the control plane."`
-	Bouncer bouncerCommand `cmd:"" help:"Start an enforcement point in front of an application."`
-	Worker  workerCommand  `cmd:"" hidden:"" help:"Evaluate authors' Rego; started by the server."`
-	Admin   adminCommand   `cmd:"" help:"Recover access on the server's host."`
-	Audit   auditCommand   `cmd:"" help:"Check the audit logs."`
-	Migrate migrateCommand `cmd:"" help:"Bring every tenant's schema to this version."`
-	Backup  backupCommand  `cmd:"" help:"Copy the SQLite files of a data directory, while the server runs."`
-	Policy  policyCommand  `cmd:"" help:"Controls as code: validate, test, deploy, diff, pull."`
-	Replay  replayCommand  `cmd:"" help:"Hold a control against the decisions that a server recorded."`
-	LSP     lspCommand     `cmd:"" name:"lsp" help:"Language server for controls, over stdio: an editor starts it."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
+
+	Dev        devCommand        `cmd:"" help:"Start everything on this machine: server, two bouncers and a demo application."`
+	Server     serverCommand     `cmd:"" help:"Start the control plane."`
+	Bouncer    bouncerCommand    `cmd:"" help:"Start an enforcement point in front of an application."`
+	Worker     workerCommand     `cmd:"" hidden:"" help:"Evaluate authors' Rego; started by the server."`
+	Admin      adminCommand      `cmd:"" help:"Recover access on the server's host."`
+	Audit      auditCommand      `cmd:"" help:"Check the audit logs."`
+	Migrate    migrateCommand    `cmd:"" help:"Bring every tenant's schema to this version."`
+	Backup     backupCommand     `cmd:"" help:"Copy the SQLite files of a data directory, while the server runs."`
+	Policy     policyCommand     `cmd:"" help:"Controls as code: validate, test, deploy, diff, pull."`
+	Replay     replayCommand     `cmd:"" help:"Hold a control against the decisions that a server recorded."`
+	LSP        lspCommand        `cmd:"" name:"lsp" help:"Language server for controls, over stdio: an editor starts it."`
+	Login      loginCommand      `cmd:"" help:"Sign in, for the commands that need a server."`
+	Logout     logoutCommand     `cmd:"" help:"End the session of login."`
+	Completion completionCommand `cmd:"" help:"Print a script that completes commands in your shell."`
+	Version    versionCommand    `cmd:"" help:"Print the version."`
 }
 
 func main() {
@@ -50,6 +55,7 @@ func run(ctx context.Context) int {
 		kong.Description("Decide, and prove, who and what may reach your APIs, models and data."),
 		kong.Configuration(kong.JSON),
 		kong.UsageOnError(),
+		kong.Vars{"version": "gatehouse " + version},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {

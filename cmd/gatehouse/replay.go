@@ -38,7 +38,7 @@ type replayCommand struct {
 // Run replays.
 func (c *replayCommand) Run(ctx context.Context) error {
 	if c.URL == "" || c.APIKey == "" {
-		return &policycli.Failure{Code: policycli.ExitUsage, Err: errors.New("this needs a server: set --url and --api-key, or GATEHOUSE_URL and GATEHOUSE_API_KEY")}
+		return &policycli.Failure{Code: policycli.ExitUsage, Err: errors.New("this needs a server: run gatehouse login (a session lasts an hour), or set --url and --api-key, or GATEHOUSE_URL and GATEHOUSE_API_KEY")}
 	}
 	if c.Control == "" && c.PolicyID == 0 && len(c.Without) == 0 {
 		return &policycli.Failure{Code: policycli.ExitUsage, Err: errors.New("nothing to replay: name a --control, a --policy-id, or what to leave out with --without")}

@@ -127,7 +127,7 @@ func (p *parts) ground(ctx context.Context) error {
 	p.stores = stores
 	p.closers.add("store", 5*time.Second, func(context.Context) error { return stores.Close() })
 
-	p.cache, err = cache.Open(ctx, cache.Config{URL: p.cfg.RedisURL, Now: p.now})
+	p.cache, err = cache.Open(ctx, cache.Config{URL: p.cfg.RedisURL, Now: p.now, Logger: p.log})
 	if err != nil {
 		return fmt.Errorf("open the cache: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
@@ -40,7 +41,8 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 	if err != nil {
 		return err
 	}
-	count, done, err := sharedCount(ctx, cfg.RedisURL)
+	log := newLogger(cfg.LogLevel, os.Stderr)
+	count, done, err := sharedCount(ctx, cfg.RedisURL, log)
 	if err != nil {
 		return err
 	}
@@ -49,12 +51,14 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 		URL: cfg.URL, Token: cfg.Token, Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, Upstream: cfg.Upstream, DataDir: cfg.DataDir,
 		TrustedProxies: cfg.TrustedProxies, InitialMode: cfg.InitialMode, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey,
 		UpstreamTimeout: cfg.Timeout, Version: version, Now: clock, Entropy: rand.Reader, Count: count, Verify: verify,
-	}, newLogger(cfg.LogLevel, os.Stderr))
+		Serving: func(address string) {
+			fmt.Fprintf(out, "gatehouse bouncer %s serves on %s\n", version, address)
+		},
+	}, log)
 	if err != nil {
 		return err
 	}
 	tune(cfg.MemoryLimit)
-	fmt.Fprintf(out, "gatehouse bouncer %s serves on %s\n", version, cfg.Listen)
 	return b.Run(ctx)
 }
 
@@ -81,11 +85,11 @@ func verifyKey(setting string) (*rego.Verify, error) {
 
 // sharedCount counts in Redis; without an address there is none, and each
 // bouncer counts for itself, as it also does while Redis is away.
-func sharedCount(ctx context.Context, url string) (enforce.Count, func(), error) {
+func sharedCount(ctx context.Context, url string, log *slog.Logger) (enforce.Count, func(), error) {
 	if url == "" {
 		return nil, func() {}, nil
 	}
-	c, err := cache.Open(ctx, cache.Config{URL: url, Now: clock})
+	c, err := cache.Open(ctx, cache.Config{URL: url, Now: clock, Logger: log})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -117,10 +117,16 @@ func devParts(ctx context.Context, cfg Config, ports DevPorts, version, password
 	return nil
 }
 
+// devStateFile says that the example was made; it holds what a second start needs.
+const devStateFile = "dev.json"
+
+// devPasswordFile holds the administrator's password, in the data directory.
+const devPasswordFile = "admin-password"
+
 // devPassword is the administrator's: the one that was set, the one that an
 // earlier start made, or a new one, kept beside the data for the next start.
 func devPassword(cfg Config) (string, error) {
-	path := filepath.Join(cfg.DataDir, "admin-password")
+	path := filepath.Join(cfg.DataDir, devPasswordFile)
 	if cfg.AdminPassword != "" {
 		return cfg.AdminPassword, os.WriteFile(path, []byte(cfg.AdminPassword), 0o600)
 	}

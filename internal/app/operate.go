@@ -1,11 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
@@ -17,6 +20,12 @@ import (
 // its sessions; it works while the server runs. An empty password is made here
 // and printed.
 func ResetPassword(ctx context.Context, cfg Config, tenant, username, password string, out io.Writer) error {
+	if err := requireData(cfg); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, devStateFile)); err == nil {
+		cfg.Demo = true // the data of `gatehouse dev`, which needs no key for secrets either
+	}
 	if err := cfg.Check(); err != nil {
 		return err
 	}
@@ -33,11 +42,24 @@ func ResetPassword(ctx context.Context, cfg Config, tenant, username, password s
 	if err != nil {
 		return err
 	}
+	if err := keepDevPassword(cfg, tenant, username, cmp.Or(generated, password)); err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "%s of tenant %s has a new password; all its sessions have ended.\n", username, tenant)
 	if generated != "" {
 		fmt.Fprintf(out, "The password is %s (it is not shown again)\n", generated)
 	}
 	return nil
+}
+
+// keepDevPassword renews the password that `gatehouse dev` keeps beside its data,
+// where it keeps one, so that its next start prints what holds.
+func keepDevPassword(cfg Config, tenant, username, password string) error {
+	path := filepath.Join(cfg.DataDir, devPasswordFile)
+	if _, err := os.Stat(path); err != nil || tenant != string(scope.DefaultTenant) || username != "admin" {
+		return nil //nolint:nilerr // there is none
+	}
+	return os.WriteFile(path, []byte(password), 0o600)
 }
 
 // VerifyAudit walks the hash chains of a tenant's logs and answers an error at
@@ -94,7 +116,28 @@ func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	return err
 }
 
+// requireData refuses a data directory that holds no store: an operator's tool
+// that is started in the wrong place must not make one there.
+func requireData(cfg Config) error {
+	if cfg.DatabaseURL != "" {
+		return nil
+	}
+	_, err := os.Stat(filepath.Join(cfg.DataDir, "system.db"))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	dir, err := filepath.Abs(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("there is no gatehouse data in %s: name its directory with --data-dir or GATEHOUSE_DATA_DIR, or its database with GATEHOUSE_DATABASE_URL", dir)
+}
+
+// openStores opens the stores that a server has made. It makes none.
 func openStores(ctx context.Context, cfg Config) (*db.Cluster, error) {
+	if err := requireData(cfg); err != nil {
+		return nil, err
+	}
 	if err := checkURL("GATEHOUSE_DATABASE_URL", cfg.DatabaseURL, "postgres", "postgresql"); err != nil {
 		return nil, err
 	}

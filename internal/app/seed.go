@@ -57,7 +57,7 @@ func payrollTests() []object {
 
 // devSeed makes the example over the API, as a user would, on the first start.
 func devSeed(ctx context.Context, cfg Config, ports DevPorts, password string) (devState, error) {
-	path := filepath.Join(cfg.DataDir, "dev.json")
+	path := filepath.Join(cfg.DataDir, devStateFile)
 	state, seeded, err := readState(path)
 	if err != nil || seeded {
 		return state, err

@@ -7,6 +7,7 @@ package cache
 
 import (
 	"context"
+	"log/slog"
 	"runtime/metrics"
 	"strconv"
 	"strings"
@@ -31,6 +32,8 @@ type Config struct {
 	// Timeout bounds one call to Redis (250 ms); after a failed one Redis is left
 	// alone until a probe, one a second, gets an answer.
 	Timeout time.Duration
+	// Logger is told when Redis goes away and comes back; nil logs nothing.
+	Logger *slog.Logger
 }
 
 // Window is the state of a counter in its present window.
@@ -74,6 +77,9 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 250 * time.Millisecond
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	local, err := otter.New(&otter.Options[string, localWindow]{
 		MaximumSize: maxCounters,

@@ -1,7 +1,10 @@
 package cache_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -141,7 +144,21 @@ func TestRedisComesAndGoes(t *testing.T) {
 	server.Stop()
 	ctx := context.Background()
 	cfg := cache.Config{URL: server.URL()}
-	a, b := cachetest.Open(t, cfg), cachetest.Open(t, cfg)
+	b := cachetest.Open(t, cfg)
+	var logged syncBuffer
+	cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	cfg.URL = strings.Replace(cfg.URL, "redis://", "redis://someone:canary-password@", 1)
+	withLog, err := cache.Open(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count(t, withLog, "t", "z", 1, time.Hour)
+	withLog.Close()
+	cfg.URL, cfg.Logger = server.URL(), nil
+	a := cachetest.Open(t, cfg)
+	if s := logged.String(); strings.Count(s, "Redis cannot be used") != 1 || !strings.Contains(s, "address=") || strings.Contains(s, "canary") {
+		t.Errorf("the log says %q", s)
+	}
 	if h := a.Health(ctx); h.Status != "degraded" {
 		t.Errorf("without a server: %+v", h)
 	}
@@ -202,4 +219,22 @@ func BenchmarkCount(b *testing.B) {
 			})
 		})
 	}
+}
+
+// syncBuffer is a log that is read while it is written.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,6 +32,7 @@ type remote struct {
 	instance string // tells our own messages from those of other replicas
 	script   *rueidis.Lua
 	failing  chan struct{} // holds a token when a call has failed
+	gone     atomic.Bool   // the log says that Redis does not answer
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
@@ -57,6 +60,7 @@ func openRemote(ctx context.Context, cfg Config, c *Cache) (*remote, error) {
 	}
 	if err := r.connect(); err != nil {
 		c.degraded.Store(true)
+		r.lost(err)
 		r.failing <- struct{}{}
 	}
 	r.running.Go(func() { r.probe(run) })
@@ -127,7 +131,12 @@ func (r *remote) probe(ctx context.Context) {
 			return
 		case <-r.failing:
 		}
-		for r.ping(ctx) != nil {
+		for {
+			err := r.ping(ctx)
+			if err == nil {
+				break
+			}
+			r.lost(err)
 			select {
 			case <-ctx.Done():
 				return
@@ -135,8 +144,29 @@ func (r *remote) probe(ctx context.Context) {
 			}
 		}
 		r.cache.degraded.Store(false)
+		if r.gone.Swap(false) {
+			r.cfg.Logger.Info("Redis answers again: counters are shared again", "address", r.address())
+		}
 	}
 }
+
+// lost logs once that Redis does not answer. The cause may repeat the address
+// with its password, so only its kind is logged.
+func (r *remote) lost(err error) {
+	if r.gone.Swap(true) {
+		return
+	}
+	reason := "refused or not reachable"
+	if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
+		reason = "no answer in time"
+	} else if _, ok := rueidis.IsRedisErr(err); ok {
+		reason = "refused by Redis: check the password and the database number"
+	}
+	r.cfg.Logger.Warn("Redis cannot be used: this process counts for itself until it answers", "address", r.address(), "reason", reason)
+}
+
+// address is Redis' host and port, without credentials.
+func (r *remote) address() string { return strings.Join(r.option.InitAddress, ",") }
 
 func (r *remote) ping(ctx context.Context) error {
 	c := r.conn()

@@ -75,6 +75,9 @@ type Config struct {
 	Verify *rego.Verify
 	// RootCAs are the authorities for the control plane's certificate; nil: the system's.
 	RootCAs *x509.CertPool
+	// Serving, if set, is called once: when the listener is open and a bundle is
+	// active, so that requests are decided on.
+	Serving func(address string)
 	// Version is our version, for reports.
 	Version string
 
@@ -156,18 +159,20 @@ type Bouncer struct {
 	trusted proxies
 	up      *upstream // nil: forward-auth only
 	state   atomic.Pointer[state]
-	cache   *rego.Cache
-	spool   *spool.Log
-	ids     *idSource
-	count   counters
-	buffers buffers
-	events  sync.Pool    // *[]byte
-	zip     *gzip.Writer // the shipper's: its tables are 800 KB
-	labels  atomic.Pointer[[]byte]
-	tunnels tunnels
-	tools   *toolbook
-	bodies  *bodies
-	report  reporter
+	// announced is whether Config.Serving was called.
+	announced announcement
+	cache     *rego.Cache
+	spool     *spool.Log
+	ids       *idSource
+	count     counters
+	buffers   buffers
+	events    sync.Pool    // *[]byte
+	zip       *gzip.Writer // the shipper's: its tables are 800 KB
+	labels    atomic.Pointer[[]byte]
+	tunnels   tunnels
+	tools     *toolbook
+	bodies    *bodies
+	report    reporter
 
 	contact                  atomic.Pointer[time.Time]
 	polling                  atomic.Bool

@@ -65,6 +65,7 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	}
 	go func() { served <- srv.Serve(strict) }()
 	b.log.Info("the bouncer listens", "address", l.Addr().String(), "upstream", b.cfg.Upstream)
+	b.listening(l.Addr().String())
 	select {
 	case <-ctx.Done():
 		err = b.shutdown(srv, checks)

@@ -146,7 +146,13 @@ type statusError struct {
 }
 
 // Error implements error.
-func (e *statusError) Error() string { return "the control plane answered " + strconv.Itoa(e.code) }
+func (e *statusError) Error() string {
+	said := "the control plane answered " + strconv.Itoa(e.code)
+	if e.code == http.StatusUnauthorized {
+		said += ": this token is not known there. Check GATEHOUSE_BOUNCER_TOKEN and GATEHOUSE_URL, or register the bouncer again"
+	}
+	return said
+}
 
 func retryAfter(err error) time.Duration {
 	var no *statusError

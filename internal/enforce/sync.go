@@ -359,6 +359,7 @@ func (b *Bouncer) activate(data []byte, id string, stored bool, obtain func(id s
 	case b.activated <- struct{}{}:
 	default:
 	}
+	b.announce()
 	return nil
 }
 

@@ -76,7 +76,7 @@ type Options struct {
 // findings, everything else the server's failure.
 func (o Options) ask(ctx context.Context, method, path, key string, in, out any) error {
 	if o.Server == nil || o.Server.URL == "" || o.Server.Key == "" {
-		return usage("this needs a server: set --url and --api-key, or GATEHOUSE_URL and GATEHOUSE_API_KEY")
+		return usage("this needs a server: run gatehouse login (a session lasts an hour), or set --url and --api-key, or GATEHOUSE_URL and GATEHOUSE_API_KEY")
 	}
 	if _, err := client.Base(o.Server.URL); err != nil {
 		return usage("%w", err)

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/gatehouse-dev/gatehouse/internal/client"
+	"github.com/gatehouse-dev/gatehouse/internal/policycli"
+)
+
+// loginCommand signs a person in for the commands that need a server.
+type loginCommand struct {
+	URL           string `env:"GATEHOUSE_URL" default:"http://127.0.0.1:8080" help:"Address of the server."`
+	Username      string `default:"admin" help:"Account."`
+	PasswordStdin bool   `help:"Read the password from standard input, for scripts."`
+}
+
+// Run asks for the password and keeps the session.
+func (c *loginCommand) Run(ctx context.Context) error {
+	if _, err := client.Base(c.URL); err != nil {
+		return &policycli.Failure{Code: policycli.ExitUsage, Err: err}
+	}
+	path, err := client.SessionFile()
+	if err != nil {
+		return err
+	}
+	password, err := readPassword(c.PasswordStdin)
+	if err != nil {
+		return &policycli.Failure{Code: policycli.ExitUsage, Err: err}
+	}
+	var token struct {
+		AccessToken string `json:"access_token"`
+		ExpiresIn   int64  `json:"expires_in"`
+	}
+	server := &client.Client{URL: c.URL, Agent: "gatehouse/" + version, Tries: 1}
+	err = server.Do(ctx, http.MethodPost, "/auth/login", "", map[string]string{"username": c.Username, "password": password}, &token)
+	if err != nil {
+		return &policycli.Failure{Code: policycli.ExitServer, Err: err}
+	}
+	expires := time.Now().Add(time.Duration(token.ExpiresIn) * time.Second)
+	if err := (client.Session{URL: c.URL, Token: token.AccessToken, Username: c.Username, ExpiresAt: expires}).Save(path); err != nil {
+		return fmt.Errorf("keep the session: %w", err)
+	}
+	fmt.Printf("Signed in to %s as %s until %s. The session is kept in %s.\n", c.URL, c.Username, expires.Format("15:04"), path)
+	return nil
+}
+
+// readPassword asks on the terminal without showing what is typed, or reads a line.
+func readPassword(stdin bool) (string, error) {
+	if stdin {
+		line, err := bufio.NewReader(io.LimitReader(os.Stdin, 4<<10)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		return strings.TrimRight(line, "\r\n"), nil
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return "", errors.New("standard input is no terminal: pass the password with --password-stdin")
+	}
+	fmt.Fprint(os.Stderr, "Password: ")
+	password, err := term.ReadPassword(int(os.Stdin.Fd()))
+	fmt.Fprintln(os.Stderr)
+	return string(password), err
+}
+
+// logoutCommand ends the session that login began.
+type logoutCommand struct{}
+
+// Run ends the session at the server and forgets it here.
+func (logoutCommand) Run(ctx context.Context) error {
+	path, err := client.SessionFile()
+	if err != nil {
+		return err
+	}
+	s, err := client.LoadSession(path, time.Now())
+	if errors.Is(err, client.ErrNoSession) {
+		fmt.Println("Nobody was signed in.")
+		return nil
+	}
+	if err == nil {
+		err = (&client.Client{URL: s.URL, Key: s.Token, Agent: "gatehouse/" + version}).Do(ctx, http.MethodPost, "/auth/logout", "", nil, nil)
+	}
+	return errors.Join(err, client.ForgetSession(path))
+}
+
+// AfterApply fills in what the command line and the environment left out from
+// the session of `gatehouse login`. A session counts for its own server alone;
+// one that has expired counts for none.
+func (r *remote) AfterApply() error {
+	if r.APIKey != "" {
+		return nil
+	}
+	path, err := client.SessionFile()
+	if err != nil {
+		return nil //nolint:nilerr // without a home directory there is no session
+	}
+	s, err := client.LoadSession(path, time.Now())
+	if err != nil || r.URL != "" && r.URL != s.URL {
+		return nil //nolint:nilerr // the command says that it needs a server, if it does
+	}
+	r.URL, r.APIKey = s.URL, s.Token
+	return nil
+}

@@ -1,0 +1,90 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Session is what `gatehouse login` keeps for later commands.
+type Session struct {
+	// URL is the server's address.
+	URL string `json:"url"`
+	// Token is a JWT; it goes into Authorization.
+	Token string `json:"token"`
+	// Username is who signed in.
+	Username string `json:"username"`
+	// ExpiresAt is when the server stops taking the token.
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+// ErrNoSession says that nobody has signed in on this machine.
+var ErrNoSession = errors.New("nobody is signed in: run gatehouse login")
+
+// SessionFile is where the session of this account of the operating system is
+// kept: GATEHOUSE_SESSION, or session.json below the user's configuration directory.
+func SessionFile() (string, error) {
+	if path := os.Getenv("GATEHOUSE_SESSION"); path != "" {
+		return path, nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("find the configuration directory: %w", err)
+	}
+	return filepath.Join(dir, "gatehouse", "session.json"), nil
+}
+
+// LoadSession reads the session at path. It is ErrNoSession where there is
+// none, and an error that says so where it has expired.
+func LoadSession(path string, now time.Time) (Session, error) {
+	var s Session
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, ErrNoSession
+	}
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil || s.URL == "" || s.Token == "" {
+		return Session{}, fmt.Errorf("%s is not a session: remove it and run gatehouse login", path)
+	}
+	if !now.Before(s.ExpiresAt) {
+		return Session{}, fmt.Errorf("the session of %s at %s ended at %s: run gatehouse login", s.Username, s.URL, s.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	return s, nil
+}
+
+// Save writes the session where only its owner can read it, whole or not at all.
+func (s Session) Save(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	next, err := os.CreateTemp(filepath.Dir(path), ".session-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = next.Write(text)
+	if err = errors.Join(err, next.Close()); err == nil {
+		err = os.Rename(next.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(next.Name())
+	}
+	return err
+}
+
+// ForgetSession removes the session at path; it is no error where there is none.
+func ForgetSession(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

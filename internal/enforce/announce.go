@@ -1,0 +1,33 @@
+package enforce
+
+import "sync"
+
+// announcement says once that the bouncer serves.
+type announcement struct {
+	mu      sync.Mutex
+	address string // of the open listener; empty: not yet
+	done    bool
+}
+
+// listening notes that requests can come in.
+func (b *Bouncer) listening(address string) {
+	b.announced.mu.Lock()
+	b.announced.address = address
+	b.announced.mu.Unlock()
+	if b.state.Load().set == nil {
+		b.log.Warn("there is no bundle yet: requests are refused, or passed in shadow mode, until the first one comes", "url", b.cfg.URL)
+	}
+	b.announce()
+}
+
+// announce calls Config.Serving as soon as the listener is open and a bundle is active.
+func (b *Bouncer) announce() {
+	a := &b.announced
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done || a.address == "" || b.state.Load().set == nil || b.cfg.Serving == nil {
+		return
+	}
+	a.done = true
+	b.cfg.Serving(a.address)
+}

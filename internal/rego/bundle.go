@@ -151,12 +151,18 @@ func (s *Set) index() value.Value {
 			libraries[libraryKey(l)] = l
 			used = append(used, value.String(libraryKey(l)))
 		}
+		var refused value.Value
+		if issues := c.Broken(); len(issues) > 0 {
+			refused = value.Object(value.Member{Key: "message", Value: value.String(issues[0].Message)},
+				value.Member{Key: "line", Value: value.Int(int64(issues[0].Line))}, value.Member{Key: "column", Value: value.Int(int64(issues[0].Column))})
+		}
 		controls = append(controls, value.Member{Key: controlKey(c.meta.ID), Value: value.Object(
 			value.Member{Key: "id", Value: value.Int(c.meta.ID)},
 			value.Member{Key: "name", Value: value.String(c.meta.Name)},
 			value.Member{Key: "version", Value: value.Int(c.meta.Version)},
 			value.Member{Key: "resource_id", Value: value.Int(c.meta.ResourceID)},
 			value.Member{Key: "source", Value: value.String(c.source)},
+			value.Member{Key: "refused", Value: refused},
 			value.Member{Key: "libraries", Value: value.Array(used...)},
 		)})
 	}

@@ -268,6 +268,14 @@ func (r BundleReader) control(v value.Value, libraries map[string]Library) (*Con
 		}
 		libs = append(libs, l)
 	}
+	if why := v.Get("refused"); why.Defined() {
+		is := Issue{Severity: SeverityError}
+		is.Message, _ = why.Get("message").Str()
+		line, _ := why.Get("line").Int64()
+		column, _ := why.Get("column").Int64()
+		is.Line, is.Column = int(line), int(column)
+		return refusedControl(m, source, libs, is), nil
+	}
 	var c *Control
 	if r.Active != nil {
 		c = r.Active.Control(m.ID)

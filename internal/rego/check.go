@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 )
 
 // reservedPackages are the roots that no control may live under: OPA's own,
@@ -23,6 +25,7 @@ type checked struct {
 	compiler *ast.Compiler // compiled with that module and its libraries alone
 	pkg      ast.Ref
 	libs     []*linked // that it reaches, by package
+	program  *native.Program
 }
 
 // Check says what keeps source from being a control that may use libs: at most
@@ -82,7 +85,24 @@ func check(source string, library bool, libs []Library) (c *checked, issues []Is
 	if len(issues) > 0 {
 		return nil, issues
 	}
-	return &checked{module: mod, compiler: compiler, pkg: pkg, libs: k.sorted()}, nil
+	program, err := native.Compile(compiler, pkg)
+	if err != nil {
+		return nil, k.placed([]Issue{unsupported(err)})
+	}
+	return &checked{module: mod, compiler: compiler, pkg: pkg, libs: k.sorted(), program: program}, nil
+}
+
+// unsupported is what the evaluator cannot compile.
+func unsupported(err error) Issue {
+	var u *native.ErrUnsupported
+	if !errors.As(err, &u) {
+		return issueAt(nil, "unsupported", "%v", err)
+	}
+	is := issueAt(u.Location, "unsupported", "this is not supported: %s", u.What)
+	if u.Location != nil {
+		is.file = u.Location.File
+	}
+	return is
 }
 
 // parse reads a source within the bounds on its text and shape.

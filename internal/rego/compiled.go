@@ -2,59 +2,85 @@ package rego
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// errFallback says that the native program cannot settle it; the control is
-// then evaluated on topdown.
-var errFallback = errors.New("not settled by the compiled program")
+// ruleSet says which of the four rules a control defines.
+type ruleSet struct{ allow, deny, mask, reason bool }
 
-// env is what a native program gets of a run: made once, for all controls.
+// run is one input on its way through the controls.
+type run struct {
+	in   value.Value
+	data DataSource
+	lim  Limits
+	nat  *native.Env
+}
+
+func newRun(in value.Value, data DataSource, lim Limits) *run {
+	return &run{in: in, data: data, lim: lim}
+}
+
+// env is what a program gets of a run: made once, for all controls.
 func (r *run) env(b *budget) *native.Env {
 	if r.nat != nil {
 		return r.nat
 	}
 	lim := r.lim
-	e := &native.Env{Now: lim.Now, Done: b.done, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true}
+	e := &native.Env{Now: lim.Now, Done: b.done, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, Settles: denies}
 	if lim.Clock != nil {
 		e.Clock, e.Deadline = lim.Clock, lim.Clock().Add(b.deadline)
 	} else {
-		e.Done = b.channel()
+		e.Expired = b.channel()
 	}
 	r.nat = e
 	return e
 }
 
-// effectNative is Control.effect on the native program. A control that fails
-// is left to topdown: which of its rules fails, and in what words, is for one
-// evaluator to say.
-func (c *Control) effectNative(r *run, b *budget) (Outcome, error) {
-	res, err := c.native.Eval(r.env(b), r.in, r.data)
-	if err != nil {
-		if err = nativeError(err); errors.Is(err, ErrLimit) {
-			return c.failed(err), nil
-		}
-		return Outcome{}, err
-	}
-	if denies(res.Deny) {
-		return Outcome{Effect: Deny, Reason: joinReasons(res.Deny)}, nil
-	}
-	return c.settle(res.Mask, res.Allow), nil
+// Panic is a fault of the evaluator that was caught: the control denies, and
+// whoever asked has it in Decision.Err, to log and to count.
+type Panic struct {
+	// Value is what was thrown, Stack where. Neither is for callers.
+	Value any
+	Stack []byte
 }
 
-func (c *Control) reasonNative(r *run, b *budget) (value.Value, error) {
-	v, err := c.native.Rule("reason", r.env(b), r.in, r.data)
-	if err != nil {
-		return value.Value{}, nativeError(err)
-	}
-	return v, nil
-}
+// Error does not tell what was thrown: it may hold the caller's data.
+func (*Panic) Error() string { return "the evaluator failed" }
 
-func nativeError(err error) error {
-	if errors.Is(err, native.ErrLimit) {
+// evaluatorError is an error of the evaluator in the terms of this package.
+func evaluatorError(err error) error {
+	var e *native.EvalError
+	var p *native.PanicError
+	switch {
+	case errors.Is(err, native.ErrLimit):
 		return ErrLimit
+	case errors.As(err, &p):
+		return &Panic{Value: p.Value, Stack: p.Stack}
+	case errors.As(err, &e):
+		if pkg, ok := strings.CutSuffix(e.File, ".rego"); ok && strings.HasPrefix(pkg, LibraryRoot+".") {
+			return &atLine{message: fmt.Sprintf("library %s: %s", pkg, e.Message), line: e.Line}
+		}
+		return &atLine{message: e.Message, line: e.Line}
 	}
-	return errFallback
+	return err
+}
+
+// atLine is an error with its place.
+type atLine struct {
+	message string
+	line    int
+}
+
+func (e *atLine) Error() string { return e.message }
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	if len(s) > 300 {
+		s = strings.ToValidUTF8(s[:300], "") + "..."
+	}
+	return s
 }

@@ -44,8 +44,7 @@ type compiled struct {
 	pkg    string // dotted, without data
 	refs   Refs
 	has    ruleSet
-	native *native.Program // nil: topdown
-	slow   *interpreted
+	native *native.Program
 	sum    [32]byte // of all that its outcome depends on
 	// reads is refs.Input, and fixedReason tells that no reason is made of it
 	// (hidden.go).
@@ -53,9 +52,6 @@ type compiled struct {
 	fixedReason bool
 	libs        []Library // that it reaches, by package
 }
-
-// ruleSet says which of the four rules a control defines.
-type ruleSet struct{ allow, deny, mask, reason bool }
 
 // Compile checks and compiles source with those of libs that it reaches. A
 // control that does not pass is nil, and the issues say why.
@@ -109,17 +105,7 @@ func compile(m Meta, source string, libs []Library) (out *compiled) {
 	out.refs = findRefs(c.compiler, c.pkg, c.libs)
 	out.reads, out.fixedReason = readPaths(out.refs.Input), fixedReason(rules)
 	out.has = rulesOf(rules)
-	// The native compiler reads the compiled rules, so it comes before they are
-	// pointed at the bounded built-ins.
-	if p, err := native.Compile(c.module, c.compiler, c.pkg); err == nil {
-		out.native, out.refs.Native = p, true
-	}
-	pointAtBounded(c.compiler.Modules)
-	slow, err := interpret(c.compiler, c.pkg, out.has)
-	if err != nil {
-		return &compiled{issues: []Issue{{Message: err.Error(), Severity: SeverityError, Rule: "compiler"}}}
-	}
-	out.slow = slow
+	out.native = c.program
 	return out
 }
 
@@ -193,16 +179,6 @@ func (c *Control) Refs() Refs {
 	return c.refs
 }
 
-// Interpreted is the control without its native program: what topdown, the
-// oracle of the native compiler, makes of it.
-func (c *Control) Interpreted() *Control {
-	c.ready()
-	cpy, without := *c, *c.compiled
-	without.native, without.refs.Native = nil, false
-	cpy.compiled = &without
-	return &cpy
-}
-
 // DataSource is where a control's data comes from: the paths begin with
 // "resources" or "pip".
 type DataSource = native.DataSource
@@ -215,15 +191,28 @@ func (c *Control) Eval(ctx context.Context, in value.Value, data DataSource, lim
 	b := newBudget(ctx, lim)
 	defer b.release()
 	run := newRun(in, data, lim)
-	out := c.effect(ctx, run, b)
-	c.explain(ctx, run, b, &out)
+	out := c.effect(run, b)
+	c.explain(run, b, &out)
 	return out
 }
 
 // broken is the outcome of a control that does not compile.
 func (c *Control) broken() Outcome {
 	is := c.issues[0]
+	if is.Line > 0 {
+		is.Message = fmt.Sprintf("line %d, column %d: %s", is.Line, is.Column, is.Message)
+	}
 	return c.failed(&atLine{message: "it does not compile: " + is.Message, line: is.Line})
+}
+
+// refusedControl is a control of a bundle whose writer could not compile it.
+func refusedControl(m Meta, source string, libs []Library, issue Issue) *Control {
+	c := Defer(m, source, libs)
+	c.once.Do(func() {
+		c.compiled = &compiled{issues: []Issue{issue}}
+		c.once.done.Store(true)
+	})
+	return c
 }
 
 // EvalError is why a control could not be evaluated.

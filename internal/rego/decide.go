@@ -150,7 +150,7 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 	var masks []MaskRule
 	var ran int32
 	for _, c := range p.controls {
-		out := c.effect(ctx, run, b)
+		out := c.effect(run, b)
 		ran++
 		if out.Effect == Mask {
 			masks = append(masks, out.Mask...)
@@ -165,7 +165,7 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 	if best == nil {
 		return verdict{ran: ran, reason: noMatchReason}
 	}
-	best.explain(ctx, run, b, &win)
+	best.explain(run, b, &win)
 	v := verdict{
 		effect: win.Effect, ran: ran, reason: win.Reason, err: win.Err,
 		policyID: best.meta.ID, policyName: best.meta.Name, policyVersion: best.meta.Version,

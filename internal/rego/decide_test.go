@@ -405,7 +405,6 @@ func benchSet(b *testing.B, source string, resources int) (*Set, Request) {
 func BenchmarkDecide(b *testing.B) {
 	for _, n := range []int{1, 100_000} {
 		s, r := benchSet(b, abac, n)
-		slow := NewSet(SetSpec{Controls: []*Control{s.controls[0].Interpreted()}, Resources: s.Resources(), PIP: s.pip})
 		for _, bc := range []struct {
 			name string
 			s    *Set
@@ -413,7 +412,6 @@ func BenchmarkDecide(b *testing.B) {
 		}{
 			{"hit", s, Options{Cache: NewCache(1 << 20), Clock: time.Now}},
 			{"native", s, Options{Clock: time.Now}},
-			{"topdown", slow, Options{Clock: time.Now}},
 		} {
 			b.Run(fmt.Sprintf("%s/resources=%d", bc.name, n), func(b *testing.B) {
 				b.ReportAllocs()

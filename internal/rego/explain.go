@@ -64,8 +64,7 @@ type Explanation struct {
 	// longer holds: one condition of each has to fail. Missing is then empty if
 	// nothing else stood in the way.
 	Nearest *Alternative `json:"nearest,omitempty" doc:"The nearest rule that would have allowed"`
-	// Partial: the explanation ran into its limit, or the control runs on OPA's
-	// own evaluator, which tells less.
+	// Partial: the explanation ran into its limit.
 	Partial bool `json:"partial,omitempty" doc:"Not everything could be explained"`
 	// Text is for administrators, Public for the person who asked for access.
 	Text   string `json:"text" doc:"The explanation in words, for administrators"`
@@ -79,10 +78,10 @@ type whyProgram struct {
 	prog *native.Why // nil: not within what is compiled
 }
 
-// why compiles the control for questions, once. The rules that Compile left
-// behind are pointed at the bounded built-ins, so the source is compiled anew.
+// why compiles the control for questions, once, from its source: what compiling
+// needs is not kept.
 func (c *Control) why() *native.Why {
-	if c.native == nil {
+	if len(c.issues) > 0 {
 		return nil
 	}
 	c.reasons.once.Do(func() {
@@ -139,16 +138,22 @@ func (c *Control) fillIn(ctx context.Context, in value.Value, data DataSource, l
 		e.Line = failure.Line
 	case out.Err != nil:
 	case w == nil:
-		c.whyTopdown(ctx, in, data, lim, out, e)
+		e.Partial = true
 	default:
-		if err := w.Ask(whyEnv(ctx, lim), in, data, func(q *native.Inquiry) { e.fill(q, out.Effect) }); err != nil {
+		if err := ask(ctx, w, in, data, lim, func(q *native.Inquiry) { e.fill(q, out.Effect) }); err != nil {
 			e.Partial = true
 		}
 	}
 }
 
-func whyEnv(ctx context.Context, lim Limits) *native.Env {
-	return &native.Env{Now: lim.Now, Done: ctx.Done(), Steps: whySteps, Bytes: whyBytes}
+// ask puts questions to the rules of a control, within the bounds of one
+// explanation and those of lim.
+func ask(ctx context.Context, w *native.Why, in value.Value, data DataSource, lim Limits, fn func(q *native.Inquiry)) error {
+	b := newBudget(ctx, lim)
+	defer b.release()
+	env := *newRun(in, data, lim).env(b)
+	env.Steps, env.Bytes = whySteps, whyBytes
+	return w.Ask(&env, in, data, fn)
 }
 
 func isTrue(v value.Value) bool  { return v.True() }

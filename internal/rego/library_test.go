@@ -127,7 +127,7 @@ func TestLibrariesOfAControl(t *testing.T) {
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	if r := c.Refs(); r.LLM || r.Clock || len(r.Data) > 0 || fmt.Sprint(r.Input) != "[[user id]]" || !r.Native {
+	if r := c.Refs(); r.LLM || r.Clock || len(r.Data) > 0 || fmt.Sprint(r.Input) != "[[user id]]" {
 		t.Errorf("refs %+v", r)
 	}
 	if got := c.Libraries(); len(got) != 2 || got[0].ID != 1 || got[1].ID != 2 {

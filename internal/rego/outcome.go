@@ -2,10 +2,8 @@ package rego
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,36 +23,21 @@ const (
 // allow true: ALLOW; else allow false: DENY; else NO_MATCH. Values that the
 // rules should not have are held against access: an allow that is no boolean
 // is a DENY.
-func (c *Control) effect(ctx context.Context, r *run, b *budget) Outcome {
+func (c *Control) effect(r *run, b *budget) Outcome {
 	if len(c.issues) > 0 {
 		return c.broken()
 	}
-	if c.native != nil {
-		if out, err := c.effectNative(r, b); !errors.Is(err, errFallback) {
-			return out
-		}
-	}
-	var s session
-	ask := func(rule int) (value.Value, error) {
-		if !c.has.defines(rule) {
-			return value.Value{}, nil
-		}
-		return c.slow.ask(ctx, &s, rule, r, b)
-	}
-	deny, err := ask(ruleDeny)
+	res, err := c.native.Eval(r.env(b), r.in, r.data)
 	if err != nil {
-		return c.failed(err)
+		return c.failed(evaluatorError(err))
 	}
+	return c.outcome(res.Deny, res.Mask, res.Allow)
+}
+
+// outcome is what the values of the rules come to.
+func (c *Control) outcome(deny, mask, allow value.Value) Outcome {
 	if denies(deny) {
 		return Outcome{Effect: Deny, Reason: joinReasons(deny)}
-	}
-	mask, err := ask(ruleMask)
-	if err != nil {
-		return c.failed(err)
-	}
-	allow, err := ask(ruleAllow)
-	if err != nil {
-		return c.failed(err)
 	}
 	return c.settle(mask, allow)
 }
@@ -172,7 +155,7 @@ func uniteMasks(rules []MaskRule) []MaskRule {
 // explain fills in the reason: the control's own rule, else the reasons that
 // deny gave, else a sentence with its name. A reason that cannot be evaluated
 // is an error of the control.
-func (c *Control) explain(ctx context.Context, r *run, b *budget, out *Outcome) {
+func (c *Control) explain(r *run, b *budget, out *Outcome) {
 	if out.Err != nil || out.Effect == NoMatch {
 		if out.Reason == "" {
 			out.Reason = noMatchReason
@@ -180,9 +163,9 @@ func (c *Control) explain(ctx context.Context, r *run, b *budget, out *Outcome) 
 		return
 	}
 	if c.has.reason {
-		reason, err := c.reason(ctx, r, b)
+		reason, err := c.native.Rule("reason", r.env(b), r.in, r.data)
 		if err != nil {
-			*out = c.failed(err)
+			*out = c.failed(evaluatorError(err))
 			return
 		}
 		if s, ok := reason.Str(); ok && s != "" {
@@ -224,17 +207,6 @@ func cutReason(s string) string {
 		}
 	}
 	return s
-}
-
-// reason evaluates the control's reason rule.
-func (c *Control) reason(ctx context.Context, r *run, b *budget) (value.Value, error) {
-	if c.native != nil {
-		if v, err := c.reasonNative(r, b); !errors.Is(err, errFallback) {
-			return v, err
-		}
-	}
-	var s session
-	return c.slow.ask(ctx, &s, ruleReason, r, b)
 }
 
 // identityOf is a digest of all that a control's outcome depends on beside

@@ -21,8 +21,6 @@ type Refs struct {
 	// Bodies: input.request, input.mcp, input.llm or input.usage is referred to,
 	// or input as a whole, by member.
 	Request, MCP, LLM, Usage bool
-	// Native: the control runs as a compiled program, not on topdown.
-	Native bool
 }
 
 // Cacheable reports whether equal inputs have equal outcomes.

@@ -276,6 +276,10 @@ func (c *Control) outcomeModule() string {
 	var b strings.Builder
 	key := controlKey(c.meta.ID)
 	fmt.Fprintf(&b, "package gatehouse.outcomes.%s\n\nimport data.gatehouse.controls.%s as control\nimport data.gatehouse.rules\n", key, key)
+	if len(c.issues) > 0 {
+		problem := regoString(c.broken().Reason)
+		return fmt.Sprintf("package gatehouse.outcomes.%s\n\nverdict := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": %s}\n\nreason := %s\n", key, problem, problem)
+	}
 	broken := func(msg string) string {
 		return regoString(fmt.Sprintf("Control %q could not be evaluated: ", c.meta.Name) + msg)
 	}

@@ -48,9 +48,7 @@ func (c *Control) steps(ctx context.Context, in value.Value, data DataSource, li
 		value.Member{Key: "policy_version", Value: value.Int(c.meta.Version)},
 	))
 	if w := c.why(); w != nil {
-		_ = w.Ask(whyEnv(ctx, lim), in, data, func(q *native.Inquiry) { t.rules(q) }) // a limit cuts the trace: no reason to fail
-	} else {
-		t.conditions(c.whyTopdown(ctx, in, data, lim, out, &Explanation{}).reached())
+		_ = ask(ctx, w, in, data, lim, func(q *native.Inquiry) { t.rules(q) }) // a limit cuts the trace: no reason to fail
 	}
 	t.final(out, why)
 	return t.steps

@@ -1,7 +1,7 @@
 package native
 
 import (
-	"math"
+	"net/netip"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -9,11 +9,11 @@ import (
 
 // bridged names the built-ins for which OPA's implementation may be called:
 // pure, without access to anything outside, and with work that is bounded by
-// the size of the operands (or by a guard). What is not here is left to topdown.
+// the size of the operands (or by a guard). What is not here is not offered.
 var bridged = names(`
 	abs round ceil floor plus minus mul div rem and or to_number format_int
 	count sum product max min sort all any
-	bits.and bits.or bits.xor bits.negate
+	bits.and bits.or bits.xor bits.negate bits.lsh bits.rsh
 	array.concat array.slice array.reverse array.flatten
 	intersection union
 	concat contains endswith startswith indexof indexof_n lower upper replace strings.replace_n
@@ -21,20 +21,27 @@ var bridged = names(`
 	strings.reverse strings.any_prefix_match strings.any_suffix_match strings.count strings.split_n
 	internal.template_string
 	regex.match regex.is_valid regex.split regex.template_match regex.replace regex.find_all_string_submatch_n
+	regex.find_n regex.globs_match
 	glob.match glob.quote_meta
-	net.cidr_contains net.cidr_contains_matches net.cidr_intersects net.cidr_is_valid net.cidr_merge
+	graph.reachable graph.reachable_paths
+	net.cidr_contains net.cidr_contains_matches net.cidr_intersects net.cidr_is_valid net.cidr_merge net.cidr_expand
 	time.parse_rfc3339_ns time.parse_ns time.parse_duration_ns time.format time.date time.clock time.weekday time.add_date time.diff
+	time.now_ns
 	object.get object.keys object.union object.union_n object.remove object.filter object.subset
-	json.filter json.remove json.marshal json.unmarshal json.is_valid
+	json.filter json.remove json.marshal json.unmarshal json.is_valid json.patch
+	yaml.marshal yaml.unmarshal yaml.is_valid
 	base64.encode base64.decode base64.is_valid base64url.encode base64url.encode_no_pad base64url.decode
 	hex.encode hex.decode urlquery.encode urlquery.decode urlquery.encode_object urlquery.decode_object
 	units.parse units.parse_bytes semver.compare semver.is_valid
 	crypto.md5 crypto.sha1 crypto.sha256 crypto.hmac.md5 crypto.hmac.sha1 crypto.hmac.sha256 crypto.hmac.sha512 crypto.hmac.equal
-	io.jwt.decode uuid.parse uri.parse uri.is_valid json.marshal_with_options
+	io.jwt.decode io.jwt.decode_verify io.jwt.verify_eddsa io.jwt.verify_es256 io.jwt.verify_es384 io.jwt.verify_es512
+	io.jwt.verify_hs256 io.jwt.verify_hs384 io.jwt.verify_hs512 io.jwt.verify_ps256 io.jwt.verify_ps384 io.jwt.verify_ps512
+	io.jwt.verify_rs256 io.jwt.verify_rs384 io.jwt.verify_rs512
+	uuid.parse uuid.rfc4122 rand.intn trace uri.parse uri.is_valid json.marshal_with_options
 	numbers.range numbers.range_step
 	is_null is_boolean is_number is_string is_array is_object is_set type_name
 	cast_array cast_set cast_string cast_boolean cast_null cast_object set_diff
-	internal.member_2 internal.member_3
+	eq equal neq lt lte gt gte internal.member_2 internal.member_3
 `)
 
 func names(list string) map[string]bool {
@@ -49,25 +56,104 @@ func names(list string) map[string]bool {
 var guards = map[string]func(args []value.Value) int{
 	"replace":           replaced,
 	"strings.replace_n": replacedAll,
-	"regex.replace": func(a []value.Value) int {
-		return max(matched(a[1], a[0]), length(a[0])*(length(a[2])+1)*(1+strings.Count(text(a[2]), "$")))
+	"sprintf":           formatted,
+	"indexof":           searchedRunes,
+	"indexof_n":         searchedRunes,
+	"split":             func(a []value.Value) int { return 4 * length(a[0]) },
+	"mul":               func(a []value.Value) int { return digits(a[0]) * digits(a[1]) },
+	"glob.match":        globbed,
+	"regex.globs_match": func(a []value.Value) int { return unless(length(a[0])+length(a[1]) <= maxGlobSet) },
+	"net.cidr_contains_matches": func(a []value.Value) int {
+		return product(max(1, a[0].Len()), max(1, a[1].Len()), 64)
 	},
-	"sprintf":     formatted,
-	"indexof_n":   func(a []value.Value) int { return 8 * length(a[0]) },
-	"split":       func(a []value.Value) int { return 4 * length(a[0]) },
-	"regex.split": func(a []value.Value) int { return max(matched(a[0], a[1]), 32*length(a[1])) },
-	"regex.find_all_string_submatch_n": func(a []value.Value) int {
-		return max(matched(a[0], a[1]), 64*length(a[1])*(1+strings.Count(text(a[0]), "(")))
-	},
-	"mul":                  func(a []value.Value) int { return digits(a[0]) * digits(a[1]) },
-	"product":              func(a []value.Value) int { return int(a[0].Size()) * 8 },
-	"numbers.range":        ranged,
-	"numbers.range_step":   ranged,
-	"glob.match":           func(a []value.Value) int { return length(a[0]) * 64 },
-	"regex.match":          func(a []value.Value) int { return max(matched(a[0], a[1]), length(a[0])*64) },
-	"regex.is_valid":       func(a []value.Value) int { return length(a[0]) * 64 },
-	"regex.template_match": func(a []value.Value) int { return max(matched(a[0], a[1]), length(a[0])*64) },
+	"net.cidr_expand": expanded,
+	"net.cidr_merge":  func(a []value.Value) int { return product(a[0].Len(), 64, 1+a[0].Len()/512) },
+	"json.patch":      func(a []value.Value) int { return product(int(a[0].Size()>>3), 1+a[1].Len()) >> 3 },
+	"json.filter":     func(a []value.Value) int { return product(int(a[0].Size()>>3), 1+int(a[1].Size()>>3)) >> 6 },
+	"json.remove":     func(a []value.Value) int { return product(int(a[0].Size()>>3), 1+int(a[1].Size()>>3)) >> 6 },
+	"json.unmarshal":  func(a []value.Value) int { return 4 * length(a[0]) },
+	"yaml.unmarshal":  func(a []value.Value) int { return 32 * length(a[0]) },
+	"yaml.is_valid":   func(a []value.Value) int { return 32 * length(a[0]) },
+	"yaml.marshal":    func(a []value.Value) int { return 8 * int(a[0].Size()) },
+
+	"strings.reverse":       func(a []value.Value) int { return 4 * length(a[0]) },
+	"io.jwt.decode":         token,
+	"io.jwt.decode_verify":  verified,
+	"io.jwt.verify_eddsa":   verified,
+	"io.jwt.verify_es256":   verified,
+	"io.jwt.verify_es384":   verified,
+	"io.jwt.verify_es512":   verified,
+	"io.jwt.verify_hs256":   verified,
+	"io.jwt.verify_hs384":   verified,
+	"io.jwt.verify_hs512":   verified,
+	"io.jwt.verify_ps256":   verified,
+	"io.jwt.verify_ps384":   verified,
+	"io.jwt.verify_ps512":   verified,
+	"io.jwt.verify_rs256":   verified,
+	"io.jwt.verify_rs384":   verified,
+	"io.jwt.verify_rs512":   verified,
+	"regex.template_match":  func(a []value.Value) int { return unless(length(a[0]) <= maxStates) },
+	"time.parse_rfc3339_ns": func(a []value.Value) int { return 4 * length(a[0]) },
 }
+
+// The bounds on single calls.
+const (
+	maxToken    = 64 << 10 // bytes of a token
+	maxKey      = 8 << 10  // bytes of a key or certificate
+	maxGlobSet  = 256      // bytes of the patterns of regex.globs_match
+	maxHostBits = 16       // of a network that is written out
+)
+
+// unless is no cost, or one that is refused.
+func unless(ok bool) int {
+	if ok {
+		return 0
+	}
+	return maxBridged + 1
+}
+
+// product multiplies sizes; it stops far beyond what is allowed.
+func product(ns ...int) int {
+	out := 1
+	for _, n := range ns {
+		if out *= n; out > 1<<40 {
+			return 1 << 40
+		}
+	}
+	return out
+}
+
+func token(a []value.Value) int { return unless(length(a[0]) <= maxToken) + 4*length(a[0]) }
+
+// verified is a token and what it is verified with: some tenths of a
+// millisecond of arithmetic, more with a long key.
+func verified(a []value.Value) int {
+	return token(a) + unless(int(a[1].Size()) <= maxKey) + 16*int(a[1].Size()) + 8<<10
+}
+
+func expanded(a []value.Value) int {
+	p, err := netip.ParsePrefix(text(a[0]))
+	if err != nil {
+		return 0
+	}
+	host := p.Addr().BitLen() - p.Bits()
+	return unless(host <= maxHostBits) + 32<<min(host, maxHostBits)
+}
+
+// searchedRunes is a search in what is not UTF-8: each place may be compared in full.
+func searchedRunes(a []value.Value) int {
+	return 8*length(a[0]) + product(length(a[0]), length(a[1]))>>4
+}
+
+// globbed is the cost of a glob: each * may be tried at each place.
+func globbed(a []value.Value) int {
+	p := text(a[0])
+	stars := 1 + strings.Count(p, "*") + strings.Count(p, "{") + strings.Count(p, ",")
+	return product(len(p)+length(a[2])+16, stars, stars)/4 + unless(len(p) <= maxPatternText)
+}
+
+// maxPatternText is how long a glob may be.
+const maxPatternText = 4 << 10
 
 func length(v value.Value) int {
 	if v.Kind() != value.StringKind {
@@ -81,36 +167,6 @@ func text(v value.Value) string {
 	return s
 }
 
-// maxRegexWork bounds text times pattern: some hundred milliseconds.
-const maxRegexWork = 32 << 20
-
-// patternStates is about how many states a pattern compiles to: counted
-// repetition makes up to a thousand of a few characters.
-func patternStates(p string) int {
-	n := len(p) + 8
-	if strings.Contains(p, "{") {
-		n += 1000
-	}
-	return n
-}
-
-// matched is the cost of a match: maxBridged at maxRegexWork.
-func matched(pattern, subject value.Value) int {
-	return int(int64(length(subject)) * int64(patternStates(text(pattern))) >> 4)
-}
-
-func ranged(a []value.Value) int {
-	x, ok1 := a[0].Float64()
-	y, ok2 := a[1].Float64()
-	if !ok1 || !ok2 {
-		return 0 // an error without any work
-	}
-	if n := math.Abs(x-y) * 8; n <= maxBridged {
-		return int(n)
-	}
-	return maxBridged + 1 // or not a number: both are infinite
-}
-
 func digits(v value.Value) int { return len(v.NumberText()) }
 
 func replaced(a []value.Value) int {
@@ -118,20 +174,30 @@ func replaced(a []value.Value) int {
 	return n * length(a[2])
 }
 
+// maxReplacements is how many texts strings.replace_n may replace.
+const maxReplacements = 1000
+
 func replacedAll(a []value.Value) int {
-	s, n := text(a[1]), 0
-	for i := range a[0].Len() {
-		if a[0].Kind() == value.ObjectKind {
-			p := a[0].Pair(i)
-			n += strings.Count(s, text(p.K)) * length(p.V)
-		}
+	s, n, longest := text(a[1]), 0, 0
+	if a[0].Kind() != value.ObjectKind || a[0].Len() > maxReplacements {
+		return unless(a[0].Kind() != value.ObjectKind)
 	}
-	return n
+	for i := range a[0].Len() {
+		p := a[0].Pair(i)
+		n += strings.Count(s, text(p.K)) * length(p.V)
+		longest = max(longest, length(p.K))
+	}
+	// At each place the longest key may be compared.
+	return n + product(len(s), longest)>>6
 }
 
 // formatted bounds widths and precisions: fmt pads up to a million characters for each verb.
 func formatted(a []value.Value) int {
 	f, n := text(a[0]), 0
+	each := int(a[1].Size()) / max(1, a[1].Len())
+	if strings.Contains(f, "[") { // a verb names its operand, and all may name the longest
+		each = int(a[1].Size())
+	}
 	for i := 0; i < len(f); i++ {
 		if f[i] != '%' {
 			continue
@@ -148,7 +214,7 @@ func formatted(a []value.Value) int {
 		if n += width; n > maxBridged {
 			return n
 		}
-		n += int(a[1].Size()) / max(1, a[1].Len())
+		n += each
 	}
 	return n
 }

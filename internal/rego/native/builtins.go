@@ -3,13 +3,11 @@ package native
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"net/netip"
-	"regexp"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -50,15 +48,27 @@ func member(x, coll value.Value) bool {
 }
 
 var unary = map[string]func(m *machine, a value.Value) (value.Value, bool){
-	"count":                 count,
-	"sum":                   sum,
+	"count":             count,
+	"sum":               either(sum, total(0, (*big.Int).Add, (*big.Float).Add)),
+	"product":           total(1, (*big.Int).Mul, (*big.Float).Mul),
+	"sort":              sorted,
+	"union":             unionOf,
+	"intersection":      intersectionOf,
+	"object.union_n":    objectUnionN,
+	"regex.is_valid":    regexIsValid,
+	"units.parse":       parseUnits,
+	"units.parse_bytes": parseUnits,
+	"uuid.rfc4122":      uuid4,
+	"trace": func(_ *machine, a value.Value) (value.Value, bool) {
+		return value.Bool(true), a.Kind() == value.StringKind
+	},
 	"max":                   maximum,
 	"min":                   minimum,
 	"abs":                   absolute,
 	"round":                 integer,
 	"ceil":                  integer,
 	"floor":                 integer,
-	"to_number":             integer,
+	"to_number":             toNumber,
 	"lower":                 mapped(strings.ToLower),
 	"upper":                 mapped(strings.ToUpper),
 	"trim_space":            mapped(strings.TrimSpace),
@@ -78,92 +88,64 @@ var unary = map[string]func(m *machine, a value.Value) (value.Value, bool){
 }
 
 var binary = map[string]func(m *machine, a, b value.Value) (value.Value, bool){
-	"plus":              plus,
-	"minus":             minus,
-	"mul":               times,
-	"rem":               remainder,
-	"and":               setOperation(intersect),
-	"or":                setOperation(unite),
-	"contains":          tested(strings.Contains),
-	"startswith":        tested(strings.HasPrefix),
-	"endswith":          tested(strings.HasSuffix),
-	"trim_prefix":       cut(strings.TrimPrefix),
-	"trim_suffix":       cut(strings.TrimSuffix),
-	"trim":              cut(strings.Trim),
-	"split":             split,
-	"concat":            concat,
-	"sprintf":           format,
-	"array.concat":      arrayConcat,
-	"net.cidr_contains": cidrContains,
+	"plus":            plus,
+	"minus":           minus,
+	"mul":             times,
+	"rem":             remainder,
+	"and":             setOperation(intersect),
+	"or":              setOperation(unite),
+	"contains":        tested(strings.Contains),
+	"startswith":      tested(strings.HasPrefix),
+	"endswith":        tested(strings.HasSuffix),
+	"trim_prefix":     cut(strings.TrimPrefix),
+	"trim_suffix":     cut(strings.TrimSuffix),
+	"trim":            trimmed(true, true),
+	"trim_left":       trimmed(true, false),
+	"trim_right":      trimmed(false, true),
+	"indexof":         indexOf,
+	"indexof_n":       indexOfAll,
+	"bits.lsh":        shift((*big.Int).Lsh),
+	"bits.rsh":        shift((*big.Int).Rsh),
+	"numbers.range":   numbersRange,
+	"object.union":    objectUnion,
+	"object.subset":   objectSubset,
+	"graph.reachable": reachable,
+	"rand.intn":       random,
+	"regex.match":     regexMatch,
+	"regex.split":     regexSplit,
+
+	"graph.reachable_paths":     reachablePaths,
+	"net.cidr_contains_matches": cidrMatches,
+	"strings.any_prefix_match":  anyMatch(strings.HasPrefix),
+	"strings.any_suffix_match":  anyMatch(strings.HasSuffix),
+	"split":                     split,
+	"concat":                    concat,
+	"sprintf":                   format,
+	"array.concat":              arrayConcat,
+	"net.cidr_contains":         cidrContains,
+}
+
+// quaternary holds those of four operands and more.
+var quaternary = map[string]func(m *machine, a []value.Value) (value.Value, bool){
+	"regex.template_match": templateMatch,
 }
 
 var ternary = map[string]func(m *machine, a, b, c value.Value) (value.Value, bool){
-	"object.get":        objectGet,
-	"internal.member_3": memberKey,
+	"object.get":                       objectGet,
+	"internal.member_3":                memberKey,
+	"numbers.range_step":               numbersRangeStep,
+	"regex.find_n":                     regexFind,
+	"regex.find_all_string_submatch_n": regexFindGroups,
+	"regex.replace":                    regexReplace,
 }
 
-func hasFast(name string) bool {
-	_, u := unary[name]
-	_, b := binary[name]
-	_, t := ternary[name]
-	return u || b || t
-}
-
-// special compiles calls that gain from knowing their constant operands.
-func (s *scope) special(name string, args []*ast.Term) term {
-	switch name {
-	case "time.now_ns":
-		return func(m *machine) value.Value { return value.Int(m.now()) }
-	case "net.cidr_contains":
-		if text, ok := args[0].Value.(ast.String); ok {
-			if p, err := netip.ParsePrefix(string(text)); err == nil {
-				return s.inNetwork(name, p.Masked(), args)
-			}
+// either tries two implementations, the quick one first.
+func either(quick, other func(m *machine, a value.Value) (value.Value, bool)) func(m *machine, a value.Value) (value.Value, bool) {
+	return func(m *machine, a value.Value) (value.Value, bool) {
+		if v, ok := quick(m, a); ok {
+			return v, true
 		}
-	case "regex.match":
-		if text, ok := args[0].Value.(ast.String); ok {
-			if re, err := regexp.Compile(string(text)); err == nil {
-				return s.matches(name, re, args)
-			}
-		}
-	}
-	return nil
-}
-
-func (s *scope) inNetwork(name string, p netip.Prefix, args []*ast.Term) term {
-	slow, network, subject := s.bridge(name), s.term(args[0]), s.term(args[1])
-	return func(m *machine) value.Value {
-		v := subject(m)
-		if text, ok := v.Str(); ok {
-			if in, ok := contains(p, text); ok {
-				return value.Bool(in)
-			}
-		}
-		if !v.Defined() {
-			return v
-		}
-		return slow(m, network(m), v)
-	}
-}
-
-func (s *scope) matches(name string, re *regexp.Regexp, args []*ast.Term) term {
-	slow, pattern, subject := s.bridge(name), s.term(args[0]), s.term(args[1])
-	states := patternStates(re.String())
-	return func(m *machine) value.Value {
-		v := subject(m)
-		if text, ok := v.Str(); ok {
-			if len(text)*states > maxRegexWork {
-				m.fail(ErrLimit)
-			}
-			if m.err != nil || m.work(len(text)*states>>4) {
-				return value.Value{}
-			}
-			return value.Bool(re.MatchString(text))
-		}
-		if !v.Defined() {
-			return v
-		}
-		return slow(m, pattern(m), v)
+		return other(m, a)
 	}
 }
 
@@ -547,10 +529,13 @@ func objectGet(m *machine, obj, path, dflt value.Value) (value.Value, bool) {
 	return v, true
 }
 
-func memberKey(_ *machine, k, x, coll value.Value) (value.Value, bool) {
+func memberKey(m *machine, k, x, coll value.Value) (value.Value, bool) {
 	if coll.Kind() < value.ArrayKind {
 		return value.Bool(false), true
 	}
+	if m.work(int(k.Size() >> 4)) {
+		return value.Value{}, true
+	}
 	v := coll.Lookup(k)
-	return value.Bool(v.Defined() && value.Equal(v, x)), true
+	return value.Bool(v.Defined() && m.equal(v, x)), true
 }

@@ -1,12 +1,19 @@
 package native
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/metrics"
 	"github.com/open-policy-agent/opa/v1/topdown"
+	"github.com/open-policy-agent/opa/v1/topdown/builtins"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -18,26 +25,57 @@ func (s *scope) callExpr(t []*ast.Term) expr {
 	if !ok {
 		fail("call of %v", t[0])
 	}
-	args := t[1:]
+	name := op.String()
+	if _, ok := s.c.functions[name]; ok {
+		return s.mocked(name, t, s.arity(op))
+	}
+	return s.call(t)
+}
+
+// arity is the number of arguments of a function or built-in.
+func (s *scope) arity(op ast.Ref) int {
+	if op[0].Equal(ast.DefaultRootDocument) {
+		g := s.c.function(op)
+		if g == nil {
+			fail("function %v", op)
+		}
+		return len(g.params)
+	}
+	b := ast.BuiltinMap[op.String()]
+	if b == nil {
+		fail("built-in %v", op)
+	}
+	return b.Decl.Arity()
+}
+
+// call compiles a call of what its operator names.
+func (s *scope) call(t []*ast.Term) expr {
+	op, args := t[0].Value.(ast.Ref), t[1:]
+	n := s.arity(op)
+	if !op[0].Equal(ast.DefaultRootDocument) {
+		name := op.String()
+		if name == ast.WalkBuiltin.Name {
+			return s.walk(args)
+		}
+		if ast.BuiltinMap[name].Decl.NamedFuncArgs().Variadic != nil {
+			fail("built-in %s", name)
+		}
+		if cond := s.condition(name, args, n); cond != nil {
+			return when(cond)
+		}
+	}
+	if len(args) < n || len(args) > n+1 {
+		fail("%v with %d operands", op, len(args))
+	}
+	return s.result(s.callTerm(op, args[:n]), args[n:])
+}
+
+// callTerm compiles the value of a call.
+func (s *scope) callTerm(op ast.Ref, args []*ast.Term) term {
 	if op[0].Equal(ast.DefaultRootDocument) {
 		return s.functionCall(op, args)
 	}
-	name := op.String()
-	b := ast.BuiltinMap[name]
-	if b == nil {
-		fail("built-in %s", name)
-	}
-	if name == ast.WalkBuiltin.Name {
-		return s.walk(args)
-	}
-	arity := b.Decl.Arity()
-	if b.Decl.NamedFuncArgs().Variadic != nil || len(args) < arity || len(args) > arity+1 {
-		fail("built-in %s with %d operands", name, len(args))
-	}
-	if cond := s.condition(name, args, arity); cond != nil {
-		return when(cond)
-	}
-	return s.result(s.builtin(name, args[:arity]), args[arity:])
+	return s.builtin(op.String(), args)
 }
 
 // result unifies what a call gives with its last operand, or tests it where
@@ -64,30 +102,24 @@ func (s *scope) result(call term, out []*ast.Term) expr {
 	})
 }
 
-func (s *scope) functionCall(op ast.Ref, args []*ast.Term) expr {
-	g, used := s.c.find(op)
-	if g == nil || used != len(op) || g.kind != function || len(args) < len(g.params) || len(args) > len(g.params)+1 {
+func (s *scope) functionCall(op ast.Ref, args []*ast.Term) term {
+	g := s.c.function(op)
+	if g == nil || len(args) != len(g.params) {
 		fail("function %v", op)
 	}
 	s.c.build(g)
-	n := len(g.params)
-	if slices.ContainsFunc(args[:n], s.loose) {
-		fail("call with a set of variables") // the function might iterate over it
-	}
-	s.taint = g.loose
-	defer func() { s.taint = false }()
-	if len(args) > n {
-		// topdown unifies the result with the head before the body runs: only
-		// with a variable that is unbound does that come to the same.
-		if v, ok := args[n].Value.(ast.Var); !ok || s.bound[v] {
-			fail("call of %v with a bound result", op)
+	ts := s.terms(args)
+	n := len(ts)
+	if n > maxArity {
+		return func(m *machine) value.Value {
+			a, ok := gather(m, ts)
+			if !ok {
+				return value.Value{}
+			}
+			return g.call(m, a)
 		}
 	}
-	if n > maxArity {
-		fail("function of %d arguments", n)
-	}
-	ts := s.terms(args[:n])
-	return s.result(func(m *machine) value.Value {
+	return func(m *machine) value.Value {
 		var a [maxArity]value.Value
 		for i, t := range ts {
 			if a[i] = t(m); !a[i].Defined() {
@@ -95,9 +127,10 @@ func (s *scope) functionCall(op ast.Ref, args []*ast.Term) expr {
 			}
 		}
 		return g.call(m, a[:n])
-	}, args[n:])
+	}
 }
 
+// maxArity is the number of arguments up to which a call needs no slice.
 const maxArity = 8
 
 // condition compiles the calls that only test, for which a result need not be made.
@@ -109,14 +142,14 @@ func (s *scope) condition(name string, args []*ast.Term, arity int) func(m *mach
 	if !ok {
 		return nil
 	}
-	x, y := s.term(args[0]), s.term(args[1])
+	x, y, weigh := s.term(args[0]), s.term(args[1]), weigh(name)
 	return func(m *machine) bool {
 		a := x(m)
 		if !a.Defined() {
 			return false
 		}
 		b := y(m)
-		if !b.Defined() || deep(m, a, b) {
+		if !b.Defined() || weigh(m, a, b) {
 			return false
 		}
 		return test(a, b)
@@ -125,10 +158,36 @@ func (s *scope) condition(name string, args []*ast.Term, arity int) func(m *mach
 
 // deep counts the work of a comparison; true means stop.
 func deep(m *machine, a, b value.Value) bool {
-	if a.Kind() < value.ArrayKind || b.Kind() < value.ArrayKind {
+	if a.Kind() < value.StringKind || a.Kind() != b.Kind() {
 		return false
 	}
-	return m.work(int(min(a.Size(), b.Size()) >> 4))
+	if n := min(a.Size(), b.Size()); n > 64 {
+		return m.work(int(n >> 5))
+	}
+	return false
+}
+
+// searched counts the work of looking for a value in a collection.
+func searched(m *machine, x, coll value.Value) bool {
+	switch coll.Kind() {
+	case value.SetKind:
+		return m.work(int(x.Size()>>5) * log2(coll.Len()))
+	case value.ArrayKind, value.ObjectKind:
+		n := coll.Len()
+		if x.Kind() >= value.StringKind {
+			n += int(min(uint64(x.Size())*uint64(n), uint64(coll.Size())) >> 5)
+		}
+		return m.work(n >> 2)
+	}
+	return false
+}
+
+// weigh is how the work of a comparison is counted.
+func weigh(name string) func(m *machine, a, b value.Value) bool {
+	if name == ast.Member.Name {
+		return searched
+	}
+	return deep
 }
 
 // builtin compiles a call of a built-in: by our own implementation where we
@@ -138,11 +197,11 @@ func (s *scope) builtin(name string, args []*ast.Term) term {
 		return t
 	}
 	ts := s.terms(args)
-	if test, ok := comparisons[name]; ok {
-		x, y := ts[0], ts[1]
+	if test, ok := comparisons[name]; ok && len(ts) == 2 {
+		x, y, weigh := ts[0], ts[1], weigh(name)
 		return func(m *machine) value.Value {
 			a, b := x(m), y(m)
-			if !a.Defined() || !b.Defined() || deep(m, a, b) {
+			if !a.Defined() || !b.Defined() || weigh(m, a, b) {
 				return value.Value{}
 			}
 			return value.Bool(test(a, b))
@@ -163,11 +222,17 @@ func (s *scope) builtin(name string, args []*ast.Term) term {
 			return ternaryTerm(ts[0], ts[1], ts[2], fast, slow)
 		}
 	}
+	many := quaternary[name]
 	return func(m *machine) value.Value {
 		args := make([]value.Value, len(ts))
 		for i, t := range ts {
 			if args[i] = t(m); !args[i].Defined() {
 				return value.Value{}
+			}
+		}
+		if many != nil {
+			if v, ok := many(m, args); ok {
+				return v
 			}
 		}
 		return slow(m, args...)
@@ -223,22 +288,14 @@ func ternaryTerm(x, y, z term, fast func(m *machine, a, b, c value.Value) (value
 // error of the built-in makes the expression undefined, as it does in topdown,
 // unless the environment is strict.
 func (s *scope) bridge(name string) slowFunc {
-	s.c.risk = max(s.c.risk, strict)
 	if !bridged[name] {
-		if hasFast(name) {
-			return func(m *machine, _ ...value.Value) value.Value {
-				if m.env.Strict {
-					m.fail(&ErrUnsupported{"an error of a built-in"})
-				}
-				return value.Value{}
-			}
-		}
-		fail("built-in %s", name)
+		fail("the built-in %s is not offered", name)
 	}
 	f := topdown.GetBuiltin(name)
 	if f == nil {
-		fail("built-in %s", name)
+		fail("the built-in %s is not offered", name)
 	}
+	b := &bridging{name: name, at: s.at, f: f}
 	guard := guards[name]
 	return func(m *machine, args ...value.Value) value.Value {
 		if m.err != nil {
@@ -248,7 +305,7 @@ func (s *scope) bridge(name string) slowFunc {
 		for _, a := range args {
 			size += int(a.Size())
 		}
-		if guard != nil {
+		if guard != nil && size <= maxBridged {
 			size += guard(args)
 		}
 		if size > maxBridged || !m.alloc(4*size) || m.work(16+size>>3) {
@@ -259,48 +316,116 @@ func (s *scope) bridge(name string) slowFunc {
 		for i, a := range args {
 			operands[i] = a.Term()
 		}
-		return m.callOPA(f, operands)
+		return b.call(m, operands)
 	}
+}
+
+// bridging is one call of one of OPA's built-ins in the program.
+type bridging struct {
+	name string
+	at   *ast.Location
+	f    topdown.BuiltinFunc
 }
 
 // maxBridged bounds operands and expected result of OPA's built-ins, which
 // cannot be stopped while they run.
 const maxBridged = 2 << 20
 
-func (m *machine) callOPA(f topdown.BuiltinFunc, operands []*ast.Term) (v value.Value) {
+func (b *bridging) call(m *machine, operands []*ast.Term) (v value.Value) {
 	defer func() {
-		if r := recover(); r != nil { // a bug of OPA's must not end the process
-			m.fail(&ErrUnsupported{fmt.Sprintf("a built-in panicked: %v", r)})
+		if r := recover(); r != nil { // a bug of OPA's: the control fails
+			m.fail(&PanicError{Value: fmt.Sprintf("%s: %v", b.name, r), Stack: debug.Stack()})
 			v = value.Value{}
 		}
 	}()
-	err := f(m.context(), operands, func(out *ast.Term) (err error) {
-		if v, err = value.FromAST(out.Value); err != nil {
-			m.fail(&ErrUnsupported{"result " + out.String()})
-			return nil
+	err := b.f(m.bridge(), operands, func(out *ast.Term) (err error) {
+		if v, err = result(out.Value, operands); err != nil {
+			return err
 		}
 		if m.alloc(int(v.Size())) {
 			v = m.made(v)
 		}
 		return nil
 	})
-	var halt topdown.Halt
-	if errors.As(err, &halt) {
-		e := &EvalError{Code: topdown.BuiltinErr, Message: halt.Error()}
-		var te *topdown.Error
-		if errors.As(halt.Err, &te) {
-			e.Code, e.Message = te.Code, te.Message
-		}
-		m.fail(e)
-	}
-	if err != nil && m.env.Strict {
-		m.fail(&ErrUnsupported{"an error of a built-in"})
+	if err != nil {
+		m.failed(b.name, b.at, err)
 	}
 	if err != nil || m.err != nil {
 		return value.Value{}
 	}
 	return v
 }
+
+// result is what a built-in of OPA's gave. OPA takes numbers that are written
+// with an exponent for exact integers when it reckons with them: those beyond
+// our integers are doubles again.
+func result(out ast.Value, operands []*ast.Term) (value.Value, error) {
+	v, err := value.FromAST(out)
+	n, isNumber := out.(ast.Number)
+	if !errors.Is(err, value.ErrRange) || !isNumber || !slices.ContainsFunc(operands, exponential) {
+		return v, err
+	}
+	f, perr := strconv.ParseFloat(string(n), 64)
+	if perr != nil {
+		return v, err
+	}
+	return value.Float(f), nil
+}
+
+func exponential(t *ast.Term) bool {
+	n, ok := t.Value.(ast.Number)
+	return ok && strings.ContainsAny(string(n), "eE")
+}
+
+// failed takes note of a built-in's error, in topdown's words. Where the
+// environment is not strict, the expression is undefined.
+func (m *machine) failed(name string, at *ast.Location, err error) {
+	if m.err != nil {
+		return
+	}
+	var halt topdown.Halt
+	if isHalt := errors.As(err, &halt); isHalt {
+		err = halt.Err
+	} else if errors.Is(err, value.ErrRange) {
+		m.fail(ErrLimit)
+		return
+	} else if !m.env.Strict || errors.Is(err, topdown.BuiltinEmpty{}) {
+		return
+	}
+	var te *topdown.Error
+	var operand builtins.ErrOperand
+	switch {
+	case errors.As(err, &te) && te.Code == topdown.CancelErr:
+		m.fail(ErrLimit)
+	case te != nil:
+		m.fail(errorAt(te.Code, te.Message, at))
+	case errors.As(err, &operand):
+		m.fail(errorAt(topdown.TypeErr, name+": "+err.Error(), at))
+	default:
+		m.fail(errorAt(topdown.BuiltinErr, name+": "+err.Error(), at))
+	}
+}
+
+// bridge is what built-ins of OPA's are called with.
+func (m *machine) bridge() topdown.BuiltinContext {
+	if m.bctx.Time == nil {
+		m.bctx.Time = ast.NewTerm(ast.Number(strconv.FormatInt(m.now(), 10)))
+		m.bctx.Cancel = cancel{m}
+		m.bctx.Context = context.Background()
+		m.bctx.Seed = rand.Reader
+		m.bctx.Metrics = metrics.NoOp()
+	}
+	return m.bctx
+}
+
+// cancel tells OPA's built-ins when to stop. Few of them ask.
+type cancel struct{ m *machine }
+
+// Cancel is not called by built-ins.
+func (cancel) Cancel() {}
+
+// Cancelled counts a step.
+func (c cancel) Cancelled() bool { return c.m.tick() || c.m.err != nil }
 
 // walk compiles walk(x, [path, value]), which holds for each part of x.
 func (s *scope) walk(args []*ast.Term) expr {

@@ -1,6 +1,8 @@
 package native
 
 import (
+	"slices"
+
 	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -56,8 +58,16 @@ func (s *scope) body(body ast.Body) expr {
 }
 
 func (s *scope) expr(e *ast.Expr) expr {
+	outer, at := s.at, s.c.at
+	s.at, s.c.at = e.Location, e.Location
+	x := s.expression(e)
+	s.at, s.c.at = outer, at
+	return x
+}
+
+func (s *scope) expression(e *ast.Expr) expr {
 	if len(e.With) > 0 {
-		fail("with")
+		return s.with(e)
 	}
 	if e.Negated {
 		return s.not(ast.NewBody(e.ComplementNoWith()))
@@ -65,8 +75,6 @@ func (s *scope) expr(e *ast.Expr) expr {
 	switch t := e.Terms.(type) {
 	case []*ast.Term:
 		if e.IsEquality() && len(t) == 3 {
-			s.taint = s.loose(t[1]) || s.loose(t[2])
-			defer func() { s.taint = false }()
 			return s.unify(operand{t: t[1]}, operand{t: t[2]})
 		}
 		return s.callExpr(t)
@@ -295,56 +303,92 @@ func (s *scope) same(a, b operand) expr {
 
 // patterns unifies two arrays or two objects that both hold unbound variables.
 func (s *scope) patterns(a, b *ast.Term) expr {
-	var left [][2]*ast.Term
+	left, ok := flatten(nil, a, b)
+	if !ok { // of two shapes: they never are one
+		s.bindAll(a)
+		s.bindAll(b)
+		return when(func(*machine) bool { return false })
+	}
+	return s.pairs(left)
+}
+
+// flatten takes two patterns apart to pairs of which one is no pattern.
+func flatten(to [][2]*ast.Term, a, b *ast.Term) ([][2]*ast.Term, bool) {
 	switch x := a.Value.(type) {
 	case *ast.Array:
 		y, ok := b.Value.(*ast.Array)
-		if !ok || x.Len() != y.Len() {
-			fail("unification of %v and %v", a, b)
+		if !ok {
+			break
+		}
+		if x.Len() != y.Len() {
+			return nil, false
 		}
 		for i := range x.Len() {
-			left = append(left, [2]*ast.Term{x.Elem(i), y.Elem(i)})
+			if to, ok = flatten(to, x.Elem(i), y.Elem(i)); !ok {
+				return nil, false
+			}
 		}
+		return to, true
 	case ast.Object:
 		y, ok := b.Value.(ast.Object)
-		if !ok || x.Len() != y.Len() {
-			fail("unification of %v and %v", a, b)
+		if !ok {
+			break
+		}
+		if x.Len() != y.Len() {
+			return nil, false
 		}
 		for _, k := range x.Keys() {
 			v := y.Get(k)
-			if v == nil || !ast.IsConstant(k.Value) {
+			if v == nil && ast.IsConstant(k.Value) {
+				return nil, false
+			}
+			if v == nil {
 				fail("unification of %v and %v", a, b)
 			}
-			left = append(left, [2]*ast.Term{x.Get(k), v})
+			if to, ok = flatten(to, x.Get(k), v); !ok {
+				return nil, false
+			}
 		}
-	default:
-		fail("unification of %v and %v", a, b)
+		return to, true
 	}
-	return s.pairs(left)
+	if composite(a) && composite(b) {
+		return nil, false
+	}
+	return append(to, [2]*ast.Term{a, b}), true
+}
+
+// composite tells that a term is written as an array or object.
+func composite(t *ast.Term) bool {
+	switch t.Value.(type) {
+	case *ast.Array, ast.Object:
+		return true
+	}
+	return false
+}
+
+// bindAll calls all variables of a term bound, which nothing will read.
+func (s *scope) bindAll(t *ast.Term) {
+	vis := ast.NewVarVisitor().WithParams(ast.VarVisitorParams{SkipClosures: true, SkipRefHead: true})
+	vis.Walk(t)
+	for v := range vis.Vars() {
+		s.bind(v)
+	}
 }
 
 // pairs unifies what can be unified first: one pair's variables may be bound by another.
 func (s *scope) pairs(left [][2]*ast.Term) expr {
 	var chain []expr
 	for len(left) > 0 {
-		at := -1
-		for i, p := range left {
-			if s.settled(p[0]) || s.settled(p[1]) {
-				at = i
-				break
-			}
-		}
+		at := slices.IndexFunc(left, func(p [2]*ast.Term) bool { return s.settled(p[0]) || s.settled(p[1]) })
 		if at < 0 {
-			_, v1 := left[0][0].Value.(ast.Var)
-			_, v2 := left[0][1].Value.(ast.Var)
-			if v1 || v2 {
-				fail("unification of two unbound variables")
-			}
-			at = 0
+			fail("unification of two unbound variables")
 		}
 		p := left[at]
-		left = append(append([][2]*ast.Term{}, left[:at]...), left[at+1:]...)
+		left = slices.Delete(slices.Clone(left), at, at+1)
 		chain = append(chain, s.unify(operand{t: p[0]}, operand{t: p[1]}))
+	}
+	if len(chain) == 0 {
+		return pass
 	}
 	return sequence(chain)
 }

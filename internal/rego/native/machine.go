@@ -1,8 +1,6 @@
 package native
 
 import (
-	"strconv"
-
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
@@ -18,27 +16,29 @@ type term func(m *machine) value.Value
 
 // machine is the state of one evaluation.
 type machine struct {
-	prog  *Program
-	env   *Env
-	input value.Value
-	data  DataSource
-	err   error
+	prog *Program
+	env  *Env
+	data DataSource
+	err  error
+
+	world
+	outer []world // those that `with`s left
+	spare []caches
 
 	slots []value.Value // the variables
-	known []value.Value // the rules' values, by group
-	done  []bool        // whether known holds
-	base  []value.Value // documents under data, by path
-	read  []bool        // whether base holds
-	calls []callMemo    // functions' last results, by group
 
 	stack []value.Value // what comprehensions gather
 	pairs []value.Pair
+	limbs []*limb // objects that are being put together
 
 	fuel  int // steps until the next look at clock and Done
 	steps int // steps that are left after those
 	bytes int // bytes that may still be allocated
 
 	seek *seeker // of a Why
+
+	drawn    map[string]value.Value // by rand.intn and uuid.rfc4122
+	patterns map[string]*pattern    // compiled by the evaluation
 
 	bctx topdown.BuiltinContext
 }
@@ -47,12 +47,9 @@ type machine struct {
 const fuelLoad = 2048
 
 func newMachine(p *Program) *machine {
-	n := len(p.groups)
-	return &machine{
-		prog: p, slots: make([]value.Value, p.slots),
-		known: make([]value.Value, n), done: make([]bool, n), calls: make([]callMemo, n),
-		base: make([]value.Value, len(p.data)), read: make([]bool, len(p.data)),
-	}
+	m := &machine{prog: p, slots: make([]value.Value, p.slots)}
+	m.caches = m.newCaches()
+	return m
 }
 
 func (p *Program) start(env *Env, input value.Value, data DataSource) *machine {
@@ -75,19 +72,22 @@ const keepStack = 1024
 
 func (m *machine) release() {
 	clear(m.slots)
-	clear(m.known)
-	clear(m.done)
-	clear(m.base)
-	clear(m.read)
-	for i := range m.calls {
-		m.calls[i].reset()
-	}
+	m.caches.clear()
+	m.world = world{caches: m.caches}
 	if m.err != nil || cap(m.stack) > keepStack || cap(m.pairs) > keepStack {
 		m.stack, m.pairs = nil, nil
 	}
-	m.env, m.input, m.data, m.err, m.bctx = nil, value.Value{}, nil, nil, topdown.BuiltinContext{}
+	if len(m.spare) > keepSpare {
+		m.spare = nil
+	}
+	clear(m.outer[:cap(m.outer)])
+	m.outer, m.limbs, m.drawn, m.patterns = m.outer[:0], nil, nil, nil
+	m.env, m.data, m.err, m.bctx = nil, nil, nil, topdown.BuiltinContext{}
 	m.prog.machine.Put(m)
 }
+
+// keepSpare is how many contexts' caches a machine keeps for its next use.
+const keepSpare = 4
 
 // tick counts one step; true means stop.
 func (m *machine) tick() bool {
@@ -108,8 +108,15 @@ func (m *machine) refuel() bool {
 	}
 	m.fuel = min(fuelLoad, m.steps)
 	m.steps -= m.fuel
+	return m.look()
+}
+
+// look asks for the time and the caller; true means stop.
+func (m *machine) look() bool {
 	select {
 	case <-m.env.Done:
+		return m.fail(ErrLimit)
+	case <-m.env.Expired:
 		return m.fail(ErrLimit)
 	default:
 	}
@@ -146,17 +153,21 @@ func (m *machine) fail(err error) bool {
 }
 
 func (m *machine) conflict(message string, loc *ast.Location) bool {
-	e := &EvalError{Code: topdown.ConflictErr, Message: message}
+	return m.fail(errorAt(topdown.ConflictErr, message, loc))
+}
+
+func errorAt(code, message string, loc *ast.Location) *EvalError {
+	e := &EvalError{Code: code, Message: message}
 	if loc != nil {
-		e.Line = loc.Row
+		e.File, e.Line = loc.File, loc.Row
 	}
-	return m.fail(e)
+	return e
 }
 
 // equal compares, and counts the work where that is not one step.
 func (m *machine) equal(a, b value.Value) bool {
-	if a.Kind() >= value.ArrayKind && a.Kind() == b.Kind() {
-		if m.work(int(min(a.Size(), b.Size()) >> 4)) {
+	if a.Kind() >= value.StringKind && a.Kind() == b.Kind() {
+		if n := min(a.Size(), b.Size()); n > 64 && m.work(int(n>>5)) {
 			return false
 		}
 	}
@@ -165,26 +176,15 @@ func (m *machine) equal(a, b value.Value) bool {
 
 // rule is the value of a rule by name, bounded as a result.
 func (m *machine) rule(name string) value.Value {
-	g := m.prog.rules[name]
-	if g == nil || g.kind == function || m.err != nil {
+	entry := m.prog.entries[name]
+	if entry == nil || m.err != nil {
 		return value.Value{}
 	}
-	v := g.value(m)
+	v := entry(m)
 	if v.Size() > maxResult {
 		m.fail(ErrLimit)
 	}
 	return v
-}
-
-// doc is a document under data, read once an evaluation.
-func (m *machine) doc(i int) value.Value {
-	if !m.read[i] {
-		m.read[i] = true
-		if m.data != nil {
-			m.base[i] = m.data.Data(m.prog.data[i])
-		}
-	}
-	return m.base[i]
 }
 
 // push puts an element on the stack of what is being gathered.
@@ -222,10 +222,10 @@ func (m *machine) popSet(base int) value.Value {
 
 // sortWork counts what sorting values costs beyond the step that each took already.
 func (m *machine) sortWork(vs []value.Value) bool {
-	n := 0
+	n := len(vs) >> 2
 	for i := range vs {
-		if vs[i].Kind() >= value.ArrayKind {
-			n += int(vs[i].Size() >> 4)
+		if vs[i].Kind() >= value.StringKind {
+			n += int(vs[i].Size() >> 5)
 		}
 	}
 	return !m.work(n * log2(len(vs)))
@@ -257,13 +257,13 @@ func (m *machine) popObject(base int) (v value.Value, ok bool) {
 	copy(out, m.pairs[base:])
 	clear(m.pairs[base:])
 	m.pairs = m.pairs[:base]
-	n := 0
+	n := len(out) >> 2
 	for i := range out {
 		if out[i].V.Kind() >= value.ArrayKind {
 			n += int(out[i].V.Size() >> 4)
 		}
-		if out[i].K.Kind() >= value.ArrayKind {
-			n += int(out[i].K.Size()>>4) * log2(len(out))
+		if out[i].K.Kind() >= value.StringKind {
+			n += int(out[i].K.Size()>>5) * log2(len(out))
 		}
 	}
 	if m.work(n) {
@@ -314,14 +314,6 @@ func (c *callMemo) put(args []value.Value, out value.Value) {
 	copy(c.args[c.next*len(args):], args)
 	c.outs[c.next] = out
 	c.next = (c.next + 1) % memoEntries
-}
-
-// context is what built-ins of OPA's are called with.
-func (m *machine) context() topdown.BuiltinContext {
-	if m.bctx.Time == nil {
-		m.bctx.Time = ast.NewTerm(ast.Number(strconv.FormatInt(m.now(), 10)))
-	}
-	return m.bctx
 }
 
 func (m *machine) now() int64 { return m.env.Now.UnixNano() }

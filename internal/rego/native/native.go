@@ -1,6 +1,6 @@
-// Package native compiles Rego that was checked to Go closures, for the part
-// of the language that controls are written in. OPA's own evaluator, topdown,
-// is the fallback for the rest and the oracle that the results are held to.
+// Package native compiles Rego that was checked to Go closures and evaluates
+// it within bounds. It is the one evaluator of decisions: what it cannot compile
+// is refused. OPA's own evaluator, topdown, is the oracle of its tests.
 //
 // It works from what OPA's compiler leaves of a module: names are resolved,
 // nested calls are flattened, expressions stand in an order in which every
@@ -12,8 +12,9 @@ package native
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,25 +23,39 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// ErrUnsupported says that a module uses something that only topdown knows. It
-// comes from Compile or, rarely, from an evaluation (a built-in's result that
-// has no canonical form); the caller then asks topdown.
-type ErrUnsupported struct{ What string }
+// ErrUnsupported says what keeps a module from being compiled, and where.
+type ErrUnsupported struct {
+	What string
+	// Location is nil where it is about the module as a whole.
+	Location *ast.Location
+}
 
-func (e *ErrUnsupported) Error() string { return "not compiled: " + e.What }
+func (e *ErrUnsupported) Error() string { return "not supported: " + e.What }
 
-// ErrLimit says that an evaluation ran out of steps, memory or time.
+// ErrLimit says that an evaluation ran out of steps, memory or time, or met a
+// number outside of the range of numbers.
 var ErrLimit = errors.New("evaluation limit reached")
 
 // EvalError is an error that the control itself made, such as two values for
-// one complete rule. Code is topdown's.
+// one complete rule. Code and Message are topdown's.
 type EvalError struct {
 	Code    string
 	Message string
-	Line    int
+	// File is the module's name as it was compiled, Line is in it; both are
+	// empty where the error has no place.
+	File string
+	Line int
 }
 
 func (e *EvalError) Error() string { return fmt.Sprintf("%s: line %d: %s", e.Code, e.Line, e.Message) }
+
+// PanicError is a fault of the evaluator that was caught.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("the evaluator failed: %v", e.Value) }
 
 // DataSource gives the documents under data by path, such as resources, 42.
 // Undefined where there is none.
@@ -57,17 +72,20 @@ type Env struct {
 	// some thousand steps. Without a Clock there is no deadline.
 	Deadline time.Time
 	Clock    func() time.Time
-	// Done ends the evaluation when it is closed.
-	Done <-chan struct{}
+	// Done ends the evaluation when it is closed, as does Expired.
+	Done, Expired <-chan struct{}
 	// Steps bounds the work (10 million: some hundred milliseconds).
 	Steps int
 	// Bytes bounds what an evaluation allocates in all, roughly (32 MiB).
 	Bytes int
-	// Strict makes an error of a built-in an *ErrUnsupported, where it else is
-	// undefined: topdown, in its strict mode, then says whether it counts.
+	// Strict makes an error of a built-in one of the evaluation, where it else
+	// is undefined.
 	Strict bool
 	// SkipReason leaves Result.Reason undefined, where no one reads it.
 	SkipReason bool
+	// Settles tells whether the value of deny decides. The other rules are then
+	// left undefined. nil: it never does.
+	Settles func(deny value.Value) bool
 }
 
 const (
@@ -87,104 +105,127 @@ type Result struct{ Allow, Deny, Mask, Reason value.Value }
 // Program is a compiled module. It is safe for concurrent use.
 type Program struct {
 	rules   map[string]*group
+	entries map[string]term // the values that can be asked for, by name
 	groups  []*group
 	slots   int
 	data    [][]string
 	machine sync.Pool
 }
 
-// Compile compiles a module. mod is the module as parsed, compiler has compiled
-// it (and no other module with the same package), pkg is its package, such as
-// data.example. The compiler's other modules are libraries: what the module uses
-// of them is compiled too. An *ErrUnsupported names what cannot be compiled.
-func Compile(mod *ast.Module, compiler *ast.Compiler, pkg ast.Ref) (p *Program, err error) {
-	compiled, err := compiledModule(mod, compiler, pkg)
+// Compile compiles a module. compiler has compiled it, pkg is its package, such
+// as data.example. The compiler's other modules are libraries: what the module
+// uses of them is compiled too. An *ErrUnsupported names what cannot be compiled.
+func Compile(compiler *ast.Compiler, pkg ast.Ref) (p *Program, err error) {
+	err = guarded(nil, func(c *builder) {
+		c.load(compiler, pkg)
+		c.module()
+		p = c.finish()
+	})
 	if err != nil {
 		return nil, err
 	}
-	c := newBuilder(compiled, compiler, pkg)
+	return p, nil
+}
+
+// guarded runs a compilation, which ends in a panic where it meets something
+// that is not supported.
+func guarded(c *builder, fn func(c *builder)) (err error) {
+	if c == nil {
+		c = &builder{prog: newProgram()}
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			u, ok := r.(*ErrUnsupported)
 			if !ok {
 				panic(r)
 			}
-			p, err = nil, u
+			if u.Location == nil {
+				u.Location = c.at
+			}
+			err = u
 		}
 	}()
-	c.module(compiled)
-	c.prog.machine.New = func() any { return newMachine(c.prog) }
-	return c.prog, nil
+	fn(c)
+	return nil
 }
 
-// newBuilder knows the rules of the compiler's other modules, the libraries.
-func newBuilder(compiled *ast.Module, compiler *ast.Compiler, pkg ast.Ref) *builder {
-	c := &builder{prog: &Program{rules: map[string]*group{}}, pkg: pkg, src: map[string][]*ast.Rule{}}
-	for _, m := range compiler.Modules {
-		if m != compiled {
-			l := library{pkg: m.Package.Path, prefix: m.Package.Path.String() + "."}
-			c.libs = append(c.libs, l)
-			c.rules(m, l.prefix)
-		}
-	}
-	return c
+func newProgram() *Program {
+	return &Program{rules: map[string]*group{}, entries: map[string]term{}}
 }
 
-func compiledModule(mod *ast.Module, compiler *ast.Compiler, pkg ast.Ref) (*ast.Module, error) {
-	var found *ast.Module
-	for _, m := range compiler.Modules {
-		if !m.Package.Path.Equal(pkg) {
-			continue
-		}
-		if found != nil {
-			return nil, &ErrUnsupported{"a package of several modules"}
-		}
-		found = m
+// load reads the rules of all modules.
+func (c *builder) load(compiler *ast.Compiler, pkg ast.Ref) {
+	c.pkg = pkg
+	names := slices.Sorted(maps.Keys(compiler.Modules))
+	own := false
+	for _, name := range names {
+		mod := compiler.Modules[name]
+		mine := mod.Package.Path.Equal(pkg)
+		own = own || mine
+		c.addPackage(mod, mine)
 	}
-	if found == nil || mod != nil && !mod.Package.Path.Equal(pkg) {
-		return nil, fmt.Errorf("package %v is not among the compiled modules", pkg)
+	if !own {
+		fail("package %v is not among the compiled modules", pkg)
 	}
-	return found, nil
+	for _, p := range c.packages {
+		p.root.gather()
+	}
+	for _, name := range names {
+		c.collectTargets(compiler.Modules[name])
+	}
 }
 
-// Eval evaluates the rules that decide: allow, deny, mask and reason. The error
-// is ErrLimit, an *EvalError or an *ErrUnsupported.
-func (p *Program) Eval(env *Env, input value.Value, data DataSource) (Result, error) {
-	m := p.start(env, input, data)
-	defer m.release()
-	var r Result
-	r.Allow = m.rule("allow")
-	r.Deny = m.rule("deny")
-	r.Mask = m.rule("mask")
-	if !env.SkipReason {
-		r.Reason = m.rule("reason")
-	}
-	if m.err != nil {
-		return Result{}, m.err
+// finish is the program.
+func (c *builder) finish() *Program {
+	p := c.prog
+	p.machine.New = func() any { return newMachine(p) }
+	return p
+}
+
+// Eval evaluates the rules that decide, deny first, then mask, allow and reason.
+// The error is ErrLimit, an *EvalError or a *PanicError.
+func (p *Program) Eval(env *Env, input value.Value, data DataSource) (r Result, err error) {
+	err = p.run(env, input, data, func(m *machine) {
+		if r.Deny = m.rule("deny"); env.Settles != nil && m.err == nil && env.Settles(r.Deny) {
+			return
+		}
+		r.Mask = m.rule("mask")
+		r.Allow = m.rule("allow")
+		if !env.SkipReason {
+			r.Reason = m.rule("reason")
+		}
+	})
+	if err != nil {
+		return Result{}, err
 	}
 	return r, nil
 }
 
 // Rule evaluates one rule of the program by its name.
-func (p *Program) Rule(name string, env *Env, input value.Value, data DataSource) (value.Value, error) {
-	m := p.start(env, input, data)
-	defer m.release()
-	v := m.rule(name)
-	if m.err != nil {
-		return value.Value{}, m.err
+func (p *Program) Rule(name string, env *Env, input value.Value, data DataSource) (v value.Value, err error) {
+	err = p.run(env, input, data, func(m *machine) { v = m.rule(name) })
+	if err != nil {
+		return value.Value{}, err
 	}
 	return v, nil
+}
+
+// run gives fn a machine. A machine whose run panicked is not used again.
+func (p *Program) run(env *Env, input value.Value, data DataSource, fn func(m *machine)) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = &PanicError{Value: r, Stack: debug.Stack()}
+		}
+	}()
+	m := p.start(env, input, data)
+	fn(m)
+	err = m.err
+	m.release()
+	return err
 }
 
 // Rules are the names of the program's rules, sorted; neither functions nor the
 // rules of libraries are among them.
 func (p *Program) Rules() []string {
-	var names []string
-	for name, g := range p.rules {
-		if g.kind != function && !strings.Contains(name, ".") {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(p.entries))
 }

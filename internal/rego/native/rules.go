@@ -10,32 +10,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// groupKind is what a group of rules of one name makes together.
+// groupKind is what a group of rules makes together.
 type groupKind uint8
 
 const (
 	complete groupKind = iota
 	function
 	partialSet
-	partialObject
+	partialObject // p[x] := v, and nothing deeper
+	partialTree   // any other head with a variable: p[x].q := v, p[x] contains y
 )
 
-// group is all rules of one name.
+// group is all rules of one place in a package.
 type group struct {
 	id    int
 	name  string
 	kind  groupKind
 	rules []*clause
+	// path is where the group is below data, depth how much of a rule's head
+	// names it.
+	path  []string
+	depth int
+	src   []*ast.Rule
 	// dflt is the value of the default rule, nil where there is none.
 	dflt term
 	// first tells that all rules have one and the same constant value, so that
-	// the first that holds settles it; topdown stops early then, too.
+	// the first that holds settles it.
 	first bool
-	// loose tells that the value may be one that topdown has not put together
-	// yet where it is first used; see scope.loose.
-	loose bool
 	built bool
-	risk  risk
 	// acc and cur are slots: the value so far, and that of the rule at hand.
 	acc, cur int
 	params   []int
@@ -46,39 +48,23 @@ type clause struct {
 	run  step
 	els  *clause
 	line *ast.Location
-	risk risk // of the rule and its else
 }
-
-// risk tells whether an evaluation may end in an error. Where one rule settles
-// a document, topdown does not run the others; but which one it runs first is
-// its index's choice. So what can fail is run in any case, and if it does fail,
-// topdown is asked.
-type risk uint8
-
-const (
-	none   risk = iota
-	strict      // by a built-in, where such errors count
-	always      // by a conflict
-)
 
 // builder compiles a module, and of the libraries beside it what the module uses.
 type builder struct {
-	prog *Program
-	pkg  ast.Ref
-	src  map[string][]*ast.Rule // by the group's name
-	libs []library
-	risk risk // of what is being compiled
-}
-
-// library is a package whose rules the module may refer to. Its groups are named
-// by package and rule, and are made when they are first referred to.
-type library struct {
-	pkg    ast.Ref
-	prefix string
+	prog     *Program
+	pkg      ast.Ref
+	packages []*rulePackage
+	// targets are what some `with` of the program replaces: functions by name,
+	// with the functions that stand in for them, and documents under data.
+	functions map[string][]ast.Ref
+	documents [][]string
+	// at is what is being compiled, for messages.
+	at *ast.Location
 }
 
 func fail(format string, args ...any) {
-	panic(&ErrUnsupported{fmt.Sprintf(format, args...)})
+	panic(&ErrUnsupported{What: fmt.Sprintf(format, args...)})
 }
 
 func (c *builder) slot() int {
@@ -86,119 +72,130 @@ func (c *builder) slot() int {
 	return c.prog.slots - 1
 }
 
-func (c *builder) module(mod *ast.Module) {
-	// All groups exist before any body is compiled: bodies refer to them.
-	for _, name := range c.rules(mod, "") {
-		c.declare(name)
+func (c *builder) module() {
+	for _, p := range c.packages {
+		if p.own {
+			p.root.each(func(n *node) { c.declare(n) })
+		}
 	}
 	for _, g := range slices.Clone(c.prog.groups) {
 		c.build(g)
 	}
-}
-
-// rules takes the rules of a module by name; order is that of the text.
-func (c *builder) rules(mod *ast.Module, prefix string) (order []string) {
-	for _, r := range mod.Rules {
-		name := prefix + string(r.Head.Ref()[0].Value.(ast.Var))
-		if c.src[name] == nil {
-			order = append(order, name)
+	for _, p := range c.packages {
+		if p.own {
+			for _, k := range p.root.order {
+				c.entry(p.root.kids[k])
+			}
 		}
-		c.src[name] = append(c.src[name], r)
 	}
-	return order
 }
 
-func (c *builder) declare(name string) *group {
-	g := &group{id: len(c.prog.groups), name: name, kind: kindOf(name, c.src[name]), acc: c.slot(), cur: c.slot()}
+// entry makes the value of all rules of one name, as far as it is no function.
+func (c *builder) entry(n *node) {
+	if n.group == nil || n.group.kind != function {
+		c.prog.entries[n.name] = c.extent(n)
+	}
+}
+
+func (c *builder) declare(n *node) *group {
+	if n.group != nil {
+		return n.group
+	}
+	g := &group{
+		id: len(c.prog.groups), name: n.name, kind: kindOf(n), path: n.path, depth: n.depth,
+		src: n.rules, acc: c.slot(), cur: c.slot(),
+	}
 	if g.kind == function {
-		for range c.src[name][0].Head.Args {
+		for range g.src[0].Head.Args {
 			g.params = append(g.params, c.slot())
 		}
 	}
-	g.first = oneValue(g, c.src[name])
+	g.first = oneValue(g, g.src)
+	n.group = g
 	c.prog.groups = append(c.prog.groups, g)
-	c.prog.rules[name] = g
+	c.prog.rules[n.name] = g
 	return g
-}
-
-// find is the group that a reference below data leads to, and how much of the
-// reference names it; nil where it leads to none.
-func (c *builder) find(ref ast.Ref) (g *group, used int) {
-	name, used := c.nameOf(ref)
-	if g := c.prog.rules[name]; g != nil || c.src[name] == nil {
-		return g, used
-	}
-	return c.declare(name), used
-}
-
-func (c *builder) nameOf(ref ast.Ref) (name string, used int) {
-	at := library{pkg: c.pkg}
-	for _, l := range c.libs {
-		if ref.HasPrefix(l.pkg) {
-			at = l
-		}
-	}
-	if n := len(at.pkg); len(ref) > n && ref.HasPrefix(at.pkg) {
-		if s, ok := ref[n].Value.(ast.String); ok {
-			return at.prefix + string(s), n + 1
-		}
-	}
-	return "", 0
 }
 
 // build compiles a group once: in order, or before that when it is referred to.
 func (c *builder) build(g *group) {
-	if !g.built {
-		g.built = true
-		outer := c.risk
-		c.risk = none
-		if g.kind == partialObject || g.kind != partialSet && !g.first {
-			c.risk = always
-		}
-		c.group(g, c.src[g.name])
-		g.risk, c.risk = c.risk, outer
+	if g.built {
+		return
 	}
-	c.risk = max(c.risk, g.risk)
+	g.built = true
+	at := c.at
+	c.group(g, g.src)
+	c.at = at
 }
 
-func kindOf(name string, rules []*ast.Rule) groupKind {
-	kind := ruleKind(rules[0])
-	for _, r := range rules[1:] {
-		if ruleKind(r) != kind {
-			fail("rule %s of several kinds", name)
+func kindOf(n *node) groupKind {
+	kind := complete
+	for i, r := range n.rules {
+		k := n.ruleKind(r)
+		switch {
+		case i == 0 || k == kind:
+			kind = k
+		case k >= partialSet && kind >= partialSet:
+			kind = partialTree
+		default:
+			fail("the rule %s is of several kinds", n.name)
 		}
 	}
 	return kind
 }
 
-func ruleKind(r *ast.Rule) groupKind {
+func (n *node) ruleKind(r *ast.Rule) groupKind {
 	h := r.Head
-	n := len(h.Ref())
+	dynamic := len(h.Ref()) - n.depth
+	many := h.RuleKind() == ast.MultiValue
 	switch {
-	case len(h.Args) > 0 && n == 1:
+	case len(h.Args) > 0:
 		return function
-	case n == 1 && h.RuleKind() == ast.MultiValue:
+	case dynamic == 0 && many:
 		return partialSet
-	case n == 1:
+	case dynamic == 0:
 		return complete
-	case n == 2 && len(h.Args) == 0 && h.RuleKind() == ast.SingleValue && r.Else == nil && !r.Default:
+	case r.Else != nil || r.Default:
+		fail("else and default in a rule with variables in its name")
+	case dynamic == 1 && !many:
 		return partialObject
 	}
-	fail("rule head %s", h.Ref())
-	return 0
+	return partialTree
 }
 
 func (c *builder) group(g *group, rules []*ast.Rule) {
 	for _, r := range rules {
+		c.at = r.Location
 		if r.Default {
 			s := c.scope()
 			if s.head(r) != nil {
 				fail("default function %s with patterns", g.name)
 			}
-			g.dflt = s.term(r.Head.Value)
+			g.dflt = s.defaultValue(r)
 			continue
 		}
 		g.rules = append(g.rules, c.clause(g, r))
+	}
+}
+
+// defaultValue is the value of a default rule. A comprehension in it has become
+// a condition of the rule.
+func (s *scope) defaultValue(r *ast.Rule) term {
+	if ast.IsConstant(r.Head.Value.Value) {
+		return constant(r.Head.Value)
+	}
+	body, at := s.body(r.Body), s.c.slot()
+	val := s.term(r.Head.Value)
+	run := body(func(m *machine) bool {
+		m.slots[at] = val(m)
+		return true
+	})
+	return func(m *machine) value.Value {
+		m.slots[at] = value.Value{}
+		if run(m); m.err != nil {
+			return value.Value{}
+		}
+		return m.slots[at]
 	}
 }
 
@@ -225,20 +222,15 @@ func oneValue(g *group, rules []*ast.Rule) bool {
 }
 
 func (c *builder) clause(g *group, r *ast.Rule) *clause {
+	c.at = r.Location
 	s := c.scope()
-	outer := c.risk
-	c.risk = none
 	head := s.heads(g, r)
 	body := s.body(r.Body)
-	if g.kind == complete || g.kind == function {
-		g.loose = g.loose || s.loose(r.Head.Value)
-	}
 	cl := &clause{line: r.Location}
 	cl.run = head(body(s.finish(g, r)))
 	if r.Else != nil {
 		cl.els = c.clause(g, r.Else)
 	}
-	cl.risk, c.risk = c.risk, max(c.risk, outer)
 	return cl
 }
 
@@ -290,11 +282,13 @@ func (s *scope) finish(g *group, r *ast.Rule) step {
 			return v.Defined() && m.push(v) || m.err != nil
 		}
 	case partialObject:
-		key, val := s.term(r.Head.Ref()[1]), s.term(r.Head.Value)
+		key, val := s.term(r.Head.Ref()[g.depth]), s.term(r.Head.Value)
 		return func(m *machine) bool {
 			k, v := key(m), val(m)
 			return k.Defined() && v.Defined() && m.pushPair(k, v) || m.err != nil
 		}
+	case partialTree:
+		return s.grow(g, r)
 	}
 	val := s.term(r.Head.Value)
 	if g.first {
@@ -358,8 +352,10 @@ func (g *group) value(m *machine) value.Value {
 		}
 		var ok bool
 		if v, ok = m.popObject(base); !ok {
-			m.conflict("object keys must be unique", g.rules[0].line)
+			m.conflict(keyConflict, g.rules[0].line)
 		}
+	case partialTree:
+		v = g.tree(m)
 	}
 	if m.err != nil {
 		return value.Value{}
@@ -373,14 +369,7 @@ func (g *group) value(m *machine) value.Value {
 // all have the same value.
 func (g *group) settle(m *machine) value.Value {
 	m.slots[g.acc] = value.Value{}
-	bearable := strict
-	if m.env.Strict {
-		bearable = none
-	}
 	for _, r := range g.rules {
-		if g.first && r.risk <= bearable && m.slots[g.acc].Defined() {
-			continue
-		}
 		for ; r != nil; r = r.els {
 			m.slots[g.cur] = value.Value{}
 			r.run(m)
@@ -390,6 +379,9 @@ func (g *group) settle(m *machine) value.Value {
 			if m.slots[g.cur].Defined() {
 				break
 			}
+		}
+		if g.first && m.slots[g.acc].Defined() {
+			break
 		}
 	}
 	if v := m.slots[g.acc]; v.Defined() || g.dflt == nil {
@@ -425,19 +417,16 @@ type scope struct {
 	slots  map[ast.Var]int
 	bound  map[ast.Var]bool
 	params []int
-	// unplugged are the variables that may hold a loose value; taint tells
-	// that those bound now are such.
-	unplugged map[ast.Var]bool
-	taint     bool
+	at     *ast.Location // of the expression that is being compiled
 }
 
 func (c *builder) scope() *scope {
-	return &scope{c: c, slots: map[ast.Var]int{}, bound: map[ast.Var]bool{}, unplugged: map[ast.Var]bool{}}
+	return &scope{c: c, slots: map[ast.Var]int{}, bound: map[ast.Var]bool{}}
 }
 
 // inner is the scope of a closure: what it binds stays bound in it only.
 func (s *scope) inner() *scope {
-	return &scope{c: s.c, slots: s.slots, bound: maps.Clone(s.bound), unplugged: s.unplugged}
+	return &scope{c: s.c, slots: s.slots, bound: maps.Clone(s.bound), at: s.at}
 }
 
 // bind gives a variable its slot and calls it bound from here on.
@@ -448,9 +437,6 @@ func (s *scope) bind(v ast.Var) int {
 		s.slots[v] = at
 	}
 	s.bound[v] = true
-	if s.taint {
-		s.unplugged[v] = true
-	}
 	return at
 }
 

@@ -1,7 +1,6 @@
 package native
 
 import (
-	"math"
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -43,50 +42,6 @@ func (s *scope) open(t *ast.Term) bool {
 	return false
 }
 
-// loose tells whether a term's value may be a set with elements, or an object
-// with keys, that are variables. topdown binds such a term as it stands and puts
-// the values in only where they are needed: iterated over, it is in the order of
-// the variables, and elements that are equal occur twice. A comprehension, a
-// built-in or a partial rule makes a proper value of it.
-func (s *scope) loose(t *ast.Term) bool {
-	if ast.IsConstant(t.Value) {
-		return false
-	}
-	switch x := t.Value.(type) {
-	case ast.Var:
-		return s.unplugged[x]
-	case ast.Ref:
-		return s.looseHead(x)
-	case *ast.Array:
-		for i := range x.Len() {
-			if s.loose(x.Elem(i)) {
-				return true
-			}
-		}
-	case ast.Set:
-		return true
-	case ast.Object:
-		for _, k := range x.Keys() {
-			if !ast.IsConstant(k.Value) || s.loose(x.Get(k)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func (s *scope) looseHead(ref ast.Ref) bool {
-	if v, ok := ref[0].Value.(ast.Var); ok && s.unplugged[v] {
-		return true
-	}
-	g, _ := s.c.find(ref)
-	if g == nil {
-		return false
-	}
-	s.c.build(g)
-	return g.loose
-}
-
 // term compiles a term whose variables are all bound.
 func (s *scope) term(t *ast.Term) term {
 	if ast.IsConstant(t.Value) {
@@ -125,10 +80,7 @@ func constant(t *ast.Term) term {
 func literal(t *ast.Term) value.Value {
 	v, err := value.FromAST(t.Value)
 	if err != nil {
-		fail("constant %v", t)
-	}
-	if f, ok := v.Float64(); ok && math.IsInf(f, 0) {
-		fail("number outside of a double") // topdown's own arithmetic decides
+		fail("the constant %.80v: %v", t, err)
 	}
 	return v
 }
@@ -199,11 +151,8 @@ func (s *scope) object(x ast.Object) term {
 			}
 		}
 		v, err := value.ObjectOf(pairs)
-		if err != nil {
-			// Keys that turn out equal: the last one counts in topdown, in an
-			// order that only it knows.
-			m.fail(&ErrUnsupported{"equal keys in one object"})
-			return value.Value{}
+		if err != nil { // keys that turn out equal: the last one counts
+			v = value.LastOf(pairs)
 		}
 		return m.made(v)
 	}
@@ -252,7 +201,6 @@ func (s *scope) objectComprehension(x *ast.ObjectComprehension) term {
 	body := in.body(x.Body)
 	key, val := in.term(x.Key), in.term(x.Value)
 	loc := x.Key.Location
-	s.c.risk = always
 	run := body(func(m *machine) bool {
 		k, v := key(m), val(m)
 		return k.Defined() && v.Defined() && m.pushPair(k, v) || m.err != nil
@@ -262,7 +210,7 @@ func (s *scope) objectComprehension(x *ast.ObjectComprehension) term {
 		run(m)
 		v, ok := m.popObject(base)
 		if !ok {
-			m.conflict("object keys must be unique", loc)
+			m.conflict(keyConflict, loc)
 		}
 		if m.err != nil {
 			return value.Value{}
@@ -318,32 +266,35 @@ func (s *scope) start(ref ast.Ref) (term, []*ast.Term, access) {
 }
 
 func (s *scope) startData(ref ast.Ref) (term, []*ast.Term, access) {
-	if g, used := s.c.find(ref); g != nil {
-		s.c.build(g)
-		return g.value, ref[used:], lookup
-	}
-	pkg := s.c.pkg
-	for i := 1; ; i++ {
-		if i == len(pkg) {
-			break // the whole package is a prefix
-		}
-		if i == len(ref) {
-			fail("reference %v above the package's rules", ref)
-		}
-		if !ref[i].Equal(pkg[i]) {
-			if _, ok := ref[i].Value.(ast.String); !ok {
-				fail("reference %v that may lead to rules", ref)
+	if n, used := s.c.find(ref); n != nil {
+		if len(n.rules) > 0 {
+			if g := s.c.declare(n); g.kind == function {
+				return func(*machine) value.Value { return value.Value{} }, nil, lookup
 			}
-			return s.baseTerm(ref)
 		}
+		return s.c.extent(n), ref[used:], lookup
 	}
-	if len(ref) <= len(pkg) {
-		fail("reference %v to a whole package", ref)
-	}
-	if _, ok := ref[len(pkg)].Value.(ast.String); !ok {
-		fail("reference %v to any rule", ref)
+	for _, p := range s.c.packages {
+		if s.mayLead(ref, p.path) {
+			fail("a reference that may lead to any rule: %v", ref)
+		}
 	}
 	return s.baseTerm(ref)
+}
+
+// mayLead tells that a reference covers a package or may do so. There is no
+// rule that it names (find).
+func (s *scope) mayLead(ref, pkg ast.Ref) bool {
+	for i := 1; i < len(pkg); i++ {
+		if i == len(ref) {
+			return true
+		}
+		if !ref[i].Equal(pkg[i]) {
+			_, str := ref[i].Value.(ast.String)
+			return !str && !ast.IsScalar(ref[i].Value)
+		}
+	}
+	return len(ref) == len(pkg) || !ast.IsConstant(ref[len(pkg)].Value)
 }
 
 func (s *scope) baseTerm(ref ast.Ref) (term, []*ast.Term, access) {
@@ -455,9 +406,6 @@ func (s *scope) follow(v term, parts []*ast.Term, get access) term {
 func (s *scope) walkRef(ref ast.Ref, out int) expr {
 	if v, ok := ref[0].Value.(ast.Var); ok && !s.bound[v] && !ref[0].Equal(ast.InputRootDocument) && !ref[0].Equal(ast.DefaultRootDocument) {
 		fail("reference %v before its head is bound", ref)
-	}
-	if s.looseHead(ref) {
-		fail("iteration over a set of variables")
 	}
 	v, parts, get := s.start(ref)
 	var chain []expr

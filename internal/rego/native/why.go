@@ -114,49 +114,57 @@ type use struct {
 // CompileWhy compiles a module for questions. The arguments are Compile's; the
 // parsed module is needed here, for its text and places.
 func CompileWhy(mod *ast.Module, compiler *ast.Compiler, pkg ast.Ref) (w *Why, err error) {
-	compiled, err := compiledModule(mod, compiler, pkg)
+	c := &builder{prog: newProgram()}
+	err = guarded(c, func(c *builder) { w = c.why(mod, compiler, pkg) })
 	if err != nil {
 		return nil, err
 	}
-	if len(compiled.Rules) != len(mod.Rules) {
-		return nil, &ErrUnsupported{"rules that the compiler added"}
-	}
-	c := newBuilder(compiled, compiler, pkg)
-	defer func() {
-		if r := recover(); r != nil {
-			u, ok := r.(*ErrUnsupported)
-			if !ok {
-				panic(r)
-			}
-			w, err = nil, u
+	return w, nil
+}
+
+func (c *builder) why(mod *ast.Module, compiler *ast.Compiler, pkg ast.Ref) *Why {
+	var compiled *ast.Module
+	for _, m := range compiler.Modules {
+		if m.Package.Path.Equal(pkg) {
+			compiled = m
 		}
-	}()
-	c.module(compiled)
-	w = &Why{prog: c.prog, groups: map[string]*whyGroup{}, names: compiler.RewrittenVars, pkg: pkg}
-	for name, g := range c.prog.rules {
-		w.groups[name] = &whyGroup{group: g}
 	}
-	plain := map[string]int{}
+	if compiled == nil || len(compiled.Rules) != len(mod.Rules) {
+		fail("rules that the compiler added")
+	}
+	c.load(compiler, pkg)
+	c.module()
+	w := &Why{prog: c.prog, groups: map[string]*whyGroup{}, names: compiler.RewrittenVars, pkg: pkg}
+	at, plain := map[*ast.Rule]*whyGroup{}, map[*ast.Rule]*clause{}
+	for name, g := range c.prog.rules {
+		wg := &whyGroup{group: g}
+		w.groups[name] = wg
+		rest := g.rules
+		for _, r := range g.src {
+			if at[r] = wg; !r.Default {
+				plain[r], rest = rest[0], rest[1:]
+			}
+		}
+	}
 	for i, r := range compiled.Rules {
-		wg := w.groups[string(r.Head.Ref()[0].Value.(ast.Var))]
+		wg := at[r]
 		if r.Default {
 			wg.defaultLine = r.Location.Row
 			continue
 		}
-		cl := wg.rules[plain[wg.name]]
-		plain[wg.name]++
+		cl := plain[r]
 		var chain []*whyClause
 		for p, x := mod.Rules[i], r; x != nil; p, x = p.Else, x.Else {
 			if p == nil || p.Location.Row != x.Location.Row {
-				return nil, &ErrUnsupported{"rules that the compiler moved"}
+				fail("rules that the compiler moved")
 			}
 			chain = append(chain, w.clause(c, wg, cl, p, x))
 			cl = cl.els
 		}
 		wg.chains = append(wg.chains, chain)
 	}
-	w.prog.machine.New = func() any { return newMachine(w.prog) }
-	return w, nil
+	c.finish()
+	return w
 }
 
 // Inquiry is one input under question. It is not safe for concurrent use.
@@ -172,15 +180,14 @@ type Inquiry struct {
 
 // Ask runs fn over an input. Errors of built-ins do not count here: what they
 // would have given is undefined. fn must not keep the inquiry. The error is
-// ErrLimit or an *EvalError; what fn was told before stands.
+// ErrLimit, an *EvalError or a *PanicError; what fn was told before stands.
 func (w *Why) Ask(env *Env, input value.Value, data DataSource, fn func(q *Inquiry)) error {
 	lenient := *env
 	lenient.Strict = false
-	m := w.prog.start(&lenient, input, data)
-	defer m.release()
-	defer func() { m.seek = nil }()
-	fn(&Inquiry{why: w, m: m, state: map[*whyGroup][]reading{}, origin: map[int]string{}})
-	return m.err
+	return w.prog.run(&lenient, input, data, func(m *machine) {
+		defer func() { m.seek = nil }()
+		fn(&Inquiry{why: w, m: m, state: map[*whyGroup][]reading{}, origin: map[int]string{}})
+	})
 }
 
 // Value is the value of a rule.

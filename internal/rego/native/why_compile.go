@@ -40,9 +40,11 @@ func (w *Why) clause(c *builder, wg *whyGroup, plain *clause, parsed, r *ast.Rul
 		cond := cl.conds[at]
 		cond.exprs = append(cond.exprs, x)
 		cl.segs = append(cl.segs, whySeg{cond: at, expr: x, needs: s.read(e, before), binds: s.boundSince(before)})
-		w.noteOrigin(origins, e)
+		w.noteOrigin(s, origins, e)
 		w.noteUses(s, cond, e, origins)
-		w.noteShown(s, cond, e, before, origins)
+		if len(e.With) == 0 {
+			w.noteShown(s, cond, e, before, origins)
+		}
 	}
 	head := r.Head.Value
 	if wg.kind == partialSet {
@@ -181,12 +183,15 @@ func (w *Why) noteUses(s *scope, cond *whyCond, e *ast.Expr, origins map[ast.Var
 	ast.NewGenericVisitor(func(x any) bool {
 		switch x := x.(type) {
 		case *ast.Expr:
+			if len(x.With) > 0 {
+				return true // what it asks has another input
+			}
 			terms, ok := x.Terms.([]*ast.Term)
 			if !ok || len(terms) == 0 {
 				return false
 			}
 			op, _ := terms[0].Value.(ast.Ref)
-			if g := w.groupOf(op); g != nil && g.kind == function && len(terms) > len(g.params) {
+			if g, _ := w.groupOf(s, op); g != nil && g.kind == function && len(terms) > len(g.params) {
 				args := terms[1 : len(g.params)+1]
 				for _, a := range args {
 					if s.open(a) {
@@ -197,7 +202,7 @@ func (w *Why) noteUses(s *scope, cond *whyCond, e *ast.Expr, origins map[ast.Var
 			}
 		case *ast.Term:
 			if ref, ok := x.Value.(ast.Ref); ok {
-				if g := w.groupOf(ref); g != nil && g.kind != function {
+				if g, _ := w.groupOf(s, ref); g != nil && g.kind != function {
 					add(use{group: g})
 				}
 			}
@@ -206,14 +211,15 @@ func (w *Why) noteUses(s *scope, cond *whyCond, e *ast.Expr, origins map[ast.Var
 	}).Walk(e)
 }
 
-// groupOf is what a reference below the module's package leads to.
-func (w *Why) groupOf(ref ast.Ref) *whyGroup {
+// groupOf is what a reference below the module's package leads to, and how much
+// of it names that.
+func (w *Why) groupOf(s *scope, ref ast.Ref) (*whyGroup, int) {
 	if len(ref) <= len(w.pkg) || !ref.HasPrefix(w.pkg) {
-		return nil
+		return nil, 0
 	}
-	name, ok := ref[len(w.pkg)].Value.(ast.String)
-	if !ok {
-		return nil
+	n, used := s.c.find(ref)
+	if n == nil || len(n.rules) == 0 {
+		return nil, 0
 	}
-	return w.groups[string(name)]
+	return w.groups[n.name], used
 }

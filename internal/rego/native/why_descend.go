@@ -106,7 +106,7 @@ func (q *Inquiry) Readings(rule string) []Branch {
 // its else chain, or one that holds with another value. One condition of each
 // has to fail; it is the one that looks at what the missing ones look at.
 func (q *Inquiry) inTheWay(g *whyGroup, all []reading, i int, v value.Value, missing []Fact) []Fact {
-	if g.kind == partialSet || g.kind == partialObject {
+	if g.kind >= partialSet {
 		return nil
 	}
 	var out []Fact
@@ -183,7 +183,7 @@ func (q *Inquiry) head(r *reading) Fact {
 // plainHead tells that what the head gives does not decide: an element of a set,
 // or a member of an object.
 func (cl *whyClause) plainHead() bool {
-	return cl.of.kind == partialSet || cl.of.kind == partialObject
+	return cl.of.kind >= partialSet
 }
 
 // addFacts appends facts that are not there yet.
@@ -267,7 +267,7 @@ func (q *Inquiry) through(r *reading, c *whyCond, u use, holds bool, depth int) 
 		}
 	}
 	g := u.group
-	if g.kind == partialObject || g == q.gone {
+	if g.kind >= partialObject || g == q.gone {
 		return best
 	}
 	turns := func(v value.Value) bool {

@@ -28,7 +28,7 @@ type part struct {
 const maxShown = 12
 
 // noteOrigin remembers where a variable's value comes from: v = input.user.role.
-func (w *Why) noteOrigin(origins map[ast.Var]ast.Ref, e *ast.Expr) {
+func (w *Why) noteOrigin(s *scope, origins map[ast.Var]ast.Ref, e *ast.Expr) {
 	t, ok := e.Terms.([]*ast.Term)
 	if !ok || !e.IsEquality() || len(t) != 3 || e.Negated {
 		return
@@ -40,7 +40,7 @@ func (w *Why) noteOrigin(origins map[ast.Var]ast.Ref, e *ast.Expr) {
 		}
 		switch from := p[1].Value.(type) {
 		case ast.Ref:
-			if w.groupOf(from) == nil {
+			if g, _ := w.groupOf(s, from); g == nil && len(e.With) == 0 {
 				origins[v] = rooted(origins, from)
 			}
 		case ast.Var:
@@ -155,15 +155,15 @@ func (w *Why) sources(s *scope, args []*ast.Term, origins map[ast.Var]ast.Ref) [
 
 // shownRef shows what a reference leads to.
 func (w *Why) shownRef(s *scope, ref ast.Ref, origins map[ast.Var]ast.Ref) (shown, bool) {
-	if g := w.groupOf(ref); g != nil {
+	if g, used := w.groupOf(s, ref); g != nil {
 		if g.kind == function {
 			return shown{}, false
 		}
-		return shown{slot: -1, base: -1, root: g.name, group: g, parts: s.parts(ref[len(w.pkg)+1:])}, true
+		return shown{slot: -1, base: -1, root: g.name, group: g, parts: s.parts(ref[used:])}, true
 	}
-	if g, used := s.c.find(ref); g != nil { // a library's rule
-		if lib := w.groups[g.name]; lib != nil && g.kind != function {
-			return shown{slot: -1, base: -1, root: g.name, group: lib, parts: s.parts(ref[used:])}, true
+	if n, used := s.c.find(ref); n != nil { // a library's rule
+		if lib := w.groups[n.name]; lib != nil && lib.kind != function {
+			return shown{slot: -1, base: -1, root: n.name, group: lib, parts: s.parts(ref[used:])}, true
 		}
 		return shown{}, false
 	}

@@ -2,7 +2,6 @@ package value
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -197,8 +196,8 @@ func (d *decoder) number() (Value, error) {
 		}
 		return Int(x), nil
 	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsInf(f, 0) {
+	f, ok := inRange(text, integer)
+	if !ok {
 		return Value{}, d.fail(from, "number outside of a double")
 	}
 	return boxed(text, f), nil

@@ -18,6 +18,19 @@ type number struct {
 
 var errNumber = errors.New("not a number")
 
+// ErrRange says that a number is outside of the range of numbers, which is the
+// same wherever a number comes from: integers of at most MaxDigits digits, and
+// what an IEEE double holds without becoming infinite or, from something, zero.
+var ErrRange = errors.New("number outside of the range: a double, or an integer of at most 64 digits")
+
+// The bounds on a number.
+const (
+	// MaxDigits is how many decimal digits an integer may have.
+	MaxDigits = 64
+	// maxNumberText is how long a number may be written: no double needs more.
+	maxNumberText = 1100
+)
+
 // Float is a number. Infinities and NaN, which JSON cannot say, become null.
 func Float(f float64) Value {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
@@ -33,8 +46,8 @@ func boxed(text string, f float64) Value {
 	return Value{k: NumberKind, p: unsafe.Pointer(&number{text, f})}
 }
 
-// Number is the number that text says in JSON's grammar, exactly: it may lie
-// outside of int64 and double.
+// Number is the number that text says in JSON's grammar, exactly. It is ErrRange
+// where that is outside of the range of numbers.
 func Number(text string) (Value, error) {
 	integer, ok := numberShape(text)
 	if !ok {
@@ -45,11 +58,31 @@ func Number(text string) (Value, error) {
 			return Int(i), nil
 		}
 	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return Value{}, errNumber
+	f, ok := inRange(text, integer)
+	if !ok {
+		return Value{}, ErrRange
 	}
 	return boxed(text, f), nil
+}
+
+// inRange gives the nearest double of a number in JSON's grammar, and whether
+// the number is in the range. It takes time in the length of the text only.
+func inRange(text string, integer bool) (float64, bool) {
+	if len(text) > maxNumberText {
+		return 0, false
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsInf(f, 0) {
+		return 0, false
+	}
+	if integer {
+		return f, len(strings.TrimPrefix(text, "-")) <= MaxDigits
+	}
+	if f == 0 {
+		mant, _, _ := strings.Cut(strings.ToLower(text), "e")
+		return f, strings.Trim(mant, "-0.") == ""
+	}
+	return f, true
 }
 
 // numberShape checks JSON's grammar of a number.

@@ -85,6 +85,19 @@ func ObjectOf(pairs []Pair) (Value, error) {
 	return objectOf(&object{mem: out}), nil
 }
 
+// LastOf is an object of pairs that ObjectOf has sorted: of equal keys the last one counts.
+func LastOf(pairs []Pair) Value {
+	out := pairs[:0]
+	for i := range pairs {
+		if n := len(out); n > 0 && Equal(out[n-1].K, pairs[i].K) {
+			out[n-1] = pairs[i]
+			continue
+		}
+		out = append(out, pairs[i])
+	}
+	return objectOf(&object{mem: out})
+}
+
 func comparePairs(a, b Pair) int { return Compare(a.K, b.K) }
 
 // SetOf is a set. It keeps and reorders elems.

@@ -86,8 +86,21 @@ func TestDeferredControlThatIsBroken(t *testing.T) {
 			if out := c.Eval(context.Background(), value.Value{}, nil, Limits{}); out.Effect != Deny || out.Err == nil {
 				t.Errorf("%+v", out)
 			}
-			if _, err := Pack(s); err == nil {
-				t.Error("a bundle was written")
+			// A bundle carries it: there it denies with the same reason.
+			data, err := WriteBundle(BundleSpec{Set: s})
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := ReadBundle(data, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, got := s.Decide(context.Background(), &r, Options{}), read.Set.Decide(context.Background(), &r, Options{})
+			if got.Effect != Deny || got.Reason != want.Reason || got.PolicyID != 7 {
+				t.Errorf("in a bundle %s, not %s", describe(got), describe(want))
+			}
+			if answer := askOPA(t, stockOPA(t), data, []corpusCase{{Name: "x", Input: []byte(`{"resource":{"path":"/x"}}`)}}); answer[0] == nil || answer[0]["effect"] != "DENY" || answer[0]["reason"] != want.Reason {
+				t.Errorf("a stock OPA answers %v, not %s", answer[0], describe(want))
 			}
 			_, _, _, _ = c.Refs(), c.Package(), c.Libraries(), c.Deciding()
 		})

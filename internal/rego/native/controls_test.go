@@ -229,11 +229,11 @@ func TestConflictIsAnError(t *testing.T) {
 // What is not compiled is named, with its line.
 func TestUnsupportedIsNamed(t *testing.T) {
 	for src, what := range map[string]string{
-		`allow if http.send({"method": "get", "url": "http://x"})`: "http.send",
-		`allow if data[input.x].y`:                                 "rule",
-		`allow if input.x < 1e2000`:                                "range",
-		`allow if input.x > 1e-400`:                                "range",
-		`allow if regex.match("(a{900}){900}", input.x)`:           "regular expression",
+		`allow if http.send({"method": "get", "url": "http://x"})`:              "http.send",
+		`allow if data[input.x].y`:                                              "rule",
+		`allow if input.x < 1e2000`:                                             "range",
+		`allow if input.x > 1e-400`:                                             "range",
+		`allow if regex.match("` + strings.Repeat("a{900}", 25) + `", input.x)`: "regular expression",
 	} {
 		s, err := load("package control\n\n" + src + "\n")
 		if err != nil {

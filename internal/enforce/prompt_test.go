@@ -127,6 +127,13 @@ func TestNoPromptIsOverlooked(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
+	if got := fetch(t, "GET", b.url+"/v1/models", func(r *http.Request) { // as Java's client asks
+		r.Header.Set("X-Auth-Request-User", "ann")
+		r.Header.Set("Connection", "Upgrade, HTTP2-Settings")
+		r.Header.Set("Upgrade", "h2c")
+	}); got.status != 200 {
+		t.Errorf("a list of models: %d %s", got.status, got.body)
+	}
 	// A socket, and a prompt in the query.
 	for _, path := range []string{"/v1/realtime?model=m", "/v1/generate?prompt=" + strings.ReplaceAll(attack, " ", "+")} {
 		got := fetch(t, "GET", b.url+path, func(r *http.Request) {

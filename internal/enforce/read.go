@@ -103,7 +103,7 @@ func (s *inspection) bare(in *inbound, model bool) {
 	if !model {
 		return
 	}
-	if in.upgrade || len(in.headers["Upgrade"]) > 0 {
+	if in.upgrade || strings.Contains(strings.ToLower(strings.Join(in.headers["Upgrade"], ",")), "websocket") {
 		s.llm = llm.Unreadable(s.source(in, model), "the messages of a socket are not read")
 		return
 	}

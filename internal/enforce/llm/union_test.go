@@ -3,6 +3,7 @@ package llm
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -316,6 +317,44 @@ func TestReduceKeepsAllElse(t *testing.T) {
 		body := rapid.StringMatching(`([{}\[\]":,\\a-z ]|"[a-z]*"){0,40}`).Draw(t, "body")
 		if out, cut, err := Reduce(strings.NewReader(body), 1<<20); err == nil && (string(out) != body || cut != 0) {
 			t.Fatalf("%q became %q", body, out)
+		}
+	})
+}
+
+// FuzzParse: no body breaks the reader, a reduced one is read alike, and none that
+// Go's decoder would take for a prompt is overlooked.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		`{"model":"m","messages":[{"role":"user","content":"x"}]}`, `{"Messages":[]}`, `{"contents":[{"parts":[{"text":"x"}]}]}`, `{"requests":[{"params":{"prompt":"x"}}]}`,
+		`{"prompt":["a","b"],"n":"2"}`, `{"messages":[{"content":[{"image_url":{"url":"data:image/png;base64,iVBORw0KGgo="}}]}]}`, `[[["x"]]]`, `"x"`, `{"options":{"num_predict":1e3}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		doc, err := value.Decode(data, value.Limits{})
+		if err != nil {
+			return
+		}
+		whole, bad := Parse(model, doc)
+		small, _, err := Reduce(bytes.NewReader(data), 1<<20)
+		if err != nil || !bytes.Equal(small, data) && len(data) < longString {
+			t.Fatalf("reduced: %q %v", small, err)
+		}
+		if bad != nil {
+			return
+		}
+		if whole.Estimated < 0 || whole.MaxTokens < -1 || whole.Choices < 1 {
+			t.Fatalf("%+v", whole)
+		}
+		var into struct{ Messages, Prompt, Input, System any }
+		if json.Unmarshal(data, &into) != nil {
+			return
+		}
+		texts := string(whole.Texts.AppendJSON(nil))
+		for _, v := range []any{into.Messages, into.Prompt, into.Input, into.System} {
+			if s, is := v.(string); is && len(s) > 8 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz ") == "" && !strings.Contains(texts, s) {
+				t.Fatalf("%q is overlooked in %s", s, texts)
+			}
 		}
 	})
 }

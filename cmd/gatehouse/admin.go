@@ -10,6 +10,7 @@ import (
 // adminCommand holds the ways back in, for whoever has the server's host.
 type adminCommand struct {
 	ResetPassword resetPasswordCommand `cmd:"" help:"Give the administrator of a tenant a new password, and end all their sessions."`
+	RotateMaskKey rotateMaskKeyCommand `cmd:"" help:"Give the masks of a tenant another key to hash values with."`
 }
 
 type resetPasswordCommand struct {
@@ -22,4 +23,14 @@ type resetPasswordCommand struct {
 // Run resets the password and prints it when it was made here.
 func (c *resetPasswordCommand) Run(ctx context.Context) error {
 	return app.ResetPassword(ctx, c.Config, c.Tenant, c.Username, c.Password, os.Stdout)
+}
+
+type rotateMaskKeyCommand struct {
+	app.Config
+	Tenant string `default:"default" help:"Tenant whose key is replaced."`
+}
+
+// Run replaces the key.
+func (c *rotateMaskKeyCommand) Run(ctx context.Context) error {
+	return app.RotateMaskKey(ctx, c.Config, c.Tenant, os.Stdout)
 }

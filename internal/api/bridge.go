@@ -178,8 +178,9 @@ type pollFunc func(ctx context.Context, sc scope.Scope, p bridge.Poll) (*bridge.
 // client would unpack it, and OPA then fails.
 func (s *Server) answerPoll(w http.ResponseWriter, req *http.Request, sc scope.Scope, poll pollFunc) {
 	id, _ := strconv.ParseInt(req.PathValue("bouncer_id"), 10, 64)
+	bearer := bearerToken(req)
 	a, err := poll(req.Context(), sc, bridge.Poll{
-		BouncerID: id, Token: tokenDigest(req), Tags: req.Header.Values("If-None-Match"), Wait: preferredWait(req.Header.Values("Prefer")), Remote: bundleConnection(req),
+		BouncerID: id, Token: bouncer.Digest(bearer), Bearer: bearer, Tags: req.Header.Values("If-None-Match"), Wait: preferredWait(req.Header.Values("Prefer")), Remote: bundleConnection(req),
 	})
 	if err != nil {
 		Fail(w, err)

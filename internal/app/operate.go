@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -60,6 +62,27 @@ func keepDevPassword(cfg Config, tenant, username, password string) error {
 		return nil //nolint:nilerr // there is none
 	}
 	return os.WriteFile(path, []byte(password), 0o600)
+}
+
+// RotateMaskKey gives a tenant's masks another key to hash values with; it works
+// while the server runs, whose bouncers fetch it within seconds.
+func RotateMaskKey(ctx context.Context, cfg Config, tenant string, out io.Writer) error {
+	if err := cfg.Check(); err != nil {
+		return err
+	}
+	p := &parts{cfg: cfg, log: newLogger("warn", os.Stderr), now: clock}
+	p.closers.log = p.log
+	defer func() { _ = p.closers.close() }()
+	if err := p.ground(ctx); err != nil {
+		return err
+	}
+	keys := bridge.MaskKeys{Box: p.box, Random: rand.Reader, Now: p.now}
+	id, err := keys.Rotate(ctx, p.stores, auth.SystemScope(scope.TenantID(tenant), "admin rotate-mask-key", ""))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "The masks of tenant %s hash with key %s from now on; hashes made before do not compare with those made now.\n", tenant, id)
+	return nil
 }
 
 // VerifyAudit walks the hash chains of a tenant's logs and answers an error at

@@ -61,7 +61,7 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 		if err != nil {
 			return nil, fmt.Errorf("bouncer %d: %w", b.ID, err)
 		}
-		t := &target{packed: g.packed, items: g.items, meta: meta, signed: b.Signing(), resources: ids, denies: b.Denies()}
+		t := &target{packed: g.packed, items: g.items, meta: meta, masks: r.masks, signed: b.Signing(), resources: ids, denies: b.Denies()}
 		if t.hash, err = f.hashOf(ctx, t); err != nil {
 			return nil, err
 		}
@@ -98,6 +98,7 @@ func (f *feed) hashOf(ctx context.Context, t *target) (string, error) {
 	sum := t.packed.Sum()
 	h.Write(sum[:])
 	h.Write(t.meta.AppendJSON(nil))
+	h.Write([]byte("\nmasks by " + t.masks.id))
 	if t.signed {
 		key, err := f.svc.signingKey(ctx, f.tenant)
 		if err != nil {

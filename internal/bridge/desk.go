@@ -19,6 +19,7 @@ type target struct {
 	hash        string
 	packed      *rego.Packed // shared
 	meta        value.Value
+	masks       maskKey
 	signed      bool
 	items       []bouncer.Item // shared
 	resources   []int64        // that it stands before, by id

@@ -44,6 +44,7 @@ type reading struct {
 	list          []bouncer.Bouncer
 	links         map[int64][]int64
 	bundles       map[int64]bouncer.Bundle
+	masks         maskKey
 }
 
 func newFeed(s *Service, p place) *feed {
@@ -172,6 +173,11 @@ func (f *feed) once(ctx context.Context) error {
 	if err := store.Read(ctx, func(tx *db.Tx) (err error) { r, err = f.read(ctx, tx); return err }); err != nil {
 		return err
 	}
+	if r.masks.id == "" {
+		if r.masks, err = f.svc.firstMaskKey(ctx, store, f.tenant); err != nil {
+			return err
+		}
+	}
 	set, err := f.setAt(ctx, r.env)
 	if err != nil {
 		return err
@@ -208,6 +214,9 @@ func (f *feed) read(ctx context.Context, tx *db.Tx) (r reading, err error) {
 	}
 	r.mode = mode.Mode
 	if r.list, err = f.svc.cfg.Bouncers.In(ctx, tx, f.env); err != nil {
+		return r, err
+	}
+	if r.masks, err = f.svc.maskKeyIn(ctx, tx, f.tenant); err != nil {
 		return r, err
 	}
 	if r.links, err = f.svc.cfg.Links(ctx, tx, f.env); err != nil {

@@ -25,8 +25,9 @@ const pollsAtMost = 2 * time.Minute
 type Poll struct {
 	// BouncerID is whose bundle is asked for: the caller's own, or it is not found.
 	BouncerID int64
-	// Token is the digest of the token that it came with.
-	Token string
+	// Token is the digest of the token that it came with, and Bearer the token
+	// itself, for which what is secret in a bundle is sealed.
+	Token, Bearer string
 	// Tags are the lines of If-None-Match.
 	Tags []string
 	// Wait is how long it may be parked, from `Prefer: wait=`; at most MaxWait.
@@ -96,7 +97,7 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 			}
 			continue
 		case send:
-			return s.bundle(ctx, f, d, p.Remote)
+			return s.bundle(ctx, f, d, &p)
 		}
 		if p.Wait <= 0 {
 			return &Answer{}, nil
@@ -130,7 +131,7 @@ func firstErr(errs ...error) error {
 }
 
 // bundle writes the bouncer's own part before the shared one.
-func (s *Service) bundle(ctx context.Context, f *feed, d *desk, remote string) (*Answer, error) {
+func (s *Service) bundle(ctx context.Context, f *feed, d *desk, p *Poll) (*Answer, error) {
 	t := d.now()
 	var key *rego.SigningKey
 	if t.signed {
@@ -139,12 +140,16 @@ func (s *Service) bundle(ctx context.Context, f *feed, d *desk, remote string) (
 			return nil, err
 		}
 	}
-	parts, err := t.packed.Bundle(strconv.FormatInt(t.revision, 10), t.meta, nil, key)
+	meta, err := t.metaFor(f.tenant, p.Bearer)
+	if err != nil {
+		return nil, fault.Wrap(err, "write a bundle")
+	}
+	parts, err := t.packed.Bundle(strconv.FormatInt(t.revision, 10), meta, nil, key)
 	if err != nil {
 		return nil, fault.Wrap(err, "write a bundle")
 	}
 	return &Answer{ETag: tagOf(t.revision), Parts: parts, deliver: func() {
-		d.delivered(t.revision, remote)
+		d.delivered(t.revision, p.Remote)
 		s.ledger.note(f.tenant, d, entry{sent: t})
 	}}, nil
 }

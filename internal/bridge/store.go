@@ -22,6 +22,25 @@ func insertKey(ctx context.Context, tx *db.Tx, k storedKey, now time.Time) error
 	return err
 }
 
+// storedMaskKey is a row of mask_keys.
+type storedMaskKey struct {
+	ID     string `db:"kid"`
+	Sealed []byte `db:"sealed"`
+}
+
+func loadMaskKey(ctx context.Context, tx *db.Tx) (storedMaskKey, bool, error) {
+	k, err := db.One[storedMaskKey](ctx, tx, `SELECT kid, sealed FROM mask_keys ORDER BY created_at DESC, kid DESC LIMIT 1`)
+	if errors.Is(err, db.ErrNoRows) {
+		return storedMaskKey{}, false, nil
+	}
+	return k, err == nil, err
+}
+
+func insertMaskKey(ctx context.Context, tx *db.Tx, k storedMaskKey, now time.Time) error {
+	_, err := tx.Exec(ctx, `INSERT INTO mask_keys (kid, sealed, created_at) VALUES ($1, $2, $3)`, k.ID, k.Sealed, now)
+	return err
+}
+
 // present notes when a bouncer was seen and when it counts as gone.
 func present(ctx context.Context, tx *db.Tx, id int64, seen, due time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/rand"
@@ -30,6 +31,8 @@ type policySet struct {
 	config    map[string]any
 	bouncer   int
 	signing   *rego.SigningKey
+	hashKey   rego.HashKey // empty: the bundle carries none
+	token     string       // that the key is sealed for; empty: testToken
 }
 
 type control struct {
@@ -56,7 +59,15 @@ func (p policySet) bundle(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := rego.WriteBundle(rego.BundleSpec{Revision: fmt.Sprint(p.revision), Set: set, Bouncer: own, Signing: p.signing})
+	var meta value.Value
+	if len(p.hashKey) > 0 {
+		sealed, err := p.hashKey.SealFor(cmp.Or(p.token, testToken), rego.MaskKeyPlace("", "k1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta = value.Object(value.Member{Key: rego.MaskKeyMember, Value: value.Object(value.Member{Key: "id", Value: value.String("k1")}, value.Member{Key: "sealed", Value: value.String(sealed)})})
+	}
+	data, err := rego.WriteBundle(rego.BundleSpec{Revision: fmt.Sprint(p.revision), Set: set, Bouncer: own, Signing: p.signing, Meta: meta})
 	if err != nil {
 		t.Fatal(err)
 	}

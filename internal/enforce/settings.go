@@ -135,6 +135,7 @@ type settings struct {
 	credentialsNo int64
 	tokens        *verifier
 	hashKey       rego.HashKey // of the tenant; empty: what is to be hashed is redacted
+	keyClosed     bool         // there is a key, and it does not open
 	identity      string       // the identity configuration, to see whether it changed
 }
 
@@ -163,6 +164,7 @@ func (b *Bouncer) readSettings(bundle *rego.Bundle, before *settings) (*settings
 		keepSlash: c.KeepTrailingSlash, byHeaders: c.Identity.ForwardAuthHeaders,
 		trusted: b.trusted, signed: c.Signing == "signed", passToken: c.Identity.PassToken, credentialsNo: m.Credentials,
 	}
+	s.readHashKey(bundle, b.cfg.Token)
 	if err := s.readCache(c); err != nil {
 		return nil, err
 	}
@@ -187,6 +189,20 @@ func (b *Bouncer) readSettings(bundle *rego.Bundle, before *settings) (*settings
 		return nil, err
 	}
 	return s, b.readTokens(s, c.Identity, before)
+}
+
+// readHashKey opens the key of the tenant's masks, which is sealed for our token.
+// One that does not open keeps no bundle from being active: what is to be hashed is
+// redacted then. It is a saved bundle's, fetched with a former token.
+func (s *settings) readHashKey(bundle *rego.Bundle, token string) {
+	own, ok := bundle.Meta[rego.MaskKeyMember].(map[string]any)
+	if !ok {
+		return // of a control plane that has none yet
+	}
+	id, _ := own["id"].(string)
+	sealed, _ := own["sealed"].(string)
+	key, err := rego.OpenHashKey(sealed, token, rego.MaskKeyPlace(s.tenant, id))
+	s.hashKey, s.keyClosed = key, err != nil
 }
 
 func (s *settings) readCache(c *configuration) error {

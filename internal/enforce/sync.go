@@ -74,8 +74,12 @@ func (b *Bouncer) restore() {
 		b.log.Error("the saved bundle is not usable; waiting for the control plane", "error", err)
 		return
 	}
+	etag := head.ETag
+	if b.state.Load().keyClosed {
+		etag = "" // the token has changed since: the bundle is fetched anew, for its key
+	}
 	b.mu.Lock()
-	b.sync.etag, b.sync.size = head.ETag, len(data)
+	b.sync.etag, b.sync.size = etag, len(data)
 	b.mu.Unlock()
 	b.relabel(head.Bouncer)
 	b.confirmedAt(contact)

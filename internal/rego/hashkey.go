@@ -1,10 +1,15 @@
 package rego
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"errors"
+	"fmt"
 )
 
 // HashKeyBytes is the length of a key that values are hashed with.
@@ -36,4 +41,64 @@ func (k HashKey) Derive(purpose string) HashKey {
 		return nil // never: the length is within the bound of HKDF
 	}
 	return sub
+}
+
+// MaskKeyMember is the member of a manifest's metadata that holds the key of the
+// tenant's masks: {id, sealed}.
+const MaskKeyMember = "mask_key"
+
+// MaskKeyPlace is what a sealed key of masks belongs to.
+func MaskKeyPlace(tenant, id string) string { return "mask_keys/" + tenant + "/" + id }
+
+// SealFor encrypts k for the holder of a bouncer's token, so that a bundle may
+// carry it past a stock OPA, which shows a bundle's manifest to whoever asks, and
+// onto a disk. place is what the result belongs to. Equal arguments give equal
+// results: a bundle's bytes depend on nothing but its content.
+func (k HashKey) SealFor(token, place string) (string, error) {
+	aead, nonceKey, err := sealerFor(token)
+	if err != nil {
+		return "", err
+	}
+	mac := hmac.New(sha256.New, nonceKey)
+	mac.Write([]byte(place))
+	mac.Write(k)
+	nonce := mac.Sum(nil)[:aead.NonceSize()]
+	return base64.StdEncoding.EncodeToString(aead.Seal(nonce, nonce, k, []byte(place))), nil
+}
+
+// ErrHashKey says that a sealed key does not open: it is damaged, or was sealed for
+// another token or place.
+var ErrHashKey = errors.New("the sealed key does not open")
+
+// OpenHashKey decrypts what SealFor gave for the same token and place; else ErrHashKey.
+func OpenHashKey(sealed, token, place string) (HashKey, error) {
+	raw, err := base64.StdEncoding.DecodeString(sealed)
+	if err != nil {
+		return nil, ErrHashKey
+	}
+	aead, _, err := sealerFor(token)
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) < aead.NonceSize() {
+		return nil, ErrHashKey
+	}
+	key, err := aead.Open(nil, raw[:aead.NonceSize()], raw[aead.NonceSize():], []byte(place))
+	if err != nil || len(key) != HashKeyBytes {
+		return nil, ErrHashKey
+	}
+	return key, nil
+}
+
+func sealerFor(token string) (aead cipher.AEAD, nonceKey []byte, err error) {
+	keys, err := hkdf.Key(sha256.New, []byte(token), nil, "gatehouse/bundle/mask-key/v1", 2*HashKeyBytes)
+	if err != nil {
+		return nil, nil, fmt.Errorf("a bouncer's token: %w", err)
+	}
+	block, err := aes.NewCipher(keys[:HashKeyBytes])
+	if err != nil {
+		return nil, nil, fmt.Errorf("a bouncer's token: %w", err)
+	}
+	aead, err = cipher.NewGCM(block)
+	return aead, keys[HashKeyBytes:], err
 }

@@ -1,0 +1,127 @@
+package bridge
+
+import (
+	"context"
+	"encoding/hex"
+	"io"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+)
+
+// maskKey is what a tenant's masks hash values with.
+type maskKey struct {
+	id  string
+	key rego.HashKey
+}
+
+// MaskKeys makes the keys that tenants' masks hash values with.
+type MaskKeys struct {
+	Box    *secret.Box
+	Random io.Reader
+	Now    func() time.Time
+}
+
+// Rotate gives a tenant a new key and has every bouncer fetch it. From then on
+// equal values have other hashes than before. The result is the key's id.
+func (m MaskKeys) Rotate(ctx context.Context, stores *db.Cluster, sc scope.Scope) (string, error) {
+	store, err := stores.Tenant(ctx, sc.Tenant)
+	if err != nil {
+		return "", err
+	}
+	var made storedMaskKey
+	err = store.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "bridge.mask_keys"); err != nil {
+			return err
+		}
+		var err error
+		if made, err = m.add(ctx, tx, sc.Tenant); err != nil {
+			return err
+		}
+		if err := audit.Append(ctx, tx, sc, m.Now(), audit.Entry{Type: "MASK_KEY_ROTATED", Object: "tenant", ObjectID: string(sc.Tenant), Changes: map[string]any{"mask_key": made.ID}}); err != nil {
+			return err
+		}
+		_, err = tx.Bump(ctx, bouncer.Topic)
+		return err
+	})
+	return made.ID, err
+}
+
+// add makes a key and stores it sealed, bound to its tenant and name.
+func (m MaskKeys) add(ctx context.Context, tx *db.Tx, tenantID scope.TenantID) (storedMaskKey, error) {
+	var raw [rego.HashKeyBytes + 6]byte
+	if _, err := io.ReadFull(m.Random, raw[:]); err != nil {
+		return storedMaskKey{}, fault.Wrap(err, "make a mask key")
+	}
+	now := m.Now()
+	row := storedMaskKey{ID: now.UTC().Format("masks-20060102-150405-") + hex.EncodeToString(raw[rego.HashKeyBytes:])}
+	var err error
+	if row.Sealed, err = m.Box.Seal(raw[:rego.HashKeyBytes], rego.MaskKeyPlace(string(tenantID), row.ID)); err != nil {
+		return storedMaskKey{}, fault.Wrap(err, "seal a mask key")
+	}
+	return row, insertMaskKey(ctx, tx, row, now)
+}
+
+// maskKeyIn is the tenant's newest key; none: the zero value.
+func (s *Service) maskKeyIn(ctx context.Context, tx *db.Tx, tenantID scope.TenantID) (maskKey, error) {
+	row, found, err := loadMaskKey(ctx, tx)
+	if err != nil || !found {
+		return maskKey{}, err
+	}
+	return s.openMaskKey(row, tenantID)
+}
+
+func (s *Service) openMaskKey(row storedMaskKey, tenantID scope.TenantID) (maskKey, error) {
+	key, err := s.cfg.Box.Open(row.Sealed, rego.MaskKeyPlace(string(tenantID), row.ID))
+	if err != nil {
+		return maskKey{}, fault.Wrap(err, "open a mask key")
+	}
+	return maskKey{id: row.ID, key: key}, nil
+}
+
+// firstMaskKey makes a tenant's first key, unless another replica just did.
+func (s *Service) firstMaskKey(ctx context.Context, store *db.DB, tenantID scope.TenantID) (maskKey, error) {
+	var row storedMaskKey
+	err := store.Write(ctx, func(tx *db.Tx) error {
+		if err := tx.Lock(ctx, "bridge.mask_keys"); err != nil {
+			return err
+		}
+		var found bool
+		var err error
+		if row, found, err = loadMaskKey(ctx, tx); err != nil || found {
+			return err
+		}
+		row, err = MaskKeys{s.cfg.Box, s.cfg.Random, s.cfg.Now}.add(ctx, tx, tenantID)
+		return err
+	})
+	if err != nil {
+		return maskKey{}, err
+	}
+	return s.openMaskKey(row, tenantID)
+}
+
+// metaFor is what the manifest tells a bouncer about itself, with the key of the
+// tenant's masks, which only the holder of its token can open: a stock OPA shows a
+// manifest to whoever asks.
+func (t *target) metaFor(tenantID scope.TenantID, bearer string) (value.Value, error) {
+	sealed, err := t.masks.key.SealFor(bearer, rego.MaskKeyPlace(string(tenantID), t.masks.id))
+	if err != nil {
+		return value.Value{}, err
+	}
+	members := []value.Member{{Key: rego.MaskKeyMember, Value: value.Object(
+		value.Member{Key: "id", Value: value.String(t.masks.id)},
+		value.Member{Key: "sealed", Value: value.String(sealed)},
+	)}}
+	t.meta.Each(func(name string, v value.Value) bool {
+		members = append(members, value.Member{Key: name, Value: v})
+		return true
+	})
+	return value.Object(members...), nil
+}

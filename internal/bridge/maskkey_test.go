@@ -1,0 +1,90 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// maskKeyOf is the key that a bundle gives the holder of a token, and its id.
+func maskKeyOf(t *testing.T, b *rego.Bundle, tenant, token string) (rego.HashKey, string) {
+	t.Helper()
+	own, _ := b.Meta[rego.MaskKeyMember].(map[string]any)
+	id, _ := own["id"].(string)
+	sealed, _ := own["sealed"].(string)
+	key, err := rego.OpenHashKey(sealed, token, rego.MaskKeyPlace(tenant, id))
+	if err != nil {
+		t.Fatalf("%v: %v", own, err)
+	}
+	return key, id
+}
+
+func (g *guard) fetchWith(bearer string, tags ...string) *rego.Bundle {
+	g.h.t.Helper()
+	a, err := g.h.Bundle(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token, Bearer: bearer, Tags: tags, Wait: 10 * time.Second})
+	if err != nil || a.Parts == nil {
+		g.h.t.Fatalf("no bundle: %+v, error %v", a, err)
+	}
+	a.Delivered()
+	b, err := rego.ReadBundle(bytes.Join(a.Parts, nil), nil)
+	if err != nil {
+		g.h.t.Fatal(err)
+	}
+	return b
+}
+
+// One tenant's bouncers of both environments get one key, on every replica; only
+// who holds the token can open it, and at rest it is sealed. After a rotation they
+// get another.
+func TestMaskKeys(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		ctx := context.Background()
+		h.control(scope.Production, "orders", 0, alice)
+		one, two := h.bouncer(scope.Production, map[string]any{"signing": "signed"}), h.bouncer(scope.Sandbox, nil)
+		bundle := one.fetchWith("token one")
+		key, id := maskKeyOf(t, bundle, string(scope.DefaultTenant), "token one")
+		if same, _ := maskKeyOf(t, two.fetchWith("token two"), string(scope.DefaultTenant), "token two"); !bytes.Equal(same, key) {
+			t.Error("two bouncers of a tenant hash differently")
+		}
+		own := bundle.Meta[rego.MaskKeyMember].(map[string]any)
+		for _, wrong := range [][3]string{{"token two", string(scope.DefaultTenant), id}, {"", string(scope.DefaultTenant), id}, {"token one", "another", id}, {"token one", string(scope.DefaultTenant), "x"}} {
+			if _, err := rego.OpenHashKey(own["sealed"].(string), wrong[0], rego.MaskKeyPlace(wrong[1], wrong[2])); err == nil {
+				t.Errorf("the key opens with %v", wrong)
+			}
+		}
+		store, err := h.stores.Tenant(ctx, scope.DefaultTenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = store.Read(ctx, func(tx *db.Tx) error {
+			row, _, err := loadMaskKey(ctx, tx)
+			if err == nil && (bytes.Contains(row.Sealed, key) || row.ID != id) {
+				t.Errorf("the row %s holds the key in clear, or is not %s", row.ID, id)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := newHouse(t, h.stores)
+		other := &guard{h: again, sc: two.sc, id: two.id, token: two.token}
+		if same, _ := maskKeyOf(t, other.fetchWith("token two"), string(scope.DefaultTenant), "token two"); !bytes.Equal(same, key) {
+			t.Error("another replica has another key")
+		}
+
+		next, err := MaskKeys{h.cfg.Box, rand.Reader, h.now}.Rotate(ctx, h.stores, person(scope.DefaultTenant))
+		if err != nil || next == id {
+			t.Fatalf("the next key is %s, error %v", next, err)
+		}
+		rotated, got := maskKeyOf(t, one.fetchWith("token one", `"`+bundle.Revision+`"`), string(scope.DefaultTenant), "token one")
+		if got != next || bytes.Equal(rotated, key) {
+			t.Errorf("after the rotation the key is %s, want %s", got, next)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package enforce
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+const hashing = "package hashes\n\nallow := true\n\nmask := {\"id\": \"hash\", \"pii:emails\": \"hash\", \"header:X-Owner\": \"hash\"}\n"
+
+// Equal values have equal hashes wherever they stand and whichever bouncer of the
+// tenant masks them; in another tenant, they have others, and none is the value's
+// bare digest. Without a key nothing is hashed.
+func TestHashesAreKeyed(t *testing.T) {
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Owner", "bea@example.com")
+		fmt.Fprint(w, `{"id":"bea@example.com","text":"bea@example.com"}`)
+	})
+	keys := map[string]rego.HashKey{"one": rego.HashKey("one key that is thirty-two bytes"), "other": rego.HashKey("another, which is 32 bytes too.."), "none": nil}
+	seen := map[string]string{}
+	for _, who := range []string{"one", "one", "other", "none"} {
+		p := newPlane(t)
+		p.publish(policySet{revision: 1, mode: "enforce", hashKey: keys[who], controls: []control{{id: 1, source: hashing}}})
+		b := start(t, p, app.URL, nil).at(t, 1)
+		got := fetch(t, "GET", b.url+"/x", nil)
+		owner := got.header.Get("X-Owner")
+		if want := fmt.Sprintf(`{"id":%q,"text":%[1]q}`, owner); got.status != 200 || got.body != want {
+			t.Errorf("%s: %d %s, and the header is %s", who, got.status, got.body, owner)
+		}
+		bare := sha256.Sum256([]byte("bea@example.com"))
+		if strings.Contains(got.body, hex.EncodeToString(bare[:])) {
+			t.Errorf("%s: anybody can make this hash: %s", who, owner)
+		}
+		if before := seen[who]; before != "" && before != owner {
+			t.Errorf("%s: %s, and before %s", who, owner, before)
+		}
+		seen[who] = owner
+		saved, err := os.ReadFile(filepath.Join(b.cfg.DataDir, lastGoodName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key := keys[who]; key != nil && (bytes.Contains(saved, key) || bytes.Contains(saved, []byte(hex.EncodeToString(key)))) {
+			t.Error("the key is on the disk in clear")
+		}
+	}
+	if seen["one"] == seen["other"] || seen["none"] != rego.Redacted || !strings.HasPrefix(seen["one"], "sha256:") || len(seen["one"]) != len("sha256:")+64 {
+		t.Errorf("the hashes are %v", seen)
+	}
+}
+
+// A bouncer whose token changed cannot open the key of the bundle that it saved: it
+// redacts, and fetches the bundle anew instead of asking for what is newer.
+func TestHashKeyAfterANewToken(t *testing.T) {
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"id":"7"}`)
+	})
+	p := newPlane(t)
+	set := policySet{revision: 1, mode: "enforce", hashKey: rego.HashKey("one key that is thirty-two bytes"), token: "a former token", controls: []control{{id: 1, source: hashing}}}
+	p.publish(set)
+	dir := t.TempDir()
+	b := start(t, p, app.URL, func(c *Config) { c.DataDir = dir }).at(t, 1)
+	if got := fetch(t, "GET", b.url+"/x", nil); got.body != `{"id":"[redacted]"}` {
+		t.Errorf("with a key that does not open: %s", got.body)
+	}
+	b.stop()
+	set.token = ""
+	p.publish(set)
+	b = start(t, p, app.URL, func(c *Config) { c.DataDir = dir })
+	eventually(t, "the key", func() bool { return len(b.state.Load().hashKey) > 0 })
+	if got := fetch(t, "GET", b.url+"/x", nil); got.body != fmt.Sprintf(`{"id":%q}`, set.hashKey.Hash([]byte("7"))) {
+		t.Errorf("with the key: %s", got.body)
+	}
+}

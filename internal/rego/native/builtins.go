@@ -57,6 +57,7 @@ var unary = map[string]func(m *machine, a value.Value) (value.Value, bool){
 	"object.union_n":    objectUnionN,
 	"regex.is_valid":    regexIsValid,
 	"units.parse":       parseUnits,
+	"yaml.unmarshal":    numbersInRange,
 	"units.parse_bytes": parseUnits,
 	"uuid.rfc4122":      uuid4,
 	"trace": func(_ *machine, a value.Value) (value.Value, bool) {

@@ -366,7 +366,7 @@ func result(out ast.Value, operands []*ast.Term) (value.Value, error) {
 		return v, err
 	}
 	f, perr := strconv.ParseFloat(string(n), 64)
-	if perr != nil {
+	if perr != nil || f == 0 {
 		return v, err
 	}
 	return value.Float(f), nil

@@ -58,7 +58,7 @@ type auditReportOut struct{ Body audit.Report }
 func (s *Server) audit(r *Router) {
 	tags := []string{"Audit"}
 	Register(r, Op{
-		ID: "list-decisions", Method: http.MethodGet, Path: "/decisions/audit", Permission: "audit:read", Tags: tags,
+		ID: "list-decisions", Method: http.MethodGet, Path: "/decisions/audit", Reach: ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Summary:     "Read the decision log",
 		Description: "Newest first. `total` counts the entries before the filters, `filtered` after. What is kept of a decision, and for how long, follows the audit level of its resource.",
 	},
@@ -72,7 +72,7 @@ func (s *Server) audit(r *Router) {
 			return &decisionLogOut{page}, err
 		})
 	Register(r, Op{
-		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Permission: "audit:read", Tags: tags,
+		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Reach: ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Errors:      []int{http.StatusNotFound},
 		Summary:     "Why was this decided?",
 		Description: "The rule and line that decided, its conditions with the values that they saw and, where access was not granted, the nearest rule that would have granted it with what was missing. It is kept from audit level detailed up; below that, the answer says what is known. Secrets are redacted.",
@@ -82,7 +82,7 @@ func (s *Server) audit(r *Router) {
 			return &explanationOut{e}, err
 		})
 	Register(r, Op{
-		ID: "list-audit-events", Method: http.MethodGet, Path: "/audit/events", Permission: "audit:read", Tags: tags,
+		ID: "list-audit-events", Method: http.MethodGet, Path: "/audit/events", Reach: ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Summary:     "Read the administrative log",
 		Description: "Who changed what, newest first. An entry is written in the transaction of its change: neither is there without the other.",
 	},

@@ -69,16 +69,16 @@ func (s *Server) auth(r *Router) {
 	tags := []string{"Authentication"}
 	Register(r, Op{
 		ID: "login", Method: http.MethodPost, Path: "/auth/login", Public: true, Tags: tags,
-		Errors:      []int{http.StatusUnauthorized},
+		Errors:      []int{http.StatusUnauthorized, http.StatusTooManyRequests},
 		Summary:     "Sign in",
-		Description: "Gives a token for an hour. Whatever is wrong, the answer is one 401: an unknown name, a wrong password, a disabled or a locked account. Ten failures in 15 minutes lock the account for 15 minutes.",
+		Description: "Gives a token for an hour. Whatever is wrong, the answer is one 401: an unknown name, a wrong password or a disabled account. Ten failures in 15 minutes lock the pair of account and address for 15 minutes: 429 `locked` with Retry-After. The account stays open to other addresses; those that never signed in to it wait up to two seconds while it is guessed at. 429 `too_many_sign_ins`: too many wait.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *loginIn) (*grantOut, error) {
 			g, err := s.Auth.Login(ctx, sc, in.Body.Username, in.Body.Password)
 			return &grantOut{g}, err
 		})
 	Register(r, Op{
-		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Tags: tags,
+		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: ReachSelf, Tags: tags,
 		Summary:     "Sign out",
 		Description: "Ends the token and those that were made from it, at once. An API key has no session: 400.",
 	},
@@ -86,7 +86,7 @@ func (s *Server) auth(r *Router) {
 			return &doneOut{Done{"Signed out"}}, s.Auth.Logout(ctx, sc, in.bearer())
 		})
 	Register(r, Op{
-		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Tags: tags,
+		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: ReachSelf, Tags: tags,
 		Summary:     "The caller",
 		Description: "With the scopes that the credential holds in permissions.",
 	},
@@ -100,7 +100,7 @@ func (s *Server) auth(r *Router) {
 		})
 	Raw(r, Op{
 		ID: "issue-token", Method: http.MethodPost, Path: "/auth/token", Public: true, Tags: tags,
-		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden},
+		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
 		Summary:     "OAuth 2.0 token endpoint",
 		Description: "The grants password and client_credentials (RFC 6749); for the latter the API key is the client's secret, sent in the body or by HTTP Basic. scope asks for less than there is.",
 	},

@@ -31,7 +31,7 @@ func (r *Router) precheck(x *exchange, req *http.Request) error {
 			return err
 		}
 	}
-	if len(rt.params) > 0 {
+	if len(rt.params) > 0 || req.URL.RawQuery != "" {
 		return r.checkParams(rt, req)
 	}
 	return nil

@@ -69,7 +69,7 @@ type syncStatusOut struct{ Body bouncer.SyncStatus }
 func (s *Server) bouncers(r *Router) {
 	tags, record := []string{"Bouncers"}, reflect.TypeFor[bouncer.Issued]()
 	Register(r, Op{
-		ID: "list-bouncers", Method: http.MethodGet, Path: "/bouncers", Permission: "bouncers:read", Tags: tags,
+		ID: "list-bouncers", Method: http.MethodGet, Path: "/bouncers", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "List bouncers", Description: "By id.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerListIn) (*bouncerPageOut, error) {
@@ -77,7 +77,7 @@ func (s *Server) bouncers(r *Router) {
 			return &bouncerPageOut{page}, err
 		})
 	Register(r, Op{
-		ID: "create-bouncer", Method: http.MethodPost, Path: "/bouncers", Permission: "bouncers:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		ID: "create-bouncer", Method: http.MethodPost, Path: "/bouncers", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a bouncer",
 		Description: "The answer holds its token, this once. The name is unique in its environment (409). Over the tenant's `max_bouncers`: 403 `limit_exceeded`.",
 	},
@@ -86,7 +86,7 @@ func (s *Server) bouncers(r *Router) {
 			return &bouncerIssuedOut{ETag(made.ChangeNo), made}, err
 		})
 	Register(r, Op{
-		ID: "get-bouncer", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}", Permission: "bouncers:read", Tags: tags,
+		ID: "get-bouncer", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Read a bouncer",
 	},
 		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerOut, error) {
@@ -94,7 +94,7 @@ func (s *Server) bouncers(r *Router) {
 			return &bouncerOut{ETag(b.ChangeNo), b}, err
 		})
 	Register(r, Op{
-		ID: "update-bouncer", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}", Permission: "bouncers:write", Tags: tags, Record: record,
+		ID: "update-bouncer", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a bouncer",
 		Description: "Members that are not sent stay as they are. configuration and resource_ids are replaced whole.",
@@ -106,7 +106,7 @@ func (s *Server) bouncers(r *Router) {
 			return &bouncerOut{ETag(b.ChangeNo), b}, err
 		})
 	Register(r, Op{
-		ID: "delete-bouncer", Method: http.MethodDelete, Path: "/bouncers/{bouncer_id}", Permission: "bouncers:write", Tags: tags,
+		ID: "delete-bouncer", Method: http.MethodDelete, Path: "/bouncers/{bouncer_id}", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Remove a bouncer",
 		Description: "Its token ends at once. While policies name it: 409 `bouncer_in_use`, which says which.",
@@ -118,7 +118,7 @@ func (s *Server) bouncers(r *Router) {
 			return &removedOut{Removed{"Bouncer deleted successfully", in.ID}}, err
 		})
 	Register(r, Op{
-		ID: "rotate-bouncer-token", Method: http.MethodPost, Path: "/bouncers/{bouncer_id}/rotate-token", Permission: "bouncers:write", Tags: tags,
+		ID: "rotate-bouncer-token", Method: http.MethodPost, Path: "/bouncers/{bouncer_id}/rotate-token", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Summary: "Give a bouncer a new token", Description: "The old one ends at once.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerIssuedOut, error) {
@@ -150,7 +150,7 @@ func (s *Server) bouncers(r *Router) {
 func (s *Server) bouncerStates(r *Router) {
 	tags := []string{"Bouncers"}
 	Register(r, Op{
-		ID: "get-bouncer-health", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/health", Permission: "bouncers:read", Tags: tags,
+		ID: "get-bouncer-health", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/health", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "How a bouncer is",
 	},
 		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerHealthOut, error) {
@@ -158,13 +158,13 @@ func (s *Server) bouncerStates(r *Router) {
 			return &bouncerHealthOut{h}, err
 		})
 	Raw(r, Op{
-		ID: "get-bouncer-opa-config", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/opa-config", Permission: "bouncers:read", Tags: tags,
+		ID: "get-bouncer-opa-config", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/opa-config", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary:     "Boot configuration for a stock OPA",
 		Description: "YAML. The token, which was shown once, is taken from GATEHOUSE_BOUNCER_TOKEN in OPA's environment; bundle, decision logs and status come by discovery.",
 	},
 		RawDocs{Params: reflect.TypeFor[BouncerPath](), Response: objectType, ResponseType: "application/yaml"}, s.opaConfig)
 	Register(r, Op{
-		ID: "get-sync-status", Method: http.MethodGet, Path: "/peps/{pep_id}/sync-status", Permission: "bouncers:read", Tags: tags,
+		ID: "get-sync-status", Method: http.MethodGet, Path: "/peps/{pep_id}/sync-status", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Where the delivery of policies to a bouncer stands",
 	},
 		func(ctx context.Context, sc scope.Scope, in *PepPath) (*syncStatusOut, error) {

@@ -57,7 +57,7 @@ type revisionsIn struct{ EnvironmentPath }
 func (s *Server) bridge(r *Router) {
 	tags := []string{"Bridge"}
 	Raw(r, Op{
-		ID: "bridge-bundle", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}", Tags: tags, Slow: true,
+		ID: "bridge-bundle", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}", Reach: ReachEnvironment, Tags: tags, Slow: true,
 		Summary:     "Fetch the bouncer's bundle",
 		Description: "An OPA bundle with the controls for the bouncer's resources and the tenant-wide ones. The ETag is its revision, which only grows. 304: there is no other bundle, or a parked request ran out. A revision that the bouncer refused is not sent again.",
 	},
@@ -66,7 +66,7 @@ func (s *Server) bridge(r *Router) {
 			s.answerPoll(w, req, sc, s.Bridge.Bundle)
 		})
 	Raw(r, Op{
-		ID: "bridge-discovery", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}/discovery", Tags: tags, Slow: true,
+		ID: "bridge-discovery", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}/discovery", Reach: ReachEnvironment, Tags: tags, Slow: true,
 		Summary:     "Fetch a stock OPA's configuration",
 		Description: "OPA's discovery bundle: where the bundle is, and where decision logs and status go.",
 	},
@@ -75,7 +75,7 @@ func (s *Server) bridge(r *Router) {
 			s.answerPoll(w, req, sc, s.Bridge.Discovery)
 		})
 	s.intakes(r, tags)
-	Raw(r, Op{ID: "bridge-self", Method: http.MethodGet, Path: "/bridge/self", Tags: tags, Summary: "Which bouncer this token belongs to"},
+	Raw(r, Op{ID: "bridge-self", Method: http.MethodGet, Path: "/bridge/self", Reach: ReachEnvironment, Tags: tags, Summary: "Which bouncer this token belongs to"},
 		RawDocs{Response: reflect.TypeFor[bridge.Self]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			me, err := s.Bridge.Self(req.Context(), sc, tokenDigest(req))
@@ -86,7 +86,7 @@ func (s *Server) bridge(r *Router) {
 			WriteJSON(w, http.StatusOK, me)
 		})
 	Raw(r, Op{
-		ID: "bridge-credentials", Method: http.MethodGet, Path: "/bridge/credentials", Tags: tags,
+		ID: "bridge-credentials", Method: http.MethodGet, Path: "/bridge/credentials", Reach: ReachEnvironment, Tags: tags,
 		Summary:     "Fetch the credentials for the application",
 		Description: "A bouncer's own alone, sealed under a key that is derived from its token. The bundle's metadata says when there are others.",
 	},
@@ -101,13 +101,13 @@ func (s *Server) bridge(r *Router) {
 			WriteJSON(w, http.StatusOK, out)
 		})
 	Raw(r, Op{
-		ID: "bridge-resources", Method: http.MethodGet, Path: "/bridge/data/resources", Tags: tags,
+		ID: "bridge-resources", Method: http.MethodGet, Path: "/bridge/data/resources", Reach: ReachEnvironment, Tags: tags,
 		Summary:     "Read the data feed data.resources",
 		Description: "Registered resources with their enrichment, by id, as controls see them. A bouncer gets those that it stands before; others need `resources:read` and get all of the environment.",
 	},
 		RawDocs{Params: reflect.TypeFor[InEnvironment](), Response: reflect.TypeFor[map[string]any]()}, s.resourceFeed)
 	Raw(r, Op{
-		ID: "get-revisions", Method: http.MethodGet, Path: "/deployments/revisions/{environment}", Permission: "bouncers:read", Tags: tags,
+		ID: "get-revisions", Method: http.MethodGet, Path: "/deployments/revisions/{environment}", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary:     "Which revision each bouncer runs",
 		Description: "A publication is done when all bouncers that are in touch run what they should.",
 	},
@@ -125,7 +125,7 @@ func (s *Server) bridge(r *Router) {
 // intakes registers what bouncers send.
 func (s *Server) intakes(r *Router, tags []string) {
 	logs := Op{
-		ID: "bridge-logs", Method: http.MethodPost, Path: "/bridge/logs", Tags: tags, MaxBody: maxLogChunk, Gzip: true, Lenient: true,
+		ID: "bridge-logs", Method: http.MethodPost, Path: "/bridge/logs", Reach: ReachEnvironment, Tags: tags, MaxBody: maxLogChunk, Gzip: true, Lenient: true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 		Summary:     "Take a chunk of a bouncer's decision log",
 		Description: "A JSON array of events, which may be gzipped. It is never refused for its content: what cannot be understood is set aside. The answer comes when the events are safe; one that is sent again is known by its decision_id.",
@@ -136,13 +136,13 @@ func (s *Server) intakes(r *Router, tags []string) {
 	docs.Params = reflect.TypeFor[partitionIn]()
 	Raw(r, logs, docs, s.takeLogs)
 	Raw(r, Op{
-		ID: "bridge-report-hosts", Method: http.MethodPost, Path: "/bridge/discovery", Tags: tags, Lenient: true,
+		ID: "bridge-report-hosts", Method: http.MethodPost, Path: "/bridge/discovery", Reach: ReachEnvironment, Tags: tags, Lenient: true,
 		Summary:     "Report hosts that no resource knows",
 		Description: "First traffic to a host that no resource of the environment names creates one: auto_discovered, classified by the heuristic. One that is there is never changed. At most 100 an hour and bouncer, and 1000 an environment that no person has classified yet; names of hosts only, no addresses.",
 	},
 		RawDocs{Request: reflect.TypeFor[bridge.Sightings](), Response: reflect.TypeFor[resource.Discovery]()}, s.takeHosts)
 	Raw(r, Op{
-		ID: "bridge-status", Method: http.MethodPost, Path: "/bridge/status", Tags: tags, Gzip: true, Lenient: true,
+		ID: "bridge-status", Method: http.MethodPost, Path: "/bridge/status", Reach: ReachEnvironment, Tags: tags, Gzip: true, Lenient: true,
 		Summary: "Take a bouncer's status", Description: "OPA's status report: which revision is active, and what is wrong.",
 	},
 		RawDocs{Request: reflect.TypeFor[StatusReport]()},

@@ -50,7 +50,7 @@ type casesOut struct{ Body replay.Made }
 func (s *Server) compliance(r *Router) {
 	tags := []string{"Compliance"}
 	Register(r, Op{
-		ID: "impact-preview", Method: http.MethodPost, Path: "/compliance/impact-preview", Permission: "policies:write", Tags: tags, Slow: true,
+		ID: "impact-preview", Method: http.MethodPost, Path: "/compliance/impact-preview", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Slow: true,
 		Errors:      []int{http.StatusServiceUnavailable},
 		Summary:     "What controls would do to requests that were made",
 		Description: "Decides the recorded decisions of the window again, each by the controls, libraries and resources of the revision that decided then, and by these with control_ids and candidates in force: what differs is due to them alone. Only decisions at audit level detailed or comprehensive kept their input; nothing recorded: zeros and a note. It answers within 30 s with what it has by then (`truncated`). Whoever may write controls may see what they would decide on, so the permission is policies:write.",
@@ -60,7 +60,7 @@ func (s *Server) compliance(r *Router) {
 			return &impactOut{out}, err
 		})
 	Register(r, Op{
-		ID: "start-replay", Method: http.MethodPost, Path: "/compliance/replays", Permission: "policies:write", Tags: tags, Status: http.StatusAccepted, Creates: true,
+		ID: "start-replay", Method: http.MethodPost, Path: "/compliance/replays", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusAccepted, Creates: true,
 		Errors:      []int{http.StatusTooManyRequests},
 		Summary:     "Start a replay",
 		Description: "As impact-preview, without its limit of time: it runs by itself, and a server that ends in between has it start anew. Ten at most may run or wait; the newest 200 that ended are kept.",
@@ -70,7 +70,7 @@ func (s *Server) compliance(r *Router) {
 			return &replayOut{run}, err
 		})
 	Register(r, Op{
-		ID: "list-replays", Method: http.MethodGet, Path: "/compliance/replays", Permission: "policies:write", Tags: tags,
+		ID: "list-replays", Method: http.MethodGet, Path: "/compliance/replays", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Summary: "List replays", Description: "Newest first, without their results.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *replayListIn) (*replayListOut, error) {
@@ -78,7 +78,7 @@ func (s *Server) compliance(r *Router) {
 			return &replayListOut{runs}, err
 		})
 	Register(r, Op{
-		ID: "get-replay", Method: http.MethodGet, Path: "/compliance/replays/{replay_id}", Permission: "policies:write", Tags: tags, Slow: true,
+		ID: "get-replay", Method: http.MethodGet, Path: "/compliance/replays/{replay_id}", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Slow: true,
 		Summary: "Read a replay", Description: "Its state, its progress and, once it is completed, its result. With wait, the answer comes when it has got further.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *replayReadIn) (*replayOut, error) {
@@ -86,7 +86,7 @@ func (s *Server) compliance(r *Router) {
 			return &replayOut{run}, err
 		})
 	Register(r, Op{
-		ID: "cancel-replay", Method: http.MethodDelete, Path: "/compliance/replays/{replay_id}", Permission: "policies:write", Tags: tags, Status: http.StatusOK,
+		ID: "cancel-replay", Method: http.MethodDelete, Path: "/compliance/replays/{replay_id}", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusOK,
 		Errors:  []int{http.StatusConflict},
 		Summary: "Cancel a replay", Description: "It ends within a second or two, and stays to be read. One that has ended: 409.",
 	},
@@ -101,7 +101,7 @@ func (s *Server) compliance(r *Router) {
 func (s *Server) recordedPolicies(r *Router) {
 	tags := []string{"Policies"}
 	Register(r, Op{
-		ID: "list-unused-policies", Method: http.MethodGet, Path: "/policies/unused", Permission: "policies:read", Tags: tags,
+		ID: "list-unused-policies", Method: http.MethodGet, Path: "/policies/unused", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "List active policies that decided nothing",
 		Description: "Counted by the decisions that name a policy: one that matched and was overruled by another is not named. Rules are told where resources at audit level detailed or comprehensive recorded why they decided.",
 	},
@@ -110,7 +110,7 @@ func (s *Server) recordedPolicies(r *Router) {
 			return &unusedOut{out}, err
 		})
 	Register(r, Op{
-		ID: "test-cases-from-decisions", Method: http.MethodPost, Path: "/policies/{policy_id}/test-cases/from-decisions", Permission: "policies:write", Tags: tags,
+		ID: "test-cases-from-decisions", Method: http.MethodPost, Path: "/policies/{policy_id}/test-cases/from-decisions", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Make test cases of recorded decisions",
 		Description: "Each case holds the input as the policies saw it, the matched resource's fields included, and whether access was granted by all policies together (in shadow mode: would have been). The new cases are run against this policy alone at once, so that those show which other policies decide. A decision that kept no input makes none.",

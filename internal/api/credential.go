@@ -265,11 +265,16 @@ func (r *Router) address(req *http.Request) string {
 	}
 	hops := strings.Split(strings.Join(req.Header["X-Forwarded-For"], ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
-		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
-			break
+		text := strings.TrimSpace(hops[i])
+		hop, err := netip.ParseAddr(text)
+		if err != nil { // some balancers add the port
+			var with netip.AddrPort
+			if with, err = netip.ParseAddrPort(text); err != nil {
+				break
+			}
+			hop = with.Addr()
 		}
-		a = hop.Unmap()
+		a = hop.Unmap().WithZone("")
 		if !r.trusted(a) {
 			break
 		}

@@ -54,16 +54,16 @@ type environmentParams struct {
 func (s *Server) decisions(r *Router) {
 	tags := []string{"Decisions"}
 	Raw(r, Op{
-		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Permission: "decisions:read", Tags: tags,
+		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Reach: ReachEnvironment, Permission: "decisions:read", Tags: tags,
 		Summary:     "Decide one request",
 		Description: "Evaluates the active controls of the environment over subject, action, resource and environment. ALLOW and MASK are PERMIT (MASK adds `mask`), DENY and no matching control are DENY. The audit record is safe before the answer is sent.",
 		Brief:       true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 	}, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[DecisionRequest](), Response: reflect.TypeFor[decision.Result]()}, s.evaluate)
 	Raw(r, Op{
-		ID: "evaluate-decisions-bulk", Method: http.MethodPost, Path: "/decisions/evaluate/bulk", Permission: "decisions:read", Tags: tags,
+		ID: "evaluate-decisions-bulk", Method: http.MethodPost, Path: "/decisions/evaluate/bulk", Reach: ReachEnvironment, Permission: "decisions:read", Tags: tags,
 		Summary:     "Decide up to 1000 requests",
-		Description: "All items are decided against one snapshot of the controls. One call counts once against the rate limit. A call with an offence in any item decides nothing.",
+		Description: "All items are decided against one snapshot of the controls. One call counts once against the rate limit. A call with an offence in any item decides nothing. The call has a deadline as a whole (GATEHOUSE_BULK_DEADLINE, 10 s): an item that it leaves no time for is DENY with the reason evaluation_limit. The call ends when its caller leaves.",
 		MaxBody:     maxBulkBody,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 	}, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[BulkRequest](), Response: reflect.TypeFor[decision.Bulk]()}, s.evaluateBulk)
@@ -85,7 +85,7 @@ func (a *answers) write(w http.ResponseWriter, appendTo func([]byte) []byte) {
 }
 
 func (s *Server) evaluate(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
-	body, err := readValue(w, req)
+	body, err := s.readValue(w, req, sc)
 	if err != nil {
 		Fail(w, err)
 		return
@@ -99,17 +99,18 @@ func (s *Server) evaluate(w http.ResponseWriter, req *http.Request, sc scope.Sco
 }
 
 func (s *Server) evaluateBulk(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
-	body, err := readValue(w, req)
+	data, err := Body(w, req)
 	if err != nil {
 		Fail(w, err)
 		return
 	}
-	items, err := bulkItems(body)
-	if err != nil {
-		Fail(w, err)
-		return
-	}
-	result, err := s.Decisions.EvaluateBulk(req.Context(), sc, items)
+	result, err := s.Decisions.EvaluateBulk(req.Context(), sc, func() ([]value.Value, error) {
+		body, err := parse(data)
+		if err != nil {
+			return nil, err
+		}
+		return bulkItems(body)
+	})
 	if err != nil {
 		Fail(w, err)
 		return
@@ -139,10 +140,15 @@ func bulkItems(body value.Value) ([]value.Value, error) {
 }
 
 // readValue reads a body as one strict JSON document.
-func readValue(w http.ResponseWriter, req *http.Request) (value.Value, error) {
+func (s *Server) readValue(w http.ResponseWriter, req *http.Request, sc scope.Scope) (value.Value, error) {
 	data, err := Body(w, req)
 	if err != nil {
 		return value.Value{}, err
 	}
-	return parse(data)
+	return s.parseInShare(req, sc, data)
+}
+
+// parseInShare is parse within the tenant's share of the processors.
+func (s *Server) parseInShare(req *http.Request, sc scope.Scope, data []byte) (value.Value, error) {
+	return s.Decisions.Read(req.Context(), sc.Tenant, len(data), func() (value.Value, error) { return parse(data) })
 }

@@ -29,7 +29,7 @@ type keyOut struct{ Body auth.Key }
 func (s *Server) developerPortal(r *Router) {
 	tags := []string{"Developer portal"}
 	Register(r, Op{
-		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Tags: tags,
+		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Reach: ReachSelf, Tags: tags,
 		Summary:     "A token for the caller",
 		Description: "Good for an hour and for the caller's scopes, or fewer. It ends with the credential that it was made with. A scope that the caller does not hold: 403.",
 	},
@@ -44,14 +44,14 @@ func (s *Server) developerPortal(r *Router) {
 	Register(r, Op{
 		ID: "generate-api-key", Method: http.MethodPost, Path: "/developer-portal/api-keys/{environment}/generate", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "An API key for one environment",
-		Description: "The key is in this answer and never again. A person's key can do no more than that person and ends with them. An API key makes keys only with `tenants:write`, and none that outlive it. A scope that the caller does not hold: 403, an unknown one: 422.",
+		Description: "The key is in this answer and never again. It does nothing outside its environment, and without `scopes` it gets the least: decisions, policies and resources to read. A person's key can do no more than that person and ends with them. An API key makes keys only with `tenants:write`, and none that outlive it. A scope that the caller does not hold: 403, an unknown one: 422.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *portalKeyIn) (*keyOut, error) {
 			var d auth.PortalDraft
 			if in.Body != nil {
 				d = *in.Body
 			}
-			k, err := s.Auth.GenerateKey(ctx, sc, in.Environment, d)
+			k, err := s.Auth.GenerateKey(ctx, sc, in.Environment, r.boundPermissions(), d)
 			return &keyOut{k}, err
 		})
 }

@@ -25,7 +25,7 @@ type enforcementOut struct{ Body tenant.Enforcement }
 func (s *Server) environments(r *Router) {
 	tags := []string{"Environments"}
 	Register(r, Op{
-		ID: "get-enforcement", Method: http.MethodGet, Path: "/environments/{environment}/enforcement", Permission: "bouncers:read", Tags: tags,
+		ID: "get-enforcement", Method: http.MethodGet, Path: "/environments/{environment}/enforcement", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Read an environment's enforcement mode",
 	},
 		func(ctx context.Context, sc scope.Scope, in *EnvironmentPath) (*enforcementOut, error) {
@@ -33,7 +33,7 @@ func (s *Server) environments(r *Router) {
 			return &enforcementOut{e}, err
 		})
 	Register(r, Op{
-		ID: "set-enforcement", Method: http.MethodPut, Path: "/environments/{environment}/enforcement", Permission: "bouncers:write", Tags: tags,
+		ID: "set-enforcement", Method: http.MethodPut, Path: "/environments/{environment}/enforcement", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Errors: []int{http.StatusConflict}, Record: reflect.TypeFor[tenant.Enforcement](),
 		Summary:     "Set an environment's enforcement mode",
 		Description: "shadow lets pass and records what would have been denied; enforce denies. production takes enforce only while sandbox has it (409) and the license allows it (403). One bouncer is rolled back by its configuration.enforcement_mode.",

@@ -161,7 +161,8 @@ func (x *exchange) dispatch(rt *route, req *http.Request) {
 	rt.serve(x, req, sc)
 }
 
-// admit authenticates, counts and checks the permission: the one place.
+// admit authenticates, counts, and checks the environment and the permission:
+// the one place.
 func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, error) {
 	if rt.op.Public || rt.op.Optional && len(req.Header["X-Api-Key"]) == 0 && len(req.Header["Authorization"]) == 0 {
 		if len(rt.op.Signed) > 0 && !slices.ContainsFunc(rt.op.Signed, func(name string) bool { return req.Header.Get(name) != "" }) {
@@ -171,6 +172,9 @@ func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, 
 	}
 	sc, err := r.authenticate(x, rt, req)
 	if err != nil {
+		return scope.Scope{}, err
+	}
+	if err := rt.reaches(req, sc); err != nil {
 		return scope.Scope{}, err
 	}
 	if p := rt.op.Permission; p != "" {

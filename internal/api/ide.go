@@ -117,24 +117,24 @@ type (
 func (s *Server) ide(r *Router) {
 	tags := []string{"Editor integration"}
 	Register(r, Op{
-		ID: "editor-a", Method: http.MethodPost, Path: "/ide-integration/editor-a", Permission: "editor:write", Tags: tags,
+		ID: "editor-a", Method: http.MethodPost, Path: "/ide-integration/editor-a", Reach: ReachEnvironment, Permission: "editor:write", Tags: tags,
 		Summary:     "Validate, test or deploy from an editor",
 		Description: "validate answers success also for a module that does not compile, with its errors. test runs the Rego tests among files, with coverage. deploy needs policies:write and brings the control to sandbox, all files or none: what cannot be deployed is a 400 with its errors. get_templates gives the catalogue.",
 	}, s.editorA)
 	Register(r, Op{
-		ID: "editor-b", Method: http.MethodPost, Path: "/ide-integration/editor-b", Permission: "editor:read", Tags: tags,
+		ID: "editor-b", Method: http.MethodPost, Path: "/ide-integration/editor-b", Reach: ReachEnvironment, Permission: "editor:read", Tags: tags,
 		Summary:     "Validate in an editor, or ask for suggestions",
 		Description: "get_suggestions gives completions for a position, and fixes for what is wrong anywhere in the module, each with the range that it replaces.",
 	}, s.editorB)
 	Register(r, Op{
-		ID: "editor-a-server", Method: http.MethodPost, Path: "/ide-integration/editor-a-server", Permission: "editor:write", Tags: tags,
+		ID: "editor-a-server", Method: http.MethodPost, Path: "/ide-integration/editor-a-server", Reach: ReachEnvironment, Permission: "editor:write", Tags: tags,
 		Errors:      []int{http.StatusNotFound},
 		Summary:     "Keep an editor's document on the server",
 		Description: "sync keeps the text and validates it; get_context gives it back with what is known of it. A session belongs to the person or key that began it; another's, or one that is over: 404.",
 	}, s.editorSession)
 	for _, editor := range []string{"editor-a", "editor-b"} {
 		Register(r, Op{
-			ID: "get-" + editor + "-settings", Method: http.MethodGet, Path: "/ide-integration/" + editor + "/settings", Permission: "editor:read", Tags: tags,
+			ID: "get-" + editor + "-settings", Method: http.MethodGet, Path: "/ide-integration/" + editor + "/settings", Reach: ReachSelf, Permission: "editor:read", Tags: tags,
 			Summary: "Read the settings of an editor", Description: "Those of the calling person or key: the defaults, and over them what was set.",
 		},
 			func(ctx context.Context, sc scope.Scope, _ *struct{}) (*editorSetOut, error) {
@@ -143,7 +143,7 @@ func (s *Server) ide(r *Router) {
 			})
 	}
 	Register(r, Op{
-		ID: "set-editor-a-settings", Method: http.MethodPost, Path: "/ide-integration/editor-a/settings", Permission: "editor:write", Tags: tags,
+		ID: "set-editor-a-settings", Method: http.MethodPost, Path: "/ide-integration/editor-a/settings", Reach: ReachSelf, Permission: "editor:write", Tags: tags,
 		Summary: "Change the settings of an editor", Description: "The members that are sent change; null puts one back to its default. At most 64 KiB.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *editorSetIn) (*editorSetOut, error) {
@@ -151,7 +151,7 @@ func (s *Server) ide(r *Router) {
 			return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
 		})
 	Register(r, Op{
-		ID: "get-editor-status", Method: http.MethodGet, Path: "/ide-integration/status", Permission: "editor:read", Tags: tags,
+		ID: "get-editor-status", Method: http.MethodGet, Path: "/ide-integration/status", Reach: ReachSelf, Permission: "editor:read", Tags: tags,
 		Summary: "What editors and repositories can use",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*editorStatusOut, error) {
@@ -260,7 +260,7 @@ type (
 func (s *Server) ideRepositories(r *Router) {
 	tags, record := []string{"Editor integration"}, reflect.TypeFor[ide.Repository]()
 	Register(r, Op{
-		ID: "list-repositories", Method: http.MethodGet, Path: "/ide-integration/repositories", Permission: "editor:read", Tags: tags,
+		ID: "list-repositories", Method: http.MethodGet, Path: "/ide-integration/repositories", Reach: ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "List the repositories whose webhooks are taken", Description: "By id.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *pageIn) (*repositoryPageOut, error) {
@@ -268,7 +268,7 @@ func (s *Server) ideRepositories(r *Router) {
 			return &repositoryPageOut{page}, err
 		})
 	Register(r, Op{
-		ID: "register-repository", Method: http.MethodPost, Path: "/ide-integration/repositories", Permission: "editor:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		ID: "register-repository", Method: http.MethodPost, Path: "/ide-integration/repositories", Reach: ReachSandbox, Permission: "editor:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a repository",
 		Description: "Needs policies:write too, for its deliveries deploy. Give webhook_url and the secret to the repository: GitHub (content type application/json), GitLab (secret token), or anything that signs like our own webhooks. Secret and access token are stored encrypted and never shown. An address that may not be called: 400.",
 	},
@@ -277,7 +277,7 @@ func (s *Server) ideRepositories(r *Router) {
 			return &repositoryOut{ETag(made.ChangeNo), made}, err
 		})
 	Register(r, Op{
-		ID: "get-repository", Method: http.MethodGet, Path: "/ide-integration/repositories/{repository_id}", Permission: "editor:read", Tags: tags,
+		ID: "get-repository", Method: http.MethodGet, Path: "/ide-integration/repositories/{repository_id}", Reach: ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "Read a repository's registration",
 	},
 		func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*repositoryOut, error) {
@@ -285,7 +285,7 @@ func (s *Server) ideRepositories(r *Router) {
 			return &repositoryOut{ETag(got.ChangeNo), got}, err
 		})
 	Register(r, Op{
-		ID: "update-repository", Method: http.MethodPut, Path: "/ide-integration/repositories/{repository_id}", Permission: "editor:write", Tags: tags, Record: record,
+		ID: "update-repository", Method: http.MethodPut, Path: "/ide-integration/repositories/{repository_id}", Reach: ReachSandbox, Permission: "editor:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a repository's registration",
 		Description: "Members that are not sent stay as they are. Needs policies:write too. With an access token stored, another host needs it again (400).",
@@ -297,7 +297,7 @@ func (s *Server) ideRepositories(r *Router) {
 			return &repositoryOut{ETag(got.ChangeNo), got}, err
 		})
 	Register(r, Op{
-		ID: "delete-repository", Method: http.MethodDelete, Path: "/ide-integration/repositories/{repository_id}", Permission: "editor:write", Tags: tags,
+		ID: "delete-repository", Method: http.MethodDelete, Path: "/ide-integration/repositories/{repository_id}", Reach: ReachSandbox, Permission: "editor:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a repository's registration", Description: "Its deliveries are refused from then on. What it deployed stays.",
 	},
@@ -308,7 +308,7 @@ func (s *Server) ideRepositories(r *Router) {
 			return &removedOut{Removed{"Repository removed successfully", in.ID}}, err
 		})
 	Register(r, Op{
-		ID: "list-editor-deployments", Method: http.MethodGet, Path: "/ide-integration/deployments", Permission: "editor:read", Tags: tags,
+		ID: "list-editor-deployments", Method: http.MethodGet, Path: "/ide-integration/deployments", Reach: ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "List what editors and repositories deployed or checked", Description: "Newest first; kept for 90 days.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *pageIn) (*deploymentPageOut, error) {
@@ -316,7 +316,7 @@ func (s *Server) ideRepositories(r *Router) {
 			return &deploymentPageOut{page}, err
 		})
 	Register(r, Op{
-		ID: "get-editor-deployment", Method: http.MethodGet, Path: "/ide-integration/deployments/{deployment_id}", Permission: "editor:read", Tags: tags,
+		ID: "get-editor-deployment", Method: http.MethodGet, Path: "/ide-integration/deployments/{deployment_id}", Reach: ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "Where a deployment stands",
 	},
 		func(ctx context.Context, sc scope.Scope, in *deploymentIn) (*deploymentOut, error) {

@@ -71,7 +71,7 @@ type sockets struct {
 // ideSocket registers the editors' WebSocket.
 func (s *Server) ideSocket(r *Router) {
 	Raw(r, Op{
-		ID: "editor-socket", Method: http.MethodGet, Path: "/ide-integration/ws/{user_id}", Permission: "editor:read", Tags: []string{"Editor integration"}, Slow: true,
+		ID: "editor-socket", Method: http.MethodGet, Path: "/ide-integration/ws/{user_id}", Reach: ReachSelf, Permission: "editor:read", Tags: []string{"Editor integration"}, Slow: true,
 		Errors:      []int{http.StatusForbidden},
 		Summary:     "Open an editor's WebSocket",
 		Description: "Messages are {type, data}. ping is answered by pong, validate {policy_content} by validation_result, deployment_status {deployment_id} by deployment_status, once more when a deployment that was in progress ends; what cannot be answered by error. The credential goes into the same headers as everywhere, and the path names its owner: another's is 403, and so is a browser's page of another origin. A message over 1 MiB closes with 1009, one that is not UTF-8 with 1007, one that is not text with 1003; over 50 messages a second, and a credential or tenant that is no longer good (at once here, within 5 s on other replicas; nothing more is answered), with 1008; the end of the server with 1001; a server that has too much to read at once with 1013. A peer that does not answer a ping within 10 s is dropped. Open at a time: 10 of one person or key, 500 of a tenant.",

@@ -54,7 +54,7 @@ type EditorReceipt struct {
 // ideWebhook registers the door of repositories.
 func (s *Server) ideWebhook(r *Router) {
 	Raw(r, Op{
-		ID: "editor-webhook", Method: http.MethodPost, Path: "/ide-integration/webhook", Permission: "editor:write", Optional: true, Signed: signatureHeaders, Tags: []string{"Editor integration"}, MaxBody: 10 << 20,
+		ID: "editor-webhook", Method: http.MethodPost, Path: "/ide-integration/webhook", Reach: ReachSandbox, Permission: "editor:write", Optional: true, Signed: signatureHeaders, Tags: []string{"Editor integration"}, MaxBody: 10 << 20,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusBadGateway},
 		Summary:     "Take an event of a repository",
 		Description: "A push deploys to sandbox, all controls or none; a pull request is validated; a tag is deployed. Files come with the event, or are fetched from the repository over https at its commit. 200: done. 202: still in progress. 400: refused, with the errors by file, line and column. 401: not signed as it should be, whatever the reason.",

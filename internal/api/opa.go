@@ -39,7 +39,7 @@ type OPADecision struct {
 // (peers: OPA REST). Only our decision answers.
 func (s *Server) opa(r *Router) {
 	Raw(r, Op{
-		ID: "opa-decision", Method: http.MethodPost, Path: "/v1/data/gatehouse/decision", Root: true, Permission: "decisions:read",
+		ID: "opa-decision", Method: http.MethodPost, Path: "/v1/data/gatehouse/decision", Reach: ReachEnvironment, Root: true, Permission: "decisions:read",
 		Tags: []string{"Decisions"}, Summary: "Decide one request, as OPA's clients ask",
 		Description: "The same decision as /decisions/evaluate in the form of OPA's REST API, so that any OPA client library works unchanged.",
 		Lenient:     true,
@@ -48,7 +48,7 @@ func (s *Server) opa(r *Router) {
 }
 
 func (s *Server) opaDecision(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
-	input, err := readInput(w, req)
+	input, err := s.readInput(w, req, sc)
 	if err != nil {
 		Fail(w, err)
 		return
@@ -63,13 +63,13 @@ func (s *Server) opaDecision(w http.ResponseWriter, req *http.Request, sc scope.
 
 // readInput reads the input of a query. As with OPA, no body at all, null and an
 // object without input are queries without one; any other document is a 400.
-func readInput(w http.ResponseWriter, req *http.Request) (value.Value, error) {
+func (s *Server) readInput(w http.ResponseWriter, req *http.Request, sc scope.Scope) (value.Value, error) {
 	none := value.Object()
 	data, err := Body(w, req)
 	if err != nil || len(bytes.TrimSpace(data)) == 0 {
 		return none, err
 	}
-	body, err := parse(data)
+	body, err := s.parseInShare(req, sc, data)
 	if err != nil {
 		return none, err
 	}

@@ -103,8 +103,12 @@ func (r *Router) operation(rt *route) *huma.Operation {
 		SkipValidateBody: true, SkipValidateParams: true,
 		Responses: map[string]*huma.Response{},
 	}
+	doc.Extensions = map[string]any{}
 	if op.Permission != "" {
-		doc.Extensions = map[string]any{"x-permission": string(op.Permission)}
+		doc.Extensions["x-permission"] = string(op.Permission)
+	}
+	if !op.Public {
+		doc.Extensions["x-environment"] = op.Reach.String()
 	}
 	doc.Security = []map[string][]string{{"apiKey": {}}, {"bearer": {}}}
 	switch {

@@ -2,8 +2,10 @@ package api
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -52,6 +54,9 @@ func (r *Router) checkParams(rt *route, req *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := rt.unknown(query); err != nil {
+		return err
+	}
 	for i := range rt.params {
 		p := &rt.params[i]
 		values := p.values(req, query)
@@ -71,6 +76,48 @@ func (r *Router) checkParams(rt *route, req *http.Request) error {
 	e := badRequest("invalid_parameter", "%s: %s", ds[0].Pointer, ds[0].Message)
 	e.Details = ds
 	return e
+}
+
+// foreign are the families that keep their own protocol's rules for unknown
+// query parameters, which is to leave them alone.
+var foreign = []string{root + "/bridge/", "/access/v1/", "/v1/data/"}
+
+// queriedByAll are the query parameters that every operation takes.
+var queriedByAll = []string{"environment", "tenant_id"}
+
+// unknown refuses query parameters that the operation does not have, by name: a
+// typo in a filter must not answer the whole list.
+func (rt *route) unknown(query url.Values) error {
+	if len(query) == 0 || slices.ContainsFunc(foreign, func(family string) bool { return strings.HasPrefix(rt.pattern, family) }) {
+		return nil
+	}
+	known := slices.Clone(queriedByAll)
+	for i := range rt.params {
+		if rt.params[i].in == "query" {
+			known = append(known, rt.params[i].name)
+		}
+	}
+	var ds []fault.Detail
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if !slices.Contains(known, name) && len(ds) < maxDetails {
+			ds = append(ds, fault.Detail{Pointer: "query." + clipped(name), Message: "there is no such parameter here" + fault.DidYouMean(name, known)})
+		}
+	}
+	if len(ds) == 0 {
+		return nil
+	}
+	e := badRequest("unknown_parameter", "%s: %s", ds[0].Pointer, ds[0].Message)
+	e.Details = ds
+	return e
+}
+
+// clipped is the beginning of a name that the caller made, fit for an answer.
+func clipped(name string) string {
+	const most = 64
+	if len(name) > most {
+		name = name[:most] + "..."
+	}
+	return strings.ToValidUTF8(name, "?")
 }
 
 func (p *param) values(req *http.Request, query url.Values) []string {

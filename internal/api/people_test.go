@@ -66,7 +66,7 @@ func newTown(t *testing.T, c *db.Cluster) *town {
 		s.Auth, s.Users, s.Tenants = svc, people, tenants
 		s.Idempotency = Idempotency{Cluster: c, Seal: box.Seal, Open: box.Open}
 	}, func(g *rig) {
-		for _, segment := range []func(*Router){g.server.auth, g.server.developerPortal, g.server.tenants, g.server.users, g.server.environments} {
+		for _, segment := range []func(*Router){g.server.auth, g.server.developerPortal, g.server.tenants, g.server.users, g.server.environments, g.server.decisions, g.server.policies, g.server.resources, g.server.bouncers} {
 			segment(g.Router)
 		}
 	})
@@ -313,7 +313,15 @@ func (w *town) keys(boss string) {
 	use(401, last["key"].(string), "/users")
 	w.as(boss, 404, "DELETE", path+"/"+last["id"].(string), "")
 
-	bound := w.as(boss, 201, "POST", "/developer-portal/api-keys/sandbox/generate", "")
+	least := w.as(boss, 201, "POST", "/developer-portal/api-keys/sandbox/generate", "")
+	if got := fmt.Sprint(least["scopes"]); got != "[decisions:read policies:read resources:read]" {
+		w.t.Errorf("a key that asked for no scopes has %s", got)
+	}
+	bound := w.as(boss, 201, "POST", "/developer-portal/api-keys/sandbox/generate", `{"scopes":["bouncers:write","users:write","tenants:write","policies:read"]}`)
+	if got := fmt.Sprint(bound["scopes"]); got != "[bouncers:write policies:read]" {
+		w.t.Errorf("a key of one environment has %s", got)
+	}
+	w.as(boss, 422, "POST", "/developer-portal/api-keys/sandbox/generate", `{"scopes":["users:read"]}`)
 	sandbox := bound["key"].(string)
 	if bound["environment"] != "sandbox" || !strings.HasPrefix(sandbox, "gh_sandbox_") {
 		w.t.Errorf("generated %v", bound)

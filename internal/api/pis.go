@@ -71,7 +71,7 @@ func (w Window) filter(p RunsPage) (simulator.Filter, error) {
 func (s *Server) simulator(r *Router) {
 	tags := []string{"Simulator"}
 	Register(r, Op{
-		ID: "list-loadable-policies", Method: http.MethodGet, Path: "/pis/policies/loadable", Permission: "simulator:read", Bearer: true, Tags: tags,
+		ID: "list-loadable-policies", Method: http.MethodGet, Path: "/pis/policies/loadable", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List the policies that can be simulated", Description: "All policies of an environment, in any state, by id; active ones are called `enabled`.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *loadableIn) (*loadableOut, error) {
@@ -79,7 +79,7 @@ func (s *Server) simulator(r *Router) {
 			return &loadableOut{list}, err
 		})
 	Register(r, Op{
-		ID: "list-policy-attributes", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/attributes", Permission: "simulator:read", Bearer: true, Tags: tags,
+		ID: "list-policy-attributes", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/attributes", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List what a policy reads of its input", Description: "From the references to input in its Rego; types come from how they are used.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*attributesOut, error) {
@@ -87,7 +87,7 @@ func (s *Server) simulator(r *Router) {
 			return &attributesOut{list}, err
 		})
 	Register(r, Op{
-		ID: "simulate-policy", Method: http.MethodPost, Path: "/pis/policies/{policy_id}/simulate", Permission: "simulator:write", Bearer: true, Tags: tags,
+		ID: "simulate-policy", Method: http.MethodPost, Path: "/pis/policies/{policy_id}/simulate", Reach: ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
 		Summary:     "Try a policy on an input",
 		Description: "Evaluates this one policy, whatever its state, and says why it decided so. Live counters, the decision log and the cache are not touched; each run is kept in the history and in the audit (`POLICY_SIMULATION_RUN`). Where a live decision would differ, `notes` says so. After 30 seconds, or over the memory limit, the evaluation is cancelled: 400, and the run is kept as DENY with its error.",
 	},
@@ -99,7 +99,7 @@ func (s *Server) simulator(r *Router) {
 			return &simulateOut{result}, err
 		})
 	Register(r, Op{
-		ID: "list-policy-simulations", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/test-history", Permission: "simulator:read", Bearer: true, Tags: tags,
+		ID: "list-policy-simulations", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/test-history", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List the simulations of a policy", Description: "Newest first, of all users. Runs are kept as long as the audit keeps decisions about the policy's resource.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyRunsIn) (*runsOut, error) {
@@ -111,7 +111,7 @@ func (s *Server) simulator(r *Router) {
 			return &runsOut{h}, err
 		})
 	Register(r, Op{
-		ID: "list-own-simulations", Method: http.MethodGet, Path: "/pis/test-history", Permission: "simulator:read", Bearer: true, Tags: tags,
+		ID: "list-own-simulations", Method: http.MethodGet, Path: "/pis/test-history", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List one's own simulations", Description: "Newest first, over all policies.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ownRunsIn) (*runsOut, error) {
@@ -162,7 +162,7 @@ type scenarioDeletedOut struct{ Body ScenarioDeleted }
 func (s *Server) scenarios(r *Router) {
 	tags, record := []string{"Simulator"}, reflect.TypeFor[simulator.Scenario]()
 	Register(r, Op{
-		ID: "list-scenarios", Method: http.MethodGet, Path: "/pis/scenarios", Permission: "simulator:read", Bearer: true, Tags: tags,
+		ID: "list-scenarios", Method: http.MethodGet, Path: "/pis/scenarios", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List scenarios", Description: "By id. A scenario is of its policy's environment, and gone while its policy is deleted.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scenarioListIn) (*scenarioListOut, error) {
@@ -170,7 +170,7 @@ func (s *Server) scenarios(r *Router) {
 			return &scenarioListOut{list}, err
 		})
 	Register(r, Op{
-		ID: "create-scenario", Method: http.MethodPost, Path: "/pis/scenarios", Permission: "simulator:write", Bearer: true, Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		ID: "create-scenario", Method: http.MethodPost, Path: "/pis/scenarios", Reach: ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary: "Create a scenario", Description: "A policy that is not there: 404. Keys that contradict each other, as user and user.role may: 400.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scenarioCreateIn) (*scenarioOut, error) {
@@ -178,7 +178,7 @@ func (s *Server) scenarios(r *Router) {
 			return &scenarioOut{made}, err
 		})
 	Register(r, Op{
-		ID: "get-scenario", Method: http.MethodGet, Path: "/pis/scenarios/{scenario_id}", Permission: "simulator:read", Bearer: true, Tags: tags,
+		ID: "get-scenario", Method: http.MethodGet, Path: "/pis/scenarios/{scenario_id}", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "Read a scenario",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ScenarioPath) (*scenarioOut, error) {
@@ -186,7 +186,7 @@ func (s *Server) scenarios(r *Router) {
 			return &scenarioOut{found}, err
 		})
 	Register(r, Op{
-		ID: "update-scenario", Method: http.MethodPut, Path: "/pis/scenarios/{scenario_id}", Permission: "simulator:write", Bearer: true, Tags: tags, Record: record,
+		ID: "update-scenario", Method: http.MethodPut, Path: "/pis/scenarios/{scenario_id}", Reach: ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Record: record,
 		Summary: "Change a scenario", Description: "Members that are not sent stay as they are; attributes are replaced whole.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scenarioUpdateIn) (*scenarioOut, error) {
@@ -194,7 +194,7 @@ func (s *Server) scenarios(r *Router) {
 			return &scenarioOut{next}, err
 		})
 	Register(r, Op{
-		ID: "delete-scenario", Method: http.MethodDelete, Path: "/pis/scenarios/{scenario_id}", Permission: "simulator:write", Bearer: true, Tags: tags,
+		ID: "delete-scenario", Method: http.MethodDelete, Path: "/pis/scenarios/{scenario_id}", Reach: ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
 		Summary: "Delete a scenario", Description: "Its runs stay in the history.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ScenarioPath) (*scenarioDeletedOut, error) {
@@ -214,7 +214,7 @@ type simulationExportParams struct {
 // simulationExport registers the files that a run can be had as.
 func (s *Server) simulationExport(r *Router) {
 	Raw(r, Op{
-		ID: "export-simulation", Method: http.MethodPost, Path: "/pis/export/{simulation_id}", Permission: "simulator:read", Bearer: true, Tags: []string{"Simulator"},
+		ID: "export-simulation", Method: http.MethodPost, Path: "/pis/export/{simulation_id}", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: []string{"Simulator"},
 		Summary:     "Export a simulation as a file",
 		Description: "The run as it was kept, without secrets, as `application/json`, `text/csv` or `application/pdf`. The simulation of somebody else needs `audit:read` (403). The checksum is that of the record, and stands in the run's audit entry too.",
 	}, RawDocs{Params: reflect.TypeFor[simulationExportParams](), Response: reflect.TypeFor[[]byte](), ResponseType: "application/json, text/csv, application/pdf"},

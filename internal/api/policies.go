@@ -87,7 +87,7 @@ func createdMessage(p policy.Policy) string {
 func (s *Server) policies(r *Router) {
 	tags, record := []string{"Policies"}, reflect.TypeFor[policy.Policy]()
 	Register(r, Op{
-		ID: "list-policies", Method: http.MethodGet, Path: "/policies", Permission: "policies:read", Tags: tags,
+		ID: "list-policies", Method: http.MethodGet, Path: "/policies", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "List policies", Description: "By id. Deleted policies are not listed.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyListIn) (*policyPageOut, error) {
@@ -95,7 +95,7 @@ func (s *Server) policies(r *Router) {
 			return &policyPageOut{page}, err
 		})
 	Register(r, Op{
-		ID: "create-policy", Method: http.MethodPost, Path: "/policies", Permission: "policies:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		ID: "create-policy", Method: http.MethodPost, Path: "/policies", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Create a policy",
 		Description: "With kind `library` it is a module that controls import; it has no resource, bouncer, test cases or actions, and where its package has an active library in the environment already: 409. A policy that does not compile is refused with the errors that validate gives (`invalid_policy`). To be created active is to be deployed. Over the tenant's `max_policies`: 403 `limit_exceeded`.",
@@ -105,7 +105,7 @@ func (s *Server) policies(r *Router) {
 			return &policyCreatedOut{ETag(p.Version), PolicyCreated{p.ID, p.Name, p.Status, p.Environment, p.CreatedAt, createdMessage(p)}}, err
 		})
 	Register(r, Op{
-		ID: "get-policy", Method: http.MethodGet, Path: "/policies/{policy_id}", Permission: "policies:read", Tags: tags,
+		ID: "get-policy", Method: http.MethodGet, Path: "/policies/{policy_id}", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "Read a policy",
 	},
 		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*policyOut, error) {
@@ -113,7 +113,7 @@ func (s *Server) policies(r *Router) {
 			return &policyOut{ETag(p.Version), p}, err
 		})
 	Register(r, Op{
-		ID: "update-policy", Method: http.MethodPut, Path: "/policies/{policy_id}", Permission: "policies:write", Tags: tags, Record: record,
+		ID: "update-policy", Method: http.MethodPut, Path: "/policies/{policy_id}", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a policy",
 		Description: "Members that are not sent stay as they are. Every change is a new version. Draft becomes active, active inactive and back; nothing becomes draft again (409). The environment changes by promotion only. A library must leave all policies compiling that use it: 409 `library_in_use` where it would be gone for them, 422 `library_breaks_users` with each place where they would not compile.",
@@ -125,7 +125,7 @@ func (s *Server) policies(r *Router) {
 			return &policyOut{ETag(p.Version), p}, err
 		})
 	Register(r, Op{
-		ID: "delete-policy", Method: http.MethodDelete, Path: "/policies/{policy_id}", Permission: "policies:write", Tags: tags,
+		ID: "delete-policy", Method: http.MethodDelete, Path: "/policies/{policy_id}", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Delete a policy",
 		Description: "It is gone from reads and decisions at once, and can be restored unless it is deleted hard. A library that policies use: 409 `library_in_use`.",
@@ -141,7 +141,7 @@ func (s *Server) policies(r *Router) {
 			return &policyDeletedOut{PolicyDeleted{message, in.ID, at.UTC()}}, err
 		})
 	Register(r, Op{
-		ID: "restore-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/restore", Permission: "policies:write", Tags: tags,
+		ID: "restore-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/restore", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Bring a deleted policy back",
 		Description: "It comes back as it was. Where its resource or bouncer is gone meanwhile, it comes back inactive and unlinked. A policy that is not deleted: 409.",

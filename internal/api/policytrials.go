@@ -78,7 +78,7 @@ type policyReinstatedOut struct {
 func (s *Server) policyTrials(r *Router) {
 	tags := []string{"Policies"}
 	Register(r, Op{
-		ID: "validate-policy", Method: http.MethodPost, Path: "/policies/validate", Permission: "policies:read", Tags: tags,
+		ID: "validate-policy", Method: http.MethodPost, Path: "/policies/validate", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "Check Rego source",
 		Description: "Answers 200 whether it compiles or not, as a library where its package is under lib: with the linter's warnings, or with errors and their places. A source that takes too long or too much memory to check: 422 `evaluation_limit`.",
 	},
@@ -87,7 +87,7 @@ func (s *Server) policyTrials(r *Router) {
 			return &policyValidationOut{v}, err
 		})
 	Register(r, Op{
-		ID: "test-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/test", Permission: "policies:read", Tags: tags,
+		ID: "test-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/test", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Run test cases against a policy",
 		Description: "Without a body, or without test_cases in it, the stored cases are run. expected is compared with whether access is granted (ALLOW or MASK). Below data the control finds what decisions of its environment do; the member data of a case takes its place. A control that reads more than 16 MiB of data, or takes too long or too much memory: 422 `evaluation_limit`. A library decides nothing and has no test cases: 409 `is_library`.",
@@ -120,7 +120,7 @@ func (s *Server) policyTrials(r *Router) {
 			return &policyPromotedOut{ETag(p.Version), PolicyPromoted{"Policy promoted to production", p.ID, p.Environment, p.PromotedAt.UTC(), p.Impact, p.Replaced, p.Warnings}}, nil
 		})
 	Register(r, Op{
-		ID: "reinstate-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/reinstate", Permission: "policies:write", Tags: tags,
+		ID: "reinstate-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/reinstate", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Put a policy back in its place",
 		Description: "The way back from a promotion with replace: the policy becomes active, and in the same transaction the active ones in its place inactive: those of the same name for the same resource, for a library the one of its package. Called for one of those, it goes forth again. It is asked no more than an update that activates a policy, so that going back is quick; where nothing is to be done, nothing is.",
@@ -172,7 +172,7 @@ type policyVersionRestoreIn struct {
 func (s *Server) policyVersions(r *Router) {
 	tags := []string{"Policies"}
 	Register(r, Op{
-		ID: "list-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions", Permission: "policies:read", Tags: tags,
+		ID: "list-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "List the versions of a policy", Description: "Newest first.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyHistoryIn) (*policyHistoryOut, error) {
@@ -180,7 +180,7 @@ func (s *Server) policyVersions(r *Router) {
 			return &policyHistoryOut{h}, err
 		})
 	Register(r, Op{
-		ID: "diff-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/diff", Permission: "policies:read", Tags: tags,
+		ID: "diff-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/diff", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "Compare two versions of a policy",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyDiffIn) (*policyDiffOut, error) {
@@ -188,7 +188,7 @@ func (s *Server) policyVersions(r *Router) {
 			return &policyDiffOut{d}, err
 		})
 	Register(r, Op{
-		ID: "get-policy-version", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/{version}", Permission: "policies:read", Tags: tags,
+		ID: "get-policy-version", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/{version}", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "Read one version of a policy",
 	},
 		func(ctx context.Context, sc scope.Scope, in *PolicyVersionPath) (*policyVersionOut, error) {
@@ -196,7 +196,7 @@ func (s *Server) policyVersions(r *Router) {
 			return &policyVersionOut{v}, err
 		})
 	Register(r, Op{
-		ID: "restore-policy-version", Method: http.MethodPost, Path: "/policies/{policy_id}/versions/{version}/restore", Permission: "policies:write", Tags: tags,
+		ID: "restore-policy-version", Method: http.MethodPost, Path: "/policies/{policy_id}/versions/{version}/restore", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Make an old version the newest",
 		Description: "A new version with the content of the old one. Status and environment stay as they are, and so do the links when the old version was of the other environment.",

@@ -78,7 +78,7 @@ type removedOut struct{ Body Removed }
 func (s *Server) resources(r *Router) {
 	tags, record := []string{"Resources"}, reflect.TypeFor[resource.Resource]()
 	Register(r, Op{
-		ID: "list-resources", Method: http.MethodGet, Path: "/resources", Permission: "resources:read", Tags: tags,
+		ID: "list-resources", Method: http.MethodGet, Path: "/resources", Reach: ReachEnvironment, Permission: "resources:read", Tags: tags,
 		Summary: "List protected resources", Description: "By id.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceListIn) (*resourcePageOut, error) {
@@ -86,7 +86,7 @@ func (s *Server) resources(r *Router) {
 			return &resourcePageOut{page}, err
 		})
 	Register(r, Op{
-		ID: "create-resource", Method: http.MethodPost, Path: "/resources", Permission: "resources:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		ID: "create-resource", Method: http.MethodPost, Path: "/resources", Reach: ReachEnvironment, Permission: "resources:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a protected resource",
 		Description: "Requests are matched by host, then type, path pattern and method; the most specific resource wins. Enrichment may be sent along. A confidential or restricted resource needs a compliance tag (422).",
 	},
@@ -95,7 +95,7 @@ func (s *Server) resources(r *Router) {
 			return &resourceCreatedOut{ETag(made.Version), ResourceCreated{made.ID, made.Name, made.CreatedAt, "Resource created successfully"}}, err
 		})
 	Register(r, Op{
-		ID: "get-resource", Method: http.MethodGet, Path: "/resources/{resource_id}", Permission: "resources:read", Tags: tags,
+		ID: "get-resource", Method: http.MethodGet, Path: "/resources/{resource_id}", Reach: ReachEnvironment, Permission: "resources:read", Tags: tags,
 		Summary: "Read a protected resource",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ResourcePath) (*resourceOut, error) {
@@ -103,7 +103,7 @@ func (s *Server) resources(r *Router) {
 			return &resourceOut{ETag(got.Version), got}, err
 		})
 	Register(r, Op{
-		ID: "update-resource", Method: http.MethodPut, Path: "/resources/{resource_id}", Permission: "resources:write", Tags: tags, Record: record,
+		ID: "update-resource", Method: http.MethodPut, Path: "/resources/{resource_id}", Reach: ReachEnvironment, Permission: "resources:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Change a protected resource",
 		Description: "Members that are not sent stay as they are; null clears one that may be empty. attributes are replaced whole.",
@@ -115,7 +115,7 @@ func (s *Server) resources(r *Router) {
 			return &resourceOut{ETag(got.Version), got}, err
 		})
 	Register(r, Op{
-		ID: "enrich-resource", Method: http.MethodPut, Path: "/resources/{resource_id}/enrich", Permission: "resources:edit", Tags: tags, Record: record,
+		ID: "enrich-resource", Method: http.MethodPut, Path: "/resources/{resource_id}/enrich", Reach: ReachEnvironment, Permission: "resources:edit", Tags: tags, Record: record,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Set enrichment fields of a resource",
 		Description: "Any subset; null clears a field. impacts says what the change means for each bound control and each suggested template. A confidential or restricted resource needs a compliance tag (422).",
@@ -127,7 +127,7 @@ func (s *Server) resources(r *Router) {
 			return &resourceEnrichedOut{ETag(got.Version), got}, err
 		})
 	Register(r, Op{
-		ID: "delete-resource", Method: http.MethodDelete, Path: "/resources/{resource_id}", Permission: "resources:write", Tags: tags,
+		ID: "delete-resource", Method: http.MethodDelete, Path: "/resources/{resource_id}", Reach: ReachEnvironment, Permission: "resources:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Remove a protected resource",
 		Description: "While policies or bouncers name it: 409 `resource_in_use`, which says which. A resource that was discovered goes out of the lists of bouncers with it.",

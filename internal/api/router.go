@@ -35,6 +35,9 @@ type Op struct {
 	Tags        []string
 	// Permission is what the credential must hold; empty: any credential will do.
 	Permission scope.Permission
+	// Reach says what the operation touches. The zero value refuses every
+	// credential that is bound to one environment.
+	Reach Reach
 	// Public operations take no credential. Their Scope holds the tenant that
 	// the request names (or the default one), the address and the request id,
 	// and no permission.

@@ -61,7 +61,7 @@ func (s *Server) templates(r *Router) {
 	tags := []string{"Templates"}
 	load := sync.OnceValues(template.Load)
 	Register(r, Op{
-		ID: "list-templates", Method: http.MethodGet, Path: "/templates", Permission: "policies:read", Tags: tags,
+		ID: "list-templates", Method: http.MethodGet, Path: "/templates", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "List the control templates", Description: "Every template works as shipped. Which ones fit a resource is what suggested-controls tells.",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*templateListOut, error) {
@@ -78,7 +78,7 @@ func (s *Server) templates(r *Router) {
 			return &templateListOut{out}, nil
 		})
 	Register(r, Op{
-		ID: "get-template", Method: http.MethodGet, Path: "/templates/{template_id}", Permission: "policies:read", Tags: tags,
+		ID: "get-template", Method: http.MethodGet, Path: "/templates/{template_id}", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "Read a control template, filled in for a resource",
 		Description: "With resource_id, the parameters that come from enrichment have that resource's values. The control reads the enrichment itself at every decision too, so that a later change of it counts without an edit. An unknown template or resource: 404.",
 	},

@@ -168,7 +168,8 @@ func (p *parts) openBox() (*secret.Box, error) {
 
 // people sets up tenants, users and credentials.
 func (p *parts) people(ctx context.Context) error {
-	hasher, err := user.NewHasher(passwordCost, runtime.NumCPU(), rand.Reader)
+	// Anybody can have us hash, so hashes get half of the cores at most.
+	hasher, err := user.NewHasher(passwordCost, max(1, runtime.GOMAXPROCS(0)/2), rand.Reader)
 	if err != nil {
 		return err
 	}
@@ -182,8 +183,8 @@ func (p *parts) people(ctx context.Context) error {
 	p.users = &user.Service{
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
 		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.Released,
-		Revoke: func(ctx context.Context, tx *db.Tx, id string, gone bool) error {
-			return p.auth.RevokeUser(ctx, tx, id, gone)
+		Revoke: func(ctx context.Context, tx *db.Tx, id string, what user.Ending) error {
+			return p.auth.RevokeUser(ctx, tx, id, what)
 		},
 	}
 	p.auth, err = auth.New(ctx, auth.Config{
@@ -272,9 +273,11 @@ func (p *parts) decide(context.Context) error {
 	people := &decision.People{Find: p.findPerson, Revision: p.peopleRevision, Now: p.now}
 	p.snapshots = &decision.Snapshots{Load: p.loadSnapshot, Changes: p.loadChanges, Revision: p.envRevision, Log: p.log, Idle: 10 * time.Minute, Now: p.now}
 	p.decisions = &decision.Service{
-		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Deadline: p.cfg.DecisionDeadline, Now: p.now, NewID: newID,
+		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Now: p.now, NewID: newID,
 		Observe: p.evaluated.count, Evaluated: p.metrics.Add,
+		Deadline: p.cfg.DecisionDeadline, BulkDeadline: p.cfg.BulkDeadline, Share: decision.NewShare(runtime.GOMAXPROCS(0), p.now),
 	}
+	p.decisions.Share.Weight = p.weight
 	p.simulate(people)
 	if p.cfg.DecisionCache == "on" {
 		p.decisions.Cache = rego.NewCache(decisionCacheBytes)

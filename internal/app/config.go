@@ -24,6 +24,8 @@ type Config struct {
 	BaseDomain  string `env:"GATEHOUSE_BASE_DOMAIN" help:"Domain whose subdomains name tenants, such as gatehouse.example.com."`
 	PublicURL   string `env:"GATEHOUSE_PUBLIC_URL" help:"URL that bouncers and people reach this server by; absent: http:// and the listen address."`
 
+	TrustedProxies []string `env:"GATEHOUSE_TRUSTED_PROXIES" help:"Addresses or CIDRs of the balancers in front, whose X-Forwarded-For and X-Forwarded-Host are believed. Without them everybody behind a balancer has its address: in the audit, and for the lock on failed sign-ins."`
+
 	AdminPassword string   `env:"GATEHOUSE_ADMIN_PASSWORD" help:"Password of the first administrator, for the first start; absent: random, printed once. One that would not do for a person is taken, with a warning."`
 	EncryptionKey string   `env:"NOTIFICATION_ENCRYPTION_KEY" help:"32 bytes in base64 that seal secrets at rest; several, comma-separated, rotate (the first seals)."`
 	Demo          bool     `env:"GATEHOUSE_DEMO" help:"Accept a generated encryption key, kept in the data directory. For trying out, not for production."`
@@ -35,6 +37,7 @@ type Config struct {
 
 	DecisionCache      string        `env:"GATEHOUSE_DECISION_CACHE" default:"on" enum:"on,off" help:"Cache of decisions: on or off."`
 	DecisionDeadline   time.Duration `env:"GATEHOUSE_DECISION_DEADLINE" default:"250ms" help:"Longest live evaluation; past it the decision is DENY, evaluation_limit."`
+	BulkDeadline       time.Duration `env:"GATEHOUSE_BULK_DEADLINE" default:"10s" help:"Longest bulk call as a whole; items that it leaves no time for are DENY, evaluation_limit."`
 	SimulationDeadline time.Duration `env:"GATEHOUSE_SIMULATION_DEADLINE" default:"30s" help:"Longest evaluation of the simulator, at most 30s; past it the run is ended and answered with 400."`
 	CredentialGrace    time.Duration `env:"GATEHOUSE_CREDENTIAL_GRACE" default:"10m" help:"How long credentials that a server has seen hold while the store is down, when none can be revoked either; 0: they stop with it."`
 	AuditSync          string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to the disk: every record survives a crash of the process in each mode; a power cut in 'always'."`
@@ -72,6 +75,9 @@ func (c *Config) Check() error {
 		return err
 	}
 	if _, err := c.Targets(); err != nil {
+		return err
+	}
+	if _, err := c.Proxies(); err != nil {
 		return err
 	}
 	for name, text := range map[string]string{"GATEHOUSE_RATE_LIMIT": c.RateLimit, "GATEHOUSE_DECISION_RATE_LIMIT": c.DecisionLimit} {
@@ -115,6 +121,24 @@ func (c *Config) Targets() ([]netip.Prefix, error) {
 			return nil, fmt.Errorf("GATEHOUSE_ALLOW_TARGETS: %q is not a CIDR", text)
 		}
 		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Proxies are the addresses that may say for whom they speak.
+func (c *Config) Proxies() ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, text := range c.TrustedProxies {
+		text = strings.TrimSpace(text)
+		p, err := netip.ParsePrefix(text)
+		if a, single := netip.ParseAddr(text); err != nil && single == nil {
+			a = a.Unmap()
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("GATEHOUSE_TRUSTED_PROXIES: %q is neither an address nor a CIDR", text)
+		}
+		out = append(out, p.Masked())
 	}
 	return out, nil
 }

@@ -40,3 +40,15 @@ func (e *evaluations) count(tenant scope.TenantID, policy int64, effect rego.Eff
 	}
 	c.(prometheus.Counter).Inc()
 }
+
+// weight is a tenant's weight in the share of the processors.
+func (p *parts) weight(id scope.TenantID) int {
+	switch p.auth.Plan(id) {
+	case "enterprise":
+		return 4
+	case "pro":
+		return 2
+	default:
+		return 1
+	}
+}

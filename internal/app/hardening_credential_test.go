@@ -341,8 +341,19 @@ func failedLogins(t *testing.T, r *rig) {
 		return asked(r.s.Anonymous()).With("X-Tenant-ID", p.id).Do(t, "POST", "/auth/login", body{"username": name, "password": password})
 	}
 	for i := range 10 {
-		// Under both names and in any case it is one account.
+		// Under both names and in any case it is one account; one that is not there is none the less.
 		login([]string{"locked", "LOCKED", "locked@example.com", " Locked@EXAMPLE.com"}[i%4], "wrong")
+		login([]string{"not-there", "NOT-THERE"}[i%2], "wrong")
+	}
+	out := login("not-there", "wrong")
+	if out.Status != 429 || out.Header.Get("Retry-After") == "" || out.Get("error") != "locked" {
+		t.Errorf("after ten guesses: %d %s", out.Status, out.Body)
+	}
+	for _, c := range [][2]string{{"locked", apptest.Password}, {"locked", "wrong"}, {"locked@example.com", apptest.Password}} {
+		res := login(c[0], c[1])
+		if res.Status != 429 || res.Get("error") != "locked" || res.Get("message") != out.Get("message") {
+			t.Errorf("locked: %d %s, an account that is not there is told %s", res.Status, res.Body, out.Body)
+		}
 	}
 	want := login("nobody", "wrong")
 	if want.Status != 401 {
@@ -353,9 +364,6 @@ func failedLogins(t *testing.T, r *rig) {
 		{"wrong password", "good", "wrong"},
 		{"empty password", "good", ""},
 		{"long password", "good", strings.Repeat("x", 1024)},
-		{"locked, right", "locked", apptest.Password},
-		{"locked, wrong", "locked", "wrong"},
-		{"locked by e-mail", "locked@example.com", apptest.Password},
 		{"disabled", "disabled", apptest.Password},
 		{"no password set", "no-password", ""},
 		{"no password set, any", "no-password", "no password is this one"},
@@ -372,14 +380,17 @@ func failedLogins(t *testing.T, r *rig) {
 		}
 	}
 	login("good", apptest.Password).Want(200)
-	// The lock is on the account, not on the tenant, and the administrator's own door stays.
+	// The lock is on this account from here, not on the tenant or the address.
 	r.login(t, p.id, "root", apptest.Password)
 	// The token endpoint tells no more (RFC 6749 section 5.2), and counts to the same lock.
 	grant := func(name string) *apptest.Response {
 		return asked(r.s.Anonymous()).With("X-Tenant-ID", p.id).Do(t, "POST", "/auth/token", body{"grant_type": "password", "username": name, "password": apptest.Password})
 	}
 	base := grant("nobody")
-	for _, name := range []string{"locked", "disabled", "no-password"} {
+	if res := grant("locked"); res.Status != 429 || res.Get("error") != "locked" {
+		t.Errorf("a token for a locked account: %d %s", res.Status, res.Body)
+	}
+	for _, name := range []string{"disabled", "no-password"} {
 		if res := grant(name); res.Status != http.StatusBadRequest || !bytes.Equal(res.Body, base.Body) {
 			t.Errorf("a token for %s: %d %s, others are told %s", name, res.Status, res.Body, base.Body)
 		}

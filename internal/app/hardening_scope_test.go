@@ -13,6 +13,7 @@ import (
 var scopeCases = []hardeningCase{
 	{"E1 the other environment", otherEnvironment},
 	{"E2 each operation with each scope", scopeMatrix},
+	{"E2 each operation with each role and kind of key", permissionMatrix},
 	{"E3 more than one holds", escalation},
 	{"E4 promotion", promotion},
 }

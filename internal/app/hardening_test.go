@@ -82,6 +82,7 @@ type party struct {
 // operation is one operation of the served document.
 type operation struct {
 	id, method, path, permission string
+	reach                        string // what a credential of one environment may do with it
 	public                       bool
 	optional                     bool // may be called without a credential
 	bearer                       bool // takes its credential as a bearer token only
@@ -121,6 +122,7 @@ func operations(t *testing.T, s *apptest.Server) []operation {
 		Paths map[string]map[string]struct {
 			ID          string                `json:"operationId"`
 			Permission  string                `json:"x-permission"`
+			Reach       string                `json:"x-environment"`
 			Security    []map[string][]string `json:"security"`
 			Parameters  []parameter           `json:"parameters"`
 			RequestBody struct {
@@ -140,7 +142,7 @@ func operations(t *testing.T, s *apptest.Server) []operation {
 				continue
 			}
 			op := operation{
-				id: d.ID, method: strings.ToUpper(method), path: path, permission: d.Permission,
+				id: d.ID, method: strings.ToUpper(method), path: path, permission: d.Permission, reach: d.Reach,
 				public: len(d.Security) == 0, media: slices.Sorted(maps.Keys(d.RequestBody.Content)),
 			}
 			op.body = len(op.media) > 0

@@ -244,7 +244,7 @@ func oddRequests(t *testing.T, r *rig) {
 	}
 	// An override of a POST does not delete.
 	r.do(t, key.With("X-HTTP-Method-Override", "DELETE"), "GET", fmt.Sprintf("/policies/%d", r.alpha.policy), 200, nil)
-	r.do(t, key, "GET", fmt.Sprintf("/policies/%d?_method=DELETE", r.alpha.policy), 200, nil)
+	r.do(t, key, "GET", fmt.Sprintf("/policies/%d?_method=DELETE", r.alpha.policy), 400, nil)
 	r.do(t, key, "GET", fmt.Sprintf("/policies/%d", r.alpha.policy), 200, nil)
 	// A host with a dot behind it is the same host.
 	r.do(t, key.With("Host", r.beta.id+"."+baseDomain+"."), "GET", "/policies", 403, nil)

@@ -120,7 +120,6 @@ func TestNoisyNeighbour(t *testing.T) {
 // (hardening R8: at most 2 on a machine with nothing else to do).
 func BenchmarkNoisyNeighbour(b *testing.B) {
 	n := newNeighbours(b)
-	p99 := func(took []time.Duration) time.Duration { return took[len(took)*99/100] }
 	for b.Loop() {
 		statuses := map[int]int{}
 		n.decide(b, 500, statuses)

@@ -147,7 +147,7 @@ func superseded(t *testing.T, a *apptest.Client, old, by int64) {
 			Changes map[string]any `json:"changes"`
 		} `json:"events"`
 	}
-	r := a.Do(t, "GET", fmt.Sprintf("/audit/events?object_type=policy&object_id=%d", old), nil).Want(200)
+	r := a.Do(t, "GET", fmt.Sprintf("/audit/events?object=policy&object_id=%d", old), nil).Want(200)
 	r.Into(&log)
 	if len(log.Events) == 0 || log.Events[0].Type != "POLICY_UPDATED" || log.Events[0].Changes["superseded_by"] != float64(by) {
 		t.Errorf("the audit of %d: %s", old, r.Body)

@@ -14,8 +14,8 @@
 // word is lost, the revision is looked at every two seconds. So a revocation
 // holds at once on its replica and within five seconds on every other.
 //
-// Refusals say nothing: unknown, wrong, locked and disabled are one answer, at
-// one cost in time.
+// Refusals say nothing: unknown, wrong and disabled are one answer, at one cost
+// in time, and a lock is on a name whether there is such an account or not.
 package auth
 
 import (
@@ -88,6 +88,8 @@ type Config struct {
 	// Blind is how long what is known of credentials holds while the store does
 	// not answer; 0: DefaultBlind, less: not at all.
 	Blind time.Duration
+	// Pause waits for a time or until the context ends; nil: by the clock.
+	Pause func(ctx context.Context, d time.Duration) error
 	// Bouncer finds the bouncer of a token's digest in its tenant's store, or
 	// answers NotFound; nil: bouncers' tokens are refused.
 	Bouncer func(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error)
@@ -110,6 +112,7 @@ type Service struct {
 	realms  sync.Map // scope.TenantID → *realm
 	keys    keyring
 	used    usage
+	lobby   lobby
 	stop    func()
 }
 
@@ -120,6 +123,9 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	if cfg.Blind == 0 {
 		cfg.Blind = DefaultBlind
+	}
+	if cfg.Pause == nil {
+		cfg.Pause = pause
 	}
 	if cfg.Issuer == "" {
 		cfg.Issuer = "gatehouse"
@@ -198,8 +204,8 @@ func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, 
 	sc := e.scope
 	sc.RequestID, sc.Actor.IP = c.RequestID, c.IP
 	if c.EnvHint != scope.AnyEnv && c.EnvHint != sc.Env {
-		if sc.EnvBound {
-			return scope.Scope{}, e.who, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+		if err := sc.May(c.EnvHint); err != nil {
+			return scope.Scope{}, e.who, err
 		}
 		sc.Env = c.EnvHint
 	}

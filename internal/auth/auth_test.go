@@ -132,7 +132,7 @@ func TestRevocation(t *testing.T) {
 				u := here.person(scope.DefaultTenant, what, user.RolePolicyAuthor)
 				tok := here.token(scope.DefaultTenant, what)
 				sc, _ := here.is(Credential{Bearer: tok})
-				k, err := here.GenerateKey(ctx, sc, scope.Production, PortalDraft{})
+				k, err := here.GenerateKey(ctx, sc, scope.Production, useful, PortalDraft{})
 				if err != nil {
 					t.Fatal(err)
 				}

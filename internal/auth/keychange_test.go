@@ -188,7 +188,7 @@ func TestEveryOffenceOfAKey(t *testing.T) {
 		want string
 	}{
 		"create":   {second(r.CreateKey(ctx, sc, KeyDraft{Name: "  ", Scopes: []string{"zzz", "policies:read", "x"}, ExpiresAt: &past})), "[/name /scopes/0 /scopes/2 /expires_at]"},
-		"generate": {second(r.GenerateKey(ctx, sc, scope.Sandbox, PortalDraft{Scopes: []string{"zzz"}, ExpiresAt: &past})), "[/scopes/0 /expires_at]"},
+		"generate": {second(r.GenerateKey(ctx, sc, scope.Sandbox, useful, PortalDraft{Scopes: []string{"zzz"}, ExpiresAt: &past})), "[/scopes/0 /expires_at]"},
 		"change":   {second(r.UpdateKey(ctx, sc, k.ID, KeyChange{Name: patch.Set(" "), Scopes: patch.Set([]string{}), ExpiresAt: patch.Set(past)})), "[/name /scopes /expires_at]"},
 	} {
 		var f *fault.Error

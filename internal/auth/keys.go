@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ func checkNameAndScopes(name string, scopes []string) (string, []scope.Permissio
 // be left out.
 type PortalDraft struct {
 	Name      string     `json:"name,omitempty" maxLength:"128" doc:"What the key is for."`
-	Scopes    []string   `json:"scopes,omitempty" maxItems:"64" nullable:"false" doc:"What the key may do; absent: all that the caller may."`
+	Scopes    []string   `json:"scopes,omitempty" maxItems:"64" nullable:"false" doc:"What the key may do; absent: decisions:read, policies:read and resources:read, as far as the caller holds them. Scopes that are of no use within one environment, such as users:read, are left out: scopes of the answer says what the key got."`
 	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: when it is revoked."`
 }
 
@@ -93,10 +94,12 @@ func (s *Service) CreateKey(ctx context.Context, sc scope.Scope, d KeyDraft) (Ke
 	return s.makeKey(ctx, sc, Key{Name: d.Name, Scopes: d.Scopes, Environment: d.Environment, ExpiresAt: d.ExpiresAt})
 }
 
-// GenerateKey makes a key for one environment. A person's key is that person's:
-// it never does more than they may and ends with them. An API key makes others
-// only where it may manage the tenant's keys, for they outlive it.
-func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env, d PortalDraft) (Key, error) {
+// GenerateKey makes a key for one environment. It gets only those of its scopes
+// that are among useful, the permissions which an operation of one environment
+// needs. A person's key is that person's: it never does more than they may and
+// ends with them. An API key makes others only where it may manage the tenant's
+// keys, for they outlive it.
+func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env, useful []scope.Permission, d PortalDraft) (Key, error) {
 	if !env.Valid() {
 		return Key{}, fault.NotFoundf("the environment is sandbox or production")
 	}
@@ -113,12 +116,38 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 		k.Name = string(env) + " key of " + sc.Actor.Name
 	}
 	if len(k.Scopes) == 0 {
-		k.Scopes = user.Strings(sc.Permissions)
+		k.Scopes = leastScopes(sc)
+	}
+	k, err := s.checkKey(sc, k)
+	if err != nil {
+		return Key{}, err
+	}
+	if k.Scopes = within(k.Scopes, useful); len(k.Scopes) == 0 {
+		return Key{}, fault.Invalidf("/scopes", "none of these scopes is of use within one environment")
 	}
 	if sc.Actor.Kind == scope.Person && (!sc.Platform || sc.Tenant == scope.DefaultTenant) {
 		k.Owner = sc.Actor.ID
 	}
-	return s.makeKey(ctx, sc, k)
+	return s.storeKey(ctx, sc, k, "API_KEY_CREATED", nil)
+}
+
+// leastScopes are those of a key that asked for none: enough to have requests
+// decided and to see what they are decided by, as far as the caller may.
+func leastScopes(sc scope.Scope) []string {
+	var out []string
+	for _, p := range []scope.Permission{"decisions:read", "policies:read", "resources:read"} {
+		if sc.Permissions.Has(p) {
+			out = append(out, string(p))
+		}
+	}
+	return out
+}
+
+// within are the scopes that allow something of use.
+func within(scopes []string, useful []scope.Permission) []string {
+	return slices.DeleteFunc(scopes, func(s string) bool {
+		return !slices.ContainsFunc(user.Imply([]scope.Permission{scope.Permission(s)}), func(p scope.Permission) bool { return slices.Contains(useful, p) })
+	})
 }
 
 // makeKey checks, draws and stores a key. Its digest goes into the system store
@@ -152,8 +181,8 @@ func (s *Service) checkKey(sc scope.Scope, k Key) (Key, error) {
 	if err := user.MayGrant(sc, scope.Permissions{List: ps}); err != nil {
 		return Key{}, err
 	}
-	if sc.EnvBound && sc.Env != k.Environment {
-		return Key{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for one environment, and so are the keys that it makes or changes")
+	if err := sc.May(k.Environment); err != nil {
+		return Key{}, err
 	}
 	k.Scopes = user.Strings(scope.Permissions{List: ps})
 	return k, nil
@@ -285,8 +314,8 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 	if err := user.MayGrant(sc, scope.Permissions{List: held(old.Scopes)}); err != nil {
 		return Key{}, err
 	}
-	if sc.EnvBound && sc.Env != old.Environment {
-		return Key{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+	if err := sc.May(old.Environment); err != nil {
+		return Key{}, err
 	}
 	end := s.Now().Add(grace)
 	fresh := Key{Name: old.Name, Scopes: old.Scopes, Environment: old.Environment, Owner: old.Owner, ExpiresAt: old.ExpiresAt}
@@ -311,14 +340,19 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 	return fresh, s.Stores.System().Write(ctx, func(tx *db.Tx) error { return dropCredential(ctx, tx, old.Digest) })
 }
 
-// RevokeUser ends a person's sessions within tx; when the person is gone, the
-// person's keys too. It is user.Service.Revoke.
-func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, userID string, gone bool) error {
+// RevokeUser ends a person's sessions within tx, and what else is to end. It is
+// user.Service.Revoke.
+func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, userID string, what user.Ending) error {
 	if err := deleteSessionsOf(ctx, tx, userID); err != nil {
 		return err
 	}
-	if gone {
+	if what >= user.EndsKeys {
 		if err := deleteKeysOf(ctx, tx, userID); err != nil {
+			return err
+		}
+	}
+	if what >= user.EndsAll {
+		if err := dropPlaces(ctx, tx, userID); err != nil {
 			return err
 		}
 	}

@@ -2,12 +2,9 @@ package auth
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io"
 	"math/big"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -23,53 +20,11 @@ import (
 // through the outbox like an event, but nobody can subscribe to it.
 const FailedLogins = "alert.failed_logins"
 
-// The lock on guessing (contract section 3). An address gets more, for many
-// people may share one.
-const (
-	guessWindow    = 15 * time.Minute
-	lockTime       = 15 * time.Minute
-	accountGuesses = 10
-	addressGuesses = 100
-	alertAt        = 5
-)
-
-// attempt is what is known of the guesses at one account or from one address.
-type attempt struct {
-	Subject     string    `db:"subject"`
-	Failures    int64     `db:"failures"`
-	Refused     int64     `db:"refused"`
-	Since       time.Time `db:"since"`
-	LockedUntil time.Time `db:"locked_until"`
-}
-
-// reserve counts a guess before it is checked, so that parallel ones cannot
-// pass the limit together. A locked subject is not counted further: the lock
-// ends when it was said to.
-func (a attempt) reserve(now time.Time, limit int64) (after attempt, locked bool) {
-	if now.Before(a.LockedUntil) {
-		a.Refused++
-		return a, true
-	}
-	if now.Sub(a.Since) >= guessWindow || !a.LockedUntil.IsZero() {
-		a.Failures, a.Since, a.LockedUntil = 0, now, time.Time{}
-	}
-	a.Failures++
-	if a.Failures >= limit {
-		a.LockedUntil = now.Add(lockTime)
-	}
-	return a, false
-}
-
-// guess is a sign-in on its way: who it might be, and what was counted.
-type guess struct {
-	user             user.User // zero: unknown
-	account, address attempt
-	locked           bool
-}
-
 // Login checks a password and begins a session. sc is the scope of a stranger:
 // tenant, address, request id. Whatever is wrong, the answer is one 401
-// invalid_credentials, after the same work.
+// invalid_credentials, after the same work; once this address has guessed too
+// often at this account, known or not, it is 429 locked. 429 too_many_sign_ins
+// says that too many wait.
 func (s *Service) Login(ctx context.Context, sc scope.Scope, name, password string) (Grant, error) {
 	return s.login(ctx, sc, name, password, nil)
 }
@@ -82,33 +37,64 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, name, password stri
 	if !served { // the same work, for a name that nobody can have
 		name = "\ufffd" + string(sc.Tenant) + "\ufffd" + name
 	}
-	now := s.Now()
-	var g guess
-	err = store.Write(ctx, func(tx *db.Tx) (err error) {
-		g, err = s.reserve(ctx, tx, sc, name, now)
-		return err
-	})
+	right, g, rehash, err := s.check(ctx, store, sc, name, password)
 	if err != nil {
 		return Grant{}, err
 	}
-	right, stale, err := s.Hasher.Verify(ctx, g.user.PasswordHash, password)
-	if err != nil {
-		return Grant{}, err
-	}
-	if !right || g.locked || g.user.Status != user.Active {
+	if !right || g.user.Status != user.Active {
 		if err := store.Write(ctx, func(tx *db.Tx) error { return s.failed(ctx, tx, sc, g) }); err != nil {
 			return Grant{}, err
 		}
 		return Grant{}, wrongPassword()
 	}
-	rehash := ""
-	if stale {
-		if rehash, err = s.Hasher.Hash(ctx, password); err != nil {
-			return Grant{}, err
-		}
-	}
 	ss := session{UserID: g.user.ID, IP: sc.Actor.IP, Limited: len(scopes) > 0, Scopes: scopes}
 	return s.succeed(ctx, store, sc, g, ss, rehash)
+}
+
+// check counts a guess and looks whether the password is right. A locked pair is
+// refused before anything is hashed. rehash is a new hash of a right password
+// whose hash was made at another cost.
+func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name, password string) (right bool, g guess, rehash string, err error) {
+	err = store.Read(ctx, func(tx *db.Tx) (err error) {
+		g, err = s.recall(ctx, tx, sc, name)
+		return err
+	})
+	if err != nil {
+		return false, g, "", err
+	}
+	if wait := g.lockedFor(s.Now()); wait > 0 {
+		return false, g, "", locked(wait)
+	}
+	if !g.familiar {
+		if !s.lobby.enter(g.network) {
+			return false, g, "", crowded()
+		}
+		defer s.lobby.leave(g.network)
+		if err := s.Pause(ctx, g.pace(s.Now())); err != nil {
+			return false, g, "", err
+		}
+	}
+	turn, err := s.Hasher.Turn(ctx, g.familiar)
+	if err != nil {
+		return false, g, "", err
+	}
+	defer turn.Done()
+	var wait time.Duration
+	err = store.Write(ctx, func(tx *db.Tx) (err error) {
+		wait, err = s.reserve(ctx, tx, &g)
+		return err
+	})
+	if err != nil {
+		return false, g, "", err
+	}
+	if wait > 0 { // locked by those who guessed while we waited
+		return false, g, "", locked(wait)
+	}
+	right, stale := turn.Verify(g.user.PasswordHash, password)
+	if right && stale {
+		rehash, err = turn.Hash(password)
+	}
+	return right, g, rehash, err
 }
 
 // wrongPassword is the one answer to every sign-in that fails.
@@ -135,77 +121,33 @@ func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.
 	return store, served, err
 }
 
-// reserve finds the account and counts the guess, known account or not.
-func (s *Service) reserve(ctx context.Context, tx *db.Tx, sc scope.Scope, name string, now time.Time) (guess, error) {
-	var g guess
-	u, err := user.ByName(ctx, tx, name)
-	if err != nil && !errors.Is(err, db.ErrNoRows) {
-		return g, err
-	}
-	g.user = u
-	sum := sha256.Sum256([]byte(user.Fold(name)))
-	account := "account:?" + hex.EncodeToString(sum[:])
-	if u.ID != "" { // one account under both of its names
-		account = "account:" + u.ID
-	}
-	if g.account, err = lockAttempt(ctx, tx, account); err != nil {
-		return g, err
-	}
-	if g.address, err = lockAttempt(ctx, tx, "address:"+network(sc.Actor.IP)); err != nil {
-		return g, err
-	}
-	var byAccount, byAddress bool
-	g.account, byAccount = g.account.reserve(now, accountGuesses)
-	g.address, byAddress = g.address.reserve(now, addressGuesses)
-	g.locked = byAccount || byAddress
-	for _, a := range []attempt{g.account, g.address} {
-		if err := putAttempt(ctx, tx, a); err != nil {
-			return g, err
-		}
-	}
-	return g, dropAttempts(ctx, tx, now.Add(-24*time.Hour))
-}
-
-// network is what an address is counted as: itself, or its /64 for IPv6, which
-// is what one household has.
-func network(ip string) string {
-	a, err := netip.ParseAddr(ip)
-	if err != nil {
-		return ip
-	}
-	if a = a.Unmap(); a.Is6() {
-		p, _ := a.WithZone("").Prefix(64)
-		return p.String()
-	}
-	return a.String()
-}
-
 // failed writes what a failed sign-in leaves behind. Known and unknown accounts
 // leave the same number of rows.
 func (s *Service) failed(ctx context.Context, tx *db.Tx, sc scope.Scope, g guess) error {
-	if g.locked {
-		return noteRefusal(ctx, tx, g.account.Subject)
+	locks := g.pair.Failures >= pairGuesses
+	if !g.told(locks) {
+		return nil
 	}
 	now := s.Now()
 	sc.Actor = scope.Actor{Kind: scope.Person, Name: "anonymous", IP: sc.Actor.IP}
 	data := map[string]any{"failures": g.account.Failures, "ip_address": sc.Actor.IP}
 	kind := "LOGIN_FAILED"
-	if g.account.Failures >= accountGuesses {
+	if locks {
 		kind = "ACCOUNT_LOCKED"
-		data["locked_until"] = g.account.LockedUntil
+		data["locked_until"] = g.pair.LockedUntil
 	}
 	err := audit.Append(ctx, tx, sc, now, audit.Entry{
 		Type: kind, Object: "user", ObjectID: g.user.ID, ObjectName: g.user.Username, EventContext: data,
 	})
-	if err != nil || (g.account.Failures != alertAt && g.account.Failures != accountGuesses) {
+	if err != nil || g.account.Failures != alertAt && !locks {
 		return err
 	}
 	data["severity"] = "warning"
 	return event.Emit(ctx, tx, sc, event.Event{Type: FailedLogins, ObjectKind: "user", ObjectID: g.user.ID, ObjectName: g.user.Username, Data: data})
 }
 
-// succeed clears the account's count, takes this guess back from the address's,
-// and begins the session.
+// succeed clears the pair's count, takes this guess back from the account's and
+// the network's, notes where the person signed in, and begins the session.
 func (s *Service) succeed(ctx context.Context, store *db.DB, sc scope.Scope, g guess, ss session, rehash string) (Grant, error) {
 	now := s.Now()
 	var grant Grant
@@ -220,10 +162,15 @@ func (s *Service) succeed(ctx context.Context, store *db.DB, sc scope.Scope, g g
 		if u.Status != user.Active || u.PasswordHash != g.user.PasswordHash { // changed while we hashed
 			return wrongPassword()
 		}
-		if err := dropAttempt(ctx, tx, g.account.Subject); err != nil {
+		if err := dropAttempt(ctx, tx, g.pair.Subject); err != nil {
 			return err
 		}
-		if err := takeBack(ctx, tx, g.address.Subject, addressGuesses); err != nil {
+		for _, a := range []attempt{g.account, g.address} {
+			if err := takeBack(ctx, tx, a.Subject); err != nil {
+				return err
+			}
+		}
+		if err := putPlace(ctx, tx, u.ID, g.network, now); err != nil {
 			return err
 		}
 		if err := user.SignedIn(ctx, tx, u.ID, now, rehash); err != nil {
@@ -395,5 +342,5 @@ func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, pas
 	if err := s.Users.Recover(ctx, SystemScope(t, "reset-password", ""), u.ID, password); err != nil {
 		return "", err
 	}
-	return password, store.Write(ctx, func(tx *db.Tx) error { return dropAttempt(ctx, tx, "account:"+u.ID) })
+	return password, store.Write(ctx, func(tx *db.Tx) error { return dropAttemptsAt(ctx, tx, "account:"+u.ID) })
 }

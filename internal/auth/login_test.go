@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,10 +30,6 @@ func TestOneAnswer(t *testing.T) {
 		if _, err := r.Users.Create(ctx, sso, user.Draft{Username: "sso", Email: "sso@example.com"}); err != nil {
 			t.Fatal(err)
 		}
-		r.person(scope.DefaultTenant, "locked")
-		for range accountGuesses {
-			_, _ = r.Login(ctx, stranger(scope.DefaultTenant), "locked", "wrong")
-		}
 		seen := map[string]string{}
 		for what, c := range map[string]struct {
 			tenant     scope.TenantID
@@ -39,7 +37,7 @@ func TestOneAnswer(t *testing.T) {
 		}{
 			"unknown": {scope.DefaultTenant, "nobody", password}, "wrong": {scope.DefaultTenant, "alice", "wrong password"},
 			"empty": {scope.DefaultTenant, "alice", ""}, "both empty": {scope.DefaultTenant, "", ""}, "disabled": {scope.DefaultTenant, "off", password},
-			"locked": {scope.DefaultTenant, "locked", password}, "no password": {scope.DefaultTenant, "sso", ""}, "no password, guessed": {scope.DefaultTenant, "sso", password},
+			"no password": {scope.DefaultTenant, "sso", ""}, "no password, guessed": {scope.DefaultTenant, "sso", password},
 			"other tenant": {dbtest.Second, "alice", password}, "unknown tenant": {"nowhere", "alice", password}, "odd tenant": {"../x", "alice", password},
 			"long": {scope.DefaultTenant, "alice", password + string(make([]byte, 5000))}, "NUL": {scope.DefaultTenant, "alice\x00", password},
 		} {
@@ -60,52 +58,67 @@ func TestOneAnswer(t *testing.T) {
 	})
 }
 
-// TestLock is hardening A5.
+// TestLock: ten guesses at one account from one network lock this pair, under
+// whatever name, known or not, and nobody else.
 func TestLock(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
 		alice := r.person(scope.DefaultTenant, "alice")
-		names := []string{"alice", "ALICE", "alice@example.com", "Alice@Example.COM", "ａｌｉｃｅ"}
 		from := func(i int) scope.Scope {
 			sc := stranger(scope.DefaultTenant)
 			sc.Actor.IP = fmt.Sprintf("198.51.100.%d", i)
 			return sc
 		}
-		done := make(chan error)
-		for i := range 50 {
-			go func() {
-				_, err := r.Login(ctx, from(i), names[i%len(names)], "wrong")
-				done <- err
-			}()
-		}
-		for range 50 {
-			if err := <-done; !fault.Is(err, fault.Unauthenticated) {
-				t.Error(err)
+		for what, names := range map[string][]string{
+			"known": {"alice", "ALICE", "alice@example.com", "Alice@Example.COM", "ａｌｉｃｅ"}, "unknown": {"nobody", "NOBODY", "ｎｏｂｏｄｙ"},
+		} {
+			done := make(chan error)
+			for i := range 50 {
+				go func() {
+					_, err := r.Login(ctx, from(1), names[i%len(names)], "wrong")
+					done <- err
+				}()
+			}
+			checked, refused := 0, 0
+			for range 50 {
+				switch err := <-done; {
+				case fault.Is(err, fault.Unauthenticated):
+					checked++
+				case fault.Is(err, fault.RateLimited):
+					refused++
+				default:
+					t.Error(err)
+				}
+			}
+			if checked != pairGuesses || refused != 50-pairGuesses {
+				t.Errorf("%s: checked %d guesses, refused %d", what, checked, refused)
 			}
 		}
-		a := attemptOf(t, r, "account:"+alice.ID)
-		if a.Failures != accountGuesses || a.Refused < 40 {
-			t.Errorf("checked %d guesses, refused %d", a.Failures, a.Refused)
+		var f *fault.Error
+		if _, err := r.Login(ctx, from(1), "alice", password); !errors.As(err, &f) || f.Code != "locked" || f.RetryAfter != lockTime {
+			t.Errorf("the right password from a locked address: %v", err)
 		}
-		right := func() error { _, err := r.Login(ctx, from(200), "alice", password); return err }
-		if right() == nil {
-			t.Error("the right password opens a locked account")
+		if _, err := r.Login(ctx, from(2), "alice", password); err != nil {
+			t.Errorf("another address is locked out: %v", err)
+		}
+		if _, err := r.Login(ctx, from(1), "bob", "wrong"); !fault.Is(err, fault.Unauthenticated) {
+			t.Errorf("another account is locked: %v", err)
 		}
 		r.clock.pass(lockTime - time.Second)
-		if right() == nil {
-			t.Error("the lock ends early")
+		if _, err := r.Login(ctx, from(1), "alice", password); !errors.As(err, &f) || f.RetryAfter != time.Second {
+			t.Errorf("the lock ends early: %v", err)
 		}
 		r.clock.pass(time.Second)
-		if err := right(); err != nil {
+		if _, err := r.Login(ctx, from(1), "alice", password); err != nil {
 			t.Errorf("locked for longer than 15 minutes: %v", err)
 		}
-		for range accountGuesses - 1 {
+		for range pairGuesses - 1 {
 			_, _ = r.Login(ctx, from(1), "alice", "wrong")
 		}
-		if err := right(); err != nil {
+		if _, err := r.Login(ctx, from(1), "alice", password); err != nil {
 			t.Errorf("nine wrong, then the right one: %v", err)
 		}
-		if a := attemptOf(t, r, "account:"+alice.ID); a.Failures != 0 {
+		if a := attemptOf(t, r, "account:"+alice.ID+"@198.51.100.1"); a.Failures != 0 {
 			t.Errorf("a sign-in does not clear the count: %+v", a)
 		}
 		if n := count(t, r, `SELECT count(*) FROM events WHERE type = '`+FailedLogins+`'`); n < 2 {
@@ -114,22 +127,98 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// TestLockOfAddress: many accounts from one address, and from one IPv6 network.
-func TestLockOfAddress(t *testing.T) {
+// TestNobodyLocksOut: guesses at one account from many addresses, and at many
+// accounts from one, lock nobody out. They are slowed, and who signed in from
+// the same place before is not.
+func TestNobodyLocksOut(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		ctx := context.Background()
+		var mu sync.Mutex
+		var waited time.Duration
+		r.Pause = func(_ context.Context, d time.Duration) error {
+			mu.Lock()
+			defer mu.Unlock()
+			waited = d
+			return nil
+		}
+		from := func(ip string) scope.Scope {
+			sc := stranger(scope.DefaultTenant)
+			sc.Actor.IP = ip
+			return sc
+		}
+		signIn := func(what, ip, name string, pace time.Duration) {
+			t.Helper()
+			waited = 0
+			if _, err := r.Login(ctx, from(ip), name, password); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			if waited != pace {
+				t.Errorf("%s: waited %s, not %s", what, waited, pace)
+			}
+		}
+		for _, name := range []string{"alice", "bob", "carol"} {
+			r.person(scope.DefaultTenant, name)
+		}
+		signIn("the first time", "203.0.113.1", "alice", 0)
+		for i := range 200 {
+			_, _ = r.Login(ctx, from(fmt.Sprintf("198.51.100.%d", i%100)), "alice", "wrong")
+		}
+		signIn("from where she signed in before", "203.0.113.1", "alice", 0)
+		signIn("from elsewhere", "203.0.113.77", "alice", longestPause)
+		signIn("and again", "203.0.113.77", "alice", 0)
+		signIn("another person", "203.0.113.78", "bob", 0)
+
+		for i := range addressGuesses + 50 {
+			_, _ = r.Login(ctx, from(fmt.Sprintf("2001:db8::%x", i+1)), fmt.Sprintf("user%d", i), "wrong")
+		}
+		signIn("behind the same address", "2001:db8::ffff", "carol", longestPause)
+		signIn("and again", "2001:db8::1", "carol", 0)
+		signIn("another network", "2001:db8:0:1::1", "bob", 0)
+		r.clock.pass(guessWindow)
+		signIn("a window later", "203.0.113.79", "alice", 0)
+		if n := count(t, r, `SELECT count(*) FROM audit_events WHERE type = 'LOGIN_FAILED'`); n > 170 {
+			t.Errorf("a flood of guesses wrote %d entries", n)
+		}
+	})
+}
+
+// TestCrowd: of one network only so many sign in at once; others do meanwhile.
+func TestCrowd(t *testing.T) {
 	r := one(t)
 	ctx := context.Background()
 	r.person(scope.DefaultTenant, "alice")
-	sc := stranger(scope.DefaultTenant)
-	for i := range addressGuesses {
-		sc.Actor.IP = fmt.Sprintf("2001:db8::%x", i+1)
-		_, _ = r.Login(ctx, sc, fmt.Sprintf("user%d", i), "wrong")
+	held := make(chan struct{})
+	r.Pause = func(context.Context, time.Duration) error { <-held; return nil }
+	crowd := stranger(scope.DefaultTenant)
+	crowd.Actor.IP = "198.51.100.1"
+	var all sync.WaitGroup
+	for i := range seatsNetwork {
+		all.Go(func() { _, _ = r.Login(ctx, crowd, fmt.Sprintf("user%d", i), "wrong") })
 	}
-	if _, err := r.Login(ctx, sc, "alice", password); err == nil {
-		t.Error("the network is not locked")
+	for taken := 0; taken < seatsNetwork; {
+		r.lobby.mu.Lock()
+		taken = r.lobby.taken
+		r.lobby.mu.Unlock()
+		runtime.Gosched()
 	}
-	sc.Actor.IP = "2001:db8:0:1::1"
-	if _, err := r.Login(ctx, sc, "alice", password); err != nil {
-		t.Errorf("another network is locked: %v", err)
+	var f *fault.Error
+	if _, err := r.Login(ctx, crowd, "alice", password); !errors.As(err, &f) || f.Code != "too_many_sign_ins" || f.RetryAfter <= 0 {
+		t.Errorf("one more of a crowd: %v", err)
+	}
+	other := make(chan error)
+	go func() {
+		sc := stranger(scope.DefaultTenant)
+		sc.Actor.IP = "198.51.100.2"
+		_, err := r.Login(ctx, sc, "alice", password)
+		other <- err
+	}()
+	close(held)
+	if err := <-other; err != nil {
+		t.Errorf("somebody else: %v", err)
+	}
+	all.Wait()
+	if r.lobby.taken != 0 || len(r.lobby.by) != 0 {
+		t.Errorf("the lobby is not empty: %+v", r.lobby.by)
 	}
 }
 
@@ -180,7 +269,7 @@ func TestFirstAdministrator(t *testing.T) {
 		if err != nil || me.Username != "admin" || len(me.Permissions) != 35 {
 			t.Errorf("me %+v, %v", me, err)
 		}
-		for range accountGuesses {
+		for range pairGuesses {
 			_, _ = r.Login(ctx, stranger(scope.DefaultTenant), "admin", "wrong")
 		}
 		fresh, err := r.ResetPassword(ctx, scope.DefaultTenant, "Admin", "")

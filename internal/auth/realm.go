@@ -62,6 +62,17 @@ func (s *Service) realm(ctx context.Context, id scope.TenantID, now time.Time) (
 	return r, nil
 }
 
+// Plan is a tenant's plan, as this replica knows it; "" where it knows nothing. It
+// asks no store.
+func (s *Service) Plan(id scope.TenantID) string {
+	got, ok := s.realms.Load(id)
+	if !ok {
+		return ""
+	}
+	r, _ := got.(*realm)
+	return r.facts.Load().Plan
+}
+
 // serves refuses a tenant that is not active: a suspended one says so, a deleted
 // one is gone.
 func (r *realm) serves() error {

@@ -128,6 +128,10 @@ func lockAttempt(ctx context.Context, tx *db.Tx, subject string) (attempt, error
 	if err := tx.Lock(ctx, "login:"+subject); err != nil {
 		return attempt{}, err
 	}
+	return selectAttempt(ctx, tx, subject)
+}
+
+func selectAttempt(ctx context.Context, tx *db.Tx, subject string) (attempt, error) {
 	a, err := db.One[attempt](ctx, tx, `SELECT subject, failures, refused, since, locked_until FROM login_attempts WHERE subject = $1`, subject)
 	if errors.Is(err, db.ErrNoRows) {
 		return attempt{Subject: subject}, nil
@@ -143,20 +147,42 @@ func putAttempt(ctx context.Context, tx *db.Tx, a attempt) error {
 	return err
 }
 
-func noteRefusal(ctx context.Context, tx *db.Tx, subject string) error {
-	_, err := tx.Exec(ctx, `UPDATE login_attempts SET refused = refused + 1 WHERE subject = $1`, subject)
-	return err
-}
-
-// takeBack uncounts one guess that turned out right, and the lock that it set.
-func takeBack(ctx context.Context, tx *db.Tx, subject string, limit int64) error {
-	_, err := tx.Exec(ctx, `UPDATE login_attempts SET failures = failures - 1,
-		locked_until = CASE WHEN failures <= $2 THEN 0 ELSE locked_until END WHERE subject = $1 AND failures > 0`, subject, limit)
+// takeBack uncounts one guess that turned out right.
+func takeBack(ctx context.Context, tx *db.Tx, subject string) error {
+	_, err := tx.Exec(ctx, `UPDATE login_attempts SET failures = failures - 1 WHERE subject = $1 AND failures > 0`, subject)
 	return err
 }
 
 func dropAttempt(ctx context.Context, tx *db.Tx, subject string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE subject = $1`, subject)
+	return err
+}
+
+// dropAttemptsAt forgets the guesses at an account, from everywhere.
+func dropAttemptsAt(ctx context.Context, tx *db.Tx, account string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE subject = $1 OR substr(subject, 1, $2) = $3`, account, int64(len(account)+1), account+"@")
+	return err
+}
+
+// isPlace reports whether a person signed in from a network since a time.
+func isPlace(ctx context.Context, tx *db.Tx, userID, network string, since time.Time) (bool, error) {
+	n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM login_places WHERE user_id = $1 AND network = $2 AND at >= $3`, userID, network, since)
+	return n > 0, err
+}
+
+// putPlace notes that a person signed in from a network, and forgets old places.
+func putPlace(ctx context.Context, tx *db.Tx, userID, network string, at time.Time) error {
+	_, err := tx.Exec(ctx, `INSERT INTO login_places (user_id, network, at) VALUES ($1, $2, $3)
+		ON CONFLICT (user_id, network) DO UPDATE SET at = excluded.at`, userID, network, at)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `DELETE FROM login_places WHERE at < $1`, at.Add(-placesKept))
+	return err
+}
+
+func dropPlaces(ctx context.Context, tx *db.Tx, userID string) error {
+	_, err := tx.Exec(ctx, `DELETE FROM login_places WHERE user_id = $1`, userID)
 	return err
 }
 

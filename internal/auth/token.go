@@ -191,7 +191,8 @@ func held(scopes []string) []scope.Permission {
 
 // Portal gives a token for the caller, good for an hour and for what the
 // caller may do now, narrowed to scopes where there are any. bearer is the token
-// that the caller showed, if it was one: the new one ends with it.
+// that the caller showed, if it was one: the new one ends with it, at the latest
+// when it would have ended.
 func (s *Service) Portal(ctx context.Context, sc scope.Scope, bearer string, scopes []string) (Grant, error) {
 	ss := session{Env: scope.AnyEnv, IP: sc.Actor.IP}
 	if sc.EnvBound {
@@ -241,14 +242,15 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, bearer string, sco
 			if err != nil {
 				return err
 			}
-			ss.Root = from.Root
+			// It ends when the one that it was made from ends: renewing is not living on.
+			ss.Root, ss.ExpiresAt = from.Root, from.ExpiresAt
 		}
 		if ss.KeyID != "" {
 			k, err := selectKey(ctx, tx, ss.KeyID)
 			if err != nil {
 				return err
 			}
-			if k.ExpiresAt != nil {
+			if k.ExpiresAt != nil && (ss.ExpiresAt.IsZero() || k.ExpiresAt.Before(ss.ExpiresAt)) {
 				ss.ExpiresAt = *k.ExpiresAt
 			}
 		}

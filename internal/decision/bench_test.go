@@ -3,6 +3,7 @@ package decision_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -78,6 +79,7 @@ func service(cached bool) *decision.Service {
 		Observe:   func(scope.TenantID, int64, rego.Effect) {},
 		Evaluated: func(scope.TenantID, int64, time.Duration, bool) {},
 		Now:       now, NewID: func() string { return "01a1fbff-30f1-7efa-a96b-6862b2010610" }, Deadline: time.Second,
+		Share: decision.NewShare(runtime.GOMAXPROCS(0), now),
 	}
 	if cached {
 		s.Cache = rego.NewCache(64 << 20)

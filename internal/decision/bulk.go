@@ -1,13 +1,118 @@
 package decision
 
 import (
+	"context"
 	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
+
+// EvaluateBulk decides up to MaxBulk requests against one snapshot. read gives
+// the items; it is called within the tenant's share of the processors. All are
+// read before the first is decided, so a call with offences decides nothing.
+//
+// The call has a deadline as a whole: an item that it leaves no time for is DENY
+// with the reason evaluation_limit. It ends early, with nothing recorded, when its
+// caller leaves (Unavailable "cancelled").
+func (s *Service) EvaluateBulk(ctx context.Context, sc scope.Scope, read func() ([]value.Value, error)) (Bulk, error) {
+	env := sc.EnvOr(scope.Production)
+	set, err := s.Snapshots.Get(ctx, sc.Tenant, env)
+	if err != nil {
+		return Bulk{}, err
+	}
+	b := bulkCall{Service: s, caller: ctx, set: set}
+	if s.BulkDeadline > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeout(ctx, s.BulkDeadline)
+		defer done()
+	}
+	b.turn = s.turn(ctx, sc.Tenant, s.Now(), s.BulkDeadline)
+	out, records, err := b.run(ctx, sc, env, read)
+	b.turn.end()
+	if err == nil {
+		err = s.RecordAll(sc.Tenant, records)
+	}
+	if err != nil {
+		return Bulk{}, err
+	}
+	return out, nil
+}
+
+// bulkCall is a bulk call under way.
+type bulkCall struct {
+	*Service
+	caller context.Context
+	set    *rego.Set
+	turn   *turn
+	spent  time.Duration // since the turn was last asked for a pause
+}
+
+// bulkPause is after how much evaluation a bulk call pauses between two items.
+const bulkPause = 50 * time.Microsecond
+
+func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read func() ([]value.Value, error)) (Bulk, []audit.Decision, error) {
+	inTime := b.pause() // reading a large body is work too
+	items, err := read()
+	if err != nil {
+		return Bulk{}, nil, err
+	}
+	requests, ids, err := parseBulk(env, items)
+	if err != nil {
+		return Bulk{}, nil, err
+	}
+	out := Bulk{Results: make([]BulkResult, 0, len(items))}
+	records := make([]audit.Decision, len(items))
+	var total time.Duration
+	for i := range requests {
+		own := b.NewID()
+		var d rego.Decision
+		if inTime = inTime && ctx.Err() == nil; inTime {
+			if d, err = b.judge(ctx, sc, b.set, &requests[i], own, &records[i], b.turn); err != nil {
+				return Bulk{}, nil, err
+			}
+			inTime = b.between(d.Duration)
+		} else if b.caller.Err() != nil {
+			return Bulk{}, nil, fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(b.caller.Err())
+		} else {
+			d = b.late(sc, &requests[i], own, &records[i])
+		}
+		if ids[i] == "" {
+			ids[i] = own
+		}
+		total += d.Duration
+		out.Results = append(out.Results, BulkResult{
+			DecisionID: ids[i], AuditID: own, Decision: wire(d.Permit), Reason: d.Reason, EvaluationTimeMS: milliseconds(d.Duration), Mask: d.Mask,
+		})
+	}
+	out.TotalEvaluationTimeMS = milliseconds(total)
+	return out, records, nil
+}
+
+// between pauses after an item that took so long, if it is time to; false: there
+// is no more time.
+func (b *bulkCall) between(took time.Duration) bool {
+	if b.spent += took; b.spent < bulkPause {
+		return true
+	}
+	b.spent = 0
+	return b.pause()
+}
+
+func (b *bulkCall) pause() bool { return b.turn == nil || b.turn.pause() }
+
+// late is the decision on an item that the call's deadline left no time for.
+func (b *bulkCall) late(sc scope.Scope, req *rego.Request, id string, rec *audit.Decision) rego.Decision {
+	d := b.set.Refuse(req, rego.ErrLimit)
+	record(rec, sc, req, &d, id, b.Now().Truncate(time.Microsecond))
+	b.Observe(sc.Tenant, 0, d.Effect)
+	return d
+}
 
 // parseBulk reads the items of a bulk call: each a decision request with the
 // caller's decision_id. One snapshot decides all, so an item may name no other
@@ -75,7 +180,7 @@ func within(sc scope.Scope, env scope.Env) (scope.Scope, error) {
 	case env == scope.AnyEnv || env == sc.Env:
 		return sc, nil
 	case sc.EnvBound:
-		return sc, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+		return sc, sc.May(env)
 	case sc.Env != scope.AnyEnv:
 		return sc, fault.New(fault.BadRequest, "environment_conflict", "the request names two different values for its environment")
 	}

@@ -28,10 +28,14 @@ type Service struct {
 	Evaluated func(tenant scope.TenantID, policy int64, took time.Duration, hit bool)
 	// Cache is the decision cache; nil switches it off.
 	Cache *rego.Cache
-	// Deadline bounds one live evaluation.
-	Deadline time.Duration
-	Now      func() time.Time
-	NewID    func() string
+	// Share divides the processors between tenants; nil lets all run at once.
+	Share *Share
+	// Deadline bounds the time that one live evaluation runs; it waits for its share
+	// of the processors beside. BulkDeadline bounds a bulk call as a whole, its
+	// waits included; 0 is none.
+	Deadline, BulkDeadline time.Duration
+	Now                    func() time.Time
+	NewID                  func() string
 }
 
 // Evaluate decides one request, in the environment that the scope or the request
@@ -64,42 +68,6 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 	}, nil
 }
 
-// EvaluateBulk decides up to MaxBulk requests against one snapshot. All are
-// read before the first is decided, so a call with offences decides nothing.
-func (s *Service) EvaluateBulk(ctx context.Context, sc scope.Scope, items []value.Value) (Bulk, error) {
-	env := sc.EnvOr(scope.Production)
-	set, err := s.Snapshots.Get(ctx, sc.Tenant, env)
-	if err != nil {
-		return Bulk{}, err
-	}
-	requests, ids, err := parseBulk(env, items)
-	if err != nil {
-		return Bulk{}, err
-	}
-	out := Bulk{Results: make([]BulkResult, 0, len(items))}
-	records := make([]audit.Decision, len(items))
-	var total time.Duration
-	for i := range requests {
-		own := s.NewID()
-		d, err := s.judge(ctx, sc, set, &requests[i], own, &records[i])
-		if err != nil {
-			return Bulk{}, err
-		}
-		if ids[i] == "" {
-			ids[i] = own
-		}
-		total += d.Duration
-		out.Results = append(out.Results, BulkResult{
-			DecisionID: ids[i], AuditID: own, Decision: wire(d.Permit), Reason: d.Reason, EvaluationTimeMS: milliseconds(d.Duration), Mask: d.Mask,
-		})
-	}
-	if err := s.RecordAll(sc.Tenant, records); err != nil {
-		return Bulk{}, err
-	}
-	out.TotalEvaluationTimeMS = milliseconds(total)
-	return out, nil
-}
-
 // DecideOpen is Evaluate for the protocols of others: members of the input
 // beside the four parts reach the controls as they are, and it gives the
 // decision itself with its id.
@@ -120,15 +88,42 @@ func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Va
 // decide judges one request and makes its record safe.
 func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string) (rego.Decision, time.Time, error) {
 	var rec audit.Decision
-	d, err := s.judge(ctx, sc, set, req, id, &rec)
+	t := s.turn(ctx, sc.Tenant, s.Now(), waitFactor*s.Deadline)
+	d, err := s.judge(ctx, sc, set, req, id, &rec, t)
+	t.end()
 	if err == nil {
 		err = s.Record(sc.Tenant, &rec)
 	}
 	return d, rec.Timestamp, err
 }
 
-// judge decides one request and fills in its record.
-func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision) (rego.Decision, error) {
+// Read calls parse, which reads a request of so many bytes. Reading a large one
+// takes as long as a slow evaluation, so it needs a share of the processors too.
+// Faults: those of parse, and RateLimited when the share is used up.
+func (s *Service) Read(ctx context.Context, tenant scope.TenantID, size int, parse func() (value.Value, error)) (value.Value, error) {
+	if s.Share != nil && size > largeRequest {
+		done, err := s.Share.Hold(ctx, tenant, waitFactor*s.Deadline)
+		if err != nil {
+			return value.Value{}, err
+		}
+		defer done()
+	}
+	return parse()
+}
+
+// largeRequest is the size of a request in bytes that takes some 100 us to read.
+const largeRequest = 16 << 10
+
+// turn begins a piece of work under the share; nil where there is none.
+func (s *Service) turn(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
+	if s.Share == nil {
+		return nil
+	}
+	return s.Share.begin(ctx, tenant, now, most)
+}
+
+// judge decides one request and fills in its record. It pauses as t says.
+func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn) (rego.Decision, error) {
 	if err := s.fillUser(ctx, sc.Tenant, req); err != nil {
 		return rego.Decision{}, err
 	}
@@ -136,6 +131,9 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 	// The log keeps microseconds: the answer says the same.
 	at := now.Truncate(time.Microsecond)
 	opt := rego.Options{Cache: s.Cache, Now: now, Deadline: s.Deadline, Clock: s.Now}
+	if t != nil {
+		opt.Clock, opt.Pause = t.clock, t.pause
+	}
 	d := set.Decide(ctx, req, opt)
 	record(rec, sc, req, &d, id, at)
 	if rec.AuditLevel == audit.Detailed || rec.AuditLevel == audit.Comprehensive {

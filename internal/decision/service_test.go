@@ -65,6 +65,11 @@ func (c *clerk) object(text string) value.Value {
 	return v
 }
 
+// items are those of a bulk call.
+func (c *clerk) items(text string) func() ([]value.Value, error) {
+	return func() ([]value.Value, error) { return c.object(text).Elems(), nil }
+}
+
 var anyone = scope.Scope{Tenant: "acme"}
 
 // TestEveryEvaluationCounts: each control that ran counts, whether it decided or
@@ -79,7 +84,7 @@ func TestEveryEvaluationCounts(t *testing.T) {
 	evaluate("ann")
 	evaluate("eve") // ended by the second
 	evaluate("nobody")
-	if _, err := c.EvaluateBulk(context.Background(), anyone, c.object(`[{"user":{"id":"nobody"}},{"user":{"id":"eve"}},{"user":{"id":"zoe"}}]`).Elems()); err != nil {
+	if _, err := c.EvaluateBulk(context.Background(), anyone, c.items(`[{"user":{"id":"nobody"}},{"user":{"id":"eve"}},{"user":{"id":"zoe"}}]`)); err != nil {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(c.by, c.hits); got != "map[1:6 2:6 3:4] map[1:2 2:2 3:1]" {
@@ -134,7 +139,7 @@ func TestEnvironmentOfTheRequest(t *testing.T) {
 func TestBulkItems(t *testing.T) {
 	c := newClerk(t, `{}`)
 	in := scope.Scope{Tenant: "acme", Env: scope.Sandbox}
-	out, err := c.EvaluateBulk(context.Background(), in, c.object(`[{"decision_id":"theirs"},{"decision_id":"theirs","environment":"sandbox"},{}]`).Elems())
+	out, err := c.EvaluateBulk(context.Background(), in, c.items(`[{"decision_id":"theirs"},{"decision_id":"theirs","environment":"sandbox"},{}]`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +153,7 @@ func TestBulkItems(t *testing.T) {
 			t.Errorf("item %d: %s, want %s", i, got, want)
 		}
 	}
-	_, err = c.EvaluateBulk(context.Background(), anyone, c.object(`[{"environment":"production"},{"environment":"sandbox"},{"environment":null}]`).Elems())
+	_, err = c.EvaluateBulk(context.Background(), anyone, c.items(`[{"environment":"production"},{"environment":"sandbox"},{"environment":null}]`))
 	var f *fault.Error
 	if !errors.As(err, &f) || len(f.Details) != 2 || f.Details[0].Pointer != "/decisions/1/environment" || f.Details[1].Pointer != "/decisions/2/environment" || !strings.Contains(f.Details[0].Message, "production") {
 		t.Errorf("%+v", err)

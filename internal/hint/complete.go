@@ -23,7 +23,7 @@ func Complete(source string, offset int, k Knowledge) []Completion {
 	var out []Completion
 	switch {
 	case strings.HasPrefix(typed, "input."):
-		out = members(typed, at, KindInput, contract, k.Members, written(source, at))
+		out = members(typed, at, KindInput, documented(), k.Members, written(source, at))
 	case strings.HasPrefix(typed, "data."):
 		out = members(typed, at, KindData, dataMembers, k.Data)
 	default:

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -133,35 +134,13 @@ func nearest(source string, at int, name string) (Fix, bool) {
 	if len(name) > 60 || !strings.HasPrefix(source[at:], name) {
 		return Fix{}, false
 	}
-	best, far := "", max(2, len(name)/4)+1
+	known := make([]string, 0, len(builtins()))
 	for _, b := range builtins() {
-		if d := distance(name, b.name); d < far {
-			best, far = b.name, d
-		}
+		known = append(known, b.name)
 	}
+	best := fault.Nearest(name, known)
 	if best == "" {
 		return Fix{}, false
 	}
 	return Fix{Title: "Call " + best, Span: Span{at, at + len(name)}, Text: best}, true
-}
-
-// distance is how many bytes differ between two short names (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost++
-			}
-			diagonal = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -21,7 +21,7 @@ func Hover(source string, offset int, k Knowledge) (text string, span Span, ok b
 	if b, found := builtinNamed(name); found {
 		return "```rego\n" + b.signature + "\n```\n\n" + b.doc, span, true
 	}
-	for _, list := range [][]Member{contract, dataMembers, k.Members, k.Data} {
+	for _, list := range [][]Member{documented(), dataMembers, k.Members, k.Data} {
 		for _, m := range list {
 			if m.Path == name {
 				return "`" + m.Path + "` (" + m.Type + ")\n\n" + m.Doc, span, true

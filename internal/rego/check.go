@@ -47,8 +47,13 @@ func check(source string, library bool, libs []Library) (c *checked, issues []Is
 	}()
 	mod, issues := parse(sourceName, source)
 	if issues != nil {
-		return nil, issues
+		return nil, parseOn(source, issues, library, libs)
 	}
+	return checkModule(mod, library, libs)
+}
+
+// checkModule compiles what was parsed.
+func checkModule(mod *ast.Module, library bool, libs []Library) (c *checked, issues []Issue) {
 	pkg := mod.Package.Path
 	issues = append(checkPackage(mod, library), findForbidden(mod)...)
 	issues = append(issues, checkSome(mod)...)
@@ -60,6 +65,9 @@ func check(source string, library bool, libs []Library) (c *checked, issues []Is
 	k.follow(mod, trail, nil)
 	issues = append(issues, k.issues...)
 	wide := k.checkData(mod, pkg)
+	takesAll := slices.ContainsFunc(wide, func(is Issue) bool {
+		return strings.HasPrefix(is.Message, dataWhole) || strings.HasPrefix(is.Message, dataOpen)
+	})
 	issues = append(issues, wide...)
 	if total := k.checkTotal(mod); total != nil {
 		return nil, append(issues, total...)
@@ -70,12 +78,16 @@ func check(source string, library bool, libs []Library) (c *checked, issues []Is
 	for _, is := range issues {
 		said[is.Line] = true
 	}
-	compiler := ast.NewCompiler().WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1)
+	compiler := newCompiler()
 	compiler.Compile(k.modules(mod))
-	for _, is := range k.placed(compilerIssues(compiler.Errors)) {
+	var refused []Issue
+	if compiler.Failed() {
+		refused = k.placed(k.compileOn(mod, compiler))
+	}
+	for _, is := range refused {
 		// A reference to all of data takes in the rule itself: no recursion that
 		// an author would see.
-		if !said[is.Line] && !(len(wide) > 0 && is.Rule == "rego_recursion_error") && !(len(k.issues)+len(wide) > 0 && strings.HasPrefix(is.Message, "undefined function data.lib.")) {
+		if !said[is.Line] && !(takesAll && is.Rule == "rego_recursion_error") && !(len(k.issues)+len(wide) > 0 && strings.HasPrefix(is.Message, "undefined function data.lib.")) {
 			issues = append(issues, is)
 		}
 	}
@@ -208,15 +220,21 @@ func checkSome(mod *ast.Module) []Issue {
 	return out
 }
 
+// The messages about references that take in all of data begin so.
+const (
+	dataWhole = "data as a whole is not offered: a control sees "
+	dataOpen  = "the member of data must be written out: a control sees "
+)
+
 // dataRefused says why a module of pkg may not refer to ref; "" where it may.
 func (k *linker) dataRefused(ref, pkg ast.Ref, imported bool) string {
 	const own = "data.resources, data.pip, libraries (data.lib.<name>) and its own package"
 	if len(ref) == 1 {
-		return "data as a whole is not offered: a control sees " + own
+		return dataWhole + own
 	}
 	root, ok := ref[1].Value.(ast.String)
 	if !ok {
-		return "the member of data must be written out: a control sees " + own
+		return dataOpen + own
 	}
 	if root == "resources" || root == "pip" || ref.HasPrefix(pkg) {
 		return ""

@@ -30,7 +30,7 @@ func (r *run) env(b *budget) *native.Env {
 		return r.nat
 	}
 	lim := r.lim
-	e := &native.Env{Now: lim.Now, Done: b.done, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, Settles: denies}
+	e := &native.Env{Now: lim.Now, Done: b.done, Pause: lim.Pause, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, Settles: denies}
 	if lim.Clock != nil {
 		e.Clock, e.Deadline = lim.Clock, lim.Clock().Add(b.deadline)
 	} else {

@@ -17,6 +17,8 @@ type Options struct {
 	Deadline time.Duration
 	// Clock measures Duration and the deadline; nil leaves Duration 0.
 	Clock func() time.Time
+	// Pause is that of Limits.
+	Pause func() bool
 }
 
 // Decision is the combined answer of all controls in scope (contract 4).
@@ -114,6 +116,20 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 	return d
 }
 
+// Refuse is the decision on a request for which there is no time to ask the
+// controls: DENY with the reason ReasonLimit, about the resource that it matches.
+func (s *Set) Refuse(r *Request, err error) Decision {
+	d := Decision{Effect: Deny, Reason: ReasonLimit, Err: err, Revision: s.revision}
+	path, key, bad := requestPath(r.Path)
+	if bad != nil {
+		d.Reason, d.Err = reasonPath, bad
+		return d
+	}
+	p := s.planOf(s.matcher.match(r, key))
+	d.Resource, d.Path, d.Considered = p.res, path, len(p.controls)
+	return d
+}
+
 func (d *Decision) take(p *plan, v verdict) {
 	d.Ran = p.controls[:v.ran:v.ran]
 	d.Effect, d.Permit, d.Reason, d.Mask, d.Err = v.effect, v.effect.Permits(), v.reason, v.mask, v.err
@@ -141,7 +157,7 @@ func requestPath(raw string) (path, key string, err error) {
 
 // evaluate runs the controls and combines their outcomes.
 func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, opt Options) verdict {
-	lim := Limits{Deadline: opt.Deadline, Now: opt.Now, Clock: opt.Clock}
+	lim := Limits{Deadline: opt.Deadline, Now: opt.Now, Clock: opt.Clock, Pause: opt.Pause}
 	b := newBudget(ctx, lim)
 	defer b.release()
 	run := newRun(p.input(r, path), s, lim)

@@ -111,6 +111,9 @@ type Limits struct {
 	Now time.Time
 	// Clock is asked for the time that passes; nil measures by a timer.
 	Clock func() time.Time
+	// Pause is called each time a compiled control has run for some 50 us. It may
+	// block, to let others run; false ends the evaluation as a limit does.
+	Pause func() bool
 }
 
 // The defaults of Limits.

@@ -161,8 +161,8 @@ func (s *Service) filtered(ctx context.Context, sc scope.Scope, p Picked) ([]aud
 	if env == scope.AnyEnv {
 		env = sc.EnvOr(scope.Production)
 	}
-	if sc.EnvBound && sc.Env != env {
-		return nil, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+	if err := sc.May(env); err != nil {
+		return nil, err
 	}
 	if p.WindowHours == 0 {
 		p.WindowHours = DefaultWindow

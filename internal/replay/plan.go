@@ -114,8 +114,8 @@ func (r Request) ready(sc scope.Scope) (Request, error) {
 		if !e.env.Valid() {
 			return r, fault.Invalidf(e.pointer, "an environment is sandbox or production")
 		}
-		if sc.EnvBound && sc.Env != e.env {
-			return r, fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
+		if err := sc.May(e.env); err != nil {
+			return r, err
 		}
 	}
 	if r.WindowHours == 0 {

@@ -141,8 +141,12 @@ func (s *Service) noteRun(ctx context.Context, tx *db.Tx, sc scope.Scope, run Ru
 // List is one page of the runs that the scope sees, without their results.
 func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (Runs, error) {
 	out := Runs{Runs: []Run{}}
+	source := scope.AnyEnv // a bound credential sees no run over the other environment's decisions
+	if sc.EnvBound {
+		source = sc.Env
+	}
 	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		out.Runs, out.Total, err = listRuns(ctx, tx, string(sc.Env), skip, limit)
+		out.Runs, out.Total, err = listRuns(ctx, tx, string(sc.Env), string(source), skip, limit)
 		return err
 	})
 	for i := range out.Runs {

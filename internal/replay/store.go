@@ -9,7 +9,7 @@ import (
 
 const (
 	runColumns = `id, status, environment, source_environment, request, error, evaluated, total, created_by, created_at, updated_at, finished_at`
-	inEnv      = ` WHERE ($1 = '' OR environment = $1) `
+	inEnv      = ` WHERE ($1 = '' OR environment = $1) AND ($2 = '' OR source_environment = $2) `
 )
 
 func insertRun(ctx context.Context, tx *db.Tx, r Run) (int64, error) {
@@ -22,12 +22,12 @@ func getRun(ctx context.Context, tx *db.Tx, id int64) (Run, error) {
 	return db.One[Run](ctx, tx, `SELECT `+runColumns+`, result FROM replay_runs WHERE id = $1`, id)
 }
 
-func listRuns(ctx context.Context, tx *db.Tx, env string, skip, limit int64) ([]Run, int64, error) {
-	total, err := db.One[int64](ctx, tx, `SELECT count(*) FROM replay_runs`+inEnv, env)
+func listRuns(ctx context.Context, tx *db.Tx, env, source string, skip, limit int64) ([]Run, int64, error) {
+	total, err := db.One[int64](ctx, tx, `SELECT count(*) FROM replay_runs`+inEnv, env, source)
 	if err != nil {
 		return nil, 0, err
 	}
-	runs, err := db.All[Run](ctx, tx, `SELECT `+runColumns+` FROM replay_runs`+inEnv+`ORDER BY id DESC LIMIT $2 OFFSET $3`, env, limit, skip)
+	runs, err := db.All[Run](ctx, tx, `SELECT `+runColumns+` FROM replay_runs`+inEnv+`ORDER BY id DESC LIMIT $3 OFFSET $4`, env, source, limit, skip)
 	return runs, total, err
 }
 

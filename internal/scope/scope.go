@@ -112,6 +112,15 @@ func (s Scope) EnvOr(def Env) Env {
 // Sees reports whether an object of environment e resolves in this scope.
 func (s Scope) Sees(e Env) bool { return s.Env == AnyEnv || s.Env == e }
 
+// May refuses (403) an environment that the credential is not good for: one that
+// is bound to the other. Whatever names an environment is asked here.
+func (s Scope) May(e Env) error {
+	if s.EnvBound && e != s.Env {
+		return fault.Newf(fault.Forbidden, "environment_denied", "this credential is good for %s only", s.Env)
+	}
+	return nil
+}
+
 // CreateIn is the environment that a create lands in: asked (the body's), else
 // the scope's, else sandbox. A credential bound to one environment creates
 // nothing in the other (403); a body that contradicts the request is a 422.
@@ -124,7 +133,7 @@ func (s Scope) CreateIn(asked Env) (Env, error) {
 	case s.Sees(asked):
 		return asked, nil
 	case s.EnvBound:
-		return AnyEnv, fault.Newf(fault.Forbidden, "permission_denied", "this credential is good for %s only", s.Env)
+		return AnyEnv, s.May(asked)
 	default:
 		return AnyEnv, fault.Invalidf("/environment", "the request is for %s, its body for %s", s.Env, asked)
 	}

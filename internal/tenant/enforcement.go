@@ -90,8 +90,5 @@ func checkEnv(sc scope.Scope, env scope.Env) error {
 	if !env.Valid() {
 		return fault.New(fault.BadRequest, "bad_request", "the environment is sandbox or production")
 	}
-	if sc.EnvBound && sc.Env != env {
-		return fault.New(fault.Forbidden, "environment_denied", "this credential is good for the other environment only")
-	}
-	return nil
+	return sc.May(env)
 }

@@ -34,12 +34,13 @@ const (
 	hashBytes = 32
 )
 
-// Hasher hashes passwords with argon2id. Its gate bounds how many run at once,
-// for each takes its megabytes. The zero value is not usable; see NewHasher.
+// Hasher hashes passwords with argon2id. Its turns bound how many run at once,
+// for each takes a core and its megabytes. The zero value is not usable; see
+// NewHasher.
 type Hasher struct {
 	cost  Cost
 	rand  io.Reader
-	gate  chan struct{}
+	turns turns
 	dummy string
 }
 
@@ -49,7 +50,7 @@ func NewHasher(cost Cost, parallel int, random io.Reader) (*Hasher, error) {
 	if parallel <= 0 {
 		parallel = 4
 	}
-	h := &Hasher{cost: cost, rand: random, gate: make(chan struct{}, parallel)}
+	h := &Hasher{cost: cost, rand: random, turns: turns{free: parallel}}
 	dummy, err := h.Hash(context.Background(), "no password is this one")
 	h.dummy = dummy
 	return h, err
@@ -59,26 +60,32 @@ func NewHasher(cost Cost, parallel int, random io.Reader) (*Hasher, error) {
 // (RFC 8265 section 4.2, OpaqueString).
 func prepare(password string) []byte { return []byte(norm.NFC.String(password)) }
 
-// Hash gives the PHC string of password under a new salt.
+// Hash gives the PHC string of password under a new salt. It waits for its turn.
 func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
+	turn, err := h.Turn(ctx, true)
+	if err != nil {
+		return "", err
+	}
+	defer turn.Done()
+	return h.hash(password)
+}
+
+func (h *Hasher) hash(password string) (string, error) {
 	salt := make([]byte, saltBytes)
 	if _, err := io.ReadFull(h.rand, salt); err != nil {
 		return "", err
 	}
-	sum, err := h.run(ctx, password, salt, h.cost)
-	if err != nil {
-		return "", err
-	}
+	sum := run(password, salt, h.cost)
 	enc := base64.RawStdEncoding
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version,
 		h.cost.MemoryKiB, h.cost.Passes, h.cost.Lanes, enc.EncodeToString(salt), enc.EncodeToString(sum)), nil
 }
 
-// Verify reports whether password has this hash. An empty or unreadable hash
+// verify reports whether password has this hash. An empty or unreadable hash
 // costs the same time as a real one and is never right, so that nobody learns
 // from the clock which accounts exist. stale says that the hash was made with
 // another cost and should be renewed.
-func (h *Hasher) Verify(ctx context.Context, hash, password string) (ok, stale bool, err error) {
+func (h *Hasher) verify(hash, password string) (ok, stale bool) {
 	cost, salt, want, readable := parseHash(hash)
 	if !readable || len(password) > MaxPassword {
 		cost, salt, want, _ = parseHash(h.dummy)
@@ -87,22 +94,13 @@ func (h *Hasher) Verify(ctx context.Context, hash, password string) (ok, stale b
 	if len(password) > MaxPassword {
 		password = password[:MaxPassword]
 	}
-	got, err := h.run(ctx, password, salt, cost)
-	if err != nil {
-		return false, false, err
-	}
+	got := run(password, salt, cost)
 	same := subtle.ConstantTimeCompare(got, want) == 1
-	return same && readable, cost != h.cost, nil
+	return same && readable, cost != h.cost
 }
 
-func (h *Hasher) run(ctx context.Context, password string, salt []byte, c Cost) ([]byte, error) {
-	select {
-	case h.gate <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-h.gate }()
-	return argon2.IDKey(prepare(password), salt, c.Passes, c.MemoryKiB, c.Lanes, hashBytes), nil
+func run(password string, salt []byte, c Cost) []byte {
+	return argon2.IDKey(prepare(password), salt, c.Passes, c.MemoryKiB, c.Lanes, hashBytes)
 }
 
 // parseHash reads a PHC string of argon2id.

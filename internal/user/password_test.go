@@ -3,8 +3,12 @@ package user
 import (
 	"context"
 	"crypto/rand"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
 // quick is a cost for tests.
@@ -36,45 +40,115 @@ func TestHash(t *testing.T) {
 		"correct horse": true, "correct horse ": false, "Correct horse": false, "": false, "correct hors": false,
 		"correct horse\x00": false, strings.Repeat("x", MaxPassword+1): false,
 	} {
-		if ok, stale, err := h.Verify(ctx, a, password); ok != want || stale || err != nil {
+		if ok, stale := h.verify(a, password); ok != want || stale {
 			t.Errorf("Verify(%q) = %v, %v, %v", password, ok, stale, err)
 		}
 	}
 	composed, _ := h.Hash(ctx, "pass\u00e9word")
-	if ok, _, _ := h.Verify(ctx, composed, "passe\u0301word"); !ok {
+	if ok, _ := h.verify(composed, "passe\u0301word"); !ok {
 		t.Error("a decomposed password is another one")
 	}
-	if ok, stale, _ := hasher(t, Cost{Passes: 2, MemoryKiB: 64, Lanes: 1}).Verify(ctx, a, "correct horse"); !ok || !stale {
+	if ok, stale := hasher(t, Cost{Passes: 2, MemoryKiB: 64, Lanes: 1}).verify(a, "correct horse"); !ok || !stale {
 		t.Error("a hash of another cost is not renewed")
 	}
 }
 
 func TestUnreadableHash(t *testing.T) {
-	ctx, h := context.Background(), hasher(t, quick)
+	h := hasher(t, quick)
 	for _, bad := range []string{
 		"", "x", "$argon2id$", "$argon2i$v=19$m=64,t=1,p=1$c2FsdHNhbHQ$AAAA", "$argon2id$v=19$m=99999999,t=1,p=1$c2FsdHNhbHQ$AAAA",
 		"$argon2id$v=19$m=64,t=0,p=1$c2FsdHNhbHQ$AAAA", "$argon2id$v=19$m=64,t=1,p=1$c2FsdHNhbHQ$",
 		h.dummy + "$", "$2a$10$abcdefghijklmnopqrstuv",
 	} {
 		for _, password := range []string{"", "x", "no password is this one"} {
-			if ok, _, err := h.Verify(ctx, bad, password); ok || err != nil {
-				t.Errorf("Verify(%q, %q) = %v, %v", bad, password, ok, err)
+			if ok, _ := h.verify(bad, password); ok {
+				t.Errorf("verify(%q, %q) = %v", bad, password, ok)
 			}
 		}
 	}
 }
 
-func TestHashWaitsInLine(t *testing.T) {
+// TestTurns: no more hash at once than may, those who are known go before
+// strangers but not for ever, and whoever gives up leaves no gap.
+func TestTurns(t *testing.T) {
 	h, err := NewHasher(quick, 1, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.gate <- struct{}{}
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if _, err := h.Hash(ctx, "password"); err == nil {
-		t.Error("a hash ran although the gate was full")
+	ctx := t.Context()
+	held, err := h.Turn(ctx, true)
+	if err != nil {
+		t.Fatal(err)
 	}
+	gone, cancel := context.WithCancel(ctx)
+	order := make(chan string, 20)
+	waiting := func(n int) {
+		t.Helper()
+		for {
+			h.turns.mu.Lock()
+			got := len(h.turns.known) + len(h.turns.strangers)
+			h.turns.mu.Unlock()
+			if got == n {
+				return
+			}
+			runtime.Gosched()
+		}
+	}
+	var all sync.WaitGroup
+	wait := func(ctx context.Context, who string, known bool) {
+		all.Go(func() {
+			turn, err := h.Turn(ctx, known)
+			if err != nil {
+				order <- who + " gave up"
+				return
+			}
+			order <- who
+			turn.Done()
+		})
+	}
+	wait(gone, "impatient", true)
+	waiting(1)
+	cancel()
+	if got := <-order; got != "impatient gave up" {
+		t.Error(got)
+	}
+	for i := range 2 {
+		wait(ctx, "stranger", false)
+		waiting(i + 1)
+	}
+	for i := range 6 {
+		wait(ctx, "known", true)
+		waiting(i + 3)
+	}
+	held.Done()
+	all.Wait()
+	close(order)
+	var got []string
+	for who := range order {
+		got = append(got, who)
+	}
+	if s := strings.Join(got, " "); s != "known known known stranger known known known stranger" {
+		t.Errorf("the order is %s", s)
+	}
+	if h.turns.free != 1 {
+		t.Errorf("%d turns are free in the end", h.turns.free)
+	}
+	last, _ := h.Turn(ctx, true)
+	defer last.Done()
+	over, end := context.WithCancel(ctx)
+	for range maxWaiting {
+		all.Go(func() {
+			if _, err := h.Turn(over, false); err == nil {
+				t.Error("a turn that nobody left")
+			}
+		})
+	}
+	waiting(maxWaiting)
+	if _, err := h.Turn(ctx, false); !fault.Is(err, fault.RateLimited) {
+		t.Errorf("a line that is full: %v", err)
+	}
+	end()
+	all.Wait()
 }
 
 func BenchmarkVerify(b *testing.B) {
@@ -82,7 +156,7 @@ func BenchmarkVerify(b *testing.B) {
 	hash, _ := h.Hash(context.Background(), "correct horse")
 	b.ReportAllocs()
 	for b.Loop() {
-		if ok, _, _ := h.Verify(context.Background(), hash, "correct horse"); !ok {
+		if ok, _ := h.verify(hash, "correct horse"); !ok {
 			b.Fatal("wrong")
 		}
 	}

@@ -31,9 +31,9 @@ type Service struct {
 	// CheckLimit refuses one more of a kind (tenant.Service.CheckLimit), and
 	// Released tells that there is one less.
 	CheckLimit, Released func(ctx context.Context, tx *db.Tx, kind string) error
-	// Revoke ends a person's sessions within tx; gone says that the person is no
-	// more, and the person's own keys go too (auth.Service.RevokeUser).
-	Revoke func(ctx context.Context, tx *db.Tx, userID string, gone bool) error
+	// Revoke ends a person's sessions, and what else is to end, within tx
+	// (auth.Service.RevokeUser).
+	Revoke func(ctx context.Context, tx *db.Tx, userID string, what Ending) error
 }
 
 // Create adds a person. It answers 403 where the caller does not hold what the
@@ -158,7 +158,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id string, ch Chan
 		if err != nil {
 			return err
 		}
-		var ends bool
+		var ends Ending
 		after, ends = decideChange(before, ch)
 		if err := fault.Join(checkNames(before, after), weak); err != nil {
 			return err
@@ -186,13 +186,17 @@ func (s *Service) SetRoles(ctx context.Context, sc scope.Scope, id string, ch Ro
 		if err := checkNames(before, after); err != nil {
 			return err
 		}
-		return s.replace(ctx, tx, sc, before, after, !sameRoles(before.Roles, after.Roles), ch.Reason)
+		ends := EndsNothing
+		if !sameRoles(before.Roles, after.Roles) {
+			ends = EndsSessions
+		}
+		return s.replace(ctx, tx, sc, before, after, ends, ch.Reason)
 	})
 	return after, err
 }
 
 // replace writes a change of a person that the caller may make, with everything that hangs on it.
-func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User, ends bool, reason string) error {
+func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User, ends Ending, reason string) error {
 	if err := mayCarry(sc, before.Roles, after.Roles); err != nil {
 		return err
 	}
@@ -210,12 +214,15 @@ func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before
 	if err := updateUser(ctx, tx, after); err != nil {
 		return err
 	}
-	if ends {
-		if err := s.Revoke(ctx, tx, after.ID, false); err != nil {
+	if ends != EndsNothing {
+		if err := s.Revoke(ctx, tx, after.ID, ends); err != nil {
 			return err
 		}
 	}
 	changes := changesOf(before, after)
+	if ends == EndsKeys {
+		changes["api_keys_ended"] = true
+	}
 	if !sameRoles(before.Roles, after.Roles) {
 		return s.record(ctx, tx, sc, after, "USER_ROLES_CHANGED", event.UserRoleChanged, changes, map[string]any{"reason": reason})
 	}
@@ -240,7 +247,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, 
 		if err := deleteUser(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := s.Revoke(ctx, tx, id, true); err != nil {
+		if err := s.Revoke(ctx, tx, id, EndsAll); err != nil {
 			return err
 		}
 		if err := s.Released(ctx, tx, LimitKind); err != nil {

@@ -25,8 +25,8 @@ func people(t *testing.T, c *db.Cluster) (*Service, *[]string) {
 		Stores: c, Hasher: hasher(t, quick), CheckLimit: nop, Released: nop,
 		Now:   func() time.Time { now = now.Add(time.Second); return now },
 		NewID: func() string { n++; return fmt.Sprintf("u%02d", n) },
-		Revoke: func(_ context.Context, _ *db.Tx, id string, gone bool) error {
-			*revoked = append(*revoked, fmt.Sprintf("%s:%v", id, gone))
+		Revoke: func(_ context.Context, _ *db.Tx, id string, what Ending) error {
+			*revoked = append(*revoked, fmt.Sprintf("%s:%v", id, what))
 			return nil
 		},
 	}, revoked
@@ -95,6 +95,9 @@ func TestPeople(t *testing.T) {
 		if _, err = s.Update(ctx, admin, u.ID, Change{Password: patch.Set("another password")}); err != nil {
 			t.Fatal(err)
 		}
+		if _, err = s.Update(ctx, admin, u.ID, Change{Password: patch.Set("yet another password"), KeepKeys: true}); err != nil {
+			t.Fatal(err)
+		}
 		if _, err = s.SetRoles(ctx, admin, u.ID, RolesChange{Roles: []string{"viewer"}, Reason: "moved"}); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +107,7 @@ func TestPeople(t *testing.T) {
 		if _, err = s.Delete(ctx, admin, u.ID); err != nil {
 			t.Fatal(err)
 		}
-		if want := []string{u.ID + ":false", u.ID + ":false", u.ID + ":false", u.ID + ":true"}; fmt.Sprint(*revoked) != fmt.Sprint(want) {
+		if want := fmt.Sprintf("[%[1]s:%[2]d %[1]s:%[3]d %[1]s:%[3]d %[1]s:%[3]d %[1]s:%[4]d]", u.ID, EndsKeys, EndsSessions, EndsAll); fmt.Sprint(*revoked) != want {
 			t.Errorf("revoked %v, want %v", *revoked, want)
 		}
 		if _, err = s.Get(ctx, admin, u.ID); !fault.Is(err, fault.NotFound) {

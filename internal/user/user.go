@@ -75,7 +75,8 @@ func (d Draft) check() error {
 type Change struct {
 	Email      patch.Field[string]         `json:"email,omitzero" format:"email" minLength:"3" maxLength:"254" doc:"New e-mail address."`
 	Username   patch.Field[string]         `json:"username,omitzero" minLength:"1" maxLength:"128" doc:"New name to sign in with."`
-	Password   patch.Field[string]         `json:"password,omitzero" minLength:"8" maxLength:"1024" writeOnly:"true" doc:"New password; ends the person's sessions."`
+	Password   patch.Field[string]         `json:"password,omitzero" minLength:"8" maxLength:"1024" writeOnly:"true" doc:"New password; ends the person's sessions and own API keys."`
+	KeepKeys   bool                        `json:"keep_api_keys,omitempty" writeOnly:"true" doc:"With password: the person's own API keys live on."`
 	Roles      patch.Field[[]string]       `json:"roles,omitzero" maxItems:"64" doc:"New roles; ends the person's sessions when they differ."`
 	Department patch.Field[string]         `json:"department,omitzero" maxLength:"256" doc:"Department."`
 	Attributes patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Free attributes; replaces all of them."`
@@ -153,8 +154,22 @@ func CheckPassword(pointer, password string, names ...string) error {
 	return nil
 }
 
-// decideChange applies ch to u, and says whether sessions must end for it.
-func decideChange(u User, ch Change) (after User, ends bool) {
+// Ending is what ends with a change of a person.
+type Ending uint8
+
+const (
+	// EndsNothing leaves sessions and keys as they are.
+	EndsNothing Ending = iota
+	// EndsSessions ends the person's sessions.
+	EndsSessions
+	// EndsKeys ends the sessions and the person's own API keys.
+	EndsKeys
+	// EndsAll ends both, and forgets where the person signed in from.
+	EndsAll
+)
+
+// decideChange applies ch to u, and says what must end for it.
+func decideChange(u User, ch Change) (after User, ends Ending) {
 	after = u
 	ch.Email.Apply(&after.Email)
 	ch.Username.Apply(&after.Username)
@@ -170,7 +185,12 @@ func decideChange(u User, ch Change) (after User, ends bool) {
 		after.Roles = FoldRoles(ch.Roles.Value)
 	}
 	after.Email, after.Username = strings.TrimSpace(after.Email), strings.TrimSpace(after.Username)
-	ends = ch.Password.Sent || !sameRoles(u.Roles, after.Roles) || (u.Status == Active && after.Status != Active)
+	switch {
+	case ch.Password.Sent && !ch.KeepKeys:
+		ends = EndsKeys
+	case ch.Password.Sent || !sameRoles(u.Roles, after.Roles) || u.Status == Active && after.Status != Active:
+		ends = EndsSessions
+	}
 	return after, ends
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,6 +57,9 @@ func perTenant(processors int) int { return max(1, min(2, processors-1)) }
 type Pool struct {
 	cfg   Config
 	slots chan struct{}
+	// long are the slots for calls that may take long: one fewer than there are, so
+	// that a control is always checked soon, whatever other tenants try out.
+	long chan struct{}
 
 	mu      sync.Mutex
 	idle    []*process
@@ -73,7 +77,7 @@ type share struct {
 
 // NewPool makes a pool; children start when they are first needed.
 func NewPool(cfg Config) *Pool {
-	return &Pool{cfg: cfg, slots: make(chan struct{}, cfg.Size), tenants: map[scope.TenantID]*share{}, replays: newReplays()}
+	return &Pool{cfg: cfg, slots: make(chan struct{}, cfg.Size), long: make(chan struct{}, max(1, cfg.Size-1)), tenants: map[scope.TenantID]*share{}, replays: newReplays()}
 }
 
 // Validate checks a source, a control's that may import libs or a library's
@@ -124,7 +128,7 @@ func (p *Pool) Warm(ctx context.Context) {
 }
 
 func (p *Pool) call(ctx context.Context, tenant scope.TenantID, limit time.Duration, req request) (reply, error) {
-	leave, err := p.enter(ctx, tenant)
+	leave, err := p.enter(ctx, tenant, req.Op != opValidate && req.Op != opLint)
 	if err != nil {
 		return reply{}, err
 	}
@@ -167,8 +171,9 @@ func (p *Pool) ask(ctx context.Context, limit time.Duration, req request, proc *
 }
 
 // enter waits for a slot of the tenant and one of the pool, in that order, so
-// that a tenant's burst waits on itself and not in front of the others.
-func (p *Pool) enter(ctx context.Context, tenant scope.TenantID) (leave func(), err error) {
+// that a tenant's burst waits on itself and not in front of the others. A call
+// that may take long needs one of the long slots too.
+func (p *Pool) enter(ctx context.Context, tenant scope.TenantID, long bool) (leave func(), err error) {
 	p.mu.Lock()
 	sh := p.tenants[tenant]
 	if sh == nil {
@@ -182,22 +187,25 @@ func (p *Pool) enter(ctx context.Context, tenant scope.TenantID) (leave func(), 
 	sh.waiting++
 	p.mu.Unlock()
 
-	for i, slots := range []chan struct{}{sh.slots, p.slots} {
+	need := []chan struct{}{sh.slots, p.slots}
+	if long {
+		need = []chan struct{}{sh.slots, p.long, p.slots}
+	}
+	back := func(held []chan struct{}) {
+		for _, slots := range slices.Backward(held) {
+			<-slots
+		}
+		p.leave(tenant, sh)
+	}
+	for i, slots := range need {
 		select {
 		case slots <- struct{}{}:
 		case <-ctx.Done():
-			if i == 1 {
-				<-sh.slots
-			}
-			p.leave(tenant, sh)
+			back(need[:i])
 			return nil, fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(ctx.Err())
 		}
 	}
-	return func() {
-		<-p.slots
-		<-sh.slots
-		p.leave(tenant, sh)
-	}, nil
+	return func() { back(need) }, nil
 }
 
 func (p *Pool) leave(tenant scope.TenantID, sh *share) {

@@ -107,7 +107,7 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 	limit := p.cfg.SimulateDeadline
 	bounded, stop := context.WithTimeout(ctx, limit+2*killGrace)
 	defer stop()
-	leave, err := p.enter(bounded, tenant)
+	leave, err := p.enter(bounded, tenant, true)
 	if err != nil {
 		if bounded.Err() != nil && ctx.Err() == nil {
 			err = fault.New(fault.RateLimited, "rate_limit_exceeded", "other evaluations of this tenant took all the time that this one had").After(time.Second)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // TestMain lets the test binary be the worker that the pool starts.
@@ -293,6 +295,37 @@ func TestFairShare(t *testing.T) {
 	if limited == 0 {
 		t.Error("a burst of 64 was not refused in part")
 	}
+}
+
+// TestValidateFindsARoom: tenants that try out endless programs take all rooms but
+// one, so that another's control is checked without waiting for them.
+func TestValidateFindsARoom(t *testing.T) {
+	p := pool(t)
+	loop := "package loop\n\n" + hostile["nested loops"] + "\n"
+	in, err := value.FromAny(map[string]any{"x": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range 2 * p.cfg.Size {
+		wg.Go(func() {
+			_, _ = p.Test(ctx, scope.TenantID(fmt.Sprint("noisy-", i)), TestRequest{Source: loop, Cases: []rego.TestCase{{Input: in}, {Input: in}, {Input: in}, {Input: in}}})
+		})
+	}
+	for len(p.long) < cap(p.long) {
+		runtime.Gosched() // until they are there
+	}
+	v, err := p.Validate(ctx, "quiet", fine)
+	if err != nil || !v.Valid {
+		t.Errorf("the other tenant: %+v, %v", v, err)
+	}
+	if len(p.slots) > p.cfg.Size-1 {
+		t.Errorf("%d of %d children try out programs", len(p.slots), p.cfg.Size)
+	}
+	cancel()
+	wg.Wait()
 }
 
 // TestLeavesAProcessor: one tenant's children never take all processors, where

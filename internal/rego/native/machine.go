@@ -120,6 +120,9 @@ func (m *machine) look() bool {
 		return m.fail(ErrLimit)
 	default:
 	}
+	if m.env.Pause != nil && !m.env.Pause() {
+		return m.fail(ErrLimit)
+	}
 	if m.env.Clock != nil && !m.env.Deadline.IsZero() && !m.env.Clock().Before(m.env.Deadline) {
 		return m.fail(ErrLimit)
 	}

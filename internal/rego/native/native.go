@@ -74,6 +74,9 @@ type Env struct {
 	Clock    func() time.Time
 	// Done ends the evaluation when it is closed, as does Expired.
 	Done, Expired <-chan struct{}
+	// Pause is called every some thousand steps and may block; false ends the
+	// evaluation. Nil is never asked.
+	Pause func() bool
 	// Steps bounds the work (10 million: some hundred milliseconds).
 	Steps int
 	// Bytes bounds what an evaluation allocates in all, roughly (32 MiB).

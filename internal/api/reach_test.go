@@ -1,0 +1,165 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// TestUnknownParameters: every operation refuses a query parameter that it does
+// not have and offers the nearest one, but for the families of others' protocols.
+// Nothing stands behind the API: whoever gets through ends in a 500.
+func TestUnknownParameters(t *testing.T) {
+	r := allowing(t, scope.Scope{Tenant: "t1", Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.Key, ID: "1"}})
+	for _, op := range r.Routes() {
+		path := parameter.ReplaceAllString(strings.NewReplacer("{tenant_id}", "t1", "{environment}", "sandbox").Replace(op.Path), "1")
+		free := strings.HasPrefix(path, "/api/v1/bridge/") || strings.HasPrefix(path, "/access/v1/") || strings.HasPrefix(path, "/v1/data/")
+		try := func(query string) *httptest.ResponseRecorder {
+			req := call{method: op.Method, path: path + "?" + query, key: "key"}.request()
+			if op.Bearer {
+				req.Header.Del("X-API-Key")
+				req.Header.Set("Authorization", "Bearer key")
+			}
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, req)
+			return w
+		}
+		for query, hint := range map[string]string{"no_such_parameter=1": "", "tenat_id=t1": "tenant_id", "Environment=sandbox": "environment", "a=1&b=2": "query.b"} {
+			w := try(query)
+			told := w.Code == 400 && strings.Contains(w.Body.String(), hint) && strings.Contains(w.Body.String(), "there is no such parameter here")
+			if told == free {
+				t.Errorf("%s ?%s: %d %s", op.ID, query, w.Code, w.Body)
+			}
+		}
+		for _, query := range []string{"environment=sandbox", "tenant_id=t1"} {
+			if w := try(query); strings.Contains(w.Body.String(), "no such parameter") {
+				t.Errorf("%s ?%s: %d %s", op.ID, query, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// allowing is the API without anything behind it, with every credential good for sc.
+func allowing(t *testing.T, sc scope.Scope) *Router {
+	t.Helper()
+	s := &Server{Version: "test", Now: time.Now, Log: slog.New(slog.DiscardHandler), NewID: func() string { return "id" }}
+	s.Authenticate = func(context.Context, Credential) (scope.Scope, Principal, error) { return sc, Principal{}, nil }
+	r, err := s.Handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestDocumentPermissions keeps the table in docs/permissions.md what the
+// operations say: who may call what, and with which keys.
+func TestDocumentPermissions(t *testing.T) {
+	const page = "../../docs/permissions.md"
+	const begin, end = "<!-- operations: make docs -->\n", "<!-- end -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := bytes.Cut(text, []byte(begin))
+	_, after, ok2 := bytes.Cut(rest, []byte(end))
+	if !ok || !ok2 {
+		t.Fatalf("%s has lost its marks", page)
+	}
+	var table bytes.Buffer
+	table.Write(before)
+	table.WriteString(begin + "| Operation | Permission | Reach | Roles |\n|---|---|---|---|\n")
+	for _, op := range whole(t).Routes() {
+		if op.Public {
+			continue
+		}
+		var roles []string
+		for _, role := range []string{user.RoleAdmin, user.RolePolicyAuthor, user.RoleResourceManager, user.RoleOperator, user.RoleAuditor, user.RoleViewer} {
+			ps, _ := user.Permissions("t1", []string{role})
+			if op.Permission == "" || ps.Has(op.Permission) {
+				roles = append(roles, role)
+			}
+		}
+		permission, who := "none", "all"
+		if op.Permission != "" {
+			permission = "`" + string(op.Permission) + "`"
+		}
+		if len(roles) < 6 {
+			who = strings.Join(roles, ", ")
+		}
+		fmt.Fprintf(&table, "| `%s %s` | %s | %s | %s |\n", op.Method, op.Path, permission, op.Reach, who)
+	}
+	table.WriteString(end)
+	table.Write(after)
+	if *update {
+		if err := os.WriteFile(page, table.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if !bytes.Equal(text, table.Bytes()) {
+		t.Errorf("%s is not what the operations say: look at the difference after make docs", page)
+	}
+}
+
+// TestReach: a bound credential passes where the document says so and nowhere
+// else, whatever permissions it holds, by every alias; it is told why.
+func TestReach(t *testing.T) {
+	for _, bound := range []scope.Env{scope.Sandbox, scope.Production} {
+		r := allowing(t, scope.Scope{
+			Tenant: "t1", Env: bound, EnvBound: true, Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.Key, ID: "1"},
+		})
+		for _, op := range r.Routes() {
+			if op.Public {
+				continue
+			}
+			for _, named := range []scope.Env{scope.Sandbox, scope.Production} {
+				path := parameter.ReplaceAllString(strings.NewReplacer("{tenant_id}", "t1", "{environment}", string(named)).Replace(op.Path), "1")
+				denied := op.Reach == ReachTenant || op.Reach == ReachSandbox && bound != scope.Sandbox ||
+					op.Reach == ReachEnvironment && strings.Contains(op.Path, "{environment}") && bound != named
+				for _, path := range aliases(path) {
+					req := call{method: op.Method, path: path, key: "key", headers: []string{"Content-Type", "text/nothing"}}.request()
+					if op.Bearer {
+						req.Header.Del("X-API-Key")
+						req.Header.Set("Authorization", "Bearer key")
+					}
+					w := httptest.NewRecorder()
+					r.ServeHTTP(w, req)
+					refused := w.Code == 403 && environmentDenied(w.Body.Bytes())
+					if denied != refused {
+						t.Errorf("%s %s with a key of %s: %d %s", op.Method, path, bound, w.Code, w.Body)
+					}
+				}
+			}
+		}
+	}
+}
+
+// aliases are the paths that an operation's path answers under.
+func aliases(path string) []string {
+	paths := []string{path}
+	if rest, ok := strings.CutPrefix(path, root); ok {
+		paths = append(paths, "/api"+rest, "/api/v1/v1"+rest)
+	}
+	return paths
+}
+
+// environmentDenied reports whether an error body of any area says why.
+func environmentDenied(body []byte) bool {
+	var doc map[string]any
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return false
+	}
+	said := fmt.Sprint(doc["error"], doc["detail"], doc["message"], doc["errors"], doc["code"])
+	return slices.ContainsFunc([]string{"environment_denied", "good for sandbox only", "good for production only"}, func(s string) bool { return strings.Contains(said, s) })
+}

@@ -1,0 +1,224 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// Bounds on guessing. What is locked is the pair of an account and a network, so
+// that nobody locks somebody else out. Accounts and networks are never locked:
+// past their bounds, guesses from where the person never signed in wait, longer
+// with each failure.
+const (
+	guessWindow    = 15 * time.Minute
+	lockTime       = 15 * time.Minute
+	pairGuesses    = 10
+	accountGuesses = 10
+	addressGuesses = 100
+	alertAt        = 5
+	pauseStep      = 100 * time.Millisecond
+	longestPause   = 2 * time.Second
+)
+
+// Bounds on how many sign-ins of strangers are under way, in all and from one network.
+const (
+	seats        = 512
+	seatsNetwork = 64
+)
+
+// placesKept is how long a network counts as one that the person signs in from.
+const placesKept = 180 * 24 * time.Hour
+
+// attempt is what is known of the guesses at one account, from one network, or of both.
+type attempt struct {
+	Subject     string    `db:"subject"`
+	Failures    int64     `db:"failures"`
+	Refused     int64     `db:"refused"`
+	Since       time.Time `db:"since"`
+	LockedUntil time.Time `db:"locked_until"`
+}
+
+// recent is how many guesses failed within the window.
+func (a attempt) recent(now time.Time) int64 {
+	if now.Sub(a.Since) >= guessWindow {
+		return 0
+	}
+	return a.Failures
+}
+
+// reserve counts a guess before it is checked, so that parallel ones cannot
+// pass the limit together; 0: there is none. A locked subject is not counted
+// further: the lock ends when it was said to.
+func (a attempt) reserve(now time.Time, limit int64) (after attempt, locked bool) {
+	if now.Before(a.LockedUntil) {
+		a.Refused++
+		return a, true
+	}
+	if now.Sub(a.Since) >= guessWindow || !a.LockedUntil.IsZero() {
+		a.Failures, a.Since, a.LockedUntil = 0, now, time.Time{}
+	}
+	a.Failures++
+	if limit > 0 && a.Failures >= limit {
+		a.LockedUntil = now.Add(lockTime)
+	}
+	return a, false
+}
+
+// guess is a sign-in on its way: who it might be, from where, and what was counted.
+type guess struct {
+	user                   user.User // zero: unknown
+	network                string
+	familiar               bool // the person signed in from this network before
+	pair, account, address attempt
+}
+
+// recall finds the account of a name and what was counted, for a known account
+// and an unknown one alike. It counts nothing.
+func (s *Service) recall(ctx context.Context, tx *db.Tx, sc scope.Scope, name string) (guess, error) {
+	g := guess{network: network(sc.Actor.IP)}
+	u, err := user.ByName(ctx, tx, name)
+	if err != nil && !errors.Is(err, db.ErrNoRows) {
+		return g, err
+	}
+	g.user = u
+	sum := sha256.Sum256([]byte(user.Fold(name)))
+	g.account.Subject = "account:?" + hex.EncodeToString(sum[:])
+	if u.ID != "" { // one account under both of its names
+		g.account.Subject = "account:" + u.ID
+	}
+	g.pair.Subject = g.account.Subject + "@" + g.network
+	g.address.Subject = "address:" + g.network
+	for _, a := range g.attempts() {
+		if *a, err = selectAttempt(ctx, tx, a.Subject); err != nil {
+			return g, err
+		}
+	}
+	g.familiar, err = isPlace(ctx, tx, u.ID, g.network, s.Now().Add(-placesKept))
+	return g, err
+}
+
+// attempts are the counts of a guess, in the order in which they are locked.
+func (g *guess) attempts() []*attempt { return []*attempt{&g.pair, &g.account, &g.address} }
+
+// lockedFor is how long the pair stays locked.
+func (g *guess) lockedFor(now time.Time) time.Duration {
+	return max(0, g.pair.LockedUntil.Sub(now))
+}
+
+// pace is how long a guess from an unfamiliar network waits.
+func (g *guess) pace(now time.Time) time.Duration {
+	over := max(g.account.recent(now)-accountGuesses, g.address.recent(now)-addressGuesses)
+	return min(max(0, time.Duration(over+1)*pauseStep), longestPause)
+}
+
+// told reports whether this failure is written to the audit: all of the first
+// ones and the one that locks, and of a flood one in ten or a hundred.
+func (g *guess) told(locks bool) bool {
+	return locks || (g.account.Failures <= 2*accountGuesses || g.account.Failures%10 == 0) && (g.address.Failures <= addressGuesses || g.address.Failures%100 == 0)
+}
+
+// reserve counts the guess. It answers how long the pair is locked; 0: it is not.
+func (s *Service) reserve(ctx context.Context, tx *db.Tx, g *guess) (time.Duration, error) {
+	now := s.Now()
+	for _, a := range g.attempts() {
+		got, err := lockAttempt(ctx, tx, a.Subject)
+		if err != nil {
+			return 0, err
+		}
+		limit := int64(0)
+		if a == &g.pair {
+			limit = pairGuesses
+		}
+		after, locked := got.reserve(now, limit)
+		*a = after
+		if err := putAttempt(ctx, tx, after); err != nil {
+			return 0, err
+		}
+		if locked {
+			return g.lockedFor(now), nil
+		}
+	}
+	return 0, dropAttempts(ctx, tx, now.Add(-24*time.Hour))
+}
+
+// locked is the answer to a pair that guessed too often, whether there is such
+// an account or not.
+func locked(wait time.Duration) error {
+	return fault.New(fault.RateLimited, "locked", "too many failed sign-ins to this account from this address; wait before the next one").After(wait)
+}
+
+// crowded is the answer to a network from which too many sign in at once.
+func crowded() error {
+	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people sign in at this moment; try again shortly").After(time.Second)
+}
+
+// network is what an address is counted as: itself, or its /64 for IPv6, which
+// is what one household has.
+func network(ip string) string {
+	a, err := netip.ParseAddr(ip)
+	if err != nil {
+		return ip
+	}
+	if a = a.Unmap(); a.Is6() {
+		p, _ := a.WithZone("").Prefix(64)
+		return p.String()
+	}
+	return a.String()
+}
+
+// lobby counts the sign-ins of strangers that are under way. The zero value is empty.
+type lobby struct {
+	mu    sync.Mutex
+	taken int
+	by    map[string]int
+}
+
+// enter takes a seat; false: there is none left, in all or for the network.
+func (l *lobby) enter(network string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.taken >= seats || l.by[network] >= seatsNetwork {
+		return false
+	}
+	if l.by == nil {
+		l.by = map[string]int{}
+	}
+	l.taken++
+	l.by[network]++
+	return true
+}
+
+// leave gives the seat back.
+func (l *lobby) leave(network string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.taken--
+	if l.by[network]--; l.by[network] == 0 {
+		delete(l.by, network)
+	}
+}
+
+// pause waits, or until the caller goes away.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,346 @@
+package decision
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Share divides the processors between the evaluations of tenants.
+//
+// Go's scheduler has no priorities: an evaluation that takes long holds a
+// processor, and whoever comes meanwhile waits behind it. So an evaluation that
+// is not done at its first pause (some 50 us, rego.Limits.Pause) needs one of a
+// few slots to go on. There is one slot fewer than processors, so that short
+// decisions and the network always find a processor; while one tenant decides
+// alone, there is a slot for every processor.
+//
+// A slot is held for a slice. At the end of it the slot passes to the waiting
+// tenant that used the least processor time for its weight (start-time fair
+// queueing); within a tenant those that waited longest come first, and an
+// evaluation gives way to the others of its tenant after a longer turn only, so
+// that most of them end in one. What nobody waits for is never given away.
+//
+// A decision that ends before its first pause takes no lock.
+type Share struct {
+	// Weight is a tenant's weight against others; nil or below 1 is 1. It is
+	// called under a lock and must not block.
+	Weight func(scope.TenantID) int
+
+	few, all int // slots while several tenants decide, and while one does
+	now      func() time.Time
+	pool     sync.Pool
+
+	latest atomic.Pointer[scope.TenantID] // whose decision came last, roughly
+	mixed  atomic.Int64                   // when two tenants' decisions last met, in Unix nanoseconds
+
+	waits    atomic.Int64 // how many wait
+	mu       sync.Mutex   // guards what follows, and all accounts
+	running  int          // slots that are held
+	floor    time.Duration
+	accounts map[scope.TenantID]*account
+}
+
+const (
+	// slice is how long a slot is held while another tenant waits.
+	slice = 2 * time.Millisecond
+	// stretch is how long a slot is held while only others of the tenant wait.
+	stretch = 20 * time.Millisecond
+	// company is how long a tenant counts as one of several after the others'
+	// last decision; companyLook is how exactly that is known.
+	company     = time.Second
+	companyLook = 250 * time.Millisecond
+	// waitFactor is how many deadlines an evaluation may wait for its slots.
+	waitFactor = 4
+)
+
+// account is what one tenant holds and wants.
+type account struct {
+	used   time.Duration // processor time by weight, on the scale of floor
+	weight time.Duration
+	slots  int
+	queue  []*turn // those that wait, in order
+}
+
+// NewShare makes a share of so many processors. now measures the slices.
+func NewShare(processors int, now func() time.Time) *Share {
+	s := &Share{few: max(1, processors-1), all: max(1, processors), now: now, accounts: map[scope.TenantID]*account{}}
+	s.pool.New = func() any {
+		t := &turn{share: s, granted: make(chan struct{}, 1)}
+		t.pause, t.clock = t.takeBreath, t.time
+		return t
+	}
+	return s
+}
+
+// turn is one piece of work under a share: a decision, or a bulk call.
+type turn struct {
+	share  *Share
+	ctx    context.Context
+	tenant scope.TenantID
+	// pause and clock are the turn's methods, bound once: they are handed to each
+	// evaluation.
+	pause func() bool
+	clock func() time.Time
+
+	holds   bool
+	since   time.Time // the beginning of the slice
+	ran     time.Duration
+	waited  time.Duration
+	most    time.Duration // how long it may wait in all
+	granted chan struct{}
+}
+
+// begin starts a piece of work of a tenant, which may wait for at most most in
+// all. The caller must call end.
+func (s *Share) begin(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
+	s.seen(tenant, now)
+	t := s.pool.Get().(*turn)
+	t.ctx, t.tenant, t.most = ctx, tenant, most
+	return t
+}
+
+// Hold gives a tenant a slot for work beside an evaluation, such as reading a large
+// request. The caller must call done. Faults: RateLimited when no slot came free
+// within most, or the caller left.
+func (s *Share) Hold(ctx context.Context, tenant scope.TenantID, most time.Duration) (done func(), err error) {
+	t := s.begin(ctx, tenant, s.now(), most)
+	if !t.pause() {
+		t.end()
+		return nil, fault.New(fault.RateLimited, "rate_limit_exceeded", "too many evaluations of this tenant are waiting").After(time.Second)
+	}
+	return t.end, nil
+}
+
+// seen takes note of whose decision it is, to know whether one tenant decides alone.
+func (s *Share) seen(tenant scope.TenantID, now time.Time) {
+	last := s.latest.Load()
+	if last != nil && *last == tenant {
+		return
+	}
+	at := now.UnixNano()
+	if at-s.mixed.Load() < int64(companyLook) {
+		return
+	}
+	if last != nil {
+		s.mixed.Store(at)
+	}
+	name := tenant // alone, so that the argument does not escape on the short way
+	s.latest.Store(&name)
+}
+
+// slots is how many may be held now.
+func (s *Share) slots(now time.Time) int {
+	if now.UnixNano()-s.mixed.Load() < int64(company) {
+		return s.few
+	}
+	return s.all
+}
+
+// end gives back what the turn holds.
+func (t *turn) end() {
+	if t == nil {
+		return
+	}
+	if t.holds {
+		s := t.share
+		now := s.now()
+		s.mu.Lock()
+		s.giveUp(t, now)
+		s.grant(now)
+		s.mu.Unlock()
+	}
+	t.ctx, t.holds, t.ran, t.waited = nil, false, 0, 0
+	t.share.pool.Put(t)
+}
+
+// time is the clock of the work: it stands still while the turn waits.
+func (t *turn) time() time.Time { return t.share.now().Add(-t.waited) }
+
+// takeBreath is called by work that has run for a while. It returns once the
+// work may go on; false: it is to stop, as its caller left or it waited too long.
+func (t *turn) takeBreath() bool {
+	s := t.share
+	now := s.now()
+	if t.holds {
+		took := now.Sub(t.since)
+		if took < slice {
+			return true
+		}
+	}
+	s.mu.Lock()
+	a := s.account(t.tenant)
+	if t.holds {
+		s.charge(a, t, now)
+		if !s.mustYield(a, t, now) {
+			s.grant(now)
+			s.mu.Unlock()
+			s.breathe()
+			return true
+		}
+		s.release(a, t)
+	}
+	s.enqueue(a, t)
+	s.grant(now)
+	s.mu.Unlock()
+	return t.await(now)
+}
+
+// breathe lets others run for whom there is no slot: requests that just came. The
+// only processor must rest for that, since the network is looked at when nothing runs.
+func (s *Share) breathe() {
+	if s.all == 1 {
+		time.Sleep(50 * time.Microsecond)
+		return
+	}
+	runtime.Gosched()
+}
+
+// mustYield reports whether the slot goes to somebody else. Caller holds mu.
+func (s *Share) mustYield(a *account, t *turn, now time.Time) bool {
+	if s.running > s.slots(now) {
+		return true
+	}
+	next := s.next()
+	switch {
+	case next == nil:
+		return false
+	case next != a:
+		return next.used < a.used
+	}
+	return t.ran >= stretch
+}
+
+// account is the tenant's, a new one for a tenant that had none. Whoever comes
+// begins level with those who are served: idling earns nothing. Caller holds mu.
+func (s *Share) account(tenant scope.TenantID) *account {
+	a := s.accounts[tenant]
+	if a == nil {
+		a = &account{used: s.floor, weight: 1}
+		if s.Weight != nil {
+			a.weight = time.Duration(max(1, s.Weight(tenant)))
+		}
+		s.accounts[tenant] = a
+	}
+	return a
+}
+
+// charge counts the slice that t ran. Caller holds mu.
+func (s *Share) charge(a *account, t *turn, now time.Time) {
+	took := max(0, now.Sub(t.since))
+	a.used += took / a.weight
+	t.ran += took
+	t.since = now
+	if s.waits.Load() == 0 { // nobody was kept waiting: it is no debt
+		s.floor = max(s.floor, a.used)
+	}
+}
+
+func (s *Share) giveUp(t *turn, now time.Time) {
+	a := s.account(t.tenant)
+	s.charge(a, t, now)
+	s.release(a, t)
+	s.drop(t.tenant, a)
+}
+
+func (s *Share) release(a *account, t *turn) {
+	s.running--
+	a.slots--
+	t.holds = false
+}
+
+// drop forgets an account that holds and wants nothing.
+func (s *Share) drop(tenant scope.TenantID, a *account) {
+	if a.slots == 0 && len(a.queue) == 0 {
+		delete(s.accounts, tenant)
+	}
+}
+
+// enqueue puts t among those that wait: before those of its tenant while its
+// turn is not over, else behind them. Caller holds mu.
+func (s *Share) enqueue(a *account, t *turn) {
+	s.waits.Add(1)
+	if t.ran > 0 && t.ran < stretch {
+		a.queue = slices.Insert(a.queue, 0, t)
+		return
+	}
+	t.ran = 0
+	a.queue = append(a.queue, t)
+}
+
+// next is the account that is served next; nil where nobody waits. Caller holds mu.
+func (s *Share) next() *account {
+	var best *account
+	if s.waits.Load() == 0 {
+		return nil
+	}
+	for _, a := range s.accounts {
+		if len(a.queue) > 0 && (best == nil || a.used < best.used) {
+			best = a
+		}
+	}
+	return best
+}
+
+// grant gives the free slots away. Caller holds mu.
+func (s *Share) grant(now time.Time) {
+	for most := s.slots(now); s.running < most; {
+		a := s.next()
+		if a == nil {
+			return
+		}
+		t := a.queue[0]
+		a.queue = slices.Delete(a.queue, 0, 1)
+		s.waits.Add(-1)
+		s.floor = max(s.floor, a.used)
+		s.running++
+		a.slots++
+		t.holds = true
+		t.granted <- struct{}{}
+	}
+}
+
+// await waits for the slot of a turn that was enqueued.
+func (t *turn) await(began time.Time) bool {
+	s := t.share
+	select {
+	case <-t.granted:
+		t.since = began
+		return true
+	default:
+	}
+	timer := time.NewTimer(t.most - t.waited)
+	defer timer.Stop()
+	ok := true
+	select {
+	case <-t.granted:
+	case <-timer.C:
+		ok = false
+	case <-t.ctx.Done():
+		ok = false
+	}
+	now := s.now()
+	t.waited += max(0, now.Sub(began))
+	if ok {
+		t.since = now
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.holds { // granted meanwhile: end gives it back
+		<-t.granted
+		t.since = now
+		return false
+	}
+	a := s.account(t.tenant)
+	a.queue = slices.DeleteFunc(a.queue, func(q *turn) bool { return q == t })
+	s.waits.Add(-1)
+	s.drop(t.tenant, a)
+	return false
+}

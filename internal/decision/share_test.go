@@ -1,0 +1,169 @@
+package decision
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// workshop is a share on a clock that moves only as work is done.
+type workshop struct {
+	*Share
+	clock atomic.Int64 // nanoseconds
+}
+
+func newWorkshop(processors int, tenants ...scope.TenantID) *workshop {
+	w := &workshop{}
+	w.clock.Store(int64(time.Hour))
+	w.Share = NewShare(processors, func() time.Time { return time.Unix(0, w.clock.Load()) })
+	for _, t := range tenants {
+		w.seen(t, w.now())
+	}
+	return w
+}
+
+// work runs for so long in steps of 50 us, pausing after each, and gives how long
+// it ran.
+func (w *workshop) work(ctx context.Context, tenant scope.TenantID, whole time.Duration) time.Duration {
+	const step = 50 * time.Microsecond
+	t := w.begin(ctx, tenant, w.now(), time.Hour)
+	defer t.end()
+	for ran := time.Duration(0); ; ran += step {
+		if ran >= whole || !t.pause() {
+			return ran
+		}
+		w.clock.Add(int64(step))
+	}
+}
+
+func (w *workshop) empty(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.running != 0 || w.waits.Load() != 0 || len(w.accounts) != 0 {
+		t.Errorf("left behind: %d running, %d waiting, %d accounts", w.running, w.waits.Load(), len(w.accounts))
+	}
+}
+
+// TestShareBetweenTenants: on one slot, a tenant with one evaluation is done after
+// about twice its own time (by weight), however many another tenant has.
+func TestShareBetweenTenants(t *testing.T) {
+	for _, tc := range []struct {
+		weight int
+		most   time.Duration
+	}{{1, 24 * time.Millisecond}, {4, 17 * time.Millisecond}} {
+		t.Run(fmt.Sprint("weight ", tc.weight), func(t *testing.T) {
+			w := newWorkshop(2, "noisy", "quiet")
+			w.Weight = func(id scope.TenantID) int {
+				if id == "quiet" {
+					return tc.weight
+				}
+				return 1
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			var noisy sync.WaitGroup
+			for range 24 {
+				noisy.Go(func() {
+					for w.work(ctx, "noisy", 40*time.Millisecond) > 0 && ctx.Err() == nil {
+					}
+				})
+			}
+			for w.waits.Load() < 20 {
+				runtime.Gosched() // until the noisy tenant is there
+			}
+			for range 10 {
+				w.seen("quiet", w.now())
+				w.seen("noisy", w.now())
+				began := w.now()
+				if ran := w.work(context.Background(), "quiet", 10*time.Millisecond); ran != 10*time.Millisecond {
+					t.Fatalf("ran %s of 10ms", ran)
+				}
+				if took := w.now().Sub(began); took > tc.most {
+					t.Errorf("10ms of the quiet tenant took %s", took)
+				}
+			}
+			cancel()
+			noisy.Wait()
+			w.empty(t)
+		})
+	}
+}
+
+// TestShareSlots: no more evaluations run past their first pause than there are
+// slots: one for each processor for a tenant alone, one fewer among several.
+func TestShareSlots(t *testing.T) {
+	for _, tc := range []struct {
+		tenants []scope.TenantID
+		slots   int64
+	}{{[]scope.TenantID{"a"}, 4}, {[]scope.TenantID{"a", "b"}, 3}} {
+		w := newWorkshop(4, tc.tenants...)
+		var running, most atomic.Int64
+		var all sync.WaitGroup
+		for i := range 24 {
+			all.Go(func() {
+				turn := w.begin(context.Background(), tc.tenants[i%len(tc.tenants)], w.now(), time.Hour)
+				defer turn.end()
+				for range 100 {
+					turn.pause()
+					n := running.Add(1)
+					for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+					}
+					w.clock.Add(int64(100 * time.Microsecond))
+					running.Add(-1)
+				}
+			})
+		}
+		all.Wait()
+		if most.Load() > tc.slots {
+			t.Errorf("%d tenants: %d ran at once, of %d slots", len(tc.tenants), most.Load(), tc.slots)
+		}
+		w.empty(t)
+	}
+}
+
+// TestShareEndsWaits: whoever waits stops when its caller leaves or its time to
+// wait is over; whoever is not kept waiting is given what nobody wants.
+func TestShareEndsWaits(t *testing.T) {
+	w := newWorkshop(2, "a", "b")
+	holder := w.begin(context.Background(), "a", w.now(), time.Hour)
+	if !holder.pause() {
+		t.Fatal("the free slot was not given")
+	}
+	gone, leave := context.WithCancel(context.Background())
+	leave()
+	for name, turn := range map[string]*turn{
+		"gone": w.begin(gone, "b", w.now(), time.Hour), "late": w.begin(context.Background(), "b", w.now(), time.Nanosecond),
+	} {
+		if turn.pause() {
+			t.Errorf("%s: goes on without a slot", name)
+		}
+		turn.end()
+	}
+	holder.end()
+	w.empty(t)
+}
+
+// TestShareUnderStress: whatever comes and goes, nothing is lost and nobody waits for ever.
+func TestShareUnderStress(t *testing.T) {
+	w := newWorkshop(3)
+	var all sync.WaitGroup
+	for i := range 32 {
+		r := rand.New(rand.NewPCG(7, uint64(i)))
+		all.Go(func() {
+			for range 150 {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(r.IntN(2000))*time.Microsecond)
+				w.work(ctx, scope.TenantID(rune('a'+r.IntN(5))), time.Duration(r.IntN(30))*time.Millisecond)
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	w.empty(t)
+}

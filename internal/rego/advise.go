@@ -1,0 +1,177 @@
+package rego
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// advise warns of what compiles and can never work: parts of the input that no
+// request has, and rules whose value the service does not understand.
+func advise(mod *ast.Module) []Issue {
+	out := adviseInput(mod)
+	if (Library{Source: mod.Package.String()}).Package() != "" {
+		return out // nobody asks a library for its decision
+	}
+	for _, r := range mod.Rules {
+		for ; r != nil; r = r.Else {
+			out = append(out, adviseRule(r)...)
+		}
+	}
+	return out
+}
+
+func warnAt(loc *ast.Location, rule, format string, args ...any) Issue {
+	is := issueAt(loc, rule, format, args...)
+	is.Severity = SeverityWarning
+	return is
+}
+
+// adviseInput warns of references to members of the input that are not known.
+// The request has no other parts than the known ones. Within a part an
+// application may send what it likes, so only a name that is nearly a
+// documented one is worth a word.
+func adviseInput(mod *ast.Module) []Issue {
+	var out []Issue
+	said := map[string]bool{}
+	eachRef(mod, func(ref ast.Ref) {
+		if len(ref) < 2 || !ref[0].Equal(ast.InputRootDocument) {
+			return
+		}
+		part, ok := ref[1].Value.(ast.String)
+		if !ok {
+			return
+		}
+		path, known := "input."+string(part), documentedBelow("input")
+		if slices.Contains(known, string(part)) {
+			if len(ref) < 3 {
+				return
+			}
+			member, ok := ref[2].Value.(ast.String)
+			if known = documentedBelow(path); !ok || slices.Contains(known, string(member)) {
+				return
+			}
+			near := fault.Nearest(string(member), known)
+			if near == "" || near[0] != member[0] {
+				return
+			}
+			path += "." + string(member)
+			if !said[path] {
+				out = append(out, warnAt(ref[0].Location, "gatehouse/unknown-input", "%s is not documented: input.%s.%s is. It is undefined unless the caller sends it", path, string(part), near))
+			}
+		} else if !said[path] {
+			out = append(out, warnAt(ref[0].Location, "gatehouse/unknown-input", "%s is always undefined: a request has no such part%s", path, fault.DidYouMean(string(part), known)))
+		}
+		said[path] = true
+	})
+	return out
+}
+
+// documentedBelow are the members that are documented directly below a path.
+func documentedBelow(path string) []string {
+	var out []string
+	for _, m := range DocumentedInput {
+		if rest, ok := strings.CutPrefix(m.Path, path+"."); ok && !strings.Contains(rest, ".") {
+			out = append(out, rest)
+		}
+	}
+	return out
+}
+
+// adviseRule warns of a constant that the service does not take for a rule.
+func adviseRule(r *ast.Rule) []Issue {
+	if len(r.Head.Args) > 0 || len(r.Head.Reference) == 0 {
+		return nil
+	}
+	name, ok := r.Head.Reference[0].Value.(ast.Var)
+	if !ok {
+		return nil
+	}
+	set := r.Head.RuleKind() == ast.MultiValue
+	switch v := r.Head.Value; name {
+	case "allow":
+		if set || len(r.Head.Reference) > 1 || wrongKind(v, "boolean") {
+			return []Issue{warnAt(r.Head.Location, "gatehouse/rule-type", "allow must be true or false: with another value the control fails, and a control that fails denies")}
+		}
+	case "reason":
+		if set || len(r.Head.Reference) > 1 || wrongKind(v, "string") {
+			return []Issue{warnAt(r.Head.Location, "gatehouse/rule-type", "reason must be a string: another value is not shown")}
+		}
+	case "deny":
+		if !set && (len(r.Head.Reference) > 1 || wrongKind(v, "boolean", "set", "array", "string", "object")) {
+			return []Issue{warnAt(r.Head.Location, "gatehouse/rule-type", "deny should be true, false or a set of reasons: any other value denies")}
+		}
+	case "mask":
+		return adviseMask(r, set)
+	}
+	return nil
+}
+
+// strategies are those of a mask, for messages.
+const strategies = "redact, hash, last4 or remove"
+
+func adviseMask(r *ast.Rule, set bool) []Issue {
+	if set {
+		return nil
+	}
+	v := r.Head.Value
+	if len(r.Head.Reference) > 1 { // mask[path] := strategy
+		return adviseStrategy(v, r.Head.Location)
+	}
+	if wrongKind(v, "set", "array", "object") && !v.Equal(ast.BooleanTerm(false)) {
+		return []Issue{warnAt(r.Head.Location, "gatehouse/rule-type", "mask must be a set of paths, or an object from path to %s", strategies)}
+	}
+	var out []Issue
+	if object, ok := v.Value.(ast.Object); ok {
+		object.Foreach(func(_, strategy *ast.Term) {
+			out = append(out, adviseStrategy(strategy, strategy.Location)...)
+		})
+	}
+	return out
+}
+
+func adviseStrategy(v *ast.Term, loc *ast.Location) []Issue {
+	if v == nil {
+		return nil
+	}
+	if s, ok := v.Value.(ast.String); ok && strictness(string(s)) > 0 {
+		return nil
+	}
+	if !wrongKind(v, "string") {
+		if _, constant := v.Value.(ast.String); !constant {
+			return nil // known only when it runs
+		}
+	}
+	return []Issue{warnAt(loc, "gatehouse/mask-strategy", "%s is no mask strategy: use %s. The control fails, and a control that fails denies", v, strategies)}
+}
+
+// wrongKind reports whether a term is certainly of none of the kinds. What a
+// reference or a call gives is known only when it runs.
+func wrongKind(t *ast.Term, kinds ...string) bool {
+	if t == nil {
+		return false
+	}
+	kind := ""
+	switch t.Value.(type) {
+	case ast.Null:
+		kind = "null"
+	case ast.Boolean:
+		kind = "boolean"
+	case ast.Number:
+		kind = "number"
+	case ast.String, *ast.TemplateString:
+		kind = "string"
+	case *ast.Array, *ast.ArrayComprehension:
+		kind = "array"
+	case ast.Object, *ast.ObjectComprehension:
+		kind = "object"
+	case ast.Set, *ast.SetComprehension:
+		kind = "set"
+	default:
+		return false
+	}
+	return !slices.Contains(kinds, kind)
+}

@@ -1,0 +1,83 @@
+package rego
+
+// InputMember is a documented path below input.
+type InputMember struct {
+	// Path begins with "input.".
+	Path string
+	// Type is string, number, boolean, array or object.
+	Type string
+	Doc  string
+}
+
+// DocumentedInput lists the members of the input that are documented
+// (docs/controls.md, "What a control sees").
+var DocumentedInput = []InputMember{
+	{"input.user", "object", "Who asks. What was not sent is filled in from the stored user of the same id."},
+	{"input.user.id", "string", "Id of the caller; absent for a caller without an identity."},
+	{"input.user.email", "string", "E-mail address of the caller."},
+	{"input.user.username", "string", "Name that the stored user signs in with."},
+	{"input.user.roles", "array", "Role names of the caller."},
+	{"input.user.department", "string", "Department of the caller."},
+	{"input.user.attributes", "object", "Free attributes of the caller."},
+	{"input.action", "object", "What is to be done."},
+	{"input.action.name", "string", "A bouncer names read, write, delete, or the method in lower case."},
+	{"input.action.method", "string", "HTTP method."},
+	{"input.resource", "object", "As sent, and over it the matched resource with its enrichment; empty members are absent."},
+	{"input.resource.id", "number", "Id of the matched resource."},
+	{"input.resource.name", "string", "Name of the matched resource."},
+	{"input.resource.type", "string", "Type of the resource, such as api."},
+	{"input.resource.path", "string", "Canonical path: no //, no dot segments, decoded once."},
+	{"input.resource.host", "string", "Host that was asked."},
+	{"input.resource.original_host", "string", "Host that the resource was registered or discovered under."},
+	{"input.resource.methods", "array", "HTTP methods of the resource."},
+	{"input.resource.environment", "string", "sandbox or production."},
+	{"input.resource.attributes", "object", "Free attributes of the resource."},
+	{"input.resource.resource_kind", "string", "api, llm_endpoint, mcp_server, agent, rag_index, dataset or tool."},
+	{"input.resource.data_classification", "string", "public, internal, confidential or restricted."},
+	{"input.resource.compliance_tags", "array", "Such as GDPR, HIPAA, PCI-DSS, SOX."},
+	{"input.resource.audit_level", "string", "none, basic, detailed or comprehensive."},
+	{"input.resource.sla_tier", "string", "gold, silver or bronze."},
+	{"input.resource.data_residency", "string", "Such as us, eu, asia-pacific."},
+	{"input.resource.owner_team", "string", "Team that owns the resource."},
+	{"input.resource.business_context", "string", "What the resource is for."},
+	{"input.resource.ai_provider", "string", "Provider of the model."},
+	{"input.resource.ai_model_family", "string", "Family of the model."},
+	{"input.resource.mcp_protocol_version", "string", "Version of the MCP protocol."},
+	{"input.resource.agent_capabilities", "array", "tool_use, code_exec, file_io, web_browse, memory."},
+	{"input.resource.pii_categories", "array", "names, emails, ssn, card_numbers, health_records, addresses."},
+	{"input.resource.egress_destinations", "array", "Host names that may be called."},
+	{"input.context", "object", "Circumstances: ip_address, timestamp, request_id and what the caller adds."},
+	{"input.context.ip_address", "string", "Address of the caller."},
+	{"input.context.timestamp", "string", "Time of the request, RFC 3339."},
+	{"input.context.request_id", "string", "Id of the request."},
+	{"input.request", "object", "The HTTP request, at a bouncer."},
+	{"input.request.method", "string", "HTTP method."},
+	{"input.request.path", "string", "Canonical path."},
+	{"input.request.host", "string", "Host that was asked."},
+	{"input.request.query", "object", "Name → list of values, in the order sent."},
+	{"input.request.headers", "object", "Lower case; only those that the bouncer's configuration.headers lists."},
+	{"input.mcp", "object", "An MCP message; absent when the request is none."},
+	{"input.mcp.method", "string", "Method of the message, such as tools/call."},
+	{"input.mcp.tool", "string", "Tool that is called."},
+	{"input.mcp.arguments", "object", "Arguments of the tool."},
+	{"input.mcp.session", "string", "Session of the message."},
+	{"input.llm", "object", "A prompt; absent when the request is none."},
+	{"input.llm.provider", "string", "openai or anthropic, by the shape of the request."},
+	{"input.llm.model", "string", "Model that is asked."},
+	{"input.llm.messages", "array", "Messages: role, and content as sent."},
+	{"input.llm.max_tokens", "number", "Longest answer, in tokens."},
+	{"input.llm.estimated_tokens", "number", "Estimated tokens of the prompt."},
+	{"input.llm.stream", "boolean", "Whether the answer is streamed."},
+	{"input.usage", "object", "Requests and tokens of this caller on this resource, without the present request."},
+	{"input.usage.requests", "object", "Requests by minute, hour, day."},
+	{"input.usage.requests.minute", "number", "Requests in the last minute."},
+	{"input.usage.requests.hour", "number", "Requests in the last hour."},
+	{"input.usage.requests.day", "number", "Requests in the last day."},
+	{"input.usage.tokens", "object", "Tokens by minute, hour, day."},
+	{"input.usage.tokens.minute", "number", "Tokens in the last minute."},
+	{"input.usage.tokens.hour", "number", "Tokens in the last hour."},
+	{"input.usage.tokens.day", "number", "Tokens in the last day."},
+	{"input.usage.user", "object", "The same for the caller on all resources."},
+	{"input.usage.agent", "object", "The same for the agent; absent without one."},
+	{"input.usage.resource", "object", "The same for the resource, of all callers."},
+}

@@ -1,0 +1,114 @@
+package user
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// Bounds on waiting for a hash: how many wait, and for how long.
+const (
+	maxWaiting  = 256
+	longestWait = 5 * time.Second
+	// strangersTurn: of so many turns that are waited for, one goes to a stranger.
+	strangersTurn = 4
+)
+
+// turns bounds how many hashes run at once. Those who signed in before from where
+// they are go first, so that a flood of strangers does not keep them waiting.
+type turns struct {
+	mu               sync.Mutex
+	free             int
+	served           int
+	known, strangers []chan struct{}
+}
+
+// busy is the answer to who would have to wait too long.
+func busy() error {
+	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people sign in at this moment; try again shortly").After(time.Second)
+}
+
+// enter waits for a turn. Whoever got one leaves.
+func (t *turns) enter(ctx context.Context, known bool) error {
+	t.mu.Lock()
+	if t.free > 0 {
+		t.free--
+		t.mu.Unlock()
+		return nil
+	}
+	queue := &t.strangers
+	if known {
+		queue = &t.known
+	}
+	if len(*queue) >= maxWaiting {
+		t.mu.Unlock()
+		return busy()
+	}
+	mine := make(chan struct{})
+	*queue = append(*queue, mine)
+	t.mu.Unlock()
+
+	longest := time.NewTimer(longestWait)
+	defer longest.Stop()
+	var err error
+	select {
+	case <-mine:
+		return nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-longest.C:
+		err = busy()
+	}
+	t.mu.Lock()
+	if i := slices.Index(*queue, mine); i >= 0 {
+		*queue = slices.Delete(*queue, i, i+1)
+		t.mu.Unlock()
+		return err
+	}
+	t.mu.Unlock()
+	t.leave() // the turn came as we gave up
+	return err
+}
+
+// leave hands the turn on.
+func (t *turns) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	queue := &t.known
+	if len(t.known) == 0 || len(t.strangers) > 0 && t.served%strangersTurn == strangersTurn-1 {
+		queue = &t.strangers
+	}
+	if len(*queue) == 0 {
+		t.free++
+		return
+	}
+	t.served++
+	close((*queue)[0])
+	*queue = slices.Delete(*queue, 0, 1)
+}
+
+// Turn is the right to hash, one hash at a time. Done ends it.
+type Turn struct {
+	h *Hasher
+}
+
+// Turn waits for the right to hash. known is set for somebody who signed in
+// before from where they are, or who is signed in. It answers 429 where the wait
+// would be too long.
+func (h *Hasher) Turn(ctx context.Context, known bool) (Turn, error) {
+	return Turn{h}, h.turns.enter(ctx, known)
+}
+
+// Done ends the turn.
+func (t Turn) Done() { t.h.turns.leave() }
+
+// Verify reports whether password has this hash. An empty or unreadable hash
+// costs the same time as a real one and is never right. stale says that the hash
+// was made with another cost and should be renewed.
+func (t Turn) Verify(hash, password string) (ok, stale bool) { return t.h.verify(hash, password) }
+
+// Hash is Hasher.Hash within the turn.
+func (t Turn) Hash(password string) (string, error) { return t.h.hash(password) }

@@ -53,6 +53,9 @@ var (
 
 // ServeHTTP serves one request.
 func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if r.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	x := r.pool.Get().(*exchange)
 	x.ResponseWriter, x.r, x.req, x.start = w, r, req, r.s.Now()
 	x.id = requestID(req)

@@ -116,6 +116,9 @@ func (s *Server) health(r *Router) {
 		Summary: "Whether the service takes requests",
 	},
 		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*livenessOut, error) {
+			if r.leaving.Load() {
+				return nil, fault.New(fault.Unavailable, "stopping", "this server is stopping").After(time.Second)
+			}
 			if s.Probes.Ready != nil {
 				if err := s.Probes.Ready(ctx); err != nil {
 					return nil, fault.New(fault.Unavailable, "not_ready", "the service does not take requests now").Because(err).After(time.Second)

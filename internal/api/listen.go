@@ -44,7 +44,13 @@ func tunnelled(c net.Conn, s http.ConnState) {
 
 // Serve serves the API on l as the function Serve does; Brief operations of kept
 // connections are served by package lane.
-func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration, hang func()) error {
+//
+// When ctx ends, the server first leaves for the time of leave: it is not ready any
+// more and its answers end their connections, but it takes new ones, so that a
+// balancer finds out without a request lost.
+func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, leave, grace time.Duration, hang func()) error {
+	ctx, left := r.leave(ctx, leave)
+	defer left()
 	short := lane.Listen(l, lane.Config{
 		Handler: srv.Handler, Brief: r.brief, Now: r.s.Now, Log: r.s.Log,
 		First: srv.ReadHeaderTimeout, Body: srv.ReadTimeout, Idle: srv.IdleTimeout,
@@ -59,6 +65,26 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, gr
 	})
 	ending.Wait()
 	return errors.Join(err, ended, short.Wait(grace))
+}
+
+// leave gives a context that ends the time d after ctx; between the two the
+// server is leaving. What ends ctx for another reason than a cancellation, such as
+// a part that failed, is not waited for.
+func (r *Router) leave(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	after, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		r.leaving.Store(true)
+		if d > 0 && errors.Is(context.Cause(ctx), context.Canceled) {
+			t := time.NewTimer(d)
+			defer t.Stop()
+			select {
+			case <-t.C:
+			case <-after.Done():
+			}
+		}
+		end()
+	})
+	return after, func() { stop(); end() }
 }
 
 // brief reports whether a POST to path is a Brief operation.

@@ -32,7 +32,7 @@ func served(t *testing.T, change func(*http.Server), register func(*rig)) (addr 
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- g.Serve(ctx, srv, l, 5*time.Second, nil) }()
+	go func() { done <- g.Serve(ctx, srv, l, 0, 5*time.Second, nil) }()
 	return l.Addr().String(), func() error { cancel(); return <-done }
 }
 

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -132,6 +133,8 @@ type Router struct {
 	docs    documents // by language
 	empty   filler
 	metrics *metrics
+	// leaving is set while the server is about to stop: each answer ends its connection.
+	leaving atomic.Bool
 	limiter *limiter
 	large   *semaphore.Weighted // room for large bodies
 	buffers sync.Pool           // of *[]byte, for large bodies

@@ -44,6 +44,7 @@ type Config struct {
 	RateLimit          string        `env:"GATEHOUSE_RATE_LIMIT" default:"plan" help:"Requests an hour and key: 'plan' (1000, 5000, 10000 by plan), a number, or 'none'."`
 	DecisionLimit      string        `env:"GATEHOUSE_DECISION_RATE_LIMIT" default:"plan" help:"The same for /decisions alone: 'plan', a number, or 'none'."`
 	OpenMetrics        bool          `env:"GATEHOUSE_OPEN_METRICS" help:"Answer /metrics without a credential."`
+	StopDelay          time.Duration `env:"GATEHOUSE_STOP_DELAY" default:"3s" help:"When told to stop: how long the process goes on taking requests, not ready any more and with Connection: close on its answers, so that balancers turn away first; 0: not at all."`
 	LogLevel           string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
 	MemoryLimit        int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"1073741824" help:"Soft memory limit of the process in bytes; the collector works harder near it."`
 }
@@ -58,6 +59,9 @@ func (c *Config) Check() error {
 	}
 	if c.SimulationDeadline <= 0 || c.SimulationDeadline > 30*time.Second {
 		return fmt.Errorf("GATEHOUSE_SIMULATION_DEADLINE: %s is not between 0 and 30s", c.SimulationDeadline)
+	}
+	if c.StopDelay < 0 {
+		return fmt.Errorf("GATEHOUSE_STOP_DELAY: %s is negative", c.StopDelay)
 	}
 	if c.CredentialGrace < 0 {
 		return fmt.Errorf("GATEHOUSE_CREDENTIAL_GRACE: %s is negative", c.CredentialGrace)

@@ -38,6 +38,7 @@ type devState struct {
 // example; later ones keep what is there.
 func Dev(ctx context.Context, cfg Config, ports DevPorts, version string, out io.Writer) error {
 	cfg.Demo = true
+	cfg.StopDelay = 0 // nobody balances what runs on one machine for one person
 	if err := cfg.Check(); err != nil {
 		return err
 	}

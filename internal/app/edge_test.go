@@ -174,7 +174,7 @@ func TestAuditTellsWhy(t *testing.T) {
 		resources = append(resources, id)
 	}
 	enforce(t, a, "sandbox")
-	b := s.Bouncer(t, a, body{"name": "edge", "environment": "sandbox", "resource_ids": resources, "configuration": body{"identity": is.identity()}}, app.addr)
+	b := s.Bouncer(t, a, body{"name": "edge", "environment": "sandbox", "resource_ids": resources, "configuration": body{"identity": is.identity()}}, app.addr, "GATEHOUSE_BOUNCER_METRICS_LISTEN=same")
 	through := &apptest.Client{Base: b.URL}
 	expired := through.With("Authorization", "Bearer "+is.with(t, "ann", map[string]any{"exp": time.Now().Add(-time.Hour).Unix()}))
 	for name, c := range map[string]*apptest.Client{"hanging": through, "crashing": through, "opened": expired} {

@@ -129,7 +129,7 @@ func (s *server) run(ctx context.Context) error {
 			}
 		})
 	}
-	err := s.handler.Serve(ctx, api.NewHTTPServer(s.handler, s.log), s.listener, shutdownGrace, func() { s.bridge.Close(); s.api.CloseSockets() })
+	err := s.handler.Serve(ctx, api.NewHTTPServer(s.handler, s.log), s.listener, s.cfg.StopDelay, shutdownGrace, func() { s.bridge.Close(); s.api.CloseSockets() })
 	stopBackground()
 	tasks.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {

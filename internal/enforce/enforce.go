@@ -57,6 +57,12 @@ type Config struct {
 	Listen string
 	// GRPCListen is the address of Envoy's ext_authz service; empty: none.
 	GRPCListen string
+	// MetricsListen is the address of /_bouncer/metrics, apart from the traffic;
+	// MetricsSame: with the traffic; MetricsOff or empty: nowhere.
+	MetricsListen string
+	// StopDelay is how long a bouncer that is told to stop goes on taking requests,
+	// not ready any more, with Connection: close on its answers.
+	StopDelay time.Duration
 	// TLSCert and TLSKey are PEM files; both empty: plain HTTP.
 	TLSCert, TLSKey string
 	// Upstream is the protected application: http://, https:// or h2c:// and
@@ -138,6 +144,8 @@ func (c *Config) Validate() error {
 		return errors.New("bouncer: a clock and a source of randomness are needed")
 	case c.URL == "" || c.Token == "":
 		return errors.New("bouncer: the control plane's URL and the bouncer's token are needed (GATEHOUSE_URL, GATEHOUSE_BOUNCER_TOKEN)")
+	case c.StopDelay < 0:
+		return errors.New("bouncer: the delay of the stop is negative (GATEHOUSE_STOP_DELAY)")
 	case c.DataDir == "":
 		return errors.New("bouncer: a data directory is needed (GATEHOUSE_BOUNCER_DATA_DIR)")
 	case (c.TLSCert == "") != (c.TLSKey == ""):
@@ -169,6 +177,8 @@ type Bouncer struct {
 	events    sync.Pool    // *[]byte
 	zip       *gzip.Writer // the shipper's: its tables are 800 KB
 	labels    atomic.Pointer[[]byte]
+	leaving   atomic.Bool // told to stop: answers end their connections
+	missing   gap         // decisions that the log could not keep
 	tunnels   tunnels
 	tools     *toolbook
 	bodies    *bodies

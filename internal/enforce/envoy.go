@@ -146,7 +146,9 @@ func (b *Bouncer) weighed(ctx context.Context, st *state, in inbound, c *extauth
 		v.mask = nil
 	}
 	b.prove(st, &in, who, &v, false)
-	b.record(st, &in, who, &v)
+	if !b.record(st, &in, who, &v) {
+		b.unlogged(ctx, &in, st, &v)
+	}
 	return b.envoyAnswer(st, &in, who, &v)
 }
 

@@ -60,21 +60,23 @@ const (
 	auditComprehensive = "comprehensive"
 )
 
-// record counts a verdict and writes its event into the spool. The request goes
-// on even when that fails, which a full disk must not turn into an outage: the
-// loss is counted, and the bouncer reports itself degraded.
-func (b *Bouncer) record(st *state, in *inbound, who *identity, v *verdict) {
+// record counts a verdict and writes its event into the spool; false: the event is
+// lost. That is counted, reported at once, and said in the log itself as soon as
+// it can be written again.
+func (b *Bouncer) record(st *state, in *inbound, who *identity, v *verdict) (kept bool) {
 	b.count.verdict(v)
 	b.notice(st, in, v)
 	buf := b.events.Get().(*[]byte)
 	*buf = b.appendEvent((*buf)[:0], st, in, who, v)
-	if err := b.spool.Append(*buf); err != nil {
-		b.count.logsDropped.Add(1)
-		b.logsFailing.Store(true)
-	} else if b.logsFailing.Load() {
-		b.logsFailing.Store(false)
+	err := b.spool.Append(*buf)
+	switch {
+	case err != nil:
+		b.lost(in.at, err)
+	case b.logsFailing.Load():
+		b.found(st, in.at)
 	}
 	b.events.Put(buf)
+	return err == nil
 }
 
 // appendEvent writes one decision log event as OPA does (its "Decision Log

@@ -357,11 +357,18 @@ func TestMetrics(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}})
-	b := start(t, p, app.URL, nil).at(t, 1)
+	own := freeAddr(t)
+	b := start(t, p, app.URL, func(c *Config) { c.MetricsListen = own }).at(t, 1)
 	fetch(t, "GET", b.url+"/open", nil)
 	fetch(t, "GET", b.url+"/admin", nil)
 	fetch(t, "GET", b.url+"/x%2f", nil)
-	got := fetch(t, "GET", b.url+"/_bouncer/metrics", nil)
+	if got := fetch(t, "GET", b.url+"/_bouncer/metrics", nil); got.status != 404 || strings.Contains(got.body, "verdicts_total") {
+		t.Errorf("the metrics are served with the traffic: %d", got.status)
+	}
+	got := fetch(t, "GET", "http://"+own+"/_bouncer/metrics", nil)
+	if other := fetch(t, "GET", "http://"+own+"/open", nil); other.status != 404 {
+		t.Errorf("the address of the metrics serves more: %d", other.status)
+	}
 	for _, want := range []string{`verdicts_total{verdict="PERMIT"} 1`, `verdicts_total{verdict="DENY"} 1`, "refused_total 1", "ready 1", "enforcing 1", "controls 1", "decision_seconds_count 2"} {
 		if !strings.Contains(got.body, "gatehouse_bouncer_"+want+"\n") {
 			t.Errorf("the metrics lack %q", want)

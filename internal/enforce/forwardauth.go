@@ -37,7 +37,9 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 		v.settle(&refusal{http.StatusForbidden, "bad_request", "two identities in one request"}, nil)
 	}
 	b.prove(st, &in, who, &v, false)
-	b.record(st, &in, who, &v)
+	if !b.record(st, &in, who, &v) {
+		b.unlogged(r.Context(), &in, st, &v)
+	}
 	b.authAnswer(w, &in, st, who, &v)
 }
 

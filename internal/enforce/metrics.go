@@ -1,11 +1,70 @@
 package enforce
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
 	"sync/atomic"
 	"time"
 )
+
+// Where the metrics are served, beside an address.
+const (
+	MetricsSame = "same" // with the traffic
+	MetricsOff  = "off"  // nowhere
+	// MetricsDefault is the default address. Where it is taken, by another bouncer of
+	// the host, a free port is used.
+	MetricsDefault = "127.0.0.1:9464"
+)
+
+// metricsServer serves the metrics on an address of their own; nil: none does.
+type metricsServer struct {
+	srv  *http.Server
+	done chan struct{}
+}
+
+// openMetrics listens for who collects metrics, if it is configured to.
+func (b *Bouncer) openMetrics(ctx context.Context) (*metricsServer, error) {
+	at := b.cfg.MetricsListen
+	if at == "" || at == MetricsOff || at == MetricsSame {
+		return nil, nil //nolint:nilnil // nobody listens
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", at)
+	if err != nil && at == MetricsDefault {
+		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bouncer: metrics (GATEHOUSE_BOUNCER_METRICS_LISTEN): %w", err)
+	}
+	mux := http.NewServeMux()
+	serve := func(w http.ResponseWriter, _ *http.Request) { b.metrics(w) }
+	mux.HandleFunc("GET "+ownPrefix+"metrics", serve)
+	mux.HandleFunc("GET /metrics", serve)
+	m := &metricsServer{done: make(chan struct{}), srv: &http.Server{
+		Handler: mux, ReadHeaderTimeout: headTimeout, ReadTimeout: headTimeout, WriteTimeout: clientWrite, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeadBytes,
+		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
+	}}
+	go func() {
+		defer close(m.done)
+		if err := m.srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			b.log.Error("metrics are not served any more", "error", err)
+		}
+	}()
+	b.log.Info("metrics are served", "address", l.Addr().String())
+	return m, nil
+}
+
+// close ends the server and waits for it.
+func (m *metricsServer) close() {
+	if m != nil {
+		_ = m.srv.Close()
+		<-m.done
+	}
+}
 
 // counters are the bouncer's figures since its start.
 type counters struct {

@@ -52,6 +52,13 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 		_ = strict.Close()
 		return errors.Join(err, b.Close())
 	}
+	metrics, err := b.openMetrics(ctx)
+	if err != nil {
+		_ = strict.Close()
+		checks.close()
+		return errors.Join(err, b.Close())
+	}
+	defer metrics.close()
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	done := make(chan struct{})
@@ -68,6 +75,7 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	b.listening(l.Addr().String())
 	select {
 	case <-ctx.Done():
+		b.leave()
 		err = b.shutdown(srv, checks)
 	case err = <-served: // one listener failed: this is no whole bouncer any more
 		running--
@@ -108,6 +116,15 @@ func (b *Bouncer) server() *http.Server {
 	}
 }
 
+// leave is the time before the end in which balancers find out: the bouncer is not
+// ready, each answer ends its connection, and requests are served as before.
+func (b *Bouncer) leave() {
+	b.leaving.Store(true)
+	if b.cfg.StopDelay > 0 {
+		b.pause(context.Background(), b.cfg.StopDelay)
+	}
+}
+
 // shutdown ends the server in order, and by force when that takes too long.
 func (b *Bouncer) shutdown(srv *http.Server, checks *checks) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout-flushTimeout)
@@ -127,6 +144,9 @@ func (b *Bouncer) Handler() http.Handler { return http.HandlerFunc(b.serve) }
 
 // serve takes one request from its arrival to its answer.
 func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
+	if b.leaving.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	st := b.state.Load()
 	in, no := b.arrive(r, st.settings)
 	defer b.contain(w, &in)
@@ -185,7 +205,9 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	b.prove(st, &in, who, &v, true)
-	b.record(st, &in, who, &v)
+	if !b.record(st, &in, who, &v) {
+		b.unlogged(r.Context(), &in, st, &v)
+	}
 	if !v.pass {
 		b.refuse(w, &in, v.id, &v.no)
 		return
@@ -232,6 +254,8 @@ func (b *Bouncer) own(w http.ResponseWriter, r *http.Request, in *inbound, st *s
 		b.say(w, http.StatusOK, `{"status":"live"}`)
 	case ownPrefix + "ready":
 		switch {
+		case b.leaving.Load():
+			b.say(w, http.StatusServiceUnavailable, `{"status":"not_ready","reason":"stopping"}`)
 		case st.set == nil:
 			b.say(w, http.StatusServiceUnavailable, `{"status":"not_ready","reason":"no_bundle"}`)
 		case !b.ready(st):
@@ -240,6 +264,10 @@ func (b *Bouncer) own(w http.ResponseWriter, r *http.Request, in *inbound, st *s
 			b.say(w, http.StatusOK, `{"status":"ready"}`)
 		}
 	case ownPrefix + "metrics":
+		if b.cfg.MetricsListen != MetricsSame {
+			b.refuse(w, in, "", &refusal{http.StatusNotFound, "not_found", "metrics have an address of their own: GATEHOUSE_BOUNCER_METRICS_LISTEN"})
+			return
+		}
 		b.metrics(w)
 	default:
 		b.refuse(w, in, "", &refusal{http.StatusNotFound, "not_found", "there is no such endpoint of the bouncer"})

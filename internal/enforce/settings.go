@@ -66,8 +66,11 @@ type configuration struct {
 	// KeepTrailingSlash hands `/x/` on as `/x/`; default: as `/x`.
 	KeepTrailingSlash bool `json:"keep_trailing_slash"`
 	// Discovery is on (default) or off: whether hosts that no resource names are reported.
-	Discovery string         `json:"discovery"`
-	Identity  identityConfig `json:"identity"`
+	Discovery string `json:"discovery"`
+	// Audit is best_effort (default) or required: whether a request passes whose
+	// decision the log cannot keep.
+	Audit    string         `json:"audit"`
+	Identity identityConfig `json:"identity"`
 }
 
 // identityConfig says how callers prove who they are.
@@ -126,6 +129,7 @@ type settings struct {
 	signed      bool
 	keepSlash   bool
 	discovery   bool
+	mustLog     bool // a request whose decision cannot be logged is refused
 	names       headerNames
 	showHeaders []string // canonical
 	trusted     proxies
@@ -249,6 +253,13 @@ func (s *settings) readModes(environment string, c *configuration) error {
 			return fmt.Errorf("configuration.max_stale: %q is no duration", c.MaxStale)
 		}
 		s.maxStale = d
+	}
+	switch c.Audit {
+	case "", "best_effort":
+	case "required":
+		s.mustLog = true
+	default:
+		return fmt.Errorf("configuration.audit: %q is neither best_effort nor required", c.Audit)
 	}
 	switch c.Discovery {
 	case "", "on":

@@ -3,6 +3,7 @@ package enforce
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -190,8 +191,11 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 		}
 	}
 	logs := map[string]any{}
-	if b.logsFailing.Load() || b.shipFailing.Load() {
-		logs["code"] = "decision_log_error"
+	switch {
+	case b.logsFailing.Load():
+		logs["code"], logs["message"] = "decision_log_error", fmt.Sprintf("the decision log cannot be kept: %d decisions are missing", b.count.logsDropped.Load())
+	case b.shipFailing.Load():
+		logs["code"], logs["message"] = "decision_log_error", "the decision log cannot be delivered"
 	}
 	own := bouncerStatus{
 		Version: b.cfg.Version, Status: "connected", Mode: st.mode.String(), RolledBack: st.rolledBack,

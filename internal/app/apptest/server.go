@@ -53,7 +53,7 @@ func startServer(t testing.TB, dir, databaseURL string, env ...string) *Server {
 	addr := FreeAddr(t)
 	all := append([]string{
 		"GATEHOUSE_LISTEN=" + addr, "GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_DATABASE_URL=" + databaseURL,
-		"GATEHOUSE_ADMIN_PASSWORD=" + Password, "NOTIFICATION_ENCRYPTION_KEY=" + testKey, "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",
+		"GATEHOUSE_ADMIN_PASSWORD=" + Password, "NOTIFICATION_ENCRYPTION_KEY=" + testKey, "GATEHOUSE_STOP_DELAY=0s", "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",
 	}, env...)
 	s := &Server{Process: Launch(t, "http://"+addr, "/health/ready", all, "server"), Dir: dir}
 	s.Admin = s.Login(t, "admin", Password)

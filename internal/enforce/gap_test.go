@@ -1,0 +1,141 @@
+package enforce
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fill takes the room of a bouncer's decision log away and gives it back.
+func fill(t *testing.T, p *plane, b *running) (free func()) {
+	t.Helper()
+	p.set(func() { p.down = true }) // nothing is shipped, so that nothing is trimmed
+	st := b.state.Load()
+	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // the last gap is smaller than any event
+		full := false
+		for i := 0; i < 10_000 && !full; i++ {
+			full = !b.record(st, &inbound{at: time.Now(), path: path, method: "GET"}, nobody, &verdict{word: wordPermit, pass: true})
+		}
+		if !full {
+			t.Fatal("the log never fills up")
+		}
+	}
+	return func() { p.set(func() { p.down = false }) }
+}
+
+// TestLogThatCannotBeKept: a full log refuses requests where it is required, and
+// lets them pass where it is not; either way it is told at once, and the log says
+// how many decisions are missing once it can be written again.
+func TestLogThatCannotBeKept(t *testing.T) {
+	for _, audit := range []string{"", "best_effort", "required"} {
+		t.Run("audit="+audit, func(t *testing.T) {
+			app, p := newApplication(t, nil), newPlane(t)
+			config := map[string]any{}
+			if audit != "" {
+				config["audit"] = audit
+			}
+			p.publish(policySet{revision: 1, mode: "enforce", config: config, controls: []control{{id: 1, source: allowAll}}})
+			b := start(t, p, app.URL, func(c *Config) {
+				c.SpoolBytes = 64 << 10
+				c.TrustedProxies = []string{"127.0.0.1"}
+			}).at(t, 1)
+			if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
+				t.Fatalf("with room: %d", got.status)
+			}
+			free := fill(t, p, b)
+			before := b.count.logsDropped.Load()
+			app.take()
+			for range 5 {
+				got := fetch(t, "GET", b.url+"/x", nil)
+				auth := fetch(t, "GET", b.url+"/_bouncer/auth", forwardHead("GET", "a", "/x"))
+				if audit == "required" {
+					if got.status != 503 || !strings.Contains(got.body, "audit_unavailable") || got.header.Get("Retry-After") == "" {
+						t.Errorf("the log is full: %d %s", got.status, got.body)
+					}
+					if auth.status != 403 || auth.header.Get("X-Gatehouse-Status") != "audit_unavailable" {
+						t.Errorf("the log is full, forward-auth: %d %v", auth.status, auth.header)
+					}
+				} else if got.status != 200 || auth.status != 200 {
+					t.Errorf("the log is full, and not required: %d %d", got.status, auth.status)
+				}
+			}
+			if n := len(app.take()); n != map[bool]int{true: 0, false: 5}[audit == "required"] {
+				t.Errorf("%d requests reached the application", n)
+			}
+			lost := b.count.logsDropped.Load()
+			if lost-before < 10 {
+				t.Errorf("%d losses counted, want 10", lost-before)
+			}
+			st := b.status(t.Context(), 0)
+			if st.Gatehouse.Status != "degraded" || st.DecisionLogs["code"] != "decision_log_error" || st.Gatehouse.LogsDropped != lost {
+				t.Errorf("the status says %+v %v", st.Gatehouse, st.DecisionLogs)
+			}
+			free()
+			eventually(t, "room in the log", func() bool { return b.spool.Depth() == 0 })
+			if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
+				t.Errorf("with room again: %d %s", got.status, got.body)
+			}
+			eventually(t, "the log to say what is missing", func() bool {
+				sum := 0.0 // a smaller event may have found room in between
+				for _, e := range p.logged(1) {
+					custom, _ := e["custom"].(map[string]any)
+					if custom["event"] != "decisions_missing" {
+						continue
+					}
+					missing, _ := custom["missing"].(float64)
+					sum += missing
+					if reason := fmt.Sprint(e["result"].(map[string]any)["reason"]); !strings.HasPrefix(reason, fmt.Sprint(missing, " decisions are missing")) {
+						t.Errorf("the log says %s", reason)
+					}
+				}
+				return sum == float64(lost)
+			})
+		})
+	}
+}
+
+// In shadow mode nothing is refused, whatever the log does.
+func TestShadowPassesWithoutALog(t *testing.T) {
+	app, p := newApplication(t, nil), newPlane(t)
+	p.publish(policySet{revision: 1, mode: "shadow", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: denyAll}}})
+	b := start(t, p, app.URL, func(c *Config) { c.SpoolBytes = 64 << 10 }).at(t, 1)
+	fill(t, p, b)
+	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
+		t.Errorf("in shadow: %d", got.status)
+	}
+}
+
+// TestLeaving: told to stop, a bouncer is not ready at once, ends the connections
+// that it answers on, and goes on serving for the time that is set.
+func TestLeaving(t *testing.T) {
+	app, p := newApplication(t, nil), newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
+	b := start(t, p, app.URL, func(c *Config) { c.StopDelay = 2 * time.Second }).at(t, 1)
+	if got := fetch(t, "GET", b.url+"/_bouncer/ready", nil); got.status != 200 {
+		t.Fatalf("before: %d", got.status)
+	}
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); b.stop() }()
+	eventually(t, "not to be ready", func() bool {
+		return fetch(t, "GET", b.url+"/_bouncer/ready", nil).status == 503
+	})
+	res, err := http.Get(b.url + "/x") //nolint:noctx // a test
+	if err != nil {
+		t.Fatalf("while leaving: %v", err)
+	}
+	res.Body.Close()
+	if res.StatusCode != 200 || !res.Close {
+		t.Errorf("while leaving: %d, the connection ends: %v", res.StatusCode, res.Close)
+	}
+	<-stopped
+	if _, err := http.Get(b.url + "/x"); err == nil { //nolint:noctx,bodyclose // a test
+		t.Error("after the end it still answers")
+	}
+	if _, err := os.Stat(filepath.Join(b.cfg.DataDir, "decisions")); err != nil {
+		t.Error(err)
+	}
+}

@@ -181,6 +181,7 @@ type Bouncer struct {
 	missing   gap         // decisions that the log could not keep
 	tunnels   tunnels
 	tools     *toolbook
+	sessions  sessions
 	bodies    *bodies
 	report    reporter
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"sync/atomic"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
@@ -44,15 +43,9 @@ func (b *Bouncer) hearTools(r *http.Request, st *state, in *inbound, who *identi
 		noted.dec.Resource = st.set.Match(told.locator())
 		b.noteTools(ctx, st, &told, who, &noted, tools)
 	}
-	h.list.Store(resumes(r, in))
+	h.list.Store(b.resumes(r, st, in, st.set.Match(in.locator())))
 	v.listen = h.listen
 	return h
-}
-
-// resumes reports whether a request takes up a stream in which a list may come.
-func resumes(r *http.Request, in *inbound) bool {
-	return in.method == http.MethodGet && (in.seen.head.mcp.Session != "" || r.Header.Get("Last-Event-Id") != "") &&
-		strings.Contains(strings.Join(r.Header["Accept"], ","), "text/event-stream")
 }
 
 // asked is told the request's body.

@@ -77,6 +77,7 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 		b.unreached(w, r, in, err)
 		return
 	}
+	b.openSession(in, st, who, ans.Header)
 	if meter != nil {
 		model := ""
 		if v.mode == enforcing && in.seen.llm != nil { // in shadow mode it may still be read
@@ -90,7 +91,7 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 	switch {
 	case ans.StatusCode == http.StatusSwitchingProtocols:
 		b.tunnel(w, r, in, who, ans, rules)
-	case head.masked && !(v.eventsOnly && len(v.mask) == 0 && !isEvents(ans.Header.Get("Content-Type"))):
+	case head.masked && !(v.eventsOnly && !isEvents(ans.Header.Get("Content-Type"))):
 		b.masked(w, in, ans, v, rules)
 	default:
 		b.pass(w, in, ans, rules)

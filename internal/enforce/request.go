@@ -30,6 +30,7 @@ func badRequest(message string) *refusal {
 // inbound is a request after it was checked: what is decided on, and, byte for
 // byte, what is forwarded.
 type inbound struct {
+	session  string // key of the MCP session that it is in; empty: in none
 	at       time.Time
 	peer     netip.Addr
 	trusted  bool // the peer is a named proxy

@@ -178,6 +178,11 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, &in, "", badRequest("two identities in one request"))
 		return
 	}
+	if no := b.enterSession(r, &in, st, who); no != nil {
+		b.count.refused.Add(1)
+		b.refuse(w, &in, "", no)
+		return
+	}
 	refs, looks := b.wanted(st, &in)
 	if st.mode == shadowing && looks {
 		b.watch(w, r, st, &in, who, idErr, refs)
@@ -212,6 +217,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, &in, v.id, &v.no)
 		return
 	}
+	b.sessions.note(in.session, v.mask)
 	b.watchTools(r, st, &in, who, &v)
 	in.seen.letGo()
 	b.relay(w, r, &in, st, who, &v)

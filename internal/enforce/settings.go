@@ -139,6 +139,7 @@ type settings struct {
 	credentialsNo int64
 	tokens        *verifier
 	hashKey       rego.HashKey // of the tenant; empty: what is to be hashed is redacted
+	sessionSeal   *sessionSeal // nil without a key
 	keyClosed     bool         // there is a key, and it does not open
 	identity      string       // the identity configuration, to see whether it changed
 }
@@ -207,6 +208,7 @@ func (s *settings) readHashKey(bundle *rego.Bundle, token string) {
 	sealed, _ := own["sealed"].(string)
 	key, err := rego.OpenHashKey(sealed, token, rego.MaskKeyPlace(s.tenant, id))
 	s.hashKey, s.keyClosed = key, err != nil
+	s.sessionSeal = newSessionSeal(key)
 }
 
 func (s *settings) readCache(c *configuration) error {

@@ -111,14 +111,17 @@ func (b *Bouncer) watchTools(r *http.Request, st *state, in *inbound, who *ident
 	if s == nil || !s.refs.MCP || v.mode != enforcing {
 		return
 	}
-	resumed := s.rpc == nil && resumes(r, in)
+	resumed := s.rpc == nil && b.resumes(r, st, in, v.dec.Resource)
 	if !resumed && (s.rpc == nil || s.rpc.Method != "tools/list") {
 		return
 	}
 	ctx := r.Context()
 	end := b.cfg.Now().Add(toolsDeadline)
 	known := map[string]bool{}
-	v.eventsOnly = resumed
+	v.eventsOnly = resumed && len(v.mask) == 0
+	if resumed {
+		v.mask = union(v.mask, b.resumedMasks(ctx, st, in, who))
+	}
 	v.keep = func(name string) bool {
 		keep, seen := known[name]
 		if !seen {
@@ -157,14 +160,9 @@ func (b *Bouncer) schemas(st *state, in *inbound) {
 	}
 }
 
-// permitsTool decides on a call of a tool, without arguments.
+// permitsTool reports whether a tool may be called.
 func (b *Bouncer) permitsTool(ctx context.Context, st *state, in *inbound, who *identity, name string) bool {
-	seen := *in.seen
-	seen.rpc = &mcp.Message{Method: "tools/call", Tool: name, Session: in.seen.head.mcp.Session, Version: in.seen.head.mcp.Version}
-	asked := *in
-	asked.seen = &seen
-	q := question(&asked, st.settings, who)
-	d := st.set.Decide(ctx, &q, rego.Options{Now: in.at, Deadline: b.cfg.DecisionDeadline, Clock: b.cfg.Now})
+	d := b.decideTool(ctx, st, in, who, name)
 	return d.Permit && d.Err == nil
 }
 
@@ -175,6 +173,8 @@ type toolbook struct {
 
 	mu   sync.Mutex
 	seen map[string]string // server and tool, to digest
+	// listed are the tools by server, as far as somebody asked for them.
+	listed map[string][]string
 	// params are the declared parameters by server and tool. A server's map is
 	// replaced and never changed, so that who has it needs no lock.
 	params map[string]map[string][]mcp.Param
@@ -198,7 +198,7 @@ func (t *toolbook) note(server string, tools []mcp.Tool) (changed []string) {
 	t.learn(server, tools)
 	write := false
 	for _, tool := range tools {
-		key := strconv.Itoa(len(server)) + " " + server + " " + tool.Name
+		key := toolKey(server, tool.Name)
 		before, known := t.seen[key]
 		switch {
 		case known && before == tool.Digest, !known && len(t.seen) >= maxTools, len(key) > 1024:
@@ -207,6 +207,7 @@ func (t *toolbook) note(server string, tools []mcp.Tool) (changed []string) {
 			changed = append(changed, tool.Name)
 		}
 		t.seen[key] = tool.Digest
+		delete(t.listed, server)
 		write = true
 	}
 	if !write {
@@ -250,6 +251,31 @@ func (t *toolbook) learn(server string, tools []mcp.Tool) {
 	if len(next) == 0 {
 		delete(t.params, server)
 	}
+}
+
+// toolKey names a tool of a server; the length tells where the server's name ends.
+func toolKey(server, tool string) string {
+	return strconv.Itoa(len(server)) + " " + server + " " + tool
+}
+
+// names are the tools that a server has listed; not to be changed.
+func (t *toolbook) names(server string) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	names, ok := t.listed[server]
+	if ok {
+		return names
+	}
+	for key := range t.seen {
+		if name, ok := strings.CutPrefix(key, toolKey(server, "")); ok && len(names) < maxDeclared {
+			names = append(names, name)
+		}
+	}
+	if t.listed == nil || len(t.listed) >= maxServers {
+		t.listed = map[string][]string{}
+	}
+	t.listed[server] = names
+	return names
 }
 
 // declared are the parameters that a server's tools declare; not to be changed.

@@ -1,0 +1,156 @@
+package enforce
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+const toolMasks = `package tools
+
+allow if input.mcp.method != "tools/call"
+
+allow if not input.mcp
+
+allow if input.mcp.tool != "forbidden"
+
+mask["result.ssn"] := "redact" if input.mcp.tool == "read"
+`
+
+// sessionServer opens the session s-1, and answers a GET with a stream in which the
+// answers to other requests come.
+func sessionServer(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	switch {
+	case strings.Contains(string(body), `"initialize"`):
+		w.Header().Set(headerSession, "s-1")
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	case r.Method == http.MethodGet:
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("X-Session", r.Header.Get(headerSession))
+		fmt.Fprint(w, "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"ssn\":\"canary\"}}\n\n")
+		fmt.Fprint(w, "id: 2\ndata: {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"tools\":[{\"name\":\"read\"},{\"name\":\"forbidden\"}]}}\n\n")
+	case strings.Contains(string(body), `"tools/list"`):
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"read"},{"name":"forbidden"}]}}`)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Session", r.Header.Get(headerSession))
+		fmt.Fprint(w, `{"jsonrpc":"2.0","id":2,"result":{"ssn":"canary"}}`)
+	}
+}
+
+const (
+	callInitialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
+	callRead       = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"read"}}`
+	callList       = `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`
+)
+
+// as makes a request of a user whom a trusted proxy names, in a session.
+func as(user, session string, more ...string) func(*http.Request) {
+	return func(r *http.Request) {
+		r.Header.Set("X-Auth-Request-User", user)
+		if session != "" {
+			r.Header.Set(headerSession, session)
+		}
+		for i := 0; i+1 < len(more); i += 2 {
+			r.Header.Set(more[i], more[i+1])
+		}
+	}
+}
+
+func sessionPlane(t *testing.T, key rego.HashKey, mode string) *plane {
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: mode, hashKey: key, config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1/32"}}},
+		controls: []control{{id: 1, source: toolMasks}}})
+	return p
+}
+
+// A session is its user's, at every bouncer of the tenant, after restarts too; the
+// server sees its own id.
+func TestSessionsBelongToTheirUser(t *testing.T) {
+	app := newApplication(t, sessionServer)
+	p := sessionPlane(t, rego.HashKey("one key that is thirty-two bytes"), "enforce")
+	one, two := start(t, p, app.URL, nil).at(t, 1), start(t, p, app.URL, nil).at(t, 1)
+	opened := post(t, one.url+"/mcp", "application/json", callInitialize, as("ann", ""))
+	id := opened.header.Get(headerSession)
+	if opened.status != 200 || id == "" || strings.Contains(id, "s-1") {
+		t.Fatalf("%d, the session is %q", opened.status, id)
+	}
+	if again := post(t, two.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(headerSession); again != id {
+		t.Errorf("the same session has two ids: %s and %s", id, again)
+	}
+	for name, b := range map[string]*running{"this bouncer": one, "another": two} {
+		if got := post(t, b.url+"/mcp", "application/json", callRead, as("ann", id)); got.status != 200 || got.header.Get("X-Session") != "s-1" {
+			t.Errorf("%s: its user got %d in session %q", name, got.status, got.header.Get("X-Session"))
+		}
+		app.take()
+		for user, session := range map[string]string{"bob": id, "": id, "ann": id[:len(id)-2], "Ann": id} {
+			for _, method := range []string{"POST", "GET", "DELETE"} {
+				got := fetch(t, method, b.url+"/mcp", as(user, session, "Last-Event-Id", "1"))
+				if got.status != 404 || !strings.Contains(got.body, "session_unknown") || len(app.take()) > 0 {
+					t.Errorf("%s: %s by %q in %s: %d %s", name, method, user, session, got.status, got.body)
+				}
+			}
+		}
+	}
+	// An id that we did not give out is whose it was first.
+	if got := post(t, one.url+"/mcp", "application/json", callRead, as("ann", "elsewhere")); got.status != 200 {
+		t.Errorf("a session from elsewhere: %d", got.status)
+	}
+	if got := post(t, one.url+"/mcp", "application/json", callRead, as("bob", "elsewhere")); got.status != 404 {
+		t.Errorf("another's session from elsewhere: %d", got.status)
+	}
+}
+
+// Without a key the bouncer remembers whose a session is; in shadow mode ids are
+// left alone.
+func TestSessionsWithoutAKey(t *testing.T) {
+	app := newApplication(t, sessionServer)
+	b := start(t, sessionPlane(t, nil, "enforce"), app.URL, nil).at(t, 1)
+	if got := post(t, b.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(headerSession); got != "s-1" {
+		t.Errorf("the session is %q", got)
+	}
+	if got := post(t, b.url+"/mcp", "application/json", callRead, as("bob", "s-1")); got.status != 404 {
+		t.Errorf("another's session: %d", got.status)
+	}
+	if got := post(t, b.url+"/mcp", "application/json", callRead, as("ann", "s-1")); got.status != 200 {
+		t.Errorf("one's own session: %d", got.status)
+	}
+	shadow := start(t, sessionPlane(t, rego.HashKey("one key that is thirty-two bytes"), "shadow"), app.URL, nil).at(t, 1)
+	if got := post(t, shadow.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(headerSession); got != "s-1" {
+		t.Errorf("in shadow mode the session is %q", got)
+	}
+	if got := post(t, shadow.url+"/mcp", "application/json", callRead, as("bob", "s-1")); got.status != 200 {
+		t.Errorf("in shadow mode: %d", got.status)
+	}
+}
+
+// A stream that is taken up again has the masks of the answers that come over it,
+// and lists no tool that may not be called, whatever the request accepts.
+func TestStreamsTakenUpAgain(t *testing.T) {
+	app := newApplication(t, sessionServer)
+	p := sessionPlane(t, rego.HashKey("one key that is thirty-two bytes"), "enforce")
+	b := start(t, p, app.URL, nil).at(t, 1)
+	id := post(t, b.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(headerSession)
+	if got := post(t, b.url+"/mcp", "application/json", callRead, as("ann", id)); got.status != 200 || strings.Contains(got.body, "canary") {
+		t.Fatalf("the call: %d %s", got.status, got.body)
+	}
+	for _, accept := range []string{"text/event-stream", "*/*", "application/json", "text/plain", ""} {
+		got := fetch(t, "GET", b.url+"/mcp", as("ann", id, "Accept", accept, "Last-Event-Id", "0"))
+		if got.status != 200 || strings.Contains(got.body, "canary") || strings.Contains(got.body, "forbidden") || !strings.Contains(got.body, `"read"`) {
+			t.Errorf("Accept %q: %d %s", accept, got.status, got.body)
+		}
+	}
+	// Another bouncer knows what the server's tools are, and so what masks their answers have.
+	other := start(t, p, app.URL, nil).at(t, 1)
+	post(t, other.url+"/mcp", "application/json", callList, as("ann", id))
+	if got := fetch(t, "GET", other.url+"/mcp", as("ann", id)); got.status != 200 || strings.Contains(got.body, "canary") || strings.Contains(got.body, "forbidden") {
+		t.Errorf("another bouncer: %d %s", got.status, got.body)
+	}
+}

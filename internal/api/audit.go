@@ -75,10 +75,10 @@ func (s *Server) audit(r *Router) {
 		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Reach: ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Errors:      []int{http.StatusNotFound},
 		Summary:     "Why was this decided?",
-		Description: "The rule and line that decided, its conditions with the values that they saw and, where access was not granted, the nearest rule that would have granted it with what was missing. It is kept from audit level detailed up; below that, the answer says what is known. Secrets are redacted.",
+		Description: "The rule and line that decided, its conditions with the values that they saw and, where access was not granted, the nearest rule that would have granted it with what was missing. It is kept from audit level detailed up; below that it is worked out from the input that is kept for replay, as long as there is one. Secrets are redacted.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *explanationIn) (*explanationOut, error) {
-			e, err := s.Audit.Explain(ctx, sc, in.ID)
+			e, err := s.Replays.Explain(ctx, sc, in.ID)
 			return &explanationOut{e}, err
 		})
 	Register(r, Op{

@@ -53,7 +53,7 @@ func (s *Server) compliance(r *Router) {
 		ID: "impact-preview", Method: http.MethodPost, Path: "/compliance/impact-preview", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Slow: true,
 		Errors:      []int{http.StatusServiceUnavailable},
 		Summary:     "What controls would do to requests that were made",
-		Description: "Decides the recorded decisions of the window again, each by the controls, libraries and resources of the revision that decided then, and by these with control_ids and candidates in force: what differs is due to them alone. Only decisions at audit level detailed or comprehensive kept their input; nothing recorded: zeros and a note. It answers within 30 s with what it has by then (`truncated`). Whoever may write controls may see what they would decide on, so the permission is policies:write.",
+		Description: "Decides the recorded decisions of the window again, each by the controls, libraries and resources of the revision that decided then, and by these with control_ids and candidates in force: what differs is due to them alone. The inputs of decisions are kept for 24 hours, or as the tenant's setting replay says; those of resources at audit level detailed or comprehensive as long as the audit; nothing recorded: zeros and a note. It answers within 30 s with what it has by then (`truncated`). Samples and subjects are shown with the permission audit:read; without it there are figures alone.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *replayIn) (*impactOut, error) {
 			out, err := s.Replays.Preview(ctx, sc, in.Body)
@@ -113,7 +113,7 @@ func (s *Server) recordedPolicies(r *Router) {
 		ID: "test-cases-from-decisions", Method: http.MethodPost, Path: "/policies/{policy_id}/test-cases/from-decisions", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Make test cases of recorded decisions",
-		Description: "Each case holds the input as the policies saw it, the matched resource's fields included, and whether access was granted by all policies together (in shadow mode: would have been). The new cases are run against this policy alone at once, so that those show which other policies decide. A decision that kept no input makes none.",
+		Description: "Each case holds the input as the policies saw it, the matched resource's fields included, and whether access was granted by all policies together (in shadow mode: would have been). The new cases are run against this policy alone at once, so that those show which other policies decide. A decision of which no input is kept makes none. It shows what requests held, so it needs the permission audit:read too.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *casesIn) (*casesOut, error) {
 			out, err := s.Replays.Cases(ctx, sc, in.ID, in.Body)

@@ -266,6 +266,7 @@ func (p *parts) decide(context.Context) error {
 	p.closers.add("audit spool", 5*time.Second, func(context.Context) error { return log.Close() })
 	p.audit = audit.NewDecisionLog(audit.Config{
 		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
+		Kept: keptInputs,
 		Alarm: func(t scope.TenantID, err error) { p.log.Error("audit pipeline error", "tenant", t, "error", err) },
 	})
 	p.metrics = policy.NewMetrics(p.stores, 2*time.Second)
@@ -276,6 +277,7 @@ func (p *parts) decide(context.Context) error {
 		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Now: p.now, NewID: newID,
 		Observe: p.evaluated.count, Evaluated: p.metrics.Add,
 		Deadline: p.cfg.DecisionDeadline, BulkDeadline: p.cfg.BulkDeadline, Share: decision.NewShare(runtime.GOMAXPROCS(0), p.now),
+		KeepsInput: p.audit.KeepsInput,
 	}
 	p.decisions.Share.Weight = p.weight
 	p.simulate(people)

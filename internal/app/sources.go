@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
@@ -12,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
@@ -156,4 +158,10 @@ func (p *parts) syncErrors(ctx context.Context, tx *db.Tx, first, last int64) (m
 		})
 	}
 	return out, nil
+}
+
+// keptInputs is what a tenant keeps of decisions' inputs for replay.
+func keptInputs(ctx context.Context, tx *db.Tx) (audit.Kept, error) {
+	settings, err := tenant.SettingsIn(ctx, tx)
+	return settings.Replay(), err
 }

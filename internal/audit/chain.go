@@ -80,6 +80,8 @@ type row struct {
 	Record       string    `db:"record"`
 	Hash         string    `db:"hash"`
 
+	// input is kept for replay beside the row; "" is none.
+	input string
 	// tally is what the row adds to the counters while it is being stored.
 	tally Tally
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
@@ -13,31 +14,62 @@ import (
 )
 
 // A spool record is a version byte, the tenant, a newline, and the decision as
-// JSON. Tenant ids are DNS labels, so the newline cannot be in one.
-const recordVersion = '1'
+// JSON. Tenant ids are DNS labels, so the newline cannot be in one. With an input
+// for replay the version is another, and before the JSON stands its length and a
+// newline, behind it the input.
+const (
+	recordVersion  = '1'
+	versionOfInput = '2'
+)
 
 // errRecord is a spool record that this program cannot read.
 var errRecord = errors.New("not a decision record")
 
-// appendRecord writes d, already redacted, as a spool record.
+// appendRecord writes d as a spool record, its documents redacted.
 func appendRecord(dst []byte, tenant scope.TenantID, d *Decision) []byte {
+	start := len(dst)
 	dst = append(dst, recordVersion)
 	dst = append(dst, tenant...)
 	dst = append(dst, '\n')
-	return appendDecision(dst, d)
+	if len(d.replay) == 0 {
+		return appendDecision(dst, d)
+	}
+	const digits = 10 // a length of fixed width, so that it can be filled in
+	length := len(dst)
+	dst = append(dst, "0000000000\n"...)
+	dst = appendDecision(dst, d)
+	n := len(dst) - length - digits - 1
+	dst, ok := Redact(dst, d.replay)
+	if !ok { // what cannot be read is not kept
+		return append(dst[:length], dst[length+digits+1:length+digits+1+n]...)
+	}
+	dst[start] = versionOfInput
+	for i := length + digits - 1; n > 0; i-- {
+		dst[i] = byte('0' + n%10)
+		n /= 10
+	}
+	return dst
 }
 
-// parseRecord splits a spool record; line aliases rec.
-func parseRecord(rec []byte) (tenant scope.TenantID, line []byte, err error) {
-	if len(rec) < 3 || rec[0] != recordVersion {
-		return "", nil, errRecord
+// parseRecord splits a spool record; line and input alias rec. input is empty
+// where none is kept for replay.
+func parseRecord(rec []byte) (tenant scope.TenantID, line, input []byte, err error) {
+	if len(rec) < 3 || rec[0] != recordVersion && rec[0] != versionOfInput {
+		return "", nil, nil, errRecord
 	}
-	for i, c := range rec {
-		if c == '\n' {
-			return scope.TenantID(rec[1:i]), rec[i+1:], nil
-		}
+	name, rest, ok := bytes.Cut(rec[1:], []byte{'\n'})
+	if !ok {
+		return "", nil, nil, errRecord
 	}
-	return "", nil, errRecord
+	if rec[0] == recordVersion {
+		return scope.TenantID(name), rest, nil, nil
+	}
+	length, rest, ok := bytes.Cut(rest, []byte{'\n'})
+	n, err := strconv.Atoi(string(length))
+	if !ok || err != nil || n < 0 || n > len(rest) {
+		return "", nil, nil, errRecord
+	}
+	return scope.TenantID(name), rest[:n], rest[n:], nil
 }
 
 // appendDecision writes d the way encoding/json would, by hand: it stands on the

@@ -27,7 +27,7 @@ func TestDecisionRoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "named") {
 			d.PolicyName = &name
 		}
-		tenant, line, err := parseRecord(appendRecord(nil, "t1", &d))
+		tenant, line, _, err := parseRecord(appendRecord(nil, "t1", &d))
 		if err != nil || tenant != "t1" {
 			t.Fatalf("tenant %q, error %v", tenant, err)
 		}

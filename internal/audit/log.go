@@ -29,6 +29,9 @@ type Config struct {
 	SetAside string
 	Now      func() time.Time
 	Logger   *slog.Logger
+	// Kept says what a tenant keeps for replay; nil: nothing is kept. It reads the
+	// tenant's store.
+	Kept func(ctx context.Context, tx *db.Tx) (Kept, error)
 	// Alarm is told when a tenant's records cannot be stored: the built-in alert
 	// "audit pipeline error". It must return at once; it is told again with each
 	// attempt.
@@ -44,6 +47,8 @@ type DecisionLog struct {
 
 	appended atomic.Int64 // records in the spool since the process started, older ones included
 	running  atomic.Bool
+
+	keepers keepers
 
 	mu      sync.Mutex
 	shipped int64
@@ -142,6 +147,9 @@ func (l *DecisionLog) Ingest(ctx context.Context, tenant scope.TenantID, ds []De
 		if err := ctx.Err(); err != nil {
 			return refused, err
 		}
+		if len(ds[i].Input) > 0 && LevelOf(string(ds[i].AuditLevel)) == Basic && !l.KeepsInput(tenant, l.cfg.Now()) {
+			ds[i].Input = nil
+		}
 		if id := ds[i].DecisionID; id == "" || len(id) > maxID {
 			refused = append(refused, i)
 			continue
@@ -174,6 +182,9 @@ func (l *DecisionLog) normalise(d *Decision) {
 			Environment: d.Environment, ResourceID: d.ResourceID, CacheHit: d.CacheHit, AuditLevel: None, Error: firstOf(d.Error != "", "error"),
 		}
 	case Basic:
+		if len(d.Input) <= maxDocument {
+			d.replay = d.Input
+		}
 		d.Input, d.Trace, d.Explanation = nil, nil, nil
 	case Detailed:
 		d.Trace = nil

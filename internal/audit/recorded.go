@@ -10,7 +10,8 @@ import (
 )
 
 // Recording is a stretch of one environment's log whose decisions are wanted
-// with their inputs: those at the levels detailed and comprehensive.
+// with their inputs: those at the levels detailed and comprehensive, and those
+// whose input is kept for replay.
 type Recording struct {
 	Env scope.Env
 	// From and To bound the time of the decision: From inclusive, To not.
@@ -41,10 +42,56 @@ func (l *DecisionLog) Recorded(ctx context.Context, sc scope.Scope, r Recording,
 	}
 	var out Lines
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		out, err = recordedLines(ctx, tx, r, after.next, n, maxBytes)
+		out, err = l.page(ctx, tx, r, after.next, n, maxBytes)
 		return err
 	})
 	return out, err
+}
+
+// page merges, newest first, the records whose input is in the log and those
+// whose input is kept beside it. What one of the two has beyond the other's last
+// is for the next page.
+func (l *DecisionLog) page(ctx context.Context, tx *db.Tx, r Recording, before position, n, maxBytes int) (Lines, error) {
+	if before.Seq == 0 {
+		before = position{At: r.To}
+	}
+	logged, more, err := loggedLines(ctx, tx, r, before, n, maxBytes)
+	if err != nil {
+		return Lines{}, err
+	}
+	var kept []inputRow
+	var moreKept bool
+	if still, ok, err := l.since(ctx, tx, r); err != nil {
+		return Lines{}, err
+	} else if ok {
+		if kept, moreKept, err = keptLines(ctx, tx, still, before, n, maxBytes); err != nil {
+			return Lines{}, err
+		}
+	}
+	out := Lines{more: more || moreKept}
+	for bytes := 0; ; {
+		var line []byte
+		switch {
+		case len(logged) == 0 && more, len(kept) == 0 && moreKept, len(logged)+len(kept) == 0:
+			return out, nil
+		case len(out.Records) == n || bytes >= maxBytes:
+			out.more = true
+			return out, nil
+		case len(kept) == 0 || len(logged) > 0 && later(logged[0].At, logged[0].Seq, kept[0].At, kept[0].Seq):
+			line, out.next = []byte(logged[0].Record), position{At: logged[0].At, Seq: logged[0].Seq}
+			logged = logged[1:]
+		default:
+			line, out.next = withInputOf(kept[0].Record, kept[0].Input), position{At: kept[0].At, Seq: kept[0].Seq}
+			kept = kept[1:]
+		}
+		out.Records = append(out.Records, line)
+		bytes += len(line)
+	}
+}
+
+// later orders positions of the log as its answers do.
+func later(at time.Time, seq int64, than time.Time, thanSeq int64) bool {
+	return at.After(than) || at.Equal(than) && seq > thanSeq
 }
 
 // CountRecorded counts the decisions of a recording, and of these the ones
@@ -59,14 +106,23 @@ func (l *DecisionLog) CountRecorded(ctx context.Context, sc scope.Scope, r Recor
 		if all, err = q.count(ctx, tx); err != nil {
 			return err
 		}
-		withInput, err = countRecorded(ctx, tx, r)
+		if withInput, err = countRecorded(ctx, tx, r); err != nil {
+			return err
+		}
+		still, ok, err := l.since(ctx, tx, r)
+		if err != nil || !ok {
+			return err
+		}
+		kept, err := countKept(ctx, tx, still)
+		withInput += kept
 		return err
 	})
 	return all, withInput, err
 }
 
-// ByID gives the decisions with these ids that are in the log, in any order;
-// those of an environment that the scope does not see are left out.
+// ByID gives the decisions with these ids that are in the log, in any order, with
+// the inputs that are kept for replay; those of an environment that the scope does
+// not see are left out.
 func (l *DecisionLog) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Decision, error) {
 	l.settle(ctx)
 	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
@@ -91,7 +147,7 @@ func (l *DecisionLog) ByID(ctx context.Context, sc scope.Scope, ids []string) ([
 			out = append(out, d)
 		}
 	}
-	return out, nil
+	return out, l.Fill(ctx, sc, out)
 }
 
 // LastDecided gives, for those of the controls that ever decided something in

@@ -76,10 +76,11 @@ func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
 	byTenant := map[scope.TenantID][]row{}
 	var order []scope.TenantID
 	for _, rec := range records {
-		tenant, line, err := parseRecord(rec)
+		tenant, line, input, err := parseRecord(rec)
 		var r row
 		if err == nil {
 			r, err = toRow(line)
+			r.input = string(input)
 		}
 		if err != nil {
 			l.setAside("unreadable", rec, err)
@@ -207,7 +208,11 @@ func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []r
 		if err != nil || len(fresh) == 0 {
 			return err
 		}
-		return l.append(ctx, tx, fresh)
+		logged, err := l.append(ctx, tx, fresh)
+		if err != nil {
+			return err
+		}
+		return l.keepInputs(ctx, tx, tenant, logged)
 	})
 }
 
@@ -234,10 +239,11 @@ func unknown(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
 	return fresh, nil
 }
 
-func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) error {
+// append puts rows at the ends of their chains and gives those that stand in the log.
+func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged []row, err error) {
 	chains, err := loadChains(ctx, tx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	seq := int64(0)
 	for name, c := range chains {
@@ -247,7 +253,7 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) error {
 	}
 	now := l.cfg.Now().UTC().Truncate(time.Microsecond)
 	counts := tallies{}
-	var logged, seen []row
+	var seen []row
 	touched := map[string]bool{}
 	for i := range rows {
 		r := &rows[i]
@@ -270,20 +276,20 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) error {
 		logged = append(logged, *r)
 	}
 	if err := insertRows(ctx, tx, logged); err != nil {
-		return err
+		return nil, err
 	}
 	if err := insertSeenIDs(ctx, tx, seen); err != nil {
-		return err
+		return nil, err
 	}
 	if err := addTallies(ctx, tx, counts); err != nil {
-		return err
+		return nil, err
 	}
 	for name := range touched {
 		if err := saveChain(ctx, tx, chains[name]); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return logged, nil
 }
 
 // SetAside keeps a line that a bouncer sent as a decision and that is none, in

@@ -18,27 +18,21 @@ type recordedRow struct {
 	Record string    `db:"record"`
 }
 
-func recordedLines(ctx context.Context, tx *db.Tx, r Recording, after position, n, maxBytes int) (Lines, error) {
-	var out Lines
+// loggedLines are those of a recording whose input is in the log, newest first.
+func loggedLines(ctx context.Context, tx *db.Tx, r Recording, before position, n, maxBytes int) (out []recordedRow, more bool, err error) {
 	bytes := 0
-	before := after
-	if before.Seq == 0 {
-		before = position{At: r.To, Seq: 0}
-	}
 	for row, err := range db.Rows[recordedRow](ctx, tx, `SELECT at, seq, record FROM decisions
 		WHERE environment = $1 AND at >= $2 AND (at, seq) < ($3, $4) AND `+withInput+`
 		ORDER BY at DESC, seq DESC LIMIT $5`, string(r.Env), r.From, before.At, before.Seq, n) {
 		if err != nil {
-			return Lines{}, err
+			return nil, false, err
 		}
-		out.Records = append(out.Records, []byte(row.Record))
-		out.next = position{At: row.At, Seq: row.Seq}
+		out = append(out, row)
 		if bytes += len(row.Record); bytes >= maxBytes {
-			break
+			return out, true, nil
 		}
 	}
-	out.more = len(out.Records) == n || bytes >= maxBytes
-	return out, nil
+	return out, len(out) == n, nil
 }
 
 func countRecorded(ctx context.Context, tx *db.Tx, r Recording) (int64, error) {

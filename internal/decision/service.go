@@ -21,6 +21,9 @@ type Service struct {
 	// waits for it.
 	Record    func(tenant scope.TenantID, d *audit.Decision) error
 	RecordAll func(tenant scope.TenantID, ds []audit.Decision) error
+	// KeepsInput tells of a decision at audit level basic whether its input is kept
+	// for replay; nil: none is.
+	KeepsInput func(tenant scope.TenantID, now time.Time) bool
 	// Observe counts a decision by the control that made it (0: none).
 	Observe func(tenant scope.TenantID, policy int64, effect rego.Effect)
 	// Evaluated counts an evaluation for the metrics of its control, or an answer
@@ -136,8 +139,13 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 	}
 	d := set.Decide(ctx, req, opt)
 	record(rec, sc, req, &d, id, at)
-	if rec.AuditLevel == audit.Detailed || rec.AuditLevel == audit.Comprehensive {
+	switch rec.AuditLevel {
+	case audit.Detailed, audit.Comprehensive:
 		explain(ctx, rec, set, req, opt, d)
+	case audit.Basic:
+		if s.KeepsInput != nil && s.KeepsInput(sc.Tenant, now) {
+			rec.Input = appendInput(make([]byte, 0, 512), req)
+		}
 	}
 	s.count(sc.Tenant, &d)
 	return d, nil

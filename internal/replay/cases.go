@@ -11,8 +11,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -72,6 +70,9 @@ type Skipped struct {
 // by all controls together (in shadow mode: would have been). The new cases are
 // run at once. Faults: Invalid for decisions that are not there.
 func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from FromDecisions) (Made, error) {
+	if err := sc.Require(recordedInputs); err != nil { // cases show what the requests held
+		return Made{}, err
+	}
 	p, err := s.Policies.Get(ctx, sc, id)
 	if err != nil {
 		return Made{}, err
@@ -178,47 +179,49 @@ func (s *Service) filtered(ctx context.Context, sc scope.Scope, p Picked) ([]aud
 		f.ResourceID = itoa(p.ResourceID)
 	}
 	s.Audit.Settle(ctx)
-	var out []audit.Decision
+	var out, some []audit.Decision
+	look := func() error {
+		err := s.Audit.Fill(ctx, sc, some)
+		for _, d := range some {
+			if len(d.Input) > 0 && len(out) < p.Limit {
+				out = append(out, d)
+			}
+		}
+		if some = some[:0]; err == nil && len(out) == p.Limit {
+			err = errEnough
+		}
+		return err
+	}
 	err := s.Audit.Each(ctx, within(sc, env), f, func(d *audit.Decision) error {
-		if len(d.Input) > 0 {
-			out = append(out, *d)
+		if some = append(some, *d); len(some) < inputsAtOnce {
+			return nil
 		}
-		if len(out) == p.Limit {
-			return errEnough
-		}
-		return nil
+		return look()
 	})
+	if err == nil {
+		err = look()
+	}
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	return out, err
 }
 
+// inputsAtOnce is for how many decisions inputs are looked up in one question.
+const inputsAtOnce = 100
+
 // errEnough ends a walk over the log.
 var errEnough = errors.New("replay: enough decisions")
 
 // caseOf makes a case of a decision, or says why it makes none.
 func (s *Service) caseOf(ctx context.Context, sc scope.Scope, d audit.Decision) (c policy.TestCase, why string, err error) {
-	if len(d.Input) == 0 || string(d.Input) == "null" {
-		return c, "no_input", nil
-	}
-	in, err := value.Decode(d.Input, value.Limits{})
-	if err != nil {
-		return c, "unreadable", nil
-	}
-	if in.Get("truncated").True() && in.Get("bytes").Defined() {
-		return c, "no_input", nil
-	}
-	req, offences := rego.ParseOpen(in)
-	if len(offences) > 0 {
-		return c, "unreadable", nil
+	req, why := request(d)
+	if why != "" {
+		return c, why, nil
 	}
 	set, err := s.Snapshots.Get(ctx, sc.Tenant, d.Environment)
 	if err != nil {
 		return c, "", err
-	}
-	if req.ResourceID == 0 {
-		req.ResourceID = d.ResourceID // what it matched then
 	}
 	full, err := set.Input(&req)
 	if err != nil {

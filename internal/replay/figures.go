@@ -82,7 +82,7 @@ func (p *plan) note(i *Impact, late bool) string {
 	case i.Recorded == 0:
 		notes = append(notes, "no decision was recorded in the window")
 	case i.Recorded == i.WithoutInput:
-		notes = append(notes, "no decision in the window kept its input: only resources at audit level detailed or comprehensive can be replayed")
+		notes = append(notes, "of no decision in the window is the input kept: the setting replay of the tenant says for how long inputs are")
 	case i.WithoutInput > 0:
 		notes = append(notes, strconv.FormatInt(i.WithoutInput, 10)+" decisions kept no input and are not part of these figures")
 	}

@@ -139,7 +139,7 @@ func TestImpactFigures(t *testing.T) {
 		t.Errorf("late: %v %s", got.Truncated, got.Note)
 	}
 	p.total, p.notes = 0, nil
-	if got = p.impact(&rerun.Part{}, false, time.Second); !strings.HasPrefix(got.Note, "no decision in the window kept its input") || len(p.notes) != 0 {
+	if got = p.impact(&rerun.Part{}, false, time.Second); !strings.HasPrefix(got.Note, "of no decision in the window is the input kept") || len(p.notes) != 0 {
 		t.Errorf("none kept its input: %s", got.Note)
 	}
 }

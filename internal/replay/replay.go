@@ -67,7 +67,7 @@ type Impact struct {
 	Controls          []Subject `json:"controls" doc:"The candidate: what would be active, or not, besides the baseline."`
 
 	Recorded     int64 `json:"recorded" doc:"Decisions in the window."`
-	WithoutInput int64 `json:"without_input" doc:"Of these, the ones whose audit level kept no input, so that they cannot be replayed."`
+	WithoutInput int64 `json:"without_input" doc:"Of these, the ones of which no input was kept (see the tenant's setting replay), so that they cannot be replayed."`
 	Evaluated    int64 `json:"evaluated" doc:"How many were decided again: would_block, would_allow and would_mask together."`
 	WouldBlock   int64 `json:"would_block" doc:"How many the candidate stops."`
 	WouldAllow   int64 `json:"would_allow" doc:"How many it lets pass."`
@@ -94,6 +94,25 @@ type Impact struct {
 	DurationMS         float64 `json:"duration_ms" doc:"How long it took."`
 	DecisionsPerSecond float64 `json:"decisions_per_second" doc:"How fast."`
 	Note               string  `json:"note,omitempty" doc:"What these figures do not say."`
+}
+
+// recordedInputs is the permission to see what requests held, and whose they were.
+const recordedInputs scope.Permission = "audit:read"
+
+// figuresNote is the note of an Impact without what needs that permission.
+const figuresNote = "samples and subjects are shown with the permission audit:read"
+
+// shownTo is the impact as a caller may see it: figures alone to whoever may not
+// read the audit.
+func (i Impact) shownTo(sc scope.Scope) Impact {
+	if sc.Require(recordedInputs) == nil {
+		return i
+	}
+	if i.Samples, i.BySubject = []rerun.Sample{}, []BySubject{}; i.Note != "" {
+		i.Note += "; "
+	}
+	i.Note += figuresNote
+	return i
 }
 
 // Subject is a control of the candidate.

@@ -116,6 +116,10 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, er
 		return err
 	})
 	run.settle()
+	if run.Result != nil {
+		shown := run.Result.shownTo(sc)
+		run.Result = &shown
+	}
 	return run, err
 }
 

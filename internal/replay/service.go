@@ -50,7 +50,7 @@ func (s *Service) Preview(ctx context.Context, sc scope.Scope, r Request) (Impac
 	if err != nil && !(late && part.Seen() > 0) {
 		return Impact{}, err
 	}
-	return p.impact(part, err != nil, s.Now().Sub(began)), nil
+	return p.impact(part, err != nil, s.Now().Sub(began)).shownTo(sc), nil
 }
 
 // firstStep is how many records the first step takes; each later one at most

@@ -6,9 +6,12 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"slices"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -31,6 +34,9 @@ const (
 	ImpactThresholdSetting = "impact_gate_threshold_percent"
 	ImpactWindowSetting    = "impact_gate_window_hours"
 )
+
+// ReplaySetting is what is kept of decisions' inputs for replay.
+const ReplaySetting = "replay"
 
 // The modes of the impact gate.
 const (
@@ -96,6 +102,67 @@ func (s Settings) checkImpact(wrong func(name, message string)) {
 	}
 }
 
+// maxReplayHours is how long inputs may be kept for replay: shorter than any
+// level of the audit keeps its entries.
+const maxReplayHours = 720
+
+// Replay reads what is kept of decisions' inputs for replay: "off", a number of
+// hours, or an object with hours, decisions and size_mib.
+func (s Settings) Replay() audit.Kept {
+	k := audit.Kept{For: audit.KeptFor, Rows: audit.KeptRows, Bytes: audit.KeptBytes}
+	switch v := s[ReplaySetting].(type) {
+	case string:
+		k.Off = v == "off"
+	case map[string]any:
+		if n, ok := whole(v["hours"]); ok {
+			k.For = time.Duration(n) * time.Hour
+		}
+		if n, ok := whole(v["decisions"]); ok {
+			k.Rows = n
+		}
+		if n, ok := whole(v["size_mib"]); ok {
+			k.Bytes = n << 20
+		}
+	default:
+		if n, ok := whole(v); ok {
+			k.For = time.Duration(n) * time.Hour
+		}
+	}
+	return k
+}
+
+// replayBounds are the members of the setting replay as an object, with their most.
+func replayBounds() map[string]int64 {
+	return map[string]int64{"hours": maxReplayHours, "decisions": audit.KeptRows, "size_mib": audit.KeptBytes >> 20}
+}
+
+// checkReplay says what is wrong with the setting of replay.
+func (s Settings) checkReplay(wrong func(name, message string)) {
+	bounded := func(name string, v any, most int64) {
+		if n, ok := whole(v); !ok || n < 1 || n > most {
+			wrong(name, fmt.Sprintf("must be a whole number from 1 to %d", most))
+		}
+	}
+	switch v := s[ReplaySetting].(type) {
+	case nil:
+	case string:
+		if v != "off" {
+			wrong(ReplaySetting, `must be "off", a number of hours, or an object with hours, decisions and size_mib`)
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			most, known := replayBounds()[name]
+			if !known {
+				wrong(ReplaySetting+"/"+name, "unknown member: hours, decisions and size_mib are known")
+				continue
+			}
+			bounded(ReplaySetting+"/"+name, v[name], most)
+		}
+	default:
+		bounded(ReplaySetting, v, maxReplayHours)
+	}
+}
+
 // merge sets the members of change, and removes those that are null there.
 func (s Settings) merge(change Settings) Settings {
 	out := maps.Clone(s)
@@ -139,9 +206,11 @@ func (s Settings) check() error {
 			bad = append(bad, fault.Detail{Pointer: pointer + "/" + FourEyesSetting, Message: "must be true or false"})
 		}
 	}
-	s.checkImpact(func(name, message string) {
+	wrong := func(name, message string) {
 		bad = append(bad, fault.Detail{Pointer: pointer + "/" + name, Message: message})
-	})
+	}
+	s.checkImpact(wrong)
+	s.checkReplay(wrong)
 	if raw, err := json.Marshal(s); err != nil || len(raw) > 64<<10 {
 		bad = append(bad, fault.Detail{Pointer: pointer, Message: "must be at most 64 KiB of JSON"})
 	}
@@ -209,6 +278,10 @@ func (Settings) Schema(huma.Registry) *huma.Schema {
 			ImpactWindowSetting: {
 				Type: huma.TypeInteger, Format: "int64", Minimum: &one, Maximum: &year, Nullable: true,
 				Description: "How many hours back decisions are replayed before a promotion; absent: 168.",
+			},
+			ReplaySetting: {
+				Nullable:    true,
+				Description: "What is kept of decisions' inputs for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none keep nothing.",
 			},
 		},
 	}

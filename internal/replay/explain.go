@@ -1,0 +1,122 @@
+package replay
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The notes of an explanation that was worked out from a kept input.
+const (
+	noteAgain   = "Worked out from the input that is kept for replay, by the control as it was then and today's data."
+	noteDiffers = "Decided again from the input that is kept for replay, it comes out otherwise than it did: data, a library or a redacted value is not what it was. This is the explanation of today's outcome."
+)
+
+// Explain tells why a recorded decision was made: from the log where its audit
+// level kept that, else by deciding the input that is kept for replay again, by
+// the version of the control that decided. It is NotFound for an id that the log
+// does not hold.
+func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit.Explanation, error) {
+	out, err := s.Audit.Explain(ctx, sc, id)
+	if err != nil || out.Available {
+		return out, err
+	}
+	found, err := s.Audit.ByID(ctx, sc, []string{id})
+	if err != nil || len(found) == 0 || found[0].Error != "" {
+		return out, err
+	}
+	list, differs, err := s.why(ctx, sc, found[0])
+	if err != nil || len(list) == 0 {
+		return out, err
+	}
+	texts := make([]string, len(list))
+	for i, e := range list {
+		texts[i] = e.Text
+	}
+	out.Available, out.Explanations, out.Text, out.Public = true, list, strings.Join(texts, "\n"), list[0].Public
+	if out.Note = noteAgain; differs {
+		out.Note = noteDiffers
+	}
+	return out, nil
+}
+
+// why explains a decision from its kept input; nothing where there is none, or
+// where the control that decided is not known any more.
+func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (list []rego.Explanation, differs bool, err error) {
+	req, why := request(d)
+	if why != "" {
+		return nil, false, nil
+	}
+	set, err := s.Snapshots.Get(ctx, sc.Tenant, d.Environment)
+	if err != nil {
+		return nil, false, err
+	}
+	opt := rego.Options{Now: d.Timestamp, Deadline: s.Deadline, Clock: s.Now}
+	if d.PolicyID == 0 {
+		again, list := set.Explain(ctx, &req, opt)
+		return list, again.PolicyID != 0, nil
+	}
+	control, err := s.versionOf(ctx, sc, set, d)
+	if err != nil || control == nil {
+		return nil, false, err
+	}
+	in, err := set.Input(&req)
+	if err != nil {
+		return nil, false, nil
+	}
+	outcome, e := control.Explain(ctx, in, set, rego.Limits{Deadline: s.Deadline, Now: d.Timestamp, Clock: s.Now})
+	return []rego.Explanation{e}, outcome.Effect.Permits() != granted(d), nil
+}
+
+// versionOf is the control that decided, as it was then; nil where that is not
+// known any more.
+func (s *Service) versionOf(ctx context.Context, sc scope.Scope, set *rego.Set, d audit.Decision) (*rego.Control, error) {
+	at := slices.IndexFunc(set.Controls(), func(c *rego.Control) bool { return c.Meta().ID == d.PolicyID })
+	if at >= 0 && set.Controls()[at].Meta().Version == d.PolicyVersion {
+		return set.Controls()[at], nil
+	}
+	old, err := s.Policies.Version(ctx, within(sc, scope.AnyEnv), d.PolicyID, d.PolicyVersion)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	libs, err := s.Policies.Libraries(ctx, sc, d.Environment)
+	if err != nil {
+		return nil, err
+	}
+	c, issues := rego.Compile(rego.Meta{ID: d.PolicyID, Name: old.Name, Version: d.PolicyVersion}, old.RegoCode, libs...)
+	if len(issues) > 0 { // of what it used then something is gone
+		return nil, nil
+	}
+	return c, nil
+}
+
+// request reads the kept input of a decision as it was asked, or says why it cannot.
+func request(d audit.Decision) (req rego.Request, why string) {
+	if len(d.Input) == 0 || string(d.Input) == "null" {
+		return req, "no_input"
+	}
+	in, err := value.Decode(d.Input, value.Limits{})
+	if err != nil {
+		return req, "unreadable"
+	}
+	if in.Get("truncated").True() && in.Get("bytes").Defined() {
+		return req, "no_input"
+	}
+	req, offences := rego.ParseOpen(in)
+	if len(offences) > 0 {
+		return req, "unreadable"
+	}
+	if req.ResourceID == 0 {
+		req.ResourceID = d.ResourceID // what it matched then
+	}
+	return req, ""
+}

@@ -1,0 +1,31 @@
+package spool
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAllowance: a burst passes whole, after it so many a second, and a rest
+// earns a burst again, no more.
+func TestAllowance(t *testing.T) {
+	a := NewAllowance(100, 10)
+	now := time.Unix(1_800_000_000, 0)
+	take := func(n int) (taken int) {
+		for range n {
+			if a.Take(now) {
+				taken++
+			}
+		}
+		return taken
+	}
+	for i, c := range []struct {
+		after time.Duration
+		ask   int
+		want  int
+	}{{0, 1000, 100}, {0, 10, 0}, {time.Second, 100, 10}, {100 * time.Millisecond, 5, 1}, {time.Hour, 1000, 100}, {5 * time.Second, 40, 40}, {0, 40, 10}} {
+		now = now.Add(c.after)
+		if got := take(c.ask); got != c.want {
+			t.Errorf("step %d: %d of %d taken, want %d", i, got, c.ask, c.want)
+		}
+	}
+}

@@ -266,7 +266,7 @@ func (p *parts) decide(context.Context) error {
 	p.closers.add("audit spool", 5*time.Second, func(context.Context) error { return log.Close() })
 	p.audit = audit.NewDecisionLog(audit.Config{
 		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
-		Kept: keptInputs,
+		Kept:  keptInputs,
 		Alarm: func(t scope.TenantID, err error) { p.log.Error("audit pipeline error", "tenant", t, "error", err) },
 	})
 	p.metrics = policy.NewMetrics(p.stores, 2*time.Second)

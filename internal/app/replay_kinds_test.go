@@ -24,7 +24,6 @@ func TestStockOPAReplays(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
 	resource := a.Do(t, "POST", "/resources", body{"name": "desk", "type": "api", "path": "/desk/**", "environment": "production"}).Want(201).ID()
-	a.Do(t, "PUT", fmt.Sprintf("/resources/%d/enrich", resource), body{"audit_level": "detailed"}).Want(200)
 	a.Do(t, "POST", "/resources", body{"name": "elsewhere", "type": "api", "path": "/elsewhere", "environment": "production"}).Want(201)
 	policy := activate(t, a, "desk", "production", deskControl, body{"resource_id": resource})
 

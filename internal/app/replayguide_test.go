@@ -22,13 +22,14 @@ func TestReplayGuide(t *testing.T) {
 	}
 	s := apptest.StartServer(t, dbtest.SQLite)
 	resource, policy := recorded(t, s.Admin, "production", 300, 12)
-	key := s.Key(t, s.Admin, "production", "policies:write").APIKey
+	key := s.Key(t, s.Admin, "production", "policies:write", "audit:read").APIKey
 	dir := t.TempDir()
-	env := fmt.Sprintf("set -eu\nexport API=%s/api/v1 TOKEN=%s RESOURCE=%d POLICY=%d GATEHOUSE_URL=%s GATEHOUSE_API_KEY=%s\n", s.URL, s.Admin.Bearer, resource, policy, s.URL, key)
+	env := fmt.Sprintf("set -eu\nexport API=%s/api/v1 TENANT=default TOKEN=%s RESOURCE=%d POLICY=%d GATEHOUSE_URL=%s GATEHOUSE_API_KEY=%s\n", s.URL, s.Admin.Bearer, resource, policy, s.URL, key)
 	wants := []struct {
 		text string
 		code int
 	}{
+		{`"size_mib":64`, 0},
 		{`"audit_level":"detailed"`, 0},
 		{"12 of 300 decisions of the last 24 h in production would flip (4 %)", 0},
 		{"", 0},

@@ -110,7 +110,7 @@ type Decision struct {
 	// Error is set where a control failed and the decision is a denial for it.
 	Error string `json:"error,omitempty"`
 	// Input and Explanation are kept from level detailed up, Trace at
-	// comprehensive; all have passed through Redact. At basic an Input is kept for
+	// comprehensive; all have passed through redact.JSON. At basic an Input is kept for
 	// replay (Kept), and is no part of the entry.
 	Input json.RawMessage `json:"input,omitempty" doc:"The redacted input; from audit level detailed up."`
 	Trace json.RawMessage `json:"trace,omitempty" doc:"The evaluation's steps; at audit level comprehensive."`
@@ -120,9 +120,9 @@ type Decision struct {
 	// Hidden is what the input held that must not be logged: it is taken out of
 	// Reason, Error, Trace and Explanation when the decision is recorded.
 	Hidden redact.Found `json:"-"`
-	// replay is the input of a decision at level basic, kept for replay apart from
-	// the entry.
-	replay json.RawMessage
+	// Replay is the input of a decision at level basic, kept for replay apart from
+	// the entry; the log fills it in.
+	Replay json.RawMessage `json:"-"`
 }
 
 // User is the subject of a decision as the log keeps it.

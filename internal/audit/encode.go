@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -31,7 +32,7 @@ func appendRecord(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 	dst = append(dst, recordVersion)
 	dst = append(dst, tenant...)
 	dst = append(dst, '\n')
-	if len(d.replay) == 0 {
+	if len(d.Replay) == 0 {
 		return appendDecision(dst, d)
 	}
 	const digits = 10 // a length of fixed width, so that it can be filled in
@@ -39,7 +40,7 @@ func appendRecord(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 	dst = append(dst, "0000000000\n"...)
 	dst = appendDecision(dst, d)
 	n := len(dst) - length - digits - 1
-	dst, ok := Redact(dst, d.replay)
+	dst, ok := redact.JSON(dst, d.Replay)
 	if !ok { // what cannot be read is not kept
 		return append(dst[:length], dst[length+digits+1:length+digits+1+n]...)
 	}
@@ -140,7 +141,7 @@ func appendOurs(dst []byte, d *Decision) []byte {
 	dst = optString(dst, "error", d.Error)
 	if len(d.Input) > 0 {
 		dst = append(dst, `,"input":`...)
-		dst, _ = Redact(dst, d.Input)
+		dst, _ = redact.JSON(dst, d.Input)
 	}
 	if len(d.Trace) > 0 {
 		dst = append(dst, `,"trace":`...)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -68,7 +69,7 @@ func TestRedact(t *testing.T) {
 		"trailing":  `{"a":1} c4n4ry`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, _ := Redact([]byte("x"), []byte(in))
+			out, _ := redact.JSON([]byte("x"), []byte(in))
 			if strings.Contains(string(out), canary) || strings.Contains(string(out), "7123") {
 				t.Errorf("%s let it through: %s", in, out)
 			}
@@ -81,7 +82,7 @@ func TestRedact(t *testing.T) {
 		})
 	}
 	keep := `{"credential_set":true,"max_tokens":512,"estimated_tokens":3,"user":{"id":"a","email":"a@b"},"list":[1,"two",{},[]]}`
-	if out, ok := Redact(nil, []byte(keep)); !ok || string(out) != keep {
+	if out, ok := redact.JSON(nil, []byte(keep)); !ok || string(out) != keep {
 		t.Errorf("changed what is no secret: %s", out)
 	}
 }
@@ -89,7 +90,7 @@ func TestRedact(t *testing.T) {
 func FuzzRedact(f *testing.F) {
 	f.Add([]byte(`{"password":"x","a":[1,{"token":2}]}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		out, ok := Redact(nil, in)
+		out, ok := redact.JSON(nil, in)
 		if json.Valid(in) && !ok {
 			t.Fatalf("could not read %q", in)
 		}

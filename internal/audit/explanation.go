@@ -119,7 +119,7 @@ func Hide(path string, v value.Value) value.Value {
 	if v.Kind() < value.ArrayKind {
 		return v
 	}
-	text, ok := Redact(nil, v.AppendJSON(nil))
+	text, ok := redact.JSON(nil, v.AppendJSON(nil))
 	if !ok {
 		return value.String(redact.Mark)
 	}
@@ -163,7 +163,7 @@ func appendTrace(dst, src []byte, found redact.Found) []byte {
 }
 
 func appendForeign(dst, src []byte, found redact.Found) []byte {
-	text, _ := Redact(nil, src)
+	text, _ := redact.JSON(nil, src)
 	return append(dst, found.Foreign(text)...)
 }
 

@@ -183,7 +183,7 @@ func (l *DecisionLog) normalise(d *Decision) {
 		}
 	case Basic:
 		if len(d.Input) <= maxDocument {
-			d.replay = d.Input
+			d.Replay = d.Input
 		}
 		d.Input, d.Trace, d.Explanation = nil, nil, nil
 	case Detailed:

@@ -174,7 +174,8 @@ type Bouncer struct {
 	ids       *idSource
 	count     counters
 	buffers   buffers
-	events    sync.Pool    // *[]byte
+	events    sync.Pool // *[]byte
+	inputs    *spool.Allowance
 	zip       *gzip.Writer // the shipper's: its tables are 800 KB
 	labels    atomic.Pointer[[]byte]
 	leaving   atomic.Bool // told to stop: answers end their connections
@@ -233,7 +234,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		tools:  openTools(cfg.DataDir),
 		out:    outbound.Trusted(outbound.Config{RootCAs: cfg.RootCAs}),
 		ids:    &idSource{rng: rand.NewChaCha8(seed)},
-		report: newReporter(), scout: newScout(),
+		report: newReporter(), scout: newScout(), inputs: newInputAllowance(),
 		shadow: make(chan shadowJob, shadowQueue), activated: make(chan struct{}, 1),
 	}
 	if b.bodies, err = openBodies(cfg.DataDir, cfg.Entropy); err != nil {

@@ -98,11 +98,7 @@ func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity,
 		dst = append(dst, `,"requested_by":`...)
 		dst = value.AppendString(dst, in.client)
 		dst = append(dst, `,"input":`...)
-		if level == auditDetailed || level == auditComprehensive {
-			dst = appendInput(dst, question(in.recordable(v), st.settings, who))
-		} else {
-			dst = appendBasicInput(dst, in, who, v)
-		}
+		dst = b.appendEventInput(dst, st, in, who, v, level)
 	}
 	dst = appendResult(dst, v)
 	if v.failed != "" {

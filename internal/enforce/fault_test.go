@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
 // wireApplication answers each connection by hand.
@@ -389,7 +390,14 @@ func TestMetrics(t *testing.T) {
 func FuzzEvent(f *testing.F) {
 	f.Add("ann", "/a", "because", "id")
 	f.Add("a\"\\\x00\x1f\u2028", "/\xff", "<script>", "\n")
-	b := &Bouncer{}
+	log, err := spool.Open(spool.Config{Dir: f.TempDir()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { log.Close() })
+	b := &Bouncer{spool: log, inputs: newInputAllowance()}
+	b.cfg.SpoolBytes = 1 << 30
+	b.events.New = func() any { return new([]byte) }
 	line := []byte(`{"labels":{}`)
 	b.labels.Store(&line)
 	f.Fuzz(func(t *testing.T, user, path, reason, id string) {

@@ -191,7 +191,7 @@ func skipString(b []byte, i int) int {
 	return -1
 }
 
-// redactedMark is what audit.Redact leaves in the place of a secret.
+// redactedMark is what redact.JSON leaves in the place of a secret.
 const redactedMark = "[redacted]"
 
 // decodeInput reads a kept input. What a stock OPA was sent may hold members

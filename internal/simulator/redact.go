@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -32,7 +31,7 @@ func sealed(rec Record) (text []byte, clean Record, err error) {
 	if err := enc.Encode(rec); err != nil {
 		return nil, rec, err
 	}
-	out, _ := audit.Redact(make([]byte, 0, raw.Len()), raw.Bytes())
+	out, _ := redact.JSON(make([]byte, 0, raw.Len()), raw.Bytes())
 	doc, err := decode(out)
 	if err != nil {
 		return nil, rec, err

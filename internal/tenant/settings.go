@@ -280,7 +280,6 @@ func (Settings) Schema(huma.Registry) *huma.Schema {
 				Description: "How many hours back decisions are replayed before a promotion; absent: 168.",
 			},
 			ReplaySetting: {
-				Nullable:    true,
 				Description: "What is kept of decisions' inputs for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none keep nothing.",
 			},
 		},

@@ -46,12 +46,18 @@ func (p *parts) probes() api.Probes {
 	}
 }
 
+// readyPatience is how long readiness waits for a store: a probe that hangs tells
+// nobody anything.
+const readyPatience = 500 * time.Millisecond
+
 // ready says what keeps the service from taking requests at its usual speed: a
 // store that is down, or a start that still goes on.
 func (p *parts) ready(ctx context.Context) error {
 	if !p.warmed.Load() {
 		return errWarming
 	}
+	ctx, cancel := context.WithTimeout(ctx, readyPatience)
+	defer cancel()
 	_, err := p.stores.System().Revision(ctx, "tenants")
 	return err
 }

@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv("GATEHOUSE_TEST_FULL") == "" && flag.Lookup("test.run").Value.String() == "" {
-		long := "TestHardening|TestSimulation|TestKilled|TestKills|TestFanOut|TestStockOPA|TestTemplate|TestConvergence|TestCredentialEnds|TestGateways|TestAssisted|TestClassification|TestStory|TestPolicyCommand|TestCIExamples|TestCode|TestPull|TestPoliciesAsCodeGuide|TestWorkbench|TestReplay|TestImpactGate|TestRepository|TestWebhook|TestEditor|TestDeployment|TestNoisy|TestShareOf|TestLibraries" +
+		long := "TestHardening|TestSimulation|TestKilled|TestKills|TestFanOut|TestStockOPA|TestTemplate|TestConvergence|TestCredentialEnds|TestGateways|TestAssisted|TestClassification|TestStory|TestPolicyCommand|TestCIExamples|TestCode|TestPull|TestPoliciesAsCodeGuide|TestWorkbench|TestReplay|TestImpactGate|TestRepository|TestWebhook|TestEditor|TestDeployment|TestNoisy|TestShareOf|TestStoreThat|TestLibraries" +
 			"|TestLibraryReplayed|TestDecisionsSurvive|TestNothingForeign|TestMaxStale|TestCutOff|TestOPAParity|TestSimulateAgrees|TestDiscoveryIsBounded"
 		apptest.Quick = true
 		if err := flag.Set("test.skip", long); err != nil {

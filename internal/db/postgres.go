@@ -23,6 +23,9 @@ const (
 	systemSchema   = "gatehouse"
 	acquireTimeout = 900 * time.Millisecond // a store that is down is said so within a second
 	commitTimeout  = 5 * time.Second
+	// answerTimeout is how long a server may be silent about one statement: longer
+	// than it waits for a lock. One that hangs keeps its connections open.
+	answerTimeout  = 12 * time.Second
 	migrateTimeout = time.Minute
 )
 
@@ -204,7 +207,7 @@ func (b *pgBackend) begin(ctx context.Context, id scope.TenantID, write bool) (t
 		if err != nil {
 			return nil, err
 		}
-		tx, err := c.BeginTx(ctx, opts)
+		tx, err := beginTx(ctx, c, opts)
 		if err == nil {
 			return &pgTxn{conn: c, tx: tx, backend: b, tenant: id}, nil
 		}
@@ -214,6 +217,23 @@ func (b *pgBackend) begin(ctx context.Context, id scope.TenantID, write bool) (t
 			return nil, err
 		}
 	}
+}
+
+// beginTx begins a transaction, for which a server that does not hang needs no time.
+func beginTx(ctx context.Context, c *pgxpool.Conn, opts pgx.TxOptions) (pgx.Tx, error) {
+	short, cancel := context.WithTimeout(ctx, acquireTimeout)
+	defer cancel()
+	tx, err := c.BeginTx(short, opts)
+	return tx, silent(ctx, short, err)
+}
+
+// silent says of an error that a deadline of ours made, not the caller's, that the
+// store does not answer.
+func silent(caller, ours context.Context, err error) error {
+	if err != nil && ours.Err() != nil && caller.Err() == nil {
+		return errors.Join(errUnavailable, err)
+	}
+	return err
 }
 
 func (b *pgBackend) acquire(ctx context.Context, id scope.TenantID) (*pgxpool.Conn, error) {
@@ -365,25 +385,33 @@ type pgTxn struct {
 }
 
 func (t *pgTxn) exec(ctx context.Context, sql string, args []any) (int64, error) {
-	tag, err := t.tx.Exec(ctx, sql, args...)
-	return tag.RowsAffected(), err
+	short, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	tag, err := t.tx.Exec(short, sql, args...)
+	return tag.RowsAffected(), silent(ctx, short, err)
 }
 
 func (t *pgTxn) query(ctx context.Context, sql string, args []any) (cursor, error) {
-	rows, err := t.tx.Query(ctx, sql, args...)
+	ours, cancel := context.WithCancel(ctx)
+	c := &pgCursor{caller: ctx, ours: ours, cancel: cancel}
+	c.patience = time.AfterFunc(answerTimeout, cancel)
+	rows, err := t.tx.Query(ours, sql, args...)
+	c.patience.Stop()
 	if err != nil {
-		return nil, err
+		cancel()
+		return nil, silent(ctx, ours, err)
 	}
-	return &pgCursor{rows: rows}, nil
+	c.rows = rows
+	return c, nil
 }
 
 func (t *pgTxn) lock(ctx context.Context, name string) error {
-	_, err := t.tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, lockKey(t.tenant, name))
+	_, err := t.exec(ctx, `SELECT pg_advisory_xact_lock($1)`, []any{lockKey(t.tenant, name)})
 	return err
 }
 
 func (t *pgTxn) announce(ctx context.Context, payload string) error {
-	_, err := t.tx.Exec(ctx, `SELECT pg_notify($1, $2)`, channel, t.backend.instance+"\n"+payload)
+	_, err := t.exec(ctx, `SELECT pg_notify($1, $2)`, []any{channel, t.backend.instance + "\n" + payload})
 	return err
 }
 
@@ -393,14 +421,14 @@ func (t *pgTxn) commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	if err := t.tx.Commit(ctx); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return fmt.Errorf("commit: %w", silent(context.Background(), ctx, err))
 	}
 	return nil
 }
 
 func (t *pgTxn) rollback() {
 	defer t.conn.Release() // a connection that is not idle again is thrown away
-	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
 	defer cancel()
 	_ = t.tx.Rollback(ctx)
 }
@@ -409,6 +437,11 @@ func (t *pgTxn) rollback() {
 type pgCursor struct {
 	rows  pgx.Rows
 	names []string
+	// ours ends when the server is silent for too long while a row is waited for:
+	// patience runs then alone, not while the caller works on a row.
+	caller, ours context.Context
+	cancel       context.CancelFunc
+	patience     *time.Timer
 }
 
 func (c *pgCursor) columns() []string {
@@ -421,13 +454,19 @@ func (c *pgCursor) columns() []string {
 }
 
 func (c *pgCursor) next(context.Context) ([]any, error) {
-	if !c.rows.Next() {
-		return nil, c.rows.Err()
+	c.patience.Reset(answerTimeout)
+	more := c.rows.Next()
+	c.patience.Stop()
+	if !more {
+		return nil, silent(c.caller, c.ours, c.rows.Err())
 	}
 	return c.rows.Values()
 }
 
 func (c *pgCursor) close() error {
+	c.patience.Reset(answerTimeout) // the rest is read
 	c.rows.Close()
-	return c.rows.Err()
+	c.patience.Stop()
+	defer c.cancel()
+	return silent(c.caller, c.ours, c.rows.Err())
 }

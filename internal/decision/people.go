@@ -16,7 +16,15 @@ import (
 const (
 	maxPeople  = 10_000
 	peopleTime = 4 * time.Second
+	// peoplePatience is how long a decision waits for a store to look somebody up;
+	// peoplePause is for how long nobody is looked up after it did not answer.
+	peoplePatience = 100 * time.Millisecond
+	peoplePause    = time.Second
 )
+
+// ErrPersonUnknown says that a store did not tell in time who somebody is, so that
+// the decision is made as for somebody who is not stored.
+var ErrPersonUnknown error = fault.New(fault.Unavailable, "store_unavailable", "the stored user was not looked up: the store did not answer in time").After(time.Second)
 
 // People remembers stored users, unknown ones too, so that a decision seldom
 // asks the store.
@@ -26,6 +34,8 @@ type People struct {
 	// Revision is the counter that changes with every change that Find would see.
 	Revision func(ctx context.Context, tenant scope.TenantID) (int64, error)
 	Now      func() time.Time
+
+	away atomic.Int64 // until when the store is not asked, in Unix nanoseconds
 
 	mu  sync.RWMutex // guards all, and byID of each
 	all map[scope.TenantID]*peopleOf
@@ -43,8 +53,8 @@ func (of *peopleOf) holds(now time.Time) bool {
 	return now.UnixNano()-of.asked.Load() < int64(peopleTime)
 }
 
-// Person is what is stored of a user. While the store is away, those who are
-// known stay as they were, as the controls do.
+// Person is what is stored of a user. While the store is away or silent, those who
+// are known stay as they were, as the controls do, and others are ErrPersonUnknown.
 func (p *People) Person(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error) {
 	now := p.Now()
 	p.mu.RLock()
@@ -54,12 +64,34 @@ func (p *People) Person(ctx context.Context, tenant scope.TenantID, id string) (
 	if known && of.holds(now) {
 		return v, nil
 	}
+	if now.UnixNano() < p.away.Load() {
+		return remembered(v, known)
+	}
+	short, cancel := context.WithTimeout(ctx, peoplePatience)
+	defer cancel()
+	found, err := p.ask(short, tenant, of, id, now)
+	if err == nil || ctx.Err() != nil || !fault.Is(err, fault.Unavailable) && short.Err() == nil {
+		return found, err
+	}
+	p.away.Store(p.Now().Add(peoplePause).UnixNano())
+	return remembered(v, known)
+}
+
+func remembered(v value.Value, known bool) (value.Value, error) {
+	if known {
+		return v, nil
+	}
+	return value.Value{}, ErrPersonUnknown
+}
+
+// ask looks a person up in the store, unless what is known of them still holds.
+func (p *People) ask(ctx context.Context, tenant scope.TenantID, of *peopleOf, id string, now time.Time) (value.Value, error) {
 	of, err := p.current(ctx, tenant, of, now)
 	if err != nil {
 		return value.Value{}, err
 	}
 	p.mu.RLock()
-	v, known = of.find(id)
+	v, known := of.find(id)
 	p.mu.RUnlock()
 	if known {
 		return v, nil
@@ -98,8 +130,8 @@ func (p *People) current(ctx context.Context, tenant scope.TenantID, of *peopleO
 	if of != nil {
 		of.asking.Lock()
 		defer of.asking.Unlock()
-		if of.holds(now) {
-			return of, nil
+		if of.holds(now) || now.UnixNano() < p.away.Load() {
+			return of, nil // somebody else has asked meanwhile
 		}
 	}
 	revision, err := p.Revision(ctx, tenant)

@@ -119,3 +119,23 @@ func TestPeopleAreBounded(t *testing.T) {
 		t.Errorf("%d are kept", n)
 	}
 }
+
+// TestPeopleWhileTheStoreHangs: a store that does not answer holds nobody: who is
+// known stays as he was, others are unknown, and it is not asked again at once.
+func TestPeopleWhileTheStoreHangs(t *testing.T) {
+	r := newRegister(t)
+	r.want("ann", "hr", 1, 1)
+	r.now = r.now.Add(time.Hour) // what is known must be confirmed
+	hang := func(ctx context.Context) error {
+		r.confirms.Add(1)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	r.people.Revision = func(ctx context.Context, _ scope.TenantID) (int64, error) { return 0, hang(ctx) }
+	for range 50 {
+		r.want("ann", "hr", 1, 2)
+		if _, err := r.people.Person(context.Background(), "acme", "eve"); !errors.Is(err, ErrPersonUnknown) {
+			t.Fatalf("somebody unknown: %v", err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package decision
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -127,8 +128,9 @@ func (s *Service) turn(ctx context.Context, tenant scope.TenantID, now time.Time
 
 // judge decides one request and fills in its record. It pauses as t says.
 func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn) (rego.Decision, error) {
-	if err := s.fillUser(ctx, sc.Tenant, req); err != nil {
-		return rego.Decision{}, err
+	unknown := s.fillUser(ctx, sc.Tenant, req)
+	if unknown != nil && !errors.Is(unknown, ErrPersonUnknown) {
+		return rego.Decision{}, unknown
 	}
 	now := s.Now()
 	// The log keeps microseconds: the answer says the same.
@@ -139,6 +141,9 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 	}
 	d := set.Decide(ctx, req, opt)
 	record(rec, sc, req, &d, id, at)
+	if unknown != nil && rec.Error == "" {
+		rec.Error = unknown.Error() // the mark of a decision on somebody as unknown
+	}
 	switch rec.AuditLevel {
 	case audit.Detailed, audit.Comprehensive:
 		explain(ctx, rec, set, req, opt, d)

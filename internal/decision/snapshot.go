@@ -47,6 +47,10 @@ type snapshot struct {
 	stale, built atomic.Int64
 	used         atomic.Int64 // unix seconds
 	load         sync.Mutex
+	// renewing counts those that rebuild or wait to, late tells that one of them
+	// takes longer than a decision waits.
+	renewing atomic.Int64
+	late     atomic.Bool
 	// Under load: the places of removed resources that set still has, and the
 	// libraries that its controls may import.
 	holes     int
@@ -71,7 +75,50 @@ func (s *Snapshots) Get(ctx context.Context, tenant scope.TenantID, env scope.En
 	if set := snap.set.Load(); set != nil && snap.built.Load() == snap.stale.Load() {
 		return set, nil
 	}
-	return s.rebuild(ctx, snap)
+	return s.renewed(ctx, snap)
+}
+
+// renewPatience is how long a decision waits for the set after a change, where
+// there is one from before it. A store that hangs must not hold decisions.
+const renewPatience = 250 * time.Millisecond
+
+// renewed is the set after a rebuild. Where that takes too long, it is the one from
+// before, and while that rebuild is under way nobody else waits for it.
+func (s *Snapshots) renewed(ctx context.Context, snap *snapshot) (*rego.Set, error) {
+	old := snap.set.Load()
+	if old == nil {
+		return s.rebuild(ctx, snap)
+	}
+	if snap.late.Load() {
+		return old, nil
+	}
+	type result struct {
+		set *rego.Set
+		err error
+	}
+	done := make(chan result, 1)
+	snap.renewing.Add(1)
+	go func() { // ends by itself: each call to a store has a deadline
+		set, err := s.rebuild(context.WithoutCancel(ctx), snap)
+		if snap.renewing.Add(-1) == 0 {
+			snap.late.Store(false)
+		}
+		done <- result{set, err}
+	}()
+	timer := time.NewTimer(renewPatience)
+	defer timer.Stop()
+	select {
+	case r := <-done:
+		return r.set, r.err
+	case <-timer.C:
+		if snap.renewing.Load() > 0 {
+			snap.late.Store(true)
+			if snap.renewing.Load() == 0 {
+				snap.late.Store(false)
+			}
+		}
+		return old, nil
+	}
 }
 
 // Loaded tells whether there is a snapshot that decisions need not wait for.

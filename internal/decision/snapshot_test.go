@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -360,5 +362,47 @@ func TestSnapshotFollowsSpellings(t *testing.T) {
 		if got := string(set.Data([]string{"pip", "level"}).AppendJSON(nil)); got != spelling {
 			t.Errorf("data.pip.level is %s, want %s", got, spelling)
 		}
+	}
+}
+
+// TestSnapshotWhileTheStoreHangs: a rebuild that does not come to its end holds no
+// decision: the set from before decides, and one of them alone waited.
+func TestSnapshotWhileTheStoreHangs(t *testing.T) {
+	var hangs atomic.Bool
+	release := make(chan struct{})
+	s := &decision.Snapshots{
+		Now: time.Now, Idle: time.Hour,
+		Load: func(context.Context, scope.TenantID, scope.Env) (decision.Source, error) {
+			if hangs.Load() {
+				<-release
+				return decision.Source{Revision: 2}, nil
+			}
+			return decision.Source{Revision: 1}, nil
+		},
+	}
+	get := func() int64 {
+		set, err := s.Get(context.Background(), "acme", scope.Production)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set.Revision()
+	}
+	if get() != 1 {
+		t.Fatal("not the first revision")
+	}
+	hangs.Store(true)
+	s.Changed("acme", "env:production")
+	began := time.Now()
+	for range 1000 {
+		if rev := get(); rev != 1 {
+			t.Fatalf("revision %d", rev)
+		}
+	}
+	if took := time.Since(began); took > 100*250*time.Millisecond {
+		t.Errorf("1000 decisions waited %s: each for the store", took)
+	}
+	close(release)
+	for get() != 2 {
+		runtime.Gosched()
 	}
 }

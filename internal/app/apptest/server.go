@@ -93,3 +93,9 @@ func StartServerIn(t testing.TB, dir string, env ...string) *Server {
 	t.Helper()
 	return startServer(t, dir, "", env...)
 }
+
+// StartServerOn starts a server in a directory, on a database that is there already.
+func StartServerOn(t testing.TB, dir, databaseURL string, env ...string) *Server {
+	t.Helper()
+	return startServer(t, dir, databaseURL, env...)
+}

@@ -88,16 +88,21 @@ func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
 	buf := l.bufs.Get().(*[]byte)
 	*buf = l.encode((*buf)[:0], tenant, d)
 	err := l.keep(tenant, *buf)
-	if cap(*buf) <= 64<<10 {
+	if cap(*buf) <= maxKeptBuffer {
 		l.bufs.Put(buf)
 	}
 	return err
 }
 
+// maxKeptBuffer is the largest buffer that is kept for the next record: what a
+// bulk call of a few hundred decisions takes.
+const maxKeptBuffer = 256 << 10
+
 // RecordAll is Record for decisions that are answered together: all are safe,
 // or none was promised to be.
 func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
-	var text []byte
+	buf := l.bufs.Get().(*[]byte)
+	text := (*buf)[:0]
 	ends := make([]int, len(ds))
 	for i := range ds {
 		if ds[i].DecisionID == "" {
@@ -112,7 +117,11 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		recs[i] = text[start:end:end]
 		start = end
 	}
-	return l.keep(tenant, recs...)
+	err := l.keep(tenant, recs...)
+	if *buf = text; cap(text) <= maxKeptBuffer {
+		l.bufs.Put(buf)
+	}
+	return err
 }
 
 // encode appends a decision as the spool keeps it.

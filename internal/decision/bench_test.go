@@ -3,6 +3,7 @@ package decision_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
 const abac = `package abac
@@ -85,4 +87,40 @@ func service(cached bool) *decision.Service {
 		s.Cache = rego.NewCache(64 << 20)
 	}
 	return s
+}
+
+// BenchmarkBulk is one bulk call of 100 from its text to the answer's text, with
+// the audit's encoding, without HTTP and disk.
+func BenchmarkBulk(b *testing.B) {
+	s := service(false)
+	sc := scope.Scope{Tenant: "default", Env: scope.Production}
+	var body []byte
+	body = append(body, `{"decisions":[`...)
+	for i := range 100 {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = fmt.Appendf(body, `{"decision_id":"b-%d","user":{"id":"u%d","email":"u%d@x.example","roles":["guest","engineer"],"department":"legal","attributes":{"clearance":%d,"manager":"u1"}},
+"resource":{"id":1,"type":"api","path":"/records/1"},"action":{"name":"read","method":"GET"},"context":{"ip_address":"10.1.2.%d","timestamp":"2026-11-20T10:15:00Z","request_id":"req-%d"}}`, i, i, i, i%5, i%250, i)
+	}
+	body = append(body, "]}"...)
+	log, err := spool.Open(spool.Config{Dir: b.TempDir(), Sync: spool.SyncNever})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer log.Close()
+	s.RecordAll = audit.NewDecisionLog(audit.Config{Spool: log, Now: s.Now, Logger: slog.Default(), Alarm: func(scope.TenantID, error) {}}).RecordAll
+	var out []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := s.EvaluateBulk(context.Background(), sc, func() ([]value.Value, error) {
+			v, err := value.Decode(body, value.Limits{})
+			return v.Get("decisions").Elems(), err
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		out = r.AppendJSON(out[:0])
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/decision")
 }

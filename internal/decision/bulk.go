@@ -38,10 +38,31 @@ func (s *Service) EvaluateBulk(ctx context.Context, sc scope.Scope, read func() 
 	if err == nil {
 		err = s.RecordAll(sc.Tenant, records)
 	}
+	s.giveBack(records)
 	if err != nil {
 		return Bulk{}, err
 	}
 	return out, nil
+}
+
+// maxKeptRecords is of how many records the room is kept for the next bulk call.
+const maxKeptRecords = 200
+
+// takeRecords gives room for n records, empty ones.
+func (s *Service) takeRecords(n int) []audit.Decision {
+	if kept, ok := s.records.Get().(*[]audit.Decision); ok && cap(*kept) >= n {
+		return (*kept)[:n]
+	}
+	return make([]audit.Decision, n)
+}
+
+// giveBack keeps the room of records that are written.
+func (s *Service) giveBack(records []audit.Decision) {
+	if cap(records) == 0 || cap(records) > maxKeptRecords {
+		return
+	}
+	clear(records)
+	s.records.Put(&records)
 }
 
 // bulkCall is a bulk call under way.
@@ -67,7 +88,7 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 		return Bulk{}, nil, err
 	}
 	out := Bulk{Results: make([]BulkResult, 0, len(items))}
-	records := make([]audit.Decision, len(items))
+	records := b.takeRecords(len(items))
 	var total time.Duration
 	for i := range requests {
 		own := b.NewID()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -40,6 +41,8 @@ type Service struct {
 	Deadline, BulkDeadline time.Duration
 	Now                    func() time.Time
 	NewID                  func() string
+
+	records sync.Pool // *[]audit.Decision, empty: see takeRecords
 }
 
 // Evaluate decides one request, in the environment that the scope or the request

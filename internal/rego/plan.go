@@ -224,7 +224,8 @@ func (p *plan) mergeResource(sent value.Value, path string) value.Value {
 	if p.res != nil && p.res.Doc.Kind() == value.ObjectKind {
 		doc = p.res.Doc
 	}
-	members := make([]value.Member, 0, sent.Len()+doc.Len()+2)
+	var room [16]value.Member // keeps the list off the heap: the object copies it
+	members := room[:0]
 	sent.Each(func(key string, v value.Value) bool {
 		if key == "path" && path != "" {
 			return true

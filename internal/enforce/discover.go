@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,13 @@ const (
 	// scoutLinger lets hosts gather before a report.
 	scoutLinger = 200 * time.Millisecond
 	scoutPath   = 512
+	// scoutReserve is what is kept beyond scoutBudget for hosts with traffic: made-up
+	// names, sent once each, must not hide a real one. One is taken every scoutPace,
+	// the one that most clients, then most requests, named, and oftenSeen at least.
+	scoutReserve    = 20
+	scoutPace       = time.Second
+	scoutCandidates = 512
+	oftenSeen       = 3
 )
 
 // sighting is a host that no resource of the bundle names.
@@ -37,6 +45,22 @@ type sighting struct {
 	Host   string `json:"host"`
 	Scheme string `json:"scheme,omitempty"`
 	Path   string `json:"path,omitempty"`
+	// Requests is how many there were, where that is why the host is reported.
+	Requests int `json:"requests,omitempty"`
+}
+
+// candidate is a host beyond the budget that more traffic may bring forward.
+type candidate struct {
+	sight   sighting
+	clients []string // the first few addresses
+}
+
+// before reports whether c has more to say for it than o.
+func (c *candidate) before(o *candidate) bool {
+	if len(c.clients) != len(o.clients) {
+		return len(c.clients) > len(o.clients)
+	}
+	return c.sight.Requests > o.sight.Requests
 }
 
 // scout remembers which hosts were seen, so that each is reported once, and
@@ -50,6 +74,8 @@ type scout struct {
 	began time.Time            // of the budget's window
 	spent int
 	queue []sighting
+	more  map[string]*candidate // by host name: beyond the budget
+	extra int                   // how many of those were reported within the window
 }
 
 // settled is a host, as requests name it, that is not asked about for a while.
@@ -58,7 +84,9 @@ type settled struct {
 	until time.Time
 }
 
-func newScout() *scout { return &scout{until: map[string]time.Time{}, wake: make(chan struct{}, 1)} }
+func newScout() *scout {
+	return &scout{until: map[string]time.Time{}, more: map[string]*candidate{}, wake: make(chan struct{}, 1)}
+}
 
 // notice takes down the host of a request that no resource is about. Of what the
 // client says it takes the name alone; nothing is decided by it.
@@ -81,10 +109,11 @@ func (b *Bouncer) notice(st *state, in *inbound, v *verdict) {
 		return
 	}
 	if in.at.Sub(s.began) >= scoutWindow {
-		s.began, s.spent = in.at, 0
+		s.began, s.spent, s.extra = in.at, 0, 0
 	}
 	if s.spent >= scoutBudget || !s.room(in.at) {
 		b.count.hostsWithheld.Add(1)
+		s.consider(name, in, b.scheme(in))
 		return
 	}
 	if len(st.set.UnknownHosts([]string{name})) == 0 || st.set.Match(in.locator()) != nil {
@@ -103,6 +132,63 @@ func (b *Bouncer) notice(st *state, in *inbound, v *verdict) {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// consider counts a request to a host beyond the budget. Of more hosts than can be
+// counted, one of those with the least traffic makes room. Caller holds mu.
+func (s *scout) consider(name string, in *inbound, scheme string) {
+	c := s.more[name]
+	if c == nil {
+		if len(s.more) >= scoutCandidates {
+			least, looked := "", 0
+			for n, o := range s.more {
+				if least == "" || s.more[least].before(o) {
+					least = n
+				}
+				if looked++; looked == 8 {
+					break
+				}
+			}
+			delete(s.more, least)
+		}
+		name = strings.Clone(name)
+		c = &candidate{sight: sighting{Host: name, Scheme: scheme}}
+		if len(in.path) <= scoutPath {
+			c.sight.Path = strings.Clone(in.path)
+		}
+		s.more[name] = c
+	}
+	c.sight.Requests++
+	if len(c.clients) < 4 && !slices.Contains(c.clients, in.client) {
+		c.clients = append(c.clients, strings.Clone(in.client))
+	}
+}
+
+// promote queues the candidate with the most traffic; false: there is none, or no
+// budget for it.
+func (s *scout) promote(now time.Time, st *state) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.extra >= scoutReserve || len(s.more) == 0 {
+		return false
+	}
+	var best *candidate
+	for _, c := range s.more {
+		if c.sight.Requests >= oftenSeen && (best == nil || c.before(best)) {
+			best = c
+		}
+	}
+	if best == nil {
+		return false
+	}
+	delete(s.more, best.sight.Host)
+	if st.set == nil || len(st.set.UnknownHosts([]string{best.sight.Host})) == 0 {
+		return false // it was registered meanwhile
+	}
+	s.extra++
+	s.until[best.sight.Host] = now.Add(scoutSettled)
+	s.queue = append(s.queue, best.sight)
+	return true
 }
 
 // room reports whether one more host can be remembered. Caller holds mu.
@@ -139,11 +225,17 @@ func (s *scout) later(hosts []string, at time.Time) {
 // scouting reports hosts until ctx ends. A report that does not get through is
 // sent again; one that the control plane does not understand is dropped.
 func (b *Bouncer) scouting(ctx context.Context) {
+	pace := time.NewTicker(scoutPace)
+	defer pace.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-b.scout.wake:
+		case <-pace.C:
+			if !b.scout.promote(b.cfg.Now(), b.state.Load()) {
+				continue
+			}
 		}
 		if !b.pause(ctx, scoutLinger) {
 			return

@@ -176,3 +176,23 @@ func TestReportsGetThrough(t *testing.T) {
 		return b.scout.until["first.example"].Before(soon) && b.scout.until["odd.example"].Before(soon) && b.scout.until["last.example"].Before(soon)
 	})
 }
+
+// TestFloodHidesNoHost: made-up hosts at full speed do not keep one with traffic
+// from being reported, and stay within their bound.
+func TestFloodHidesNoHost(t *testing.T) {
+	p, app := newPlane(t), newApplication(t, nil)
+	g := newRegistry(t, p)
+	p.publish(policySet{revision: 1, mode: "enforce"})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	st := b.state.Load()
+	for i := range 20_000 {
+		b.notice(st, &inbound{at: b.cfg.Now(), host: fmt.Sprintf("a%d.example", i), path: "/", client: "192.0.2.1"}, &verdict{})
+		if i%500 == 499 { // now and then somebody asks for the real one
+			b.notice(st, &inbound{at: b.cfg.Now(), host: "real.example", path: "/orders", client: fmt.Sprint("198.51.100.", i/500)}, &verdict{})
+		}
+	}
+	eventually(t, "the real host", func() bool { return slices.Contains(g.hosts(), "real.example") })
+	if n := len(g.hosts()); n > scoutBudget+scoutReserve || len(b.scout.more) > scoutCandidates {
+		t.Errorf("%d hosts reported, %d considered", n, len(b.scout.more))
+	}
+}

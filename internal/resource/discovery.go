@@ -16,6 +16,10 @@ const (
 	// discoveriesPerHour is how many resources one bouncer may bring about in any
 	// hour (hardening.md B6).
 	discoveriesPerHour = 100
+	// oftenPerHour is what is kept beyond that for hosts with oftenSeen requests or
+	// more: a flood of made-up names must not hide one that is in use.
+	oftenPerHour = 20
+	oftenSeen    = 3
 	// maxUnreviewed is how many discovered resources an environment holds that no
 	// person has classified: who sends made-up host names fills no table.
 	maxUnreviewed = 1000
@@ -36,6 +40,16 @@ type Sighting struct {
 	Host   string `json:"host" maxLength:"260" doc:"Host name of the request; a port is left out." example:"api.openai.com"`
 	Scheme string `json:"scheme,omitempty" enum:"http,https" doc:"How the request came."`
 	Path   string `json:"path,omitempty" maxLength:"2048" doc:"Canonical path of the first request, without its query. Only leading words of it are kept, as a hint for the classification." example:"/v1/chat/completions"`
+	// Requests is how many there were, where that is why it is reported.
+	Requests int `json:"requests,omitempty" minimum:"0" doc:"How many requests named the host, where that is why it is reported beyond the hourly budget."`
+}
+
+// allowance is how many hosts a bouncer may bring about within an hour, this one among them.
+func (s Sighting) allowance() int64 {
+	if s.Requests >= oftenSeen {
+		return discoveriesPerHour + oftenPerHour
+	}
+	return discoveriesPerHour
 }
 
 // Discovered is a host that became a resource.
@@ -65,9 +79,13 @@ type Discovery struct {
 func (s *Service) Discover(ctx context.Context, sc scope.Scope, bouncer int64, seen []Sighting, unknown func(names []string) []string) (Discovery, error) {
 	d := discovery{service: s, sc: sc, bouncer: bouncer}
 	candidates := d.sift(seen, unknown)
+	most := int64(discoveriesPerHour)
+	for _, c := range candidates {
+		most = max(most, c.allowance())
+	}
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
 		used, err := countDiscoveries(ctx, tx, bouncer, s.Now().Add(-time.Hour))
-		d.out.Remaining = max(discoveriesPerHour-used, 0)
+		d.out.Remaining = max(most-used, 0)
 		return err
 	})
 	if err != nil {
@@ -171,7 +189,7 @@ func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
 			return err
 		case known:
 			d.out.Known = append(d.out.Known, c.Host)
-		case d.out.Remaining == 0:
+		case used >= c.allowance():
 			d.refuse(c.Host, RefusedBudget)
 		case unreviewed >= maxUnreviewed:
 			d.refuse(c.Host, RefusedFull)
@@ -179,7 +197,8 @@ func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
 			if err := d.create(ctx, c, now); err != nil {
 				return err
 			}
-			d.out.Remaining--
+			used++
+			d.out.Remaining = max(discoveriesPerHour-used, 0)
 			unreviewed++
 		}
 	}

@@ -79,6 +79,9 @@ func (s *Set) Decide(ctx context.Context, r *Request, opt Options) Decision {
 		start = opt.Clock()
 	}
 	d := s.decide(ctx, r, opt)
+	if r.ByID && d.Resource == nil && d.Effect == NoMatch && d.Err == nil {
+		d.Reason = unresolvedReason(r.Resource.Get("id"), d.Considered)
+	}
 	if opt.Clock != nil {
 		d.Duration = opt.Clock().Sub(start)
 	}

@@ -57,9 +57,16 @@ winner := index.controls[winning]
 
 reason := r if {
 	r := data.gatehouse.outcomes[winning].reason with input as enriched
+} else := concat("", ["There is no resource ", json.marshal(sent.id), " in this environment, and ", unresolved_rest]) if {
+	is_number(sent.id)
+	not resource.id
 } else := "No active control applies to the request" if {
 	count(scope) == 0
 } else := "No control matched the request"
+
+default unresolved_rest := "no tenant-wide control matched the request"
+
+unresolved_rest := "no tenant-wide control applies" if count(scope) == 0
 
 default mask := []
 
@@ -130,6 +137,8 @@ default resource := {}
 resource := index.resources[format_int(sent.id, 10)] if {
 	is_number(sent.id)
 	round(sent.id) == sent.id
+} else := {} if {
+	is_number(sent.id) # it decides alone, and no resource has it
 } else := first_of("any") if {
 	described
 	not host

@@ -322,10 +322,8 @@ func newMatcher(slots []*slot) *matcher {
 // where or what it is about, by host, and then by path, type and method. Path
 // is canonical, or empty.
 func (m *matcher) match(r *Request, path string) *slot {
-	if r.ResourceID != 0 {
-		if s := m.byID[r.ResourceID]; s != nil {
-			return s
-		}
+	if r.ByID || r.ResourceID != 0 {
+		return m.byID[r.ResourceID]
 	}
 	if path == "" && r.Type == "" && r.Host == "" {
 		return nil

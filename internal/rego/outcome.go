@@ -196,6 +196,16 @@ const (
 	noControlReason = "No active control applies to the request"
 )
 
+// unresolvedReason is the reason of a decision that no control took, where the
+// request gave a number as its resource's id and no resource has it.
+func unresolvedReason(id value.Value, considered int) string {
+	rest := "no tenant-wide control matched the request"
+	if considered == 0 {
+		rest = "no tenant-wide control applies"
+	}
+	return cutReason("There is no resource " + string(id.AppendJSON(nil)) + " in this environment, and " + rest)
+}
+
 func cutReason(s string) string {
 	if len(s) <= maxReasonRunes {
 		return s

@@ -142,6 +142,9 @@ type Request struct {
 	Extra value.Value
 	// ResourceID picks the resource outright; 0 is to match by the rest.
 	ResourceID int64
+	// ByID says that the request gave its resource's id as a number. That decides
+	// alone: where no resource has it, none matches, whatever the rest says.
+	ByID bool
 	// Type, Host, Path and Method are what the matcher goes by; empty ones
 	// do not restrict. Path may be raw: it is normalised first.
 	Type, Host, Path, Method string

@@ -85,8 +85,9 @@ func ParseRequest(body value.Value) (Request, []fault.Detail) {
 	checkRoles(r.User.Get("roles"), wrong)
 	checkSubject("user", r.User, wrong)
 	checkSubject("resource", r.Resource, wrong)
-	// Ids are text or numbers; only an integer is the id of a resource here.
+	// Ids are text or numbers; a number is meant for a resource of ours.
 	if id := r.Resource.Get("id"); id.Kind() == value.NumberKind {
+		r.ByID = true
 		r.ResourceID, _ = id.Int64()
 	}
 	return r, bad

@@ -135,7 +135,7 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 		return Unreadable
 	}
 	s := m.sets.of(r)
-	if req.ResourceID == 0 && r.mode != "" && input.Get("gateway").Defined() {
+	if req.ResourceID == 0 && !req.ByID && r.mode != "" && input.Get("gateway").Defined() {
 		req.ResourceID = r.resourceID // the gateway's route named it
 	}
 	if why := s.unfit(r, &req, input); why != "" {

@@ -73,6 +73,8 @@ func (f *filled) match(p policy.Policy, set *rego.Set, req *rego.Request) {
 	case matched != nil && matched.ID == f.resource.ID:
 	case matched != nil:
 		f.note("The control is for the resource %q; a live decision would not ask it, because this request is about %q.", f.resource.Name, matched.Name)
+	case req.ByID:
+		f.note("The control is for the resource %q; a live decision would not ask it, because no resource of this environment has the id that the request gives.", f.resource.Name)
 	case req.ResourceID == 0 && req.Type == "" && req.Host == "" && req.Path == "":
 		f.note("The input names no resource: %q is assumed, for which the control is. A live request has to match it.", f.resource.Name)
 	default:

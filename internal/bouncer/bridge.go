@@ -3,6 +3,7 @@ package bouncer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
 // ByToken is the bouncer whose token has this digest (lower hex of SHA-256), or NotFound.
@@ -186,8 +188,18 @@ func (s *Service) SetStatus(ctx context.Context, tx *db.Tx, sc scope.Scope, id i
 	}
 	switch {
 	case status == Disconnected:
+		err := tenant.OpenAlert(ctx, tx, tenant.Alert{
+			Type: tenant.BouncerDisconnected, Severity: tenant.SeverityError, Subject: tenant.BouncerSubject(id), CreatedAt: s.Now(),
+			Message: fmt.Sprintf("The bouncer %q (%s) is disconnected: %s", old.Name, old.Environment, detail),
+		})
+		if err != nil {
+			return false, err
+		}
 		return true, s.tell(ctx, tx, sc, old, event.BouncerGone, map[string]any{"reason": detail})
 	case old.Status == Disconnected:
+		if err := tenant.ResolveAlerts(ctx, tx, tenant.BouncerDisconnected, tenant.BouncerSubject(id), s.Now()); err != nil {
+			return false, err
+		}
 		return true, s.tell(ctx, tx, sc, old, event.BouncerConnected, nil)
 	default:
 		return true, nil

@@ -226,6 +226,9 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if err := s.Tenants.Released(ctx, tx, tenant.Bouncers); err != nil {
 			return err
 		}
+		if err := tenant.ResolveAlerts(ctx, tx, tenant.BouncerDisconnected, tenant.BouncerSubject(id), s.Now()); err != nil {
+			return err
+		}
 		return s.revoked(ctx, tx, sc, b, "BOUNCER_DELETED")
 	})
 	if err == nil {

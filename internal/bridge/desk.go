@@ -46,6 +46,11 @@ type desk struct {
 	suspected, refused time.Time
 
 	report report // what its status said last
+
+	// The last poll of a client that does not wait, and the gaps before it.
+	polled time.Time
+	gaps   [3]time.Duration
+	gap    int
 }
 
 // How long a suspicion keeps a bundle back, and how long a refusal does so from

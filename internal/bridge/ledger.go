@@ -15,7 +15,7 @@ import (
 // entry is what there is to write down about one bouncer.
 type entry struct {
 	seen      time.Time     // a sign of life; zero: none
-	interval  time.Duration // how far apart its signs of life are
+	interval  time.Duration // how far apart its polls are; 0: as far as before
 	sent      *target
 	activated int64
 	refused   int64
@@ -31,8 +31,11 @@ func (e *entry) empty() bool {
 
 // merge adds a later entry of the same bouncer.
 func (e *entry) merge(o entry) {
+	if o.interval > 0 && !o.seen.Before(e.seen) {
+		e.interval = o.interval
+	}
 	if o.seen.After(e.seen) {
-		e.seen, e.interval = o.seen, o.interval
+		e.seen = o.seen
 		e.status, e.detail = "", ""
 	}
 	if o.sent != nil {
@@ -202,7 +205,7 @@ func (l *ledger) one(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e 
 		return err
 	}
 	if !e.seen.IsZero() { // before all else: see miss
-		if err := present(ctx, tx, d.id, e.seen, e.seen.Add(3*e.interval)); err != nil {
+		if err := present(ctx, tx, d.id, e.seen, e.interval); err != nil {
 			return err
 		}
 	}

@@ -115,7 +115,7 @@ func (s *Service) Logs(ctx context.Context, sc scope.Scope, token string, body i
 	if err = in.read(ctx); err == nil {
 		d.delivers()
 	}
-	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now(), interval: pollsAtMost})
+	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now()})
 	return in.out, err
 }
 

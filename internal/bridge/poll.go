@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,8 +19,12 @@ import (
 // MaxWait is the longest that a poll is parked.
 const MaxWait = 5 * time.Minute
 
-// pollsAtMost is how far apart the polls of an OPA are that does not wait.
-const pollsAtMost = 2 * time.Minute
+// Polls of an OPA that does not wait: how far apart they are at most, and by its
+// defaults; and what counts at least, for it asks again at once after a failure.
+const (
+	pollsAtMost  = 2 * time.Minute
+	pollsAtLeast = 5 * time.Second
+)
 
 // Poll is a request for a bundle.
 type Poll struct {
@@ -74,12 +79,13 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 		return nil, err
 	}
 	q := question{token: p.Token, remote: p.Remote, tags: parseTags(p.Tags)}
-	interval := pollsAtMost
+	note := entry{seen: s.cfg.Now()}
 	if p.Wait > 0 {
 		p.Wait = min(p.Wait, MaxWait)
-		interval = max(p.Wait, time.Second)
+		note.interval = max(p.Wait, time.Second)
+	} else {
+		note.interval = d.apart(note.seen)
 	}
-	note := entry{seen: s.cfg.Now(), interval: interval}
 	var over <-chan time.Time
 	for {
 		v, more, changed := d.answer(&q, s.cfg.Now())
@@ -119,6 +125,21 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// apart is how far apart the polls of a client that does not wait are: the
+// longest of the last gaps; 0 while that is not known.
+func (d *desk) apart(now time.Time) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last := d.polled
+	d.polled = now
+	if last.IsZero() {
+		return 0
+	}
+	d.gaps[d.gap%len(d.gaps)] = now.Sub(last)
+	d.gap++
+	return min(max(slices.Max(d.gaps[:]), pollsAtLeast), pollsAtMost)
 }
 
 func firstErr(errs ...error) error {
@@ -179,7 +200,7 @@ func (s *Service) Discovery(ctx context.Context, sc scope.Scope, p Poll) (*Answe
 	if err != nil {
 		return nil, err
 	}
-	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now(), interval: pollsAtMost})
+	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now()})
 	t := d.now()
 	var key *rego.SigningKey
 	if t.signed {

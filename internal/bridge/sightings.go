@@ -32,7 +32,7 @@ func (s *Service) Discover(ctx context.Context, sc scope.Scope, token string, bo
 	if len(report.Hosts) > MaxSightings {
 		return resource.Discovery{}, fault.Invalidf("/hosts", "a report names %d hosts at most", MaxSightings)
 	}
-	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now(), interval: pollsAtMost})
+	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now()})
 	if off, _ := d.now().meta.At("bouncer", "configuration", "discovery").Str(); off == "off" {
 		out := resource.Discovery{Created: []resource.Discovered{}, Known: []string{}, Refused: []resource.Undiscovered{}}
 		for _, h := range report.Hosts {

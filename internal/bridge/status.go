@@ -79,12 +79,14 @@ func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body
 	if err := json.Unmarshal(body, &st); err != nil {
 		return fault.New(fault.BadRequest, "invalid_status", "this is not a status report")
 	}
-	e := entry{seen: s.cfg.Now(), interval: pollsAtMost}
+	e := entry{seen: s.cfg.Now()}
 	if v := st.Labels["version"]; v != "" {
 		e.figures.Version = &v
 	}
 	if own := st.Gatehouse; own != nil {
-		e.interval = max(time.Duration(own.PollSeconds)*time.Second, time.Second)
+		if own.PollSeconds > 0 {
+			e.interval = time.Duration(own.PollSeconds) * time.Second
+		}
 		e.figures = bouncer.Figures{
 			RequestsPerSecond: &own.RequestsPerSecond, CacheHitRate: &own.CacheHitRate, TargetAppReachable: own.TargetReachable,
 			PolicyCacheSize: &own.PoliciesLoaded, DecisionCacheSize: &own.DecisionCacheSize,

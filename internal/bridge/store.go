@@ -41,11 +41,22 @@ func insertMaskKey(ctx context.Context, tx *db.Tx, k storedMaskKey, now time.Tim
 	return err
 }
 
-// present notes when a bouncer was seen and when it counts as gone.
-func present(ctx context.Context, tx *db.Tx, id int64, seen, due time.Time) error {
+// missedPolls is how many poll intervals a bouncer may miss before it counts as gone.
+const missedPolls = 3
+
+// present notes when a bouncer was seen and, from how far apart its polls are,
+// when it counts as gone. Where that is not told (0), it is as it was: neither a
+// log nor a report changes it.
+func present(ctx context.Context, tx *db.Tx, id int64, seen time.Time, interval time.Duration) error {
+	if interval > 0 {
+		_, err := tx.Exec(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)
+			ON CONFLICT (bouncer_id) DO UPDATE SET seen_at = excluded.seen_at, due_at = excluded.due_at
+			WHERE excluded.seen_at >= bridge_presence.seen_at`, id, seen, seen.Add(missedPolls*interval))
+		return err
+	}
 	_, err := tx.Exec(ctx, `INSERT INTO bridge_presence (bouncer_id, seen_at, due_at) VALUES ($1, $2, $3)
-		ON CONFLICT (bouncer_id) DO UPDATE SET seen_at = excluded.seen_at, due_at = excluded.due_at
-		WHERE excluded.seen_at >= bridge_presence.seen_at`, id, seen, due)
+		ON CONFLICT (bouncer_id) DO UPDATE SET seen_at = excluded.seen_at, due_at = excluded.seen_at + bridge_presence.due_at - bridge_presence.seen_at
+		WHERE excluded.seen_at >= bridge_presence.seen_at`, id, seen, seen.Add(missedPolls*pollsAtMost))
 	return err
 }
 

@@ -115,12 +115,12 @@ type Deletion struct {
 // Alert is the specification's "Tenant alert".
 type Alert struct {
 	ID         int64      `json:"id" db:"id"`
-	Type       string     `json:"type" db:"type" doc:"usage_limit: a limit is nearly or wholly used."`
-	Severity   string     `json:"severity" db:"severity" enum:"warning,critical" doc:"warning from 80 %, critical from 100 %."`
-	Subject    string     `json:"subject" db:"subject" enum:"policies,users,bouncers" doc:"Which limit."`
+	Type       string     `json:"type" db:"type" doc:"usage_limit: a limit is nearly or wholly used. bouncer_disconnected: nothing was heard of a bouncer for three of its poll intervals."`
+	Severity   string     `json:"severity" db:"severity" enum:"warning,error,critical" doc:"usage_limit: warning from 80 %, critical from 100 %. bouncer_disconnected: error."`
+	Subject    string     `json:"subject" db:"subject" doc:"What it is about. usage_limit: policies, users or bouncers. Bouncers: the bouncer's id."`
 	Message    string     `json:"message" db:"message"`
 	CreatedAt  time.Time  `json:"created_at" db:"created_at"`
-	ResolvedAt *time.Time `json:"resolved_at" db:"resolved_at" doc:"When usage fell again; null while it has not."`
+	ResolvedAt *time.Time `json:"resolved_at" db:"resolved_at" doc:"When the reason was gone, such as when usage fell again; null while it is there."`
 }
 
 // The two modes of an environment (contract section 6).

@@ -38,7 +38,7 @@ func Attributes(source string) (list []Attribute, issues []Issue) {
 		if p := recover(); p != nil {
 			list, issues = nil, []Issue{{Message: fmt.Sprintf("the source cannot be read: %v", p), Severity: SeverityError, Rule: "rego_parse_error"}}
 		}
-		issues = tidy(issues)
+		issues = tidy(source, issues)
 	}()
 	mod, issues := parse(sourceName, source)
 	if issues != nil {

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
@@ -43,7 +46,7 @@ func check(source string, library bool, libs []Library) (c *checked, issues []Is
 		if p := recover(); p != nil {
 			c, issues = nil, []Issue{{Message: fmt.Sprintf("the source cannot be compiled: %v", p), Severity: SeverityError, Rule: "compiler"}}
 		}
-		issues = tidy(issues)
+		issues = tidy(source, issues)
 	}()
 	mod, issues := parse(sourceName, source)
 	if issues != nil {
@@ -131,7 +134,7 @@ func parse(file, source string) (*ast.Module, []Issue) {
 		return nil, compilerIssues(err)
 	}
 	if mod == nil || mod.Package == nil {
-		return nil, []Issue{{Message: "the source holds no package", Severity: SeverityError, Rule: "rego_parse_error"}}
+		return nil, []Issue{{Message: "the source holds no package", Severity: SeverityError, Rule: parseRule}}
 	}
 	if issues := checkShape(mod); issues != nil {
 		return nil, issues
@@ -259,7 +262,7 @@ func compilerIssues(err error) []Issue {
 	if !errors.As(err, &list) {
 		var one *ast.Error
 		if !errors.As(err, &one) {
-			return []Issue{{Message: err.Error(), Severity: SeverityError, Rule: "rego_parse_error"}}
+			return []Issue{{Message: err.Error(), Severity: SeverityError, Rule: parseRule}}
 		}
 		list = ast.Errors{one}
 	}
@@ -279,8 +282,9 @@ func compilerIssues(err error) []Issue {
 	return out
 }
 
-// tidy orders issues by place, drops repeats and cuts the list.
-func tidy(issues []Issue) []Issue {
+// tidy places issues within their source, orders them, drops repeats and cuts
+// the list.
+func tidy(source string, issues []Issue) []Issue {
 	for i := range issues {
 		issues[i].file = ""
 	}
@@ -298,8 +302,50 @@ func tidy(issues []Issue) []Issue {
 		}
 	}
 	issues = slices.DeleteFunc(issues, func(is Issue) bool { return is.Line == 0 && placed[is.Message] })
+	locate(source, issues)
+	// Where the parser stops it says so twice, the second time in general words.
+	issues = slices.CompactFunc(issues, func(a, b Issue) bool {
+		return a.Line == b.Line && a.Column == b.Column && a.Rule == parseRule && b.Rule == parseRule
+	})
 	if len(issues) > maxIssues {
 		issues = issues[:maxIssues]
 	}
 	return issues
+}
+
+// parseRule is the rule of what OPA's parser says.
+const parseRule = "rego_parse_error"
+
+// foundAt ends a message of OPA's compiler with the places of equal definitions.
+var foundAt = regexp.MustCompile(` found at ` + regexp.QuoteMeta(sourceName) + `:(\d+)(?:, ` + regexp.QuoteMeta(sourceName) + `:(\d+))*`)
+
+// locate puts every issue at a character of the source, or right behind the last
+// one of a line: lines and columns count from 1, columns in characters. What is
+// about the whole text stands at its beginning, and what OPA finds behind its end
+// stands there.
+func locate(source string, issues []Issue) {
+	var lines []string
+	for i := range issues {
+		is := &issues[i]
+		if m := foundAt.FindStringSubmatch(is.Message); m != nil {
+			// OPA gives the place of the package; the last definition is the one too many.
+			if n, err := strconv.Atoi(cmp.Or(m[2], m[1])); err == nil {
+				is.Line, is.Column = n, 1
+			}
+			is.Message = strings.ReplaceAll(is.Message, sourceName+":", "line ")
+		}
+		if is.Line <= 0 {
+			is.Line, is.Column = 1, 1
+			continue
+		}
+		if lines == nil {
+			lines = strings.Split(strings.TrimSuffix(source, "\n"), "\n")
+		}
+		last := is.Line > len(lines)
+		is.Line = min(is.Line, len(lines))
+		end := utf8.RuneCountInString(strings.TrimSuffix(lines[is.Line-1], "\r")) + 1
+		if is.Column = min(max(is.Column, 1), end); last {
+			is.Column = end
+		}
+	}
 }

@@ -84,7 +84,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"gatehouse", "package gatehouse\nallow := true", 1, 1, "reserved"},
 		{"resources", "package resources.x\nallow := true", 1, 1, "reserved"},
 		{"pip", "package pip\nallow := true", 1, 1, "reserved"},
-		{"empty", "", 0, 0, "empty module"},
+		{"empty", "", 1, 1, "empty module"},
 		{"syntax", "package a\nallow if {", 2, 0, ""},
 		{"no package", "allow := true", 1, 0, "package expected"},
 		{"v0", "package a\nallow { true }", 2, 0, ""},

@@ -50,5 +50,5 @@ func (l *Linter) Lint(ctx context.Context, source string) ([]Issue, error) {
 			Message: v.Description, Severity: SeverityWarning, Rule: v.Category + "/" + v.Title,
 		})
 	}
-	return tidy(append(out, advise(mod)...)), nil
+	return tidy(source, append(out, advise(mod)...)), nil
 }

@@ -124,7 +124,21 @@ func TestModules(ctx context.Context, mods []Module) (ModuleReport, error) {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Name, b.Name))
 	})
 	rep.Coverage = suite.coverage(tracer)
+	locateIn(mods, rep.Issues)
 	return rep, ctx.Err()
+}
+
+// locateIn puts each issue at a character of its file.
+func locateIn(mods []Module, issues []FileIssue) {
+	for i := range issues {
+		for _, m := range mods {
+			if m.Path == issues[i].File {
+				one := []Issue{issues[i].Issue}
+				locate(m.Content, one)
+				issues[i].Issue = one[0]
+			}
+		}
+	}
 }
 
 // CheckModules says what keeps controls from being stored and tests from
@@ -141,6 +155,7 @@ func CheckModules(mods []Module) []FileIssue {
 		}
 		issues = append(issues, found...)
 	}
+	locateIn(mods, issues)
 	return issues
 }
 
@@ -207,7 +222,7 @@ func parseTestModule(m Module, libs []Library) (mod *ast.Module, issues []Issue)
 		if p := recover(); p != nil {
 			mod, issues = nil, []Issue{{Message: fmt.Sprintf("the source cannot be read: %v", p), Severity: SeverityError, Rule: "compiler"}}
 		}
-		issues = tidy(issues)
+		issues = tidy(m.Content, issues)
 	}()
 	if !m.IsTest() {
 		others := slices.DeleteFunc(slices.Clone(libs), func(l Library) bool { return l.Name == m.Path })

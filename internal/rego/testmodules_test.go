@@ -119,7 +119,7 @@ func TestModulesRefuse(t *testing.T) {
 		"the runner's own":          {[]string{"a_test.rego", "package a\n\ntest_x if internal.test_case([1])\n"}, "forbidden_builtin", "a_test.rego", 3},
 		"forbidden in a control":    {[]string{"a.rego", "package a\n\nallow if opa.runtime().env\n"}, "forbidden_builtin", "a.rego", 3},
 		"reserved package":          {[]string{"a_test.rego", "package system.x\n"}, "reserved_package", "a_test.rego", 1},
-		"does not parse":            {[]string{"a_test.rego", "package a\n\ntest_x if {\n"}, "rego_parse_error", "a_test.rego", 4},
+		"does not parse":            {[]string{"a_test.rego", "package a\n\ntest_x if {\n"}, "rego_parse_error", "a_test.rego", 3},
 		"undefined function":        {[]string{"a_test.rego", "package a\n\ntest_x if nonsense(1)\n"}, "rego_type_error", "a_test.rego", 3},
 		"two controls, one package": {[]string{"a.rego", "package a\n", "b.rego", "package a\n", "a_test.rego", "package a\n\ntest_x if true\n"}, "ambiguous_package", "b.rego", 1},
 	} {

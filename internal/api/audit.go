@@ -136,7 +136,7 @@ func moment(text, name string, restOfDay time.Duration) (time.Time, error) {
 }
 
 func badMoment(name, message string) error {
-	e := badRequest("bad_parameter", "%s", message)
+	e := badRequest("invalid_parameter", "%s", message)
 	e.Details = []fault.Detail{{Pointer: "query." + name, Message: message}}
 	return e
 }

@@ -171,7 +171,7 @@ func limitOf(n int) (int, error) {
 	case n == 0:
 		return DefaultLimit, nil
 	case n < 1 || n > MaxLimit:
-		return 0, fault.Newf(fault.BadRequest, "bad_parameter", "limit must be from 1 to %d", MaxLimit)
+		return 0, fault.Newf(fault.BadRequest, "invalid_parameter", "limit must be from 1 to %d", MaxLimit)
 	}
 	return n, nil
 }
@@ -203,7 +203,7 @@ func pairsOf(envs []string, decision string) []pair {
 
 func ready(sc scope.Scope, f Filter) (*question, error) {
 	if f.Decision != "" && f.Decision != Permit && f.Decision != Deny {
-		return nil, fault.New(fault.BadRequest, "bad_parameter", "decision must be PERMIT or DENY")
+		return nil, fault.New(fault.BadRequest, "invalid_parameter", "decision must be PERMIT or DENY")
 	}
 	env := f.Environment
 	if env == scope.AnyEnv {

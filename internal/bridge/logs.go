@@ -231,7 +231,7 @@ func (in *intake) broken(err error) error {
 	case errors.As(err, &known):
 		return known // of the one who reads the body
 	case errors.Is(err, errTooMuch):
-		return fault.Newf(fault.TooLarge, "body_too_large", "a chunk unpacks to %d bytes at most", MaxLogBytes)
+		return fault.Newf(fault.TooLarge, "payload_too_large", "a chunk unpacks to %d bytes at most", MaxLogBytes)
 	case errors.Is(err, errNoArray), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt), in.body.whole:
 		in.aside([]byte("(a chunk that is no decision log)"), err)
 		return nil

@@ -342,7 +342,7 @@ func everyScope() []string {
 	} {
 		out = append(out, area+":read", area+":write")
 	}
-	return append(out, "resources:edit")
+	return out
 }
 
 // denial checks what every refusal must be: JSON in the area's shape, small,

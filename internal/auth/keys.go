@@ -184,7 +184,7 @@ func (s *Service) checkKey(sc scope.Scope, k Key) (Key, error) {
 	if err := sc.May(k.Environment); err != nil {
 		return Key{}, err
 	}
-	k.Scopes = user.Strings(scope.Permissions{List: ps})
+	k.Scopes = user.Scopes(scope.Permissions{List: ps})
 	return k, nil
 }
 

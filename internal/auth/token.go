@@ -218,7 +218,7 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, bearer string, sco
 		asked = sc.Permissions.List
 	}
 	if ss.Limited {
-		ss.Scopes = user.Strings(scope.Permissions{List: user.Imply(slices.Clone(asked))})
+		ss.Scopes = user.Scopes(scope.Permissions{List: user.Imply(slices.Clone(asked))})
 	}
 	home, err := s.home(ctx, sc)
 	if err != nil {

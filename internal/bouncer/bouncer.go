@@ -130,7 +130,7 @@ type Health struct {
 	StatusDetail       string      `json:"status_detail,omitempty" doc:"Why it is degraded."`
 	LastHeartbeat      *time.Time  `json:"last_heartbeat" doc:"Last sign of life; null before the first."`
 	BridgeConnected    bool        `json:"policy-bridge_connected" doc:"Whether it is in touch with the bridge."`
-	TargetAppReachable bool        `json:"target_app_reachable" doc:"Whether it last reached its application."`
+	TargetAppReachable bool        `json:"target_app_reachable" doc:"Whether it tried to reach its application, and did. A bouncer that is gone or never tries, such as a stock OPA, does not."`
 	PoliciesLoaded     int64       `json:"policies_loaded" doc:"How many controls its running bundle holds."`
 	Cache              CacheStatus `json:"cache_status" doc:"Its caches."`
 }
@@ -142,10 +142,12 @@ type CacheStatus struct {
 	HitRate           float64 `json:"hit_rate" doc:"Share answered from the decision cache, 0 to 1."`
 }
 
-// The states of a sync row; synced is what the specification's sync views show.
+// The states of a delivery. A control that a bouncer runs is enabled there, as
+// sync views call it; a bouncer that runs all of its bundle is synced.
 const (
 	Pending    = "pending"
 	InProgress = "in_progress"
+	Enabled    = "enabled"
 	Synced     = "synced"
 	Failed     = "failed"
 )
@@ -156,7 +158,7 @@ type Sync struct {
 	PolicyID  int64      `json:"policy_id" db:"policy_id" doc:"The control."`
 	Version   int64      `json:"version" db:"version" doc:"Its version in the bundle."`
 	Revision  int64      `json:"-" db:"revision"`
-	Status    string     `json:"status" db:"status" enum:"pending,in_progress,synced,failed" doc:"Where its delivery stands."`
+	Status    string     `json:"status" db:"status" enum:"pending,in_progress,enabled,failed" doc:"Where its delivery stands; enabled: the bouncer decides by it."`
 	StartedAt time.Time  `json:"-" db:"started_at"`
 	SyncedAt  *time.Time `json:"synced_at" db:"synced_at" doc:"When the bouncer took it; null before."`
 	Error     string     `json:"error,omitempty" db:"error" doc:"Why the bouncer refused it."`
@@ -247,7 +249,7 @@ func (b Bouncer) apply(c Change) Bouncer {
 func (b Bouncer) health() Health {
 	return Health{
 		BouncerID: b.ID, Status: b.Status, StatusDetail: b.StatusDetail, LastHeartbeat: b.LastHeartbeat,
-		BridgeConnected: b.Status != Disconnected, TargetAppReachable: b.TargetAppReachable, PoliciesLoaded: b.PoliciesSynced,
+		BridgeConnected: b.Status != Disconnected, TargetAppReachable: b.TargetAppReachable && b.Status != Disconnected, PoliciesLoaded: b.PoliciesSynced,
 		Cache: CacheStatus{PolicyCacheSize: b.PolicyCacheSize, DecisionCacheSize: b.DecisionCacheSize, HitRate: b.CacheHitRate},
 	}
 }

@@ -294,7 +294,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 			version, rate, reachable := "1.2", 7.5, true
 			return g.Beat(ctx, tx, id, Figures{Version: &version, RequestsPerSecond: &rate, TargetAppReachable: &reachable})
 		})
-		status(Synced, 3, Synced, Synced)
+		status(Synced, 3, Enabled, Enabled)
 		h, err := g.Health(ctx, sc(""), id)
 		if err != nil || h.Status != Connected || !h.BridgeConnected || !h.TargetAppReachable || h.PoliciesLoaded != 2 || h.LastHeartbeat == nil {
 			t.Errorf("health %+v, %v", h, err)
@@ -342,7 +342,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 			}
 			return nil
 		})
-		status(Synced, 5, Synced, Synced)
+		status(Synced, 5, Enabled, Enabled)
 
 		// What ran is refused, as with another key after a restart, and then runs again.
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -195,6 +196,10 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 			if err := s.free(ctx, tx, next, old.ID); err != nil {
 				return err
 			}
+		}
+		if reflect.DeepEqual(next, old) {
+			b = old // nothing changes: no version, no audit entry
+			return nil
 		}
 		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, s.Now()
 		if b, err = update(ctx, tx, next); err != nil {

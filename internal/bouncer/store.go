@@ -186,7 +186,13 @@ func refuse(ctx context.Context, tx *db.Tx, id, revision int64, why []Refusal) (
 const syncColumns = `bouncer_id, policy_id, version, revision, status, started_at, synced_at, error, file, line`
 
 func syncs(ctx context.Context, tx *db.Tx, id int64) ([]Sync, error) {
-	return db.All[Sync](ctx, tx, `SELECT `+syncColumns+` FROM bouncer_sync WHERE bouncer_id = $1 ORDER BY policy_id`, id)
+	rows, err := db.All[Sync](ctx, tx, `SELECT `+syncColumns+` FROM bouncer_sync WHERE bouncer_id = $1 ORDER BY policy_id`, id)
+	for i := range rows {
+		if rows[i].Status == Synced {
+			rows[i].Status = Enabled
+		}
+	}
+	return rows, err
 }
 
 func failedSyncs(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
@@ -257,5 +263,7 @@ func syncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHeal
 	return db.One[SyncHealth](ctx, tx, `SELECT
 			COALESCE(SUM(CASE WHEN status = 'in_progress' THEN 1 ELSE 0 END), 0) AS in_progress,
 			COALESCE(SUM(CASE WHEN status = 'in_progress' AND started_at < $1 THEN 1 ELSE 0 END), 0) AS stuck,
-			MAX(synced_at) AS last_sync FROM bouncer_sync`, stuckBefore)
+			(SELECT MAX(at) FROM (SELECT MAX(synced_at) AS at FROM bouncer_sync
+				UNION ALL SELECT MAX(activated_at) AS at FROM bouncer_bundles) AS syncs) AS last_sync
+		FROM bouncer_sync`, stuckBefore)
 }

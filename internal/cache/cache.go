@@ -8,7 +8,6 @@ package cache
 import (
 	"context"
 	"log/slog"
-	"runtime/metrics"
 	"strconv"
 	"strings"
 	"sync"
@@ -46,7 +45,7 @@ type Window struct {
 type Health struct {
 	Status        string  `json:"status" enum:"embedded,up,degraded" doc:"embedded: this process alone; degraded: Redis does not answer, each replica counts for itself"`
 	LatencyMS     float64 `json:"latency_ms" doc:"Time of one round trip, in milliseconds"`
-	MemoryUsageMB float64 `json:"memory_usage_mb" doc:"Memory in use, in MB: of Redis, or of this process"`
+	MemoryUsageMB float64 `json:"memory_usage_mb" doc:"Memory in use, in MB: of Redis, or of the counters in this process"`
 }
 
 // Cache is safe for concurrent use.
@@ -240,20 +239,26 @@ func (c *Cache) missed() {
 	}
 }
 
-// Health asks Redis for its memory, or says what this process uses.
+// Health asks Redis for its memory, or says what the counters in this process take.
 func (c *Cache) Health(ctx context.Context) Health {
 	if c.redis != nil {
 		if h, err := c.redis.health(ctx); err == nil && !c.degraded.Load() {
 			return h
 		}
-		return Health{Status: "degraded", MemoryUsageMB: processMB()}
+		return Health{Status: "degraded", MemoryUsageMB: c.localMB()}
 	}
-	return Health{Status: "embedded", MemoryUsageMB: processMB()}
+	return Health{Status: "embedded", MemoryUsageMB: c.localMB()}
 }
 
-// processMB is the memory of this process's live objects.
-func processMB() float64 {
-	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(sample)
-	return float64(sample[0].Value.Uint64()/10_000) / 100
+// counterBytes is what one counter takes beside its key: the entry, its place in
+// the map and in the queue by which counters are dropped.
+const counterBytes = 160
+
+// localMB is the memory of the counters in this process.
+func (c *Cache) localMB() float64 {
+	total := 0
+	for key := range c.local.All() {
+		total += len(key) + counterBytes
+	}
+	return float64(total) / 1_000_000
 }

@@ -3,6 +3,7 @@ package cache_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -193,9 +194,19 @@ func TestRedisComesAndGoes(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	cachetest.Each(t, func(t *testing.T, c *cache.Cache) {
+		before := c.Health(context.Background())
+		for i := range 1000 {
+			if _, err := c.Count(context.Background(), "t1", fmt.Sprintf("key-%d", i), 1, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+		}
 		h := c.Health(context.Background())
 		if h.Status == "degraded" || h.MemoryUsageMB <= 0 {
 			t.Errorf("%+v", h)
+		}
+		// It is the cache's own: it grows with what is in it, and is not the process's.
+		if h.Status == "embedded" && (before.MemoryUsageMB != 0 || h.MemoryUsageMB < 0.1 || h.MemoryUsageMB > 1) {
+			t.Errorf("a thousand counters take %f MB, none %f MB", h.MemoryUsageMB, before.MemoryUsageMB)
 		}
 	})
 	if _, err := cache.Open(context.Background(), cache.Config{URL: "redis://user:secret@bad port"}); err == nil {

@@ -104,7 +104,7 @@ type bouncerStatus struct {
 	Requests           uint64  `json:"requests"`
 	CacheHitRate       float64 `json:"cache_hit_rate"`
 	DecisionCacheSize  int     `json:"decision_cache_size"`
-	TargetReachable    bool    `json:"target_app_reachable"`
+	TargetReachable    *bool   `json:"target_app_reachable,omitempty"` // absent: there is none to try
 	LogsWaiting        int64   `json:"logs_waiting"`
 	LogsDropped        uint64  `json:"logs_dropped"`
 	PollIntervalSecond int     `json:"poll_interval_seconds"`
@@ -145,7 +145,8 @@ func (b *Bouncer) reportLoop(ctx context.Context) {
 		}
 		lastAt, lastRequests = now, n
 		st := b.status(ctx, rate)
-		if b.report.lost.Store(!st.Gatehouse.TargetReachable); st.Gatehouse.TargetReachable {
+		lost := st.Gatehouse.TargetReachable != nil && !*st.Gatehouse.TargetReachable
+		if b.report.lost.Store(lost); !lost {
 			probe.Stop()
 		} else {
 			probe.Reset(appProbe)
@@ -162,7 +163,11 @@ func (b *Bouncer) reportLoop(ctx context.Context) {
 
 // status is the report of now.
 func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
-	reachable := b.up == nil || b.up.reachable(ctx)
+	var reachable *bool
+	if b.up != nil {
+		tried := b.up.reachable(ctx)
+		reachable = &tried
+	}
 	st := b.state.Load()
 	b.mu.Lock()
 	s := b.sync
@@ -207,7 +212,7 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 	if n := b.count.decisions.Load(); n > 0 {
 		own.CacheHitRate = float64(b.count.hits.Load()) / float64(n)
 	}
-	if s.err != nil || s.denied || !reachable || b.logsFailing.Load() {
+	if s.err != nil || s.denied || reachable != nil && !*reachable || b.logsFailing.Load() {
 		own.Status = "degraded"
 	}
 	return statusReport{

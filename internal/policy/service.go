@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -155,6 +156,10 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int6
 		next, err := decide(tx, old)
 		if err != nil {
 			return err
+		}
+		if st.verb == "updated" && reflect.DeepEqual(next, old) {
+			p = old // nothing changes: no version, no audit entry, no event
+			return nil
 		}
 		p, err = s.amend(ctx, tx, sc, old, next, st)
 		return err

@@ -107,6 +107,10 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		if len(offences) > 0 {
 			return invalid(offences)
 		}
+		if reflect.DeepEqual(next, old) {
+			r = old // nothing changes: no version, no audit entry, no event
+			return nil
+		}
 		next.Version, next.UpdatedAt = old.Version+1, s.Now()
 		if r, err = s.replace(ctx, tx, next); err != nil {
 			return err

@@ -132,15 +132,15 @@ func Imply(list []scope.Permission) []scope.Permission {
 }
 
 // ParseScopes reads scope strings as permissions, each at its place in the
-// body. A name that is no scope is refused with 422 at pointer/<index>;
-// `resources:edit` is taken as it is.
+// body. A name that is no scope is refused with 422 at pointer/<index>. The
+// permission `resources:edit` is none: whoever has `resources:write` holds it.
 func ParseScopes(pointer string, scopes []string) ([]scope.Permission, error) {
 	out := make([]scope.Permission, 0, len(scopes))
 	var bad []fault.Detail
 	for i, s := range scopes {
 		area, verb, _ := strings.Cut(s, ":")
 		known := slices.Contains(Areas(), area) && (verb == "read" || verb == "write")
-		if !known && scope.Permission(s) != ResourcesEdit {
+		if !known {
 			bad = append(bad, fault.Detail{Pointer: pointer + "/" + itoa(i), Message: "is not a scope: write <area>:<read|write>"})
 			continue
 		}
@@ -183,6 +183,12 @@ func Intersect(a, b scope.Permissions) scope.Permissions {
 		}
 	}
 	return out
+}
+
+// Scopes is the list as a key or token holds it: without `resources:edit`, which
+// is no scope and follows from `resources:write`.
+func Scopes(ps scope.Permissions) []string {
+	return slices.DeleteFunc(Strings(ps), func(s string) bool { return s == string(ResourcesEdit) })
 }
 
 // Strings is the list as text, for the current-user view; for All every scope

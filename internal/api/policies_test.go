@@ -120,7 +120,12 @@ func TestPoliciesOverHTTP(t *testing.T) {
 			t.Errorf("read %s %v", w.Header(), got)
 		}
 		// What was read can be sent back.
+		// It changes nothing, and so makes no version; neither does nothing at all.
 		g.expect(t, 200, "PUT", "/policies/1", w.Body.String(), "If-Match", `"1"`)
+		if same := g.expect(t, 200, "PUT", "/policies/1", `{}`); same["version"] != 1.0 {
+			t.Errorf("a change of nothing made version %v", same["version"])
+		}
+		g.expect(t, 200, "PUT", "/policies/1", `{"description":"another"}`, "If-Match", `"1"`)
 		g.expect(t, 412, "PUT", "/policies/1", `{"name":"x"}`, "If-Match", `"1"`)
 		g.expect(t, 412, "PUT", "/policies/1", `{"name":"x"}`, "If-Match", `"1", W/"2"`)
 		wrong := fmt.Sprint(g.expect(t, 422, "PUT", "/policies/1", `{"resource_id":{},"bouncer_id":[],"status":"zz","name":null,"description":null}`)["details"])
@@ -212,7 +217,7 @@ func TestResourcesAndBouncersOverHTTP(t *testing.T) {
 			}
 		}
 
-		made := g.expect(t, 201, "POST", "/bouncers", `{"name":"edge","resource_ids":[1],"token":"mine"}`)
+		made := g.expect(t, 201, "POST", "/bouncers", `{"name":"edge","hostname":"edge.example","port":8080,"resource_ids":[1],"token":"mine"}`)
 		if !bouncer.WellFormed(made["token"].(string)) || made["last_heartbeat"] != nil || made["status"] != "disconnected" {
 			t.Errorf("created %v", made)
 		}
@@ -264,7 +269,7 @@ func TestCreatesAreIdempotent(t *testing.T) {
 func TestAllOffences(t *testing.T) {
 	g := controlPlane(t, dbtest.Open(t, dbtest.SQLite))
 	g.expect(t, 201, "POST", "/resources", `{"name":"pay","type":"api","path":"/pay"}`)
-	g.expect(t, 201, "POST", "/bouncers", `{"name":"edge"}`)
+	g.expect(t, 201, "POST", "/bouncers", `{"name":"edge","hostname":"edge.example","port":8080}`)
 	for _, tc := range []struct{ method, path, body, want string }{
 		{"POST", "/resources", `{"name":"x","type":"api","path":"x","methods":["get","FOO BAR","a/b"],"owner_email":"nobody","egress_destinations":["ok.example","a b"],"url":"ftp://x"}`, "/egress_destinations/1 /methods/1 /methods/2 /owner_email /path /url"},
 		{"POST", "/resources", `{"name":{},"path":"x","methods":["get","FOO BAR"],"data_classification":"secret","owner_email":"nobody","typo":1}`, "/data_classification /methods/1 /name /owner_email /path /type /typo"},
@@ -274,8 +279,8 @@ func TestAllOffences(t *testing.T) {
 		{"PUT", "/resources/1", `{"sla_tier":"x","methods":["FOO BAR"],"data_classification":"restricted"}`, "/methods/0 /sla_tier"},
 		{"PUT", "/resources/1/enrich", `{"sla_tier":"x","owner_email":"nobody","egress_destinations":["a b"]}`, "/egress_destinations/0 /owner_email /sla_tier"},
 		{"POST", "/resources/1/apply-classification", `{"classification_source":"me","owner_email":"nobody"}`, "/classification_source /owner_email"},
-		{"POST", "/bouncers", `{"name":"x","target_app":"nowhere","resource_ids":[9,1,8],"configuration":{"enforcement_mode":"off","headers":["x-a","cookie"]}}`, "/configuration/enforcement_mode /configuration/headers/1 /resource_ids/0 /resource_ids/2 /target_app"},
-		{"POST", "/bouncers", `{"port":"80","target_app":"nowhere","configuration":{"enforcement_mode":"off"}}`, "/configuration/enforcement_mode /name /port /target_app"},
+		{"POST", "/bouncers", `{"name":"x","hostname":"h","port":1,"target_app":"nowhere","resource_ids":[9,1,8],"configuration":{"enforcement_mode":"off","headers":["x-a","cookie"]}}`, "/configuration/enforcement_mode /configuration/headers/1 /resource_ids/0 /resource_ids/2 /target_app"},
+		{"POST", "/bouncers", `{"port":"80","target_app":"nowhere","configuration":{"enforcement_mode":"off"}}`, "/configuration/enforcement_mode /hostname /name /port /target_app"},
 		{"PUT", "/bouncers/1", `{"port":[],"configuration":{"identity":{"trusted_proxies":["10.0.0.0/8","x"]}}}`, "/configuration/identity/trusted_proxies/1 /port"},
 		{"PUT", "/bouncers/1", `{"environment":"production","target_app":"nowhere","resource_ids":[1,9]}`, "/environment /resource_ids/1 /target_app"},
 	} {

@@ -253,6 +253,7 @@ func (p *parts) subjects(context.Context) error {
 	p.bouncers.OfBouncer = p.policies.OfBouncer
 	p.tenants.Counters[tenant.Policies] = p.policies.Count
 	p.tenants.Counters[tenant.Bouncers] = p.bouncers.Count
+	p.tenants.Disown = append(p.tenants.Disown, p.auth.Disown, p.bouncers.Disown)
 	return nil
 }
 

@@ -118,7 +118,7 @@ func TestDiscoveryIsBounded(t *testing.T) {
 	a, app := s.Admin, newBackend(t, nil)
 	b := s.Bouncer(t, a, body{"name": "flooded", "environment": "sandbox"}, app.addr)
 	quiet := s.Bouncer(t, a, body{"name": "quiet", "environment": "sandbox", "configuration": body{"discovery": "off"}}, app.addr)
-	a.Do(t, "POST", "/bouncers", body{"name": "odd", "configuration": body{"discovery": "maybe"}}).Want(422)
+	a.Do(t, "POST", "/bouncers", body{"name": "odd", "hostname": "edge.example", "port": 8443, "configuration": body{"discovery": "maybe"}}).Want(422)
 	var all sync.WaitGroup
 	for w := range 8 {
 		all.Go(func() {

@@ -48,14 +48,14 @@ func TestBouncerVerifiesBundles(t *testing.T) {
 	policy := activate(t, a, "closed", "sandbox", closed, nil)
 	enforce(t, a, "sandbox")
 	signed, plain := body{"configuration": body{"signing": "signed"}}, body{"configuration": body{}}
-	made := a.Do(t, "POST", "/bouncers", body{"name": "edge", "environment": "sandbox", "configuration": body{"signing": "signed"}}).Want(201)
+	made := a.Do(t, "POST", "/bouncers", body{"name": "edge", "hostname": "edge.example", "port": 8443, "environment": "sandbox", "configuration": body{"signing": "signed"}}).Want(201)
 	key, _ := made.Get("verify_key").(string)
 	token, _ := made.Get("token").(string)
 	config, _ := made.Get("opa_config").(string)
 	if !strings.HasPrefix(key, "-----BEGIN PUBLIC KEY-----\n") || !strings.Contains(config, "GATEHOUSE_BOUNCER_VERIFY_KEY") {
 		t.Fatalf("registering answers with the key %q and the configuration\n%s", key, config)
 	}
-	if unsigned := a.Do(t, "POST", "/bouncers", body{"name": "plain", "environment": "sandbox"}).Want(201); unsigned.Get("verify_key") != nil {
+	if unsigned := a.Do(t, "POST", "/bouncers", body{"name": "plain", "hostname": "edge.example", "port": 8443, "environment": "sandbox"}).Want(201); unsigned.Get("verify_key") != nil {
 		t.Errorf("a bouncer without signing is given the key %v", unsigned.Get("verify_key"))
 	}
 	b := &apptest.Bouncer{ID: made.ID(), Token: token, Dir: t.TempDir()}

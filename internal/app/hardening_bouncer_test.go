@@ -19,7 +19,7 @@ var bouncerCases = []hardeningCase{
 // enforcer registers a bouncer and gives a client with its token.
 func (r *rig) enforcer(t *testing.T, p *party, members body) (id int64, c *apptest.Client) {
 	t.Helper()
-	draft := body{"name": r.name("bouncer"), "environment": "sandbox"}
+	draft := body{"name": r.name("bouncer"), "hostname": "edge.example", "port": 8443, "environment": "sandbox"}
 	for k, v := range members {
 		draft[k] = v
 	}

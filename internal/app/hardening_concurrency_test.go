@@ -114,7 +114,7 @@ func parallelCreates(t *testing.T, r *rig) {
 		room              int
 	}{
 		{"policies", "/policies", "POLICY_CREATED", func(i int) body { return body{"name": fmt.Sprint("c", i), "rego_code": "package p"} }, 9},
-		{"bouncers", "/bouncers", "BOUNCER_CREATED", func(i int) body { return body{"name": fmt.Sprint("b", i)} }, 5},
+		{"bouncers", "/bouncers", "BOUNCER_CREATED", func(i int) body { return body{"name": fmt.Sprint("b", i), "hostname": "edge.example", "port": 8443} }, 5},
 		{"users", "/users", "USER_CREATED", func(i int) body {
 			return body{"username": fmt.Sprint("u", i), "email": fmt.Sprintf("u%d@example.com", i)}
 		}, 4},
@@ -138,7 +138,7 @@ func parallelCreates(t *testing.T, r *rig) {
 			return r.alpha.key.Try("POST", "/users", body{"username": []string{"Same", "sAME"}[i%2], "email": fmt.Sprintf("same%d@example.com", i)})
 		},
 		"bouncers of one name": func(int) (*apptest.Response, error) {
-			return r.alpha.key.Try("POST", "/bouncers", body{"name": "same"})
+			return r.alpha.key.Try("POST", "/bouncers", body{"name": "same", "hostname": "edge.example", "port": 8443})
 		},
 		"tenants of one domain": func(i int) (*apptest.Response, error) {
 			return r.s.Admin.Try("POST", "/tenants", body{"name": fmt.Sprint("Domain ", i), "custom_domain": "one.example"})
@@ -272,7 +272,7 @@ func doubleSubmit(t *testing.T, r *rig) {
 	}{
 		{"/policies", body{"name": "once", "rego_code": "package p"}, body{"name": "twice", "rego_code": "package p"}, "/policies"},
 		{"/resources", body{"name": "once", "type": "api", "path": "/c3"}, body{"name": "twice", "type": "api", "path": "/c3"}, "/resources"},
-		{"/bouncers", body{"name": "once"}, body{"name": "twice"}, "/bouncers"},
+		{"/bouncers", body{"name": "once", "hostname": "edge.example", "port": 8443}, body{"name": "twice", "hostname": "edge.example", "port": 8443}, "/bouncers"},
 		{"/users", body{"username": "once", "email": "once@example.com"}, body{"username": "twice", "email": "twice@example.com"}, "/users"},
 		{"/tenants/" + p.id + "/api-keys", body{"name": "once", "scopes": []string{"policies:read"}}, body{"name": "twice", "scopes": []string{"policies:read"}}, "/tenants/" + p.id + "/api-keys"},
 	} {

@@ -107,12 +107,12 @@ func badJSON(t *testing.T, r *rig) {
 		method, path, text string
 		want               int
 	}{
-		{"POST", "/bouncers", `{"name":"x","port":9223372036854775808}`, 400},
-		{"POST", "/bouncers", `{"name":"x","port":9223372036854775807}`, 422},
-		{"POST", "/bouncers", `{"name":"x","port":1.5}`, 422},
-		{"POST", "/bouncers", `{"name":"x","port":1e3}`, 422},
-		{"POST", "/bouncers", `{"name":"x","port":"80"}`, 422},
-		{"POST", "/bouncers", `{"name":"x","port":null,"resource_ids":[1.0]}`, 422},
+		{"POST", "/bouncers", `{"name":"x","hostname":"h","port":9223372036854775808}`, 400},
+		{"POST", "/bouncers", `{"name":"x","hostname":"h","port":9223372036854775807}`, 422},
+		{"POST", "/bouncers", `{"name":"x","hostname":"h","port":1.5}`, 422},
+		{"POST", "/bouncers", `{"name":"x","hostname":"h","port":1e3}`, 422},
+		{"POST", "/bouncers", `{"name":"x","hostname":"h","port":"80"}`, 422},
+		{"POST", "/bouncers", `{"name":"x","hostname":"h","port":null,"resource_ids":[1.0]}`, 422},
 		{"POST", "/policies", `{"name":"x","rego_code":"package p","resource_id":18446744073709551617}`, 400},
 		{"POST", "/policies", `{"name":"a\u0000b","rego_code":"package p"}`, 422},
 		{"POST", "/policies", `{"Name":"x","rego_code":"package p"}`, 422},

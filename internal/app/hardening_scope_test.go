@@ -69,7 +69,7 @@ func otherEnvironment(t *testing.T, r *rig) {
 		}{
 			{"POST", "/policies", body{"name": "x", "rego_code": "package p", "environment": "production"}, 403},
 			{"POST", "/resources", body{"name": "x", "type": "api", "path": "/x", "environment": "production"}, 403},
-			{"POST", "/bouncers", body{"name": "x", "environment": "production"}, 403},
+			{"POST", "/bouncers", body{"name": "x", "hostname": "edge.example", "port": 8443, "environment": "production"}, 403},
 			{"POST", "/developer-portal/api-keys/production/generate", body{"scopes": []string{"policies:read"}}, 403},
 			{"PUT", "/environments/production/enforcement", body{"mode": "shadow"}, 403},
 			{"GET", "/environments/production/enforcement", nil, 403},

@@ -191,7 +191,7 @@ func disagreeing(t *testing.T, r *rig) {
 func foreignReferences(t *testing.T, r *rig) {
 	a := r.alpha.admin
 	production := a.Do(t, "POST", "/resources", body{"name": "production", "type": "api", "path": "/t5", "environment": "production"}).Want(201).ID()
-	edge := a.Do(t, "POST", "/bouncers", body{"name": r.name("edge"), "environment": "production"}).Want(201).ID()
+	edge := a.Do(t, "POST", "/bouncers", body{"name": r.name("edge"), "hostname": "edge.example", "port": 8443, "environment": "production"}).Want(201).ID()
 	const never = 987654321
 	control := body{"name": "x", "rego_code": "package p\n", "environment": "sandbox"}
 	action := func(ref string) []body {
@@ -220,7 +220,9 @@ func foreignReferences(t *testing.T, r *rig) {
 			{"POST", "/policies", "/actions/0/destination_ref", func(id int64) body { return with(body{"actions": action(fmt.Sprintf("channel:%d", id))}) }, []int64{1}},
 			{"PUT", own, "/resource_id", func(id int64) body { return body{"resource_id": id} }, []int64{r.beta.resource, production}},
 			{"PUT", own, "/bouncer_id", func(id int64) body { return body{"bouncer_id": id} }, []int64{r.beta.bouncer, edge}},
-			{"POST", "/bouncers", "/resource_ids/0", func(id int64) body { return body{"name": "b", "resource_ids": []int64{id}} }, []int64{r.beta.resource, production}},
+			{"POST", "/bouncers", "/resource_ids/0", func(id int64) body {
+				return body{"name": "b", "hostname": "edge.example", "port": 8443, "resource_ids": []int64{id}}
+			}, []int64{r.beta.resource, production}},
 			{"PUT", bouncer, "/resource_ids/0", func(id int64) body { return body{"resource_ids": []int64{id}} }, []int64{r.beta.resource, production}},
 		} {
 			base := r.do(t, asked(a), c.method, c.path, 422, c.make(never))

@@ -271,7 +271,7 @@ func (r *rig) person(t *testing.T, p *party, roles ...string) (id string, c *app
 func (r *rig) fill(t *testing.T, p *party) {
 	t.Helper()
 	p.resource = p.admin.Do(t, "POST", "/resources", body{"name": r.name("resource"), "type": "api", "path": "/" + r.name("path"), "environment": "sandbox"}).Want(201).ID()
-	p.bouncer = p.admin.Do(t, "POST", "/bouncers", body{"name": r.name("bouncer"), "environment": "sandbox"}).Want(201).ID()
+	p.bouncer = p.admin.Do(t, "POST", "/bouncers", body{"name": r.name("bouncer"), "hostname": "edge.example", "port": 8443, "environment": "sandbox"}).Want(201).ID()
 	p.policy = r.control(t, p, body{"resource_id": p.resource})
 	p.user, _ = r.person(t, p, "viewer")
 	p.scenario = p.admin.Do(t, "POST", "/pis/scenarios", body{"policy_id": p.policy, "name": r.name("scenario")}).Want(201).ID()

@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -29,7 +30,9 @@ func startOPA(t *testing.T, s *apptest.Server, members body) *stock {
 		ID     int64  `json:"id"`
 		Config string `json:"opa_config"`
 	}
-	s.Admin.Do(t, "POST", "/bouncers", members).Want(201).Into(&made)
+	full := body{"hostname": "127.0.0.1", "port": 8181}
+	maps.Copy(full, members)
+	s.Admin.Do(t, "POST", "/bouncers", full).Want(201).Into(&made)
 	o := &stock{id: made.ID}
 	o.run(t, made.Config)
 	return o

@@ -31,10 +31,15 @@ func (p *parts) work(context.Context) error {
 	jobs := &job.Runner{
 		Cluster: p.stores, Handlers: handlers, Now: p.now, Logger: p.log, Lease: 20 * time.Second,
 		Dead: func(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
-			if t.Kind == ide.JobKind {
+			switch t.Kind {
+			case ide.JobKind:
 				return p.ide.Buried(ctx, tx, t, cause)
+			case replay.JobKind:
+				return p.replays.Buried(ctx, tx, t, cause)
+			default: // of another version: nobody here knows what waits for it
+				p.log.WarnContext(ctx, "a job of an unknown kind is given up", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", cause)
+				return nil
 			}
-			return p.replays.Buried(ctx, tx, t, cause)
 		},
 	}
 	p.task("jobs", jobs.Run)

@@ -360,6 +360,19 @@ func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, userID string, what
 	return err
 }
 
+// Disown ends every key, session and password of a tenant within tx. It is one of
+// tenant.Service.Disown.
+func (s *Service) Disown(ctx context.Context, tx *db.Tx) error {
+	if err := deleteAll(ctx, tx); err != nil {
+		return err
+	}
+	if err := user.DropPasswords(ctx, tx); err != nil {
+		return err
+	}
+	_, err := tx.Bump(ctx, user.Revision)
+	return err
+}
+
 func (s *Service) recordKey(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key, kind string) error {
 	return s.noteKey(ctx, tx, sc, k, kind, map[string]any{"scopes": k.Scopes, "hint": k.Hint, "expires_at": k.ExpiresAt})
 }

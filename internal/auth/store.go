@@ -95,6 +95,16 @@ func deleteKeysOf(ctx context.Context, tx *db.Tx, owner string) error {
 	return err
 }
 
+// deleteAll ends every key and session of the tenant, and forgets who signed in from where.
+func deleteAll(ctx context.Context, tx *db.Tx) error {
+	for _, q := range []string{`DELETE FROM sessions`, `DELETE FROM api_keys`, `DELETE FROM login_places`, `DELETE FROM login_attempts`} {
+		if _, err := tx.Exec(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 const sessionColumns = `id, root, user_id, key_id, limited, scopes, environment, ip, created_at, expires_at`
 
 func insertSession(ctx context.Context, tx *db.Tx, ss session) error {

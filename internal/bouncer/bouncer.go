@@ -91,8 +91,8 @@ type Issued struct {
 // Draft is what a create takes.
 type Draft struct {
 	Name          string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique in its environment." example:"edge-1"`
-	Hostname      string         `json:"hostname,omitempty" maxLength:"253" doc:"Host it runs on."`
-	Port          int            `json:"port,omitempty" minimum:"0" maximum:"65535" doc:"Port it listens on."`
+	Hostname      string         `json:"hostname" minLength:"1" maxLength:"253" doc:"Host it runs on." example:"edge-1.example.com"`
+	Port          int            `json:"port" minimum:"1" maximum:"65535" doc:"Port it listens on." example:"8443"`
 	Environment   scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox when absent."`
 	TargetApp     string         `json:"target_app,omitempty" maxLength:"260" doc:"host:port of the application behind it."`
 	Configuration map[string]any `json:"configuration,omitempty" doc:"Open object; its known members are checked."`
@@ -102,8 +102,8 @@ type Draft struct {
 // Change is what an update takes: the members sent change, the others stay.
 type Change struct {
 	Name          *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique in its environment."`
-	Hostname      patch.Field[string]         `json:"hostname,omitzero" maxLength:"253" doc:"Host it runs on."`
-	Port          patch.Field[int]            `json:"port,omitzero" minimum:"0" maximum:"65535" doc:"Port it listens on."`
+	Hostname      patch.Field[string]         `json:"hostname,omitzero" minLength:"1" maxLength:"253" doc:"Host it runs on."`
+	Port          patch.Field[int]            `json:"port,omitzero" minimum:"1" maximum:"65535" doc:"Port it listens on."`
 	Environment   *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the bouncer's own: it does not move."`
 	TargetApp     patch.Field[string]         `json:"target_app,omitzero" maxLength:"260" doc:"host:port of the application behind it."`
 	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the configuration whole."`

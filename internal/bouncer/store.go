@@ -267,3 +267,9 @@ func syncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHeal
 				UNION ALL SELECT MAX(activated_at) AS at FROM bouncer_bundles) AS syncs) AS last_sync
 		FROM bouncer_sync`, stuckBefore)
 }
+
+// dropTokens makes every bouncer's token void: no digest has this form.
+func dropTokens(ctx context.Context, tx *db.Tx) error {
+	_, err := tx.Exec(ctx, `UPDATE bouncers SET token_digest = 'void-' || CAST(id AS TEXT)`)
+	return err
+}

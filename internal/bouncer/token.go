@@ -1,12 +1,15 @@
 package bouncer
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"hash/crc32"
 	"io"
 	"math/big"
 	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
 // The format of a token, that of API keys (contract.md sections 3 and 6):
@@ -58,3 +61,7 @@ func digits(n *big.Int, width int) string {
 func checksum(body string) string {
 	return digits(big.NewInt(int64(crc32.ChecksumIEEE([]byte(body)))), crcDigits)
 }
+
+// Disown makes the tokens of all bouncers of a tenant void within tx: each needs a
+// new one (rotate). It is one of tenant.Service.Disown.
+func (s *Service) Disown(ctx context.Context, tx *db.Tx) error { return dropTokens(ctx, tx) }

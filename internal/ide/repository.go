@@ -292,3 +292,7 @@ func (s *Service) note(ctx context.Context, tx *db.Tx, sc scope.Scope, r Reposit
 		Changes: map[string]any{"url": r.URL, "branch": r.Branch, "enabled": r.Enabled},
 	})
 }
+
+// Disown has no webhook of the tenant's repositories taken until each is enabled
+// again. It is one of tenant.Service.Disown.
+func (s *Service) Disown(ctx context.Context, tx *db.Tx) error { return disableRepositories(ctx, tx) }

@@ -43,3 +43,9 @@ func putSettings(ctx context.Context, tx *db.Tx, actor, editor string, v map[str
 		ON CONFLICT (actor, editor) DO UPDATE SET settings = excluded.settings, updated_at = excluded.updated_at`, actor, editor, v, now)
 	return err
 }
+
+// disableRepositories has no webhook of a repository taken any more.
+func disableRepositories(ctx context.Context, tx *db.Tx) error {
+	_, err := tx.Exec(ctx, `UPDATE ide_repositories SET enabled = FALSE, change_no = change_no + 1`)
+	return err
+}

@@ -267,19 +267,23 @@ func (s *Service) look(ctx context.Context, sc scope.Scope, h *harm, users []Pol
 	return nil
 }
 
-// bare refuses what a library cannot have: it decides nothing.
+// bare refuses what a library cannot have, all of it: it decides nothing.
 func (p Policy) bare() error {
 	if p.Kind != KindLibrary {
 		return nil
 	}
-	for pointer, has := range map[string]bool{
-		"/resource_id": p.ResourceID != nil, "/bouncer_id": p.BouncerID != nil, "/test_cases": len(p.TestCases) > 0, "/actions": len(p.Actions) > 0,
+	var errs []error
+	for _, member := range []struct {
+		pointer string
+		has     bool
+	}{
+		{"/resource_id", p.ResourceID != nil}, {"/bouncer_id", p.BouncerID != nil}, {"/test_cases", len(p.TestCases) > 0}, {"/actions", len(p.Actions) > 0},
 	} {
-		if has {
-			return fault.Invalidf(pointer, "a library decides nothing: it has no resource, bouncer, test cases or actions")
+		if member.has {
+			errs = append(errs, fault.Invalidf(member.pointer, "a library decides nothing: it has no resource, bouncer, test cases or actions"))
 		}
 	}
-	return nil
+	return fault.Join(errs...)
 }
 
 // promoted refuses a promotion of what uses libraries that are in sandbox only.

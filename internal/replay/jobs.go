@@ -14,7 +14,7 @@ import (
 )
 
 // Handlers are what package job runs for this package.
-func (s *Service) Handlers() map[string]job.Handler { return map[string]job.Handler{jobKind: s.work} }
+func (s *Service) Handlers() map[string]job.Handler { return map[string]job.Handler{JobKind: s.work} }
 
 // errStopped ends a run that was cancelled.
 var errStopped = errors.New("replay: the run was cancelled")
@@ -117,7 +117,7 @@ func (s *Service) failed(ctx context.Context, t job.Task, run Run, cause error) 
 // Buried ends the run of a job that is given up: it is fit for job.Runner.Dead.
 func (s *Service) Buried(ctx context.Context, tx *db.Tx, t job.Task, _ error) error {
 	var pay payload
-	if t.Kind != jobKind || t.Decode(&pay) != nil {
+	if t.Kind != JobKind || t.Decode(&pay) != nil {
 		return nil
 	}
 	_, err := endRun(ctx, tx, pay.Run, Failed, nil, "the replay broke off too often", s.Now())

@@ -51,10 +51,10 @@ type Runs struct {
 	Total int64 `json:"total" doc:"How many there are."`
 }
 
-// jobKind names the work; maxWaiting bounds the runs of a tenant that have not
+// JobKind names the work of a replay; maxWaiting bounds the runs of a tenant that have not
 // ended, keepRuns those that have and are kept.
 const (
-	jobKind     = "replay"
+	JobKind     = "replay"
 	maxAttempts = 3
 	maxWaiting  = 10
 	keepRuns    = 200
@@ -112,7 +112,7 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, er
 		if err := s.noteRun(ctx, tx, sc, run, "REPLAY_STARTED"); err != nil {
 			return err
 		}
-		_, err = job.Insert(ctx, tx, job.Job{Kind: jobKind, Payload: payload{run.ID}, MaxAttempts: maxAttempts})
+		_, err = job.Insert(ctx, tx, job.Job{Kind: JobKind, Payload: payload{run.ID}, MaxAttempts: maxAttempts})
 		return err
 	})
 	run.settle()

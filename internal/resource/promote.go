@@ -11,7 +11,8 @@ import (
 )
 
 // Counterpart is the production resource that stands for resource id: the one
-// of the same type, name and path, else a copy of it with its enrichment, which
+// of the same type, name and path, else of the same type, host, path and
+// methods, else a copy of it with its enrichment, which
 // is audited and told like any other (contract.md section 4, Promote). The
 // caller holds Lock and is inside the promotion's transaction.
 func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (int64, error) {
@@ -24,7 +25,10 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 		return found, err
 	}
 	next := src
-	next.Environment, next.Version, next.AutoDiscovered = scope.Production, 1, false
+	next.ID, next.Environment, next.Version, next.AutoDiscovered = 0, scope.Production, 1, false
+	if same, err := alike(ctx, tx, next); err != nil || same != 0 {
+		return same, err // of another name, but requests to the one are requests to the other
+	}
 	next.CreatedAt = s.Now()
 	next.UpdatedAt = next.CreatedAt
 	if next, err = s.add(ctx, tx, next); err != nil {
@@ -45,7 +49,9 @@ func (s *Service) Twin(ctx context.Context, tx *db.Tx, env scope.Env, id int64) 
 		return 0, src, err
 	}
 	if found, err = twin(ctx, tx, env, r); errors.Is(err, db.ErrNoRows) {
-		found, err = 0, nil
+		there := r
+		there.ID, there.Environment = 0, env
+		found, err = alike(ctx, tx, there)
 	}
 	if err == nil {
 		src, err = r.Doc()

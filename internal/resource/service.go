@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -82,6 +83,9 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Resource
 	r.UpdatedAt = r.CreatedAt
 	var made Resource
 	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
+		if err := only(ctx, tx, r); err != nil {
+			return err
+		}
 		if made, err = s.add(ctx, tx, r); err != nil {
 			return err
 		}
@@ -111,6 +115,11 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 			r = old // nothing changes: no version, no audit entry, no event
 			return nil
 		}
+		if next.Type != old.Type || next.Path != old.Path || next.host() != old.host() || !slices.Equal(next.Methods, old.Methods) {
+			if err := only(ctx, tx, next); err != nil {
+				return err
+			}
+		}
 		next.Version, next.UpdatedAt = old.Version+1, s.Now()
 		if r, err = s.replace(ctx, tx, next); err != nil {
 			return err
@@ -119,6 +128,16 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 		return s.record(ctx, tx, sc, r, "updated", changed(old, r))
 	})
 	return r, err
+}
+
+// only refuses (409) a second resource of equal type, host, path and methods. The
+// caller holds Lock, so that of two that are made at once one is refused.
+func only(ctx context.Context, tx *db.Tx, r Resource) error {
+	other, err := alike(ctx, tx, r)
+	if err != nil || other == 0 {
+		return err
+	}
+	return fault.Newf(fault.Conflict, "already_exists", "resource %d of %s has the same type, host, path and methods", other, r.Environment).With("resource_id", other)
 }
 
 // Delete removes a resource that no live control and no bouncer names; else

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -96,6 +97,24 @@ func remove(ctx context.Context, tx *db.Tx, id int64) error {
 func twin(ctx context.Context, tx *db.Tx, env scope.Env, r Resource) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT id FROM resources WHERE environment = $1 AND type = $2 AND name = $3 AND path = $4
 		ORDER BY id LIMIT 1`, string(env), r.Type, r.Name, r.Path)
+}
+
+// alike is the resource of r's environment with the same type, host, path and
+// methods, other than r itself: nothing could tell which of the two a request is
+// about. 0: there is none.
+func alike(ctx context.Context, tx *db.Tx, r Resource) (int64, error) {
+	bare := strings.TrimSuffix(r.Path, "/")
+	same, err := db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources
+		WHERE environment = $1 AND path IN ($2, $3) AND type = $4 AND id <> $5 ORDER BY id`, string(r.Environment), bare, bare+"/", r.Type, r.ID)
+	if err != nil {
+		return 0, err
+	}
+	for _, o := range same {
+		if o.host() == r.host() && slices.Equal(o.Methods, r.Methods) {
+			return o.ID, nil
+		}
+	}
+	return 0, nil
 }
 
 // called are the resources of env with what is not empty of name, type and path; two at most.

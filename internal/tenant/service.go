@@ -23,6 +23,10 @@ type Service struct {
 	Counters map[string]func(ctx context.Context, tx *db.Tx) (int64, error)
 	// OnPurge removes what a tenant has outside of its store: objects, cache.
 	OnPurge []func(ctx context.Context, id scope.TenantID) error
+	// Disown ends all credentials of a tenant within a transaction of its store:
+	// keys, sessions, passwords, bouncers' tokens. It runs when a deleted tenant
+	// is made active again, which gets its data back and none of these.
+	Disown []func(ctx context.Context, tx *db.Tx) error
 	// MayEnforce asks the license before production enforces; it answers a
 	// Forbidden fault. Nil: nothing is gated.
 	MayEnforce func(ctx context.Context, sc scope.Scope) error
@@ -172,6 +176,13 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		}
 		if after, err = decideChange(sc, before, ch, db.Stamp(s.Now())); err != nil {
 			return err
+		}
+		if before.Status == Deleted && after.Status != Deleted {
+			for _, disown := range s.Disown {
+				if err := disown(ctx, tx); err != nil {
+					return err
+				}
+			}
 		}
 		if err := putSettings(ctx, tx, after.Settings); err != nil {
 			return err

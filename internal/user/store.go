@@ -104,3 +104,9 @@ func dropNames(ctx context.Context, tx *db.Tx, id string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM user_names WHERE user_id = $1`, id)
 	return err
 }
+
+// DropPasswords takes the passwords of all people of a tenant: each needs a new one.
+func DropPasswords(ctx context.Context, tx *db.Tx) error {
+	_, err := tx.Exec(ctx, `UPDATE users SET password_hash = ''`)
+	return err
+}

@@ -115,7 +115,7 @@ func request(d audit.Decision) (req rego.Request, why string) {
 	if len(offences) > 0 {
 		return req, "unreadable"
 	}
-	if req.ResourceID == 0 {
+	if req.ResourceID == 0 && !req.ByID {
 		req.ResourceID = d.ResourceID // what it matched then
 	}
 	return req, ""

@@ -123,11 +123,32 @@ func Compile(compiler *ast.Compiler, pkg ast.Ref) (p *Program, err error) {
 		c.load(compiler, pkg)
 		c.module()
 		p = c.finish()
+		c.forget()
 	})
 	if err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// forget drops the syntax trees: what was compiled may hold on to the builder, and
+// there may be thousands of programs.
+func (c *builder) forget() {
+	for _, g := range c.prog.groups {
+		g.src = nil
+	}
+	for _, p := range c.packages {
+		p.root.forget()
+		p.path = nil
+	}
+	c.pkg, c.functions, c.at = nil, nil, nil
+}
+
+func (n *node) forget() {
+	n.rules = nil
+	for _, kid := range n.kids {
+		kid.forget()
+	}
 }
 
 // guarded runs a compilation, which ends in a panic where it meets something

@@ -69,7 +69,6 @@ type grown struct {
 	row      growthRow
 	policies []int64
 	target   decisionTarget
-	runs     []figures
 }
 
 // benchGrowth measures servers with few and many controls, each against the one

@@ -95,7 +95,7 @@ func (logoutCommand) Run(ctx context.Context) error {
 // AfterApply fills in what the command line and the environment left out from
 // the session of `gatehouse login`. A session counts for its own server alone;
 // one that has expired counts for none.
-func (r *remote) AfterApply() error {
+func (r *remote) AfterApply() error { //nolint:unparam // kong calls hooks of this form
 	if r.APIKey != "" {
 		return nil
 	}

@@ -60,11 +60,6 @@ func (f *flood) start(c *apptest.Client, callers int, path string, request func(
 	}
 }
 
-func (f *flood) stop() {
-	f.over.Store(true)
-	f.wg.Wait()
-}
-
 func slowRequest(n int64) body {
 	return body{"user": body{"id": "u"}, "action": body{"name": "read"}, "resource": body{"id": "x"}, "context": body{"n": 1_000_000 + n}}
 }

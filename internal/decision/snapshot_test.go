@@ -219,7 +219,7 @@ func TestFollowedIsBuilt(t *testing.T) {
 				w.note(following, rapid.Bool().Draw(t, "noted"), id)
 			},
 			"library": func(t *rapid.T) {
-				w.libraries = []rego.Library{{ID: 9, Name: "levels", Version: int64(w.revision), Source: "package lib.levels\n\nshown := " + fmt.Sprint(rapid.IntRange(1, 3).Draw(t, "shown"))}}
+				w.libraries = []rego.Library{{ID: 9, Name: "levels", Version: w.revision, Source: "package lib.levels\n\nshown := " + fmt.Sprint(rapid.IntRange(1, 3).Draw(t, "shown"))}}
 				w.note(following, rapid.Bool().Draw(t, "noted"), 9)
 			},
 			"look": func(t *rapid.T) {
@@ -345,8 +345,7 @@ func TestSnapshotFollowsSpellings(t *testing.T) {
 	w := newWorld()
 	w.pip = value.Object(value.Member{Key: "level", Value: value.Int(1)})
 	s := w.snapshots(true)
-	set, err := s.Get(context.Background(), scope.DefaultTenant, "sandbox")
-	if err != nil {
+	if _, err := s.Get(context.Background(), scope.DefaultTenant, "sandbox"); err != nil {
 		t.Fatal(err)
 	}
 	for _, spelling := range []string{"1.0", "1e0", "1"} {
@@ -356,7 +355,8 @@ func TestSnapshotFollowsSpellings(t *testing.T) {
 		}
 		w.pip = value.Object(value.Member{Key: "level", Value: n})
 		w.bump(s)
-		if set, err = s.Get(context.Background(), scope.DefaultTenant, "sandbox"); err != nil {
+		set, err := s.Get(context.Background(), scope.DefaultTenant, "sandbox")
+		if err != nil {
 			t.Fatal(err)
 		}
 		if got := string(set.Data([]string{"pip", "level"}).AppendJSON(nil)); got != spelling {

@@ -164,13 +164,13 @@ type changes struct {
 }
 
 // tokenHeaders is what carried the caller's token, when it is not to go on.
-func (st *settings) tokenHeaders(who *identity) []string {
+func (s *settings) tokenHeaders(who *identity) []string {
 	switch {
-	case st.passToken:
+	case s.passToken:
 		return nil
-	case st.names.token != "":
+	case s.names.token != "":
 		return nil // reserved: it never goes on
-	case st.mode == enforcing && !who.expires.IsZero():
+	case s.mode == enforcing && !who.expires.IsZero():
 		return authorizationOnly
 	}
 	return nil

@@ -100,8 +100,10 @@ func TestOurFieldsAreOurs(t *testing.T) {
 		h.Set(http.TrailerPrefix+"X-Gatehouse-Late", "forged")
 	})
 	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: "enforce", resources: []rego.Resource{{ID: 5, Name: "m", Path: "/masked"}},
-		controls: []control{{id: 1, source: "package open\n\nallow := true\n"}, {id: 2, resource: 5, source: maskSSN}}})
+	p.publish(policySet{
+		revision: 1, mode: "enforce", resources: []rego.Resource{{ID: 5, Name: "m", Path: "/masked"}},
+		controls: []control{{id: 1, source: "package open\n\nallow := true\n"}, {id: 2, resource: 5, source: maskSSN}},
+	})
 	b := start(t, p, app.URL, nil).at(t, 1)
 	for _, method := range []string{"GET", "POST"} {
 		for _, path := range []string{"/", "/early", "/masked"} {

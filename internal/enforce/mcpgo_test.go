@@ -68,7 +68,8 @@ func officialServer(ran *executed) http.Handler {
 	for _, name := range []string{"search", "delete_db", "run_query"} {
 		sdk.AddTool(s, &sdk.Tool{Name: name}, func(_ context.Context, _ *sdk.CallToolRequest, in struct {
 			Q string `json:"q,omitempty"`
-		}) (*sdk.CallToolResult, any, error) {
+		},
+		) (*sdk.CallToolResult, any, error) {
 			ran.add(name + " " + in.Q)
 			return &sdk.CallToolResult{}, nil, nil
 		})

@@ -65,8 +65,10 @@ func TestNoPromptIsOverlooked(t *testing.T) {
 		fmt.Fprint(w, "{}")
 	})
 	const chatting = `"model":"m","messages":[{"role":"user","content":"hi"}]`
-	batchKind, batch := parts([3]string{"purpose", "", "batch"}, [3]string{"file", "batch.jsonl",
-		`{"custom_id":"1","method":"POST","url":"/v1/chat/completions","body":{` + chatting + `}}` + "\n" + `{"custom_id":"2","method":"POST","url":"/v1/chat/completions","body":{"model":"m","messages":[{"role":"user","content":"` + attack + `"}]}}`})
+	batchKind, batch := parts([3]string{"purpose", "", "batch"}, [3]string{
+		"file", "batch.jsonl",
+		`{"custom_id":"1","method":"POST","url":"/v1/chat/completions","body":{` + chatting + `}}` + "\n" + `{"custom_id":"2","method":"POST","url":"/v1/chat/completions","body":{"model":"m","messages":[{"role":"user","content":"` + attack + `"}]}}`,
+	})
 	speechKind, speech := parts([3]string{"model", "", "whisper-1"}, [3]string{"prompt", "", attack}, [3]string{"file", "a.wav", "RIFF\x00\x00\x00\x00WAVE\xff\xfe"})
 	textKind, text := parts([3]string{"model", "", "m"}, [3]string{"file", "a.txt", attack})
 	oddKind, odd := parts([3]string{"model", "", "m"}, [3]string{"file", "a.bin", "\xff\xfe\x00I\x00g"})

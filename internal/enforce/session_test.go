@@ -66,8 +66,10 @@ func as(user, session string, more ...string) func(*http.Request) {
 
 func sessionPlane(t *testing.T, key rego.HashKey, mode string) *plane {
 	p := newPlane(t)
-	p.publish(policySet{revision: 1, mode: mode, hashKey: key, config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1/32"}}},
-		controls: []control{{id: 1, source: toolMasks}}})
+	p.publish(policySet{
+		revision: 1, mode: mode, hashKey: key, config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1/32"}}},
+		controls: []control{{id: 1, source: toolMasks}},
+	})
 	return p
 }
 

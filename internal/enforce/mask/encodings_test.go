@@ -299,7 +299,8 @@ func TestCardsAsNumbers(t *testing.T) {
 		for place, body := range map[string]string{
 			"JSON": `{"n":` + number + `}`, "text": "the number " + number + " is it", "CSV": "a," + number + ",b",
 		} {
-			got, err := body, error(nil)
+			var got string
+			var err error
 			if place == "JSON" {
 				var out []byte
 				out, err = r.JSON([]byte(body))

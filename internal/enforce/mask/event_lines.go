@@ -215,5 +215,7 @@ func anyForeign(p []byte) bool {
 }
 
 // foreign are controls that no text in UTF-8 has.
-var foreign = [0x20]bool{0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 0x0e: true, 0x0f: true, 0x10: true, 0x11: true, 0x12: true,
-	0x13: true, 0x14: true, 0x15: true, 0x16: true, 0x17: true, 0x18: true, 0x19: true, 0x1a: true}
+var foreign = [0x20]bool{
+	0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 0x0e: true, 0x0f: true, 0x10: true, 0x11: true, 0x12: true,
+	0x13: true, 0x14: true, 0x15: true, 0x16: true, 0x17: true, 0x18: true, 0x19: true, 0x1a: true,
+}

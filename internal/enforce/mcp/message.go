@@ -225,8 +225,10 @@ func plainMembers(doc value.Value) string {
 		v     value.Value
 		names spelling.Names
 	}{
-		{"error", doc.Get("error"), errorNames}, {"params", params, paramNames},
-		{"params.ref", params.Get("ref"), refNames}, {"params._meta", params.Get("_meta"), metaNames},
+		{"error", doc.Get("error"), errorNames},
+		{"params", params, paramNames},
+		{"params.ref", params.Get("ref"), refNames},
+		{"params._meta", params.Get("_meta"), metaNames},
 	} {
 		if bad == "" && level.v.Kind() == value.ObjectKind {
 			bad = misspelt(level.where, level.v, level.names)

@@ -85,8 +85,10 @@ func TestOriginal(t *testing.T) {
 }
 
 // samples are pieces that texts are made of in the property tests.
-var samples = []string{"&#5", "2;", "&amp;", "#52;", "&nbsp", "%", "4", "0", "%2", "5", "\\", "u00", "34", "\\u003", "\\ud835", "\\udfd2", "e", "\u0301", "\u200b",
-	"４", "\xe2\x80", "\x8b", "\xff", "a", "о", "@", " ", "\U000e0041", "&", ";", "\\n", "x"}
+var samples = []string{
+	"&#5", "2;", "&amp;", "#52;", "&nbsp", "%", "4", "0", "%2", "5", "\\", "u00", "34", "\\u003", "\\ud835", "\\udfd2", "e", "\u0301", "\u200b",
+	"４", "\xe2\x80", "\x8b", "\xff", "a", "о", "@", " ", "\U000e0041", "&", ";", "\\n", "x",
+}
 
 // What is read of the beginning of a text is the beginning of what is read of it
 // all, wherever it is cut, but for an accent that joins the letter before.

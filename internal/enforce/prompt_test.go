@@ -136,6 +136,14 @@ func TestNoPromptIsOverlooked(t *testing.T) {
 	}); got.status != 200 {
 		t.Errorf("a list of models: %d %s", got.status, got.body)
 	}
+	// Refusals have the form of the provider's errors, whatever was read.
+	for path, want := range map[string]string{"/v1/responses": `{"error":{"message":`, "/v1/messages": `{"type":"error","error":{"type":`} {
+		for _, body := range []string{`{"broken`, strings.Repeat("plain text ", 20), `{"n":"1"}`, `{"prompt":"` + strings.Repeat("x", maxText) + `"}`} {
+			if got := ask(t, b, path, "text/plain", body); got.status < 400 || !strings.HasPrefix(got.body, want) {
+				t.Errorf("%s %.30s: %d %s", path, body, got.status, got.body)
+			}
+		}
+	}
 	// A socket, and a prompt in the query.
 	for _, path := range []string{"/v1/realtime?model=m", "/v1/generate?prompt=" + strings.ReplaceAll(attack, " ", "+")} {
 		got := fetch(t, "GET", b.url+path, func(r *http.Request) {

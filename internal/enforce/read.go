@@ -59,10 +59,6 @@ func (s *inspection) read(in *inbound, res *rego.Resource) {
 	default:
 		s.document(in, res, model)
 	}
-	if s.no != nil && s.rpc == nil && s.bad == nil && s.llm == nil && model {
-		// A client of the provider reads this form of refusals.
-		s.llm = llm.Unreadable(s.source(in, model), s.no.message)
-	}
 }
 
 // size is the length of the whole body in bytes.

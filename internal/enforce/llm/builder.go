@@ -130,7 +130,9 @@ func shape(body value.Value) (shaped bool, turns int) {
 		case "requests":
 			shaped = shaped || isBatchOf(v)
 		}
-		if kinds[known] == isTurn && !v.IsNull() {
+		// A prompt that is stored with the provider is named beside the input that it takes.
+		stored := known == "prompt" && v.Get("id").Defined()
+		if kinds[known] == isTurn && !v.IsNull() && !stored {
 			turns++
 		}
 		return true

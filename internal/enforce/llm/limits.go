@@ -3,6 +3,7 @@ package llm
 import (
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -36,7 +37,7 @@ func (b *builder) limits(body value.Value) *Error {
 	if bad := l.read("", body, 0); bad != nil {
 		return bad
 	}
-	if l.bound < 0 && l.choices > 1 {
+	if l.bound < 0 && l.choices > 1 && !strings.Contains(b.src.Path, "/images/") { // pictures have no tokens
 		l.bound = assumedAnswer
 	}
 	// Each of several prompts has answers of its own.

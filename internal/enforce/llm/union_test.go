@@ -150,6 +150,7 @@ func TestDecoysAreNotBelieved(t *testing.T) {
 		`{"messages":[{"role":"user","content":"hi"}],"system":"s"}`:                                     "system user",
 		`{"messages":[{"role":"user","content":"hi"}],"input":"p","system":"s","instructions":"i"}`:      "user user user user",
 		`{"contents":[{"role":"model","parts":[{"text":"a"}]},{"role":"user","parts":[{"text":"b"}]}]}`:  "assistant user",
+		`{"input":"hi","prompt":{"id":"pmpt_1","variables":{"a":"x"}},"instructions":"i"}`:               "system user user",
 	} {
 		r, bad := Parse(model, decode(t, body))
 		if bad != nil {
@@ -218,6 +219,9 @@ func TestLimits(t *testing.T) {
 		if bad != nil || r.MaxTokens != want {
 			t.Errorf("%s: %+v %v, want %d", body, r, bad, want)
 		}
+	}
+	if r, bad := Parse(Source{Path: "/v1/images/generations"}, decode(t, `{"prompt":"a gate","n":10}`)); bad != nil || r.MaxTokens != -1 || r.Choices != 10 {
+		t.Errorf("pictures: %+v %v", r, bad)
 	}
 	for _, body := range []string{
 		`{"messages":[],"max_tokens":"10"}`, `{"messages":[],"n":"3"}`, `{"messages":[],"n":0}`, `{"messages":[],"n":-4}`, `{"messages":[],"max_tokens":1.5}`, `{"messages":[],"max_tokens":true}`,

@@ -34,6 +34,14 @@ func TestBackupGuide(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "every chain holds") || !strings.Contains(string(out), "copied system.db") {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	// A key that is made while tenants are copied is in the system store or nowhere:
+	// copied last, it never lacks what a tenant has.
+	if tenant, system := strings.Index(string(out), "copied tenants"), strings.Index(string(out), "copied system.db"); tenant < 0 || system < tenant {
+		t.Errorf("the system store is not copied last:\n%s", out)
+	}
+	if !strings.Contains(string(out), "The encryption key is not in the copy") {
+		t.Errorf("nothing is said of the encryption key:\n%s", out)
+	}
 	restored := apptest.StartServerIn(t, to)
 	if total := restored.Admin.Do(t, "GET", "/resources", nil).Want(200).Get("total"); total != 3.0 {
 		t.Errorf("the restored server has %v resources, want 3", total)

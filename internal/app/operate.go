@@ -136,6 +136,9 @@ func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	if errors.Is(err, db.ErrNotHere) {
 		return errors.New("GATEHOUSE_DATABASE_URL names PostgreSQL: back it up with pg_dump, or by its point-in-time recovery")
 	}
+	if err == nil {
+		fmt.Fprintln(out, "The encryption key is not in the copy (NOTIFICATION_ENCRYPTION_KEY, or encryption.key of a demo): keep it apart, nothing sealed can be read without it.")
+	}
 	return err
 }
 

@@ -16,7 +16,9 @@ var ErrNotHere = errors.New("db: PostgreSQL is backed up with its own tools")
 
 // Backup writes a consistent copy of every SQLite file into dir, which must be
 // new or empty, laid out as a data directory. The server may go on meanwhile;
-// each file is copied at one moment, tenants one after another.
+// each file is copied at one moment, tenants one after another and the system
+// store last: it names what tenants hold, so nothing that it names is older there.
+// A tenant that is made meanwhile is copied too.
 func (c *Cluster) Backup(ctx context.Context, dir string) ([]string, error) {
 	b, ok := c.backend.(*sqliteBackend)
 	if !ok {
@@ -25,30 +27,47 @@ func (c *Cluster) Backup(ctx context.Context, dir string) ([]string, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "tenants"), 0o700); err != nil {
 		return nil, fmt.Errorf("db: backup: %w", err)
 	}
-	tenants, err := c.Tenants(ctx)
-	if err != nil {
-		return nil, err
-	}
 	var made []string
-	for _, id := range append([]scope.TenantID{""}, tenants...) {
-		from := b.path(id)
-		rel, err := filepath.Rel(b.dir, from)
+	copied := map[scope.TenantID]bool{}
+	for {
+		tenants, err := c.Tenants(ctx)
 		if err != nil {
-			return made, fmt.Errorf("db: backup: %w", err)
+			return made, err
 		}
-		to := filepath.Join(dir, rel)
-		if _, err := os.Stat(to); err == nil {
-			return made, fmt.Errorf("db: backup: %s is there already", to)
+		before := len(copied)
+		for _, id := range tenants {
+			if copied[id] {
+				continue
+			}
+			copied[id] = true
+			if made, err = b.backup(ctx, id, dir, made); err != nil {
+				return made, err
+			}
 		}
-		if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
-			continue // a tenant whose store nobody has used yet
+		if len(copied) == before {
+			return b.backup(ctx, "", dir, made)
 		}
-		if err := b.copyTo(ctx, id, to); err != nil {
-			return made, fmt.Errorf("db: backup of %s: %w", rel, err)
-		}
-		made = append(made, rel)
 	}
-	return made, nil
+}
+
+// backup copies one store into dir and adds it to made.
+func (b *sqliteBackend) backup(ctx context.Context, id scope.TenantID, dir string, made []string) ([]string, error) {
+	from := b.path(id)
+	rel, err := filepath.Rel(b.dir, from)
+	if err != nil {
+		return made, fmt.Errorf("db: backup: %w", err)
+	}
+	to := filepath.Join(dir, rel)
+	if _, err := os.Stat(to); err == nil {
+		return made, fmt.Errorf("db: backup: %s is there already", to)
+	}
+	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
+		return made, nil // a tenant whose store nobody has used yet
+	}
+	if err := b.copyTo(ctx, id, to); err != nil {
+		return made, fmt.Errorf("db: backup of %s: %w", rel, err)
+	}
+	return append(made, rel), nil
 }
 
 // copyTo writes one file's content, as of now, into a new file.

@@ -109,6 +109,12 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 		v.settle(&refusal{http.StatusServiceUnavailable, "policy_stale", "the policies are too old to decide on"}, nil)
 		return v
 	}
+	var err error
+	if _, in.decided, err = st.set.Locate(in.locator()); err != nil {
+		v.failed = err.Error()
+		v.settle(badRequest("the path is ambiguous: "+err.Error()), nil)
+		return v
+	}
 	var cache *rego.Cache
 	if st.cache && in.seen == nil { // what a body says, or a count, does not come again
 		cache = b.cache

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -104,7 +105,6 @@ var pathForms = []struct {
 	{"/admin;v=1/secret", 0},
 	{"/admin/secret.json", 0},
 	{"/%2561dmin/secret", 0},
-	{"/admin%252fsecret", 0},
 	{"/admin/secret%20", 0},
 	{"/adminx/secret", 0},
 	{"/admin/%E2%80%AEsecret", 0},
@@ -121,6 +121,11 @@ var pathForms = []struct {
 	{"http://app.test", 0},
 	{"http://app.test?x=1", 0},
 }
+
+var parameters = regexp.MustCompile(`([^/]);[^/]*`)
+
+// bare is a path without the parameters of its segments.
+func bare(path string) string { return parameters.ReplaceAllString(path, "$1") }
 
 // tellPath permits all and says as its reason which path it decided on.
 const tellPath = "package tell\n\nallow := true\n\nreason := input.resource.path\n"
@@ -158,7 +163,7 @@ func TestPathForms(t *testing.T) {
 				forwarded++
 				path, _, _ := strings.Cut(seen[0].RequestURI, "?")
 				events := p.logged(refused)
-				if decided := events[len(events)-1]["result"].(map[string]any)["reason"]; decided != path {
+				if decided := events[len(events)-1]["result"].(map[string]any)["reason"]; decided != bare(path) {
 					t.Errorf("%q: decided on %q, forwarded %q", f.target, decided, path)
 				}
 			}
@@ -283,7 +288,8 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 		}
 		v := b.judge(t.Context(), st, &in, nobody, nil)
 		path, query, _ := strings.Cut(seen, "?")
-		if v.dec.Path != path || v.dec.Reason != path[:min(len(path), 1024)] || query != in.query {
+		decided := bare(path)
+		if v.dec.Path != decided || v.dec.Reason != decided[:min(len(decided), 1024)] || query != in.query {
 			t.Fatalf("%q: decided on %q, the control saw %q, forwarded %q", target, v.dec.Path, v.dec.Reason, seen)
 		}
 		for _, s := range strings.Split(path[1:], "/") {

@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"cmp"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -37,7 +38,8 @@ type inbound struct {
 	client   string
 	method   string
 	host     string // lower case, as decided on
-	path     string // canonical
+	path     string // canonical: what is forwarded
+	decided  string // what the controls see of it; empty before it is looked up
 	query    string // raw, as forwarded
 	params   value.Value
 	headers  http.Header
@@ -319,7 +321,7 @@ func actionName(method string) string {
 	return strings.ToLower(method)
 }
 
-// question is the decision request of an inbound request: input.user, .action
+// question is the decision request of an inbound request, whose path was looked up: input.user, .action
 // {name, method}, .resource {path, host}, .context {ip_address, timestamp,
 // request_id} and .request {method, path, host, query, headers}; where a control
 // asks for them, .llm and .usage; and .gateway {principal, sni, extensions} from
@@ -329,7 +331,7 @@ func question(in *inbound, st *settings, who *identity) rego.Request {
 	if !user.Defined() {
 		user = emptyObject
 	}
-	path, host, method := value.String(in.path), value.String(in.host), value.String(in.method)
+	path, host, method := value.String(cmp.Or(in.decided, in.path)), value.String(in.host), value.String(in.method)
 	query := in.params
 	if !query.Defined() {
 		query = emptyObject

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -183,9 +184,27 @@ func (s *Set) index() value.Value {
 		value.Member{Key: "scope", Value: value.Object(scope...)},
 		value.Member{Key: "resources", Value: value.Object(resources...)},
 		value.Member{Key: "match", Value: s.matchTables()},
+		value.Member{Key: "fold", Value: foldIndex()},
 		value.Member{Key: "strictness", Value: strictnessTable()},
 	)
 }
+
+// foldIndex is what folding replaces, for the entry point.
+var foldIndex = sync.OnceValue(func() value.Value {
+	object := func(table map[string]string) value.Value {
+		members := make([]value.Member, 0, len(table))
+		for _, from := range slices.Sorted(maps.Keys(table)) {
+			members = append(members, value.Member{Key: from, Value: value.String(table[from])})
+		}
+		return value.Object(members...)
+	}
+	t := folding()
+	return value.Object(
+		value.Member{Key: "unreserved", Value: object(t.unreserved)},
+		value.Member{Key: "ascii", Value: object(t.ascii)},
+		value.Member{Key: "wide", Value: object(t.wide)},
+	)
+})
 
 func libraryIndex(libraries map[string]Library) value.Value {
 	var list []value.Member
@@ -237,6 +256,9 @@ func (s *slot) value() value.Value {
 		value.Member{Key: "host", Value: value.String(s.res.Host)},
 		value.Member{Key: "path", Value: value.String(s.res.Path)},
 		value.Member{Key: "methods", Value: list(s.methods)},
+		value.Member{Key: "path_matching", Value: value.String(s.res.PathMatching)},
+		value.Member{Key: "spelling", Value: list(s.segs)},
+		value.Member{Key: "folded", Value: list(s.folded)},
 		value.Member{Key: "audit_level", Value: value.String(s.res.AuditLevel)},
 		value.Member{Key: "tags", Value: list(s.res.Tags)},
 		value.Member{Key: "doc", Value: doc},
@@ -290,8 +312,8 @@ func shapeTable(slots []*slot) (list, tables value.Value) {
 		// The letters sort as node.find walks: literal, one, the end, the rest.
 		var order strings.Builder
 		sh := &shape{keys: map[string][]*slot{}}
-		key := make([]string, 0, len(sl.segs))
-		for _, seg := range sl.segs {
+		key := make([]string, 0, len(sl.folded))
+		for _, seg := range sl.folded {
 			switch seg {
 			case theRest:
 				sh.rest = true

@@ -89,11 +89,11 @@ func (s *Set) Decide(ctx context.Context, r *Request, opt Options) Decision {
 }
 
 func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
-	path, key, err := requestPath(r.Path)
+	sl, path, err := s.locate(r)
 	if err != nil {
 		return Decision{Effect: Deny, Reason: reasonPath, Err: err, Revision: s.revision}
 	}
-	p := s.planOf(s.matcher.match(r, key))
+	p := s.planOf(sl)
 	d := Decision{Resource: p.res, Path: path, Revision: s.revision, Considered: len(p.controls)}
 	if len(p.controls) == 0 {
 		d.Reason = noControlReason
@@ -123,12 +123,12 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 // controls: DENY with the reason ReasonLimit, about the resource that it matches.
 func (s *Set) Refuse(r *Request, err error) Decision {
 	d := Decision{Effect: Deny, Reason: ReasonLimit, Err: err, Revision: s.revision}
-	path, key, bad := requestPath(r.Path)
+	sl, path, bad := s.locate(r)
 	if bad != nil {
 		d.Reason, d.Err = reasonPath, bad
 		return d
 	}
-	p := s.planOf(s.matcher.match(r, key))
+	p := s.planOf(sl)
 	d.Resource, d.Path, d.Considered = p.res, path, len(p.controls)
 	return d
 }
@@ -139,23 +139,34 @@ func (d *Decision) take(p *plan, v verdict) {
 	d.PolicyID, d.PolicyName, d.PolicyVersion = v.policyID, v.policyName, v.policyVersion
 }
 
-// requestPath normalises a request's path. A path with a slash before it is a
-// URL's, is refused when it has no one reading, and is normalised in the input
-// too (path). Any other name is left to the controls as it was sent, and only
-// its matching (key) goes by the normal form; it has none if there is no such.
-func requestPath(raw string) (path, key string, err error) {
-	if raw == "" {
-		return "", "", nil
+// locate finds what a request is about, and the path that its controls see; empty if
+// none was sent. A path with a slash before it is a URL's: it is refused when it has no
+// one reading. Any other name is left to the controls as it was sent, and only its
+// matching goes by the normal form; it matches by path only if it has one.
+func (s *Set) locate(r *Request) (sl *slot, path string, err error) {
+	if r.Path == "" {
+		sl, err = s.matcher.match(r, location{})
+		return sl, "", err
 	}
-	if raw[0] == '/' {
-		path, err = NormalizePath(raw)
-		return path, path, err
+	if r.Path[0] != '/' {
+		key, err := NormalizePath("/" + r.Path)
+		if err != nil {
+			key = ""
+		}
+		l := foldPath(key)
+		l.others, l.hidden = nil, false // a name has no segments to hide
+		sl, err = s.matcher.match(r, l)
+		return sl, "", err
 	}
-	key, err = NormalizePath("/" + raw)
+	key, err := NormalizePath(r.Path)
 	if err != nil {
-		return "", "", nil
+		return nil, "", err
 	}
-	return "", key, nil
+	l := foldPath(key)
+	if sl, err = s.matcher.match(r, l); err != nil {
+		return nil, "", err
+	}
+	return sl, sl.decided(l), nil
 }
 
 // evaluate runs the controls and combines their outcomes.
@@ -198,22 +209,30 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 // Needs is what the controls in scope of a request read, so that a bouncer
 // reads bodies and counts usage only for controls that ask.
 func (s *Set) Needs(r *Request) Refs {
-	_, key, err := requestPath(r.Path)
+	sl, _, err := s.locate(r)
 	if err != nil {
 		return Refs{}
 	}
-	return s.planOf(s.matcher.match(r, key)).refs
+	return s.planOf(sl).refs
 }
 
 // Match is the resource that a request is about; nil is none, or a path that
 // has no one reading.
 func (s *Set) Match(r *Request) *Resource {
-	_, key, err := requestPath(r.Path)
+	res, _, err := s.Locate(r)
 	if err != nil {
 		return nil
 	}
-	if sl := s.matcher.match(r, key); sl != nil {
-		return sl.res
+	return res
+}
+
+// Locate is the resource that a request is about, nil for none, and the path that its
+// controls see: without the parameters of its segments, and spelled as the resource's
+// pattern is where that is literal. It is an error for a path that has no one reading.
+func (s *Set) Locate(r *Request) (res *Resource, path string, err error) {
+	sl, path, err := s.locate(r)
+	if err != nil || sl == nil {
+		return nil, path, err
 	}
-	return nil
+	return sl.res, path, nil
 }

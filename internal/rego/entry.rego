@@ -134,19 +134,34 @@ merged_attributes[k] := v if {
 
 default resource := {}
 
-resource := index.resources[format_int(sent.id, 10)] if {
-	is_number(sent.id)
-	round(sent.id) == sent.id
+resource := by_id if {
+	true
 } else := {} if {
 	is_number(sent.id) # it decides alone, and no resource has it
-} else := first_of("any") if {
+} else := search(asked, spelling)
+
+by_id := index.resources[format_int(sent.id, 10)] if {
+	is_number(sent.id)
+	round(sent.id) == sent.id
+}
+
+# asked are the folded segments that are looked up, spelling those as they were sent.
+default asked := null
+
+asked := folded if match_segments
+
+default spelling := null
+
+spelling := match_segments
+
+search(segs, sent_as) := first_of("any", segs, sent_as) if {
 	described
 	not host
-} else := first_of(concat("", ["host:", host])) if {
+} else := first_of(concat("", ["host:", host]), segs, sent_as) if {
 	true
-} else := first_of(concat("", ["host:", regex.replace(host, `:[^:\]]*$`, "")])) if {
+} else := first_of(concat("", ["host:", regex.replace(host, `:[^:\]]*$`, "")]), segs, sent_as) if {
 	true
-} else := first_of("host:") if {
+} else := first_of("host:", segs, sent_as) if {
 	host
 }
 
@@ -164,37 +179,52 @@ type := sent.type if {
 method := upper(given.action.method) if given.action.method != ""
 
 # first_of is the most specific resource of a group: the shapes stand from the
-# most to the least specific, and so do the ids of a pattern. The tables are only
-# ever read at a full path: OPA would convert them whole each time.
-first_of(group) := [r |
+# most to the least specific, and so do the ids of a pattern. Of patterns that differ
+# in their spelling alone, the one that the path is spelled as goes first. The tables
+# are only ever read at a full path: OPA would convert them whole each time.
+first_of(group, segs, sent_as) := [r |
 	some i, shape in index.match.shapes[group]
 	some turn in turns
-	some id in index.match.keys[group][i][key_of(shape)]
+	some wanted in [true, false]
+	some id in index.match.keys[group][i][key_of(shape, segs)]
 	r := index.resources[format_int(id, 10)]
 	takes_type(r)
 	takes_method(r, turn)
+	spelled(r, sent_as) == wanted
+	takes_spelling(r, wanted)
 ][0]
 
-key_of(shape) := concat("/", [s |
+takes_spelling(_, true)
+
+takes_spelling(r, false) if r.path_matching != "exact"
+
+spelled(r, sent_as) := false if {
+	some i, literal in r.spelling
+	not literal in {"*", "**"}
+	literal != sent_as[i]
+} else := true
+
+key_of(shape, segs) := concat("/", [s |
 	some i, literal in shape.literal
-	s := {true: match_segments[i], false: "*"}[literal]
+	s := {true: segs[i], false: "*"}[literal]
 ]) if {
-	not shape.rest
-	count(match_segments) == count(shape.literal)
+	segs != null
+	enough(shape, count(segs))
 }
 
-key_of(shape) := concat("/", [s |
-	some i, literal in shape.literal
-	s := {true: match_segments[i], false: "*"}[literal]
-]) if {
-	shape.rest
-	count(match_segments) >= count(shape.literal)
-}
-
-key_of(shape) := "" if {
-	not match_segments
+key_of(shape, null) := "" if {
 	shape.rest
 	count(shape.literal) == 0
+}
+
+enough(shape, n) if {
+	not shape.rest
+	n == count(shape.literal)
+}
+
+enough(shape, n) if {
+	shape.rest
+	n >= count(shape.literal)
 }
 
 takes_type(r) if not type
@@ -241,7 +271,7 @@ short if count(hex.encode(slashed)) <= 16384
 
 refused if not short
 
-refused if count(path_segments) > 256
+refused if count(segments) > 256
 
 refused if regex.match(`[\x00-\x1f\x7f\\?#]`, slashed)
 
@@ -255,17 +285,29 @@ refused if contains(decoded, "\ufffd")
 refused if contains(json.marshal(decoded), `\ufffd`)
 
 refused if {
-	some s in split(decoded, "/")
-	regex.match(`^\.\.?;`, s)
+	some s in split(escaped, "/")
+	regex.match(`^\.\.?(;|%3B)`, s)
 }
 
 decoded := slashed if {
 	plain
 } else := urlquery.decode(replace(slashed, "+", "%2B"))
 
-raw_segments := [s | some s in split(decoded, "/"); not s in {"", "."}]
+# escaped: no escapes of what RFC 3986 leaves unreserved, all others in capitals, and
+# one for every character that it does not allow in a segment.
+escaped := slashed if {
+	plain
+} else := strings.replace_n({c: e | some c in odd_characters; e := replace(urlquery.encode(c), "+", "%20")}, in_capitals)
 
-path_segments := raw_segments if {
+odd_characters := regex.find_n(`[^-A-Za-z0-9._~!$&'()*+,;=:@/%]`, in_capitals, -1)
+
+in_capitals := strings.replace_n({e: upper(e) | some e in regex.find_n(`%[0-9A-Fa-f]{2}`, reserved_only, -1)}, reserved_only)
+
+reserved_only := strings.replace_n(index.fold.unreserved, slashed)
+
+raw_segments := [s | some s in split(escaped, "/"); not s in {"", "."}]
+
+segments := raw_segments if {
 	not ".." in raw_segments
 } else := [s |
 	some i, s in raw_segments
@@ -282,22 +324,14 @@ popped(i) if {
 	ups * 2 > count(stretch)
 }
 
-segments := [e | some s in path_segments; e := encoded(s)]
-
-encoded(s) := strings.replace_n(
-	{
-		"+": "%20", "%21": "!", "%24": "$", "%26": "&", "%27": "'", "%28": "(", "%29": ")", "%2A": "*",
-		"%2B": "+", "%2C": ",", "%3A": ":", "%3B": ";", "%3D": "=", "%40": "@",
-	},
-	urlquery.encode(s),
-)
-
 match_segments := segments if {
 	raw_path
 	not refused
 }
 
-canonical_path := concat("/", array.concat([""], segments)) if {
+# The controls see no parameters of segments, and the pattern's spelling where it is
+# literal.
+canonical_path := concat("/", array.concat([""], decided)) if {
 	rooted
 	not refused
 	count(segments) > 0
@@ -306,7 +340,120 @@ canonical_path := concat("/", array.concat([""], segments)) if {
 	not refused
 }
 
+decided := segments if {
+	resource.path_matching == "exact"
+} else := [d | some i, _ in segments; d := respelled(i)]
+
+respelled(i) := literal if {
+	literal := resource.spelling[i]
+	not literal in {"*", "**"}
+	covered(resource)
+} else := bare if {
+	bare := split(segments[i], ";")[0]
+	bare != ""
+} else := segments[i]
+
 invalid_path if {
 	rooted
 	refused
+}
+
+invalid_path if {
+	rooted
+	not refused
+	hidden
+}
+
+# --- folding: one spelling for all that some servers read as the same ---
+
+folded := segments if {
+	settled
+} else := [f | some s in unescaped_segments; f := folded_segment(s)]
+
+# Most paths fold to themselves.
+settled if not regex.match(`[A-Z%;]|\.(/|$)`, escaped)
+
+unescaped_segments := [u | some s in segments; u := unescaped(lower(s))]
+
+unescaped(s) := s if {
+	not contains(s, "%")
+} else := unescaped_once(unescaped_once(unescaped_once(s)))
+
+unescaped_once(s) := strings.replace_n(index.fold.wide, s) if {
+	regex.match(`%[c-f]`, s)
+} else := strings.replace_n(index.fold.ascii, s) if {
+	contains(s, "%")
+} else := s
+
+cut(s) := regex.replace(s, `(?s)[;?#\x00].*`, "")
+
+trimmed(s) := regex.replace(cut(s), `[. \t\n\v\f\r]+$`, "")
+
+folded_segment(s) := t if {
+	t := trimmed(s)
+	t != ""
+} else := s
+
+pieces_of(s) := [p | some p in split(replace(s, `\`, "/"), "/"); p != ""]
+
+pieces := [p | some s in unescaped_segments; some p in pieces_of(s)]
+
+# hidden: a server that reads the path twice, or drops parts of its segments, would
+# serve another resource, and its segments do not tell.
+hidden if {
+	not foreseen
+	some p in pieces
+	regex.match(`^\.\.[ \t\n\v\f\r]*$`, cut(p))
+}
+
+hidden if {
+	not foreseen
+	divided
+	some other_path in others
+	other := search(other_path, other_path)
+	other.id != object.get(resource, "id", null)
+	not covered(other)
+}
+
+foreseen if settled
+
+foreseen if is_number(sent.id)
+
+foreseen if resource.path_matching == "exact"
+
+divided if {
+	some s in unescaped_segments
+	trimmed(s) == ""
+}
+
+divided if {
+	some s in unescaped_segments
+	regex.match(`[/\\]`, s)
+}
+
+# others: the path of servers that find other segments in it. They differ in when they
+# cut parameters off: before they remove escapes, or behind.
+others := {
+	[t | some s in segments; some p in pieces_of(unescaped(cut(lower(s)))); t := trimmed(p); t != ""],
+	[t | some s in segments; some p in pieces_of(unescaped_once(unescaped_once(cut(unescaped_once(lower(s)))))); t := trimmed(p); t != ""],
+	[t | some s in segments; some p in pieces_of(unescaped_once(cut(unescaped_once(unescaped_once(lower(s)))))); t := trimmed(p); t != ""],
+	[t | some p in pieces; t := trimmed(p); t != ""],
+}
+
+covered(r) if {
+	not uncovered(r)
+	not "**" in r.folded
+	count(folded) == count(r.folded)
+}
+
+covered(r) if {
+	not uncovered(r)
+	"**" in r.folded
+	count(folded) >= count(r.folded) - 1
+}
+
+uncovered(r) if {
+	some i, literal in r.folded
+	not literal in {"*", "**"}
+	not folded[i] == literal
 }

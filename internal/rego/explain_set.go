@@ -57,11 +57,11 @@ func (s *Set) Trace(ctx context.Context, r *Request, opt Options, d Decision) ([
 // eachExplained calls fn with the controls that a decision's explanation speaks
 // of, and with what they were asked.
 func (s *Set) eachExplained(r *Request, opt Options, d Decision, fn func(*Control, value.Value, Limits, Outcome)) {
-	path, key, err := requestPath(r.Path)
+	sl, path, err := s.locate(r)
 	if err != nil {
 		return
 	}
-	p := s.planOf(s.matcher.match(r, key))
+	p := s.planOf(sl)
 	if len(p.controls) == 0 {
 		return
 	}

@@ -23,6 +23,9 @@ type Resource struct {
 	// Methods restrict the HTTP method; empty is any. GET takes HEAD too, which is
 	// GET without the answer's body (RFC 9110, section 9.3.2).
 	Methods []string `json:"methods,omitempty"`
+	// PathMatching is empty, or PathExact: the application tells spellings of a path
+	// apart that others read as the same.
+	PathMatching string `json:"path_matching,omitempty"`
 	// AuditLevel and Tags are carried for the audit of decisions.
 	AuditLevel string   `json:"audit_level,omitempty"`
 	Tags       []string `json:"tags,omitempty"`
@@ -83,13 +86,15 @@ type slot struct {
 	res     *Resource
 	index   int
 	host    string
-	segs    []string // nil: any path
+	segs    []string // as the pattern is spelled; nil: any path
+	folded  []string // the same, literals folded
+	exact   bool     // only paths that are spelled as the pattern is
 	bad     bool     // its pattern cannot be read: by id only
 	methods []string // upper case
 }
 
 func newSlot(r *Resource, index int) *slot {
-	s := &slot{res: r, index: index, host: canonicalHost(r.Host)}
+	s := &slot{res: r, index: index, host: canonicalHost(r.Host), exact: r.PathMatching == PathExact}
 	for _, m := range r.Methods {
 		if m == "*" {
 			s.methods = nil
@@ -98,17 +103,96 @@ func newSlot(r *Resource, index int) *slot {
 		s.methods = append(s.methods, strings.ToUpper(m))
 	}
 	if r.Path == "" {
-		s.segs = []string{theRest}
+		s.segs, s.folded = []string{theRest}, []string{theRest}
 		return s
 	}
 	segs, err := parsePattern(r.Path)
-	s.segs, s.bad = segs, err != nil
+	s.segs, s.folded, s.bad = segs, foldPattern(segs), err != nil
 	return s
+}
+
+// foldPattern folds the literals of a pattern; it is segs where nothing changes.
+func foldPattern(segs []string) []string {
+	out := segs
+	for i, seg := range segs {
+		if seg == theRest || seg == oneSegment {
+			continue
+		}
+		if f := foldPath("/" + seg).folded[1:]; f != seg {
+			if &out[0] == &segs[0] {
+				out = slices.Clone(segs)
+			}
+			out[i] = f
+		}
+	}
+	return out
+}
+
+// spells reports whether a canonical path, which the folded pattern matches, is
+// spelled as the pattern is.
+func (s *slot) spells(path string) bool {
+	if path == "" {
+		return true
+	}
+	rest := path[1:]
+	for _, seg := range s.segs {
+		if seg == theRest {
+			return true
+		}
+		at, tail, _ := strings.Cut(rest, "/")
+		if seg != oneSegment && seg != at {
+			return false
+		}
+		rest = tail
+	}
+	return true
+}
+
+// covers reports whether the folded pattern matches a folded path.
+func (s *slot) covers(folded string) bool {
+	rest := strings.TrimPrefix(folded, "/")
+	for _, seg := range s.folded {
+		if seg == theRest {
+			return true
+		}
+		if rest == "" {
+			return false
+		}
+		at, tail, _ := strings.Cut(rest, "/")
+		if seg != oneSegment && seg != at {
+			return false
+		}
+		rest = tail
+	}
+	return rest == ""
+}
+
+// decided is the path that the controls see of one that the slot matched, which may
+// be nil: without the parameters of its segments, and spelled as the pattern is where
+// that is literal.
+func (s *slot) decided(l location) string {
+	if s != nil && s.exact || l.path == "" || l.path == l.folded && (s == nil || len(s.segs) > 0 && &s.segs[0] == &s.folded[0]) {
+		return l.path
+	}
+	bare := withoutParameters(l.path)
+	if s == nil || !s.covers(l.folded) { // named by its id
+		return bare
+	}
+	segs := strings.Split(bare[1:], "/")
+	for i, seg := range s.segs {
+		if i < len(segs) && seg != oneSegment && seg != theRest {
+			segs[i] = seg
+		}
+	}
+	return "/" + strings.Join(segs, "/")
 }
 
 // takes reports whether the slot stands for requests of that type and method;
 // an empty one of the request does not restrict.
-func (s *slot) takes(typ, method string) bool {
+func (s *slot) takes(typ, method, path string) bool {
+	if s.exact && !s.spells(path) {
+		return false
+	}
 	if typ != "" && s.res.Type != "" && typ != s.res.Type {
 		return false
 	}
@@ -156,55 +240,75 @@ type node struct {
 	rest []*slot // patterns that end in ** here
 }
 
-// find is the most specific slot for the segments of path (canonical, without
-// its first slash): at the leftmost difference a literal goes before a
-// wildcard, that before the end, that before `**`.
-func (n *node) find(path, typ, method string) *slot {
-	if path == "" {
-		if s := pick(n.here, typ, method); s != nil {
+// query is what a tree is asked for beside the segments: the type and method, which
+// may be empty, and the canonical path as it was sent.
+type query struct{ typ, method, path string }
+
+// find is the most specific slot for the segments of folded (without its first
+// slash): at the leftmost difference a literal goes before a wildcard, that before
+// the end, that before `**`.
+func (n *node) find(folded string, q *query) *slot {
+	if folded == "" {
+		if s := q.pick(n.here); s != nil {
 			return s
 		}
-		return pick(n.rest, typ, method)
+		return q.pick(n.rest)
 	}
-	seg, tail := path, ""
-	if i := strings.IndexByte(path, '/'); i >= 0 {
-		seg, tail = path[:i], path[i+1:]
+	seg, tail := folded, ""
+	if i := strings.IndexByte(folded, '/'); i >= 0 {
+		seg, tail = folded[:i], folded[i+1:]
 	}
 	if next := n.lit[seg]; next != nil {
-		if s := next.find(tail, typ, method); s != nil {
+		if s := next.find(tail, q); s != nil {
 			return s
 		}
 	}
 	if n.one != nil {
-		if s := n.one.find(tail, typ, method); s != nil {
+		if s := n.one.find(tail, q); s != nil {
 			return s
 		}
 	}
-	return pick(n.rest, typ, method)
+	return q.pick(n.rest)
 }
 
 // pick is the first slot that takes a request. HEAD is taken by what names it, and
 // else as the GET that it stands for: who guards GET guards what GET's head tells.
-func pick(slots []*slot, typ, method string) *slot {
+func (q *query) pick(slots []*slot) *slot {
+	if len(slots) == 0 {
+		return nil
+	}
+	method := q.method
 	if method == "HEAD" {
-		for _, s := range slots {
-			if len(s.methods) > 0 && s.takes(typ, method) {
-				return s
-			}
+		named := func(s *slot) bool { return len(s.methods) > 0 && s.takes(q.typ, method, q.path) }
+		if s := q.first(slots, named); s != nil {
+			return s
 		}
 		method = "GET"
 	}
+	return q.first(slots, func(s *slot) bool { return s.takes(q.typ, method, q.path) })
+}
+
+// first is the first slot that fits: of patterns that differ in their spelling alone,
+// the one that the path is spelled as.
+func (q *query) first(slots []*slot, fits func(*slot) bool) *slot {
+	var found *slot
 	for _, s := range slots {
-		if s.takes(typ, method) {
+		if !fits(s) {
+			continue
+		}
+		switch {
+		case len(slots) == 1 || s.spells(q.path):
 			return s
+		case found == nil:
+			found = s
 		}
 	}
-	return nil
+	return found
 }
 
 // add puts s into the tree in place: for a tree that nobody shares yet.
 func (n *node) add(s *slot) {
-	for _, seg := range s.segs {
+	for _, seg := range s.folded {
 		switch seg {
 		case theRest:
 			n.rest = insertSlot(n.rest, s)
@@ -319,39 +423,59 @@ func newMatcher(slots []*slot) *matcher {
 }
 
 // match is the resource of a request: by id; else, for a request that says
-// where or what it is about, by host, and then by path, type and method. Path
-// is canonical, or empty.
-func (m *matcher) match(r *Request, path string) *slot {
+// where or what it is about, by host, and then by path, type and method. It is an
+// error when a server that folds the path would serve another resource than one that
+// does not, and that cannot be told from the path's segments.
+func (m *matcher) match(r *Request, l location) (*slot, error) {
 	if r.ByID || r.ResourceID != 0 {
-		return m.byID[r.ResourceID]
+		return m.byID[r.ResourceID], nil
 	}
-	if path == "" && r.Type == "" && r.Host == "" {
-		return nil
+	if l.path == "" && r.Type == "" && r.Host == "" {
+		return nil, nil
 	}
-	method := upper(r.Method)
+	q := query{r.Type, upper(r.Method), l.path}
+	s := m.search(r, l.folded, &q)
+	if s != nil && s.exact {
+		return s, nil
+	}
+	if l.hidden {
+		return nil, errPathHidden
+	}
+	for _, path := range l.others {
+		q.path = path
+		if other := m.search(r, path, &q); other != nil && other != s && !other.covers(l.folded) {
+			return nil, errPathHidden
+		}
+	}
+	return s, nil
+}
+
+// search looks a folded path up: below the request's host, that without its port, and
+// what has no host.
+func (m *matcher) search(r *Request, folded string, q *query) *slot {
 	if r.Host == "" {
-		return lookup(m.any, path, r.Type, method)
+		return lookup(m.any, folded, q)
 	}
 	host := canonicalHost(r.Host)
-	if s := lookup(m.byHost[host], path, r.Type, method); s != nil {
+	if s := lookup(m.byHost[host], folded, q); s != nil {
 		return s
 	}
 	if bare := withoutPort(host); bare != host {
-		if s := lookup(m.byHost[bare], path, r.Type, method); s != nil {
+		if s := lookup(m.byHost[bare], folded, q); s != nil {
 			return s
 		}
 	}
-	return lookup(m.byHost[""], path, r.Type, method)
+	return lookup(m.byHost[""], folded, q)
 }
 
-func lookup(n *node, path, typ, method string) *slot {
+func lookup(n *node, folded string, q *query) *slot {
 	switch {
 	case n == nil:
 		return nil
-	case path == "":
-		return pick(n.rest, typ, method) // no path at all: only patterns for any
+	case folded == "":
+		return q.pick(n.rest) // no path at all: only patterns for any
 	}
-	return n.find(path[1:], typ, method)
+	return n.find(folded[1:], q)
 }
 
 // upper is strings.ToUpper without work for what is upper already.

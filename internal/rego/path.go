@@ -23,13 +23,14 @@ var (
 	errPathDots     = errors.New("the path holds a dot segment with parameters")
 )
 
-// NormalizePath is the one canonical form of a URL path (contract 5 and 6): it
-// begins with a slash, has no empty and no dot segments and no slash at its
-// end, percent-encodes what RFC 3986 does not allow in a segment, in capitals,
-// and nothing else. A path that different servers read differently is refused:
-// an encoded slash or backslash, a backslash, control characters, a dot
-// segment with parameters (`..;x`), bad UTF-8, bad encoding, `?` and `#`.
-// A path that is canonical already is returned as it is, without allocating.
+// NormalizePath is the one canonical form of a URL path: it begins with a slash, has
+// no empty and no dot segments and no slash at its end. Escapes of letters, digits
+// and `-._~` are removed, which changes no meaning (RFC 3986 section 6.2.2); all other
+// escapes stay, in capitals, and what RFC 3986 does not allow in a segment becomes
+// one. A path that different servers read differently is refused: an encoded slash or
+// backslash, a backslash, control characters, a dot segment with parameters (`..;x`),
+// bad UTF-8, bad encoding, `?` and `#`. A path that is canonical already is returned
+// as it is, without allocating.
 func NormalizePath(raw string) (string, error) {
 	if isCanonical(raw) {
 		return raw, nil
@@ -38,16 +39,10 @@ func NormalizePath(raw string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var b strings.Builder
-	b.Grow(len(raw) + 8)
-	for _, s := range segs {
-		b.WriteByte('/')
-		encodeSegment(&b, s)
-	}
 	if len(segs) == 0 {
 		return "/", nil
 	}
-	return b.String(), nil
+	return "/" + strings.Join(segs, "/"), nil
 }
 
 // segmentChar is what may stand in a segment as it is: RFC 3986 pchar.
@@ -92,7 +87,7 @@ func isCanonical(p string) bool {
 	return start < len(p)
 }
 
-// splitPath decodes a path and resolves its dot segments.
+// splitPath is the segments of a path in their canonical form, dot segments resolved.
 func splitPath(raw string) ([]string, error) {
 	if raw == "" || raw[0] != '/' {
 		return nil, errPathSlash
@@ -100,17 +95,17 @@ func splitPath(raw string) ([]string, error) {
 	if len(raw) > maxPathBytes {
 		return nil, errPathLong
 	}
-	dec, err := decodePath(raw)
+	canon, err := escapePath(raw)
 	if err != nil {
 		return nil, err
 	}
 	segs := make([]string, 0, 8)
-	for s := range strings.SplitSeq(dec, "/") {
+	for s := range strings.SplitSeq(canon, "/") {
 		switch {
 		case s == "" || s == ".":
 		case s == "..":
 			segs = segs[:max(len(segs)-1, 0)]
-		case strings.HasPrefix(s, ".;"), strings.HasPrefix(s, "..;"):
+		case strings.HasPrefix(s, ".;"), strings.HasPrefix(s, "..;"), strings.HasPrefix(s, ".%3B"), strings.HasPrefix(s, "..%3B"):
 			return nil, errPathDots
 		default:
 			segs = append(segs, s)
@@ -122,9 +117,11 @@ func splitPath(raw string) ([]string, error) {
 	return segs, nil
 }
 
-// decodePath removes the percent-encoding and refuses what has no one reading.
-func decodePath(raw string) (string, error) {
-	b := make([]byte, 0, len(raw))
+// escapePath writes each byte of a path in its canonical form, and refuses what has no
+// one reading.
+func escapePath(raw string) (string, error) {
+	const hex = "0123456789ABCDEF"
+	out, plain := make([]byte, 0, len(raw)+8), make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
 		encoded := c == '%'
@@ -145,13 +142,27 @@ func decodePath(raw string) (string, error) {
 		case c < 0x20 || c == 0x7f || c == '\\', !encoded && (c == '?' || c == '#'):
 			return "", errPathChar
 		}
-		b = append(b, c)
+		plain = append(plain, c)
+		if unreserved(c) || !encoded && (c == '/' || segmentChars[c]) {
+			out = append(out, c)
+		} else {
+			out = append(out, '%', hex[c>>4], hex[c&15])
+		}
 	}
 	// U+FFFD stands for bytes that were not UTF-8 before somebody replaced them.
-	if !utf8.Valid(b) || strings.ContainsRune(string(b), utf8.RuneError) {
+	if !utf8.Valid(plain) || strings.ContainsRune(string(plain), utf8.RuneError) {
 		return "", errPathUTF8
 	}
-	return string(b), nil
+	return string(out), nil
+}
+
+// unreserved reports a byte that means the same with and without an escape.
+func unreserved(c byte) bool {
+	switch {
+	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		return true
+	}
+	return c == '-' || c == '.' || c == '_' || c == '~'
 }
 
 func unhex(c byte) int {
@@ -164,20 +175,6 @@ func unhex(c byte) int {
 		return int(c-'A') + 10
 	}
 	return -1
-}
-
-func encodeSegment(b *strings.Builder, s string) {
-	const hex = "0123456789ABCDEF"
-	for i := range len(s) {
-		c := s[i]
-		if segmentChars[c] {
-			b.WriteByte(c)
-			continue
-		}
-		b.WriteByte('%')
-		b.WriteByte(hex[c>>4])
-		b.WriteByte(hex[c&15])
-	}
 }
 
 // CheckPattern says what is wrong with a resource's path pattern: segments are

@@ -265,11 +265,11 @@ func (m *matcher) edit(trees edits, s *slot, remove bool) {
 		return
 	}
 	shared := m.any == m.byHost[""]
-	m.byHost[s.host] = trees.change(m.byHost[s.host], s.segs, s, remove)
+	m.byHost[s.host] = trees.change(m.byHost[s.host], s.folded, s, remove)
 	if shared {
 		m.any = m.byHost[""]
 	} else {
-		m.any = trees.change(m.any, s.segs, s, remove)
+		m.any = trees.change(m.any, s.folded, s, remove)
 	}
 }
 

@@ -55,8 +55,12 @@ func (r Resource) Doc() (rego.Resource, error) {
 	if err != nil {
 		return rego.Resource{}, err
 	}
+	matching := ""
+	if r.PathMatching == rego.PathExact {
+		matching = rego.PathExact
+	}
 	return rego.Resource{
-		ID: r.ID, Name: r.Name, Type: r.Type, Host: r.host(), Path: r.Path, Methods: r.Methods,
+		ID: r.ID, Name: r.Name, Type: r.Type, Host: r.host(), Path: r.Path, PathMatching: matching, Methods: r.Methods,
 		AuditLevel: r.AuditLevel, Tags: r.ComplianceTags, Doc: doc,
 	}, nil
 }

@@ -162,6 +162,9 @@ func (r Resource) normal() (Resource, []fault.Detail) {
 		add("/type", "a resource has a type")
 	}
 	add("/path", checkPattern(r.Path))
+	if r.PathMatching == "" {
+		r.PathMatching = matchFolded
+	}
 	var msg string
 	r.Methods = normalMethods(r.Methods, func(i int, msg string) { add("/methods/"+strconv.Itoa(i), msg) })
 	r.OriginalHost, msg = normalHost(r.OriginalHost)
@@ -172,5 +175,8 @@ func (r Resource) normal() (Resource, []fault.Detail) {
 	}
 	return r, append(out, r.Enrichment.check()...)
 }
+
+// matchFolded is the path matching of a resource whose every spelling is decided on.
+const matchFolded = "folded"
 
 func quote(s string) string { return strconv.Quote(s) }

@@ -17,12 +17,13 @@ import (
 
 // Resource is one protected resource (spec.md "Protected resource").
 type Resource struct {
-	ID          int64     `json:"id" db:"id" doc:"Identifier, unique over both environments." example:"7"`
-	Name        string    `json:"name" db:"name" doc:"Name for people." example:"Payments API"`
-	Type        string    `json:"type" db:"type" doc:"Kind of thing, as requests name it." example:"api"`
-	Environment scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment the resource belongs to."`
-	Path        string    `json:"path" db:"path" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
-	Methods     []string  `json:"methods" db:"methods" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
+	ID           int64     `json:"id" db:"id" doc:"Identifier, unique over both environments." example:"7"`
+	Name         string    `json:"name" db:"name" doc:"Name for people." example:"Payments API"`
+	Type         string    `json:"type" db:"type" doc:"Kind of thing, as requests name it." example:"api"`
+	Environment  scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment the resource belongs to."`
+	Path         string    `json:"path" db:"path" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
+	Methods      []string  `json:"methods" db:"methods" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
+	PathMatching string    `json:"path_matching" db:"path_matching" enum:"folded,exact" doc:"Which spellings of its paths are the resource's: folded, all that some server reads as the same (case, parameters of segments, final dots and spaces, escapes that are encoded again, Unicode compatibility forms); exact, only those that are spelled as the pattern is. An application behind exact must tell all of them apart itself."`
 	// OriginalHost and URL serve matching, discovery and the heuristic (contract.md section 5).
 	OriginalHost string         `json:"original_host" db:"original_host" doc:"Host that requests for the resource name; empty matches every host." example:"pay.example.com"`
 	URL          string         `json:"url" db:"url" doc:"Address of the resource, where known." example:"https://pay.example.com/payments"`
@@ -45,6 +46,7 @@ type Draft struct {
 	Environment  scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox when absent."`
 	Path         string         `json:"path" minLength:"1" maxLength:"2048" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
 	Methods      []string       `json:"methods,omitempty" maxItems:"16" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
+	PathMatching string         `json:"path_matching,omitempty" enum:"folded,exact" doc:"folded when absent: every spelling of its paths is the resource's. exact, only for an application that tells all spellings apart: the others are then without its controls."`
 	OriginalHost string         `json:"original_host,omitempty" maxLength:"260" doc:"Host that requests for the resource name; empty matches every host."`
 	URL          string         `json:"url,omitempty" maxLength:"2048" doc:"Address of the resource, where known."`
 	Attributes   map[string]any `json:"attributes,omitempty" doc:"Free attributes."`
@@ -59,6 +61,7 @@ type Change struct {
 	Environment  *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the resource's own: it does not move."`
 	Path         *string                     `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"Path pattern."`
 	Methods      patch.Field[[]string]       `json:"methods,omitzero" maxItems:"16" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
+	PathMatching *string                     `json:"path_matching,omitempty" enum:"folded,exact" doc:"folded or exact; exact only for an application that tells all spellings of a path apart."`
 	OriginalHost patch.Field[string]         `json:"original_host,omitzero" maxLength:"260" doc:"Host; empty matches every host."`
 	URL          patch.Field[string]         `json:"url,omitzero" maxLength:"2048" doc:"Address of the resource."`
 	Attributes   patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Free attributes; replaces them whole."`
@@ -88,7 +91,7 @@ func (d Draft) Offences() []fault.Detail {
 // resource is what the draft would have made.
 func (d Draft) resource() Resource {
 	return Resource{
-		Name: d.Name, Type: d.Type, Path: d.Path, Methods: d.Methods, OriginalHost: d.OriginalHost, URL: d.URL,
+		Name: d.Name, Type: d.Type, Path: d.Path, PathMatching: d.PathMatching, Methods: d.Methods, OriginalHost: d.OriginalHost, URL: d.URL,
 		Attributes: d.Attributes, Description: d.Description, Enrichment: Enrichment{}.apply(d.EnrichmentChange),
 	}
 }
@@ -110,6 +113,9 @@ func (r Resource) apply(c Change) Resource {
 	}
 	if c.Path != nil {
 		r.Path = *c.Path
+	}
+	if c.PathMatching != nil {
+		r.PathMatching = *c.PathMatching
 	}
 	c.Methods.Apply(&r.Methods)
 	c.OriginalHost.Apply(&r.OriginalHost)

@@ -294,7 +294,7 @@ func (r Resource) members() map[string]any {
 	out := r.Enrichment.members()
 	delete(out, "owner_email")
 	for k, v := range map[string]any{
-		"id": r.ID, "name": r.Name, "type": r.Type, "environment": r.Environment, "path": r.Path, "methods": r.Methods,
+		"id": r.ID, "name": r.Name, "type": r.Type, "environment": r.Environment, "path": r.Path, "path_matching": r.PathMatching, "methods": r.Methods,
 		"original_host": r.OriginalHost, "url": r.URL, "attributes": r.Attributes, "description": r.Description, "version": r.Version,
 	} {
 		out[k] = v

@@ -13,7 +13,7 @@ import (
 const columns = `id, name, type, environment, path, methods, original_host, url, attributes, description, auto_discovered,
 	resource_kind, data_classification, compliance_tags, audit_level, sla_tier, data_residency, owner_team, owner_email,
 	business_context, ai_provider, ai_model_family, mcp_protocol_version, agent_capabilities, pii_categories, egress_destinations,
-	classification_source, classification_confidence, last_classified_at, tags, version, created_at, updated_at`
+	classification_source, classification_confidence, last_classified_at, tags, path_matching, version, created_at, updated_at`
 
 func get(ctx context.Context, tx *db.Tx, id int64) (Resource, error) {
 	return db.One[Resource](ctx, tx, `SELECT `+columns+` FROM resources WHERE id = $1`, id)
@@ -60,9 +60,9 @@ func insert(ctx context.Context, tx *db.Tx, r Resource) (Resource, error) {
 			attributes, description, auto_discovered, resource_kind, data_classification, compliance_tags, audit_level,
 			sla_tier, data_residency, owner_team, owner_email, business_context, ai_provider, ai_model_family,
 			mcp_protocol_version, agent_capabilities, pii_categories, egress_destinations, classification_source,
-			classification_confidence, last_classified_at, tags, version, created_at, updated_at)
+			classification_confidence, last_classified_at, tags, path_matching, version, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-			$23, $24, $25, $26, $27, $28, $29, $30, $31, $32)
+			$23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)
 		RETURNING `+columns, append(values(r), r.CreatedAt, r.UpdatedAt)...)
 }
 
@@ -73,8 +73,8 @@ func update(ctx context.Context, tx *db.Tx, r Resource) (Resource, error) {
 			owner_team = $17, owner_email = $18, business_context = $19, ai_provider = $20, ai_model_family = $21,
 			mcp_protocol_version = $22, agent_capabilities = $23, pii_categories = $24, egress_destinations = $25,
 			classification_source = $26, classification_confidence = $27, last_classified_at = $28, tags = $29,
-			version = $30, updated_at = $31
-		WHERE id = $32 RETURNING `+columns, append(values(r), r.UpdatedAt, r.ID)...)
+			path_matching = $30, version = $31, updated_at = $32
+		WHERE id = $33 RETURNING `+columns, append(values(r), r.UpdatedAt, r.ID)...)
 }
 
 // values are a resource's columns from name to version, in the order of the statements above.
@@ -84,7 +84,7 @@ func values(r Resource) []any {
 		r.AutoDiscovered, r.Kind, r.DataClassification, r.ComplianceTags, r.AuditLevel, r.SLATier, r.DataResidency,
 		r.OwnerTeam, r.OwnerEmail, r.BusinessContext, r.AIProvider, r.AIModelFamily, r.MCPProtocolVersion,
 		r.AgentCapabilities, r.PIICategories, r.EgressDestinations, r.Source, r.Confidence, r.LastClassifiedAt,
-		r.Classification.Tags, r.Version,
+		r.Classification.Tags, r.PathMatching, r.Version,
 	}
 }
 

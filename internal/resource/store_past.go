@@ -13,7 +13,8 @@ import (
 // pastColumns are those of a resource that Doc reads.
 const pastColumns = `environment, id, name, type, path, methods, original_host, url, attributes, description, resource_kind,
 	data_classification, compliance_tags, audit_level, sla_tier, data_residency, owner_team, owner_email, business_context,
-	ai_provider, ai_model_family, mcp_protocol_version, agent_capabilities, pii_categories, egress_destinations, tags`
+	ai_provider, ai_model_family, mcp_protocol_version, agent_capabilities, pii_categories, egress_destinations, tags,
+	path_matching`
 
 // keepPast copies the resources that a revision touches, as they are before.
 func keepPast(ctx context.Context, tx *db.Tx, env scope.Env, revision int64, at time.Time) error {

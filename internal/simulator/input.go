@@ -35,7 +35,7 @@ func (s *Service) fill(ctx context.Context, sc scope.Scope, p policy.Policy, set
 		f.note("The control is %s: live decisions do not ask it.", p.Status)
 	}
 	f.match(p, set, &req)
-	if err := f.path(req.Path); err != nil {
+	if err := f.path(set, req); err != nil {
 		f.note("A live decision on this path is DENY, whatever the control says: %s.", err)
 	}
 	f.fromResource()
@@ -83,13 +83,13 @@ func (f *filled) match(p policy.Policy, set *rego.Set, req *rego.Request) {
 }
 
 // path writes input.resource.path as live decisions see it.
-func (f *filled) path(raw string) error {
-	if !strings.HasPrefix(raw, "/") {
+func (f *filled) path(set *rego.Set, req rego.Request) error {
+	if !strings.HasPrefix(req.Path, "/") {
 		return nil
 	}
-	normal, err := rego.NormalizePath(raw)
-	if err == nil && normal != raw {
-		f.input = f.input.With("resource", f.input.Get("resource").With("path", value.String(normal)))
+	_, seen, err := set.Locate(&req)
+	if err == nil && seen != req.Path {
+		f.input = f.input.With("resource", f.input.Get("resource").With("path", value.String(seen)))
 	}
 	return err
 }

@@ -1,0 +1,206 @@
+package enforce
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+)
+
+// orderText is what the servers serve below /orders.
+const orderText = "the secret of order 17"
+
+// announced runs a server and returns its address, which it prints.
+func announced(t *testing.T, cmd *exec.Cmd, address *regexp.Regexp) string {
+	t.Helper()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = in, in
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	done := make(chan struct{})
+	found := make(chan string, 1)
+	var said strings.Builder
+	go func() {
+		defer close(done)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if m := address.FindStringSubmatch(lines.Text()); m != nil {
+				select {
+				case found <- m[1]:
+				default:
+				}
+			}
+			fmt.Fprintln(&said, lines.Text())
+		}
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		<-done
+		out.Close()
+	})
+	select {
+	case a := <-found:
+		return "http://" + a
+	case <-done:
+		t.Fatalf("%s ended: %s", cmd.Path, said.String())
+	case <-time.After(2 * time.Minute):
+		t.Fatalf("%s did not come up", cmd.Path)
+	}
+	return ""
+}
+
+const expressVersion = "4.21.2"
+
+// express is an Express application with the default routing, from the npm registry.
+func express(t *testing.T) string {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		apptest.Missing(t, "no node here")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	dir := filepath.Join(cache, "gatehouse-test", "express-"+expressVersion)
+	if _, err := os.Stat(filepath.Join(dir, "node_modules", "express", "package.json")); err != nil {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		if out, err := exec.CommandContext(ctx, "npm", "install", "--prefix", dir, "--no-audit", "--no-fund", "--ignore-scripts", "express@"+expressVersion).CombinedOutput(); err != nil {
+			apptest.Missing(t, fmt.Sprintf("Express cannot be installed: %v: %s", err, out))
+		}
+	}
+	script := filepath.Join(dir, "server.js")
+	source := `const app = require("express")();
+app.get("/orders/:id", (q, r) => r.send("` + orderText + `"));
+app.get("/health", (q, r) => r.send("fine"));
+const s = app.listen(0, "127.0.0.1", () => console.log("at 127.0.0.1:" + s.address().port));`
+	if err := os.WriteFile(script, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return announced(t, exec.Command(node, script), regexp.MustCompile(`at (127\.0\.0\.1:\d+)`))
+}
+
+// jetty is a Jetty that serves files, as Debian packages it.
+func jetty(t *testing.T) string {
+	t.Helper()
+	java, err := exec.LookPath("java")
+	if err != nil {
+		apptest.Missing(t, "no java here")
+	}
+	var jars []string
+	for _, name := range []string{"jetty9-server", "jetty9-http", "jetty9-io", "jetty9-util", "jetty9-xml", "servlet-api"} {
+		jar := "/usr/share/java/" + name + ".jar"
+		if _, err := os.Stat(jar); err != nil {
+			apptest.Missing(t, "Debian's libjetty9-java is not installed")
+		}
+		jars = append(jars, jar)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{"orders/17": orderText, "health": "fine"} {
+		file := filepath.Join(dir, "files", filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := filepath.Join(dir, "jetty.xml")
+	text := `<?xml version="1.0"?>
+<!DOCTYPE Configure PUBLIC "-//Jetty//Configure//EN" "https://www.eclipse.org/jetty/configure_9_3.dtd">
+<Configure id="server" class="org.eclipse.jetty.server.Server">
+  <Call name="addConnector"><Arg><New class="org.eclipse.jetty.server.ServerConnector">
+    <Arg name="server"><Ref refid="server"/></Arg><Set name="host">127.0.0.1</Set><Set name="port">0</Set>
+  </New></Arg></Call>
+  <Set name="handler"><New class="org.eclipse.jetty.server.handler.ResourceHandler"><Set name="resourceBase">` + filepath.Join(dir, "files") + `</Set></New></Set>
+</Configure>`
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return announced(t, exec.Command(java, "-Xmx128m", "-cp", strings.Join(jars, ":"), "org.eclipse.jetty.xml.XmlConfiguration", config),
+		regexp.MustCompile(`Started ServerConnector.*\{(127\.0\.0\.1:\d+)\}`))
+}
+
+// Real servers that fold paths: each of these spellings is tried on the server itself
+// first, and what it serves for an order is not served through the bouncer.
+func TestServersThatFold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real servers take their time to start")
+	}
+	for name, server := range map[string]struct {
+		start func(*testing.T) string
+		folds string // a spelling that this server does serve
+	}{"Express": {express, "/ORDERS/17"}, "Jetty": {jetty, "/orders;x/17"}} {
+		t.Run(name, func(t *testing.T) {
+			app := server.start(t)
+			p := newPlane(t)
+			p.discard = true
+			guardOrders(t, p, "")
+			b := start(t, p, app, nil).at(t, 1)
+			targets := []string{
+				"/orders/17", "/ORDERS/17", "/Orders/17/", "/orders;x/17", "/orders;x=1/17;y", "/orders%3bx/17", "/orders%3Bx/17", "/orders./17", "/orders%20/17",
+				"/%256frders/17", "/%6frders/17", "//orders/17", "/x/../orders/17", "/orders/17.", "/orders/17;a", "/orders%252f17", "/%EF%BD%8Frders/17",
+			}
+			rng := rand.New(rand.NewPCG(3, 4))
+			for range 300 {
+				targets = append(targets, inASCII(spelling(rng)))
+			}
+			served := map[string]bool{}
+			for _, target := range targets {
+				if strings.Contains(fetchTarget(t, app, target), orderText) {
+					served[target] = true
+				}
+				if body := fetchTarget(t, b.url, target); strings.Contains(body, orderText) {
+					t.Errorf("%s was served through the bouncer", target)
+				}
+			}
+			if !served[server.folds] || !served["/orders/17"] {
+				t.Errorf("the server itself serves %v alone: it folds nothing", served)
+			}
+			if body := fetchTarget(t, b.url, "/health"); !strings.Contains(body, "fine") {
+				t.Errorf("what no control denies: %q", body)
+			}
+		})
+	}
+}
+
+// fetchTarget asks for a target as it is written and returns the answer on the wire.
+func fetchTarget(t *testing.T, base, target string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n", target)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return string(body)
+}

@@ -1,0 +1,258 @@
+package enforce
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// guardOrders denies what is below /orders and permits all else.
+func guardOrders(t testing.TB, p *plane, matching string) {
+	p.publish(policySet{
+		revision: 1, mode: "enforce", controls: []control{{id: 1, source: denyAll, resource: 5}, {id: 2, source: allowAll}},
+		resources: []rego.Resource{
+			{ID: 5, Type: "api", Path: "/orders/**", PathMatching: matching, Doc: doc(t, `{"id":5}`)},
+			{ID: 6, Type: "api", Path: "/**", Doc: doc(t, `{"id":6}`)},
+		},
+		config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}},
+	})
+}
+
+// A reading is what some server makes of a path.
+type reading func(string) string
+
+func decode(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			if c, err := url.PathUnescape(s[i : i+3]); err == nil {
+				b.WriteString(c)
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+func eachSegment(s string, fn func(string) string) string {
+	segs := strings.Split(s, "/")
+	for i := range segs {
+		segs[i] = fn(segs[i])
+	}
+	return strings.Join(segs, "/")
+}
+
+func dropParameters(s string) string {
+	return eachSegment(s, func(seg string) string { before, _, _ := strings.Cut(seg, ";"); return before })
+}
+
+func trimEnds(s string) string {
+	return eachSegment(s, func(seg string) string {
+		if seg == "." || seg == ".." {
+			return seg
+		}
+		return strings.TrimRight(seg, ". ")
+	})
+}
+
+func slashes(s string) string { return strings.ReplaceAll(s, `\`, "/") }
+
+func clean(s string) string { return path.Clean("/" + s) }
+
+// readings are servers: each a row of what it does to a path, in order.
+var readings = map[string][]reading{
+	"plain":                       {decode, clean},
+	"routes without case":         {decode, strings.ToLower, clean},
+	"IIS":                         {decode, slashes, clean, trimEnds, strings.ToLower, clean},
+	"IIS behind a decoding proxy": {decode, decode, slashes, clean, trimEnds, strings.ToLower, clean},
+	"servlet":                     {dropParameters, decode, clean},
+	"servlet that decodes first":  {decode, dropParameters, clean},
+	"servlet behind a proxy":      {decode, dropParameters, decode, dropParameters, clean},
+	"decodes twice":               {decode, decode, clean},
+	"decodes thrice":              {decode, decode, decode, clean},
+	"normalises Unicode":          {decode, norm.NFKC.String, clean},
+	"all of it":                   {decode, norm.NFKC.String, decode, norm.NFKC.String, slashes, dropParameters, clean, trimEnds, strings.ToLower, norm.NFKC.String, strings.ToLower, clean},
+	"C strings":                   {decode, decode, func(s string) string { before, _, _ := strings.Cut(s, "\x00"); return before }, clean},
+	"Rails": {decode, clean, func(s string) string {
+		if i := strings.LastIndexByte(s, '.'); i > strings.LastIndexByte(s, '/') {
+			return s[:i] // the format
+		}
+		return s
+	}},
+	"Django": {decode, clean, func(s string) string { return strings.TrimSuffix(s, "/") }},
+}
+
+// servedAs names a server that serves what is below /orders for a path; empty: none does.
+func servedAs(raw string) string {
+	for name, steps := range readings {
+		s := raw
+		for _, step := range steps {
+			s = step(s)
+		}
+		if s == "/orders" || strings.HasPrefix(s, "/orders/") {
+			return name
+		}
+	}
+	return ""
+}
+
+// spelling writes /orders/17 in a way that somebody may read as just that.
+func spelling(rng *rand.Rand) string {
+	segs := []string{"orders", "17"}
+	for range rng.IntN(4) {
+		i := rng.IntN(len(segs))
+		s := segs[i]
+		at := func() int { return rng.IntN(len(s) + 1) }
+		switch rng.IntN(12) {
+		case 0:
+			k := rng.IntN(len(s) + 1)
+			s = strings.ToUpper(s[:k]) + s[k:]
+		case 1:
+			s += []string{";", ";x", ";x=1;y", "%3b", "%3Bx", "%253b"}[rng.IntN(6)]
+		case 2:
+			s += []string{".", "..", "%2e", "%20", " ", "%2520", "%252e", ".%20"}[rng.IntN(8)]
+		case 3, 4:
+			if k := rng.IntN(max(len(s), 1)); s != "" && s[k] != '%' {
+				s = s[:k] + fmt.Sprintf("%%%02x", s[k]) + s[k+1:]
+			}
+		case 5:
+			s = strings.ReplaceAll(s, "%", "%25")
+		case 6:
+			s = strings.Map(func(r rune) rune {
+				if r > 0x20 && r < 0x7f && r != '%' && rng.IntN(2) == 0 {
+					return r + 0xfee0 // full width
+				}
+				return r
+			}, s)
+		case 7:
+			s = strings.Replace(s, "s", "\u017f", 1)
+		case 8:
+			k := at()
+			s = s[:k] + []string{"%252f", "%255c", "\uff0f", "%2500", "%2e%2e", "%252e%252e%252f"}[rng.IntN(6)] + s[k:]
+		case 9:
+			segs = append(segs[:i:i], append([]string{[]string{"", ".", "x/..", "x/%2e%2e", ";x", "%20", "...", "%252e"}[rng.IntN(8)]}, segs[i:]...)...)
+			continue
+		case 10:
+			s = url.PathEscape(s)
+		case 11:
+			s = strings.Replace(s, "o", []string{"%EF%BD%8F", "%25ef%25bd%258f", "\u2134", "%6F", "%256f"}[rng.IntN(5)], 1)
+		}
+		segs[i] = s
+	}
+	return "/" + strings.Join(segs, "/")
+}
+
+// inASCII escapes what may not stand in a request line.
+func inASCII(s string) string {
+	var out strings.Builder
+	for i := range len(s) {
+		if s[i] > ' ' && s[i] < 0x7f && s[i] != '\\' {
+			out.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&out, "%%%02X", s[i])
+		}
+	}
+	return out.String()
+}
+
+// Whatever a client writes, and whatever the server behind makes of it: while a
+// control denies /orders/**, nothing below /orders is served. In the proxy and by
+// forward-auth.
+func TestEverySpellingIsDecidedOn(t *testing.T) {
+	var mu sync.Mutex
+	var last string
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		raw, _, _ := strings.Cut(r.RequestURI, "?")
+		mu.Lock()
+		last = raw
+		mu.Unlock()
+	}))
+	defer app.Close()
+	p := newPlane(t)
+	p.discard = true
+	guardOrders(t, p, "")
+	b := start(t, p, app.URL, nil).at(t, 1)
+	var conn net.Conn
+	var br *bufio.Reader
+	defer func() {
+		if conn != nil {
+			conn.Close()
+		}
+	}()
+	send := func(head string) int {
+		if conn == nil {
+			c, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
+			conn, br = c, bufio.NewReader(c)
+		}
+		if _, err := io.WriteString(conn, head); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(br, nil)
+		if err != nil {
+			t.Fatalf("%q: %v", head, err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if resp.Close {
+			conn.Close()
+			conn = nil
+		}
+		return resp.StatusCode
+	}
+	rounds := 1000
+	if os.Getenv("GATEHOUSE_TEST_FULL") == "1" {
+		rounds = 50_000
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	passed, refused, held := 0, 0, 0
+	for range rounds {
+		ascii := inASCII(spelling(rng))
+		mu.Lock()
+		last = ""
+		mu.Unlock()
+		status := send("GET " + ascii + " HTTP/1.1\r\nHost: a\r\n\r\n")
+		mu.Lock()
+		seen := last
+		mu.Unlock()
+		if seen != "" {
+			passed++
+			if server := servedAs(seen); server != "" {
+				t.Errorf("%q was forwarded as %q, which a server that %s serves as an order", ascii, seen, server)
+			}
+		}
+		if status == 400 {
+			refused++
+		}
+		if send("GET /_bouncer/auth HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Host: a\r\nX-Forwarded-Uri: "+ascii+"\r\n\r\n") == 200 {
+			held++
+			if server := servedAs(ascii); server != "" {
+				t.Errorf("forward-auth lets %q pass, which a server that %s serves as an order", ascii, server)
+			}
+		}
+	}
+	t.Logf("of %d spellings %d passed, %d were refused; forward-auth let %d pass", rounds, passed, refused, held)
+	if refused == rounds || passed == 0 {
+		t.Error("the spellings test too little")
+	}
+}

@@ -1,0 +1,259 @@
+package rego
+
+import (
+	"errors"
+	"strings"
+	"sync"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Applications read more than one spelling of a path as the same: without regard to
+// case, without the parameters of a segment (`;jsessionid=…`), without a final dot or
+// space, with escapes removed once more, with Unicode compatibility forms replaced.
+// Folding writes all of them in one way, so that a path is matched with the resource
+// that such an application would serve. Resources whose application tells spellings
+// apart say so (PathExact).
+
+// PathExact is the PathMatching of a resource that stands for the paths alone that
+// are spelled as its pattern is.
+const PathExact = "exact"
+
+// foldRounds is how often escapes are removed: what the server does in front, once
+// more behind it, and once more for escapes that the second reading brought about.
+const foldRounds = 3
+
+var errPathHidden = errors.New("the path has another meaning for servers that decode it twice or drop parts of its segments")
+
+// foldTables are what folding replaces, in lower case: escapes by what they stand for.
+type foldTables struct {
+	// unreserved are the escapes of letters, digits, hyphen, dot, underscore and tilde:
+	// alone they mean the same as the character (RFC 3986 section 6.2.2.2).
+	unreserved map[string]string
+	// ascii are all escapes of one byte below 0x80; wide are those of characters that
+	// have a compatibility form in ASCII or a lower case, with ascii among them.
+	ascii, wide map[string]string
+
+	asciiReplacer, wideReplacer *strings.Replacer
+}
+
+const (
+	// lastCased bounds the characters beyond ASCII whose case is folded: Latin, Greek, Cyrillic.
+	lastCased = 0x52f
+	// lastCompatible bounds the characters that have a form in ASCII.
+	lastCompatible = 0x1ffff
+)
+
+var folding = sync.OnceValue(func() *foldTables {
+	t := &foldTables{unreserved: map[string]string{}, ascii: map[string]string{}, wide: map[string]string{}}
+	for c := range 0x80 {
+		key := strings.ToLower(escaped(string(rune(c))))
+		t.ascii[key] = strings.ToLower(string(rune(c)))
+		t.wide[key] = t.ascii[key]
+		if unreserved(byte(c)) {
+			t.unreserved[escaped(string(rune(c)))], t.unreserved[key] = string(rune(c)), string(rune(c))
+		}
+	}
+	for r := rune(0x80); r <= lastCompatible; r++ {
+		switch r {
+		case 0x3400:
+			r = 0xa000 // ideographs
+		case 0xac00:
+			r = 0xe000 // Hangul
+		}
+		if r > lastCased && norm.NFKC.IsNormalString(string(r)) {
+			continue
+		}
+		form := strings.ToLower(strings.ToUpper(norm.NFKC.String(string(r))))
+		if form == string(r) || !isASCII(form) && r > lastCased {
+			continue
+		}
+		if !isASCII(form) {
+			form = strings.ToLower(escaped(strings.ToLower(strings.ToUpper(string(r)))))
+		}
+		if key := strings.ToLower(escaped(string(r))); form != key {
+			t.wide[key] = form
+		}
+	}
+	t.asciiReplacer, t.wideReplacer = replacer(t.ascii), replacer(t.wide)
+	return t
+})
+
+func replacer(table map[string]string) *strings.Replacer {
+	pairs := make([]string, 0, 2*len(table))
+	for from, to := range table {
+		pairs = append(pairs, from, to) // no key is the beginning of another: order says nothing
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// escaped is s with every byte as an escape, in capitals.
+func escaped(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteByte('%')
+		b.WriteByte(hex[s[i]>>4])
+		b.WriteByte(hex[s[i]&15])
+	}
+	return b.String()
+}
+
+// isFolded reports whether folding leaves a canonical path as it is; most are so.
+func isFolded(path string) bool {
+	for i := range len(path) {
+		switch c := path[i]; {
+		case c >= 'A' && c <= 'Z', c == '%', c == ';':
+			return false
+		case c == '.' && (i+1 == len(path) || path[i+1] == '/'):
+			return false
+		}
+	}
+	return true
+}
+
+// location is a request's path as the matcher looks it up.
+type location struct {
+	path   string // canonical; empty: none
+	folded string // the same, each segment folded
+	// others are what the path may be for servers that find other segments in it,
+	// folded: where folding empties a segment, or brings slashes about. Such servers
+	// differ in when they look for parameters: before they remove escapes, or behind.
+	others []string
+	hidden bool // there are steps up that folding brings about
+}
+
+// within stands for a slash inside a folded segment.
+const within = "\x00"
+
+// foldPath folds a canonical path.
+func foldPath(path string) location {
+	if path == "" || isFolded(path) {
+		return location{path: path, folded: path}
+	}
+	l := location{path: path}
+	var folded strings.Builder
+	segs := strings.Split(strings.ToLower(path[1:]), "/")
+	divided := false
+	for _, seg := range segs {
+		s := unescape(seg, foldRounds)
+		for _, p := range pieces(s) {
+			l.hidden = l.hidden || isStepUp(p)
+		}
+		f := foldSegment(s)
+		if f == "" || strings.ContainsAny(s, `/\`) {
+			divided = true
+		}
+		if f == "" {
+			f = s
+		}
+		folded.WriteByte('/')
+		folded.WriteString(strings.ReplaceAll(f, "/", within))
+	}
+	l.folded = folded.String()
+	if divided {
+		for before := range foldRounds + 1 {
+			l.others = append(l.others, otherSegments(segs, before))
+		}
+	}
+	return l
+}
+
+// otherSegments is a path as a server reads it that removes escapes so often before it
+// cuts parameters off, and then finds slashes; the last of all finds slashes first.
+func otherSegments(segs []string, before int) string {
+	var out strings.Builder
+	for _, seg := range segs {
+		s := unescape(seg, before)
+		if before < foldRounds {
+			s = unescape(cut(s), foldRounds-before)
+		}
+		for _, p := range pieces(s) {
+			if f := foldSegment(p); f != "" {
+				out.WriteByte('/')
+				out.WriteString(f)
+			}
+		}
+	}
+	if out.Len() == 0 {
+		return "/"
+	}
+	return out.String()
+}
+
+func pieces(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == '\\' })
+}
+
+// unescape removes the escapes of a segment in lower case, and again those that this
+// brings about.
+func unescape(seg string, rounds int) string {
+	t := folding()
+	for range rounds {
+		switch {
+		case strings.IndexByte(seg, '%') < 0:
+			return seg
+		case wideEscape(seg):
+			seg = t.wideReplacer.Replace(seg)
+		default:
+			seg = t.asciiReplacer.Replace(seg)
+		}
+	}
+	return seg
+}
+
+// wideEscape reports whether one of a segment's escapes is of a byte beyond ASCII.
+func wideEscape(seg string) bool {
+	for i := 0; i+1 < len(seg); i++ {
+		if seg[i] == '%' && seg[i+1] >= 'c' && seg[i+1] <= 'f' {
+			return true
+		}
+	}
+	return false
+}
+
+// Where servers cut a segment off, and what they drop from its end.
+const (
+	cutBehind = ";?#\x00"
+	dropped   = ". \t\n\v\f\r"
+)
+
+// foldSegment drops what stands behind a `;`, `?`, `#` or NUL, and final dots and
+// white space.
+func foldSegment(s string) string {
+	return strings.TrimRight(cut(s), dropped)
+}
+
+func cut(s string) string {
+	if i := strings.IndexAny(s, cutBehind); i >= 0 {
+		return s[:i]
+	}
+	return s
+}
+
+// isStepUp reports a segment that some servers read as `..`.
+func isStepUp(s string) bool { return strings.TrimRight(cut(s), dropped[1:]) == ".." }
+
+// withoutParameters is a canonical path without the parameters of its segments. A
+// segment that is nothing else stays.
+func withoutParameters(path string) string {
+	if strings.IndexByte(path, ';') < 0 {
+		return path
+	}
+	segs := strings.Split(path, "/")
+	for i, s := range segs {
+		if bare, _, _ := strings.Cut(s, ";"); bare != "" {
+			segs[i] = bare
+		}
+	}
+	return strings.Join(segs, "/")
+}

@@ -1,0 +1,160 @@
+package rego
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// guarded is a set with resources of several kinds of patterns.
+func guarded(t testing.TB) *Set {
+	t.Helper()
+	deny, issues := Compile(Meta{ID: 1, Name: "closed", Version: 1, ResourceID: 5}, "package c\n\nallow := false\n\nreason := \"closed\"\n")
+	allow, more := Compile(Meta{ID: 2, Name: "open", Version: 1}, "package o\n\nallow := true\n\nreason := input.resource.path\n")
+	if issues != nil || more != nil {
+		t.Fatal(issues, more)
+	}
+	return NewSet(SetSpec{Controls: []*Control{deny, allow}, Resources: []Resource{
+		{ID: 5, Path: "/orders/**", Doc: value.Object()},
+		{ID: 6, Path: "/**", Doc: value.Object()},
+		{ID: 7, Path: "/files/*", Doc: value.Object()},
+		{ID: 8, Path: "/raw/**", PathMatching: PathExact, Doc: value.Object()},
+		{ID: 9, Path: "/Twins/a", Doc: value.Object()}, {ID: 10, Path: "/twins/a", Doc: value.Object()},
+		{ID: 11, Path: "/api/{id}/Secret", Doc: value.Object()},
+	}})
+}
+
+// Every spelling that some server reads as a path below /orders is that resource's;
+// id 0 stands for a refusal.
+func TestSpellings(t *testing.T) {
+	s := guarded(t)
+	for _, tc := range []struct {
+		path    string
+		id      int64
+		decided string
+	}{
+		{"/orders/1", 5, "/orders/1"},
+		{"/ORDERS/1", 5, "/orders/1"},
+		{"/Orders/AbC", 5, "/orders/AbC"},
+		{"/orders;x/1", 5, "/orders/1"},
+		{"/orders;x=y;z/1;v=2", 5, "/orders/1"},
+		{"/orders%3bx/1", 5, "/orders/1"},
+		{"/orders%3B/1", 5, "/orders/1"},
+		{"/orders%253Bx/1", 5, "/orders/1"},
+		{"/orders./1", 5, "/orders/1"},
+		{"/orders.../1", 5, "/orders/1"},
+		{"/orders%20/1", 5, "/orders/1"},
+		{"/orders%20.%20/1", 5, "/orders/1"},
+		{"/orders%2520/1", 5, "/orders/1"},
+		{"/%256frders/1", 5, "/orders/1"},
+		{"/%256Frders/1", 5, "/orders/1"},
+		{"/%25256frders/1", 5, "/orders/1"},
+		{"/%254frders;x/1", 5, "/orders/1"},
+		{"/\uff4f\uff52\uff44\uff45\uff52\uff53/1", 5, "/orders/1"},
+		{"/%EF%BC%AFrders/1", 5, "/orders/1"},
+		{"/%25EF%25BC%25AFrders/1", 5, "/orders/1"},
+		{"/%25ef%25bc%25afrders/1", 5, "/orders/1"},
+		{"/order\u017f/1", 5, "/orders/1"},
+		{"/\U0001d428rders/1", 5, "/orders/1"},
+		{"/\u2134rders\uff0e/1", 5, "/orders/1"},
+		{"/orders\uff1bx/1", 5, "/orders/1"},
+		{"/orders%2500.jpg/1", 5, "/orders/1"},
+		{"/orders%253Fx/1", 5, "/orders/1"},
+		{"/orders%2523x/1", 5, "/orders/1"},
+		{"/orders", 5, "/orders"},
+		{"/ORDERS;x", 5, "/orders"},
+
+		// Other segments appear behind a second reading.
+		{"/orders%252f1", 0, ""},
+		{"/ORDERS%252F1", 0, ""},
+		{"/orders\uff0f1", 0, ""},
+		{"/orders%255c1", 0, ""},
+		{"/x/%252e%252e/orders/1", 0, ""},
+		{"/x/..%252forders/1", 0, ""},
+		{"/x/\u2025/orders/1", 0, ""},
+		{"/%2e%252e/orders/1", 0, ""},
+		{"/;x/orders/1", 0, ""},
+		{"/%20/orders/1", 0, ""},
+		{"/.../orders/1", 0, ""},
+		{"/files/..%252forders", 0, ""},
+		{"/;%EF%BC%8Fx/orders/1", 0, ""},
+		{"/%3b%252fx/orders/1", 0, ""},
+
+		{"/files/a%252fb", 7, "/files/a%252fb"},
+		{"/files/;x", 7, "/files/;x"},
+		{"/files/AC\uff0fDC", 7, "/files/AC%EF%BC%8FDC"},
+		{"/files/a;v=1", 7, "/files/a"},
+		{"/FILES/a", 7, "/files/a"},
+		{"/other;x/A", 6, "/other/A"},
+		{"/a%252fb", 6, "/a%252fb"},
+		{"/ordersx/1", 6, "/ordersx/1"},
+		{"/order/1", 6, "/order/1"},
+		{"/", 6, "/"},
+
+		// An application that tells spellings apart.
+		{"/raw/A;x=%3b./%252e%252e/B", 8, "/raw/A;x=%3B./%252e%252e/B"},
+		{"/RAW/a", 6, "/RAW/a"},
+		{"/raw;x/a", 6, "/raw/a"},
+		{"/Twins/a", 9, "/Twins/a"},
+		{"/twins/a", 10, "/twins/a"},
+		{"/TWINS/a", 9, "/Twins/a"},
+		{"/api/1/secret;a", 11, "/api/1/Secret"},
+		{"/API/X/SECRET", 11, "/api/X/Secret"},
+	} {
+		res, path, err := s.Locate(&Request{Path: tc.path})
+		var id int64
+		if res != nil {
+			id = res.ID
+		}
+		if (err != nil) != (tc.id == 0) || id != tc.id || path != tc.decided {
+			t.Errorf("%q: resource %d, path %q, %v; want %d, %q", tc.path, id, path, err, tc.id, tc.decided)
+		}
+		d := s.Decide(context.Background(), &Request{Path: tc.path, Resource: value.Object(value.Member{Key: "path", Value: value.String(tc.path)})}, Options{})
+		if d.Permit != (tc.id > 5) || d.Permit && d.Reason != tc.decided {
+			t.Errorf("%q: permit %v, %q", tc.path, d.Permit, d.Reason)
+		}
+	}
+}
+
+// What a client wrote is what is forwarded: no escape but of unreserved characters is
+// ever removed.
+func TestNormalizeKeepsReserved(t *testing.T) {
+	for raw, want := range map[string]string{
+		"/a%3bb%2bc%2cd%3de%40f%3ag%24h%26": "/a%3Bb%2Bc%2Cd%3De%40f%3Ag%24h%26",
+		"/a;b+c,d=e@f:g$h&":                 "/a;b+c,d=e@f:g$h&",
+		"/%41%7e%2d%5f%2e":                  "/A~-_.",
+		"/%21%27%28%29%2a":                  "/%21%27%28%29%2A",
+		"/a b/%20/\u00e9/%c3%a9":            "/a%20b/%20/%C3%A9/%C3%A9",
+		"/%2541":                            "/%2541",
+		"/x/%2e%2e/y":                       "/y",
+	} {
+		got, err := NormalizePath(raw)
+		again, _ := NormalizePath(got)
+		if err != nil || got != want || again != got {
+			t.Errorf("%q: %q %v, then %q; want %q", raw, got, err, again, want)
+		}
+	}
+}
+
+// FuzzFold holds folding to its invariants: a folded path folds to itself, keeps its
+// segments, and finds the same resource.
+func FuzzFold(f *testing.F) {
+	for _, s := range []string{"/orders;x/1", "/%256frders/1", "/A/%20/..;/b", "/\uff0f/%252e%252e", "/a%25252fb%3b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		canon, err := NormalizePath(raw)
+		if err != nil {
+			return
+		}
+		l := foldPath(canon)
+		if strings.Count(l.folded, "/") != strings.Count(canon, "/") {
+			t.Fatalf("%q folds to %q", canon, l.folded)
+		}
+		if isFolded(canon) && l.folded != canon {
+			t.Fatalf("%q is folded, and folds to %q", canon, l.folded)
+		}
+	})
+}

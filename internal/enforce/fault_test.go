@@ -254,17 +254,45 @@ func TestShadowChangesNothing(t *testing.T) {
 	}
 }
 
-// F16: a head or a body that comes too slowly ends its connection.
+// trickle is a body that yields a byte after a while by the test's clock.
+type trickle struct {
+	now   *time.Time
+	after time.Duration
+}
+
+func (t *trickle) Read(p []byte) (int, error) {
+	*t.now = t.now.Add(t.after)
+	p[0] = 'x'
+	return 1, nil
+}
+
+func (t *trickle) Close() error { return nil }
+
+// A body that comes too slowly ends after thirty seconds, not with the deadline of
+// the read that began just before; a clock that steps forward ends none.
 func TestSlowBody(t *testing.T) {
-	now := time.Now()
-	body := &clientBody{ReadCloser: io.NopCloser(strings.NewReader("ab")), rc: http.NewResponseController(&deadlines{}), now: func() time.Time { return now }, began: now}
+	start := time.Now()
+	now := start
+	w := &deadlines{}
+	from := &trickle{now: &now, after: 29 * time.Second}
+	body := &clientBody{ReadCloser: from, rc: http.NewResponseController(w), now: func() time.Time { return now }, began: now}
 	buf := make([]byte, 1)
 	if _, err := body.Read(buf); err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(clientRead + time.Second)
+	from.after = time.Second
+	if _, err := body.Read(buf); err != nil || w.last.After(start.Add(clientRead)) {
+		t.Fatalf("%v; the read after 29 s may last until %v", err, w.last.Sub(start))
+	}
 	if _, err := body.Read(buf); !errors.Is(err, errSlowBody) || !body.slow {
-		t.Errorf("a byte in half a minute: %v", err)
+		t.Errorf("two bytes in half a minute: %v", err)
+	}
+	from.after = 10 * time.Hour
+	body = &clientBody{ReadCloser: from, rc: http.NewResponseController(w), now: func() time.Time { return now }, began: now}
+	for range 3 {
+		if _, err := body.Read(buf); err != nil {
+			t.Errorf("the clock went forward: %v", err)
+		}
 	}
 }
 
@@ -286,10 +314,11 @@ func TestBodyOutlivesItsRequest(t *testing.T) {
 // deadlines is a writer that takes deadlines.
 type deadlines struct {
 	http.ResponseWriter
-	set int
+	set  int
+	last time.Time
 }
 
-func (d *deadlines) SetReadDeadline(time.Time) error { d.set++; return nil }
+func (d *deadlines) SetReadDeadline(t time.Time) error { d.set++; d.last = t; return nil }
 
 // F24: a panic is one request's affair.
 func TestPanicIsContained(t *testing.T) {

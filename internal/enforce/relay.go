@@ -111,7 +111,8 @@ type clientBody struct {
 	io.ReadCloser
 	rc    *http.ResponseController
 	now   func() time.Time
-	began time.Time
+	began time.Time     // when the request came; zero once that was counted
+	took  time.Duration // how long the client was waited for
 	read  int64
 	slow  bool
 	ended bool
@@ -138,6 +139,14 @@ func (c *clientBody) until(t time.Time) {
 	}
 }
 
+// wait counts the time that the client was waited for. No read lasts longer than its
+// deadline: what a clock says beyond that is a step of the clock.
+func (c *clientBody) wait(d time.Duration) {
+	if d > 0 && d <= clientRead+time.Second {
+		c.took += d
+	}
+}
+
 var errSlowBody = errors.New("the client's body comes too slowly")
 
 // Read implements io.Reader. Once the body is at its end it is not asked again:
@@ -148,12 +157,20 @@ func (c *clientBody) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	now := c.now()
-	if took := now.Sub(c.began); took > clientRead && c.read < int64(took.Seconds())*minBodyRate {
+	if !c.began.IsZero() {
+		c.wait(now.Sub(c.began))
+		c.began = time.Time{}
+	}
+	// The least rate decides when the next bytes must be here, not only whether those
+	// that came were in time.
+	left := max(clientRead, time.Duration(c.read/minBodyRate)*time.Second) - c.took
+	if left <= 0 {
 		c.slow = true
 		return 0, errSlowBody
 	}
-	c.until(now.Add(clientRead))
+	c.until(now.Add(min(left, clientRead)))
 	n, err := c.ReadCloser.Read(p)
+	c.wait(c.now().Sub(now))
 	c.read += int64(n)
 	if err != nil {
 		// The deadline must not outlive the body: the server goes on reading to see the client leave.

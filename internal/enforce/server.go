@@ -150,6 +150,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	st := b.state.Load()
 	in, no := b.arrive(r, st.settings)
 	defer b.contain(w, &in)
+	boundBody(w, r, in.at)
 	if target, resource, asks := envoyTarget(r.RequestURI); asks {
 		b.envoyHTTP(w, r, &in, st, target, resource)
 		return
@@ -221,6 +222,13 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	b.watchTools(r, st, &in, who, &v)
 	in.seen.letGo()
 	b.relay(w, r, &in, st, who, &v)
+}
+
+// boundBody bounds a body that nobody reads, too: that of a request which is refused.
+func boundBody(w http.ResponseWriter, r *http.Request, began time.Time) {
+	if r.Body != nil && r.Body != http.NoBody {
+		_ = http.NewResponseController(w).SetReadDeadline(began.Add(clientRead))
+	}
 }
 
 // contain ends a panic with the request that caused it.

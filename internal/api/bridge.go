@@ -181,12 +181,16 @@ func (s *Server) answerPoll(w http.ResponseWriter, req *http.Request, sc scope.S
 	bearer := bearerToken(req)
 	a, err := poll(req.Context(), sc, bridge.Poll{
 		BouncerID: id, Token: bouncer.Digest(bearer), Bearer: bearer, Tags: req.Header.Values("If-None-Match"), Wait: preferredWait(req.Header.Values("Prefer")), Remote: bundleConnection(req),
+		Nonce: req.Header.Get("X-Gatehouse-Nonce"),
 	})
 	if err != nil {
 		Fail(w, err)
 		return
 	}
 	h := w.Header()
+	if a.Fresh != "" {
+		h.Set("X-Gatehouse-Fresh", a.Fresh)
+	}
 	if a.ETag != "" {
 		h.Set("ETag", a.ETag)
 	}

@@ -39,13 +39,20 @@ type Poll struct {
 	Wait time.Duration
 	// Remote names the connection.
 	Remote string
+	// Nonce, where there is one, asks for a proof that the answer is fresh.
+	Nonce string
 }
+
+// maxNonce bounds a poll's nonce, in bytes.
+const maxNonce = 128
 
 // Answer is what a poll gets. Without Parts it is "not modified".
 type Answer struct {
 	ETag string
 	// Parts are the bundle, one after the other.
 	Parts [][]byte
+	// Fresh is the signed proof that the poll asked for; empty where bundles are not signed.
+	Fresh string
 
 	deliver func()
 }
@@ -74,10 +81,40 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 	if id, err := self(sc); err != nil || id != p.BouncerID {
 		return nil, firstErr(err, noBouncer())
 	}
+	if len(p.Nonce) > maxNonce {
+		return nil, fault.Invalidf("/nonce", "a nonce has at most %d bytes", maxNonce)
+	}
 	f, d, err := s.desk(ctx, sc, p.Token)
 	if err != nil {
 		return nil, err
 	}
+	a, err := s.await(ctx, f, d, p)
+	if err != nil || p.Nonce == "" {
+		return a, err
+	}
+	a.Fresh, err = s.fresh(ctx, f, d, p, a.ETag)
+	return a, err
+}
+
+// fresh proves that an answer is of now: a bundle by its tag, "not modified" by the
+// revision that holds.
+func (s *Service) fresh(ctx context.Context, f *feed, d *desk, p Poll, tag string) (string, error) {
+	t := d.now()
+	if !t.signed {
+		return "", nil
+	}
+	if tag == "" {
+		tag = tagOf(t.revision)
+	}
+	key, err := s.signingKey(ctx, f.tenant)
+	if err != nil {
+		return "", err
+	}
+	return key.SignFresh(rego.Freshness{Bouncer: p.BouncerID, Revision: tag, Nonce: p.Nonce})
+}
+
+// await answers a poll once there is something to say, or its time is over.
+func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer, error) {
 	q := question{token: p.Token, remote: p.Remote, tags: parseTags(p.Tags)}
 	note := entry{seen: s.cfg.Now()}
 	if p.Wait > 0 {

@@ -86,11 +86,15 @@ type plane struct {
 	denied   bool
 	down     bool
 	logsDown bool
-	discard  bool     // takes the decision log without looking
-	polls    []string // If-None-Match of each
-	parked   int
-	events   []map[string]any
-	statuses []map[string]any
+	signing  *rego.SigningKey
+	// stands, where it is set, is the revision that the plane says it stands by, and
+	// replays a proof that it gives to every poll: somebody on the way.
+	stands, replays string
+	discard         bool     // takes the decision log without looking
+	polls           []string // If-None-Match of each
+	parked          int
+	events          []map[string]any
+	statuses        []map[string]any
 }
 
 const testToken = "gh_bouncer_test"
@@ -130,7 +134,7 @@ func (p *plane) set(fn func()) {
 
 func (p *plane) publish(s policySet) {
 	data := s.bundle(p.t)
-	p.set(func() { p.data, p.etag = data, fmt.Sprintf(`"r%d"`, s.revision) })
+	p.set(func() { p.signing, p.data, p.etag = s.signing, data, fmt.Sprintf(`"r%d"`, s.revision) })
 }
 
 func (p *plane) serveBundle(w http.ResponseWriter, r *http.Request) {
@@ -149,6 +153,15 @@ func (p *plane) serveBundle(w http.ResponseWriter, r *http.Request) {
 		p.parked++
 		p.mu.Unlock()
 		leave := func() { p.mu.Lock(); p.parked--; p.mu.Unlock() }
+		p.mu.Lock()
+		proof, stands := p.replays, cmp.Or(p.stands, etag)
+		if nonce := r.Header.Get(headerNonce); proof == "" && nonce != "" && p.signing != nil && p.signing.Key != nil {
+			proof, _ = p.signing.SignFresh(rego.Freshness{Bouncer: 7, Revision: stands, Nonce: nonce})
+		}
+		p.mu.Unlock()
+		if proof != "" {
+			w.Header().Set(headerFresh, proof)
+		}
 		if data != nil && !strings.Contains(r.Header.Get("If-None-Match"), etag) {
 			leave()
 			w.Header().Set("ETag", etag)

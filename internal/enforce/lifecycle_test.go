@@ -276,6 +276,58 @@ func TestSignedBundles(t *testing.T) {
 	}
 }
 
+// Somebody on the way who answers "not modified" for ever, with no proof, an old one,
+// or one of another revision, confirms nothing: the report says so, and after max_stale
+// the bouncer decides no more. An older bundle is not taken.
+func TestFrozenPolls(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := &rego.SigningKey{ID: "k1", Key: private}
+	old, err := key.SignFresh(rego.Freshness{Bouncer: 7, Revision: `"r5"`, Nonce: "an older poll's"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := newApplication(t, nil)
+	for name, freeze := range map[string]func(*plane){
+		"no proof":         func(p *plane) { p.signing = nil },
+		"an old proof":     func(p *plane) { p.replays = old },
+		"another revision": func(p *plane) { p.stands = `"r6"` },
+		"no token":         func(p *plane) { p.replays = "x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlane(t)
+			s := policySet{revision: 5, mode: "enforce", controls: []control{{id: 1, source: allowAll}}, signing: key}
+			ages := name == "no proof"
+			if ages {
+				s.config = map[string]any{"max_stale": "2s"}
+			}
+			p.publish(s)
+			b := start(t, p, app.URL, func(c *Config) {
+				c.Verify, c.PollWait = &rego.Verify{KeyID: "k1", Key: public}, time.Second
+			}).at(t, 5)
+			eventually(t, "the bundle to be confirmed", func() bool { return fetch(t, "GET", b.url+"/x", nil).status == 200 })
+			p.set(func() { freeze(p) })
+			p.wait("the report to say so", func() bool {
+				return len(p.statuses) > 0 && p.statuses[len(p.statuses)-1]["bundles"].(map[string]any)["authz"].(map[string]any)["code"] == "bundle_unconfirmed"
+			})
+			if ages {
+				eventually(t, "the policies to be too old", func() bool { return fetch(t, "GET", b.url+"/x", nil).status == 503 })
+			}
+			p.set(func() { p.signing, p.replays, p.stands = key, "", "" })
+			eventually(t, "a proof to confirm them", func() bool { return fetch(t, "GET", b.url+"/x", nil).status == 200 })
+			s.revision = 4
+			refused := b.count.bundlesRefused.Load()
+			p.publish(s)
+			eventually(t, "the older bundle to be refused", func() bool { return b.count.bundlesRefused.Load() > refused })
+			if rev := b.state.Load().revision; rev != "5" {
+				t.Errorf("revision %s is active after 5", rev)
+			}
+		})
+	}
+}
+
 // A token that is revoked ends the updates, shows as degraded and changes no
 // decision; a new policy after its return is taken at once.
 func TestRevokedToken(t *testing.T) {

@@ -77,6 +77,7 @@ type counters struct {
 	hostsReported, hostsWithheld                           atomic.Uint64
 	logsDropped, logsShipped                               atomic.Uint64
 	bundlesActivated, bundlesRefused, saveFailures         atomic.Uint64
+	bundlesUnproven                                        atomic.Uint64
 
 	decisions, hits atomic.Uint64
 	buckets         [len(bucketBounds) + 1]atomic.Uint64
@@ -165,6 +166,7 @@ func (b *Bouncer) metrics(w http.ResponseWriter) {
 		{"hosts_withheld_total", "Requests to further such hosts, beyond what is reported an hour.", &c.hostsWithheld},
 		{"bundles_activated_total", "Bundles that became active.", &c.bundlesActivated},
 		{"bundles_refused_total", "Bundles that were refused.", &c.bundlesRefused},
+		{"bundles_unconfirmed_total", "Answers to polls that were not proven to be fresh.", &c.bundlesUnproven},
 		{"decision_cache_hits_total", "Decisions from the cache.", &c.hits},
 	} {
 		help(m.name, "counter", m.text)

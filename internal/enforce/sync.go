@@ -2,12 +2,14 @@ package enforce
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -183,6 +185,13 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 	if len(tags) > 0 {
 		req.Header.Set("If-None-Match", strings.Join(tags, ", "))
 	}
+	nonce, err := b.nonce()
+	if err != nil {
+		return false, err
+	}
+	if nonce != "" {
+		req.Header.Set(headerNonce, nonce)
+	}
 	b.mu.Lock()
 	b.sync.request = b.cfg.Now()
 	b.mu.Unlock()
@@ -195,6 +204,9 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusNotModified:
+		if err := b.proven(resp.Header, nonce, s.id, s.etag, s.refused); err != nil {
+			return false, err
+		}
 		b.confirmed()
 		return false, nil
 	case http.StatusOK:
@@ -202,9 +214,56 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("the bundle broke off: %w", err)
 		}
-		return b.received(ctx, data, resp.Header.Get("ETag"), s.id)
+		tag := resp.Header.Get("ETag")
+		unproven := b.proven(resp.Header, nonce, s.id, tag)
+		if changed, err = b.received(ctx, data, tag, s.id, unproven == nil); err == nil {
+			err = unproven
+		}
+		return changed, err
 	}
 	return false, failedStatus(resp)
+}
+
+// The proof that an answer to a poll is fresh: the bouncer sends a nonce, and the
+// control plane signs it, with the revision that holds, by the key of the bundles.
+const (
+	headerNonce = "X-Gatehouse-Nonce"
+	headerFresh = "X-Gatehouse-Fresh"
+)
+
+// nonce is a new one where bundles are held to a key, else empty.
+func (b *Bouncer) nonce() (string, error) {
+	if b.cfg.Verify == nil {
+		return "", nil
+	}
+	var raw [16]byte
+	if _, err := io.ReadFull(b.cfg.Entropy, raw[:]); err != nil {
+		return "", fmt.Errorf("a nonce: %w", err)
+	}
+	return hex.EncodeToString(raw[:]), nil
+}
+
+// proven checks that an answer is the control plane's own, of now, and stands by one
+// of the tags. Nobody on the way can repeat "not modified" for ever: what is not proven
+// confirms nothing, and the status report says so.
+func (b *Bouncer) proven(h http.Header, nonce, id string, tags ...string) error {
+	if b.cfg.Verify == nil {
+		return nil
+	}
+	unproven := func(message string) error {
+		b.count.bundlesUnproven.Add(1)
+		return &syncError{code: "bundle_unconfirmed", message: message}
+	}
+	f, err := b.cfg.Verify.CheckFresh(h.Get(headerFresh), nonce)
+	switch {
+	case err != nil:
+		return unproven(err.Error())
+	case strconv.FormatInt(f.Bouncer, 10) != id:
+		return unproven("the proof that the answer is fresh is another bouncer's")
+	case f.Revision == "" || !slices.Contains(tags, f.Revision):
+		return unproven("the control plane stands by revision " + f.Revision + ", which did not arrive")
+	}
+	return nil
 }
 
 // confirmed notes that the control plane stands by the active bundle.
@@ -288,7 +347,8 @@ func (b *Bouncer) whoAmI(ctx context.Context) (string, error) {
 
 // received takes a bundle that was downloaded, or says why not. One that is
 // refused leaves the last good one in place.
-func (b *Bouncer) received(ctx context.Context, data []byte, etag, id string) (bool, error) {
+// fresh: the control plane stands by it now.
+func (b *Bouncer) received(ctx context.Context, data []byte, etag, id string, fresh bool) (bool, error) {
 	now := b.cfg.Now()
 	b.mu.Lock()
 	b.sync.download = now
@@ -314,7 +374,9 @@ func (b *Bouncer) received(ctx context.Context, data []byte, etag, id string) (b
 	b.mu.Lock()
 	b.sync.etag, b.sync.refused, b.sync.size, b.sync.active, b.sync.err = etag, "", len(data), now, nil
 	b.mu.Unlock()
-	b.confirmedAt(now)
+	if fresh {
+		b.confirmedAt(now)
+	}
 	if err := saveLastGood(b.cfg.DataDir, savedHead{Bouncer: id, Revision: st.revision, ETag: etag}, data); err != nil {
 		b.count.saveFailures.Add(1)
 		b.log.Error("the bundle is active but could not be saved for a restart", "error", err)

@@ -271,6 +271,7 @@ func (x *exchange) finish() {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(p)
 		}
+		x.r.metrics.panics.Inc()
 		err := fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		if x.status != 0 {
 			x.log(err, x.status)

@@ -3,10 +3,8 @@ package enforce
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,8 +74,7 @@ func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 // survive turns a panic into an answer.
 func (b *Bouncer) survive(ctx context.Context, st *state, in *inbound, a **extauthz.Answer) {
 	if p := recover(); p != nil {
-		b.count.panics.Add(1)
-		b.log.ErrorContext(ctx, "a check panicked", "panic", fmt.Sprint(p), "request_id", in.id, "stack", string(debug.Stack()))
+		b.panicked(ctx, "a check panicked", p, in.id)
 		*a = b.turnedAway(st, in, &refusal{http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"})
 	}
 }

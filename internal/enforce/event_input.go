@@ -26,7 +26,7 @@ func (b *Bouncer) appendEventInput(dst []byte, st *state, in *inbound, who *iden
 	}
 	buf := b.events.Get().(*[]byte)
 	defer b.events.Put(buf)
-	*buf = appendInput((*buf)[:0], question(in.recordable(v), st.settings, who))
+	*buf = appendInput((*buf)[:0], question(b.recordable(in, v), st.settings, who))
 	if !kept && len(*buf) > inputMost {
 		return appendBasicInput(dst, in, who, v)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -93,8 +92,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 	v = verdict{id: b.ids.next(in.at), mode: st.mode}
 	defer func() {
 		if p := recover(); p != nil {
-			b.count.panics.Add(1)
-			b.log.ErrorContext(ctx, "a decision panicked", "panic", fmt.Sprint(p))
+			b.panicked(ctx, "a decision panicked", p, in.id)
 			v.failed = "the evaluation broke down"
 			v.settle(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
 		}

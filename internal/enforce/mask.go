@@ -3,6 +3,7 @@ package enforce
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -77,7 +78,7 @@ func (b *Bouncer) masked(w http.ResponseWriter, in *inbound, ans *answer, v *ver
 		}
 		if err == nil {
 			clean = true
-			doc, err = maskWhole(doc, rules, how)
+			doc, err = b.maskWhole(doc, rules, how)
 		}
 	default:
 		var body io.Reader
@@ -121,12 +122,12 @@ func (b *Bouncer) ends(ans *answer) (bool, error) {
 }
 
 // maskWhole masks a document that was read whole.
-func maskWhole(doc []byte, rules *mask.Rules, how wayToRewrite) ([]byte, error) {
+func (b *Bouncer) maskWhole(doc []byte, rules *mask.Rules, how wayToRewrite) ([]byte, error) {
 	if how == wholeJSON {
-		return applyMask(doc, rules)
+		return b.applyMask(doc, rules)
 	}
 	var out []byte
-	err := contained(func() error {
+	err := b.contained(func() error {
 		to := rules.AnyTo(func(p []byte) error { out = append(out, p...); return nil })
 		if _, err := to.Write(doc); err != nil {
 			return err
@@ -137,9 +138,10 @@ func maskWhole(doc []byte, rules *mask.Rules, how wayToRewrite) ([]byte, error) 
 }
 
 // contained runs fn: a document that nobody thought of must not let the rest pass.
-func contained(fn func() error) (err error) {
+func (b *Bouncer) contained(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
+			b.panicked(context.Background(), "a mask panicked", p, "")
 			err = fmt.Errorf("%w: %v", errUnmaskable, p)
 		}
 	}()
@@ -227,7 +229,7 @@ func (b *Bouncer) stream(w http.ResponseWriter, ans *answer, rules *mask.Rules, 
 func (b *Bouncer) rewrite(to rewriter, ans *answer, body io.Reader) error {
 	buf := b.buffers.get()
 	defer b.buffers.put(buf)
-	return contained(func() error {
+	return b.contained(func() error {
 		for {
 			if err := ans.extend(b.cfg.BodyIdle); err != nil {
 				return err
@@ -249,11 +251,11 @@ func (b *Bouncer) rewrite(to rewriter, ans *answer, body io.Reader) error {
 }
 
 // applyMask masks a document of JSON.
-func applyMask(doc []byte, rules *mask.Rules) (out []byte, err error) {
+func (b *Bouncer) applyMask(doc []byte, rules *mask.Rules) (out []byte, err error) {
 	if len(bytes.TrimSpace(doc)) == 0 {
 		return nil, nil
 	}
-	err = contained(func() error {
+	err = b.contained(func() error {
 		out, err = rules.JSON(doc)
 		return err
 	})

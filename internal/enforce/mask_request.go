@@ -51,7 +51,7 @@ func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settin
 	switch how := rewriting(r.Header["Content-Type"], rules); {
 	case len(data) == 0:
 	case mayBeJSON(data, head):
-		if out, err = applyMask(data, rules); err != nil {
+		if out, err = b.applyMask(data, rules); err != nil {
 			return cannot("it is not proper JSON")
 		}
 	case how == plainText && !mask.IsText(data):
@@ -99,7 +99,7 @@ func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules
 	if !room.grow(2 * len(doc)) {
 		return tooMany()
 	}
-	out, err := applyMask(doc, rules)
+	out, err := b.applyMask(doc, rules)
 	if err != nil {
 		return cannot("it is not proper JSON")
 	}
@@ -131,7 +131,7 @@ func letters(key []byte) string {
 // says only what the verdict's masks of the request leave, whether the
 // application got it so or, in shadow mode, as it came. What cannot be masked is
 // left out.
-func (in *inbound) recordable(v *verdict) *inbound {
+func (b *Bouncer) recordable(in *inbound, v *verdict) *inbound {
 	_, list := mask.Split(v.dec.Mask)
 	if len(list) == 0 || in.seen == nil || in.seen.rpc == nil && in.seen.llm == nil {
 		return in
@@ -143,7 +143,7 @@ func (in *inbound) recordable(v *verdict) *inbound {
 	if err != nil {
 		return &told
 	}
-	body, err := applyMask(in.seen.body, rules)
+	body, err := b.applyMask(in.seen.body, rules)
 	if err != nil {
 		return &told
 	}

@@ -105,7 +105,8 @@ func (e *toolsEar) Write(p []byte) (int, error) {
 // hear is contained: a document that nobody thought of must not end the answer.
 func (e *toolsEar) hear(p []byte) (err error) {
 	defer func() {
-		if recover() != nil {
+		if p := recover(); p != nil {
+			e.heard.b.panicked(context.Background(), "reading an answer's tools panicked", p, "")
 			err = errHeardEnough
 		}
 	}()
@@ -132,7 +133,9 @@ func (e *toolsEar) stop() {
 // end reads what was gathered.
 func (e *toolsEar) end(ans *answer, streamed bool) {
 	defer func() {
-		_ = recover() // as in hear
+		if p := recover(); p != nil {
+			e.heard.b.panicked(context.Background(), "reading an answer's tools panicked", p, "")
+		}
 		e.stop()
 	}()
 	if e.deaf || len(e.data) == 0 {

@@ -231,6 +231,13 @@ func boundBody(w http.ResponseWriter, r *http.Request, began time.Time) {
 	}
 }
 
+// panicked counts and logs a panic that was recovered, by the deferred function that
+// recovered it. id is the request's; empty: there was none.
+func (b *Bouncer) panicked(ctx context.Context, what string, p any, id string) {
+	b.count.panics.Add(1)
+	b.log.ErrorContext(ctx, what, "panic", fmt.Sprint(p), "request_id", id, "stack", string(debug.Stack()))
+}
+
 // contain ends a panic with the request that caused it.
 func (b *Bouncer) contain(w http.ResponseWriter, in *inbound) {
 	p := recover()
@@ -240,8 +247,7 @@ func (b *Bouncer) contain(w http.ResponseWriter, in *inbound) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p) // net/http breaks the connection
 	}
-	b.count.panics.Add(1)
-	b.log.Error("a request panicked", "panic", fmt.Sprint(p), "request_id", in.id, "stack", string(debug.Stack()))
+	b.panicked(context.Background(), "a request panicked", p, in.id)
 	defer func() {
 		// The head may be out already; then only a broken connection says that something is wrong.
 		if recover() != nil {

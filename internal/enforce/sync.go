@@ -393,6 +393,7 @@ func (b *Bouncer) received(ctx context.Context, data []byte, etag, id string, fr
 func (b *Bouncer) activate(data []byte, id string, stored bool, obtain func(id string, least int64) (*upstreamCredentials, error)) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
+			b.panicked(context.Background(), "reading a bundle panicked", p, "")
 			err = &syncError{code: "bundle_error", message: fmt.Sprint("reading the bundle panicked: ", p)}
 		}
 	}()

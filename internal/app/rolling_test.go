@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,7 +20,8 @@ import (
 
 // balanced runs a real nginx before replicas, as scaling them shows: a replica that
 // takes no connection, or ends one without an answer, has its request go to the next.
-func balanced(t *testing.T, replicas ...string) (url string) {
+// No replica is left out for a while (max_fails): soon the other one is away.
+func balanced(t *testing.T, replicas ...string) (url, file string) {
 	bin, err := exec.LookPath("nginx")
 	if err != nil {
 		bin = "/usr/sbin/nginx"
@@ -33,7 +35,7 @@ func balanced(t *testing.T, replicas ...string) (url string) {
 		fmt.Fprintf(&temp, "%s_temp_path %s/%s;\n", kind, dir, kind)
 	}
 	for _, r := range replicas {
-		fmt.Fprintf(&servers, "server %s max_fails=1 fail_timeout=1s;\n", r)
+		fmt.Fprintf(&servers, "server %s max_fails=0;\n", r)
 	}
 	conf := fmt.Sprintf(`daemon off;
 master_process off;
@@ -56,12 +58,12 @@ server {
 }
 }
 `, dir, temp.String(), servers.String(), addr)
-	file := filepath.Join(dir, "nginx.conf")
+	file = filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	program(t, addr, exec.Command(bin, "-p", dir, "-c", file, "-e", filepath.Join(dir, "error.log")))
-	return "http://" + addr
+	return "http://" + addr, file
 }
 
 // load sends rate requests a second until ctx ends, and gives how many failed of
@@ -77,13 +79,15 @@ func load(ctx context.Context, url string, rate int) (sent, failed int64, last s
 		workers.Go(func() {
 			for range due {
 				res, err := client.Get(url) //nolint:noctx // has a timeout
+				var body []byte
 				if err == nil {
+					body, err = io.ReadAll(res.Body)
 					res.Body.Close()
 				}
 				if err != nil || res.StatusCode != 200 {
 					text := fmt.Sprint(err)
 					if err == nil {
-						text = res.Status
+						text = fmt.Sprintf("%s %.200s", res.Status, body)
 					}
 					why.Store(&text)
 					bad.Add(1)
@@ -135,7 +139,8 @@ func TestRollingRestarts(t *testing.T) {
 		replicas = append(replicas, b)
 		addrs = append(addrs, strings.TrimPrefix(b.URL, "http://"))
 	}
-	url := balanced(t, addrs...) + "/x"
+	url, conf := balanced(t, addrs...)
+	url += "/x"
 	ctx, stop := context.WithCancel(t.Context())
 	var sent, failed int64
 	var why string
@@ -149,7 +154,8 @@ func TestRollingRestarts(t *testing.T) {
 	stop()
 	under.Wait()
 	if failed != 0 || sent < int64(restarts*rate/2) {
-		t.Errorf("%d of %d requests failed, the last with %s", failed, sent, why)
+		log, _ := os.ReadFile(filepath.Join(filepath.Dir(conf), "error.log"))
+		t.Errorf("%d of %d requests failed, the last with %s\nnginx says: %.2000s", failed, sent, why, log)
 	}
 	t.Logf("%d requests over %d restarts", sent, restarts)
 }

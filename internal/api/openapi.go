@@ -19,7 +19,7 @@ import (
 // removed operation, member or value, or a narrower type, needs a new major
 // version: a test compares the document with the last one.
 const (
-	APIVersion    = "1.0.0"
+	APIVersion    = "2.0.0"
 	SchemaVersion = "1.0.0"
 )
 

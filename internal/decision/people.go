@@ -18,7 +18,7 @@ const (
 	peopleTime = 4 * time.Second
 	// peoplePatience is how long a decision waits for a store to look somebody up;
 	// peoplePause is for how long nobody is looked up after it did not answer.
-	peoplePatience = 100 * time.Millisecond
+	peoplePatience = 250 * time.Millisecond
 	peoplePause    = time.Second
 )
 

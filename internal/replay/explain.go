@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -28,7 +29,7 @@ func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit
 		return out, err
 	}
 	found, err := s.Audit.ByID(ctx, sc, []string{id})
-	if err != nil || len(found) == 0 || found[0].Error != "" {
+	if err != nil || len(found) == 0 || found[0].Error != "" && found[0].Error != decision.ErrPersonUnknown.Error() {
 		return out, err
 	}
 	list, differs, err := s.why(ctx, sc, found[0])

@@ -126,7 +126,7 @@ func (s *Server) bouncers(r *Router) {
 			return &bouncerIssuedOut{ETag(made.ChangeNo), made}, err
 		})
 	Register(r, Op{
-		ID: "get-bouncer-credentials", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/credentials", Permission: "bouncers:read", Tags: tags,
+		ID: "get-bouncer-credentials", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/credentials", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary:     "Which credentials a bouncer sends to the application",
 		Description: "The headers that it sets, adds or strips; their values are never shown.",
 	},
@@ -135,7 +135,7 @@ func (s *Server) bouncers(r *Router) {
 			return &credentialsOut{out}, err
 		})
 	Register(r, Op{
-		ID: "set-bouncer-credentials", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}/credentials", Permission: "bouncers:write", Tags: tags,
+		ID: "set-bouncer-credentials", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}/credentials", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Summary:     "Set the credentials that a bouncer sends to the application",
 		Description: "Replaces them all. Values are sealed at rest, are given to this bouncer alone, and are in no bundle, log or answer. One without a value keeps what is stored for its header and resource.",
 	},

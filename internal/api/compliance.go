@@ -110,7 +110,7 @@ func (s *Server) recordedPolicies(r *Router) {
 			return &unusedOut{out}, err
 		})
 	Register(r, Op{
-		ID: "test-cases-from-decisions", Method: http.MethodPost, Path: "/policies/{policy_id}/test-cases/from-decisions", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
+		ID: "test-cases-from-decisions", Method: http.MethodPost, Path: "/policies/{policy_id}/test-cases/from-decisions", Reach: ReachEnvironment, Permission: "policies:write", Also: "audit:read", Tags: tags,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Make test cases of recorded decisions",
 		Description: "Each case holds the input as the policies saw it, the matched resource's fields included, and whether access was granted by all policies together (in shadow mode: would have been). The new cases are run against this policy alone at once, so that those show which other policies decide. A decision of which no input is kept makes none. It shows what requests held, so it needs the permission audit:read too.",

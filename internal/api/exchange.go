@@ -180,7 +180,10 @@ func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, 
 	if err := rt.reaches(req, sc); err != nil {
 		return scope.Scope{}, err
 	}
-	if p := rt.op.Permission; p != "" {
+	for _, p := range [2]scope.Permission{rt.op.Permission, rt.op.Also} {
+		if p == "" {
+			continue
+		}
 		if err := sc.Require(p); err != nil {
 			return scope.Scope{}, err
 		}

@@ -107,6 +107,9 @@ func (r *Router) operation(rt *route) *huma.Operation {
 	if op.Permission != "" {
 		doc.Extensions["x-permission"] = string(op.Permission)
 	}
+	if op.Also != "" {
+		doc.Extensions["x-permission-also"] = string(op.Also)
+	}
 	if !op.Public {
 		doc.Extensions["x-environment"] = op.Reach.String()
 	}

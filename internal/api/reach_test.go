@@ -86,13 +86,16 @@ func TestDocumentPermissions(t *testing.T) {
 		var roles []string
 		for _, role := range []string{user.RoleAdmin, user.RolePolicyAuthor, user.RoleResourceManager, user.RoleOperator, user.RoleAuditor, user.RoleViewer} {
 			ps, _ := user.Permissions("t1", []string{role})
-			if op.Permission == "" || ps.Has(op.Permission) {
+			if (op.Permission == "" || ps.Has(op.Permission)) && (op.Also == "" || ps.Has(op.Also)) {
 				roles = append(roles, role)
 			}
 		}
 		permission, who := "none", "all"
 		if op.Permission != "" {
 			permission = "`" + string(op.Permission) + "`"
+			if op.Also != "" {
+				permission += " and `" + string(op.Also) + "`"
+			}
 		}
 		if len(roles) < 6 {
 			who = strings.Join(roles, ", ")

@@ -36,6 +36,8 @@ type Op struct {
 	Tags        []string
 	// Permission is what the credential must hold; empty: any credential will do.
 	Permission scope.Permission
+	// Also is what the credential must hold besides Permission; empty: nothing.
+	Also scope.Permission
 	// Reach says what the operation touches. The zero value refuses every
 	// credential that is bound to one environment.
 	Reach Reach

@@ -271,7 +271,7 @@ func doubleSubmit(t *testing.T, r *rig) {
 		list        string
 	}{
 		{"/policies", body{"name": "once", "rego_code": "package p"}, body{"name": "twice", "rego_code": "package p"}, "/policies"},
-		{"/resources", body{"name": "once", "type": "api", "path": "/c3"}, body{"name": "twice", "type": "api", "path": "/c3"}, "/resources"},
+		{"/resources", body{"name": "once", "type": "api", "path": "/c3"}, body{"name": "twice", "type": "api", "path": "/c3/twice"}, "/resources"},
 		{"/bouncers", body{"name": "once", "hostname": "edge.example", "port": 8443}, body{"name": "twice", "hostname": "edge.example", "port": 8443}, "/bouncers"},
 		{"/users", body{"username": "once", "email": "once@example.com"}, body{"username": "twice", "email": "twice@example.com"}, "/users"},
 		{"/tenants/" + p.id + "/api-keys", body{"name": "once", "scopes": []string{"policies:read"}}, body{"name": "twice", "scopes": []string{"policies:read"}}, "/tenants/" + p.id + "/api-keys"},

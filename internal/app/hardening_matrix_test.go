@@ -118,6 +118,7 @@ func (r *rig) admitted(t *testing.T, p *party, op operation, c matrixCaller, nam
 	}
 	denied := c.bound != "" && (op.reach == "tenant" || op.reach == "sandbox" && c.bound != "sandbox" || in != "" && in != c.bound)
 	lacks := op.permission != "" && !slices.ContainsFunc(roleScopes(c.role), func(scope string) bool { return passes(scope, op.permission) })
+	lacks = lacks || op.also != "" && !slices.ContainsFunc(roleScopes(c.role), func(scope string) bool { return passes(scope, op.also) })
 	res := op.send(t, c.client, path)
 	what := fmt.Sprintf("%s (%s, reach %s) as %s naming %q", op.id, op.permission, op.reach, c.what, named)
 	switch {

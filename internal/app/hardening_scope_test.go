@@ -126,7 +126,7 @@ func scopeMatrix(t *testing.T, r *rig) {
 				continue // it would
 			}
 			res := op.send(t, c, path)
-			if open := passes(scope, op.permission); open == (res.Status == 401 || res.Status == 403) || res.Status >= 500 {
+			if open := passes(scope, op.permission) && (op.also == "" || passes(scope, op.also)); open == (res.Status == 401 || res.Status == 403) || res.Status >= 500 {
 				t.Errorf("%s (%s) with %s: %d %s", op.id, op.permission, scope, res.Status, res.Body)
 			}
 			if res.Status >= 400 {

@@ -82,6 +82,7 @@ type party struct {
 // operation is one operation of the served document.
 type operation struct {
 	id, method, path, permission string
+	also                         string // what it needs besides
 	reach                        string // what a credential of one environment may do with it
 	public                       bool
 	optional                     bool // may be called without a credential
@@ -122,6 +123,7 @@ func operations(t *testing.T, s *apptest.Server) []operation {
 		Paths map[string]map[string]struct {
 			ID          string                `json:"operationId"`
 			Permission  string                `json:"x-permission"`
+			Also        string                `json:"x-permission-also"`
 			Reach       string                `json:"x-environment"`
 			Security    []map[string][]string `json:"security"`
 			Parameters  []parameter           `json:"parameters"`
@@ -142,7 +144,7 @@ func operations(t *testing.T, s *apptest.Server) []operation {
 				continue
 			}
 			op := operation{
-				id: d.ID, method: strings.ToUpper(method), path: path, permission: d.Permission, reach: d.Reach,
+				id: d.ID, method: strings.ToUpper(method), path: path, permission: d.Permission, also: d.Also, reach: d.Reach,
 				public: len(d.Security) == 0, media: slices.Sorted(maps.Keys(d.RequestBody.Content)),
 			}
 			op.body = len(op.media) > 0
@@ -392,7 +394,7 @@ func (r *rig) unchanged(t *testing.T, f func()) {
 
 // restless tables change by the passing of time, with a read, or when the spool
 // of earlier decisions is shipped.
-var restless = []string{"leases", "jobs", "event_cursors", "bridge_presence", "audit_chains", "decisions", "decision_counts", "decision_seen", "policy_counters", "goose_db_version", "login_attempts"}
+var restless = []string{"leases", "jobs", "event_cursors", "bridge_presence", "audit_chains", "decisions", "decision_counts", "decision_seen", "policy_counters", "goose_db_version", "login_attempts", "login_places", "replay_inputs"}
 
 // rows are digests of all rows, by tenant and table.
 func (r *rig) rows(t *testing.T) map[string]string {

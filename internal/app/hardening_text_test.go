@@ -111,7 +111,7 @@ func massAssignment(t *testing.T, r *rig) {
 		},
 		{
 			"bouncers",
-			body{"name": r.name("m")},
+			body{"name": r.name("m"), "hostname": "edge.example", "port": 8443},
 			body{"status": "connected", "status_detail": "fine", "last_heartbeat": "2001-01-01T00:00:00Z", "policies_synced": 7, "cache_hit_rate": 1, "requests_per_second": 7},
 			[]string{"tenant_id", "token_digest", "labels"},
 			func(id any) string { return fmt.Sprintf("/bouncers/%v", id) }, true,

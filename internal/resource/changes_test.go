@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"maps"
 	"slices"
@@ -98,7 +99,7 @@ func TestDocsSinceIsDocs(t *testing.T) {
 			steps := map[string]func(*rapid.T){
 				"create": func(t *rapid.T) {
 					r, err := s.Create(ctx, sc(""), Draft{
-						Name: rapid.SampledFrom([]string{"mcp", "orders", "email"}).Draw(t, "name"), Type: "api", Path: "/x",
+						Name: rapid.SampledFrom([]string{"mcp", "orders", "email"}).Draw(t, "name"), Type: "api", Path: "/" + rand.Text(),
 						Environment: rapid.SampledFrom(envs).Draw(t, "env"),
 					})
 					must(r, err)

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -24,7 +25,7 @@ func make1(t *testing.T, s *Service, d Draft) Resource {
 		d.Type = "api"
 	}
 	if d.Path == "" {
-		d.Path = "/x"
+		d.Path = "/" + rand.Text() // no two resources are alike
 	}
 	r, err := s.Create(context.Background(), sc(""), d)
 	if err != nil {

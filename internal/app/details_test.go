@@ -37,9 +37,11 @@ func TestTwinResources(t *testing.T) {
 				t.Errorf("%d equal resources were made", made)
 			}
 			for _, other := range []body{
-				{"path": "/twin", "methods": []string{"GET"}}, {"path": "/twin", "methods": []string{"GET", "POST"}, "type": "page"},
+				{"path": "/twin", "methods": []string{"GET"}},
+				{"path": "/twin", "methods": []string{"GET", "POST"}, "type": "page"},
 				{"path": "/twin", "methods": []string{"GET", "POST"}, "original_host": "a.example.com"},
-				{"path": "/twin", "methods": []string{"GET", "POST"}, "environment": "production"}, {"path": "/other"},
+				{"path": "/twin", "methods": []string{"GET", "POST"}, "environment": "production"},
+				{"path": "/other"},
 			} {
 				full := body{"name": "x", "type": "api"}
 				for k, v := range other {

@@ -112,8 +112,13 @@ func TestApart(t *testing.T) {
 	d := newDesk(1)
 	at := time.Unix(1e9, 0)
 	for i, c := range []struct{ gap, want time.Duration }{
-		{0, 0}, {20 * time.Second, 20 * time.Second}, {25 * time.Second, 25 * time.Second}, {time.Millisecond, 25 * time.Second},
-		{time.Millisecond, 25 * time.Second}, {time.Millisecond, pollsAtLeast}, {time.Hour, pollsAtMost},
+		{0, 0},
+		{20 * time.Second, 20 * time.Second},
+		{25 * time.Second, 25 * time.Second},
+		{time.Millisecond, 25 * time.Second},
+		{time.Millisecond, 25 * time.Second},
+		{time.Millisecond, pollsAtLeast},
+		{time.Hour, pollsAtMost},
 	} {
 		at = at.Add(c.gap)
 		if got := d.apart(at); got != c.want {

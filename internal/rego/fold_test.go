@@ -21,7 +21,8 @@ func guarded(t testing.TB) *Set {
 		{ID: 6, Path: "/**", Doc: value.Object()},
 		{ID: 7, Path: "/files/*", Doc: value.Object()},
 		{ID: 8, Path: "/raw/**", PathMatching: PathExact, Doc: value.Object()},
-		{ID: 9, Path: "/Twins/a", Doc: value.Object()}, {ID: 10, Path: "/twins/a", Doc: value.Object()},
+		{ID: 9, Path: "/Twins/a", Doc: value.Object()},
+		{ID: 10, Path: "/twins/a", Doc: value.Object()},
 		{ID: 11, Path: "/api/{id}/Secret", Doc: value.Object()},
 	}})
 }

@@ -250,13 +250,13 @@ func (d *discovery) create(ctx context.Context, c Sighting, now time.Time) error
 // address is where the traffic went, as far as it is worth keeping: the words
 // that a path begins with say what a host offers, and what follows them may be
 // anybody's name, number or secret.
-func (c Sighting) address() string {
+func (s Sighting) address() string {
 	scheme := "https"
-	if c.Scheme == "http" {
-		scheme = c.Scheme
+	if s.Scheme == "http" {
+		scheme = s.Scheme
 	}
-	u := url.URL{Scheme: scheme, Host: c.Host, Path: "/"}
-	if path, err := rego.NormalizePath(c.Path); err == nil && path != "/" {
+	u := url.URL{Scheme: scheme, Host: s.Host, Path: "/"}
+	if path, err := rego.NormalizePath(s.Path); err == nil && path != "/" {
 		var kept []string
 		for seg := range strings.SplitSeq(path[1:], "/") {
 			if len(kept) == maxNotes || !plainWord(seg) {

@@ -309,6 +309,9 @@ func (in *intake) decision(element []byte) (audit.Decision, []int64, error) {
 	in.subject(&d, e.Input)
 	in.level(&d, e.Custom.AuditLevel)
 	in.hide(&d, e.Input)
+	if len(e.Result) == 0 && d.AuditLevel == audit.Basic {
+		d.Input = nil // no control decided, so there is nothing to replay
+	}
 	return d, evaluated(&e, d.PolicyID), nil
 }
 

@@ -122,7 +122,7 @@ func TestReplayHostile(t *testing.T) {
 		t.Errorf("too much memory: %+v, %v", part, err)
 	}
 	r.Close()
-	loop := "package docs\n\nallow if {\n\tsome i in numbers.range(1, 100000)\n\tsome j in numbers.range(1, 100000)\n\ti * j < 0\n}\n"
+	loop := "package docs\n\nxs := numbers.range(1, 3000)\n\nallow if {\n\tsome i in xs\n\tsome j in xs\n\tsome k in xs\n\ti + j + k < 0\n}\n"
 	s = replaySpec(docsBase, loop, 1)
 	s.Deadline = time.Minute
 	if r, err = p.Replay(t.Context(), "default", s); err != nil {

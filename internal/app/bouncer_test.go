@@ -225,7 +225,7 @@ func TestNothingForeign(t *testing.T) {
 	}
 	hers := []string{"own-control", "own-reason", "own-name", "own-path", "own-host", "read-name", "named-control", "named-path", "wide-reason", "mine-bouncer"}
 	his := []string{"foreign-control", "foreign-reason", "foreign-name", "foreign-path", "foreign-host", "foreign-description", "foreign-unit", "other-bouncer", "other-app", "X-Other-Header"}
-	nobodys := []string{"far-", "drafted-", "tenant-", mine.Token, other.Token}
+	nobodys := []string{"far-", "drafted-", "tenant-control", "tenant-reason", mine.Token, other.Token}
 	for who, c := range map[string]struct {
 		text      string
 		in, never []string

@@ -102,6 +102,7 @@ func TestPolicyCommandFormats(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	server := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey}
 	good, bad := repository(t), repository(t)
+	put(t, good, "pay/gatehouse.yaml", "name: owners\nresource: null\n")
 	put(t, bad, "pay/owners.rego", strings.Replace(ownersRego, ".owner", ".nobody", 1))
 	broken := repository(t)
 	put(t, broken, "a b/ü.rego", "package b\n\nallow if nonsense(\"<&\\u0001\")\n")

@@ -22,7 +22,7 @@ func TestTemplates(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := s.Admin
-	asker := s.Key(t, a, "sandbox", "decisions:read")
+
 	var list struct {
 		Templates []struct{ ID string }
 		Total     int
@@ -33,6 +33,8 @@ func TestTemplates(t *testing.T) {
 	}
 	for _, listed := range list.Templates {
 		t.Run(listed.ID, func(t *testing.T) {
+			s := apptest.StartServer(t, dbtest.SQLite) // the templates' resources are twins
+			a, asker := s.Admin, s.Key(t, s.Admin, "sandbox", "decisions:read")
 			tpl, ok := catalogue.Get(listed.ID)
 			if !ok {
 				t.Fatal("not in the catalogue")

@@ -8,6 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -61,7 +62,7 @@ func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (li
 	opt := rego.Options{Now: d.Timestamp, Deadline: s.Deadline, Clock: s.Now}
 	if d.PolicyID == 0 {
 		again, list := set.Explain(ctx, &req, opt)
-		return list, again.PolicyID != 0, nil
+		return redacted(list, &req, set), again.PolicyID != 0, nil
 	}
 	control, err := s.versionOf(ctx, sc, set, d)
 	if err != nil || control == nil {
@@ -72,7 +73,22 @@ func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (li
 		return nil, false, nil
 	}
 	outcome, e := control.Explain(ctx, in, set, rego.Limits{Deadline: s.Deadline, Now: d.Timestamp, Clock: s.Now})
-	return []rego.Explanation{e}, outcome.Effect.Permits() != granted(d), nil
+	return redacted([]rego.Explanation{e}, &req, set), outcome.Effect.Permits() != granted(d), nil
+}
+
+// redacted takes what no log may hold out of explanations: what stands under
+// secret names in the input or the resource, and the owner's address.
+func redacted(list []rego.Explanation, req *rego.Request, set *rego.Set) []rego.Explanation {
+	found := redact.In(req.User, req.Action, req.Resource, req.Context, req.Extra)
+	if r := set.Resource(req.ResourceID); r != nil {
+		found = found.With(r.Doc, false)
+	}
+	for i, e := range list {
+		e = e.Redacted(func(_ string, v value.Value) value.Value { return found.Value(v) })
+		e.Text, e.Public = found.Text(e.Text), found.Text(e.Public)
+		list[i] = e
+	}
+	return list
 }
 
 // versionOf is the control that decided, as it was then; nil where that is not

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app"
+	pep "github.com/gatehouse-dev/gatehouse/internal/enforce"
 )
 
 // blocks gives every block of a language in a document of docs/integrations.
@@ -117,6 +118,13 @@ func TestEnvoyPage(t *testing.T) {
 		t.Errorf("the filter is %v", asks)
 	}
 	for _, host := range manager.GetRouteConfig().GetVirtualHosts() {
+		for _, name := range pep.AnswerHeaders() {
+			for _, spelling := range []string{strings.ToLower(name), strings.ReplaceAll(strings.ToLower(name), "-", "_")} {
+				if !slices.Contains(host.GetResponseHeadersToRemove(), spelling) {
+					t.Errorf("the application's %s reaches the client", spelling)
+				}
+			}
+		}
 		for _, r := range host.GetRoutes() {
 			if !clusters[r.GetRoute().GetCluster()] {
 				t.Errorf("no cluster %q", r.GetRoute().GetCluster())

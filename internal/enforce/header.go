@@ -90,6 +90,13 @@ func ReservedHeaders() []string {
 	return slices.Compact(names)
 }
 
+// AnswerHeaders names, in canonical form and in order, the header fields by which a
+// bouncer speaks to clients. No application's value of theirs reaches a client. A
+// gateway that asks by forward-auth must remove them from answers itself.
+func AnswerHeaders() []string {
+	return []string{headerDecision, headerDecisionID, headerReason, headerStatus}
+}
+
 // hopByHop are the fields of one connection (RFC 9110 section 7.6.1).
 var hopByHop = map[string]bool{
 	"Connection": true, "Proxy-Connection": true, "Keep-Alive": true, "Proxy-Authenticate": true,

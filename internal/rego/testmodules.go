@@ -376,15 +376,19 @@ func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, trace
 	if err != nil {
 		return nil, fileIssues(err)
 	}
+	var ended []*tester.Result
 	for r := range results {
 		var printed []byte
 		if !r.Skip {
 			printed = prints.next()
 		}
 		s.printed += len(printed)
-		t := testOutcome(r, printed)
-		t.FailedAt, t.Because = watch.of(r, nextRule(group, r.Location))
-		out = append(out, t)
+		out = append(out, testOutcome(r, printed))
+		ended = append(ended, r)
+	}
+	// A result comes while the next test runs, so what failed is read at the end.
+	for i, r := range ended {
+		out[i].FailedAt, out[i].Because = watch.of(r, nextRule(group, r.Location))
 	}
 	return out, nil
 }

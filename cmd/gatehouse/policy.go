@@ -160,13 +160,14 @@ type policyPromoteCommand struct {
 	output
 	remote
 	Replace  bool   `help:"Make inactive what they replace in production: the active control of the same name for the same resource."`
+	Keep     bool   `name:"keep-in-sandbox" help:"Leave a copy in sandbox, of the same name and with an id of its own."`
 	Notes    string `help:"Why; kept with the version and in the audit."`
 	Approver string `help:"Who approved it, where the tenant wants a second person."`
 }
 
 // Run promotes.
 func (c *policyPromoteCommand) Run(ctx context.Context) error {
-	return policycli.Promote(ctx, c.options(c.remote, true), c.Controls, policy.Promotion{DeploymentNotes: c.Notes, Approver: c.Approver, Replace: c.Replace})
+	return policycli.Promote(ctx, c.options(c.remote, true), c.Controls, policy.Promotion{DeploymentNotes: c.Notes, Approver: c.Approver, Replace: c.Replace, KeepInSandbox: c.Keep})
 }
 
 type policyReinstateCommand struct {

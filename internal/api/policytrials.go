@@ -45,6 +45,8 @@ type PolicyPromoted struct {
 	Impact   *policy.Impact      `json:"impact,omitempty" doc:"What the impact gate measured; absent where it is off"`
 	Replaced []policy.Superseded `json:"replaced,omitempty" doc:"With replace: the policies that it took the place of. To go back, reinstate one of them"`
 	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"What was done as asked and may surprise"`
+
+	SandboxCopyID int64 `json:"sandbox_copy_id,omitempty" doc:"With keep_in_sandbox: the id of the copy in sandbox"`
 }
 
 type policyPromotedOut struct {
@@ -104,7 +106,7 @@ func (s *Server) policyTrials(r *Router) {
 		ID: "promote-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/promote", Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Promote a policy to production",
-		Description: "The policy keeps its id. Its stored test cases must pass over production's data, as it is before (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names an active person with policies:write other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn tells the figures in the answer, block refuses over the threshold (422 `impact_blocked`, with the figures and samples). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. With replace, production's active controls of the same name for the same resource (for a library: the active one of its package) become inactive in the same transaction, and the impact gate counts only what differs; a policy that is not active replaces nothing (409 `not_active`). Without it they stay active beside it, and warnings says so. Already in production: 409, and 409 `libraries_not_promoted` while a library that it uses is in sandbox only.",
+		Description: "The policy keeps its id. Its stored test cases must pass over production's data, as it is before (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names an active person with policies:write other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn tells the figures in the answer, block refuses over the threshold (422 `impact_blocked`, with the figures and samples). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. With replace, production's active controls of the same name for the same resource (for a library: the active one of its package) become inactive in the same transaction, and the impact gate counts only what differs; a policy that is not active replaces nothing (409 `not_active`). Without it they stay active beside it, and warnings says so. It also says when the policy is not active and so enforces nothing, when it is tenant-wide, and when resources of sandbox have no active control left. With keep_in_sandbox a copy of the same name stays in sandbox, with an id of its own; it counts towards the tenant's limit (403 `limit_exceeded`). Already in production: 409, and 409 `libraries_not_promoted` while a library that it uses is in sandbox only.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyPromoteIn) (*policyPromotedOut, error) {
 			var promotion policy.Promotion
@@ -117,7 +119,7 @@ func (s *Server) policyTrials(r *Router) {
 			if err != nil {
 				return nil, err
 			}
-			return &policyPromotedOut{ETag(p.Version), PolicyPromoted{"Policy promoted to production", p.ID, p.Environment, p.PromotedAt.UTC(), p.Impact, p.Replaced, p.Warnings}}, nil
+			return &policyPromotedOut{ETag(p.Version), PolicyPromoted{"Policy promoted to production", p.ID, p.Environment, p.PromotedAt.UTC(), p.Impact, p.Replaced, p.Warnings, p.SandboxCopyID}}, nil
 		})
 	Register(r, Op{
 		ID: "reinstate-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/reinstate", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,

@@ -248,6 +248,7 @@ func (p *parts) subjects(context.Context) error {
 	p.policyCode = &policycode.Service{
 		Stores: p.stores, Now: p.now, NewID: newID, Evaluator: p.workers, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
 	}
+	p.policies.Copied = p.policyCode.Copied
 	p.resources.Bound, p.resources.Linked = p.policies.Bound, p.bouncers.Linked
 	p.resources.Found, p.resources.Unlist = p.bouncers.Found, p.bouncers.Unlist
 	p.bouncers.OfBouncer = p.policies.OfBouncer

@@ -63,7 +63,7 @@ func TestCodePromotedAgain(t *testing.T) {
 		a.Do(t, "POST", "/resources", body{"name": "door", "type": "api", "path": "/door/**", "environment": "sandbox"}).Want(201)
 		// Always is let in by each version, Never by none.
 		first := fromCode(t, a, letIn("Always", "Ann"))
-		if p := promote(t, a, first, body{"deployment_notes": "first", "replace": true}); len(p.Replaced)+len(p.Warnings) != 0 {
+		if p := promote(t, a, first, body{"deployment_notes": "first", "replace": true}); len(p.Replaced) != 0 || len(p.Warnings) != 1 || p.Warnings[0].Code != "sandbox_uncovered" {
 			t.Errorf("the first promotion: %+v", p)
 		}
 		enforce(t, a, "sandbox", "production")
@@ -92,7 +92,7 @@ func TestCodePromotedAgain(t *testing.T) {
 		if second == first {
 			t.Fatal("sandbox has the promoted control")
 		}
-		if p := promote(t, a, second, body{"deployment_notes": "second", "replace": true}); len(p.Replaced) != 1 || p.Replaced[0].PolicyID != first || len(p.Warnings) != 0 {
+		if p := promote(t, a, second, body{"deployment_notes": "second", "replace": true}); len(p.Replaced) != 1 || p.Replaced[0].PolicyID != first || len(p.Warnings) != 1 {
 			t.Errorf("the second promotion: %+v", p)
 		}
 		in("Bob", "Ann")
@@ -107,7 +107,7 @@ func TestCodePromotedAgain(t *testing.T) {
 
 		// Without replace both decide, as ever, and the answer says so.
 		third := fromCode(t, a, letIn("Always", "Ann"))
-		if p := promote(t, a, third, body{}); len(p.Replaced) != 0 || len(p.Warnings) != 1 || p.Warnings[0].Code != "same_name_active" || !slices.Equal(p.Warnings[0].PolicyIDs, []int64{second}) {
+		if p := promote(t, a, third, body{}); len(p.Replaced) != 0 || len(p.Warnings) != 2 || p.Warnings[1].Code != "same_name_active" || !slices.Equal(p.Warnings[1].PolicyIDs, []int64{second}) {
 			t.Errorf("without replace: %+v", p)
 		}
 		if decided("Ann") != "DENY" || decided("Bob") != "DENY" || decided("Always") != "PERMIT" {

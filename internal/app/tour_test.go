@@ -15,7 +15,7 @@ var tourExpectations = [][]string{
 	{`"valid":false`, `"line":3`},
 	{`"version":2`, "only staff may read payroll today"},
 	{`"decision":"DENY"`, `"effect":"MASK"`, `"effect":"ALLOW"`, `"valid":true`},
-	{`"tests_failed"`, `"environment":"production"`, `"Ada Quill"`, `SHADOW_WOULD_DENY`},
+	{`"tests_failed"`, `"environment":"production"`, `"sandbox_copy_id":2`, `"Ada Quill"`, "only HR and staff may read payroll", `SHADOW_WOULD_DENY`},
 	{`"decision":"PERMIT"`, `"allow":false`},
 }
 

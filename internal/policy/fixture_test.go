@@ -116,6 +116,7 @@ func newHouse(t *testing.T, c *db.Cluster) *house {
 			}
 			return user.User{}, fault.NotFoundf("nobody")
 		},
+		Copied:     func(context.Context, *db.Tx, int64, int64) error { return nil },
 		SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]SyncError, error) { return nil, nil },
 	}
 	h.Resources = &resource.Service{

@@ -92,12 +92,14 @@ type Policy struct {
 	Affected []User `json:"affected_policies,omitempty" db:"-" doc:"In the answer to a change of a library: the policies that use it."`
 	// Impact is set in the answer to a promotion that was measured.
 	Impact *Impact `json:"-" db:"-"`
-	// Replaced and Warnings are set in the answer to a promotion, Replaced in that to Reinstate too.
-	Replaced    []Superseded `json:"-" db:"-"`
-	Warnings    []Warning    `json:"-" db:"-"`
-	Evaluations int64        `json:"-" db:"evaluations"`
-	CacheHits   int64        `json:"-" db:"cache_hits"`
-	Nanoseconds int64        `json:"-" db:"nanoseconds"`
+	// Replaced and Warnings are set in the answers to a promotion and to Reinstate.
+	Replaced []Superseded `json:"-" db:"-"`
+	Warnings []Warning    `json:"-" db:"-"`
+	// SandboxCopyID is set in the answer to a promotion that left a copy in sandbox; else 0.
+	SandboxCopyID int64 `json:"-" db:"-"`
+	Evaluations   int64 `json:"-" db:"evaluations"`
+	CacheHits     int64 `json:"-" db:"cache_hits"`
+	Nanoseconds   int64 `json:"-" db:"nanoseconds"`
 }
 
 // Performance is counted from live evaluations, by the service and its bouncers.

@@ -19,6 +19,7 @@ type Promotion struct {
 	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"Why; kept with the version and in the audit."`
 	Approver        string `json:"approver,omitempty" maxLength:"200" doc:"Who approved it. When four-eyes is on: the user name, e-mail address or id of an active person with policies:write, other than the caller."`
 	Replace         bool   `json:"replace,omitempty" doc:"Make what it replaces inactive in the same moment: production's active controls of the same name for the same resource; for a library, the active one of its package."`
+	KeepInSandbox   bool   `json:"keep_in_sandbox,omitempty" doc:"Leave a copy in sandbox: same name, status, links and content, with an id of its own."`
 }
 
 // errMoved says that the control changed while its tests ran.
@@ -31,8 +32,10 @@ var errMoved = errors.New("the control changed meanwhile")
 // compiles with them and passes its stored tests (422 with the failures), and
 // flips not too many recorded decisions where the tenant has that measured (422
 // "impact_blocked"). Its resource becomes the production counterpart, its bouncer
-// the production one of the same name or null (contract.md section 4, Promote).
-// What it replaces is in the answer's Replaced, what stays beside it in Warnings.
+// the production one of the same name or null. With KeepInSandbox a copy stays
+// behind (403 "limit_exceeded" where the tenant's limit has no room for it).
+// What it replaces is in the answer's Replaced, the copy's id in SandboxCopyID,
+// and what may surprise in Warnings.
 func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
 	if sc.EnvBound {
 		// It writes into both environments, the control's and production.
@@ -101,10 +104,34 @@ func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 		if p, err = update(ctx, tx, next); err != nil {
 			return err
 		}
-		p.Impact, p.Replaced, p.Warnings = g.impact, replaced, beside.warnings(p)
-		return s.record(ctx, tx, sc, old, p, st)
+		p.Impact, p.Replaced = g.impact, replaced
+		if err := s.record(ctx, tx, sc, old, p, st); err != nil {
+			return err
+		}
+		if pr.KeepInSandbox {
+			if p.SandboxCopyID, err = s.keepCopy(ctx, tx, sc, old); err != nil {
+				return err
+			}
+		}
+		p.Warnings, err = promotionWarnings(ctx, tx, old, p)
+		p.Warnings = append(p.Warnings, beside.warnings(p)...)
+		return err
 	})
 	return p, err
+}
+
+// keepCopy stores a copy of a control that was just promoted, as it was in
+// sandbox, and gives its id.
+func (s *Service) keepCopy(ctx context.Context, tx *db.Tx, sc scope.Scope, old Policy) (int64, error) {
+	c := Policy{Kind: old.Kind, Content: old.Content}
+	c.Version, c.CreatedBy = 1, actor(sc)
+	made, err := s.insertNew(ctx, tx, sc, c, step{
+		verb: "created", note: fmt.Sprintf("copy of policy %d, which was promoted", old.ID), extra: map[string]any{"copied_from": old.ID},
+	})
+	if err != nil {
+		return 0, err
+	}
+	return made.ID, s.Copied(ctx, tx, old.ID, made.ID)
 }
 
 // gated is a promotion that may be made: the control as its gates saw it, the

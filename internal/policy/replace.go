@@ -19,9 +19,10 @@ type Superseded struct {
 
 // Warning is something that was done as asked and may surprise.
 type Warning struct {
-	Code      string  `json:"code" enum:"same_name_active,same_name_elsewhere" doc:"same_name_active: active controls of the same name for the same resource stay, and decide too. same_name_elsewhere: active controls of the same name for another resource stay."`
-	Message   string  `json:"message" doc:"For people."`
-	PolicyIDs []int64 `json:"policy_ids" doc:"The controls that stay."`
+	Code        string  `json:"code" enum:"not_enforced,tenant_wide,sandbox_uncovered,same_name_active,same_name_elsewhere" doc:"not_enforced: the policy is a draft or inactive, and enforces nothing until it is active. tenant_wide: the control names no resource and applies to every request of its environment. sandbox_uncovered: resources of sandbox have no active control left. same_name_active: active controls of the same name for the same resource stay, and decide too. same_name_elsewhere: active controls of the same name for another resource stay."`
+	Message     string  `json:"message" doc:"For people."`
+	PolicyIDs   []int64 `json:"policy_ids" doc:"The policies that it is about: the promoted one, or those that stay."`
+	ResourceIDs []int64 `json:"resource_ids,omitempty" doc:"sandbox_uncovered: the resources without a control, the first 10."`
 }
 
 // beside are the active policies that p would stand beside in its environment:

@@ -47,6 +47,9 @@ type Service struct {
 	// and without those that it replaces; it answers Invalid "impact_blocked" where
 	// that flips too many. Nil, and a nil answer: nothing is gated.
 	Impact func(ctx context.Context, sc scope.Scope, p Policy, replaced []Policy) (*Impact, error)
+	// Copied notes that a promotion left policy id to in sandbox as a copy of policy
+	// id from, in the promotion's transaction.
+	Copied func(ctx context.Context, tx *db.Tx, from, to int64) error
 	// Person is whoever name stands for (username, e-mail or id); NotFound for nobody.
 	Person func(ctx context.Context, sc scope.Scope, name string) (user.User, error)
 	// SyncErrors gives the refusals by bouncers, for the controls with ids from first to last.

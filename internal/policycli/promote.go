@@ -24,6 +24,8 @@ type Promoted struct {
 	Replaced    []policy.Superseded `json:"replaced,omitempty"`
 	Warnings    []policy.Warning    `json:"warnings,omitempty"`
 	Impact      *policy.Impact      `json:"impact,omitempty"`
+
+	SandboxCopyID int64 `json:"sandbox_copy_id,omitempty"`
 }
 
 // Promote brings controls to production, each by its name or id, in the order
@@ -126,6 +128,9 @@ func (p *printer) promoted(done []Promoted) {
 		p.line("%s %s: %s", p.in(green, "done"), name, clean(d.Message))
 		for _, r := range d.Replaced {
 			p.line("    in the place of policy %d, inactive since its version %d; back with: gatehouse policy reinstate %d", r.PolicyID, r.Version, r.PolicyID)
+		}
+		if d.SandboxCopyID != 0 {
+			p.line("    a copy stays in sandbox as policy %d", d.SandboxCopyID)
 		}
 		if i := d.Impact; i != nil {
 			p.line("    %d of %d recorded decisions flip, %d newly blocked", i.Changed, i.Evaluated, i.NewlyBlocked)

@@ -151,3 +151,9 @@ func (s *Service) controls(ctx context.Context, sc scope.Scope, env scope.Env, n
 	}
 	return slices.DeleteFunc(out, func(p policy.Policy) bool { return p.Status != policy.Active && active[p.Name] }), nil
 }
+
+// Copied gives a copy that a promotion left in sandbox the origin of the policy
+// that was promoted, so that drift and pull know the copy as they knew that one.
+func (s *Service) Copied(ctx context.Context, tx *db.Tx, from, to int64) error {
+	return copyOrigin(ctx, tx, from, to)
+}

@@ -16,6 +16,18 @@ func saveOrigin(ctx context.Context, tx *db.Tx, o Origin) error {
 	return err
 }
 
+// copyOrigin gives policy to the origin of policy from, if it has one. Version 1 of
+// the copy counts as deployed unless from was changed since by something other
+// than a promotion; then no version of the copy does (0).
+func copyOrigin(ctx context.Context, tx *db.Tx, from, to int64) error {
+	_, err := tx.Exec(ctx, `INSERT INTO policy_origins (policy_id, path, repository, commit_hash, version, deployment_id, deployed_at)
+		SELECT CAST($2 AS BIGINT), o.path, o.repository, o.commit_hash,
+			CASE WHEN EXISTS (SELECT 1 FROM policy_versions v WHERE v.policy_id = o.policy_id AND v.version > o.version AND v.change <> 'promoted')
+				THEN 0 ELSE 1 END, o.deployment_id, o.deployed_at
+		FROM policy_origins o WHERE o.policy_id = $1`, from, to)
+	return err
+}
+
 // origins are those of live controls, by control.
 func origins(ctx context.Context, tx *db.Tx) (map[int64]Origin, error) {
 	all, err := db.All[Origin](ctx, tx, `SELECT policy_id, path, repository, commit_hash, version, deployment_id, deployed_at FROM policy_origins`)

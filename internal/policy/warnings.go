@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Codes of the warnings that a promotion gives about the promoted policy and
+// about what it leaves behind.
+const (
+	warnNotEnforced = "not_enforced"
+	warnTenantWide  = "tenant_wide"
+	warnUncovered   = "sandbox_uncovered"
+)
+
+// maxUncovered is how many resources one warning lists.
+const maxUncovered = 10
+
+// promotionWarnings says what may surprise in a promotion of old that made it p.
+// It runs after all changes of the promotion, in their transaction.
+func promotionWarnings(ctx context.Context, tx *db.Tx, old, p Policy) ([]Warning, error) {
+	var out []Warning
+	add := func(code, message string, resources ...int64) {
+		out = append(out, Warning{Code: code, Message: message, PolicyIDs: []int64{p.ID}, ResourceIDs: resources})
+	}
+	if !p.live() {
+		status := "inactive"
+		if p.Status == Drafted {
+			status = "a draft"
+		}
+		effect := "it enforces nothing until it is active"
+		if p.Kind == KindLibrary {
+			effect = "no policy can import it until it is active"
+		}
+		add(warnNotEnforced, fmt.Sprintf("policy %d is %s: %s", p.ID, status, effect))
+	}
+	if p.Kind == KindLibrary {
+		return out, nil
+	}
+	if p.ResourceID == nil {
+		add(warnTenantWide, fmt.Sprintf("policy %d names no resource: it is tenant-wide and applies to every request of %s", p.ID, p.Environment))
+	}
+	wide, err := countTenantWide(ctx, tx, scope.Sandbox)
+	if err != nil {
+		return nil, err
+	}
+	left, err := uncoveredBy(ctx, tx, old, wide)
+	if err != nil || len(left) == 0 {
+		return out, err
+	}
+	controls := "any control"
+	if wide > 0 {
+		controls = "any control but the tenant-wide ones"
+	}
+	ids, names := make([]int64, len(left)), make([]string, len(left))
+	for i, r := range left {
+		ids[i], names[i] = r.ID, fmt.Sprintf("%d (%s)", r.ID, r.Name)
+	}
+	what, more := "resource ", ""
+	if len(left) > 1 {
+		what = "resources "
+	}
+	if len(left) > maxUncovered {
+		ids, names, more = ids[:maxUncovered], names[:maxUncovered], " and more"
+	}
+	add(warnUncovered, fmt.Sprintf("sandbox is left without %s for %s%s%s; a promotion with keep_in_sandbox leaves a copy there", controls, what, strings.Join(names, ", "), more), ids...)
+	return out, nil
+}
+
+// uncoveredBy gives the resources that a control which left sandbox leaves without
+// an active control there: its own resource, where no active control is bound to
+// it; for a tenant-wide control, every resource without a control of its own, where
+// sandbox has no other tenant-wide one (wide counts them). One more than
+// maxUncovered at most.
+func uncoveredBy(ctx context.Context, tx *db.Tx, old Policy, wide int64) ([]uncovered, error) {
+	if old.ResourceID != nil {
+		return withoutControl(ctx, tx, scope.Sandbox, *old.ResourceID)
+	}
+	if wide > 0 || !old.live() {
+		return nil, nil
+	}
+	return withoutControl(ctx, tx, scope.Sandbox, 0)
+}

@@ -1,0 +1,177 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// TestPromotionWarnings: a promotion warns of a control that is not active, of a
+// tenant-wide one, and of sandbox resources that it leaves without a control.
+func TestPromotionWarnings(t *testing.T) {
+	linked := func(d Draft, to int64) Draft { d.ResourceID = &to; return d }
+	active := Draft{Status: Active}
+	cases := map[string]struct {
+		// pay and ship are resources of sandbox; each gives the control to promote,
+		// after it made what is around it.
+		arrange   func(h *house, pay, ship int64) Draft
+		promotion Promotion
+		want      []string
+		uncovered []string
+		text      []string
+	}{
+		"a draft that was alone": {
+			func(_ *house, pay, _ int64) Draft { return linked(Draft{}, pay) }, Promotion{},
+			[]string{"not_enforced", "sandbox_uncovered"}, []string{"pay"}, []string{"is a draft", "enforces nothing", "(pay)", "keep_in_sandbox"},
+		},
+		"the last active one": {
+			func(h *house, pay, _ int64) Draft {
+				h.create(t, linked(Draft{Name: "a draft beside it"}, pay))
+				return linked(active, pay)
+			}, Promotion{},
+			[]string{"sandbox_uncovered"}, []string{"pay"}, []string{"without any control for", "(pay)"},
+		},
+		"the last one, but for a tenant-wide one": {
+			func(h *house, pay, _ int64) Draft { h.create(t, active); return linked(active, pay) }, Promotion{},
+			[]string{"sandbox_uncovered"}, []string{"pay"}, []string{"any control but the tenant-wide ones"},
+		},
+		"one of two": {
+			func(h *house, pay, _ int64) Draft { h.create(t, linked(active, pay)); return linked(active, pay) }, Promotion{},
+			nil, nil, nil,
+		},
+		"tenant-wide, the last of all": {
+			func(h *house, pay, _ int64) Draft { h.create(t, linked(active, pay)); return active }, Promotion{},
+			[]string{"tenant_wide", "sandbox_uncovered"}, []string{"ship"}, []string{"tenant-wide", "every request of production", "(ship)"},
+		},
+		"tenant-wide, one of two": {
+			func(h *house, _, _ int64) Draft { h.create(t, active); return active }, Promotion{},
+			[]string{"tenant_wide"}, nil, nil,
+		},
+		"a tenant-wide draft": {
+			func(*house, int64, int64) Draft { return Draft{} }, Promotion{},
+			[]string{"not_enforced", "tenant_wide"}, nil, nil,
+		},
+		"kept": {
+			func(_ *house, pay, _ int64) Draft { return linked(active, pay) }, Promotion{KeepInSandbox: true},
+			nil, nil, nil,
+		},
+		"kept as a draft": {
+			func(_ *house, pay, _ int64) Draft { return linked(Draft{}, pay) }, Promotion{KeepInSandbox: true},
+			[]string{"not_enforced", "sandbox_uncovered"}, []string{"pay"}, nil,
+		},
+		"tenant-wide, kept": {
+			func(*house, int64, int64) Draft { return active }, Promotion{KeepInSandbox: true},
+			[]string{"tenant_wide"}, nil, nil,
+		},
+		"a library that is a draft": {
+			func(*house, int64, int64) Draft { return Draft{Kind: KindLibrary, RegoCode: textLib} }, Promotion{},
+			[]string{"not_enforced"}, nil, []string{"no policy can import it"},
+		},
+	}
+	dbtest.Each(t, func(t *testing.T, cl *db.Cluster) {
+		h := newHouse(t, cl)
+		for name, c := range cases {
+			h.empty(t)
+			pay, ship := h.resource(t, scope.Sandbox, "pay"), h.resource(t, scope.Sandbox, "ship")
+			p, err := h.Promote(context.Background(), sc(""), h.create(t, c.arrange(h, pay.ID, ship.ID)).ID, c.promotion, 0)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			var codes, messages, uncovered []string
+			for _, w := range p.Warnings {
+				codes, messages = append(codes, w.Code), append(messages, w.Message)
+				if !slices.Equal(w.PolicyIDs, []int64{p.ID}) {
+					t.Errorf("%s: warned of policies %v", name, w.PolicyIDs)
+				}
+				for _, id := range w.ResourceIDs {
+					uncovered = append(uncovered, map[int64]string{pay.ID: "pay", ship.ID: "ship"}[id])
+				}
+			}
+			if !slices.Equal(codes, c.want) || !slices.Equal(uncovered, c.uncovered) {
+				t.Errorf("%s: warnings %v of resources %v, want %v of %v", name, codes, uncovered, c.want, c.uncovered)
+			}
+			for _, text := range c.text {
+				if !strings.Contains(strings.Join(messages, "\n"), text) {
+					t.Errorf("%s: no %q in %q", name, text, messages)
+				}
+			}
+		}
+	})
+}
+
+// empty removes all controls and resources.
+func (h *house) empty(t *testing.T) {
+	t.Helper()
+	h.in(t, func(ctx context.Context, tx *db.Tx) error {
+		for _, table := range []string{"policies", "resources"} {
+			if _, err := tx.Exec(ctx, "DELETE FROM "+table); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// TestPromotionUncoversMany: a warning lists ten resources, and says that there are more.
+func TestPromotionUncoversMany(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		h := newHouse(t, c)
+		for i := range 12 {
+			h.resource(t, scope.Sandbox, fmt.Sprint("r", i))
+		}
+		p, err := h.Promote(context.Background(), sc(""), h.create(t, Draft{Status: Active}).ID, Promotion{}, 0)
+		if err != nil || len(p.Warnings) != 2 || len(p.Warnings[1].ResourceIDs) != 10 || !strings.Contains(p.Warnings[1].Message, "and more") {
+			t.Errorf("%+v, %v", p.Warnings, err)
+		}
+	})
+}
+
+// TestKeepInSandbox: the copy has all that the promoted control had in sandbox and
+// an id of its own; nothing of it is stored where the promotion is refused.
+func TestKeepInSandbox(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, h := context.Background(), newHouse(t, c)
+		r := h.resource(t, scope.Sandbox, "pay")
+		old := h.create(t, Draft{
+			Name: "owners", Description: "who owns", Status: Active, ResourceID: &r.ID, BouncerID: ptr(int64(71)), TestCases: passing,
+		})
+		p, err := h.Promote(ctx, sc(""), old.ID, Promotion{KeepInSandbox: true}, 0)
+		if err != nil || p.ID != old.ID || p.Environment != scope.Production || p.SandboxCopyID == 0 || p.SandboxCopyID == old.ID {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		kept, err := h.Get(ctx, sc(scope.Sandbox), p.SandboxCopyID)
+		if err != nil || kept.Name != old.Name || kept.Description != old.Description || kept.Status != Active || kept.RegoCode != old.RegoCode ||
+			*kept.ResourceID != r.ID || *kept.BouncerID != 71 || len(kept.TestCases) != len(passing) || kept.Version != 1 || kept.PromotedAt != nil {
+			t.Errorf("kept %+v, %v", kept, err)
+		}
+		h.audited(t, "RESOURCE_CREATED", "POLICY_CREATED", "RESOURCE_CREATED", "POLICY_PROMOTED", "POLICY_CREATED")
+		h.told(t, "resource.created", "policy.created", "policy.deployed", "resource.created", "policy.promoted", "policy.created", "policy.deployed")
+
+		lib := h.library(t, scope.Sandbox, textLib)
+		up, err := h.Promote(ctx, sc(""), lib.ID, Promotion{KeepInSandbox: true}, 0)
+		if err != nil || up.SandboxCopyID == 0 {
+			t.Errorf("library: %+v, %v", up, err)
+		}
+
+		// Without room for the copy nothing is promoted.
+		last := h.create(t, Draft{Name: "last", Status: Active})
+		n := int64(5)
+		if _, err := h.Tenants.Update(ctx, admin(), scope.DefaultTenant, tenant.Change{Settings: patch.Set(tenant.Settings{"max_policies": n})}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = h.Promote(ctx, sc(""), last.ID, Promotion{KeepInSandbox: true}, 0)
+		wantCode(t, err, fault.Forbidden, "limit_exceeded")
+		if got, err := h.Get(ctx, sc(""), last.ID); err != nil || got.Environment != scope.Sandbox {
+			t.Errorf("promoted without its copy: %+v, %v", got, err)
+		}
+	})
+}

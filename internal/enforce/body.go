@@ -23,7 +23,8 @@ const (
 	maxBody = 32 << 20
 	// maxText is what may be left of a body without its media: limit "text".
 	maxText = 4 << 20
-	// maxMaskedBody is the largest body that masks by path rewrite: limit "path_mask".
+	// maxMaskedBody is the largest body, of a request or an answer, that masks by path
+	// rewrite: limit "path_mask".
 	maxMaskedBody = 16 << 20
 	// maxFromGateway is the largest body that a gateway may show us: limit "gateway".
 	// It comes in one message.
@@ -143,13 +144,13 @@ func (d *onDisk) Write(p []byte) (int, error) {
 }
 
 // store writes to disk what was read of a body and the rest of it. tooLong: it is
-// larger than maxBody.
-func (all *bodies) store(begun []byte, rest io.Reader) (kept *onDisk, tooLong bool, err error) {
+// larger than most bytes.
+func (all *bodies) store(begun []byte, rest io.Reader, most int64) (kept *onDisk, tooLong bool, err error) {
 	if kept, err = all.create(); err != nil {
 		return nil, false, err
 	}
-	n, err := io.Copy(kept, io.LimitReader(io.MultiReader(bytes.NewReader(begun), rest), maxBody+1))
-	if err != nil || n > maxBody {
+	n, err := io.Copy(kept, io.LimitReader(io.MultiReader(bytes.NewReader(begun), rest), most+1))
+	if err != nil || n > most {
 		kept.close()
 		return nil, err == nil, err
 	}

@@ -184,6 +184,7 @@ type Bouncer struct {
 	tools     *toolbook
 	sessions  sessions
 	bodies    *bodies
+	maskers   chan struct{} // holds a token for each large answer that is being masked
 	report    reporter
 
 	contact                  atomic.Pointer[time.Time]
@@ -237,6 +238,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		report: newReporter(), scout: newScout(), inputs: newInputAllowance(),
 		shadow: make(chan shadowJob, shadowQueue), activated: make(chan struct{}, 1),
 	}
+	b.maskers = make(chan struct{}, largeMaskers)
 	if b.bodies, err = openBodies(cfg.DataDir, cfg.Entropy); err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func (b *Bouncer) inspect(w http.ResponseWriter, r *http.Request, in *inbound, r
 // keep puts a large body on disk, from where it is read to be decided on and to be
 // sent.
 func (b *Bouncer) keep(r *http.Request, seen *inspection, begun []byte, body *clientBody) error {
-	kept, tooLong, err := b.bodies.store(begun, body)
+	kept, tooLong, err := b.bodies.store(begun, body, maxBody)
 	seen.held.release()
 	switch {
 	case body.slow:

@@ -17,9 +17,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 )
 
-// maxMasked is how much of an answer is held, in bytes once unpacked. A larger
-// one is refused where a mask needs the whole document, as paths do, and is
-// masked in pieces where none does.
+// maxMasked is how much of an answer is held while it comes, in bytes once
+// unpacked. A larger one waits on disk where a mask needs the whole document, as
+// paths do (maxMaskedBody), and is masked in pieces where none does.
 const maxMasked = mask.MaxHeld
 
 // maskedAway are fields that describe bytes which the client does not get.
@@ -33,7 +33,7 @@ var errUnmaskable = errors.New("the answer cannot be masked")
 // masked rewrites an answer by the verdict's masks, or answers 502: what cannot
 // be read cannot be masked, and is never handed on in clear. A
 // document is read whole and has its length; what comes as a stream goes on as one.
-func (b *Bouncer) masked(w http.ResponseWriter, in *inbound, ans *answer, v *verdict, rules *mask.Rules) {
+func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound, ans *answer, v *verdict, rules *mask.Rules) {
 	clean := false
 	defer func() { ans.finish(clean) }()
 	h := w.Header()
@@ -71,7 +71,18 @@ func (b *Bouncer) masked(w http.ResponseWriter, in *inbound, ans *answer, v *ver
 		err = errUnmaskable
 	case how == wholeJSON, how == plainText && ans.ContentLength > 0 && ans.ContentLength <= maxMasked:
 		var rest io.Reader
-		if doc, rest, err = b.readWhole(ans, !rules.Structured()); err == nil && rest != nil {
+		doc, rest, err = b.readWhole(ans, !rules.Structured())
+		if err == nil && rest != nil && rules.Structured() {
+			stored, no := b.maskLarge(ctx, doc, rest, rules)
+			if no != nil {
+				b.unmasked(w, in, v, no)
+				return
+			}
+			clean = true
+			b.sendStored(w, ans.StatusCode, stored)
+			return
+		}
+		if err == nil && rest != nil {
 			b.stream(w, ans, rules, how, io.MultiReader(&sent{rest: doc}, rest))
 			clean = true
 			return
@@ -89,14 +100,19 @@ func (b *Bouncer) masked(w http.ResponseWriter, in *inbound, ans *answer, v *ver
 		}
 	}
 	if err != nil {
-		b.count.maskFailures.Add(1)
-		clear(h)
-		b.refuse(w, in, v.id, &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked"})
+		b.unmasked(w, in, v, &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked"})
 		return
 	}
 	h.Set("Content-Length", strconv.Itoa(len(doc)))
 	w.WriteHeader(ans.StatusCode)
 	_, _ = w.Write(doc)
+}
+
+// unmasked refuses in place of an answer that could not be masked.
+func (b *Bouncer) unmasked(w http.ResponseWriter, in *inbound, v *verdict, no *refusal) {
+	b.count.maskFailures.Add(1)
+	clear(w.Header())
+	b.refuse(w, in, v.id, no)
 }
 
 // bodyless reports an answer that has no body, whatever its head says (RFC 9110
@@ -293,8 +309,8 @@ func (z *zipped) Read(p []byte) (int, error) {
 }
 
 // readWhole reads the answer's document, unpacking gzip, within the size bound
-// and within the upstream timeout as a whole. A larger one is an error or, where
-// it may be masked in pieces, given as its beginning and its rest.
+// and within the upstream timeout as a whole. A larger one is given as its
+// beginning and its rest, for which pieces lifts the bound of time.
 func (b *Bouncer) readWhole(ans *answer, pieces bool) (doc []byte, rest io.Reader, err error) {
 	timed := &timedBody{ans: ans, now: b.cfg.Now, end: b.cfg.Now().Add(b.cfg.UpstreamTimeout)}
 	src, err := unpacked(ans, timed)
@@ -305,11 +321,9 @@ func (b *Bouncer) readWhole(ans *answer, pieces bool) (doc []byte, rest io.Reade
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case len(doc) > maxMasked && pieces:
-		timed.free = true
-		return doc, src, nil
 	case len(doc) > maxMasked:
-		return nil, nil, errUnmaskable
+		timed.free = pieces
+		return doc, src, nil
 	}
 	if !drain(timed) { // nothing may follow
 		return nil, nil, errUnmaskable

@@ -96,11 +96,29 @@ func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules
 	}
 	room := &hold{of: &b.bodies.memory}
 	defer room.release()
-	if !room.grow(2 * len(doc)) {
+	if !room.grow(copiesForPaths * len(doc)) {
 		return tooMany()
 	}
-	out, err := b.applyMask(doc, rules)
-	if err != nil {
+	out := make([]byte, 0, len(doc)+len(doc)/8)
+	err = b.contained(func() error {
+		return rules.JSONInto(doc, func(p []byte) error {
+			if len(out)+len(p) > cap(out) { // short values may become long ones
+				more := cap(out) + len(p)
+				if !room.grow(more) {
+					return errTooManyBodies
+				}
+				out = append(make([]byte, 0, cap(out)+more), out...)
+			}
+			out = append(out, p...)
+			return nil
+		})
+	})
+	switch {
+	case errors.Is(err, errTooManyBodies):
+		return tooMany()
+	case errors.Is(err, mask.ErrHeld):
+		return tooLarge("value", mask.MaxHeld)
+	case err != nil:
 		return cannot("it is not proper JSON")
 	}
 	masked, err := b.bodies.create()

@@ -72,7 +72,7 @@ func TestMasks(t *testing.T) {
 	with := func(k, v string) map[string]string {
 		return map[string]string{"Content-Type": "application/json", k: v}
 	}
-	huge := `{"ssn":"` + strings.Repeat("canary", 2<<20) + `"}`
+	huge := `{"ssn":"` + strings.Repeat("canary", 3<<20) + `"}`
 	cases := map[string]struct {
 		h      http.HandlerFunc
 		want   int

@@ -92,7 +92,7 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 	case ans.StatusCode == http.StatusSwitchingProtocols:
 		b.tunnel(w, r, in, who, ans, rules)
 	case head.masked && !(v.eventsOnly && !isEvents(ans.Header.Get("Content-Type"))):
-		b.masked(w, in, ans, v, rules)
+		b.masked(r.Context(), w, in, ans, v, rules)
 	default:
 		b.pass(w, in, ans, rules)
 	}

@@ -1,6 +1,7 @@
 package rego
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,7 +43,8 @@ type maskNode struct {
 //     longer than that, and redacts all else
 //
 // A path goes on into a string that holds a document of JSON itself. One that
-// begins so and is none is redacted whole: what a path would hide there is not known.
+// begins so and is none, or is larger than 1 MiB, is redacted whole: what a path
+// would hide there is not known.
 //
 // Bytes outside the masks stay as they are. A document that is not JSON is an
 // error, never passed through.
@@ -50,17 +52,41 @@ func ApplyMask(doc []byte, rules []MaskRule, key HashKey) ([]byte, error) {
 	if len(rules) == 0 {
 		return doc, nil
 	}
-	root := &maskNode{}
-	for _, r := range rules {
-		if err := root.add(r); err != nil {
-			return nil, err
-		}
+	root, err := maskTree(rules)
+	if err != nil {
+		return nil, err
 	}
 	m := masker{src: doc, out: make([]byte, 0, len(doc)+64), key: key}
 	if err := m.document([]*maskNode{root}, 0); err != nil {
 		return nil, err
 	}
 	return m.out, nil
+}
+
+// ApplyMaskTo is ApplyMask for large documents: it hands the result to out in
+// pieces, as it goes. Beside doc it holds a piece, or what one value needs. What
+// out got before an error must not be passed on.
+func ApplyMaskTo(doc []byte, rules []MaskRule, key HashKey, out func([]byte) error) error {
+	root, err := maskTree(rules)
+	if err != nil {
+		return err
+	}
+	m := masker{src: doc, key: key, sink: out}
+	if err := m.document([]*maskNode{root}, 0); err != nil {
+		return err
+	}
+	return m.flush(0)
+}
+
+// maskTree merges the paths of rules into a tree.
+func maskTree(rules []MaskRule) (*maskNode, error) {
+	root := &maskNode{}
+	for _, r := range rules {
+		if err := root.add(r); err != nil {
+			return nil, err
+		}
+	}
+	return root, nil
 }
 
 // document copies a document with the white space around it.
@@ -128,6 +154,31 @@ type masker struct {
 	out []byte
 	at  int
 	key HashKey
+	// hiding counts the hidden values around m.at: nothing of them is copied.
+	hiding int
+	// sink takes the output in pieces; nil: out holds all of it.
+	sink func([]byte) error
+}
+
+// maskPiece is how large a piece of the output grows before sink gets it.
+const maskPiece = 64 << 10
+
+// put copies to the output, but for what is hidden.
+func (m *masker) put(p ...byte) {
+	if m.hiding == 0 {
+		m.out = append(m.out, p...)
+	}
+}
+
+// flush hands the output on once it is as long as least. The caller may cut
+// nothing of it any more.
+func (m *masker) flush(least int) error {
+	if m.sink == nil || m.hiding > 0 || len(m.out) < least || len(m.out) == 0 {
+		return nil
+	}
+	err := m.sink(m.out)
+	m.out = m.out[:0]
+	return err
 }
 
 func (m *masker) fail() error { return fmt.Errorf("%w: at byte %d", errNotJSON, m.at) }
@@ -143,7 +194,7 @@ func (m *masker) space() {
 		}
 		break
 	}
-	m.out = append(m.out, m.src[from:m.at]...)
+	m.put(m.src[from:m.at]...)
 }
 
 // value copies one value; nodes are the steps that lead here.
@@ -158,25 +209,33 @@ func (m *masker) value(nodes []*maskNode, depth int) error {
 		return m.container(']', false, nodes, depth)
 	case '"':
 		from := m.at
-		text, err := m.str()
-		if err != nil {
+		if err := m.skip(); err != nil {
 			return err
 		}
-		if inner, ok := m.inner(text, nodes, depth); ok {
-			m.out = value.AppendString(m.out, inner)
-			return nil
+		raw := m.src[from:m.at]
+		if slices.ContainsFunc(nodes, (*maskNode).goesOn) {
+			if inner, ok := m.inner(raw, nodes, depth); ok {
+				m.out = value.AppendString(m.out, inner)
+				return nil
+			}
 		}
-		m.out = append(m.out, m.src[from:m.at]...)
+		m.put(raw...)
 		return nil
 	}
 	return m.scalar()
 }
 
+// maxInnerDocument is the largest document in a string that a path goes on into.
+const maxInnerDocument = 1 << 20
+
 // inner is a string that holds a document, masked; false: it stays as it is.
-func (m *masker) inner(text string, nodes []*maskNode, depth int) (string, bool) {
-	begins := strings.TrimLeft(text, " \t\r\n\ufeff")
-	if begins == "" || begins[0] != '{' && begins[0] != '[' || !slices.ContainsFunc(nodes, (*maskNode).goesOn) {
+func (m *masker) inner(raw []byte, nodes []*maskNode, depth int) (string, bool) {
+	begins := strings.TrimLeft(unquote(raw), " \t\r\n\ufeff")
+	if begins == "" || begins[0] != '{' && begins[0] != '[' {
 		return "", false
+	}
+	if len(begins) > maxInnerDocument {
+		return Redacted, true
 	}
 	in := masker{src: []byte(begins), out: make([]byte, 0, len(begins)), key: m.key}
 	if err := in.document(nodes, depth+1); err != nil {
@@ -198,12 +257,22 @@ func (m *masker) scalar() error {
 		m.at = from
 		return m.fail()
 	}
-	m.out = append(m.out, m.src[from:m.at]...)
+	m.put(m.src[from:m.at]...)
 	return nil
 }
 
-// str steps over a string and returns what it says.
-func (m *masker) str() (string, error) {
+// unquote is what a string says that skip stepped over.
+func unquote(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
+		return string(raw[1 : len(raw)-1])
+	}
+	var s string
+	_ = json.Unmarshal(raw, &s) // it was valid
+	return s
+}
+
+// skip steps over a string.
+func (m *masker) skip() error {
 	from := m.at
 	plain := true
 	for m.at++; m.at < len(m.src); m.at++ {
@@ -213,31 +282,26 @@ func (m *masker) str() (string, error) {
 			m.at++
 		case c == '"':
 			m.at++
-			raw := m.src[from:m.at]
-			if plain && utf8.Valid(raw) {
-				return string(raw[1 : len(raw)-1]), nil
-			}
-			var s string
-			if err := json.Unmarshal(raw, &s); err != nil {
+			if !plain && !json.Valid(m.src[from:m.at]) {
 				m.at = from
-				return "", m.fail()
+				return m.fail()
 			}
-			return s, nil
+			return nil
 		case c < 0x20:
-			return "", m.fail()
+			return m.fail()
 		}
 	}
-	return "", m.fail()
+	return m.fail()
 }
 
 // container copies an object or array. Members that are removed go with the
 // comma before them, or, at the beginning, with the one after.
 func (m *masker) container(end byte, object bool, nodes []*maskNode, depth int) error {
-	m.out = append(m.out, m.src[m.at])
+	m.put(m.src[m.at])
 	m.at++
 	m.space()
 	if m.at < len(m.src) && m.src[m.at] == end {
-		m.out = append(m.out, end)
+		m.put(end)
 		m.at++
 		return nil
 	}
@@ -247,7 +311,7 @@ func (m *masker) container(end byte, object bool, nodes []*maskNode, depth int) 
 		start := len(m.out)
 		if i > 0 {
 			if kept {
-				m.out = append(m.out, ',')
+				m.put(',')
 			}
 			m.space()
 		}
@@ -258,6 +322,8 @@ func (m *masker) container(end byte, object bool, nodes []*maskNode, depth int) 
 		m.space()
 		if removed {
 			m.out = m.out[:start]
+		} else if err := m.flush(maskPiece); err != nil {
+			return err
 		}
 		kept = kept || !removed
 		if m.at >= len(m.src) {
@@ -269,7 +335,7 @@ func (m *masker) container(end byte, object bool, nodes []*maskNode, depth int) 
 		}
 		m.at++
 		if c == end {
-			m.out = append(m.out, end)
+			m.put(end)
 			return nil
 		}
 	}
@@ -283,15 +349,18 @@ func (m *masker) member(object bool, i int, nodes []*maskNode, depth int) (remov
 			return false, m.fail()
 		}
 		from := m.at
-		if name, err = m.str(); err != nil {
+		if err = m.skip(); err != nil {
 			return false, err
 		}
-		m.out = append(m.out, m.src[from:m.at]...)
+		if len(nodes) > 0 {
+			name = unquote(m.src[from:m.at])
+		}
+		m.put(m.src[from:m.at]...)
 		m.space()
 		if m.at >= len(m.src) || m.src[m.at] != ':' {
 			return false, m.fail()
 		}
-		m.out = append(m.out, ':')
+		m.put(':')
 		m.at++
 		m.space()
 	} else if len(nodes) > 0 {
@@ -310,41 +379,49 @@ func (m *masker) member(object bool, i int, nodes []*maskNode, depth int) (remov
 			}
 		}
 	}
-	from, start := m.at, len(m.out)
-	if err := m.value(next, depth+1); err != nil {
-		return false, err
+	if action == "" {
+		return false, m.value(next, depth+1)
 	}
-	switch action {
-	case "":
-		return false, nil
-	case StrategyRemove:
-		return true, nil
+	// What is hidden is read, since it must be JSON, and not copied.
+	from := m.at
+	m.hiding++
+	err = m.value(nil, depth+1)
+	m.hiding--
+	if err == nil && action != StrategyRemove {
+		m.put(m.hide(m.src[from:m.at], action)...)
 	}
-	m.out = append(m.out[:start], m.hide(m.src[from:m.at], action)...)
-	return false, nil
+	return action == StrategyRemove, err
+}
+
+// lastFour is the last four characters of a text that is longer than that.
+func lastFour(text []byte) string {
+	at := len(text)
+	for range 4 {
+		_, n := utf8.DecodeLastRune(text[:at])
+		at -= n
+	}
+	if at == 0 {
+		return ""
+	}
+	return string(text[at:])
 }
 
 // hide is the JSON that stands for a value under a strategy.
 func (m *masker) hide(raw []byte, strategy string) []byte {
-	text, scalar := string(raw), false
-	switch raw[0] {
-	case '"':
-		var s string
-		if json.Unmarshal(raw, &s) == nil {
-			text, scalar = s, true
-		}
-	case '{', '[', 't', 'f', 'n':
-	default:
-		scalar = true
-	}
 	out := Redacted
-	switch {
-	case strategy == StrategyHash:
-		out = m.key.Hash([]byte(text))
-	case strategy == StrategyLast4 && scalar:
-		out = "****"
-		if r := []rune(text); len(r) > 4 {
-			out += string(r[len(r)-4:])
+	if strategy == StrategyHash || strategy == StrategyLast4 {
+		text, scalar := raw, true
+		switch raw[0] {
+		case '"':
+			text = []byte(unquote(raw))
+		case '{', '[', 't', 'f', 'n':
+			scalar = false
+		}
+		switch {
+		case strategy == StrategyHash:
+			out = m.key.Hash(text)
+		case scalar:
+			out = "****" + lastFour(text)
 		}
 	}
 	b, _ := json.Marshal(out) // a string always has a JSON form

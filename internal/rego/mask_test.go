@@ -3,6 +3,8 @@ package rego
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -133,5 +135,51 @@ func TestHashKey(t *testing.T) {
 	}
 	if s := one.Derive("sessions"); len(s) != HashKeyBytes || string(s) == string(one) || string(s) == string(one.Derive("other")) || HashKey(nil).Derive("x") != nil {
 		t.Error("a derived key is no key of its own")
+	}
+}
+
+// In pieces the result is the same, whatever goes and however large a value is.
+func TestApplyMaskTo(t *testing.T) {
+	rules := []MaskRule{
+		{Path: "rows.*.secret", Strategy: StrategyHash}, {Path: "rows.*.gone", Strategy: StrategyRemove}, {Path: "rows.0", Strategy: StrategyRemove},
+		{Path: "rows.*.deep.*.a", Strategy: StrategyLast4}, {Path: "big", Strategy: StrategyRedact}, {Path: "rows.*.text.inner", Strategy: StrategyRemove},
+	}
+	row := `{"secret": "s", "gone":{"a":[1,2,{"b":"` + strings.Repeat("x", 700) + `"}]}, "kept":"` + strings.Repeat("é", 300) + `","deep":[{"a":"abcdefgh"},{"a":12345678,"b":null}],"text":"{\"inner\":1,\"b\":2}" }`
+	long := strings.Repeat("y", 3*maskPiece)
+	for name, doc := range map[string]string{
+		"rows":        `{"rows":[` + strings.Repeat(row+", ", 400) + row + `],"big":"` + long + `","tail":[]}`,
+		"long values": `{ "a":"` + long + `","big":{"x":"` + long + `"},"rows":["` + long + `",{"gone":"` + long + `"}]}`,
+		"small":       `{"rows":[{}, {"gone":1}]}`,
+		"a word":      ` true `,
+	} {
+		want, err := ApplyMask([]byte(doc), rules, HashKey("k"))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var got []byte
+		pieces := 0
+		if err := ApplyMaskTo([]byte(doc), rules, HashKey("k"), func(p []byte) error { pieces++; got = append(got, p...); return nil }); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if !bytes.Equal(got, want) || !json.Valid(got) {
+			t.Errorf("%s: in pieces it is another document", name)
+		}
+		if pieces < len(want)/(4*maskPiece) {
+			t.Errorf("%s: %d bytes came in %d pieces", name, len(want), pieces)
+		}
+	}
+	refused := errors.New("full")
+	if err := ApplyMaskTo([]byte(`{"rows":[]}`), rules, nil, func([]byte) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("the error of the receiver is %v", err)
+	}
+}
+
+// A document in a string that is too large to be gone into is hidden whole.
+func TestApplyMaskInLargeStrings(t *testing.T) {
+	inner := `{"secret":"canary","b":"` + strings.Repeat("x", maxInnerDocument) + `"}`
+	quoted, _ := json.Marshal(map[string]string{"text": inner, "plain": strings.Repeat("x", maxInnerDocument+1)})
+	got, err := ApplyMask(quoted, []MaskRule{{Path: "text.secret", Strategy: StrategyRemove}, {Path: "plain.secret", Strategy: StrategyRemove}}, nil)
+	if err != nil || bytes.Contains(got, []byte("canary")) || !bytes.Contains(got, []byte(`"text":"[redacted]"`)) || len(got) < maxInnerDocument {
+		t.Errorf("%.200s %v", got, err)
 	}
 }

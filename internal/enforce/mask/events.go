@@ -95,7 +95,7 @@ func (s *EventStream) Write(p []byte) (int, error) {
 	}
 	s.buf = slim(s.buf[:copy(s.buf, s.buf[from:])])
 	if len(s.buf)+s.held > MaxHeld {
-		return 0, errHeld
+		return 0, ErrHeld
 	}
 	return len(p), s.release()
 }

@@ -36,6 +36,30 @@ func (r *Rules) JSON(doc []byte) ([]byte, error) {
 	return s.done, nil
 }
 
+// JSONInto masks a large document that is there whole, and hands the result to
+// out in pieces. What out got before an error must not be passed on.
+func (r *Rules) JSONInto(doc []byte, out func([]byte) error) error {
+	if !IsText(doc) {
+		return errNotText
+	}
+	doc = bytes.TrimPrefix(doc, []byte(byteOrderMark))
+	if len(bytes.TrimSpace(doc)) == 0 {
+		return out(doc)
+	}
+	if r.set == 0 {
+		return rego.ApplyMaskTo(doc, r.paths, r.key, out)
+	}
+	private := r.JSONTo(out)
+	err := rego.ApplyMaskTo(doc, r.paths, r.key, func(p []byte) error {
+		_, err := private.Write(p)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return private.Close()
+}
+
 // structured applies what needs the whole document.
 func (r *Rules) structured(doc []byte) (_ []byte, err error) {
 	if r.Rewrite != nil {
@@ -142,7 +166,7 @@ func (s *JSONStream) feed(p []byte, final bool) error {
 	case len(rest) > 0 && final:
 		return errNotJSON
 	case len(rest) > MaxHeld:
-		return errHeld
+		return ErrHeld
 	case len(s.rest) > 0:
 		s.rest = s.rest[:copy(s.rest, rest)]
 	default:

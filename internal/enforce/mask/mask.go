@@ -48,8 +48,10 @@ func held(buf, p []byte) []byte {
 var (
 	errNotJSON = errors.New("the document is not JSON")
 	errNotText = errors.New("the text is not UTF-8")
-	errHeld    = errors.New("the document holds a value too large to be masked")
 )
+
+// ErrHeld says that a value is larger than MaxHeld and cannot be searched.
+var ErrHeld = errors.New("the document holds a value too large to be masked")
 
 // Rules are masks made ready. The zero value hides nothing.
 type Rules struct {
@@ -114,6 +116,9 @@ func stricter(a, b string) bool {
 
 // Empty reports whether nothing of the body is to be changed.
 func (r *Rules) Empty() bool { return r.set == 0 && len(r.paths) == 0 && r.Rewrite == nil }
+
+// Private reports whether personal data is searched for.
+func (r *Rules) Private() bool { return r.set != 0 }
 
 // Structured reports whether only JSON can be masked: paths mean nothing elsewhere.
 func (r *Rules) Structured() bool { return len(r.paths) > 0 || r.Rewrite != nil }

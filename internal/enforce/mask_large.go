@@ -1,0 +1,126 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
+)
+
+const (
+	// largeMaskers is how many large answers are masked at a time. The others wait on disk.
+	largeMaskers = 2
+	// copiesForPaths is how many times its size a document may take in memory while
+	// paths are masked: itself, one value that is hidden, and its text.
+	copiesForPaths = 3
+	// copiesForPrivacy is the same where personal data is searched, too.
+	copiesForPrivacy = 5
+)
+
+// unmaskable refuses an answer that meets a limit.
+func unmaskable(limit string, bytes int) *refusal {
+	return &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked: it is larger than the limit \"" + limit + "\" of " + strconv.Itoa(bytes) + " bytes"}
+}
+
+// maskLarge masks a document of which begun was read, and which is larger than what
+// is held. It waits on disk, before and after, so that neither a slow application nor
+// a slow client costs memory. Nothing goes out before all of it is masked.
+func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, rules *mask.Rules) (*onDisk, *refusal) {
+	failed := &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked"}
+	if rules.Rewrite != nil {
+		return nil, unmaskable("tool_list", maxMasked)
+	}
+	doc, tooLong, err := b.bodies.store(begun, rest, maxMaskedBody)
+	defer func() { doc.close() }()
+	switch {
+	case tooLong:
+		return nil, unmaskable("path_mask", maxMaskedBody)
+	case errors.Is(err, errTooManyBodies):
+		b.log.WarnContext(ctx, "an answer that is to be masked could not be kept", "error", err)
+		return nil, tooMany()
+	case err != nil:
+		return nil, failed
+	}
+	turn := time.NewTimer(b.cfg.UpstreamTimeout)
+	defer turn.Stop()
+	select {
+	case b.maskers <- struct{}{}:
+		defer func() { <-b.maskers }()
+	case <-turn.C:
+		return nil, tooMany()
+	case <-ctx.Done():
+		return nil, failed
+	}
+	masked, err := b.maskStored(doc, rules)
+	switch {
+	case errors.Is(err, errTooManyBodies):
+		return nil, tooMany()
+	case errors.Is(err, mask.ErrHeld):
+		return nil, unmaskable("value", mask.MaxHeld)
+	case err != nil:
+		return nil, failed
+	}
+	return masked, nil
+}
+
+// maskStored masks a document on disk into another one.
+func (b *Bouncer) maskStored(doc *onDisk, rules *mask.Rules) (*onDisk, error) {
+	copies := copiesForPaths
+	if rules.Private() {
+		copies = copiesForPrivacy
+	}
+	room := &hold{of: &b.bodies.memory}
+	defer room.release()
+	if !room.grow(copies * int(doc.size)) {
+		return nil, errTooManyBodies
+	}
+	whole := make([]byte, doc.size)
+	if _, err := io.ReadFull(doc.open(), whole); err != nil {
+		return nil, err
+	}
+	masked, err := b.bodies.create()
+	if err != nil {
+		return nil, err
+	}
+	err = b.contained(func() error {
+		return rules.JSONInto(whole, func(p []byte) error {
+			_, err := masked.Write(p)
+			return err
+		})
+	})
+	if err != nil {
+		masked.close()
+		return nil, err
+	}
+	return masked, nil
+}
+
+// sendStored sends a masked document as the body of the answer.
+func (b *Bouncer) sendStored(w http.ResponseWriter, status int, doc *onDisk) {
+	defer doc.close()
+	w.Header().Set("Content-Length", strconv.FormatInt(doc.size, 10))
+	w.WriteHeader(status)
+	rc, body := http.NewResponseController(w), doc.open()
+	buf := b.buffers.get()
+	defer b.buffers.put(buf)
+	for {
+		n, err := body.Read(buf[:])
+		if n > 0 {
+			_ = rc.SetWriteDeadline(b.cfg.Now().Add(clientWrite))
+			if _, werr := w.Write(buf[:n]); werr != nil {
+				err = werr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			b.count.aborted.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+	}
+}

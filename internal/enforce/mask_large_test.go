@@ -1,0 +1,136 @@
+package enforce
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// rowsOf is a JSON document of about size bytes.
+func rowsOf(size int) string {
+	row := `{"ssn":"canary-1","email":"bea@example.com","text":"nothing here, and nothing there"},`
+	return `{"rows":[` + strings.Repeat(row, size/len(row)) + `{}]}`
+}
+
+// Masks by path work on answers up to the limit, plain or packed, and the refusal of
+// a larger one names it. Nothing is left on disk or in the shared allowance.
+func TestLargeAnswers(t *testing.T) {
+	var answer atomic.Pointer[http.HandlerFunc]
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { (*answer.Load())(w, r) })
+	p := newPlane(t)
+	const paths = "package paths\n\nallow := true\n\nmask := {\"rows.*.ssn\": \"redact\"}\n"
+	const both = "package both\n\nallow := true\n\nmask := {\"rows.*.ssn\": \"hash\", \"pii:emails\": \"redact\", \"header:X-Secret\": \"remove\"}\n"
+	sends := func(kind, doc string, zip, known bool) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			h := w.Header()
+			h.Set("Content-Type", kind)
+			h.Set("X-Secret", "canary")
+			body := []byte(doc)
+			if zip {
+				var packed bytes.Buffer
+				z := gzip.NewWriter(&packed)
+				_, _ = z.Write(body)
+				_ = z.Close()
+				h.Set("Content-Encoding", "gzip")
+				body = packed.Bytes()
+			}
+			if known {
+				h.Set("Content-Length", fmt.Sprint(len(body)))
+			}
+			_, _ = w.Write(body)
+		}
+	}
+	large, most, over := rowsOf(3<<20), rowsOf(maxMaskedBody-256), rowsOf(maxMaskedBody+4096)
+	revision := 0
+	for name, source := range map[string]string{"paths": paths, "paths and categories": both} {
+		revision++
+		p.publish(policySet{revision: revision, mode: "enforce", controls: []control{{id: 1, source: source}}})
+		b := start(t, p, app.URL, nil).at(t, revision)
+		for what, tc := range map[string]struct {
+			h      http.HandlerFunc
+			status int
+			says   string
+		}{
+			"large":             {sends("application/json", large, false, true), 200, ""},
+			"large, in chunks":  {sends("application/json", large, false, false), 200, ""},
+			"large, packed":     {sends("application/problem+json", large, true, true), 200, ""},
+			"the most":          {sends("application/json", most, false, false), 200, ""},
+			"more":              {sends("application/json", over, false, true), 502, `"path_mask"`},
+			"more, in chunks":   {sends("application/json", over, false, false), 502, `"path_mask"`},
+			"a bomb":            {sends("application/json", over+strings.Repeat(" ", 64<<20), true, true), 502, `"path_mask"`},
+			"large and broken":  {sends("application/json", large[:len(large)-2], false, false), 502, "could not be masked"},
+			"a document behind": {sends("application/json", large+`{"rows":[{"ssn":"canary"}]}`, false, false), 502, "could not be masked"},
+			"not UTF-8":         {sends("application/json", large[:len(large)-3]+",\"\xff canary\"]}", false, false), 502, "could not be masked"},
+			"no JSON":           {sends("text/plain", large, false, false), 502, "could not be masked"},
+			"cut off": {func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Content-Length", fmt.Sprint(len(large)+1))
+				_, _ = io.WriteString(w, large)
+			}, 502, "could not be masked"},
+		} {
+			answer.Store(&tc.h)
+			got := fetch(t, "GET", b.url+"/x", nil)
+			if got.status != tc.status || strings.Contains(got.body, "canary") || strings.Contains(fmt.Sprint(got.header), "canary") && source == both || tc.says != "" && !strings.Contains(got.body, tc.says) && !strings.Contains(got.body, strings.ReplaceAll(tc.says, `"`, `\"`)) {
+				t.Errorf("%s, %s: %d %.300s", name, what, got.status, got.body)
+			}
+			if tc.status == 200 && (!json.Valid([]byte(got.body)) || len(got.body) < 2<<20 || strings.Contains(got.body, "bea@") != (source == paths) || got.header.Get("Content-Length") != fmt.Sprint(len(got.body))) {
+				t.Errorf("%s, %s: %d bytes, %v: %.300s", name, what, len(got.body), got.header, got.body)
+			}
+			if m, d := b.bodies.memory.Load(), b.bodies.disk.Load(); m != 0 || d != 0 {
+				t.Errorf("%s, %s: %d bytes of memory and %d on disk are not given back", name, what, m, d)
+			}
+		}
+	}
+}
+
+// Many large answers at once stay within the shared allowance, and each is masked
+// or refused by name.
+func TestLargeAnswersAtOnce(t *testing.T) {
+	doc := rowsOf(4 << 20)
+	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, doc)
+	})
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: "package paths\n\nallow := true\n\nmask := {\"rows.*.ssn\": \"last4\", \"pii:emails\": \"remove\"}\n"}}})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	end, watched := make(chan struct{}), make(chan int64)
+	go func() {
+		most := int64(0)
+		for {
+			select {
+			case <-end:
+				watched <- most
+				return
+			default:
+				most = max(most, b.bodies.memory.Load())
+			}
+		}
+	}()
+	var all sync.WaitGroup
+	for range 12 {
+		all.Go(func() {
+			if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 || strings.Contains(got.body, "canary") {
+				t.Errorf("%d %.300s", got.status, got.body)
+			}
+		})
+	}
+	all.Wait()
+	close(end)
+	if most, bound := <-watched, int64(largeMaskers*copiesForPrivacy*(4<<20+4096)); most > bound {
+		t.Errorf("%d bytes were in memory at once, more than %d", most, bound)
+	}
+	// Without room the refusal names the limit, and nothing is handed on.
+	b.bodies.memory.Add(maxBodies)
+	defer b.bodies.memory.Add(-maxBodies)
+	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 503 || !strings.Contains(got.body, "all_bodies") || strings.Contains(got.body, "canary") {
+		t.Errorf("%d %.300s", got.status, got.body)
+	}
+}

@@ -99,6 +99,8 @@ deny contains "The text holds a phrase that is refused here" if {
 	contains(form, wanted)
 }
 
+deny contains "The text tries to replace the model's instructions" if overridden_elsewhere
+
 deny contains "The text poses as the system or as a role" if {
 	not too_long
 	some marker in array.concat(markers, extra_markers)
@@ -230,6 +232,16 @@ signs contains sign("persona", "a part to play", 5, at) if some at in character
 
 signs contains sign("persona", "never refuse", 5, at) if some at in never_refuse
 
+signs contains sign("persona", "whatever the harm", 5, at) if some at in heedless
+
+signs contains sign("persona", "a model without rules", 5, -1) if lawless
+
+signs contains sign("persona", "always answers", 5, at) if some at in compliant
+
+signs contains sign("persona", "keeps up a part", 5, -1) if in_character
+
+signs contains sign("persona", "two answers, one without rules", 10, -1) if two_voices
+
 signs contains sign("persona", "can do anything", 5, at) if some at in anything
 
 signs contains sign("persona", "assent in advance", 10, -1) if assent
@@ -239,6 +251,8 @@ signs contains sign("persona", "how the answer begins", 5, at) if some at in for
 signs contains sign("pose", "speaks as somebody who may", 5, at) if some at in authority
 
 signs contains sign("pose", "speaks as the system", 10, -1) if turn
+
+signs contains sign("pose", "somebody who may sets aside", 5, at) if some at in perhaps_authority
 
 signs contains sign("pose", "orders of the system", 5, at) if some at in perhaps_turn
 
@@ -414,7 +428,7 @@ tell if regex.match(`t[^.]?[^.]?[^.]?y[hjSqPa]?[hjS]?[hjS]?i`, tags)
 
 tell if regex.match(`[Gw][^.]?[^.]?y[hjSqP]?[hjS]?i(?:[.&Xd]|$)`, tags)
 
-tell if regex.match(`[tG][^.]?[^.]?[^.]?y[hjSd][hjS]?[irBM]`, tags)
+tell if regex.match(`[tG][^.]?[^.]?[^.]?y(?:[hjSd][hjS]?[irBM]|[bq][hjS]?i)`, tags)
 
 tell if regex.match(`t[^.1]?[^.1]?[hj][hjS]?i`, tags)
 
@@ -424,7 +438,7 @@ tell if regex.match(`W[^.]?yi(?:[.&XhjqP]|$)`, tags)
 
 tell if regex.match(`[tGW][aA]?[hjS]?[ir]W?[uy]d`, tags)
 
-tell if regex.match(`Wud[^.]?[qPb]`, tags)
+tell if regex.match(`Wu(?:d[^.]?[qPb]|n_t)`, tags)
 
 tell if regex.match(`[tG][^.]?[dM]ud`, tags)
 
@@ -589,6 +603,11 @@ perhaps_tell contains at if {
 
 perhaps_tell contains at if {
 	some at, part in parts
+	regex.match(`[tG][hj][hjS]?M|[tGW][^.]?[^.]?ud[qPb]`, part)
+}
+
+perhaps_tell contains at if {
+	some at, part in parts
 	regex.match(`te(?:[.&]|$)`, part)
 }
 
@@ -615,17 +634,18 @@ perhaps_tell contains at if {
 # "you are an AI without rules"
 play if regex.match(`w[^.]?[^.]?[^.]?[umy][^.]?[^.]?[^.]?(?:n[aA]?[^.]?[rc]|k)`, tags)
 
-play if regex.match(`w[^.]?[^.]?[^.]?k[mopu]`, tags)
+# Letters that are rare are looked for first: most texts have none.
+play if {
+	contains(tags, "k")
+	regex.match(`w[^.]?[^.]?[^.]?k[mopu]|u[^.]?[^.]?[^.]?k[mo]|k[pC]|lk|k[mo]w|k[^.]?[^.]?Z`, tags)
+}
 
-play if regex.match(`u[^.]?[^.]?[^.]?k[mo]`, tags)
+play if {
+	contains(tags, "R")
+	regex.match(`m[^.]?nR|u?Ru?f`, tags)
+}
 
 play if regex.match(`unL(?:1?m|[^.]?f|r)`, tags)
-
-play if regex.match(`kp`, tags)
-
-play if regex.match(`kC`, tags)
-
-play if regex.match(`lk`, tags)
 
 play if regex.match(`(?:^|[^?])u[^.]?n[aA]?[hjS]?r`, tags)
 
@@ -639,13 +659,7 @@ play if regex.match(`w[^.]?[^.]?[^.]?nd?ur`, tags)
 
 play if regex.match(`w[^.]?[^.]?y[hjS]?[rc]V`, tags)
 
-play if regex.match(`k[mo]w`, tags)
-
 play if regex.match(`C[^.]?nr`, tags)
-
-play if regex.match(`k[^.]?[^.]?Z`, tags)
-
-play if regex.match(`m[^.]?nR`, tags)
 
 play if regex.match(`w[^.]?[^.]?n[aA]?[hjS]?(?:r|c[^.]?[rc])`, tags)
 
@@ -657,17 +671,15 @@ play if regex.match(`n[tG]un`, tags)
 
 play if regex.match(`m[^.]?[^.]?n[tG]n`, tags)
 
-play if regex.match(`uRu?f`, tags)
-
-play if regex.match(`Ruf`, tags)
-
 play if regex.match(`(?:m|Oo)[^.]?[^.]?[^.]?nd?[aA]?[hjS]*[rS]`, tags)
 
 play if regex.match(`u[^.]?[^.]?[^.]?[^.]?on[aA]?r`, tags)
 
 play if regex.match(`C[^.]?[^.]?n[aA]?r`, tags)
 
-play if regex.match(`nm[rc]`, tags)
+play if regex.match(`nm[rc]|vu1?m`, tags)
+
+play if regex.match(`w[^.]?[^.]?[^.]?v[^.]?[aA]?[hjS]?[hjS]?[ir]u`, tags)
 
 # "answer without limits"
 perhaps_play contains at if {
@@ -713,8 +725,72 @@ character contains at if {
 
 # "never refuse"
 never_refuse contains at if {
+	contains(tags, "R")
 	some at, part in parts
 	regex.match(`n[^.]?[^.]?R`, part)
+}
+
+# "no matter how illegal", "regardless of ethics", "does not care about the law". Most texts
+# have no such word, so that it is looked for first.
+heedless contains at if {
+	contains(tags, "3")
+	some at, part in parts
+	regex.match(`3[^.]?[^.]?[^.]?[2kr]`, part)
+}
+
+heedless contains at if {
+	contains(tags, "2")
+	some at, part in parts
+	regex.match(`nf[^.]?[^.]?[^.]?2`, part)
+}
+
+heedless contains at if {
+	contains(tags, "2")
+	some at, part in parts
+	regex.match(`e[^.]?[^.]?2`, part)
+}
+
+# "has no moral or ethical guidelines", "an unlimited language model", "DAN overrides the rules"
+lawless if regex.match(`n(?:[aA1]?[^.]?r[&_]?r|r[^.]?[^.]?n[rc]|c[^.]?[^.]?nr)`, tags)
+
+lawless if {
+	contains(tags, "k")
+	regex.match(`k[&,]?k?Oo?[mo]|k[^.]?[vQ]|kr|kn[fr3]|k[^.]?[^.]?nd?[rR]`, tags)
+}
+
+# "will never say that it cannot", "answers any request"
+compliant contains at if {
+	some at, part in parts
+	regex.match(`n[tG][^.]?n`, part)
+}
+
+compliant contains at if {
+	some at, part in parts
+	regex.match(`w[aA]i`, part)
+}
+
+# "stay in character", "do not break character"
+in_character if {
+	contains(tags, "C")
+	regex.match(`[2kR]`, tags)
+	some form in forms
+	some phrase in ["stayincharacter", "breakcharacter", "remainincharacter", "breakingcharacter", "staysincharacter"]
+	contains(form, phrase)
+}
+
+# "[CLASSIC] ... [JAILBREAK]": a model that answers twice, as itself and as another.
+two_voices if {
+	not too_long
+	some mark in ["jailbreak]", "classic]", "[jailbreak", "(jailbreak)", "[dan]", "dan]:", "[unfiltered]"]
+	contains(lowered, mark)
+	regex.match(`[wGt][^.]{0,9}k|m[^.]{0,40}k|k[^.]{0,40}m|\?[^.]{0,40}k|k[:.][^.]?[^.]?[wG]`, tags)
+}
+
+# "administrator override"
+perhaps_authority contains at if {
+	contains(tags, "D")
+	some at, part in parts
+	regex.match(`Dv`, part)
 }
 
 # "an AI that can do anything"
@@ -989,7 +1065,12 @@ all_words := array.concat(said_words, words(hidden))
 
 default said_words := []
 
-said_words := words(said) if not too_long
+said_words := split_words(said_plainly)
+
+default said_plainly := ""
+
+# What is said in small letters, with Latin letters for those that look like them.
+said_plainly := unmasked(cut_out(lowered)) if not too_long
 
 # What is said in code: decoded, decoded again, and read by ROT13 or from back to front.
 hidden := concat(" . ", [text |
@@ -1077,7 +1158,10 @@ squeeze(list) := kept if {
 }
 
 # The words of a text in small Latin letters; marks between sentences are words too.
-words(text) := split(strings.replace_n(spellings, unquoted(strings.replace_n(marks, legibly(text)))), " ")
+words(text) := split_words(unmasked(cut_out(lower(text))))
+
+# The same of a text that was made plain before.
+split_words(text) := split(strings.replace_n(spellings, unquoted(strings.replace_n(marks, legibly(text)))), " ")
 
 # What is quoted behind a word that speaks of attacks is an example, if quotes_pass says so.
 unquoted(text) := regex.replace(text, quotation, " ") if {
@@ -1090,7 +1174,7 @@ quotation := concat("", [
 	`[^\x{e000}\x{e001}]*(?:\x{e001}[^\x{e001}]*\x{e001}[^\x{e000}\x{e001}]*)+`,
 ])
 
-legibly(text) := unescaped(at_signs(unmasked(cut_out(lower(text)))))
+legibly(text) := unescaped(at_signs(text))
 
 cut_out(text) := strings.replace_n(cut, concat("", [text, " "])) if {
 	count(cut) > 0
@@ -1158,6 +1242,15 @@ rot13 := {
 
 # The letters of words, without accents. Words that change nothing have none.
 lexicon := {
+	# without regard.
+	"regardless": "3", "regard": "3", "regarding": "3", "consideration": "3", "considerations": "3",
+	"considering": "3", "concern": "3", "cares": "3", "caring": "3", "mindful": "3", "hesitation": "3",
+	"remorse": "3", "irrespective": "3", "egal": "3", "importa": "3", "importe": "3",
+	# what is not allowed.
+	"illegal": "2", "immoral": "2", "legality": "2", "illegality": "2", "immorality": "2",
+	"harmful": "2", "harmfulness": "2", "unlawful": "2", "unmoral": "2", "inhumane": "2", "taboo": "2",
+	"offensive": "2", "profane": "2", "obscene": "2", "malicious": "2", "inappropriate": "2",
+	"explicit": "2", "dangerous": "2", "unsafe": "2", "illegale": "2", "ilegal": "2", "inmoral": "2", "illegales": "2",
 	# assent.
 	"sure": "!", "absolutely": "!", "certainly": "!", "course": "!", "yes": "!", "definitely": "!", "klar": "!",
 	"natuerlich": "!", "naturlich": "!", "claro": "!", "certo": "!", "certamente": "!",
@@ -1408,6 +1501,7 @@ lexicon := {
 	"model": "o", "models": "o", "modelo": "o", "modele": "o", "modell": "o", "modello": "o",
 	# unrestricted.
 	"unrestricted": "k", "unfiltered": "k", "uncensored": "k", "jailbroken": "k", "amoral": "k",
+	"unrestrained": "k", "unlimited": "k", "unmoderated": "k", "unchained": "k", "unfettered": "k",
 	"unethical": "k", "lawless": "k", "unbound": "k", "unconstrained": "k", "unshackled": "k", "dan": "k",
 	"unaligned": "k", "uncontrolled": "k", "unhinged": "k", "liberated": "k", "godmode": "k",
 	"irrestricto": "k", "malvado": "k", "uneingeschrankte": "k", "uneingeschrankt": "k", "ungefiltert": "k",
@@ -1463,7 +1557,8 @@ lexicon := {
 	"lawyer": "D", "government": "D", "verified": "D", "grant": "D", "granted": "D", "professor": "D",
 	"approves": "D", "allow": "D", "permit": "D",
 	# refusals.
-	"refuse": "R", "refuses": "R", "refusing": "R", "decline": "R", "deny": "R", "apologize": "R",
+	"reject": "R", "rejects": "R", "rejecting": "R", "declines": "R", "warn": "R", "warns": "R", "censor": "R",
+	"moralize": "R", "moralizing": "R", "refuse": "R", "refuses": "R", "refusing": "R", "decline": "R", "deny": "R", "apologize": "R",
 	"apologise": "R", "apology": "R", "disclaimer": "R", "disclaimers": "R", "refusal": "R", "refusals": "R",
 	"forbidden": "R", "prohibited": "R", "banned": "R", "exceptions": "R", "exception": "R", "objections": "R",
 	"objection": "R",
@@ -1496,6 +1591,22 @@ lexicon := {
 	"ever": "", "do": "", "usual": "", "full": "", "entire": "", "whole": "", "complete": "", "exact": "",
 	"raw": "", "specific": "", "own": "", "only": "", "current": "", "need": "", "needs": "", "use": "",
 	"uses": "", "using": "", "used": "", "lets": "", "let": "", "tengas": "", "hanno": "", "han": "",
+	# the same in Polish, Swedish, Danish, Norwegian, Finnish, Czech, Dutch, Indonesian, Turkish, Romanian, Croatian.
+	"forgotten": "v", "zignoruj": "v", "ignoruj": "v", "ignorujcie": "v", "zapomnij": "v", "pomin": "v",
+	"ignorera": "v", "glom": "v", "glem": "v", "bortse": "v", "sivuuta": "v", "unohda": "v", "zapomen": "v",
+	"zanech": "v", "abaikan": "v", "lupakan": "v", "ignorati": "v", "zanemari": "v", "unut": "v", "unutun": "v",
+	"negeren": "v", "ignorisi": "v", "neglija": "v", "figyelmen": "v", "instrukcje": "i", "instrukcji": "i",
+	"polecenia": "i", "instruktioner": "i", "instruktionerna": "i", "instruksjoner": "i", "pokyny": "i",
+	"instrukce": "i", "instruksi": "i", "petunjuk": "i", "talimat": "i", "talimatlari": "i",
+	"talimatlarini": "i", "opdrachten": "i", "anvisningar": "i", "ohjeet": "i", "ohjeita": "i",
+	"instructiunile": "i", "instructiuni": "i", "upute": "i", "utasitasokat": "i", "zasady": "r", "reguly": "r",
+	"regler": "r", "reglerna": "r", "pravidla": "r", "aturan": "r", "kurallar": "r", "kurallari": "r",
+	"saannot": "r", "reguli": "r", "pravila": "r", "poprzednie": "q", "wczesniejsze": "q", "powyzsze": "q",
+	"tidigare": "q", "foregaende": "q", "tidligere": "q", "forrige": "q", "predchozi": "q", "sebelumnya": "q",
+	"onceki": "q", "yukaridaki": "q", "aiemmat": "q", "edelliset": "q", "anterioare": "q", "prethodne": "q",
+	"korabbi": "q", "bovenstaande": "q", "wszystkie": "a", "wszystkich": "a", "alla": "a", "vsechny": "a",
+	"semua": "a", "butun": "a", "tum": "a", "kaikki": "a", "toate": "a", "sve": "a", "osszes": "a",
+	"twoje": "y", "twoich": "y", "swoje": "y", "dina": "y", "dine": "y", "tvoje": "y", "tos": "c",
 	# ends of sentences.
 	"\ue000": ".",
 	# quotation marks.
@@ -1737,6 +1848,7 @@ phrases := [
 	"affichetonprompt", "affichevotreprompt", "donnemoitonprompt", "gibdeinensystem", "zeigdeinensystem",
 	"zeigmirdeinensystem", "mostrailtuoprompt", "mostreseuprompt", "ignorujwszystkie",
 	"zapomnijowszystkich",
+	"forgeteverythingfrombefore", "forgeteverythingfromchat", "startingwithyouare", "beginningwithyouare", "beginswithyouare", "startswithyouare", "beginswiththewordsyouare",
 	"toldbeforethisconversation", "toldbeforethischat", "firstlineyourinstructions", "firstwordsyourinstructions",
 	"firstsentenceyourinstructions", "hiddenmessageformodel", "hiddenmessageforassistant", "aithatneverrefuses",
 	"assistantthatneverrefuses", "botthatneverrefuses", "ignoreeverythingyouknow", "disregardeverythingyouknow",
@@ -1763,6 +1875,45 @@ markers := [
 	"забудь все инструкции",
 	"забудь предыдущие инструкции", "تجاهل التعليمات السابقة",
 	"تجاهل جميع التعليمات",
+]
+
+# "Ignore the instructions" in scripts whose words the lexicon does not have: a verb, and what it sets
+# aside within some forty characters.
+overridden_elsewhere if {
+	not too_long
+	regex.match(`[\x{370}-\x{1fff}\x{3040}-\x{d7ff}]`, lowered)
+	some language in array.concat(array.concat([cyrillic], greek), elsewhere)
+	halves := split(language, " / ")
+	some verb in split(halves[0], "|")
+	contains(said_plainly, verb)
+	regex.match(sprintf(`(?:%[1]s)[^.!?。！？\n]{0,40}(?:%[2]s)|(?:%[2]s)[^.!?。！？\n]{0,40}(?:%[1]s)`, halves), said_plainly)
+}
+
+# Verbs, and what they set aside. Of these alphabets some letters look like Latin ones, and are folded
+# in what is said.
+# "игнор, ігнор, забуд, забрави, пренебр, не следуй, не обращай внимания, отмени, обойди, нарушь, знехту, не дотрим", as the folds above leave it.
+cyrillic := concat(" / ", [
+	"иrhop|irhop|зaбyд|зaбpabи|npeheбp|he cлeдyй|he oбpaщaй bhиmahия|otmehи|oбoйди|hapywь|зhexty|he дotpиm",
+	"иhctpyku|ykaзahи|npabил|npomnt|диpektиb|orpahичeh|yctahobk|ihctpyku|bkaзibk|oбmeжeh",
+])
+
+# "αγνόησ, αγνοήσ, ξέχασ, ξεχάσ, παράκαμψ", in which one letter is folded in two ways.
+greek := [
+	"aynόhs|aynoήs|ξέxas|ξexάs|πapάkamψ / odhyίeς|odhyieς|entoλές|kanόneς|πepiopism",
+	"ayvόhs|ayvoήs|ξέxas|ξexάs|πapάkamψ / odhyίeς|odhyieς|evtoλές|kavόveς|πepiopism",
+]
+
+# The same in Chinese, Japanese, Korean, Arabic, Hebrew, Hindi, Bengali, Thai and Persian.
+elsewhere := [
+	"忽略|无视|無視|忘记|忘記|忘掉|不要遵守|不要理会|绕过|繞過|抛开|不用管 / 指令|指示|提示词|提示詞|规则|規則|命令|设定|設定|限制|系统提示|准则",
+	"無視|忘れ|従わない|破棄|無効 / 指示|命令|ルール|プロンプト|制約|制限|設定|規則",
+	"무시|잊어|잊고|따르지 마|우회 / 지시|명령|규칙|지침|프롬프트|제한",
+	"تجاهل|انس|تخطى|لا تتبع / تعليمات|التعليمات|القواعد|الأوامر|التوجيهات|القيود",
+	"התעלם|שכח|אל תציית / הוראות|ההוראות|הכללים|ההנחיות|המגבלות",
+	"अनदेखा|नज़रअंदाज़|नजरअंदाज|भूल जा|उपेक्षा / निर्देश|नियम|आदेश|प्रतिबंध",
+	"উপেক্ষা|ভুলে যা|অগ্রাহ্য / নির্দেশ|নিয়ম",
+	"เพิกเฉย|ละเว้น|ลืม|ไม่ต้องสนใจ / คำสั่ง|คำแนะนำ|กฎ|ข้อจำกัด",
+	"نادیده بگیر|فراموش کن / دستور|قوانین|قواعد|محدودیت",
 ]
 
 # An empty list or object that is written out has a type that OPA does not let one go through.

@@ -1,0 +1,87 @@
+package pii
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestOutsideCorpus measures the detectors on texts that others wrote and marked: the
+// synthetic set of microsoft/presidio-research (MIT), of which no copy is kept here.
+// GATEHOUSE_CORPORA names a directory in which that repository is checked out. Texts
+// come from templates; those of every other template may be learned from, and only of
+// them are the mistakes printed. docs/ai.md states the figures.
+func TestOutsideCorpus(t *testing.T) {
+	root := os.Getenv("GATEHOUSE_CORPORA")
+	if root == "" {
+		t.Skip("GATEHOUSE_CORPORA names no directory")
+	}
+	data, err := os.ReadFile(filepath.Join(root, "presidio-research/data/synth_dataset_v2.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []struct {
+		Text     string `json:"full_text"`
+		Template int    `json:"template_id"`
+		Spans    []struct {
+			Type  string `json:"entity_type"`
+			Value string `json:"entity_value"`
+			Start int    `json:"start_position"`
+			End   int    `json:"end_position"`
+		} `json:"spans"`
+	}
+	if err := json.Unmarshal(data, &texts); err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]string{
+		"PERSON": "names", "EMAIL_ADDRESS": "emails", "CREDIT_CARD": "card_numbers", "US_SSN": "ssn", "PHONE_NUMBER": "phones", "STREET_ADDRESS": "addresses",
+	}
+	// Any mark covers what is found: a street within an organization's address is no mistake.
+	var by [2][kinds]tally
+	for _, text := range texts {
+		half := text.Template & 1
+		runes := []rune(text.Text)
+		place := func(i int) int { return len(string(runes[:i])) }
+		for k := range kinds {
+			spans, _ := Set(0).With(k).Scan(nil, []byte(text.Text), 0, true)
+			tally := &by[half][k]
+			tally.lines++
+			for _, mark := range text.Spans {
+				if types[mark.Type] != Kind(k).String() {
+					continue
+				}
+				tally.wanted++
+				start, end := place(mark.Start), place(mark.End)
+				if !slices.ContainsFunc(spans, func(s Span) bool { return s.Start <= start && s.End >= end }) {
+					tally.missed++
+					if half == 0 {
+						t.Logf("MISTAKE missed %s: %q in %q", Kind(k), mark.Value, text.Text)
+					}
+				}
+			}
+			spans = slices.DeleteFunc(spans, func(s Span) bool {
+				for _, mark := range text.Spans {
+					if s.Start < place(mark.End) && s.End > place(mark.Start) {
+						return true
+					}
+				}
+				return false
+			})
+			if len(spans) > 0 {
+				tally.wrong++
+				if half == 0 {
+					t.Logf("MISTAKE found %s: %q in %q", Kind(k), text.Text[spans[0].Start:spans[0].End], text.Text)
+				}
+			}
+		}
+	}
+	for half, name := range []string{"learned from", "held out"} {
+		for k, v := range by[half] {
+			if v.lines > 0 {
+				t.Logf("%-12s %-15s %4d marked, %4d missed; wrong in %d of %d texts", name, Kind(k), v.wanted, v.missed, v.wrong, v.lines)
+			}
+		}
+	}
+}

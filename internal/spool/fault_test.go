@@ -1,0 +1,306 @@
+package spool
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// disk is a disk that fails as told. After a sync that failed, what had not been
+// synced of the file is lost, and the next sync claims success: as the page cache
+// of Linux does (the "fsync gate").
+type disk struct {
+	mu                          sync.Mutex
+	write, truncate, sync, open error
+}
+
+// set changes how the disk fails.
+func (d *disk) set(change func(d *disk)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	change(d)
+}
+
+func (d *disk) heal() {
+	d.set(func(d *disk) { d.write, d.truncate, d.sync, d.open = nil, nil, nil, nil })
+}
+
+func (d *disk) create(path string) (file, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.open != nil {
+		return nil, d.open
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	return &diskFile{File: f, disk: d}, err
+}
+
+type diskFile struct {
+	*os.File
+	disk   *disk
+	synced int64 // guarded by disk.mu, as size
+	size   int64
+}
+
+func (f *diskFile) WriteAt(p []byte, off int64) (int, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if f.disk.write != nil {
+		p = p[:len(p)*2/3]
+	}
+	n, err := f.File.WriteAt(p, off)
+	f.size = max(f.size, off+int64(n))
+	if f.disk.write != nil {
+		err = f.disk.write
+	}
+	return n, err
+}
+
+func (f *diskFile) Truncate(n int64) error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if f.disk.truncate != nil && n > 0 {
+		return f.disk.truncate
+	}
+	f.size = n
+	return f.File.Truncate(n)
+}
+
+func (f *diskFile) Sync() error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	if f.disk.sync == nil {
+		f.synced = f.size
+		return nil
+	}
+	if lost := f.size - f.synced; lost > 0 {
+		_, _ = f.File.WriteAt(make([]byte, lost), f.synced)
+	}
+	f.synced = f.size
+	return f.disk.sync
+}
+
+func TestFailingDisk(t *testing.T) {
+	for _, policy := range []SyncPolicy{SyncAlways, SyncInterval, SyncNever} {
+		t.Run(string(policy), func(t *testing.T) {
+			dir, d := t.TempDir(), &disk{}
+			l := open(t, Config{Dir: dir, Sync: policy, Interval: time.Hour, create: d.create})
+			add(t, l, "a")
+			d.set(func(d *disk) { d.write = syscall.ENOSPC })
+			if err := l.Append([]byte("lost")); !fault.Is(err, fault.StorageFull) || !l.Stats().Refuses() {
+				t.Errorf("full disk: %v, %+v", err, l.Stats())
+			}
+			d.heal()
+			add(t, l, "b")
+			if s := l.Stats(); s.Refuses() || s.Refused != 1 {
+				t.Errorf("with room again: %+v", s)
+			}
+			d.set(func(d *disk) { d.write, d.truncate = syscall.EIO, syscall.EIO })
+			if err := l.Append([]byte("lost too")); !fault.Is(err, fault.Unavailable) || !l.Stats().Refuses() {
+				t.Errorf("broken disk: %v, %+v", err, l.Stats())
+			}
+			d.heal()
+			l.tried = time.Time{} // the pause between two tries is over
+			add(t, l, "c")
+			if got, _ := drain(t, l, 100); fmt.Sprint(got) != "[a b c]" {
+				t.Errorf("while open: %v", got)
+			}
+			_ = l.Close()
+			got, _ := drain(t, open(t, Config{Dir: dir}), 100)
+			same(t, got, []string{"a", "b", "c"})
+		})
+	}
+}
+
+// TestFailedSync: after a sync that failed the log goes on in a new file, with
+// everything that the old one may have lost.
+func TestFailedSync(t *testing.T) {
+	for _, read := range []int{0, 2, 3, 5} { // before the sync fails
+		for _, synced := range []int{0, 3} {
+			t.Run(fmt.Sprintf("read %d synced %d", read, synced), func(t *testing.T) {
+				dir, d := t.TempDir(), &disk{}
+				l := open(t, Config{Dir: dir, Sync: SyncInterval, Interval: time.Hour, create: d.create})
+				add(t, l, numbers(1, synced)...)
+				l.syncBeside()
+				add(t, l, numbers(synced+1, 5)...)
+				var got []string
+				if read > 0 {
+					b, err := l.read(read)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, r := range b.Records {
+						got = append(got, string(r))
+					}
+				}
+				d.set(func(d *disk) { d.sync = syscall.EIO })
+				l.syncBeside()
+				if err := l.Append([]byte("refused")); !fault.Is(err, fault.Unavailable) || l.Stats().Failing == nil {
+					t.Errorf("while nothing can be synced: %v, %+v", err, l.Stats())
+				}
+				d.heal()
+				l.tried = time.Time{}
+				add(t, l, numbers(6, 7)...)
+				if s := l.Stats(); s.Failing != nil || s.Healed != 1 || s.Records != 7 {
+					t.Errorf("healed: %+v", s)
+				}
+				rest, last := drain(t, l, 100)
+				same(t, append(got, rest...), numbers(1, 7))
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+				l = open(t, Config{Dir: dir})
+				if r := l.Recovery(); r.Records != 7 {
+					t.Errorf("recovered %+v", r)
+				}
+				rest, last = drain(t, l, 100)
+				same(t, rest, numbers(1, 7))
+				if err := l.Ack(last); err != nil || l.Bytes() != 0 || l.Depth() != 0 {
+					t.Errorf("%d bytes of %d records are left, %v", l.Bytes(), l.Depth(), err)
+				}
+			})
+		}
+	}
+}
+
+// TestHealsUnasked: a log that cannot be written heals although nobody appends.
+func TestHealsUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		l := open(t, Config{Dir: t.TempDir(), Sync: SyncInterval, create: d.create})
+		add(t, l, "a")
+		d.set(func(d *disk) { d.sync = syscall.EIO })
+		time.Sleep(time.Second)
+		if l.Stats().Failing == nil {
+			t.Fatal("nobody noticed")
+		}
+		d.heal()
+		time.Sleep(3 * time.Second)
+		if s := l.Stats(); s.Failing != nil || s.Healed != 1 {
+			t.Errorf("%+v", s)
+		}
+		d.set(func(d *disk) { d.write = syscall.ENOSPC })
+		if l.Append([]byte("b")) == nil || l.Stats().Failing == nil {
+			t.Fatal("a full disk took a record")
+		}
+		time.Sleep(3 * time.Second)
+		if l.Stats().Failing == nil {
+			t.Fatal("the disk is full still")
+		}
+		d.heal()
+		time.Sleep(3 * time.Second)
+		if s := l.Stats(); s.Failing != nil {
+			t.Errorf("%+v", s)
+		}
+		if s := l.Stats(); s.Records != 1 || s.Lag < 9*time.Second || s.Lag > 11*time.Second {
+			t.Errorf("one record waits for 10 s: %+v", s)
+		}
+		_ = l.Close()
+	})
+}
+
+// TestFaultsAtRandom appends while the disk fails in every way at random, and the
+// process dies now and then: what Append returned nil for comes out once, in order.
+func TestFaultsAtRandom(t *testing.T) {
+	seeds := uint64(15)
+	if os.Getenv("GATEHOUSE_TEST_FULL") == "1" {
+		seeds = 400
+	}
+	for seed := range seeds {
+		for _, policy := range []SyncPolicy{SyncAlways, SyncInterval} {
+			faultsAtRandom(t, seed, policy)
+		}
+	}
+}
+
+func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	dir, d := t.TempDir(), &disk{}
+	begin := func() *Log {
+		return open(t, Config{Dir: dir, Sync: policy, Interval: time.Hour, SegmentBytes: 300, create: d.create})
+	}
+	l := begin()
+	promised, n, seen := map[string]bool{}, 0, map[string]int{}
+	var acked Batch
+	take := func(max int) {
+		b, err := l.read(max)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range b.Records {
+			seen[string(r)]++
+		}
+		if acked = b; len(b.Records) > 0 {
+			if err := l.Ack(acked); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 400 {
+		l.tried = time.Time{}
+		switch rng.IntN(14) {
+		case 0:
+			d.set(func(d *disk) { d.sync = syscall.EIO })
+		case 1:
+			d.set(func(d *disk) { d.write = []error{syscall.EIO, syscall.ENOSPC}[rng.IntN(2)] })
+		case 2:
+			d.set(func(d *disk) { d.truncate = syscall.EIO })
+		case 3:
+			d.set(func(d *disk) { d.open = syscall.EMFILE })
+		case 4, 5, 6:
+			d.heal()
+		case 7:
+			l.syncBeside()
+		case 8:
+			take(1 + rng.IntN(5))
+		case 9:
+			if rng.IntN(4) > 0 || l.Stats().Failing != nil {
+				break // a process that dies with what it could not write loses it
+			}
+			d.heal()
+			_ = l.Close()
+			l = begin()
+		default:
+			name := fmt.Sprint(n)
+			n++
+			if l.Append([]byte(name)) == nil {
+				promised[name] = true
+			}
+		}
+	}
+	d.heal()
+	l.tried = time.Time{}
+	if err := l.Append([]byte("last")); err != nil {
+		t.Fatal(err)
+	}
+	promised["last"] = true
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l = begin()
+	for l.Depth() > 0 {
+		take(10)
+	}
+	for name := range promised {
+		if seen[name] != 1 {
+			t.Errorf("seed %d, %s: %s came %d times", seed, policy, name, seen[name])
+		}
+	}
+	for name, times := range seen {
+		if times > 1 {
+			t.Errorf("seed %d, %s: %s came %d times", seed, policy, name, times)
+		}
+	}
+	_ = l.Close()
+	if left, _ := filepath.Glob(filepath.Join(dir, "*"+healing)); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

@@ -1,0 +1,150 @@
+package spool
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// smallDisk is a file system of its own of about that many bytes.
+func smallDisk(t *testing.T, bytes string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+bytes); err != nil {
+		if os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all" && os.Geteuid() == 0 {
+			t.Fatalf("a small disk is required: %v", err)
+		}
+		t.Skipf("no small disk can be mounted: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// stuff fills the disk of a folder to the last byte.
+func stuff(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "stuffing")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1 << 20; n > 0; {
+		if _, err := f.Write(make([]byte, n)); err != nil {
+			n /= 2
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestReserve: on a full disk records go on until the room held back is used up,
+// those that matter less do not touch it, and all is well again when there is room.
+func TestReserve(t *testing.T) {
+	dir := smallDisk(t, "16m")
+	r, err := HoldBack(dir, 4<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if s := r.Check(); s.Held != 4<<20 || s.Low || s.InUse {
+		t.Fatalf("an empty disk: %+v", s)
+	}
+	l := open(t, Config{Dir: filepath.Join(dir, "log"), Reserve: r, SegmentBytes: 1 << 20})
+	add(t, l, "before")
+	free := stuff(t, dir)
+	if s := r.Check(); !s.Low {
+		t.Errorf("a full disk: %+v", s)
+	}
+	rec := make([]byte, 10_000)
+	rec[0] = 1
+	kept := 0
+	for ; ; kept++ {
+		if err := l.Append(rec); err != nil {
+			if !fault.Is(err, fault.StorageFull) {
+				t.Fatal(err)
+			}
+			break
+		}
+		if kept == 50 {
+			if err := l.AppendIfRoom(rec); !fault.Is(err, fault.StorageFull) {
+				t.Errorf("what matters less on a full disk: %v", err)
+			}
+		}
+	}
+	if size := kept * len(rec); size < 3<<20 {
+		t.Errorf("only %d bytes found room in the reserve", size)
+	}
+	if s := l.Stats(); !s.Refuses() || s.Refused != 2 {
+		t.Errorf("the reserve is used up: %+v", s)
+	}
+	free()
+	for deadline := time.Now().Add(20 * time.Second); l.Stats().Refuses() && time.Now().Before(deadline); {
+		_, _ = l.Next(t.Context(), 1) // it waits for nothing; the log tries the disk itself
+	}
+	if s := l.Stats(); s.Refuses() {
+		t.Errorf("with room again: %+v", s)
+	}
+	if s := r.Check(); s.Held != 4<<20 || s.Low || s.InUse {
+		t.Errorf("with room again: %+v", s)
+	}
+	if err := l.AppendIfRoom(rec); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReserveSurvives: a process that starts on a full disk finds what was held
+// back by the one before.
+func TestReserveSurvives(t *testing.T) {
+	dir := smallDisk(t, "8m")
+	r, err := HoldBack(dir, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	stuff(t, dir)
+	if r, err = HoldBack(dir, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if s := r.Stats(); s.Held < 512<<10 || !s.Low {
+		t.Errorf("%+v", s)
+	}
+	if none, err := HoldBack(dir, 0); none != nil || err != nil || none.InUse() || none.Release() {
+		t.Error("a reserve of nothing")
+	}
+}
+
+// TestCeiling: records that matter less leave the last tenth to the others, and
+// what was refused is counted.
+func TestCeiling(t *testing.T) {
+	l := open(t, Config{Dir: t.TempDir(), MaxBytes: 100 * frameSize(100)})
+	rec := make([]byte, 100)
+	rec[0] = 1
+	kept := map[bool]int{}
+	for range 200 {
+		if l.AppendIfRoom(rec) == nil {
+			kept[false]++
+		}
+	}
+	if s := l.Stats(); !s.Filling() || s.Full || s.Refused != 110 {
+		t.Errorf("%d kept: %+v", kept[false], s)
+	}
+	for range 50 {
+		if l.Append(rec) == nil {
+			kept[true]++
+		}
+	}
+	if s := l.Stats(); kept[false] != 90 || kept[true] != 10 || !s.Full || s.Refused != 150 {
+		t.Errorf("%v kept: %+v", kept, s)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,9 +33,12 @@ type Config struct {
 	// Kept says what a tenant keeps for replay; nil: nothing is kept. It reads the
 	// tenant's store.
 	Kept func(ctx context.Context, tx *db.Tx) (Kept, error)
-	// Alarm is told when a tenant's records cannot be stored: the built-in alert
-	// "audit pipeline error". It must return at once; it is told again with each
-	// attempt.
+	// BestEffort lets decisions of this process go on while the log cannot be kept;
+	// SayMissing writes later how many are missing. Otherwise they are refused.
+	BestEffort bool
+	// Alarm is told when a tenant's records cannot be recorded or stored: the
+	// built-in alert "audit pipeline error". It must return at once; it is told
+	// again with each attempt.
 	Alarm func(tenant scope.TenantID, err error)
 }
 
@@ -49,6 +53,7 @@ type DecisionLog struct {
 	running  atomic.Bool
 
 	keepers keepers
+	missing missing
 
 	mu      sync.Mutex
 	shipped int64
@@ -79,15 +84,30 @@ const (
 
 // Record takes one decision of the tenant. On return it is safe from a crash of
 // this process. Members that the level does not keep are dropped, secrets are
-// redacted. A spool that cannot take it is an Unavailable fault: the caller must
-// not answer as if it had been recorded.
+// redacted. A spool that cannot take it is an Unavailable fault, and the caller
+// must not answer as if it had been recorded; with Config.BestEffort it is counted
+// as missing instead.
 func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
+	err := l.record(tenant, d)
+	if fault.Is(err, fault.Unavailable) {
+		return l.unkept(tenant, []Decision{{Decision: d.Decision, Environment: d.Environment}}, err)
+	}
+	return err
+}
+
+func (l *DecisionLog) record(tenant scope.TenantID, d *Decision) error {
 	if d.DecisionID == "" {
 		return fault.New(fault.Internal, "internal_error", "a decision without an id")
 	}
+	if l.missing.open.Load() > 0 {
+		_ = l.SayMissing() // the record meets the same fault
+	}
 	buf := l.bufs.Get().(*[]byte)
 	*buf = l.encode((*buf)[:0], tenant, d)
-	err := l.keep(tenant, *buf)
+	err := l.keep(d.Decision == Permit, *buf)
+	if err != nil {
+		l.cfg.Alarm(tenant, err)
+	}
 	if cap(*buf) <= maxKeptBuffer {
 		l.bufs.Put(buf)
 	}
@@ -111,17 +131,24 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		text = l.encode(text, tenant, &ds[i])
 		ends[i] = len(text)
 	}
+	if l.missing.open.Load() > 0 {
+		_ = l.SayMissing() // the records meet the same fault
+	}
 	recs := make([][]byte, len(ds))
 	start := 0
 	for i, end := range ends {
 		recs[i] = text[start:end:end]
 		start = end
 	}
-	err := l.keep(tenant, recs...)
+	err := l.keep(slices.ContainsFunc(ds, func(d Decision) bool { return d.Decision == Permit }), recs...)
 	if *buf = text; cap(text) <= maxKeptBuffer {
 		l.bufs.Put(buf)
 	}
-	return err
+	if err == nil {
+		return nil
+	}
+	l.cfg.Alarm(tenant, err)
+	return l.unkept(tenant, ds, err)
 }
 
 // encode appends a decision as the spool keeps it.
@@ -134,14 +161,15 @@ func (l *DecisionLog) encode(dst []byte, tenant scope.TenantID, d *Decision) []b
 	return appendRecord(dst, tenant, &rec)
 }
 
-// keep puts records into the spool.
-func (l *DecisionLog) keep(tenant scope.TenantID, recs ...[]byte) error {
-	if err := l.cfg.Spool.Append(recs...); err != nil {
-		l.cfg.Alarm(tenant, err)
-		if fault.Is(err, fault.StorageFull) {
-			return err
-		}
-		return fault.New(fault.Unavailable, "audit_unavailable", "the decision log cannot be written").After(time.Second).Because(err)
+// keep puts records into the spool. Denials leave the last room to records that
+// must be kept: nothing that was permitted is lost to make room for what was not.
+func (l *DecisionLog) keep(must bool, recs ...[]byte) error {
+	put := l.cfg.Spool.AppendIfRoom
+	if must {
+		put = l.cfg.Spool.Append
+	}
+	if err := put(recs...); err != nil {
+		return unavailable(err)
 	}
 	l.appended.Add(int64(len(recs)))
 	return nil
@@ -163,7 +191,7 @@ func (l *DecisionLog) Ingest(ctx context.Context, tenant scope.TenantID, ds []De
 			refused = append(refused, i)
 			continue
 		}
-		if err := l.Record(tenant, &ds[i]); err != nil {
+		if err := l.record(tenant, &ds[i]); err != nil { // the bouncer has it still, and sends it again
 			return refused, err
 		}
 	}

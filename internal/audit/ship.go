@@ -35,15 +35,17 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 		if ctx.Err() != nil || errors.Is(err, spool.ErrClosed) {
 			return nil
 		}
-		if err != nil {
-			return fmt.Errorf("reading the audit spool: %w", err)
+		if err != nil { // the disk fails: what can be decided goes on, and it may heal
+			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("reading the audit spool: %w", err))
+			pause(ctx, longWait)
+			continue
 		}
 		began := l.cfg.Now()
 		if !l.shipAll(ctx, batch.Records) {
 			return nil
 		}
-		if err := l.cfg.Spool.Ack(batch); err != nil {
-			return fmt.Errorf("acknowledging the audit spool: %w", err)
+		if err := l.cfg.Spool.Ack(batch); err != nil { // what is shipped again is known by its ids
+			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("acknowledging the audit spool: %w", err))
 		}
 		l.advance(len(batch.Records))
 		l.pace.Rest(ctx, l.cfg.Now().Sub(began))

@@ -78,7 +78,7 @@ func (l *Log) syncBatch(b *batch, promised int) error {
 // release forgets the first n bytes of held: they are on disk.
 func (l *Log) release(n int) {
 	rest := l.held[n:]
-	if cap(l.held) > 4<<20 && len(rest) < 1<<20 {
+	if cap(l.held) > 4<<20 && n < cap(l.held)/8 {
 		l.held = nil // a burst is over
 	}
 	l.held = append(l.held[:0], rest...)

@@ -1,0 +1,152 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+)
+
+// TestPosture: a log that cannot be kept refuses decisions, or lets them go on
+// and says later how many are missing, in the hash chain. What a bouncer sends is
+// refused in either case: the bouncer has it still.
+func TestPosture(t *testing.T) {
+	for _, bestEffort := range []bool{false, true} {
+		t.Run(map[bool]string{false: "required", true: "best_effort"}[bestEffort], func(t *testing.T) {
+			ctx := context.Background()
+			c := dbtest.Open(t, dbtest.SQLite)
+			s, err := spool.Open(spool.Config{Dir: filepath.Join(t.TempDir(), "s"), Sync: spool.SyncNever, MaxBytes: 40_000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			l := newLog(c, s, t.TempDir())
+			l.cfg.BestEffort = bestEffort
+			alarms := 0
+			l.cfg.Alarm = func(scope.TenantID, error) { alarms++ }
+			fill := strings.Repeat("x", 1000)
+			id := 0
+			record := func(decision string, env scope.Env) error {
+				id++
+				return l.Record(scope.DefaultTenant, &Decision{DecisionID: itoa(int64(id)), Decision: decision, Environment: env, Reason: fill})
+			}
+			denials, permits := 0, 0
+			for ; alarms == 0; denials++ {
+				err = record(Deny, scope.Production)
+			}
+			if bestEffort != (err == nil) || !bestEffort && !fault.Is(err, fault.Unavailable) {
+				t.Errorf("a denial without room: %v", err)
+			}
+			if err := record(Permit, scope.Production); err != nil || alarms != 1 {
+				t.Fatalf("the last room is for permits: %v, %d alarms", err, alarms)
+			}
+			for alarms = 0; alarms == 0; permits++ {
+				err = record(Permit, scope.Sandbox)
+			}
+			if bestEffort != (err == nil) {
+				t.Errorf("a permit without room: %v", err)
+			}
+			err = l.RecordAll(scope.DefaultTenant, []Decision{{DecisionID: "a", Decision: Permit, Reason: fill}, {DecisionID: "b", Decision: Deny}})
+			if bestEffort != (err == nil) {
+				t.Errorf("two decisions without room: %v", err)
+			}
+			if _, err := l.Ingest(ctx, scope.DefaultTenant, []Decision{{DecisionID: "c", Decision: Permit, Reason: fill}}); !fault.Is(err, fault.Unavailable) {
+				t.Errorf("a bouncer's decision without room: %v", err)
+			}
+			want := map[bool]int64{false: 0, true: 4}[bestEffort]
+			if n := l.MissingTotal(); n != want {
+				t.Errorf("%d are missing, want %d", n, want)
+			}
+
+			defer running(t, l)()
+			settled(t, s)
+			if err := l.SayMissing(); err != nil {
+				t.Fatal(err)
+			}
+			settled(t, s)
+			page, err := l.Query(ctx, admin, Filter{Limit: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := map[scope.Env][2]int{} // a small entry may find room before the last loss
+			for _, d := range page.Logs {
+				var n, permits, denials int
+				if d.Action != "decisions_missing" {
+					continue
+				}
+				if _, err := fmt.Sscanf(d.Reason, "%d decisions are missing (%d PERMIT, %d DENY): the server", &n, &permits, &denials); err != nil || n != permits+denials {
+					t.Errorf("%s: %v", d.Reason, err)
+				}
+				sum := said[d.Environment]
+				said[d.Environment] = [2]int{sum[0] + permits, sum[1] + denials}
+			}
+			if !bestEffort && len(said) != 0 || bestEffort && (said[scope.Production] != [2]int{1, 2} || said[scope.Sandbox] != [2]int{1, 0}) {
+				t.Errorf("the log says %v", said)
+			}
+			if rep, err := l.Verify(ctx, admin); err != nil || !rep.Valid {
+				t.Errorf("%+v %v", rep, err)
+			}
+			if n := len(l.MissingNow()); n != 0 {
+				t.Errorf("%d tenants miss decisions still", n)
+			}
+		})
+	}
+}
+
+// TestRunGoesOn: a spool that cannot be read does not end the server.
+func TestRunGoesOn(t *testing.T) {
+	c := dbtest.Open(t, dbtest.SQLite)
+	dir := t.TempDir()
+	s := openSpool(t, dir)
+	l := newLog(c, s, t.TempDir())
+	told := make(chan error, 1)
+	l.cfg.Alarm = func(_ scope.TenantID, err error) {
+		select {
+		case told <- err:
+		default:
+		}
+	}
+	if err := l.Record(scope.DefaultTenant, &Decision{DecisionID: "a", Decision: Permit}); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	if err != nil || len(paths) != 1 {
+		t.Fatal(paths, err)
+	}
+	hide(t, paths[0], paths[0]+".away")
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- l.Run(ctx) }()
+	select {
+	case err := <-told:
+		if !strings.Contains(err.Error(), "reading the audit spool") {
+			t.Error(err)
+		}
+	case err := <-done:
+		t.Fatalf("the shipper ended: %v", err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("nobody is told")
+	}
+	hide(t, paths[0]+".away", paths[0])
+	settled(t, s)
+	cancel()
+	if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func hide(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}

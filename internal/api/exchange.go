@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -188,7 +189,24 @@ func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, 
 			return scope.Scope{}, err
 		}
 	}
+	if r.s.DiskFull != nil && rt.op.needsRoom() && r.s.DiskFull() {
+		return scope.Scope{}, fault.New(fault.StorageFull, "storage_full", "the disk is full: what is left is held back for decisions and sign-in").After(roomRetry)
+	}
 	return sc, nil
+}
+
+// roomRetry is when who found the disk full may try again.
+const roomRetry = 30 * time.Second
+
+// needsRoom reports whether an operation may write what can wait: changes and
+// simulations, but for removals. Decisions, reports of bouncers and sign-in need
+// no permission to write.
+func (op *Op) needsRoom() bool {
+	switch op.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
+		return strings.HasSuffix(string(op.Permission), ":write") || strings.HasSuffix(string(op.Permission), ":edit")
+	}
+	return false
 }
 
 // unhurried lifts the deadlines of the server for this exchange.

@@ -23,6 +23,7 @@ type Probes struct {
 	Database func(ctx context.Context) DatabaseHealth
 	Redis    func(ctx context.Context) RedisHealth
 	Bridge   func(ctx context.Context) BridgeHealth
+	Audit    func() AuditHealth
 	// Ready says what keeps the service from taking requests; nil: nothing does.
 	Ready func(ctx context.Context) error
 }
@@ -58,11 +59,27 @@ type BridgeHealth struct {
 	SyncCompleted    bool       `json:"sync_completed" doc:"True when every bouncer holds what it should"`
 }
 
+// AuditHealth is the state of the decision log between a decision and the store.
+type AuditHealth struct {
+	Status       string  `json:"status" enum:"up,degraded,down" doc:"degraded: it fills up, lags, misses decisions, or its disk is nearly full; down: it cannot be written"`
+	Posture      string  `json:"posture" enum:"required,best_effort" doc:"What becomes of decisions while it is down: they are refused, or go on and are counted as missing"`
+	Refusing     bool    `json:"refusing" doc:"Decisions are refused now"`
+	Waiting      int64   `json:"waiting" doc:"Records that are not in the store yet"`
+	WaitingBytes int64   `json:"waiting_bytes" doc:"Size of these"`
+	LimitBytes   int64   `json:"limit_bytes" doc:"Ceiling of that size"`
+	LagSeconds   float64 `json:"lag_seconds" doc:"Age of the oldest of these"`
+	Refused      int64   `json:"refused" doc:"Records that were not taken in since the process started"`
+	Missing      int64   `json:"missing" doc:"Decisions that were answered without a record since the process started; the log says how many"`
+	Healed       int64   `json:"healed" doc:"How often the log went on in a new file after the disk had failed"`
+	ReserveBytes int64   `json:"reserve_bytes" doc:"Room on the disk that is held back still"`
+}
+
 // Components are the parts of the service.
 type Components struct {
 	Database     DatabaseHealth `json:"database" doc:"The store"`
 	Redis        RedisHealth    `json:"redis" doc:"The cache"`
 	PolicyBridge BridgeSummary  `json:"policy-bridge" doc:"The delivery of policies to bouncers"`
+	Audit        AuditHealth    `json:"audit" doc:"The decision log on its way to the store"`
 }
 
 // Health is the answer of /health.
@@ -76,7 +93,8 @@ type Health struct {
 
 // Liveness is the answer of /health/live and /health/ready.
 type Liveness struct {
-	Status string `json:"status" enum:"live,ready" doc:"What the path asks for"`
+	Status string       `json:"status" enum:"live,ready" doc:"What the path asks for"`
+	Audit  *AuditHealth `json:"audit,omitempty" doc:"The decision log on its way to the store; of /health/ready only"`
 }
 
 type healthOut struct {
@@ -119,12 +137,13 @@ func (s *Server) health(r *Router) {
 			if r.leaving.Load() {
 				return nil, fault.New(fault.Unavailable, "stopping", "this server is stopping").After(time.Second)
 			}
+			audit := s.auditHealth()
 			if s.Probes.Ready != nil {
 				if err := s.Probes.Ready(ctx); err != nil {
-					return nil, fault.New(fault.Unavailable, "not_ready", "the service does not take requests now").Because(err).After(time.Second)
+					return nil, fault.New(fault.Unavailable, "not_ready", "the service does not take requests now").With("audit", audit).Because(err).After(time.Second)
 				}
 			}
-			return &livenessOut{Liveness{Status: "ready"}}, nil
+			return &livenessOut{Liveness{Status: "ready", Audit: &audit}}, nil
 		})
 	Register(r, Op{
 		ID: "get-health-bridge", Method: http.MethodGet, Path: "/health/policy-bridge", Public: true, Tags: tags,
@@ -149,13 +168,21 @@ func (s *Server) Health(ctx context.Context) Health {
 	}
 	b := s.bridgeHealth(ctx)
 	c.PolicyBridge = BridgeSummary{Status: b.Status, LastSync: b.LastSync, ConnectedClients: b.ConnectedClients}
+	c.Audit = s.auditHealth()
 	switch {
-	case c.Database.Status != "up":
+	case c.Database.Status != "up" || c.Audit.Refusing:
 		h.Status = Unhealthy
-	case c.Redis.Status == "degraded" || b.Status != Healthy:
+	case c.Redis.Status == "degraded" || b.Status != Healthy || c.Audit.Status != "up":
 		h.Status = Degraded
 	}
 	return h
+}
+
+func (s *Server) auditHealth() AuditHealth {
+	if s.Probes.Audit == nil {
+		return AuditHealth{Status: "up", Posture: "required"}
+	}
+	return s.Probes.Audit()
 }
 
 func (s *Server) bridgeHealth(ctx context.Context) BridgeHealth {

@@ -60,6 +60,10 @@ type Server struct {
 	// Probes tell /health about the parts; see health.go.
 	Probes Probes
 
+	// DiskFull reports that the disk is full but for room that is held back for
+	// decisions and sign-in: what else writes is refused. nil: it never is.
+	DiskFull func() bool
+
 	// Idempotency keeps first answers; see idempotency.go. A nil Store turns
 	// Idempotency-Key off.
 	Idempotency Idempotency

@@ -32,7 +32,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
-	"github.com/gatehouse-dev/gatehouse/internal/spool"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
@@ -72,6 +71,7 @@ type parts struct {
 	bridge     *bridge.Service
 	simulator  *simulator.Service
 	audit      *audit.DecisionLog
+	keeper     *keeper
 	workers    *worker.Pool
 	registry   *prometheus.Registry
 	evaluated  *evaluations
@@ -260,17 +260,9 @@ func (p *parts) subjects(context.Context) error {
 
 // decide sets up live decisions and their audit.
 func (p *parts) decide(context.Context) error {
-	dir := filepath.Join(p.cfg.DataDir, "spool")
-	log, err := spool.Open(spool.Config{Dir: dir, Sync: spool.SyncPolicy(p.cfg.AuditSync)})
-	if err != nil {
-		return fmt.Errorf("open the audit spool in %s (one server a data directory): %w", dir, err)
+	if err := p.keepLog(); err != nil {
+		return err
 	}
-	p.closers.add("audit spool", 5*time.Second, func(context.Context) error { return log.Close() })
-	p.audit = audit.NewDecisionLog(audit.Config{
-		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
-		Kept:  keptInputs,
-		Alarm: func(t scope.TenantID, err error) { p.log.Error("audit pipeline error", "tenant", t, "error", err) },
-	})
 	p.metrics = policy.NewMetrics(p.stores, 2*time.Second)
 	p.evaluated = newEvaluations(p.registry)
 	people := &decision.People{Find: p.findPerson, Revision: p.peopleRevision, Now: p.now}
@@ -294,6 +286,7 @@ func (p *parts) decide(context.Context) error {
 	})
 	p.closers.add("watch", time.Second, func(context.Context) error { stop(); return nil })
 	p.task("audit shipper", p.audit.Run)
+	p.task("audit keeper", p.keeper.run)
 	p.task("audit retention", func(ctx context.Context) error { return p.audit.RunRetention(ctx, time.Hour) })
 	p.task("metrics of controls", p.metrics.Run)
 	p.task("first snapshots", p.warm)

@@ -41,6 +41,9 @@ type Config struct {
 	SimulationDeadline time.Duration `env:"GATEHOUSE_SIMULATION_DEADLINE" default:"30s" help:"Longest evaluation of the simulator, at most 30s; past it the run is ended and answered with 400."`
 	CredentialGrace    time.Duration `env:"GATEHOUSE_CREDENTIAL_GRACE" default:"10m" help:"How long credentials that a server has seen hold while the store is down, when none can be revoked either; 0: they stop with it."`
 	AuditSync          string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to the disk: every record survives a crash of the process in each mode; a power cut in 'always'."`
+	Audit              string        `env:"GATEHOUSE_AUDIT" default:"required" enum:"required,best_effort" help:"While the decision log cannot be kept: required refuses decisions with 503 and is not ready; best_effort goes on, raises an alert at once, and says in the log how many are missing."`
+	SpoolBytes         int64         `env:"GATEHOUSE_SPOOL_BYTES" default:"8589934592" help:"Ceiling of the audit spool in bytes: decisions that are not in the store yet. From four fifths on there is an alert; the last tenth takes permits alone."`
+	DiskReserve        int64         `env:"GATEHOUSE_DISK_RESERVE" default:"67108864" help:"Bytes held back on the disk of the data directory, so that decisions and sign-in go on when it is full; 0: none."`
 	RateLimit          string        `env:"GATEHOUSE_RATE_LIMIT" default:"plan" help:"Requests an hour and key: 'plan' (1000, 5000, 10000 by plan), a number, or 'none'."`
 	DecisionLimit      string        `env:"GATEHOUSE_DECISION_RATE_LIMIT" default:"plan" help:"The same for /decisions alone: 'plan', a number, or 'none'."`
 	OpenMetrics        bool          `env:"GATEHOUSE_OPEN_METRICS" help:"Answer /metrics without a credential."`
@@ -48,6 +51,9 @@ type Config struct {
 	LogLevel           string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
 	MemoryLimit        int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"1073741824" help:"Soft memory limit of the process in bytes; the collector works harder near it."`
 }
+
+// minSpoolBytes is the lowest ceiling of a spool: one record has to fit in.
+const minSpoolBytes = 16 << 20
 
 // Check reports the first setting that cannot work, by its name.
 func (c *Config) Check() error {
@@ -62,6 +68,12 @@ func (c *Config) Check() error {
 	}
 	if c.StopDelay < 0 {
 		return fmt.Errorf("GATEHOUSE_STOP_DELAY: %s is negative", c.StopDelay)
+	}
+	if c.SpoolBytes < minSpoolBytes {
+		return fmt.Errorf("GATEHOUSE_SPOOL_BYTES: %d is less than %d", c.SpoolBytes, minSpoolBytes)
+	}
+	if c.DiskReserve < 0 {
+		return fmt.Errorf("GATEHOUSE_DISK_RESERVE: %d is negative", c.DiskReserve)
 	}
 	if c.CredentialGrace < 0 {
 		return fmt.Errorf("GATEHOUSE_CREDENTIAL_GRACE: %s is negative", c.CredentialGrace)

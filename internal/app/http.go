@@ -18,6 +18,7 @@ func (p *parts) apiServer(version string) *api.Server {
 		Authenticate: p.auth.Authenticate, Count: p.cache.Count, Limits: p.limits(), TrustedProxies: proxies,
 		Registry: p.registry, Probes: p.probes(),
 		Idempotency: api.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Outcome: p.outcome},
+		DiskFull:    p.keeper.reserve.InUse,
 		OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
 		Decisions:   p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
@@ -42,6 +43,7 @@ func (p *parts) probes() api.Probes {
 			return api.RedisHealth{Status: h.Status, LatencyMS: h.LatencyMS, MemoryUsageMB: h.MemoryUsageMB}
 		},
 		Bridge: func(ctx context.Context) api.BridgeHealth { return api.BridgeHealth(p.bridge.Health(ctx)) },
+		Audit:  p.keeper.health,
 		Ready:  p.ready,
 	}
 }
@@ -51,10 +53,14 @@ func (p *parts) probes() api.Probes {
 const readyPatience = 500 * time.Millisecond
 
 // ready says what keeps the service from taking requests at its usual speed: a
-// store that is down, or a start that still goes on.
+// store that is down, a start that still goes on, or a decision log that cannot
+// be kept, where decisions are refused without it.
 func (p *parts) ready(ctx context.Context) error {
 	if !p.warmed.Load() {
 		return errWarming
+	}
+	if p.keeper.health().Refusing {
+		return errUnlogged
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyPatience)
 	defer cancel()

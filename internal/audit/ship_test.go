@@ -52,6 +52,7 @@ func TestRecordedArrivesOnceForEachTenant(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 		s := openSpool(t, t.TempDir())
+		defer s.Close()
 		l := newLog(c, s, t.TempDir())
 		stop := running(t, l)
 		var wg sync.WaitGroup

@@ -1,0 +1,47 @@
+package apptest
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// SmallDisk mounts a file system of its own, such as "64m" in size. Where that is
+// not permitted the test is skipped; with GATEHOUSE_TEST_REQUIRE=all root fails.
+func SmallDisk(t testing.TB, size string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+		if os.Getenv("GATEHOUSE_TEST_REQUIRE") == "all" && os.Geteuid() == 0 {
+			t.Fatalf("a small disk is required: %v", err)
+		}
+		t.Skipf("no small disk can be mounted: %v", err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+// Stuff fills the disk of a folder to the last byte, and more when it is called
+// again; free removes what it wrote.
+func Stuff(t testing.TB, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "stuffing")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1 << 20; n > 0; {
+		if _, err := f.Write(make([]byte, n)); err != nil {
+			n /= 2
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

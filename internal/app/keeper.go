@@ -1,0 +1,262 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gatehouse-dev/gatehouse/internal/api"
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// What becomes of decisions while the log cannot be kept.
+const (
+	auditRequired   = "required"
+	auditBestEffort = "best_effort"
+)
+
+// errUnlogged is why a server is not ready that could log no decision.
+var errUnlogged = errors.New("the decision log cannot be kept")
+
+const (
+	// keeperEvery is how often the log and its disk are looked at.
+	keeperEvery = 250 * time.Millisecond
+	// lagAlert is how old a record may be that is not in the store.
+	lagAlert = time.Minute
+	// alarmEvery is how often a log that fails is told of in the server's own log.
+	alarmEvery = 10 * time.Second
+)
+
+// keeper looks after the decision log of this process and its disk: it holds room
+// back, says what is missing, and raises alerts.
+type keeper struct {
+	posture string
+	spool   *spool.Log
+	reserve *spool.Reserve
+	audit   *audit.DecisionLog
+	stores  *db.Cluster
+	name    string // of this process, as the subject of alerts
+	now     func() time.Time
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	alarmed time.Time
+	quiet   int              // alarms since then
+	raised  map[trouble]bool // whether the store has the alert
+}
+
+// trouble is what an alert is about.
+type trouble struct {
+	tenant        scope.TenantID
+	kind, subject string
+}
+
+// keepLog opens the decision log of this process.
+func (p *parts) keepLog() error {
+	reserve, err := spool.HoldBack(p.cfg.DataDir, p.cfg.DiskReserve)
+	if err != nil {
+		return err
+	}
+	p.closers.add("disk reserve", time.Second, func(context.Context) error { return reserve.Close() })
+	dir := filepath.Join(p.cfg.DataDir, "spool")
+	log, err := spool.Open(spool.Config{Dir: dir, Sync: spool.SyncPolicy(p.cfg.AuditSync), MaxBytes: p.cfg.SpoolBytes, SegmentBytes: min(p.cfg.SpoolBytes/4, 64<<20), Reserve: reserve})
+	if err != nil {
+		return fmt.Errorf("open the audit spool in %s (one server a data directory): %w", dir, err)
+	}
+	p.closers.add("audit spool", 5*time.Second, func(context.Context) error { return log.Close() })
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	k := &keeper{
+		posture: p.cfg.Audit, spool: log, reserve: reserve, stores: p.stores, name: host + " " + p.cfg.Listen, now: p.now, log: p.log,
+		raised: map[trouble]bool{},
+	}
+	k.audit = audit.NewDecisionLog(audit.Config{
+		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
+		Kept: keptInputs, BestEffort: p.cfg.Audit == auditBestEffort, Alarm: k.alarm,
+	})
+	for _, t := range []trouble{
+		{kind: auditPipeline, subject: "failing"}, {kind: auditPipeline, subject: "full"}, {kind: auditPipeline, subject: "filling"},
+		{kind: auditPipeline, subject: "lagging"}, {kind: diskSpace, subject: "reserve in use"}, {kind: diskSpace, subject: "low"},
+	} { // an earlier process may have raised them
+		k.raised[trouble{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = true
+	}
+	p.audit, p.keeper = k.audit, k
+	return p.registry.Register(k)
+}
+
+// alarm tells the operators of a log that fails, now and then.
+func (k *keeper) alarm(t scope.TenantID, err error) {
+	k.mu.Lock()
+	now := k.now()
+	due := now.Sub(k.alarmed) >= alarmEvery
+	quiet := k.quiet
+	if due {
+		k.alarmed, k.quiet = now, 0
+	} else {
+		k.quiet++
+	}
+	k.mu.Unlock()
+	if due {
+		k.log.Error("audit pipeline error", "tenant", t, "error", err, "more", quiet)
+	}
+}
+
+// health says how the log is.
+func (k *keeper) health() api.AuditHealth {
+	s, r := k.spool.Stats(), k.reserve.Stats()
+	h := api.AuditHealth{
+		Status: "up", Posture: k.posture, Waiting: s.Records, WaitingBytes: s.Bytes, LimitBytes: s.MaxBytes, LagSeconds: s.Lag.Seconds(),
+		Refused: s.Refused, Missing: k.audit.MissingTotal(), Healed: s.Healed, ReserveBytes: r.Held,
+	}
+	switch {
+	case s.Refuses():
+		h.Status, h.Refusing = "down", k.posture == auditRequired
+	case len(k.troubles()) > 0:
+		h.Status = "degraded"
+	}
+	return h
+}
+
+// run looks after the log until ctx ends.
+func (k *keeper) run(ctx context.Context) error {
+	tick := time.NewTicker(keeperEvery)
+	defer tick.Stop()
+	for {
+		k.reserve.Check()
+		_ = k.audit.SayMissing() // it tries again
+		k.reconcile(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// The types of the alerts on the decision log and its disk.
+const (
+	auditPipeline = "audit_pipeline"
+	diskSpace     = "disk_space"
+)
+
+// troubles is what is wrong now, with the alert for each.
+func (k *keeper) troubles() map[trouble]tenant.Alert {
+	s, r := k.spool.Stats(), k.reserve.Stats()
+	out := map[trouble]tenant.Alert{}
+	add := func(t scope.TenantID, kind, what, severity, format string, args ...any) {
+		subject := what + " at " + k.name
+		out[trouble{t, kind, subject}] = tenant.Alert{Type: kind, Severity: severity, Subject: subject, Message: fmt.Sprintf(format, args...), CreatedAt: k.now()}
+	}
+	platform := scope.DefaultTenant
+	switch {
+	case s.Failing != nil:
+		add(platform, auditPipeline, "failing", tenant.SeverityCritical, "the decision log cannot be written: its disk is full or fails")
+	case s.Full:
+		add(platform, auditPipeline, "full", tenant.SeverityCritical, "the decision log holds its limit of %d bytes, and nothing is shipped", s.MaxBytes)
+	case s.Filling():
+		add(platform, auditPipeline, "filling", tenant.SeverityWarning, "more than four fifths of the decision log's limit of %d bytes wait to be stored", s.MaxBytes)
+	}
+	if s.Lag > lagAlert {
+		add(platform, auditPipeline, "lagging", tenant.SeverityWarning, "decisions have waited for more than %s to be stored", lagAlert)
+	}
+	switch {
+	case r.InUse:
+		add(platform, diskSpace, "reserve in use", tenant.SeverityCritical, "the disk is full: decisions and sign-in go on with the %d bytes that were held back, changes are refused", r.Size)
+	case r.Low:
+		add(platform, diskSpace, "low", tenant.SeverityWarning, "less than %d bytes are free on the disk beside those held back", r.Size)
+	}
+	for t, m := range k.audit.MissingNow() {
+		add(t, auditPipeline, "missing", tenant.SeverityCritical, "decisions are answered without being logged since %s", m.First.UTC().Format(time.RFC3339))
+	}
+	return out
+}
+
+// reconcile raises alerts for what is wrong and resolves those for what is not any more.
+func (k *keeper) reconcile(ctx context.Context) {
+	now := k.troubles()
+	for t, alert := range now {
+		written, seen := k.raised[t]
+		if written {
+			continue
+		}
+		if !seen {
+			k.log.Error("alert", "type", t.kind, "subject", t.subject, "severity", alert.Severity, "message", alert.Message)
+		}
+		k.raised[t] = k.write(ctx, t.tenant, func(tx *db.Tx) error { return tenant.OpenAlert(ctx, tx, alert) })
+	}
+	for t := range k.raised {
+		if _, holds := now[t]; holds {
+			continue
+		}
+		if k.write(ctx, t.tenant, func(tx *db.Tx) error { return tenant.ResolveAlerts(ctx, tx, t.kind, t.subject, k.now()) }) {
+			k.log.Info("alert resolved", "type", t.kind, "subject", t.subject)
+			delete(k.raised, t)
+		}
+	}
+}
+
+// alertPatience is how long an alert waits for the store.
+const alertPatience = 2 * time.Second
+
+// write changes a tenant's alerts; false where its store does not take it now.
+func (k *keeper) write(ctx context.Context, id scope.TenantID, fn func(tx *db.Tx) error) bool {
+	ctx, cancel := context.WithTimeout(ctx, alertPatience)
+	defer cancel()
+	return k.stores.Write(ctx, id, fn) == nil
+}
+
+// The collected figures, in the order of Collect.
+var keeperFigures = []struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}{
+	{figure("audit_spool_records", "Decision records that are not in the store yet."), prometheus.GaugeValue},
+	{figure("audit_spool_bytes", "Size of these."), prometheus.GaugeValue},
+	{figure("audit_spool_limit_bytes", "Ceiling of that size."), prometheus.GaugeValue},
+	{figure("audit_spool_lag_seconds", "Age of the oldest of these."), prometheus.GaugeValue},
+	{figure("audit_failing", "1 while the decision log cannot be written."), prometheus.GaugeValue},
+	{figure("audit_refused_total", "Decision records that were not taken in."), prometheus.CounterValue},
+	{figure("audit_missing_total", "Decisions that were answered without a record."), prometheus.CounterValue},
+	{figure("audit_healed_total", "How often the log went on in a new file after the disk had failed."), prometheus.CounterValue},
+	{figure("disk_reserve_bytes", "Room on the disk that is held back still."), prometheus.GaugeValue},
+	{figure("disk_free_bytes", "Room on the disk beside what is held back, as last seen."), prometheus.GaugeValue},
+}
+
+func figure(name, help string) *prometheus.Desc {
+	return prometheus.NewDesc("gatehouse_"+name, help, nil, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (k *keeper) Describe(out chan<- *prometheus.Desc) {
+	for _, f := range keeperFigures {
+		out <- f.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (k *keeper) Collect(out chan<- prometheus.Metric) {
+	s, r := k.spool.Stats(), k.reserve.Stats()
+	failing := 0.0
+	if s.Refuses() {
+		failing = 1
+	}
+	for i, v := range []float64{
+		float64(s.Records), float64(s.Bytes), float64(s.MaxBytes), s.Lag.Seconds(), failing, float64(s.Refused),
+		float64(k.audit.MissingTotal()), float64(s.Healed), float64(r.Held), float64(r.Free),
+	} {
+		out <- prometheus.MustNewConstMetric(keeperFigures[i].desc, keeperFigures[i].kind, v)
+	}
+}

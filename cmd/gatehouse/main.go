@@ -64,8 +64,13 @@ func run(ctx context.Context) int {
 	}
 	line, err := parser.Parse(os.Args[1:])
 	if err != nil {
+		warnOfEnvironment(os.Stderr, parser.Model, os.Environ()) // it may be what is missing
 		parser.Errorf("%s", err)
 		return 2
+	}
+	switch line.Selected().Name {
+	case "server", "bouncer", "dev":
+		warnOfEnvironment(os.Stderr, parser.Model, os.Environ())
 	}
 	err = line.Run()
 	var failure *policycli.Failure

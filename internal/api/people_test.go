@@ -225,8 +225,8 @@ func TestUsers(t *testing.T) {
 func TestTenantsAndTheirKeys(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		w := newTown(t, c)
-		acme := w.as(w.admin, 201, "POST", "/tenants", `{"name":"Acme Inc","domain":"acme.example","plan_type":"pro","region":"eu-west-1","settings":{"max_users":2,"theme":"dark"}}`)
-		if acme["id"] != "acme-inc" || acme["status"] != "active" || fmt.Sprint(acme["settings"]) != "map[max_users:2 theme:dark]" || fmt.Sprint(acme["limits"]) != "map[bouncers_used:0 policies_used:0 users_used:0]" {
+		acme := w.as(w.admin, 201, "POST", "/tenants", `{"name":"Acme Inc","domain":"acme.example","plan_type":"pro","region":"eu-west-1","settings":{"max_users":2,"x-theme":"dark"}}`)
+		if acme["id"] != "acme-inc" || acme["status"] != "active" || fmt.Sprint(acme["settings"]) != "map[max_users:2 x-theme:dark]" || fmt.Sprint(acme["limits"]) != "map[bouncers_used:0 policies_used:0 users_used:0]" {
 			t.Errorf("created %v", acme)
 		}
 		for _, bad := range []string{`{"name":""}`, `{"name":"x","region":"mars-1"}`, `{"name":"x","plan_type":"free"}`, `{"name":"x","settings":{"max_users":-1}}`, `{"name":"x","settings":{"max_users":"2"}}`, `{"name":"x","domain":"not a domain"}`} {
@@ -251,7 +251,7 @@ func TestTenantsAndTheirKeys(t *testing.T) {
 		w.as(boss, 422, "PUT", "/tenants/acme-inc", `{"plan_type":"enterprise"}`)
 		w.as(boss, 422, "PUT", "/tenants/acme-inc", `{"status":"suspended"}`)
 		w.as(boss, 403, "POST", "/tenants", `{"name":"Mine"}`)
-		if up := w.as(boss, 200, "PUT", "/tenants/acme-inc", `{"name":"Acme","settings":{"four_eyes":true,"theme":null}}`); fmt.Sprint(up["settings"]) != "map[four_eyes:true max_users:2]" || up["id"] != "acme-inc" {
+		if up := w.as(boss, 200, "PUT", "/tenants/acme-inc", `{"name":"Acme","settings":{"four_eyes":true,"x-theme":null}}`); fmt.Sprint(up["settings"]) != "map[four_eyes:true max_users:2]" || up["id"] != "acme-inc" {
 			t.Errorf("updated %v", up)
 		}
 		for _, path := range []string{"/tenants/default", "/tenants/nowhere", "/tenants/default/api-keys", "/tenants/nowhere/api-keys", "/tenants/default/alerts"} {

@@ -109,7 +109,7 @@ func TestPoliciesOverHTTP(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		g := controlPlane(t, c)
 		res := g.expect(t, 201, "POST", "/resources", `{"name":"pay","type":"api","path":"/pay","methods":["GET"],"attributes":{"x":1},"data_classification":"restricted","compliance_tags":["GDPR"]}`)
-		bnc := g.expect(t, 201, "POST", "/bouncers", `{"name":"edge","hostname":"edge.example","port":8080,"target_app":"app:80","configuration":{"cache_ttl":"5s","own":{"deep":[1]}}}`)
+		bnc := g.expect(t, 201, "POST", "/bouncers", `{"name":"edge","hostname":"edge.example","port":8080,"target_app":"app:80","configuration":{"cache_ttl":"5s","x-own":{"deep":[1]}}}`)
 		made := g.expect(t, 201, "POST", "/policies", fmt.Sprintf(`{"name":"pay","rego_code":%s,"resource_id":%v,"bouncer_id":%v,
 			"test_cases":[{"name":"ada","input":{"user":{"id":"ada"}},"expected":true}]}`, moduleJSON, res["id"], bnc["id"]))
 		if made["status"] != "draft" || made["environment"] != "sandbox" || made["message"] == "" {

@@ -33,6 +33,6 @@ func (p *parts) assistant() error {
 // assistOn reports whether the tenant turned the assisted fallback on.
 func assistOn(ctx context.Context, tx *db.Tx) (bool, error) {
 	settings, err := tenant.SettingsIn(ctx, tx)
-	on, _ := settings[resource.AssistFlag].(bool)
+	on, _ := settings[tenant.AssistSetting].(bool)
 	return on, err
 }

@@ -54,7 +54,7 @@ type Bouncer struct {
 	Port          int            `json:"port" db:"port" doc:"Port it listens on; 0 when not known."`
 	Environment   scope.Env      `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment whose controls it enforces."`
 	TargetApp     string         `json:"target_app" db:"target_app" doc:"host:port of the application behind it." example:"app:8080"`
-	Configuration map[string]any `json:"configuration" db:"configuration" doc:"Open object: cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and what else it reads."`
+	Configuration map[string]any `json:"configuration" db:"configuration" doc:"cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and what else a bouncer reads; members that begin with x- are yours."`
 	ResourceIDs   []int64        `json:"resource_ids" db:"resource_ids" doc:"Resources it stands before, beside those of the controls that name it. What it discovers is added."`
 	// What the bridge reports.
 	Status            string     `json:"status" db:"status" enum:"connected,degraded,disconnected" doc:"As the bridge sees it."`
@@ -95,7 +95,7 @@ type Draft struct {
 	Port          int            `json:"port" minimum:"1" maximum:"65535" doc:"Port it listens on." example:"8443"`
 	Environment   scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox when absent."`
 	TargetApp     string         `json:"target_app,omitempty" maxLength:"260" doc:"host:port of the application behind it."`
-	Configuration map[string]any `json:"configuration,omitempty" doc:"Open object; its known members are checked."`
+	Configuration map[string]any `json:"configuration,omitempty" doc:"Its members are checked. One that a bouncer does not read is 422, with the nearest name that it does; members that begin with x- are yours."`
 	ResourceIDs   []int64        `json:"resource_ids,omitempty" maxItems:"1000" doc:"Resources of the same environment that it stands before."`
 }
 
@@ -106,7 +106,7 @@ type Change struct {
 	Port          patch.Field[int]            `json:"port,omitzero" minimum:"1" maximum:"65535" doc:"Port it listens on."`
 	Environment   *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the bouncer's own: it does not move."`
 	TargetApp     patch.Field[string]         `json:"target_app,omitzero" maxLength:"260" doc:"host:port of the application behind it."`
-	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the configuration whole."`
+	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the configuration whole. A member that a bouncer does not read is 422, unless it is stored with this value already; members that begin with x- are yours."`
 	ResourceIDs   patch.Field[[]int64]        `json:"resource_ids,omitzero" maxItems:"1000" doc:"Resources of the same environment; replaces the list whole."`
 }
 
@@ -216,7 +216,7 @@ type SyncHealth struct {
 // schema's.
 func (d Draft) Offences() []fault.Detail {
 	_, offences := d.bouncer().normal()
-	return offences
+	return append(offences, unknownMembers(d.Configuration, nil)...)
 }
 
 // bouncer is what the draft would have made.
@@ -228,7 +228,8 @@ func (d Draft) bouncer() Bouncer {
 }
 
 // Offences are those of the members that are sent which their schemas cannot
-// say, to be told with the schemas'.
+// say, to be told with the schemas'. Unknown members of the configuration are not
+// among them: whether one is stored already is known to the use case alone.
 func (c Change) Offences() []fault.Detail {
 	_, offences := Bouncer{Name: "any"}.apply(c).normal()
 	return offences

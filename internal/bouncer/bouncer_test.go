@@ -89,7 +89,7 @@ func TestLifeOfABouncer(t *testing.T) {
 		}
 		made, err := g.Create(ctx, sc(""), Draft{
 			Name: "edge", Hostname: "edge.example", Port: 8080, TargetApp: "app:80", ResourceIDs: []int64{r.ID, r.ID},
-			Configuration: map[string]any{"cache_enabled": true, "cache_ttl": "30s", "mine": []any{"x"}},
+			Configuration: map[string]any{"cache_enabled": true, "cache_ttl": "30s", "x-mine": []any{"x"}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package bouncer
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
@@ -50,9 +51,9 @@ func each(wrong func(v any) string) rule {
 	}
 }
 
-// rules are the members of the open object that the data plane or the bridge
-// reads (contract.md section 6). What the data plane would refuse a bundle for is
-// refused here, where somebody reads the answer.
+// rules are the members of the configuration that the data plane or the bridge
+// reads. What the data plane would refuse a bundle for is refused here, where
+// somebody reads the answer.
 func rules() map[string]rule {
 	return map[string]rule{
 		"cache_enabled":       whole(boolean),
@@ -143,6 +144,16 @@ func check(at string, members map[string]any, known map[string]rule, add func(po
 			known[name](at+"/"+name, v, add)
 		}
 	}
+}
+
+// unknownMembers are the members of the configuration, and of its identity, that
+// nobody reads, but for those that stored has with the same value.
+func unknownMembers(next, stored map[string]any) []fault.Detail {
+	identity, _ := next["identity"].(map[string]any)
+	storedIdentity, _ := stored["identity"].(map[string]any)
+	out := fault.UnknownMembers("/configuration", next, stored, slices.Collect(maps.Keys(rules())))
+	out = append(out, fault.UnknownMembers("/configuration/identity", identity, storedIdentity, slices.Collect(maps.Keys(identityRules())))...)
+	return out[:min(len(out), maxOffences)]
 }
 
 func boolean(v any) string {

@@ -68,6 +68,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 		return Issued{}, err
 	}
 	next, offences := d.bouncer().normal()
+	offences = append(offences, unknownMembers(next.Configuration, nil)...)
 	next.Environment = env
 	err = s.read(ctx, sc, func(tx *db.Tx) error {
 		unknown, err := s.unknown(ctx, tx, next, d.ResourceIDs)
@@ -179,6 +180,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 			return err
 		}
 		next, offences := old.apply(c).normal()
+		offences = append(offences, unknownMembers(next.Configuration, old.Configuration)...)
 		if c.Environment != nil && *c.Environment != old.Environment {
 			offences = append(offences, fault.Detail{Pointer: "/environment", Message: "a bouncer does not move: register one in " + string(*c.Environment)})
 		}

@@ -25,10 +25,13 @@ type Session struct {
 // ErrNoSession says that nobody has signed in on this machine.
 var ErrNoSession = errors.New("nobody is signed in: run gatehouse login")
 
+// SessionVariable is the environment variable that says where the session is kept.
+const SessionVariable = "GATEHOUSE_SESSION"
+
 // SessionFile is where the session of this account of the operating system is
-// kept: GATEHOUSE_SESSION, or session.json below the user's configuration directory.
+// kept: at SessionVariable, or session.json below the user's configuration directory.
 func SessionFile() (string, error) {
-	if path := os.Getenv("GATEHOUSE_SESSION"); path != "" {
+	if path := os.Getenv(SessionVariable); path != "" {
 		return path, nil
 	}
 	dir, err := os.UserConfigDir()

@@ -9,9 +9,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// AssistFlag is the tenant's setting that turns the assisted fallback on.
-const AssistFlag = "flags.resources.assist_classification"
-
 // Assistant answers a prompt, or fails; its answer is read by classify.Admit.
 type Assistant interface {
 	Answer(ctx context.Context, p classify.Prompt) ([]byte, error)

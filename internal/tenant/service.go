@@ -124,7 +124,7 @@ func (s *Service) draft(d Draft) (Tenant, error) {
 	if custom != "" {
 		t.CustomDomain = &custom
 	}
-	return t, fault.Join(unnamed, noDomain, noCustom, t.Settings.check())
+	return t, fault.Join(unnamed, noDomain, noCustom, t.Settings.check(nil))
 }
 
 // Get reads a tenant with its usage. A foreign tenant is 403, and so is an

@@ -28,6 +28,9 @@ func kinds() []string { return []string{Policies, Users, Bouncers} }
 // FourEyesSetting is the switch that has somebody else approve a promotion.
 const FourEyesSetting = "four_eyes"
 
+// AssistSetting is the flag that lets classification ask a model.
+const AssistSetting = "flags.resources.assist_classification"
+
 // Settings of the gate that replays recorded decisions before a promotion.
 const (
 	ImpactGateSetting      = "impact_gate"
@@ -60,8 +63,9 @@ type ImpactGate struct {
 	WindowHours int
 }
 
-// Settings is the open object `settings` of a tenant: max_policies, max_users,
-// max_bouncers, four_eyes, and whatever else its owner keeps there.
+// Settings is the object `settings` of a tenant. Its members are those that Schema
+// declares, and any that begin with fault.FreePrefix. Members that were stored
+// before they had to be known stay readable.
 type Settings map[string]any
 
 func limitNames() []string { return []string{"max_policies", "max_users", "max_bouncers"} }
@@ -151,12 +155,9 @@ func (s Settings) checkReplay(wrong func(name, message string)) {
 		}
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			most, known := replayBounds()[name]
-			if !known {
-				wrong(ReplaySetting+"/"+name, "unknown member: hours, decisions and size_mib are known")
-				continue
+			if most, known := replayBounds()[name]; known {
+				bounded(ReplaySetting+"/"+name, v[name], most)
 			}
-			bounded(ReplaySetting+"/"+name, v[name], most)
 		}
 	default:
 		bounded(ReplaySetting, v, maxReplayHours)
@@ -189,9 +190,20 @@ func (s Settings) same(o Settings, name string) bool {
 	return reflect.DeepEqual(s[name], o[name])
 }
 
-// check refuses values that the typed members cannot have, all of them at once,
-// and settings that are too big to be any.
-func (s Settings) check() error {
+// unknown are the members, and those of replay, that nobody reads, but for those that
+// stored has with the same value.
+func (s Settings) unknown(stored Settings) []fault.Detail {
+	known := slices.Collect(maps.Keys(s.Schema(nil).Properties))
+	replay, _ := s[ReplaySetting].(map[string]any)
+	storedReplay, _ := stored[ReplaySetting].(map[string]any)
+	return append(fault.UnknownMembers("/settings", s, stored, known),
+		fault.UnknownMembers("/settings/"+ReplaySetting, replay, storedReplay, slices.Collect(maps.Keys(replayBounds())))...)
+}
+
+// check refuses values that the typed members cannot have, members that stored
+// does not have and nobody reads, all of them at once, and settings that are too big
+// to be any.
+func (s Settings) check(stored Settings) error {
 	const pointer = "/settings"
 	var bad []fault.Detail
 	for _, name := range limitNames() {
@@ -201,9 +213,11 @@ func (s Settings) check() error {
 			}
 		}
 	}
-	if v, sent := s[FourEyesSetting]; sent {
-		if _, ok := v.(bool); !ok {
-			bad = append(bad, fault.Detail{Pointer: pointer + "/" + FourEyesSetting, Message: "must be true or false"})
+	for _, name := range []string{FourEyesSetting, AssistSetting} {
+		if v, sent := s[name]; sent {
+			if _, ok := v.(bool); !ok {
+				bad = append(bad, fault.Detail{Pointer: pointer + "/" + name, Message: "must be true or false"})
+			}
 		}
 	}
 	wrong := func(name, message string) {
@@ -211,6 +225,7 @@ func (s Settings) check() error {
 	}
 	s.checkImpact(wrong)
 	s.checkReplay(wrong)
+	bad = append(bad, s.unknown(stored)...)
 	if raw, err := json.Marshal(s); err != nil || len(raw) > 64<<10 {
 		bad = append(bad, fault.Detail{Pointer: pointer, Message: "must be at most 64 KiB of JSON"})
 	}
@@ -253,7 +268,8 @@ func whole(v any) (int64, bool) {
 	return 0, false
 }
 
-// Schema tells the document about the members that are known; the object is open.
+// Schema declares the members that are known. The object is open in the document,
+// for members that begin with x- and for those stored before; check refuses the rest.
 func (Settings) Schema(huma.Registry) *huma.Schema {
 	zero, one, hundred, year := 0.0, 1.0, 100.0, float64(maxImpactWindow)
 	limit := func(what string) *huma.Schema {
@@ -266,6 +282,7 @@ func (Settings) Schema(huma.Registry) *huma.Schema {
 		Type: huma.TypeObject, AdditionalProperties: true,
 		Properties: map[string]*huma.Schema{
 			"max_policies": limit("controls"), "max_users": limit("people"), "max_bouncers": limit("bouncers"),
+			AssistSetting:   {Type: huma.TypeBoolean, Nullable: true, Description: "Classification may ask the model that the server is configured with, where its own rules are unsure."},
 			FourEyesSetting: {Type: huma.TypeBoolean, Nullable: true, Description: "A promotion needs an approver other than the caller."},
 			ImpactGateSetting: {
 				Type: huma.TypeString, Nullable: true, Enum: []any{ImpactOff, ImpactWarn, ImpactBlock},

@@ -77,7 +77,7 @@ type Draft struct {
 	CustomDomain string   `json:"custom_domain,omitempty" maxLength:"253" doc:"A domain of the tenant's own; it routes once verified."`
 	PlanType     string   `json:"plan_type,omitempty" enum:"standard,pro,enterprise" doc:"standard when absent."`
 	Region       string   `json:"region,omitempty" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"us-east-1 when absent."`
-	Settings     Settings `json:"settings,omitempty" doc:"Limits and switches; an absent limit is none."`
+	Settings     Settings `json:"settings,omitempty" doc:"Limits and switches; an absent limit is none. Members that begin with x- are yours; another unknown one is 422, with the nearest name."`
 }
 
 // Offences are those of a draft that its schema cannot say, to be told with the
@@ -91,7 +91,7 @@ func (d Draft) Offences() []fault.Detail {
 // limits are a platform administrator's to change.
 type Change struct {
 	Name     patch.Field[string]   `json:"name,omitzero" minLength:"1" maxLength:"128" doc:"Display name; the id stays."`
-	Settings patch.Field[Settings] `json:"settings,omitzero" doc:"Members that are sent change, others stay; null removes one. max_* are a platform administrator's to change."`
+	Settings patch.Field[Settings] `json:"settings,omitzero" doc:"Members that are sent change, others stay; null removes one. max_* are a platform administrator's to change. Members that begin with x- are yours; another unknown one is 422, with the nearest name, unless it is stored with this value already."`
 	PlanType patch.Field[string]   `json:"plan_type,omitzero" enum:"standard,pro,enterprise" doc:"A platform administrator's to change."`
 	Status   patch.Field[string]   `json:"status,omitzero" enum:"active,suspended,deleted" doc:"active or suspended: a platform administrator's to change. Deleting has its own operation."`
 }
@@ -220,7 +220,7 @@ func decideChange(sc scope.Scope, t Tenant, ch Change, now time.Time) (Tenant, e
 	}
 	if ch.Settings.Sent {
 		after.Settings = t.Settings.merge(ch.Settings.Value)
-		errs = append(errs, after.Settings.check())
+		errs = append(errs, after.Settings.check(t.Settings))
 		for _, name := range limitNames() {
 			if !sc.Platform && !after.Settings.same(t.Settings, name) {
 				errs = append(errs, fault.Invalidf("/settings/"+name, "only a platform administrator changes this"))

@@ -1,0 +1,46 @@
+package bouncer
+
+import (
+	"context"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+)
+
+// TestStoredUnknownMembers: a configuration that was stored before its members had
+// to be known is read, stays through other changes, and can be sent back.
+func TestStoredUnknownMembers(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, g := context.Background(), newGate(c)
+		made, err := g.Create(ctx, sc(""), Draft{Name: "edge", Configuration: map[string]any{"cache_ttl": "5s"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g.in(t, func(ctx context.Context, tx *db.Tx) error {
+			_, err := tx.Exec(ctx, `UPDATE bouncers SET configuration = '{"cache_ttl":"5s","colour":{"of":["door",1]},"identity":{"isuer":"x"}}'`)
+			return err
+		})
+		configure := func(members map[string]any) error {
+			_, err := g.Update(ctx, sc(""), made.ID, Change{Configuration: patch.Set(members)}, 0)
+			return err
+		}
+		got, err := g.Update(ctx, sc(""), made.ID, Change{Port: patch.Set(9090)}, 0)
+		if err != nil || got.Configuration["colour"] == nil {
+			t.Fatalf("%+v, %v", got.Configuration, err)
+		}
+		colour := func(of string) map[string]any { return map[string]any{"of": []any{of, 1.0}} }
+		if err := configure(map[string]any{"cache_ttl": "6s", "colour": colour("door"), "identity": map[string]any{"isuer": "x"}}); err != nil {
+			t.Error(err)
+		}
+		wantFault(t, configure(map[string]any{"colour": colour("window")}), fault.Invalid, "/configuration/colour")
+		wantFault(t, configure(map[string]any{"identity": map[string]any{"isuer": "y"}}), fault.Invalid, "/configuration/identity/isuer")
+		if err := configure(map[string]any{"cache_ttl": "6s"}); err != nil {
+			t.Error(err)
+		}
+		// Once it is gone, it is as new.
+		wantFault(t, configure(map[string]any{"colour": colour("door")}), fault.Invalid, "/configuration/colour")
+	})
+}

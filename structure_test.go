@@ -28,11 +28,12 @@ var levels = map[string]int{
 	"internal/classify": 1, "internal/template": 1, "internal/gitpack": 1, "internal/framing": 1,
 
 	"internal/audit": 2, "internal/event": 2, "internal/hint": 2, "internal/controlfile": 2,
-	"internal/tenant": 3, "internal/user": 3, "internal/resource": 3,
+	"internal/tenant": 3, "internal/user": 3, "internal/resource": 3, "internal/anomaly": 3,
 	"internal/auth": 4, "internal/policy": 4, "internal/decision": 4, "internal/bouncer": 4,
 	"internal/bridge": 5, "internal/ide": 5, "internal/policycode": 5, "internal/simulator": 5,
 	"internal/replay":            5,
 	"internal/lane":              5,
+	"internal/dashboard":         5,
 	"internal/replaycli":         7,
 	"internal/enforce/plaintext": 4, "internal/enforce/spelling": 4, "internal/enforce/llm": 5, "internal/enforce/mcp": 5, "internal/enforce/pii": 5, "internal/enforce/mask": 5, "internal/enforce/extauthz": 5,
 	"internal/api": 6, "internal/enforce": 6, "internal/webui": 6, "internal/lsp": 6, "internal/client": 6,

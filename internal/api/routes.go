@@ -20,6 +20,7 @@ func (s *Server) segments() []func(*Router) {
 		s.simulator,
 		s.audit,
 		s.compliance,
+		s.dashboard,
 		s.bridge,
 		s.opa,
 		s.health,

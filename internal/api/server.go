@@ -9,11 +9,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
@@ -81,6 +83,9 @@ type Server struct {
 	Policies  *policy.Service
 	Resources *resource.Service
 	Bouncers  *bouncer.Service
+	// Dashboard and Anomalies say what is going on.
+	Dashboard *dashboard.Service
+	Anomalies *anomaly.Service
 	// PolicyCode takes controls from authors' repositories.
 	PolicyCode *policycode.Service
 

@@ -15,11 +15,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
@@ -76,7 +78,9 @@ type parts struct {
 	registry   *prometheus.Registry
 	evaluated  *evaluations
 
-	replays *replay.Service
+	replays   *replay.Service
+	dashboard *dashboard.Service
+	anomalies *anomaly.Service
 }
 
 // task runs until the context ends; an error ends the server.
@@ -107,7 +111,7 @@ func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err 
 			_ = p.closers.close()
 		}
 	}()
-	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.editors, p.decide, p.deliver, p.rehearse, p.work, p.background} {
+	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.editors, p.decide, p.deliver, p.rehearse, p.work, p.overview, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

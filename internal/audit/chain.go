@@ -84,6 +84,8 @@ type row struct {
 	input string
 	// tally is what the row adds to the counters while it is being stored.
 	tally Tally
+	// masked is whether the decision masks; the roll-ups count it.
+	masked bool
 }
 
 // seal computes the hash of the row, standing after prev.

@@ -176,6 +176,7 @@ func toRow(line []byte) (row, error) {
 	if d.AuditLevel == None {
 		r.tally.Logged = 0
 	}
+	r.masked = d.Effect == "MASK"
 	if d.CacheHit {
 		r.tally.CacheHits = 1
 	}
@@ -254,13 +255,14 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged
 		}
 	}
 	now := l.cfg.Now().UTC().Truncate(time.Microsecond)
-	counts := tallies{}
+	counts, sums := tallies{}, rollups{}
 	var seen []row
 	touched := map[string]bool{}
 	for i := range rows {
 		r := &rows[i]
 		r.LoggedAt = now
 		counts.add(r, r.tally, false)
+		sums.add(r)
 		if r.Level == None {
 			seen = append(seen, *r)
 			continue
@@ -284,6 +286,9 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged
 		return nil, err
 	}
 	if err := addTallies(ctx, tx, counts); err != nil {
+		return nil, err
+	}
+	if err := storeRollups(ctx, tx, sums); err != nil {
 		return nil, err
 	}
 	for name := range touched {

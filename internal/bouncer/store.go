@@ -273,3 +273,15 @@ func dropTokens(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `UPDATE bouncers SET token_digest = 'void-' || CAST(id AS TEXT)`)
 	return err
 }
+
+func tallyBouncers(ctx context.Context, tx *db.Tx, env scope.Env) (Tally, error) {
+	return db.One[Tally](ctx, tx, `SELECT COUNT(CASE WHEN status = 'connected' THEN 1 END) AS connected,
+			COUNT(CASE WHEN status = 'degraded' THEN 1 END) AS degraded, COUNT(CASE WHEN status = 'disconnected' THEN 1 END) AS disconnected
+		FROM bouncers WHERE ($1 = '' OR environment = $1)`, string(env))
+}
+
+func tallyDeliveries(ctx context.Context, tx *db.Tx, env scope.Env) (Tally, error) {
+	return db.One[Tally](ctx, tx, `SELECT COUNT(*) AS deliveries, COUNT(CASE WHEN s.status = 'synced' THEN 1 END) AS delivered,
+			COUNT(CASE WHEN s.status IN ('pending', 'in_progress') THEN 1 END) AS awaited
+		FROM bouncer_sync s JOIN bouncers b ON b.id = s.bouncer_id WHERE ($1 = '' OR b.environment = $1)`, string(env))
+}

@@ -196,3 +196,10 @@ func activeNamed(ctx context.Context, tx *db.Tx, env scope.Env, name string) ([]
 func countSince(ctx context.Context, tx *db.Tx, id, v int64) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM policy_versions WHERE policy_id = $1 AND version > $2 AND change <> 'promoted'`, id, v)
 }
+
+func figures(ctx context.Context, tx *db.Tx, env scope.Env) (Figures, error) {
+	return db.One[Figures](ctx, tx, `SELECT COUNT(*) AS total,
+			COUNT(CASE WHEN status = 'active' THEN 1 END) AS active, COUNT(CASE WHEN status = 'draft' THEN 1 END) AS draft,
+			COUNT(CASE WHEN status = 'active' AND resource_id IS NOT NULL THEN 1 END) AS protecting
+		FROM policies WHERE deleted_at IS NULL AND kind = $1 AND ($2 = '' OR environment = $2)`, KindControl, string(env))
+}

@@ -332,3 +332,9 @@ func invalid(offences []fault.Detail) error {
 	f.Details = offences
 	return f
 }
+
+// Total counts the resources of an environment, or of both, within the caller's
+// transaction.
+func (s *Service) Total(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
+	return count(ctx, tx, env, Filter{})
+}

@@ -41,6 +41,16 @@ const (
 // ReplaySetting is what is kept of decisions' inputs for replay.
 const ReplaySetting = "replay"
 
+// AnomaliesSetting is how far from usual is an anomaly.
+const AnomaliesSetting = "anomalies"
+
+// What the anomaly setting may be as a number, and what it is where nothing is set.
+const (
+	leastAnomaly   = 2
+	mostAnomaly    = 20
+	defaultAnomaly = 3
+)
+
 // The modes of the impact gate.
 const (
 	ImpactOff   = "off"
@@ -87,6 +97,28 @@ func (s Settings) ImpactGate() ImpactGate {
 		g.WindowHours = int(hours)
 	}
 	return g
+}
+
+// AnomalyFactor is how many times the usual is flagged as an anomaly; false: nothing is.
+func (s Settings) AnomalyFactor() (float64, bool) {
+	if s[AnomaliesSetting] == "off" {
+		return 0, false
+	}
+	if n, ok := number(s[AnomaliesSetting]); ok {
+		return n, true
+	}
+	return defaultAnomaly, true
+}
+
+// checkAnomalies says what is wrong with the setting of anomalies.
+func (s Settings) checkAnomalies(wrong func(name, message string)) {
+	v, sent := s[AnomaliesSetting]
+	if !sent || v == "off" {
+		return
+	}
+	if n, ok := number(v); !ok || n < leastAnomaly || n > mostAnomaly {
+		wrong(AnomaliesSetting, fmt.Sprintf(`must be "off" or a number from %d to %d`, leastAnomaly, mostAnomaly))
+	}
 }
 
 // checkImpact says what is wrong with the gate's settings.
@@ -225,6 +257,7 @@ func (s Settings) check(stored Settings) error {
 	}
 	s.checkImpact(wrong)
 	s.checkReplay(wrong)
+	s.checkAnomalies(wrong)
 	bad = append(bad, s.unknown(stored)...)
 	if raw, err := json.Marshal(s); err != nil || len(raw) > 64<<10 {
 		bad = append(bad, fault.Detail{Pointer: pointer, Message: "must be at most 64 KiB of JSON"})
@@ -295,6 +328,9 @@ func (Settings) Schema(huma.Registry) *huma.Schema {
 			ImpactWindowSetting: {
 				Type: huma.TypeInteger, Format: "int64", Minimum: &one, Maximum: &year, Nullable: true,
 				Description: "How many hours back decisions are replayed before a promotion; absent: 168.",
+			},
+			AnomaliesSetting: {
+				Description: "From how many times the usual on decisions are flagged as an anomaly: off, or a number from 2 to 20; absent: 3.",
 			},
 			ReplaySetting: {
 				Description: "What is kept of decisions' inputs for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none keep nothing.",

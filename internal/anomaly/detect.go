@@ -1,0 +1,243 @@
+// Package anomaly finds decisions that differ from what a tenant is used to:
+// six detectors, each against the tenant's own trailing baseline. A detector is a
+// function of numbers; Service reads those, keeps what was found, and puts it into
+// the audit log.
+package anomaly
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+)
+
+// Kind names what a detector finds.
+type Kind string
+
+// The six kinds.
+const (
+	DenialSpike     Kind = "denial_spike"
+	ErrorSpike      Kind = "error_spike"
+	LatencyAnomaly  Kind = "latency_anomaly"
+	ResourceSpike   Kind = "resource_access_spike"
+	UserSpike       Kind = "user_activity"
+	SuspiciousPlace Kind = "suspicious_source_ip"
+)
+
+// Finding is one anomaly as a detector sees it.
+type Finding struct {
+	Kind Kind
+	// Subject is the user, resource or address that it is about; empty: the environment.
+	Subject  string
+	Evidence Evidence
+}
+
+// Evidence is why something was flagged: numbers that a person can check.
+type Evidence struct {
+	Summary   string  `json:"summary" doc:"One sentence for people."`
+	Measured  float64 `json:"measured" doc:"What was measured, in the unit."`
+	Usual     float64 `json:"usual" doc:"What the tenant's baseline is, in the unit."`
+	Threshold float64 `json:"threshold" doc:"From which value on it is flagged, in the unit."`
+	Unit      string  `json:"unit" enum:"percent,ms,decisions" doc:"Unit of the three figures above."`
+	Decisions int64   `json:"decisions" doc:"How many decisions it stands on."`
+	Window    int64   `json:"window_seconds" doc:"In how many seconds they were made."`
+	Baseline  int64   `json:"baseline_seconds" doc:"How many seconds of history the baseline stands on."`
+}
+
+// Tuning is how far from usual is an anomaly.
+type Tuning struct {
+	// Factor times the usual value is flagged: 3, as specified, unless the tenant
+	// says otherwise.
+	Factor float64
+}
+
+// Bounds that keep small numbers from being anomalies.
+const (
+	leastDenials   = 20  // in the window, for a spike of denials
+	leastErrors    = 10  // in the window, for a spike of errors
+	leastTimed     = 50  // evaluations in the window, for latency
+	leastAccesses  = 100 // of one resource in the hour, or of one user in the day
+	leastHistory   = 200 // decisions in the baseline
+	leastHours     = 3   // hours in the baseline that hold decisions
+	leastInAnHour  = 30  // decisions of an hour that counts by itself
+	leastCertainty = 6   // standard deviations from the usual count
+)
+
+// Shares looks for spikes of denials and of errors: the share in the window now
+// against the shares of the hours of the baseline.
+func Shares(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tuning) []Finding {
+	var out []Finding
+	for _, m := range []struct {
+		kind  Kind
+		of    func(*audit.Rollup) int64
+		least int64
+		floor float64 // this much above usual at least
+		what  string
+	}{
+		{DenialSpike, func(r *audit.Rollup) int64 { return r.Denied }, leastDenials, 0.10, "denied"},
+		{ErrorSpike, func(r *audit.Rollup) int64 { return r.Errors }, leastErrors, 0.03, "denied because a control failed"},
+	} {
+		if f, ok := share(now, window, hours, t, m.of, m.least, m.floor); ok {
+			f.Kind = m.kind
+			f.Evidence.Summary = fmt.Sprintf("%.1f %% of %d decisions were %s; usual are %.1f %%", f.Evidence.Measured, now.Total(), m.what, f.Evidence.Usual)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+func share(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tuning, of func(*audit.Rollup) int64, least int64, floor float64) (Finding, bool) {
+	var all, bad int64
+	var shares []float64
+	for i := range hours {
+		n := hours[i].Total()
+		all, bad = all+n, bad+of(&hours[i])
+		if n >= leastInAnHour {
+			shares = append(shares, float64(of(&hours[i]))/float64(n))
+		}
+	}
+	n, k := now.Total(), of(&now)
+	if all < leastHistory || len(shares) < leastHours || k < least {
+		return Finding{}, false
+	}
+	// One is added to both, so that a baseline without a single denial is no certainty.
+	usual := float64(bad+1) / float64(all+2)
+	limit := max(t.Factor*usual, 1.5*quantile(shares, 0.95), usual+floor)
+	limit = min(limit, usual+0.7*(1-usual)) // three times 40 % cannot be reached
+	got := float64(k) / float64(n)
+	deviation := (float64(k) - float64(n)*usual) / math.Sqrt(float64(n)*usual*(1-usual)+1)
+	if got < limit || deviation < leastCertainty {
+		return Finding{}, false
+	}
+	return Finding{Evidence: Evidence{
+		Measured: percent(got), Usual: percent(usual), Threshold: percent(limit), Unit: "percent",
+		Decisions: n, Window: int64(window / time.Second), Baseline: spanned(hours),
+	}}, true
+}
+
+// Latency looks for evaluations that take longer than usual: the 95th percentile
+// in the window now against that of the baseline and of its slow hours.
+func Latency(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tuning) []Finding {
+	if now.Latencies.Count() < leastTimed {
+		return nil
+	}
+	var all audit.Latencies
+	var each []float64
+	for i := range hours {
+		all.Merge(&hours[i].Latencies)
+		if hours[i].Latencies.Count() >= leastInAnHour {
+			each = append(each, hours[i].Latencies.Quantile(0.95))
+		}
+	}
+	if all.Count() < leastHistory || len(each) < leastHours {
+		return nil
+	}
+	usual, got := all.Quantile(0.95), now.Latencies.Quantile(0.95)
+	limit := max(t.Factor*usual, 1.5*quantile(each, 0.95), usual+2)
+	if got < limit {
+		return nil
+	}
+	return []Finding{{Kind: LatencyAnomaly, Evidence: Evidence{
+		Summary:  fmt.Sprintf("95 of 100 evaluations took up to %.1f ms; usual are %.1f ms", got, usual),
+		Measured: got, Usual: usual, Threshold: limit, Unit: "ms",
+		Decisions: now.Latencies.Count(), Window: int64(window / time.Second), Baseline: spanned(hours),
+	}}}
+}
+
+// Spikes looks for subjects with far more decisions than usual. A stretch that is
+// still running is compared with whole ones, so it is never flagged for being long.
+// A subject without history is compared with the busy ones of the others.
+func Spikes(kind Kind, stretch, baseline time.Duration, list []audit.Activity, t Tuning) []Finding {
+	var typical []float64
+	for _, a := range list {
+		for _, n := range a.Before {
+			typical = append(typical, float64(n))
+		}
+	}
+	if len(typical) < leastHours {
+		return nil
+	}
+	busy := quantile(typical, 0.95)
+	var out []Finding
+	for _, a := range list {
+		if a.Now < leastAccesses {
+			continue
+		}
+		usual, limit := busy, t.Factor*busy
+		if len(a.Before) >= leastHours {
+			sum := float64(0)
+			for _, n := range a.Before {
+				sum += float64(n)
+			}
+			usual = sum / float64(len(a.Before))
+			limit = max(t.Factor*usual, 1.5*float64(slices.Max(a.Before)))
+		}
+		limit = max(limit, leastAccesses)
+		if float64(a.Now) < limit || (float64(a.Now)-usual)/math.Sqrt(usual+1) < leastCertainty {
+			continue
+		}
+		what := map[Kind]string{UserSpike: "Of this user", ResourceSpike: "On this resource"}[kind]
+		out = append(out, Finding{Kind: kind, Subject: a.Subject, Evidence: Evidence{
+			Summary:  fmt.Sprintf("%s %d decisions were made since %s; usual are %.0f", what, a.Now, beginning(stretch), usual),
+			Measured: float64(a.Now), Usual: math.Round(usual*10) / 10, Threshold: math.Ceil(limit), Unit: "decisions",
+			Decisions: a.Now, Window: int64(stretch / time.Second), Baseline: int64(baseline / time.Second),
+		}})
+	}
+	return out
+}
+
+func beginning(stretch time.Duration) string {
+	if stretch >= 24*time.Hour {
+		return "the day began (UTC)"
+	}
+	return "the hour began"
+}
+
+// Sources looks for addresses that probe: nearly everything from there is denied,
+// for many people or on many resources, although the tenant usually denies little.
+func Sources(list []audit.Source, window time.Duration, hours []audit.Rollup, t Tuning) []Finding {
+	var all, denied int64
+	for i := range hours {
+		all, denied = all+hours[i].Total(), denied+hours[i].Denied
+	}
+	if all < leastHistory || len(hours) < leastHours {
+		return nil
+	}
+	usual := float64(denied+1) / float64(all+2)
+	limit := max(0.8, min(t.Factor*usual, usual+0.7*(1-usual)))
+	var out []Finding
+	for _, s := range list {
+		n := s.Permitted + s.Denied
+		got := float64(s.Denied) / float64(max(n, 1))
+		if s.Denied < leastDenials || got < limit || s.Users < 5 && s.Resources < 10 {
+			continue
+		}
+		out = append(out, Finding{Kind: SuspiciousPlace, Subject: s.Address, Evidence: Evidence{
+			Summary:  fmt.Sprintf("%d of %d requests from this address were denied, for %d users on %d resources", s.Denied, n, s.Users, s.Resources),
+			Measured: percent(got), Usual: percent(usual), Threshold: percent(limit), Unit: "percent",
+			Decisions: n, Window: int64(window / time.Second), Baseline: spanned(hours),
+		}})
+	}
+	return out
+}
+
+// spanned is how many seconds lie between the first and the last hour.
+func spanned(hours []audit.Rollup) int64 {
+	if len(hours) == 0 {
+		return 0
+	}
+	return int64((hours[len(hours)-1].Start.Sub(hours[0].Start) + time.Hour) / time.Second)
+}
+
+// quantile is the value that the share q of the list does not pass; 0 of none.
+func quantile(list []float64, q float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(list))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+func percent(share float64) float64 { return math.Round(share*1000) / 10 }

@@ -1,0 +1,181 @@
+package anomaly
+
+import (
+	"context"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// How far back the detectors look.
+const (
+	window   = 5 * time.Minute    // for shares and latency
+	sources  = 10 * time.Minute   // for addresses
+	baseline = 7 * 24 * time.Hour // hours before the window
+	days     = 14 * 24 * time.Hour
+	// pause ends an anomaly that was not seen again for so long.
+	pause = 15 * time.Minute
+	// keep is how long anomalies are listed.
+	keep = 90 * 24 * time.Hour
+)
+
+// Event is the type of the audit entry that each anomaly makes when it begins.
+const Event = "AI_ANOMALY_DETECTED"
+
+// Service looks for anomalies. Its fields are its dependencies.
+type Service struct {
+	Stores *db.Cluster
+	Log    *audit.DecisionLog
+	// Tuning is what the tenant wants; false: nothing is looked for.
+	Tuning func(ctx context.Context, tenant scope.TenantID) (Tuning, bool, error)
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Anomaly is one that was found.
+type Anomaly struct {
+	ID          int64     `json:"id" db:"id" doc:"Identifies the anomaly."`
+	Kind        Kind      `json:"kind" db:"kind" enum:"denial_spike,error_spike,latency_anomaly,resource_access_spike,user_activity,suspicious_source_ip" doc:"What was found."`
+	Environment scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"Where."`
+	Subject     string    `json:"subject" db:"subject" doc:"The user, resource or address that it is about; empty: all of the environment."`
+	BeganAt     time.Time `json:"began_at" db:"began_at" doc:"When it was first seen."`
+	LastAt      time.Time `json:"last_at" db:"last_at" doc:"When it was last seen. Seen again within 15 minutes, it is the same anomaly."`
+	Measured    float64   `json:"-" db:"measured"`
+	Evidence    Evidence  `json:"evidence" db:"evidence" doc:"Why it was flagged, at its worst moment."`
+}
+
+// Page is a list of anomalies.
+type Page struct {
+	Anomalies []Anomaly `json:"anomalies" doc:"Newest first."`
+	Total     int64     `json:"total" doc:"How many the filter leaves."`
+}
+
+// Run looks at every tenant. A tenant whose store fails is left for the next time.
+func (s *Service) Run(ctx context.Context) {
+	tenants, err := s.Stores.Tenants(ctx)
+	if err != nil {
+		s.Logger.Warn("anomalies: the tenants cannot be listed", "error", err)
+		return
+	}
+	for _, t := range tenants {
+		if err := s.Look(ctx, t); err != nil && ctx.Err() == nil {
+			s.Logger.Warn("anomalies: a tenant was left out", "tenant", t, "error", err)
+		}
+	}
+}
+
+// Look runs all detectors on one tenant and keeps what they find.
+func (s *Service) Look(ctx context.Context, tenant scope.TenantID) error {
+	tuning, on, err := s.Tuning(ctx, tenant)
+	if err != nil || !on {
+		return err
+	}
+	for _, env := range []scope.Env{scope.Production, scope.Sandbox} {
+		found, err := s.detect(ctx, tenant, env, tuning)
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			if err := s.record(ctx, tenant, env, f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// detect runs the detectors on one environment.
+func (s *Service) detect(ctx context.Context, tenant scope.TenantID, env scope.Env, tuning Tuning) ([]Finding, error) {
+	now := s.Now().UTC()
+	sc := scope.Scope{Tenant: tenant, Env: env}
+	recent, err := s.Log.Rollups(ctx, sc, audit.TenSeconds, now.Add(-window), now)
+	if err != nil || len(recent) == 0 {
+		return nil, err // nobody asks: nothing is unusual
+	}
+	var current audit.Rollup
+	for i := range recent {
+		current.Merge(&recent[i])
+	}
+	// The baseline ends with the last hour that is over before the window begins.
+	hours, err := s.Log.Rollups(ctx, sc, audit.Hour, now.Add(-baseline), now.Add(-window-time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	found := append(Shares(current, window, hours, tuning), Latency(current, window, hours, tuning)...)
+	resources, err := s.Log.Activity(ctx, tenant, env, audit.TopResources, now, now.Add(-baseline), leastAccesses)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, Spikes(ResourceSpike, time.Hour, baseline, resources, tuning)...)
+	users, err := s.Log.Activity(ctx, tenant, env, audit.BusyUsers, now, now.Add(-days), leastAccesses)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, Spikes(UserSpike, 24*time.Hour, days, users, tuning)...)
+	if current.Denied < leastDenials {
+		return found, nil
+	}
+	from, err := s.Log.Sources(ctx, tenant, env, now.Add(-sources), now)
+	if err != nil {
+		return nil, err
+	}
+	return append(found, Sources(from, sources, hours, tuning)...), nil
+}
+
+// record stores a finding: as a new anomaly with its audit entry, or as more of one
+// that was seen a short while ago.
+func (s *Service) record(ctx context.Context, tenant scope.TenantID, env scope.Env, f Finding) error {
+	return s.Stores.Write(ctx, tenant, func(tx *db.Tx) error {
+		now := s.Now().UTC().Truncate(time.Microsecond)
+		again, err := prolong(ctx, tx, env, f, now, now.Add(-pause))
+		if err != nil || again {
+			return err
+		}
+		id, err := insert(ctx, tx, env, f, now)
+		if err != nil {
+			return err
+		}
+		sc := scope.Scope{Tenant: tenant, Env: env, Actor: scope.Actor{Kind: scope.System, ID: "anomalies", Name: "anomalies"}}
+		return audit.Append(ctx, tx, sc, now, audit.Entry{
+			Type: Event, Object: "anomaly", ObjectID: strconv.FormatInt(id, 10), ObjectName: string(f.Kind), Env: env,
+			EventContext: map[string]any{"kind": string(f.Kind), "subject": f.Subject, "evidence": f.Evidence},
+		})
+	})
+}
+
+// List gives the anomalies that lasted until since or longer, in the scope's
+// environment or in both.
+func (s *Service) List(ctx context.Context, sc scope.Scope, kind Kind, since time.Time, skip, limit int64) (Page, error) {
+	page := Page{}
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if page.Total, err = countKind(ctx, tx, sc.Env, kind, since); err != nil {
+			return err
+		}
+		page.Anomalies, err = list(ctx, tx, sc.Env, kind, since, skip, limit)
+		return err
+	})
+	return page, err
+}
+
+// Count is how many anomalies lasted until since or longer, within the caller's
+// transaction.
+func (s *Service) Count(ctx context.Context, tx *db.Tx, env scope.Env, since time.Time) (int64, error) {
+	return countKind(ctx, tx, env, "", since)
+}
+
+// Forget removes anomalies that were listed long enough.
+func (s *Service) Forget(ctx context.Context) {
+	tenants, err := s.Stores.Tenants(ctx)
+	for _, t := range tenants {
+		if err == nil {
+			err = s.Stores.Write(ctx, t, func(tx *db.Tx) error { return forget(ctx, tx, s.Now().Add(-keep)) })
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		s.Logger.Warn("anomalies: old ones were not removed", "error", err)
+	}
+}

@@ -1,0 +1,105 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// BusyUsers is the third kind of what is counted, by the day.
+const BusyUsers Kind = "u|"
+
+// Activity is how many decisions one user or resource had.
+type Activity struct {
+	Subject string
+	// Now are those of the running day or hour, Before those of the earlier ones
+	// that had any, oldest first.
+	Now    int64
+	Before []int64
+}
+
+// Activity gives the users (by the day) or resources (by the hour) that have had at
+// least so many decisions in the running stretch, with their history since from.
+func (l *DecisionLog) Activity(ctx context.Context, tenant scope.TenantID, env scope.Env, kind Kind, now, from time.Time, least int64) ([]Activity, error) {
+	width := Hour
+	if kind == BusyUsers {
+		width = Day
+	}
+	running := width.Start(now)
+	var out []Activity
+	err := l.cfg.Cluster.Read(ctx, tenant, func(tx *db.Tx) error {
+		out = nil
+		busy, err := busyIn(ctx, tx, kind, running, env, least)
+		if err != nil || len(busy) == 0 {
+			return err
+		}
+		at := make(map[string]int, len(busy))
+		names := make([]string, len(busy))
+		for i, b := range busy {
+			at[b.Name], names[i] = i, b.Name
+			out = append(out, Activity{Subject: b.Name, Now: b.N})
+		}
+		history, err := historyOf(ctx, tx, kind, env, names, width.Start(from), running)
+		for _, h := range history {
+			a := &out[at[h.Name]]
+			a.Before = append(a.Before, h.N)
+		}
+		return err
+	})
+	return out, err
+}
+
+// Source is what came from one address.
+type Source struct {
+	Address           string
+	Permitted, Denied int64
+	// Users and Resources are how many different ones were denied.
+	Users, Resources int
+}
+
+// maxSampled bounds how many decisions of each kind are read to find sources.
+const maxSampled = 20_000
+
+// Sources groups the newest decisions of [from, to) by the address that they came
+// from: those addresses that something was denied to.
+func (l *DecisionLog) Sources(ctx context.Context, tenant scope.TenantID, env scope.Env, from, to time.Time) ([]Source, error) {
+	type seen struct {
+		*Source
+		users, resources map[string]bool
+	}
+	byAddress := map[string]seen{}
+	var out []Source
+	err := l.cfg.Cluster.Read(ctx, tenant, func(tx *db.Tx) error {
+		clear(byAddress)
+		denied, err := newestFrom(ctx, tx, env, Deny, from, to, maxSampled)
+		if err != nil {
+			return err
+		}
+		for _, r := range denied {
+			if r.Address == "" {
+				continue
+			}
+			s, ok := byAddress[r.Address]
+			if !ok {
+				s = seen{&Source{Address: r.Address}, map[string]bool{}, map[string]bool{}}
+				byAddress[r.Address] = s
+			}
+			s.Denied++
+			s.users[r.User], s.resources[r.Resource] = true, true
+		}
+		permitted, err := newestFrom(ctx, tx, env, Permit, from, to, maxSampled)
+		for _, r := range permitted {
+			if s, ok := byAddress[r.Address]; ok {
+				s.Permitted++
+			}
+		}
+		return err
+	})
+	for _, s := range byAddress {
+		s.Users, s.Resources = len(s.users), len(s.resources)
+		out = append(out, *s.Source)
+	}
+	return out, err
+}

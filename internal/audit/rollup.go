@@ -1,0 +1,200 @@
+package audit
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Width is the stretch of time that one roll-up adds up.
+type Width time.Duration
+
+// The widths of roll-ups, and for how long each is kept: see (Width).keep.
+const (
+	TenSeconds = Width(10 * time.Second)
+	Minute     = Width(time.Minute)
+	Hour       = Width(time.Hour)
+	Day        = Width(24 * time.Hour)
+)
+
+func widths() []Width { return []Width{TenSeconds, Minute, Hour, Day} }
+
+// keep is how long roll-ups of the width stay.
+func (w Width) keep() time.Duration {
+	switch w {
+	case TenSeconds:
+		return 3 * hour
+	case Minute:
+		return 2 * day
+	case Hour:
+		return 35 * day
+	default:
+		return 800 * day
+	}
+}
+
+// Start is the beginning of the stretch that t lies in (UTC).
+func (w Width) Start(t time.Time) time.Time { return bucketOf(t, time.Duration(w)) }
+
+// Rollup is what was decided in one stretch of time.
+type Rollup struct {
+	Start time.Time
+	// Permitted and Denied are all decisions. Masked are those of Permitted that
+	// mask, PolicyDenials those of Denied that a control made.
+	Permitted, Denied, Masked, PolicyDenials int64
+	// Errors are denials because a control failed or met a limit.
+	Errors    int64
+	CacheHits int64
+	// EvaluationUS is the time of all evaluations in microseconds.
+	EvaluationUS int64
+	Latencies    Latencies
+}
+
+// Total is how many decisions were made.
+func (r *Rollup) Total() int64 { return r.Permitted + r.Denied }
+
+// Merge adds what o counted; Start stays.
+func (r *Rollup) Merge(o *Rollup) {
+	r.Permitted += o.Permitted
+	r.Denied += o.Denied
+	r.Masked += o.Masked
+	r.PolicyDenials += o.PolicyDenials
+	r.Errors += o.Errors
+	r.CacheHits += o.CacheHits
+	r.EvaluationUS += o.EvaluationUS
+	r.Latencies.Merge(&o.Latencies)
+}
+
+// The measures of decision_rollups; a step of the histogram is "t" and its number.
+const (
+	measurePermit     = "permit"
+	measureDeny       = "deny"
+	measureMask       = "mask"
+	measurePolicyDeny = "policy_deny"
+	measureError      = "error"
+	measureCacheHit   = "cache_hit"
+	measureTime       = "us"
+	measureStep       = "t"
+)
+
+// put sets the measure of a row that was read.
+func (r *Rollup) put(measure string, n int64) {
+	switch measure {
+	case measurePermit:
+		r.Permitted += n
+	case measureDeny:
+		r.Denied += n
+	case measureMask:
+		r.Masked += n
+	case measurePolicyDeny:
+		r.PolicyDenials += n
+	case measureError:
+		r.Errors += n
+	case measureCacheHit:
+		r.CacheHits += n
+	case measureTime:
+		r.EvaluationUS += n
+	default:
+		step, err := strconv.Atoi(strings.TrimPrefix(measure, measureStep))
+		if err == nil && step >= 0 && step < latencySteps {
+			r.Latencies[step] += n
+		}
+	}
+}
+
+// each calls f with every measure that is not 0.
+func (r *Rollup) each(f func(measure string, n int64)) {
+	for _, m := range []struct {
+		measure string
+		n       int64
+	}{
+		{measurePermit, r.Permitted}, {measureDeny, r.Denied}, {measureMask, r.Masked}, {measurePolicyDeny, r.PolicyDenials},
+		{measureError, r.Errors}, {measureCacheHit, r.CacheHits}, {measureTime, r.EvaluationUS},
+	} {
+		if m.n != 0 {
+			f(m.measure, m.n)
+		}
+	}
+	for step, n := range r.Latencies {
+		if n != 0 {
+			f(measureStep+strconv.Itoa(step), n)
+		}
+	}
+}
+
+type rollupID struct {
+	bucket      int64
+	environment string
+}
+
+// rollups gathers what a batch of rows adds, by stretches of the narrowest width;
+// the wider ones are made of those.
+type rollups map[rollupID]*Rollup
+
+// add counts one decision.
+func (rs rollups) add(r *row) {
+	start := TenSeconds.Start(r.At)
+	id := rollupID{start.UnixMicro(), r.Environment}
+	u := rs[id]
+	if u == nil {
+		u = &Rollup{Start: start}
+		rs[id] = u
+	}
+	n := r.tally.Counted
+	if r.Decision == Permit {
+		u.Permitted += n
+	} else {
+		u.Denied += n
+		if r.PolicyID != 0 {
+			u.PolicyDenials += n
+		}
+	}
+	if r.masked {
+		u.Masked += n
+	}
+	u.Errors += r.tally.Errors
+	u.CacheHits += r.tally.CacheHits
+	u.EvaluationUS += r.tally.EvaluationUS
+	u.Latencies.Add(r.EvaluationUS, n)
+}
+
+// Rollups gives what was decided from the stretch of from up to and with that of
+// to, oldest first, in the scope's environment or in all. Stretches in which
+// nothing was decided are not there.
+func (l *DecisionLog) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) ([]Rollup, error) {
+	var out []Rollup
+	err := l.cfg.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+		var err error
+		out, err = readRollups(ctx, tx, w, w.Start(from), w.Start(to).Add(time.Duration(w)), visible(sc, sc.Env))
+		return err
+	})
+	return out, err
+}
+
+// Totals adds up what was decided from the stretch of from up to and with that of
+// to, in the scope's environment or in all.
+func (l *DecisionLog) Totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
+	sum := Rollup{Start: w.Start(from)}
+	err := l.cfg.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+		sum = Rollup{Start: sum.Start}
+		return sumRollups(ctx, tx, w, sum.Start, w.Start(to).Add(time.Duration(w)), visible(sc, sc.Env), &sum)
+	})
+	return sum, err
+}
+
+// retainRollups removes roll-ups that were kept long enough.
+func retainRollups(ctx context.Context, tx *db.Tx, now time.Time) (int64, error) {
+	var removed int64
+	for _, w := range widths() {
+		n, err := deleteRollups(ctx, tx, w, now.Add(-w.keep()), pruneChunk)
+		removed += n
+		if err != nil {
+			return removed, err
+		}
+	}
+	return removed, nil
+}

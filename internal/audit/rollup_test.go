@@ -1,0 +1,290 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// TestQuantilesAreNear holds percentiles of the histogram to those of the sorted
+// list, for several shapes of latency.
+func TestQuantilesAreNear(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, draw := range map[string]func() float64{
+		"even":       func() float64 { return 1 + r.Float64()*5000 },
+		"log-normal": func() float64 { return math.Exp(5 + 1.5*r.NormFloat64()) },
+		"two modes": func() float64 {
+			if r.IntN(10) == 0 {
+				return 20000 + 1000*r.Float64()
+			}
+			return 30 + 10*r.Float64()
+		},
+		"constant": func() float64 { return 777 },
+	} {
+		var l Latencies
+		var all []float64
+		for range 20_000 {
+			us := int64(draw())
+			l.Add(us, 1)
+			all = append(all, float64(us)/1000)
+		}
+		slices.Sort(all)
+		for _, q := range []float64{0.5, 0.95, 0.99} {
+			want, got := all[int(q*float64(len(all)))], l.Quantile(q)
+			if math.Abs(got-want) > 0.13*want {
+				t.Errorf("%s: p%v is %v, the list's is %v", name, 100*q, got, want)
+			}
+		}
+	}
+	if empty := (&Latencies{}).Quantile(0.5); empty != 0 {
+		t.Errorf("of nothing: %v", empty)
+	}
+}
+
+func TestStepsHoldTheirLatencies(t *testing.T) {
+	for us := int64(1); us < 1<<27; us = us*9/8 + 1 {
+		from, to := stepBounds(latencyStep(us))
+		if float64(us) < from || float64(us) >= to {
+			t.Fatalf("%d us in [%v, %v)", us, from, to)
+		}
+	}
+	for _, us := range []int64{-1, 0, math.MaxInt64} {
+		if s := latencyStep(us); s < 0 || s >= latencySteps {
+			t.Errorf("%d us in step %d", us, s)
+		}
+	}
+}
+
+// TestRollupsAgreeWithTheLog stores decisions, some of them twice and at every
+// audit level, and counts them again by hand, for every width.
+func TestRollupsAgreeWithTheLog(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		l := storeOnly(t, c, at(noon))
+		r := rand.New(rand.NewPCG(3, 4))
+		type key struct {
+			w     Width
+			start time.Time
+			env   scope.Env
+		}
+		want := map[key]*Rollup{}
+		var rows []row
+		for i := range 600 {
+			d := Decision{
+				DecisionID: fmt.Sprint(i), Timestamp: noon.Add(-time.Duration(r.Int64N(int64(3 * day)))).Truncate(time.Microsecond),
+				Environment: []scope.Env{scope.Production, scope.Sandbox}[r.IntN(2)], Decision: []string{Permit, Deny}[r.IntN(2)],
+				PolicyID: r.Int64N(3), EvaluationTimeMS: float64(r.IntN(3000)) / 1000, CacheHit: r.IntN(3) == 0,
+				AuditLevel: []Level{None, Basic, Detailed}[r.IntN(3)], Effect: "DENY",
+			}
+			if d.Decision == Permit {
+				d.Effect = []string{"ALLOW", "MASK"}[r.IntN(2)]
+			} else if r.IntN(5) == 0 {
+				d.Error = "evaluation_limit"
+			}
+			line := appendDecision(nil, &d)
+			rw, err := toRow(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, rw)
+			if r.IntN(4) == 0 {
+				rows = append(rows, rw) // sent twice, counted once
+			}
+			for _, w := range widths() {
+				k := key{w, w.Start(d.Timestamp), d.Environment}
+				if want[k] == nil {
+					want[k] = &Rollup{Start: k.start}
+				}
+				count(want[k], &d)
+			}
+		}
+		for len(rows) > 0 {
+			n := min(len(rows), 97)
+			if err := l.store(context.Background(), scope.DefaultTenant, rows[:n]); err != nil {
+				t.Fatal(err)
+			}
+			rows = rows[n:]
+		}
+		got := 0
+		for _, w := range widths() {
+			for _, env := range []scope.Env{scope.Production, scope.Sandbox} {
+				sc := admin
+				sc.Env = env
+				list, err := l.Rollups(context.Background(), sc, w, noon.Add(-4*day), noon)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, u := range list {
+					got++
+					if k := (key{w, u.Start, env}); want[k] == nil || u != *want[k] {
+						t.Errorf("%v %s from %s:\n%+v\nwant %+v", time.Duration(w), env, u.Start, u, want[k])
+					}
+				}
+			}
+		}
+		if got != len(want) {
+			t.Errorf("%d roll-ups, want %d", got, len(want))
+		}
+	})
+}
+
+// count adds a decision to a roll-up, as its documentation says.
+func count(u *Rollup, d *Decision) {
+	if d.Decision == Permit {
+		u.Permitted++
+	} else {
+		u.Denied++
+		if d.PolicyID != 0 {
+			u.PolicyDenials++
+		}
+	}
+	if d.Effect == "MASK" {
+		u.Masked++
+	}
+	if d.Error != "" {
+		u.Errors++
+	}
+	if d.CacheHit {
+		u.CacheHits++
+	}
+	us := int64(d.EvaluationTimeMS * 1000)
+	u.EvaluationUS += us
+	u.Latencies.Add(us, 1)
+}
+
+// TestRollupsEnd keeps each width for as long as it says.
+func TestRollupsEnd(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		l := storeOnly(t, c, at(noon))
+		for i, age := range []time.Duration{0, 4 * time.Hour, 3 * day, 40 * day, 900 * day} {
+			d := Decision{DecisionID: fmt.Sprint(i), Timestamp: noon.Add(-age), Environment: scope.Production, Decision: Permit, AuditLevel: None}
+			rw, err := toRow(appendDecision(nil, &d))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.store(context.Background(), scope.DefaultTenant, []row{rw}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := l.Retain(context.Background(), scope.DefaultTenant); err != nil {
+			t.Fatal(err)
+		}
+		for w, want := range map[Width]int{TenSeconds: 1, Minute: 2, Hour: 3, Day: 3} {
+			list, err := l.Rollups(context.Background(), admin, w, noon.Add(-1000*day), noon)
+			if err != nil || len(list) != want {
+				t.Errorf("%v: %d left, want %d, error %v", time.Duration(w), len(list), want, err)
+			}
+		}
+	})
+}
+
+// BenchmarkRollupsOfADay reads what the dashboard reads, of a day with decisions in
+// each ten seconds of both environments.
+func BenchmarkRollupsOfADay(b *testing.B) {
+	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+		b.Run(backend, func(b *testing.B) {
+			c := dbtest.Open(b, backend)
+			l := storeOnly(b, c, at(noon))
+			r := rand.New(rand.NewPCG(5, 6))
+			for hours := range 25 {
+				rs := rollups{}
+				for slot := range 360 {
+					for _, env := range []scope.Env{scope.Production, scope.Sandbox} {
+						start := noon.Add(-time.Duration(hours)*hour - time.Duration(slot)*10*time.Second)
+						u := &Rollup{Start: start, Permitted: 100, Denied: 16, PolicyDenials: 3, Errors: 1, CacheHits: 50, EvaluationUS: 9000}
+						for range 20 {
+							u.Latencies.Add(int64(math.Exp(4+r.NormFloat64())), 6)
+						}
+						rs[rollupID{start.UnixMicro(), string(env)}] = u
+					}
+				}
+				err := c.Write(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error { return storeRollups(context.Background(), tx, rs) })
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				for _, part := range []struct {
+					w    Width
+					back time.Duration
+				}{{TenSeconds, time.Minute}, {Minute, hour}, {Hour, day}} {
+					if _, err := l.Totals(context.Background(), admin, part.w, noon.Add(-part.back), noon); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestRollupsOfOlderVersions makes hours and days of the counters that older
+// versions kept, and compares them with those that were counted.
+func TestRollupsOfOlderVersions(t *testing.T) {
+	text, err := fs.ReadFile(db.Migrations(), "migrations/tenant/0100_rollups.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fills []string
+	for _, s := range strings.Split(string(text), ";") {
+		if i := strings.Index(s, "INSERT INTO decision_rollups"); i >= 0 {
+			fills = append(fills, s[i:])
+		}
+	}
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		l := storeOnly(t, c, at(noon))
+		r := rand.New(rand.NewPCG(8, 9))
+		var rows []row
+		for i := range 200 {
+			d := Decision{
+				DecisionID: fmt.Sprint(i), Timestamp: noon.Add(-time.Duration(r.Int64N(int64(3 * day)))), Environment: scope.Production,
+				Decision: []string{Permit, Deny}[r.IntN(2)], PolicyID: r.Int64N(3), AuditLevel: Basic, Resource: Resource{ID: fmt.Sprint(r.IntN(4))},
+			}
+			if d.Decision == Deny && r.IntN(3) == 0 {
+				d.Error = "evaluation_limit"
+			}
+			rw, err := toRow(appendDecision(nil, &d))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, rw)
+		}
+		ctx := context.Background()
+		if err := l.store(ctx, scope.DefaultTenant, rows); err != nil {
+			t.Fatal(err)
+		}
+		read := func(w Width) (out []Rollup) {
+			list, err := l.Rollups(ctx, admin, w, noon.Add(-4*day), noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, u := range list {
+				out = append(out, Rollup{Start: u.Start, Permitted: u.Permitted, Denied: u.Denied, PolicyDenials: u.PolicyDenials, Errors: u.Errors})
+			}
+			return out
+		}
+		wantHours, wantDays := read(Hour), read(Day)
+		err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+			for _, sql := range append([]string{`DELETE FROM decision_rollups`}, fills...) {
+				if _, err := tx.Exec(ctx, sql); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hours, days := read(Hour), read(Day); !slices.Equal(hours, wantHours) || !slices.Equal(days, wantDays) || len(fills) != 3 {
+			t.Errorf("%d fills; days %+v\nwant %+v", len(fills), days, wantDays)
+		}
+	})
+}

@@ -1,0 +1,39 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Kind of what Top lists.
+type Kind string
+
+// What Top can list.
+const (
+	TopPolicies  Kind = "p|"
+	TopResources Kind = "r|"
+)
+
+// Share is how many decisions were about one thing.
+type Share struct {
+	// Name is the id of a control, or the key of a resource: its id, or what callers
+	// named it where it is not registered.
+	Name      string `db:"name"`
+	Permitted int64  `db:"permitted"`
+	Denied    int64  `db:"denied"`
+	Errors    int64  `db:"errors"`
+}
+
+// Top gives the n controls or resources with most denials since the hour of from,
+// in the scope's environment or in all.
+func (l *DecisionLog) Top(ctx context.Context, sc scope.Scope, kind Kind, from time.Time, n int) ([]Share, error) {
+	var out []Share
+	err := l.cfg.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		out, err = topCounts(ctx, tx, kind, bucketOf(from, hour), visible(sc, sc.Env), n)
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,33 @@
+package bouncer
+
+import (
+	"context"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Tally counts the bouncers of an environment, or of both, and what is delivered
+// to them.
+type Tally struct {
+	// Connected, Degraded and Disconnected add up to all bouncers.
+	Connected    int64 `db:"connected"`
+	Degraded     int64 `db:"degraded"`
+	Disconnected int64 `db:"disconnected"`
+	// Deliveries are pairs of a bouncer and a control that it is given, Delivered
+	// those that it runs, Awaited those that are on their way.
+	Deliveries int64 `db:"deliveries"`
+	Delivered  int64 `db:"delivered"`
+	Awaited    int64 `db:"awaited"`
+}
+
+// Tally counts within the caller's transaction.
+func (s *Service) Tally(ctx context.Context, tx *db.Tx, env scope.Env) (Tally, error) {
+	t, err := tallyBouncers(ctx, tx, env)
+	if err != nil {
+		return t, err
+	}
+	d, err := tallyDeliveries(ctx, tx, env)
+	t.Deliveries, t.Delivered, t.Awaited = d.Deliveries, d.Delivered, d.Awaited
+	return t, err
+}

@@ -1,0 +1,158 @@
+// Package dashboard says what is going on in a tenant: figures of the last hour
+// and day, series over time, and where denials come from. It reads the roll-ups
+// that the decision log keeps, so that an answer costs the same whether a hundred
+// or a hundred million decisions were made.
+package dashboard
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Service answers questions about a tenant. Its fields are its dependencies.
+type Service struct {
+	Stores    *db.Cluster
+	Log       *audit.DecisionLog
+	Policies  *policy.Service
+	Resources *resource.Service
+	Bouncers  *bouncer.Service
+	// Anomalies counts the anomalies that were found since a time.
+	Anomalies func(ctx context.Context, tx *db.Tx, env scope.Env, since time.Time) (int64, error)
+	Now       func() time.Time
+}
+
+// Stats is the specification's dashboard.
+type Stats struct {
+	TotalPolicies               int64    `json:"totalPolicies" doc:"Controls that are not deleted, libraries left out."`
+	ActivePolicies              int64    `json:"activePolicies" doc:"Those that decide."`
+	DraftPolicies               int64    `json:"draftPolicies" doc:"Those that are drafts."`
+	PoliciesProtectingResources int64    `json:"policiesProtectingResources" doc:"Active controls that are bound to a resource."`
+	TotalResources              int64    `json:"totalResources" doc:"Resources, discovered ones included."`
+	DeployedPEPs                int64    `json:"deployedPEPs" doc:"Bouncers (policy enforcement points) that are registered."`
+	OperationalPEPs             int64    `json:"operationalPEPs" doc:"Those that are connected and healthy."`
+	WarningPEPs                 int64    `json:"warningPEPs" doc:"Those that are degraded or disconnected."`
+	SmartConnections            int64    `json:"smartConnections" doc:"Pairs of a bouncer and a control that the policy bridge delivers to it."`
+	ActiveConnections           int64    `json:"activeConnections" doc:"Those of smartConnections whose bouncer runs the control."`
+	PendingConnections          int64    `json:"pendingConnections" doc:"Those of smartConnections that are on their way. Failed deliveries are in neither."`
+	Decisions24h                int64    `json:"authDecisions24h" doc:"Decisions of the last 24 hours, to the minute."`
+	AllowedPercentage           float64  `json:"allowedPercentage" doc:"Share of PERMIT among them, in percent; 0 where there are none."`
+	DeniedPercentage            float64  `json:"deniedPercentage" doc:"Share of DENY among them, in percent; 0 where there are none."`
+	AnomalousActivity           int64    `json:"anomalousActivity" doc:"Anomalies that began or lasted within the last 24 hours; 0 means none. GET /dashboard/anomalies lists them."`
+	RealTime                    RealTime `json:"realTimeMetrics" doc:"Figures of the last hour."`
+}
+
+// RealTime is the part of the dashboard that is about the last hour.
+type RealTime struct {
+	RequestsPerHour   int64   `json:"totalRequestsPerHour" doc:"Decisions of the last hour, to the minute."`
+	RequestsPerMinute int64   `json:"totalRequestsPerMinute" doc:"Decisions of the last minute, to ten seconds."`
+	LatencyP50        float64 `json:"latencyP50" doc:"Median time of an evaluation in the last hour, in milliseconds, exact to an eighth."`
+	LatencyP95        float64 `json:"latencyP95" doc:"Time that 95 of 100 evaluations did not pass, in milliseconds."`
+	LatencyP99        float64 `json:"latencyP99" doc:"Time that 99 of 100 evaluations did not pass, in milliseconds."`
+	ErrorRate         float64 `json:"overallErrorRate" doc:"Share of the last hour's decisions that are denials because a control failed or met a limit, in percent."`
+	Errors            int64   `json:"totalErrors" doc:"Their number."`
+	PolicyDenials     int64   `json:"totalPolicyDenials" doc:"Denials of the last hour that a control made; where no control matched is not counted."`
+	HealthScore       float64 `json:"averageHealthScore" doc:"Mean over the bouncers: 100 for connected, 50 for degraded, 0 for disconnected; 100 where there are none."`
+	ActivePEPs        int64   `json:"activePEPsCount" doc:"Bouncers that are in touch with the policy bridge."`
+}
+
+// Stats counts in the scope's environment, or in both. It waits, half a second at
+// most, for decisions that were just made to be stored.
+func (s *Service) Stats(ctx context.Context, sc scope.Scope) (Stats, error) {
+	s.Log.Settle(ctx)
+	now := s.Now()
+	var out Stats
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+		out = Stats{}
+		return s.count(ctx, tx, sc.Env, now, &out)
+	})
+	if err != nil {
+		return Stats{}, err
+	}
+	lastDay, err := s.window(ctx, sc, now, 24*time.Hour)
+	if err != nil {
+		return Stats{}, err
+	}
+	out.Decisions24h = lastDay.Total()
+	out.AllowedPercentage = percent(lastDay.Permitted, lastDay.Total())
+	out.DeniedPercentage = percent(lastDay.Denied, lastDay.Total())
+	err = s.realTime(ctx, sc, now, &out.RealTime)
+	return out, err
+}
+
+// count fills in what is counted of controls, resources and bouncers.
+func (s *Service) count(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time, out *Stats) error {
+	controls, err := s.Policies.Figures(ctx, tx, env)
+	if err != nil {
+		return err
+	}
+	out.TotalPolicies, out.ActivePolicies = controls.Total, controls.Active
+	out.DraftPolicies, out.PoliciesProtectingResources = controls.Draft, controls.Protecting
+	if out.TotalResources, err = s.Resources.Total(ctx, tx, env); err != nil {
+		return err
+	}
+	b, err := s.Bouncers.Tally(ctx, tx, env)
+	if err != nil {
+		return err
+	}
+	out.DeployedPEPs, out.OperationalPEPs = b.Connected+b.Degraded+b.Disconnected, b.Connected
+	out.WarningPEPs = b.Degraded + b.Disconnected
+	out.SmartConnections, out.ActiveConnections, out.PendingConnections = b.Deliveries, b.Delivered, b.Awaited
+	out.RealTime.ActivePEPs = b.Connected + b.Degraded
+	out.RealTime.HealthScore = 100
+	if out.DeployedPEPs > 0 {
+		out.RealTime.HealthScore = round(float64(100*b.Connected+50*b.Degraded) / float64(out.DeployedPEPs))
+	}
+	out.AnomalousActivity, err = s.Anomalies(ctx, tx, env, now.Add(-24*time.Hour))
+	return err
+}
+
+// realTime fills in what was decided in the last hour and minute.
+func (s *Service) realTime(ctx context.Context, sc scope.Scope, now time.Time, out *RealTime) error {
+	hour, err := s.Log.Totals(ctx, sc, audit.Minute, now.Add(-59*time.Minute), now)
+	if err != nil {
+		return err
+	}
+	minute, err := s.Log.Totals(ctx, sc, audit.TenSeconds, now.Add(-50*time.Second), now)
+	if err != nil {
+		return err
+	}
+	out.RequestsPerHour, out.RequestsPerMinute = hour.Total(), minute.Total()
+	out.LatencyP50 = round(hour.Latencies.Quantile(0.50))
+	out.LatencyP95 = round(hour.Latencies.Quantile(0.95))
+	out.LatencyP99 = round(hour.Latencies.Quantile(0.99))
+	out.Errors, out.PolicyDenials = hour.Errors, hour.PolicyDenials
+	out.ErrorRate = percent(hour.Errors, hour.Total())
+	return nil
+}
+
+// window adds up the last so long, to the minute: whole hours, and the minutes
+// before the first.
+func (s *Service) window(ctx context.Context, sc scope.Scope, now time.Time, long time.Duration) (audit.Rollup, error) {
+	first := audit.Minute.Start(now.Add(-long)).Add(time.Minute)
+	hours := audit.Hour.Start(first.Add(time.Hour - time.Nanosecond)) // the first hour that is wholly inside
+	sum, err := s.Log.Totals(ctx, sc, audit.Hour, hours, now)
+	if err != nil || !first.Before(hours) {
+		return sum, err
+	}
+	head, err := s.Log.Totals(ctx, sc, audit.Minute, first, hours.Add(-time.Nanosecond))
+	sum.Merge(&head)
+	return sum, err
+}
+
+// percent is part of whole in percent, to two decimals; 0 of nothing.
+func percent(part, whole int64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return round(100 * float64(part) / float64(whole))
+}
+
+func round(x float64) float64 { return math.Round(x*1000) / 1000 }

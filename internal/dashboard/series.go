@@ -1,0 +1,102 @@
+package dashboard
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Series is what was decided over time, for charts.
+type Series struct {
+	Environment *scope.Env `json:"environment" nullable:"true" doc:"The environment asked for; null: both." example:"production"`
+	Window      string     `json:"window" enum:"15m,1h,6h,24h,7d,30d,90d,365d" doc:"How far back it goes."`
+	Step        int64      `json:"step_seconds" doc:"How long each point lasts, in seconds."`
+	From        time.Time  `json:"from" doc:"Start of the first point."`
+	To          time.Time  `json:"to" doc:"Now. The last point is not over yet."`
+	Points      []Point    `json:"points" doc:"Oldest first and without gaps."`
+}
+
+// Point is one stretch of a series.
+type Point struct {
+	Start         time.Time `json:"start" doc:"When it begins, RFC 3339 UTC."`
+	Permitted     int64     `json:"permitted" doc:"PERMIT, masked ones included."`
+	Denied        int64     `json:"denied" doc:"DENY."`
+	Masked        int64     `json:"masked" doc:"PERMIT with a mask."`
+	PolicyDenials int64     `json:"policy_denials" doc:"DENY that a control made."`
+	Errors        int64     `json:"errors" doc:"DENY because a control failed or met a limit."`
+	CacheHits     int64     `json:"cache_hits" doc:"Decisions from the decision cache."`
+	P50           float64   `json:"latency_p50" doc:"Median time of an evaluation in milliseconds; 0 where nothing was decided."`
+	P95           float64   `json:"latency_p95" doc:"95th percentile in milliseconds."`
+	P99           float64   `json:"latency_p99" doc:"99th percentile in milliseconds."`
+}
+
+// resolution is how a window is cut: from roll-ups of a width, some of them to a point.
+type resolution struct {
+	long  time.Duration
+	width audit.Width
+	step  time.Duration
+}
+
+// resolve gives the cut of a window: 60 to 180 points each.
+func resolve(window string) (resolution, bool) {
+	const hour, day = time.Hour, 24 * time.Hour
+	r, ok := map[string]resolution{
+		"15m":  {15 * time.Minute, audit.TenSeconds, 10 * time.Second},
+		"1h":   {hour, audit.TenSeconds, 30 * time.Second},
+		"6h":   {6 * hour, audit.Minute, 5 * time.Minute},
+		"24h":  {day, audit.Minute, 15 * time.Minute},
+		"7d":   {7 * day, audit.Hour, 2 * hour},
+		"30d":  {30 * day, audit.Hour, 6 * hour},
+		"90d":  {90 * day, audit.Day, day},
+		"365d": {365 * day, audit.Day, 3 * day},
+	}[window]
+	return r, ok
+}
+
+// DefaultWindow is the window of a series whose caller names none.
+const DefaultWindow = "24h"
+
+// Series gives what was decided in one of the known windows, in the scope's
+// environment or in both.
+func (s *Service) Series(ctx context.Context, sc scope.Scope, window string) (Series, error) {
+	if window == "" {
+		window = DefaultWindow
+	}
+	cut, ok := resolve(window)
+	if !ok {
+		return Series{}, unknownWindow(window)
+	}
+	s.Log.Settle(ctx)
+	now := s.Now().UTC()
+	from := now.Add(-cut.long).Truncate(cut.step).Add(cut.step)
+	rows, err := s.Log.Rollups(ctx, sc, cut.width, from, now)
+	if err != nil {
+		return Series{}, err
+	}
+	out := Series{Window: window, Step: int64(cut.step / time.Second), From: from, To: now}
+	if sc.Env != scope.AnyEnv {
+		out.Environment = &sc.Env
+	}
+	out.Points = points(rows, from, now, cut.step)
+	return out, nil
+}
+
+// points adds roll-ups up to steps; steps without any are zeros.
+func points(rows []audit.Rollup, from, to time.Time, step time.Duration) []Point {
+	out := make([]Point, 0, int(to.Sub(from)/step)+1)
+	for start := from; !start.After(to); start = start.Add(step) {
+		var sum audit.Rollup
+		for len(rows) > 0 && rows[0].Start.Before(start.Add(step)) {
+			sum.Merge(&rows[0])
+			rows = rows[1:]
+		}
+		out = append(out, Point{
+			Start: start, Permitted: sum.Permitted, Denied: sum.Denied, Masked: sum.Masked, PolicyDenials: sum.PolicyDenials,
+			Errors: sum.Errors, CacheHits: sum.CacheHits,
+			P50: round(sum.Latencies.Quantile(0.50)), P95: round(sum.Latencies.Quantile(0.95)), P99: round(sum.Latencies.Quantile(0.99)),
+		})
+	}
+	return out
+}

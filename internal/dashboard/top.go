@@ -1,0 +1,62 @@
+package dashboard
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// What Top can break decisions down by.
+const (
+	ByPolicy   = "policy"
+	ByResource = "resource"
+)
+
+// Top is which controls or resources most decisions were about.
+type Top struct {
+	By     string    `json:"by" enum:"policy,resource" doc:"What is listed."`
+	Window string    `json:"window" enum:"15m,1h,6h,24h,7d,30d,90d,365d" doc:"How far back it counts, to the hour."`
+	From   time.Time `json:"from" doc:"Start of the first hour that is counted."`
+	Items  []TopItem `json:"items" doc:"Those with most denials first."`
+}
+
+// TopItem is one control or resource.
+type TopItem struct {
+	ID        string `json:"id" doc:"Id of the control or resource; of a resource that is not registered, what callers named it."`
+	Permitted int64  `json:"permitted" doc:"PERMIT decisions."`
+	Denied    int64  `json:"denied" doc:"DENY decisions."`
+	Errors    int64  `json:"errors" doc:"Denials because a control failed or met a limit."`
+}
+
+// Top gives the n controls or resources with most denials in a window.
+func (s *Service) Top(ctx context.Context, sc scope.Scope, by, window string, n int) (Top, error) {
+	if window == "" {
+		window = DefaultWindow
+	}
+	cut, ok := resolve(window)
+	if !ok {
+		return Top{}, unknownWindow(window)
+	}
+	what := audit.TopPolicies
+	if by == ByResource {
+		what = audit.TopResources
+	}
+	s.Log.Settle(ctx)
+	from := audit.Hour.Start(s.Now().Add(-cut.long))
+	rows, err := s.Log.Top(ctx, sc, what, from, n)
+	if err != nil {
+		return Top{}, err
+	}
+	out := Top{By: by, Window: window, From: from, Items: make([]TopItem, 0, len(rows))}
+	for _, r := range rows {
+		out.Items = append(out.Items, TopItem{ID: r.Name, Permitted: r.Permitted, Denied: r.Denied, Errors: r.Errors})
+	}
+	return out, nil
+}
+
+func unknownWindow(window string) error {
+	return fault.Newf(fault.BadRequest, "invalid_parameter", "window %q is none of 15m, 1h, 6h, 24h, 7d, 30d, 90d, 365d", window)
+}

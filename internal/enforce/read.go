@@ -25,11 +25,34 @@ func servesModel(res *rego.Resource) bool {
 }
 
 // queryPrompts are parameters of a query in which a model may be told something.
-var queryPrompts = []string{"prompt", "input", "inputs", "message", "messages", "contents", "system", "instructions"}
+var queryPrompts = []string{
+	"prompt", "input", "inputs", "message", "messages", "content", "contents", "system", "instructions", "q", "query", "question", "text", "template", "suffix", "preamble",
+}
 
 // source is what is known of a request to a model beside its body.
 func (s *inspection) source(in *inbound, model bool) llm.Source {
-	return llm.Source{Path: in.path, AnthropicVersion: s.head.version, Model: model, Texts: readsTexts(s.refs)}
+	src := llm.Source{Path: in.path, AnthropicVersion: s.head.version, Model: model, Texts: readsTexts(s.refs)}
+	if model {
+		src.Beside = told(in.params)
+	}
+	return src
+}
+
+// told are the parameters of a query in which a model may be told something: those
+// with the name of a prompt, and those whose name or value says something.
+func told(params value.Value) (out []value.Member) {
+	params.Each(func(name string, values value.Value) bool {
+		says := slices.Contains(queryPrompts, strings.ToLower(name)) || llm.IsWordy(name)
+		for _, v := range values.Elems() {
+			text, _ := v.Str()
+			says = says || llm.IsWordy(text)
+		}
+		if says {
+			out = append(out, value.Member{Key: name, Value: values})
+		}
+		return true
+	})
+	return out
 }
 
 // readsTexts reports whether a control refers to the texts of messages.
@@ -52,6 +75,8 @@ func (s *inspection) read(in *inbound, res *rego.Resource) {
 		s.foreign(in, model, "the body is no JSON")
 	case s.size() == 0:
 		s.bare(in, model)
+	case model && !readsCharset(s.head.contentType):
+		s.foreign(in, model, "the charset of the body is not read")
 	case model && isForm(s.head.contentType) && !mayBeJSON(s.begin(), s.head):
 		s.form(in)
 	case !mayBeJSON(s.begin(), s.head):
@@ -103,14 +128,11 @@ func (s *inspection) bare(in *inbound, model bool) {
 		s.llm = llm.Unreadable(s.source(in, model), "the messages of a socket are not read")
 		return
 	}
-	var told []value.Member
-	for _, name := range queryPrompts {
-		if v := in.params.Get(name); v.Defined() {
-			told = append(told, value.Member{Key: name, Value: v})
-		}
-	}
-	if len(told) > 0 {
-		s.prompt(llm.Plain(s.source(in, model), told...))
+	src := s.source(in, model)
+	prompts := slices.DeleteFunc(slices.Clone(src.Beside), func(m value.Member) bool { return !slices.Contains(queryPrompts, m.Key) })
+	if len(src.Beside) > 0 {
+		src.Beside = slices.DeleteFunc(src.Beside, func(m value.Member) bool { return slices.Contains(queryPrompts, m.Key) })
+		s.prompt(llm.Plain(src, prompts...))
 	}
 }
 
@@ -179,4 +201,17 @@ func isForm(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "multipart/form-data" || media == "application/x-www-form-urlencoded") ||
 		err != nil && strings.Contains(strings.ToLower(contentType), "form")
+}
+
+// readsCharset reports whether what a type says of its charset lets the bytes be read
+// as they are. Another (UTF-7, ISO-2022) says something else in the same bytes.
+func readsCharset(contentType string) bool {
+	at := strings.Index(strings.ToLower(contentType), "charset")
+	if at < 0 {
+		return true
+	}
+	_, params, err := mime.ParseMediaType(contentType)
+	charset := strings.ToLower(params["charset"])
+	return err == nil && (charset == "" || charset == "utf-8" || charset == "utf8" || charset == "us-ascii" || charset == "ascii" ||
+		strings.HasPrefix(charset, "iso-8859-") || strings.HasPrefix(charset, "windows-125"))
 }

@@ -14,9 +14,11 @@ var (
 		"model", "stream", "jsonrpc", "messages", "prompt", "input", "inputs", "contents", "content", "system", "instructions",
 		"system_instruction", "systemInstruction", "preamble", "suffix", "template", "tools", "functions", "requests", "options", "params", "body",
 		"generationConfig", "generation_config", "thinking", "thinkingConfig", "thinking_config", "parameters", "inferenceConfig", "reasoning",
+		"textGenerationConfig", "additionalModelRequestFields", "extra_body", "sampling_params", "samplingParams", "generation_kwargs", "model_kwargs",
 		"stop_sequences", "images", "image", "mask",
 		"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample", "maxTokens", "maxCompletionTokens",
 		"maxOutputTokens", "maxNewTokens", "maxTokenCount", "num_predict", "numPredict", "n_predict", "max_gen_len", "budget_tokens", "budgetTokens",
+		"max_generation_tokens", "tokens_to_generate", "max_length", "maxLength", "max_reasoning_tokens", "max_thinking_tokens", "reasoning_budget", "reasoningBudget",
 		"thinking_budget", "thinkingBudget", "n", "best_of", "bestOf", "num_return_sequences", "candidate_count", "candidateCount", "num_generations",
 	)
 	// itemNames are those of a message, or a part of one.
@@ -28,6 +30,7 @@ var (
 	configNames = spelling.Known(
 		"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample", "maxTokens", "maxCompletionTokens",
 		"maxOutputTokens", "maxNewTokens", "maxTokenCount", "num_predict", "numPredict", "n_predict", "max_gen_len", "budget_tokens", "budgetTokens",
+		"max_generation_tokens", "tokens_to_generate", "max_length", "maxLength", "max_reasoning_tokens", "max_thinking_tokens", "reasoning_budget", "reasoningBudget",
 		"thinking_budget", "thinkingBudget", "n", "best_of", "bestOf", "num_return_sequences", "candidate_count", "candidateCount", "num_generations",
 		"thinking", "thinkingConfig", "thinking_config", "reasoning",
 	)
@@ -73,6 +76,8 @@ type builder struct {
 	bounded   bool
 	choices   int64
 	stream    bool
+	// unreadable says why some of it cannot be read.
+	unreadable string
 }
 
 // body reads one body.
@@ -102,6 +107,9 @@ func (b *builder) body(body value.Value) *Error {
 		b.models++
 	}
 	b.stream = b.stream || body.Get("stream").True()
+	if b.unreadable == "" {
+		b.unreadable = b.src.encoded(body)
+	}
 	if bad := b.limits(body); bad != nil {
 		return bad
 	}
@@ -367,9 +375,7 @@ func (b *builder) request() *Request {
 	if r.Provider == "" {
 		r.Provider = b.src.Provider()
 	}
-	if b.models == 1 {
-		r.Model = b.model
-	}
+	r.Model = b.src.modelOf(b.model, b.models)
 	if b.bounded {
 		r.MaxTokens = b.maxTokens
 	}

@@ -70,7 +70,7 @@ func (w *weigher) words(s string, within bool) {
 // small adds a number or a truth value.
 func (w *weigher) small(within bool) {
 	if !within {
-		w.ascii += 2
+		w.ascii += 4 // a number is a token at least
 	}
 }
 

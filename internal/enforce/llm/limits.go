@@ -12,7 +12,8 @@ import (
 var bounds = map[string]bool{
 	"max_tokens": true, "max_completion_tokens": true, "max_output_tokens": true, "max_new_tokens": true, "max_tokens_to_sample": true,
 	"maxTokens": true, "maxCompletionTokens": true, "maxOutputTokens": true, "maxNewTokens": true, "maxTokenCount": true,
-	"num_predict": true, "numPredict": true, "n_predict": true, "max_gen_len": true,
+	"num_predict": true, "numPredict": true, "n_predict": true, "max_gen_len": true, "max_generation_tokens": true, "tokens_to_generate": true,
+	"max_length": true, "maxLength": true, "max_reasoning_tokens": true, "max_thinking_tokens": true, "reasoning_budget": true, "reasoningBudget": true,
 	"budget_tokens": true, "budgetTokens": true, "thinking_budget": true, "thinkingBudget": true,
 }
 
@@ -25,7 +26,8 @@ var counts = map[string]bool{
 // another.
 var settings = map[string]bool{
 	"options": true, "generationConfig": true, "generation_config": true, "thinking": true, "thinkingConfig": true, "thinking_config": true,
-	"parameters": true, "inferenceConfig": true, "reasoning": true,
+	"parameters": true, "inferenceConfig": true, "reasoning": true, "textGenerationConfig": true, "additionalModelRequestFields": true, "extra_body": true,
+	"sampling_params": true, "samplingParams": true, "generation_kwargs": true, "model_kwargs": true,
 }
 
 // maxBound keeps products of what a request asks for within a number.
@@ -77,10 +79,63 @@ func (l *limit) read(where string, v value.Value, depth int) *Error {
 			l.choices = max(l.choices, min(n, maxBound))
 		case settings[name] && m.Kind() == value.ObjectKind && depth < 4:
 			bad = l.read(where+name+".", m, depth+1)
+		case depth > 0 || kinds[name] == isOther || kinds[name] == isBatch && !isBatchOf(m):
+			if n := stray(name, m, 0); n >= 0 {
+				l.bound = max(l.bound, n)
+			}
 		}
 		return bad == nil
 	})
 	return bad
+}
+
+// stray is the greatest bound that stands in an object of which we do not know what
+// it is for, times the answers asked for beside it; of a list, the sum. Nothing is
+// refused there: a number may stand for something else. -1: there is none.
+func stray(name string, v value.Value, depth int) int64 {
+	low := strings.ToLower(name)
+	if depth > 8 || strings.Contains(low, "schema") || strings.Contains(low, "format") || low == "metadata" || low == "function" {
+		return -1
+	}
+	bound := int64(-1)
+	switch v.Kind() {
+	case value.ArrayKind:
+		for _, e := range v.Elems() {
+			if n := stray("", e, depth+1); n >= 0 {
+				bound = min(max(bound, 0)+n, maxBound)
+			}
+		}
+	case value.ObjectKind:
+		choices := int64(1)
+		v.Each(func(name string, m value.Value) bool {
+			switch {
+			case bounds[name] && name != "maxLength":
+				bound = max(bound, number(m))
+			case counts[name]:
+				choices = max(choices, number(m))
+			case kinds[name] != isTools:
+				bound = max(bound, stray(name, m, depth+1))
+			}
+			return true
+		})
+		if bound > 0 {
+			bound = min(bound, maxBound/choices) * choices
+		}
+	}
+	return bound
+}
+
+// number is a whole number, also one that is written as text; -1: it is none.
+func number(v value.Value) int64 {
+	if n, bad := whole("", v); bad == nil {
+		return min(n, maxBound)
+	}
+	if s, ok := v.Str(); ok {
+		if n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 62); err == nil {
+			return min(n, maxBound)
+		}
+	}
+	return -1
 }
 
 // whole is a whole number; 10.0 is one.

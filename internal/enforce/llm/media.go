@@ -126,6 +126,20 @@ func isAddress(s string) bool {
 	return err == nil && u.Host != "" && u.User == nil
 }
 
+// addressed is what an address says behind its host; empty: no words.
+func addressed(s string) string {
+	if !strings.HasPrefix(s, "http") {
+		return ""
+	}
+	_, rest, _ := strings.Cut(s, "://")
+	_, rest, _ = strings.Cut(rest, "/")
+	plain, err := url.QueryUnescape(rest)
+	if err != nil || !utf8.ValidString(plain) || !IsWordy(plain) {
+		return ""
+	}
+	return strings.NewReplacer("-", " ", "_", " ", "/", "\n", "?", "\n", "&", "\n", "=", "\n").Replace(plain)
+}
+
 // dataText is the text of a data: address that holds text.
 func dataText(s string) string {
 	rest, ok := strings.CutPrefix(s, "data:")

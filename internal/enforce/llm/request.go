@@ -28,6 +28,8 @@ type Source struct {
 	Model bool
 	// Texts: the texts of each message are wanted as a model reads them.
 	Texts bool
+	// Beside are the texts that stand beside the body, in the query.
+	Beside []value.Member
 }
 
 // Provider is the provider as far as the head tells it.
@@ -123,6 +125,12 @@ func ParseAll(src Source, bodies []value.Value) (*Request, *Error) {
 	}
 	if !b.asks && !src.Model {
 		return nil, nil
+	}
+	for _, m := range src.Beside {
+		b.other(m.Key, m.Value, false)
+	}
+	if b.unreadable != "" {
+		return Unreadable(src, b.unreadable), nil
 	}
 	return b.request(), nil
 }

@@ -92,6 +92,9 @@ func (r *reader) text(v value.Value, at place) value.Value {
 		if len(s) > maxURL { // an address stays whole
 			return value.String(strings.Clone(s[:shownOfMedia]))
 		}
+		if words := addressed(s); words != "" {
+			r.tail = append(r.tail, words)
+		}
 		return v
 	}
 	if labels[at.key] {

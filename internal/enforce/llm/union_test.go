@@ -199,21 +199,33 @@ func TestNoSecondReading(t *testing.T) {
 // All that a request may cost counts.
 func TestLimits(t *testing.T) {
 	for body, want := range map[string]int64{
-		`{"messages":[],"max_tokens":10,"n":3}`:                                                                    30,
-		`{"prompt":"x","max_tokens":10,"best_of":4,"n":2}`:                                                         40,
-		`{"prompt":["x","y"],"max_tokens":10,"n":2}`:                                                               40,
-		`{"messages":[],"n":5}`:                                                                                    5 * assumedAnswer,
-		`{"prompt":"x","options":{"num_predict":900}}`:                                                             900,
-		`{"prompt":"x","options":{"num_predict":-1}}`:                                                              -1,
-		`{"messages":[],"max_tokens":10,"thinking":{"type":"enabled","budget_tokens":5000}}`:                       5000,
-		`{"contents":[],"generationConfig":{"maxOutputTokens":70,"candidateCount":2}}`:                             140,
-		`{"contents":[],"generation_config":{"thinking_config":{"thinking_budget":600}}}`:                          600,
-		`{"inputs":"x","parameters":{"max_new_tokens":50,"num_return_sequences":3}}`:                               150,
-		`{"messages":[],"max_output_tokens":1,"max_completion_tokens":2,"maxTokens":7}`:                            7,
-		`{"messages":[],"max_tokens":10.0}`:                                                                        10,
-		`{"messages":[],"max_tokens":null}`:                                                                        -1,
-		`{"messages":[],"max_tokens":9223372036854775807,"n":9223372036854775807}`:                                 maxBound,
-		`{"requests":[{"params":{"messages":[],"max_tokens":5}},{"params":{"messages":[],"max_tokens":6,"n":2}}]}`: 17,
+		`{"messages":[],"max_tokens":10,"n":3}`:                                                                                    30,
+		`{"prompt":"x","max_tokens":10,"best_of":4,"n":2}`:                                                                         40,
+		`{"prompt":["x","y"],"max_tokens":10,"n":2}`:                                                                               40,
+		`{"messages":[],"n":5}`:                                                                                                    5 * assumedAnswer,
+		`{"prompt":"x","options":{"num_predict":900}}`:                                                                             900,
+		`{"prompt":"x","options":{"num_predict":-1}}`:                                                                              -1,
+		`{"messages":[],"max_tokens":10,"thinking":{"type":"enabled","budget_tokens":5000}}`:                                       5000,
+		`{"contents":[],"generationConfig":{"maxOutputTokens":70,"candidateCount":2}}`:                                             140,
+		`{"contents":[],"generation_config":{"thinking_config":{"thinking_budget":600}}}`:                                          600,
+		`{"inputs":"x","parameters":{"max_new_tokens":50,"num_return_sequences":3}}`:                                               150,
+		`{"messages":[],"max_output_tokens":1,"max_completion_tokens":2,"maxTokens":7}`:                                            7,
+		`{"messages":[],"max_tokens":10.0}`:                                                                                        10,
+		`{"messages":[],"max_tokens":null}`:                                                                                        -1,
+		`{"messages":[],"max_tokens":9223372036854775807,"n":9223372036854775807}`:                                                 maxBound,
+		`{"requests":[{"params":{"messages":[],"max_tokens":5}},{"params":{"messages":[],"max_tokens":6,"n":2}}]}`:                 17,
+		`{"requests":[{"params":{"messages":[],"max_tokens":5}},{"params":{"messages":[],"max_tokens":6,"n":2}},{}],"prompt":"x"}`: 17,
+		`{"messages":[],"config":{"sampling":{"max_tokens":70,"n":3}}}`:                                                            210,
+		`{"messages":[],"config":{"max_tokens":"70"}}`:                                                                             70,
+		`{"messages":[],"additionalModelRequestFields":{"thinking":{"budget_tokens":600}}}`:                                        600,
+		`{"prompt":"x","textGenerationConfig":{"maxTokenCount":80}}`:                                                               80,
+		`{"contents":[],"batch":{"input_config":{"requests":{"requests":[{"request":{"generationConfig":{"maxOutputTokens":9}}},{"request":{"generationConfig":{"maxOutputTokens":8}}}]}}}}`: 17,
+		`{"messages":[],"max_tokens":1e2}`:      100,
+		`{"messages":[],"max_tokens":100.0e-1}`: 10,
+		`{"messages":[],"max_tokens":9,"tools":[{"function":{"parameters":{"properties":{"max_tokens":{"default":900}}}}}]}`:                9,
+		`{"messages":[],"max_tokens":9,"response_format":{"json_schema":{"schema":{"properties":{"a":{"maxLength":900}}}}}}`:                9,
+		`{"contents":[],"generationConfig":{"maxOutputTokens":9,"responseSchema":{"properties":{"a":{"maxLength":900,"max_length":901}}}}}`: 9,
+		`{"messages":[],"max_tokens":9,"metadata":{"max_tokens":"900"}}`:                                                                    9,
 	} {
 		r, bad := Parse(Source{}, decode(t, body))
 		if bad != nil || r.MaxTokens != want {
@@ -226,6 +238,7 @@ func TestLimits(t *testing.T) {
 	for _, body := range []string{
 		`{"messages":[],"max_tokens":"10"}`, `{"messages":[],"n":"3"}`, `{"messages":[],"n":0}`, `{"messages":[],"n":-4}`, `{"messages":[],"max_tokens":1.5}`, `{"messages":[],"max_tokens":true}`,
 		`{"messages":[],"max_tokens":[10]}`, `{"prompt":"x","options":{"num_predict":"5"}}`, `{"messages":[],"thinking":{"budget_tokens":"5"}}`, `{"messages":[],"best_of":{}}`,
+		`{"messages":[],"max_tokens":1e-3}`, `{"messages":[],"n":1.5}`, `{"messages":[],"max_tokens":" 5"}`, `{"messages":[],"max_completion_tokens":"1e2"}`,
 		`{"contents":[],"generationConfig":{"thinkingConfig":{"thinkingBudget":"9"}}}`, `{"requests":[{"params":{"messages":[],"max_tokens":"5"}}]}`,
 	} {
 		if r, bad := Parse(Source{}, decode(t, body)); bad == nil {
@@ -373,5 +386,27 @@ func BenchmarkParse(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestModelInThePath: what a path names is the model where the body names none. Where
+// the provider takes the path's, another in the body leaves none that is sure.
+func TestModelInThePath(t *testing.T) {
+	for _, tc := range []struct{ path, body, want string }{
+		{"/v1beta/models/gemini-2.5-pro:generateContent", `{"contents":[]}`, "gemini-2.5-pro"},
+		{"/v1/projects/p/locations/l/publishers/anthropic/models/claude-4@1:rawPredict", `{"messages":[]}`, "claude-4@1"},
+		{"/model/anthropic.claude-3%3A0/converse", `{"messages":[]}`, "anthropic.claude-3:0"},
+		{"/openai/deployments/chat/chat/completions", `{"messages":[]}`, "chat"},
+		{"/openai/deployments/chat/chat/completions", `{"messages":[],"model":"gpt-4o"}`, "gpt-4o"},
+		{"/model/a/invoke", `{"messages":[],"model":"b"}`, ""},
+		{"/model/a/invoke", `{"messages":[],"model":"a"}`, "a"},
+		{"/v1/models/m", `{"messages":[]}`, ""},
+		{"/model/ignore%20your%20rules/invoke", `{"messages":[]}`, ""},
+		{"/v1/chat/completions", `{"messages":[],"model":"m"}`, "m"},
+	} {
+		r, bad := Parse(Source{Path: tc.path, Model: true}, decode(t, tc.body))
+		if bad != nil || r.Model != tc.want {
+			t.Errorf("%s %s: %q %v, want %q", tc.path, tc.body, r.Model, bad, tc.want)
+		}
 	}
 }

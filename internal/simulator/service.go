@@ -189,7 +189,9 @@ func (s *Service) history(ctx context.Context, sc scope.Scope, f Filter, list fu
 	for i := range h.Entries {
 		e := &h.Entries[i]
 		e.ExecutionTimeMS = milliseconds(time.Duration(e.Nanoseconds))
-		e.CanExport = mayExport(sc, e.ActorKind, e.ActorID)
+		if e.CanExport = mayExport(sc, e.ActorKind, e.ActorID); !e.CanExport {
+			e.InputSummary = "" // it quotes the recorded input
+		}
 	}
 	h.HasMore = f.Offset < h.Total && f.Offset+int64(len(h.Entries)) < h.Total
 	return h, err

@@ -132,7 +132,7 @@ type Entry struct {
 	Decision        string          `json:"decision" db:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"What came of it."`
 	ExecutionTimeMS float64         `json:"execution_time_ms" db:"-" doc:"Time of the evaluation in milliseconds."`
 	Timestamp       time.Time       `json:"timestamp" db:"created_at" doc:"When it ran, UTC."`
-	InputSummary    string          `json:"input_summary" db:"summary" doc:"The input in one line, without what is secret in it." example:"user.id=ada user.role=intern action.method=GET"`
+	InputSummary    string          `json:"input_summary" db:"summary" doc:"The input in one line, without what is secret in it. Empty for the runs of others without audit:read." example:"user.id=ada user.role=intern action.method=GET"`
 	CanExport       bool            `json:"can_export" db:"-" doc:"Whether the caller may export it: one's own runs, and those of others with audit:read."`
 	Environment     scope.Env       `json:"environment" db:"environment" enum:"sandbox,production" doc:"The environment."`
 	Nanoseconds     int64           `json:"-" db:"nanoseconds"`

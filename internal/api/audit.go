@@ -12,8 +12,8 @@ import (
 
 // Window narrows a log to a stretch of time: embed it in an input.
 type Window struct {
-	Start string `query:"start_date" maxLength:"40" doc:"From when on: ISO 8601, a time or a date"`
-	End   string `query:"end_date" maxLength:"40" doc:"Until when, inclusive: ISO 8601, a time or a date"`
+	Start string `query:"start_date" minLength:"1" maxLength:"40" doc:"From when on: ISO 8601, a time or a date"`
+	End   string `query:"end_date" minLength:"1" maxLength:"40" doc:"Until when, inclusive: ISO 8601, a time or a date"`
 }
 
 // Scroll is the paging of logs, newest first: embed it in an input.

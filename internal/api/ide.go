@@ -63,10 +63,10 @@ type EditorBAnswer struct {
 
 // EditorSessionRequest is the body of POST /ide-integration/editor-a-server.
 type EditorSessionRequest struct {
-	Action        string `json:"action" enum:"sync,get_context" doc:"What to do"`
-	PolicyContent string `json:"policy_content,omitempty" doc:"sync: the text to keep, up to 1 MiB"`
-	SessionID     string `json:"session_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]*$" doc:"The session; sync without one begins it"`
-	FilePath      string `json:"file_path,omitempty" maxLength:"1000" doc:"sync: the file that the text is of"`
+	Action        string  `json:"action" enum:"sync,get_context" doc:"What to do"`
+	PolicyContent *string `json:"policy_content,omitempty" doc:"Needed for sync: the text to keep, up to 1 MiB; it may be empty"`
+	SessionID     string  `json:"session_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]*$" doc:"The session; sync without one begins it"`
+	FilePath      string  `json:"file_path,omitempty" maxLength:"1000" doc:"sync: the file that the text is of"`
 }
 
 // EditorSession is the answer to POST /ide-integration/editor-a-server.
@@ -209,8 +209,10 @@ func (s *Server) editorSession(ctx context.Context, sc scope.Scope, in *editorSe
 	var got ide.Synced
 	var err error
 	switch {
+	case b.Action == "sync" && b.PolicyContent == nil:
+		return nil, fault.Invalidf("/policy_content", "policy_content is needed for sync")
 	case b.Action == "sync":
-		got, err = s.IDE.Sync(ctx, sc, b.SessionID, b.FilePath, b.PolicyContent)
+		got, err = s.IDE.Sync(ctx, sc, b.SessionID, b.FilePath, *b.PolicyContent)
 		got.Content = "" // the caller has it
 	case b.SessionID == "":
 		return nil, fault.Invalidf("/session_id", "session_id is needed for get_context")

@@ -150,8 +150,8 @@ func (r *Router) wrong(p *param, values []string) []string {
 	if len(values) > 1 {
 		return []string{"this parameter may be sent once only"}
 	}
-	if values[0] == "" && p.schema.Type != huma.TypeString {
-		return []string{"this parameter is empty"}
+	if values[0] == "" && (p.schema.Type != huma.TypeString || len(p.schema.Enum) > 0 || p.schema.Format != "" || p.schema.MinLength != nil) {
+		return []string{"this parameter is empty"} // a filter that says nothing must not answer the whole list
 	}
 	if values[0] == "" && !p.required {
 		return nil
@@ -182,7 +182,7 @@ func (r *Router) wrongText(s *huma.Schema, text string) []string {
 	switch s.Type {
 	case huma.TypeInteger:
 		i, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
+		if err != nil || strconv.FormatInt(i, 10) != text { // an id has one spelling: neither 01 nor +1
 			return []string{"expected an integer"}
 		}
 		return r.valid.scalar(s, i)

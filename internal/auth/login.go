@@ -260,6 +260,9 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 	}
 	switch req.GrantType {
 	case "password":
+		if req.Username == "" || req.Password == "" {
+			return Grant{}, fault.New(fault.BadRequest, "invalid_request", "username or password is missing")
+		}
 		g, err := s.login(ctx, sc, req.Username, req.Password, scopes)
 		if fault.Is(err, fault.Unauthenticated) {
 			err = fault.New(fault.BadRequest, "invalid_grant", "the user name or the password is not right")

@@ -102,8 +102,8 @@ type Draft struct {
 // Change is what an update takes: the members sent change, the others stay.
 type Change struct {
 	Name          *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique in its environment."`
-	Hostname      patch.Field[string]         `json:"hostname,omitzero" minLength:"1" maxLength:"253" doc:"Host it runs on."`
-	Port          patch.Field[int]            `json:"port,omitzero" minimum:"1" maximum:"65535" doc:"Port it listens on."`
+	Hostname      *string                     `json:"hostname,omitempty" minLength:"1" maxLength:"253" doc:"Host it runs on."`
+	Port          *int                        `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"Port it listens on."`
 	Environment   *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the bouncer's own: it does not move."`
 	TargetApp     patch.Field[string]         `json:"target_app,omitzero" maxLength:"260" doc:"host:port of the application behind it."`
 	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the configuration whole. A member that a bouncer does not read is 422, unless it is stored with this value already; members that begin with x- are yours."`
@@ -239,8 +239,12 @@ func (b Bouncer) apply(c Change) Bouncer {
 	if c.Name != nil {
 		b.Name = *c.Name
 	}
-	c.Hostname.Apply(&b.Hostname)
-	c.Port.Apply(&b.Port)
+	if c.Hostname != nil {
+		b.Hostname = *c.Hostname
+	}
+	if c.Port != nil {
+		b.Port = *c.Port
+	}
 	c.TargetApp.Apply(&b.TargetApp)
 	c.Configuration.Apply(&b.Configuration)
 	c.ResourceIDs.Apply(&b.ResourceIDs)

@@ -109,7 +109,7 @@ func TestLifeOfABouncer(t *testing.T) {
 		if _, err = g.Create(ctx, sc(""), Draft{Name: "edge", Environment: scope.Production}); err != nil {
 			t.Error(err)
 		}
-		up, err := g.Update(ctx, sc(""), made.ID, Change{Port: patch.Set(9090), Configuration: patch.Set(map[string]any{"enforcement_mode": "shadow"})}, 1)
+		up, err := g.Update(ctx, sc(""), made.ID, Change{Port: new(9090), Configuration: patch.Set(map[string]any{"enforcement_mode": "shadow"})}, 1)
 		if err != nil || up.Port != 9090 || up.ChangeNo != 2 || up.Hostname != "edge.example" || up.Configuration["cache_ttl"] != nil {
 			t.Errorf("updated %+v, %v", up, err)
 		}

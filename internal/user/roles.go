@@ -54,11 +54,11 @@ func FoldRole(name string) string {
 	return name
 }
 
-// FoldRoles folds each name, drops empty ones and repetitions, keeps the order.
+// FoldRoles folds each name, drops repetitions, keeps the order.
 func FoldRoles(names []string) []string {
 	out := make([]string, 0, len(names))
 	for _, n := range names {
-		if n = FoldRole(n); n != "" && !slices.Contains(out, n) {
+		if n = FoldRole(n); !slices.Contains(out, n) {
 			out = append(out, n)
 		}
 	}

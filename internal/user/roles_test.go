@@ -69,7 +69,7 @@ func TestFoldRole(t *testing.T) {
 			t.Errorf("FoldRole(%q) = %q, want %q", in, got, want)
 		}
 	}
-	if got := FoldRoles([]string{"Admin", "admin", " ", "x"}); !slices.Equal(got, []string{"admin", "x"}) {
+	if got := FoldRoles([]string{"Admin", "admin", " ", "x", " x"}); !slices.Equal(got, []string{"admin", "", "x"}) {
 		t.Errorf("FoldRoles = %v", got)
 	}
 }

@@ -348,8 +348,12 @@ func checkNames(before, after User) error {
 		errs = append(errs, checkEmail("/email", after.Email))
 	}
 	for i, r := range after.Roles {
-		if len(r) > 128 && !slices.Contains(before.Roles, r) {
+		switch {
+		case slices.Contains(before.Roles, r):
+		case len(r) > 128:
 			errs = append(errs, fault.Invalidf("/roles/"+itoa(i), "must be at most 128 characters long"))
+		default:
+			errs = append(errs, checkName("/roles/"+itoa(i), r))
 		}
 	}
 	return fault.Join(errs...)

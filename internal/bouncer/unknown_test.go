@@ -27,7 +27,7 @@ func TestStoredUnknownMembers(t *testing.T) {
 			_, err := g.Update(ctx, sc(""), made.ID, Change{Configuration: patch.Set(members)}, 0)
 			return err
 		}
-		got, err := g.Update(ctx, sc(""), made.ID, Change{Port: patch.Set(9090)}, 0)
+		got, err := g.Update(ctx, sc(""), made.ID, Change{Port: new(9090)}, 0)
 		if err != nil || got.Configuration["colour"] == nil {
 			t.Fatalf("%+v, %v", got.Configuration, err)
 		}

@@ -137,7 +137,7 @@ func expanded(a []value.Value) int {
 		return 0
 	}
 	host := p.Addr().BitLen() - p.Bits()
-	return unless(host <= maxHostBits) + 32<<min(host, maxHostBits)
+	return unless(host <= maxHostBits) + 24<<min(host, maxHostBits)
 }
 
 // searchedRunes is a search in what is not UTF-8: each place may be compared in full.
@@ -191,6 +191,19 @@ func replacedAll(a []value.Value) int {
 	return n + product(len(s), longest)>>6
 }
 
+// widest is the width that a * of sprintf can take from its operands: fmt takes
+// none beyond a million.
+func widest(list value.Value) (n int) {
+	for _, e := range list.Elems() {
+		if i, ok := e.Int64(); ok && i >= -maxWidth && i <= maxWidth {
+			n = max(n, int(i), -int(i))
+		}
+	}
+	return n
+}
+
+const maxWidth = 1_000_000
+
 // formatted bounds widths and precisions: fmt pads up to a million characters for each verb.
 func formatted(a []value.Value) int {
 	f, n := text(a[0]), 0
@@ -205,7 +218,7 @@ func formatted(a []value.Value) int {
 		width := 0
 		for i++; i < len(f) && strings.IndexByte("+-# 0123456789.*[]", f[i]) >= 0; i++ {
 			if f[i] == '*' {
-				return maxBridged + 1
+				n += widest(a[1])
 			}
 			if d := f[i] - '0'; d <= 9 {
 				width = min(width*10+int(d), maxBridged)

@@ -354,6 +354,9 @@ func setOperation(f func(a, b, out []value.Value) []value.Value) func(m *machine
 }
 
 func intersect(a, b, out []value.Value) []value.Value {
+	if len(b) < len(a) { // of equal elements, topdown takes those of the smaller set
+		a, b = b, a
+	}
 	for len(a) > 0 && len(b) > 0 {
 		c := value.Compare(a[0], b[0])
 		if c == 0 {

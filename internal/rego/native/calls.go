@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -312,12 +311,26 @@ func (s *scope) bridge(name string) slowFunc {
 			m.fail(ErrLimit)
 			return value.Value{}
 		}
+		if name == ast.JWTDecodeVerify.Name && !stringKeys(args[1]) { // OPA's own would panic
+			m.failed(name, b.at, builtins.NewOperandErr(2, "must be object with keys that are strings"))
+			return value.Value{}
+		}
 		operands := make([]*ast.Term, len(args))
 		for i, a := range args {
 			operands[i] = a.Term()
 		}
 		return b.call(m, operands)
 	}
+}
+
+// stringKeys tells that v is no object, or one with strings alone for keys.
+func stringKeys(v value.Value) bool {
+	for i := range v.Len() {
+		if v.Kind() == value.ObjectKind && v.Pair(i).K.Kind() != value.StringKind {
+			return false
+		}
+	}
+	return true
 }
 
 // bridging is one call of one of OPA's built-ins in the program.
@@ -334,7 +347,7 @@ const maxBridged = 2 << 20
 func (b *bridging) call(m *machine, operands []*ast.Term) (v value.Value) {
 	defer func() {
 		if r := recover(); r != nil { // a bug of OPA's: the control fails
-			m.fail(&PanicError{Value: fmt.Sprintf("%s: %v", b.name, r), Stack: debug.Stack()})
+			m.fail(&PanicError{Value: r, Stack: debug.Stack()})
 			v = value.Value{}
 		}
 	}()

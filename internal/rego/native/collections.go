@@ -81,10 +81,12 @@ func objectUnion(m *machine, a, b value.Value) (value.Value, bool) {
 	if a.Kind() != value.ObjectKind || b.Kind() != value.ObjectKind {
 		return value.Value{}, false
 	}
-	return m.unite(a, b), true
+	return m.unite(a, b, true), true
 }
 
-func (m *machine) unite(a, b value.Value) value.Value {
+// unite gives the members of both, those of b over those of a. Of two spellings of
+// a key, left keeps that of a.
+func (m *machine) unite(a, b value.Value, left bool) value.Value {
 	switch {
 	case a.Len() == 0:
 		return b
@@ -116,8 +118,11 @@ func (m *machine) unite(a, b value.Value) value.Value {
 			j++
 		default:
 			p, under := b.Pair(j), a.Pair(i).V
+			if left {
+				p.K = a.Pair(i).K
+			}
 			if p.V.Kind() == value.ObjectKind && under.Kind() == value.ObjectKind {
-				if p.V = m.unite(under, p.V); m.err != nil {
+				if p.V = m.unite(under, p.V, left); m.err != nil {
 					return value.Value{}
 				}
 			}
@@ -135,7 +140,7 @@ func objectUnionN(m *machine, a value.Value) (value.Value, bool) {
 	}
 	out := value.Object()
 	for _, o := range a.Elems() {
-		if out = m.unite(out, o); m.err != nil {
+		if out = m.unite(out, o, false); m.err != nil {
 			return value.Value{}, true
 		}
 	}

@@ -215,6 +215,28 @@ type operand struct {
 	ev term
 }
 
+// comprehended is the kind of what a comprehension makes; undefined for other
+// terms. What is of another kind is not compared with it, in topdown too.
+func comprehended(t *ast.Term) value.Kind {
+	switch t.Value.(type) {
+	case *ast.ArrayComprehension:
+		return value.ArrayKind
+	case *ast.SetComprehension:
+		return value.SetKind
+	case *ast.ObjectComprehension:
+		return value.ObjectKind
+	}
+	return value.UndefinedKind
+}
+
+func (o operand) isRef() bool {
+	if o.t == nil {
+		return false
+	}
+	_, ok := o.t.Value.(ast.Ref)
+	return ok
+}
+
 // ready tells that the operand has one value without binding anything.
 func (s *scope) ready(o operand) bool { return o.ev != nil || !s.open(o.t) }
 
@@ -282,11 +304,19 @@ func (s *scope) settleFirst(a, b operand) (expr, operand, bool) {
 
 func (s *scope) same(a, b operand) expr {
 	x, y := s.eval(a), s.eval(b)
-	if a.t != nil && ast.IsConstant(a.t.Value) {
+	// topdown follows references before it evaluates comprehensions, which may end
+	// with an error.
+	if a.t != nil && (ast.IsConstant(a.t.Value) || ast.IsComprehension(a.t.Value) && b.isRef()) {
 		x, y = y, x
 		a, b = b, a
 	}
 	if b.t != nil {
+		if kind := comprehended(b.t); kind != value.UndefinedKind {
+			return when(func(m *machine) bool {
+				v := x(m)
+				return (v.Kind() == kind || v.Kind() == value.SetKind) && m.equal(v, y(m))
+			})
+		}
 		if str, ok := b.t.Value.(ast.String); ok {
 			want := string(str)
 			return when(func(m *machine) bool {

@@ -1,11 +1,14 @@
 package native
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/open-policy-agent/opa/v1/ast"
 	"pgregory.net/rapid"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -19,6 +22,8 @@ type maker struct {
 	rules []string // terms that refer to finished rules
 	fns   []string // finished functions, by name
 	arity map[string]int
+	all   []string // names of the rules and functions, for with
+	focus []*ast.Builtin
 	n     int
 }
 
@@ -32,10 +37,18 @@ func (g *maker) fresh() string {
 }
 
 func (g *maker) scalar() string {
-	return g.pick("0", "1", "2", "3", "1.0", "2.5", "-1", `"a"`, `"b"`, `"1"`, `"x y"`, `""`, "true", "false", "null")
+	if g.below(3) == 0 {
+		return g.pick(numbers...)
+	}
+	return g.pick("0", "1", "2", "3", "1.0", "1e0", "2.5", "-1", "-0", `"a"`, `"b"`, `"1"`, `"0"`, `"x y"`, `""`, "true", "false", "null")
 }
 
 func (g *maker) key() string { return g.pick("a", "b", "c", "l", "o", "n", "s", "t") }
+
+// index is a constant in brackets: keys that look alike are another each.
+func (g *maker) index() string {
+	return g.pick(g.scalar(), g.scalar(), "0", "1", "1.0", "1e0", `"1"`, `"0"`, "[1]", "{1}", "[1.0]", "-0")
+}
 
 // ref is a reference without unbound variables, or with a wildcard.
 func (g *maker) ref() string {
@@ -64,7 +77,7 @@ func (g *maker) ref() string {
 		case 0, 1:
 			base += "." + g.key()
 		case 2:
-			base += "[" + g.scalar() + "]"
+			base += "[" + g.index() + "]"
 		case 3:
 			base += "[_]"
 		case 4:
@@ -98,7 +111,8 @@ func (g *maker) term(depth int) string {
 		if g.below(3) > 0 {
 			return g.ref()
 		}
-		return g.pick(`{"a", "b", 1}`, `["a", 1, 2.5]`, `{"a": 1, "b": [1, 2]}`, "[]", "{}", "set()", `{1, 2, 3}`, `["x y", "a"]`)
+		return g.pick(`{"a", "b", 1}`, `["a", 1, 2.5]`, `{"a": 1, "b": [1, 2]}`, "[]", "{}", "set()", `{1, 2, 3}`, `["x y", "a"]`,
+			`{1: "n", "1": "s", [1]: "a"}`, `{1.0: "n", 0: "z"}`, `{1, "1", [1], 1.5}`, `["0", "1", 0, 1]`, `{{1}, {1.0, 2}, {"a": 1}}`)
 	case 5:
 		return "[" + g.term(depth-1) + ", " + g.term(depth-1) + "]"
 	case 6:
@@ -121,29 +135,6 @@ func (g *maker) term(depth int) string {
 		args[i] = g.term(depth - 1)
 	}
 	return f + "(" + strings.Join(args, ", ") + ")"
-}
-
-func (g *maker) call(depth int) string {
-	t := func() string { return g.term(depth) }
-	name := g.pick("count", "sum", "max", "min", "abs", "round", "to_number", "lower", "upper", "trim_space", "is_string", "is_number", "is_set", "is_object",
-		"type_name", "object.keys", "array.reverse", "contains", "startswith", "endswith", "split", "concat", "array.concat", "trim", "trim_prefix", "object.get", "sprintf",
-		"substring", "replace", "format_int", "union", "intersection", "sort", "product", "indexof", "json.marshal", "net.cidr_contains", "regex.match", "glob.match", "object.union",
-		"time.clock", "time.weekday", "time.parse_rfc3339_ns", "numbers.range", "array.slice", "object.remove", "ceil", "floor")
-	switch name {
-	case "contains", "startswith", "endswith", "split", "concat", "array.concat", "trim", "trim_prefix", "format_int", "indexof", "object.union", "numbers.range", "object.remove":
-		return fmt.Sprintf("%s(%s, %s)", name, t(), t())
-	case "net.cidr_contains":
-		return fmt.Sprintf("%s(%s, %s)", name, g.pick(`"10.0.0.0/8"`, `"::/0"`, `"bad"`, t()), g.pick(`"10.1.2.3"`, `"::ffff:10.1.2.3"`, `"10.0.0.0/24"`, `"fe80::1"`, t()))
-	case "regex.match":
-		return fmt.Sprintf("%s(%s, %s)", name, g.pick(`"^a.*$"`, `"[0-9]+"`, `"("`, t()), t())
-	case "glob.match":
-		return fmt.Sprintf("%s(%s, %s, %s)", name, g.pick(`"*"`, `"a*"`, `"*.b"`, t()), g.pick("[]", `["."]`, "null"), t())
-	case "object.get", "substring", "replace", "array.slice":
-		return fmt.Sprintf("%s(%s, %s, %s)", name, t(), t(), t())
-	case "sprintf":
-		return fmt.Sprintf("sprintf(%s, [%s, %s])", g.pick(`"%v %v"`, `"%d-%s"`, `"%5d|%s"`, `"%s"`, `"%d"`), t(), t())
-	}
-	return name + "(" + t() + ")"
 }
 
 // inner runs f and forgets the variables that it bound.
@@ -179,7 +170,52 @@ func (g *maker) body(depth, n int) string {
 	return strings.Join(out, "; ")
 }
 
+// expr is an expression; some are evaluated with another input, other data or
+// other functions.
 func (g *maker) expr(depth int) string {
+	if g.below(10) > 0 {
+		return g.plain(depth)
+	}
+	had := len(g.vars)
+	var e string
+	for range 3 {
+		g.vars = g.vars[:had:had]
+		if e = g.plain(depth); !strings.HasPrefix(e, "some") && !strings.HasPrefix(e, "every") {
+			break
+		}
+	}
+	own := g.vars[had:]
+	g.vars = g.vars[:had:had] // what it binds is not bound yet where it is replaced
+	for range 1 + g.below(2) {
+		e += " with " + g.replacement()
+	}
+	g.vars = append(g.vars, own...)
+	return e
+}
+
+// replacement is what follows with.
+func (g *maker) replacement() string {
+	value := func() string { return g.term(1) }
+	switch g.below(8) {
+	case 0:
+		return "input as " + value()
+	case 1, 2:
+		return "input." + g.key() + g.pick("", "."+g.key()) + " as " + value()
+	case 3:
+		return g.pick("data.pip", "data.resources", "data.pip."+g.key(), "data.pip."+g.key()+"."+g.key()) + " as " + value()
+	case 4, 5:
+		if len(g.all) > 0 {
+			return "data.generated." + g.pick(g.all...) + g.pick("", "", "."+g.key()) + " as " + value()
+		}
+	case 6:
+		if len(g.fns) > 1 {
+			return g.pick(g.fns...) + " as " + g.pick(g.fns...)
+		}
+	}
+	return g.pick("count", "lower", "to_number", "time.now_ns", "startswith", "is_string") + " as " + g.pick(value(), "upper", "is_null", "hide", "1", `"x"`)
+}
+
+func (g *maker) plain(depth int) string {
 	switch g.below(13) {
 	case 0, 1:
 		return fmt.Sprintf("%s %s %s", g.term(depth), g.pick("==", "!=", "<", "<=", ">", ">=", "="), g.term(depth))
@@ -209,7 +245,7 @@ func (g *maker) expr(depth int) string {
 			t := g.term(depth)
 			k, v := g.fresh(), g.fresh()
 			g.vars = append(g.vars, k, v)
-			return fmt.Sprintf("every %s, %s in %s { %s }", k, v, t, g.body(depth-1, 1+g.below(2)))
+			return fmt.Sprintf("every %s, %s in %s { %s; [%s, %s] != 0 }", k, v, t, g.body(depth-1, 1+g.below(2)), k, v)
 		})
 	case 10:
 		t := g.term(depth)
@@ -232,64 +268,105 @@ func (g *maker) expr(depth int) string {
 	return e
 }
 
+// rule writes all rules of a name, one a line.
 func (g *maker) rule(i int) string {
 	g.vars = nil
 	depth := 2
 	name := fmt.Sprintf("r%d", i)
 	bodyOf := func() string { return g.body(depth, 1+g.below(3)) }
+	ruleOf := func(out *strings.Builder, head func() string) {
+		g.vars = nil
+		b := bodyOf()
+		fmt.Fprintf(out, "%s if { %s }\n", head(), b)
+	}
+	defer func() { g.all = append(g.all, name) }()
 	var out strings.Builder
-	switch g.below(7) {
+	switch g.below(12) {
 	case 0, 1: // boolean or constant, several rules
 		if g.below(2) == 0 {
 			fmt.Fprintf(&out, "default %s := %s\n", name, g.scalar())
 		}
 		for range 1 + g.below(3) {
-			g.vars = nil
-			fmt.Fprintf(&out, "%s := %s if { %s }\n", name, g.pick("true", "true", "false", `"a"`), bodyOf())
+			ruleOf(&out, func() string { return name + " := " + g.pick("true", "true", "false", `"a"`, "1") })
 		}
-		g.rules = append(g.rules, name)
 	case 2: // value with else
 		b := bodyOf()
 		fmt.Fprintf(&out, "%s := %s if { %s }", name, g.term(1), b)
-		g.vars = nil
-		if g.below(2) == 0 {
+		for range g.below(3) {
+			g.vars = nil
 			b := bodyOf()
 			fmt.Fprintf(&out, " else := %s if { %s }", g.term(1), b)
 		}
 		out.WriteString("\n")
-		g.rules = append(g.rules, name)
 	case 3: // set
 		for range 1 + g.below(2) {
-			g.vars = nil
-			b := bodyOf()
-			fmt.Fprintf(&out, "%s contains %s if { %s }\n", name, g.term(1), b)
+			ruleOf(&out, func() string { return name + " contains " + g.term(1) })
 		}
-		g.rules = append(g.rules, name)
 	case 4: // object
 		for range 1 + g.below(2) {
-			g.vars = nil
-			b := bodyOf()
-			fmt.Fprintf(&out, "%s[%s] := %s if { %s }\n", name, g.term(0), g.term(1), b)
+			ruleOf(&out, func() string { return name + "[" + g.term(0) + "] := " + g.term(1) })
+		}
+	case 5: // variables within the name
+		for range 1 + g.below(2) {
+			ruleOf(&out, func() string {
+				return g.pick(name+"[%].a := %", name+"[%][%] := %", name+"[%].b contains %", name+".a[%] := %", name+".a.b := %", name+".c contains %")
+			})
+		}
+		return g.filled(out.String(), name)
+	case 6, 7, 8: // calls
+		fmt.Fprintf(&out, "%s := %s\n", name, g.pick("%", "%", "[%, %]", "[x | x := %]", "count([1 | not %])", "{%: 1}"))
+		text := out.String()
+		for strings.Contains(text, "%") {
+			text = strings.Replace(text, "%", strings.ReplaceAll(g.call(2), "%", "\x00"), 1)
 		}
 		g.rules = append(g.rules, name)
+		return strings.ReplaceAll(text, "\x00", "%")
+	case 9: // shared parts
+		part := g.term(1)
+		fmt.Fprintf(&out, "%s := [x, x, [x, x]] if { x := %s }\n", name, part)
 	default:
 		g.function(&out, name, bodyOf)
+		return out.String()
+	}
+	g.rules = append(g.rules, name)
+	return out.String()
+}
+
+// filled puts terms in place of the percent signs of heads.
+func (g *maker) filled(text, name string) string {
+	g.rules = append(g.rules, name)
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		head, rest, _ := strings.Cut(line, " if ")
+		for strings.Contains(head, "%") {
+			head = strings.Replace(head, "%", g.pick(`"a"`, "1", "1.0", "input.a", "input.s", `"b"`, "v", "input.l[_]"), 1)
+		}
+		if strings.Contains(head, "v") {
+			rest = strings.Replace(rest, "{ ", "{ some v in input."+g.key()+"; ", 1)
+		}
+		out.WriteString(head + " if " + rest)
 	}
 	return out.String()
 }
 
 func (g *maker) function(out *strings.Builder, name string, bodyOf func() string) {
 	arity := 1 + g.below(2)
+	if g.below(4) == 0 {
+		fmt.Fprintf(out, "default %s(%s) := %s\n", name, strings.Repeat("_, ", arity-1)+"_", g.scalar())
+	}
 	for range 1 + g.below(3) {
 		g.vars = nil
 		args := make([]string, arity)
 		for j := range args {
 			v := g.fresh()
-			switch g.below(5) {
+			switch g.below(6) {
 			case 0:
 				args[j] = g.scalar()
 			case 1:
 				args[j] = fmt.Sprintf("[%s, _]", v)
+				g.vars = append(g.vars, v)
+			case 2:
+				args[j] = fmt.Sprintf(`{"a": %s}`, v)
 				g.vars = append(g.vars, v)
 			default:
 				args[j] = v
@@ -297,98 +374,119 @@ func (g *maker) function(out *strings.Builder, name string, bodyOf func() string
 			}
 		}
 		b := bodyOf()
-		fmt.Fprintf(out, "%s(%s) := %s if { %s }\n", name, strings.Join(args, ", "), g.term(1), b)
+		fmt.Fprintf(out, "%s(%s) := %s if { %s }", name, strings.Join(args, ", "), g.term(1), b)
+		if g.below(3) == 0 {
+			fmt.Fprintf(out, " else := %s", g.term(1))
+		}
+		out.WriteString("\n")
 	}
 	g.fns = append(g.fns, name)
 	g.arity[name] = arity
 }
 
-func (g *maker) module() string {
-	out := "package generated\n\n"
-	for i := range 10 {
-		rules, fns := g.rules, g.fns
-		with := out + g.rule(i)
-		if _, err := load(with); err != nil {
-			g.rules, g.fns = rules, fns
-			continue
-		}
-		out = with
+// module is the text of a module that compiles. Rules that OPA's compiler or ours
+// refuses are left out.
+func (g *maker) module() (src string, s *subject, left int) {
+	units := []string{"hide(x) := x\n"}
+	for i := range 8 {
+		units = append(units, g.rule(i))
 	}
-	return out
-}
-
-// document draws an input or a document of data.
-func document(depth int) *rapid.Generator[value.Value] {
-	return rapid.Custom(func(t *rapid.T) value.Value {
-		top := 6
-		if depth == 0 {
-			top = 3
+	for {
+		src = "package generated\n\n"
+		rows := make([]int, len(units)) // the first row of each
+		for i, u := range units {
+			rows[i] = 1 + strings.Count(src, "\n")
+			src += u
 		}
-		switch rapid.IntRange(0, top).Draw(t, "kind") {
-		case 0:
-			v, _ := value.Number(rapid.SampledFrom([]string{"0", "1", "2", "3", "1.0", "2.5", "-1", "10"}).Draw(t, "number"))
-			return v
-		case 1, 2:
-			return value.String(rapid.SampledFrom([]string{"a", "b", "c", "1", "x y", "10.1.2.3", "", "A", "2026-03-04T10:11:12Z"}).Draw(t, "string"))
-		case 3:
-			return rapid.SampledFrom([]value.Value{value.Bool(true), value.Bool(false), value.Null()}).Draw(t, "word")
-		case 4:
-			return value.Array(rapid.SliceOfN(document(depth-1), 0, 3).Draw(t, "array")...)
+		s, err := load(src)
+		if err == nil && s.err == nil {
+			return src, s, left
 		}
-		var members []value.Member
-		for _, k := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "l", "o", "n", "s", "t", "1"}), 0, 5).Draw(t, "keys") {
-			members = append(members, value.Member{Key: k, Value: document(depth-1).Draw(t, "member")})
+		bad := refusedRows(err, s)
+		kept := units[:0:0]
+		for i, u := range units {
+			end := rows[i] + strings.Count(u, "\n")
+			if !slices.ContainsFunc(bad, func(row int) bool { return row >= rows[i] && row < end }) {
+				kept = append(kept, u)
+			}
 		}
-		return value.Object(members...)
-	})
-}
-
-func inputDocument(t *rapid.T) value.Value {
-	var members []value.Member
-	for _, k := range []string{"a", "b", "c", "l", "o", "n", "s", "t"} {
-		if rapid.IntRange(0, 9).Draw(t, "present") > 0 {
-			members = append(members, value.Member{Key: k, Value: document(2).Draw(t, k)})
+		if len(kept) == len(units) {
+			kept = units[:len(units)-1]
+		}
+		left += len(units) - len(kept)
+		if units = kept; len(units) == 0 {
+			return "", nil, left
 		}
 	}
-	return value.Object(members...)
 }
 
-// tally counts what became of the modules that were generated.
-type tally struct{ refused, unsupported, evaluated, fell, defined int }
+// refusedRows are the rows that a compiler complains of.
+func refusedRows(err error, s *subject) (rows []int) {
+	var list ast.Errors
+	var u *ErrUnsupported
+	if errors.As(err, &list) {
+		for _, e := range list {
+			if e.Location != nil {
+				rows = append(rows, e.Location.Row)
+			}
+		}
+	} else if s != nil && errors.As(s.err, &u) && u.Location != nil {
+		rows = append(rows, u.Location.Row)
+	}
+	return rows
+}
+
+// tally counts what became of what was generated.
+type tally struct{ modules, left, evaluated, limited, failed, defined int }
 
 func checkGenerated(t *rapid.T, n *tally) {
-	g := &maker{t: t, arity: map[string]int{}}
-	src := g.module()
+	g := &maker{t: t, arity: map[string]int{"hide": 1}, fns: []string{"hide"}}
+	if g.below(2) == 0 { // a module of few built-ins
+		for range 1 + g.below(4) {
+			g.focus = append(g.focus, offered()[g.below(len(offered()))])
+		}
+	}
+	src, s, left := g.module()
 	defer func() {
 		if r := recover(); r != nil {
-			t.Fatalf("panic %v in %s", r, src)
+			if _, ours := r.(string); ours {
+				t.Fatalf("panic %v in %s", r, src)
+			}
+			panic(r)
 		}
 	}()
-	s, err := load(src)
-	if err != nil {
-		n.refused++
+	n.left += left
+	if s == nil {
 		return
 	}
-	if s.err != nil {
-		n.unsupported++
-		return
-	}
+	n.modules++
+	s.strict = g.below(2) == 0
 	for range 2 {
 		input := inputDocument(t)
 		data := value.Object(value.Member{Key: "resources", Value: document(2).Draw(t, "resources")}, value.Member{Key: "pip", Value: inputDocument(t)})
 		for _, name := range s.names {
 			n.evaluated++
-			if s.agree(t, name, input, data) {
-				n.fell++
-			}
-			if v, err := s.prog.Rule(name, &Env{Now: testNow}, input, tree{data}); err == nil && v.Defined() {
+			switch v, err := s.agree(t, name, input, data); {
+			case errors.Is(err, ErrLimit):
+				n.limited++
+			case err != nil:
+				n.failed++
+			case v.Defined():
 				n.defined++
 			}
 		}
 	}
 }
 
+// TestGenerated holds the evaluator to OPA's on programs and inputs that are
+// drawn: the same hundred in each run. -rapid.checks=n draws more, -rapid.seed=n
+// others; FuzzGenerated looks for new ones.
 func TestGenerated(t *testing.T) {
+	if f := flag.Lookup("rapid.seed"); f.Value.String() == f.DefValue {
+		if err := flag.Set("rapid.seed", "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var n tally
 	rapid.Check(t, func(t *rapid.T) { checkGenerated(t, &n) })
 	t.Logf("%+v", n)

@@ -264,7 +264,7 @@ func parseUnits(m *machine, a value.Value) (value.Value, bool) {
 // random is rand.intn: one number for a text and a bound in an evaluation.
 func random(m *machine, a, b value.Value) (value.Value, bool) {
 	text, ok1 := a.Str()
-	n, ok2 := b.Int64()
+	n, ok2 := b.Integer()
 	if !ok1 || !ok2 || n == math.MinInt64 {
 		return value.Value{}, false
 	}

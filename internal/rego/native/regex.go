@@ -245,7 +245,7 @@ func regexFindGroups(m *machine, a, b, n value.Value) (value.Value, bool) {
 }
 
 func (m *machine) regexList(a, b, n value.Value, element func(text string, at []int) value.Value) (value.Value, bool) {
-	most, isInt := n.Int64()
+	most, isInt := n.Integer()
 	p, text, ok := m.regexOperands(a, b)
 	if !ok || !isInt {
 		return value.Value{}, m.err != nil

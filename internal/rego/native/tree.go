@@ -45,8 +45,10 @@ func (c *builder) addPackage(mod *ast.Module, own bool) {
 		c.packages = append(c.packages, p)
 	}
 	for _, r := range mod.Rules {
+		c.at = r.Location
 		p.root.add(r)
 	}
+	c.at = nil
 }
 
 func constantStrings(parts []*ast.Term) []string {
@@ -71,6 +73,11 @@ func (n *node) kid(part *ast.Term) *node {
 	key := part.String()
 	if k := n.kids[key]; k != nil {
 		return k
+	}
+	for _, k := range n.kids {
+		if value.Equal(k.key, literal(part)) { // OPA's compiler takes p[1] and p[1.0] for two places
+			fail("the number %v in two spellings in the names of rules", part)
+		}
 	}
 	text := key
 	if str, ok := part.Value.(ast.String); ok {

@@ -138,10 +138,14 @@ func (v Value) Int64() (int64, bool) {
 	return parseDecimal((*number)(v.p).text).int64()
 }
 
-// position is Int64 for array indices: OPA takes 1 and 1.0, but not 1e0.
-func (v Value) position() (int64, bool) {
-	if v.k == NumberKind && v.p != nil && strings.ContainsAny((*number)(v.p).text, "eE") {
-		return 0, false
+// Integer is Int64 for array indices and the integer operands of built-ins: OPA
+// takes 1 and 1.0, but neither 1e0 nor what is longer than 19 characters.
+func (v Value) Integer() (int64, bool) {
+	if v.k == NumberKind && v.p != nil {
+		text := strings.TrimPrefix((*number)(v.p).text, "-")
+		if len(text) > 19 || strings.ContainsAny(text, "eE") {
+			return 0, false
+		}
 	}
 	return v.Int64()
 }

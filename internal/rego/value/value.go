@@ -243,7 +243,7 @@ func (v Value) Lookup(k Value) Value {
 			return v.obj().mem[i].V
 		}
 	case ArrayKind:
-		if i, ok := k.position(); ok && uint64(i) < uint64(v.n) {
+		if i, ok := k.Integer(); ok && uint64(i) < uint64(v.n) {
 			return v.elems()[i]
 		}
 	case SetKind:

@@ -1,0 +1,67 @@
+package native
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// mended are the differences from topdown that drawn programs found. want is what
+// the rule r is now, error or limit for how it ends.
+var mended = []struct{ name, source, want string }{
+	{"a count with an exponent is no integer", `r := regex.find_n("a", "aa", input.one_e0)`, "error"},
+	{"a count of 1.0 is one", `r := regex.find_n("a", "aa", input.one_0)`, `["a"]`},
+	{"an index with an exponent is none", `r := [1, 2][input.one_e0]`, "undefined"},
+	{"an index of 1.0 is one", `r := [1, 2][input.one_0]`, "2"},
+	{"an index of 20 characters is none", `r := [1, 2][input.one_long]`, "undefined"},
+	{"a chance below 1e0", `r := rand.intn("x", input.one_e0)`, "error"},
+	{"a union keeps the left one's key", `r := sprintf("%v", [object.union({input.one_e0: 1}, {1.0: 2})])`, `"{1e0: 2}"`},
+	{"a union of several keeps the last one's key", `r := sprintf("%v", [object.union_n([{input.one_e0: 1}, {1.0: 2}])])`, `"{1.0: 2}"`},
+	{"an intersection keeps the smaller set's element", `r := sprintf("%v", [{input.one_e0, 7, 8} & {1.0, 9}])`, `"{1.0}"`},
+	{"of two sets of one size it keeps the left one's", `r := sprintf("%v", [intersection({{input.one_e0, 7}, {1.0, 9}})])`, `"{1e0}"`},
+	{"a reference comes before a comprehension", `r if {x | x := input.a & input} == input.none`, "undefined"},
+	{"what is of another kind is not compared with a comprehension", `r if [x | x := input.a & input] == input`, "undefined"},
+	{"65,536 addresses are within the bound", `r := count(net.cidr_expand("10.1.0.0/16"))`, "65536"},
+	{"131,072 are not", `r := count(net.cidr_expand("10.0.0.0/15"))`, "limit"},
+	{"a width may be an operand", `r := sprintf("%*d", [5, 42])`, `"   42"`},
+	{"a wide one may not", `r := sprintf("%*d%*d%*d", [900000, 1, 900000, 1, 900000, 1])`, "limit"},
+	{"a key that is no string is no fault", `r := io.jwt.decode_verify("..", object.get({}, 0, {1: 2}))`, "error"},
+}
+
+func TestMended(t *testing.T) {
+	number := func(text string) value.Value {
+		v, err := value.Number(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	input := value.Object(
+		value.Member{Key: "a", Value: value.String("x")}, value.Member{Key: "one_e0", Value: number("1e0")},
+		value.Member{Key: "one_0", Value: number("1.0")}, value.Member{Key: "one_long", Value: number("1.000000000000000000")},
+	)
+	for _, c := range mended {
+		s, err := load("package m\n\n" + c.source + "\n")
+		if err != nil || s.err != nil {
+			t.Fatalf("%s: %v, %v", c.name, err, s.err)
+		}
+		s.strict = true
+		got := "undefined"
+		switch v, err := s.agree(t, "r", input, value.Object()); {
+		case errors.Is(err, ErrLimit):
+			got = "limit"
+		case err != nil:
+			got = "error"
+		case v.Defined():
+			got = string(v.AppendJSON(nil))
+		}
+		if got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+	s, err := load("package m\n\nr[1].a := 1\n\nr[1.0].b := 2\n")
+	if err != nil || s.err == nil {
+		t.Errorf("two spellings of a number in the names of rules: %v, %v", err, s.err)
+	}
+}

@@ -1,0 +1,159 @@
+package native
+
+import (
+	"encoding/base64"
+	"errors"
+	"math/big"
+	"net/netip"
+	"os"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// seen is what topdown met in an evaluation: whether that passes one of the
+// documented bounds, so that the native evaluator may end there.
+type seen struct {
+	outside bool // a number outside of the range
+	rounded bool // one that is rounded: written with an exponent, exact beyond 64 digits
+	// malformed is a number in a spelling that no JSON has: to_number("+1").
+	malformed bool
+	large     bool // an operand or result beyond the bound of a built-in
+	events    int
+	bytes     int             // that built-ins made
+	codes     map[string]bool // of errors
+}
+
+// bound tells whether an evaluation may end. One of a few thousand events is far
+// from the bounds on steps and bytes.
+func (s *seen) bound() bool { return s.outside || s.large || s.events > 50_000 || s.bytes > 2<<20 }
+
+func (s *seen) add(o *seen, err error) {
+	s.outside, s.rounded, s.large = s.outside || o.outside, s.rounded || o.rounded, s.large || o.large
+	s.events, s.bytes = s.events+o.events, s.bytes+o.bytes
+	if s.codes == nil {
+		s.codes = map[string]bool{}
+	}
+	var te *topdown.Error
+	switch {
+	case errors.As(err, &te):
+		s.codes[te.Code] = true
+	case errors.Is(err, value.ErrRange):
+		s.outside = true
+	}
+}
+
+// has tells that topdown met an error of a kind, or failed itself.
+func (s *seen) has(code string) bool { return s.codes[code] || s.codes[topdown.InternalErr] }
+
+// Enabled, TraceEvent and Config make it a topdown.QueryTracer.
+func (s *seen) Enabled() bool             { return true }
+func (s *seen) TraceEvent(topdown.Event)  { s.events++ }
+func (*seen) Config() topdown.TraceConfig { return topdown.TraceConfig{} }
+
+// watched is the evaluation of topdown that is under way.
+var watched atomic.Pointer[seen]
+
+// TestMain puts a watch around OPA's built-ins. The native evaluator, which calls
+// some of them, is not watched.
+func TestMain(m *testing.M) {
+	for _, b := range offered() {
+		watch(b)
+	}
+	os.Exit(m.Run())
+}
+
+func watch(b *ast.Builtin) {
+	run := topdown.GetBuiltin(b.Name)
+	if run == nil {
+		return
+	}
+	topdown.RegisterBuiltinFunc(b.Name, func(bctx topdown.BuiltinContext, args []*ast.Term, iter func(*ast.Term) error) error {
+		s := watched.Load()
+		if s == nil {
+			return run(bctx, args, iter)
+		}
+		exp := false
+		for _, a := range args {
+			s.operand(b.Name, a)
+			exp = exp || exponential(a)
+		}
+		if endless(b.Name, args[:b.Decl.Arity()]) {
+			s.large = true
+			return topdown.Halt{Err: &topdown.Error{Code: topdown.CancelErr}}
+		}
+		return run(bctx, args, func(out *ast.Term) error {
+			v, err := value.FromAST(out.Value)
+			switch s.bytes += int(v.Size()); {
+			case errors.Is(err, value.ErrRange):
+				s.outside = true
+				s.rounded = s.rounded || exp
+			case err != nil:
+				s.malformed = true
+			}
+			return iter(out)
+		})
+	})
+}
+
+var numeral = regexp.MustCompile(`[-+]?[0-9.]+([eE][-+]?[0-9]+)?`)
+
+// operand looks at an operand for what a bound forbids.
+func (s *seen) operand(name string, a *ast.Term) {
+	text := a.String()
+	if len(text) > maxBridged/4 {
+		s.large = true
+	}
+	if strings.HasPrefix(name, "io.jwt.") {
+		for part := range strings.SplitSeq(string(text), ".") {
+			plain, _ := base64.RawURLEncoding.DecodeString(strings.Trim(part, `"`))
+			text += " " + string(plain)
+		}
+	}
+	switch {
+	case strings.HasPrefix(name, "io.jwt."), strings.HasSuffix(name, ".unmarshal"), strings.HasPrefix(name, "units."), name == "to_number":
+		for _, n := range numeral.FindAllString(text, -1) {
+			if _, err := value.Number(plainNumber(n)); errors.Is(err, value.ErrRange) {
+				s.outside = true
+			}
+		}
+	case name == "glob.match" || strings.HasPrefix(name, "regex."):
+		s.large = s.large || len(text) > maxGlobSet
+	}
+}
+
+// endless tells that topdown would take too much of the machine.
+func endless(name string, args []*ast.Term) bool {
+	var ns []*big.Int
+	for _, a := range args {
+		n, ok := a.Value.(ast.Number)
+		if !ok {
+			break
+		}
+		r, ok := new(big.Rat).SetString(string(n))
+		if !ok || !r.IsInt() {
+			break
+		}
+		ns = append(ns, r.Num())
+	}
+	switch name {
+	case "numbers.range", "numbers.range_step":
+		if len(ns) < len(args) || len(ns) > 2 && ns[2].Sign() <= 0 {
+			return false
+		}
+		return new(big.Int).Sub(ns[0], ns[1]).BitLen() > 16
+	case "bits.lsh", "bits.rsh":
+		return len(ns) == 2 && ns[1].CmpAbs(big.NewInt(maxBits)) > 0 && ns[1].Sign() > 0
+	case "net.cidr_expand":
+		text, _ := args[0].Value.(ast.String)
+		p, err := netip.ParsePrefix(string(text))
+		return err == nil && p.Addr().BitLen()-p.Bits() > maxHostBits
+	}
+	return false
+}

@@ -32,6 +32,8 @@ type BouncerConfig struct {
 	TLSKey         string        `env:"GATEHOUSE_BOUNCER_TLS_KEY" help:"PEM key."`
 	Timeout        time.Duration `env:"GATEHOUSE_BOUNCER_UPSTREAM_TIMEOUT" default:"30s" help:"How long the application may take to begin its answer."`
 	MetricsListen  string        `env:"GATEHOUSE_BOUNCER_METRICS_LISTEN" default:"127.0.0.1:9464" help:"Address to serve /_bouncer/metrics on, apart from the traffic; same: the address of the traffic; off: nowhere. Where the default is taken, a free port of 127.0.0.1 is used, which the log names."`
+	SpoolBytes     int64         `env:"GATEHOUSE_BOUNCER_SPOOL_BYTES" default:"1073741824" help:"Ceiling of the decision log on disk in bytes: events that the server does not have yet. From four fifths on the status is degraded; the last tenth takes events of requests that passed alone. What happens beyond it, configuration.audit says."`
+	DiskReserve    int64         `env:"GATEHOUSE_BOUNCER_DISK_RESERVE" default:"67108864" help:"Bytes held back on the disk of the data directory, so that the decision log goes on when it is full; 0: none."`
 	StopDelay      time.Duration `env:"GATEHOUSE_STOP_DELAY" default:"3s" help:"When told to stop: how long the process goes on taking requests, not ready any more and with Connection: close on its answers, so that balancers turn away first; 0: not at all."`
 	LogLevel       string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
 	MemoryLimit    int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"536870912" help:"Soft memory limit of the process in bytes."`
@@ -39,6 +41,9 @@ type BouncerConfig struct {
 
 // Bounce runs an enforcement point until the context ends.
 func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Writer) error {
+	if cfg.SpoolBytes < minSpoolBytes {
+		return fmt.Errorf("GATEHOUSE_BOUNCER_SPOOL_BYTES: %d is less than %d", cfg.SpoolBytes, minSpoolBytes)
+	}
 	verify, err := verifyKey(cfg.VerifyKey)
 	if err != nil {
 		return err
@@ -53,6 +58,7 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 		URL: cfg.URL, Token: cfg.Token, Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, Upstream: cfg.Upstream, DataDir: cfg.DataDir,
 		TrustedProxies: cfg.TrustedProxies, InitialMode: cfg.InitialMode, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey,
 		UpstreamTimeout: cfg.Timeout, Version: version, Now: clock, Entropy: rand.Reader, Count: count, Verify: verify,
+		SpoolBytes: cfg.SpoolBytes, DiskReserve: cfg.DiskReserve,
 		MetricsListen: cfg.MetricsListen, StopDelay: cfg.StopDelay,
 		Serving: func(address string) {
 			fmt.Fprintf(out, "gatehouse bouncer %s serves on %s\n", version, address)

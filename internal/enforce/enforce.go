@@ -101,8 +101,11 @@ type Config struct {
 	// CacheBytes bounds the decision cache (64 MiB).
 	CacheBytes int64
 	// SpoolBytes bounds the decision log on disk (1 GiB); beyond it events are
-	// dropped, counted and reported.
+	// dropped, counted and reported, those of refusals from nine tenths of it on.
 	SpoolBytes int64
+	// DiskReserve is how many bytes of the disk are held back for the decision log
+	// while the disk is full; 0: none.
+	DiskReserve int64
 
 	// Count counts requests and tokens for input.usage; nil: in this process
 	// alone. Bouncers that share one hold their limits together.
@@ -144,6 +147,8 @@ func (c *Config) Validate() error {
 		return errors.New("bouncer: a clock and a source of randomness are needed")
 	case c.URL == "" || c.Token == "":
 		return errors.New("bouncer: the control plane's URL and the bouncer's token are needed (GATEHOUSE_URL, GATEHOUSE_BOUNCER_TOKEN)")
+	case c.DiskReserve < 0:
+		return errors.New("bouncer: the disk reserve is negative (GATEHOUSE_BOUNCER_DISK_RESERVE)")
 	case c.StopDelay < 0:
 		return errors.New("bouncer: the delay of the stop is negative (GATEHOUSE_STOP_DELAY)")
 	case c.DataDir == "":
@@ -171,6 +176,7 @@ type Bouncer struct {
 	announced announcement
 	cache     *rego.Cache
 	spool     *spool.Log
+	reserve   *spool.Reserve
 	ids       *idSource
 	count     counters
 	buffers   buffers
@@ -250,9 +256,14 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	b.state.Store(b.unled())
 	b.confirmedAt(time.Time{})
 	b.relabel("")
-	b.spool, err = spool.Open(spool.Config{Dir: filepath.Join(cfg.DataDir, "decisions"), MaxBytes: cfg.SpoolBytes, SegmentBytes: min(cfg.SpoolBytes/4+1, 32<<20)})
-	if err != nil {
+	if b.reserve, err = spool.HoldBack(cfg.DataDir, cfg.DiskReserve); err != nil {
 		return nil, fmt.Errorf("bouncer: the decision log: %w", err)
+	}
+	b.spool, err = spool.Open(spool.Config{
+		Dir: filepath.Join(cfg.DataDir, "decisions"), MaxBytes: cfg.SpoolBytes, SegmentBytes: min(cfg.SpoolBytes/4+1, 32<<20), Reserve: b.reserve,
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("bouncer: the decision log: %w", err), b.reserve.Close())
 	}
 	b.restore()
 	return b, nil
@@ -273,7 +284,7 @@ func (b *Bouncer) Close() error {
 		b.up.close()
 	}
 	b.out.Close()
-	return b.spool.Close()
+	return errors.Join(b.spool.Close(), b.reserve.Close())
 }
 
 // apiRoot is the API below which the bridge is.
@@ -326,7 +337,7 @@ func (b *Bouncer) ready(st *state) bool {
 // loops runs everything beside the traffic until ctx ends.
 func (b *Bouncer) loops(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := []func(context.Context){b.follow, b.ship, b.reportLoop, b.upkeep, b.scouting}
+	loops := []func(context.Context){b.follow, b.ship, b.reportLoop, b.upkeep, b.scouting, b.keepLog}
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
 		loops = append(loops, b.shadowWork)
 	}

@@ -68,10 +68,10 @@ func (b *Bouncer) record(st *state, in *inbound, who *identity, v *verdict) (kep
 	b.notice(st, in, v)
 	buf := b.events.Get().(*[]byte)
 	*buf = b.appendEvent((*buf)[:0], st, in, who, v)
-	err := b.spool.Append(*buf)
+	err := b.put(v.pass, *buf)
 	switch {
 	case err != nil:
-		b.lost(in.at, err)
+		b.lost(in.at, v.pass, err)
 	case b.logsFailing.Load():
 		b.found(st, in.at)
 	}

@@ -8,18 +8,28 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
 // gap counts the decisions that the log could not keep, until it can say so.
 type gap struct {
-	mu          sync.Mutex
-	count       uint64
-	first, last time.Time
+	mu            sync.Mutex
+	count, passed uint64 // passed of them are of requests that were let pass
+	first, last   time.Time
+}
+
+// put writes an event. Those of refusals leave the last room to those of what
+// passed: nothing that was permitted is lost to make room for what was not.
+func (b *Bouncer) put(passed bool, event []byte) error {
+	if passed {
+		return b.spool.Append(event)
+	}
+	return b.spool.AppendIfRoom(event)
 }
 
 // lost notes an event that could not be written: the disk is full, or fails. The
 // first one is told at once.
-func (b *Bouncer) lost(at time.Time, err error) {
+func (b *Bouncer) lost(at time.Time, passed bool, err error) {
 	b.count.logsDropped.Add(1)
 	g := &b.missing
 	g.mu.Lock()
@@ -27,6 +37,9 @@ func (b *Bouncer) lost(at time.Time, err error) {
 		g.first = at
 	}
 	g.count, g.last = g.count+1, at
+	if passed {
+		g.passed++
+	}
 	g.mu.Unlock()
 	if !b.logsFailing.Swap(true) {
 		b.log.Error("decisions cannot be logged", "error", err)
@@ -43,17 +56,100 @@ func (b *Bouncer) found(st *state, now time.Time) {
 		if b.spool.Append(b.gapEvent(st, g, now)) != nil {
 			return // still no room: the next to be kept tries again
 		}
-		b.log.Warn("decisions are logged again", "missing", g.count, "from", g.first.UTC(), "to", g.last.UTC())
-		g.count = 0
+		b.log.Warn("decisions are logged again", "missing", g.count, "passed", g.passed, "from", g.first.UTC(), "to", g.last.UTC())
+		g.count, g.passed = 0, 0
 	}
 	b.logsFailing.Store(false)
 	b.report.poke()
 }
 
+// logCheck is how often the decision log and its disk are looked at.
+const logCheck = 250 * time.Millisecond
+
+// keepLog looks after the decision log and its disk until ctx ends: it holds room
+// back, says what is missing although nothing is decided, and tells what is wrong.
+func (b *Bouncer) keepLog(ctx context.Context) {
+	tick := time.NewTicker(logCheck)
+	defer tick.Stop()
+	told := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		disk := b.reserve.Check()
+		if b.logsFailing.Load() && !b.spool.Stats().Refuses() {
+			b.found(b.state.Load(), b.cfg.Now())
+		}
+		now := b.logTrouble(disk)
+		if now == told {
+			continue
+		}
+		if told = now; now != "" {
+			b.log.Error("alert", "message", now)
+		} else {
+			b.log.Info("the decision log and its disk are well again")
+		}
+		b.report.poke()
+	}
+}
+
+// logTrouble says what is wrong with the decision log; empty: nothing.
+func (b *Bouncer) logTrouble(disk spool.ReserveStats) string {
+	s := b.spool.Stats()
+	switch {
+	case s.Failing != nil:
+		return "the decision log cannot be written: its disk is full or fails"
+	case s.Full:
+		return "the decision log is full"
+	case disk.InUse:
+		return "the disk is full: the decision log takes the room that was held back"
+	case s.Filling():
+		return "the decision log is nearly full"
+	case disk.Low:
+		return "the disk of the decision log is nearly full"
+	}
+	return ""
+}
+
+// logKept reports whether requests are decided on, as far as the log goes: one that
+// is required and cannot be written has them refused.
+func (b *Bouncer) logKept(st *state) bool {
+	return !st.mustLog || st.mode == shadowing || !b.spool.Stats().Refuses()
+}
+
+// sayReady answers /_bouncer/ready.
+func (b *Bouncer) sayReady(w http.ResponseWriter, st *state) {
+	reason := ""
+	switch {
+	case b.leaving.Load():
+		reason = "stopping"
+	case st.set == nil:
+		reason = "no_bundle"
+	case !b.ready(st):
+		reason = "policy_stale"
+	case !b.logKept(st):
+		reason = "audit_unavailable"
+	}
+	s := b.spool.Stats()
+	posture := "best_effort"
+	if st.mustLog {
+		posture = "required"
+	}
+	log := fmt.Sprintf(`"audit":{"posture":%q,"writable":%t,"trouble":%q,"waiting":%d,"waiting_bytes":%d,"limit_bytes":%d,"lag_seconds":%.1f,"refused":%d,"missing":%d,"healed":%d}`,
+		posture, !s.Refuses(), b.logTrouble(b.reserve.Stats()), s.Records, s.Bytes, s.MaxBytes, s.Lag.Seconds(), s.Refused, b.count.logsDropped.Load(), s.Healed)
+	if reason != "" {
+		b.say(w, http.StatusServiceUnavailable, fmt.Sprintf(`{"status":"not_ready","reason":%q,%s}`, reason, log))
+		return
+	}
+	b.say(w, http.StatusOK, `{"status":"ready",`+log+`}`)
+}
+
 // gapEvent is an event of the decision log about those that are not in it.
 func (b *Bouncer) gapEvent(st *state, g *gap, now time.Time) []byte {
 	first, last := g.first.UTC().Format(time.RFC3339Nano), g.last.UTC().Format(time.RFC3339Nano)
-	message := fmt.Sprintf("%d decisions are missing: the bouncer could not keep its log from %s to %s", g.count, first, last)
+	message := fmt.Sprintf("%d decisions are missing (%d passed): the bouncer could not keep its log from %s to %s", g.count, g.passed, first, last)
 	dst := append([]byte(nil), *b.labels.Load()...)
 	dst = value.AppendString(append(dst, `,"decision_id":`...), b.ids.next(now))
 	dst = value.AppendString(append(dst, `,"bundles":{"authz":{"revision":`...), st.revision)
@@ -62,7 +158,7 @@ func (b *Bouncer) gapEvent(st *state, g *gap, now time.Time) []byte {
 	dst = value.AppendString(append(dst, `},"error":{"code":"decisions_missing","message":`...), message)
 	dst = append(dst, `},"custom":{"mode":"`...)
 	dst = append(append(dst, st.mode.String()...), `","outcome":"DENY","status":"decisions_missing","event":"decisions_missing","missing":`...)
-	dst = fmt.Appendf(dst, `%d,"from":"%s","to":"%s","environment":`, g.count, first, last)
+	dst = fmt.Appendf(dst, `%d,"passed":%d,"from":"%s","to":"%s","environment":`, g.count, g.passed, first, last)
 	dst = value.AppendString(dst, st.environment)
 	return append(dst, '}', '}')
 }

@@ -88,13 +88,32 @@ func TestLogThatCannotBeKept(t *testing.T) {
 					}
 					missing, _ := custom["missing"].(float64)
 					sum += missing
-					if reason := fmt.Sprint(e["result"].(map[string]any)["reason"]); !strings.HasPrefix(reason, fmt.Sprint(missing, " decisions are missing")) {
+					if reason := fmt.Sprint(e["result"].(map[string]any)["reason"]); !strings.HasPrefix(reason, fmt.Sprint(missing, " decisions are missing (")) {
 						t.Errorf("the log says %s", reason)
 					}
 				}
 				return sum == float64(lost)
 			})
 		})
+	}
+}
+
+// TestRefusalsLeaveRoom: a flood of refused requests leaves room in the log for
+// those that are let pass, and does not close a bouncer that must log.
+func TestRefusalsLeaveRoom(t *testing.T) {
+	app, p := newApplication(t, nil), newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: allowAll}}})
+	b := start(t, p, app.URL, func(c *Config) { c.SpoolBytes = 64 << 10 }).at(t, 1)
+	p.set(func() { p.down = true })
+	st, lost := b.state.Load(), false
+	for i := 0; i < 10_000 && !lost; i++ {
+		lost = !b.record(st, &inbound{at: time.Now(), path: fmt.Sprint("/refused/", i), method: "GET"}, nobody, &verdict{word: wordDeny})
+	}
+	if !lost || b.count.logsDropped.Load() != 1 {
+		t.Fatalf("refusals fill the log: %t, %d dropped", lost, b.count.logsDropped.Load())
+	}
+	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 || b.count.logsDropped.Load() != 1 {
+		t.Errorf("a request that is permitted: %d, %d events dropped", got.status, b.count.logsDropped.Load())
 	}
 }
 

@@ -183,24 +183,39 @@ func (b *Bouncer) metrics(w http.ResponseWriter) {
 	line("decision_seconds_sum", "", float64(c.nanoseconds.Load())/1e9)
 	line("decision_seconds_count", "", float64(sum))
 
-	st := b.state.Load()
-	gauges := []struct {
-		name, text string
-		v          float64
-	}{
-		{"ready", "1 while the bouncer can decide.", truth(b.ready(st))},
-		{"enforcing", "1 in enforce mode, 0 in shadow.", truth(st.mode == enforcing)},
-		{"controls", "Controls in the active bundle.", float64(st.controls)},
-		{"bundle_age_seconds", "Time since the control plane last confirmed the bundle.", b.sinceContact(b.cfg.Now()).Seconds()},
-		{"decision_logs_waiting", "Decision log events on disk that wait to be shipped.", float64(b.spool.Depth())},
-		{"open_tunnels", "WebSockets open through the bouncer.", float64(b.tunnels.size())},
-	}
-	for _, g := range gauges {
-		help(g.name, "gauge", g.text)
+	for _, g := range b.gauges() {
+		help(g.name, g.kind, g.text)
 		line(g.name, "", g.v)
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write(out)
+}
+
+// gauge is a figure that is read when it is asked for.
+type gauge struct {
+	name, kind, text string
+	v                float64
+}
+
+// gauges are the figures that nobody counts on the way.
+func (b *Bouncer) gauges() []gauge {
+	st, logs, disk := b.state.Load(), b.spool.Stats(), b.reserve.Stats()
+	return []gauge{
+		{"decision_logs_refused_total", "counter", "Decision log events that the log did not take.", float64(logs.Refused)},
+		{"decision_logs_healed_total", "counter", "Times that the log went on in a new file after the disk had failed.", float64(logs.Healed)},
+		{"ready", "gauge", "1 while the bouncer can decide.", truth(b.ready(st))},
+		{"enforcing", "gauge", "1 in enforce mode, 0 in shadow.", truth(st.mode == enforcing)},
+		{"controls", "gauge", "Controls in the active bundle.", float64(st.controls)},
+		{"bundle_age_seconds", "gauge", "Time since the control plane last confirmed the bundle.", b.sinceContact(b.cfg.Now()).Seconds()},
+		{"decision_logs_waiting", "gauge", "Decision log events on disk that wait to be shipped.", float64(logs.Records)},
+		{"decision_logs_bytes", "gauge", "Size of these.", float64(logs.Bytes)},
+		{"decision_logs_limit_bytes", "gauge", "Ceiling of that size.", float64(logs.MaxBytes)},
+		{"decision_logs_lag_seconds", "gauge", "Age of the oldest of these.", logs.Lag.Seconds()},
+		{"decision_logs_failing", "gauge", "1 while the decision log cannot be written.", truth(logs.Refuses())},
+		{"disk_reserve_bytes", "gauge", "Room on the disk that is held back still.", float64(disk.Held)},
+		{"disk_free_bytes", "gauge", "Room on the disk beside what is held back, as last seen.", float64(disk.Free)},
+		{"open_tunnels", "gauge", "WebSockets open through the bouncer.", float64(b.tunnels.size())},
+	}
 }
 
 func truth(ok bool) float64 {

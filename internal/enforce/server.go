@@ -273,16 +273,7 @@ func (b *Bouncer) own(w http.ResponseWriter, r *http.Request, in *inbound, st *s
 	case ownPrefix + "live":
 		b.say(w, http.StatusOK, `{"status":"live"}`)
 	case ownPrefix + "ready":
-		switch {
-		case b.leaving.Load():
-			b.say(w, http.StatusServiceUnavailable, `{"status":"not_ready","reason":"stopping"}`)
-		case st.set == nil:
-			b.say(w, http.StatusServiceUnavailable, `{"status":"not_ready","reason":"no_bundle"}`)
-		case !b.ready(st):
-			b.say(w, http.StatusServiceUnavailable, `{"status":"not_ready","reason":"policy_stale"}`)
-		default:
-			b.say(w, http.StatusOK, `{"status":"ready"}`)
-		}
+		b.sayReady(w, st)
 	case ownPrefix + "metrics":
 		if b.cfg.MetricsListen != MetricsSame {
 			b.refuse(w, in, "", &refusal{http.StatusNotFound, "not_found", "metrics have an address of their own: GATEHOUSE_BOUNCER_METRICS_LISTEN"})

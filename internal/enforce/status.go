@@ -199,6 +199,8 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 	switch {
 	case b.logsFailing.Load():
 		logs["code"], logs["message"] = "decision_log_error", fmt.Sprintf("the decision log cannot be kept: %d decisions are missing", b.count.logsDropped.Load())
+	case b.logTrouble(b.reserve.Stats()) != "":
+		logs["code"], logs["message"] = "decision_log_error", b.logTrouble(b.reserve.Stats())
 	case b.shipFailing.Load():
 		logs["code"], logs["message"] = "decision_log_error", "the decision log cannot be delivered"
 	}
@@ -212,7 +214,7 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 	if n := b.count.decisions.Load(); n > 0 {
 		own.CacheHitRate = float64(b.count.hits.Load()) / float64(n)
 	}
-	if s.err != nil || s.denied || reachable != nil && !*reachable || b.logsFailing.Load() {
+	if s.err != nil || s.denied || reachable != nil && !*reachable || b.logsFailing.Load() || b.logTrouble(b.reserve.Stats()) != "" {
 		own.Status = "degraded"
 	}
 	return statusReport{

@@ -56,7 +56,7 @@ func (s *Server) decisions(r *Router) {
 	Raw(r, Op{
 		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Reach: ReachEnvironment, Permission: "decisions:read", Tags: tags,
 		Summary:     "Decide one request",
-		Description: "Evaluates the active controls of the environment over subject, action, resource and environment. ALLOW and MASK are PERMIT (MASK adds `mask`), DENY and no matching control are DENY. The audit record is safe before the answer is sent.",
+		Description: "Evaluates the active controls of the environment over subject, action, resource and environment. ALLOW and MASK are PERMIT (MASK adds `mask`), DENY and no matching control are DENY. The audit record is safe before the answer is sent. Where the request names no environment, a reason that no control wrote says that production decided.",
 		Brief:       true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 	}, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[DecisionRequest](), Response: reflect.TypeFor[decision.Result]()}, s.evaluate)

@@ -83,32 +83,36 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 	if err != nil {
 		return Bulk{}, nil, err
 	}
-	requests, ids, err := parseBulk(env, items)
+	parsed, err := parseBulk(env, items)
 	if err != nil {
 		return Bulk{}, nil, err
 	}
 	out := Bulk{Results: make([]BulkResult, 0, len(items))}
 	records := b.takeRecords(len(items))
 	var total time.Duration
-	for i := range requests {
+	for i := range parsed {
+		it, sc := &parsed[i], sc
+		if it.named {
+			sc.Env = env
+		}
 		own := b.NewID()
 		var d rego.Decision
 		if inTime = inTime && ctx.Err() == nil; inTime {
-			if d, err = b.judge(ctx, sc, b.set, &requests[i], own, &records[i], b.turn); err != nil {
+			if d, err = b.judge(ctx, sc, b.set, &it.request, own, &records[i], b.turn); err != nil {
 				return Bulk{}, nil, err
 			}
 			inTime = b.between(d.Duration)
 		} else if b.caller.Err() != nil {
 			return Bulk{}, nil, fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(b.caller.Err())
 		} else {
-			d = b.late(sc, &requests[i], own, &records[i])
+			d = b.late(sc, &it.request, own, &records[i])
 		}
-		if ids[i] == "" {
-			ids[i] = own
+		if it.id == "" {
+			it.id = own
 		}
 		total += d.Duration
 		out.Results = append(out.Results, BulkResult{
-			DecisionID: ids[i], AuditID: own, Decision: wire(d.Permit), Reason: d.Reason, EvaluationTimeMS: milliseconds(d.Duration), Mask: d.Mask,
+			DecisionID: it.id, AuditID: own, Decision: wire(d.Permit), Reason: d.Reason, EvaluationTimeMS: milliseconds(d.Duration), Mask: d.Mask,
 		})
 	}
 	out.TotalEvaluationTimeMS = milliseconds(total)
@@ -135,15 +139,22 @@ func (b *bulkCall) late(sc scope.Scope, req *rego.Request, id string, rec *audit
 	return d
 }
 
+// bulkItem is one request of a bulk call: the caller's id for it, and whether it
+// names its environment.
+type bulkItem struct {
+	request rego.Request
+	id      string
+	named   bool
+}
+
 // parseBulk reads the items of a bulk call: each a decision request with the
 // caller's decision_id. One snapshot decides all, so an item may name no other
 // environment than env, the call's. It collects the offences of all items.
-func parseBulk(env scope.Env, items []value.Value) ([]rego.Request, []string, error) {
+func parseBulk(env scope.Env, items []value.Value) ([]bulkItem, error) {
 	if len(items) > MaxBulk {
-		return nil, nil, fault.Invalidf("/decisions", "%d decisions; at most %d in one call", len(items), MaxBulk)
+		return nil, fault.Invalidf("/decisions", "%d decisions; at most %d in one call", len(items), MaxBulk)
 	}
-	requests := make([]rego.Request, len(items))
-	ids := make([]string, len(items))
+	out := make([]bulkItem, len(items))
 	var offences []fault.Detail
 	for i, item := range items {
 		at := "/decisions/" + strconv.Itoa(i)
@@ -160,13 +171,13 @@ func parseBulk(env scope.Env, items []value.Value) ([]rego.Request, []string, er
 			d.Pointer = at + d.Pointer
 			offences = append(offences, d)
 		}
-		requests[i] = req
-		ids[i], _ = item.Get("decision_id").Str()
+		out[i].request, out[i].named = req, asked != scope.AnyEnv
+		out[i].id, _ = item.Get("decision_id").Str()
 	}
 	if len(offences) > 0 {
-		return nil, nil, invalid(offences)
+		return nil, invalid(offences)
 	}
-	return requests, ids, nil
+	return out, nil
 }
 
 // parse reads one decision request. Its decision_id is the caller's own: an item

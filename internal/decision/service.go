@@ -129,6 +129,10 @@ func (s *Service) turn(ctx context.Context, tenant scope.TenantID, now time.Time
 	return s.Share.begin(ctx, tenant, now, most)
 }
 
+// assumedEnvironment ends our own reason of a decision whose request names no
+// environment: a control that seems to have no effect is often in the other one.
+const assumedEnvironment = " (decided in production: the request names no environment)"
+
 // judge decides one request and fills in its record. It pauses as t says.
 func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn) (rego.Decision, error) {
 	unknown := s.fillUser(ctx, sc.Tenant, req)
@@ -143,6 +147,9 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 		opt.Clock, opt.Pause = t.clock, t.pause
 	}
 	d := set.Decide(ctx, req, opt)
+	if sc.Env == scope.AnyEnv && !d.Authored && d.Err == nil {
+		d.Reason += assumedEnvironment
+	}
 	record(rec, sc, req, &d, id, at)
 	if unknown != nil && rec.Error == "" {
 		rec.Error = unknown.Error() // the mark of a decision on somebody as unknown

@@ -27,6 +27,9 @@ type Decision struct {
 	// Permit: the effect is ALLOW or MASK.
 	Permit bool
 	Reason string
+	// Authored says that the control that decided gave the reason itself; else the
+	// text is ours.
+	Authored bool
 	// PolicyID, PolicyName and PolicyVersion name the control that decided:
 	// the lowest id among those with the effect. All are zero with NO_MATCH.
 	PolicyID      int64
@@ -63,6 +66,7 @@ type verdict struct {
 	effect        Effect
 	ran           int32 // how many of the plan's controls were evaluated
 	reason        string
+	authored      bool
 	policyID      int64
 	policyName    string
 	policyVersion int64
@@ -136,6 +140,7 @@ func (s *Set) Refuse(r *Request, err error) Decision {
 func (d *Decision) take(p *plan, v verdict) {
 	d.Ran = p.controls[:v.ran:v.ran]
 	d.Effect, d.Permit, d.Reason, d.Mask, d.Err = v.effect, v.effect.Permits(), v.reason, v.mask, v.err
+	d.Authored = v.authored
 	d.PolicyID, d.PolicyName, d.PolicyVersion = v.policyID, v.policyName, v.policyVersion
 }
 
@@ -197,7 +202,7 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 	}
 	best.explain(run, b, &win)
 	v := verdict{
-		effect: win.Effect, ran: ran, reason: win.Reason, err: win.Err,
+		effect: win.Effect, ran: ran, reason: win.Reason, authored: win.Authored, err: win.Err,
 		policyID: best.meta.ID, policyName: best.meta.Name, policyVersion: best.meta.Version,
 	}
 	if win.Effect == Mask {

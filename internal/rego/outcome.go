@@ -172,7 +172,8 @@ func (c *Control) explain(r *run, b *budget, out *Outcome) {
 			out.Reason = s
 		}
 	}
-	if out.Reason == "" {
+	out.Authored = out.Reason != ""
+	if !out.Authored {
 		out.Reason = c.defaultReason(out.Effect)
 	}
 	out.Reason = cutReason(out.Reason)

@@ -127,6 +127,8 @@ type Outcome struct {
 	Effect Effect
 	// Reason is for people; never empty.
 	Reason string
+	// Authored says that the control gave the reason itself.
+	Authored bool
 	// Mask is set with the effect Mask.
 	Mask []MaskRule
 	// Err is why the control could not be evaluated; the effect is then Deny.

@@ -81,7 +81,7 @@ func benchGrowth(ctx context.Context, o options) ([]growthRow, error) {
 	defer os.RemoveAll(dir)
 	var rows []growthRow
 	var base *grown
-	for _, n := range growthSizes {
+	for _, n := range o.sizes {
 		g, err := grow(ctx, o, filepath.Join(dir, strconv.Itoa(n)), n)
 		if err != nil {
 			return nil, err

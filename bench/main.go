@@ -26,6 +26,7 @@ type options struct {
 	length, rest                 time.Duration
 	write                        string
 	only                         string
+	sizes                        []int
 }
 
 func main() {
@@ -39,6 +40,11 @@ func main() {
 	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
 	flag.StringVar(&o.only, "only", "", "decisions, growth or proxies; empty: all")
+	o.sizes = growthSizes
+	flag.Func("sizes", "how many controls the servers of the table of growth have, the peer of the others first (10,200,1000,5000)", func(text string) (err error) {
+		o.sizes, err = numbers(text)
+		return err
+	})
 	be := flag.String("be", "", "be one of the run's own servers and nothing else: application, proxy or adapter")
 	listen := flag.String("listen", "", "its address")
 	upstream := flag.String("upstream", "", "whom it asks")
@@ -95,6 +101,19 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return nil
 	}
 	return insert(o.write, b.String())
+}
+
+// numbers reads whole numbers over 0 with commas between them.
+func numbers(text string) ([]int, error) {
+	var out []int
+	for part := range strings.SplitSeq(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is not a whole number over 0", part)
+		}
+		out = append(out, n)
+	}
+	return out, nil
 }
 
 // insert puts the tables between the two marks of a document.

@@ -1,6 +1,8 @@
 package native
 
 import (
+	"sync"
+
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
@@ -46,15 +48,15 @@ type machine struct {
 // fuelLoad is how many steps pass between two looks at the clock: some 50 us.
 const fuelLoad = 2048
 
-func newMachine(p *Program) *machine {
-	m := &machine{prog: p, slots: make([]value.Value, p.slots)}
-	m.caches = m.newCaches()
-	return m
-}
+// machines are empty ones, for the next evaluation of any program: thousands of
+// programs need no more machines than there are evaluations at once.
+var machines = sync.Pool{New: func() any { return new(machine) }}
 
 func (p *Program) start(env *Env, input value.Value, data DataSource) *machine {
-	m := p.machine.Get().(*machine)
-	m.env, m.input, m.data = env, input, data
+	m := machines.Get().(*machine)
+	m.prog, m.env, m.input, m.data = p, env, input, data
+	m.slots = sized(m.slots, p.slots)
+	m.caches.fit(p)
 	m.steps, m.bytes = env.Steps, env.Bytes
 	if m.steps == 0 {
 		m.steps = defaultSteps
@@ -82,8 +84,16 @@ func (m *machine) release() {
 	}
 	clear(m.outer[:cap(m.outer)])
 	m.outer, m.limbs, m.drawn, m.patterns = m.outer[:0], nil, nil, nil
-	m.env, m.data, m.err, m.bctx = nil, nil, nil, topdown.BuiltinContext{}
-	m.prog.machine.Put(m)
+	m.prog, m.env, m.data, m.err, m.seek, m.bctx = nil, nil, nil, nil, nil, topdown.BuiltinContext{}
+	machines.Put(m)
+}
+
+// sized is list with n elements. What is beyond those that were in use is zero.
+func sized[T any](list []T, n int) []T {
+	if cap(list) < n {
+		return make([]T, n)
+	}
+	return list[:n]
 }
 
 // keepSpare is how many contexts' caches a machine keeps for its next use.

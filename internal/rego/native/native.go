@@ -15,7 +15,6 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -112,7 +111,6 @@ type Program struct {
 	groups  []*group
 	slots   int
 	data    [][]string
-	machine sync.Pool
 }
 
 // Compile compiles a module. compiler has compiled it, pkg is its package, such
@@ -201,9 +199,7 @@ func (c *builder) load(compiler *ast.Compiler, pkg ast.Ref) {
 
 // finish is the program.
 func (c *builder) finish() *Program {
-	p := c.prog
-	p.machine.New = func() any { return newMachine(p) }
-	return p
+	return c.prog
 }
 
 // Eval evaluates the rules that decide, deny first, then mask, allow and reason.

@@ -45,13 +45,19 @@ func (m *machine) newCaches() caches {
 	if n := len(m.spare); n > 0 {
 		c := m.spare[n-1]
 		m.spare = m.spare[:n-1]
+		c.fit(m.prog)
 		return c
 	}
-	n := len(m.prog.groups)
-	return caches{
-		known: make([]value.Value, n), done: make([]bool, n), calls: make([]callMemo, n),
-		base: make([]value.Value, len(m.prog.data)), read: make([]bool, len(m.prog.data)),
-	}
+	var c caches
+	c.fit(m.prog)
+	return c
+}
+
+// fit gives empty caches the room that a program needs.
+func (c *caches) fit(p *Program) {
+	n := len(p.groups)
+	c.known, c.done, c.calls = sized(c.known, n), sized(c.done, n), sized(c.calls, n)
+	c.base, c.read = sized(c.base, len(p.data)), sized(c.read, len(p.data))
 }
 
 func (c *caches) clear() {

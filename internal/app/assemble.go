@@ -293,6 +293,7 @@ func (p *parts) decide(context.Context) error {
 	p.task("audit keeper", p.keeper.run)
 	p.task("audit retention", func(ctx context.Context) error { return p.audit.RunRetention(ctx, time.Hour) })
 	p.task("metrics of controls", p.metrics.Run)
+	p.task("collector", p.collect)
 	p.task("first snapshots", p.warm)
 	p.task("snapshots", func(ctx context.Context) error { return p.snapshots.Run(ctx, 2*time.Second) })
 	return nil

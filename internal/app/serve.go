@@ -60,7 +60,7 @@ func tune(limit int64) {
 		debug.SetMemoryLimit(limit)
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
+		debug.SetGCPercent(mostPercent)
 	}
 }
 

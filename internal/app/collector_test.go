@@ -1,0 +1,14 @@
+package app
+
+import "testing"
+
+func TestCollectorPercent(t *testing.T) {
+	for _, c := range []struct {
+		live uint64
+		want int
+	}{{0, 400}, {1 << 20, 400}, {24 << 20, 400}, {48 << 20, 200}, {96 << 20, 100}, {1 << 30, 100}} {
+		if got := percentFor(c.live); got != c.want {
+			t.Errorf("%d MiB in use: %d percent, want %d", c.live>>20, got, c.want)
+		}
+	}
+}

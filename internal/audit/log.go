@@ -70,7 +70,9 @@ func NewDecisionLog(cfg Config) *DecisionLog {
 	l.bufs.New = func() any { b := make([]byte, 0, 2048); return &b }
 	if cfg.Spool != nil {
 		l.appended.Store(cfg.Spool.Depth())
-		l.pace = spool.NewPace(cfg.Spool, cfg.Now, busy*float64(runtime.GOMAXPROCS(0)), rests, deepDepth)
+		procs := float64(runtime.GOMAXPROCS(0))
+		l.pace = spool.NewPace(cfg.Spool, cfg.Now, busy*procs, rests, deepDepth)
+		l.pace.Share = share * procs
 	}
 	return l
 }

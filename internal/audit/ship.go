@@ -48,15 +48,17 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("acknowledging the audit spool: %w", err))
 		}
 		l.advance(len(batch.Records))
-		l.pace.Rest(ctx, l.cfg.Now().Sub(began))
+		l.pace.Rest(ctx, l.cfg.Now().Sub(began), len(batch.Records))
 	}
 }
 
-// While decisions come in faster than busy a second for each processor, the
-// shipper rests after each batch, until the backlog is deep. Below that, storing
-// takes less than about a third of the processors, and nobody waits for it.
+// While decisions come in faster than busy a second for each processor, or storing
+// them would take more than share of each, the shipper rests after each batch,
+// until the backlog is deep. What a record costs differs: it is more where many
+// controls decide, and on a processor that others use too.
 const (
 	busy      = 8000 // records a second
+	share     = 0.15
 	rests     = 30
 	deepDepth = 2_000_000 // records
 )

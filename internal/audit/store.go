@@ -3,6 +3,8 @@ package audit
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,9 +81,11 @@ func insertSeenIDs(ctx context.Context, tx *db.Tx, rows []row) error {
 	return err
 }
 
+// addTallies goes through the cells by key: neighbours stand on one page of the
+// index, and thousands of controls make thousands of cells.
 func addTallies(ctx context.Context, tx *db.Tx, ts tallies) error {
 	list := make([][]any, 0, len(ts))
-	for _, c := range ts {
+	for _, c := range slices.SortedFunc(maps.Values(ts), func(a, b *cell) int { return strings.Compare(a.Key, b.Key) }) {
 		list = append(list, []any{c.Key, c.Bucket, c.Environment, c.Decision, c.Logged, c.Counted, c.EvaluationUS, c.CacheHits, c.Errors})
 	}
 	_, err := db.ExecRows(ctx, tx, insertCounts, list, addCounts)

@@ -61,7 +61,7 @@ func (b *Bouncer) ship(ctx context.Context) {
 			}
 			b.count.logsShipped.Add(uint64(len(batch.Records)))
 			b.pause(ctx, shipLinger)
-			pace.Rest(ctx, took)
+			pace.Rest(ctx, took, len(batch.Records))
 		case grace.Err() != nil || until == grace:
 			return
 		case ctx.Err() == nil:

@@ -13,7 +13,7 @@ type plan struct {
 	res      *Resource // nil: no resource matched
 	controls []*Control
 	refs     Refs // of all controls together
-	reads    []inputPath
+	reads    []readPath
 	// identity is a digest of everything that the decision depends on beside
 	// the request: equal identities and equal reads give equal decisions,
 	// whichever set, revision or tenant they come from.
@@ -64,6 +64,20 @@ func (s *Set) newPlan(sl *slot) *plan {
 			p.controls = mergeByID(s.global, own)
 		}
 	}
+	if len(p.controls) == 1 { // shares what its control has
+		c := p.controls[0]
+		p.refs, p.reads = c.Refs(), c.reads
+	} else {
+		p.unite()
+	}
+	p.cacheable = p.refs.Cacheable()
+	p.readsData = len(p.refs.Data) > 0
+	p.identity = s.identity(p)
+	return p
+}
+
+// unite works out what the plan's controls read together.
+func (p *plan) unite() {
 	for _, c := range p.controls {
 		r := c.Refs()
 		p.refs.Input = append(p.refs.Input, r.Input...)
@@ -76,13 +90,7 @@ func (s *Set) newPlan(sl *slot) *plan {
 		p.refs.Usage = p.refs.Usage || r.Usage
 	}
 	p.refs.Input, p.refs.Data = shortest(p.refs.Input), shortest(p.refs.Data)
-	p.cacheable = p.refs.Cacheable()
-	p.readsData = len(p.refs.Data) > 0
-	for _, path := range p.refs.Input {
-		p.reads = append(p.reads, newInputPath(path))
-	}
-	p.identity = s.identity(p)
-	return p
+	p.reads = readPaths(p.refs.Input)
 }
 
 // mergeByID merges two lists that are sorted by id.

@@ -135,7 +135,7 @@ func isRoot(t *ast.Term) bool {
 
 // constPath is the leading part of a reference that is written out.
 func constPath(ref ast.Ref) []string {
-	path := []string{}
+	path := make([]string, 0, len(ref)) // kept with each control: no room beside
 	for _, p := range ref {
 		s, ok := p.Value.(ast.String)
 		if !ok {

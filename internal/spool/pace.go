@@ -15,6 +15,9 @@ type Pace struct {
 	Now func() time.Time
 	// Busy is the rate of appends, in records a second, above which there is a burst.
 	Busy float64
+	// Share is how much of a processor storing may take before a slower rate counts
+	// as a burst too, by what the records of the last batch cost; 0: any.
+	Share float64
 	// Rests is how many times as long as a batch took the consumer rests after it
 	// in a burst, while there is no backlog; none is left of it at Deep records.
 	Rests float64
@@ -24,6 +27,7 @@ type Pace struct {
 	hurry chan struct{}
 	since time.Time
 	seen  uint64
+	cost  float64 // seconds to store a record
 	burst bool
 }
 
@@ -32,6 +36,9 @@ const (
 	paceLook = 20 * time.Millisecond
 	// paceMost is the longest rest: what was decided may be looked for.
 	paceMost = 3 * time.Second
+	// paceBatch is how many records a batch has whose cost counts: small ones
+	// are mostly the cost of a transaction, and nothing waits behind them.
+	paceBatch = 500
 )
 
 // NewPace makes the pace of log's consumer.
@@ -48,9 +55,13 @@ func (p *Pace) Hurry() {
 	}
 }
 
-// Rest is called by the consumer after a batch that took so long. It returns
-// when the next one is due, at once where there is no burst.
-func (p *Pace) Rest(ctx context.Context, took time.Duration) {
+// Rest is called by the consumer after a batch of n records that took so long. It
+// returns when the next one is due, at once where there is no burst.
+func (p *Pace) Rest(ctx context.Context, took time.Duration, n int) {
+	p.cost = 0
+	if n >= paceBatch {
+		p.cost = took.Seconds() / float64(n)
+	}
 	p.look()
 	if !p.burst {
 		return
@@ -84,6 +95,7 @@ func (p *Pace) look() {
 		return
 	}
 	written := p.Log.written()
-	p.burst = float64(written-p.seen) > p.Busy*passed.Seconds()
+	rate := float64(written-p.seen) / passed.Seconds()
+	p.burst = rate > p.Busy || p.Share > 0 && rate*p.cost > p.Share
 	p.since, p.seen = now, written
 }

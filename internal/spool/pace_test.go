@@ -89,7 +89,7 @@ func TestPaceEndsARest(t *testing.T) {
 			rested := make(chan struct{})
 			go func() { // the clock stands, so nothing else ends the burst
 				defer close(rested)
-				p.Rest(ctx, time.Hour)
+				p.Rest(ctx, time.Hour, 1)
 			}()
 			end(p, cancel)
 			select {
@@ -104,8 +104,33 @@ func TestPaceEndsARest(t *testing.T) {
 func TestPaceDoesNotRestWithoutABurst(t *testing.T) {
 	p, now := paced(t)
 	come(t, p, now, 1, time.Second)
-	p.Rest(context.Background(), 100*time.Hour)
+	p.Rest(context.Background(), 100*time.Hour, 1)
 	if p.burst {
 		t.Error("one record a second is no burst")
+	}
+}
+
+// Records that cost much to store make a burst at a slower rate. The cost of a few
+// says nothing: it is that of a transaction.
+func TestPaceWeighsTheCost(t *testing.T) {
+	for _, c := range []struct {
+		took time.Duration
+		n    int
+		want bool
+	}{
+		{10 * time.Millisecond, 1000, false},   // 100 records a second of 10 us each: 0.1 %
+		{1900 * time.Millisecond, 1000, false}, // of 1.9 ms: 19 %
+		{3 * time.Second, 1000, true},
+		{3 * time.Second, paceBatch - 1, false},
+	} {
+		p, now := paced(t)
+		p.Share = 0.2
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		p.Rest(ctx, c.took, c.n)
+		come(t, p, now, 10, 100*time.Millisecond)
+		if p.burst != c.want {
+			t.Errorf("a batch of %d in %v: burst %v", c.n, c.took, p.burst)
+		}
 	}
 }

@@ -294,7 +294,7 @@ func (s *scope) bridge(name string) slowFunc {
 	if f == nil {
 		fail("the built-in %s is not offered", name)
 	}
-	b := &bridging{name: name, at: s.at, f: f}
+	b := &bridging{name: name, at: s.c.place(s.at), f: f}
 	guard := guards[name]
 	return func(m *machine, args ...value.Value) value.Value {
 		if m.err != nil {

@@ -189,7 +189,11 @@ func (m *machine) equal(a, b value.Value) bool {
 
 // rule is the value of a rule by name, bounded as a result.
 func (m *machine) rule(name string) value.Value {
-	entry := m.prog.entries[name]
+	return m.result(m.prog.entry(name))
+}
+
+// result is the value of a rule, bounded as a result; nil is no rule.
+func (m *machine) result(entry term) value.Value {
 	if entry == nil || m.err != nil {
 		return value.Value{}
 	}

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -105,12 +106,29 @@ const (
 type Result struct{ Allow, Deny, Mask, Reason value.Value }
 
 // Program is a compiled module. It is safe for concurrent use.
+// There may be thousands: it holds no more than evaluations need.
 type Program struct {
-	rules   map[string]*group
-	entries map[string]term // the values that can be asked for, by name
-	groups  []*group
-	slots   int
-	data    [][]string
+	entries []entry // the values that can be asked for, by name
+	// deciding are those of the entries deny, mask, allow and reason, nil where there is none.
+	deciding struct{ deny, mask, allow, reason term }
+	groups   int
+	slots    int
+	data     [][]string
+}
+
+// entry is the value of all rules of one name.
+type entry struct {
+	name  string
+	value term
+}
+
+// entry is the value that a name stands for; nil for none.
+func (p *Program) entry(name string) term {
+	at, found := slices.BinarySearchFunc(p.entries, name, func(e entry, name string) int { return strings.Compare(e.name, name) })
+	if !found {
+		return nil
+	}
+	return p.entries[at].value
 }
 
 // Compile compiles a module. compiler has compiled it, pkg is its package, such
@@ -132,14 +150,14 @@ func Compile(compiler *ast.Compiler, pkg ast.Ref) (p *Program, err error) {
 // forget drops the syntax trees: what was compiled may hold on to the builder, and
 // there may be thousands of programs.
 func (c *builder) forget() {
-	for _, g := range c.prog.groups {
+	for _, g := range c.groups {
 		g.src = nil
 	}
 	for _, p := range c.packages {
 		p.root.forget()
 		p.path = nil
 	}
-	c.pkg, c.functions, c.at = nil, nil, nil
+	c.pkg, c.functions, c.at, c.groups, c.rules, c.places = nil, nil, nil, nil, nil, nil
 }
 
 func (n *node) forget() {
@@ -153,7 +171,7 @@ func (n *node) forget() {
 // that is not supported.
 func guarded(c *builder, fn func(c *builder)) (err error) {
 	if c == nil {
-		c = &builder{prog: newProgram()}
+		c = newBuilder()
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -169,10 +187,6 @@ func guarded(c *builder, fn func(c *builder)) (err error) {
 	}()
 	fn(c)
 	return nil
-}
-
-func newProgram() *Program {
-	return &Program{rules: map[string]*group{}, entries: map[string]term{}}
 }
 
 // load reads the rules of all modules.
@@ -199,20 +213,26 @@ func (c *builder) load(compiler *ast.Compiler, pkg ast.Ref) {
 
 // finish is the program.
 func (c *builder) finish() *Program {
-	return c.prog
+	p := c.prog
+	p.groups = len(c.groups)
+	slices.SortFunc(p.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	p.entries = slices.Clip(p.entries)
+	d := &p.deciding
+	d.deny, d.mask, d.allow, d.reason = p.entry("deny"), p.entry("mask"), p.entry("allow"), p.entry("reason")
+	return p
 }
 
 // Eval evaluates the rules that decide, deny first, then mask, allow and reason.
 // The error is ErrLimit, an *EvalError or a *PanicError.
 func (p *Program) Eval(env *Env, input value.Value, data DataSource) (r Result, err error) {
 	err = p.run(env, input, data, func(m *machine) {
-		if r.Deny = m.rule("deny"); env.Settles != nil && m.err == nil && env.Settles(r.Deny) {
+		if r.Deny = m.result(p.deciding.deny); env.Settles != nil && m.err == nil && env.Settles(r.Deny) {
 			return
 		}
-		r.Mask = m.rule("mask")
-		r.Allow = m.rule("allow")
+		r.Mask = m.result(p.deciding.mask)
+		r.Allow = m.result(p.deciding.allow)
 		if !env.SkipReason {
-			r.Reason = m.rule("reason")
+			r.Reason = m.result(p.deciding.reason)
 		}
 	})
 	if err != nil {
@@ -247,5 +267,9 @@ func (p *Program) run(env *Env, input value.Value, data DataSource, fn func(m *m
 // Rules are the names of the program's rules, sorted; neither functions nor the
 // rules of libraries are among them.
 func (p *Program) Rules() []string {
-	return slices.Sorted(maps.Keys(p.entries))
+	out := make([]string, len(p.entries))
+	for i, e := range p.entries {
+		out[i] = e.name
+	}
+	return out
 }

@@ -53,6 +53,9 @@ type clause struct {
 // builder compiles a module, and of the libraries beside it what the module uses.
 type builder struct {
 	prog     *Program
+	groups   []*group
+	rules    map[string]*group // by name
+	places   map[place]*ast.Location
 	pkg      ast.Ref
 	packages []*rulePackage
 	// targets are what some `with` of the program replaces: functions by name,
@@ -61,6 +64,28 @@ type builder struct {
 	documents [][]string
 	// at is what is being compiled, for messages.
 	at *ast.Location
+}
+
+func newBuilder() *builder {
+	return &builder{prog: &Program{}, rules: map[string]*group{}, places: map[place]*ast.Location{}}
+}
+
+// place is a line of a module.
+type place struct {
+	file string
+	row  int
+}
+
+// place is the line of a location, without the text that the parser keeps with it.
+func (c *builder) place(loc *ast.Location) *ast.Location {
+	if loc == nil {
+		return nil
+	}
+	at := place{loc.File, loc.Row}
+	if c.places[at] == nil {
+		c.places[at] = &ast.Location{File: loc.File, Row: loc.Row}
+	}
+	return c.places[at]
 }
 
 func fail(format string, args ...any) {
@@ -78,7 +103,7 @@ func (c *builder) module() {
 			p.root.each(func(n *node) { c.declare(n) })
 		}
 	}
-	for _, g := range slices.Clone(c.prog.groups) {
+	for _, g := range slices.Clone(c.groups) {
 		c.build(g)
 	}
 	for _, p := range c.packages {
@@ -93,7 +118,7 @@ func (c *builder) module() {
 // entry makes the value of all rules of one name, as far as it is no function.
 func (c *builder) entry(n *node) {
 	if n.group == nil || n.group.kind != function {
-		c.prog.entries[n.name] = c.extent(n)
+		c.prog.entries = append(c.prog.entries, entry{n.name, c.extent(n)})
 	}
 }
 
@@ -102,7 +127,7 @@ func (c *builder) declare(n *node) *group {
 		return n.group
 	}
 	g := &group{
-		id: len(c.prog.groups), name: n.name, kind: kindOf(n), path: n.path, depth: n.depth,
+		id: len(c.groups), name: n.name, kind: kindOf(n), path: n.path, depth: n.depth,
 		src: n.rules, acc: c.slot(), cur: c.slot(),
 	}
 	if g.kind == function {
@@ -112,8 +137,8 @@ func (c *builder) declare(n *node) *group {
 	}
 	g.first = oneValue(g, g.src)
 	n.group = g
-	c.prog.groups = append(c.prog.groups, g)
-	c.prog.rules[n.name] = g
+	c.groups = append(c.groups, g)
+	c.rules[n.name] = g
 	return g
 }
 
@@ -226,7 +251,7 @@ func (c *builder) clause(g *group, r *ast.Rule) *clause {
 	s := c.scope()
 	head := s.heads(g, r)
 	body := s.body(r.Body)
-	cl := &clause{line: r.Location}
+	cl := &clause{line: c.place(r.Location)}
 	cl.run = head(body(s.finish(g, r)))
 	if r.Else != nil {
 		cl.els = c.clause(g, r.Else)
@@ -302,7 +327,7 @@ func (s *scope) finish(g *group, r *ast.Rule) step {
 	if g.kind == function {
 		message = "functions must not produce multiple outputs for same inputs"
 	}
-	loc := r.Location
+	loc := s.c.place(r.Location)
 	return func(m *machine) bool {
 		v := val(m)
 		if !v.Defined() {
@@ -440,4 +465,17 @@ func (s *scope) bind(v ast.Var) int {
 	return at
 }
 
-func slotTerm(i int) term { return func(m *machine) value.Value { return m.slots[i] } }
+// slotTerms are those of the first slots, for all programs.
+var slotTerms = func() (list [128]term) {
+	for i := range list {
+		list[i] = func(m *machine) value.Value { return m.slots[i] }
+	}
+	return list
+}()
+
+func slotTerm(i int) term {
+	if i < len(slotTerms) {
+		return slotTerms[i]
+	}
+	return func(m *machine) value.Value { return m.slots[i] }
+}

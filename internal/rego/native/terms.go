@@ -200,7 +200,7 @@ func (s *scope) objectComprehension(x *ast.ObjectComprehension) term {
 	in := s.inner()
 	body := in.body(x.Body)
 	key, val := in.term(x.Key), in.term(x.Value)
-	loc := x.Key.Location
+	loc := s.c.place(x.Key.Location)
 	run := body(func(m *machine) bool {
 		k, v := key(m), val(m)
 		return k.Defined() && v.Defined() && m.pushPair(k, v) || m.err != nil

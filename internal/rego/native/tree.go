@@ -218,7 +218,7 @@ func (s *scope) grow(g *group, r *ast.Rule) step {
 	if many {
 		leaf = r.Head.Key
 	}
-	val, loc := s.term(leaf), r.Head.Location
+	val, loc := s.term(leaf), s.c.place(r.Head.Location)
 	return func(m *machine) bool {
 		v := val(m)
 		if !v.Defined() {

@@ -17,6 +17,7 @@ import (
 // It is safe for concurrent use.
 type Why struct {
 	prog   *Program
+	rules  map[string]*group
 	groups map[string]*whyGroup
 	names  map[ast.Var]ast.Var // compiled name -> the author's
 	pkg    ast.Ref
@@ -114,7 +115,7 @@ type use struct {
 // CompileWhy compiles a module for questions. The arguments are Compile's; the
 // parsed module is needed here, for its text and places.
 func CompileWhy(mod *ast.Module, compiler *ast.Compiler, pkg ast.Ref) (w *Why, err error) {
-	c := &builder{prog: newProgram()}
+	c := newBuilder()
 	err = guarded(c, func(c *builder) { w = c.why(mod, compiler, pkg) })
 	if err != nil {
 		return nil, err
@@ -134,9 +135,9 @@ func (c *builder) why(mod *ast.Module, compiler *ast.Compiler, pkg ast.Ref) *Why
 	}
 	c.load(compiler, pkg)
 	c.module()
-	w := &Why{prog: c.prog, groups: map[string]*whyGroup{}, names: compiler.RewrittenVars, pkg: pkg}
+	w := &Why{prog: c.prog, rules: c.rules, groups: map[string]*whyGroup{}, names: compiler.RewrittenVars, pkg: pkg}
 	at, plain := map[*ast.Rule]*whyGroup{}, map[*ast.Rule]*clause{}
-	for name, g := range c.prog.rules {
+	for name, g := range c.rules {
 		wg := &whyGroup{group: g}
 		w.groups[name] = wg
 		rest := g.rules

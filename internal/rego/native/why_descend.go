@@ -358,7 +358,7 @@ func (q *Inquiry) instead(g *whyGroup, args []value.Value, all []reading) value.
 // throughSet is through for a partial set: the rule that put the element there,
 // or the one that would.
 func (q *Inquiry) throughSet(r *reading, c *whyCond, g *whyGroup, holds bool, depth int, turns func(value.Value) bool) (best behind) {
-	present := q.m.prog.rules[g.name].value(q.m)
+	present := q.why.rules[g.name].value(q.m)
 	alone := func(clause *whyClause) func(m *machine) bool {
 		// The element that matters: with it alone the condition is as it is (a
 		// rule that holds), or as it would be (one that does not).

@@ -111,7 +111,7 @@ type Program struct {
 	entries []entry // the values that can be asked for, by name
 	// deciding are those of the entries deny, mask, allow and reason, nil where there is none.
 	deciding struct{ deny, mask, allow, reason term }
-	groups   int
+	groups   []*group
 	slots    int
 	data     [][]string
 }
@@ -214,7 +214,7 @@ func (c *builder) load(compiler *ast.Compiler, pkg ast.Ref) {
 // finish is the program.
 func (c *builder) finish() *Program {
 	p := c.prog
-	p.groups = len(c.groups)
+	p.groups = slices.Clone(c.groups)
 	slices.SortFunc(p.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
 	p.entries = slices.Clip(p.entries)
 	d := &p.deciding

@@ -174,7 +174,7 @@ func (s *subject) agree(t reporter, name string, input, data value.Value) (value
 // same value as native where errors are undefined.
 func (s *subject) tried(name string, input, data, got value.Value) bool {
 	ordered := false
-	for _, g := range s.prog.rules {
+	for _, g := range s.prog.groups {
 		ordered = ordered || g.first && len(g.rules) > 1
 	}
 	if !ordered || !s.strict {
@@ -189,7 +189,7 @@ func (s *subject) tried(name string, input, data, got value.Value) bool {
 // several tells that there are rules of one name that can give equal values in two
 // forms.
 func (s *subject) several() bool {
-	for _, g := range s.prog.rules {
+	for _, g := range s.prog.groups {
 		if len(g.rules) > 1 && !g.first {
 			return true
 		}

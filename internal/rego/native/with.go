@@ -55,7 +55,7 @@ func (m *machine) newCaches() caches {
 
 // fit gives empty caches the room that a program needs.
 func (c *caches) fit(p *Program) {
-	n := p.groups
+	n := len(p.groups)
 	c.known, c.done, c.calls = sized(c.known, n), sized(c.done, n), sized(c.calls, n)
 	c.base, c.read = sized(c.base, len(p.data)), sized(c.read, len(p.data))
 }
@@ -72,7 +72,7 @@ func (c *caches) clear() {
 
 // enter goes on in another context, whose caches are its own.
 func (m *machine) enter(input value.Value, patches []patch, mocks []mock) bool {
-	n := m.prog.groups + len(m.prog.data)
+	n := len(m.prog.groups) + len(m.prog.data)
 	if m.work(16+n) || !m.alloc(64+n) || len(m.outer) > maxContexts {
 		return m.fail(ErrLimit)
 	}

@@ -24,7 +24,7 @@ var levels = map[string]int{
 
 	"internal/rego/value": 1, "internal/rego/native": 1, "internal/rego/oracle": 1, "internal/redact": 1, "internal/rego": 1, "internal/rerun": 1, "internal/worker": 1,
 	"internal/db": 1, "internal/db/dbtest": 1, "internal/cache": 1, "internal/cache/cachetest": 1,
-	"internal/blob": 1, "internal/job": 1, "internal/secret": 1, "internal/outbound": 1, "internal/spool": 1,
+	"internal/blob": 1, "internal/job": 1, "internal/secret": 1, "internal/outbound": 1, "internal/spool": 1, "internal/fold": 1,
 	"internal/classify": 1, "internal/template": 1, "internal/gitpack": 1, "internal/framing": 1,
 
 	"internal/audit": 2, "internal/event": 2, "internal/hint": 2, "internal/controlfile": 2,
@@ -64,7 +64,7 @@ var siblings = map[string][]string{
 
 // enforceMay is all that the data plane may import: a bouncer needs no store.
 var enforceMay = []string{
-	"internal/scope", "internal/fault", "internal/outbound", "internal/spool", "internal/framing", "internal/secret",
+	"internal/scope", "internal/fault", "internal/outbound", "internal/spool", "internal/fold", "internal/framing", "internal/secret",
 	"internal/rego", "internal/rego/value", "internal/redact",
 	"internal/enforce/plaintext", "internal/enforce/spelling", "internal/enforce/llm", "internal/enforce/mcp", "internal/enforce/pii", "internal/enforce/mask", "internal/enforce/extauthz",
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/api"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -83,9 +84,10 @@ func (p *parts) keepLog() error {
 		posture: p.cfg.Audit, spool: log, reserve: reserve, stores: p.stores, name: host + " " + p.cfg.Listen, now: p.now, log: p.log,
 		raised: map[trouble]bool{},
 	}
+	floods := fold.Defaults()
 	k.audit = audit.NewDecisionLog(audit.Config{
 		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
-		Kept: keptInputs, BestEffort: p.cfg.Audit == auditBestEffort, Alarm: k.alarm,
+		Kept: keptInputs, Fold: &floods, BestEffort: p.cfg.Audit == auditBestEffort, Alarm: k.alarm,
 	})
 	for _, t := range []trouble{
 		{kind: auditPipeline, subject: "failing"}, {kind: auditPipeline, subject: "full"}, {kind: auditPipeline, subject: "filling"},

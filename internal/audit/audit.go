@@ -117,6 +117,10 @@ type Decision struct {
 	// Explanation is a list of rego.Explanation: that of the control that decided,
 	// or those of the controls that did not match.
 	Explanation json.RawMessage `json:"explanation,omitempty" doc:"Why it was decided so: rule, line, conditions and values; from audit level detailed up."`
+	// Folded is set where the entry stands for many refusals.
+	Folded *FoldedCount `json:"folded,omitempty" doc:"Set where the entry stands for many refusals, which came faster than the log keeps each."`
+	// Gap marks a bouncer's note that decisions are missing, which is never folded.
+	Gap bool `json:"-"`
 	// Hidden is what the input held that must not be logged: it is taken out of
 	// Reason, Error, Trace and Explanation when the decision is recorded.
 	Hidden redact.Found `json:"-"`

@@ -139,6 +139,9 @@ func appendOurs(dst []byte, d *Decision) []byte {
 	}
 	dst = optString(dst, "audit_level", string(d.AuditLevel))
 	dst = optString(dst, "error", d.Error)
+	if d.Folded != nil {
+		dst = appendFolded(dst, d.Folded)
+	}
 	if len(d.Input) > 0 {
 		dst = append(dst, `,"input":`...)
 		dst, _ = redact.JSON(dst, d.Input)

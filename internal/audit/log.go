@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
@@ -33,6 +34,8 @@ type Config struct {
 	// Kept says what a tenant keeps for replay; nil: nothing is kept. It reads the
 	// tenant's store.
 	Kept func(ctx context.Context, tx *db.Tx) (Kept, error)
+	// Fold says when refusals are folded, while Run runs; nil: never.
+	Fold *fold.Limits
 	// BestEffort lets decisions of this process go on while the log cannot be kept;
 	// SayMissing writes later how many are missing. Otherwise they are refused.
 	BestEffort bool
@@ -54,6 +57,7 @@ type DecisionLog struct {
 
 	keepers keepers
 	missing missing
+	folders folders
 
 	mu      sync.Mutex
 	shipped int64
@@ -66,7 +70,7 @@ func NewDecisionLog(cfg Config) *DecisionLog {
 	if cfg.Alarm == nil {
 		cfg.Alarm = func(scope.TenantID, error) {}
 	}
-	l := &DecisionLog{cfg: cfg, moved: make(chan struct{})}
+	l := &DecisionLog{cfg: cfg, moved: make(chan struct{}), folders: folders{limits: cfg.Fold}}
 	l.bufs.New = func() any { b := make([]byte, 0, 2048); return &b }
 	if cfg.Spool != nil {
 		l.appended.Store(cfg.Spool.Depth())
@@ -85,24 +89,34 @@ const (
 )
 
 // Record takes one decision of the tenant. On return it is safe from a crash of
-// this process. Members that the level does not keep are dropped, secrets are
+// this process, unless it is a refusal that is folded: that is counted in memory
+// for some seconds. Members that the level does not keep are dropped, secrets are
 // redacted. A spool that cannot take it is an Unavailable fault, and the caller
 // must not answer as if it had been recorded; with Config.BestEffort it is counted
 // as missing instead.
 func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
-	err := l.record(tenant, d)
+	err := l.record(tenant, d, false)
 	if fault.Is(err, fault.Unavailable) {
 		return l.unkept(tenant, []Decision{{Decision: d.Decision, Environment: d.Environment}}, err)
 	}
 	return err
 }
 
-func (l *DecisionLog) record(tenant scope.TenantID, d *Decision) error {
+// record is Record without a best effort. resent: the decision came over a network
+// and may come again.
+func (l *DecisionLog) record(tenant scope.TenantID, d *Decision, resent bool) error {
 	if d.DecisionID == "" {
 		return fault.New(fault.Internal, "internal_error", "a decision without an id")
 	}
 	if l.missing.open.Load() > 0 {
 		_ = l.SayMissing() // the record meets the same fault
+	}
+	switch l.offer(tenant, d, resent) {
+	case fold.Folded:
+		return nil
+	case fold.Brief:
+		short := d.brief()
+		d = &short
 	}
 	buf := l.bufs.Get().(*[]byte)
 	*buf = l.encode((*buf)[:0], tenant, d)
@@ -125,18 +139,26 @@ const maxKeptBuffer = 256 << 10
 func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 	buf := l.bufs.Get().(*[]byte)
 	text := (*buf)[:0]
-	ends := make([]int, len(ds))
+	ends := make([]int, 0, len(ds))
 	for i := range ds {
 		if ds[i].DecisionID == "" {
 			return fault.New(fault.Internal, "internal_error", "a decision without an id")
 		}
-		text = l.encode(text, tenant, &ds[i])
-		ends[i] = len(text)
+		switch l.offer(tenant, &ds[i], false) {
+		case fold.Folded:
+			continue
+		case fold.Brief:
+			short := ds[i].brief()
+			text = l.encode(text, tenant, &short)
+		default:
+			text = l.encode(text, tenant, &ds[i])
+		}
+		ends = append(ends, len(text))
 	}
 	if l.missing.open.Load() > 0 {
 		_ = l.SayMissing() // the records meet the same fault
 	}
-	recs := make([][]byte, len(ds))
+	recs := make([][]byte, len(ends))
 	start := 0
 	for i, end := range ends {
 		recs[i] = text[start:end:end]
@@ -166,6 +188,9 @@ func (l *DecisionLog) encode(dst []byte, tenant scope.TenantID, d *Decision) []b
 // keep puts records into the spool. Denials leave the last room to records that
 // must be kept: nothing that was permitted is lost to make room for what was not.
 func (l *DecisionLog) keep(must bool, recs ...[]byte) error {
+	if len(recs) == 0 {
+		return nil
+	}
 	put := l.cfg.Spool.AppendIfRoom
 	if must {
 		put = l.cfg.Spool.Append
@@ -193,7 +218,7 @@ func (l *DecisionLog) Ingest(ctx context.Context, tenant scope.TenantID, ds []De
 			refused = append(refused, i)
 			continue
 		}
-		if err := l.record(tenant, &ds[i]); err != nil { // the bouncer has it still, and sends it again
+		if err := l.record(tenant, &ds[i], true); err != nil { // the bouncer has it still, and sends it again
 			return refused, err
 		}
 	}
@@ -219,6 +244,7 @@ func (l *DecisionLog) normalise(d *Decision) {
 		*d = Decision{
 			DecisionID: d.DecisionID, Timestamp: d.Timestamp, Decision: d.Decision, Effect: d.Effect, PolicyID: d.PolicyID, EvaluationTimeMS: d.EvaluationTimeMS,
 			Environment: d.Environment, ResourceID: d.ResourceID, CacheHit: d.CacheHit, AuditLevel: None, Error: firstOf(d.Error != "", "error"),
+			Folded: d.Folded,
 		}
 	case Basic:
 		if len(d.Input) <= maxDocument {

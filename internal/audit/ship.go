@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
@@ -30,6 +31,15 @@ const (
 func (l *DecisionLog) Run(ctx context.Context) error {
 	l.running.Store(true)
 	defer l.running.Store(false)
+	l.beginFolding()
+	folding, end := context.WithCancel(ctx)
+	var folds sync.WaitGroup
+	folds.Go(func() { l.foldLoop(folding) })
+	defer func() {
+		end()
+		folds.Wait()
+		l.endFolding()
+	}()
 	for {
 		batch, err := l.cfg.Spool.Next(ctx, most)
 		if ctx.Err() != nil || errors.Is(err, spool.ErrClosed) {
@@ -184,6 +194,10 @@ func toRow(line []byte) (row, error) {
 	}
 	if d.Error != "" {
 		r.tally.Errors = 1
+	}
+	if d.Folded != nil {
+		n := max(d.Folded.Count, 1)
+		r.tally.Counted, r.tally.EvaluationUS, r.tally.CacheHits, r.tally.Errors = n, n*r.tally.EvaluationUS, n*r.tally.CacheHits, n*r.tally.Errors
 	}
 	return r, nil
 }

@@ -62,6 +62,10 @@ type logCustom struct {
 	// Trace and Explanation are our own bouncer's, from level detailed up.
 	Trace       json.RawMessage `json:"trace"`
 	Explanation json.RawMessage `json:"explanation"`
+	// Event is decisions_missing for a note that the log could not keep decisions.
+	Event string `json:"event"`
+	// Folded is set where the event stands for many refusals.
+	Folded *audit.FoldedCount `json:"folded"`
 }
 
 // logResult is what data.gatehouse.decision is.
@@ -306,6 +310,7 @@ func (in *intake) decision(element []byte) (audit.Decision, []int64, error) {
 		d.Revision, _ = strconv.ParseInt(b.Revision, 10, 64)
 	}
 	in.verdict(&d, &e)
+	in.folded(&d, &e)
 	in.subject(&d, e.Input)
 	in.level(&d, e.Custom.AuditLevel)
 	in.hide(&d, e.Input)
@@ -335,6 +340,23 @@ func (in *intake) verdict(d *audit.Decision, e *logEvent) {
 	if strings.HasPrefix(e.Custom.Outcome, "SHADOW_WOULD_") {
 		d.Effect = e.Custom.Outcome
 	}
+}
+
+// maxFolded bounds how many refusals a bouncer may say that one event stands for.
+const maxFolded = 1 << 40
+
+// folded takes over how many refusals an event stands for. Of what was permitted, and
+// of a count that cannot be, nothing is taken over.
+func (in *intake) folded(d *audit.Decision, e *logEvent) {
+	d.Gap = e.Custom.Event == "decisions_missing"
+	if c := e.Custom.Folded; c != nil && d.Decision == audit.Deny && c.Count > 0 && c.Count < maxFolded && !c.First.IsZero() && !c.Last.Before(c.First) {
+		c.By, c.Digest = clipped(c.By, 16), clipped(c.Digest, 64)
+		d.Folded = c
+	}
+}
+
+func clipped(s string, most int) string {
+	return strings.ToValidUTF8(s[:min(len(s), most)], "")
 }
 
 func (in *intake) subject(d *audit.Decision, input []byte) {

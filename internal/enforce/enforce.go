@@ -40,6 +40,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
@@ -107,6 +108,10 @@ type Config struct {
 	// while the disk is full; 0: none.
 	DiskReserve int64
 
+	// Fold says when refusals are counted together in the decision log
+	// (fold.Defaults).
+	Fold fold.Limits
+
 	// Count counts requests and tokens for input.usage; nil: in this process
 	// alone. Bouncers that share one hold their limits together.
 	Count Count
@@ -127,6 +132,9 @@ func (c *Config) Validate() error {
 	def(&c.BodyIdle, 5*time.Minute)
 	def(&c.DecisionDeadline, rego.DefaultDeadline)
 	def(&c.PollWait, 30*time.Second)
+	if c.Fold == (fold.Limits{}) {
+		c.Fold = fold.Defaults()
+	}
 	if c.UpstreamConns <= 0 {
 		c.UpstreamConns = 1024
 	}
@@ -182,6 +190,7 @@ type Bouncer struct {
 	buffers   buffers
 	events    sync.Pool // *[]byte
 	inputs    *spool.Allowance
+	folder    *fold.Folder[[]byte]
 	zip       *gzip.Writer // the shipper's: its tables are 800 KB
 	labels    atomic.Pointer[[]byte]
 	leaving   atomic.Bool // told to stop: answers end their connections
@@ -241,7 +250,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		tools:  openTools(cfg.DataDir),
 		out:    outbound.Trusted(outbound.Config{RootCAs: cfg.RootCAs}),
 		ids:    &idSource{rng: rand.NewChaCha8(seed)},
-		report: newReporter(), scout: newScout(), inputs: newInputAllowance(),
+		report: newReporter(), scout: newScout(), inputs: newInputAllowance(), folder: fold.New[[]byte](cfg.Fold),
 		shadow: make(chan shadowJob, shadowQueue), activated: make(chan struct{}, 1),
 	}
 	b.maskers = make(chan struct{}, largeMaskers)
@@ -337,7 +346,7 @@ func (b *Bouncer) ready(st *state) bool {
 // loops runs everything beside the traffic until ctx ends.
 func (b *Bouncer) loops(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := []func(context.Context){b.follow, b.ship, b.reportLoop, b.upkeep, b.scouting, b.keepLog}
+	loops := []func(context.Context){b.follow, b.ship, b.reportLoop, b.upkeep, b.scouting, b.keepLog, b.foldLoop}
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
 		loops = append(loops, b.shadowWork)
 	}

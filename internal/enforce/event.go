@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -60,14 +61,22 @@ const (
 	auditComprehensive = "comprehensive"
 )
 
-// record counts a verdict and writes its event into the spool; false: the event is
-// lost. That is counted, reported at once, and said in the log itself as soon as
+// record counts a verdict and writes its event into the spool, unless it is a refusal
+// that is counted with others (package fold); false: the event is lost. That is counted, reported at once, and said in the log itself as soon as
 // it can be written again.
 func (b *Bouncer) record(st *state, in *inbound, who *identity, v *verdict) (kept bool) {
 	b.count.verdict(v)
 	b.notice(st, in, v)
+	told, said, short := in, v, false
+	switch b.offer(st, in, who, v) {
+	case fold.Folded:
+		return true
+	case fold.Brief:
+		told, said = brief(in, v)
+		short = true
+	}
 	buf := b.events.Get().(*[]byte)
-	*buf = b.appendEvent((*buf)[:0], st, in, who, v)
+	*buf = b.appendEvent((*buf)[:0], st, told, who, said, short)
 	err := b.put(v.pass, *buf)
 	switch {
 	case err != nil:
@@ -81,7 +90,8 @@ func (b *Bouncer) record(st *state, in *inbound, who *identity, v *verdict) (kep
 
 // appendEvent writes one decision log event as OPA does (its "Decision Log
 // Service API"), with what only we know under `custom`.
-func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity, v *verdict) []byte {
+// short: its input is what every audit level keeps.
+func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity, v *verdict, short bool) []byte {
 	level := ""
 	if v.dec.Resource != nil {
 		level = v.dec.Resource.AuditLevel
@@ -98,7 +108,11 @@ func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity,
 		dst = append(dst, `,"requested_by":`...)
 		dst = value.AppendString(dst, in.client)
 		dst = append(dst, `,"input":`...)
-		dst = b.appendEventInput(dst, st, in, who, v, level)
+		if short {
+			dst = appendBasicInput(dst, in, who, v)
+		} else {
+			dst = b.appendEventInput(dst, st, in, who, v, level)
+		}
 	}
 	dst = appendResult(dst, v)
 	if v.failed != "" {

@@ -434,7 +434,7 @@ func FuzzEvent(f *testing.F) {
 		v := verdict{id: "0", word: wordDeny, no: refusal{code: "x", message: reason}, failed: reason}
 		v.dec.Reason, v.dec.PolicyName = reason, user
 		in := &inbound{path: path, host: user, client: id, id: id, method: "GET"}
-		data := b.appendEvent(nil, st, in, &identity{id: user, email: id}, &v)
+		data := b.appendEvent(nil, st, in, &identity{id: user, email: id}, &v, false)
 		if _, err := value.Decode(data, value.Limits{}); err != nil {
 			t.Fatalf("%v: %s", err, data)
 		}

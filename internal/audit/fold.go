@@ -1,0 +1,201 @@
+package audit
+
+import (
+	"context"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fold"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// FoldedCount says that an entry stands for many refusals. It was written because they
+// came faster than the log keeps each (package fold).
+type FoldedCount struct {
+	Count  int64     `json:"count" doc:"How many refusals the entry stands for."`
+	First  time.Time `json:"first" doc:"When the first of them was decided."`
+	Last   time.Time `json:"last" doc:"When the last of them was decided."`
+	By     string    `json:"by" enum:"equal,alike,rest" doc:"What they have in common: equal, all but time and ids; alike, the address, the control and the resource; rest, nothing."`
+	Digest string    `json:"digest" doc:"SHA-256 of their decision ids, each with a newline, in the order in which they were counted."`
+}
+
+// source is who makes decisions: this service (bouncer 0) or a bouncer, in one environment.
+type source struct {
+	tenant  scope.TenantID
+	bouncer int64
+	env     scope.Env
+}
+
+// folders are the folders of all sources. They fold only while Run runs, which
+// writes what was counted.
+type folders struct {
+	limits *fold.Limits // nil: nothing is folded
+
+	mu   sync.Mutex
+	open bool
+	of   map[source]*fold.Folder[Decision]
+}
+
+// folder is the source's; nil: nothing is folded now.
+func (f *folders) folder(s source) *fold.Folder[Decision] {
+	if f.limits == nil {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.open {
+		return nil
+	}
+	one := f.of[s]
+	if one == nil {
+		one = fold.New[Decision](*f.limits)
+		f.of[s] = one
+	}
+	return one
+}
+
+// foldable reports a refusal: what was permitted, in shadow mode too, is never
+// folded, and neither is a note of decisions that are missing.
+func (d *Decision) foldable() bool {
+	return d.Decision != Permit && !strings.HasPrefix(d.Effect, "SHADOW_WOULD_") && !d.Gap
+}
+
+// offer says what becomes of a decision. resent: it may come again.
+func (l *DecisionLog) offer(tenant scope.TenantID, d *Decision, resent bool) fold.Verdict {
+	if l.folders.limits == nil || !d.foldable() {
+		return fold.Own
+	}
+	f := l.folders.folder(source{tenant, d.BouncerID, d.Environment})
+	if f == nil {
+		return fold.Own
+	}
+	at := d.Timestamp
+	if at.IsZero() {
+		at = l.cfg.Now()
+	}
+	control, resource := itoa(d.PolicyID)+"/"+itoa(d.PolicyVersion), itoa(d.ResourceID)
+	r := fold.Refusal{
+		ID: d.DecisionID, Resent: resent, First: at, Last: at,
+		Equal: fold.Key(control, resource, string(d.AuditLevel), d.Effect, d.Mode, d.Reason, d.Error, d.IPAddress, d.Action,
+			d.User.ID, d.User.Email, d.Resource.ID, d.Resource.Type, d.Resource.Path),
+		Alike:  fold.Key(control, resource, string(d.AuditLevel), d.Effect, d.Mode, d.IPAddress),
+		Origin: fold.Key(d.IPAddress),
+		Bytes:  len(d.Input) + len(d.Trace) + len(d.Explanation) + len(d.Reason) + len(d.Resource.Path) + len(d.Error) + entryBytes,
+	}
+	if c := d.Folded; c != nil {
+		r.Count, r.First, r.Last = c.Count, c.First, c.Last
+	}
+	return f.Offer(l.cfg.Now(), r, func(by fold.Grade) Decision { return d.example(by) })
+}
+
+// entryBytes is about what an entry takes without its texts.
+const entryBytes = 600
+
+// briefText is how much of a text an entry keeps while bytes are scarce.
+const briefText = 256
+
+// brief is the entry without its documents and with its texts cut.
+func (d *Decision) brief() Decision {
+	out := *d
+	if n := len(d.Input); n > 0 && out.AuditLevel != Basic {
+		out.Input = []byte(`{"truncated":true,"bytes":` + strconv.Itoa(n) + `}`)
+	} else {
+		out.Input = nil
+	}
+	out.Trace, out.Explanation = nil, nil
+	for _, s := range []*string{&out.Reason, &out.Error, &out.Resource.Path, &out.Resource.ID, &out.User.ID, &out.User.Email, &out.Action, &out.RequestID} {
+		if len(*s) > briefText {
+			*s = strings.ToValidUTF8((*s)[:briefText], "") + "…"
+		}
+	}
+	return out
+}
+
+// example is what refusals that are counted together have in common.
+func (d *Decision) example(by fold.Grade) Decision {
+	out := d.brief()
+	out.Input, out.RequestID = nil, ""
+	if by == fold.Equal {
+		return out
+	}
+	out.User, out.Resource, out.Action, out.Error = User{}, Resource{Type: d.Resource.Type}, "", ""
+	out.Reason = "refusals of one address, counted together"
+	if by == fold.Rest {
+		out = Decision{
+			DecisionID: d.DecisionID, Environment: d.Environment, Decision: Deny, Effect: d.Effect, BouncerID: d.BouncerID, AuditLevel: Basic,
+			Reason: "refusals of many kinds, counted together",
+		}
+	}
+	return out
+}
+
+// foldEvery is how often the log looks for counts that are due.
+const foldEvery = time.Second
+
+// foldLoop writes the counts that are due until ctx ends.
+func (l *DecisionLog) foldLoop(ctx context.Context) {
+	for pause(ctx, foldEvery) {
+		l.writeFolded(false)
+	}
+}
+
+// beginFolding and endFolding are called by Run. At the end all counts are written.
+func (l *DecisionLog) beginFolding() {
+	l.folders.mu.Lock()
+	defer l.folders.mu.Unlock()
+	l.folders.open, l.folders.of = true, map[source]*fold.Folder[Decision]{}
+}
+
+func (l *DecisionLog) endFolding() {
+	l.folders.mu.Lock()
+	l.folders.open = false
+	l.folders.mu.Unlock()
+	l.writeFolded(true)
+}
+
+// writeFolded writes the counts that are due, or all. Where the spool takes none, a
+// count stays and grows.
+func (l *DecisionLog) writeFolded(all bool) {
+	l.folders.mu.Lock()
+	open := make(map[source]*fold.Folder[Decision], len(l.folders.of))
+	for s, f := range l.folders.of {
+		open[s] = f
+	}
+	l.folders.mu.Unlock()
+	for s, f := range open {
+		sums := f.Due(l.cfg.Now(), all)
+		if len(sums) == 0 {
+			continue
+		}
+		count := int64(0)
+		for i := range sums {
+			d := sums[i].Example
+			d.DecisionID, d.Timestamp, d.Folded = sums[i].ID, sums[i].Last, folded(&sums[i])
+			err := l.keep(false, l.encode(nil, s.tenant, &d))
+			if err != nil {
+				f.Return(l.cfg.Now(), sums[i:])
+				break
+			}
+			count += sums[i].Count
+		}
+		l.cfg.Logger.Warn("refusals came faster than the log keeps each, and were counted together", "tenant", s.tenant, "bouncer", s.bouncer, "refusals", count)
+	}
+}
+
+// folded is what an entry says of a sum.
+func folded(s *fold.Sum[Decision]) *FoldedCount {
+	return &FoldedCount{Count: s.Count, First: s.First, Last: s.Last, By: string(s.Grade), Digest: hex.EncodeToString(s.Digest[:])}
+}
+
+// appendFolded writes the count of an entry.
+func appendFolded(dst []byte, c *FoldedCount) []byte {
+	dst = strconv.AppendInt(append(dst, `,"folded":{"count":`...), c.Count, 10)
+	dst = c.First.UTC().Truncate(time.Microsecond).AppendFormat(append(dst, `,"first":"`...), time.RFC3339Nano)
+	dst = c.Last.UTC().Truncate(time.Microsecond).AppendFormat(append(dst, `","last":"`...), time.RFC3339Nano)
+	dst = appendString(append(dst, `","by":`...), c.By)
+	dst = appendString(append(dst, `,"digest":`...), c.Digest)
+	return append(dst, '}')
+}

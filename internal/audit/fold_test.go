@@ -1,0 +1,212 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fold"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// spoolBytes is how many bytes the folder of a spool takes.
+func spoolBytes(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			if info, err := e.Info(); err == nil {
+				n += info.Size()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A flood of refusals, equal, alike and of all kinds, small and large, takes little of
+// the disk; each counts, nothing permitted is folded, and the log can be verified.
+func TestFloodOfRefusals(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		dir := t.TempDir()
+		s := openSpool(t, dir)
+		var clock atomic.Int64
+		clock.Store(noon.UnixNano())
+		limits := fold.Limits{
+			Burst: 200, Rate: 1, EqualBurst: 50, EqualRate: 1, ByteBurst: 512 << 10, ByteRate: 1 << 10, Window: time.Hour, Sums: 16, PerOrigin: 4,
+		}
+		l := NewDecisionLog(Config{
+			Cluster: c, Spool: s, SetAside: t.TempDir(), Fold: &limits, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Now: func() time.Time { return time.Unix(0, clock.Load()).UTC() },
+		})
+		stop := running(t, l)
+		waitOpen(t, l)
+		const n = 6000
+		name := "control"
+		large := []byte(`{"x":"` + strings.Repeat("y", 20<<10) + `"}`)
+		refused, permitted := int64(0), int64(0)
+		for i := range n {
+			clock.Add(int64(time.Millisecond))
+			d := Decision{
+				DecisionID: fmt.Sprint("flood-", i), Timestamp: time.Unix(0, clock.Load()), Decision: Deny, Effect: "DENY", Environment: scope.Production, PolicyID: 7, PolicyName: &name,
+				Reason: "no", IPAddress: "10.0.0.1", Resource: Resource{Type: "api", Path: "/x"}, AuditLevel: Basic, ResourceID: 3,
+			}
+			switch i % 6 {
+			case 1:
+				d.Resource.Path = fmt.Sprint("/", i)
+			case 2:
+				d.IPAddress, d.Resource.Path = fmt.Sprint("10.1.", i/250, ".", i%250), fmt.Sprint("/", i)
+			case 3:
+				d.Input, d.AuditLevel, d.ResourceID = large, Comprehensive, 4
+			case 4:
+				d.Decision, d.Effect = Permit, "ALLOW"
+			case 5:
+				d.Effect = "SHADOW_WOULD_DENY"
+			}
+			if i%6 >= 4 {
+				permitted++
+			} else {
+				refused++
+			}
+			var err error
+			if i%2 == 0 {
+				err = l.Record(scope.DefaultTenant, &d)
+			} else {
+				err = l.RecordAll(scope.DefaultTenant, []Decision{d})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		settled(t, s)
+		stop() // writes the counts
+		again := running(t, l)
+		settled(t, s)
+		again()
+		if size := spoolBytes(t, dir); size > 8<<20 {
+			t.Errorf("%d refusals took %d bytes of the spool", refused, size)
+		}
+		own, counted, seen, bytes := int64(0), int64(0), int64(0), 0
+		cursor := ""
+		for {
+			page, err := l.Query(context.Background(), admin, Filter{Limit: 1000, Cursor: cursor})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range page.Logs {
+				switch {
+				case d.Decision == Permit || d.Effect == "SHADOW_WOULD_DENY":
+					seen++
+					if d.Folded != nil {
+						t.Errorf("what passed was folded: %+v", d)
+					}
+				case d.Folded == nil:
+					own++
+					bytes += len(d.Input) + len(d.Resource.Path) + 300
+				default:
+					counted += d.Folded.Count
+					if d.Folded.Last.Before(d.Folded.First) || len(d.Folded.Digest) != 2*sha256.Size || d.Folded.By == "" || d.Timestamp.After(d.Folded.Last) {
+						t.Errorf("%+v", d.Folded)
+					}
+				}
+			}
+			if cursor = page.NextCursor; cursor == "" {
+				break
+			}
+		}
+		if own+counted != refused || seen != permitted || own > 210 || bytes > 520<<10 {
+			t.Errorf("%d entries of their own (%d bytes) and %d counted of %d refusals; %d of %d that passed", own, bytes, counted, refused, seen, permitted)
+		}
+		if rep, err := l.Verify(context.Background(), admin); err != nil || !rep.Valid {
+			t.Errorf("%+v %v", rep, err)
+		}
+		store, err := c.Tenant(context.Background(), scope.DefaultTenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total, err := counter(store)
+		if err != nil || total != n {
+			t.Errorf("the counters hold %d decisions of %d: %v", total, n, err)
+		}
+	})
+}
+
+// counter is how many decisions the counters hold.
+func counter(store *db.DB) (n int64, err error) {
+	err = store.Read(context.Background(), func(tx *db.Tx) error {
+		n, err = db.One[int64](context.Background(), tx, `SELECT CAST(COALESCE(sum(counted), 0) AS BIGINT) FROM decision_counts WHERE key = ''`)
+		return err
+	})
+	return n, err
+}
+
+// waitOpen waits until Run runs.
+func waitOpen(t *testing.T, l *DecisionLog) {
+	t.Helper()
+	for range 1_000_000 {
+		if l.folders.folder(source{}) != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		<-ctx.Done()
+		cancel()
+	}
+	t.Fatal("Run does not begin")
+}
+
+// The digest of an entry is that of the ids that it stands for.
+func TestFoldedDigest(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		s := openSpool(t, t.TempDir())
+		limits := fold.Limits{Burst: 3, EqualBurst: 3, ByteBurst: 1 << 20, Window: time.Hour, Sums: 4, PerOrigin: 4}
+		l := NewDecisionLog(Config{Cluster: c, Spool: s, SetAside: t.TempDir(), Fold: &limits, Now: at(noon), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		stop := running(t, l)
+		waitOpen(t, l)
+		h := sha256.New()
+		for i := range 10 {
+			d := Decision{DecisionID: fmt.Sprint("d", i), Timestamp: noon, Decision: Deny, Environment: scope.Production, Reason: "no"}
+			if i >= 3 {
+				fmt.Fprintln(h, d.DecisionID)
+			}
+			// A bouncer sends what it got no answer for again.
+			for range 2 {
+				if _, err := l.Ingest(context.Background(), scope.DefaultTenant, []Decision{d}); err != nil {
+					t.Fatal(err)
+				}
+				if i < 3 {
+					break
+				}
+			}
+		}
+		settled(t, s)
+		stop()
+		again := running(t, l)
+		settled(t, s)
+		again()
+		page, err := l.Query(context.Background(), admin, Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range page.Logs {
+			if d.Folded != nil && (d.Folded.Count != 7 || d.Folded.Digest != hex.EncodeToString(h.Sum(nil)) || d.DecisionID != "d3" || d.Reason != "no") {
+				t.Errorf("%+v %+v", d, d.Folded)
+			}
+		}
+		if len(page.Logs) != 4 {
+			t.Errorf("%d entries", len(page.Logs))
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package enforce
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fold"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// foldEvery is how often we look for counts of refusals that are due.
+const foldEvery = time.Second
+
+// briefText is how much of a text, in bytes, an event keeps while bytes are scarce.
+const briefText = 256
+
+// offer says what becomes of a refusal's event. What passes is never folded.
+func (b *Bouncer) offer(st *state, in *inbound, who *identity, v *verdict) fold.Verdict {
+	if v.pass || v.permits() {
+		return fold.Own
+	}
+	d := &v.dec
+	resource, level := int64(0), ""
+	if d.Resource != nil {
+		resource, level = d.Resource.ID, d.Resource.AuditLevel
+	}
+	user := ""
+	if who != nil && who.known() {
+		user = who.id
+	}
+	what := strconv.FormatInt(d.PolicyID, 10) + "/" + strconv.FormatInt(d.PolicyVersion, 10) + "/" + strconv.FormatInt(resource, 10) + "/" + level + "/" + v.no.code
+	return b.folder.Offer(b.cfg.Now(), fold.Refusal{
+		ID: v.id, First: in.at, Last: in.at,
+		Equal:  fold.Key(what, st.environment, in.client, user, in.method, in.host, in.path, d.Reason, v.no.message, v.failed),
+		Alike:  fold.Key(what, st.environment, in.client),
+		Origin: fold.Key(in.client),
+		Bytes:  eventBytes + len(in.path) + len(in.query) + len(d.Reason) + len(v.why) + len(v.trace) + in.seen.bodyBytes(),
+	}, func(by fold.Grade) []byte { return b.exampleEvent(st, in, who, v, by) })
+}
+
+// eventBytes is about what an event takes without its texts.
+const eventBytes = 900
+
+// bodyBytes is about how much of the body an event may repeat, in bytes.
+func (s *inspection) bodyBytes() int {
+	if s == nil {
+		return 0
+	}
+	return len(s.body)
+}
+
+// brief is a request and a verdict without documents, their texts cut.
+func brief(in *inbound, v *verdict) (*inbound, *verdict) {
+	told, said := *in, *v
+	told.seen, told.query, told.path, told.id = nil, "", cut(in.path), cut(in.id)
+	said.why, said.trace = nil, nil
+	said.dec.Reason, said.no.message, said.failed = cut(v.dec.Reason), cut(v.no.message), cut(v.failed)
+	return &told, &said
+}
+
+func cut(s string) string {
+	if len(s) <= briefText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:briefText], "") + "…"
+}
+
+// exampleEvent is the event of refusals that are counted together: what they have in common.
+func (b *Bouncer) exampleEvent(st *state, in *inbound, who *identity, v *verdict, by fold.Grade) []byte {
+	told, said := brief(in, v)
+	if by != fold.Equal {
+		who, told.path, told.host, told.method, told.id, said.failed = nil, "", "", "", "", ""
+		said.dec.Reason = "refusals of one address, counted together"
+		said.no.message = said.dec.Reason
+	}
+	if by == fold.Rest {
+		told.client = ""
+		said.dec = rego.Decision{Effect: rego.Deny, Reason: "refusals of many kinds, counted together"}
+	}
+	return b.appendEvent(nil, st, told, who, said, true)
+}
+
+// foldLoop writes the events of refusals that were counted, until ctx ends.
+func (b *Bouncer) foldLoop(ctx context.Context) {
+	for b.pause(ctx, foldEvery) {
+		b.writeFolded(false)
+	}
+	b.writeFolded(true)
+}
+
+// writeFolded writes the counts that are due, or all. Where the spool takes none, a
+// count stays and grows.
+func (b *Bouncer) writeFolded(all bool) {
+	now := b.cfg.Now()
+	sums := b.folder.Due(now, all)
+	for i := range sums {
+		if err := b.spool.AppendIfRoom(foldedEvent(&sums[i])); err != nil {
+			b.folder.Return(now, sums[i:])
+			return
+		}
+	}
+	if len(sums) > 0 {
+		b.log.Warn("refusals came faster than the log keeps each, and were counted together", "entries", len(sums))
+	}
+}
+
+// foldedEvent is the example of a sum with its count.
+func foldedEvent(s *fold.Sum[[]byte]) []byte {
+	event := strings.TrimSuffix(string(s.Example), "}}")
+	return fmt.Appendf(nil, `%s,"folded":{"count":%d,"first":%q,"last":%q,"by":%q,"digest":%q}}}`, event, s.Count,
+		s.First.UTC().Format(time.RFC3339Nano), s.Last.UTC().Format(time.RFC3339Nano), s.Grade, hex.EncodeToString(s.Digest[:]))
+}

@@ -75,10 +75,17 @@ func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []Tes
 	return summarise(results), nil
 }
 
-// RunCases runs cases in the worker, over the data of an environment. Faults:
-// those of worker.Pool.Test.
+// RunCases runs cases in the worker, over the data of an environment; without the
+// attributes of resources for a caller who may not read these, since a control can
+// show what it reads. Faults: those of worker.Pool.Test.
 func (s *Service) RunCases(ctx context.Context, sc scope.Scope, env scope.Env, r worker.TestRequest) ([]rego.TestResult, error) {
-	r.Data = func(ctx context.Context) (rego.DataSource, error) { return s.Data(ctx, sc.Tenant, env) }
+	r.Data = func(ctx context.Context) (rego.DataSource, error) {
+		data, err := s.Data(ctx, sc.Tenant, env)
+		if err == nil && sc.Require("resources:read") != nil {
+			data = rego.WithoutAttributes(data)
+		}
+		return data, err
+	}
 	return s.Evaluator.Test(ctx, sc.Tenant, r)
 }
 

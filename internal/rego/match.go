@@ -84,6 +84,7 @@ func parsePattern(pattern string) ([]string, error) {
 // slot is a resource's place in a set.
 type slot struct {
 	res     *Resource
+	data    value.Value // what data.resources holds of it: the document without owner_email
 	index   int
 	host    string
 	segs    []string // as the pattern is spelled; nil: any path
@@ -94,7 +95,7 @@ type slot struct {
 }
 
 func newSlot(r *Resource, index int) *slot {
-	s := &slot{res: r, index: index, host: canonicalHost(r.Host), exact: r.PathMatching == PathExact}
+	s := &slot{res: r, data: withoutMember(r.Doc, ownerEmail), index: index, host: canonicalHost(r.Host), exact: r.PathMatching == PathExact}
 	for _, m := range r.Methods {
 		if m == "*" {
 			s.methods = nil

@@ -74,7 +74,7 @@ func (s *Set) Restrict(ids []int64) SetSpec {
 			continue
 		}
 		r := *sl.res
-		r.Doc = withoutMember(r.Doc, "owner_email")
+		r.Doc = withoutMember(r.Doc, ownerEmail)
 		spec.Resources = append(spec.Resources, r)
 	}
 	return spec

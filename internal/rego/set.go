@@ -274,7 +274,8 @@ func (m *matcher) edit(trees edits, s *slot, remove bool) {
 }
 
 // Data is the value at a path below data; it makes a Set the DataSource of its
-// controls. data.resources is keyed by id.
+// controls. data.resources is keyed by id and holds no owner_email: any control
+// can repeat what it reads there, for any caller.
 func (s *Set) Data(path []string) value.Value {
 	if len(path) == 0 {
 		return value.Object(value.Member{Key: "pip", Value: s.pipObject()}, value.Member{Key: "resources", Value: s.allResources()})
@@ -291,7 +292,7 @@ func (s *Set) Data(path []string) value.Value {
 			return value.Value{}
 		}
 		if sl := s.matcher.byID[id]; sl != nil {
-			return walk(sl.res.Doc, path[2:])
+			return walk(sl.data, path[2:])
 		}
 	}
 	return value.Value{}
@@ -312,7 +313,7 @@ func (s *Set) allResources() value.Value {
 		var members []value.Member
 		for _, sl := range s.slots {
 			if sl != nil {
-				members = append(members, value.Member{Key: strconv.FormatInt(sl.res.ID, 10), Value: sl.res.Doc})
+				members = append(members, value.Member{Key: strconv.FormatInt(sl.res.ID, 10), Value: sl.data})
 			}
 		}
 		slices.SortFunc(members, func(a, b value.Member) int { return cmp.Compare(a.Key, b.Key) })

@@ -38,9 +38,17 @@ func (s *Service) fill(ctx context.Context, sc scope.Scope, p policy.Policy, set
 	if err := f.path(set, req); err != nil {
 		f.note("A live decision on this path is DENY, whatever the control says: %s.", err)
 	}
+	if f.resource != nil && !readsResources(sc) {
+		f.resource = f.resource.WithoutAttributes()
+		f.note("Without the permission resources:read, the attributes of resources are left out; a live decision has them.")
+	}
 	f.fromResource()
 	return f, s.fromPerson(ctx, sc, &f, req.User)
 }
+
+// readsResources reports whether the caller may see the attributes of resources:
+// a trial shows what its control reads.
+func readsResources(sc scope.Scope) bool { return sc.Require("resources:read") == nil }
 
 func (f *filled) note(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))

@@ -51,7 +51,7 @@ func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Requ
 	}
 	start := s.Now()
 	sim, err := s.Evaluator.Simulate(ctx, sc.Tenant, worker.SimulateRequest{
-		Meta: meta(run.policy), Source: run.policy.RegoCode, Libraries: run.libraries, Input: run.filled.input, Data: run.set,
+		Meta: meta(run.policy), Source: run.policy.RegoCode, Libraries: run.libraries, Input: run.filled.input, Data: run.data(),
 	})
 	if err != nil {
 		return Result{}, s.broken(ctx, run, s.Now().Sub(start), err)
@@ -64,6 +64,14 @@ func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Requ
 		return Result{}, err
 	}
 	return s.keep(ctx, run)
+}
+
+// data is what the control finds below data.
+func (r *trialRun) data() rego.DataSource {
+	if readsResources(r.sc) {
+		return r.set
+	}
+	return rego.WithoutAttributes(r.set)
 }
 
 // prepare loads what a run is made of.

@@ -1,0 +1,48 @@
+package rego
+
+import "github.com/gatehouse-dev/gatehouse/internal/rego/value"
+
+const (
+	ownerEmail = "owner_email"
+	attributes = "attributes"
+)
+
+// WithoutAttributes is data without the attributes of data.resources: for the
+// trials of an author who may not read resources, since a control can show what it reads.
+func WithoutAttributes(data DataSource) DataSource { return visible{data} }
+
+type visible struct{ all DataSource }
+
+// Data is the value at a path.
+func (v visible) Data(path []string) value.Value {
+	if len(path) > 2 && path[0] == "resources" && path[2] == attributes {
+		return value.Value{}
+	}
+	found := v.all.Data(path)
+	switch {
+	case len(path) == 0:
+		if all := found.Get("resources"); all.Defined() {
+			return found.With("resources", plainResources(all))
+		}
+	case path[0] == "resources" && len(path) == 1:
+		return plainResources(found)
+	case path[0] == "resources" && len(path) == 2:
+		return withoutMember(found, attributes)
+	}
+	return found
+}
+
+// WithoutAttributes is the resource without its attributes.
+func (r Resource) WithoutAttributes() *Resource {
+	r.Doc = withoutMember(r.Doc, attributes)
+	return &r
+}
+
+func plainResources(all value.Value) value.Value {
+	members := make([]value.Member, 0, all.Len())
+	all.Each(func(id string, r value.Value) bool {
+		members = append(members, value.Member{Key: id, Value: withoutMember(r, attributes)})
+		return true
+	})
+	return value.Object(members...)
+}

@@ -191,9 +191,7 @@ func (c *Control) Eval(ctx context.Context, in value.Value, data DataSource, lim
 	b := newBudget(ctx, lim)
 	defer b.release()
 	run := newRun(in, data, lim)
-	out := c.effect(run, b)
-	c.explain(run, b, &out)
-	return out
+	return c.answer(run, b)
 }
 
 // broken is the outcome of a control that does not compile.

@@ -180,6 +180,15 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 	b := newBudget(ctx, lim)
 	defer b.release()
 	run := newRun(p.input(r, path), s, lim)
+	if len(p.controls) == 1 {
+		c := p.controls[0]
+		return c.verdict(c.answer(run, b))
+	}
+	return p.combine(run, b)
+}
+
+// combine asks the controls in the order of their ids, up to a DENY.
+func (p *plan) combine(run *run, b *budget) verdict {
 	var best *Control
 	var win Outcome
 	var masks []MaskRule
@@ -201,12 +210,25 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 		return verdict{ran: ran, reason: noMatchReason}
 	}
 	best.explain(run, b, &win)
-	v := verdict{
-		effect: win.Effect, ran: ran, reason: win.Reason, authored: win.Authored, err: win.Err,
-		policyID: best.meta.ID, policyName: best.meta.Name, policyVersion: best.meta.Version,
-	}
 	if win.Effect == Mask {
-		v.mask = uniteMasks(masks)
+		win.Mask = uniteMasks(masks)
+	}
+	v := best.verdict(win)
+	v.ran = ran
+	return v
+}
+
+// verdict is what the control's outcome comes to where it decides alone.
+func (c *Control) verdict(out Outcome) verdict {
+	if out.Effect == NoMatch {
+		return verdict{ran: 1, reason: noMatchReason}
+	}
+	v := verdict{
+		effect: out.Effect, ran: 1, reason: out.Reason, authored: out.Authored, err: out.Err,
+		policyID: c.meta.ID, policyName: c.meta.Name, policyVersion: c.meta.Version,
+	}
+	if out.Effect == Mask {
+		v.mask = out.Mask
 	}
 	return v
 }

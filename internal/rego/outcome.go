@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -33,6 +34,25 @@ func (c *Control) effect(r *run, b *budget) Outcome {
 	}
 	return c.outcome(res.Deny, res.Mask, res.Allow)
 }
+
+// answer is effect with the reason, in one evaluation.
+func (c *Control) answer(r *run, b *budget) (out Outcome) {
+	if len(c.issues) > 0 {
+		return c.broken()
+	}
+	res, err := c.native.EvalReason(r.env(b), r.in, r.data, func(res native.Result) bool {
+		out = c.outcome(res.Deny, res.Mask, res.Allow)
+		return c.has.reason && out.reasoned()
+	})
+	if err != nil {
+		return c.failed(evaluatorError(err))
+	}
+	c.giveReason(&out, res.Reason)
+	return out
+}
+
+// reasoned tells that the outcome has a reason of the control's.
+func (o *Outcome) reasoned() bool { return o.Err == nil && o.Effect != NoMatch }
 
 // outcome is what the values of the rules come to.
 func (c *Control) outcome(deny, mask, allow value.Value) Outcome {
@@ -156,21 +176,27 @@ func uniteMasks(rules []MaskRule) []MaskRule {
 // deny gave, else a sentence with its name. A reason that cannot be evaluated
 // is an error of the control.
 func (c *Control) explain(r *run, b *budget, out *Outcome) {
-	if out.Err != nil || out.Effect == NoMatch {
+	var reason value.Value
+	if c.has.reason && out.reasoned() {
+		var err error
+		if reason, err = c.native.Rule("reason", r.env(b), r.in, r.data); err != nil {
+			*out = c.failed(evaluatorError(err))
+			return
+		}
+	}
+	c.giveReason(out, reason)
+}
+
+// giveReason fills in the reason, given the value of the rule of that name.
+func (c *Control) giveReason(out *Outcome, reason value.Value) {
+	if !out.reasoned() {
 		if out.Reason == "" {
 			out.Reason = noMatchReason
 		}
 		return
 	}
-	if c.has.reason {
-		reason, err := c.native.Rule("reason", r.env(b), r.in, r.data)
-		if err != nil {
-			*out = c.failed(evaluatorError(err))
-			return
-		}
-		if s, ok := reason.Str(); ok && s != "" {
-			out.Reason = s
-		}
+	if s, ok := reason.Str(); ok && s != "" {
+		out.Reason = s
 	}
 	out.Authored = out.Reason != ""
 	if !out.Authored {

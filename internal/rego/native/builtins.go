@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -90,6 +91,7 @@ var unary = map[string]func(m *machine, a value.Value) (value.Value, bool){
 
 var binary = map[string]func(m *machine, a, b value.Value) (value.Value, bool){
 	"plus":            plus,
+	"format_int":      formatInt,
 	"minus":           minus,
 	"mul":             times,
 	"rem":             remainder,
@@ -306,6 +308,15 @@ func parseRFC3339(_ *machine, a value.Value) (value.Value, bool) {
 		return value.Value{}, false // the edges are OPA's to decide
 	}
 	return value.Int(t.UnixNano()), true
+}
+
+// formatInt writes an integer in a base; what is none is OPA's to round.
+func formatInt(m *machine, a, b value.Value) (value.Value, bool) {
+	n, base, ok := ints(a, b)
+	if !ok || base != 2 && base != 8 && base != 10 && base != 16 || !m.alloc(34) {
+		return value.Value{}, false
+	}
+	return value.String(strconv.FormatInt(n, int(base))), true
 }
 
 func ints(a, b value.Value) (x, y int64, ok bool) {

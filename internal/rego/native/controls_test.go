@@ -92,7 +92,8 @@ ext := substring(input.resource.path, indexof(input.resource.path, "."), -1)
 up := upper(trim_space(input.user.id))
 clean := replace(lower(input.user.id), "-", "_")
 n := to_number(input.context.n) + 1
-f := format_int(input.user.failures, 2)`,
+f := format_int(input.user.failures, 2)
+g := [format_int(n, b) | some b in [2, 8, 10, 16]; some n in [0, -255, 255, 4711, 2147483647, 2147483648, 1.5, -1.5]]`,
 	"documents": `
 merged := object.union(input.user, {"extra": [1, 2, {"x": null}]})
 kept := object.filter(input.user, ["id", "role"])

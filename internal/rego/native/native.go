@@ -224,14 +224,22 @@ func (c *builder) finish() *Program {
 
 // Eval evaluates the rules that decide, deny first, then mask, allow and reason.
 // The error is ErrLimit, an *EvalError or a *PanicError.
-func (p *Program) Eval(env *Env, input value.Value, data DataSource) (r Result, err error) {
+func (p *Program) Eval(env *Env, input value.Value, data DataSource) (Result, error) {
+	return p.EvalReason(env, input, data, func(r Result) bool {
+		return !env.SkipReason && (env.Settles == nil || !env.Settles(r.Deny))
+	})
+}
+
+// EvalReason is Eval, but asks wanted with the other values whether reason is to be
+// evaluated too. It then costs little: the rules that it shares with the others
+// have their values.
+func (p *Program) EvalReason(env *Env, input value.Value, data DataSource, wanted func(r Result) bool) (r Result, err error) {
 	err = p.run(env, input, data, func(m *machine) {
-		if r.Deny = m.result(p.deciding.deny); env.Settles != nil && m.err == nil && env.Settles(r.Deny) {
-			return
+		if r.Deny = m.result(p.deciding.deny); env.Settles == nil || m.err != nil || !env.Settles(r.Deny) {
+			r.Mask = m.result(p.deciding.mask)
+			r.Allow = m.result(p.deciding.allow)
 		}
-		r.Mask = m.result(p.deciding.mask)
-		r.Allow = m.result(p.deciding.allow)
-		if !env.SkipReason {
+		if m.err == nil && wanted(r) {
 			r.Reason = m.result(p.deciding.reason)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // question is a Filter that was made ready: what must be equal, in which window,
@@ -259,4 +260,36 @@ func eventsPage(ctx context.Context, tx *db.Tx, f EventFilter, before int64, n i
 	events, err := db.All[Event](ctx, tx, `SELECT `+eventColumns+` FROM audit_events WHERE `+b.String()+
 		` ORDER BY seq DESC LIMIT $`+strconv.Itoa(len(args)), args...)
 	return events, filtered, err
+}
+
+// DecidedOn is how many decisions there were on each of the resources in an
+// environment; one without any is not in the answer.
+func DecidedOn(ctx context.Context, tx *db.Tx, env scope.Env, resources []int64) (map[int64]int64, error) {
+	type count struct {
+		Key     string `db:"key"`
+		Counted int64  `db:"counted"`
+	}
+	out := map[int64]int64{}
+	for len(resources) > 0 {
+		n := portion(len(resources))
+		byKey, args := map[string]int64{}, []any{string(env)}
+		for _, id := range resources[:n] {
+			key := resourceKey(itoa(id))
+			byKey[key] = id
+			args = append(args, key)
+		}
+		var b strings.Builder
+		b.WriteString(`SELECT key, CAST(sum(counted) AS BIGINT) AS counted FROM decision_counts WHERE environment = $1 AND key IN (`)
+		list(&b, 2, n)
+		b.WriteString(`) GROUP BY key`)
+		counts, err := db.All[count](ctx, tx, b.String(), args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range counts {
+			out[byKey[c.Key]] = c.Counted
+		}
+		resources = resources[n:]
+	}
+	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
@@ -48,6 +49,31 @@ func (h *house) found(id int64) resource.Resource {
 		h.t.Fatal(err)
 	}
 	return r
+}
+
+// unreviewed is how many discovered resources there are in production.
+func (h *house) unreviewed() (n int) {
+	h.t.Helper()
+	store, err := h.stores.Tenant(context.Background(), scope.DefaultTenant)
+	if err == nil {
+		err = store.Read(context.Background(), func(tx *db.Tx) error {
+			n, err = db.One[int](context.Background(), tx, `SELECT count(*) FROM resources WHERE auto_discovered AND environment = 'production'`)
+			return err
+		})
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return n
+}
+
+// decided records a decision on a resource.
+func (h *house) decided(resource int64, i int) {
+	h.t.Helper()
+	d := audit.Decision{DecisionID: fmt.Sprint("seen-", resource, "-", i), Decision: audit.Permit, Environment: scope.Production, ResourceID: resource}
+	if err := h.log.Record(scope.DefaultTenant, &d); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 // TestDiscoveredHosts: what a bouncer reports becomes a classified resource of
@@ -166,6 +192,31 @@ func TestDiscoveryBudget(t *testing.T) {
 		h.skip(61 * time.Minute)
 		if out := g.report(seen("one-too-many.example")...); len(out.Refused) != 1 || out.Refused[0].Reason != resource.RefusedFull {
 			t.Errorf("beyond a thousand: %+v", out)
+		}
+		// A host with traffic takes the place of the oldest one without, and has it noted.
+		out := g.report(resource.Sighting{Host: "real.example", Requests: 3})
+		if len(out.Created) != 1 {
+			t.Fatalf("a host with traffic: %+v", out)
+		}
+		if n := h.unreviewed(); n != 1000 {
+			t.Errorf("%d unreviewed", n)
+		}
+		// One that has traffic since stays, however many come.
+		for i := range 40 {
+			h.decided(out.Created[0].ResourceID, i)
+		}
+		h.until("the decisions are stored", func() bool { return h.log.Pending() == 0 })
+		for i := range 30 {
+			h.skip(31 * time.Minute)
+			if more := g.report(resource.Sighting{Host: fmt.Sprintf("often%d.example", i), Requests: 5}); len(more.Created) != 1 {
+				t.Fatalf("%+v", more)
+			}
+		}
+		if r := h.found(out.Created[0].ResourceID); r.OriginalHost != "real.example" {
+			t.Errorf("the host with traffic is %+v", r)
+		}
+		if n := h.unreviewed(); n != 1000 {
+			t.Errorf("%d unreviewed", n)
 		}
 	})
 }

@@ -53,6 +53,8 @@ type sighting struct {
 type candidate struct {
 	sight   sighting
 	clients []string // the first few addresses
+	// refused: the control plane has no room for hosts without traffic.
+	refused bool
 }
 
 // before reports whether c has more to say for it than o.
@@ -111,7 +113,7 @@ func (b *Bouncer) notice(st *state, in *inbound, v *verdict) {
 	if in.at.Sub(s.began) >= scoutWindow {
 		s.began, s.spent, s.extra = in.at, 0, 0
 	}
-	if s.spent >= scoutBudget || !s.room(in.at) {
+	if c := s.more[name]; s.spent >= scoutBudget || c != nil && c.refused || !s.room(in.at) {
 		b.count.hostsWithheld.Add(1)
 		s.consider(name, in, b.scheme(in))
 		return
@@ -139,30 +141,58 @@ func (b *Bouncer) notice(st *state, in *inbound, v *verdict) {
 func (s *scout) consider(name string, in *inbound, scheme string) {
 	c := s.more[name]
 	if c == nil {
-		if len(s.more) >= scoutCandidates {
-			least, looked := "", 0
-			for n, o := range s.more {
-				if least == "" || s.more[least].before(o) {
-					least = n
-				}
-				if looked++; looked == 8 {
-					break
-				}
-			}
-			delete(s.more, least)
-		}
 		name = strings.Clone(name)
 		c = &candidate{sight: sighting{Host: name, Scheme: scheme}}
 		if len(in.path) <= scoutPath {
 			c.sight.Path = strings.Clone(in.path)
 		}
-		s.more[name] = c
+		s.watch(c)
 	}
 	c.sight.Requests++
 	if len(c.clients) < 4 && !slices.Contains(c.clients, in.client) {
 		c.clients = append(c.clients, strings.Clone(in.client))
 	}
 }
+
+// watch begins to count the requests to a host. Caller holds mu.
+func (s *scout) watch(c *candidate) {
+	if len(s.more) >= scoutCandidates {
+		least, looked := "", 0
+		for n, o := range s.more {
+			if least == "" || s.more[least].before(o) {
+				least = n
+			}
+			if looked++; looked == 8 {
+				break
+			}
+		}
+		delete(s.more, least)
+	}
+	s.more[c.sight.Host] = c
+}
+
+// refuse takes note of hosts that the control plane did not take up. One for which it
+// had no room is reported again once it has traffic, the others after a while.
+func (s *scout) refuse(list []sighting, refused map[string]string, at time.Time) {
+	var others []string
+	s.mu.Lock()
+	for _, sight := range list {
+		switch reason, no := refused[sight.Host]; {
+		case !no:
+		case reason == refusedFull && sight.Requests < oftenSeen:
+			delete(s.until, sight.Host)
+			sight.Requests = max(sight.Requests, 1)
+			s.watch(&candidate{sight: sight, refused: true})
+		default:
+			others = append(others, sight.Host)
+		}
+	}
+	s.mu.Unlock()
+	s.later(others, at)
+}
+
+// refusedFull is the control plane's word for a table that is full.
+const refusedFull = "too_many_unreviewed"
 
 // promote queues the candidate with the most traffic; false: there is none, or no
 // budget for it.
@@ -246,7 +276,7 @@ func (b *Bouncer) scouting(ctx context.Context) {
 			var no *statusError
 			if err == nil {
 				b.count.hostsReported.Add(uint64(len(list)))
-				b.scout.later(refused, b.cfg.Now().Add(scoutLater))
+				b.scout.refuse(list, refused, b.cfg.Now().Add(scoutLater))
 				break
 			}
 			if errors.As(err, &no) && no.code/100 == 4 && no.code != http.StatusTooManyRequests {
@@ -269,8 +299,8 @@ func hostsOf(list []sighting) []string {
 	return out
 }
 
-// reportHosts posts one report and gives the hosts that were not taken up.
-func (b *Bouncer) reportHosts(ctx context.Context, list []sighting) (refused []string, err error) {
+// reportHosts posts one report and gives the hosts that were not taken up, and why.
+func (b *Bouncer) reportHosts(ctx context.Context, list []sighting) (refused map[string]string, err error) {
 	body, err := json.Marshal(map[string]any{"hosts": list})
 	if err != nil {
 		return nil, err
@@ -292,13 +322,15 @@ func (b *Bouncer) reportHosts(ctx context.Context, list []sighting) (refused []s
 	}
 	var out struct {
 		Refused []struct {
-			Host string `json:"host"`
+			Host   string `json:"host"`
+			Reason string `json:"reason"`
 		} `json:"refused"`
 	}
 	// An answer that cannot be read changes nothing: what was taken up is known there.
 	if json.NewDecoder(io.LimitReader(resp.Body, 256<<10)).Decode(&out) == nil {
+		refused = make(map[string]string, len(out.Refused))
 		for _, r := range out.Refused {
-			refused = append(refused, r.Host)
+			refused[r.Host] = r.Reason
 		}
 	}
 	return refused, nil

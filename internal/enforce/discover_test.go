@@ -196,3 +196,32 @@ func TestFloodHidesNoHost(t *testing.T) {
 		t.Errorf("%d hosts reported, %d considered", n, len(b.scout.more))
 	}
 }
+
+// A host that the control plane had no room for is reported again once it has traffic.
+func TestRefusedHostComesBackWithTraffic(t *testing.T) {
+	p, app := newPlane(t), newApplication(t, nil)
+	g := newRegistry(t, p)
+	g.answer = func(w http.ResponseWriter, hosts []sighting) {
+		g.seen = append(g.seen, hosts...)
+		if hosts[0].Requests < oftenSeen {
+			fmt.Fprintf(w, `{"refused":[{"host":%q,"reason":"too_many_unreviewed"}]}`, hosts[0].Host)
+		}
+	}
+	p.publish(policySet{revision: 1, mode: "enforce"})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	fetch(t, "GET", b.url+"/", at("real.example"))
+	eventually(t, "the report and its refusal", func() bool {
+		b.scout.mu.Lock()
+		defer b.scout.mu.Unlock()
+		return b.scout.more["real.example"] != nil
+	})
+	for range oftenSeen {
+		fetch(t, "GET", b.url+"/", at("real.example"))
+	}
+	eventually(t, "the second report", func() bool { return len(g.hosts()) == 2 })
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if last := g.seen[len(g.seen)-1]; last.Host != "real.example" || last.Requests < oftenSeen {
+		t.Errorf("reported %+v", g.seen)
+	}
+}

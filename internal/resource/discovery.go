@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/classify"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -21,7 +22,8 @@ const (
 	oftenPerHour = 20
 	oftenSeen    = 3
 	// maxUnreviewed is how many discovered resources an environment holds that no
-	// person has classified: who sends made-up host names fills no table.
+	// person has classified: who sends made-up host names fills no table. Once it is
+	// full, a host with traffic takes the place of the oldest one that has none.
 	maxUnreviewed = 1000
 	// maxNotes is how many segments of the first request's path are kept.
 	maxNotes = 4
@@ -184,9 +186,17 @@ func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
 	d.out.Remaining = max(discoveriesPerHour-used, 0)
 	for _, c := range candidates {
 		known, err := hosted(ctx, tx, d.sc.Env, c.Host)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
+		}
+		if !known && used < c.allowance() && unreviewed >= maxUnreviewed && c.Requests >= oftenSeen {
+			gave, err := d.makeRoom(ctx)
+			if err != nil {
+				return err
+			}
+			unreviewed -= gave
+		}
+		switch {
 		case known:
 			d.out.Known = append(d.out.Known, c.Host)
 		case used >= c.allowance():
@@ -203,6 +213,42 @@ func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
 		}
 	}
 	return d.list(ctx)
+}
+
+// makeRoom removes the oldest discovered resource that nobody has touched and that
+// has next to no traffic: made-up names come once. It gives how many went.
+func (d *discovery) makeRoom(ctx context.Context) (int64, error) {
+	s, tx := d.service, d.tx
+	untouched, err := untouchedDiscoveries(ctx, tx, d.sc.Env, maxUnreviewed)
+	if err != nil {
+		return 0, err
+	}
+	seen, err := audit.DecidedOn(ctx, tx, d.sc.Env, untouched)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range untouched {
+		if seen[id] >= oftenSeen {
+			continue
+		}
+		r, err := get(ctx, tx, id)
+		if err != nil {
+			return 0, err
+		}
+		if len(r.Policies) > 0 {
+			continue
+		}
+		if s.Unlist != nil {
+			if err := s.Unlist(ctx, tx, d.sc, id); err != nil {
+				return 0, err
+			}
+		}
+		if err := s.drop(ctx, tx, r); err != nil {
+			return 0, err
+		}
+		return 1, s.record(ctx, tx, d.sc, r, "deleted", map[string]any{"auto_discovered": true, "requests": seen[id], "reason": "a host with traffic needed its place"})
+	}
+	return 0, nil
 }
 
 // list has the bouncer stand before what it discovered: controls for it are

@@ -25,6 +25,12 @@ func countUnreviewed(ctx context.Context, tx *db.Tx, env scope.Env) (int64, erro
 		WHERE environment = $1 AND auto_discovered AND classification_source IN ('', 'heuristic')`, string(env))
 }
 
+// untouchedDiscoveries gives discovered resources that nobody has changed, the oldest first.
+func untouchedDiscoveries(ctx context.Context, tx *db.Tx, env scope.Env, n int) ([]int64, error) {
+	return db.All[int64](ctx, tx, `SELECT id FROM resources
+		WHERE environment = $1 AND auto_discovered AND classification_source IN ('', 'heuristic') AND version = 1 ORDER BY id LIMIT $2`, string(env), n)
+}
+
 func insertDiscovery(ctx context.Context, tx *db.Tx, resource, bouncer int64, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO resource_discoveries (resource_id, bouncer_id, discovered_at) VALUES ($1, $2, $3)`, resource, bouncer, at)
 	return err

@@ -138,7 +138,30 @@ resource := by_id if {
 	true
 } else := {} if {
 	is_number(sent.id) # it decides alone, and no resource has it
-} else := search(asked, spelling)
+} else := of_format if {
+	true
+} else := found
+
+found := search(asked, spelling)
+
+# of_format: some servers take what stands behind the last dot for the format of the
+# answer, and serve what the path without it names. A pattern that names the segment as
+# it is goes first.
+of_format := other if {
+	not found.path_matching == "exact"
+	last := count(asked) - 1
+	regex.match(`[^/]\.[^.]*$`, asked[last])
+	not names(found, last)
+	bare := regex.replace(asked[last], `\.[^.]*$`, "")
+	other := search(array.concat(array.slice(asked, 0, last), [bare]), spelling)
+	other.id != object.get(found, "id", null)
+	not covered(other)
+}
+
+names(r, i) if {
+	literal := r.folded[i]
+	not literal in {"*", "**"}
+}
 
 by_id := index.resources[format_int(sent.id, 10)] if {
 	is_number(sent.id)
@@ -387,7 +410,7 @@ unescaped_once(s) := strings.replace_n(index.fold.wide, s) if {
 
 cut(s) := regex.replace(s, `(?s)[;?#\x00].*`, "")
 
-trimmed(s) := regex.replace(cut(s), `[. \t\n\v\f\r]+$`, "")
+trimmed(s) := regex.replace(cut(s), `^[ \t\n\v\f\r]+|[. \t\n\v\f\r]+$`, "")
 
 folded_segment(s) := t if {
 	t := trimmed(s)
@@ -403,7 +426,7 @@ pieces := [p | some s in unescaped_segments; some p in pieces_of(s)]
 hidden if {
 	not foreseen
 	some p in pieces
-	regex.match(`^\.\.[ \t\n\v\f\r]*$`, cut(p))
+	regex.match(`^[ \t\n\v\f\r]*\.\.[ \t\n\v\f\r]*$`, cut(p))
 }
 
 hidden if {

@@ -10,7 +10,8 @@ import (
 
 // Applications read more than one spelling of a path as the same: without regard to
 // case, without the parameters of a segment (`;jsessionid=…`), without a final dot or
-// space, with escapes removed once more, with Unicode compatibility forms replaced.
+// space, with escapes removed once more, with Unicode compatibility forms replaced,
+// with a format (`.json`) behind the last segment.
 // Folding writes all of them in one way, so that a path is matched with the resource
 // that such an application would serve. Resources whose application tells spellings
 // apart say so (PathExact).
@@ -75,9 +76,30 @@ var folding = sync.OnceValue(func() *foldTables {
 			t.wide[key] = form
 		}
 	}
+	t.compose()
 	t.asciiReplacer, t.wideReplacer = replacer(t.ascii), replacer(t.wide)
 	return t
 })
+
+// compose adds letters that are followed by an accent, as file systems write them (NFD),
+// by the one character for both. Letters with two accents come together in two rounds.
+func (t *foldTables) compose() {
+	for r := rune(0xc0); r <= 0x1eff; r++ {
+		if r == lastCased+1 {
+			r = 0x1e00 // Latin letters of Vietnamese and others
+		}
+		parts := []rune(norm.NFD.String(string(r)))
+		last := len(parts) - 1
+		if last < 1 || norm.NFC.String(string(r)) != string(r) || strings.ToLower(string(r)) != string(r) {
+			continue
+		}
+		base := norm.NFC.String(string(parts[:last]))
+		if !isASCII(base) {
+			base = strings.ToLower(escaped(base))
+		}
+		t.wide[base+strings.ToLower(escaped(string(parts[last])))] = strings.ToLower(escaped(string(r)))
+	}
+}
 
 func replacer(table map[string]string) *strings.Replacer {
 	pairs := make([]string, 0, 2*len(table))
@@ -221,16 +243,27 @@ func wideEscape(seg string) bool {
 	return false
 }
 
-// Where servers cut a segment off, and what they drop from its end.
+// Where servers cut a segment off, and what they drop from its ends.
 const (
-	cutBehind = ";?#\x00"
-	dropped   = ". \t\n\v\f\r"
+	cutBehind  = ";?#\x00"
+	whiteSpace = " \t\n\v\f\r"
+	dropped    = "." + whiteSpace
 )
 
-// foldSegment drops what stands behind a `;`, `?`, `#` or NUL, and final dots and
-// white space.
+// foldSegment drops what stands behind a `;`, `?`, `#` or NUL, final dots, and white
+// space at both ends.
 func foldSegment(s string) string {
-	return strings.TrimRight(cut(s), dropped)
+	return strings.TrimLeft(strings.TrimRight(cut(s), dropped), whiteSpace)
+}
+
+// withoutFormat is a folded path without what stands behind the last dot of its last
+// segment, which some servers take for the format of the answer; empty: there is none.
+func withoutFormat(folded string) string {
+	dot := strings.LastIndexByte(folded, '.')
+	if dot < 1 || folded[dot-1] == '/' || strings.IndexByte(folded[dot:], '/') >= 0 {
+		return ""
+	}
+	return folded[:dot]
 }
 
 func cut(s string) string {
@@ -241,7 +274,7 @@ func cut(s string) string {
 }
 
 // isStepUp reports a segment that some servers read as `..`.
-func isStepUp(s string) bool { return strings.TrimRight(cut(s), dropped[1:]) == ".." }
+func isStepUp(s string) bool { return strings.Trim(cut(s), whiteSpace) == ".." }
 
 // withoutParameters is a canonical path without the parameters of its segments. A
 // segment that is nothing else stays.

@@ -2,8 +2,11 @@ package rego
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -24,6 +27,9 @@ func guarded(t testing.TB) *Set {
 		{ID: 9, Path: "/Twins/a", Doc: value.Object()},
 		{ID: 10, Path: "/twins/a", Doc: value.Object()},
 		{ID: 11, Path: "/api/{id}/Secret", Doc: value.Object()},
+		{ID: 12, Path: "/orders.csv", Doc: value.Object()},
+		{ID: 13, Path: "/café/**", Doc: value.Object()},
+		{ID: 14, Path: "/v2/deep/orders/**", Doc: value.Object()},
 	}})
 }
 
@@ -31,6 +37,7 @@ func guarded(t testing.TB) *Set {
 // id 0 stands for a refusal.
 func TestSpellings(t *testing.T) {
 	s := guarded(t)
+	var cases []corpusCase
 	for _, tc := range []struct {
 		path    string
 		id      int64
@@ -65,6 +72,26 @@ func TestSpellings(t *testing.T) {
 		{"/orders%253Fx/1", 5, "/orders/1"},
 		{"/orders%2523x/1", 5, "/orders/1"},
 		{"/orders", 5, "/orders"},
+		{"/orders.json", 5, "/orders.json"},
+		{"/ORDERS.XML;x", 5, "/ORDERS.XML"},
+		{"/orders%2ejson", 5, "/orders.json"},
+		{"/orders.", 5, "/orders"},
+		{"/api/1/secret.json", 11, "/api/1/secret.json"},
+		{"/orders.json/1", 6, "/orders.json/1"},
+		{"/.orders", 6, "/.orders"},
+		{"/files/a.json", 7, "/files/a.json"},
+		{"/other.json", 6, "/other.json"},
+		{"/v2/deep/orders.json", 14, "/v2/deep/orders.json"},
+		{"/v2/deep/orders/1.json", 14, "/v2/deep/orders/1.json"},
+		{"/orders.csv", 12, "/orders.csv"},
+		{"/raw.json", 6, "/raw.json"},
+		{"/%20orders/1", 5, "/orders/1"},
+		{"/%2509orders%2509/1", 5, "/orders/1"},
+		{"/caf%C3%A9/1", 13, "/caf%C3%A9/1"},
+		{"/cafe%CC%81/1", 13, "/caf%C3%A9/1"},
+		{"/CAFE%CC%81/1", 13, "/caf%C3%A9/1"},
+		{"/caf%25C3%2589/1", 13, "/caf%C3%A9/1"},
+		{"/vi%C3%AA%CC%A3t/1", 6, "/vi%C3%AA%CC%A3t/1"},
 		{"/ORDERS;x", 5, "/orders"},
 
 		// Other segments appear behind a second reading.
@@ -115,6 +142,21 @@ func TestSpellings(t *testing.T) {
 		d := s.Decide(context.Background(), &Request{Path: tc.path, Resource: value.Object(value.Member{Key: "path", Value: value.String(tc.path)})}, Options{})
 		if d.Permit != (tc.id > 5) || d.Permit && d.Reason != tc.decided {
 			t.Errorf("%q: permit %v, %q", tc.path, d.Permit, d.Reason)
+		}
+		in, err := json.Marshal(map[string]any{"resource": map[string]any{"path": tc.path}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases = append(cases, corpusCase{Input: in})
+	}
+	// A stock OPA finds the same resource and sees the same path.
+	data, err := WriteBundle(BundleSpec{Set: s, Revision: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, got := range askOPA(t, stockOPA(t), data, cases) {
+		if d := cmp.Diff(answer(t, s, cases[i].Input, nil), got); d != "" {
+			t.Errorf("a stock OPA differs for %s:\n%s", cases[i].Input, d)
 		}
 	}
 }

@@ -149,6 +149,11 @@ func (s *slot) spells(path string) bool {
 	return true
 }
 
+// names reports whether the pattern has a literal for the n-th segment.
+func (s *slot) names(n int) bool {
+	return s != nil && len(s.folded) >= n && s.folded[n-1] != oneSegment && s.folded[n-1] != theRest
+}
+
 // covers reports whether the folded pattern matches a folded path.
 func (s *slot) covers(folded string) bool {
 	rest := strings.TrimPrefix(folded, "/")
@@ -446,6 +451,12 @@ func (m *matcher) match(r *Request, l location) (*slot, error) {
 		q.path = path
 		if other := m.search(r, path, &q); other != nil && other != s && !other.covers(l.folded) {
 			return nil, errPathHidden
+		}
+	}
+	if bare := withoutFormat(l.folded); bare != "" && !s.names(strings.Count(bare, "/")) {
+		q.path = l.path
+		if other := m.search(r, bare, &q); other != nil && other != s && !other.covers(l.folded) {
+			return other, nil
 		}
 	}
 	return s, nil

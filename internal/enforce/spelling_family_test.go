@@ -38,8 +38,8 @@ func replaceFold(s, old, to string) string {
 	}
 }
 
-// cut ends a path where a server's string ends.
-func cut(at string) reading {
+// endsAt ends a path where a server's string ends.
+func endsAt(at string) reading {
 	return func(s string) string { before, _, _ := strings.Cut(s, at); return before }
 }
 
@@ -49,11 +49,11 @@ func trimSpace(s string) string { return eachSegment(s, strings.TrimSpace) }
 var furtherReadings = map[string][]reading{
 	"overlong UTF-8":           {lax, decode, slashes, clean},
 	"IIS with %u":              {lax, decode, slashes, clean, trimEnds, strings.ToLower, clean},
-	"C strings, once":          {decode, cut("\x00"), clean},
-	"lines":                    {decode, cut("\n"), cut("\r"), clean},
+	"C strings, once":          {decode, endsAt("\x00"), clean},
+	"lines":                    {decode, endsAt("\n"), endsAt("\r"), clean},
 	"white space":              {decode, trimSpace, clean},
-	"a fragment":               {cut("#"), decode, clean},
-	"a fragment, decoded":      {decode, cut("#"), cut("?"), clean},
+	"a fragment":               {endsAt("#"), decode, clean},
+	"a fragment, decoded":      {decode, endsAt("#"), endsAt("?"), clean},
 	"upper case":               {decode, strings.ToUpper, strings.ToLower, clean},
 	"parameters before dots":   {dropParameters, clean, decode, clean},
 	"backslashes, then dots":   {decode, slashes, dropParameters, clean},

@@ -201,7 +201,7 @@ func (s *Server) tenantKeyChanges(r *Router, tags []string) {
 		ID: "rotate-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys/{key_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Replace an API key",
-		Description: "Answers a new key of the same name, scopes and end. The old one lives on for grace_seconds, by default not at all.",
+		Description: "Answers a new key of the same name, scopes and end. The old one lives on for grace_seconds, by default not at all. A key that has ended stays so: 409 `key_expired`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyRotateIn) (*keyOut, error) {
 			sc, err := s.within(ctx, sc, in.ID)

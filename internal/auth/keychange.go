@@ -19,6 +19,14 @@ type KeyChange struct {
 	ExpiresAt patch.Field[time.Time] `json:"expires_at,omitzero" doc:"When it ends; null: when it is revoked." example:"2030-01-01T00:00:00Z"`
 }
 
+// live refuses (409) a key that has ended.
+func (s *Service) live(k Key) error {
+	if k.ExpiresAt != nil && !k.ExpiresAt.After(s.Now()) {
+		return fault.New(fault.Conflict, "key_expired", "the key has ended, and stays so: make a new one")
+	}
+	return nil
+}
+
 // UpdateKey changes what was sent of a key, and of the tokens that were made
 // from it. What comes of it must be a key that the caller could have made: 403
 // for scopes that the caller does not hold, for an end later than the caller's
@@ -30,8 +38,8 @@ func (s *Service) UpdateKey(ctx context.Context, sc scope.Scope, id string, ch K
 		if err != nil {
 			return err
 		}
-		if before.ExpiresAt != nil && !before.ExpiresAt.After(s.Now()) {
-			return fault.New(fault.Conflict, "key_expired", "the key has ended, and stays so: make a new one")
+		if err := s.live(before); err != nil {
+			return err
 		}
 		after = before
 		ch.Name.Apply(&after.Name)

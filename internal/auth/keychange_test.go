@@ -67,6 +67,12 @@ func TestChangeOfAKey(t *testing.T) {
 			if !errors.As(err, &f) || f.Code != "key_expired" {
 				t.Errorf("a key that ended is brought back: %v", err)
 			}
+			if _, err = here.RotateKey(ctx, root(), k.ID, time.Hour); !errors.As(err, &f) || f.Code != "key_expired" {
+				t.Errorf("a key that ended is replaced: %v", err)
+			}
+			if _, err = here.Key(ctx, root(), k.ID); err != nil {
+				t.Errorf("the key that ended is gone: %v", err)
+			}
 			told(ctx, t, here, k.ID)
 		})
 	}

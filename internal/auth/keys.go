@@ -305,7 +305,7 @@ func (s *Service) RevokeKey(ctx context.Context, sc scope.Scope, id string) (Key
 
 // RotateKey makes a key of the same name, scopes and end, and lets the old one
 // live on for the grace. Whoever rotates a key sees the new one, and so must
-// hold what it may.
+// hold what it may. A key that has ended stays so: 409.
 func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grace time.Duration) (Key, error) {
 	old, err := s.Key(ctx, sc, id)
 	if err != nil {
@@ -315,6 +315,9 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 		return Key{}, err
 	}
 	if err := sc.May(old.Environment); err != nil {
+		return Key{}, err
+	}
+	if err := s.live(old); err != nil {
 		return Key{}, err
 	}
 	end := s.Now().Add(grace)

@@ -33,7 +33,7 @@ type ideWebhookIn struct {
 // EditorDelivery is the body of POST /ide-integration/webhook in the service's
 // own form; GitHub's and GitLab's payloads are taken as they are.
 type EditorDelivery struct {
-	RepositoryURL string `json:"repository_url" maxLength:"2000" doc:"Repository that the files are from; with ?repository= it must be the registered one" example:"https://git.example.com/acme/controls.git"`
+	RepositoryURL string `json:"repository_url,omitempty" maxLength:"2000" doc:"Repository that the files are from; with ?repository= it must be the registered one" example:"https://git.example.com/acme/controls.git"`
 	Branch        string `json:"branch,omitempty" maxLength:"255" doc:"Branch, or name of the tag" example:"main"`
 	CommitHash    string `json:"commit_hash,omitempty" maxLength:"64" doc:"Full id of the commit; needed unless every file brings its content"`
 	PolicyFiles   []any  `json:"policy_files,omitempty" doc:"Files as {path, content}, or paths that are fetched from the repository at commit_hash; absent: all Rego files and gatehouse.yaml"`

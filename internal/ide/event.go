@@ -1,7 +1,6 @@
 package ide
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 
@@ -41,7 +40,8 @@ type gitEvent struct {
 
 // parseEvent reads a delivery's body. header is the sender's event header.
 func parseEvent(source, header string, body []byte) (gitEvent, error) {
-	if _, err := value.Decode(body, value.Limits{Depth: 64}); err != nil {
+	doc, err := value.Decode(body, value.Limits{Depth: 64})
+	if err != nil {
 		return gitEvent{}, fault.New(fault.BadRequest, "invalid_json", "the body is not JSON as we take it")
 	}
 	switch source {
@@ -50,7 +50,7 @@ func parseEvent(source, header string, body []byte) (gitEvent, error) {
 	case GitLab:
 		return parseGitLab(header, body)
 	default:
-		return parseOwn(body)
+		return parseOwn(doc)
 	}
 }
 
@@ -159,72 +159,11 @@ func parseGitLab(header string, body []byte) (gitEvent, error) {
 
 // Delivery is the service's own webhook body (POST /ide-integration/webhook).
 type Delivery struct {
-	RepositoryURL string          `json:"repository_url" maxLength:"2000" doc:"Repository that the files are from; https. With ?repository= it must be the registered one." example:"https://git.example.com/acme/controls.git"`
+	RepositoryURL string          `json:"repository_url,omitempty" maxLength:"2000" doc:"Repository that the files are from; https. With ?repository= it must be the registered one." example:"https://git.example.com/acme/controls.git"`
 	Branch        string          `json:"branch,omitempty" maxLength:"255" doc:"Branch, or the name of the tag." example:"main"`
 	CommitHash    string          `json:"commit_hash,omitempty" maxLength:"64" doc:"Full id of the commit; needed unless every file brings its content."`
 	PolicyFiles   json.RawMessage `json:"policy_files,omitempty" doc:"Files as {path, content}, or paths that are fetched from the repository at commit_hash; absent: all Rego files and gatehouse.yaml of the repository."`
 	EventType     string          `json:"event_type" enum:"push,pull_request,merge_request,tag,tag_push,tag_created" doc:"push deploys to sandbox, pull_request validates, a tag event deploys from the tag."`
-}
-
-func parseOwn(body []byte) (gitEvent, error) {
-	var d Delivery
-	strict := json.NewDecoder(bytes.NewReader(body))
-	strict.DisallowUnknownFields() // a misspelt member must not be dropped in silence
-	if err := strict.Decode(&d); err != nil {
-		return gitEvent{}, fault.New(fault.BadRequest, "invalid_event", "the body has a member that is not known, or of another type")
-	}
-	e := gitEvent{repository: d.RepositoryURL, branch: strings.TrimPrefix(strings.TrimPrefix(d.Branch, "refs/heads/"), "refs/tags/"), commit: d.CommitHash}
-	switch d.EventType {
-	case Push:
-		e.kind = Push
-	case PullRequest, "merge_request":
-		e.kind = PullRequest
-	case Tag, "tag_push", "tag_created":
-		e.kind = Tag
-	default:
-		return e, fault.Invalidf("/event_type", "an event is push, pull_request or tag")
-	}
-	if len(d.PolicyFiles) == 0 || string(d.PolicyFiles) == "null" {
-		return e, nil
-	}
-	var items []json.RawMessage
-	if json.Unmarshal(d.PolicyFiles, &items) != nil {
-		return e, fault.Invalidf("/policy_files", "an array of files or paths is expected")
-	}
-	for _, raw := range items {
-		if err := e.item(raw); err != nil {
-			return e, err
-		}
-	}
-	if len(e.files)+len(e.paths) > 1000 {
-		return e, fault.Invalidf("/policy_files", "there are at most 1000 files")
-	}
-	return e, nil
-}
-
-// item takes a path, or a file with its content.
-func (e *gitEvent) item(raw json.RawMessage) error {
-	var path string
-	if json.Unmarshal(raw, &path) == nil {
-		if path == "" || len(path) > 512 {
-			return fault.Invalidf("/policy_files", "a path has 1 to 512 characters")
-		}
-		e.paths = append(e.paths, path)
-		return nil
-	}
-	var f struct {
-		Path    string  `json:"path"`
-		Content *string `json:"content"`
-	}
-	if json.Unmarshal(raw, &f) != nil || f.Path == "" || len(f.Path) > 512 {
-		return fault.Invalidf("/policy_files", "each file is a path, or an object of path and content")
-	}
-	if f.Content == nil {
-		e.paths = append(e.paths, f.Path)
-	} else {
-		e.files = append(e.files, controlfile.File{Path: f.Path, Content: *f.Content})
-	}
-	return nil
 }
 
 // sameRepository reports whether two URLs name one repository: case of the host,

@@ -3,6 +3,7 @@ package ide
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,6 +70,7 @@ func TestParseOwn(t *testing.T) {
 		"an empty path":     `{"repository_url":"x","event_type":"push","policy_files":[""]}`,
 		"a long path":       `{"repository_url":"x","event_type":"push","policy_files":["` + strings.Repeat("a", 513) + `"]}`,
 		"too many":          many,
+		"a file's twin":     `{"event_type":"push","policy_files":[{"path":"a.rego","Content":"package a"}]}`,
 		"what is no object": `[]`,
 		"what is no JSON":   `{`,
 		"nesting":           strings.Repeat("[", 1000),
@@ -76,6 +78,32 @@ func TestParseOwn(t *testing.T) {
 		if _, err := parseEvent(Signed, "", []byte(body)); !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.BadRequest) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestParseOwnTellsAll: each offence of a delivery is named, at its place.
+func TestParseOwnTellsAll(t *testing.T) {
+	for body, want := range map[string][]string{
+		`{"Event_Type":"push"}`: {"/Event_Type", "/event_type"},
+		`{"event_type":null,"repository_url":5,"branch":[],"commit_hash":true}`: {"/branch", "/event_type", "/repository_url", "/commit_hash"},
+		`{"event_type":"push","comit_hash":"a","a/b":1}`:                        {"/comit_hash", "/a~1b"},
+		`{"event_type":"push","branch":"` + strings.Repeat("ü", 256) + `"}`:     {"/branch"},
+		`{"event_type":"push","policy_files":[{"path":"a","content":7},{"content":""},{"path":"b","zz":1},null,"ok"]}`: {
+			"/policy_files/0/content", "/policy_files/1/path", "/policy_files/2/zz", "/policy_files/3",
+		},
+		`null`: {""},
+	} {
+		_, err := parseEvent(Signed, "", []byte(body))
+		var got []string
+		for _, d := range fault.Offences(err) {
+			got = append(got, d.Pointer)
+		}
+		if !slices.Equal(got, want) || !fault.Is(err, fault.BadRequest) {
+			t.Errorf("%s: %q, want %q (%v)", body, got, want, err)
+		}
+	}
+	if _, err := parseEvent(Signed, "", []byte(`{"event_type":"push","branch":"`+strings.Repeat("ü", 255)+`","commit_hash":null}`)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -34,6 +34,7 @@ var levels = map[string]int{
 	"internal/replay":            5,
 	"internal/lane":              5,
 	"internal/dashboard":         5,
+	"internal/authzen":           5,
 	"internal/replaycli":         7,
 	"internal/enforce/plaintext": 4, "internal/enforce/spelling": 4, "internal/enforce/llm": 5, "internal/enforce/mcp": 5, "internal/enforce/pii": 5, "internal/enforce/mask": 5, "internal/enforce/extauthz": 5,
 	"internal/api": 6, "internal/enforce": 6, "internal/webui": 6, "internal/lsp": 6, "internal/client": 6,

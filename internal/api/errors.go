@@ -85,6 +85,9 @@ func (a area) status(k fault.Kind) int {
 	if k == fault.Invalid && a != areaDefault && a != areaTenant {
 		return http.StatusBadRequest
 	}
+	if k == fault.UnsupportedMedia && a == areaAuthZEN {
+		return http.StatusBadRequest // AuthZEN has no 415
+	}
 	if int(k) < len(statuses) {
 		return statuses[k]
 	}

@@ -23,6 +23,7 @@ func (s *Server) segments() []func(*Router) {
 		s.dashboard,
 		s.bridge,
 		s.opa,
+		s.authzen,
 		s.health,
 		s.exposition,
 		s.documentation,

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/authzen"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
@@ -83,6 +84,10 @@ type Server struct {
 	Policies  *policy.Service
 	Resources *resource.Service
 	Bouncers  *bouncer.Service
+	// AuthZEN answers the AuthZEN Authorization API; PublicURL is where clients reach
+	// this service, without a path.
+	AuthZEN   *authzen.Service
+	PublicURL string
 	// Dashboard and Anomalies say what is going on.
 	Dashboard *dashboard.Service
 	Anomalies *anomaly.Service

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/authzen"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
@@ -79,6 +80,7 @@ type parts struct {
 	evaluated  *evaluations
 
 	replays   *replay.Service
+	authzen   *authzen.Service
 	dashboard *dashboard.Service
 	anomalies *anomaly.Service
 }
@@ -278,6 +280,8 @@ func (p *parts) decide(context.Context) error {
 		KeepsInput: p.audit.KeepsInput,
 	}
 	p.decisions.Share.Weight = p.weight
+	subjects := &decision.People{Find: p.findSubject, Revision: p.peopleRevision, Now: p.now}
+	p.authzen = &authzen.Service{Decisions: p.decisions, Subject: subjects.Person, Subjects: p.users.Usernames}
 	p.simulate(people)
 	if p.cfg.DecisionCache == "on" {
 		p.decisions.Cache = rego.NewCache(decisionCacheBytes)
@@ -286,6 +290,7 @@ func (p *parts) decide(context.Context) error {
 		p.snapshots.Changed(t, name)
 		if name == user.Revision || name == "" {
 			people.Changed(t)
+			subjects.Changed(t)
 		}
 	})
 	p.closers.add("watch", time.Second, func(context.Context) error { stop(); return nil })

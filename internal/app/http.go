@@ -22,7 +22,7 @@ func (p *parts) apiServer(version string) *api.Server {
 		OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
 		Decisions:   p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
-		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, Dashboard: p.dashboard, Anomalies: p.anomalies,
+		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, AuthZEN: p.authzen, PublicURL: p.cfg.URL(), Dashboard: p.dashboard, Anomalies: p.anomalies,
 	}
 }
 

@@ -122,6 +122,19 @@ func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (va
 	return personDocument(u)
 }
 
+// findSubject is findPerson for AuthZEN, whose subjects are named by id, user name or
+// e-mail address.
+func (p *parts) findSubject(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
+	u, err := p.users.Lookup(ctx, auth.SystemScope(t, "decision", ""), id)
+	if fault.Is(err, fault.NotFound) {
+		return value.Value{}, nil
+	}
+	if err != nil {
+		return value.Value{}, err
+	}
+	return personDocument(u)
+}
+
 func (p *parts) peopleRevision(ctx context.Context, t scope.TenantID) (int64, error) {
 	return p.revision(ctx, t, user.Revision)
 }

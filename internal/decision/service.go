@@ -183,7 +183,7 @@ func (s *Service) count(tenant scope.TenantID, d *rego.Decision) {
 // user of the same id has (contract 4).
 func (s *Service) fillUser(ctx context.Context, tenant scope.TenantID, req *rego.Request) error {
 	id, ok := req.User.Get("id").Str()
-	if !ok || id == "" {
+	if !ok || id == "" || req.NotStored {
 		return nil
 	}
 	stored, err := s.Person(ctx, tenant, id)

@@ -144,6 +144,9 @@ type Request struct {
 	Extra value.Value
 	// ResourceID picks the resource outright; 0 is to match by the rest.
 	ResourceID int64
+	// NotStored says that the subject is no stored user, whatever its id: nothing is
+	// filled in.
+	NotStored bool
 	// ByID says that the request gave its resource's id as a number. That decides
 	// alone: where no resource has it, none matches, whatever the rest says.
 	ByID bool

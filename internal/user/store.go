@@ -110,3 +110,7 @@ func DropPasswords(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `UPDATE users SET password_hash = ''`)
 	return err
 }
+
+func selectUsernames(ctx context.Context, tx *db.Tx) ([]string, error) {
+	return db.All[string](ctx, tx, `SELECT username FROM users WHERE status = $1`, Active)
+}

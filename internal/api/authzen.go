@@ -1,0 +1,167 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/authzen"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// AuthZENEntity documents a subject or resource of AuthZEN.
+type AuthZENEntity struct {
+	Type       string         `json:"type" doc:"Kind of thing; a subject of type user is a stored user" example:"user"`
+	ID         string         `json:"id,omitempty" doc:"Which one: of a user the id or user name, of a resource its name, integer id or path. Left out of what is searched for" example:"ada"`
+	Properties map[string]any `json:"properties,omitempty" doc:"Further facts; controls see them as attributes"`
+}
+
+// AuthZENAction documents an action of AuthZEN.
+type AuthZENAction struct {
+	Name       string         `json:"name" doc:"What is to be done; an HTTP method is the method too" example:"read"`
+	Properties map[string]any `json:"properties,omitempty" doc:"Further facts"`
+}
+
+// AuthZENRequest documents the body of an evaluation.
+type AuthZENRequest struct {
+	Subject  AuthZENEntity  `json:"subject,omitzero" doc:"Who asks"`
+	Action   AuthZENAction  `json:"action,omitzero" doc:"What is to be done; a search of actions has none"`
+	Resource AuthZENEntity  `json:"resource,omitzero" doc:"On what"`
+	Context  map[string]any `json:"context,omitempty" doc:"Facts about the request; explain true asks for the reason in the answer's context"`
+}
+
+// AuthZENRequests documents the body of several evaluations.
+type AuthZENRequests struct {
+	AuthZENRequest
+	Evaluations []AuthZENRequest `json:"evaluations,omitempty" maxItems:"1000" doc:"Requests; each takes what it does not have itself, entity by entity, from the members beside the list"`
+	Options     struct {
+		Semantic string `json:"evaluations_semantic,omitempty" enum:"execute_all,deny_on_first_deny,permit_on_first_permit" doc:"Whether to stop at the first denial or permission; execute_all when absent"`
+	} `json:"options,omitzero" doc:"How the list is gone through"`
+}
+
+// AuthZENDecisions documents the answer to several evaluations.
+type AuthZENDecisions struct {
+	Evaluations []authzen.Decision `json:"evaluations" doc:"Decisions in the order of the requests, up to the one that ended the call"`
+}
+
+// AuthZENSearch documents the body of a search.
+type AuthZENSearch struct {
+	AuthZENRequest
+	Page struct {
+		Limit int    `json:"limit,omitempty" minimum:"1" doc:"Results to answer at most; at most 1000"`
+		Token string `json:"token,omitempty" doc:"next_token of the page before"`
+	} `json:"page,omitzero" doc:"Which page"`
+}
+
+// AuthZENMetadata is the discovery document (AuthZEN Authorization API 1.0, section 9).
+type AuthZENMetadata struct {
+	DecisionPoint string   `json:"policy_decision_point" doc:"Identifier of this policy decision point"`
+	Evaluation    string   `json:"access_evaluation_endpoint" doc:"Where one request is decided"`
+	Evaluations   string   `json:"access_evaluations_endpoint" doc:"Where several are"`
+	Subject       string   `json:"search_subject_endpoint" doc:"Where subjects are searched"`
+	Resource      string   `json:"search_resource_endpoint" doc:"Where resources are searched"`
+	Action        string   `json:"search_action_endpoint" doc:"Where actions are searched"`
+	_             struct{} `additionalProperties:"true"`
+}
+
+type metadataOut struct{ Body AuthZENMetadata }
+
+// AuthZENTenant names the tenant of a discovery document.
+type AuthZENTenant struct {
+	Tenant string `path:"tenant" maxLength:"100" pattern:"^[A-Za-z0-9_-]+$" doc:"Id of the tenant"`
+}
+
+// authzen registers the AuthZEN Authorization API 1.0, which needs no SDK of ours.
+func (s *Server) authzen(r *Router) {
+	tags := []string{"AuthZEN"}
+	op := func(id, path, summary, description string) Op {
+		return Op{
+			ID: id, Method: http.MethodPost, Path: "/access/v1/" + path, Reach: ReachEnvironment, Root: true, Permission: "decisions:read", Tags: tags,
+			Summary: summary, Description: description, Errors: []int{http.StatusServiceUnavailable}, MaxBody: maxBulkBody,
+		}
+	}
+	body, answer := reflect.TypeFor[AuthZENRequest](), reflect.TypeFor[authzen.Decision]()
+	Raw(r, op("authzen-evaluation", "evaluation", "Decide one AuthZEN request",
+		"The same decision as /decisions/evaluate. Controls see the subject as input.user, the resource as input.resource with its properties as attributes, and the request as it was sent under input.authzen. A denial is 200. Errors have a text as their body."),
+		RawDocs{Params: reflect.TypeFor[environmentParams](), Request: body, Response: answer}, s.authzenEvaluation)
+	Raw(r, op("authzen-evaluations", "evaluations", "Decide several AuthZEN requests",
+		"All are decided against one snapshot of the controls. An item that cannot be decided is a denial with the error in its context. Without items the answer is that of one evaluation."),
+		RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, s.authzenEvaluations)
+	for _, search := range []struct{ what, summary, description string }{
+		{authzen.Subjects, "Search subjects", "Which stored users may do this? Subjects of another type than user are not stored, so none is found."},
+		{authzen.Resources, "Search resources", "Which registered resources of this type may the subject do this with?"},
+		{authzen.Actions, "Search actions", "What may the subject do with this resource? Tried are the actions that controls compare with, and the methods of resources."},
+	} {
+		Raw(r, op("authzen-search-"+search.what, "search/"+search.what, search.summary,
+			search.description+" What a search tries is not recorded as decisions."),
+			RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENSearch](), Response: reflect.TypeFor[authzen.Found]()},
+			func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+				s.authzenSearch(w, req, sc, search.what)
+			})
+	}
+	s.authzenDiscovery(r)
+}
+
+// authzenDiscovery registers the discovery documents: for the deployment, and for each
+// tenant, whose identifier has the tenant as its path.
+func (s *Server) authzenDiscovery(r *Router) {
+	op := Op{
+		ID: "authzen-configuration", Method: http.MethodGet, Path: "/.well-known/authzen-configuration", Reach: ReachSelf, Root: true, Public: true, Tags: []string{"AuthZEN"},
+		Summary: "Find the AuthZEN endpoints", Description: "The metadata of AuthZEN's policy decision point. It says nothing about which tenants there are.",
+	}
+	Register(r, op, func(context.Context, scope.Scope, *struct{}) (*metadataOut, error) {
+		return &metadataOut{s.authzenMetadata("")}, nil
+	})
+	op.ID, op.Path = "authzen-tenant-configuration", op.Path+"/{tenant}"
+	op.Summary = "Find the AuthZEN endpoints of a tenant"
+	Register(r, op, func(_ context.Context, _ scope.Scope, in *AuthZENTenant) (*metadataOut, error) {
+		return &metadataOut{s.authzenMetadata("/" + in.Tenant)}, nil
+	})
+}
+
+// authzenMetadata names the endpoints. A credential says which tenant it is of, so they
+// are the same for all.
+func (s *Server) authzenMetadata(path string) AuthZENMetadata {
+	at := s.PublicURL + "/access/v1/"
+	return AuthZENMetadata{
+		DecisionPoint: s.PublicURL + path, Evaluation: at + "evaluation", Evaluations: at + "evaluations",
+		Subject: at + "search/subject", Resource: at + "search/resource", Action: at + "search/action",
+	}
+}
+
+// answerAuthZEN reads the body, and writes what ask answers.
+func (s *Server) answerAuthZEN(w http.ResponseWriter, req *http.Request, sc scope.Scope, ask func(ctx context.Context, body value.Value) (any, error)) {
+	body, err := s.readValue(w, req, sc)
+	var out any
+	if err == nil {
+		out, err = ask(req.Context(), body)
+	}
+	if err != nil {
+		Fail(w, err)
+		return
+	}
+	WriteJSON(w, http.StatusOK, out)
+}
+
+func (s *Server) authzenEvaluation(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	s.answerAuthZEN(w, req, sc, func(ctx context.Context, body value.Value) (any, error) {
+		return s.AuthZEN.Evaluate(ctx, sc, body)
+	})
+}
+
+func (s *Server) authzenEvaluations(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	s.answerAuthZEN(w, req, sc, func(ctx context.Context, body value.Value) (any, error) {
+		list, one, several, err := s.AuthZEN.Evaluations(ctx, sc, body)
+		if !several {
+			return one, err
+		}
+		return AuthZENDecisions{list}, err
+	})
+}
+
+func (s *Server) authzenSearch(w http.ResponseWriter, req *http.Request, sc scope.Scope, what string) {
+	s.answerAuthZEN(w, req, sc, func(ctx context.Context, body value.Value) (any, error) {
+		return s.AuthZEN.Search(ctx, sc, what, body)
+	})
+}

@@ -1,0 +1,236 @@
+// Package authzen answers the OpenID AuthZEN Authorization API 1.0: evaluation,
+// evaluations, and searches of subjects, resources and actions. It says the same as
+// the rest of the service, from the same controls.
+//
+// Of an AuthZEN request, the subject becomes input.user, the action input.action, the
+// resource input.resource and the context input.context; properties become attributes.
+// The request as it was sent stands under input.authzen.
+package authzen
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"unicode"
+
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Service answers AuthZEN requests. Its fields are its dependencies.
+type Service struct {
+	Decisions *decision.Service
+	// Subject gives the stored members of the user with an id, user name or e-mail
+	// address, undefined for an unknown one; Subjects the user names of all, sorted.
+	Subject  func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
+	Subjects func(ctx context.Context, sc scope.Scope) ([]string, error)
+
+	indexes atomic.Pointer[index] // of the set that was asked last
+}
+
+// userType is the subject type that stands for stored users.
+const userType = "user"
+
+// parts is an AuthZEN request, member by member; undefined where it was not sent.
+type parts struct{ subject, action, resource, context value.Value }
+
+// partsOf reads the members of an evaluation, unchecked.
+func partsOf(v value.Value) parts {
+	return parts{v.Get("subject"), v.Get("action"), v.Get("resource"), v.Get("context")}
+}
+
+// or takes each entity that p has whole, and the others of defaults.
+func (p parts) or(defaults parts) parts {
+	pick := func(own, other value.Value) value.Value {
+		if own.Defined() {
+			return own
+		}
+		return other
+	}
+	return parts{pick(p.subject, defaults.subject), pick(p.action, defaults.action), pick(p.resource, defaults.resource), pick(p.context, defaults.context)}
+}
+
+// wanted says which members of an entity a request must have.
+type wanted struct{ subjectID, resourceID, action bool }
+
+var forEvaluation = wanted{true, true, true}
+
+// check collects the offences of a request.
+func (p parts) check(w wanted) error {
+	var bad []fault.Detail
+	wrong := func(pointer, message string) { bad = append(bad, fault.Detail{Pointer: pointer, Message: message}) }
+	entity := func(name string, v value.Value, members ...string) {
+		if v.Kind() != value.ObjectKind {
+			wrong("/"+name, "must be an object")
+			return
+		}
+		for _, m := range members {
+			if s, ok := v.Get(m).Str(); !ok || s == "" {
+				wrong("/"+name+"/"+m, "must be a string that is not empty")
+			}
+		}
+		if props := v.Get("properties"); props.Defined() && !props.IsNull() && props.Kind() != value.ObjectKind {
+			wrong("/"+name+"/properties", "must be an object")
+		}
+	}
+	members := func(id bool) []string {
+		if id {
+			return []string{"type", "id"}
+		}
+		return []string{"type"}
+	}
+	entity("subject", p.subject, members(w.subjectID)...)
+	if w.action {
+		entity("action", p.action, "name")
+	}
+	entity("resource", p.resource, members(w.resourceID)...)
+	if p.context.Defined() && !p.context.IsNull() && p.context.Kind() != value.ObjectKind {
+		wrong("/context", "must be an object")
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	f := fault.New(fault.BadRequest, "invalid_request", bad[0].Pointer+" "+bad[0].Message)
+	f.Details = bad
+	return f
+}
+
+// request makes the decision request of checked parts.
+func (s *Service) request(ctx context.Context, tenant scope.TenantID, set *rego.Set, p parts) (*rego.Request, error) {
+	user, err := s.user(ctx, tenant, p.subject)
+	if err != nil {
+		return nil, err
+	}
+	resource, id, found := s.resource(set, p.resource)
+	raw := value.Object(value.Member{Key: "subject", Value: p.subject}, value.Member{Key: "resource", Value: p.resource})
+	if p.action.Defined() {
+		raw = raw.With("action", p.action)
+	}
+	if p.context.Kind() == value.ObjectKind {
+		raw = raw.With("context", p.context)
+	}
+	input := value.Object(
+		value.Member{Key: "user", Value: user}, value.Member{Key: "action", Value: action(p.action)},
+		value.Member{Key: "resource", Value: resource}, value.Member{Key: "authzen", Value: raw},
+	)
+	if p.context.Kind() == value.ObjectKind {
+		input = input.With("context", p.context)
+	}
+	req, offences := rego.ParseOpen(input)
+	if len(offences) > 0 {
+		f := fault.New(fault.BadRequest, "invalid_request", offences[0].Pointer+" "+offences[0].Message)
+		f.Details = offences
+		return nil, f
+	}
+	req.NotStored = true // user has filled in what is stored
+	if found {
+		req.ByID, req.ResourceID = true, id
+	}
+	return &req, nil
+}
+
+// user is input.user of a subject: its properties as attributes, e-mail, roles and
+// department beside them, and what is stored of a user of type user in the gaps.
+func (s *Service) user(ctx context.Context, tenant scope.TenantID, subject value.Value) (value.Value, error) {
+	out := value.Object(value.Member{Key: "id", Value: subject.Get("id")}, value.Member{Key: "type", Value: subject.Get("type")})
+	if props := subject.Get("properties"); props.Kind() == value.ObjectKind {
+		out = out.With("attributes", props)
+		for _, name := range []string{"email", "department"} {
+			if _, ok := props.Get(name).Str(); ok {
+				out = out.With(name, props.Get(name))
+			}
+		}
+		if texts(props.Get("roles")) {
+			out = out.With("roles", props.Get("roles"))
+		}
+	}
+	id, _ := subject.Get("id").Str()
+	if kind, _ := subject.Get("type").Str(); kind != userType {
+		return out, nil
+	}
+	stored, err := s.Subject(ctx, tenant, id)
+	if err != nil || !stored.Defined() {
+		return out, err
+	}
+	stored.Each(func(member string, v value.Value) bool {
+		if !out.Get(member).Defined() {
+			out = out.With(member, v)
+		}
+		return true
+	})
+	return out, nil
+}
+
+// texts reports whether v is an array of strings.
+func texts(v value.Value) bool {
+	if v.Kind() != value.ArrayKind {
+		return false
+	}
+	for _, e := range v.Elems() {
+		if _, ok := e.Str(); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// action is input.action: an HTTP method by name or property is the method too.
+func action(a value.Value) value.Value {
+	name, _ := a.Get("name").Str()
+	out := value.Object(value.Member{Key: "name", Value: value.String(name)})
+	props := a.Get("properties")
+	if props.Kind() == value.ObjectKind {
+		out = out.With("properties", props)
+	}
+	if method, ok := props.Get("method").Str(); ok {
+		return out.With("method", value.String(method))
+	}
+	if isMethod(name) {
+		return out.With("method", value.String(name))
+	}
+	return out
+}
+
+// isMethod reports whether a name is written as HTTP methods are.
+func isMethod(name string) bool {
+	switch name {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT":
+		return true
+	}
+	return false
+}
+
+// resource is input.resource, and the id of the registered resource that is meant: of
+// that type and name, else of that type and integer id. Where there is none, the path
+// decides: a property of that name, or an id that is a path.
+func (s *Service) resource(set *rego.Set, r value.Value) (out value.Value, id int64, found bool) {
+	kind, _ := r.Get("type").Str()
+	name, _ := r.Get("id").Str()
+	out = value.Object(value.Member{Key: "id", Value: r.Get("id")}, value.Member{Key: "type", Value: r.Get("type")})
+	props := r.Get("properties")
+	if props.Kind() == value.ObjectKind {
+		out = out.With("attributes", props)
+	}
+	if path, ok := props.Get("path").Str(); ok {
+		out = out.With("path", value.String(path))
+	} else if strings.HasPrefix(name, "/") && !strings.ContainsFunc(name, unicode.IsControl) {
+		out = out.With("path", value.String(name))
+	}
+	if host, ok := props.Get("hostname").Str(); ok {
+		out = out.With("host", value.String(host))
+	}
+	x := s.indexOf(set)
+	if id, found = x.named[typed{kind, name}]; found {
+		return out, id, true
+	}
+	if n, err := strconv.ParseInt(name, 10, 64); err == nil {
+		if known := set.Resource(n); known != nil && known.Type == kind {
+			return out, n, true
+		}
+	}
+	return out, 0, false
+}

@@ -1,0 +1,161 @@
+package authzen
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Decision is the answer to one evaluation. Context is there where the caller asks
+// for it with context.explain true, where the decision masks, and where an item of
+// several has an error.
+type Decision struct {
+	Decision bool             `json:"decision" doc:"Whether access is granted"`
+	Context  *DecisionContext `json:"context,omitempty" doc:"Why, where the request's context has explain true; the mask of a decision that masks; the error of an item that cannot be decided"`
+}
+
+// DecisionContext is what goes beyond the decision.
+type DecisionContext struct {
+	Reason     string          `json:"reason,omitempty" doc:"Why it was decided so"`
+	Effect     string          `json:"effect,omitempty" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"What the controls said"`
+	PolicyName string          `json:"policy_name,omitempty" doc:"The control that decided"`
+	Mask       []rego.MaskRule `json:"mask,omitempty" doc:"What must be masked in what is given out"`
+	Error      *ItemError      `json:"error,omitempty" doc:"Why the item could not be decided"`
+}
+
+// ItemError is the error of one item of several.
+type ItemError struct {
+	Status  int    `json:"status" example:"400" doc:"The status that the item alone would have had"`
+	Message string `json:"message" doc:"What is wrong, for people"`
+}
+
+// The semantics of evaluations.
+const (
+	executeAll          = "execute_all"
+	denyOnFirstDeny     = "deny_on_first_deny"
+	permitOnFirstPermit = "permit_on_first_permit"
+)
+
+// Evaluate decides one request. Faults: BadRequest with each offence.
+func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value) (Decision, error) {
+	if body.Kind() != value.ObjectKind {
+		return Decision{}, fault.New(fault.BadRequest, "invalid_request", "the body must be an object with subject, action and resource")
+	}
+	p := partsOf(body)
+	if err := p.check(forEvaluation); err != nil {
+		return Decision{}, err
+	}
+	set, err := s.Decisions.Snapshot(ctx, sc)
+	if err != nil {
+		return Decision{}, err
+	}
+	req, err := s.request(ctx, sc.Tenant, set, p)
+	if err != nil {
+		return Decision{}, err
+	}
+	var out Decision
+	err = s.Decisions.DecideSeveral(ctx, sc, set, []*rego.Request{req}, func(_ int, d *rego.Decision) bool {
+		out = answer(d, explains(p))
+		return true
+	})
+	return out, err
+}
+
+// Evaluations decides several requests; one without any is Evaluate of its defaults,
+// and several is then false.
+func (s *Service) Evaluations(ctx context.Context, sc scope.Scope, body value.Value) (list []Decision, one Decision, several bool, err error) {
+	items := body.Get("evaluations")
+	if body.Kind() == value.ObjectKind && (!items.Defined() || items.Kind() == value.ArrayKind && len(items.Elems()) == 0) {
+		one, err = s.Evaluate(ctx, sc, body)
+		return nil, one, false, err
+	}
+	semantic, err := semanticOf(body, items)
+	if err != nil {
+		return nil, one, true, err
+	}
+	set, err := s.Decisions.Snapshot(ctx, sc)
+	if err != nil {
+		return nil, one, true, err
+	}
+	defaults := partsOf(body)
+	requests := make([]*rego.Request, len(items.Elems()))
+	wrong := make([]error, len(requests))
+	explain := make([]bool, len(requests))
+	for i, item := range items.Elems() {
+		if item.Kind() != value.ObjectKind {
+			wrong[i] = fault.New(fault.BadRequest, "invalid_request", "must be an object")
+			continue
+		}
+		p := partsOf(item).or(defaults)
+		explain[i] = explains(p)
+		if wrong[i] = p.check(forEvaluation); wrong[i] != nil {
+			continue
+		}
+		requests[i], wrong[i] = s.request(ctx, sc.Tenant, set, p)
+		if wrong[i] != nil && !fault.Is(wrong[i], fault.BadRequest) {
+			return nil, one, true, wrong[i]
+		}
+	}
+	err = s.Decisions.DecideSeveral(ctx, sc, set, requests, func(i int, d *rego.Decision) bool {
+		a := refused(wrong[i])
+		if d != nil {
+			a = answer(d, explain[i])
+		}
+		list = append(list, a)
+		return !(semantic == denyOnFirstDeny && !a.Decision || semantic == permitOnFirstPermit && a.Decision)
+	})
+	return list, one, true, err
+}
+
+// semanticOf reads options.evaluations_semantic and checks the list.
+func semanticOf(body, items value.Value) (string, error) {
+	if items.Kind() != value.ArrayKind {
+		return "", fault.New(fault.BadRequest, "invalid_request", "/evaluations must be an array")
+	}
+	if n := len(items.Elems()); n > decision.MaxBulk {
+		return "", fault.Newf(fault.BadRequest, "invalid_request", "/evaluations has %d items; at most %d are decided in one call", n, decision.MaxBulk)
+	}
+	v := body.Get("options").Get("evaluations_semantic")
+	if !v.Defined() || v.IsNull() {
+		return executeAll, nil
+	}
+	switch name, _ := v.Str(); name {
+	case executeAll, denyOnFirstDeny, permitOnFirstPermit:
+		return name, nil
+	}
+	return "", fault.New(fault.BadRequest, "invalid_request", "/options/evaluations_semantic must be execute_all, deny_on_first_deny or permit_on_first_permit")
+}
+
+// explains reports whether the caller asks why.
+func explains(p parts) bool {
+	on, _ := p.context.Get("explain").Bool()
+	return on
+}
+
+// answer is a decision as AuthZEN has it: nothing but the decision, unless more is
+// asked for or what is given out must be masked.
+func answer(d *rego.Decision, explain bool) Decision {
+	out := Decision{Decision: d.Permit}
+	if len(d.Mask) > 0 {
+		out.Context = &DecisionContext{Mask: d.Mask, Effect: d.Effect.String()}
+	}
+	if explain {
+		out.Context = &DecisionContext{Reason: d.Reason, Effect: d.Effect.String(), PolicyName: d.PolicyName, Mask: d.Mask}
+	}
+	return out
+}
+
+// refused is the answer to an item that cannot be decided.
+func refused(err error) Decision {
+	message := "the item cannot be decided"
+	var f *fault.Error
+	if errors.As(err, &f) {
+		message = f.Message
+	}
+	return Decision{Context: &DecisionContext{Error: &ItemError{Status: 400, Message: message}}}
+}

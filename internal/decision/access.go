@@ -1,0 +1,85 @@
+package decision
+
+import (
+	"context"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Snapshot gives the controls and resources that decide now in the scope's
+// environment, production where it names none.
+func (s *Service) Snapshot(ctx context.Context, sc scope.Scope) (*rego.Set, error) {
+	return s.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
+}
+
+// DecideSeveral decides requests of one call against one snapshot, in order, and
+// makes their records safe together. more is told each decision, and ends the call
+// by answering false. A nil request is left out: more is told a nil decision. The
+// call has a deadline as a whole, as a bulk call has.
+func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.Set, requests []*rego.Request, more func(i int, d *rego.Decision) bool) error {
+	records := make([]audit.Decision, 0, len(requests))
+	err := s.inTurn(ctx, sc, func(ctx context.Context, t *turn) error {
+		for i, req := range requests {
+			if req == nil {
+				if !more(i, nil) {
+					return nil
+				}
+				continue
+			}
+			var rec audit.Decision
+			d, err := s.judge(ctx, sc, set, req, s.NewID(), &rec, t)
+			if err != nil {
+				return err
+			}
+			records = append(records, rec)
+			if !more(i, &d) || ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	return s.RecordAll(sc.Tenant, records)
+}
+
+// Try decides requests without recording or counting them, one after the other, until
+// next answers nil: what a search asks on the way to its answer is not a decision
+// that somebody acts on.
+func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, next func() *rego.Request, got func(*rego.Decision)) error {
+	return s.inTurn(ctx, sc, func(ctx context.Context, t *turn) error {
+		for req := next(); req != nil; req = next() {
+			if err := s.fillUser(ctx, sc.Tenant, req); err != nil {
+				return err
+			}
+			now := s.Now()
+			opt := rego.Options{Now: now, Deadline: s.Deadline, Clock: s.Now}
+			if t != nil {
+				opt.Clock, opt.Pause = t.clock, t.pause
+			}
+			d := set.Decide(ctx, req, opt)
+			got(&d)
+			if ctx.Err() != nil {
+				return fault.New(fault.Unavailable, "timeout", "this took too long and was ended").Because(ctx.Err())
+			}
+		}
+		return nil
+	})
+}
+
+// inTurn runs work within the tenant's share of the processors and the deadline of
+// a bulk call.
+func (s *Service) inTurn(ctx context.Context, sc scope.Scope, work func(context.Context, *turn) error) error {
+	if s.BulkDeadline > 0 {
+		var done context.CancelFunc
+		ctx, done = context.WithTimeout(ctx, s.BulkDeadline)
+		defer done()
+	}
+	t := s.turn(ctx, sc.Tenant, s.Now(), s.BulkDeadline)
+	defer t.end()
+	return work(ctx, t)
+}

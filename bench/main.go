@@ -23,7 +23,7 @@ import (
 type options struct {
 	gatehouse, opa, caddy, nginx string
 	rounds                       int
-	length, rest                 time.Duration
+	length, rest, calm           time.Duration
 	write                        string
 	only                         string
 	sizes                        []int
@@ -38,6 +38,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds in alternation; medians are reported")
 	flag.DurationVar(&o.length, "length", 3*time.Second, "length of one measurement")
 	flag.DurationVar(&o.rest, "rest", time.Second, "least pause after each of ours; it lasts until the machine is idle")
+	flag.DurationVar(&o.calm, "calm", time.Minute, "how long that pause lasts at most, where others use the machine")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, between its marks")
 	flag.StringVar(&o.only, "only", "", "decisions, growth or proxies; empty: all")
 	o.sizes = growthSizes
@@ -139,7 +140,7 @@ func (o options) settle(name string) {
 		return
 	}
 	time.Sleep(o.rest)
-	for calm, until := 0, time.Now().Add(time.Minute); calm < 2 && time.Now().Before(until); {
+	for calm, until := 0, time.Now().Add(o.calm); calm < 2 && time.Now().Before(until); {
 		if calm++; busy(250*time.Millisecond) > 0.1 {
 			calm = 0
 		}

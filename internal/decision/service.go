@@ -43,6 +43,7 @@ type Service struct {
 	NewID                  func() string
 
 	records sync.Pool // *[]audit.Decision, empty: see takeRecords
+	single  sync.Pool // *audit.Decision, empty
 }
 
 // Evaluate decides one request, in the environment that the scope or the request
@@ -94,14 +95,20 @@ func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Va
 
 // decide judges one request and makes its record safe.
 func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string) (rego.Decision, time.Time, error) {
-	var rec audit.Decision
+	rec, ok := s.single.Get().(*audit.Decision)
+	if !ok {
+		rec = new(audit.Decision)
+	}
 	t := s.turn(ctx, sc.Tenant, s.Now(), waitFactor*s.Deadline)
-	d, err := s.judge(ctx, sc, set, req, id, &rec, t)
+	d, err := s.judge(ctx, sc, set, req, id, rec, t)
 	t.end()
 	if err == nil {
-		err = s.Record(sc.Tenant, &rec)
+		err = s.Record(sc.Tenant, rec)
 	}
-	return d, rec.Timestamp, err
+	at := rec.Timestamp
+	*rec = audit.Decision{}
+	s.single.Put(rec)
+	return d, at, err
 }
 
 // Read calls parse, which reads a request of so many bytes. Reading a large one

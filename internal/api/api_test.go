@@ -80,6 +80,7 @@ type rig struct {
 	*Router
 	server  *Server
 	logs    *bytes.Buffer
+	panics  atomic.Int32
 	created atomic.Int64
 	auths   atomic.Int64
 	spec    *openapi3.T
@@ -98,7 +99,7 @@ func newRig(t testing.TB, change func(*Server), register func(*rig)) *rig {
 	g := &rig{logs: &bytes.Buffer{}}
 	var ids atomic.Int64
 	g.server = &Server{
-		Version: "test", Now: time.Now, Log: slog.New(slog.NewTextHandler(g.logs, nil)),
+		Version: "test", Now: time.Now, Log: slog.New(slog.NewTextHandler(g.logs, nil)), Panics: &fault.Panics{Add: func(string) { g.panics.Add(1) }},
 		NewID: func() string { return "made-" + strconv.FormatInt(ids.Add(1), 10) },
 	}
 	g.server.Authenticate = func(_ context.Context, c Credential) (scope.Scope, Principal, error) {

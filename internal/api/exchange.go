@@ -292,8 +292,8 @@ func (x *exchange) finish() {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(p)
 		}
-		x.r.metrics.panics.Inc()
-		err := fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		x.r.s.Panics.Count("request")
+		err := fmt.Errorf("panic: %s\n%s", fault.Thrown(p), debug.Stack())
 		if x.status != 0 {
 			x.log(err, x.status)
 			panic(http.ErrAbortHandler) // half an answer is no answer

@@ -287,7 +287,8 @@ func (k *socket) answer(ctx context.Context) {
 // recovered, deferred, lets a fault of ours end this socket and not the process.
 func (k *socket) recovered() {
 	if p := recover(); p != nil {
-		k.s.Log.Error("websocket message", "request_id", k.sc.RequestID, "panic", p, "stack", string(debug.Stack()))
+		k.s.Panics.Count("socket")
+		k.s.Log.Error("websocket message", "request_id", k.sc.RequestID, "panic", fault.Thrown(p), "stack", string(debug.Stack()))
 		k.end(websocket.StatusInternalError, "the server failed")
 	}
 }

@@ -52,7 +52,7 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, le
 	ctx, left := r.leave(ctx, leave)
 	defer left()
 	short := lane.Listen(l, lane.Config{
-		Handler: srv.Handler, Brief: r.brief, Now: r.s.Now, Log: r.s.Log,
+		Handler: srv.Handler, Brief: r.brief, Now: r.s.Now, Log: r.s.Log, Panics: r.s.Panics,
 		First: srv.ReadHeaderTimeout, Body: srv.ReadTimeout, Idle: srv.IdleTimeout,
 	})
 	var ending sync.WaitGroup

@@ -24,7 +24,6 @@ import (
 type metrics struct {
 	requests, byTenant         *prometheus.CounterVec
 	duration, durationByTenant *prometheus.HistogramVec
-	panics                     prometheus.Counter
 	lost                       routeStats // requests that no operation took
 	tenants                    sync.Map   // scope.TenantID → *routeStats
 }
@@ -54,9 +53,6 @@ func newMetrics(reg prometheus.Registerer, version string) (*metrics, error) {
 			Name: "gatehouse_tenant_request_duration_seconds", Help: "Time to answer a tenant's callers.", Buckets: fine,
 		}, []string{"tenant"}),
 	}
-	m.panics = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "gatehouse_panics_total", Help: "Panics of requests that were recovered; the log has the stack of each.",
-	})
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "gatehouse_build_info", Help: "Always 1; the labels say which build this is.",
 	}, []string{"version", "revision", "goversion"})
@@ -64,7 +60,7 @@ func newMetrics(reg prometheus.Registerer, version string) (*metrics, error) {
 	build.WithLabelValues(version, revision(commit, info), runtime.Version()).Set(1)
 	own := []prometheus.Collector{
 		build,
-		m.requests, m.byTenant, m.duration, m.durationByTenant, m.panics,
+		m.requests, m.byTenant, m.duration, m.durationByTenant,
 		collectors.NewGoCollector(), collectors.NewBuildInfoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}
 	for _, c := range own {

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
@@ -56,6 +57,8 @@ type Server struct {
 	// Limits are the operator's request limits.
 	Limits Limits
 
+	// Panics is told of panics that were recovered.
+	Panics *fault.Panics
 	// Registry is what /metrics answers; Handler adds its own collectors.
 	Registry *prometheus.Registry
 	// OpenMetrics lets /metrics be read without a credential.

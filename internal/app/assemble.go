@@ -26,6 +26,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
@@ -77,6 +78,7 @@ type parts struct {
 	keeper     *keeper
 	workers    *worker.Pool
 	registry   *prometheus.Registry
+	panics     *fault.Panics
 	evaluated  *evaluations
 
 	replays   *replay.Service
@@ -107,6 +109,7 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err error) {
 	uuid.EnableRandPool()
 	p := &parts{cfg: cfg, log: log, now: clock, registry: prometheus.NewRegistry()}
+	p.panics = newPanics(p.registry, log)
 	p.closers.log = log
 	defer func() {
 		if err != nil {
@@ -148,6 +151,7 @@ func (p *parts) ground(ctx context.Context) error {
 		return fmt.Errorf("find this program, for its workers: %w", err)
 	}
 	pool := worker.Defaults(self, "worker")
+	pool.Panics = p.panics
 	pool.SimulateDeadline = p.cfg.SimulationDeadline
 	p.workers = worker.NewPool(pool)
 	p.closers.add("workers", 5*time.Second, func(context.Context) error { return p.workers.Close() })
@@ -277,7 +281,7 @@ func (p *parts) decide(context.Context) error {
 		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Now: p.now, NewID: newID,
 		Observe: p.evaluated.count, Evaluated: p.metrics.Add,
 		Deadline: p.cfg.DecisionDeadline, BulkDeadline: p.cfg.BulkDeadline, Share: decision.NewShare(runtime.GOMAXPROCS(0), p.now),
-		KeepsInput: p.audit.KeepsInput,
+		KeepsInput: p.audit.KeepsInput, Panics: p.panics,
 	}
 	p.decisions.Share.Weight = p.weight
 	subjects := &decision.People{Find: p.findSubject, Revision: p.peopleRevision, Now: p.now}

@@ -16,7 +16,7 @@ func (p *parts) apiServer(version string) *api.Server {
 	return &api.Server{
 		Version: version, Now: p.now, NewID: newID, Log: p.log, Started: p.now(), BaseDomain: p.cfg.BaseDomain,
 		Authenticate: p.auth.Authenticate, Count: p.cache.Count, Limits: p.limits(), TrustedProxies: proxies,
-		Registry: p.registry, Probes: p.probes(),
+		Registry: p.registry, Panics: p.panics, Probes: p.probes(),
 		Idempotency: api.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Outcome: p.outcome},
 		DiskFull:    p.keeper.reserve.InUse,
 		OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,

@@ -17,7 +17,7 @@ const previewPatience = 28 * time.Second
 func (p *parts) rehearse(context.Context) error {
 	p.replays = &replay.Service{
 		Stores: p.stores, Now: p.now, Audit: p.audit, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
-		Snapshots: p.snapshots, Workers: p.workers, Log: p.log, Deadline: p.cfg.DecisionDeadline, Patience: previewPatience,
+		Snapshots: p.snapshots, Workers: p.workers, Log: p.log, Panics: p.panics, Deadline: p.cfg.DecisionDeadline, Patience: previewPatience,
 	}
 	p.policies.Impact = p.replays.Gate
 	p.hourly("retention of what was before", p.replays.Forget)
@@ -29,7 +29,7 @@ func (p *parts) work(context.Context) error {
 	handlers := p.replays.Handlers()
 	handlers[ide.JobKind] = p.ide.Work
 	jobs := &job.Runner{
-		Cluster: p.stores, Handlers: handlers, Now: p.now, Logger: p.log, Lease: 20 * time.Second,
+		Cluster: p.stores, Handlers: handlers, Now: p.now, Logger: p.log, Panics: p.panics, Lease: 20 * time.Second,
 		Dead: func(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
 			switch t.Kind {
 			case ide.JobKind:

@@ -41,6 +41,8 @@ type Service struct {
 	Deadline, BulkDeadline time.Duration
 	Now                    func() time.Time
 	NewID                  func() string
+	// Panics is told of faults of the evaluator; nil: no one is.
+	Panics *fault.Panics
 
 	records sync.Pool // *[]audit.Decision, empty: see takeRecords
 	single  sync.Pool // *audit.Decision, empty
@@ -157,12 +159,16 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 	if sc.Env == scope.AnyEnv && !d.Authored && d.Err == nil {
 		d.Reason += assumedEnvironment
 	}
+	if p := d.Panic(); p != nil {
+		s.caught(ctx, sc, id)(p)
+	}
 	record(rec, sc, req, &d, id, at)
 	if unknown != nil && rec.Error == "" {
 		rec.Error = unknown.Error() // the mark of a decision on somebody as unknown
 	}
 	switch rec.AuditLevel {
 	case audit.Detailed, audit.Comprehensive:
+		opt.Caught = s.caught(ctx, sc, id)
 		explain(ctx, rec, set, req, opt, d)
 	case audit.Basic:
 		if s.KeepsInput != nil && s.KeepsInput(sc.Tenant, now) {
@@ -171,6 +177,13 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 	}
 	s.count(sc.Tenant, &d)
 	return d, nil
+}
+
+// caught logs and counts faults of the evaluator in a decision.
+func (s *Service) caught(ctx context.Context, sc scope.Scope, id string) func(*rego.Panic) {
+	return func(p *rego.Panic) {
+		s.Panics.Caught(ctx, "decision", p.Value, p.Stack, "tenant", sc.Tenant, "request_id", sc.RequestID, "decision_id", id)
+	}
 }
 
 // count tells of the decision, and of the evaluation of each control that was

@@ -27,7 +27,7 @@ func (b *Bouncer) outOfBudget(ctx context.Context, st *state, in *inbound, who *
 		renewed[w.name] = true
 		seen.usage = unused(in.seen.usage, renewed)
 		q := question(&asked, st.settings, who)
-		d := st.set.Decide(ctx, &q, rego.Options{Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now})
+		d := st.set.Decide(ctx, &q, rego.Options{Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now, Caught: b.caught(ctx, in.id)})
 		if d.Err != nil || !d.Permit {
 			continue
 		}

@@ -2,9 +2,12 @@ package enforce
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown"
 	"io"
 	"net"
 	"net/http"
@@ -346,6 +349,48 @@ func TestPanicIsContained(t *testing.T) {
 	if n := b.count.panics.Load(); n != 3 {
 		t.Errorf("%d panics were counted", n)
 	}
+}
+
+// TestEvaluatorPanics: a control in which the evaluator fails denies, and the log
+// has where that was, but nothing of the request.
+func TestEvaluatorPanics(t *testing.T) {
+	own := topdown.GetBuiltin(ast.CryptoMd5.Name)
+	topdown.RegisterBuiltinFunc(ast.CryptoMd5.Name, func(_ topdown.BuiltinContext, args []*ast.Term, _ func(*ast.Term) error) error {
+		panic("no digest of " + args[0].String())
+	})
+	t.Cleanup(func() { topdown.RegisterBuiltinFunc(ast.CryptoMd5.Name, own) })
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: "package m\n\nallow if crypto.md5(input.resource.path) == \"x\"\n"}}})
+	var log lockedBuffer
+	b := startLogging(t, p, app.URL, nil, &log).at(t, 1)
+	if got := fetch(t, "GET", b.url+"/hidden", nil); got.status == 200 {
+		t.Errorf("the evaluator failed, and the answer is %d", got.status)
+	}
+	if n := b.count.panics.Load(); n != 1 {
+		t.Errorf("%d panics were counted", n)
+	}
+	if text := log.String(); !strings.Contains(text, "the evaluator panicked") || !strings.Contains(text, "goroutine") || strings.Contains(text, "no digest") {
+		t.Errorf("the log: %s", text)
+	}
+}
+
+// lockedBuffer is a log that may be read while it is written.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 // A stop lets requests that run come to an end.

@@ -266,11 +266,17 @@ type running struct {
 
 func start(t testing.TB, p *plane, upstream string, change func(*Config)) *running {
 	t.Helper()
+	return startLogging(t, p, upstream, change, io.Discard)
+}
+
+// startLogging is start with a log.
+func startLogging(t testing.TB, p *plane, upstream string, change func(*Config), log io.Writer) *running {
+	t.Helper()
 	cfg := Config{URL: p.srv.URL, Token: testToken, Upstream: upstream, DataDir: t.TempDir(), Version: "test", Now: time.Now, Entropy: rand.Reader, PollWait: 5 * time.Second}
 	if change != nil {
 		change(&cfg)
 	}
-	b, err := New(cfg, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	b, err := New(cfg, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

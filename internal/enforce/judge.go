@@ -136,9 +136,13 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 	req := question(in, st.settings, who)
 	opt := rego.Options{Cache: cache, CacheTTL: st.cacheTTL, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
 	v.dec = st.set.Decide(ctx, &req, opt)
+	if p := v.dec.Panic(); p != nil {
+		b.caught(ctx, in.id)(p)
+	}
 	v.hidden = v.dec.Hidden(&req)
 	b.count.decision(v.dec.Duration, v.dec.CacheHit)
 	if r := v.dec.Resource; r != nil && (r.AuditLevel == auditDetailed || r.AuditLevel == auditComprehensive) {
+		opt.Caught = b.caught(ctx, in.id)
 		v.explain(ctx, st, &req, opt)
 	}
 	v.weigh(st, idErr)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
 // maxMasked is how much of an answer is held while it comes, in bytes once
@@ -158,7 +159,7 @@ func (b *Bouncer) contained(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.panicked(context.Background(), "a mask panicked", p, "")
-			err = fmt.Errorf("%w: %v", errUnmaskable, p)
+			err = fmt.Errorf("%w: %s", errUnmaskable, fault.Thrown(p))
 		}
 	}()
 	return fn()

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
 // Bounds of the server towards clients (hardening F16).
@@ -235,7 +237,16 @@ func boundBody(w http.ResponseWriter, r *http.Request, began time.Time) {
 // recovered it. id is the request's; empty: there was none.
 func (b *Bouncer) panicked(ctx context.Context, what string, p any, id string) {
 	b.count.panics.Add(1)
-	b.log.ErrorContext(ctx, what, "panic", fmt.Sprint(p), "request_id", id, "stack", string(debug.Stack()))
+	b.log.ErrorContext(ctx, what, "panic", fault.Thrown(p), "request_id", id, "stack", string(debug.Stack()))
+}
+
+// caught is what decisions tell of faults of the evaluator: the control denies, and
+// the log has where it failed.
+func (b *Bouncer) caught(ctx context.Context, id string) func(*rego.Panic) {
+	return func(p *rego.Panic) {
+		b.count.panics.Add(1)
+		b.log.ErrorContext(ctx, "the evaluator panicked", "panic", fault.Thrown(p.Value), "request_id", id, "stack", string(p.Stack))
+	}
 }
 
 // contain ends a panic with the request that caused it.

@@ -235,7 +235,7 @@ func (b *Bouncer) decideTool(ctx context.Context, st *state, in *inbound, who *i
 	asked := *in
 	asked.seen = &seen
 	q := question(&asked, st.settings, who)
-	return st.set.Decide(ctx, &q, rego.Options{Now: in.at, Deadline: b.cfg.DecisionDeadline, Clock: b.cfg.Now})
+	return st.set.Decide(ctx, &q, rego.Options{Now: in.at, Deadline: b.cfg.DecisionDeadline, Clock: b.cfg.Now, Caught: b.caught(ctx, in.id)})
 }
 
 // resumes reports whether a request may take up a stream of an MCP server, in which

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -394,7 +395,7 @@ func (b *Bouncer) activate(data []byte, id string, stored bool, obtain func(id s
 	defer func() {
 		if p := recover(); p != nil {
 			b.panicked(context.Background(), "reading a bundle panicked", p, "")
-			err = &syncError{code: "bundle_error", message: fmt.Sprint("reading the bundle panicked: ", p)}
+			err = &syncError{code: "bundle_error", message: "reading the bundle panicked: " + fault.Thrown(p)}
 		}
 	}()
 	before := b.state.Load()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -37,7 +38,8 @@ type wanted struct {
 func (s *Service) pack(ctx context.Context, w wanted) (pack []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil { // other people's code on a hostile server's answers
-			pack, err = nil, w.answered(fmt.Errorf("panic: %v", p))
+			s.Panics.Caught(ctx, "git", p, debug.Stack())
+			pack, err = nil, w.answered(fmt.Errorf("panic: %s", fault.Thrown(p)))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)

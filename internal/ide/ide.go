@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
@@ -49,6 +50,8 @@ type Service struct {
 	Now    func() time.Time
 	NewID  func() string
 	Log    *slog.Logger
+	// Panics is told of panics in reading what repositories send.
+	Panics *fault.Panics
 	// Box seals secrets and access tokens.
 	Box *secret.Box
 	// Target is the guarded client that repositories are fetched with.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -168,9 +169,14 @@ func TestInsertIsPartOfTheTransaction(t *testing.T) {
 func TestRetryAndDeath(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		d := tenant(t, c, "default")
-		var attempts atomic.Int32
+		var attempts, panics atomic.Int32
 		dead := make(chan string, 10)
 		start(t, &job.Runner{
+			Panics: &fault.Panics{Add: func(where string) {
+				if where == "job" {
+					panics.Add(1)
+				}
+			}},
 			Cluster: c,
 			Backoff: func(string, int) time.Duration { return time.Millisecond },
 			Handlers: map[string]job.Handler{
@@ -190,8 +196,8 @@ func TestRetryAndDeath(t *testing.T) {
 		for range 3 {
 			got[get(t, dead)] = true
 		}
-		if !got["fails 3"] || !got["panics 2"] || !got["hopeless 1"] || attempts.Load() != 3 {
-			t.Errorf("%v, %d attempts", got, attempts.Load())
+		if !got["fails 3"] || !got["panics 2"] || !got["hopeless 1"] || attempts.Load() != 3 || panics.Load() != 2 {
+			t.Errorf("%v, %d attempts, %d panics", got, attempts.Load(), panics.Load())
 		}
 		until(t, "settled", func() bool {
 			s := states(t, d)

@@ -21,6 +21,8 @@ type Runner struct {
 	Handlers map[string]Handler
 	Now      func() time.Time
 	Logger   *slog.Logger
+	// Panics counts the panics of handlers.
+	Panics *fault.Panics
 	// Concurrency is how many jobs run at a time (8).
 	Concurrency int
 	// Lease is how long a job stays with a runner that gives no sign of life (1 min).
@@ -299,8 +301,9 @@ func (r *Runner) call(ctx context.Context, t Task) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-			r.Logger.Error("a job panicked", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %s", fault.Thrown(p))
+			r.Panics.Count("job")
+			r.Logger.Error("a job panicked", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "panic", fault.Thrown(p), "stack", string(debug.Stack()))
 		}
 	}()
 	h, ok := r.Handlers[t.Kind]

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
@@ -142,7 +143,8 @@ func (c *conn) handle() (ok bool) {
 		}
 		ok = false
 		if err, isErr := p.(error); !isErr || !errors.Is(err, http.ErrAbortHandler) {
-			c.l.Log.Error("request failed", "path", c.head.url.Path, "error", fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))
+			c.l.Panics.Count("connection")
+			c.l.Log.Error("request failed", "path", c.head.url.Path, "error", fmt.Sprintf("panic: %s\n%s", fault.Thrown(p), debug.Stack()))
 		}
 	}()
 	c.l.Handler.ServeHTTP(&c.out, &c.req)

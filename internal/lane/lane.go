@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
 // Config says what is served, and under which deadlines.
@@ -32,6 +34,8 @@ type Config struct {
 	// Now is the clock.
 	Now func() time.Time
 	Log *slog.Logger
+	// Panics counts the panics of handlers.
+	Panics *fault.Panics
 }
 
 // Listener is a net.Listener whose connections are those that the lane does not

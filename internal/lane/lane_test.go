@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
 // patience only ends a test that hangs.
@@ -278,6 +280,7 @@ func (s said) Write(p []byte) (int, error) {
 // TestPanic: a handler that gives up ends its connection, and no other.
 func TestPanic(t *testing.T) {
 	log := make(said, 2)
+	var counted atomic.Int32
 	l := begin(t, tcp(t), func(w http.ResponseWriter, req *http.Request) {
 		_, _ = io.WriteString(w, "half")
 		switch req.URL.Path {
@@ -286,7 +289,10 @@ func TestPanic(t *testing.T) {
 		case "/abort":
 			panic(http.ErrAbortHandler)
 		}
-	}, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	}, func(c *Config) {
+		c.Log = slog.New(slog.NewTextHandler(log, nil))
+		c.Panics = &fault.Panics{Add: func(string) { counted.Add(1) }}
+	})
 	other := dial(t, l)
 	for _, path := range []string{"/bug", "/abort"} {
 		p := dial(t, l)
@@ -295,7 +301,7 @@ func TestPanic(t *testing.T) {
 	}
 	other.send(post("/", ""))
 	other.want("half")
-	if text := <-log; !strings.Contains(text, "a bug") || !strings.Contains(text, "path=/bug") {
+	if text := <-log; !strings.Contains(text, "lane_test.go") || strings.Contains(text, "a bug") || counted.Load() != 1 || !strings.Contains(text, "path=/bug") {
 		t.Error(text)
 	}
 	if len(log) > 0 {

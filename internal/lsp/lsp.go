@@ -17,12 +17,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
@@ -169,7 +170,7 @@ func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error)
 func (s *Server) call(ctx context.Context, m message) (result any, failed *rpcError) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.Log.Error("handler failed", "method", m.Method, "panic", fmt.Sprint(p))
+			s.Log.Error("handler failed", "method", m.Method, "panic", fault.Thrown(p), "stack", string(debug.Stack()))
 			result, failed = nil, &rpcError{codeInternal, "the handler failed"}
 		}
 	}()

@@ -51,6 +51,16 @@ type Panic struct {
 // Error does not tell what was thrown: it may hold the caller's data.
 func (*Panic) Error() string { return "the evaluator failed" }
 
+// Panic is the fault of the evaluator that made a decision a denial; nil for all
+// other decisions.
+func (d *Decision) Panic() *Panic {
+	var p *Panic
+	if d.Err != nil {
+		errors.As(d.Err, &p)
+	}
+	return p
+}
+
 // evaluatorError is an error of the evaluator in the terms of this package.
 func evaluatorError(err error) error {
 	var e *native.EvalError
@@ -65,6 +75,15 @@ func evaluatorError(err error) error {
 			return &atLine{message: fmt.Sprintf("library %s: %s", pkg, e.Message), line: e.Line}
 		}
 		return &atLine{message: e.Message, line: e.Line}
+	}
+	return err
+}
+
+// failure is evaluatorError, and tells of a fault.
+func (r *run) failure(err error) error {
+	err = evaluatorError(err)
+	if p, ok := err.(*Panic); ok && r.lim.Caught != nil {
+		r.lim.Caught(p)
 	}
 	return err
 }

@@ -17,8 +17,14 @@ type Options struct {
 	Deadline time.Duration
 	// Clock measures Duration and the deadline; nil leaves Duration 0.
 	Clock func() time.Time
-	// Pause is that of Limits.
-	Pause func() bool
+	// Pause and Caught are those of Limits.
+	Pause  func() bool
+	Caught func(*Panic)
+}
+
+// limits are the bounds of one decision.
+func (o *Options) limits() Limits {
+	return Limits{Deadline: o.Deadline, Now: o.Now, Clock: o.Clock, Pause: o.Pause, Caught: o.Caught}
 }
 
 // Decision is the combined answer of all controls in scope (contract 4).
@@ -176,7 +182,7 @@ func (s *Set) locate(r *Request) (sl *slot, path string, err error) {
 
 // evaluate runs the controls and combines their outcomes.
 func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, opt Options) verdict {
-	lim := Limits{Deadline: opt.Deadline, Now: opt.Now, Clock: opt.Clock, Pause: opt.Pause}
+	lim := opt.limits()
 	b := newBudget(ctx, lim)
 	defer b.release()
 	run := newRun(p.input(r, path), s, lim)

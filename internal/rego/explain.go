@@ -3,6 +3,7 @@ package rego
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"sync"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
@@ -127,8 +128,11 @@ func (c *Control) explanation(ctx context.Context, in value.Value, data DataSour
 // not become one of the decision.
 func (c *Control) fillIn(ctx context.Context, in value.Value, data DataSource, lim Limits, out Outcome, e *Explanation) {
 	defer func() {
-		if recover() != nil {
+		if p := recover(); p != nil {
 			e.Partial = true
+			if lim.Caught != nil {
+				lim.Caught(&Panic{Value: p, Stack: debug.Stack()})
+			}
 		}
 	}()
 	w := c.why()
@@ -151,9 +155,13 @@ func (c *Control) fillIn(ctx context.Context, in value.Value, data DataSource, l
 func ask(ctx context.Context, w *native.Why, in value.Value, data DataSource, lim Limits, fn func(q *native.Inquiry)) error {
 	b := newBudget(ctx, lim)
 	defer b.release()
-	env := *newRun(in, data, lim).env(b)
+	r := newRun(in, data, lim)
+	env := *r.env(b)
 	env.Steps, env.Bytes = whySteps, whyBytes
-	return w.Ask(&env, in, data, fn)
+	if err := w.Ask(&env, in, data, fn); err != nil {
+		return r.failure(err)
+	}
+	return nil
 }
 
 func isTrue(v value.Value) bool  { return v.True() }

@@ -65,7 +65,7 @@ func (s *Set) eachExplained(r *Request, opt Options, d Decision, fn func(*Contro
 	if len(p.controls) == 0 {
 		return
 	}
-	lim := Limits{Deadline: opt.Deadline, Now: opt.Now, Clock: opt.Clock, Pause: opt.Pause}
+	lim := opt.limits()
 	in := p.input(r, path)
 	out := Outcome{Effect: d.Effect, Reason: d.Reason, Mask: d.Mask, Err: d.Err}
 	n := 0

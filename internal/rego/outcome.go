@@ -30,7 +30,7 @@ func (c *Control) effect(r *run, b *budget) Outcome {
 	}
 	res, err := c.native.Eval(r.env(b), r.in, r.data)
 	if err != nil {
-		return c.failed(evaluatorError(err))
+		return c.failed(r.failure(err))
 	}
 	return c.outcome(res.Deny, res.Mask, res.Allow)
 }
@@ -45,7 +45,7 @@ func (c *Control) answer(r *run, b *budget) (out Outcome) {
 		return c.has.reason && out.reasoned()
 	})
 	if err != nil {
-		return c.failed(evaluatorError(err))
+		return c.failed(r.failure(err))
 	}
 	c.giveReason(&out, res.Reason)
 	return out
@@ -180,7 +180,7 @@ func (c *Control) explain(r *run, b *budget, out *Outcome) {
 	if c.has.reason && out.reasoned() {
 		var err error
 		if reason, err = c.native.Rule("reason", r.env(b), r.in, r.data); err != nil {
-			*out = c.failed(evaluatorError(err))
+			*out = c.failed(r.failure(err))
 			return
 		}
 	}

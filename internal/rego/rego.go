@@ -114,6 +114,9 @@ type Limits struct {
 	// Pause is called each time a compiled control has run for some 50 us. It may
 	// block, to let others run; false ends the evaluation as a limit does.
 	Pause func() bool
+	// Caught is told of each fault of the evaluator that was recovered; nil: no one
+	// is. That of a decision is in Decision.Err too.
+	Caught func(*Panic)
 }
 
 // The defaults of Limits.

@@ -59,7 +59,10 @@ func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (li
 	if err != nil {
 		return nil, false, err
 	}
-	opt := rego.Options{Now: d.Timestamp, Deadline: s.Deadline, Clock: s.Now}
+	caught := func(p *rego.Panic) {
+		s.Panics.Caught(ctx, "replay", p.Value, p.Stack, "tenant", sc.Tenant, "request_id", sc.RequestID, "decision_id", d.DecisionID)
+	}
+	opt := rego.Options{Now: d.Timestamp, Deadline: s.Deadline, Clock: s.Now, Caught: caught}
 	if d.PolicyID == 0 {
 		again, list := set.Explain(ctx, &req, opt)
 		return redacted(list, &req, set), again.PolicyID != 0, nil
@@ -72,7 +75,7 @@ func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (li
 	if err != nil {
 		return nil, false, nil
 	}
-	outcome, e := control.Explain(ctx, in, set, rego.Limits{Deadline: s.Deadline, Now: d.Timestamp, Clock: s.Now})
+	outcome, e := control.Explain(ctx, in, set, rego.Limits{Deadline: s.Deadline, Now: d.Timestamp, Clock: s.Now, Caught: caught})
 	return redacted([]rego.Explanation{e}, &req, set), outcome.Effect.Permits() != granted(d), nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
@@ -28,6 +29,8 @@ type Service struct {
 	Snapshots *decision.Snapshots
 	Workers   *worker.Pool
 	Log       *slog.Logger
+	// Panics is told of faults of the evaluator.
+	Panics *fault.Panics
 	// Deadline bounds one decision, as it does for live ones; Patience bounds a
 	// preview, which answers with what it has by then.
 	Deadline, Patience time.Duration

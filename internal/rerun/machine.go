@@ -141,7 +141,7 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	if why := s.unfit(r, &req, input); why != "" {
 		return why
 	}
-	opt := rego.Options{Now: r.at, Deadline: m.spec.Deadline, Clock: m.clock}
+	opt := rego.Options{Now: r.at, Deadline: m.spec.Deadline, Clock: m.clock, Caught: m.spec.Caught}
 	o := outcome{before: s.base.Decide(ctx, &req, opt)}
 	if o.after = o.before; s.cand != s.base {
 		o.after = s.cand.Decide(ctx, &req, opt)

@@ -28,8 +28,10 @@ import (
 
 // Spec is all that a replay is decided by.
 type Spec struct {
-	Env      string `json:"env"`
-	Revision int64  `json:"revision"`
+	// Caught is told of each fault of the evaluator that was recovered.
+	Caught   func(*rego.Panic) `json:"-"`
+	Env      string            `json:"env"`
+	Revision int64             `json:"revision"`
 	// Controls are the texts that the mixes name by index, Libraries those that
 	// the controls name.
 	Controls  []Control      `json:"controls"`

@@ -77,5 +77,5 @@ func (c *child) test(ctx context.Context, req request) reply {
 		}
 		data = rego.Object(v)
 	}
-	return reply{Tests: rego.RunTests(ctx, control, req.Cases, data, rego.Limits{Now: time.Now()}, time.Now)}
+	return reply{Tests: rego.RunTests(ctx, control, req.Cases, data, rego.Limits{Now: time.Now(), Caught: c.note}, time.Now)}
 }

@@ -43,7 +43,7 @@ func Main(ctx context.Context, in io.Reader, out io.Writer, memory int64) error 
 			}
 			return nil
 		}
-		if err := writeFrame(out, c.serve(ctx, req)); err != nil {
+		if err := writeFrame(out, c.answer(c.serve(ctx, req))); err != nil {
 			return fmt.Errorf("write reply: %w", err)
 		}
 	}
@@ -54,12 +54,13 @@ func Main(ctx context.Context, in io.Reader, out io.Writer, memory int64) error 
 type child struct {
 	linter   *rego.Linter
 	controls map[[sha256.Size]byte]*rego.Control
+	caught   []caught // of the request at hand
 }
 
 func (c *child) serve(ctx context.Context, req request) (rep reply) {
 	defer func() {
 		if p := recover(); p != nil {
-			rep = reply{Error: fmt.Sprintf("the evaluator failed: %v", p)}
+			rep = c.broke(p)
 		}
 	}()
 	switch req.Op {

@@ -33,6 +33,8 @@ type Config struct {
 	// Idle is how long an unused child is kept.
 	Idle   time.Duration
 	Logger *slog.Logger
+	// Panics is told of what children recover.
+	Panics *fault.Panics
 }
 
 // Defaults gives the shipped limits for the given command.
@@ -167,6 +169,7 @@ func (p *Pool) ask(ctx context.Context, limit time.Duration, req request, proc *
 		return reply{}, err
 	}
 	p.give(proc)
+	tell(ctx, p.cfg.Panics, rep)
 	return rep, nil
 }
 

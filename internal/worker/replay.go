@@ -98,6 +98,7 @@ type Replay struct {
 	owner *replays
 	proc  *process
 	leave func()
+	told  *fault.Panics
 }
 
 // Replay starts a child for a replay. Faults: Invalid "invalid_policy" with the
@@ -114,7 +115,7 @@ func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spe
 		leave()
 		return nil, fault.New(fault.Unavailable, "worker_unavailable", "the evaluator could not be started").After(time.Second).Because(err)
 	}
-	r := &Replay{owner: p.replays, proc: proc, leave: leave}
+	r := &Replay{owner: p.replays, proc: proc, leave: leave, told: p.cfg.Panics}
 	var rep reply
 	err = r.step(ctx, replayStart, func() error {
 		if err := sendSpec(proc.in, spec); err != nil {
@@ -122,6 +123,7 @@ func (p *Pool) Replay(ctx context.Context, tenant scope.TenantID, spec rerun.Spe
 		}
 		return readFrame(proc.out, &rep)
 	})
+	tell(ctx, r.told, rep)
 	switch {
 	case err != nil:
 	case len(rep.Refused) > 0:
@@ -150,6 +152,7 @@ func (r *Replay) Run(ctx context.Context, lines [][]byte) (*rerun.Part, error) {
 		}
 		return readFrame(r.proc.out, &rep)
 	})
+	tell(ctx, r.told, rep)
 	if err == nil && rep.Error != "" {
 		err = fault.New(fault.Invalid, "evaluation_failed", rep.Error)
 	}
@@ -310,6 +313,7 @@ func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Wr
 	if spec.Past, err = readChunks[rerun.Past](in, req.PastChunks); err != nil {
 		return err
 	}
+	spec.Caught = c.note
 	m, refused, err := rerun.New(spec, time.Now)
 	rep := reply{Refused: refused}
 	if err != nil {
@@ -323,16 +327,16 @@ func (c *child) replay(ctx context.Context, req request, in io.Reader, out io.Wr
 		if buf, err = readRaw(in, buf); err != nil {
 			return err
 		}
-		if err := writeFrame(out, runLines(ctx, m, buf)); err != nil {
+		if err := writeFrame(out, c.answer(c.runLines(ctx, m, buf))); err != nil {
 			return err
 		}
 	}
 }
 
-func runLines(ctx context.Context, m *rerun.Machine, body []byte) (rep reply) {
+func (c *child) runLines(ctx context.Context, m *rerun.Machine, body []byte) (rep reply) {
 	defer func() {
 		if p := recover(); p != nil {
-			rep = reply{Error: fmt.Sprintf("the evaluator failed: %v", p)}
+			rep = c.broke(p)
 		}
 	}()
 	lines, err := splitLines(body)

@@ -252,7 +252,7 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	// Once as a live decision does it, for the time that it takes, and once with
 	// its trace.
 	start := time.Now()
-	lim := rego.Limits{Deadline: t.Deadline, Steps: math.MaxInt, Now: start}
+	lim := rego.Limits{Deadline: t.Deadline, Steps: math.MaxInt, Now: start, Caught: c.note}
 	out := control.Eval(ctx, input, rego.Object(data), lim)
 	took := time.Since(start)
 	var steps []rego.Step

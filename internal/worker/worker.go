@@ -80,6 +80,8 @@ type reply struct {
 	Modules *rego.ModuleReport `json:"modules,omitempty"`
 	Files   []gitpack.File     `json:"files,omitempty"`
 	Error   string             `json:"error,omitempty"`
+	// Caught are the panics that the child recovered.
+	Caught []caught `json:"caught,omitempty"`
 
 	// Refused and Part are a replay's.
 	Refused    []rerun.Refused    `json:"refused,omitempty"`

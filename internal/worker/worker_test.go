@@ -20,7 +20,10 @@ import (
 
 // TestMain lets the test binary be the worker that the pool starts.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == "worker-for-test" {
+	if len(os.Args) > 2 && (os.Args[1] == "worker-for-test" || os.Args[1] == brokenWorker) {
+		if os.Args[1] == brokenWorker {
+			breakMD5()
+		}
 		memory, err := strconv.ParseInt(strings.TrimPrefix(os.Args[2], "--memory="), 10, 64)
 		if err == nil {
 			err = Main(context.Background(), os.Stdin, os.Stdout, memory)

@@ -216,7 +216,8 @@ type operand struct {
 }
 
 // comprehended is the kind of what a comprehension makes; undefined for other
-// terms. What is of another kind is not compared with it, in topdown too.
+// terms. What is of another kind is not compared with it, in topdown too, save
+// what comes from a document under data.
 func comprehended(t *ast.Term) value.Kind {
 	switch t.Value.(type) {
 	case *ast.ArrayComprehension:
@@ -227,6 +228,10 @@ func comprehended(t *ast.Term) value.Kind {
 		return value.ObjectKind
 	}
 	return value.UndefinedKind
+}
+
+func (o operand) ofData() bool {
+	return o.isRef() && o.t.Value.(ast.Ref)[0].Equal(ast.DefaultRootDocument)
 }
 
 func (o operand) isRef() bool {
@@ -311,7 +316,7 @@ func (s *scope) same(a, b operand) expr {
 		a, b = b, a
 	}
 	if b.t != nil {
-		if kind := comprehended(b.t); kind != value.UndefinedKind {
+		if kind := comprehended(b.t); kind != value.UndefinedKind && !a.ofData() {
 			return when(func(m *machine) bool {
 				v := x(m)
 				return (v.Kind() == kind || v.Kind() == value.SetKind) && m.equal(v, y(m))

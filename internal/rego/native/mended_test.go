@@ -22,6 +22,7 @@ var mended = []struct{ name, source, want string }{
 	{"of two sets of one size it keeps the left one's", `r := sprintf("%v", [intersection({{input.one_e0, 7}, {1.0, 9}})])`, `"{1e0}"`},
 	{"a reference comes before a comprehension", `r if {x | x := input.a & input} == input.none`, "undefined"},
 	{"what is of another kind is not compared with a comprehension", `r if [x | x := input.a & input] == input`, "undefined"},
+	{"what is under data is", `r if {x | x := input.a & input} == data.text`, "error"},
 	{"65,536 addresses are within the bound", `r := count(net.cidr_expand("10.1.0.0/16"))`, "65536"},
 	{"131,072 are not", `r := count(net.cidr_expand("10.0.0.0/15"))`, "limit"},
 	{"a width may be an operand", `r := sprintf("%*d", [5, 42])`, `"   42"`},
@@ -48,7 +49,7 @@ func TestMended(t *testing.T) {
 		}
 		s.strict = true
 		got := "undefined"
-		switch v, err := s.agree(t, "r", input, value.Object()); {
+		switch v, err := s.agree(t, "r", input, value.Object(value.Member{Key: "text", Value: value.String("x")})); {
 		case errors.Is(err, ErrLimit):
 			got = "limit"
 		case err != nil:

@@ -41,7 +41,9 @@ func load(src string) (*subject, error) {
 }
 
 func loadModules(own *ast.Module, mods map[string]*ast.Module) (*subject, error) {
-	c := ast.NewCompiler()
+	// OPA's index of comprehensions runs a body with a variable of the outer query
+	// unbound, and may come to errors, or fail, where the body itself would not.
+	c := ast.NewCompiler().WithSkipStages(ast.StageBuildComprehensionIndices)
 	c.Compile(mods)
 	if c.Failed() {
 		return nil, c.Errors
@@ -139,9 +141,8 @@ func (s *subject) agree(t reporter, name string, input, data value.Value) (value
 	switch errors.As(wantErr, &te); {
 	case met.malformed:
 	case te != nil && (te.Code == topdown.InternalErr || te.Code == topdown.CancelErr):
-		// OPA's own bugs: its comprehension index runs a body with a variable of the
-		// outer query unbound; its walk can meet a key that its object does not
-		// find. Or it would take too long.
+		// OPA's own bug: its walk can meet a key that its object does not find. Or it
+		// would take too long.
 	case errors.As(gotErr, &fault):
 		report("panic")
 	case errors.Is(gotErr, ErrLimit):
@@ -154,7 +155,12 @@ func (s *subject) agree(t reporter, name string, input, data value.Value) (value
 		if canon(got) == canon(want) || met.rounded {
 			break
 		}
-		if !value.Equal(got, want) || !s.several() {
+		if value.Equal(got, want) && s.several() {
+			break
+		}
+		// OPA's index takes x in {"a": x, "b": 1} for a list of constants, and skips
+		// the rule for any x but 1.
+		if plain, _, err := s.topdown(name, input, data, true); err != nil || canon(got) != canon(plain) {
 			report("another value")
 		}
 	case gotErr == nil:

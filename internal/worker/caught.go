@@ -1,0 +1,45 @@
+package worker
+
+import (
+	"context"
+	"runtime/debug"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// caught is a panic that a child recovered, for the server to log and to count.
+type caught struct {
+	What  string `json:"what"`
+	Stack string `json:"stack"`
+}
+
+// maxCaught is how many panics one answer tells of: a replay may meet the same one
+// in each of a million decisions.
+const maxCaught = 8
+
+// note keeps a panic for the next answer.
+func (c *child) note(p *rego.Panic) {
+	if len(c.caught) < maxCaught {
+		c.caught = append(c.caught, caught{What: fault.Thrown(p.Value), Stack: string(p.Stack)})
+	}
+}
+
+// answer adds what was noted to an answer.
+func (c *child) answer(rep reply) reply {
+	rep.Caught, c.caught = c.caught, nil
+	return rep
+}
+
+// broke is the answer to a request in which the child itself panicked.
+func (c *child) broke(p any) reply {
+	c.note(&rego.Panic{Value: p, Stack: debug.Stack()})
+	return reply{Error: "the evaluator failed"}
+}
+
+// tell logs and counts what a child recovered.
+func tell(ctx context.Context, to *fault.Panics, rep reply) {
+	for _, c := range rep.Caught {
+		to.Caught(ctx, "worker", fault.Recovered(c.What), []byte(c.Stack))
+	}
+}

@@ -1,0 +1,97 @@
+package worker
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// brokenWorker is a child in which crypto.md5 panics with its operand.
+const brokenWorker = "broken-worker-for-test"
+
+func breakMD5() {
+	topdown.RegisterBuiltinFunc(ast.CryptoMd5.Name, func(_ topdown.BuiltinContext, args []*ast.Term, _ func(*ast.Term) error) error {
+		panic("no digest of " + args[0].String())
+	})
+}
+
+// TestPanicsOfChildren: what a child recovers is logged with its stack and counted
+// by the server, whatever the child was asked for; without what it was about.
+func TestPanicsOfChildren(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	var count atomic.Int32
+	cfg := Defaults(self, brokenWorker)
+	cfg.Panics = &fault.Panics{Log: slog.New(slog.NewTextHandler(&log, nil)), Add: func(where string) {
+		if where == "worker" {
+			count.Add(1)
+		}
+	}}
+	p := NewPool(cfg)
+	defer p.Close()
+	more := func(what string, least int32) {
+		t.Helper()
+		if n := count.Swap(0); n < least {
+			t.Errorf("%s: %d panics were counted", what, n)
+		}
+	}
+	const source = "package m\n\nallow if crypto.md5(input.user.id) == \"x\"\n"
+	input := object(t, `{"user":{"id":"u-hidden"}}`)
+	if _, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: source, Input: input}); err != nil {
+		t.Error(err)
+	}
+	more("a simulation", 1)
+	if _, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []rego.TestCase{{Name: "one", Input: input}}}); err != nil {
+		t.Error(err)
+	}
+	more("a test", 1)
+	r, err := p.Replay(t.Context(), "default", replaySpec(source, source, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var lines [][]byte
+	for i := range 20 {
+		lines = append(lines, recordedLine(i))
+	}
+	if _, err := r.Run(t.Context(), lines); err != nil {
+		t.Error(err)
+	}
+	more("a replay", maxCaught)
+	if text := log.String(); !strings.Contains(text, "goroutine") || !strings.Contains(text, "breakMD5") || strings.Contains(text, "hidden") {
+		t.Errorf("the log: %s", text)
+	}
+}
+
+// TestPanicOfTheChild: a fault of the child itself is an answer, and is told.
+func TestPanicOfTheChild(t *testing.T) {
+	c := &child{}
+	rep := c.answer(func() (rep reply) {
+		defer func() {
+			if p := recover(); p != nil {
+				rep = c.broke(p)
+			}
+		}()
+		panic("hidden " + time.Now().String())
+	}())
+	if rep.Error == "" || strings.Contains(rep.Error, "hidden") || len(rep.Caught) != 1 || rep.Caught[0].What != "string" || rep.Caught[0].Stack == "" || c.caught != nil {
+		t.Errorf("%+v", rep)
+	}
+	// A request of no kind that it knows, with what no operation takes, panics nowhere.
+	if rep := c.answer(c.serve(t.Context(), request{Op: "nothing"})); len(rep.Caught) != 0 {
+		t.Errorf("%+v", rep)
+	}
+}

@@ -131,6 +131,37 @@ func TestPDF(t *testing.T) {
 	}
 }
 
+// TestPDFOfLittle: a run of one rule with one condition is a report of one page.
+func TestPDFOfLittle(t *testing.T) {
+	rec := Record{
+		Decision: "ALLOW", Reason: "Allowed by control pdf", Policy: Subject{ID: 34, Name: "pdf", Version: 1, Status: "draft"}, Environment: "sandbox",
+		User: Actor{Kind: "user", ID: "1", Name: "admin"}, TestType: "manual", Timestamp: ran, ExecutionTimeMS: 0.014,
+		Explanation: rego.Explanation{
+			PolicyID: 34, PolicyName: "pdf", PolicyVersion: 1, Effect: "ALLOW", Rule: "allow", Line: 3,
+			Text: "Control \"pdf\" (version 1) allowed: rule allow in line 3 holds.\n  line 3: input.user.id == \"a\"  (input.user.id = \"a\")",
+			Conditions: []rego.Condition{{
+				Rule: "allow", Line: 3, Source: `input.user.id == "a"`, Holds: true,
+				Values: []rego.Binding{{Path: "input.user.id", Value: value.String("a")}},
+			}},
+		},
+		Notes: []string{"The control is draft: live decisions do not ask it."},
+		Input: doc(t, `{"user":{"id":"a"}}`), EvaluatedInput: doc(t, `{"user":{"id":"a"}}`),
+		SourceLines: []SourceLine{{Line: 3, Text: "allow if input.user.id == \"a\"", Outcome: "held"}},
+		Trace: []rego.Step{
+			{Number: 1, Type: "policy_matched", Description: "Control pdf is evaluated", Result: true},
+			{Number: 2, Type: "condition_eval", Description: "input.user.id == \"a\" holds; input.user.id = \"a\"", Result: true},
+			{Number: 3, Type: "final_decision", Description: "ALLOW: Allowed by control pdf", Result: true},
+		},
+	}
+	file, err := exportPDF(keptSample(t, rec), "default", ran)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := textOf(t, file, "little"); !strings.Contains(text, "page 1 of 1") {
+		t.Errorf("more than a page:\n%s", text)
+	}
+}
+
 // TestPDFOfAnything: no record breaks the report.
 func TestPDFOfAnything(t *testing.T) {
 	long := sample(t)

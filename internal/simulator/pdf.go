@@ -452,15 +452,14 @@ func (r *report) trace() {
 // proof says how the report can be checked.
 func (r *report) proof() {
 	r.section("Record", "")
-	says := "The record still has this checksum. The audit entry POLICY_SIMULATION_RUN of this run, in the hash-chained administrative log, names the same one."
+	says := "The record still has this checksum, which the audit entry POLICY_SIMULATION_RUN of the run names too."
 	c := ink
 	if !r.kept.Intact {
 		says, c = "THE RECORD NO LONGER HAS THIS CHECKSUM: it was changed after the run. The audit entry POLICY_SIMULATION_RUN names the one it had.", red
 	}
-	r.room(16)
-	r.paragraph(mono, "", 8.5, ink, r.kept.Checksum, 4.6)
-	r.paragraph(sans, "", 9, c, says, 4.6)
-	r.paragraph(sans, "", 9, grey, "A simulation evaluates one control on an input that somebody made up. It is no access decision, and none was made because of it.", 4.6)
+	r.paragraph(mono, "", 8.5, ink, r.kept.Checksum, 4.3)
+	r.paragraph(sans, "", 9, c, says, 4.3)
+	r.paragraph(sans, "", 9, grey, "A simulation evaluates one control on an input that somebody made up. It is no access decision.", 4.3)
 	if r.strange {
 		r.paragraph(sans, "", 9, grey, "Characters that this report's fonts do not have are written as their code points and names, such as [U+1F600 GRINNING FACE]. The JSON export has the text itself.", 4.6)
 	}

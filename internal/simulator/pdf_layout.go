@@ -104,7 +104,7 @@ func (t *table) lines(wrapped [][]string, from, to int, lead float64) {
 
 // section is a heading with a sentence below it, kept together with what follows.
 func (r *report) section(title, says string) {
-	r.SetY(r.room(26))
+	r.SetY(r.room(19))
 	r.SetX(margin)
 	r.text(sans, "B", 12, pine, title)
 	r.SetY(r.GetY() + 6.2)

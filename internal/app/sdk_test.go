@@ -165,7 +165,7 @@ func TestOfficialSDKs(t *testing.T) {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "BOUNCER="+b.URL)
 	out, err := cmd.CombinedOutput()
-	if passed := strings.Count(string(out), "ok "); err != nil || passed != 15 {
+	if passed := strings.Count(string(out), "ok "); err != nil || passed != 19 {
 		t.Errorf("%d checks passed: %v\n%s", passed, err, out)
 	}
 }

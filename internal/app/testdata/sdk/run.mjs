@@ -77,6 +77,37 @@ await check("anthropic messages, streamed", async () => {
   }).finalMessage();
   assert.equal(res.content[0].text, "Hello, schöne Welt.");
 });
+await check("openai tool use, streamed", async () => {
+  let text = "";
+  const stream = await openai.chat.completions.create({
+    model: "gpt-4o",
+    stream: true,
+    tools: [{ type: "function", function: { name: "get_weather", description: "The weather of a city", parameters: { type: "object", properties: { city: { type: "string" } } } } }],
+    messages: [
+      { role: "user", content: "What is the weather in Rome?" },
+      { role: "assistant", content: null, tool_calls: [{ id: "call_1", type: "function", function: { name: "get_weather", arguments: "{\"city\":\"Rome\"}" } }] },
+      { role: "tool", tool_call_id: "call_1", content: "22 degrees and sunny" },
+    ],
+  });
+  for await (const part of stream) text += part.choices[0]?.delta?.content ?? "";
+  assert.equal(text, "Paris, über alles schön.");
+});
+await check("openai tool result with an attack", async () => {
+  const messages = [{ role: "user", content: "Read the page." }, { role: "tool", tool_call_id: "call_1", content: attack }];
+  await assert.rejects(openai.chat.completions.create({ model: "gpt-4o", messages }), OpenAI.PermissionDeniedError);
+});
+await check("anthropic tool use, streamed", async () => {
+  const res = await anthropic.messages.stream({
+    ...message,
+    tools: [{ name: "get_weather", description: "The weather of a city", input_schema: { type: "object", properties: { city: { type: "string" } } } }],
+    messages: [
+      { role: "user", content: "What is the weather in Rome?" },
+      { role: "assistant", content: [{ type: "tool_use", id: "toolu_1", name: "get_weather", input: { city: "Rome" } }] },
+      { role: "user", content: [{ type: "tool_result", tool_use_id: "toolu_1", content: [{ type: "text", text: "22 degrees and sunny" }] }] },
+    ],
+  }).finalMessage();
+  assert.equal(res.content[0].text, "Hello, schöne Welt.");
+});
 await check("anthropic batch", async () => {
   const res = await anthropic.messages.batches.create({ requests: [{ custom_id: "a", params: message }] });
   assert.equal(res.id, "batch-1");
@@ -86,7 +117,8 @@ await check("anthropic attack", async () => {
 });
 
 const mcp = new Client({ name: "client", version: "1" });
-await mcp.connect(new StreamableHTTPClientTransport(new URL(base + "/mcp"), { requestInit: { headers } }));
+const transport = new StreamableHTTPClientTransport(new URL(base + "/mcp"), { requestInit: { headers } });
+await mcp.connect(transport);
 await check("mcp lists what may be called", async () => {
   const { tools } = await mcp.listTools();
   assert.deepEqual(tools.map((t) => t.name).sort(), ["run_query", "search"]);
@@ -99,5 +131,20 @@ await check("mcp refusals", async () => {
   await assert.rejects(mcp.callTool({ name: "delete_db", arguments: {} }), { code: -32001 });
   await assert.rejects(mcp.callTool({ name: "run_query", arguments: { q: "DROP TABLE users" } }), { code: -32001 });
 });
-await mcp.ping();
-await mcp.close();
+await check("mcp session is taken up again", async () => {
+  const sessionId = transport.sessionId;
+  assert.ok(sessionId);
+  await mcp.close();
+  const again = new StreamableHTTPClientTransport(new URL(base + "/mcp"), { sessionId, requestInit: { headers } });
+  const client = new Client({ name: "client", version: "1" });
+  await client.connect(again);
+  await client.ping();
+  const res = await client.callTool({ name: "search", arguments: { q: "orders" } });
+  assert.equal(res.content[0].text, "search is done");
+  const other = new Client({ name: "client", version: "1" });
+  const bob = { ...headers, "X-Auth-Request-User": "bob" };
+  await other.connect(new StreamableHTTPClientTransport(new URL(base + "/mcp"), { sessionId, requestInit: { headers: bob } })).catch(() => {});
+  await assert.rejects(other.ping());
+  await again.terminateSession();
+  await client.close();
+});

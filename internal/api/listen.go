@@ -49,7 +49,7 @@ func tunnelled(c net.Conn, s http.ConnState) {
 // more and its answers end their connections, but it takes new ones, so that a
 // balancer finds out without a request lost.
 func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, leave, grace time.Duration, hang func()) error {
-	ctx, left := r.leave(ctx, leave)
+	ctx, left := r.leave(ctx, leave, l)
 	defer left()
 	short := lane.Listen(l, lane.Config{
 		Handler: srv.Handler, Brief: r.brief, Now: r.s.Now, Log: r.s.Log, Panics: r.s.Panics,
@@ -70,7 +70,7 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, le
 // leave gives a context that ends the time d after ctx; between the two the
 // server is leaving. What ends ctx for another reason than a cancellation, such as
 // a part that failed, is not waited for.
-func (r *Router) leave(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func (r *Router) leave(ctx context.Context, d time.Duration, l net.Listener) (context.Context, context.CancelFunc) {
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		r.leaving.Store(true)
@@ -79,6 +79,13 @@ func (r *Router) leave(ctx context.Context, d time.Duration) (context.Context, c
 			defer t.Stop()
 			select {
 			case <-t.C:
+				if framing.Drain(l) { // the kernel resets what waits to be accepted when l is closed
+					t.Reset(framing.DrainTime)
+					select {
+					case <-t.C:
+					case <-after.Done():
+					}
+				}
 			case <-after.Done():
 			}
 		}

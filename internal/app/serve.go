@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/api"
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/webui"
 )
 
@@ -108,7 +109,7 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 			}
 		})
 	})
-	if s.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
+	if s.listener, err = framing.Listen(ctx, cfg.Listen); err != nil {
 		return nil, fmt.Errorf("GATEHOUSE_LISTEN: %w", err)
 	}
 	return s, nil

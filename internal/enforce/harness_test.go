@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -280,7 +281,7 @@ func startLogging(t testing.TB, p *plane, upstream string, change func(*Config),
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := framing.Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ const (
 // requests, lets those that run come to an end, closes tunnels and tries once
 // more to ship the decision log. It may be called once.
 func (b *Bouncer) Run(ctx context.Context) error {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", b.cfg.Listen)
+	l, err := framing.Listen(ctx, b.cfg.Listen)
 	if err != nil {
 		return errors.Join(fmt.Errorf("bouncer: %w", err), b.Close())
 	}
@@ -78,6 +78,9 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case <-ctx.Done():
 		b.leave()
+		if b.cfg.StopDelay > 0 && framing.Drain(l) {
+			b.pause(context.Background(), framing.DrainTime)
+		}
 		err = b.shutdown(srv, checks)
 	case err = <-served: // one listener failed: this is no whole bouncer any more
 		running--

@@ -178,6 +178,9 @@ func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.S
 		if rt.body == nil {
 			panic(fmt.Sprintf("api: %s: body %s has no JSON schema", op.ID, t.Type))
 		}
+		if !op.Lenient { // the protocols of others have their own rules
+			r.valid.markNames(rt.body, map[*huma.Schema]bool{})
+		}
 	} else if _, ok := reflect.TypeFor[I]().FieldByName("RawBody"); ok {
 		rt.hasBody = true
 	}

@@ -323,6 +323,11 @@ func (v *validator) scalar(s *huma.Schema, doc any) []string {
 	if isText && strings.ContainsRune(text, 0) {
 		return []string{"the character U+0000 is not allowed"}
 	}
+	if isText && s.Format == nameFormat {
+		if offence := fault.NameOffence(text); offence != "" {
+			return []string{offence}
+		}
+	}
 	var res huma.ValidateResult
 	pb := huma.NewPathBuffer(nil, 0)
 	huma.Validate(v.registry, s, pb, huma.ModeWriteToServer, doc, &res)

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
 // manifest reads a gatehouse.yaml: the members of one control, or `controls`, a
@@ -200,6 +202,16 @@ func (m *manifestReader) text(n *yaml.Node, most int) (string, bool) {
 	return "", false
 }
 
+// name is a text that people know something by.
+func (m *manifestReader) name(n *yaml.Node) (string, bool) {
+	text, ok := m.text(n, maxName)
+	if offence := fault.NameOffence(text); ok && offence != "" {
+		m.refuse(n, "%s", offence)
+		return "", false
+	}
+	return text, ok
+}
+
 func (m *manifestReader) flag(n *yaml.Node) (value bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Decode(&value) != nil {
 		m.refuse(n, "true or false is expected here")
@@ -229,7 +241,7 @@ func (m *manifestReader) control(n *yaml.Node, within string) {
 	ok := m.members(n, map[string]func(*yaml.Node){
 		"file": func(v *yaml.Node) { file = v },
 		"name": func(v *yaml.Node) {
-			name, ok := m.text(v, maxName)
+			name, ok := m.name(v)
 			if name = strings.TrimSpace(name); ok && name == "" {
 				m.refuse(v, "a control has a name")
 			}
@@ -328,7 +340,7 @@ func (m *manifestReader) link(n *yaml.Node, resource bool) *Link {
 		return l
 	}
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
-		name, ok := m.text(n, maxName)
+		name, ok := m.name(n)
 		if !ok || name == "" {
 			return nil
 		}
@@ -337,7 +349,7 @@ func (m *manifestReader) link(n *yaml.Node, resource bool) *Link {
 	}
 	readers := map[string]func(*yaml.Node){
 		"id":   func(v *yaml.Node) { l.ID, _ = m.id(v) },
-		"name": func(v *yaml.Node) { l.Name, _ = m.text(v, maxName) },
+		"name": func(v *yaml.Node) { l.Name, _ = m.name(v) },
 	}
 	if resource {
 		readers["type"] = func(v *yaml.Node) { l.Type, _ = m.text(v, 64) }
@@ -368,7 +380,7 @@ func (m *manifestReader) testCase(n *yaml.Node) Case {
 	said := map[string]bool{}
 	ok := m.members(n, map[string]func(*yaml.Node){
 		"name": func(v *yaml.Node) {
-			c.Name, said["name"] = m.text(v, maxName)
+			c.Name, said["name"] = m.name(v)
 		},
 		"input": func(v *yaml.Node) { c.Input, said["input"] = m.object(v, "an input"), true },
 		"data": func(v *yaml.Node) {

@@ -3,12 +3,12 @@ package simulator
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -37,7 +37,7 @@ func (s *Service) Export(ctx context.Context, sc scope.Scope, id int64, format s
 		f.Body, err = exportJSON(k)
 	case "csv":
 		f.Media = "text/csv"
-		f.Body, err = exportCSV(k)
+		f.Body = exportCSV(k)
 	case "pdf":
 		f.Media = "application/pdf"
 		f.Body, err = exportPDF(k, string(sc.Tenant), s.Now())
@@ -65,15 +65,18 @@ func exportJSON(k Kept) ([]byte, error) {
 }
 
 // exportCSV is one table (RFC 4180): each row a fact, a leaf of the input, a
-// condition or a step, by its section. No cell is a formula.
-func exportCSV(k Kept) ([]byte, error) {
+// condition or a step, by its section. Every cell is quoted, and none is a formula.
+func exportCSV(k Kept) []byte {
 	rec := k.Record
 	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	w.UseCRLF = true
-	add := func(section, name, text, line, result string) {
-		// The writer keeps its first error for the end.
-		_ = w.Write([]string{harmless(section), harmless(name), harmless(text), line, result})
+	add := func(cells ...string) {
+		for i, cell := range cells {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(`"` + strings.ReplaceAll(harmless(cell), `"`, `""`) + `"`)
+		}
+		b.WriteString("\r\n")
 	}
 	add("section", "name", "value", "line", "result")
 	for _, f := range facts(k) {
@@ -103,13 +106,15 @@ func exportCSV(k Kept) ([]byte, error) {
 	for _, l := range rec.SourceLines {
 		add("source", "", l.Text, strconv.Itoa(l.Line), l.Outcome)
 	}
-	w.Flush()
-	return b.Bytes(), w.Error()
+	return b.Bytes()
 }
 
-// harmless is a cell that no spreadsheet takes for a formula (hardening S3).
+// harmless is a cell that no spreadsheet takes for a formula: not by its first
+// character, nor by the first after spaces, which some leave out, nor by a
+// full-width form of it.
 func harmless(cell string) string {
-	if cell != "" && strings.ContainsRune("=+-@\t\r\n", rune(cell[0])) {
+	first, _ := utf8.DecodeRuneInString(strings.TrimLeft(cell, " \u00a0\ufeff"))
+	if cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
 		return "'" + cell
 	}
 	return cell

@@ -1,0 +1,42 @@
+package api
+
+import (
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// nameFormat is the format of texts that people know things by; fault.NameOffence
+// says what it refuses.
+const nameFormat = "name"
+
+// namesOf are the members of bodies that hold such texts, or lists of them.
+func namesOf() []string {
+	return []string{"name", "username", "department", "owner_team", "roles", "tags", "compliance_tags", "data_residency"}
+}
+
+// markNames gives the names in a schema their format, at every depth: each
+// operation that takes a name refuses the same characters.
+func (v *validator) markNames(s *huma.Schema, seen map[*huma.Schema]bool) {
+	if s = v.deref(s); s == nil || seen[s] {
+		return
+	}
+	seen[s] = true
+	for member, prop := range s.Properties {
+		if slices.Contains(namesOf(), member) {
+			for _, at := range []*huma.Schema{prop, prop.Items} {
+				if at != nil && at.Type == huma.TypeString && at.Format == "" && len(at.Enum) == 0 {
+					at.Format = nameFormat
+				}
+			}
+		}
+		v.markNames(prop, seen)
+	}
+	v.markNames(s.Items, seen)
+	if extra, ok := s.AdditionalProperties.(*huma.Schema); ok {
+		v.markNames(extra, seen)
+	}
+	for _, sub := range slices.Concat(s.AllOf, s.AnyOf, s.OneOf) {
+		v.markNames(sub, seen)
+	}
+}

@@ -162,6 +162,9 @@ func TestServersThatFold(t *testing.T) {
 			targets := []string{
 				"/orders/17", "/ORDERS/17", "/Orders/17/", "/orders;x/17", "/orders;x=1/17;y", "/orders%3bx/17", "/orders%3Bx/17", "/orders./17", "/orders%20/17",
 				"/%256frders/17", "/%6frders/17", "//orders/17", "/x/../orders/17", "/orders/17.", "/orders/17;a", "/orders%252f17", "/%EF%BD%8Frders/17",
+				"/./orders/17", "/x/..;/orders/17", "/..;/orders/17", "/.;/orders/17", "/;x/orders/17", "/x/%2e%2e/orders/17", "/x/%2e%2e;/orders/17", "/x/..%2forders/17", "/orders/%2e%2e/orders/17",
+				"/orders%2f17", "/orders%5c17", "/orders%00/17", "/orders/17%00", "/orders%09/17", "/%20orders/17", "/orders%c0%af17", "/%c1%afrders/17", "/orders%u002f17", "/orders;/17", "/orders/;/17",
+				"/orders/17/", "/orders/17//", "/orders/17.json", "/orders/x/../17", "/%4fRDERS/17", "/order%C5%BF/17", "http://a.test/orders/17", "http://a.test/ORDERS;x/17",
 			}
 			rng := rand.New(rand.NewPCG(3, 4))
 			for range 300 {

@@ -1,0 +1,37 @@
+package policy
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// TestBare: a library that has what only a control can have is told all of it, in
+// the order of the members; a control may have it all.
+func TestBare(t *testing.T) {
+	full := Policy{Kind: KindLibrary, Content: Content{ResourceID: ptr(int64(1)), BouncerID: ptr(int64(2)), TestCases: passing, Actions: []Action{{}}}}
+	some := full
+	some.BouncerID, some.Actions = nil, nil
+	for _, c := range []struct {
+		policy Policy
+		want   []string
+	}{
+		{full, []string{"/resource_id", "/bouncer_id", "/test_cases", "/actions"}},
+		{some, []string{"/resource_id", "/test_cases"}},
+		{Policy{Kind: KindLibrary}, nil},
+		{Policy{Kind: KindControl, Content: full.Content}, nil},
+	} {
+		var got []string
+		var f *fault.Error
+		if err := c.policy.bare(); errors.As(err, &f) {
+			for _, d := range f.Details {
+				got = append(got, d.Pointer)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("offences %v, want %v", got, c.want)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
@@ -137,4 +138,67 @@ func TestStoreThatHangs(t *testing.T) {
 		return nil
 	})
 	ask("ann")
+}
+
+// TestRedisThatHangs: while Redis keeps its connections and answers nothing,
+// decisions and sign-in go on without waiting for it, the server is ready and says
+// that it counts alone, and it uses Redis again when that answers.
+func TestRedisThatHangs(t *testing.T) {
+	t.Parallel()
+	u, err := url.Parse(cachetest.Start(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := newFaultProxy(t, u.Host)
+	u.Host = proxy.listener.Addr().String()
+	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_REDIS_URL="+u.String(), "GATEHOUSE_RATE_LIMIT=100000", "GATEHOUSE_DECISION_RATE_LIMIT=100000")
+	a := s.Key(t, s.Admin, "production", "decisions:read")
+	remaining := func() (left int64) {
+		t.Helper()
+		began := time.Now()
+		res := a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ann"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("a decision took %s", took)
+		}
+		if _, err := fmt.Sscan(res.Header.Get("X-RateLimit-Remaining"), &left); err != nil {
+			t.Fatalf("no limit in %v", res.Header)
+		}
+		return left
+	}
+	redis := func() any {
+		return s.Anonymous().Do(t, "GET", "/health", nil).Want(200).Get("components", "redis", "status")
+	}
+	for range 5 {
+		remaining()
+	}
+	before := remaining()
+	proxy.hang()
+	hung := time.Now()
+	for i := range int64(100) {
+		if left := remaining(); left != before-i-1 {
+			t.Fatalf("%d requests are left after %d: the count begins anew", left, before-i)
+		}
+	}
+	if all := time.Since(hung); all > 10*time.Second {
+		t.Errorf("100 decisions took %s", all)
+	}
+	s.Login(t, "admin", apptest.Password)
+	apptest.Eventually(t, 10*time.Second, func() error {
+		if status := redis(); status != "degraded" {
+			return fmt.Errorf("Redis is said to be %v", status)
+		}
+		return nil
+	})
+	began := time.Now()
+	if s.Anonymous().Do(t, "GET", "/health/ready", nil).Want(200); time.Since(began) > time.Second {
+		t.Errorf("readiness took %s", time.Since(began))
+	}
+	proxy.resume()
+	apptest.Eventually(t, 20*time.Second, func() error {
+		if status := redis(); status != "up" {
+			return fmt.Errorf("Redis is said to be %v", status)
+		}
+		return nil
+	})
+	remaining()
 }

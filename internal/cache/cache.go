@@ -2,7 +2,8 @@
 // windows (quotas, failed logins) and messages to all replicas (revocations).
 // It is Redis, or this process alone when none is configured. Nothing in it is
 // needed to be right: when Redis fails, each replica counts for itself and says
-// that it is degraded, until Redis answers again.
+// that it is degraded, until Redis answers again. When Redis is slow or hangs, a
+// caller waits 5 ms at most, and after a quarter of a second not at all.
 package cache
 
 import (
@@ -31,6 +32,9 @@ type Config struct {
 	// Timeout bounds one call to Redis (250 ms); after a failed one Redis is left
 	// alone until a probe, one a second, gets an answer.
 	Timeout time.Duration
+	// Patience is how long whoever counts waits for Redis (5 ms). Past it this
+	// process's own count holds, which goes on from what Redis said last.
+	Patience time.Duration
 	// Logger is told when Redis goes away and comes back; nil logs nothing.
 	Logger *slog.Logger
 }
@@ -76,6 +80,9 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 250 * time.Millisecond
+	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = 5 * time.Millisecond
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -128,7 +135,10 @@ func (c *Cache) Count(ctx context.Context, tenant, key string, n int64, window t
 	start, reset := windowAt(c.now(), window)
 	full := counterKey(tenant, key, window)
 	if c.redis != nil && !c.degraded.Load() {
-		if count, err := c.redis.count(ctx, full, n, start, window); err == nil {
+		known := func(count int64) {
+			c.local.Set(full, localWindow{Window: Window{Count: count, Reset: reset}, length: window})
+		}
+		if count, err := c.redis.count(ctx, full, n, start, window, known); err == nil {
 			return Window{Count: count, Reset: reset}, nil
 		}
 	}
@@ -242,7 +252,10 @@ func (c *Cache) missed() {
 // Health asks Redis for its memory, or says what the counters in this process take.
 func (c *Cache) Health(ctx context.Context) Health {
 	if c.redis != nil {
-		if h, err := c.redis.health(ctx); err == nil && !c.degraded.Load() {
+		if c.degraded.Load() { // it is asked by the probe; nobody else waits for it
+			return Health{Status: "degraded", MemoryUsageMB: c.localMB()}
+		}
+		if h, err := c.redis.health(ctx); err == nil {
 			return h
 		}
 		return Health{Status: "degraded", MemoryUsageMB: c.localMB()}

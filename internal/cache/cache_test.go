@@ -17,7 +17,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// The client of Redis ends this one by itself, within a second.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+}
 
 // clock is a clock that tests set.
 type clock struct{ at atomic.Int64 }

@@ -17,9 +17,17 @@ import (
 
 const (
 	probeEvery = time.Second
+	// dialTimeout bounds a connection to Redis, its greeting, and a write to it.
+	dialTimeout = time.Second
+	// maxUnderWay bounds the calls that wait for Redis: less than what fits into the
+	// queue of its connection, whose end nobody waits for.
+	maxUnderWay = 512
 	// channel carries the messages between replicas.
 	channel = "gh:messages"
 )
+
+// errSlow says that Redis did not answer within the patience of its caller.
+var errSlow = errors.New("cache: Redis is slow")
 
 var errWindow = errors.New("a window is at least a millisecond long")
 
@@ -32,6 +40,7 @@ type remote struct {
 	instance string // tells our own messages from those of other replicas
 	script   *rueidis.Lua
 	failing  chan struct{} // holds a token when a call has failed
+	underWay chan struct{} // holds a token for each call that somebody waits for, or waited
 	gone     atomic.Bool   // the log says that Redis does not answer
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
@@ -48,12 +57,12 @@ func openRemote(ctx context.Context, cfg Config, c *Cache) (*remote, error) {
 	option.DisableCache = true    // nothing is read twice
 	option.DisableRetry = true    // this package falls back instead
 	option.PipelineMultiplex = -1 // one connection, so that its state is the state of all
-	option.Dialer.Timeout = time.Second
-	option.ConnWriteTimeout = time.Second
+	option.Dialer.Timeout = dialTimeout
+	option.ConnWriteTimeout = dialTimeout
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &remote{
 		cfg: cfg, option: option, cache: c, instance: uuid.NewString(), cancel: cancel,
-		failing: make(chan struct{}, 1),
+		failing: make(chan struct{}, 1), underWay: make(chan struct{}, maxUnderWay),
 		script: rueidis.NewLuaScript(`local n = redis.call('INCRBY', KEYS[1], ARGV[1])
 			if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 			return n`),
@@ -121,6 +130,34 @@ func (r *remote) call(ctx context.Context, do func(context.Context, rueidis.Clie
 	return err
 }
 
+// soon is call for those who must not wait: past the patience it gives errSlow, and
+// the command goes on without them. What do finds is valid where soon gives nil;
+// done is called where the command succeeds, soon enough or late.
+func (r *remote) soon(ctx context.Context, do func(context.Context, rueidis.Client) error, done func()) error {
+	select {
+	case r.underWay <- struct{}{}:
+	default:
+		return errSlow
+	}
+	answer := make(chan error, 1)
+	r.running.Go(func() {
+		defer func() { <-r.underWay }()
+		err := r.call(context.WithoutCancel(ctx), do)
+		if err == nil {
+			done()
+		}
+		answer <- err
+	})
+	timer := time.NewTimer(r.cfg.Patience)
+	defer timer.Stop()
+	select {
+	case err := <-answer:
+		return err
+	case <-timer.C:
+		return errSlow
+	}
+}
+
 // probe waits for a failure, then asks Redis every second until it answers.
 func (r *remote) probe(ctx context.Context) {
 	tick := time.NewTicker(probeEvery)
@@ -182,48 +219,57 @@ func windowKey(key string, start time.Time) string {
 	return key + ":" + strconv.FormatInt(start.UnixMilli(), 10)
 }
 
-func (r *remote) count(ctx context.Context, key string, n int64, start time.Time, window time.Duration) (count int64, err error) {
+// count counts in Redis. known is called with the count, even where it comes too late.
+func (r *remote) count(ctx context.Context, key string, n int64, start time.Time, window time.Duration, known func(int64)) (int64, error) {
 	// The key outlives its window a little, for replicas whose clocks are behind.
 	keep := strconv.FormatInt((window + 10*time.Second).Milliseconds(), 10)
-	err = r.call(ctx, func(ctx context.Context, c rueidis.Client) (err error) {
+	var count int64
+	err := r.soon(ctx, func(ctx context.Context, c rueidis.Client) (err error) {
 		count, err = r.script.Exec(ctx, c, []string{windowKey(key, start)}, []string{strconv.FormatInt(n, 10), keep}).AsInt64()
 		return err
-	})
-	return count, err
+	}, func() { known(count) })
+	if err != nil {
+		return 0, err // the command may be under way still: count is not ours
+	}
+	return count, nil
 }
 
-func (r *remote) peek(ctx context.Context, key string, start time.Time) (count int64, err error) {
-	err = r.call(ctx, func(ctx context.Context, c rueidis.Client) (err error) {
+func (r *remote) peek(ctx context.Context, key string, start time.Time) (int64, error) {
+	var count int64
+	err := r.soon(ctx, func(ctx context.Context, c rueidis.Client) (err error) {
 		count, err = c.Do(ctx, c.B().Get().Key(windowKey(key, start)).Build()).AsInt64()
 		if rueidis.IsRedisNil(err) {
 			err = nil
 		}
 		return err
-	})
-	return count, err
+	}, func() {})
+	if err != nil {
+		return 0, err
+	}
+	return count, nil
 }
 
 func (r *remote) clear(ctx context.Context, key string, start time.Time) {
-	_ = r.call(ctx, func(ctx context.Context, c rueidis.Client) error { // its failure has been noted
+	_ = r.soon(ctx, func(ctx context.Context, c rueidis.Client) error { // its failure has been noted
 		return c.Do(ctx, c.B().Del().Key(windowKey(key, start)).Build()).Error()
-	})
+	}, func() {})
 }
 
 func (r *remote) drop(ctx context.Context, prefix string) error {
-	c := r.conn()
-	if c == nil {
-		return errors.New("cache: not connected yet")
-	}
 	cursor := uint64(0)
 	for {
-		entry, err := c.Do(ctx, c.B().Scan().Cursor(cursor).Match(prefix+"*").Count(1000).Build()).AsScanEntry()
+		var entry rueidis.ScanEntry
+		err := r.call(ctx, func(ctx context.Context, c rueidis.Client) (err error) {
+			entry, err = c.Do(ctx, c.B().Scan().Cursor(cursor).Match(prefix+"*").Count(1000).Build()).AsScanEntry()
+			return err
+		})
+		if err == nil && len(entry.Elements) > 0 {
+			err = r.call(ctx, func(ctx context.Context, c rueidis.Client) error {
+				return c.Do(ctx, c.B().Unlink().Key(entry.Elements...).Build()).Error()
+			})
+		}
 		if err != nil {
 			return fmt.Errorf("cache: drop: %w", err)
-		}
-		if len(entry.Elements) > 0 {
-			if err := c.Do(ctx, c.B().Unlink().Key(entry.Elements...).Build()).Error(); err != nil {
-				return fmt.Errorf("cache: drop: %w", err)
-			}
 		}
 		if cursor = entry.Cursor; cursor == 0 {
 			return nil

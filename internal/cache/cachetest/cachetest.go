@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -101,6 +102,23 @@ func (s *Server) Restart() {
 	if err := s.answers(); err != nil {
 		s.Stop()
 		s.t.Fatalf("redis-server: %v\n%s", err, s.log.String())
+	}
+}
+
+// Freeze stops the server without ending it: it keeps its connections, takes new
+// ones, and answers nothing until Thaw.
+func (s *Server) Freeze() { s.signal(syscall.SIGSTOP) }
+
+// Thaw lets a frozen server go on.
+func (s *Server) Thaw() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if s.given != "" {
+		s.t.Skip("the server of GATEHOUSE_TEST_REDIS_URL is not ours to stop")
+	}
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
 	}
 }
 

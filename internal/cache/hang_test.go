@@ -1,0 +1,75 @@
+package cache_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
+)
+
+// TestRedisHangs: a Redis that keeps its connections and answers nothing holds
+// nobody up. Counts go on from what it said last, health says so at once, and it
+// is used again when it answers.
+func TestRedisHangs(t *testing.T) {
+	server := cachetest.Start(t)
+	c := cachetest.Open(t, cache.Config{URL: server.URL()})
+	ctx := context.Background()
+	within := func(what string, limit time.Duration, do func()) {
+		t.Helper()
+		began := time.Now()
+		do()
+		if took := time.Since(began); took > limit {
+			t.Errorf("%s took %s", what, took)
+		}
+	}
+	last := count(t, c, "t", "x", 7, 240*time.Hour).Count
+	server.Freeze()
+	within("1000 counts", 20*time.Second, func() {
+		for range 1000 {
+			within("a count", time.Second, func() {
+				w := count(t, c, "t", "x", 1, 240*time.Hour)
+				if w.Count != last+1 {
+					t.Fatalf("%d after %d", w.Count, last)
+				}
+				last = w.Count
+			})
+		}
+	})
+	within("a look", time.Second, func() {
+		if w, err := c.Peek(ctx, "t", "x", 240*time.Hour); err != nil || w.Count != last {
+			t.Errorf("%+v %v, want %d", w, err, last)
+		}
+	})
+	for deadline := time.Now().Add(20 * time.Second); c.Health(ctx).Status != "degraded"; {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody notices")
+		}
+	}
+	within("health", 200*time.Millisecond, func() { c.Health(ctx) })
+	within("1000 counts with an open circuit", 2*time.Second, func() {
+		for range 1000 {
+			count(t, c, "t", "y", 1, 240*time.Hour)
+		}
+	})
+	within("a message", 2*time.Second, func() { _ = c.Publish(ctx, "topic", "x") })
+	within("a tenant's end", 5*time.Second, func() {
+		if c.Drop(ctx, "t") == nil {
+			t.Error("a frozen Redis dropped a tenant")
+		}
+	})
+	within("an open", 10*time.Second, func() {
+		other := cachetest.Open(t, cache.Config{URL: server.URL()})
+		if other.Health(ctx).Status != "degraded" {
+			t.Error("a cache that starts beside a frozen Redis is well")
+		}
+		count(t, other, "t", "z", 1, time.Hour)
+	})
+	server.Thaw()
+	for deadline := time.Now().Add(20 * time.Second); c.Health(ctx).Status != "up"; {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not come back")
+		}
+	}
+}

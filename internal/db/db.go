@@ -116,7 +116,8 @@ const (
 )
 
 // Open opens the deployment's store and brings the system schema up to date.
-// Several replicas may do so at once. Close ends it.
+// Several replicas may do so at once. Close ends it. A store that a newer program
+// has changed is an ErrNewer.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Now == nil {
 		cfg.Now = func() time.Time { return time.Now().UTC() }
@@ -140,6 +141,11 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	for _, id := range []scope.TenantID{"", scope.DefaultTenant} {
+		if err := c.refuseNewer(ctx, id); err != nil {
+			return nil, errors.Join(err, c.backend.close())
+		}
 	}
 	if err := c.backend.provision(ctx, ""); err != nil {
 		return nil, errors.Join(err, c.backend.close())

@@ -5,9 +5,12 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,17 +76,13 @@ func versionsOf(id scope.TenantID) ([]int64, error) {
 }
 
 // upToDate reports whether t's store has every migration. A store that has more
-// of them, from a newer program, is up to date too.
+// of them is up to date too: a newer program runs beside this one.
 func upToDate(ctx context.Context, t txn, id scope.TenantID) (bool, error) {
 	want, err := versionsOf(id)
 	if err != nil {
 		return false, err
 	}
-	have := map[int64]bool{}
-	cur, err := t.query(ctx, `SELECT version_id FROM goose_db_version WHERE is_applied`, nil)
-	if err == nil {
-		err = each(ctx, cur, func(v int64) bool { have[v] = true; return true })
-	}
+	have, err := applied(ctx, t)
 	if err != nil {
 		return false, ctx.Err() // a store without that table is a new one; else migrating says what is wrong
 	}
@@ -93,6 +92,51 @@ func upToDate(ctx context.Context, t txn, id scope.TenantID) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// applied are the numbers of the migrations that t's store has.
+func applied(ctx context.Context, t txn) (map[int64]bool, error) {
+	have := map[int64]bool{}
+	cur, err := t.query(ctx, `SELECT version_id FROM goose_db_version WHERE is_applied`, nil)
+	if err == nil {
+		err = each(ctx, cur, func(v int64) bool { have[v] = true; return true })
+	}
+	return have, err
+}
+
+// ErrNewer says that a newer program has changed the store's schema.
+var ErrNewer = errors.New("the data is of a newer gatehouse")
+
+// refuseNewer is an ErrNewer where a store has a migration that this program does
+// not know. A program that starts must not write into what it does not know; one
+// that runs while a newer one is started beside it goes on.
+func (c *Cluster) refuseNewer(ctx context.Context, id scope.TenantID) error {
+	t, err := c.backend.begin(ctx, id, false)
+	if err != nil {
+		return nil //nolint:nilerr // a store that is not there yet; what else it may be, the first use says
+	}
+	defer t.rollback()
+	have, err := applied(ctx, t)
+	if err != nil {
+		return ctx.Err()
+	}
+	known, err := versionsOf(id)
+	if err != nil {
+		return err
+	}
+	for _, v := range known {
+		delete(have, v)
+	}
+	delete(have, 0) // goose's own first row
+	if len(have) == 0 {
+		return nil
+	}
+	what := "the system store"
+	if id != "" {
+		what = "the store of tenant " + string(id)
+	}
+	return fmt.Errorf("%w: %s has schema version %04d, and this program knows versions up to %04d. Start the newer program, or restore a backup from before the upgrade",
+		ErrNewer, what, slices.Max(slices.Collect(maps.Keys(have))), slices.Max(known))
 }
 
 // migrate brings a store up to date. The locker keeps replicas apart; nil where

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
 // ResetPassword gives an account a new password on the server's host and ends
@@ -122,19 +123,28 @@ func Migrate(ctx context.Context, cfg Config, out io.Writer) error {
 }
 
 // Backup copies the SQLite files of a data directory into a new directory,
-// consistently, while a server may run on them.
+// consistently, while a server may run on them. The decisions that are not in a
+// store yet are copied first: one that is stored meanwhile is in both copies, and
+// the log knows it again by its id.
 func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	stores, err := openStores(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer stores.Close()
+	if cfg.DatabaseURL == "" {
+		n, err := spool.Copy(filepath.Join(cfg.DataDir, "spool"), filepath.Join(to, "spool"))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "copied %d files of decisions that were not stored yet\n", n)
+	}
 	made, err := stores.Backup(ctx, to)
 	for _, name := range made {
 		fmt.Fprintf(out, "copied %s\n", name)
 	}
 	if errors.Is(err, db.ErrNotHere) {
-		return errors.New("GATEHOUSE_DATABASE_URL names PostgreSQL: back it up with pg_dump, or by its point-in-time recovery")
+		return errors.New("GATEHOUSE_DATABASE_URL names PostgreSQL: back it up with pg_dump, or by its point-in-time recovery, after copying the data directory's spool")
 	}
 	if err == nil {
 		fmt.Fprintln(out, "The encryption key is not in the copy (NOTIFICATION_ENCRYPTION_KEY, or encryption.key of a demo): keep it apart, nothing sealed can be read without it.")

@@ -304,3 +304,36 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// TestCopy: a copy that is taken while records come and go holds every record that
+// was not acknowledged before it began and is not acknowledged by its end.
+func TestCopy(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, Config{Dir: dir, SegmentBytes: 500})
+	add(t, l, numbers(1, 40)...)
+	b, err := l.read(25)
+	for got := len(b.Records); err == nil && got < 25; got += len(b.Records) {
+		b, err = l.read(25 - got)
+	}
+	if err != nil || l.Ack(b) != nil {
+		t.Fatal(err)
+	}
+	var load sync.WaitGroup
+	load.Go(func() { add(t, l, numbers(41, 500)...) })
+	to := filepath.Join(t.TempDir(), "copy")
+	if files, err := Copy(dir, to); err != nil || files == 0 {
+		t.Fatal(files, err)
+	}
+	load.Wait()
+	got, _ := drain(t, open(t, Config{Dir: to}), 100)
+	if len(got) < 15 {
+		t.Fatalf("%d records", len(got))
+	}
+	same(t, got, numbers(26, 25+len(got)))
+	if _, err := Copy(dir, to); err == nil {
+		t.Error("a copy was written over another")
+	}
+	if files, err := Copy(filepath.Join(dir, "none"), filepath.Join(t.TempDir(), "x")); files != 0 || err != nil {
+		t.Error(files, err)
+	}
+}

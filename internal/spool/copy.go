@@ -1,0 +1,56 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Copy writes what a log holds into a new folder, while a process may use the
+// log, and gives the number of files with records. What is acknowledged meanwhile
+// may be missing, so it is called before that is copied where it is stored; what
+// is appended meanwhile may be missing too. A log that is not there holds nothing.
+func Copy(dir, to string) (files int, err error) {
+	paths, err := filepath.Glob(filepath.Join(globSafe(dir), "*.seg"))
+	if err != nil {
+		return 0, fmt.Errorf("spool: copy: %w", err)
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return 0, fmt.Errorf("spool: copy: %w", err)
+	}
+	// The position first: records behind an older one are delivered twice, which is
+	// harmless, and behind a newer one never.
+	for _, path := range append([]string{filepath.Join(dir, "ack")}, paths...) {
+		err := copyFile(path, filepath.Join(to, filepath.Base(path)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // acknowledged meanwhile
+		}
+		if err != nil {
+			return files, fmt.Errorf("spool: copy: %w", err)
+		}
+		if filepath.Ext(path) == ".seg" {
+			files++
+		}
+	}
+	return files, syncDir(to)
+}
+
+func copyFile(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	return out.Sync()
+}

@@ -35,7 +35,7 @@ func (x *exchange) refusing() bool {
 func (x *exchange) linger() {
 	x.leaveRoom()
 	c := http.NewResponseController(x.ResponseWriter)
-	if c.Flush() != nil || c.SetReadDeadline(x.r.s.Now().Add(lingerTime)) != nil {
+	if c.Flush() != nil || c.SetReadDeadline(x.r.s.ticks()().Add(lingerTime)) != nil {
 		return
 	}
 	_, _ = io.CopyN(io.Discard, x.req.Body, lingerBytes) // however it ends, the connection does too

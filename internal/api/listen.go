@@ -42,6 +42,14 @@ func tunnelled(c net.Conn, s http.ConnState) {
 	}
 }
 
+// ticks is the clock that deadlines are set from.
+func (s *Server) ticks() func() time.Time {
+	if s.Ticks != nil {
+		return s.Ticks
+	}
+	return s.Now
+}
+
 // Serve serves the API on l as the function Serve does; Brief operations of kept
 // connections are served by package lane.
 //
@@ -52,7 +60,7 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, le
 	ctx, left := r.leave(ctx, leave, l)
 	defer left()
 	short := lane.Listen(l, lane.Config{
-		Handler: srv.Handler, Brief: r.brief, Now: r.s.Now, Log: r.s.Log, Panics: r.s.Panics,
+		Handler: srv.Handler, Brief: r.brief, Now: r.s.ticks(), Log: r.s.Log, Panics: r.s.Panics,
 		First: srv.ReadHeaderTimeout, Body: srv.ReadTimeout, Idle: srv.IdleTimeout,
 	})
 	var ending sync.WaitGroup

@@ -209,3 +209,39 @@ func TestRefusedOnTheWay(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestClockStepCutsNoConnection: after a step forward of an hour, a deadline that
+// was set from the wall clock before it is over. As the wall clock of this test is
+// an hour behind, so would be all of them.
+func TestClockStepCutsNoConnection(t *testing.T) {
+	addr, stop := served(t, nil, func(g *rig) {
+		g.server.Now = func() time.Time { return time.Now().UTC().Add(-time.Hour) }
+		g.server.Ticks = time.Now
+	})
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	for i := range 3 { // one connection, kept
+		if _, err := io.WriteString(conn, "GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if res.StatusCode != 200 {
+			t.Errorf("request %d: %d", i, res.StatusCode)
+		}
+	}
+	_ = conn.Close()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}

@@ -39,6 +39,10 @@ type Server struct {
 	Now   func() time.Time
 	NewID func() string
 	Log   *slog.Logger
+	// Ticks is the clock that deadlines of connections are set from. It keeps the
+	// monotonic reading, which Now may lack, so that a step of the wall clock ends
+	// no connection; nil: Now.
+	Ticks func() time.Time
 	// Started is when the process began to serve.
 	Started time.Time
 

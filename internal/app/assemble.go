@@ -97,9 +97,12 @@ func (p *parts) task(name string, run func(context.Context) error) {
 	p.tasks = append(p.tasks, task{name, run})
 }
 
-// clock is the wall clock in UTC; it keeps the monotonic reading, by which
-// durations are taken.
+// clock is the wall clock in UTC. It has no monotonic reading: UTC strips it.
 func clock() time.Time { return time.Now().UTC() }
+
+// ticks is the clock that deadlines are set from: it keeps the monotonic reading,
+// so that a step of the wall clock ends nothing.
+func ticks() time.Time { return time.Now() }
 
 // newID makes ids that sort by time. They name things and are no secret, so they
 // draw on a pool of randomness.

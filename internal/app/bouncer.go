@@ -57,7 +57,7 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 	b, err := enforce.New(enforce.Config{
 		URL: cfg.URL, Token: cfg.Token, Listen: cfg.Listen, GRPCListen: cfg.GRPCListen, Upstream: cfg.Upstream, DataDir: cfg.DataDir,
 		TrustedProxies: cfg.TrustedProxies, InitialMode: cfg.InitialMode, TLSCert: cfg.TLSCert, TLSKey: cfg.TLSKey,
-		UpstreamTimeout: cfg.Timeout, Version: version, Now: clock, Entropy: rand.Reader, Count: count, Verify: verify,
+		UpstreamTimeout: cfg.Timeout, Version: version, Now: ticks, Entropy: rand.Reader, Count: count, Verify: verify,
 		SpoolBytes: cfg.SpoolBytes, DiskReserve: cfg.DiskReserve,
 		MetricsListen: cfg.MetricsListen, StopDelay: cfg.StopDelay,
 		Serving: func(address string) {

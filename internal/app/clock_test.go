@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// TestClockStep: deadlines are set from clock, and must not move with the wall
-// clock. A moment of clock carries the monotonic reading, and so do sums of it: a
+// TestClockStep: deadlines are set from ticks, and must not move with the wall
+// clock. A moment of ticks carries the monotonic reading, and so do sums of it: a
 // deadline set from one whose wall clock is an hour behind, as after a step
 // forward, is not over.
 func TestClockStep(t *testing.T) {
-	now := clock()
+	now := ticks()
 	if wall := now.Round(0); now.String() == wall.String() {
-		t.Fatal("clock drops the monotonic reading")
+		t.Fatal("ticks drops the monotonic reading")
 	}
 	if later := now.Add(time.Minute); later.String() == later.Round(0).String() {
 		t.Fatal("a sum drops the monotonic reading")
@@ -31,8 +31,8 @@ func TestClockStep(t *testing.T) {
 		_, err := a.Read(make([]byte, 1))
 		return err
 	}
-	if err := read(clock().Add(30 * time.Second)); err != nil {
-		t.Errorf("a deadline of clock: %v", err)
+	if err := read(ticks().Add(30 * time.Second)); err != nil {
+		t.Errorf("a deadline of ticks: %v", err)
 	}
 	// What a step of an hour would do to a deadline without the monotonic reading.
 	if err := read(clock().Round(0).Add(30*time.Second - time.Hour)); !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -14,7 +14,7 @@ func (p *parts) apiServer(version string) *api.Server {
 	p.ide.Version = version
 	proxies, _ := p.cfg.Proxies() // checked by Check
 	return &api.Server{
-		Version: version, Now: p.now, NewID: newID, Log: p.log, Started: p.now(), BaseDomain: p.cfg.BaseDomain,
+		Version: version, Now: p.now, Ticks: ticks, NewID: newID, Log: p.log, Started: p.now(), BaseDomain: p.cfg.BaseDomain,
 		Authenticate: p.auth.Authenticate, Count: p.cache.Count, Limits: p.limits(), TrustedProxies: proxies,
 		Registry: p.registry, Panics: p.panics, Probes: p.probes(),
 		Idempotency: api.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Outcome: p.outcome},

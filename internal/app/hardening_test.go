@@ -35,7 +35,7 @@ func TestHardening(t *testing.T) {
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
 			r := newRig(t, apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN="+baseDomain))
-			for _, group := range [][]hardeningCase{tenantCases, scopeCases, bouncerCases, credentialCases, regoCases, inputCases, cacheCases, concurrencyCases} {
+			for _, group := range [][]hardeningCase{tenantCases, scopeCases, bouncerCases, credentialCases, regoCases, growthCases, inputCases, cacheCases, concurrencyCases} {
 				for _, c := range group {
 					t.Run(c.name, func(t *testing.T) { c.run(t, r) })
 				}

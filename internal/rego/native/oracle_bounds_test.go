@@ -82,7 +82,7 @@ func watch(b *ast.Builtin) {
 		exp := false
 		for _, a := range args {
 			s.operand(b.Name, a)
-			exp = exp || exponential(a)
+			exp = exp || exponential(a) || (b.Name == "sum" || b.Name == "product") && strings.ContainsAny(a.String(), "eE.")
 		}
 		if endless(b.Name, args[:b.Decl.Arity()]) {
 			s.large = true

@@ -111,6 +111,8 @@ func (b *Bouncer) admit(in *inbound, r *http.Request, st *settings) *refusal {
 
 func allowedMethod(m string) *refusal {
 	switch m {
+	case "": // a gateway that does not say
+		return badRequest("the method is missing")
 	case "TRACE", "TRACK", "CONNECT", "PRI":
 		return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "this method does not pass"}
 	}
@@ -119,6 +121,9 @@ func allowedMethod(m string) *refusal {
 		// must not slip past a control on DELETE.
 		if m[i] >= 'a' && m[i] <= 'z' {
 			return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "methods are written in upper case"}
+		}
+		if !plainNameByte(m[i]) && m[i] != '_' {
+			return badRequest("the method is malformed")
 		}
 	}
 	return nil

@@ -78,7 +78,10 @@ func TestAuthZENScenario(t *testing.T) {
 			doc  body
 			want bool
 		}{
-			{ask("alice", "read", "record-1"), true}, {ask("alice", "write", "record-1"), true}, {ask("bob", "read", "record-1"), true}, {ask("bob", "write", "record-1"), false},
+			{ask("alice", "read", "record-1"), true},
+			{ask("alice", "write", "record-1"), true},
+			{ask("bob", "read", "record-1"), true},
+			{ask("bob", "write", "record-1"), false},
 			{with(ask("alice", "write", "record-1"), "resource", body{"status": "archived"}), true}, // the registered record says active
 			{with(ask("alice", "write", "record-9"), "resource", body{"status": "archived"}), false},
 			{with(with(ask("carol", "write", "record-9"), "resource", body{"status": "archived"}), "subject", body{"role": "admin"}), true},

@@ -90,8 +90,12 @@ func (p *parts) keepLog() error {
 		Kept: keptInputs, Fold: &floods, BestEffort: p.cfg.Audit == auditBestEffort, Alarm: k.alarm,
 	})
 	for _, t := range []trouble{
-		{kind: auditPipeline, subject: "failing"}, {kind: auditPipeline, subject: "full"}, {kind: auditPipeline, subject: "filling"},
-		{kind: auditPipeline, subject: "lagging"}, {kind: diskSpace, subject: "reserve in use"}, {kind: diskSpace, subject: "low"},
+		{kind: auditPipeline, subject: "failing"},
+		{kind: auditPipeline, subject: "full"},
+		{kind: auditPipeline, subject: "filling"},
+		{kind: auditPipeline, subject: "lagging"},
+		{kind: diskSpace, subject: "reserve in use"},
+		{kind: diskSpace, subject: "low"},
 	} { // an earlier process may have raised them
 		k.raised[trouble{scope.DefaultTenant, t.kind, t.subject + " at " + k.name}] = true
 	}

@@ -112,8 +112,13 @@ func (r *Rollup) each(f func(measure string, n int64)) {
 		measure string
 		n       int64
 	}{
-		{measurePermit, r.Permitted}, {measureDeny, r.Denied}, {measureMask, r.Masked}, {measurePolicyDeny, r.PolicyDenials},
-		{measureError, r.Errors}, {measureCacheHit, r.CacheHits}, {measureTime, r.EvaluationUS},
+		{measurePermit, r.Permitted},
+		{measureDeny, r.Denied},
+		{measureMask, r.Masked},
+		{measurePolicyDeny, r.PolicyDenials},
+		{measureError, r.Errors},
+		{measureCacheHit, r.CacheHits},
+		{measureTime, r.EvaluationUS},
 	} {
 		if m.n != 0 {
 			f(m.measure, m.n)

@@ -91,12 +91,20 @@ func (p parts) check(w wanted) error {
 	if p.context.Defined() && !p.context.IsNull() && p.context.Kind() != value.ObjectKind {
 		wrong("/context", "must be an object")
 	}
-	if len(bad) == 0 {
+	return refusal(bad)
+}
+
+// refusal is the fault of a request with offences, nil without any. AuthZEN's errors are
+// one text, so all of them stand in it.
+func refusal(offences []fault.Detail) error {
+	if len(offences) == 0 {
 		return nil
 	}
-	f := fault.New(fault.BadRequest, "invalid_request", bad[0].Pointer+" "+bad[0].Message)
-	f.Details = bad
-	return f
+	texts := make([]string, len(offences))
+	for i, o := range offences {
+		texts[i] = o.Pointer + " " + o.Message
+	}
+	return fault.New(fault.BadRequest, "invalid_request", strings.Join(texts, "; "))
 }
 
 // request makes the decision request of checked parts.
@@ -121,10 +129,8 @@ func (s *Service) request(ctx context.Context, tenant scope.TenantID, set *rego.
 		input = input.With("context", p.context)
 	}
 	req, offences := rego.ParseOpen(input)
-	if len(offences) > 0 {
-		f := fault.New(fault.BadRequest, "invalid_request", offences[0].Pointer+" "+offences[0].Message)
-		f.Details = offences
-		return nil, f
+	if err := refusal(offences); err != nil {
+		return nil, err
 	}
 	req.NotStored = true // user has filled in what is stored
 	if found {

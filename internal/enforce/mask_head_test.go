@@ -119,9 +119,11 @@ func TestHeadMaskFamilies(t *testing.T) {
 func TestHeadMasksThatCannotBe(t *testing.T) {
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "canary") })
 	p := newPlane(t)
-	for i, path := range []string{"header:Content-Length", "header:transfer-encoding", "header:Content-Type", "header:", "header:a b", "header:Connection",
+	for i, path := range []string{
+		"header:Content-Length", "header:transfer-encoding", "header:Content-Type", "header:", "header:a b", "header:Connection",
 		"header:CONTENT-TYPE", "header:content-encoding", "header:Content-Range", "header:Trailer", "header:Te", "header:Upgrade", "header:Keep-Alive", "header:Proxy-Authenticate",
-		"header:X-\u00e9", "header:X:Y", "header: X-Space", "header:X-Line\n"} {
+		"header:X-\u00e9", "header:X:Y", "header: X-Space", "header:X-Line\n",
+	} {
 		source := fmt.Sprintf("package heads\n\nallow := true\n\nmask := {%q: \"remove\"}\n", path)
 		p.publish(policySet{revision: i + 1, mode: "enforce", controls: []control{{id: 1, source: source}}})
 		b := start(t, p, app.URL, nil).at(t, i+1)

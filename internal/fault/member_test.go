@@ -21,7 +21,8 @@ func TestUnknownMembers(t *testing.T) {
 		"stored":            {map[string]any{"colour": map[string]any{"a": 1.0}}, map[string]any{"colour": map[string]any{"a": 1.0}}, "[]"},
 		"stored, other now": {map[string]any{"colour": 2.0}, map[string]any{"colour": 1.0}, "[/configuration/colour there is no such member here]"},
 		"nested": {
-			map[string]any{"flags": map[string]any{"resources": map[string]any{"asist": true}}}, nil,
+			map[string]any{"flags": map[string]any{"resources": map[string]any{"asist": true}}},
+			nil,
 			`[/configuration/flags/resources/asist there is no such member here; write it as one name, "flags.resources.assist"]`,
 		},
 		"nested, far":         {map[string]any{"flags": map[string]any{"z": map[string]any{}}}, nil, "[/configuration/flags/z there is no such member here]"},

@@ -30,51 +30,77 @@ func TestPromotionWarnings(t *testing.T) {
 		text      []string
 	}{
 		"a draft that was alone": {
-			func(_ *house, pay, _ int64) Draft { return linked(Draft{}, pay) }, Promotion{},
-			[]string{"not_enforced", "sandbox_uncovered"}, []string{"pay"}, []string{"is a draft", "enforces nothing", "(pay)", "keep_in_sandbox"},
+			func(_ *house, pay, _ int64) Draft { return linked(Draft{}, pay) },
+			Promotion{},
+			[]string{"not_enforced", "sandbox_uncovered"},
+			[]string{"pay"},
+			[]string{"is a draft", "enforces nothing", "(pay)", "keep_in_sandbox"},
 		},
 		"the last active one": {
 			func(h *house, pay, _ int64) Draft {
 				h.create(t, linked(Draft{Name: "a draft beside it"}, pay))
 				return linked(active, pay)
-			}, Promotion{},
-			[]string{"sandbox_uncovered"}, []string{"pay"}, []string{"without any control for", "(pay)"},
+			},
+			Promotion{},
+			[]string{"sandbox_uncovered"},
+			[]string{"pay"},
+			[]string{"without any control for", "(pay)"},
 		},
 		"the last one, but for a tenant-wide one": {
-			func(h *house, pay, _ int64) Draft { h.create(t, active); return linked(active, pay) }, Promotion{},
-			[]string{"sandbox_uncovered"}, []string{"pay"}, []string{"any control but the tenant-wide ones"},
+			func(h *house, pay, _ int64) Draft { h.create(t, active); return linked(active, pay) },
+			Promotion{},
+			[]string{"sandbox_uncovered"},
+			[]string{"pay"},
+			[]string{"any control but the tenant-wide ones"},
 		},
 		"one of two": {
-			func(h *house, pay, _ int64) Draft { h.create(t, linked(active, pay)); return linked(active, pay) }, Promotion{},
+			func(h *house, pay, _ int64) Draft { h.create(t, linked(active, pay)); return linked(active, pay) },
+			Promotion{},
 			nil, nil, nil,
 		},
 		"tenant-wide, the last of all": {
-			func(h *house, pay, _ int64) Draft { h.create(t, linked(active, pay)); return active }, Promotion{},
-			[]string{"tenant_wide", "sandbox_uncovered"}, []string{"ship"}, []string{"tenant-wide", "every request of production", "(ship)"},
+			func(h *house, pay, _ int64) Draft { h.create(t, linked(active, pay)); return active },
+			Promotion{},
+			[]string{"tenant_wide", "sandbox_uncovered"},
+			[]string{"ship"},
+			[]string{"tenant-wide", "every request of production", "(ship)"},
 		},
 		"tenant-wide, one of two": {
-			func(h *house, _, _ int64) Draft { h.create(t, active); return active }, Promotion{},
-			[]string{"tenant_wide"}, nil, nil,
+			func(h *house, _, _ int64) Draft { h.create(t, active); return active },
+			Promotion{},
+			[]string{"tenant_wide"},
+			nil, nil,
 		},
 		"a tenant-wide draft": {
-			func(*house, int64, int64) Draft { return Draft{} }, Promotion{},
-			[]string{"not_enforced", "tenant_wide"}, nil, nil,
+			func(*house, int64, int64) Draft { return Draft{} },
+			Promotion{},
+			[]string{"not_enforced", "tenant_wide"},
+			nil, nil,
 		},
 		"kept": {
-			func(_ *house, pay, _ int64) Draft { return linked(active, pay) }, Promotion{KeepInSandbox: true},
+			func(_ *house, pay, _ int64) Draft { return linked(active, pay) },
+			Promotion{KeepInSandbox: true},
 			nil, nil, nil,
 		},
 		"kept as a draft": {
-			func(_ *house, pay, _ int64) Draft { return linked(Draft{}, pay) }, Promotion{KeepInSandbox: true},
-			[]string{"not_enforced", "sandbox_uncovered"}, []string{"pay"}, nil,
+			func(_ *house, pay, _ int64) Draft { return linked(Draft{}, pay) },
+			Promotion{KeepInSandbox: true},
+			[]string{"not_enforced", "sandbox_uncovered"},
+			[]string{"pay"},
+			nil,
 		},
 		"tenant-wide, kept": {
-			func(*house, int64, int64) Draft { return active }, Promotion{KeepInSandbox: true},
-			[]string{"tenant_wide"}, nil, nil,
+			func(*house, int64, int64) Draft { return active },
+			Promotion{KeepInSandbox: true},
+			[]string{"tenant_wide"},
+			nil, nil,
 		},
 		"a library that is a draft": {
-			func(*house, int64, int64) Draft { return Draft{Kind: KindLibrary, RegoCode: textLib} }, Promotion{},
-			[]string{"not_enforced"}, nil, []string{"no policy can import it"},
+			func(*house, int64, int64) Draft { return Draft{Kind: KindLibrary, RegoCode: textLib} },
+			Promotion{},
+			[]string{"not_enforced"},
+			nil,
+			[]string{"no policy can import it"},
 		},
 	}
 	dbtest.Each(t, func(t *testing.T, cl *db.Cluster) {

@@ -141,8 +141,12 @@ func TestHashKey(t *testing.T) {
 // In pieces the result is the same, whatever goes and however large a value is.
 func TestApplyMaskTo(t *testing.T) {
 	rules := []MaskRule{
-		{Path: "rows.*.secret", Strategy: StrategyHash}, {Path: "rows.*.gone", Strategy: StrategyRemove}, {Path: "rows.0", Strategy: StrategyRemove},
-		{Path: "rows.*.deep.*.a", Strategy: StrategyLast4}, {Path: "big", Strategy: StrategyRedact}, {Path: "rows.*.text.inner", Strategy: StrategyRemove},
+		{Path: "rows.*.secret", Strategy: StrategyHash},
+		{Path: "rows.*.gone", Strategy: StrategyRemove},
+		{Path: "rows.0", Strategy: StrategyRemove},
+		{Path: "rows.*.deep.*.a", Strategy: StrategyLast4},
+		{Path: "big", Strategy: StrategyRedact},
+		{Path: "rows.*.text.inner", Strategy: StrategyRemove},
 	}
 	row := `{"secret": "s", "gone":{"a":[1,2,{"b":"` + strings.Repeat("x", 700) + `"}]}, "kept":"` + strings.Repeat("é", 300) + `","deep":[{"a":"abcdefgh"},{"a":12345678,"b":null}],"text":"{\"inner\":1,\"b\":2}" }`
 	long := strings.Repeat("y", 3*maskPiece)

@@ -52,8 +52,10 @@ func TestSettings(t *testing.T) {
 	if _, ok := after.Limit(Policies); ok || after["x"] != 1.0 || !after.FourEyes() || len(s) != 4 {
 		t.Errorf("merged to %v, from %v", after, s)
 	}
-	for _, bad := range []string{`{"max_users":-1}`, `{"max_users":1.5}`, `{"max_users":"10"}`, `{"max_users":1e300}`, `{"four_eyes":"yes"}`, `{"max_policies":true,"max_bouncers":[]}`,
-		`{"theme":1}`, `{"max_policys":1}`, `{"flags.resources.assist_classification":"yes"}`, `{"flags":{"resources":{"assist_classification":true}}}`, `{"replay":{"hour":1}}`} {
+	for _, bad := range []string{
+		`{"max_users":-1}`, `{"max_users":1.5}`, `{"max_users":"10"}`, `{"max_users":1e300}`, `{"four_eyes":"yes"}`, `{"max_policies":true,"max_bouncers":[]}`,
+		`{"theme":1}`, `{"max_policys":1}`, `{"flags.resources.assist_classification":"yes"}`, `{"flags":{"resources":{"assist_classification":true}}}`, `{"replay":{"hour":1}}`,
+	} {
 		var s Settings
 		if err := json.Unmarshal([]byte(bad), &s); err != nil {
 			t.Fatal(err)

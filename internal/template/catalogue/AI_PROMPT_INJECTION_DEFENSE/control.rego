@@ -28,8 +28,9 @@ extra_signs := []
 # Parameter: phrases that are taken out before the comparison, against false alarms.
 permitted_phrases := []
 
-# Parameter: roles of messages that are believed and not looked at.
-trusted_roles := ["system", "developer", "assistant"]
+# Parameter: roles of messages that are not looked at. The client writes the role, so name
+# one only where no user can: an application of yours that makes the whole request.
+trusted_roles := []
 
 # Parameter: the weight at which signs refuse. The strong ones weigh 10; 15 wants two signs.
 threshold := 10

@@ -82,7 +82,8 @@ func evaluatorError(err error) error {
 // failure is evaluatorError, and tells of a fault.
 func (r *run) failure(err error) error {
 	err = evaluatorError(err)
-	if p, ok := err.(*Panic); ok && r.lim.Caught != nil {
+	var p *Panic
+	if errors.As(err, &p) && r.lim.Caught != nil {
 		r.lim.Caught(p)
 	}
 	return err

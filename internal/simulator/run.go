@@ -67,11 +67,11 @@ func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Requ
 }
 
 // data is what the control finds below data.
-func (r *trialRun) data() rego.DataSource {
-	if readsResources(r.sc) {
-		return r.set
+func (run *trialRun) data() rego.DataSource {
+	if readsResources(run.sc) {
+		return run.set
 	}
-	return rego.WithoutAttributes(r.set)
+	return rego.WithoutAttributes(run.set)
 }
 
 // prepare loads what a run is made of.

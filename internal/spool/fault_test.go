@@ -152,7 +152,7 @@ func TestFailedSync(t *testing.T) {
 				if s := l.Stats(); s.Failing != nil || s.Healed != 1 || s.Records != 7 {
 					t.Errorf("healed: %+v", s)
 				}
-				rest, last := drain(t, l, 100)
+				rest, _ := drain(t, l, 100)
 				same(t, append(got, rest...), numbers(1, 7))
 				if err := l.Close(); err != nil {
 					t.Fatal(err)
@@ -161,7 +161,7 @@ func TestFailedSync(t *testing.T) {
 				if r := l.Recovery(); r.Records != 7 {
 					t.Errorf("recovered %+v", r)
 				}
-				rest, last = drain(t, l, 100)
+				rest, last := drain(t, l, 100)
 				same(t, rest, numbers(1, 7))
 				if err := l.Ack(last); err != nil || l.Bytes() != 0 || l.Depth() != 0 {
 					t.Errorf("%d bytes of %d records are left, %v", l.Bytes(), l.Depth(), err)

@@ -49,7 +49,7 @@ func TestOutsideCorpus(t *testing.T) {
 			tally := &by[half][k]
 			tally.lines++
 			for _, mark := range text.Spans {
-				if types[mark.Type] != Kind(k).String() {
+				if types[mark.Type] != k.String() {
 					continue
 				}
 				tally.wanted++
@@ -57,7 +57,7 @@ func TestOutsideCorpus(t *testing.T) {
 				if !slices.ContainsFunc(spans, func(s Span) bool { return s.Start <= start && s.End >= end }) {
 					tally.missed++
 					if half == 0 {
-						t.Logf("MISTAKE missed %s: %q in %q", Kind(k), mark.Value, text.Text)
+						t.Logf("MISTAKE missed %s: %q in %q", k, mark.Value, text.Text)
 					}
 				}
 			}

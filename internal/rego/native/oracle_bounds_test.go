@@ -111,7 +111,7 @@ func (s *seen) operand(name string, a *ast.Term) {
 		s.large = true
 	}
 	if strings.HasPrefix(name, "io.jwt.") {
-		for part := range strings.SplitSeq(string(text), ".") {
+		for part := range strings.SplitSeq(text, ".") {
 			plain, _ := base64.RawURLEncoding.DecodeString(strings.Trim(part, `"`))
 			text += " " + string(plain)
 		}

@@ -72,7 +72,7 @@ func TestOutsideCorpus(t *testing.T) {
 			if len(spans) > 0 {
 				tally.wrong++
 				if half == 0 {
-					t.Logf("MISTAKE found %s: %q in %q", Kind(k), text.Text[spans[0].Start:spans[0].End], text.Text)
+					t.Logf("MISTAKE found %s: %q in %q", k, text.Text[spans[0].Start:spans[0].End], text.Text)
 				}
 			}
 		}

@@ -125,7 +125,8 @@ func (s *subject) thorough(input, data value.Value) *seen {
 //   - end with an error, where topdown has one once it leaves nothing out: its index
 //     skips rules, and it asks a rule with variables in its name for one member;
 //   - find a value before it comes to an error: rules of one constant value are tried
-//     in the order of the text, where the index has its own;
+//     in the order of the text, where the index has its own, and every ends at the first
+//     member that fails, where topdown goes through a set in the order of its text;
 //   - write a number as JSON does, where to_number of OPA leaves +1 as it is;
 //   - round what is written with an exponent and needs more than 64 digits.
 func (s *subject) agree(t reporter, name string, input, data value.Value) (value.Value, error) {
@@ -176,13 +177,18 @@ func (s *subject) agree(t reporter, name string, input, data value.Value) (value
 	return got, gotErr
 }
 
-// tried tells that there are rules of one constant value, and that topdown has the
-// same value as native where errors are undefined.
+// tried tells that there are rules of one constant value, or an every, and that topdown
+// has the same value as native where errors are undefined.
 func (s *subject) tried(name string, input, data, got value.Value) bool {
 	ordered := false
 	for _, g := range s.prog.groups {
 		ordered = ordered || g.first && len(g.rules) > 1
 	}
+	ast.WalkExprs(s.mod, func(e *ast.Expr) bool {
+		_, every := e.Terms.(*ast.Every)
+		ordered = ordered || every
+		return ordered
+	})
 	if !ordered || !s.strict {
 		return false
 	}

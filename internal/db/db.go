@@ -24,6 +24,7 @@ import (
 	"regexp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -95,9 +96,21 @@ type Cluster struct {
 	backend backend
 	system  *DB
 	watch   watchers
+	room    atomic.Pointer[func() bool] // see MakeRoom
 
 	mu      sync.Mutex
 	tenants map[scope.TenantID]*tenantState
+}
+
+// MakeRoom sets what is asked for room on the disk where a write finds it full; true
+// is that there is some now, and the write is run once more. A store whose disk is
+// another's gets nothing by it.
+func (c *Cluster) MakeRoom(room func() bool) { c.room.Store(&room) }
+
+// hasRoom asks for room; false where nobody has any.
+func (c *Cluster) hasRoom() bool {
+	room := c.room.Load()
+	return room != nil && (*room)()
 }
 
 // tenantState is what this replica knows of one tenant's store.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -56,7 +57,12 @@ func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
 }
 
 func (d *DB) run(ctx context.Context, write bool, fn func(tx *Tx) error) error {
-	return unlessLost(ctx, func() error { return d.once(ctx, write, fn) })
+	once := func() error { return d.once(ctx, write, fn) }
+	err := unlessLost(ctx, once)
+	if write && fault.Is(err, fault.StorageFull) && d.cluster.hasRoom() {
+		err = unlessLost(ctx, once)
+	}
+	return err
 }
 
 // unlessLost runs f, and again where the backend says that it lost against

@@ -434,7 +434,7 @@ func twoCredentials(t *testing.T, r *rig) {
 				if res.Status != 400 {
 					t.Errorf("%s, %s: %d %s", op.id, what, res.Status, res.Body)
 				}
-				denial(t, res, what)
+				denial(t, res, op.id+" "+what)
 			}
 		}
 	})

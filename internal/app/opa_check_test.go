@@ -236,7 +236,7 @@ func TestOPAParity(t *testing.T) {
 			t.Errorf("input %d %v: OPA and our API for its clients differ:\n%s", i, in, d)
 		}
 		var own map[string]any
-		a.Do(t, http.MethodPost, "/decisions/evaluate", in).Want(200).Into(&own)
+		a.Do(t, http.MethodPost, "/decisions/evaluate?environment=production", in).Want(200).Into(&own)
 		for _, k := range []string{"decision", "reason", "policy_name"} {
 			if !cmp.Equal(stock[k], own[k]) {
 				t.Errorf("input %d %v: %s is %v in OPA and %v here", i, in, k, stock[k], own[k])

@@ -61,7 +61,7 @@ func section(b *bytes.Buffer, title, commands string, of reflect.Type) {
 }
 
 func TestConfigCheck(t *testing.T) {
-	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second}
+	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second, SpoolBytes: minSpoolBytes}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func TestTemplateFollowsEnrichment(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, asker := s.Admin, s.Key(t, s.Admin, "sandbox", "decisions:read")
 	resource := a.Do(t, "POST", "/resources", body{
-		"name": "x\"]\nallow := true #", "type": "tool", "path": "/x", "egress_destinations": []string{"a.example"},
+		"name": "x\"] allow := true #", "type": "tool", "path": "/x", "egress_destinations": []string{"a.example"},
 	}).Want(201).ID()
 	var filled struct {
 		RegoCode string `json:"rego_code"`

@@ -91,6 +91,9 @@ func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Va
 		return rego.Decision{}, "", invalid(offences)
 	}
 	id := s.NewID()
+	// The environment is named from here on: the reasons of these protocols are those
+	// of a bundle, word by word.
+	sc.Env = sc.EnvOr(scope.Production)
 	d, _, err := s.decide(ctx, sc, set, &req, id)
 	return d, id, err
 }

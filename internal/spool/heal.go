@@ -14,6 +14,8 @@ const (
 	// maxHeld bounds the frames that are kept in memory between two syncs. Beyond
 	// it whoever appends waits for the disk.
 	maxHeld = 32 << 20
+	// maxRoom is the room for frames that is kept for those after the next sync.
+	maxRoom = 8 << 20
 	// healEvery is how often a new file is tried while the disk fails.
 	healEvery = 100 * time.Millisecond
 	// healing is how the name of a file ends that does not count yet.
@@ -78,8 +80,8 @@ func (l *Log) syncBatch(b *batch, promised int) error {
 // release forgets the first n bytes of held: they are on disk.
 func (l *Log) release(n int) {
 	rest := l.held[n:]
-	if cap(l.held) > 4<<20 && n < cap(l.held)/8 {
-		l.held = nil // a burst is over
+	if cap(l.held) > maxRoom {
+		l.held = nil
 	}
 	l.held = append(l.held[:0], rest...)
 	l.flushed++

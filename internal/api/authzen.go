@@ -78,16 +78,17 @@ func (s *Server) authzen(r *Router) {
 	op := func(id, path, summary, description string) Op {
 		return Op{
 			ID: id, Method: http.MethodPost, Path: "/access/v1/" + path, Reach: ReachEnvironment, Root: true, Permission: "decisions:read", Tags: tags,
-			Summary: summary, Description: description, Errors: []int{http.StatusServiceUnavailable}, MaxBody: maxBulkBody,
+			Summary: summary, Description: description, Errors: []int{http.StatusServiceUnavailable},
 		}
 	}
 	body, answer := reflect.TypeFor[AuthZENRequest](), reflect.TypeFor[authzen.Decision]()
 	Raw(r, op("authzen-evaluation", "evaluation", "Decide one AuthZEN request",
 		"The same decision as /decisions/evaluate. Controls see the subject as input.user, the resource as input.resource with its properties as attributes, and the request as it was sent under input.authzen. A denial is 200. Errors have a text as their body."),
 		RawDocs{Params: reflect.TypeFor[environmentParams](), Request: body, Response: answer}, s.authzenEvaluation)
-	Raw(r, op("authzen-evaluations", "evaluations", "Decide several AuthZEN requests",
-		"All are decided against one snapshot of the controls. An item that cannot be decided is a denial with the error in its context. Without items the answer is that of one evaluation."),
-		RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, s.authzenEvaluations)
+	several := op("authzen-evaluations", "evaluations", "Decide several AuthZEN requests",
+		"All are decided against one snapshot of the controls. An item that cannot be decided is a denial with the error in its context. Without items the answer is that of one evaluation.")
+	several.MaxBody = maxBulkBody
+	Raw(r, several, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, s.authzenEvaluations)
 	for _, search := range []struct{ what, summary, description string }{
 		{authzen.Subjects, "Search subjects", "Which stored users may do this? Subjects of another type than user are not stored, so none is found."},
 		{authzen.Resources, "Search resources", "Which registered resources of this type may the subject do this with?"},

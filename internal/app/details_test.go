@@ -95,7 +95,7 @@ func TestUnresolvedResource(t *testing.T) {
 	a.Do(t, "POST", "/policies", body{"name": "p", "rego_code": "package p\n\nallow := true\n", "environment": "production", "status": "active", "resource_id": id}).Want(201)
 	ask := func(resource body) (string, string) {
 		t.Helper()
-		res := a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "u"}, "resource": resource, "action": body{"method": "GET"}}).Want(200)
+		res := a.Do(t, "POST", "/decisions/evaluate?environment=production", body{"user": body{"id": "u"}, "resource": resource, "action": body{"method": "GET"}}).Want(200)
 		opa := (&apptest.Client{Base: strings.TrimSuffix(a.Base, "/api/v1"), Bearer: a.Bearer}).Do(t, "POST", "/v1/data/gatehouse/decision",
 			body{"input": body{"user": body{"id": "u"}, "resource": resource, "action": body{"method": "GET"}}}).Want(200).Get("result").(map[string]any)
 		bulk := a.Do(t, "POST", "/decisions/evaluate/bulk", body{"decisions": []body{{"decision_id": "x", "user": body{"id": "u"}, "resource": resource}}}).Want(200).Get("results").([]any)[0].(map[string]any)

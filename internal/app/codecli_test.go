@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // policyCommand runs `gatehouse policy` and gives what it wrote and its exit code.
@@ -44,7 +45,7 @@ func TestPolicyCommandExitCodes(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	server := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey}
 	wrong := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey[:20]}
-	gone := []string{"GATEHOUSE_URL=http://" + apptest.FreeAddr(t), "GATEHOUSE_API_KEY=k"}
+	gone := []string{"GATEHOUSE_URL=http://" + freeport.Addr(t), "GATEHOUSE_API_KEY=k"}
 	good, broken, failing, empty := repository(t), repository(t), repository(t), t.TempDir()
 	put(t, broken, "pay/owners.rego", "package payments\n\nallow if nonsense(1)\n")
 	put(t, failing, "pay/owners.rego", strings.Replace(ownersRego, ".owner", ".nobody", 1))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // Operators' tools that are started in the wrong place say so and write nothing.
@@ -31,10 +32,10 @@ func TestToolsInTheWrongDirectory(t *testing.T) {
 
 // After `admin reset-password` the next start of the demo knows the new password.
 func TestDevAfterPasswordReset(t *testing.T) {
-	dir, listen := t.TempDir(), apptest.FreeAddr(t)
+	dir, listen := t.TempDir(), freeport.Addr(t)
 	env := []string{
-		"GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_LISTEN=" + listen, "GATEHOUSE_DEV_SANDBOX=" + apptest.FreeAddr(t),
-		"GATEHOUSE_DEV_PRODUCTION=" + apptest.FreeAddr(t), "GATEHOUSE_DEV_APPLICATION=" + apptest.FreeAddr(t),
+		"GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_LISTEN=" + listen, "GATEHOUSE_DEV_SANDBOX=" + freeport.Addr(t),
+		"GATEHOUSE_DEV_PRODUCTION=" + freeport.Addr(t), "GATEHOUSE_DEV_APPLICATION=" + freeport.Addr(t),
 	}
 	p := apptest.Launch(t, "http://"+listen, "", env, "dev")
 	welcome(t, p, 1)
@@ -149,12 +150,12 @@ func TestBouncerWithAnUnknownToken(t *testing.T) {
 	b := s.Register(t, s.Admin, apptest.Body{"name": "edge", "hostname": "edge.example", "port": 80}, "127.0.0.1:9")
 	env := []string{
 		"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_BOUNCER_TOKEN=" + b.Token, "GATEHOUSE_BOUNCER_DATA_DIR=" + t.TempDir(),
-		"GATEHOUSE_BOUNCER_LISTEN=" + apptest.FreeAddr(t), "GATEHOUSE_BOUNCER_UPSTREAM=http://127.0.0.1:9",
+		"GATEHOUSE_BOUNCER_LISTEN=" + freeport.Addr(t), "GATEHOUSE_BOUNCER_UPSTREAM=http://127.0.0.1:9",
 	}
 	known := apptest.Launch(t, "", "", env, "bouncer")
 	awaitText(t, known, "serves on")
 	env[1] += "x"
-	env[2], env[3] = "GATEHOUSE_BOUNCER_DATA_DIR="+t.TempDir(), "GATEHOUSE_BOUNCER_LISTEN="+apptest.FreeAddr(t)
+	env[2], env[3] = "GATEHOUSE_BOUNCER_DATA_DIR="+t.TempDir(), "GATEHOUSE_BOUNCER_LISTEN="+freeport.Addr(t)
 	unknown := apptest.Launch(t, "", "", env, "bouncer")
 	awaitText(t, unknown, "this token is not known there")
 	if strings.Contains(unknown.Log.String(), "serves on") {

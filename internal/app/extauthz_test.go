@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // asEnvoy is the client library that Envoy's project generates.
@@ -65,7 +66,7 @@ allow if "admin" in input.user.roles
 reason := "administrators only" if not allow
 `, nil)
 	activate(t, a, "pinned", "sandbox", closed, body{"resource_id": id})
-	addr := apptest.FreeAddr(t)
+	addr := freeport.Addr(t)
 	b := s.Bouncer(t, a, body{"name": "envoy", "environment": "sandbox", "resource_ids": []int64{id}, "configuration": body{"identity": is.identity()}}, "127.0.0.1:9",
 		"GATEHOUSE_BOUNCER_GRPC_LISTEN="+addr)
 	envoy := asEnvoy(t, addr)
@@ -149,7 +150,7 @@ reason := "administrators only" if not allow
 	flavour.With("Authorization", "Bearer "+is.token(t, "ben", "staff")).Do(t, "DELETE", "/admin/7", nil).Want(403)
 	(&apptest.Client{Base: fmt.Sprint(b.URL, "/_bouncer/ext_authz_for/", id)}).Do(t, "GET", "/orders", nil).Want(403)
 
-	second := apptest.FreeAddr(t)
+	second := freeport.Addr(t)
 	twin := &apptest.Bouncer{ID: b.ID, Token: b.Token}
 	twin.Detached(t, s.URL, "127.0.0.1:9", "GATEHOUSE_BOUNCER_GRPC_LISTEN="+second)
 	first := envoy

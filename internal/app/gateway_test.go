@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // page gives the first block of a language in a document of docs/integrations.
@@ -58,7 +59,7 @@ func nginx(t *testing.T, bouncer, app string) (url string) {
 	if _, err := os.Stat(bin); err != nil {
 		apptest.Missing(t, "nginx is not installed")
 	}
-	dir, addr := t.TempDir(), apptest.FreeAddr(t)
+	dir, addr := t.TempDir(), freeport.Addr(t)
 	server := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "listen 80;", "listen "+addr+";").Replace(page(t, "nginx.md", "nginx"))
 	var temp strings.Builder
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
@@ -81,7 +82,7 @@ func caddy(t *testing.T, bouncer, app string) (url string) {
 	if _, err := os.Stat(bin); err != nil {
 		apptest.Missing(t, "there is no bin/caddy; make bin/caddy builds it")
 	}
-	dir, addr := t.TempDir(), apptest.FreeAddr(t)
+	dir, addr := t.TempDir(), freeport.Addr(t)
 	site := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "shop.example {", "http://"+addr+" {").Replace(page(t, "caddy.md", "caddyfile"))
 	conf := filepath.Join(dir, "Caddyfile")
 	if err := os.WriteFile(conf, []byte("{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n}\n"+site), 0o600); err != nil {
@@ -105,7 +106,7 @@ func startTraefik(t *testing.T, bouncer, app string, edit func(static string) st
 	if _, err := os.Stat(bin); err != nil {
 		apptest.Missing(t, "there is no bin/traefik; make bin/traefik builds it")
 	}
-	dir, addr := t.TempDir(), apptest.FreeAddr(t)
+	dir, addr := t.TempDir(), freeport.Addr(t)
 	shown := blocks(t, "traefik.md", "yaml")
 	dynamic := strings.NewReplacer("bouncer:8080", bouncer, "app:3000", app, "Host(`shop.example`)", "PathPrefix(`/`)").Replace(shown[0])
 	static := strings.NewReplacer(`":80"`, `"`+addr+`"`, "/etc/traefik", dir).Replace(edit(shown[1]))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // fence finds the shell blocks of a document; those without a language are
@@ -28,7 +29,7 @@ func TestDeployingGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	api, edge := apptest.FreeAddr(t), apptest.FreeAddr(t)
+	api, edge := freeport.Addr(t), freeport.Addr(t)
 	upstream, _ := application(t)
 	here := strings.NewReplacer(
 		"/var/lib/", dir+"/", "0.0.0.0:8080", api, "https://gatehouse.example.com", "http://"+api, "0.0.0.0:8081", edge,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 type body = apptest.Body
@@ -130,7 +131,7 @@ func wantStatus(c *apptest.Client, status int) error {
 // TestTour runs the tour of the README as it stands, against `gatehouse dev`.
 func TestTour(t *testing.T) {
 	dir := t.TempDir()
-	api, sandbox, production, demo := apptest.FreeAddr(t), apptest.FreeAddr(t), apptest.FreeAddr(t), apptest.FreeAddr(t)
+	api, sandbox, production, demo := freeport.Addr(t), freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)
 	dev := apptest.Launch(t, "http://"+sandbox, "/_bouncer/ready", []string{
 		"GATEHOUSE_LISTEN=" + api, "GATEHOUSE_DATA_DIR=" + filepath.Join(dir, ".gatehouse"), "GATEHOUSE_DEV_SANDBOX=" + sandbox,
 		"GATEHOUSE_DEV_PRODUCTION=" + production, "GATEHOUSE_DEV_APPLICATION=" + demo,

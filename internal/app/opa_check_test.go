@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // configured starts a stock OPA with what GET /bouncers/{id}/opa-config prints
@@ -37,7 +38,7 @@ func configured(t *testing.T, s *apptest.Server, b *apptest.Bouncer, edit func(s
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr := apptest.FreeAddr(t)
+	addr := freeport.Addr(t)
 	o := &stock{id: b.ID, Client: &apptest.Client{Base: "http://" + addr}, log: &apptest.Log{}}
 	o.cmd = exec.Command(apptest.OPA(t), "run", "--server", "--skip-version-check", "--log-level", "error", "--addr", addr, "--config-file", file)
 	o.cmd.Env = append(os.Environ(), "GATEHOUSE_BOUNCER_TOKEN="+b.Token)
@@ -306,7 +307,7 @@ func TestOPABodies(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	root := *s.Admin
 	root.Base = strings.TrimSuffix(root.Base, "/api/v1")
-	addr := apptest.FreeAddr(t)
+	addr := freeport.Addr(t)
 	o := &apptest.Client{Base: "http://" + addr}
 	cmd := exec.Command(apptest.OPA(t), "run", "--server", "--disable-telemetry", "--log-level", "error", "--addr", addr)
 	if err := cmd.Start(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // stock is a stock OPA that was started with the configuration that
@@ -44,7 +45,7 @@ func (o *stock) run(t *testing.T, config string) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr := apptest.FreeAddr(t)
+	addr := freeport.Addr(t)
 	o.Client, o.log = &apptest.Client{Base: "http://" + addr}, &apptest.Log{}
 	ctx, cancel := context.WithCancel(context.Background())
 	o.cmd = exec.CommandContext(ctx, apptest.OPA(t), "run", "--server", "--disable-telemetry", "--addr", addr, "--config-file", file)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // balanced runs a real nginx before replicas, as scaling them shows: a replica that
@@ -29,7 +30,7 @@ func balanced(t *testing.T, replicas ...string) (url, file string) {
 	if _, err := os.Stat(bin); err != nil {
 		apptest.Missing(t, "nginx is not installed")
 	}
-	dir, addr := t.TempDir(), apptest.FreeAddr(t)
+	dir, addr := t.TempDir(), freeport.Addr(t)
 	var temp, servers strings.Builder
 	for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		fmt.Fprintf(&temp, "%s_temp_path %s/%s;\n", kind, dir, kind)

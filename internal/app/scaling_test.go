@@ -8,6 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // TestScalingGuide pastes docs/operations/scaling.md into a shell: two servers
@@ -18,7 +19,7 @@ func TestScalingGuide(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	first, second := apptest.FreeAddr(t), apptest.FreeAddr(t)
+	first, second := freeport.Addr(t), freeport.Addr(t)
 	here := strings.NewReplacer(
 		"/var/lib/", dir+"/", "10.0.0.1:8080", first, "10.0.0.2:8080", second,
 		"postgres://gatehouse@db.internal/gatehouse", "'"+dbtest.Config(t, dbtest.Postgres).URL+"'", "redis://redis.internal:6379", cachetest.Start(t).URL(),

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -36,16 +36,6 @@ func newEnvoy(t testing.TB, addr string) *envoy {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return &envoy{t, authv3.NewAuthorizationClient(conn)}
-}
-
-// freeAddr is an address that nobody listens on.
-func freeAddr(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // held is a request as Envoy describes it.
@@ -105,13 +95,14 @@ func values(list []*corev3.HeaderValueOption) map[string]string {
 
 // grpcBouncer is a bouncer that answers Envoy.
 func grpcBouncer(t testing.TB, p *plane, change func(*Config)) (*running, *envoy) {
-	addr := freeAddr(t)
+	addr := freeport.Addr(t)
 	b := start(t, p, "", func(c *Config) {
 		c.GRPCListen = addr
 		if change != nil {
 			change(c)
 		}
 	})
+	fetch(t, "GET", b.url+"/_bouncer/healthz", nil) // both addresses are open by then
 	return b, newEnvoy(t, addr)
 }
 
@@ -491,7 +482,7 @@ func TestExtAuthzAtOnce(t *testing.T) {
 // TestExtAuthzTLS: with a certificate the gRPC address speaks TLS alone.
 func TestExtAuthzTLS(t *testing.T) {
 	files, roots := certificate(t)
-	p, addr := newPlane(t), freeAddr(t)
+	p, addr := newPlane(t), freeport.Addr(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, allowAll}}})
 	start(t, p, "", func(c *Config) { c.GRPCListen, c.TLSCert, c.TLSKey = addr, files["cert"], files["key"] }).at(t, 1)
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "bouncer.test"})))

@@ -19,6 +19,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
@@ -433,7 +434,7 @@ func TestMetrics(t *testing.T) {
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}})
-	own := freeAddr(t)
+	own := freeport.Addr(t)
 	b := start(t, p, app.URL, func(c *Config) { c.MetricsListen = own }).at(t, 1)
 	fetch(t, "GET", b.url+"/open", nil)
 	fetch(t, "GET", b.url+"/admin", nil)

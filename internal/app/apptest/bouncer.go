@@ -3,6 +3,8 @@ package apptest
 import (
 	"net/http"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // Bouncer is a running enforcement point.
@@ -34,7 +36,7 @@ func (b *Bouncer) Detached(t testing.TB, server, upstream string, env ...string)
 
 func (b *Bouncer) launch(t testing.TB, server, upstream, wait string, env []string) {
 	t.Helper()
-	addr := FreeAddr(t)
+	addr := freeport.Addr(t)
 	if b.Dir == "" {
 		b.Dir = t.TempDir()
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // Server is a running control plane with its administrator signed in.
@@ -50,7 +51,7 @@ const testKey = "Z2F0ZWhvdXNlLXRlc3QtZW5jcnlwdGlvbi1rZXktMDE="
 
 func startServer(t testing.TB, dir, databaseURL string, env ...string) *Server {
 	t.Helper()
-	addr := FreeAddr(t)
+	addr := freeport.Addr(t)
 	all := append([]string{
 		"GATEHOUSE_LISTEN=" + addr, "GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_DATABASE_URL=" + databaseURL,
 		"GATEHOUSE_ADMIN_PASSWORD=" + Password, "NOTIFICATION_ENCRYPTION_KEY=" + testKey, "GATEHOUSE_STOP_DELAY=0s", "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",

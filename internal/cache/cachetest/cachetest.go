@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // Each runs test on the cache within the process and on Redis, as subtests.
@@ -58,12 +59,7 @@ func Start(t testing.TB) *Server {
 		}
 		t.Skipf("not tested on Redis: %v", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.address = l.Addr().String()
-	_ = l.Close() // only its port is wanted
+	s.address = freeport.Addr(t)
 	t.Cleanup(s.Stop)
 	s.Restart()
 	return s

@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 // oldTests is the age in seconds at which databases that a killed test left
@@ -156,19 +157,19 @@ func sharedServer(t testing.TB) (string, error) {
 			return "", err
 		}
 	}
-	port, err := freePort()
+	_, port, err := net.SplitHostPort(freeport.Addr(t))
 	if err != nil {
 		return "", err
 	}
 	// No durability: test data need not survive anything.
-	opts := fmt.Sprintf("-F -p %d -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=400 "+
+	opts := fmt.Sprintf("-F -p %s -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=400 "+
 		"-c synchronous_commit=off -c full_page_writes=off -c autovacuum=off -c shared_buffers=64MB -c max_wal_size=256MB", port)
 	_ = as(exec.Command(filepath.Join(bin, "pg_ctl"), "-D", dir, "-m", "immediate", "stop"), owner).Run() // mostly there is none
 	start := as(exec.Command(filepath.Join(bin, "pg_ctl"), "-D", dir, "-w", "-l", filepath.Join(dir, "log"), "-o", opts, "start"), owner)
 	if err := start.Run(); err != nil {
 		return "", fmt.Errorf("pg_ctl start (see %s): %w", filepath.Join(dir, "log"), err)
 	}
-	address := fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)
+	address := fmt.Sprintf("postgres://postgres@127.0.0.1:%s/postgres?sslmode=disable", port)
 	if err := answers(address, 10*time.Second); err != nil {
 		return "", err
 	}
@@ -229,15 +230,6 @@ func as(c *exec.Cmd, owner *syscall.Credential) *exec.Cmd {
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: owner, Setsid: true}
 	c.Dir = "/"
 	return c
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // answers waits until the server takes connections.

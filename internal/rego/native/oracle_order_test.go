@@ -1,0 +1,198 @@
+package native
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// ordered tells whether topdown ends as native did once both search in one order.
+// It is asked only where one of them found an error and the other a value, and
+// holds only if the module has a place where the order can make that difference.
+func (s *subject) ordered(t reporter, name string, input, data, got value.Value, gotErr *EvalError) bool {
+	t.Helper()
+	mods, changed := map[string]*ast.Module{}, false
+	for path, mod := range s.mods {
+		mods[path] = mod.Copy()
+		chained, plugged := inTurn(mods[path]), plug(mods[path])
+		changed = changed || chained || plugged
+	}
+	if !changed {
+		return s.clauses(name, input, data, got, gotErr)
+	}
+	c := ast.NewCompiler().WithSkipStages(ast.StageBuildComprehensionIndices)
+	if c.Compile(mods); c.Failed() {
+		t.Errorf("the module does not compile once its order is fixed: %v", c.Errors)
+		return false
+	}
+	fixed := *s
+	fixed.compiler = c
+	want, _, err := fixed.topdown(name, input, data, false)
+	return ends(want, err, got, gotErr) || fixed.clauses(name, input, data, got, gotErr)
+}
+
+// ends tells whether topdown came to native's value, or to native's kind of error.
+func ends(want value.Value, wantErr error, got value.Value, gotErr *EvalError) bool {
+	if gotErr == nil {
+		return wantErr == nil && canon(got) == canon(want)
+	}
+	var te *topdown.Error
+	return errors.As(wantErr, &te) && te.Code == gotErr.Code
+}
+
+// inTurn makes one chain of else of the rules that have one name and one constant
+// value, so that topdown tries them in the order of the text.
+func inTurn(mod *ast.Module) (changed bool) {
+	several := map[string]bool{} // names with more than one value, or no constant one
+	last := map[string]*ast.Rule{}
+	for _, r := range mod.Rules {
+		if r.Default {
+			continue
+		}
+		name := r.Head.Ref().String()
+		several[name] = several[name] || len(r.Head.Args) > 0 || r.Head.RuleKind() == ast.MultiValue || len(r.Head.Ref()) > 1
+		for x := r; x != nil; x = x.Else {
+			v := x.Head.Value
+			several[name] = several[name] || !ast.IsConstant(v.Value) || last[name] != nil && !last[name].Head.Value.Equal(v)
+			last[name] = x
+		}
+	}
+	clear(last)
+	kept := mod.Rules[:0]
+	for _, r := range mod.Rules {
+		name := r.Head.Ref().String()
+		if r.Default || several[name] {
+			kept = append(kept, r)
+			continue
+		}
+		if last[name] == nil {
+			kept = append(kept, r)
+		} else {
+			last[name].Else, changed = r, true
+		}
+		for last[name] = r; last[name].Else != nil; {
+			last[name] = last[name].Else
+		}
+	}
+	mod.Rules = kept
+	return changed
+}
+
+// plug passes the collections that every and some go through, where a set or an object
+// whose members or keys are no constants is written in the module, through a built-in that leaves
+// them as they are. So topdown knows all members, and goes through them by value.
+func plug(mod *ast.Module) (changed bool) {
+	unsorted := false
+	ast.WalkTerms(mod, func(t *ast.Term) bool {
+		switch v := t.Value.(type) {
+		case ast.Set:
+			unsorted = unsorted || v.Len() > 1 && !ast.IsConstant(v)
+		case ast.Object:
+			keys := 0
+			v.Foreach(func(k, _ *ast.Term) {
+				if !ast.IsConstant(k.Value) {
+					keys = v.Len()
+				}
+			})
+			unsorted = unsorted || keys > 1
+		}
+		return unsorted
+	})
+	if !unsorted {
+		return false
+	}
+	hide := func(t *ast.Term) *ast.Term {
+		changed = true
+		call := ast.CallTerm(ast.NewTerm(ast.MustParseRef("object.get")), ast.ObjectTerm(), ast.IntNumberTerm(0), t)
+		return call.SetLocation(t.Location)
+	}
+	ast.WalkExprs(mod, func(e *ast.Expr) bool {
+		switch x := e.Terms.(type) {
+		case *ast.Every:
+			x.Domain = hide(x.Domain)
+		case *ast.SomeDecl:
+			if call, ok := x.Symbols[0].Value.(ast.Call); ok {
+				call[len(call)-1] = hide(call[len(call)-1])
+			}
+		}
+		return false
+	})
+	return changed
+}
+
+// clauses tells that the module has a function of several clauses with one constant
+// value, which native tries in the order of the text, and that topdown has native's
+// value where errors of built-ins are undefined.
+func (s *subject) clauses(name string, input, data, got value.Value, gotErr *EvalError) bool {
+	several := false
+	for _, g := range s.prog.groups {
+		several = several || g.kind == function && g.first && len(g.rules) > 1
+	}
+	if !several || !s.strict || gotErr != nil {
+		return false
+	}
+	loose := *s
+	loose.strict = false
+	want, _, err := loose.topdown(name, input, data, false)
+	return ends(want, err, got, nil)
+}
+
+// TestOrdered holds what the oracle allows to the places where an order can make
+// the difference: a wrong answer of native elsewhere is never allowed.
+func TestOrdered(t *testing.T) {
+	input := value.Object(
+		value.Member{Key: "a", Value: value.String("zz")}, value.Member{Key: "b", Value: value.String("1")},
+		value.Member{Key: "c", Value: value.String("!")}, value.Member{Key: "list", Value: value.Array(value.String("1"), value.String("zz"))},
+	)
+	failing := &EvalError{Code: topdown.BuiltinErr}
+	boolean := value.Bool(true)
+	for _, c := range []struct {
+		source string
+		got    value.Value
+		err    *EvalError
+		want   bool
+	}{
+		{"r if every x in {input.a, `1`} { to_number(x) > 3 }", value.Value{}, nil, true},
+		{"r if every x in {input.a, `1`} { to_number(x) > 3 }", boolean, nil, false},
+		{"r if every x in {input.b, `0x`} { to_number(x) > 3 }", value.Value{}, failing, true},
+		{"r if every x in {input.b, `0x`} { to_number(x) > 3 }", value.Value{}, &EvalError{Code: topdown.ConflictErr}, false},
+		{"r if { s := {input.a, `1`}; every x in s { to_number(x) > 3 } }", value.Value{}, nil, true},
+		{"r if every x, _ in {input.a: 1, `1`: 2} { to_number(x) > 3 }", value.Value{}, nil, true},
+		{"r if every x in [1] { every y in {input.a, `1`} { to_number(y) > x + 2 } }", value.Value{}, nil, true},
+		{"r if every x in input.list { to_number(x) > 0 }", value.Value{}, nil, false}, // an array has one order
+		{"r if every x in [input.a, `1`] { to_number(x) > 3 }", value.Value{}, nil, false},
+		{"r if every x in {`1`, `zz`} { to_number(x) > 0 }", value.Value{}, nil, false}, // a set that is written out too
+		{"r if to_number(input.a) == 1\n\nr if input.b", boolean, nil, false},           // the first one fails in both orders
+	} {
+		s, err := load("package m\n\n" + c.source + "\n")
+		if err != nil || s.err != nil {
+			t.Fatalf("%s: %v, %v", c.source, err, s.err)
+		}
+		s.strict = true
+		if got := s.ordered(t, "r", input, value.Object(), c.got, c.err); got != c.want {
+			t.Errorf("%s: native's %s, %v is allowed: %v", c.source, canon(c.got), c.err, got)
+		}
+	}
+	for source, want := range map[string]string{
+		"r if every x in {input.a, input.b} { to_number(x) > 3 }":          "undefined", // where OPA comes to zz first
+		"r if every x in {input.b, input.c} { to_number(x) > 3 }":          "error",     // where OPA comes to 1 first
+		"r if every x, _ in {input.a: 1, input.b: 2} { to_number(x) > 3 }": "undefined",
+	} {
+		s, err := load("package m\n\n" + source + "\n")
+		if err != nil || s.err != nil {
+			t.Fatalf("%s: %v, %v", source, err, s.err)
+		}
+		s.strict = true
+		got, err := s.agree(t, "r", input, value.Object())
+		if text := canon(got); err == nil && text != want || err != nil && want != "error" {
+			t.Errorf("%s: %s, %v, want %s", source, text, err, want)
+		}
+		if _, _, topErr := s.topdown("r", input, value.Object(), false); (topErr == nil) != (err != nil) {
+			t.Errorf("%s: OPA no longer has another order: %v", source, topErr)
+		}
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"context"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"unicode"
 
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
@@ -28,8 +27,6 @@ type Service struct {
 	// address, undefined for an unknown one; Subjects the user names of all, sorted.
 	Subject  func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
 	Subjects func(ctx context.Context, sc scope.Scope) ([]string, error)
-
-	indexes atomic.Pointer[index] // of the set that was asked last
 }
 
 // userType is the subject type that stands for stored users.
@@ -113,7 +110,7 @@ func (s *Service) request(ctx context.Context, tenant scope.TenantID, set *rego.
 	if err != nil {
 		return nil, err
 	}
-	resource, id, found := s.resource(set, p.resource)
+	resource, id, found := findResource(set, p.resource)
 	raw := value.Object(value.Member{Key: "subject", Value: p.subject}, value.Member{Key: "resource", Value: p.resource})
 	if p.action.Defined() {
 		raw = raw.With("action", p.action)
@@ -210,10 +207,10 @@ func isMethod(name string) bool {
 	return false
 }
 
-// resource is input.resource, and the id of the registered resource that is meant: of
+// findResource gives input.resource, and the id of the registered resource that is meant: of
 // that type and name, else of that type and integer id. Where there is none, the path
 // decides: a property of that name, or an id that is a path.
-func (s *Service) resource(set *rego.Set, r value.Value) (out value.Value, id int64, found bool) {
+func findResource(set *rego.Set, r value.Value) (out value.Value, id int64, found bool) {
 	kind, _ := r.Get("type").Str()
 	name, _ := r.Get("id").Str()
 	out = value.Object(value.Member{Key: "id", Value: r.Get("id")}, value.Member{Key: "type", Value: r.Get("type")})
@@ -229,9 +226,8 @@ func (s *Service) resource(set *rego.Set, r value.Value) (out value.Value, id in
 	if host, ok := props.Get("hostname").Str(); ok {
 		out = out.With("host", value.String(host))
 	}
-	x := s.indexOf(set)
-	if id, found = x.named[typed{kind, name}]; found {
-		return out, id, true
+	if known := set.ResourceNamed(kind, name); known != nil {
+		return out, known.ID, true
 	}
 	if n, err := strconv.ParseInt(name, 10, 64); err == nil {
 		if known := set.Resource(n); known != nil && known.Type == kind {

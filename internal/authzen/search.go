@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -118,10 +120,42 @@ func (s *Service) candidates(ctx context.Context, sc scope.Scope, set *rego.Set,
 		return s.Subjects(ctx, sc)
 	case Resources:
 		kind, _ := p.resource.Get("type").Str()
-		return s.indexOf(set).byKind[kind], nil
+		return set.ResourceNames(kind), nil
 	default:
-		return s.indexOf(set).actions, nil
+		return s.actions(ctx, sc, set)
 	}
+}
+
+// maxActions bounds the actions that a search tries.
+const maxActions = 1000
+
+// actions are the names that controls compare the action with, and the methods that
+// resources take, sorted. Controls that nobody asked before are parsed. Thousands take
+// seconds, so that is work within the tenant's share of the processors.
+func (s *Service) actions(ctx context.Context, sc scope.Scope, set *rego.Set) ([]string, error) {
+	found := map[string]bool{}
+	add := func(name string) {
+		if len(found) < maxActions {
+			found[name] = true
+		}
+	}
+	controls := set.Controls()
+	err := s.Decisions.Work(ctx, sc, len(controls), func(i int) {
+		for _, name := range controls[i].ActionNames() {
+			add(name)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range set.Resources() {
+		for _, m := range r.Methods {
+			if m != "*" {
+				add(m)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found)), nil
 }
 
 // with is the request with a candidate in the place that is searched. Properties of the

@@ -2,6 +2,7 @@ package decision
 
 import (
 	"context"
+	"errors"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -64,11 +65,37 @@ func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, next f
 			d := set.Decide(ctx, req, opt)
 			got(&d)
 			if ctx.Err() != nil {
-				return fault.New(fault.Unavailable, "timeout", "this took too long and was ended").Because(ctx.Err())
+				return ended(ctx)
 			}
 		}
 		return nil
 	})
+}
+
+// Work does n steps of work beside an evaluation, within the tenant's share of the
+// processors and the deadline of a bulk call. Faults: Unavailable "timeout" or
+// "cancelled", where it could not do all steps.
+func (s *Service) Work(ctx context.Context, sc scope.Scope, n int, step func(i int)) error {
+	return s.inTurn(ctx, sc, func(ctx context.Context, t *turn) error {
+		for i := range n {
+			if i%workPause == 0 && (ctx.Err() != nil || t != nil && !t.pause()) {
+				return ended(ctx)
+			}
+			step(i)
+		}
+		return nil
+	})
+}
+
+// workPause is how many steps of work run from one pause to the next.
+const workPause = 8
+
+// ended is the fault of work that its context or its share of the processors ended.
+func ended(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fault.Cancelled(ctx.Err())
+	}
+	return fault.New(fault.Unavailable, "timeout", "this took too long and was ended").Because(ctx.Err())
 }
 
 // inTurn runs work within the tenant's share of the processors and the deadline of

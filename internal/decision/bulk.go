@@ -103,7 +103,7 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 			}
 			inTime = b.between(d.Duration)
 		} else if b.caller.Err() != nil {
-			return Bulk{}, nil, fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(b.caller.Err())
+			return Bulk{}, nil, fault.Cancelled(b.caller.Err())
 		} else {
 			d = b.late(sc, &it.request, own, &records[i])
 		}

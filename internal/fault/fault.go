@@ -83,6 +83,12 @@ func Invalidf(pointer, format string, args ...any) *Error {
 	return e
 }
 
+// Cancelled is the fault of work that ended because its caller went away. cause is the
+// error of the caller's context.
+func Cancelled(cause error) *Error {
+	return New(Unavailable, "cancelled", "the caller went away").Because(cause)
+}
+
 // Join is one error of several checks: the first that is more than a refused
 // value, else one 422 with the offences of all; nil where all passed.
 func Join(errs ...error) error {

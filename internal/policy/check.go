@@ -269,7 +269,7 @@ func (t *turns) enter(ctx context.Context, name string) (leave func(), err error
 		return func() { <-mine.token; done() }, nil
 	case <-ctx.Done():
 		done()
-		return nil, fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(ctx.Err())
+		return nil, fault.Cancelled(ctx.Err())
 	}
 }
 

@@ -28,6 +28,7 @@ type Control struct {
 	text *bundledText
 	// reasons is a pointer: copies of the control share it.
 	reasons *whyProgram
+	actions *actionNames // a pointer for the same reason
 }
 
 // lazily is what happens once, and whether it did.
@@ -68,7 +69,7 @@ func Compile(m Meta, source string, libs ...Library) (*Control, []Issue) {
 // then. A control that turns out not to compile denies, and says why. It keeps
 // libs, which the caller must not change.
 func Defer(m Meta, source string, libs []Library) *Control {
-	return &Control{meta: m, source: source, shelf: libs, once: &lazily{}, text: &bundledText{}, reasons: &whyProgram{}}
+	return &Control{meta: m, source: source, shelf: libs, once: &lazily{}, text: &bundledText{}, reasons: &whyProgram{}, actions: &actionNames{}}
 }
 
 // ready compiles the control if nobody did yet. It is bounded: by the bounds on

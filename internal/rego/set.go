@@ -38,6 +38,7 @@ type Set struct {
 	pip      value.Value
 	plans    []atomic.Pointer[plan] // by slot; made when first asked for
 	noPlan   atomic.Pointer[plan]   // for requests that match no resource
+	names    *names
 
 	resourcesOnce sync.Once
 	resources     value.Value // data.resources as a whole, when somebody asks
@@ -53,6 +54,7 @@ func NewSet(spec SetSpec) *Set {
 		s.slots = append(s.slots, newSlot(&spec.Resources[i], i))
 	}
 	s.matcher = newMatcher(s.slots)
+	s.names = &names{slots: s.slots}
 	s.plans = make([]atomic.Pointer[plan], len(s.slots))
 	return s
 }
@@ -143,7 +145,7 @@ func (s *Set) With(c Change) *Set {
 	next := &Set{
 		revision: c.Revision, env: s.env, pip: s.pip,
 		controls: s.controls, global: s.global, linked: s.linked,
-		slots: s.slots, matcher: s.matcher,
+		slots: s.slots, matcher: s.matcher, names: s.names,
 	}
 	touched := map[int64]bool{}
 	allTouched, dataTouched := false, false
@@ -255,7 +257,7 @@ func (s *Set) replaceResources(c Change) []int64 {
 	if rebuild {
 		m = newMatcher(slices.DeleteFunc(slices.Clone(s.slots), func(sl *slot) bool { return sl == nil }))
 	}
-	s.matcher = m
+	s.matcher, s.names = m, &names{slots: s.slots}
 	return ids
 }
 

@@ -205,7 +205,7 @@ func (p *Pool) enter(ctx context.Context, tenant scope.TenantID, long bool) (lea
 		case slots <- struct{}{}:
 		case <-ctx.Done():
 			back(need[:i])
-			return nil, fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(ctx.Err())
+			return nil, fault.Cancelled(ctx.Err())
 		}
 	}
 	return func() { back(need) }, nil

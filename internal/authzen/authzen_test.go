@@ -1,0 +1,112 @@
+package authzen_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/authzen"
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// desk is a service over many resources with a control each, with what it recorded.
+type desk struct {
+	*authzen.Service
+	records int
+}
+
+// newDesk makes tenants that have n resources, "r1" to "rN", with a control each.
+func newDesk(n int) *desk {
+	now := func() time.Time { return time.Now().UTC() }
+	d := &desk{}
+	nobody := func(context.Context, scope.TenantID, string) (value.Value, error) { return value.Value{}, nil }
+	d.Service = &authzen.Service{
+		Subject:  nobody,
+		Subjects: func(context.Context, scope.Scope) ([]string, error) { return nil, nil },
+		Decisions: &decision.Service{
+			Snapshots: &decision.Snapshots{
+				Load: func(context.Context, scope.TenantID, scope.Env) (decision.Source, error) {
+					src := decision.Source{Revision: 1}
+					for i := range n {
+						id := int64(i + 1)
+						src.Resources = append(src.Resources, rego.Resource{ID: id, Name: fmt.Sprint("r", id), Type: "record", Path: fmt.Sprint("/r/", id)})
+						text := fmt.Sprintf("package c%d\n\nallow if { input.action.name == \"read\"; input.user.id == \"u%d\" }", id, id)
+						src.Controls = append(src.Controls, decision.ControlText{Meta: rego.Meta{ID: id, Name: fmt.Sprint("c", id), Version: 1, ResourceID: id}, Source: text})
+					}
+					return src, nil
+				},
+				Now: now, Idle: time.Hour,
+			},
+			Person:    nobody,
+			Record:    func(scope.TenantID, *audit.Decision) error { d.records++; return nil },
+			RecordAll: func(_ scope.TenantID, ds []audit.Decision) error { d.records += len(ds); return nil },
+			Observe:   func(scope.TenantID, int64, rego.Effect) {}, Evaluated: func(scope.TenantID, int64, time.Duration, bool) {},
+			Now: now, NewID: func() string { return "id" }, Deadline: time.Minute, BulkDeadline: time.Minute,
+			Share: decision.NewShare(2, now),
+		},
+	}
+	return d
+}
+
+func parsed(t *testing.T, format string, args ...any) value.Value {
+	t.Helper()
+	v, err := value.Decode([]byte(fmt.Sprintf(format, args...)), value.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func request(t *testing.T, subject, resource string) value.Value {
+	return parsed(t, `{"subject":{"type":"user","id":%q},"action":{"name":"read"},"resource":{"type":"record","id":%q}}`, subject, resource)
+}
+
+// TestEvaluationParsesNothing: with 5,000 controls, the first evaluation that names a
+// resource costs what one control costs. Parsing all takes millions of allocations.
+func TestEvaluationParsesNothing(t *testing.T) {
+	d := newDesk(5000)
+	sc := scope.Scope{Tenant: "acme"}
+	if _, err := d.Decisions.Snapshot(context.Background(), sc); err != nil {
+		t.Fatal(err)
+	}
+	ask := request(t, "u4711", "r4711")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got, err := d.Evaluate(context.Background(), sc, ask)
+	runtime.ReadMemStats(&after)
+	if err != nil || !got.Decision || d.records == 0 {
+		t.Fatal(got, err, d.records)
+	}
+	if n := after.Mallocs - before.Mallocs; n > 50_000 {
+		t.Errorf("an evaluation takes %d allocations", n)
+	}
+}
+
+// TestAlternatingTenantsParseOnce: what one tenant's search read is not lost by
+// another's.
+func TestAlternatingTenantsParseOnce(t *testing.T) {
+	d := newDesk(300)
+	both := func() {
+		for _, tenant := range []scope.TenantID{"acme", "bravo"} {
+			sc := scope.Scope{Tenant: tenant}
+			ask := parsed(t, `{"subject":{"type":"user","id":"u7"},"resource":{"type":"record","id":"r7"}}`)
+			found, err := d.Search(context.Background(), sc, authzen.Actions, ask)
+			if err != nil || len(found.Results) != 1 || found.Results[0].Name != "read" {
+				t.Fatal(found, err)
+			}
+			if got, err := d.Evaluate(context.Background(), sc, request(t, "u7", "r7")); err != nil || !got.Decision {
+				t.Fatal(got, err)
+			}
+		}
+	}
+	both()
+	if again := testing.AllocsPerRun(5, both); again > 50_000 { // parsing takes more than 100 a control
+		t.Errorf("a round takes %v allocations after the first", again)
+	}
+}

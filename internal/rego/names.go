@@ -1,0 +1,54 @@
+package rego
+
+import (
+	"slices"
+	"sync"
+)
+
+// names finds resources by type and name. It is made when somebody first asks. Sets
+// with the same resources share it.
+type names struct {
+	slots  []*slot
+	once   sync.Once
+	named  map[typeAndName]*Resource
+	byType map[string][]string // names, sorted
+}
+
+type typeAndName struct{ kind, name string }
+
+func (n *names) ready() {
+	n.once.Do(func() {
+		n.named, n.byType = make(map[typeAndName]*Resource, len(n.slots)), map[string][]string{}
+		for _, sl := range n.slots {
+			if sl == nil {
+				continue
+			}
+			key := typeAndName{sl.res.Type, sl.res.Name}
+			first := n.named[key]
+			if first == nil {
+				n.byType[key.kind] = append(n.byType[key.kind], key.name)
+			}
+			if first == nil || sl.res.ID < first.ID {
+				n.named[key] = sl.res
+			}
+		}
+		for _, list := range n.byType {
+			slices.Sort(list)
+		}
+	})
+}
+
+// ResourceNamed is the resource of a type and name; nil: there is none. Where several
+// have the same type and name, it is the one with the lowest id. The caller must not
+// change it.
+func (s *Set) ResourceNamed(kind, name string) *Resource {
+	s.names.ready()
+	return s.names.named[typeAndName{kind, name}]
+}
+
+// ResourceNames are the names of the resources of a type, sorted, each once. The caller
+// must not change the slice.
+func (s *Set) ResourceNames(kind string) []string {
+	s.names.ready()
+	return s.names.byType[kind]
+}

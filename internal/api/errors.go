@@ -103,6 +103,9 @@ func asFault(err error) *fault.Error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fault.New(fault.Unavailable, "timeout", "this took too long and was ended").After(time.Second).Because(err)
 	}
+	if errors.Is(err, context.Canceled) {
+		return fault.Cancelled(err)
+	}
 	return fault.New(fault.Internal, "internal_error", "something went wrong on our side").Because(err)
 }
 

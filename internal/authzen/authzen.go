@@ -25,7 +25,7 @@ type Service struct {
 	Decisions *decision.Service
 	// Subject gives the stored members of the user with an id, user name or e-mail
 	// address, undefined for an unknown one; Subjects the user names of all, sorted.
-	Subject  func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
+	Subject  decision.Lookup
 	Subjects func(ctx context.Context, sc scope.Scope) ([]string, error)
 }
 
@@ -105,11 +105,7 @@ func refusal(offences []fault.Detail) error {
 }
 
 // request makes the decision request of checked parts.
-func (s *Service) request(ctx context.Context, tenant scope.TenantID, set *rego.Set, p parts) (*rego.Request, error) {
-	user, err := s.user(ctx, tenant, p.subject)
-	if err != nil {
-		return nil, err
-	}
+func request(set *rego.Set, p parts) (*rego.Request, error) {
 	resource, id, found := findResource(set, p.resource)
 	raw := value.Object(value.Member{Key: "subject", Value: p.subject}, value.Member{Key: "resource", Value: p.resource})
 	if p.action.Defined() {
@@ -119,7 +115,7 @@ func (s *Service) request(ctx context.Context, tenant scope.TenantID, set *rego.
 		raw = raw.With("context", p.context)
 	}
 	input := value.Object(
-		value.Member{Key: "user", Value: user}, value.Member{Key: "action", Value: action(p.action)},
+		value.Member{Key: "user", Value: user(p.subject)}, value.Member{Key: "action", Value: action(p.action)},
 		value.Member{Key: "resource", Value: resource}, value.Member{Key: "authzen", Value: raw},
 	)
 	if p.context.Kind() == value.ObjectKind {
@@ -129,43 +125,32 @@ func (s *Service) request(ctx context.Context, tenant scope.TenantID, set *rego.
 	if err := refusal(offences); err != nil {
 		return nil, err
 	}
-	req.NotStored = true // user has filled in what is stored
+	kind, _ := p.subject.Get("type").Str()
+	req.NotStored = kind != userType
 	if found {
 		req.ByID, req.ResourceID = true, id
 	}
 	return &req, nil
 }
 
-// user is input.user of a subject: its properties as attributes, e-mail, roles and
-// department beside them, and what is stored of a user of type user in the gaps.
-func (s *Service) user(ctx context.Context, tenant scope.TenantID, subject value.Value) (value.Value, error) {
+// user gives input.user of a subject: its properties as attributes, with e-mail, roles
+// and department beside them.
+func user(subject value.Value) value.Value {
 	out := value.Object(value.Member{Key: "id", Value: subject.Get("id")}, value.Member{Key: "type", Value: subject.Get("type")})
-	if props := subject.Get("properties"); props.Kind() == value.ObjectKind {
-		out = out.With("attributes", props)
-		for _, name := range []string{"email", "department"} {
-			if _, ok := props.Get(name).Str(); ok {
-				out = out.With(name, props.Get(name))
-			}
-		}
-		if texts(props.Get("roles")) {
-			out = out.With("roles", props.Get("roles"))
+	props := subject.Get("properties")
+	if props.Kind() != value.ObjectKind {
+		return out
+	}
+	out = out.With("attributes", props)
+	for _, name := range []string{"email", "department"} {
+		if _, ok := props.Get(name).Str(); ok {
+			out = out.With(name, props.Get(name))
 		}
 	}
-	id, _ := subject.Get("id").Str()
-	if kind, _ := subject.Get("type").Str(); kind != userType {
-		return out, nil
+	if texts(props.Get("roles")) {
+		out = out.With("roles", props.Get("roles"))
 	}
-	stored, err := s.Subject(ctx, tenant, id)
-	if err != nil || !stored.Defined() {
-		return out, err
-	}
-	stored.Each(func(member string, v value.Value) bool {
-		if !out.Get(member).Defined() {
-			out = out.With(member, v)
-		}
-		return true
-	})
-	return out, nil
+	return out
 }
 
 // texts reports whether v is an array of strings.

@@ -54,12 +54,12 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 	if err != nil {
 		return Decision{}, err
 	}
-	req, err := s.request(ctx, sc.Tenant, set, p)
+	req, err := request(set, p)
 	if err != nil {
 		return Decision{}, err
 	}
 	var out Decision
-	err = s.Decisions.DecideSeveral(ctx, sc, set, []*rego.Request{req}, func(_ int, d *rego.Decision) bool {
+	err = s.Decisions.DecideSeveral(ctx, sc, set, []*rego.Request{req}, s.Subject, func(_ int, d *rego.Decision) bool {
 		out = answer(d, explains(p))
 		return true
 	})
@@ -96,12 +96,9 @@ func (s *Service) Evaluations(ctx context.Context, sc scope.Scope, body value.Va
 		if wrong[i] = p.check(forEvaluation); wrong[i] != nil {
 			continue
 		}
-		requests[i], wrong[i] = s.request(ctx, sc.Tenant, set, p)
-		if wrong[i] != nil && !fault.Is(wrong[i], fault.BadRequest) {
-			return nil, one, true, wrong[i]
-		}
+		requests[i], wrong[i] = request(set, p)
 	}
-	err = s.Decisions.DecideSeveral(ctx, sc, set, requests, func(i int, d *rego.Decision) bool {
+	err = s.Decisions.DecideSeveral(ctx, sc, set, requests, s.Subject, func(i int, d *rego.Decision) bool {
 		a := refused(wrong[i])
 		if d != nil {
 			a = answer(d, explain[i])

@@ -91,11 +91,11 @@ func (s *Service) try(ctx context.Context, sc scope.Scope, set *rego.Set, what s
 		i++
 	}
 	var failed error
-	err := s.Decisions.Try(ctx, sc, set, func() *rego.Request {
+	err := s.Decisions.Try(ctx, sc, set, s.Subject, func() *rego.Request {
 		if i == len(names) || len(out.Results) == limit {
 			return nil
 		}
-		req, err := s.request(ctx, sc.Tenant, set, p.with(what, names[i]))
+		req, err := request(set, p.with(what, names[i]))
 		failed = err
 		return req // nil after an error, which ends the search
 	}, func(d *rego.Decision) {

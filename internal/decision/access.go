@@ -17,11 +17,16 @@ func (s *Service) Snapshot(ctx context.Context, sc scope.Scope) (*rego.Set, erro
 }
 
 // DecideSeveral decides requests of one call against one snapshot, in order, and
-// makes their records safe together. more is told each decision, and ends the call
-// by answering false. A nil request is left out: more is told a nil decision. The
-// call has a deadline as a whole, as a bulk call has.
-func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.Set, requests []*rego.Request, more func(i int, d *rego.Decision) bool) error {
+// makes their records safe together. Their users are looked up by stored. more gets
+// each decision, and ends the call by answering false. A nil request is left out: more
+// gets a nil decision.
+//
+// The call has a deadline as a whole, as a bulk call has: a request that it leaves no
+// time for is DENY with the reason evaluation_limit. It ends early, with nothing
+// recorded, when its caller leaves (Unavailable "cancelled").
+func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.Set, requests []*rego.Request, stored Lookup, more func(i int, d *rego.Decision) bool) error {
 	records := make([]audit.Decision, 0, len(requests))
+	caller := ctx
 	err := s.inTurn(ctx, sc, func(ctx context.Context, t *turn) error {
 		for i, req := range requests {
 			if req == nil {
@@ -31,13 +36,22 @@ func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.S
 				continue
 			}
 			var rec audit.Decision
-			d, err := s.judge(ctx, sc, set, req, s.NewID(), &rec, t)
+			var d rego.Decision
+			var err error
+			switch {
+			case caller.Err() != nil:
+				return ended(caller)
+			case ctx.Err() != nil:
+				d = s.late(sc, set, req, s.NewID(), &rec)
+			default:
+				d, err = s.judge(ctx, sc, set, req, s.NewID(), &rec, t, stored)
+			}
 			if err != nil {
 				return err
 			}
 			records = append(records, rec)
-			if !more(i, &d) || ctx.Err() != nil {
-				return ctx.Err()
+			if !more(i, &d) {
+				return nil
 			}
 		}
 		return nil
@@ -50,11 +64,12 @@ func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.S
 
 // Try decides requests without recording or counting them, one after the other, until
 // next answers nil: what a search asks on the way to its answer is not a decision
-// that somebody acts on.
-func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, next func() *rego.Request, got func(*rego.Decision)) error {
+// that somebody acts on. Their users are looked up by stored. Faults: those of stored,
+// Unavailable "timeout" past the deadline of a bulk call, and "cancelled".
+func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, stored Lookup, next func() *rego.Request, got func(*rego.Decision)) error {
 	return s.inTurn(ctx, sc, func(ctx context.Context, t *turn) error {
 		for req := next(); req != nil; req = next() {
-			if err := s.fillUser(ctx, sc.Tenant, req); err != nil {
+			if err := fillUser(ctx, sc.Tenant, req, stored); err != nil {
 				return err
 			}
 			now := s.Now()
@@ -63,10 +78,10 @@ func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, next f
 				opt.Clock, opt.Pause = t.clock, t.pause
 			}
 			d := set.Decide(ctx, req, opt)
-			got(&d)
 			if ctx.Err() != nil {
 				return ended(ctx)
 			}
+			got(&d)
 		}
 		return nil
 	})

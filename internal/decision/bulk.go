@@ -98,14 +98,14 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 		own := b.NewID()
 		var d rego.Decision
 		if inTime = inTime && ctx.Err() == nil; inTime {
-			if d, err = b.judge(ctx, sc, b.set, &it.request, own, &records[i], b.turn); err != nil {
+			if d, err = b.judge(ctx, sc, b.set, &it.request, own, &records[i], b.turn, b.Person); err != nil {
 				return Bulk{}, nil, err
 			}
 			inTime = b.between(d.Duration)
 		} else if b.caller.Err() != nil {
 			return Bulk{}, nil, fault.Cancelled(b.caller.Err())
 		} else {
-			d = b.late(sc, &it.request, own, &records[i])
+			d = b.late(sc, b.set, &it.request, own, &records[i])
 		}
 		if it.id == "" {
 			it.id = own
@@ -132,10 +132,10 @@ func (b *bulkCall) between(took time.Duration) bool {
 func (b *bulkCall) pause() bool { return b.turn == nil || b.turn.pause() }
 
 // late is the decision on an item that the call's deadline left no time for.
-func (b *bulkCall) late(sc scope.Scope, req *rego.Request, id string, rec *audit.Decision) rego.Decision {
-	d := b.set.Refuse(req, rego.ErrLimit)
-	record(rec, sc, req, &d, id, b.Now().Truncate(time.Microsecond))
-	b.Observe(sc.Tenant, 0, d.Effect)
+func (s *Service) late(sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision) rego.Decision {
+	d := set.Refuse(req, rego.ErrLimit)
+	record(rec, sc, req, &d, id, s.Now().Truncate(time.Microsecond))
+	s.Observe(sc.Tenant, 0, d.Effect)
 	return d
 }
 

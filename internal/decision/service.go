@@ -14,11 +14,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
+// Lookup gives the stored members of input.user, undefined for somebody who is not
+// stored. Faults: those of the store, and ErrPersonUnknown.
+type Lookup func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
+
 // Service decides. Its fields are its dependencies; all but Cache are needed.
 type Service struct {
 	Snapshots *Snapshots
-	// Person gives the stored members of a user, undefined for an unknown one.
-	Person func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
+	// Person looks a decision's user up.
+	Person Lookup
 	// Record makes audit records safe, RecordAll those of a bulk call; the answer
 	// waits for it.
 	Record    func(tenant scope.TenantID, d *audit.Decision) error
@@ -105,7 +109,7 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req
 		rec = new(audit.Decision)
 	}
 	t := s.turn(ctx, sc.Tenant, s.Now(), waitFactor*s.Deadline)
-	d, err := s.judge(ctx, sc, set, req, id, rec, t)
+	d, err := s.judge(ctx, sc, set, req, id, rec, t, s.Person)
 	t.end()
 	if err == nil {
 		err = s.Record(sc.Tenant, rec)
@@ -145,9 +149,10 @@ func (s *Service) turn(ctx context.Context, tenant scope.TenantID, now time.Time
 // environment: a control that seems to have no effect is often in the other one.
 const assumedEnvironment = " (decided in production: the request names no environment)"
 
-// judge decides one request and fills in its record. It pauses as t says.
-func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn) (rego.Decision, error) {
-	unknown := s.fillUser(ctx, sc.Tenant, req)
+// judge decides one request and fills in its record. It pauses as t says. Its user is
+// looked up by stored.
+func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn, stored Lookup) (rego.Decision, error) {
+	unknown := fillUser(ctx, sc.Tenant, req, stored)
 	if unknown != nil && !errors.Is(unknown, ErrPersonUnknown) {
 		return rego.Decision{}, unknown
 	}
@@ -203,20 +208,23 @@ func (s *Service) count(tenant scope.TenantID, d *rego.Decision) {
 }
 
 // fillUser adds the members of input.user that were not sent and that a stored
-// user of the same id has (contract 4).
-func (s *Service) fillUser(ctx context.Context, tenant scope.TenantID, req *rego.Request) error {
+// user of the same id has. Faults: those of stored, and Unavailable "cancelled" when
+// the caller left meanwhile.
+func fillUser(ctx context.Context, tenant scope.TenantID, req *rego.Request, stored Lookup) error {
 	id, ok := req.User.Get("id").Str()
 	if !ok || id == "" || req.NotStored {
 		return nil
 	}
-	stored, err := s.Person(ctx, tenant, id)
-	if err != nil {
+	known, err := stored(ctx, tenant, id)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ended(ctx)
+	case err != nil:
 		return err
-	}
-	if !stored.Defined() {
+	case !known.Defined():
 		return nil
 	}
-	stored.Each(func(member string, v value.Value) bool {
+	known.Each(func(member string, v value.Value) bool {
 		if !req.User.Get(member).Defined() {
 			req.User = req.User.With(member, v)
 		}

@@ -1,0 +1,20 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// TestContextErrors: an error of the request's context is no fault of ours.
+func TestContextErrors(t *testing.T) {
+	for code, err := range map[string]error{
+		"cancelled": fmt.Errorf("read: %w", context.Canceled), "timeout": fmt.Errorf("read: %w", context.DeadlineExceeded),
+	} {
+		if f := asFault(err); f.Kind != fault.Unavailable || f.Code != code || f.Cause != err {
+			t.Errorf("%v: %+v", err, f)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package decision_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// ways are the ways to decide about one user; each tells whether access is granted.
+var ways = map[string]func(c *clerk, ctx context.Context, user string) (bool, error){
+	"evaluate": func(c *clerk, ctx context.Context, user string) (bool, error) {
+		got, err := c.Evaluate(ctx, anyone, c.object(`{"user":`+user+`}`))
+		return got.Decision == audit.Permit, err
+	},
+	"bulk": func(c *clerk, ctx context.Context, user string) (bool, error) {
+		got, err := c.EvaluateBulk(ctx, anyone, c.items(`[{"user":`+user+`}]`))
+		return err == nil && got.Results[0].Decision == audit.Permit, err
+	},
+	"several": func(c *clerk, ctx context.Context, user string) (granted bool, err error) {
+		err = c.DecideSeveral(ctx, anyone, c.set(), []*rego.Request{c.request(user)}, c.Person, func(_ int, d *rego.Decision) bool {
+			granted = d.Permit
+			return true
+		})
+		return granted, err
+	},
+	"try": func(c *clerk, ctx context.Context, user string) (granted bool, err error) {
+		req := c.request(user)
+		err = c.Try(ctx, anyone, c.set(), c.Person, func() *rego.Request {
+			next := req
+			req = nil
+			return next
+		}, func(d *rego.Decision) { granted = d.Permit })
+		return granted, err
+	},
+}
+
+func (c *clerk) set() *rego.Set {
+	c.t.Helper()
+	set, err := c.Snapshot(context.Background(), anyone)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return set
+}
+
+func (c *clerk) request(user string) *rego.Request {
+	c.t.Helper()
+	req, offences := rego.ParseOpen(c.object(`{"user":` + user + `}`))
+	if len(offences) > 0 {
+		c.t.Fatal(offences)
+	}
+	return &req
+}
+
+// TestStoredUserFillsGaps: however it is asked, members that were sent stay, those that
+// are missing come from the stored user, and nobody else is filled in.
+func TestStoredUserFillsGaps(t *testing.T) {
+	for user, want := range map[string]bool{
+		`{"id":"ann"}`:                           true,
+		`{"id":"ann","department":"legal"}`:      true,
+		`{"id":"ann","department":"sales"}`:      false,
+		`{"id":"ann","department":null}`:         false,
+		`{"id":"ann","roles":[]}`:                false,
+		`{"id":"bob"}`:                           false,
+		`{"id":"bob","department":"legal"}`:      false,
+		`{"department":"legal","roles":["dpo"]}`: true,
+		`{"id":7}`:                               false,
+	} {
+		for name, ask := range ways {
+			c := newClerk(t, `{}`, `package a
+allow if { input.user.department == "legal"; "dpo" in input.user.roles }`)
+			c.Person = func(_ context.Context, _ scope.TenantID, id string) (value.Value, error) {
+				if id != "ann" {
+					return value.Value{}, nil
+				}
+				return c.object(`{"id":"ann","department":"legal","roles":["dpo"]}`), nil
+			}
+			if got, err := ask(c, context.Background(), user); err != nil || got != want {
+				t.Errorf("%s %s: %v %v, want %v", name, user, got, err, want)
+			}
+		}
+	}
+}
+
+// TestCallerWhoLeft: work whose caller left ends with the fault "cancelled", never with
+// an error of its context, and nothing is recorded.
+func TestCallerWhoLeft(t *testing.T) {
+	check := func(name string, c *clerk, err error) {
+		t.Helper()
+		var f *fault.Error
+		if !errors.As(err, &f) || f.Kind != fault.Unavailable || f.Code != "cancelled" || len(c.records) > 0 {
+			t.Errorf("%s: %v, %d records", name, err, len(c.records))
+		}
+	}
+	for name, ask := range ways {
+		c := newClerk(t, `{}`, "package a\nallow := true")
+		ctx, leave := context.WithCancel(context.Background())
+		c.Person = func(ctx context.Context, _ scope.TenantID, _ string) (value.Value, error) {
+			leave()
+			return value.Value{}, ctx.Err() // as a store does
+		}
+		_, err := ask(c, ctx, `{"id":"ann"}`)
+		check(name, c, err)
+	}
+	c := newClerk(t, `{}`, "package a\nallow := true")
+	ctx, leave := context.WithCancel(context.Background())
+	told := 0
+	check("several, between two", c, c.DecideSeveral(ctx, anyone, c.set(), []*rego.Request{c.request(`{}`), c.request(`{}`)}, c.Person, func(int, *rego.Decision) bool {
+		told++
+		leave()
+		return true
+	}))
+	if told != 1 {
+		t.Errorf("%d decisions after the caller left", told)
+	}
+	check("work", c, c.Work(ctx, anyone, 1, func(int) { t.Error("a step after the caller left") }))
+}
+
+// TestSeveralPastTheDeadline: requests that the call has no time for are denied and
+// recorded.
+func TestSeveralPastTheDeadline(t *testing.T) {
+	c := newClerk(t, `{}`, "package a\nallow := true")
+	c.BulkDeadline = time.Nanosecond
+	var reasons []string
+	err := c.DecideSeveral(context.Background(), anyone, c.set(), []*rego.Request{c.request(`{}`), nil, c.request(`{}`)}, c.Person, func(_ int, d *rego.Decision) bool {
+		if d != nil {
+			reasons = append(reasons, d.Effect.String()+" "+d.Reason)
+		}
+		return true
+	})
+	if want := "[DENY evaluation_limit DENY evaluation_limit]"; err != nil || fmt.Sprint(reasons) != want || len(c.records) != 2 {
+		t.Errorf("%v %q, %d records", err, reasons, len(c.records))
+	}
+	err = c.Work(context.Background(), anyone, 1, func(int) { t.Error("a step past the deadline") })
+	if f := new(fault.Error); !errors.As(err, &f) || f.Code != "timeout" {
+		t.Error(err)
+	}
+}
+
+// TestUserThatIsNotLookedUp: while the store is silent, each way but a search decides as
+// for somebody unknown, and says so in the record.
+func TestUserThatIsNotLookedUp(t *testing.T) {
+	for name, ask := range ways {
+		c := newClerk(t, `{}`, "package a\nallow := true")
+		c.Person = func(context.Context, scope.TenantID, string) (value.Value, error) {
+			return value.Value{}, decision.ErrPersonUnknown
+		}
+		granted, err := ask(c, context.Background(), `{"id":"ann"}`)
+		if name == "try" {
+			if !errors.Is(err, decision.ErrPersonUnknown) {
+				t.Error(name, err)
+			}
+			continue
+		}
+		if err != nil || !granted || len(c.records) != 1 || c.records[0].Error != decision.ErrPersonUnknown.Error() {
+			t.Errorf("%s: %v %v %+v", name, granted, err, c.records)
+		}
+	}
+}

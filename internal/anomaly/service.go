@@ -34,6 +34,9 @@ type Service struct {
 	Tuning func(ctx context.Context, tenant scope.TenantID) (Tuning, bool, error)
 	Now    func() time.Time
 	Logger *slog.Logger
+
+	// looked is set once Run has looked at every tenant. Only Run uses it.
+	looked bool
 }
 
 // Anomaly is one that was found.
@@ -54,12 +57,20 @@ type Page struct {
 	Total     int64     `json:"total" doc:"How many the filter leaves."`
 }
 
-// Run looks at every tenant. A tenant whose store fails is left for the next time.
+// Run looks at the tenants whose decisions this process stored within the window of
+// the detectors; the others cost nothing. No detector looks for an absence of
+// traffic, and an anomaly ends by not being seen again. The first Run looks at every
+// tenant, because it does not know what was stored before the process started. A
+// tenant whose store fails is left for the next time. One Run may be active at a time.
 func (s *Service) Run(ctx context.Context) {
-	tenants, err := s.Stores.Tenants(ctx)
-	if err != nil {
-		s.Logger.Warn("anomalies: the tenants cannot be listed", "error", err)
-		return
+	tenants := s.Log.Active(s.Now().Add(-window))
+	if !s.looked {
+		all, err := s.Stores.Tenants(ctx)
+		if err != nil {
+			s.Logger.Warn("anomalies: the tenants cannot be listed", "error", err)
+			return
+		}
+		tenants, s.looked = all, true
 	}
 	for _, t := range tenants {
 		if err := s.Look(ctx, t); err != nil && ctx.Err() == nil {
@@ -126,10 +137,13 @@ func (s *Service) detect(ctx context.Context, tenant scope.TenantID, env scope.E
 	return append(found, Sources(from, sources, hours, tuning)...), nil
 }
 
+// lock is held while a finding is stored: two replicas may find the same thing.
+const lock = "anomalies"
+
 // record stores a finding: as a new anomaly with its audit entry, or as more of one
 // that was seen a short while ago.
 func (s *Service) record(ctx context.Context, tenant scope.TenantID, env scope.Env, f Finding) error {
-	return s.Stores.Write(ctx, tenant, func(tx *db.Tx) error {
+	return s.Stores.WriteUnder(ctx, tenant, lock, func(tx *db.Tx) error {
 		now := s.Now().UTC().Truncate(time.Microsecond)
 		again, err := prolong(ctx, tx, env, f, now, now.Add(-pause))
 		if err != nil || again {

@@ -38,7 +38,7 @@ type Config struct {
 	DecisionCache      string        `env:"GATEHOUSE_DECISION_CACHE" default:"on" enum:"on,off" help:"Cache of decisions: on or off."`
 	DecisionDeadline   time.Duration `env:"GATEHOUSE_DECISION_DEADLINE" default:"250ms" help:"Longest live evaluation; past it the decision is DENY, evaluation_limit."`
 	BulkDeadline       time.Duration `env:"GATEHOUSE_BULK_DEADLINE" default:"10s" help:"Longest bulk call as a whole; items that it leaves no time for are DENY, evaluation_limit."`
-	AnomalyInterval    time.Duration `env:"GATEHOUSE_ANOMALY_INTERVAL" default:"1m" help:"How often the detectors of anomalies look at each tenant."`
+	AnomalyInterval    time.Duration `env:"GATEHOUSE_ANOMALY_INTERVAL" default:"1m" help:"How often the detectors of anomalies look at each tenant that has decisions."`
 	SimulationDeadline time.Duration `env:"GATEHOUSE_SIMULATION_DEADLINE" default:"30s" help:"Longest evaluation of the simulator, at most 30s; past it the run is ended and answered with 400."`
 	CredentialGrace    time.Duration `env:"GATEHOUSE_CREDENTIAL_GRACE" default:"10m" help:"How long credentials that a server has seen hold while the store is down, when none can be revoked either; 0: they stop with it."`
 	AuditSync          string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to the disk: every record survives a crash of the process in each mode; a power cut in 'always'."`

@@ -12,22 +12,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// overview sets up what says what is going on. One replica looks for anomalies.
+// overview sets up the dashboard and the search for anomalies. Each replica looks at
+// the tenants whose decisions it stores; one replica removes old anomalies.
 func (p *parts) overview(context.Context) error {
 	p.anomalies = &anomaly.Service{Stores: p.stores, Log: p.audit, Tuning: p.anomalyTuning, Now: p.now, Logger: p.log}
 	p.dashboard = &dashboard.Service{
 		Stores: p.stores, Log: p.audit, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
 		Anomalies: p.anomalies.Count, Now: p.now,
 	}
-	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
 	p.task("anomalies", func(ctx context.Context) error {
-		leases.Lead(ctx, "anomalies", time.Minute, func(ctx context.Context) {
-			_ = every(ctx, p.cfg.AnomalyInterval, func() { p.anomalies.Run(ctx) })
+		return every(ctx, p.cfg.AnomalyInterval, func() { p.anomalies.Run(ctx) })
+	})
+	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
+	p.task("old anomalies", func(ctx context.Context) error {
+		leases.Lead(ctx, "old anomalies", time.Minute, func(ctx context.Context) {
+			_ = every(ctx, 24*time.Hour, func() { p.anomalies.Forget(ctx) })
 		})
 		return nil
-	})
-	p.task("old anomalies", func(ctx context.Context) error {
-		return every(ctx, time.Hour, func() { p.anomalies.Forget(ctx) })
 	})
 	return nil
 }

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -108,7 +109,7 @@ func load(t testing.TB, l *DecisionLog, part, n int, over time.Duration) time.Du
 		d := Decision{
 			DecisionID: fmt.Sprintf("0197a3f0-%04x-7000-%04x-%012x", r.IntN(65536), part, i), Timestamp: start.Add(step * time.Duration(i)), Decision: Permit, Effect: "ALLOW",
 			User: User{ID: fmt.Sprintf("user-%04d", r.IntN(2000)), Email: "someone@example.com"}, Resource: Resource{Type: "api", Path: "/orders/17"}, Action: "read",
-			PolicyID: 1 + int64(r.IntN(200)), PolicyName: &name, Reason: "department matches", EvaluationTimeMS: 0.031, IPAddress: "10.0.0.1", Environment: scope.Production,
+			PolicyID: 1 + int64(r.IntN(200)), PolicyName: &name, Reason: "department matches", EvaluationTimeMS: 0.03 * math.Exp(0.6*r.NormFloat64()), IPAddress: "10.0.0.1", Environment: scope.Production,
 			AuditLevel: Basic, RequestID: "req-123",
 		}
 		if r.IntN(2) == 0 {

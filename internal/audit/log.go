@@ -58,6 +58,7 @@ type DecisionLog struct {
 	keepers keepers
 	missing missing
 	folders folders
+	active  activity
 
 	mu      sync.Mutex
 	shipped int64

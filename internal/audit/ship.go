@@ -121,6 +121,7 @@ func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows [
 		err := l.store(ctx, tenant, rows)
 		switch {
 		case err == nil:
+			l.active.note(tenant, l.cfg.Now())
 			return true
 		case ctx.Err() != nil:
 			return false

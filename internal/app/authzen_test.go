@@ -56,6 +56,12 @@ func with(b body, entity string, properties body) body {
 	return b
 }
 
+// of asks about a resource of another type.
+func of(kind string, b body) body {
+	b["resource"].(body)["type"] = kind
+	return b
+}
+
 // scenario sets up the people, records and the control of the certification.
 func scenario(t *testing.T, s *apptest.Server) {
 	t.Helper()
@@ -63,9 +69,10 @@ func scenario(t *testing.T, s *apptest.Server) {
 	for name, roles := range map[string][]string{"alice": {"staff"}, "bob": {"admin"}} {
 		s.Admin.Do(t, "POST", "/users", body{"username": name, "email": name + "@example.com", "roles": roles}).Want(201)
 	}
-	for name, status := range map[string]string{"record-1": "active", "record-2": "archived"} {
-		prod.Do(t, "POST", "/resources", body{"name": name, "type": "record", "path": "/records/" + name, "attributes": body{"status": status}}).Want(201)
+	for name, attributes := range map[string]body{"record-1": {"status": "active"}, "record-2": {"status": "archived"}} {
+		prod.Do(t, "POST", "/resources", body{"name": name, "type": "record", "path": "/records/" + name, "attributes": attributes}).Want(201)
 	}
+	prod.Do(t, "POST", "/resources", body{"name": "ledger-1", "type": "ledger", "path": "/ledgers/1", "attributes": body{"owner": "bob"}}).Want(201)
 	prod.Do(t, "POST", "/policies", body{"name": "records", "rego_code": certified, "status": "active"}).Want(201)
 }
 
@@ -82,7 +89,12 @@ func TestAuthZENScenario(t *testing.T) {
 			{ask("alice", "write", "record-1"), true},
 			{ask("bob", "read", "record-1"), true},
 			{ask("bob", "write", "record-1"), false},
+			{with(ask("alice", "write", "record-2"), "resource", body{"status": "archived"}), false}, // rule 5
+			{with(with(ask("bob", "write", "record-2"), "resource", body{"status": "archived"}), "subject", body{"role": "admin"}), true},
 			{with(ask("alice", "write", "record-1"), "resource", body{"status": "archived"}), true}, // the registered record says active
+			{with(ask("alice", "write", "record-2"), "resource", body{"status": "active"}), false},
+			{of("ledger", with(ask("alice", "write", "ledger-1"), "resource", body{"status": "archived"})), false}, // its status is not registered
+			{of("ledger", with(ask("alice", "write", "ledger-1"), "resource", body{"status": "active"})), true},
 			{with(ask("alice", "write", "record-9"), "resource", body{"status": "archived"}), false},
 			{with(with(ask("carol", "write", "record-9"), "resource", body{"status": "archived"}), "subject", body{"role": "admin"}), true},
 			{with(ask("alice", "delete", "record-1"), "action", body{"soft": true}), true},

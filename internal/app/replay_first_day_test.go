@@ -40,6 +40,7 @@ func TestReplayOnTheFirstDay(t *testing.T) {
 		if got.Evaluated != 41 || got.NewlyBlocked != 5 || len(got.Samples) != 0 || len(got.BySubject) != 0 || strings.Contains(string(res.Body), "/invoices/") {
 			t.Errorf("without audit:read: %s", res.Body)
 		}
+		figuresOnly(t, a, author, policy)
 		made := a.Do(t, "POST", fmt.Sprintf("/policies/%d/test-cases/from-decisions", policy), body{"decision_ids": []string{id}, "dry_run": true}).Want(200)
 		if !strings.Contains(string(made.Body), `"guest"`) || strings.Contains(string(made.Body), "hunter22") || strings.Contains(string(made.Body), "o@corp") {
 			t.Errorf("cases: %s", made.Body)
@@ -52,6 +53,31 @@ func TestReplayOnTheFirstDay(t *testing.T) {
 		entry := a.Do(t, "GET", "/decisions/audit?environment=production&limit=100", nil).Want(200)
 		if strings.Contains(string(entry.Body), `"input"`) {
 			t.Errorf("an entry of the audit holds an input: %s", entry.Body)
+		}
+	}
+}
+
+// figuresOnly checks that a run gives an author figures alone, whoever started it and
+// whatever the candidate writes into its reason.
+func figuresOnly(t *testing.T, admin, author *apptest.Client, policy int64) {
+	t.Helper()
+	tells := "package invoices\n\nallow := false\n\nreason := json.marshal(input)\n"
+	for _, starter := range []*apptest.Client{author, admin} {
+		run := starter.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": tells}}}).Want(202).ID()
+		var full struct {
+			Status string        `json:"status"`
+			Result impactFigures `json:"result"`
+		}
+		for full.Status != "completed" {
+			admin.Do(t, "GET", fmt.Sprintf("/compliance/replays/%d?wait=5", run), nil).Want(200).Into(&full)
+		}
+		if len(full.Result.Samples) == 0 || len(full.Result.BySubject) == 0 {
+			t.Fatalf("the run has no samples to hide: %+v", full)
+		}
+		res := author.Do(t, "GET", fmt.Sprintf("/compliance/replays/%d", run), nil).Want(200)
+		text := strings.ReplaceAll(string(res.Body), "json.marshal(input)", "")
+		if strings.Contains(text, `"eve"`) || strings.Contains(text, "guest") || strings.Contains(text, "/invoices/") || !strings.Contains(text, `"newly_blocked"`) {
+			t.Errorf("a run without audit:read: %s", res.Body)
 		}
 	}
 }

@@ -116,10 +116,6 @@ func (s *Service) Start(ctx context.Context, sc scope.Scope, r Request) (Run, er
 		return err
 	})
 	run.settle()
-	if run.Result != nil {
-		shown := run.Result.shownTo(sc)
-		run.Result = &shown
-	}
 	return run, err
 }
 
@@ -159,7 +155,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (
 	return out, err
 }
 
-// Get is one run, or NotFound.
+// Get is one run as the scope may see it, or NotFound.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Run, error) {
 	var run Run
 	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -169,12 +165,18 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Run, error
 	return run, err
 }
 
+// load is the only way from the store to an answer: every reader of a run gets the
+// result that shownTo leaves.
 func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Run, error) {
 	run, err := getRun(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) || err == nil && !(sc.Sees(run.Environment) && (!sc.EnvBound || sc.Sees(run.SourceEnvironment))) {
 		return Run{}, fault.NotFoundf("no such replay")
 	}
 	run.settle()
+	if run.Result != nil {
+		shown := run.Result.shownTo(sc)
+		run.Result = &shown
+	}
 	return run, err
 }
 

@@ -308,25 +308,27 @@ func (s *scope) settleFirst(a, b operand) (expr, operand, bool) {
 }
 
 func (s *scope) same(a, b operand) expr {
-	x, y := s.eval(a), s.eval(b)
 	// topdown follows references before it evaluates comprehensions, which may end
 	// with an error.
 	if a.t != nil && (ast.IsConstant(a.t.Value) || ast.IsComprehension(a.t.Value) && b.isRef()) {
-		x, y = y, x
 		a, b = b, a
 	}
+	x := s.eval(a)
+	if b.t != nil {
+		if _, ok := b.t.Value.(ast.String); ok {
+			want := s.c.constant(b.t)
+			return when(func(m *machine) bool {
+				got, ok := x(m).Str()
+				return ok && got == m.prog.text(want)
+			})
+		}
+	}
+	y := s.eval(b)
 	if b.t != nil {
 		if kind := comprehended(b.t); kind != value.UndefinedKind && !a.ofData() {
 			return when(func(m *machine) bool {
 				v := x(m)
 				return (v.Kind() == kind || v.Kind() == value.SetKind) && m.equal(v, y(m))
-			})
-		}
-		if str, ok := b.t.Value.(ast.String); ok {
-			want := string(str)
-			return when(func(m *machine) bool {
-				got, ok := x(m).Str()
-				return ok && got == want
 			})
 		}
 	}

@@ -106,14 +106,27 @@ const (
 type Result struct{ Allow, Deny, Mask, Reason value.Value }
 
 // Program is a compiled module. It is safe for concurrent use.
-// There may be thousands: it holds no more than evaluations need.
+// There may be thousands: it holds no more than evaluations need. Programs that
+// differ in their constants only have one code.
 type Program struct {
+	*code
+	constants []value.Value
+}
+
+// code is a program without its constants.
+type code struct {
 	entries []entry // the values that can be asked for, by name
 	// deciding are those of the entries deny, mask, allow and reason, nil where there is none.
 	deciding struct{ deny, mask, allow, reason term }
 	groups   []*group
 	slots    int
 	data     [][]string
+}
+
+// text is the string that a constant is.
+func (p *Program) text(at int) string {
+	s, _ := p.constants[at].Str()
+	return s
 }
 
 // entry is the value of all rules of one name.
@@ -139,6 +152,9 @@ func Compile(compiler *ast.Compiler, pkg ast.Ref) (p *Program, err error) {
 		c.load(compiler, pkg)
 		c.module()
 		p = c.finish()
+		if shape, ok := c.shape(); ok {
+			p.code = shared.of(shape, p.code)
+		}
 		c.forget()
 	})
 	if err != nil {
@@ -216,7 +232,7 @@ func (c *builder) finish() *Program {
 	p := c.prog
 	p.groups = slices.Clone(c.groups)
 	slices.SortFunc(p.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-	p.entries = slices.Clip(p.entries)
+	p.entries, p.constants = slices.Clip(p.entries), slices.Clip(p.constants)
 	d := &p.deciding
 	d.deny, d.mask, d.allow, d.reason = p.entry("deny"), p.entry("mask"), p.entry("allow"), p.entry("reason")
 	return p

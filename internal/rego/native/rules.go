@@ -67,7 +67,7 @@ type builder struct {
 }
 
 func newBuilder() *builder {
-	return &builder{prog: &Program{}, rules: map[string]*group{}, places: map[place]*ast.Location{}}
+	return &builder{prog: &Program{code: &code{}}, rules: map[string]*group{}, places: map[place]*ast.Location{}}
 }
 
 // place is a line of a module.
@@ -207,7 +207,7 @@ func (c *builder) group(g *group, rules []*ast.Rule) {
 // a condition of the rule.
 func (s *scope) defaultValue(r *ast.Rule) term {
 	if ast.IsConstant(r.Head.Value.Value) {
-		return constant(r.Head.Value)
+		return s.constant(r.Head.Value)
 	}
 	body, at := s.body(r.Body), s.c.slot()
 	val := s.term(r.Head.Value)

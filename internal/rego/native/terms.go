@@ -45,7 +45,7 @@ func (s *scope) open(t *ast.Term) bool {
 // term compiles a term whose variables are all bound.
 func (s *scope) term(t *ast.Term) term {
 	if ast.IsConstant(t.Value) {
-		return constant(t)
+		return s.constant(t)
 	}
 	switch x := t.Value.(type) {
 	case ast.Var:
@@ -72,9 +72,16 @@ func (s *scope) term(t *ast.Term) term {
 	return nil
 }
 
-func constant(t *ast.Term) term {
-	v := literal(t)
-	return func(*machine) value.Value { return v }
+// constant compiles a constant: programs that share their code have others.
+func (s *scope) constant(t *ast.Term) term {
+	at := s.c.constant(t)
+	return func(m *machine) value.Value { return m.prog.constants[at] }
+}
+
+// constant gives a constant its place in the program.
+func (c *builder) constant(t *ast.Term) int {
+	c.prog.constants = append(c.prog.constants, literal(t))
+	return len(c.prog.constants) - 1
 }
 
 func literal(t *ast.Term) value.Value {

@@ -1,0 +1,168 @@
+package native
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// pairs are two rules each, and whether their modules have one code.
+var pairs = []struct {
+	name, a, b string
+	one        bool
+}{
+	{"numbers", `r if input.a > 1`, `r if input.a > 20.5`, true},
+	{"strings", `r := concat("-", [input.a, "x"])`, `r := concat("+", [input.a, "yy"])`, true},
+	{"equations", `r if input.a == "x"`, `r if input.a == "y"`, true},
+	{"lists of any length", `r if input.a in ["x", "y"]`, `r if input.a in ["z"]`, true},
+	{"formats", `r := sprintf("%v!", [input.a])`, `r := sprintf("%v?", [input.a])`, true},
+	{"values", `r := "x" if input.a`, `r := "y" if input.a`, true},
+	{"defaults", `default r := 1`, `default r := 2`, true},
+	{"elements", `r contains "x" if input.a`, `r contains "y" if input.a`, true},
+	{"comprehensions", `r := {x | some x in input.l; x > 1}`, `r := {x | some x in input.l; x > 2}`, true},
+	{"functions", "f(x) := concat(x, [\"a\", \"b\"])\nr := f(\"-\")", "f(x) := concat(x, [\"c\", \"d\"])\nr := f(\"+\")", true},
+	{"every", `r if every x in input.l { x < 5 }`, `r if every x in input.l { x < 1 }`, true},
+	{"else", `r := 1 if input.z else := 2`, `r := 3 if input.z else := 4`, true},
+
+	{"booleans", `r := true if input.a`, `r := false if input.a`, false},
+	{"null", `r := null if input.a`, `r := 1 if input.a`, false},
+	{"kinds", `r if input.a == "1"`, `r if input.a == 1`, false},
+	{"members of the input", `r := input.a`, `r := input.n`, false},
+	{"keys of an object", `r := {"x": input.a}`, `r := {"y": input.a}`, false},
+	{"patterns", `r if regex.match("^x", input.a)`, `r if regex.match("^y", input.a)`, false},
+	{"networks", `r if net.cidr_contains("10.0.0.0/8", input.ip)`, `r if net.cidr_contains("11.0.0.0/8", input.ip)`, false},
+	{"equal values", "r := 1 if input.a\nr := 1 if input.n", "r := 1 if input.a\nr := 2 if input.z", false},
+	{"equal values in two forms", "r := 1 if input.a\nr := 1.0 if input.n", "r := 1 if input.a\nr := 2 if input.z", false},
+	{"lists that are taken apart", `r := x if [x, 1] = [input.a, 1]`, `r := x if [x, 1, 2] = [input.a, 1, 2]`, false},
+	{"lines", `r := to_number(input.a)`, "\nr := to_number(input.a)", false},
+	{"negation", `r if not input.a == "x"`, `r if input.a == "x"`, false},
+	{"names of rules", `r := 1`, `s := 1`, false},
+	{"with", `r if input.a == "x" with input.a as "x"`, `r if input.a == "y" with input.a as "x"`, false},
+	{"composites", `r if input.l == [1, 2]`, `r if input.l == [1, 2, 3]`, false},
+}
+
+// TestShapes: modules that differ in constants only have one code, others have
+// not, and either way both answer as OPA does.
+func TestShapes(t *testing.T) {
+	input := decoded(t, `{"a":"x","n":1,"l":[1,2],"ip":"11.1.2.3"}`)
+	for _, c := range pairs {
+		a, err := load("package one\n\n" + c.a + "\n")
+		if err != nil || a.err != nil {
+			t.Fatalf("%s: %v %v", c.name, err, a.err)
+		}
+		b, err := load("package other.name\n\n" + c.b + "\n")
+		if err != nil || b.err != nil {
+			t.Fatalf("%s: %v %v", c.name, err, b.err)
+		}
+		if got := a.prog.code == b.prog.code; got != c.one {
+			t.Errorf("%s: one code: %v, want %v", c.name, got, c.one)
+		}
+		for _, s := range []*subject{a, b} {
+			for _, name := range s.names {
+				_, _ = s.agree(t, name, input, value.Object())
+			}
+		}
+	}
+}
+
+// TestCodesGo: a code that no program uses is not kept.
+func TestCodesGo(t *testing.T) {
+	load := func() shape {
+		s, err := load("package gone\n\nr := concat(\"-\", [input.gone, \"x\"])\n")
+		if err != nil || s.err != nil {
+			t.Fatal(err, s.err)
+		}
+		for key, c := range shared.list {
+			if c.Value() == s.prog.code {
+				return key
+			}
+		}
+		t.Fatal("no shape")
+		return shape{}
+	}
+	key := load()
+	for range 1000 {
+		runtime.GC()
+		shared.mu.Lock()
+		_, there := shared.list[key]
+		shared.mu.Unlock()
+		if !there {
+			return
+		}
+		runtime.Gosched()
+		time.Sleep(time.Millisecond)
+	}
+	t.Error("the code of a program that is gone is kept")
+}
+
+// TestSiblings draws modules and changes their constants, wherever they stand:
+// the second module answers as OPA does, whether it shares the code or not.
+func TestSiblings(t *testing.T) {
+	all, one := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		g := &maker{t: t, arity: map[string]int{"hide": 1}, fns: []string{"hide"}}
+		_, s, _ := g.module()
+		if s == nil {
+			return
+		}
+		mod := changed(t, s.mod)
+		b, err := loadModules(mod, map[string]*ast.Module{"control.rego": mod})
+		if err != nil || b.err != nil {
+			return // such as two constants that became one key
+		}
+		all++
+		if b.prog.code == s.prog.code {
+			one++
+		}
+		input := inputDocument(t)
+		data := value.Object(value.Member{Key: "resources", Value: document(2).Draw(t, "resources")}, value.Member{Key: "pip", Value: inputDocument(t)})
+		for _, name := range b.names {
+			_, _ = b.agree(t, name, input, data)
+		}
+	})
+	t.Logf("%d of %d modules share the code of another", one, all)
+	if one == 0 {
+		t.Error("no module shares")
+	}
+}
+
+// changed is mod with other strings and numbers in it, each the same one in every
+// place. Half of the time those that stand in references stay.
+func changed(t *rapid.T, mod *ast.Module) *ast.Module {
+	to := map[string]ast.Value{}
+	if rapid.Bool().Draw(t, "references stay") {
+		ast.WalkRefs(mod, func(r ast.Ref) bool {
+			for _, part := range r {
+				if ast.IsScalar(part.Value) {
+					to[part.Value.String()] = part.Value
+				}
+			}
+			return false
+		})
+	}
+	swap := func(v ast.Value, list ...ast.Value) ast.Value {
+		key := v.String()
+		if to[key] == nil {
+			to[key] = rapid.SampledFrom(append(list, v)).Draw(t, "constant")
+		}
+		return to[key]
+	}
+	out, err := ast.Transform(ast.NewGenericTransformer(func(x any) (any, error) {
+		switch v := x.(type) {
+		case ast.String:
+			return swap(v, ast.String("b"), ast.String("2"), ast.String("x yz"), ast.String("")), nil
+		case ast.Number:
+			return swap(v, ast.Number("2"), ast.Number("1.0"), ast.Number("7"), ast.Number("-3.5")), nil
+		}
+		return x, nil
+	}), mod.Copy())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.(*ast.Module)
+}

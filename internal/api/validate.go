@@ -209,31 +209,27 @@ type offender interface{ Offences() []fault.Detail }
 
 var offenderType = reflect.TypeFor[offender]()
 
-// with adds to the offences those that a body of type t knows of the members
-// that its schema takes. What it says of the others, which it does not get, is
-// left out.
+// with adds to the offences those that a body of type t knows of what its schema
+// takes. The body does not get the values that the schema refuses, and what it says
+// of their places, and of what is around them, is left out.
 func (c *check) with(t reflect.Type, doc value.Value) []fault.Detail {
 	if t == nil || doc.Kind() != value.ObjectKind {
 		return c.details
 	}
-	bad := map[string]bool{}
+	kept, bad := doc, make([]string, 0, len(c.details))
 	for _, d := range c.details {
-		bad[top(d.Pointer)] = true
-	}
-	var kept []value.Member
-	doc.Each(func(name string, member value.Value) bool {
-		if !bad[top(pointer([]string{name}))] {
-			kept = append(kept, value.Member{Key: name, Value: member})
+		bad = append(bad, d.Pointer)
+		if kept = without(kept, strings.Split(d.Pointer, "/")[1:]); !kept.Defined() {
+			return c.details
 		}
-		return true
-	})
+	}
 	body := reflect.New(t)
-	if err := json.Unmarshal(value.Object(kept...).AppendJSON(nil), body.Interface()); err != nil {
+	if err := json.Unmarshal(kept.AppendJSON(nil), body.Interface()); err != nil {
 		return c.details
 	}
 	if known, ok := body.Interface().(offender); ok {
 		for _, d := range known.Offences() {
-			if !bad[top(d.Pointer)] && len(c.details) < maxDetails {
+			if !touches(bad, d.Pointer) && len(c.details) < maxDetails {
 				c.details = append(c.details, d)
 			}
 		}
@@ -241,10 +237,30 @@ func (c *check) with(t reflect.Type, doc value.Value) []fault.Detail {
 	return c.details
 }
 
-// top is the first step of a pointer.
-func top(pointer string) string {
-	step, _, _ := strings.Cut(strings.TrimPrefix(pointer, "/"), "/")
-	return step
+// without is doc without the member at a JSON pointer's steps. A list goes as a whole,
+// as its items have no names. It is undefined where nothing is left.
+func without(doc value.Value, steps []string) value.Value {
+	if len(steps) == 0 || doc.Kind() != value.ObjectKind {
+		return value.Value{}
+	}
+	var kept []value.Member
+	doc.Each(func(name string, member value.Value) bool {
+		if pointer([]string{name}) == "/"+steps[0] {
+			member = without(member, steps[1:])
+		}
+		if member.Defined() {
+			kept = append(kept, value.Member{Key: name, Value: member})
+		}
+		return true
+	})
+	return value.Object(kept...)
+}
+
+// touches reports whether a place is one of the bad ones, in one or around one.
+func touches(bad []string, pointer string) bool {
+	return slices.ContainsFunc(bad, func(b string) bool {
+		return strings.HasPrefix(b+"/", pointer+"/") || strings.HasPrefix(pointer+"/", b+"/")
+	})
 }
 
 // combined checks oneOf, anyOf and allOf.

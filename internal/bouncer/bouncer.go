@@ -228,11 +228,11 @@ func (d Draft) bouncer() Bouncer {
 }
 
 // Offences are those of the members that are sent which their schemas cannot
-// say, to be told with the schemas'. Unknown members of the configuration are not
-// among them: whether one is stored already is known to the use case alone.
+// say, to be told with the schemas'. A member of the configuration that nobody reads
+// is among them although it is stored already: the use case alone knows what is stored.
 func (c Change) Offences() []fault.Detail {
 	_, offences := Bouncer{Name: "any"}.apply(c).normal()
-	return offences
+	return append(offences, unknownMembers(c.Configuration.Value, nil)...)
 }
 
 func (b Bouncer) apply(c Change) Bouncer {

@@ -96,6 +96,20 @@ type Change struct {
 	Status   patch.Field[string]   `json:"status,omitzero" enum:"active,suspended,deleted" doc:"active or suspended: a platform administrator's to change. Deleting has its own operation."`
 }
 
+// Offences are those of the members that are sent which their schemas cannot say, to
+// be told with the schemas'. A setting that nobody reads is among them although it is
+// stored already: the use case alone knows what is stored.
+func (ch Change) Offences() []fault.Detail {
+	var errs []error
+	if ch.Name.Sent && strings.TrimSpace(ch.Name.Value) == "" {
+		errs = append(errs, fault.Invalidf("/name", "must not be empty"))
+	}
+	if ch.Settings.Sent {
+		errs = append(errs, Settings{}.merge(ch.Settings.Value).check(nil))
+	}
+	return fault.Offences(fault.Join(errs...))
+}
+
 // Filter narrows a list of tenants.
 type Filter struct{ Skip, Limit int }
 

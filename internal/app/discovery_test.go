@@ -109,6 +109,38 @@ func reasonsOf(t testing.TB, a *apptest.Client, id int64) (out []string) {
 	return out
 }
 
+// TestDiscoveryOpensNothing: traffic to a host that nobody named makes it a resource, and
+// the control of a path of every host holds for it as before, at the bouncer and in the API.
+func TestDiscoveryOpensNothing(t *testing.T) {
+	t.Parallel()
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		a, app := s.Admin, newBackend(t, nil)
+		enforce(t, a, "sandbox")
+		guarded := a.Do(t, "POST", "/resources", body{"name": "Secret", "type": "api", "path": "/secret/**", "environment": "sandbox"}).Want(201).ID()
+		activate(t, a, "nobody", "sandbox", closed, body{"resource_id": guarded})
+		b := s.Bouncer(t, a, body{"name": "shop", "environment": "sandbox", "resource_ids": []int64{guarded}}, app.addr)
+		shop := (&apptest.Client{Base: b.URL}).With("Host", "shop.example")
+		answers(t, shop, "/secret/1", 403, 10*time.Second)
+		shop.Do(t, "GET", "/other", nil).Want(200)
+		var found body
+		apptest.Eventually(t, 10*time.Second, func() error {
+			if found = hosts(t, a, "sandbox")["shop.example"]; found == nil {
+				return fmt.Errorf("not discovered: %s", b.Log)
+			}
+			return nil
+		})
+		// A control of the new resource shows that the bouncer knows of it, and stands for all its paths.
+		policy := activate(t, a, "shop", "sandbox", opened, body{"resource_id": int64(found["id"].(float64))})
+		answers(t, shop, "/secret/1", 200, 10*time.Second)
+		a.Do(t, "DELETE", fmt.Sprint("/policies/", policy), nil).Want(200, 204)
+		answers(t, shop, "/secret/1", 403, 10*time.Second)
+		asked := body{"user": body{"id": "u"}, "resource": body{"type": "api", "path": "/secret/1", "host": "shop.example"}, "action": body{"method": "GET"}}
+		if v := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", asked).Want(200); v.Get("policy_name") != "nobody" {
+			t.Errorf("the API decides %s", v.Body)
+		}
+	})
+}
+
 // TestDiscoveryIsBounded (B6): unknown hosts at full speed bring about an hour's
 // budget of resources and no more, by the bouncer's count and by the server's;
 // text in a host name stays text; a bouncer that is told not to discover does not.

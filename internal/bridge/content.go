@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"hash"
 	"slices"
@@ -253,9 +254,10 @@ func (r *round) controlSum(c *rego.Control) [sha256.Size]byte {
 	return sum
 }
 
+// writeResource digests all of a resource that a bouncer goes by: what is left out here
+// would reach no bouncer when it changes.
 func writeResource(h hash.Hash, res *rego.Resource) {
-	fmt.Fprintf(h, "%d %q %q %q %q %q %q %q ", res.ID, res.Name, res.Type, res.Host, res.Path, res.Methods, res.AuditLevel, res.Tags)
-	h.Write(res.Doc.AppendJSON(nil))
+	_ = json.NewEncoder(h).Encode(res) // a digest takes all that is written
 }
 
 // without is an object without a member.

@@ -257,6 +257,7 @@ func (s *slot) value() value.Value {
 		value.Member{Key: "path", Value: value.String(s.res.Path)},
 		value.Member{Key: "methods", Value: list(s.methods)},
 		value.Member{Key: "path_matching", Value: value.String(s.res.PathMatching)},
+		value.Member{Key: "discovered", Value: value.Bool(s.res.Discovered)},
 		value.Member{Key: "spelling", Value: list(s.segs)},
 		value.Member{Key: "folded", Value: list(s.folded)},
 		value.Member{Key: "audit_level", Value: value.String(s.res.AuditLevel)},

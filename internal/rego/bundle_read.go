@@ -316,6 +316,7 @@ func readResource(v value.Value) (Resource, error) {
 	r.Path, _ = v.Get("path").Str()
 	r.AuditLevel, _ = v.Get("audit_level").Str()
 	r.PathMatching, _ = v.Get("path_matching").Str()
+	r.Discovered, _ = v.Get("discovered").Bool()
 	for _, m := range v.Get("methods").Elems() {
 		s, _ := m.Str()
 		r.Methods = append(r.Methods, s)

@@ -156,7 +156,7 @@ func (d *Decision) take(p *plan, v verdict) {
 // matching goes by the normal form; it matches by path only if it has one.
 func (s *Set) locate(r *Request) (sl *slot, path string, err error) {
 	if r.Path == "" {
-		sl, err = s.matcher.match(r, location{})
+		sl, err = s.matcher.match(r, location{}, s.linked)
 		return sl, "", err
 	}
 	if r.Path[0] != '/' {
@@ -166,7 +166,7 @@ func (s *Set) locate(r *Request) (sl *slot, path string, err error) {
 		}
 		l := foldPath(key)
 		l.others, l.hidden = nil, false // a name has no segments to hide
-		sl, err = s.matcher.match(r, l)
+		sl, err = s.matcher.match(r, l, s.linked)
 		return sl, "", err
 	}
 	key, err := NormalizePath(r.Path)
@@ -174,7 +174,7 @@ func (s *Set) locate(r *Request) (sl *slot, path string, err error) {
 		return nil, "", err
 	}
 	l := foldPath(key)
-	if sl, err = s.matcher.match(r, l); err != nil {
+	if sl, err = s.matcher.match(r, l, s.linked); err != nil {
 		return nil, "", err
 	}
 	return sl, sl.decided(l), nil

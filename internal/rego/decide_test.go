@@ -1,6 +1,7 @@
 package rego
 
 import (
+	stdcmp "cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -175,7 +176,7 @@ func TestWithIsNewSet(t *testing.T) {
 				switch rapid.IntRange(0, 4).Draw(t, "resource") {
 				case 0:
 					r := Resource{
-						ID: id, Type: "api", Host: rapid.SampledFrom([]string{"", "", "h"}).Draw(t, "host"),
+						ID: id, Type: "api", Host: rapid.SampledFrom([]string{"", "", "h"}).Draw(t, "host"), Discovered: rapid.Bool().Draw(t, "discovered"),
 						Path: rapid.SampledFrom(patterns).Draw(t, "pattern"), Doc: value.Object(value.Member{Key: "level", Value: value.Int(int64(step))}),
 					}
 					ch.Resources = append(ch.Resources, r)
@@ -222,6 +223,8 @@ func TestMatcherAgainstPlainSearch(t *testing.T) {
 				Type:    rapid.SampledFrom([]string{"", "t", "u"}).Draw(t, "t"),
 				Host:    rapid.SampledFrom([]string{"", "", "h"}).Draw(t, "h"),
 				Methods: rapid.SampledFrom([][]string{nil, {"GET"}, {"put", "GET"}}).Draw(t, "m"),
+
+				Discovered: rapid.Bool().Draw(t, "d"),
 			})
 		}
 		s := NewSet(SetSpec{Resources: list})
@@ -248,6 +251,7 @@ func plainSearch(list []Resource, r *Request) *Resource {
 	if r.Host != "" {
 		groups = []string{strings.ToLower(r.Host), withoutPort(strings.ToLower(r.Host)), ""}
 	}
+	var yielding *Resource
 	for _, host := range groups {
 		type hit struct {
 			shape string
@@ -269,11 +273,15 @@ func plainSearch(list []Resource, r *Request) *Resource {
 			}
 			return compareSlots(a.slot, b.slot)
 		})
-		if len(hits) > 0 {
+		switch {
+		case len(hits) == 0:
+		case host != "" && host != "*" && hits[0].slot.res.Discovered: // no control is linked to it
+			yielding = stdcmp.Or(yielding, hits[0].slot.res)
+		default:
 			return hits[0].slot.res
 		}
 	}
-	return nil
+	return yielding
 }
 
 // plainShape matches segment by segment; the shape sorts by specificity.

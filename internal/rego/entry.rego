@@ -180,12 +180,26 @@ spelling := match_segments
 search(segs, sent_as) := first_of("any", segs, sent_as) if {
 	described
 	not host
-} else := first_of(concat("", ["host:", host]), segs, sent_as) if {
-	true
-} else := first_of(concat("", ["host:", regex.replace(host, `:[^:\]]*$`, "")]), segs, sent_as) if {
-	true
+} else := at if {
+	at := first_of(concat("", ["host:", host]), segs, sent_as)
+	not yields(at)
+} else := at if {
+	at := first_of(concat("", ["host:", bare_host]), segs, sent_as)
+	not yields(at)
 } else := first_of("host:", segs, sent_as) if {
 	host
+} else := first_of(concat("", ["host:", host]), segs, sent_as) if {
+	true
+} else := first_of(concat("", ["host:", bare_host]), segs, sent_as) if {
+	true
+}
+
+bare_host := regex.replace(host, `:[^:\]]*$`, "")
+
+# yields: what was discovered of a host, and has no control, goes after what has no host.
+yields(r) if {
+	r.discovered
+	not index.scope[format_int(r.id, 10)]
 }
 
 described if match_segments

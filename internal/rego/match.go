@@ -26,6 +26,10 @@ type Resource struct {
 	// PathMatching is empty, or PathExact: the application tells spellings of a path
 	// apart that others read as the same.
 	PathMatching string `json:"path_matching,omitempty"`
+	// Discovered is a host that a bouncer reported, and nobody registered. Until a
+	// control is linked to it, it yields to resources of no host: traffic to a new host
+	// must not take a path away from the resource that guards it.
+	Discovered bool `json:"discovered,omitempty"`
 	// AuditLevel and Tags are carried for the audit of decisions.
 	AuditLevel string   `json:"audit_level,omitempty"`
 	Tags       []string `json:"tags,omitempty"`
@@ -206,10 +210,11 @@ func (s *slot) takes(typ, method, path string) bool {
 }
 
 // compareSlots puts the more specific of two slots with the same pattern
-// first: a method named, a type named, no host (it only matters to requests
-// without one), the lower id.
+// first: registered by a person, a method named, a type named, no host (it only
+// matters to requests without one), the lower id.
 func compareSlots(a, b *slot) int {
 	return cmp.Or(
+		cmp.Compare(flag(a.res.Discovered), flag(b.res.Discovered)),
 		cmp.Compare(flag(len(a.methods) == 0), flag(len(b.methods) == 0)),
 		cmp.Compare(flag(a.res.Type == ""), flag(b.res.Type == "")),
 		cmp.Compare(flag(a.host != ""), flag(b.host != "")),
@@ -247,8 +252,14 @@ type node struct {
 }
 
 // query is what a tree is asked for beside the segments: the type and method, which
-// may be empty, and the canonical path as it was sent.
-type query struct{ typ, method, path string }
+// may be empty, the canonical path as it was sent, and the controls by resource.
+type query struct {
+	typ, method, path string
+	linked            map[int64][]*Control
+}
+
+// yields reports whether a resource of the request's host lets one of no host go first.
+func (q *query) yields(s *slot) bool { return s.res.Discovered && len(q.linked[s.res.ID]) == 0 }
 
 // find is the most specific slot for the segments of folded (without its first
 // slash): at the leftmost difference a literal goes before a wildcard, that before
@@ -429,17 +440,18 @@ func newMatcher(slots []*slot) *matcher {
 }
 
 // match is the resource of a request: by id; else, for a request that says
-// where or what it is about, by host, and then by path, type and method. It is an
+// where or what it is about, by host, and then by path, type and method. linked are the
+// controls by resource, for what was discovered. It is an
 // error when a server that folds the path would serve another resource than one that
 // does not, and that cannot be told from the path's segments.
-func (m *matcher) match(r *Request, l location) (*slot, error) {
+func (m *matcher) match(r *Request, l location, linked map[int64][]*Control) (*slot, error) {
 	if r.ByID || r.ResourceID != 0 {
 		return m.byID[r.ResourceID], nil
 	}
 	if l.path == "" && r.Type == "" && r.Host == "" {
 		return nil, nil
 	}
-	q := query{r.Type, upper(r.Method), l.path}
+	q := query{typ: r.Type, method: upper(r.Method), path: l.path, linked: linked}
 	s := m.search(r, l.folded, &q)
 	if s != nil && s.exact {
 		return s, nil
@@ -463,21 +475,24 @@ func (m *matcher) match(r *Request, l location) (*slot, error) {
 }
 
 // search looks a folded path up: below the request's host, that without its port, and
-// what has no host.
+// what has no host. What was discovered of the host, and has no control, comes last.
 func (m *matcher) search(r *Request, folded string, q *query) *slot {
 	if r.Host == "" {
 		return lookup(m.any, folded, q)
 	}
 	host := canonicalHost(r.Host)
-	if s := lookup(m.byHost[host], folded, q); s != nil {
-		return s
+	at := lookup(m.byHost[host], folded, q)
+	if at != nil && !q.yields(at) {
+		return at
 	}
 	if bare := withoutPort(host); bare != host {
-		if s := lookup(m.byHost[bare], folded, q); s != nil {
+		s := lookup(m.byHost[bare], folded, q)
+		if s != nil && !q.yields(s) {
 			return s
 		}
+		at = cmp.Or(at, s)
 	}
-	return lookup(m.byHost[""], folded, q)
+	return cmp.Or(lookup(m.byHost[""], folded, q), at)
 }
 
 func lookup(n *node, folded string, q *query) *slot {

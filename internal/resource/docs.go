@@ -60,7 +60,7 @@ func (r Resource) Doc() (rego.Resource, error) {
 		matching = rego.PathExact
 	}
 	return rego.Resource{
-		ID: r.ID, Name: r.Name, Type: r.Type, Host: r.host(), Path: r.Path, PathMatching: matching, Methods: r.Methods,
+		ID: r.ID, Name: r.Name, Type: r.Type, Host: r.host(), Path: r.Path, PathMatching: matching, Methods: r.Methods, Discovered: r.AutoDiscovered,
 		AuditLevel: r.AuditLevel, Tags: r.ComplianceTags, Doc: doc,
 	}, nil
 }

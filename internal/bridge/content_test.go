@@ -1,0 +1,42 @@
+package bridge
+
+import (
+	"crypto/sha256"
+	"reflect"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Whatever the matcher knows of a resource is in its digest: bouncers get nothing new
+// for a change that is not.
+func TestResourceDigestTellsEveryMember(t *testing.T) {
+	digest := func(r rego.Resource) [sha256.Size]byte {
+		h := sha256.New()
+		writeResource(h, &r)
+		return [sha256.Size]byte(h.Sum(nil))
+	}
+	doc := value.Object(value.Member{Key: "id", Value: value.Int(1)})
+	plain := digest(rego.Resource{ID: 1, Doc: doc})
+	for i, f := range reflect.VisibleFields(reflect.TypeFor[rego.Resource]()) {
+		r := rego.Resource{ID: 1, Doc: doc}
+		switch at := reflect.ValueOf(&r).Elem().Field(i).Addr().Interface().(type) {
+		case *int64:
+			*at = 2
+		case *string:
+			*at = "x"
+		case *bool:
+			*at = true
+		case *[]string:
+			*at = []string{"x"}
+		case *value.Value:
+			*at = value.Object(value.Member{Key: "id", Value: value.Int(2)})
+		default:
+			t.Fatalf("%s has a type that this test does not set", f.Name)
+		}
+		if digest(r) == plain {
+			t.Errorf("a change of %s changes no digest", f.Name)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -297,6 +298,34 @@ func TestSlowBody(t *testing.T) {
 	for range 3 {
 		if _, err := body.Read(buf); err != nil {
 			t.Errorf("the clock went forward: %v", err)
+		}
+	}
+}
+
+// The client of a body that stalls gets its answer, however the body is framed, and the
+// connection ends: the server does not wait for the rest.
+func TestStalledBodyIsAnswered(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := &clientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), now: time.Now, began: time.Now().Add(100*time.Millisecond - clientRead)}
+		r.Body = body
+		if _, err := io.ReadAll(body); err == nil || !body.slow {
+			t.Errorf("the body ended with %v", err)
+		}
+		w.WriteHeader(http.StatusRequestTimeout)
+	}))
+	defer server.Close()
+	for name, head := range map[string]string{
+		"with a length": "Content-Length: 1000\r\n\r\n{", "nothing of it": "Content-Length: 1000\r\n\r\n", "in chunks": "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+	} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a.test\r\n%s", head)
+		if all, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 408 ") {
+			t.Errorf("%s: %q, %v", name, all, err)
 		}
 	}
 }

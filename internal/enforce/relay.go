@@ -173,10 +173,14 @@ func (c *clientBody) Read(p []byte) (int, error) {
 	c.wait(c.now().Sub(now))
 	c.read += int64(n)
 	if err != nil {
-		// The deadline must not outlive the body: the server goes on reading to see the client leave.
-		c.until(time.Time{})
 		c.slow = isTimeout(err)
 		c.ended = errors.Is(err, io.EOF)
+		// The deadline must not outlive the body: the server goes on reading to see the client
+		// leave. A body that was too slow is not over, and the server reads the rest of it
+		// before it sends the answer: without the deadline both would wait for ever.
+		if !c.slow {
+			c.until(time.Time{})
+		}
 	}
 	return n, err
 }

@@ -1,9 +1,12 @@
 package enforce
 
 import (
+	"io"
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
 // TestNoMessageIsOverlooked: bodies that an MCP server of some language may take for a
@@ -87,5 +90,67 @@ func TestNoMessageIsOverlooked(t *testing.T) {
 		if n := len(came.take()); n != 0 {
 			t.Errorf("%s: %d came: %d %s", name, n, got.status, got.body)
 		}
+	}
+}
+
+// TestNoSocketToTools: what is said in a socket is not seen, so none is opened to a server
+// of MCP, or in its subprotocol, where a control reads messages; nor to a model, whatever
+// harmless body the handshake has. Other applications keep their sockets.
+func TestNoSocketToTools(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	policies := policySet{
+		revision: 1, mode: "enforce",
+		resources: []rego.Resource{
+			{ID: 5, Type: "mcp", Path: "/mcp", Doc: doc(t, `{"resource_kind":"mcp_server"}`)},
+			{ID: 6, Type: "api", Path: "/app/**", Doc: doc(t, `{}`)},
+			{ID: 7, Type: "llm", Path: "/v1/**", Doc: doc(t, `{"resource_kind":"llm_endpoint"}`)},
+		},
+		controls: []control{
+			{id: 1, source: "package tools\n\nallow if not input.mcp.tool == \"delete_db\"\n"},
+			{id: 2, source: "package prompts\n\ndeny if input.llm.unreadable\n", resource: 7},
+		},
+	}
+	p.publish(policies)
+	b := start(t, p, app.URL, nil).at(t, 1)
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	handshake := func(path, body string, fields ...string) reply {
+		return fetch(t, "GET", b.url+path, func(r *http.Request) {
+			if body != "" {
+				r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+			}
+			r.Header.Set("Connection", "keep-alive, Upgrade")
+			r.Header.Set("Upgrade", "WebSocket")
+			r.Header.Set("Sec-WebSocket-Version", "13")
+			r.Header.Set("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+			for i := 0; i < len(fields); i += 2 {
+				r.Header.Set(fields[i], fields[i+1])
+			}
+		})
+	}
+	for _, tc := range []struct {
+		name, path, body string
+		fields           []string
+		passes           bool
+	}{
+		{"a tool server", "/mcp", "", nil, false},
+		{"a tool server, with a ping", "/mcp", ping, []string{"Content-Type", "application/json"}, false},
+		{"a tool server, folded", "/MCP", "", nil, false},
+		{"the subprotocol", "/app/ws", "", []string{"Sec-WebSocket-Protocol", "chat, MCP"}, false},
+		{"a model", "/v1/realtime", "", nil, false},
+		{"a model, with a prompt", "/v1/realtime", `{"model":"m","messages":[{"role":"user","content":"hi"}]}`, []string{"Content-Type", "application/json"}, false},
+		{"an application", "/app/ws", "", nil, true},
+	} {
+		app.take()
+		got := handshake(tc.path, tc.body, tc.fields...)
+		if came := len(app.take()); (came == 1) != tc.passes || !tc.passes && got.status != 403 {
+			t.Errorf("%s: %d came, %d %s", tc.name, came, got.status, got.body)
+		}
+	}
+	policies.revision, policies.mode = 2, "shadow"
+	p.publish(policies)
+	b.at(t, 2)
+	if handshake("/mcp", ""); len(app.take()) != 1 {
+		t.Error("shadow mode keeps a socket back")
 	}
 }

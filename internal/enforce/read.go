@@ -71,6 +71,8 @@ func (s *inspection) read(in *inbound, res *rego.Resource) {
 	}
 	model := servesModel(res)
 	switch {
+	case in.socket():
+		s.socket(in, res, model)
 	case !s.whole:
 		s.foreign(in, model, "the body is no JSON")
 	case s.size() == 0:
@@ -119,13 +121,24 @@ func (s *inspection) foreign(in *inbound, model bool, why string) {
 	}
 }
 
+// socket reports a request that opens a socket here, or behind a gateway that asks.
+func (in *inbound) socket() bool {
+	return in.upgrade || strings.Contains(strings.ToLower(strings.Join(in.headers["Upgrade"], ",")), "websocket")
+}
+
+// socket is a request after which messages come that nobody reads, whatever its own body
+// says. Servers and SDKs of MCP speak over sockets too, by the subprotocol mcp.
+func (s *inspection) socket(in *inbound, res *rego.Resource, model bool) {
+	speaksMCP := servesMCP(res) || strings.Contains(strings.ToLower(strings.Join(in.headers["Sec-Websocket-Protocol"], ",")), "mcp")
+	if s.refs.MCP && speaksMCP {
+		s.no = &refusal{http.StatusForbidden, "body_unavailable", "a control needs the messages, which a socket does not show"}
+	}
+	s.foreign(in, model, "the messages of a socket are not read")
+}
+
 // bare is a request without a body.
 func (s *inspection) bare(in *inbound, model bool) {
 	if !model {
-		return
-	}
-	if in.upgrade || strings.Contains(strings.ToLower(strings.Join(in.headers["Upgrade"], ",")), "websocket") {
-		s.llm = llm.Unreadable(s.source(in, model), "the messages of a socket are not read")
 		return
 	}
 	src := s.source(in, model)

@@ -37,7 +37,8 @@ func TestTwinResources(t *testing.T) {
 				t.Errorf("%d equal resources were made", made)
 			}
 			for _, other := range []body{
-				{"path": "/twin", "methods": []string{"GET"}},
+				{"path": "/twin", "methods": []string{}},
+				{"path": "/twin", "methods": []string{"PUT", "HEAD"}},
 				{"path": "/twin", "methods": []string{"GET", "POST"}, "type": "page"},
 				{"path": "/twin", "methods": []string{"GET", "POST"}, "original_host": "a.example.com"},
 				{"path": "/twin", "methods": []string{"GET", "POST"}, "environment": "production"},
@@ -49,6 +50,15 @@ func TestTwinResources(t *testing.T) {
 				}
 				a.Do(t, "POST", "/resources", full).Want(201)
 			}
+			for _, methods := range [][]string{{"GET"}, {"post"}, {"GET", "DELETE"}, {"GET", "POST", "TRACE"}, {"head"}, {"*"}} {
+				no := a.Do(t, "POST", "/resources", body{"name": "z", "type": "api", "path": "/twin/", "methods": methods}).Want(409)
+				if no.Get("error") != "already_exists" || no.Get("resource_id") == nil {
+					t.Errorf("%v: %s", methods, no.Body)
+				}
+			}
+			free := a.Do(t, "POST", "/resources", body{"name": "z", "type": "api", "path": "/twin", "methods": []string{"DELETE"}}).Want(201).ID()
+			a.Do(t, "PUT", fmt.Sprintf("/resources/%d", free), body{"methods": []string{"DELETE", "GET"}}).Want(409)
+			a.Do(t, "PUT", fmt.Sprintf("/resources/%d", free), body{"methods": []string{"DELETE", "PATCH"}}).Want(200)
 			last := a.Do(t, "POST", "/resources", body{"name": "y", "type": "api", "path": "/last"}).Want(201).ID()
 			no := a.Do(t, "PUT", fmt.Sprintf("/resources/%d", last), body{"path": "/other"}).Want(409)
 			if no.Get("error") != "already_exists" || no.Get("resource_id") == nil {
@@ -56,6 +66,22 @@ func TestTwinResources(t *testing.T) {
 			}
 			a.Do(t, "PUT", fmt.Sprintf("/resources/%d", last), body{"description": "the same place"}).Want(200)
 		})
+	}
+}
+
+// TestWhichMethodsDecide: of two resources with one path, a list of methods goes before
+// none, and one that names HEAD before one that takes it with GET.
+func TestWhichMethodsDecide(t *testing.T) {
+	a := apptest.StartServer(t, dbtest.SQLite).Admin
+	for name, methods := range map[string][]string{"all": {}, "read": {"GET", "OPTIONS"}, "probe": {"HEAD"}, "write": {"POST"}} {
+		id := a.Do(t, "POST", "/resources", body{"name": name, "type": "api", "path": "/one", "methods": methods}).Want(201).ID()
+		a.Do(t, "POST", "/policies", body{"name": name, "rego_code": "package p\n\nallow := true\n", "status": "active", "resource_id": id}).Want(201)
+	}
+	for method, want := range map[string]string{"GET": "read", "OPTIONS": "read", "HEAD": "probe", "POST": "write", "DELETE": "all", "PUT": "all"} {
+		got := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", body{"user": body{"id": "u"}, "resource": body{"path": "/one"}, "action": body{"method": method}}).Want(200)
+		if got.Get("policy_name") != want {
+			t.Errorf("%s is decided by %v, want %s", method, got.Get("policy_name"), want)
+		}
 	}
 }
 

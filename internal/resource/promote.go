@@ -11,10 +11,10 @@ import (
 )
 
 // Counterpart is the production resource that stands for resource id: the one
-// of the same type, name and path, else of the same type, host, path and
-// methods, else a copy of it with its enrichment, which
-// is audited and told like any other (contract.md section 4, Promote). The
-// caller holds Lock and is inside the promotion's transaction.
+// of the same type, name and path, else of the same type, host, path and methods, else
+// a copy of it with its enrichment, which is audited and announced like any other.
+// Conflict "already_exists" where a copy would share some methods with a resource of
+// production. The caller holds Lock and is inside the promotion's transaction.
 func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (int64, error) {
 	src, err := get(ctx, tx, id)
 	if err != nil {
@@ -26,8 +26,12 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 	}
 	next := src
 	next.ID, next.Environment, next.Version, next.AutoDiscovered = 0, scope.Production, 1, false
-	if same, err := alike(ctx, tx, next); err != nil || same != 0 {
+	same, overlapping, err := alike(ctx, tx, next)
+	switch {
+	case err != nil || same != 0:
 		return same, err // of another name, but requests to the one are requests to the other
+	case overlapping != 0:
+		return 0, taken(overlapping, next.Environment, "some of the same methods")
 	}
 	next.CreatedAt = s.Now()
 	next.UpdatedAt = next.CreatedAt
@@ -51,7 +55,7 @@ func (s *Service) Twin(ctx context.Context, tx *db.Tx, env scope.Env, id int64) 
 	if found, err = twin(ctx, tx, env, r); errors.Is(err, db.ErrNoRows) {
 		there := r
 		there.ID, there.Environment = 0, env
-		found, err = alike(ctx, tx, there)
+		found, _, err = alike(ctx, tx, there)
 	}
 	if err == nil {
 		src, err = r.Doc()

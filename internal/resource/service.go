@@ -130,14 +130,24 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	return r, err
 }
 
-// only refuses (409) a second resource of equal type, host, path and methods. The
-// caller holds Lock, so that of two that are made at once one is refused.
+// only refuses (409) a second resource of equal type, host and path that takes one of
+// the same methods. The caller holds Lock, so that of two that are made at once one is
+// refused.
 func only(ctx context.Context, tx *db.Tx, r Resource) error {
-	other, err := alike(ctx, tx, r)
-	if err != nil || other == 0 {
+	same, overlapping, err := alike(ctx, tx, r)
+	switch {
+	case err != nil:
 		return err
+	case same != 0:
+		return taken(same, r.Environment, "the same methods")
+	case overlapping != 0:
+		return taken(overlapping, r.Environment, "some of the same methods")
 	}
-	return fault.Newf(fault.Conflict, "already_exists", "resource %d of %s has the same type, host, path and methods", other, r.Environment).With("resource_id", other)
+	return nil
+}
+
+func taken(other int64, env scope.Env, methods string) error {
+	return fault.Newf(fault.Conflict, "already_exists", "resource %d of %s has the same type, host and path, and %s", other, env, methods).With("resource_id", other)
 }
 
 // Delete removes a resource that no live control and no bouncer names; else

@@ -99,22 +99,28 @@ func twin(ctx context.Context, tx *db.Tx, env scope.Env, r Resource) (int64, err
 		ORDER BY id LIMIT 1`, string(env), r.Type, r.Name, r.Path)
 }
 
-// alike is the resource of r's environment with the same type, host, path and
-// methods, other than r itself: nothing could tell which of the two a request is
-// about. 0: there is none.
-func alike(ctx context.Context, tx *db.Tx, r Resource) (int64, error) {
+// alike finds the resources of r's environment, other than r itself, that have the same
+// type, host and path: same has the same methods too, and overlapping some of them.
+// Nothing could tell which of the two such a request is about. A list of methods beside
+// one that is empty, which means every method, is neither: it is the more specific one.
+// 0: there is none.
+func alike(ctx context.Context, tx *db.Tx, r Resource) (same, overlapping int64, err error) {
 	bare := strings.TrimSuffix(r.Path, "/")
-	same, err := db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources
+	list, err := db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources
 		WHERE environment = $1 AND path IN ($2, $3) AND type = $4 AND id <> $5 ORDER BY id`, string(r.Environment), bare, bare+"/", r.Type, r.ID)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	for _, o := range same {
-		if o.host() == r.host() && slices.Equal(o.Methods, r.Methods) {
-			return o.ID, nil
+	for _, o := range list {
+		switch {
+		case o.host() != r.host():
+		case slices.Equal(o.Methods, r.Methods):
+			return o.ID, 0, nil
+		case overlapping == 0 && slices.ContainsFunc(r.Methods, func(m string) bool { return slices.Contains(o.Methods, m) }):
+			overlapping = o.ID
 		}
 	}
-	return 0, nil
+	return 0, overlapping, nil
 }
 
 // called are the resources of env with what is not empty of name, type and path; two at most.

@@ -10,10 +10,13 @@ import (
 	"testing"
 )
 
-// TestMain runs the program that TestKill kills.
+// TestMain runs the programs that TestKill and TestKillInHealing kill.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("SPOOL_TEST_WRITE"); dir != "" {
 		writeForever(dir)
+	}
+	if dir := os.Getenv("SPOOL_TEST_HEAL_DIR"); dir != "" {
+		healAndDie(dir, os.Getenv("SPOOL_TEST_HEAL"))
 	}
 	os.Exit(m.Run())
 }

@@ -1,0 +1,147 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// dyingFile is a file whose sync fails when it is told to, and whose process is
+// killed at one step of the healing that follows.
+type dyingFile struct {
+	*os.File
+	heals bool // it is the file that healing makes
+	at    string
+}
+
+// failing says that syncs of files that healing did not make fail from now on.
+var failing bool //nolint:gochecknoglobals // of the process that is killed
+
+// die ends this process as kill -9 does.
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+func (f *dyingFile) step(name string) {
+	if f.heals && f.at == name {
+		die()
+	}
+}
+
+func (f *dyingFile) Truncate(n int64) error {
+	f.step("truncate")
+	return f.File.Truncate(n)
+}
+
+func (f *dyingFile) WriteAt(p []byte, off int64) (int, error) {
+	f.step("write")
+	if f.heals && f.at == "half" {
+		_, _ = f.File.WriteAt(p[:len(p)/2], off)
+		die()
+	}
+	n, err := f.File.WriteAt(p, off)
+	f.step("written")
+	return n, err
+}
+
+func (f *dyingFile) Sync() error {
+	if !f.heals && failing {
+		return errors.New("the disk fails")
+	}
+	f.step("sync")
+	err := f.File.Sync()
+	f.step("synced")
+	return err
+}
+
+// healAndDie appends, and is killed at a step of healing; after a step that is
+// called "renamed" with the next record.
+func healAndDie(dir, step string) {
+	at := step
+	l, err := Open(Config{Dir: dir, Sync: SyncInterval, Interval: 1 << 62, create: func(path string) (file, error) {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		heals := strings.HasSuffix(path, healing)
+		if heals && step == "made" {
+			die()
+		}
+		return &dyingFile{File: f, heals: heals, at: step}, err
+	}})
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+	at += fmt.Sprint("-", l.Recovery().Records)
+	for i := range 40 {
+		if i == 20 { // half is on disk for certain
+			l.onDisk()
+		}
+		name := at + "." + strconv.Itoa(i)
+		if err := l.Append([]byte(name)); err != nil {
+			fmt.Println("error", err)
+			os.Exit(1)
+		}
+		fmt.Println(name)
+	}
+	failing = true
+	l.onDisk()
+	if strings.HasPrefix(at, "renamed") {
+		_ = l.Append([]byte(at + ".later"))
+		fmt.Println(at + ".later")
+		die()
+	}
+	fmt.Println("error: it lives")
+	os.Exit(1)
+}
+
+// TestKillInHealing kills a process at each step of healing: every record whose
+// Append returned is there afterwards, once, and the log goes on.
+func TestKillInHealing(t *testing.T) {
+	for _, at := range []string{"made", "truncate", "write", "half", "written", "sync", "synced", "renamed"} {
+		t.Run(at, func(t *testing.T) {
+			dir := t.TempDir()
+			want := map[string]bool{}
+			for range 2 { // the second time on what the first one left
+				cmd := exec.Command(os.Args[0])
+				cmd.Env = append(os.Environ(), "SPOOL_TEST_HEAL="+at, "SPOOL_TEST_HEAL_DIR="+dir)
+				out, err := cmd.Output()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || strings.Contains(string(out), "error") {
+					t.Fatalf("%v %s", err, out)
+				}
+				names := strings.Fields(string(out))
+				if len(names) < 40 {
+					t.Fatalf("%d records acknowledged", len(names))
+				}
+				for _, name := range names {
+					want[name] = true
+				}
+				l := open(t, Config{Dir: dir})
+				recs, _ := drain(t, l, 10)
+				found := map[string]bool{}
+				for _, rec := range recs {
+					if found[rec] || !want[rec] {
+						t.Errorf("%s came twice, or was never acknowledged", rec)
+					}
+					found[rec] = true
+				}
+				if len(found) != len(want) || l.Recovery().DamagedBytes != 0 {
+					t.Errorf("%d of %d records; recovery %+v", len(found), len(want), l.Recovery())
+				}
+				after := fmt.Sprint("after ", len(want))
+				if err := l.Append([]byte(after)); err != nil {
+					t.Error(err)
+				}
+				want[after] = true
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

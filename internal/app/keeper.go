@@ -87,10 +87,11 @@ func (p *parts) keepLog() error {
 		posture: p.cfg.Audit, spool: log, reserve: reserve, stores: p.stores, name: host + " " + p.cfg.Listen, now: p.now, log: p.log,
 		raised: map[trouble]bool{},
 	}
+	marks, left := p.openMarks()
 	floods := fold.Defaults()
 	k.audit = audit.NewDecisionLog(audit.Config{
 		Cluster: p.stores, Spool: log, SetAside: filepath.Join(p.cfg.DataDir, "set-aside"), Now: p.now, Logger: p.log,
-		Kept: keptInputs, Fold: &floods, BestEffort: p.cfg.Audit == auditBestEffort, Alarm: k.alarm,
+		Kept: keptInputs, Fold: &floods, BestEffort: p.cfg.Audit == auditBestEffort, Marks: marks, Left: left, Alarm: k.alarm,
 	})
 	for _, t := range []trouble{
 		{kind: auditPipeline, subject: "failing"},
@@ -104,6 +105,22 @@ func (p *parts) keepLog() error {
 	}
 	p.audit, p.keeper = k.audit, k
 	return p.registry.Register(k)
+}
+
+// missingPlaces is for how many tenants and environments missing decisions are noted
+// on disk at a time, in 512 KiB.
+const missingPlaces = 2048
+
+// openMarks opens the notes of missing decisions. A server without them starts all
+// the same: what is missing is then known to this process alone.
+func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
+	marks, left, err := spool.OpenMarks(filepath.Join(p.cfg.DataDir, "missing"), missingPlaces)
+	if err != nil {
+		p.log.Warn("missing decisions are noted in memory alone", "error", err)
+		return nil, nil
+	}
+	p.closers.add("notes of missing decisions", time.Second, func(context.Context) error { return marks.Close() })
+	return marks, left
 }
 
 // alarm tells the operators of a log that fails, now and then.

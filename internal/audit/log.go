@@ -39,6 +39,10 @@ type Config struct {
 	// BestEffort lets decisions of this process go on while the log cannot be kept;
 	// SayMissing writes later how many are missing. Otherwise they are refused.
 	BestEffort bool
+	// Marks keeps what is missing on disk until the log says it, and Left is what an
+	// earlier process left there; nil: a process that is killed forgets it.
+	Marks *spool.Marks
+	Left  map[int][]byte
 	// Alarm is told when a tenant's records cannot be recorded or stored: the
 	// built-in alert "audit pipeline error". It must return at once; it is told
 	// again with each attempt.
@@ -79,6 +83,7 @@ func NewDecisionLog(cfg Config) *DecisionLog {
 		l.pace = spool.NewPace(cfg.Spool, cfg.Now, busy*procs, rests, deepDepth)
 		l.pace.Share = share * procs
 	}
+	l.recallMissing(cfg.Left)
 	return l
 }
 

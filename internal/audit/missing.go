@@ -2,7 +2,10 @@ package audit
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,8 +29,9 @@ type missing struct {
 	open  atomic.Int64 // that the log has not said yet
 	total atomic.Int64 // since the process started
 
-	mu sync.Mutex
-	by map[missingKey]Missing
+	mu     sync.Mutex
+	by     map[missingKey]*unsaid
+	before []*unsaid // what earlier processes left; their entries have ids already
 }
 
 type missingKey struct {
@@ -35,32 +39,104 @@ type missingKey struct {
 	env    scope.Env
 }
 
-// add counts decisions that could not be kept.
-func (m *missing) add(tenant scope.TenantID, ds []Decision, now time.Time) {
+// unsaid is what the log has yet to say of one tenant and environment. A mark on disk
+// says the same, so that it outlives the process.
+type unsaid struct {
+	missingKey
+	Missing
+	id    string // of the entry that will say it: said twice, it is stored once
+	place int    // of the mark; -1: none
+}
+
+// mark is an unsaid as it stands on disk.
+type mark struct {
+	ID      string         `json:"id"`
+	Tenant  scope.TenantID `json:"t"`
+	Env     scope.Env      `json:"e"`
+	Permits int64          `json:"p"`
+	Denials int64          `json:"d"`
+	First   int64          `json:"f"` // microseconds since 1970
+	Last    int64          `json:"l"`
+}
+
+// recallMissing takes over what earlier processes could not say.
+func (l *DecisionLog) recallMissing(left map[int][]byte) {
+	for place, text := range left {
+		var m mark
+		if err := json.Unmarshal(text, &m); err != nil || m.ID == "" {
+			l.cfg.Logger.Error("a note of missing decisions cannot be read", "error", err)
+			continue
+		}
+		u := &unsaid{
+			missingKey: missingKey{m.Tenant, m.Env}, id: m.ID, place: place,
+			Missing: Missing{Permits: m.Permits, Denials: m.Denials, First: time.UnixMicro(m.First), Last: time.UnixMicro(m.Last)},
+		}
+		l.missing.before = append(l.missing.before, u)
+		l.missing.open.Add(u.Count())
+	}
+}
+
+// miss counts decisions that could not be kept.
+func (l *DecisionLog) miss(tenant scope.TenantID, ds []Decision, now time.Time) {
+	m := &l.missing
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.by == nil {
-		m.by = map[missingKey]Missing{}
+		m.by = map[missingKey]*unsaid{}
 	}
+	touched := map[*unsaid]bool{}
 	for i := range ds {
 		key := missingKey{tenant, ds[i].Environment}
 		if !key.env.Valid() {
 			key.env = scope.Production
 		}
-		g := m.by[key]
-		if g.Count() == 0 {
-			g.First = now
+		u := m.by[key]
+		if u == nil {
+			u = &unsaid{missingKey: key, id: "missing-" + rand.Text(), place: -1}
+			u.First = now
+			if place, ok := l.cfg.Marks.Take(); ok {
+				u.place = place
+			}
+			m.by[key] = u
 		}
-		g.Last = now
+		u.Last = now
 		if ds[i].Decision == Permit {
-			g.Permits++
+			u.Permits++
 		} else {
-			g.Denials++
+			u.Denials++
 		}
-		m.by[key] = g
+		touched[u] = true
 	}
 	m.open.Add(int64(len(ds)))
 	m.total.Add(int64(len(ds)))
+	for u := range touched {
+		l.note(u)
+	}
+}
+
+// note brings the mark up to date.
+func (l *DecisionLog) note(u *unsaid) {
+	if u.place < 0 {
+		return
+	}
+	text, err := json.Marshal(mark{u.id, u.tenant, u.env, u.Permits, u.Denials, u.First.UnixMicro(), u.Last.UnixMicro()})
+	if err == nil {
+		err = l.cfg.Marks.Set(u.place, text)
+	}
+	if err != nil {
+		l.cfg.Alarm(u.tenant, fmt.Errorf("noting missing decisions: %w", err))
+	}
+}
+
+// clear gives the mark back once the log has said it. A mark that stays is said
+// again after a restart, under the same id.
+func (l *DecisionLog) clear(u *unsaid) {
+	if u.place < 0 {
+		return
+	}
+	if err := l.cfg.Marks.Clear(u.place); err != nil {
+		l.cfg.Logger.Warn("a note of missing decisions cannot be removed", "error", err)
+	}
 }
 
 // MissingTotal is how many decisions were answered without being logged since
@@ -74,18 +150,23 @@ func (l *DecisionLog) MissingNow() map[scope.TenantID]Missing {
 	m := &l.missing
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key, g := range m.by {
-		sum, seen := out[key.tenant]
-		if !seen || g.First.Before(sum.First) {
-			sum.First = g.First
+	for _, u := range m.list() {
+		sum, seen := out[u.tenant]
+		if !seen || u.First.Before(sum.First) {
+			sum.First = u.First
 		}
-		if g.Last.After(sum.Last) {
-			sum.Last = g.Last
+		if u.Last.After(sum.Last) {
+			sum.Last = u.Last
 		}
-		sum.Permits, sum.Denials = sum.Permits+g.Permits, sum.Denials+g.Denials
-		out[key.tenant] = sum
+		sum.Permits, sum.Denials = sum.Permits+u.Permits, sum.Denials+u.Denials
+		out[u.tenant] = sum
 	}
 	return out
+}
+
+// list is all that is not said. Caller holds mu.
+func (m *missing) list() []*unsaid {
+	return slices.AppendSeq(slices.Clone(m.before), maps.Values(m.by))
 }
 
 // SayMissing writes into the log how many decisions are missing before what
@@ -98,24 +179,28 @@ func (l *DecisionLog) SayMissing() error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key, g := range m.by {
-		if err := l.keep(true, l.encode(nil, key.tenant, gapEntry(key, g, l.cfg.Now()))); err != nil {
+	for _, u := range m.list() {
+		if err := l.keep(true, l.encode(nil, u.tenant, gapEntry(u, l.cfg.Now()))); err != nil {
 			return err
 		}
-		l.cfg.Logger.Warn("decisions are logged again", "tenant", key.tenant, "environment", key.env, "missing", g.Count(), "from", g.First.UTC(), "to", g.Last.UTC())
-		delete(m.by, key)
-		m.open.Add(-g.Count())
+		l.cfg.Logger.Warn("decisions are logged again", "tenant", u.tenant, "environment", u.env, "missing", u.Count(), "from", u.First.UTC(), "to", u.Last.UTC())
+		if m.by[u.missingKey] == u {
+			delete(m.by, u.missingKey)
+		}
+		m.before = slices.DeleteFunc(m.before, func(o *unsaid) bool { return o == u })
+		m.open.Add(-u.Count())
+		l.clear(u)
 	}
 	return nil
 }
 
 // gapEntry is the entry of the decision log about those that are not in it.
-func gapEntry(key missingKey, g Missing, now time.Time) *Decision {
+func gapEntry(g *unsaid, now time.Time) *Decision {
 	message := fmt.Sprintf("%d decisions are missing (%d PERMIT, %d DENY): the server could not keep its log from %s to %s",
 		g.Count(), g.Permits, g.Denials, g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano))
 	return &Decision{
-		DecisionID: "missing-" + rand.Text(), Timestamp: now, Decision: Deny, Effect: "DENY", Reason: message, Error: message,
-		Action: "decisions_missing", Environment: key.env, AuditLevel: Basic,
+		DecisionID: g.id, Timestamp: now, Decision: Deny, Effect: "DENY", Reason: message, Error: message,
+		Action: "decisions_missing", Environment: g.env, AuditLevel: Basic,
 	}
 }
 
@@ -125,7 +210,7 @@ func (l *DecisionLog) unkept(tenant scope.TenantID, ds []Decision, err error) er
 	if !l.cfg.BestEffort {
 		return err
 	}
-	l.missing.add(tenant, ds, l.cfg.Now())
+	l.miss(tenant, ds, l.cfg.Now())
 	return nil
 }
 

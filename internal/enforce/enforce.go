@@ -194,7 +194,7 @@ type Bouncer struct {
 	zip       *gzip.Writer // the shipper's: its tables are 800 KB
 	labels    atomic.Pointer[[]byte]
 	leaving   atomic.Bool // told to stop: answers end their connections
-	missing   gap         // decisions that the log could not keep
+	missing   gaps        // decisions that the log could not keep
 	tunnels   tunnels
 	tools     *toolbook
 	sessions  sessions
@@ -274,6 +274,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("bouncer: the decision log: %w", err), b.reserve.Close())
 	}
+	b.openGaps()
 	b.restore()
 	return b, nil
 }
@@ -293,7 +294,7 @@ func (b *Bouncer) Close() error {
 		b.up.close()
 	}
 	b.out.Close()
-	return errors.Join(b.spool.Close(), b.reserve.Close())
+	return errors.Join(b.spool.Close(), b.missing.marks.Close(), b.reserve.Close())
 }
 
 // apiRoot is the API below which the bridge is.

@@ -2,8 +2,10 @@ package enforce
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -11,11 +13,91 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// gap counts the decisions that the log could not keep, until it can say so.
+// gap counts the decisions that the log could not keep, until it can say so. A mark
+// on disk says the same, so that it outlives the process.
 type gap struct {
-	mu            sync.Mutex
-	count, passed uint64 // passed of them are of requests that were let pass
-	first, last   time.Time
+	ID            string `json:"id"` // of the event that will say it: said twice, it is stored once
+	Count, Passed uint64 // Passed of them are of requests that were let pass
+	First, Last   time.Time
+	place         int // of the mark; -1: none
+}
+
+// gaps are what the log has yet to say.
+type gaps struct {
+	marks *spool.Marks
+
+	mu   sync.Mutex
+	list []*gap // the last one counts; those before it are of earlier processes
+	own  *gap   // the one of this process, if there is one
+}
+
+// openGaps opens the notes of missing decisions. A bouncer without them starts all
+// the same: what is missing is then known to this process alone.
+func (b *Bouncer) openGaps() {
+	marks, left, err := spool.OpenMarks(filepath.Join(b.cfg.DataDir, "missing"), gapPlaces)
+	if err != nil {
+		b.log.Warn("missing decisions are noted in memory alone", "error", err)
+		return
+	}
+	b.missing.marks = marks
+	for place, text := range left {
+		g := &gap{place: place}
+		if err := json.Unmarshal(text, g); err != nil || g.ID == "" {
+			b.log.Error("a note of missing decisions cannot be read", "error", err)
+			continue
+		}
+		b.missing.list = append(b.missing.list, g)
+	}
+}
+
+// gapPlaces is how many processes in a row may leave a note.
+const gapPlaces = 64
+
+// any reports whether the log has something to say.
+func (g *gaps) any() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.list) > 0
+}
+
+// note counts a decision, in memory and on disk.
+func (g *gaps) note(id func() string, at time.Time, passed bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.own == nil {
+		g.own = &gap{ID: id(), First: at, place: -1}
+		if place, ok := g.marks.Take(); ok {
+			g.own.place = place
+		}
+		g.list = append(g.list, g.own)
+	}
+	g.own.Count++
+	g.own.Last = at
+	if passed {
+		g.own.Passed++
+	}
+	if g.own.place < 0 {
+		return nil
+	}
+	text, err := json.Marshal(g.own)
+	if err != nil {
+		return err
+	}
+	return g.marks.Set(g.own.place, text)
+}
+
+// said removes the first gap. A mark that stays is said again after a restart,
+// under the same id. Caller holds mu.
+func (g *gaps) said() error {
+	one := g.list[0]
+	g.list = g.list[1:]
+	if one == g.own {
+		g.own = nil
+	}
+	if one.place < 0 {
+		return nil
+	}
+	return g.marks.Clear(one.place)
 }
 
 // put writes an event. Those of refusals leave the last room to those of what
@@ -31,16 +113,9 @@ func (b *Bouncer) put(passed bool, event []byte) error {
 // first one is told at once.
 func (b *Bouncer) lost(at time.Time, passed bool, err error) {
 	b.count.logsDropped.Add(1)
-	g := &b.missing
-	g.mu.Lock()
-	if g.count == 0 {
-		g.first = at
+	if failed := b.missing.note(func() string { return b.ids.next(at) }, at, passed); failed != nil && !b.logsFailing.Load() {
+		b.log.Warn("missing decisions are noted in memory alone", "error", failed)
 	}
-	g.count, g.last = g.count+1, at
-	if passed {
-		g.passed++
-	}
-	g.mu.Unlock()
 	if !b.logsFailing.Swap(true) {
 		b.log.Error("decisions cannot be logged", "error", err)
 		b.report.poke()
@@ -52,12 +127,15 @@ func (b *Bouncer) found(st *state, now time.Time) {
 	g := &b.missing
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.count > 0 {
-		if b.spool.Append(b.gapEvent(st, g, now)) != nil {
+	for len(g.list) > 0 {
+		one := g.list[0]
+		if b.spool.Append(b.gapEvent(st, one, now)) != nil {
 			return // still no room: the next to be kept tries again
 		}
-		b.log.Warn("decisions are logged again", "missing", g.count, "passed", g.passed, "from", g.first.UTC(), "to", g.last.UTC())
-		g.count, g.passed = 0, 0
+		b.log.Warn("decisions are logged again", "missing", one.Count, "passed", one.Passed, "from", one.First.UTC(), "to", one.Last.UTC())
+		if err := g.said(); err != nil {
+			b.log.Warn("a note of missing decisions cannot be removed", "error", err)
+		}
 	}
 	b.logsFailing.Store(false)
 	b.report.poke()
@@ -79,7 +157,7 @@ func (b *Bouncer) keepLog(ctx context.Context) {
 		case <-tick.C:
 		}
 		disk := b.reserve.Check()
-		if b.logsFailing.Load() && !b.spool.Stats().Refuses() {
+		if (b.logsFailing.Load() || b.missing.any()) && !b.spool.Stats().Refuses() {
 			b.found(b.state.Load(), b.cfg.Now())
 		}
 		now := b.logTrouble(disk)
@@ -148,17 +226,17 @@ func (b *Bouncer) sayReady(w http.ResponseWriter, st *state) {
 
 // gapEvent is an event of the decision log about those that are not in it.
 func (b *Bouncer) gapEvent(st *state, g *gap, now time.Time) []byte {
-	first, last := g.first.UTC().Format(time.RFC3339Nano), g.last.UTC().Format(time.RFC3339Nano)
-	message := fmt.Sprintf("%d decisions are missing (%d passed): the bouncer could not keep its log from %s to %s", g.count, g.passed, first, last)
+	first, last := g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano)
+	message := fmt.Sprintf("%d decisions are missing (%d passed): the bouncer could not keep its log from %s to %s", g.Count, g.Passed, first, last)
 	dst := append([]byte(nil), *b.labels.Load()...)
-	dst = value.AppendString(append(dst, `,"decision_id":`...), b.ids.next(now))
+	dst = value.AppendString(append(dst, `,"decision_id":`...), g.ID)
 	dst = value.AppendString(append(dst, `,"bundles":{"authz":{"revision":`...), st.revision)
 	dst = now.UTC().AppendFormat(append(dst, `}},"path":"gatehouse/decision","timestamp":"`...), time.RFC3339Nano)
 	dst = value.AppendString(append(dst, `","result":{"decision":"DENY","allow":false,"effect":"DENY","reason":`...), message)
 	dst = value.AppendString(append(dst, `},"error":{"code":"decisions_missing","message":`...), message)
 	dst = append(dst, `},"custom":{"mode":"`...)
 	dst = append(append(dst, st.mode.String()...), `","outcome":"DENY","status":"decisions_missing","event":"decisions_missing","missing":`...)
-	dst = fmt.Appendf(dst, `%d,"passed":%d,"from":"%s","to":"%s","environment":`, g.count, g.passed, first, last)
+	dst = fmt.Appendf(dst, `%d,"passed":%d,"from":"%s","to":"%s","environment":`, g.Count, g.Passed, first, last)
 	dst = value.AppendString(dst, st.environment)
 	return append(dst, '}', '}')
 }

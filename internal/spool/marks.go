@@ -1,0 +1,123 @@
+package spool
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+const (
+	// markBytes is the place of one mark: its length, its checksum, its data. A place
+	// lies within one page and one sector, so it is overwritten as a whole.
+	markBytes = 256
+	// MaxMark is the size of the largest mark, in bytes.
+	MaxMark = markBytes - 8
+)
+
+// Marks is a small file of marks that are overwritten in place. The file is written
+// out when it is made, so a mark needs no new disk block, and a full disk takes it.
+// A mark survives the death of the process, as a record of a Log does. On a file
+// system that copies on write, a full disk may refuse a mark. A nil Marks keeps
+// nothing. It is safe for concurrent use.
+type Marks struct {
+	mu    sync.Mutex
+	file  *os.File
+	taken []bool
+}
+
+// OpenMarks opens the file, or makes it with so many places; its folder must exist.
+// It gives the marks that an earlier process left, by their places.
+func OpenMarks(path string, places int) (*Marks, map[int][]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("marks: %w", err)
+	}
+	m := &Marks{file: f, taken: make([]bool, places)}
+	left, err := m.load()
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("marks: %s: %w", filepath.Base(path), err), f.Close())
+	}
+	return m, left, nil
+}
+
+// load reads what is there, and writes out the places that are not.
+func (m *Marks) load() (map[int][]byte, error) {
+	info, err := m.file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size := int64(len(m.taken)) * markBytes
+	if have := info.Size() - info.Size()%markBytes; have < size {
+		if _, err := m.file.WriteAt(make([]byte, size-have), have); err != nil {
+			return nil, errors.Join(err, m.file.Truncate(have))
+		}
+		if err := m.file.Sync(); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]byte, size)
+	if _, err := m.file.ReadAt(all, 0); err != nil {
+		return nil, err
+	}
+	left := map[int][]byte{}
+	for i := range m.taken {
+		place := all[i*markBytes : (i+1)*markBytes]
+		n := binary.LittleEndian.Uint32(place)
+		if n == 0 || n > MaxMark || crc32.ChecksumIEEE(place[8:8+n]) != binary.LittleEndian.Uint32(place[4:]) {
+			continue
+		}
+		m.taken[i] = true
+		left[i] = place[8 : 8+n]
+	}
+	return left, nil
+}
+
+// Take gives a free place; false: there is none.
+func (m *Marks) Take() (place int, ok bool) {
+	if m == nil {
+		return 0, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, taken := range m.taken {
+		if !taken {
+			m.taken[i] = true
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// Set overwrites the mark of a place that was taken. It has 1 to MaxMark bytes.
+func (m *Marks) Set(place int, data []byte) error {
+	if len(data) == 0 || len(data) > MaxMark {
+		return fmt.Errorf("marks: a mark has 1 to %d bytes, not %d", MaxMark, len(data))
+	}
+	var buf [markBytes]byte
+	binary.LittleEndian.PutUint32(buf[:], uint32(len(data))) //nolint:gosec // bounded above
+	binary.LittleEndian.PutUint32(buf[4:], crc32.ChecksumIEEE(data))
+	copy(buf[8:], data)
+	_, err := m.file.WriteAt(buf[:], int64(place)*markBytes)
+	return err
+}
+
+// Clear gives a place back. Where the disk fails the mark stays for the next process.
+func (m *Marks) Clear(place int) error {
+	_, err := m.file.WriteAt(make([]byte, markBytes), int64(place)*markBytes)
+	m.mu.Lock()
+	m.taken[place] = false
+	m.mu.Unlock()
+	return err
+}
+
+// Close closes the file; its marks stay.
+func (m *Marks) Close() error {
+	if m == nil {
+		return nil
+	}
+	return m.file.Close()
+}

@@ -51,7 +51,7 @@ func TestTwinResources(t *testing.T) {
 				a.Do(t, "POST", "/resources", full).Want(201)
 			}
 			for _, methods := range [][]string{{"GET"}, {"post"}, {"GET", "DELETE"}, {"GET", "POST", "TRACE"}, {"head"}, {"*"}} {
-				no := a.Do(t, "POST", "/resources", body{"name": "z", "type": "api", "path": "/twin/", "methods": methods}).Want(409)
+				no := a.Do(t, "POST", "/resources", body{"name": "z", "type": "api", "path": "/twin", "methods": methods}).Want(409)
 				if no.Get("error") != "already_exists" || no.Get("resource_id") == nil {
 					t.Errorf("%v: %s", methods, no.Body)
 				}

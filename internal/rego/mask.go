@@ -231,7 +231,8 @@ const maxInnerDocument = 1 << 20
 // inner is a string that holds a document, masked; false: it stays as it is.
 func (m *masker) inner(raw []byte, nodes []*maskNode, depth int) (string, bool) {
 	begins := strings.TrimLeft(unquote(raw), " \t\r\n\ufeff")
-	if begins == "" || begins[0] != '{' && begins[0] != '[' {
+	first := strings.TrimLeft(begins, "\"\\ \t\r\n\ufeff") // also a document that was written as a string again
+	if first == "" || first[0] != '{' && first[0] != '[' {
 		return "", false
 	}
 	if len(begins) > maxInnerDocument {

@@ -256,9 +256,10 @@ func (s *JSONStream) scalar(raw []byte) bool {
 		w := string(raw)
 		return w == "true" || w == "false" || w == "null"
 	}
-	if len(raw) >= 7 && raw[0] != '-' && s.rules.set != 0 {
-		kind, ok := fits(s.hint&s.rules.set, raw)
-		if !ok && s.rules.set.Has(pii.Cards) && pii.CardNumber(raw) {
+	if len(raw) >= 7 && s.rules.set != 0 {
+		number := bytes.TrimPrefix(raw, []byte{'-'}) // a sign does not make it another's
+		kind, ok := fits(s.hint&s.rules.set, number)
+		if !ok && s.rules.set.Has(pii.Cards) && pii.CardNumber(number) {
 			kind, ok = pii.Cards, true
 		}
 		if ok {

@@ -95,8 +95,9 @@ func (s *scan) atAhead(i int) bool {
 	return s.nextAt-i <= maxLocal && (s.nextAt < len(s.t) || !s.final)
 }
 
-// domain is the end of a domain at i that ends in a top-level one.
+// domain is the end of a domain at i, or on the next line, that ends in a top-level one.
 func (s *scan) domain(i int) int {
+	i += s.lineEnd(i)
 	if s.at(i) == '[' {
 		return s.literal(i)
 	}

@@ -58,7 +58,7 @@ func (s *scan) cardGap(i int) int {
 		at++
 	}
 	switch s.at(at) {
-	case '/', '_', '|', ',', ':', '*', '+', '\'', '\n', Join:
+	case '/', '_', '|', ',', ':', '*', '+', '\'', '\t', '\n', Join:
 		at++
 	case '\r':
 		if at++; s.at(at) == '\n' {
@@ -72,7 +72,11 @@ func (s *scan) cardGap(i int) int {
 	for at > i && s.at(at) == ' ' && at-i < 3 {
 		at++
 	}
-	return max(at-i, s.gap(i))
+	n := s.gap(i)
+	if n > 0 && s.at(i) != ' ' {
+		n += s.lineEnd(i + n)
+	}
+	return max(at-i, n)
 }
 
 // grouped reports whether digits in such groups look like a card number, or,
@@ -232,10 +236,7 @@ func (s *scan) ssn(i int) int {
 	at, gaps := i, 0
 	for n := range d {
 		if n == 3 || n == 5 {
-			gap := s.gap(at)
-			if gap == 0 && s.at(at) == '/' {
-				gap = 1
-			}
+			gap := s.ssnGap(at)
 			if n == 5 && (gap == 0) != (gaps == 0) {
 				return 0
 			}
@@ -263,6 +264,48 @@ func (s *scan) ssn(i int) int {
 		return at
 	case s.near(i, 40, ssnWords):
 		return at
+	}
+	return 0
+}
+
+// ssnGap is the length of what parts the groups of a social security number at i: what
+// parts those of any number, a few signs more, and a hyphen with a space on either
+// side or at the end of a line.
+func (s *scan) ssnGap(i int) int {
+	switch s.at(i) {
+	case '/', '_', '\t':
+		return 1
+	}
+	at := i
+	if s.at(at) == ' ' {
+		at++
+	}
+	switch n := s.gap(at); {
+	case n == 0 || s.at(at) == ' ' || s.at(at) == '.' && at > i || s.at(at) == Join:
+		return s.gap(i)
+	default:
+		at += n
+	}
+	switch {
+	case s.at(at-1) == '.':
+	case s.at(at) == ' ':
+		at++
+	default:
+		at += s.lineEnd(at)
+	}
+	return at - i
+}
+
+// lineEnd is the length of one end of a line at i; 0: none.
+func (s *scan) lineEnd(i int) int {
+	switch s.at(i) {
+	case '\n', Join:
+		return 1
+	case '\r':
+		if s.at(i+1) == '\n' {
+			return 2
+		}
+		return 1
 	}
 	return 0
 }

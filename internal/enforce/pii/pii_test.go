@@ -46,10 +46,13 @@ deadbeef4111111111111111cafe
 [4111 1111 1111 1111]
 4111111111111111111111111
 [4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1]
+[4111	1111	1111	1111]
 0000000000000000
 `,
 		SSN: `
 [123-45-6789] and [123 45 6789]
+[123	45	6789] [123_45_6789] [123 - 45 - 6789] [123- 45- 6789] [123/45/6789]
+123 - 45 . 6789, 123  45  6789
 000-12-3456 666-12-3456 900-12-3456 123-00-4567 123-45-0000
 SSN: [123456789]
 123456789 alone
@@ -105,6 +108,26 @@ on Main Street
 			}
 			if got := marked(Set(0).With(kind), text); got != want {
 				t.Errorf("%s: %s\n  want %s", kind, got, want)
+			}
+		}
+	}
+}
+
+// What goes on behind the end of a line is one piece, cut anywhere or not; lines of
+// their own are none.
+func TestScanOverLines(t *testing.T) {
+	for text, want := range map[string]bool{
+		"see 123-45-\n6789 there": true, "see 123-\r\n45-6789 there": true, "mail bea@\nexample.com there": true, "mail bea@\r\nexample.com there": true,
+		"pay 4111-1111-\n1111-1111 there": true, "123\n45\n6789": false, "123.\n45.\n6789": false, "bea@\n\nexample.com": false, "at home@\nand there": false,
+	} {
+		set := Set(0).With(Emails).With(SSN).With(Cards)
+		spans, _ := set.Scan(nil, []byte(text), 0, true)
+		if (len(spans) == 1) != want {
+			t.Errorf("%q: %v", text, spans)
+		}
+		for cut := range text {
+			if part, settled := set.Scan(nil, []byte(text[:cut]), 0, false); want && len(spans) == 1 && cut < spans[0].End && (len(part) > 0 || settled > spans[0].Start) {
+				t.Errorf("%q: after %d bytes %v, settled %d", text, cut, part, settled)
 			}
 		}
 	}

@@ -58,7 +58,7 @@ func (g *maker) call(depth int) string {
 		case 0:
 			args = append(args, g.hidden(g.anything(b.Name, 2)))
 		case 1, 2:
-			args = append(args, g.term(depth-1))
+			args = append(args, g.untyped(g.term(depth-1)))
 		case 3:
 			args = append(args, g.hidden(g.literal(t, b.Name, 2)))
 		default:
@@ -72,6 +72,15 @@ func (g *maker) call(depth int) string {
 // but OPA remembers the results of functions, and takes 1 and 1.0 for one operand.
 func (g *maker) hidden(text string) string { return "object.get({}, 0, " + text + ")" }
 
+// untyped hides what is no reference: OPA's compiler refuses a rule for the type of a
+// literal. At times it leaves a literal as it is.
+func (g *maker) untyped(text string) string {
+	if strings.HasPrefix(text, "input") || strings.HasPrefix(text, "data") || strings.HasPrefix(text, "u") || g.below(32) == 0 {
+		return text
+	}
+	return g.hidden(text)
+}
+
 // literal is a text of a type, of a kind that the built-in can use.
 func (g *maker) literal(t types.Type, name string, depth int) string {
 	if named, ok := t.(*types.NamedType); ok {
@@ -81,8 +90,11 @@ func (g *maker) literal(t types.Type, name string, depth int) string {
 	case types.Boolean:
 		return g.pick("true", "false")
 	case types.Number:
-		if g.below(2) == 0 {
+		switch g.below(4) {
+		case 0, 1:
 			return g.pick("0", "1", "2", "3", "-1", "10")
+		case 2:
+			return g.pick(g.near...)
 		}
 		return g.pick(numbers...)
 	case types.String:
@@ -160,8 +172,10 @@ func (g *maker) anything(name string, depth int) string {
 	}
 	deeper := func() string { return g.anything(name, depth-1) }
 	switch g.below(top) {
-	case 0, 1:
+	case 0:
 		return g.pick(numbers...)
+	case 1:
+		return g.pick(g.near...)
 	case 2, 3:
 		return g.quoted(name)
 	case 4:

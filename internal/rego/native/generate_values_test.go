@@ -4,8 +4,6 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"pgregory.net/rapid"
-
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -76,54 +74,56 @@ func textsOf(name string) []string {
 	return words
 }
 
-func sample(t *rapid.T, list []string) string { return rapid.SampledFrom(list).Draw(t, "sample") }
-
-func drawNumber(t *rapid.T) value.Value {
-	v, err := value.Number(sample(t, numbers))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 // document draws an input, or a document of data. Sets and keys that are no
 // strings are in none: no request can hold them.
-func document(depth int) *rapid.Generator[value.Value] {
-	return rapid.Custom(func(t *rapid.T) value.Value {
-		top := 7
-		if depth == 0 {
-			top = 3
+func (g *maker) document(depth int) value.Value {
+	top := 8
+	if depth == 0 {
+		top = 4
+	}
+	switch g.below(top) {
+	case 0:
+		text := g.pick(numbers...)
+		if g.below(2) == 0 {
+			text = g.pick(g.near...)
 		}
-		switch rapid.IntRange(0, top).Draw(t, "kind") {
-		case 0:
-			return drawNumber(t)
-		case 1, 2:
-			if rapid.IntRange(0, 3).Draw(t, "special") == 0 {
-				return value.String(sample(t, rapid.SampledFrom(texts).Draw(t, "of").list))
-			}
-			return value.String(sample(t, words))
-		case 3:
-			return rapid.SampledFrom([]value.Value{value.Bool(true), value.Bool(false), value.Null()}).Draw(t, "word")
-		case 4:
-			return value.Array(rapid.SliceOfN(document(depth-1), 0, 3).Draw(t, "array")...)
-		case 5: // shared parts
-			part := document(depth-1).Draw(t, "part")
-			pair := value.Array(part, part)
-			return rapid.SampledFrom([]value.Value{pair, value.Array(pair, pair, pair), value.Array(pair, part)}).Draw(t, "shared")
+		v, err := value.Number(text)
+		if err != nil {
+			panic(err) // a mistake in the lists
 		}
-		var members []value.Member
-		for _, k := range rapid.SliceOfNDistinct(rapid.SampledFrom(keys), 0, 5, rapid.ID[string]).Draw(t, "keys") {
-			members = append(members, value.Member{Key: k, Value: document(depth-1).Draw(t, "member")})
+		return v
+	case 1, 2:
+		if g.below(4) == 0 {
+			return value.String(g.pick(texts[g.below(len(texts))].list...))
 		}
-		return value.Object(members...)
-	})
+		return value.String(g.pick(words...))
+	case 3:
+		return []value.Value{value.Bool(true), value.Bool(false), value.Null()}[g.below(3)]
+	case 4:
+		var elems []value.Value
+		for range g.below(4) {
+			elems = append(elems, g.document(depth-1))
+		}
+		return value.Array(elems...)
+	case 5: // shared parts
+		part := g.document(depth - 1)
+		pair := value.Array(part, part)
+		return []value.Value{pair, value.Array(pair, pair, pair), value.Array(pair, part)}[g.below(3)]
+	}
+	var members []value.Member
+	for _, k := range keys {
+		if g.below(4) == 0 {
+			members = append(members, value.Member{Key: k, Value: g.document(depth - 1)})
+		}
+	}
+	return value.Object(members...)
 }
 
-func inputDocument(t *rapid.T) value.Value {
+func (g *maker) input() value.Value {
 	var members []value.Member
 	for _, k := range []string{"a", "b", "c", "l", "o", "n", "s", "t"} {
-		if rapid.IntRange(0, 9).Draw(t, "present") > 0 {
-			members = append(members, value.Member{Key: k, Value: document(2).Draw(t, k)})
+		if g.below(10) > 0 {
+			members = append(members, value.Member{Key: k, Value: g.document(2)})
 		}
 	}
 	return value.Object(members...)

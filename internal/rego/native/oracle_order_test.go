@@ -11,8 +11,8 @@ import (
 )
 
 // ordered tells whether topdown ends as native did once both search in one order.
-// It is asked only where one of them found an error and the other a value, and
-// holds only if the module has a place where the order can make that difference.
+// It is asked only where one of them found an error or another value, and holds only if
+// the module has a place where the order can make that difference.
 func (s *subject) ordered(t reporter, name string, input, data, got value.Value, gotErr *EvalError) bool {
 	t.Helper()
 	mods, changed := map[string]*ast.Module{}, false

@@ -1,0 +1,86 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// module is the text of a module that compiles, and its rules, one name each. Where
+// OPA's compiler or ours refuses a rule, one that is always 1 takes its place.
+func (g *maker) module() (units []string, s *subject, left int) {
+	units = []string{hide}
+	for i := range 8 {
+		units = append(units, g.rule(i))
+	}
+	for {
+		src, rows := joined(units)
+		s, err := load(src)
+		if err == nil && s.err == nil {
+			return units, s, left
+		}
+		bad := refusedRows(err, s)
+		was := left
+		for i, u := range units {
+			end := rows[i] + strings.Count(u, "\n")
+			if slices.ContainsFunc(bad, func(row int) bool { return row >= rows[i] && row < end }) && u != g.plainest(i) {
+				units[i] = g.plainest(i)
+				left++
+			}
+		}
+		if left == was { // it has no place, or one of the plainest: a cycle
+			for i := len(units) - 1; i >= 0 && left == was; i-- {
+				if units[i] != g.plainest(i) {
+					units[i] = g.plainest(i)
+					left++
+				}
+			}
+		}
+		if left == was {
+			return nil, nil, left
+		}
+	}
+}
+
+// plainest is a rule that compiles in place of another.
+func (g *maker) plainest(i int) string {
+	if i == 0 {
+		return hide
+	}
+	name := fmt.Sprintf("r%d", i-1)
+	if n := g.arity[name]; n > 0 {
+		return fmt.Sprintf("%s(%s) := 1\n", name, strings.Repeat("_, ", n-1)+"_")
+	}
+	return fmt.Sprintf("%s := 1\nu%s := %s\n", name, name, g.hidden(name))
+}
+
+const hide = "hide(x) := x\n"
+
+// joined is the text of a module and the first row of each unit.
+func joined(units []string) (src string, rows []int) {
+	src = "package generated\n\n"
+	for _, u := range units {
+		rows = append(rows, 1+strings.Count(src, "\n"))
+		src += u
+	}
+	return src, rows
+}
+
+// refusedRows are the rows that a compiler complains of.
+func refusedRows(err error, s *subject) (rows []int) {
+	var list ast.Errors
+	var u *ErrUnsupported
+	if errors.As(err, &list) {
+		for _, e := range list {
+			if e.Location != nil {
+				rows = append(rows, e.Location.Row)
+			}
+		}
+	} else if s != nil && errors.As(s.err, &u) && u.Location != nil {
+		rows = append(rows, u.Location.Row)
+	}
+	return rows
+}

@@ -36,10 +36,10 @@ reason := "not permitted" if not allow
 // BenchmarkEvaluate is one decision from the request's text to the record and
 // the answer's text, without HTTP and disk.
 func BenchmarkEvaluate(b *testing.B) {
-	for _, cached := range []bool{false, true} {
-		b.Run(fmt.Sprintf("cache=%t", cached), func(b *testing.B) {
-			s := service(cached)
-			sc := scope.Scope{Tenant: "default", Env: scope.Production}
+	for name, env := range map[string]scope.Env{"cache=false": scope.Production, "cache=true": scope.Production, "cache=true,env=none": scope.AnyEnv} {
+		b.Run(name, func(b *testing.B) {
+			s := service(name != "cache=false")
+			sc := scope.Scope{Tenant: "default", Env: env}
 			bodies := make([][]byte, 1000)
 			for i := range bodies {
 				bodies[i] = fmt.Appendf(nil, `{"user":{"id":"u%d","email":"u%d@x.example","roles":["guest","engineer"],"department":"legal","attributes":{"clearance":%d,"manager":"u1"}},

@@ -48,6 +48,7 @@ type Service struct {
 	// Panics is told of faults of the evaluator; nil: no one is.
 	Panics *fault.Panics
 
+	assumed assumed
 	records sync.Pool // *[]audit.Decision, empty: see takeRecords
 	single  sync.Pool // *audit.Decision, empty
 }
@@ -145,10 +146,6 @@ func (s *Service) turn(ctx context.Context, tenant scope.TenantID, now time.Time
 	return s.Share.begin(ctx, tenant, now, most)
 }
 
-// assumedEnvironment ends our own reason of a decision whose request names no
-// environment: a control that seems to have no effect is often in the other one.
-const assumedEnvironment = " (decided in production: the request names no environment)"
-
 // judge decides one request and fills in its record. It pauses as t says. Its user is
 // looked up by stored.
 func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn, stored Lookup) (rego.Decision, error) {
@@ -165,7 +162,7 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 	}
 	d := set.Decide(ctx, req, opt)
 	if sc.Env == scope.AnyEnv && !d.Authored && d.Err == nil {
-		d.Reason += assumedEnvironment
+		d.Reason = s.assumed.reason(d.Reason)
 	}
 	if p := d.Panic(); p != nil {
 		s.caught(ctx, sc, id)(p)

@@ -129,7 +129,10 @@ running := {
 }
 
 # runPython, run_python and run-python are the words run and python.
-words := split(regex.replace(lower(regex.replace(tool, `([a-z0-9])([A-Z])`, "${1} ${2}")), `[^a-z0-9]+`, " "), " ")
+words := split(regex.replace(lower(regex.replace(apart, `([a-z0-9])([A-Z])`, "${1} ${2}")), `[^a-z0-9]+`, " "), " ")
+
+# IAMDeleteUser and DBDrop: an abbreviation ends where a word begins.
+apart := regex.replace(tool, `([A-Z])([A-Z][a-z])`, "${1} ${2}")
 
 # The arguments' texts as a shell reads them: without quotes, backslashes and spare spaces.
 code contains text if {

@@ -123,7 +123,10 @@ named(tools) if {
 }
 
 # deleteUser, delete_user and delete-user are the words delete and user.
-words := split(regex.replace(lower(regex.replace(tool, `([a-z0-9])([A-Z])`, "${1} ${2}")), `[^a-z0-9]+`, " "), " ")
+words := split(regex.replace(lower(regex.replace(apart, `([a-z0-9])([A-Z])`, "${1} ${2}")), `[^a-z0-9]+`, " "), " ")
+
+# IAMDeleteUser and DBDrop: an abbreviation ends where a word begins.
+apart := regex.replace(tool, `([A-Z])([A-Z][a-z])`, "${1} ${2}")
 
 # The arguments' texts but prose: lower case, without comments, quotes and the
 # tricks by which a shell or a database reads over them.

@@ -160,7 +160,8 @@ func (n headerNames) forwards(name string, named []string) bool {
 	if n.reserved(folded) || hopByHop[folded] {
 		return false
 	}
-	if odd && framingFields[folded] {
+	// Of MCP's fields the plain spelling was looked at, and holds our own session id.
+	if odd && (framingFields[folded] || strings.HasPrefix(folded, "Mcp-")) {
 		return false
 	}
 	for _, c := range named {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -33,9 +34,22 @@ var queryPrompts = []string{
 func (s *inspection) source(in *inbound, model bool) llm.Source {
 	src := llm.Source{Path: in.path, AnthropicVersion: s.head.version, Model: model, Texts: readsTexts(s.refs)}
 	if model {
-		src.Beside = told(in.params)
+		src.Beside = append(told(in.params), s.toldByPath(in.path)...)
 	}
 	return src
+}
+
+// toldByPath are the segments of a path that say something: some services take a prompt
+// there. Of a request without a body those with spaces count alone, since a GET of
+// /models/some-model-name asks nothing.
+func (s *inspection) toldByPath(path string) (out []value.Member) {
+	for seg := range strings.SplitSeq(path, "/") {
+		text, err := url.PathUnescape(seg)
+		if err == nil && llm.IsWordy(text) && (s.size() > 0 || strings.ContainsAny(text, " \t\r\n+")) {
+			out = append(out, value.Member{Key: "path", Value: value.String(text)})
+		}
+	}
+	return out
 }
 
 // told are the parameters of a query in which a model may be told something: those

@@ -16,16 +16,72 @@ var tokenNames = map[string]bool{
 // vectorNames are members that say what is asked as vectors.
 var vectorNames = map[string]bool{"prompt_embeds": true, "prompt_embedding": true, "input_embeds": true, "inputs_embeds": true, "input_embeddings": true}
 
+// deepTokenNames are those of tokenNames that mean tokens wherever they stand: vLLM takes
+// them in a prompt, Text Generation Inference and Triton in inputs.
+var deepTokenNames = map[string]bool{"input_ids": true, "inputids": true, "prompt_ids": true, "prompt_token_ids": true, "decoder_input_ids": true}
+
+// notSearched are members below which a name such as input_ids is somebody's own: the
+// arguments and schemas of tools.
+var notSearched = map[string]bool{"messages": true, "tools": true, "functions": true, "metadata": true}
+
+const (
+	asTokens  = "a prompt that is given as tokens cannot be read"
+	asVectors = "a prompt that is given as vectors cannot be read"
+)
+
 // encoded says what of a body is told to a model in numbers; empty: nothing. An
 // endpoint for embeddings answers with no text, and clients send it tokens.
-func (s Source) encoded(body value.Value) (why string) {
+func (s Source) encoded(body value.Value) string {
+	if why := s.encodedAtTop(body); why != "" {
+		return why
+	}
+	for _, m := range body.Get("messages").Elems() {
+		if content := m.Get("content"); content.Kind() == value.ArrayKind && numbers(content, 0) {
+			return asTokens
+		}
+	}
+	return encodedBelow(body, 0)
+}
+
+// encodedBelow looks for names that mean tokens or vectors, and for tensors of that name,
+// as the inference protocol of KServe has them.
+func encodedBelow(v value.Value, depth int) (why string) {
+	for _, e := range v.Elems() {
+		if why := encodedBelow(e, depth+1); why != "" {
+			return why
+		}
+	}
+	if v.Kind() != value.ObjectKind {
+		return ""
+	}
+	tensor, _ := v.Get("name").Str()
+	if deepTokenNames[strings.ToLower(tensor)] && numbers(v.Get("data"), 0) {
+		return asTokens
+	}
+	v.Each(func(name string, member value.Value) bool {
+		low := strings.ToLower(name)
+		switch {
+		case depth == 0 && notSearched[low]:
+		case vectorNames[low] && !member.IsNull():
+			why = asVectors
+		case deepTokenNames[low] && numbers(member, 0):
+			why = asTokens
+		default:
+			why = encodedBelow(member, depth+1)
+		}
+		return why == ""
+	})
+	return why
+}
+
+func (s Source) encodedAtTop(body value.Value) (why string) {
 	body.Each(func(name string, v value.Value) bool {
 		low := strings.ToLower(name)
 		switch {
 		case vectorNames[low] && !v.IsNull():
-			why = "a prompt that is given as vectors cannot be read"
+			why = asVectors
 		case tokenNames[low] && v.Kind() == value.ArrayKind && numbers(v, 0) && !(low == "input" && strings.HasSuffix(s.Path, "/embeddings")):
-			why = "a prompt that is given as tokens cannot be read"
+			why = asTokens
 		}
 		return why == ""
 	})

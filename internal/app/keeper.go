@@ -256,6 +256,7 @@ var keeperFigures = []struct {
 	{figure("audit_failing", "1 while the decision log cannot be written."), prometheus.GaugeValue},
 	{figure("audit_refused_total", "Decision records that were not taken in."), prometheus.CounterValue},
 	{figure("audit_missing_total", "Decisions that were answered without a record."), prometheus.CounterValue},
+	{figure("audit_folded_total", "Refusals that were counted together with others instead of having entries of their own."), prometheus.CounterValue},
 	{figure("audit_healed_total", "How often the log went on in a new file after the disk had failed."), prometheus.CounterValue},
 	{figure("disk_reserve_bytes", "Room on the disk that is held back still."), prometheus.GaugeValue},
 	{figure("disk_free_bytes", "Room on the disk beside what is held back, as last seen."), prometheus.GaugeValue},
@@ -281,7 +282,7 @@ func (k *keeper) Collect(out chan<- prometheus.Metric) {
 	}
 	for i, v := range []float64{
 		float64(s.Records), float64(s.Bytes), float64(s.MaxBytes), s.Lag.Seconds(), failing, float64(s.Refused),
-		float64(k.audit.MissingTotal()), float64(s.Healed), float64(r.Held), float64(r.Free),
+		float64(k.audit.MissingTotal()), float64(k.audit.FoldedTotal()), float64(s.Healed), float64(r.Held), float64(r.Free),
 	} {
 		out <- prometheus.MustNewConstMetric(keeperFigures[i].desc, keeperFigures[i].kind, v)
 	}

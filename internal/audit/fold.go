@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
@@ -33,6 +34,8 @@ type source struct {
 // writes what was counted.
 type folders struct {
 	limits *fold.Limits // nil: nothing is folded
+
+	total atomic.Int64 // refusals since the process started that were counted with others
 
 	mu   sync.Mutex
 	open bool
@@ -88,8 +91,16 @@ func (l *DecisionLog) offer(tenant scope.TenantID, d *Decision, resent bool) fol
 	if c := d.Folded; c != nil {
 		r.Count, r.First, r.Last = c.Count, c.First, c.Last
 	}
-	return f.Offer(l.cfg.Now(), r, func(by fold.Grade) Decision { return d.example(by) })
+	verdict := f.Offer(l.cfg.Now(), r, func(by fold.Grade) Decision { return d.example(by) })
+	if verdict == fold.Folded {
+		l.folders.total.Add(max(r.Count, 1))
+	}
+	return verdict
 }
+
+// FoldedTotal is how many refusals were counted together with others since the
+// process started, instead of having entries of their own.
+func (l *DecisionLog) FoldedTotal() int64 { return l.folders.total.Load() }
 
 // entryBytes is about what an entry takes without its texts.
 const entryBytes = 600

@@ -130,6 +130,9 @@ func TestFloodOfRefusals(t *testing.T) {
 		if own+counted != refused || seen != permitted || own > 210 || bytes > 520<<10 {
 			t.Errorf("%d entries of their own (%d bytes) and %d counted of %d refusals; %d of %d that passed", own, bytes, counted, refused, seen, permitted)
 		}
+		if n := l.FoldedTotal(); n != counted {
+			t.Errorf("the metric says that %d refusals were counted together, the log %d", n, counted)
+		}
 		if rep, err := l.Verify(context.Background(), admin); err != nil || !rep.Valid {
 			t.Errorf("%+v %v", rep, err)
 		}

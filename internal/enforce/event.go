@@ -62,14 +62,16 @@ const (
 )
 
 // record counts a verdict and writes its event into the spool, unless it is a refusal
-// that is counted with others (package fold); false: the event is lost. That is counted, reported at once, and said in the log itself as soon as
-// it can be written again.
+// that is counted with others (package fold); false: the event is lost. That is
+// counted, reported at once, and said in the log itself as soon as it can be written
+// again.
 func (b *Bouncer) record(st *state, in *inbound, who *identity, v *verdict) (kept bool) {
 	b.count.verdict(v)
 	b.notice(st, in, v)
 	told, said, short := in, v, false
 	switch b.offer(st, in, who, v) {
 	case fold.Folded:
+		b.count.logsFolded.Add(1)
 		return true
 	case fold.Brief:
 		told, said = brief(in, v)

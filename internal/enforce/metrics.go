@@ -75,7 +75,7 @@ type counters struct {
 	toolsChanged, unaskedBytes                             atomic.Uint64
 	slowClient, maskFailures, tunnelsClosed, shadowSkipped atomic.Uint64
 	hostsReported, hostsWithheld                           atomic.Uint64
-	logsDropped, logsShipped                               atomic.Uint64
+	logsDropped, logsShipped, logsFolded                   atomic.Uint64
 	bundlesActivated, bundlesRefused, saveFailures         atomic.Uint64
 	bundlesUnproven                                        atomic.Uint64
 
@@ -161,6 +161,7 @@ func (b *Bouncer) metrics(w http.ResponseWriter) {
 		{"tunnels_closed_total", "Open sockets closed by a new decision.", &c.tunnelsClosed},
 		{"shadow_skipped_total", "Requests in shadow mode that were not decided for lack of capacity.", &c.shadowSkipped},
 		{"decision_logs_dropped_total", "Decision log events that were lost.", &c.logsDropped},
+		{"decision_logs_folded_total", "Refusals that were counted together with others instead of having events of their own.", &c.logsFolded},
 		{"decision_logs_shipped_total", "Decision log events that the control plane acknowledged.", &c.logsShipped},
 		{"hosts_reported_total", "Hosts without a resource that were reported.", &c.hostsReported},
 		{"hosts_withheld_total", "Requests to further such hosts, beyond what is reported an hour.", &c.hostsWithheld},

@@ -38,6 +38,18 @@ func TestEvaluate(t *testing.T) {
 		if r := bulk.Results; r[0].DecisionID != "mine" || r[1].DecisionID != "mine" || r[0].AuditID == r[1].AuditID {
 			t.Errorf("%+v", r)
 		}
+		logged := map[string]bool{} // our ids, by which the log names what the caller calls "mine"
+		apptest.Eventually(t, 10*time.Second, func() error {
+			for _, e := range a.Do(t, "GET", "/decisions/audit?environment=sandbox&user_id=bob", nil).Want(200).Get("logs").([]any) {
+				if e := e.(map[string]any); e["caller_decision_id"] == "mine" {
+					logged[fmt.Sprint(e["decision_id"])] = true
+				}
+			}
+			if len(logged) != 3 || !logged[bulk.Results[0].AuditID] || !logged[bulk.Results[1].AuditID] {
+				return fmt.Errorf("the log has %v", logged)
+			}
+			return nil
+		})
 		for _, r := range bulk.Results {
 			if got := a.Do(t, "GET", "/decisions/audit/"+r.AuditID+"/explanation", nil).Want(200).Get("decision_id"); got != r.AuditID {
 				t.Errorf("%s is found as %v", r.AuditID, got)

@@ -102,6 +102,7 @@ type Decision struct {
 	ResourceID     int64     `json:"resource_id,omitempty" doc:"The matched resource; absent where none matched."`
 	BouncerID      int64     `json:"bouncer_id,omitempty" doc:"The bouncer that decided; absent where this service did."`
 	RequestID      string    `json:"request_id,omitempty"`
+	CallerID       string    `json:"caller_decision_id,omitempty" doc:"The decision_id that the caller sent with the request; callers may use one twice."`
 	CacheHit       bool      `json:"cache_hit"`
 	Revision       int64     `json:"revision,omitempty" doc:"The revision of the controls that decided."`
 	Mode           string    `json:"mode,omitempty" enum:"shadow,enforce" doc:"Set by bouncers."`

@@ -123,6 +123,7 @@ func appendOurs(dst []byte, d *Decision) []byte {
 	dst = optInt(dst, "resource_id", d.ResourceID)
 	dst = optInt(dst, "bouncer_id", d.BouncerID)
 	dst = optString(dst, "request_id", d.RequestID)
+	dst = optString(dst, "caller_decision_id", d.CallerID)
 	dst = append(dst, `,"cache_hit":`...)
 	dst = strconv.AppendBool(dst, d.CacheHit)
 	dst = optInt(dst, "revision", d.Revision)

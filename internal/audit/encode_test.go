@@ -105,7 +105,7 @@ func BenchmarkAppendRecord(b *testing.B) {
 	d := Decision{
 		DecisionID: "0197a3f0-0000-7000-8000-000000000001", Timestamp: time.UnixMicro(1790000000000000), User: User{ID: "alice", Email: "alice@example.com"},
 		Resource: Resource{Type: "api", Path: "/orders/17"}, Action: "read", Decision: Permit, Effect: "ALLOW", PolicyID: 7, PolicyName: &name, Reason: "department matches",
-		EvaluationTimeMS: 0.031, IPAddress: "10.0.0.1", Environment: scope.Production, ResourceID: 3, RequestID: "r-1", AuditLevel: Basic,
+		EvaluationTimeMS: 0.031, IPAddress: "10.0.0.1", Environment: scope.Production, ResourceID: 3, RequestID: "r-1", CallerID: "theirs", AuditLevel: Basic,
 	}
 	buf := make([]byte, 0, 1024)
 	b.ReportAllocs()

@@ -128,7 +128,7 @@ func (d *Decision) brief() Decision {
 // example is what refusals that are counted together have in common.
 func (d *Decision) example(by fold.Grade) Decision {
 	out := d.brief()
-	out.Input, out.RequestID = nil, ""
+	out.Input, out.RequestID, out.CallerID = nil, "", ""
 	if by == fold.Equal {
 		return out
 	}

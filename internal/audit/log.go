@@ -263,7 +263,7 @@ func (l *DecisionLog) normalise(d *Decision) {
 	d.Input, d.Trace, d.Explanation = bounded(d.Input), bounded(d.Trace), bounded(d.Explanation)
 	for _, s := range []*string{
 		&d.User.ID, &d.User.Email, &d.Resource.ID, &d.Resource.Type, &d.Resource.Path, &d.Action, &d.Effect,
-		&d.Reason, &d.IPAddress, &d.RequestID, &d.Mode, &d.Error,
+		&d.Reason, &d.IPAddress, &d.RequestID, &d.CallerID, &d.Mode, &d.Error,
 	} {
 		*s = clip(*s)
 	}

@@ -107,7 +107,7 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 		} else {
 			d = b.late(sc, b.set, &it.request, own, &records[i])
 		}
-		if it.id == "" {
+		if records[i].CallerID = it.id; it.id == "" {
 			it.id = own
 		}
 		total += d.Duration

@@ -73,7 +73,8 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 		return Result{}, invalid(offences)
 	}
 	id := s.NewID()
-	d, at, err := s.decide(ctx, sc, set, &req, id)
+	theirs, _ := body.Get("decision_id").Str()
+	d, at, err := s.decide(ctx, sc, set, &req, id, theirs)
 	if err != nil {
 		return Result{}, err
 	}
@@ -99,12 +100,13 @@ func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Va
 	// The environment is named from here on: the reasons of these protocols are those
 	// of a bundle, word by word.
 	sc.Env = sc.EnvOr(scope.Production)
-	d, _, err := s.decide(ctx, sc, set, &req, id)
+	d, _, err := s.decide(ctx, sc, set, &req, id, "")
 	return d, id, err
 }
 
-// decide judges one request and makes its record safe.
-func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string) (rego.Decision, time.Time, error) {
+// decide judges one request and makes its record safe. theirs is the caller's own id
+// for it, "" where there is none.
+func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id, theirs string) (rego.Decision, time.Time, error) {
 	rec, ok := s.single.Get().(*audit.Decision)
 	if !ok {
 		rec = new(audit.Decision)
@@ -112,7 +114,7 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req
 	t := s.turn(ctx, sc.Tenant, s.Now(), waitFactor*s.Deadline)
 	d, err := s.judge(ctx, sc, set, req, id, rec, t, s.Person)
 	t.end()
-	if err == nil {
+	if rec.CallerID = theirs; err == nil {
 		err = s.Record(sc.Tenant, rec)
 	}
 	at := rec.Timestamp

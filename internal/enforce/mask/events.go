@@ -165,7 +165,7 @@ func (s *EventStream) event(raw []byte) error {
 	switch {
 	case string(text) == "[DONE]":
 		s.finish("")
-	case structured:
+	case structured, len(text) > 0 && text[0] == '"' && json.Valid(doc):
 		s.document(ev, doc, placesOf(lines))
 	default:
 		s.plain(ev, lines)

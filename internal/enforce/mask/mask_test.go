@@ -208,6 +208,14 @@ func said(t testing.TB, events string) (text string) {
 		if !ok || data == "[DONE]" {
 			continue
 		}
+		if data[0] == '"' {
+			var s string
+			if err := json.Unmarshal([]byte(data), &s); err != nil {
+				t.Fatalf("%q: %v", data, err)
+			}
+			text += s
+			continue
+		}
 		var e struct {
 			Type    string
 			Delta   any
@@ -225,6 +233,9 @@ func said(t testing.TB, events string) (text string) {
 		case string:
 			text += d
 		case map[string]any:
+			if m, ok := d["message"].(map[string]any); ok {
+				d, _ = m["content"].(map[string]any)
+			}
 			s, _ := d["text"].(string)
 			text += s
 		}
@@ -243,6 +254,10 @@ var shapes = map[string]struct {
 	"responses": {func(s string) string {
 		return "data: {\"type\":\"response.output_text.delta\",\"item_id\":\"m\",\"output_index\":0,\"content_index\":0,\"delta\":" + quote(s) + "}\n\n"
 	}, "data: {\"type\":\"response.completed\",\"response\":{}}\n\n"},
+	"cohere": {func(s string) string {
+		return "event: content-delta\ndata: {\"type\":\"content-delta\",\"index\":0,\"delta\":{\"message\":{\"content\":{\"text\":" + quote(s) + "}}}}\n\n"
+	}, "data: {\"type\":\"content-end\",\"index\":0}\n\ndata: {\"type\":\"message-end\"}\n\n"},
+	"strings": {func(s string) string { return "data: " + quote(s) + "\n\n" }, ""},
 	"unknown": {func(s string) string { return "data: {\"delta\":" + quote(s) + "}\n\n" }, ""},
 }
 

@@ -1,6 +1,10 @@
 package mask
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // node is a value of a small document, by its place in it.
 type node struct {
@@ -125,7 +129,7 @@ var textual = map[string]bool{
 var labels = map[string]bool{"role": true, "id": true, "type": true, "name": true, "object": true, "model": true, "finish_reason": true}
 
 // shapeOf tells which strings of an event continue those of events before it,
-// for OpenAI's and Anthropic's streams by their rules, for others by the names of members.
+// for OpenAI's, Anthropic's and Cohere's streams by their rules, for others by the names of members.
 func shapeOf(doc []byte) shape {
 	var s shape
 	root := parse(doc)
@@ -141,11 +145,11 @@ func shapeOf(doc []byte) shape {
 		s.collect(&root, "", never)
 	case typ != "":
 		own := mark("index") + mark("output_index") + mark("content_index") + mark("summary_index") + mark("item_id")
-		if n := len(typ); n > 5 && (typ[n-5:] == ".done" || typ[n-5:] == "_stop") {
+		if typeEnds(typ, ".done", "_stop", "-end") {
 			s.ends = append(s.ends, own)
 		}
 		kind := never
-		if n := len(typ); n > 6 && (typ[n-6:] == ".delta" || typ[n-6:] == "_delta") {
+		if typeEnds(typ, ".delta", "_delta", "-delta") {
 			kind = within
 		}
 		for i := range root.below {
@@ -156,10 +160,18 @@ func shapeOf(doc []byte) shape {
 				s.collect(m, "", never)
 			}
 		}
+	case root.kind == '"': // each event is a piece of the text, and nothing else
+		s.pieces = append(s.pieces, piece{root.start + 1, root.end - 1, "?"})
 	default:
 		s.collect(&root, "?", byName)
 	}
 	return s
+}
+
+// typeEnds reports whether an event's type ends in one of these words, as the
+// providers write them.
+func typeEnds(typ string, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.HasSuffix(typ, w) })
 }
 
 // choices reads OpenAI's chat completions and completions.

@@ -139,7 +139,13 @@ func TestSimulate(t *testing.T) {
 			if first.Type != "policy_matched" || last.Type != "final_decision" || !strings.Contains(last.Description, want) {
 				t.Errorf("%s: the trace goes from %+v to %+v", want, first, last)
 			}
+			told := map[string]bool{}
 			for i, step := range got.Trace {
+				if at := fmt.Sprint(step.Details["rule"], step.Details["line"], step.Details["source"]); step.Type == "condition_eval" && told[at] {
+					t.Errorf("%s: %+v is told twice", want, step)
+				} else {
+					told[at] = true
+				}
 				if step.Number != i+1 || step.Type == "condition_eval" && (step.Details["line"] == nil || strings.Contains(step.Description, "__local")) {
 					t.Errorf("%s: step %d is %+v", want, i, step)
 				}

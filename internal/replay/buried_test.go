@@ -1,0 +1,23 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+)
+
+// TestBuriedOfAnotherKind: a job of another kind is no replay's, whatever its payload
+// looks like. Without a transaction, whoever touched a run would panic.
+func TestBuriedOfAnotherKind(t *testing.T) {
+	s := &Service{}
+	for _, kind := range []string{"", "ide-deploy", "replays", "Replay"} {
+		if err := s.Buried(context.Background(), nil, job.Task{Kind: kind, Payload: json.RawMessage(`{"run":1}`)}, nil); err != nil {
+			t.Errorf("%q: %v", kind, err)
+		}
+	}
+	if handlers := s.Handlers(); len(handlers) != 1 || handlers[JobKind] == nil {
+		t.Errorf("%d kinds are taken", len(handlers))
+	}
+}

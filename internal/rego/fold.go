@@ -10,8 +10,8 @@ import (
 
 // Applications read more than one spelling of a path as the same: without regard to
 // case, without the parameters of a segment (`;jsessionid=…`), without a final dot or
-// space, with escapes removed once more, with Unicode compatibility forms replaced,
-// with a format (`.json`) behind the last segment.
+// space, with escapes removed once more, with Unicode compatibility forms replaced and
+// characters that nobody sees left out, with a format (`.json`) behind the last segment.
 // Folding writes all of them in one way, so that a path is matched with the resource
 // that such an application would serve. Resources whose application tells spellings
 // apart say so (PathExact).
@@ -45,6 +45,14 @@ const (
 	lastCompatible = 0x1ffff
 )
 
+// unseen are spans of characters that are ignored by default: Unicode's case folding for
+// identifiers (NFKC_Casefold), file systems and the collations of databases leave them out.
+var unseen = [][2]rune{
+	{0xad, 0xad}, {0x34f, 0x34f}, {0x61c, 0x61c}, {0x115f, 0x1160}, {0x17b4, 0x17b5}, {0x180b, 0x180f}, {0x200b, 0x200f},
+	{0x202a, 0x202e}, {0x2060, 0x206f}, {0x3164, 0x3164}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0},
+	{0x1d173, 0x1d17a}, {0xe0001, 0xe0001}, {0xe0020, 0xe007f}, {0xe0100, 0xe01ef},
+}
+
 var folding = sync.OnceValue(func() *foldTables {
 	t := &foldTables{unreserved: map[string]string{}, ascii: map[string]string{}, wide: map[string]string{}}
 	for c := range 0x80 {
@@ -76,6 +84,12 @@ var folding = sync.OnceValue(func() *foldTables {
 			t.wide[key] = form
 		}
 	}
+	for _, span := range unseen {
+		for r := span[0]; r <= span[1]; r++ {
+			t.wide[strings.ToLower(escaped(string(r)))] = ""
+		}
+	}
+	t.wide[strings.ToLower(escaped("\u0085"))] = "\n" // a line's end, which Unicode counts as white space
 	t.compose()
 	t.asciiReplacer, t.wideReplacer = replacer(t.ascii), replacer(t.wide)
 	return t

@@ -94,6 +94,25 @@ func TestSpellings(t *testing.T) {
 		{"/vi%C3%AA%CC%A3t/1", 6, "/vi%C3%AA%CC%A3t/1"},
 		{"/ORDERS;x", 5, "/orders"},
 
+		// Characters that nobody sees.
+		{"/or\u00adders/1", 5, "/orders/1"},
+		{"/orders\u200b/1", 5, "/orders/1"},
+		{"/\ufefforders/1", 5, "/orders/1"},
+		{"/ORDERS%E2%80%8F/1", 5, "/orders/1"},
+		{"/o%CD%8Frders/1", 5, "/orders/1"},
+		{"/orders%25E2%2580%258B;x/1", 5, "/orders/1"},
+		{"/orders\ufe0f/1", 5, "/orders/1"},
+		{"/orders\U000e0061/1", 5, "/orders/1"},
+		{"/orders\U000e0100/1", 5, "/orders/1"},
+		{"/\u3164orders/1", 5, "/orders/1"},
+		{"/orders\u0085/1", 5, "/orders/1"},
+		{"/\u200b/orders/1", 0, ""},
+		{"/x/.\u200b./orders/1", 0, ""},
+		{"/x/..\u2060/orders/1", 0, ""},
+		{"/files/..\u00ad/orders/1", 0, ""},
+		{"/files/a\u200db", 7, "/files/a%E2%80%8Db"},
+		{"/orders\u2022/1", 6, "/orders%E2%80%A2/1"},
+
 		// Other segments appear behind a second reading.
 		{"/orders%252f1", 0, ""},
 		{"/ORDERS%252F1", 0, ""},

@@ -145,18 +145,22 @@ resource := by_id if {
 found := search(asked, spelling)
 
 # of_format: some servers take what stands behind the last dot for the format of the
-# answer, and serve what the path without it names. A pattern that names the segment as
-# it is goes first.
-of_format := other if {
+# answer, or behind the first, and serve what the path without it names. A pattern that
+# names the segment as it is goes first.
+of_format := [other |
 	not found.path_matching == "exact"
 	last := count(asked) - 1
-	regex.match(`[^/]\.[^.]*$`, asked[last])
 	not names(found, last)
-	bare := regex.replace(asked[last], `\.[^.]*$`, "")
+	some bare in without_format(asked[last])
 	other := search(array.concat(array.slice(asked, 0, last), [bare]), spelling)
 	other.id != object.get(found, "id", null)
 	not covered(other)
-}
+][0]
+
+without_format(s) := array.concat(
+	[bare | regex.match(`[^/]\.[^.]*$`, s); bare := regex.replace(s, `\.[^.]*$`, "")],
+	[bare | regex.match(`^[^.]*[^./]\..*\.`, s); bare := regex.replace(s, `(?s)\..*$`, "")],
+)
 
 names(r, i) if {
 	literal := r.folded[i]

@@ -48,9 +48,23 @@ const (
 // unseen are spans of characters that are ignored by default: Unicode's case folding for
 // identifiers (NFKC_Casefold), file systems and the collations of databases leave them out.
 var unseen = [][2]rune{
-	{0xad, 0xad}, {0x34f, 0x34f}, {0x61c, 0x61c}, {0x115f, 0x1160}, {0x17b4, 0x17b5}, {0x180b, 0x180f}, {0x200b, 0x200f},
-	{0x202a, 0x202e}, {0x2060, 0x206f}, {0x3164, 0x3164}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0},
-	{0x1d173, 0x1d17a}, {0xe0001, 0xe0001}, {0xe0020, 0xe007f}, {0xe0100, 0xe01ef},
+	{0xad, 0xad},
+	{0x34f, 0x34f},
+	{0x61c, 0x61c},
+	{0x115f, 0x1160},
+	{0x17b4, 0x17b5},
+	{0x180b, 0x180f},
+	{0x200b, 0x200f},
+	{0x202a, 0x202e},
+	{0x2060, 0x206f},
+	{0x3164, 0x3164},
+	{0xfe00, 0xfe0f},
+	{0xfeff, 0xfeff},
+	{0xffa0, 0xffa0},
+	{0x1d173, 0x1d17a},
+	{0xe0001, 0xe0001},
+	{0xe0020, 0xe007f},
+	{0xe0100, 0xe01ef},
 }
 
 var folding = sync.OnceValue(func() *foldTables {
@@ -270,14 +284,20 @@ func foldSegment(s string) string {
 	return strings.TrimLeft(strings.TrimRight(cut(s), dropped), whiteSpace)
 }
 
-// withoutFormat is a folded path without what stands behind the last dot of its last
-// segment, which some servers take for the format of the answer; empty: there is none.
-func withoutFormat(folded string) string {
-	dot := strings.LastIndexByte(folded, '.')
-	if dot < 1 || folded[dot-1] == '/' || strings.IndexByte(folded[dot:], '/') >= 0 {
-		return ""
+// withoutFormat is a folded path without what some servers take for the format of the
+// answer: what stands behind the last dot of its last segment (Rails), and behind the
+// first (Spring's patterns of suffixes). Empty: there is none, or it is the same.
+func withoutFormat(folded string) (bare [2]string) {
+	last := strings.LastIndexByte(folded, '.')
+	segment := strings.LastIndexByte(folded, '/') + 1
+	if last <= segment {
+		return bare
 	}
-	return folded[:dot]
+	bare[0] = folded[:last]
+	if first := segment + strings.IndexByte(folded[segment:], '.'); first > segment && first < last && folded[first-1:first] != within {
+		bare[1] = folded[:first]
+	}
+	return bare
 }
 
 func cut(s string) string {

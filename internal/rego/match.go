@@ -465,7 +465,10 @@ func (m *matcher) match(r *Request, l location, linked map[int64][]*Control) (*s
 			return nil, errPathHidden
 		}
 	}
-	if bare := withoutFormat(l.folded); bare != "" && !s.names(strings.Count(bare, "/")) {
+	for _, bare := range withoutFormat(l.folded) {
+		if bare == "" || s.names(strings.Count(bare, "/")) {
+			continue
+		}
 		q.path = l.path
 		if other := m.search(r, bare, &q); other != nil && other != s && !other.covers(l.folded) {
 			return other, nil

@@ -449,6 +449,7 @@ func (s *scope) walk(args []*ast.Term) expr {
 	arr, ok := args[1].Value.(*ast.Array)
 	path, val := s.c.slot(), s.c.slot()
 	noPath := false
+	keys := s.walkedKeys(args[1])
 	var pattern expr
 	if ok && arr.Len() == 2 {
 		v, isVar := arr.Elem(0).Value.(ast.Var)
@@ -467,8 +468,57 @@ func (s *scope) walk(args []*ast.Term) expr {
 		w := &walker{path: path, val: val, noPath: noPath, next: pattern(next)}
 		return func(m *machine) bool {
 			v := from(m)
-			return v.Defined() && w.visit(m, nil, v) || m.err != nil
+			return v.Defined() && w.visit(m, nil, v, keys(m)) || m.err != nil
 		}
+	}
+}
+
+// walkedKeys gives the keys that the path of a pattern names, undefined for those that
+// it binds. A walk looks them up, as a reference does: an index of 1e0 is none.
+func (s *scope) walkedKeys(pattern *ast.Term) func(m *machine) []value.Value {
+	whole := func(t *ast.Term, path func(v value.Value) value.Value) func(m *machine) []value.Value {
+		v := s.term(t)
+		return func(m *machine) []value.Value {
+			if p := path(v(m)); p.Kind() == value.ArrayKind {
+				return p.Elems()
+			}
+			return nil
+		}
+	}
+	if !s.open(pattern) {
+		return whole(pattern, func(v value.Value) value.Value {
+			if v.Kind() != value.ArrayKind || v.Len() != 2 {
+				return value.Value{}
+			}
+			return v.Index(0)
+		})
+	}
+	if arr, ok := pattern.Value.(*ast.Array); ok && arr.Len() == 2 {
+		if !s.open(arr.Elem(0)) {
+			return whole(arr.Elem(0), func(v value.Value) value.Value { return v })
+		}
+		if path, ok := arr.Elem(0).Value.(*ast.Array); ok {
+			return s.someKeys(path)
+		}
+	}
+	return func(*machine) []value.Value { return nil }
+}
+
+func (s *scope) someKeys(path *ast.Array) func(m *machine) []value.Value {
+	terms := make([]term, path.Len())
+	for i := range terms {
+		if !s.open(path.Elem(i)) {
+			terms[i] = s.term(path.Elem(i))
+		}
+	}
+	return func(m *machine) []value.Value {
+		keys := make([]value.Value, len(terms))
+		for i, t := range terms {
+			if t != nil {
+				keys[i] = t(m)
+			}
+		}
+		return keys
 	}
 }
 
@@ -478,9 +528,14 @@ type walker struct {
 	next      step
 }
 
-func (w *walker) visit(m *machine, path []value.Value, v value.Value) bool {
+// visit goes through v and its parts. keys are those that the rest of the path has to
+// have, undefined for any.
+func (w *walker) visit(m *machine, path []value.Value, v value.Value, keys []value.Value) bool {
 	if m.tick() {
 		return true
+	}
+	if len(keys) > 0 {
+		return w.parts(m, path, v, keys[0], keys[1:])
 	}
 	if !w.noPath {
 		if !m.alloc(valueBytes*len(path)) || m.work(len(path)) {
@@ -492,23 +547,31 @@ func (w *walker) visit(m *machine, path []value.Value, v value.Value) bool {
 	if w.next(m) {
 		return true
 	}
+	return w.parts(m, path, v, value.Value{}, nil)
+}
+
+func (w *walker) parts(m *machine, path []value.Value, v, key value.Value, keys []value.Value) bool {
+	if key.Defined() {
+		x := v.Lookup(key)
+		return x.Defined() && w.visit(m, append(path, key), x, keys)
+	}
 	switch v.Kind() {
 	case value.ArrayKind:
 		for i, x := range v.Elems() {
-			if w.visit(m, append(path, value.Int(int64(i))), x) {
+			if w.visit(m, append(path, value.Int(int64(i))), x, keys) {
 				return true
 			}
 		}
 	case value.SetKind:
 		for _, x := range v.Elems() {
-			if w.visit(m, append(path, x), x) {
+			if w.visit(m, append(path, x), x, keys) {
 				return true
 			}
 		}
 	case value.ObjectKind:
 		for i := range v.Len() {
 			p := v.Pair(i)
-			if w.visit(m, append(path, p.K), p.V) {
+			if w.visit(m, append(path, p.K), p.V, keys) {
 				return true
 			}
 		}

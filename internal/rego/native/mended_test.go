@@ -27,6 +27,12 @@ var mended = []struct{ name, source, want string }{
 	{"131,072 are not", `r := count(net.cidr_expand("10.0.0.0/15"))`, "limit"},
 	{"a width may be an operand", `r := sprintf("%*d", [5, 42])`, `"   42"`},
 	{"a wide one may not", `r := sprintf("%*d%*d%*d", [900000, 1, 900000, 1, 900000, 1])`, "limit"},
+	{"a walk to an index of 1e0 finds none", `r := [x | walk([4, 5], [[input.one_e0], x])]`, "[]"},
+	{"a walk to an index of 1.0 finds one", `r := [x | walk([4, [5, 6]], [[input.one_0, x], _])]`, "[0,1]"},
+	{"a walk along a path that was put together", `r := [x | p := ["b", input.one_e0]; walk({"b": [4, 5], "c": 1}, [p, x])]`, "[]"},
+	{"a walk to a pair that was put together", `r := [1 | p := [[input.one_e0], 5]; walk([4, 5], p)]`, "[]"},
+	{"a walk to a key of 1e0", `r := [x | walk({1: 7, "1": 8}, [[input.one_e0], x])]`, "[7]"},
+	{"a walk to an element of a set", `r := [[p, x] | walk({"b", ["d"]}, [[["d"], p], x])]`, `[[0,"d"]]`},
 	{"a key that is no string is no fault", `r := io.jwt.decode_verify("..", object.get({}, 0, {1: 2}))`, "error"},
 }
 

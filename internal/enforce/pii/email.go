@@ -22,6 +22,8 @@ func (s *scan) email(i int) int {
 			return s.domain(at + 1)
 		case c == '%' && s.at(at+1) == '4' && s.at(at+2) == '0': // in a URL
 			return s.domain(at + 3)
+		case c == '<' && s.at(at+s.markup(at)) == '@':
+			return s.domain(at + s.markup(at) + 1)
 		case !isLocal(c):
 			if s.before(at) == '.' { // no address has its dot there
 				return 0
@@ -98,6 +100,7 @@ func (s *scan) atAhead(i int) bool {
 // domain is the end of a domain at i, or on the next line, that ends in a top-level one.
 func (s *scan) domain(i int) int {
 	i += s.lineEnd(i)
+	i += s.markup(i)
 	if s.at(i) == '[' {
 		return s.literal(i)
 	}
@@ -120,8 +123,9 @@ func (s *scan) domain(i int) int {
 			end = last
 		}
 		dot := 0
-		if s.at(at) == '.' {
-			dot = 1
+		if m := s.markup(at); s.at(at+m) == '.' {
+			dot = m + 1
+			dot += s.markup(at + dot)
 		} else if last == at {
 			dot = s.spelled(at, "dot")
 		}

@@ -53,6 +53,9 @@ func (s *scan) card(i int) int {
 // parts those of any number, also with spaces around, or a sign that none of them
 // has otherwise, or one end of a line. The check digit tells the rest.
 func (s *scan) cardGap(i int) int {
+	if n := s.parted(i); n > 0 {
+		return n
+	}
 	at := i
 	for s.at(at) == ' ' && at-i < 2 {
 		at++
@@ -272,6 +275,9 @@ func (s *scan) ssn(i int) int {
 // parts those of any number, a few signs more, and a hyphen with a space on either
 // side or at the end of a line.
 func (s *scan) ssnGap(i int) int {
+	if n := s.parted(i); n > 0 {
+		return n
+	}
 	switch s.at(i) {
 	case '/', '_', '\t':
 		return 1

@@ -132,3 +132,37 @@ func TestScanOverLines(t *testing.T) {
 		}
 	}
 }
+
+// Markup that nobody sees parts no number and no address; cells of a table do.
+func TestScanOverMarkup(t *testing.T) {
+	for text, want := range map[string]string{
+		"pay 4111<b>1111</b>1111 1111.":                 "4111<b>1111</b>1111 1111",
+		"pay 4111<br>1111<br/>1111<wbr>1111.":           "4111<br>1111<br/>1111<wbr>1111",
+		"4111 <em>1111</em> <EM>1111</EM> 1111":         "4111 <em>1111</em> <EM>1111</EM> 1111",
+		"4111<!-- x -->1111<!---->1111<![CDATA[1111]]>": "4111<!-- x -->1111<!---->1111<![CDATA[1111",
+		"2<br>4111111111111111<br>3":                    "4111111111111111",
+		"it is 123-<i>45</i>-6789 there":                "123-<i>45</i>-6789",
+		"<td>123</td><td>45</td><td>6789</td>":          "",
+		"<p>4111</p><p>1111</p><p>1111</p><p>1111</p>":  "",
+		"mail ann<b>@</b>example<wbr>.<wbr>com there":   "ann<b>@</b>example<wbr>.<wbr>com",
+		"mail ann@<wbr>example.com</p>":                 "ann@<wbr>example.com",
+		"4111<span title=1>1111</span>1111 1111":        "",
+		"4111<!-- 4222222222222 -->1111 1111 1111":      "4222222222222",
+	} {
+		set := Set(0).With(Emails).With(SSN).With(Cards)
+		spans, _ := set.Scan(nil, []byte(text), 0, true)
+		got := ""
+		for _, sp := range spans {
+			got += text[sp.Start:sp.End]
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+		for cut := range text {
+			part, settled := set.Scan(nil, []byte(text[:cut]), 0, false)
+			if want != "" && cut < spans[0].End && (len(part) > 0 || settled > spans[0].Start) {
+				t.Errorf("%q: after %d bytes %v, settled %d", text, cut, part, settled)
+			}
+		}
+	}
+}

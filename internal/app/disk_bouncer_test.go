@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -117,6 +118,27 @@ func TestBouncerDiskFull(t *testing.T) {
 				}
 				if said == 0 || said != part.Audit.Missing || said != absent {
 					return fmt.Errorf("of %d requests %d are absent; the log says %d, the bouncer %d", sent, absent, said, part.Audit.Missing)
+				}
+				return nil
+			})
+			apptest.Eventually(t, 30*time.Second, func() error {
+				if alerts := openAlerts(t, s); strings.Contains(alerts, "bouncer_trouble") {
+					return errors.New("open still: " + alerts)
+				}
+				return nil
+			})
+			// With the server there, a full disk is an alert until it has room again.
+			free = apptest.Stuff(t, dir)
+			apptest.Eventually(t, 30*time.Second, func() error {
+				if alerts := openAlerts(t, s); strings.Count(alerts, "bouncer_trouble") != 1 || !strings.Contains(alerts, "disk") {
+					return errors.New("alerts: " + alerts)
+				}
+				return nil
+			})
+			free()
+			apptest.Eventually(t, 30*time.Second, func() error {
+				if alerts := openAlerts(t, s); strings.Contains(alerts, "bouncer_trouble") {
+					return errors.New("open still: " + alerts)
 				}
 				return nil
 			})

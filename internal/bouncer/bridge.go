@@ -172,6 +172,25 @@ func (s *Service) Beat(ctx context.Context, tx *db.Tx, id int64, f Figures) erro
 	return beat(ctx, tx, id, s.Now(), f)
 }
 
+// SetTrouble opens the alert on a bouncer that is in trouble, once, or ends it; an
+// empty trouble is none. Where nothing changes it writes nothing.
+func (s *Service) SetTrouble(ctx context.Context, tx *db.Tx, id int64, trouble string) error {
+	if trouble == "" {
+		return tenant.ResolveAlerts(ctx, tx, tenant.BouncerTrouble, tenant.BouncerSubject(id), s.Now())
+	}
+	b, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return nil // deleted meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	return tenant.OpenAlert(ctx, tx, tenant.Alert{
+		Type: tenant.BouncerTrouble, Severity: tenant.SeverityError, Subject: tenant.BouncerSubject(id), CreatedAt: s.Now(),
+		Message: fmt.Sprintf("The bouncer %q (%s) is in trouble: %s", b.Name, b.Environment, trouble),
+	})
+}
+
 // SetStatus notes how the bridge sees a bouncer; turning connected or
 // disconnected tells so. It says whether the status is another than before.
 func (s *Service) SetStatus(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, status, detail string) (bool, error) {

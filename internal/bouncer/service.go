@@ -233,8 +233,10 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 		if err := s.Tenants.Released(ctx, tx, tenant.Bouncers); err != nil {
 			return err
 		}
-		if err := tenant.ResolveAlerts(ctx, tx, tenant.BouncerDisconnected, tenant.BouncerSubject(id), s.Now()); err != nil {
-			return err
+		for _, kind := range []string{tenant.BouncerDisconnected, tenant.BouncerTrouble} {
+			if err := tenant.ResolveAlerts(ctx, tx, kind, tenant.BouncerSubject(id), s.Now()); err != nil {
+				return err
+			}
 		}
 		return s.revoked(ctx, tx, sc, b, "BOUNCER_DELETED")
 	})

@@ -246,12 +246,21 @@ func (d *desk) standing() (status, detail string) {
 		return bouncer.Degraded, "it refused revision " + strconv.FormatInt(d.target.revision, 10)
 	case d.report.bundle != "":
 		return bouncer.Degraded, d.report.bundle
+	case d.report.trouble != "":
+		return bouncer.Degraded, d.report.trouble
 	case d.report.logs != "":
 		return bouncer.Degraded, d.report.logs
 	case d.report.other != "":
 		return bouncer.Degraded, d.report.other
 	}
 	return bouncer.Connected, ""
+}
+
+// trouble is what people are alerted to; empty: nothing.
+func (d *desk) trouble() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.report.trouble
 }
 
 // tagOf is the ETag of a revision.

@@ -23,6 +23,8 @@ type entry struct {
 	figures   bouncer.Figures
 	// status and detail are set where they do not follow from the desk.
 	status, detail string
+	// reported: our own bouncer said how it does.
+	reported bool
 }
 
 func (e *entry) empty() bool {
@@ -31,6 +33,7 @@ func (e *entry) empty() bool {
 
 // merge adds a later entry of the same bouncer.
 func (e *entry) merge(o entry) {
+	e.reported = e.reported || o.reported
 	if o.interval > 0 && !o.seen.Before(e.seen) {
 		e.interval = o.interval
 	}
@@ -235,6 +238,8 @@ func (l *ledger) one(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e 
 			return nil // nothing in it says that the bouncer is there
 		}
 	}
-	_, err = registry.SetStatus(ctx, tx, sc, d.id, status, detail)
-	return err
+	if _, err = registry.SetStatus(ctx, tx, sc, d.id, status, detail); err != nil || !e.reported {
+		return err
+	}
+	return registry.SetTrouble(ctx, tx, d.id, d.trouble())
 }

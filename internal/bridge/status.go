@@ -57,11 +57,13 @@ type statusOwn struct {
 	LogsDropped       int64   `json:"logs_dropped"`
 	PollSeconds       int     `json:"poll_interval_seconds"`
 	Stale             bool    `json:"stale"`
+	LogTrouble        string  `json:"log_trouble"`
 }
 
 // report is what matters of the last status of a bouncer.
 type report struct {
 	bundle, logs, other string // what is wrong with it; empty: nothing
+	trouble             string // of these, what people are alerted to
 	dropped             int64
 }
 
@@ -84,6 +86,7 @@ func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body
 		e.figures.Version = &v
 	}
 	if own := st.Gatehouse; own != nil {
+		e.reported = true
 		if own.PollSeconds > 0 {
 			e.interval = time.Duration(own.PollSeconds) * time.Second
 		}
@@ -141,6 +144,7 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 		}
 	}
 	d.report = report{other: problemOf(st, d.report.dropped), dropped: droppedOf(st)}
+	d.report.trouble = troubleOf(st)
 	if st.DecisionLogs.Code != "" {
 		d.report.logs = "it cannot deliver its decision log"
 	}
@@ -154,6 +158,22 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 		d.report.bundle = "it does not take its configuration: " + clip(st.Discovery.Message, 300)
 	}
 }
+
+// troubleOf says in words what people are alerted to; empty: nothing.
+func troubleOf(st *statusBody) string {
+	switch own := st.Gatehouse; {
+	case own == nil:
+		return ""
+	case own.LogTrouble != "":
+		return clip(own.LogTrouble, 300)
+	case own.Stale:
+		return workingStale
+	}
+	return ""
+}
+
+// workingStale is said of a bouncer whose bundle was not confirmed for too long.
+const workingStale = "it works with an old bundle"
 
 func refusedTag(st *statusBody) int64 {
 	if st.Gatehouse == nil || st.Gatehouse.RefusedETag == "" {
@@ -177,7 +197,7 @@ func problemOf(st *statusBody, droppedBefore int64) string {
 	case st.Gatehouse != nil && st.Gatehouse.TargetReachable != nil && !*st.Gatehouse.TargetReachable:
 		return "it does not reach its application"
 	case st.Gatehouse != nil && st.Gatehouse.Stale:
-		return "it works with an old bundle"
+		return workingStale
 	}
 	return ""
 }

@@ -108,6 +108,7 @@ type bouncerStatus struct {
 	LogsWaiting        int64   `json:"logs_waiting"`
 	LogsDropped        uint64  `json:"logs_dropped"`
 	PollIntervalSecond int     `json:"poll_interval_seconds"`
+	LogTrouble         string  `json:"log_trouble,omitempty"` // why the decision log cannot be kept, or soon cannot
 }
 
 // reportLoop posts the status on change and now and then.
@@ -206,9 +207,12 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 	}
 	own := bouncerStatus{
 		Version: b.cfg.Version, Status: "connected", Mode: st.mode.String(), RolledBack: st.rolledBack,
-		Stale: st.set != nil && b.sinceContact(b.cfg.Now()) > time.Hour, RefusedRevision: s.refused, PoliciesLoaded: st.controls,
+		Stale: st.set != nil && (b.sinceContact(b.cfg.Now()) > time.Hour || !b.ready(st)), RefusedRevision: s.refused, PoliciesLoaded: st.controls,
 		RequestsPerSecond: rate, Requests: b.count.requests(), TargetReachable: reachable,
 		LogsWaiting: b.spool.Depth(), LogsDropped: b.count.logsDropped.Load(), PollIntervalSecond: int(b.cfg.PollWait / time.Second),
+	}
+	if own.LogTrouble = b.logTrouble(b.reserve.Stats()); own.LogTrouble == "" && b.logsFailing.Load() {
+		own.LogTrouble = "decisions are missing in the decision log"
 	}
 	own.DecisionCacheSize = b.cache.Stats().Entries
 	if n := b.count.decisions.Load(); n > 0 {

@@ -12,6 +12,11 @@ import (
 // subject is the bouncer's id.
 const BouncerDisconnected = "bouncer_disconnected"
 
+// BouncerTrouble is the type of the alert on a bouncer that is in touch and cannot
+// keep its decision log, or gets no confirmation of its policy; its subject is the
+// bouncer's id.
+const BouncerTrouble = "bouncer_trouble"
+
 // The severities of alerts.
 const (
 	SeverityWarning  = "warning"

@@ -129,8 +129,8 @@ type Deletion struct {
 // Alert is the specification's "Tenant alert".
 type Alert struct {
 	ID         int64      `json:"id" db:"id"`
-	Type       string     `json:"type" db:"type" doc:"usage_limit: a limit is nearly or wholly used. bouncer_disconnected: nothing was heard of a bouncer for three of its poll intervals."`
-	Severity   string     `json:"severity" db:"severity" enum:"warning,error,critical" doc:"usage_limit: warning from 80 %, critical from 100 %. bouncer_disconnected: error."`
+	Type       string     `json:"type" db:"type" doc:"usage_limit: a limit is nearly or wholly used. bouncer_disconnected: nothing was heard of a bouncer for three of its poll intervals. bouncer_trouble: a bouncer cannot keep its decision log, or its policy was not confirmed for too long."`
+	Severity   string     `json:"severity" db:"severity" enum:"warning,error,critical" doc:"usage_limit: warning from 80 %, critical from 100 %. bouncer_disconnected and bouncer_trouble: error."`
 	Subject    string     `json:"subject" db:"subject" doc:"What it is about. usage_limit: policies, users or bouncers. Bouncers: the bouncer's id."`
 	Message    string     `json:"message" db:"message"`
 	CreatedAt  time.Time  `json:"created_at" db:"created_at"`

@@ -305,7 +305,15 @@ func TestSlowBody(t *testing.T) {
 // The client of a body that stalls gets its answer, however the body is framed, and the
 // connection ends: the server does not wait for the rest.
 func TestStalledBodyIsAnswered(t *testing.T) {
+	b := behindTemplates(t, http.NotFoundHandler())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/mcp" { // a body that controls want to see
+			st, in := b.state.Load(), &inbound{at: time.Now().Add(100*time.Millisecond - clientRead), method: r.Method, path: r.URL.Path, headers: r.Header}
+			if refs, looks := b.wanted(st, in); !looks || b.look(w, r, st, in, refs) {
+				t.Error("the body was not looked at")
+			}
+			return
+		}
 		body := &clientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), now: time.Now, began: time.Now().Add(100*time.Millisecond - clientRead)}
 		r.Body = body
 		if _, err := io.ReadAll(body); err == nil || !body.slow {
@@ -317,15 +325,17 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	for name, head := range map[string]string{
 		"with a length": "Content-Length: 1000\r\n\r\n{", "nothing of it": "Content-Length: 1000\r\n\r\n", "in chunks": "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
 	} {
-		c, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
-		fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a.test\r\n%s", head)
-		if all, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 408 ") {
-			t.Errorf("%s: %q, %v", name, all, err)
+		for _, path := range []string{"/", "/mcp"} {
+			c, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: a.test\r\n%s", path, head)
+			if all, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(all), "HTTP/1.1 408 ") {
+				t.Errorf("%s of %s: %q, %v", name, path, all, err)
+			}
 		}
 	}
 }

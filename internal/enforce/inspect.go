@@ -271,12 +271,12 @@ func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, st *state, in *in
 	case err == nil:
 		in.seen = seen
 		return true
+	case errors.Is(err, errSlowBody): // the read that ran out of time ended the context, too
+		b.count.slowClient.Add(1)
+		b.refuse(w, in, "", &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"})
 	case r.Context().Err() != nil:
 		b.count.clientGone.Add(1)
 		panic(http.ErrAbortHandler)
-	case errors.Is(err, errSlowBody):
-		b.count.slowClient.Add(1)
-		b.refuse(w, in, "", &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"})
 	default:
 		b.count.refused.Add(1)
 		b.refuse(w, in, "", badRequest("the request's body broke off"))

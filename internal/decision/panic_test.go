@@ -53,3 +53,19 @@ func TestPanicsAreTold(t *testing.T) {
 		t.Errorf("the log has the input: %s", text)
 	}
 }
+
+// TestPanicsOfTheCompilerAreTold: a stored control on which the compiler panics denies,
+// and each decision logs and counts it.
+func TestPanicsOfTheCompilerAreTold(t *testing.T) {
+	own := ast.CryptoMd5.Decl
+	ast.CryptoMd5.Decl = nil // OPA's compiler panics where it is called
+	t.Cleanup(func() { ast.CryptoMd5.Decl = own })
+	c := newClerk(t, `{}`, "package a\n\nallow if crypto.md5(input.context.note) == \"x\"")
+	var log bytes.Buffer
+	counted := 0
+	c.Panics = &fault.Panics{Log: slog.New(slog.NewTextHandler(&log, nil)), Add: func(string) { counted++ }}
+	res, err := c.Evaluate(context.Background(), anyone, c.object(`{"user":{"id":"ann"},"resource":{"type":"api","path":"/r"},"action":{"name":"read"}}`))
+	if err != nil || res.Decision == "PERMIT" || counted == 0 || !strings.Contains(log.String(), "goroutine") {
+		t.Errorf("%+v, %v, %d counted: %s", res, err, counted, log.String())
+	}
+}

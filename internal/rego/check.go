@@ -44,7 +44,7 @@ func check(source string, library bool, libs []Library) (c *checked, issues []Is
 	defer func() {
 		// The parser and compiler are other people's code on hostile text.
 		if p := recover(); p != nil {
-			c, issues = nil, []Issue{{Message: fmt.Sprintf("the source cannot be compiled: %v", p), Severity: SeverityError, Rule: "compiler"}}
+			c, issues = nil, []Issue{brokeOff("the source cannot be compiled", p, "compiler")}
 		}
 		issues = tidy(source, issues)
 	}()

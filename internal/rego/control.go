@@ -91,7 +91,7 @@ func compile(m Meta, source string, libs []Library) (out *compiled) {
 	defer func() {
 		// Whoever asks a control must have an answer, on hostile text too.
 		if p := recover(); p != nil {
-			out = &compiled{issues: []Issue{{Message: fmt.Sprintf("the source cannot be compiled: %v", p), Severity: SeverityError, Rule: "compiler"}}}
+			out = &compiled{issues: []Issue{brokeOff("the source cannot be compiled", p, "compiler")}}
 		}
 	}()
 	c, issues := check(source, false, libs)
@@ -195,13 +195,19 @@ func (c *Control) Eval(ctx context.Context, in value.Value, data DataSource, lim
 	return c.answer(run, b)
 }
 
-// broken is the outcome of a control that does not compile.
+// broken is the outcome of a control that does not compile. A panic of the compiler is
+// its cause, which is logged and counted as one of the evaluator is.
 func (c *Control) broken() Outcome {
 	is := c.issues[0]
 	if is.Line > 0 {
 		is.Message = fmt.Sprintf("line %d, column %d: %s", is.Line, is.Column, is.Message)
 	}
-	return c.failed(&atLine{message: "it does not compile: " + is.Message, line: is.Line})
+	out := c.failed(&atLine{message: "it does not compile: " + is.Message, line: is.Line})
+	var failed *EvalError
+	if caught := Caught(is); len(caught) > 0 && errors.As(out.Err, &failed) {
+		failed.Cause = caught[0]
+	}
+	return out
 }
 
 // refusedControl is a control of a bundle whose writer could not compile it.

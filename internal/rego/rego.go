@@ -33,7 +33,8 @@ type Issue struct {
 	// Rule names the check: a compiler's code, or category/title of the linter.
 	Rule string `json:"rule,omitempty" doc:"The check that speaks: a compiler code, or the linter's category/title"`
 
-	file string // of the module, while a check goes on
+	file   string // of the module, while a check goes on
+	caught *Panic // that ended the check
 }
 
 // The two severities of an Issue.

@@ -204,7 +204,7 @@ func compiles(group map[string]*ast.Module) (issues []FileIssue) {
 }
 
 func broke(p any) FileIssue {
-	return FileIssue{Issue: Issue{Message: fmt.Sprintf("the tests cannot be compiled: %v", p), Severity: SeverityError, Rule: "compiler"}}
+	return FileIssue{Issue: brokeOff("the tests cannot be compiled", p, "compiler")}
 }
 
 // testCompiler is a compiler for a group, and copies of its files to compile.
@@ -220,7 +220,7 @@ func testCompiler(group map[string]*ast.Module) (*ast.Compiler, map[string]*ast.
 func parseTestModule(m Module, libs []Library) (mod *ast.Module, issues []Issue) {
 	defer func() {
 		if p := recover(); p != nil {
-			mod, issues = nil, []Issue{{Message: fmt.Sprintf("the source cannot be read: %v", p), Severity: SeverityError, Rule: "compiler"}}
+			mod, issues = nil, []Issue{brokeOff("the source cannot be read", p, "compiler")}
 		}
 		issues = tidy(m.Content, issues)
 	}()

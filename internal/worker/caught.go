@@ -25,10 +25,22 @@ func (c *child) note(p *rego.Panic) {
 	}
 }
 
-// answer adds what was noted to an answer.
+// answer adds what was noted to an answer, and the panics that ended checks.
 func (c *child) answer(rep reply) reply {
+	c.noteChecks(rep.Issues...)
+	if rep.Modules != nil {
+		for _, is := range rep.Modules.Issues {
+			c.noteChecks(is.Issue)
+		}
+	}
 	rep.Caught, c.caught = c.caught, nil
 	return rep
+}
+
+func (c *child) noteChecks(issues ...rego.Issue) {
+	for _, p := range rego.Caught(issues...) {
+		c.note(p)
+	}
 }
 
 // broke is the answer to a request in which the child itself panicked.

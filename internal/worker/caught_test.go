@@ -95,3 +95,23 @@ func TestPanicOfTheChild(t *testing.T) {
 		t.Errorf("%+v", rep)
 	}
 }
+
+// TestPanicsOfChecks: a panic of OPA's parser or compiler is an issue of the answer,
+// and is told beside it.
+func TestPanicsOfChecks(t *testing.T) {
+	own := ast.CryptoMd5.Decl
+	ast.CryptoMd5.Decl = nil // OPA's compiler panics where it is called
+	t.Cleanup(func() { ast.CryptoMd5.Decl = own })
+	const source = "package m\n\nallow if crypto.md5(input.user.id) == \"x\"\n"
+	for op, req := range map[string]request{
+		opValidate:     {Source: source},
+		opCheckModules: {Modules: []rego.Module{{Path: "m.rego", Content: source}}},
+	} {
+		req.Op = op
+		c := &child{}
+		rep := c.answer(c.serve(t.Context(), req))
+		if len(rep.Caught) == 0 || rep.Caught[0].Stack == "" || rep.Error != "" {
+			t.Errorf("%s: %+v", op, rep)
+		}
+	}
+}

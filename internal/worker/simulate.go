@@ -219,7 +219,9 @@ func (p *Pool) Attributes(ctx context.Context, tenant scope.TenantID, sources []
 func (c *child) attributes(req request) reply {
 	out := make([][]rego.Attribute, len(req.Sources))
 	for i, source := range req.Sources {
-		out[i], _ = rego.Attributes(source)
+		var issues []rego.Issue
+		out[i], issues = rego.Attributes(source)
+		c.noteChecks(issues...)
 	}
 	return reply{Attributes: out}
 }

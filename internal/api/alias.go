@@ -13,7 +13,7 @@ var reserved = []string{"/v1/data", "/v1/batch", "/v1/compile"}
 // hostForms answer at the host's root as they do under /api/v1.
 var hostForms = []string{"/health", "/metrics", "/devdocs", "/openapi.json", "/docs-assets"}
 
-// canonical rewrites the aliases of contract section 1 to the path that the
+// canonical rewrites the aliases of a path to the path that the
 // operation is registered under: /api/<rest>, /v1/<rest>, /api/v1/v1/<rest>
 // and the forms at the host's root.
 func canonical(path string) string {

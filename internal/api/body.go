@@ -122,7 +122,7 @@ func invalid(ds []fault.Detail) *fault.Error {
 	return e
 }
 
-// parse reads one JSON document strictly (contract section 1): no duplicate
+// parse reads one JSON document strictly: no duplicate
 // members, none that differ only in case, no bad UTF-8, nothing after the
 // document, no more than maxDepth levels, no number that neither an int64 nor a
 // double holds. Faults: BadRequest, without a word of the document.

@@ -57,7 +57,7 @@ func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.
 }
 
 // TenantDenied is the answer to a caller who may not know whether a tenant
-// exists (contract section 2).
+// exists.
 func TenantDenied(id string) *fault.Error {
 	return fault.New(fault.Forbidden, "tenant_access_denied", "this credential has no access to that tenant").With("tenant_id", id)
 }

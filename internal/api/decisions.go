@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxBulkBody is what a bulk call may send (contract 1).
+// maxBulkBody is how many bytes a bulk call may send.
 const maxBulkBody = 10 << 20
 
 // DecisionParts documents what a decision is asked about. The handler reads it

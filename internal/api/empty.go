@@ -8,7 +8,7 @@ import (
 )
 
 // filler writes empty lists and objects where an answer has nil ones, so that
-// no list is ever null (contract section 1). It looks at each type once and
+// no list is ever null. It looks at each type once and
 // passes over those that hold neither.
 type filler struct{ plans sync.Map } // reflect.Type → fill
 

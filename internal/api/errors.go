@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// area says which shape of error body a path has (contract section 1).
+// area says which shape of error body a path has.
 type area uint8
 
 const (

@@ -49,7 +49,7 @@ type BridgeSummary struct {
 	ConnectedClients int        `json:"connected_clients" doc:"Bouncers that are connected"`
 }
 
-// BridgeHealth is the policy bridge in full (contract section 7).
+// BridgeHealth is the policy bridge in full.
 type BridgeHealth struct {
 	Status           string     `json:"status" enum:"healthy,degraded,unhealthy" doc:"How the bridge is"`
 	LastSync         *time.Time `json:"last_sync" doc:"When a bouncer last fetched its policies; null before the first"`

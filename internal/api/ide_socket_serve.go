@@ -215,7 +215,7 @@ func socketMessage(body []byte) socketIncoming {
 var socketNeeds = map[string]string{"validate": "policy_content", "deployment_status": "deployment_id"}
 
 // guard ends the socket once its credential, its owner's permission or its
-// tenant is no longer good (contract section 2), and once its peer is silent.
+// tenant is no longer good, and once its peer is silent.
 func (k *socket) guard(ctx context.Context) {
 	check, ping := time.NewTicker(k.times.check), time.NewTicker(k.times.ping)
 	defer check.Stop()

@@ -30,7 +30,7 @@ const (
 	waitLong  = 20 * time.Second
 )
 
-// Idempotency is what first answers are kept with (contract section 1). With a
+// Idempotency is what first answers are kept with. With a
 // nil Cluster, Idempotency-Key is ignored.
 type Idempotency struct {
 	Cluster *db.Cluster

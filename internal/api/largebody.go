@@ -12,8 +12,8 @@ import (
 
 // Bodies up to smallBody are read as they come. Larger ones share largeBodies
 // bytes until they are answered: a hundred at once would else take the memory of
-// the process, and four times that again before its garbage is collected
-// (hardening I2). Who finds no room waits for largeWait.
+// the process, and four times that again before its garbage is collected.
+// Who finds no room waits for largeWait.
 const (
 	smallBody   = 64 << 10
 	largeBodies = 40 << 20

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/lane"
 )
 
-// The deadlines and bounds of the server (hardening F16). A request has ten
+// The deadlines and bounds of the server. A request has ten
 // seconds for its header and thirty in all; Slow operations lift both that and
 // the deadline of the answer.
 const (

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The contract's version (semantic), as info.x-gatehouse-contract reports it. A
+// The version of the API (semantic), as info.x-gatehouse-contract reports it. A
 // removed operation, member or value, or a narrower type, needs a new major
 // version: a test compares the document with the last one.
 const (

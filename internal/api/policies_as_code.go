@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// maxCodeBody is what the files of a repository may be together (contract 1).
+// maxCodeBody is what the files of a repository may be together, in bytes.
 const maxCodeBody = 10 << 20
 
 type policyCodeIn struct{ Body policycode.Request }

@@ -127,7 +127,7 @@ func newOracle(t *testing.T) *oracle {
 }
 
 // TestAssistedClassification: off by default; on, it sees no personal data and
-// no other resource, and of what it says only allowed values count (hardening.md S2, S7).
+// no other resource, and of what it says only allowed values count.
 func TestAssistedClassification(t *testing.T) {
 	o := newOracle(t)
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_ASSIST_URL="+o.URL+"/v1/chat/completions", "GATEHOUSE_ASSIST_KEY=k3y", "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8")

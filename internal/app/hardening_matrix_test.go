@@ -10,7 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 )
 
-// roleScopes is the table of roles as the contract has it, written once more by
+// roleScopes is the documented table of roles, written once more by
 // hand: the program's own table is what is tested.
 func roleScopes(role string) []string {
 	var out []string

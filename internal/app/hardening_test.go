@@ -25,8 +25,8 @@ import (
 // baseDomain is the domain whose subdomains are tenants of the server under test.
 const baseDomain = "gatehouse.test"
 
-// TestHardening holds the running server to the abuse cases, named as in the
-// hardening catalogue: T tenants, E environments and scopes, A credentials, R
+// TestHardening holds the running server to the abuse cases, named
+// by area: T tenants, E environments and scopes, A credentials, R
 // hostile Rego, I input, C concurrency, D the decision cache. One server a
 // backend serves all of them; each case brings its own objects. What goes over
 // all operations takes them from the served document, so that a new operation
@@ -343,7 +343,7 @@ func (p *party) unused(param string) string {
 	return "987654321"
 }
 
-// everyScope are all scopes of the contract.
+// everyScope are all scopes that there are.
 func everyScope() []string {
 	var out []string
 	for _, area := range []string{

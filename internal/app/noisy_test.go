@@ -116,8 +116,8 @@ func TestNoisyNeighbour(t *testing.T) {
 }
 
 // BenchmarkNoisyNeighbour prints how many times its quiet value the 99th
-// percentile of a tenant's decisions is while another one's hostile programs run
-// (hardening R8: at most 2 on a machine with nothing else to do).
+// percentile of a tenant's decisions is while another one's hostile programs run: at most
+// 2 on a machine with nothing else to do.
 func BenchmarkNoisyNeighbour(b *testing.B) {
 	n := newNeighbours(b)
 	for b.Loop() {

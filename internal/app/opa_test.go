@@ -82,8 +82,7 @@ func only(user string) string {
 	return "package only\n\nallow if input.user.id == \"" + user + "\"\n"
 }
 
-// TestStockOPA walks an unmodified OPA through its life as a bouncer
-// (peers, the checks on a stock OPA).
+// TestStockOPA walks an unmodified OPA through its life as a bouncer.
 func TestStockOPA(t *testing.T) {
 	apptest.OPA(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {

@@ -26,7 +26,7 @@ const (
 	toolsHost = "mcp.tools.example"
 )
 
-// story is what issue 3 is done by: an operator and a bouncer before a model
+// story is one way through the product: an operator and a bouncer before a model
 // and an MCP server.
 type story struct {
 	*testing.T

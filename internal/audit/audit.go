@@ -37,8 +37,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Level says how much of a decision is kept, and for how long
-// (contract section 7).
+// Level says how much of a decision is kept, and for how long: 30, 90, 365 or 2555 days.
 type Level string
 
 // The audit levels of a resource. None keeps counters only.

@@ -19,7 +19,7 @@ import (
 )
 
 // TestMillionRows loads a million decisions and holds every kind of page, with
-// both counts, to the time that hardening case F19 gives it. It takes minutes:
+// both counts, to the time that it may take. It takes minutes:
 //
 //	GATEHOUSE_AUDIT_ROWS=1000000 go test -run TestMillionRows -v -timeout 30m ./internal/audit
 func TestMillionRows(t *testing.T) {

@@ -41,7 +41,7 @@ type Page struct {
 	NextCursor string     `json:"next_cursor,omitempty" doc:"Send it as cursor for the entries that follow; absent at the end."`
 }
 
-// Page limits of contract section 7.
+// Page limits: how many entries an answer has where the caller does not say, and at most.
 const (
 	DefaultLimit = 100
 	MaxLimit     = 1000

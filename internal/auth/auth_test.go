@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestTenantOfARequest is hardening T3 at the door.
+// TestTenantOfARequest: a credential is good in its own tenant alone, however a request names another.
 func TestTenantOfARequest(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		r.person(scope.DefaultTenant, "root", user.RolePlatformAdmin)
@@ -56,7 +56,7 @@ func TestTenantOfARequest(t *testing.T) {
 	})
 }
 
-// TestTenantStops is hardening T6: suspended and deleted tenants are refused at once.
+// TestTenantStops: suspended and deleted tenants are refused at once.
 func TestTenantStops(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()
@@ -101,7 +101,7 @@ func TestTenantStops(t *testing.T) {
 	})
 }
 
-// TestRevocation is hardening A2: at once here, within five seconds elsewhere.
+// TestRevocation: a revoked credential ends at once here, within five seconds elsewhere.
 // The other replica does not hear of changes on SQLite, as if the word were
 // lost: there it is the poll that ends things.
 func TestRevocation(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The format of an API key (contract section 3):
+// The format of an API key:
 //
 //	gh_<sandbox|production|tenant>_<43 base62 digits of 32 random bytes>_<6 base62 digits of a CRC-32>
 //

@@ -55,7 +55,7 @@ func TestKeyFormat(t *testing.T) {
 	}
 }
 
-// TestKeyAbuse is hardening A3.
+// TestKeyAbuse: keys that were altered, revoked or cut are refused.
 func TestKeyAbuse(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		k := r.key(scope.DefaultTenant, "policies:read")
@@ -146,7 +146,7 @@ func TestLifeOfAKey(t *testing.T) {
 	})
 }
 
-// TestKeyGrants is hardening E1 and E3.
+// TestKeyGrants: nobody gives a key what they do not hold, or an environment that is not theirs.
 func TestKeyGrants(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()

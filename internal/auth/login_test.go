@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestOneAnswer is hardening A4: whatever is wrong with a sign-in, it looks the same.
+// TestOneAnswer: whatever is wrong with a sign-in, it looks the same.
 func TestOneAnswer(t *testing.T) {
 	each(t, func(t *testing.T, r *replica) {
 		ctx := context.Background()

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TestTokenAbuse is the table of hardening A1, with A2's times.
+// TestTokenAbuse is the table of tokens that must be refused: forged, altered, expired, of others.
 func TestTokenAbuse(t *testing.T) {
 	r := one(t)
 	r.person(scope.DefaultTenant, "alice", user.RoleViewer)

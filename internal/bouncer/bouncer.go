@@ -39,14 +39,14 @@ import (
 // its environment's controls where its bundle may change.
 const Topic = "bouncers"
 
-// The states of a bouncer (contract.md section 6).
+// The states of a bouncer.
 const (
 	Connected    = "connected"
 	Degraded     = "degraded"
 	Disconnected = "disconnected"
 )
 
-// Bouncer is one enforcement point (spec.md "Bouncer").
+// Bouncer is one enforcement point.
 type Bouncer struct {
 	ID            int64          `json:"id" db:"id" doc:"Identifier, unique over both environments." example:"42"`
 	Name          string         `json:"name" db:"name" doc:"Name, unique in its environment." example:"edge-1"`
@@ -166,7 +166,7 @@ type Sync struct {
 	Line      int        `json:"line,omitempty" db:"line" doc:"Line in that file."`
 }
 
-// SyncStatus is the answer to GET /peps/{pep_id}/sync-status (contract.md section 5).
+// SyncStatus is the answer to GET /peps/{pep_id}/sync-status.
 type SyncStatus struct {
 	PepID        int64      `json:"pep_id" doc:"The bouncer."`
 	Status       string     `json:"status" enum:"pending,in_progress,synced,failed" doc:"failed if one control was refused, in_progress while one is on its way, else synced; pending before the first bundle."`

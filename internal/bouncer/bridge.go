@@ -39,7 +39,7 @@ func (s *Service) In(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, 
 }
 
 // Links is the resources that a bouncer stands before, by id: its own list and
-// those of the live controls that name it (contract.md section 6).
+// those of the live controls that name it.
 func (s *Service) Links(ctx context.Context, tx *db.Tx, b Bouncer) ([]int64, error) {
 	_, bound, err := s.OfBouncer(ctx, tx, b.ID)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Service) Links(ctx context.Context, tx *db.Tx, b Bouncer) ([]int64, err
 
 // Publish records the content of the bundle that a bouncer should run. The same
 // hash as the newest keeps its revision; any other, also that of an earlier
-// revision, gets the next: revisions only grow (contract.md section 6).
+// revision, gets the next: revisions only grow.
 func (s *Service) Publish(ctx context.Context, tx *db.Tx, bouncerID int64, contentHash string) (b Bundle, isNew bool, err error) {
 	b, err = publish(ctx, tx, bouncerID, contentHash, s.Now())
 	if errors.Is(err, db.ErrNoRows) {

@@ -380,7 +380,7 @@ func (s *Service) current(ctx context.Context, tx *db.Tx, sc scope.Scope, id, if
 }
 
 // record writes what goes with every change by people. There are no event types
-// for it (spec.md "Events"): bouncer.connected and .disconnected come from the bridge.
+// for it: bouncer.connected and .disconnected come from the bridge.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string, changes map[string]any) error {
 	err := audit.Append(ctx, tx, sc, s.Now(), audit.Entry{
 		Type: kind, Object: "bouncer", ObjectID: strconv.FormatInt(b.ID, 10), ObjectName: b.Name, Env: b.Environment, Changes: changes,

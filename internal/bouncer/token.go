@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// The format of a token, that of API keys (contract.md sections 3 and 6):
+// The format of a token, that of API keys:
 //
 //	gh_bouncer_<43 base62 digits of 32 random bytes>_<6 base62 digits of a CRC-32 of all before it>
 const (

@@ -136,7 +136,7 @@ const (
 )
 
 // answer decides on a poll, and notes what the poll tells: its first tag is the
-// revision that the bouncer runs (peers.md section 1), and a target among the
+// revision that the bouncer runs, and a target among the
 // others is one that it refused.
 func (d *desk) answer(q *question, now time.Time) (v verdict, note entry, changed <-chan struct{}) {
 	d.mu.Lock()

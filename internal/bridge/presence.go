@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Health is the state of the bridge, over all tenants (contract section 7).
+// Health is the state of the bridge, over all tenants.
 type Health struct {
 	Status           string
 	LastSync         *time.Time

@@ -35,8 +35,7 @@ const (
 	Assist    = "assist"
 )
 
-// AssistThreshold is the confidence below which the assisted fallback is asked
-// (contract section 5).
+// AssistThreshold is the confidence below which the assisted fallback is asked.
 const AssistThreshold = 0.6
 
 // Subject is what is looked at, and nothing else of a resource.

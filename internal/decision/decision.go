@@ -10,7 +10,7 @@
 //	body ─► rego.ParseRequest ─► stored user fills gaps ─► Set.Decide ─► audit.Record ─► Result
 //
 // The audit record is safe from a crash of the process before the answer
-// leaves (contract 7).
+// leaves.
 package decision
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// MaxBulk is the most decisions that one bulk call may ask for (contract 4).
+// MaxBulk is the most decisions that one bulk call may ask for.
 const MaxBulk = 1000
 
 // Result is the answer to a decision request (specification, "Decision

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// Bounds of discovery (hardening B6). The control plane holds the same budget.
+// Bounds of discovery. The control plane holds the same budget.
 const (
 	// scoutBudget is how many hosts are reported within scoutWindow.
 	scoutBudget = 100

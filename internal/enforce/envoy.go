@@ -31,8 +31,7 @@ const (
 
 // check answers Envoy: may the request that it holds go on? Every refusal is an
 // answer, never a failure: Envoy can be told to let pass what fails. In shadow
-// mode the answer is always yes, in time, with the verdict in its metadata
-// (peers.md section 3).
+// mode the answer is always yes, in time, with the verdict in its metadata.
 func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Answer) {
 	st := b.state.Load()
 	in := b.heldBy(st, c)

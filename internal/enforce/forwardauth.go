@@ -12,7 +12,7 @@ import (
 // forwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's
 // forward_auth: may the request that you hold go on? It answers 200, 401 or 403
 // alone, since nginx makes 500 of anything else; X-Gatehouse-Status says what
-// stood behind it. Its own query string means nothing (contract section 6).
+// stood behind it. Its own query string means nothing.
 func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inbound, st *state) {
 	in, no := b.original(r, outer, st)
 	if no != nil {

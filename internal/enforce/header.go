@@ -25,7 +25,7 @@ type headerNames struct {
 	token string
 }
 
-// oauth2Proxy are the names that oauth2-proxy made common (contract section 6).
+// oauth2Proxy are the names that oauth2-proxy made common.
 var oauth2Proxy = headerNames{user: "X-Auth-Request-User", email: "X-Auth-Request-Email", groups: "X-Auth-Request-Groups"}
 
 // reservedNames are fields whose value upstream is ours or nothing, because

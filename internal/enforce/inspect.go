@@ -17,7 +17,7 @@ import (
 )
 
 // inspection is what a control may see of a request beside its head. It is made
-// only where a control in scope refers to it (contract section 6).
+// only where a control in scope refers to it.
 type inspection struct {
 	refs rego.Refs
 	head bodyHead

@@ -87,7 +87,7 @@ func (v *verdict) named() bool {
 }
 
 // judge decides. Nothing here fails open while enforcing: whatever stands in
-// the way of a proper decision is a denial (contract section 6).
+// the way of a proper decision is a denial.
 func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identity, idErr error) (v verdict) {
 	v = verdict{id: b.ids.next(in.at), mode: st.mode}
 	defer func() {

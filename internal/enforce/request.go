@@ -89,7 +89,7 @@ func (b *Bouncer) arrive(r *http.Request, st *settings) (in inbound, no *refusal
 }
 
 // admit is the rest: what is left of the request after it is what is decided
-// on and forwarded (contract section 6; hardening B1-B4).
+// on and forwarded.
 func (b *Bouncer) admit(in *inbound, r *http.Request, st *settings) *refusal {
 	if no := allowedMethod(r.Method); no != nil {
 		return no

@@ -11,7 +11,7 @@ import (
 
 // secureListener hands out TLS connections after their handshake: those that
 // agreed on HTTP/2 as they are, for net/http takes them up by their type, and
-// those of HTTP/1 behind the same framing checks as plain ones (hardening B3).
+// those of HTTP/1 behind the same framing checks as plain ones.
 type secureListener struct {
 	net.Listener
 	config *tls.Config

@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// Bounds of the server towards clients (hardening F16).
+// Bounds of the server towards clients.
 const (
 	headTimeout   = 10 * time.Second
 	idleTimeout   = 60 * time.Second

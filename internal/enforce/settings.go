@@ -227,7 +227,7 @@ func (s *settings) readCache(c *configuration) error {
 
 func (s *settings) readModes(environment string, c *configuration) error {
 	switch environment {
-	case "", "shadow": // shadow is what a bouncer starts with (contract section 6)
+	case "", "shadow": // shadow is what a bouncer starts with
 		s.mode = shadowing
 	case "enforce":
 		s.mode = enforcing

@@ -22,7 +22,7 @@ import (
 const (
 	retryMin = 100 * time.Millisecond
 	// retryMax, with its jitter, is below the ten seconds after which a bouncer
-	// must have caught up with a control plane that is back (hardening F8).
+	// must have caught up with a control plane that is back.
 	retryMax = 6 * time.Second
 	// spinGuard is how soon an unchanged answer is too soon: a control plane
 	// that does not park polls must not be asked in a tight loop.

@@ -62,7 +62,7 @@ type Event struct {
 	// Type is one of Types.
 	Type string
 	// ObjectKind, ObjectID and ObjectName become `<kind>_id` and `<kind>_name`
-	// in the event's data (contract section 10). An id that is a number stays one.
+	// in the event's data. An id that is a number stays one.
 	ObjectKind, ObjectID, ObjectName string
 	Env                              scope.Env
 	// Data is what belongs to the event beside object, environment and actor.

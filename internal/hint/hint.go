@@ -61,7 +61,7 @@ type Template struct{ ID, Title, Doc, Source string }
 
 // Knowledge is what is known beyond the source and the language.
 type Knowledge struct {
-	// Members are paths beside those of the contract: attributes that the open
+	// Members are paths beside those that every input has: attributes that the open
 	// file refers to, attributes of stored resources.
 	Members []Member
 	// Data are further paths under data, such as data.resources["7"].

@@ -257,7 +257,7 @@ func (s *Service) Forget(ctx context.Context, sc scope.Scope, id, ifChange int64
 }
 
 // mayDeploy refuses a caller who could not deploy by hand: nobody can grant what
-// they do not hold (contract section 3).
+// they do not hold.
 func (s *Service) mayDeploy(sc scope.Scope) error {
 	if err := sc.Require("policies:write"); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 )
 
 // Validate compiles and lints a source; a source that does not compile is an
-// answer, not a fault (spec.md "Policy validation failures"). It may import the
+// answer, not a fault. It may import the
 // libraries of the scope's environment, sandbox for none.
 func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (Validation, error) {
 	libs, err := s.Libraries(ctx, sc, sc.EnvOr(scope.Sandbox))
@@ -173,7 +173,7 @@ func uncompiled(issues []rego.Issue) error {
 
 // refs checks the ids of next that differ from old's: each must stand for
 // something in the control's own environment. An id of another environment or
-// tenant is answered like one that was never given out (hardening T5).
+// tenant is answered like one that was never given out.
 func (s *Service) refs(ctx context.Context, tx *db.Tx, old, next Policy) error {
 	var offences []fault.Detail
 	absent := func(pointer, format string, args ...any) {

@@ -19,7 +19,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The states of a control; only active ones decide (contract.md section 4).
+// The states of a control; only active ones decide.
 const (
 	Drafted  = "draft"
 	Active   = "active"
@@ -48,7 +48,7 @@ type TestData struct {
 	PIP       map[string]any `json:"pip,omitzero" doc:"Takes the place of data.pip: what data-source connections brought, by connection."`
 }
 
-// Action is done after a decision (contract.md section 4, actions).
+// Action is done after a decision.
 type Action struct {
 	Type           string  `json:"type" enum:"notification,webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"What is done."`
 	DestinationRef string  `json:"destination_ref" pattern:"^(channel|integration):[1-9][0-9]{0,17}$" doc:"Where it goes: channel:<id> for a notification, integration:<id> for the rest." example:"channel:3"`
@@ -78,7 +78,7 @@ type Content struct {
 	CreatedAt   time.Time  `json:"created_at" db:"created_at" doc:"When it was created."`
 }
 
-// Policy is one control (spec.md "Policy").
+// Policy is one control.
 type Policy struct {
 	ID   int64  `json:"id" db:"id" doc:"Identifier, unique over both environments; it stays through a promotion." example:"12"`
 	Kind string `json:"kind" db:"kind" enum:"control,library" doc:"A control decides; a library is a module in a package under lib that controls import. It stays what it was created as."`
@@ -109,7 +109,7 @@ type Performance struct {
 	CacheHitRate        float64 `json:"cache_hit_rate" minimum:"0" maximum:"1" doc:"Share answered from the decision cache, 0 to 1."`
 }
 
-// SyncError is a bouncer's refusal of this control (contract.md section 6).
+// SyncError is a bouncer's refusal of this control.
 type SyncError struct {
 	BouncerID int64  `json:"bouncer_id" doc:"The bouncer that refused."`
 	Version   int64  `json:"version" doc:"The version it refused."`
@@ -156,7 +156,7 @@ type Filter struct {
 	Skip, Limit int64
 }
 
-// Page is one page of a list, by id (spec.md GET /policies).
+// Page is one page of a list, by id.
 type Page struct {
 	Policies []Policy `json:"policies" doc:"The page, by id."`
 	Total    int64    `json:"total" doc:"How many match the filters."`

@@ -27,7 +27,7 @@ type step struct {
 	at time.Time
 }
 
-// what a verb is called in the audit and among the events (spec.md "Events").
+// what a verb is called in the audit and among the events.
 var (
 	auditTypes = map[string]string{
 		"created": "POLICY_CREATED", "updated": "POLICY_UPDATED", "promoted": "POLICY_PROMOTED",

@@ -198,7 +198,7 @@ func (p Policy) apply(c Change) (Policy, error) {
 }
 
 // transition says whether a control may go from one state to another: draft,
-// active, inactive, active, and never back to draft (contract.md section 4).
+// active, inactive, active, and never back to draft.
 func transition(from, to string) error {
 	switch {
 	case from == to, to == Active, from == Active && to == Inactive:

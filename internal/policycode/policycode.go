@@ -41,7 +41,7 @@ type Service struct {
 	Bouncers  *bouncer.Service
 }
 
-// Request is what the operations take (contract.md section 4, policies-as-code).
+// Request is what the operations take.
 type Request struct {
 	Files       []controlfile.File `json:"files" minItems:"1" maxItems:"1000" doc:"Files: controls (.rego), their Rego tests (_test.rego), and gatehouse.yaml beside them, which names, links and tests them."`
 	Environment scope.Env          `json:"environment,omitempty" enum:"sandbox,production" doc:"sandbox, which is the default; controls go to production by promotion, so production is refused (422)."`

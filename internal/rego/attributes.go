@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Attribute is a part of input that a control reads (spec, "PolicyAttribute").
+// Attribute is a part of input that a control reads.
 type Attribute struct {
 	// Key is the path without "input.".
 	Key   string `json:"key" doc:"Path below input"`

@@ -22,7 +22,7 @@ func attributeTypes(t *testing.T, source string) map[string]string {
 	return out
 }
 
-// The type of an attribute comes from how the control uses it (contract 9).
+// The type of an attribute comes from how the control uses it.
 func TestAttributeTypes(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string

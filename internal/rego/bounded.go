@@ -11,7 +11,7 @@ import (
 // Built-ins run to their end whatever the deadline: topdown asks for
 // cancellation between expressions, not within a built-in. So those whose work
 // or result can outgrow their arguments run behind a bound on the arguments
-// (hardening 1: graph.reachable_paths ran 200 s, bits.lsh 42 s, json.marshal
+// (without it, graph.reachable_paths ran 200 s, bits.lsh 42 s, json.marshal
 // took 3 GB).
 //
 // topdown looks OPA's own names up in a process-wide table, and a query's own

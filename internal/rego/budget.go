@@ -8,7 +8,7 @@ import (
 )
 
 // ErrLimit is the error of an evaluation that ran out of time or memory. Its
-// outcome is DENY with the reason ReasonLimit (contract 4).
+// outcome is DENY with the reason ReasonLimit.
 var ErrLimit = errors.New("evaluation_limit")
 
 // ReasonLimit is the reason of a decision whose evaluation hit a limit.

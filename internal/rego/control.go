@@ -184,7 +184,7 @@ func (c *Control) Refs() Refs {
 // "resources" or "pip".
 type DataSource = native.DataSource
 
-// Eval evaluates the control over an input (contract 4). It never fails: an
+// Eval evaluates the control over an input. It never fails: an
 // error is a Deny with the reason and Err set, a limit is a Deny with the
 // reason ReasonLimit.
 func (c *Control) Eval(ctx context.Context, in value.Value, data DataSource, lim Limits) Outcome {

@@ -197,7 +197,7 @@ func TestSourceLimits(t *testing.T) {
 	}
 }
 
-// hostile are the programs of hardening 1: each must end near the deadline and
+// hostile are programs that ask for too much time or memory: each must end near the deadline and
 // within its memory, on either evaluator.
 var hostile = map[string]string{
 	"reachable_paths":      `allow if { nodes := numbers.range(1, 11); g := {n: nodes | some n in nodes}; count(graph.reachable_paths(g, {1})) > 0 }`,

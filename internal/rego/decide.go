@@ -27,7 +27,8 @@ func (o *Options) limits() Limits {
 	return Limits{Deadline: o.Deadline, Now: o.Now, Clock: o.Clock, Pause: o.Pause, Caught: o.Caught}
 }
 
-// Decision is the combined answer of all controls in scope (contract 4).
+// Decision is the combined answer of all controls in scope: any DENY, else MASK, else
+// ALLOW, else NO_MATCH.
 type Decision struct {
 	Effect Effect
 	// Permit: the effect is ALLOW or MASK.

@@ -19,7 +19,7 @@ const (
 	maxMaskRules   = 1000
 )
 
-// effect is the outcome of a control but for the reason, by contract 4: deny
+// effect is the outcome of a control but for the reason: deny
 // true or non-empty: DENY; else mask non-empty and allow not false: MASK; else
 // allow true: ALLOW; else allow false: DENY; else NO_MATCH. Values that the
 // rules should not have are held against access: an allow that is no boolean

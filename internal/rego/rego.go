@@ -43,7 +43,7 @@ const (
 	SeverityWarning = "warning"
 )
 
-// Effect is the outcome of a control, or of several combined (contract 4).
+// Effect is the outcome of a control, or of several combined.
 // The order is the order of precedence: the greater wins.
 type Effect uint8
 
@@ -126,7 +126,7 @@ const (
 	DefaultBytes    int64 = 64 << 20
 )
 
-// Outcome is what one control says of one input (contract 4).
+// Outcome is what one control says of one input.
 type Outcome struct {
 	Effect Effect
 	// Reason is for people; never empty.

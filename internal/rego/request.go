@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// The members of a decision request (spec, "Decision request"), those that a
-// bouncer fills besides (contract 6), and those that are about the call.
+// The members of a decision request, those that a
+// bouncer fills besides, and those that are about the call.
 var (
 	requestParts = []string{"user", "resource", "action", "context"}
 	extraParts   = []string{"request", "mcp", "llm", "usage"}

@@ -270,7 +270,7 @@ var emptyRules = map[string]string{
 	"empty_set":    "empty_set := {x | false; x := input}",
 }
 
-// outcomeModule says what a control's rules come to: contract 4, word for word
+// outcomeModule says what a control's rules come to, word for word
 // what Control.effect and Control.explain do.
 func (c *Control) outcomeModule() string {
 	var b strings.Builder

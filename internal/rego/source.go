@@ -7,7 +7,7 @@ import (
 )
 
 // Bounds on source, so that a check is itself bounded: none of the programs
-// that made OPA's compiler take seconds comes through (hardening R6).
+// that made OPA's compiler take seconds comes through.
 const (
 	// MaxSourceBytes is the greatest size of a control.
 	MaxSourceBytes = 1 << 20

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Step is one step of a trace that a person can read (spec, "TraceStep").
+// Step is one step of a trace that a person can read.
 type Step struct {
 	Number int `json:"step_number" doc:"1-based"`
 	// Type is policy_matched, condition_eval, final_decision, or truncated.
@@ -28,7 +28,7 @@ const (
 )
 
 // MaxSteps is how many steps a trace has at most, the marker of the cut and
-// the final decision among them (hardening R5).
+// the final decision among them.
 const MaxSteps = 1000
 
 // Trace evaluates the control and tells each condition that was reached, with

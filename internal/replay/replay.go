@@ -54,7 +54,7 @@ type Candidate struct {
 	Name       string `json:"name,omitempty" maxLength:"200" doc:"For a new control: what answers call it."`
 }
 
-// Impact is what a replay found (contract.md section 7).
+// Impact is what a replay found.
 type Impact struct {
 	Environment       scope.Env `json:"environment" enum:"sandbox,production" doc:"Where the controls are."`
 	SourceEnvironment scope.Env `json:"source_environment" enum:"sandbox,production" doc:"Whose decisions were replayed."`

@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// many is how many resources one tenant is to bear (issue 3).
+// many is how many resources one tenant is to bear.
 const many = 100_000
 
 // populate makes resources of all sorts: a tenth are model endpoints, a third

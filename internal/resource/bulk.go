@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Bulk is what a bulk classification did (contract.md section 5). Examined is
+// Bulk is what a bulk classification did. Examined is
 // the sum of Classified, Unchanged and Errors.
 type Bulk struct {
 	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Environment that was classified."`

@@ -260,7 +260,7 @@ func spoil(t *testing.T, c *db.Cluster, id int64) {
 }
 
 // TestCanary holds owner_email out of audit rows, events and documents' text,
-// also where somebody wrote it into the business context (hardening.md S2).
+// also where somebody wrote it into the business context.
 func TestCanary(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c, nil, nil)

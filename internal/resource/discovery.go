@@ -15,7 +15,7 @@ import (
 
 const (
 	// discoveriesPerHour is how many resources one bouncer may bring about in any
-	// hour (hardening.md B6).
+	// hour.
 	discoveriesPerHour = 100
 	// oftenPerHour is what is kept beyond that for hosts with oftenSeen requests or
 	// more: a flood of made-up names must not hide one that is in use.

@@ -13,7 +13,7 @@ import (
 
 // Docs gives the resources of an environment as the engine sees them, by id:
 // what the matcher needs, and the document that becomes data.resources.<id> and
-// is laid onto input.resource. Empty members are absent (spec.md).
+// is laid onto input.resource. Empty members are absent.
 func (s *Service) Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Resource, error) {
 	rs, err := all(ctx, tx, env)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Service) Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Re
 }
 
 // Doc is the resource as the engine sees it. E-mail addresses are taken out of
-// business_context, for the document goes to every bouncer (hardening.md S2).
+// business_context, for the document goes to every bouncer.
 func (r Resource) Doc() (rego.Resource, error) {
 	m := r.Enrichment.members()
 	if r.BusinessContext != "" {

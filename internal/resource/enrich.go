@@ -12,7 +12,7 @@ import (
 )
 
 // Impact is what an enrichment means for one control: a bound one, or a
-// template that is suggested (contract.md section 5).
+// template that is suggested.
 type Impact struct {
 	PolicyID   int64  `json:"policy_id,omitempty" doc:"The bound control."`
 	TemplateID string `json:"template_id,omitempty" doc:"The suggested template."`

@@ -11,8 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 )
 
-// Enrichment is the operator-approved metadata of a resource (spec.md
-// "Enrichment fields"). Empty means not set: such members are absent from
+// Enrichment is the operator-approved metadata of a resource. Empty means not set: such members are absent from
 // answers that hold single values, and always from the engine's input.
 type Enrichment struct {
 	Kind               string   `json:"resource_kind,omitempty" db:"resource_kind" enum:"api,llm_endpoint,mcp_server,agent,rag_index,dataset,tool" doc:"What it is; selects control templates."`
@@ -80,7 +79,7 @@ func (e Enrichment) apply(c EnrichmentChange) Enrichment {
 }
 
 // check gives the offences of an enrichment that no single tag can express:
-// the compliance-tag rule (contract.md section 5), addresses and host names.
+// the compliance-tag rule, addresses and host names.
 func (e Enrichment) check() []fault.Detail {
 	var out []fault.Detail
 	add := func(pointer, msg string) { out = append(out, fault.Detail{Pointer: pointer, Message: msg}) }

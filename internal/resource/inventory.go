@@ -10,10 +10,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// attention is how many rows the needs-attention table has (spec.md, Limits).
+// attention is how many rows the needs-attention table has.
 const attention = 25
 
-// The names that absent values have in the inventory (spec.md, enrichment fields).
+// The names that absent values have in the inventory.
 const (
 	unknownKind = "unknown"
 	unsetLevel  = "unset"
@@ -23,7 +23,7 @@ const (
 // something else too comes before it.
 const noControl = "no_control"
 
-// Inventory is the summary of an environment's resources (contract.md section 5).
+// Inventory is the summary of an environment's resources.
 type Inventory struct {
 	Environment *scope.Env       `json:"environment" nullable:"true" doc:"The environment asked for; null: both." example:"production"`
 	Total       int64            `json:"total" doc:"All resources."`

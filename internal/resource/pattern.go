@@ -18,8 +18,7 @@ var (
 )
 
 // checkPattern says what is wrong with a path pattern, or "". A pattern is
-// canonical, as the paths are that it is matched with (contract.md sections 4
-// and 6): a pattern that no canonical path can match would protect nothing.
+// canonical, as the paths are that it is matched with: a pattern that no canonical path can match would protect nothing.
 func checkPattern(p string) string {
 	if !strings.HasPrefix(p, "/") {
 		return "a path pattern begins with /"

@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Resource is one protected resource (spec.md "Protected resource").
+// Resource is one protected resource.
 type Resource struct {
 	ID           int64     `json:"id" db:"id" doc:"Identifier, unique over both environments." example:"7"`
 	Name         string    `json:"name" db:"name" doc:"Name for people." example:"Payments API"`
@@ -24,13 +24,13 @@ type Resource struct {
 	Path         string    `json:"path" db:"path" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
 	Methods      []string  `json:"methods" db:"methods" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
 	PathMatching string    `json:"path_matching" db:"path_matching" enum:"folded,exact" doc:"Which spellings of its paths are the resource's: folded, all that some server reads as the same (case, parameters of segments, final dots and spaces, escapes that are encoded again, Unicode compatibility forms); exact, only those that are spelled as the pattern is. An application behind exact must tell all of them apart itself."`
-	// OriginalHost and URL serve matching, discovery and the heuristic (contract.md section 5).
+	// OriginalHost and URL serve matching, discovery and the heuristic.
 	OriginalHost string         `json:"original_host" db:"original_host" doc:"Host that requests for the resource name; empty matches every host." example:"pay.example.com"`
 	URL          string         `json:"url" db:"url" doc:"Address of the resource, where known." example:"https://pay.example.com/payments"`
 	Attributes   map[string]any `json:"attributes" db:"attributes" doc:"Free attributes: sensitivity, owner, compliance and the like."`
 	Policies     []int64        `json:"policies" db:"-" doc:"Ids of the controls bound to the resource."`
 	Description  string         `json:"description" db:"description" doc:"Description for people."`
-	// AutoDiscovered resources were reported by a bouncer (spec.md "States and transitions").
+	// AutoDiscovered resources were reported by a bouncer.
 	AutoDiscovered bool `json:"auto_discovered" db:"auto_discovered" doc:"True when a bouncer created it on first traffic for an unregistered host."`
 	Enrichment
 	Classification

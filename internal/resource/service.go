@@ -288,7 +288,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, r Resou
 
 // Snapshot is what audit rows keep of a resource: its operator members and its
 // version, never owner_email, nor an e-mail address that somebody wrote into
-// text (spec.md "Audit events named", hardening.md S2).
+// text.
 func (r Resource) Snapshot() map[string]any {
 	out := r.members()
 	for name, v := range out {

@@ -68,7 +68,7 @@ func (s *Service) Loadable(ctx context.Context, sc scope.Scope) ([]Loadable, err
 	return list, nil
 }
 
-// shown is a control's state as the simulator calls it (contract.md section 4).
+// shown is a control's state as the simulator calls it.
 func shown(status string) string {
 	if status == policy.Active {
 		return "enabled"
@@ -198,7 +198,7 @@ func (s *Service) history(ctx context.Context, sc scope.Scope, f Filter, list fu
 }
 
 // mayExport tells whether the caller may see the whole of a run: it is their
-// own, or they read the audit (contract.md section 9).
+// own, or they read the audit.
 func mayExport(sc scope.Scope, kind scope.ActorKind, id string) bool {
 	return kind == sc.Actor.Kind && id == sc.Actor.ID || sc.Require("audit:read") == nil
 }

@@ -30,7 +30,7 @@ func (Object) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 }
 
-// Loadable is a control that can be simulated (spec.md GET /pis/policies/loadable).
+// Loadable is a control that can be simulated.
 type Loadable struct {
 	ID           int64     `json:"id" db:"id" doc:"Id of the control."`
 	Name         string    `json:"name" db:"name" doc:"Its name."`
@@ -44,7 +44,7 @@ type Loadable struct {
 	Source       string    `json:"-" db:"rego_code"`
 }
 
-// The kinds of run (contract.md section 9).
+// The kinds of run.
 const (
 	Manual     = "manual"
 	OfScenario = "scenario"
@@ -115,7 +115,7 @@ type Record struct {
 	Error string `json:"error,omitempty" doc:"Why the control could not be evaluated; absent where it could."`
 }
 
-// Result is the answer to a simulation (spec.md SimulationResult).
+// Result is the answer to a simulation.
 type Result struct {
 	SimulationID *int64 `json:"simulation_id" nullable:"true" doc:"Names this run in the history and the audit."`
 	// Checksum is that of the record as it is kept, not of this answer.
@@ -123,7 +123,7 @@ type Result struct {
 	Record
 }
 
-// Entry is one run in a history (spec.md Test-history entry).
+// Entry is one run in a history.
 type Entry struct {
 	ID              int64           `json:"id" db:"id" doc:"The run's simulation_id."`
 	PolicyID        int64           `json:"policy_id" db:"policy_id" doc:"The control."`
@@ -155,7 +155,7 @@ type Filter struct {
 	Limit, Offset int64
 }
 
-// Scenario is an input that is kept for a control (spec.md Scenario).
+// Scenario is an input that is kept for a control.
 type Scenario struct {
 	ID          int64          `json:"id" db:"id" doc:"Identifier."`
 	Name        string         `json:"name" db:"name" doc:"Name." example:"intern on a Sunday"`

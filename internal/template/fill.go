@@ -60,8 +60,8 @@ func (t *Template) find() error {
 
 // Fill puts what a resource's enrichment knows into the control. Values go in
 // as JSON, which is Rego's own notation of literals, and the outcome is parsed
-// and compared with what was to be said: no value can become program text
-// (hardening R7). Enrichment that is not set, or is not of a parameter's type,
+// and compared with what was to be said: no value can become program text.
+// Enrichment that is not set, or is not of a parameter's type,
 // leaves the default.
 func (t Template) Fill(enrichment map[string]any) (Filled, error) {
 	out := Filled{Template: t}

@@ -71,7 +71,7 @@ var hostile = []string{
 	"\"]\n\nallow := true\n\nx := [\"", "a\nb", "\"", "\\", "`", "#", "]", "\x00", "\x7f", "\u2028", "\xff\xfe", "${x}", "{{.}}", "$\"{input}\"", "</script>", "\u202e", "😀", strings.Repeat("é", 300),
 }
 
-// TestFillHostile: no value becomes program text (hardening R7).
+// TestFillHostile: no value becomes program text.
 func TestFillHostile(t *testing.T) {
 	c := catalogue(t)
 	var open []Template

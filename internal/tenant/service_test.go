@@ -135,7 +135,7 @@ func lives(ctx context.Context, t *testing.T, s *Service, c *db.Cluster, id scop
 	}
 }
 
-// TestForeign is hardening T3 at the service's door.
+// TestForeign: nobody but a platform administrator learns anything of another tenant.
 func TestForeign(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	ctx, s := context.Background(), service(c)
@@ -160,7 +160,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestLimitHoldsInParallel is hardening C1: 50 creates at a limit of 10.
+// TestLimitHoldsInParallel: of 50 creates at once, a limit of 10 lets 10 through.
 func TestLimitHoldsInParallel(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ctx, s := context.Background(), service(c)

@@ -33,7 +33,7 @@ const (
 // purging is the state of a tenant whose store is on its way out (db.DropTenant).
 const purging = "purging"
 
-// KeepDeleted is how long a deleted tenant's data stays (contract section 2).
+// KeepDeleted is how long a deleted tenant's data stays before it is purged.
 const KeepDeleted = 30 * 24 * time.Hour
 
 // DefaultRegion is the region of tenants that name none.
@@ -137,7 +137,7 @@ type Alert struct {
 	ResolvedAt *time.Time `json:"resolved_at" db:"resolved_at" doc:"When the reason was gone, such as when usage fell again; null while it is there."`
 }
 
-// The two modes of an environment (contract section 6).
+// The two modes of an environment.
 const (
 	Shadow  = "shadow"
 	Enforce = "enforce"

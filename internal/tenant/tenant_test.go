@@ -88,7 +88,7 @@ func TestDueAlerts(t *testing.T) {
 	}
 }
 
-// TestWhoMayChange is the table of who changes what (hardening I6).
+// TestWhoMayChange is the table of who changes what.
 func TestWhoMayChange(t *testing.T) {
 	now := time.Unix(1e9, 0).UTC()
 	own := scope.Scope{Tenant: "acme"}

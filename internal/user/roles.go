@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// The roles that carry permissions (contract section 3). Other names may be
+// The roles that carry permissions. Other names may be
 // stored: they are attributes for controls and carry none.
 const (
 	RolePlatformAdmin   = "platform_admin"
@@ -29,7 +29,7 @@ const (
 	write = ":write"
 )
 
-// Areas lists the areas of scopes, in the order of contract section 3.
+// Areas lists the areas of scopes, in the order in which they are documented.
 func Areas() []string {
 	return []string{
 		"policies", "resources", "decisions", "audit", "users", "agents", "bouncers", "pip", "webhooks",
@@ -65,7 +65,7 @@ func FoldRoles(names []string) []string {
 	return out
 }
 
-// grants is the table of contract section 3: what one role allows. The second
+// grants is the table of roles: what one role allows. The second
 // answer is false for names that carry nothing.
 func grants(role string) ([]scope.Permission, bool) {
 	switch role {

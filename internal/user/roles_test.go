@@ -11,7 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// TestPermissionTable writes contract section 3 out once more, whole: what each
+// TestPermissionTable writes the table of roles out once more, whole: what each
 // role allows, and by that what it does not.
 func TestPermissionTable(t *testing.T) {
 	all := func(verbs ...string) (out []string) {

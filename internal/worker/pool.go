@@ -18,7 +18,7 @@ type Config struct {
 	// Command starts a child: the program and its arguments.
 	Command []string
 	// Size is how many children run at most; PerTenant how many of them one
-	// tenant may keep busy (hardening R8).
+	// tenant may keep busy.
 	Size, PerTenant int
 	// Queue is how many calls of one tenant may wait; more are answered 429.
 	Queue int
@@ -52,7 +52,7 @@ func Defaults(command ...string) Config {
 // processors: two, but one fewer than there are processors, so that decisions
 // find a free one. To step back is not enough: a thread that wakes up waits for
 // the end of the slice of whoever runs, however low its priority, and a slice is
-// longer than a decision takes (hardening R8).
+// longer than a decision takes.
 func perTenant(processors int) int { return max(1, min(2, processors-1)) }
 
 // Pool hands requests to children, at most Size at once.

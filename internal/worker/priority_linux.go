@@ -4,8 +4,8 @@ import "golang.org/x/sys/unix"
 
 // niceness is how far a child steps back when processors are short: the kernel
 // gives it about a thirtieth of what it gives a thread of the server, so that a
-// burst of hostile programs is not felt by another tenant's decisions
-// (hardening R8). On an idle machine it costs nothing.
+// burst of hostile programs is not felt by another tenant's decisions.
+// On an idle machine it costs nothing.
 const niceness = 15
 
 // stepBack lowers the priority of a child and of all that it will start. It goes

@@ -133,7 +133,7 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 	return *rep.Tried, nil
 }
 
-// killGrace is how long after its deadline a child is killed (hardening R3: 250 ms).
+// killGrace is how long after its deadline a child is killed: time for it to end by itself.
 const killGrace = 150 * time.Millisecond
 
 func overtime(limit time.Duration) string {

@@ -103,7 +103,7 @@ func TestDeadChild(t *testing.T) {
 	}
 }
 
-// hostile are the programs of the hardening table (R3, R4): each ended late, or
+// hostile are the programs that an author might harm the server with: each ended late, or
 // took more memory than a server has, under a mere deadline.
 var hostile = map[string]string{
 	"reachable paths": `g := {n: [m | some m in numbers.range(1, 11)] | some n in numbers.range(1, 11)}

@@ -1,7 +1,7 @@
 // Package mask hides values in bodies: members of JSON documents by their path,
 // and personal data wherever it stands, in JSON, in text and in streams of
 // server-sent events. Bytes outside a mask stay as they are. What cannot be
-// read is an error and must not be handed on (hardening B5).
+// read is an error and must not be handed on.
 package mask
 
 import (

@@ -83,7 +83,7 @@ func (m *Message) Known() bool {
 	return known[m.Method] || strings.HasPrefix(m.Method, "notifications/")
 }
 
-// Doc is input.mcp (contract section 6): method, tool, arguments, session, and
+// Doc is input.mcp: method, tool, arguments, session, and
 // prompt, resource and task where the method is about one.
 func (m *Message) Doc() value.Value {
 	members := make([]value.Member, 0, 6)

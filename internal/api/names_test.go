@@ -22,7 +22,7 @@ func TestNames(t *testing.T) {
 		}
 		for _, at := range namePlaces(r.valid, rt.body, nil, nil) {
 			tried[at[slices.IndexFunc(at, func(s string) bool { return s != "0" })]]++
-			for _, bad := range []string{"a\nb", "a\tb", "\u001b[2Jx", "x\u0085", "pay\u202egnp", "\u2066x\u2069", "\u200fx", "\u061cx", "a\u2028b"} {
+			for _, bad := range []string{"a\nb", "a\tb", "\u001b[2Jx", "x\u0085", "pay\u202egnp", "\u2066x\u2069", "\u200fx", "\u061cx", "a\u2028b", "pay\u200broll", "\ufeffpayroll", "pay\u00adroll", "payroll\u3164", "payroll\U000e0041"} {
 				c := check{v: r.valid}
 				c.value(rt.body, nil, placed(t, at, bad))
 				if !slices.ContainsFunc(c.details, func(d fault.Detail) bool {
@@ -31,7 +31,7 @@ func TestNames(t *testing.T) {
 					t.Errorf("%s takes %q at %s: %v", rt.op.ID, bad, pointer(at), c.details)
 				}
 			}
-			for _, good := range []string{"Zahlungen: nur für Eigentümer", "支払い", "مدفوعات", "תשלומים", "a\u200db", "👩\u200d💻 team"} {
+			for _, good := range []string{"Zahlungen: nur für Eigentümer", "支払い", "مدفوعات", "תשלומים", "a\u200db", "👩\u200d💻 team", "❤\ufe0f"} {
 				c := check{v: r.valid}
 				c.value(rt.body, nil, placed(t, at, good))
 				if slices.ContainsFunc(c.details, func(d fault.Detail) bool { return strings.Contains(d.Message, "direction of text") }) {

@@ -141,8 +141,8 @@ func TestDiscoveryOpensNothing(t *testing.T) {
 	})
 }
 
-// TestDiscoveryIsBounded (B6): unknown hosts at full speed bring about an hour's
-// budget of resources and no more, by the bouncer's count and by the server's;
+// TestDiscoveryIsBounded: unknown hosts at full speed, from several addresses, bring
+// about an hour's budget of resources and no more, by the bouncer's count and by the server's;
 // text in a host name stays text; a bouncer that is told not to discover does not.
 func TestDiscoveryIsBounded(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,7 @@ func TestDiscoveryIsBounded(t *testing.T) {
 	for w := range 8 {
 		all.Go(func() {
 			for i := range 250 {
-				c := (&apptest.Client{Base: b.URL}).With("Host", fmt.Sprintf("h%d-%d.example", w, i))
+				c := (&apptest.Client{Base: b.URL}).With("Host", fmt.Sprintf("h%d-%d.example", w, i)).With("X-Forwarded-For", fmt.Sprint("192.0.2.", w+1))
 				if _, err := c.Try("GET", "/", nil); err != nil {
 					t.Error(err)
 					return

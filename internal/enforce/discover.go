@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,9 @@ const (
 	// scoutBudget is how many hosts are reported within scoutWindow.
 	scoutBudget = 100
 	scoutWindow = time.Hour
+	// scoutShare is how many of these requests from one source bring about: an IPv4
+	// address, or an IPv6 network of 64 bits. Further hosts count as beyond the budget.
+	scoutShare = scoutBudget / 2
 	// scoutMemory is how many hosts are remembered as reported or known.
 	scoutMemory = 4096
 	// scoutSettled is how long a host is not reported again once the control
@@ -75,6 +79,7 @@ type scout struct {
 	until map[string]time.Time // by host name: settled until then
 	began time.Time            // of the budget's window
 	spent int
+	from  map[string]int // of spent, by source
 	queue []sighting
 	more  map[string]*candidate // by host name: beyond the budget
 	extra int                   // how many of those were reported within the window
@@ -87,7 +92,7 @@ type settled struct {
 }
 
 func newScout() *scout {
-	return &scout{until: map[string]time.Time{}, more: map[string]*candidate{}, wake: make(chan struct{}, 1)}
+	return &scout{until: map[string]time.Time{}, from: map[string]int{}, more: map[string]*candidate{}, wake: make(chan struct{}, 1)}
 }
 
 // notice takes down the host of a request that no resource is about. Of what the
@@ -112,8 +117,10 @@ func (b *Bouncer) notice(st *state, in *inbound, v *verdict) {
 	}
 	if in.at.Sub(s.began) >= scoutWindow {
 		s.began, s.spent, s.extra = in.at, 0, 0
+		clear(s.from)
 	}
-	if c := s.more[name]; s.spent >= scoutBudget || c != nil && c.refused || !s.room(in.at) {
+	source := sourceOf(in.client)
+	if c := s.more[name]; s.spent >= scoutBudget || s.from[source] >= scoutShare || c != nil && c.refused || !s.room(in.at) {
 		b.count.hostsWithheld.Add(1)
 		s.consider(name, in, b.scheme(in))
 		return
@@ -123,6 +130,7 @@ func (b *Bouncer) notice(st *state, in *inbound, v *verdict) {
 		return
 	}
 	s.spent++
+	s.from[strings.Clone(source)]++
 	name = strings.Clone(name) // what is kept must not hold on to the request
 	s.until[name] = in.at.Add(scoutSettled)
 	sight := sighting{Host: name, Scheme: b.scheme(in), Path: strings.Clone(in.path)}
@@ -134,6 +142,20 @@ func (b *Bouncer) notice(st *state, in *inbound, v *verdict) {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// sourceOf is what shares of the budget are counted by: whoever has one IPv6 address
+// usually has the network of 64 bits that it lies in.
+func sourceOf(client string) string {
+	addr, err := netip.ParseAddr(client)
+	if err != nil || addr.Unmap().Is4() {
+		return client
+	}
+	network, err := addr.Prefix(64)
+	if err != nil {
+		return client
+	}
+	return network.String()
 }
 
 // consider counts a request to a host beyond the budget. Of more hosts than can be

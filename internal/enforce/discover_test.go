@@ -104,7 +104,7 @@ func TestNoticeIsBounded(t *testing.T) {
 	st := b.state.Load()
 	flood := func(n int, label string) {
 		for i := range n {
-			b.notice(st, &inbound{at: b.cfg.Now(), host: fmt.Sprintf("%s%d.example", label, i), path: "/"}, &verdict{})
+			b.notice(st, &inbound{at: b.cfg.Now(), host: fmt.Sprintf("%s%d.example", label, i), path: "/", client: fmt.Sprint("192.0.2.", i%200)}, &verdict{})
 		}
 	}
 	flood(20_000, "a")
@@ -122,6 +122,51 @@ func TestNoticeIsBounded(t *testing.T) {
 	defer g.mu.Unlock()
 	if g.reports > 10 {
 		t.Errorf("%d reports", g.reports)
+	}
+}
+
+// TestNoticeShare: a flood of unknown hosts from one source, however many addresses of
+// its network it uses, takes its share of the budget. Others have theirs reported at
+// once, and the source has a share again after an hour.
+func TestNoticeShare(t *testing.T) {
+	for name, client := range map[string]func(i int) string{
+		"an IPv4 address":             func(int) string { return "192.0.2.1" },
+		"the same, mapped":            func(int) string { return "::ffff:192.0.2.1" },
+		"a network of IPv6":           func(i int) string { return fmt.Sprintf("2001:db8:1:2::%x", i) },
+		"a socket without an address": func(int) string { return "@" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, app := newPlane(t), newApplication(t, nil)
+			newRegistry(t, p)
+			p.publish(policySet{revision: 1, mode: "enforce"})
+			b := start(t, p, app.URL, nil).at(t, 1)
+			st, now := b.state.Load(), time.Now()
+			flood := func(label string) {
+				for i := range 1000 {
+					b.notice(st, &inbound{at: now, host: fmt.Sprintf("%s%d.example", label, i), path: "/", client: client(i)}, &verdict{})
+				}
+			}
+			spent := func() int {
+				b.scout.mu.Lock()
+				defer b.scout.mu.Unlock()
+				return b.scout.spent
+			}
+			flood("a")
+			if n := spent(); n != scoutShare {
+				t.Errorf("one source took %d of %d", n, scoutBudget)
+			}
+			for i := range scoutBudget - scoutShare {
+				b.notice(st, &inbound{at: now, host: fmt.Sprintf("real%d.example", i), path: "/", client: []string{"198.51.100.7", "2001:db8:1:3::1"}[i%2]}, &verdict{})
+			}
+			if n := spent(); n != scoutBudget {
+				t.Errorf("with the hosts of others %d of %d are taken", n, scoutBudget)
+			}
+			now = now.Add(scoutWindow)
+			flood("b")
+			if n := spent(); n != scoutShare {
+				t.Errorf("an hour later the source took %d of %d", n, scoutBudget)
+			}
+		})
 	}
 }
 

@@ -46,6 +46,9 @@ var reservedNames = map[string]bool{
 	"X-Rewrite-Url": true, "X-Rewrite-Uri": true, "X-Override-Url": true, "X-Override-Uri": true, "X-Request-Uri": true,
 	"X-Request-Url": true, "X-Proxy-Url": true, "X-Http-Destinationurl": true, "X-Waws-Unencoded-Url": true,
 	"X-Envoy-Original-Path": true, "X-Script-Name": true, "Script-Name": true, "Path-Info": true,
+	"X-Http-Path-Override": true,
+	// Which file to serve (Rack), and which checks to leave out (Next.js).
+	"X-Accel-Mapping": true, "X-Sendfile-Type": true, "X-Middleware-Subrequest": true,
 	// Which host and scheme.
 	"X-Host": true, "X-Http-Host-Override": true, "X-Backend-Host": true, "X-Scheme": true, "X-Url-Scheme": true,
 	"Front-End-Https": true, "X-Arr-Ssl": true, "X-Arr-Log-Id": true,

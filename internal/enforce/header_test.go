@@ -13,7 +13,7 @@ func TestOutgoingHeaderDropsWhatIsOurs(t *testing.T) {
 	o := outgoing{names: oauth2Proxy, client: http.Header{
 		"X-Auth-Request-User": {"root"}, "X_auth_request_user": {"root"}, "X.auth.request.user": {"root"},
 		"X-Auth-Request-Access-Token": {"t"}, "X-Forwarded-For": {"1.2.3.4"}, "X_forwarded_for": {"1.2.3.4"},
-		"X-Original-Url": {"/admin"}, "X-Rewrite-Url": {"/admin"}, "X-Http-Method-Override": {"DELETE"}, "X_http_method_override": {"DELETE"},
+		"X-Original-Url": {"/admin"}, "X-Rewrite-Url": {"/admin"}, "X_middleware_subrequest": {"middleware"}, "X-Sendfile-Type": {"X-Accel-Redirect"}, "X-Accel-Mapping": {"/=/"}, "X-Http-Path-Override": {"/admin"}, "X-Http-Method-Override": {"DELETE"}, "X_http_method_override": {"DELETE"},
 		"Content_length": {"5"}, "Mcp_Session_Id": {"someone-elses"}, "Mcp.Method": {"ping"}, "Transfer_encoding": {"chunked"}, "Upgrade": {"h2c"}, "Http2-Settings": {"x"},
 		"X-Gatehouse-Status": {"ok"}, "X-Decision": {"PERMIT"}, "Forwarded": {"for=1"}, "Te": {"gzip"}, "Keep-Alive": {"1"},
 		"Accept": {"text/html"}, "Api_key": {"kept"}, "X-Custom": {"a", "b"}, "X-Drop": {"x"},

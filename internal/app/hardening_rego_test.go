@@ -14,6 +14,7 @@ import (
 
 var regoCases = []hardeningCase{
 	{"R1 forbidden built-ins", forbiddenBuiltins},
+	{"R1 what the evaluator cannot compile", unsupportedSources},
 	{"R1 the host and the network", regoOutside},
 	{"R6 sources that are too much", hugeSources},
 	{"R7 text stays text", textStaysText},
@@ -80,6 +81,22 @@ func forbiddenBuiltins(t *testing.T, r *rig) {
 	refusedSource(t, p.admin, own, "remote schema", "# METADATA\n# schemas:\n#   - input: {\"$ref\": \"http://127.0.0.1:1/s.json\"}\npackage p\n\nallow if opa.runtime()")
 	if got := p.admin.Do(t, "GET", own, nil).Want(200); got.Get("version") != 1.0 {
 		t.Errorf("a refused update left a version: %s", got.Body)
+	}
+}
+
+// unsupportedSources: what OPA's compiler takes and our evaluator does not is
+// refused when it is stored, and never evaluated.
+func unsupportedSources(t *testing.T, r *rig) {
+	p := r.tenant(t, "Unsupported")
+	own := fmt.Sprintf("/policies/%d", r.control(t, p, nil))
+	for what, text := range map[string]string{
+		"a number out of range":       "allow if input.n > 1e2000",
+		"a number of too many digits": "allow if input.n == " + strings.Repeat("7", 65),
+		"a number in two spellings":   "r[1].a := 1\n\nr[1.0].b := 2\n\nallow if r[1].a == input.a",
+		"a name that is computed":     "allow if data[input.a].b == 1",
+		"a large pattern":             "allow if regex.match(`" + strings.Repeat("a{1000}", 20) + "`, input.user.id)",
+	} {
+		refusedSource(t, p.admin, own, what, "package p\n\n"+text)
 	}
 }
 

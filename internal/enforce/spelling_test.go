@@ -33,6 +33,25 @@ func guardOrders(t testing.TB, p *plane, matching string) {
 	})
 }
 
+// TestExactPaths: a resource whose application tells spellings of a path apart guards
+// its own spelling alone; the others go to the resource that they name.
+func TestExactPaths(t *testing.T) {
+	app := newApplication(t, nil)
+	for matching, others := range map[string]int{"": 403, rego.PathExact: 200} {
+		p := newPlane(t)
+		guardOrders(t, p, matching)
+		b := start(t, p, app.URL, nil).at(t, 1)
+		if got := fetch(t, "GET", b.url+"/orders/1", nil); got.status != 403 {
+			t.Errorf("matching %q, /orders/1: %d, want 403", matching, got.status)
+		}
+		for _, path := range []string{"/ORDERS/1", "/orders;a=1/1", "/orders./1", "/orders%20/1"} {
+			if got := fetch(t, "GET", b.url+path, nil); got.status != others {
+				t.Errorf("matching %q, %s: %d, want %d", matching, path, got.status, others)
+			}
+		}
+	}
+}
+
 // A reading is what some server makes of a path.
 type reading func(string) string
 

@@ -89,14 +89,20 @@ func (s *Server) authzen(r *Router) {
 		"All are decided against one snapshot of the controls. An item that cannot be decided is a denial with the error in its context. Without items the answer is that of one evaluation.")
 	several.MaxBody = maxBulkBody
 	Raw(r, several, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, s.authzenEvaluations)
-	for _, search := range []struct{ what, summary, description string }{
-		{authzen.Subjects, "Search subjects", "Which stored users may do this? Subjects of another type than user are not stored, so none is found."},
-		{authzen.Resources, "Search resources", "Which registered resources of this type may the subject do this with?"},
-		{authzen.Actions, "Search actions", "What may the subject do with this resource? Tried are the actions that controls compare with, and the methods of resources."},
+	for _, search := range []struct {
+		what, summary, description string
+		// also guards what the results name. Users belong to the tenant, not to one
+		// environment, so a search of them has the reach of the operations on users.
+		also  scope.Permission
+		reach Reach
+	}{
+		{authzen.Subjects, "Search subjects", "Which stored users may do this? Subjects of another type than user are not stored, so none is found. The answer names users, so it needs the permission users:read too; a key that is bound to one environment is refused.", "users:read", ReachTenant},
+		{authzen.Resources, "Search resources", "Which registered resources of this type may the subject do this with? The answer names resources, so it needs the permission resources:read too.", "resources:read", ReachEnvironment},
+		{authzen.Actions, "Search actions", "What may the subject do with this resource? Tried are the actions that controls compare with, and the methods of resources.", "", ReachEnvironment},
 	} {
-		Raw(r, op("authzen-search-"+search.what, "search/"+search.what, search.summary,
-			search.description+" What a search tries is not recorded as decisions."),
-			RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENSearch](), Response: reflect.TypeFor[authzen.Found]()},
+		o := op("authzen-search-"+search.what, "search/"+search.what, search.summary, search.description+" What a search tries is not recorded as decisions.")
+		o.Also, o.Reach = search.also, search.reach
+		Raw(r, o, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENSearch](), Response: reflect.TypeFor[authzen.Found]()},
 			func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 				s.authzenSearch(w, req, sc, search.what)
 			})

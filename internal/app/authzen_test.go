@@ -35,10 +35,17 @@ type pdp struct {
 	t *testing.T
 }
 
+// newPDP has a key that may use all endpoints.
 func newPDP(t *testing.T, s *apptest.Server) pdp {
-	c := *s.Key(t, s.Admin, "production", "decisions:read")
-	c.Base = s.URL
-	return pdp{&c, t}
+	return pdp{tenantKey(t, s, "decisions:read", "users:read", "resources:read"), t}
+}
+
+// tenantKey is a client of the AuthZEN endpoints with a key of the whole tenant.
+func tenantKey(t *testing.T, s *apptest.Server, scopes ...string) *apptest.Client {
+	t.Helper()
+	var made struct{ Key string }
+	s.Admin.Do(t, "POST", "/tenants/default/api-keys", body{"name": strings.Join(scopes, " "), "scopes": scopes}).Want(201).Into(&made)
+	return &apptest.Client{Base: s.URL, APIKey: made.Key}
 }
 
 func (p pdp) post(path string, doc any, statuses ...int) *apptest.Response {
@@ -158,6 +165,44 @@ func searches(t *testing.T, p pdp) {
 		}
 	}
 	pages(t, p)
+}
+
+// TestAuthZENSearchPermissions: a search that names users or resources needs the
+// permission to read these, and users are out of reach of a key of one environment.
+func TestAuthZENSearchPermissions(t *testing.T) {
+	s := apptest.StartServer(t, "sqlite")
+	scenario(t, s)
+	user, one := body{"type": "user"}, body{"type": "record", "id": "record-1"}
+	alice, read := body{"type": "user", "id": "alice"}, body{"name": "read"}
+	docs := map[string]body{
+		"subject":  {"subject": user, "action": read, "resource": one},
+		"resource": {"subject": alice, "action": read, "resource": body{"type": "record"}},
+		"action":   {"subject": alice, "resource": one},
+	}
+	bound := func(scopes ...string) *apptest.Client {
+		k := *s.Key(t, s.Admin, "production", scopes...)
+		k.Base = s.URL
+		return &k
+	}
+	for _, c := range []struct {
+		name string
+		key  *apptest.Client
+		want map[string]int
+	}{
+		{"decisions", tenantKey(t, s, "decisions:read"), map[string]int{"subject": 403, "resource": 403, "action": 200}},
+		{"users", tenantKey(t, s, "decisions:read", "users:read"), map[string]int{"subject": 200, "resource": 403, "action": 200}},
+		{"resources", tenantKey(t, s, "decisions:read", "resources:read"), map[string]int{"subject": 403, "resource": 200, "action": 200}},
+		{"no decisions", tenantKey(t, s, "users:read", "resources:read"), map[string]int{"subject": 403, "resource": 403, "action": 403}},
+		{"bound", bound("decisions:read"), map[string]int{"subject": 403, "resource": 403, "action": 200}},
+		{"bound with all", bound("decisions:read", "users:read", "resources:read"), map[string]int{"subject": 403, "resource": 200, "action": 200}},
+	} {
+		for what, doc := range docs {
+			got := pdp{c.key, t}.post("search/"+what, doc, c.want[what])
+			if names := string(got.Body); c.want[what] == 403 && (strings.Contains(names, "alice") || strings.Contains(names, "record-")) {
+				t.Errorf("%s, %s: the refusal names %s", c.name, what, names)
+			}
+		}
+	}
 }
 
 // pages walks a search by pages of one, and shows the token to another request.
@@ -389,7 +434,7 @@ func TestAuthZENGuide(t *testing.T) {
 	}
 	s := apptest.StartServer(t, "sqlite")
 	scenario(t, s)
-	env := fmt.Sprintf("set -eu\nexport URL=%s KEY=%s\n", s.URL, s.Key(t, s.Admin, "production", "decisions:read").APIKey)
+	env := fmt.Sprintf("set -eu\nexport URL=%s KEY=%s\n", s.URL, s.Key(t, s.Admin, "production", "decisions:read", "resources:read").APIKey)
 	blocks := regexp.MustCompile("(?s)```bash\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	if len(blocks) != 1 {
 		t.Fatalf("%d blocks", len(blocks))

@@ -33,11 +33,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
 // Topic is the revision that every change of a bouncer bumps, beside that of
 // its environment's controls where its bundle may change.
-const Topic = "bouncers"
+const Topic = tenant.BouncerRevision
 
 // The states of a bouncer.
 const (

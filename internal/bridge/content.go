@@ -58,7 +58,7 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 		if err != nil {
 			return nil, err
 		}
-		meta, err := metaOf(f.tenant, b, r.mode)
+		meta, err := metaOf(f.tenant, b, r)
 		if err != nil {
 			return nil, fmt.Errorf("bouncer %d: %w", b.ID, err)
 		}
@@ -72,8 +72,10 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 	return out, nil
 }
 
-// metaOf is what the manifest tells a bouncer about itself.
-func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, mode string) (value.Value, error) {
+// metaOf is what the manifest tells a bouncer about itself. The member replay is there
+// only where it is off: then nothing changes for the bouncers of other tenants, and a
+// bouncer that does not know the member goes on as before.
+func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value, error) {
 	configuration, err := value.FromAny(b.Configuration)
 	if err != nil {
 		return value.Value{}, err
@@ -83,12 +85,15 @@ func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, mode string) (value.Value
 		{Key: "name", Value: value.String(b.Name)},
 		{Key: "tenant", Value: value.String(string(tenant))},
 		{Key: "environment", Value: value.String(string(b.Environment))},
-		{Key: "mode", Value: value.String(mode)},
+		{Key: "mode", Value: value.String(r.mode)},
 		{Key: "target_app", Value: value.String(b.TargetApp)},
 		{Key: "configuration", Value: configuration},
 	}
 	if b.CredentialsNo > 0 { // its number alone: they themselves are in no bundle
 		members = append(members, value.Member{Key: "credentials", Value: value.Int(b.CredentialsNo)})
+	}
+	if r.replayOff {
+		members = append(members, value.Member{Key: "replay", Value: value.String("off")})
 	}
 	return value.Object(value.Member{Key: "bouncer", Value: value.Object(members...)}), nil
 }

@@ -41,6 +41,7 @@ type feed struct {
 type reading struct {
 	env, bouncers int64 // revisions
 	mode          string
+	replayOff     bool // the tenant keeps no inputs for replay
 	list          []bouncer.Bouncer
 	links         map[int64][]int64
 	bundles       map[int64]bouncer.Bundle
@@ -213,6 +214,11 @@ func (f *feed) read(ctx context.Context, tx *db.Tx) (r reading, err error) {
 		return r, err
 	}
 	r.mode = mode.Mode
+	settings, err := tenant.SettingsIn(ctx, tx)
+	if err != nil {
+		return r, err
+	}
+	r.replayOff = settings.Replay().Off
 	if r.list, err = f.svc.cfg.Bouncers.In(ctx, tx, f.env); err != nil {
 		return r, err
 	}

@@ -21,7 +21,7 @@ func newInputAllowance() *spool.Allowance { return spool.NewAllowance(inputBurst
 // audit level keeps it or it is kept for replay, else the part that every level keeps.
 func (b *Bouncer) appendEventInput(dst []byte, st *state, in *inbound, who *identity, v *verdict, level string) []byte {
 	kept := level == auditDetailed || level == auditComprehensive
-	if !kept && !b.carriesInput(in) {
+	if !kept && !b.carriesInput(st, in) {
 		return appendBasicInput(dst, in, who, v)
 	}
 	buf := b.events.Get().(*[]byte)
@@ -35,8 +35,8 @@ func (b *Bouncer) appendEventInput(dst []byte, st *state, in *inbound, who *iden
 }
 
 // carriesInput reports whether the event of a decision carries its input for replay.
-func (b *Bouncer) carriesInput(in *inbound) bool {
-	if in.seen != nil && len(in.seen.body) > inputMost {
+func (b *Bouncer) carriesInput(st *state, in *inbound) bool {
+	if st.replayOff || in.seen != nil && len(in.seen.body) > inputMost {
 		return false
 	}
 	return b.inputs.Take(in.at) && b.spool.Bytes() < b.cfg.SpoolBytes/inputSpoolPart

@@ -35,13 +35,15 @@ func (m mode) String() string {
 // bundleMeta is what the control plane says of this bouncer: the member
 // `bouncer` of the manifest's metadata, or of the bundle's gatehouse/data.json.
 type bundleMeta struct {
-	ID          json.Number   `json:"id"`
-	Name        string        `json:"name"`
-	Tenant      string        `json:"tenant"`
-	Environment string        `json:"environment"`
-	Mode        string        `json:"mode"`
-	Credentials int64         `json:"credentials"` // the number of those that belong to the bundle
-	Config      configuration `json:"configuration"`
+	ID          json.Number `json:"id"`
+	Name        string      `json:"name"`
+	Tenant      string      `json:"tenant"`
+	Environment string      `json:"environment"`
+	Mode        string      `json:"mode"`
+	Credentials int64       `json:"credentials"` // the number of those that belong to the bundle
+	// Replay is off where the tenant keeps no inputs for replay; else it is absent.
+	Replay string        `json:"replay"`
+	Config configuration `json:"configuration"`
 }
 
 // configuration is the part of a bouncer's open `configuration` object that
@@ -129,6 +131,7 @@ type settings struct {
 	signed      bool
 	keepSlash   bool
 	discovery   bool
+	replayOff   bool // no event carries its input for replay
 	mustLog     bool // a request whose decision cannot be logged is refused
 	names       headerNames
 	showHeaders []string // canonical
@@ -168,6 +171,7 @@ func (b *Bouncer) readSettings(bundle *rego.Bundle, before *settings) (*settings
 		bouncer: m.ID.String(), name: m.Name, tenant: m.Tenant, environment: m.Environment,
 		keepSlash: c.KeepTrailingSlash, byHeaders: c.Identity.ForwardAuthHeaders,
 		trusted: b.trusted, signed: c.Signing == "signed", passToken: c.Identity.PassToken, credentialsNo: m.Credentials,
+		replayOff: m.Replay == "off",
 	}
 	s.readHashKey(bundle, b.cfg.Token)
 	if err := s.readCache(c); err != nil {

@@ -107,8 +107,19 @@ func retire(ctx context.Context, tx *db.Tx, id scope.TenantID, at time.Time) err
 	return err
 }
 
+// putSettings writes the tenant's own copy of its settings. Where they change what
+// bouncers are told, it bumps BouncerRevision. The caller holds the lock "tenant".
 func putSettings(ctx context.Context, tx *db.Tx, s Settings) error {
-	_, err := tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
+	before, err := selectSettings(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if before.Replay().Off != s.Replay().Off {
+		if _, err := tx.Bump(ctx, BouncerRevision); err != nil {
+			return err
+		}
+	}
+	_, err = tx.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
 		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, settingsRow, s)
 	return err
 }

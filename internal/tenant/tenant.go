@@ -42,6 +42,11 @@ const DefaultRegion = "us-east-1"
 // DefaultPlan is the plan of tenants that name none.
 const DefaultPlan = "standard"
 
+// BouncerRevision is the revision in the tenant's store that is bumped when its
+// settings change what bouncers are told, which is whether inputs are kept for
+// replay, and with each change of its bouncers (bouncer.Topic).
+const BouncerRevision = "bouncers"
+
 // Revision is the revision in the system store that is bumped whenever a
 // tenant's record has changed.
 const Revision = "tenants"

@@ -34,32 +34,57 @@ reason := "not permitted" if not allow
 `
 
 // BenchmarkEvaluate is one decision from the request's text to the record and
-// the answer's text, without HTTP and disk.
+// the answer's text, without HTTP and disk. Those with replay in their name write the
+// record too, as the audit does, and keep each input for replay or none; a server keeps
+// so many a second at most.
 func BenchmarkEvaluate(b *testing.B) {
 	for name, env := range map[string]scope.Env{"cache=false": scope.Production, "cache=true": scope.Production, "cache=true,env=none": scope.AnyEnv} {
-		b.Run(name, func(b *testing.B) {
-			s := service(name != "cache=false")
-			sc := scope.Scope{Tenant: "default", Env: env}
-			bodies := make([][]byte, 1000)
-			for i := range bodies {
-				bodies[i] = fmt.Appendf(nil, `{"user":{"id":"u%d","email":"u%d@x.example","roles":["guest","engineer"],"department":"legal","attributes":{"clearance":%d,"manager":"u1"}},
-"resource":{"id":1,"type":"api","path":"/records/1"},"action":{"name":"read","method":"GET"},"context":{"ip_address":"10.1.2.%d","timestamp":"2026-11-20T10:15:00Z","request_id":"req-%d"}}`, i, i, i%5, i%250, i)
-			}
-			var out []byte
-			b.ReportAllocs()
-			for i := 0; b.Loop(); i++ {
-				v, err := value.Decode(bodies[i%len(bodies)], value.Limits{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				r, err := s.Evaluate(context.Background(), sc, v)
-				if err != nil {
-					b.Fatal(err)
-				}
-				out = r.AppendJSON(out[:0])
-			}
-		})
+		b.Run(name, func(b *testing.B) { evaluateEach(b, service(name != "cache=false"), env) })
 	}
+	for _, cached := range []bool{false, true} {
+		for _, replay := range []string{"off", "on"} {
+			b.Run(fmt.Sprintf("cache=%v,replay=%s", cached, replay), func(b *testing.B) {
+				s := service(cached)
+				s.Record = auditLog(b, s).Record
+				s.KeepsInput = func(scope.TenantID, time.Time) bool { return replay == "on" }
+				evaluateEach(b, s, scope.Production)
+			})
+		}
+	}
+}
+
+func evaluateEach(b *testing.B, s *decision.Service, env scope.Env) {
+	b.Helper()
+	sc := scope.Scope{Tenant: "default", Env: env}
+	bodies := make([][]byte, 1000)
+	for i := range bodies {
+		bodies[i] = fmt.Appendf(nil, `{"user":{"id":"u%d","email":"u%d@x.example","roles":["guest","engineer"],"department":"legal","attributes":{"clearance":%d,"manager":"u1"}},
+"resource":{"id":1,"type":"api","path":"/records/1"},"action":{"name":"read","method":"GET"},"context":{"ip_address":"10.1.2.%d","timestamp":"2026-11-20T10:15:00Z","request_id":"req-%d"}}`, i, i, i%5, i%250, i)
+	}
+	var out []byte
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		v, err := value.Decode(bodies[i%len(bodies)], value.Limits{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		r, err := s.Evaluate(context.Background(), sc, v)
+		if err != nil {
+			b.Fatal(err)
+		}
+		out = r.AppendJSON(out[:0])
+	}
+}
+
+// auditLog is an audit log that writes its spool and ships nothing.
+func auditLog(b *testing.B, s *decision.Service) *audit.DecisionLog {
+	b.Helper()
+	log, err := spool.Open(spool.Config{Dir: b.TempDir(), Sync: spool.SyncNever})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { log.Close() })
+	return audit.NewDecisionLog(audit.Config{Spool: log, Now: s.Now, Logger: slog.Default(), Alarm: func(scope.TenantID, error) {}})
 }
 
 func service(cached bool) *decision.Service {
@@ -104,12 +129,7 @@ func BenchmarkBulk(b *testing.B) {
 "resource":{"id":1,"type":"api","path":"/records/1"},"action":{"name":"read","method":"GET"},"context":{"ip_address":"10.1.2.%d","timestamp":"2026-11-20T10:15:00Z","request_id":"req-%d"}}`, i, i, i, i%5, i%250, i)
 	}
 	body = append(body, "]}"...)
-	log, err := spool.Open(spool.Config{Dir: b.TempDir(), Sync: spool.SyncNever})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer log.Close()
-	s.RecordAll = audit.NewDecisionLog(audit.Config{Spool: log, Now: s.Now, Logger: slog.Default(), Alarm: func(scope.TenantID, error) {}}).RecordAll
+	s.RecordAll = auditLog(b, s).RecordAll
 	var out []byte
 	b.ReportAllocs()
 	for b.Loop() {

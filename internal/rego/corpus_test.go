@@ -160,8 +160,8 @@ func (f *corpusFile) compare(t *testing.T, in json.RawMessage) {
 	if err != nil {
 		return // it is refused before any control is asked
 	}
-	sl, _, _ := f.set.locate(&r)
-	for _, c := range f.set.planOf(sl).controls {
+	at, _ := f.set.locate(&r)
+	for _, c := range f.set.planOf(at.slot).controls {
 		got := c.Eval(context.Background(), doc, f.set, Limits{Now: corpusNow, Deadline: 5 * time.Second})
 		want := byTopdown(t, c, doc, f.set, corpusNow)
 		if (got.Err != nil) != (want.Err != nil) || got.Effect != want.Effect || got.Err == nil && got.Reason != want.Reason || !cmp.Equal(got.Mask, want.Mask) {

@@ -2,6 +2,7 @@ package rego
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -100,10 +101,27 @@ func (s *Set) Decide(ctx context.Context, r *Request, opt Options) Decision {
 }
 
 func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
-	sl, path, err := s.locate(r)
+	at, err := s.locate(r)
 	if err != nil {
 		return Decision{Effect: Deny, Reason: reasonPath, Err: err, Revision: s.revision}
 	}
+	d := s.decideAt(ctx, r, at.slot, at.path, opt)
+	if at.literal == nil || !d.Permit && d.Considered > 0 {
+		return d
+	}
+	// Nobody knows which of the two the application serves: both must permit.
+	other := s.decideAt(ctx, r, at.literal, at.literal.decided(at.sent), opt)
+	switch {
+	case !other.Permit || d.Considered == 0 || other.Effect > d.Effect:
+		return other
+	case other.Effect == Mask:
+		d.Mask = uniteMasks(slices.Concat(d.Mask, other.Mask))
+	}
+	return d
+}
+
+// decideAt asks the controls in scope of one resource, nil for none.
+func (s *Set) decideAt(ctx context.Context, r *Request, sl *slot, path string, opt Options) Decision {
 	p := s.planOf(sl)
 	d := Decision{Resource: p.res, Path: path, Revision: s.revision, Considered: len(p.controls)}
 	if len(p.controls) == 0 {
@@ -134,13 +152,13 @@ func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
 // controls: DENY with the reason ReasonLimit, about the resource that it matches.
 func (s *Set) Refuse(r *Request, err error) Decision {
 	d := Decision{Effect: Deny, Reason: ReasonLimit, Err: err, Revision: s.revision}
-	sl, path, bad := s.locate(r)
+	at, bad := s.locate(r)
 	if bad != nil {
 		d.Reason, d.Err = reasonPath, bad
 		return d
 	}
-	p := s.planOf(sl)
-	d.Resource, d.Path, d.Considered = p.res, path, len(p.controls)
+	p := s.planOf(at.slot)
+	d.Resource, d.Path, d.Considered = p.res, at.path, len(p.controls)
 	return d
 }
 
@@ -151,14 +169,22 @@ func (d *Decision) take(p *plan, v verdict) {
 	d.PolicyID, d.PolicyName, d.PolicyVersion = v.policyID, v.policyName, v.policyVersion
 }
 
-// locate finds what a request is about, and the path that its controls see; empty if
-// none was sent. A path with a slash before it is a URL's: it is refused when it has no
-// one reading. Any other name is left to the controls as it was sent, and only its
-// matching goes by the normal form; it matches by path only if it has one.
-func (s *Set) locate(r *Request) (sl *slot, path string, err error) {
+// place is what a request is about, and the path that its controls see; empty if none
+// was sent.
+type place struct {
+	matched
+	path string
+	sent location
+}
+
+// locate finds what a request is about. A path with a slash before it is a URL's: it is
+// refused when it has no one reading. Any other name is left to the controls as it was
+// sent, and only its matching goes by the normal form; it matches by path only if it has
+// one.
+func (s *Set) locate(r *Request) (at place, err error) {
 	if r.Path == "" {
-		sl, err = s.matcher.match(r, location{}, s.linked)
-		return sl, "", err
+		at.matched, err = s.matcher.match(r, location{}, s.linked)
+		return at, err
 	}
 	if r.Path[0] != '/' {
 		key, err := NormalizePath("/" + r.Path)
@@ -167,18 +193,19 @@ func (s *Set) locate(r *Request) (sl *slot, path string, err error) {
 		}
 		l := foldPath(key)
 		l.others, l.hidden = nil, false // a name has no segments to hide
-		sl, err = s.matcher.match(r, l, s.linked)
-		return sl, "", err
+		at.matched, err = s.matcher.match(r, l, s.linked)
+		return at, err
 	}
 	key, err := NormalizePath(r.Path)
 	if err != nil {
-		return nil, "", err
+		return at, err
 	}
 	l := foldPath(key)
-	if sl, err = s.matcher.match(r, l, s.linked); err != nil {
-		return nil, "", err
+	if at.matched, err = s.matcher.match(r, l, s.linked); err != nil {
+		return at, err
 	}
-	return sl, sl.decided(l), nil
+	at.path, at.sent = at.decided(l), l
+	return at, nil
 }
 
 // evaluate runs the controls and combines their outcomes.
@@ -243,11 +270,17 @@ func (c *Control) verdict(out Outcome) verdict {
 // Needs is what the controls in scope of a request read, so that a bouncer
 // reads bodies and counts usage only for controls that ask.
 func (s *Set) Needs(r *Request) Refs {
-	sl, _, err := s.locate(r)
+	at, err := s.locate(r)
 	if err != nil {
 		return Refs{}
 	}
-	return s.planOf(sl).refs
+	p := s.planOf(at.slot)
+	if at.literal == nil {
+		return p.refs
+	}
+	both := plan{controls: slices.Concat(p.controls, s.planOf(at.literal).controls)}
+	both.unite()
+	return both.refs
 }
 
 // Match is the resource that a request is about; nil is none, or a path that
@@ -264,9 +297,9 @@ func (s *Set) Match(r *Request) *Resource {
 // controls see: without the parameters of its segments, and spelled as the resource's
 // pattern is where that is literal. It is an error for a path that has no one reading.
 func (s *Set) Locate(r *Request) (res *Resource, path string, err error) {
-	sl, path, err := s.locate(r)
-	if err != nil || sl == nil {
-		return nil, path, err
+	at, err := s.locate(r)
+	if err != nil || at.slot == nil {
+		return nil, at.path, err
 	}
-	return sl.res, path, nil
+	return at.res, at.path, nil
 }

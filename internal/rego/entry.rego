@@ -18,7 +18,54 @@ decision := {
 	"resource_id": null,
 } if {
 	invalid_path
-} else := {
+} else := other_side if {
+	stricter
+} else := object.union(side, {"mask": united}) if {
+	side.effect == "MASK"
+	other_side.effect == "MASK"
+	masks := array.concat(side.mask, other_side.mask)
+	united := [m |
+		some path in {m.path | some m in masks}
+		strictest := max([index.strictness[m.strategy] | some m in masks; m.path == path])
+		some strategy, rank in index.strictness
+		rank == strictest
+		m := {"path": path, "strategy": strategy}
+	]
+} else := side
+
+# Where a path names another resource as it is spelled than once it is folded, nobody
+# knows which of the two the application serves: both must permit.
+stricter if {
+	count(scope) == 0
+	other_side
+}
+
+stricter if {
+	side.allow
+	other_side.allow == false
+}
+
+stricter if {
+	side.effect == "ALLOW"
+	other_side.effect == "MASK"
+}
+
+other_side := answer if {
+	forced := literal.id
+	answer := side with data.gatehouse.index.forced as forced
+}
+
+literal := r if {
+	not numbered
+	resource.path_matching != "exact"
+	r := search_for(asked, spelling, [true])
+	r.id != resource.id
+	index.scope[format_int(r.id, 10)]
+}
+
+numbered if is_number(sent.id)
+
+side := {
 	"decision": {true: "PERMIT", false: "DENY"}[permits],
 	"allow": permits,
 	"effect": effect,
@@ -134,7 +181,9 @@ merged_attributes[k] := v if {
 
 default resource := {}
 
-resource := by_id if {
+resource := index.resources[format_int(index.forced, 10)] if {
+	true
+} else := by_id if {
 	true
 } else := {} if {
 	is_number(sent.id) # it decides alone, and no resource has it
@@ -181,20 +230,22 @@ default spelling := null
 
 spelling := match_segments
 
-search(segs, sent_as) := first_of("any", segs, sent_as) if {
+search(segs, sent_as) := search_for(segs, sent_as, [true, false])
+
+search_for(segs, sent_as, spellings) := first_of("any", segs, sent_as, spellings) if {
 	described
 	not host
 } else := at if {
-	at := first_of(concat("", ["host:", host]), segs, sent_as)
+	at := first_of(concat("", ["host:", host]), segs, sent_as, spellings)
 	not yields(at)
 } else := at if {
-	at := first_of(concat("", ["host:", bare_host]), segs, sent_as)
+	at := first_of(concat("", ["host:", bare_host]), segs, sent_as, spellings)
 	not yields(at)
-} else := first_of("host:", segs, sent_as) if {
+} else := first_of("host:", segs, sent_as, spellings) if {
 	host
-} else := first_of(concat("", ["host:", host]), segs, sent_as) if {
+} else := first_of(concat("", ["host:", host]), segs, sent_as, spellings) if {
 	true
-} else := first_of(concat("", ["host:", bare_host]), segs, sent_as) if {
+} else := first_of(concat("", ["host:", bare_host]), segs, sent_as, spellings) if {
 	true
 }
 
@@ -223,10 +274,10 @@ method := upper(given.action.method) if given.action.method != ""
 # most to the least specific, and so do the ids of a pattern. Of patterns that differ
 # in their spelling alone, the one that the path is spelled as goes first. The tables
 # are only ever read at a full path: OPA would convert them whole each time.
-first_of(group, segs, sent_as) := [r |
+first_of(group, segs, sent_as, spellings) := [r |
 	some i, shape in index.match.shapes[group]
 	some turn in turns
-	some wanted in [true, false]
+	some wanted in spellings
 	some id in index.match.keys[group][i][key_of(shape, segs)]
 	r := index.resources[format_int(id, 10)]
 	takes_type(r)

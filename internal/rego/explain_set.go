@@ -57,11 +57,14 @@ func (s *Set) Trace(ctx context.Context, r *Request, opt Options, d Decision) ([
 // eachExplained calls fn with the controls that a decision's explanation speaks
 // of, and with what they were asked.
 func (s *Set) eachExplained(r *Request, opt Options, d Decision, fn func(*Control, value.Value, Limits, Outcome)) {
-	sl, path, err := s.locate(r)
+	at, err := s.locate(r)
 	if err != nil {
 		return
 	}
-	p := s.planOf(sl)
+	p, path := s.planOf(at.slot), at.path
+	if at.literal != nil && d.Resource == at.literal.res { // it was stricter
+		p, path = s.planOf(at.literal), at.literal.decided(at.sent)
+	}
 	if len(p.controls) == 0 {
 		return
 	}

@@ -256,6 +256,8 @@ type node struct {
 type query struct {
 	typ, method, path string
 	linked            map[int64][]*Control
+	// spelled takes only patterns that are spelled as the path is.
+	spelled bool
 }
 
 // yields reports whether a resource of the request's host lets one of no host go first.
@@ -314,9 +316,9 @@ func (q *query) first(slots []*slot, fits func(*slot) bool) *slot {
 			continue
 		}
 		switch {
-		case len(slots) == 1 || s.spells(q.path):
+		case !q.spelled && len(slots) == 1 || s.spells(q.path):
 			return s
-		case found == nil:
+		case !q.spelled && found == nil:
 			found = s
 		}
 	}
@@ -439,42 +441,64 @@ func newMatcher(slots []*slot) *matcher {
 	return m
 }
 
+// matched is what a request is about.
+type matched struct {
+	*slot // nil: no resource
+	// literal is another resource with controls of its own that a server would serve
+	// which tells spellings apart; nil: there is none, and mostly there is not.
+	literal *slot
+}
+
 // match is the resource of a request: by id; else, for a request that says
 // where or what it is about, by host, and then by path, type and method. linked are the
 // controls by resource, for what was discovered. It is an
 // error when a server that folds the path would serve another resource than one that
 // does not, and that cannot be told from the path's segments.
-func (m *matcher) match(r *Request, l location, linked map[int64][]*Control) (*slot, error) {
+func (m *matcher) match(r *Request, l location, linked map[int64][]*Control) (matched, error) {
 	if r.ByID || r.ResourceID != 0 {
-		return m.byID[r.ResourceID], nil
+		return matched{slot: m.byID[r.ResourceID]}, nil
 	}
 	if l.path == "" && r.Type == "" && r.Host == "" {
-		return nil, nil
+		return matched{}, nil
 	}
 	q := query{typ: r.Type, method: upper(r.Method), path: l.path, linked: linked}
 	s := m.search(r, l.folded, &q)
 	if s != nil && s.exact {
-		return s, nil
+		return matched{slot: s}, nil
 	}
 	if l.hidden {
-		return nil, errPathHidden
+		return matched{}, errPathHidden
 	}
 	for _, path := range l.others {
 		q.path = path
 		if other := m.search(r, path, &q); other != nil && other != s && !other.covers(l.folded) {
-			return nil, errPathHidden
+			return matched{}, errPathHidden
 		}
 	}
+	q.path = l.path
 	for _, bare := range withoutFormat(l.folded) {
 		if bare == "" || s.names(strings.Count(bare, "/")) {
 			continue
 		}
-		q.path = l.path
 		if other := m.search(r, bare, &q); other != nil && other != s && !other.covers(l.folded) {
-			return other, nil
+			return matched{other, m.literal(r, l, q, other)}, nil
 		}
 	}
-	return s, nil
+	if s == nil || s.spells(l.path) {
+		return matched{slot: s}, nil
+	}
+	return matched{s, m.literal(r, l, q, s)}, nil
+}
+
+// literal is the resource, other than s, that a path names as it is spelled, if it has
+// controls.
+func (m *matcher) literal(r *Request, l location, q query, s *slot) *slot {
+	q.spelled = true
+	other := m.search(r, l.folded, &q)
+	if other == nil || other == s || len(q.linked[other.res.ID]) == 0 {
+		return nil
+	}
+	return other
 }
 
 // search looks a folded path up: below the request's host, that without its port, and

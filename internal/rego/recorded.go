@@ -35,11 +35,11 @@ func ParseOpen(input value.Value) (Request, []fault.Detail) {
 // the matched resource laid onto input.resource. A path that has no one reading
 // is an error.
 func (s *Set) Input(r *Request) (value.Value, error) {
-	sl, path, err := s.locate(r)
+	at, err := s.locate(r)
 	if err != nil {
 		return value.Value{}, err
 	}
-	return s.planOf(sl).input(r, path), nil
+	return s.planOf(at.slot).input(r, at.path), nil
 }
 
 // Restrict is what a bouncer in front of the resources with these ids is given:

@@ -39,14 +39,19 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 // nil. It finds below data what decisions of its environment do, where a case sets
 // nothing else.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, cases []TestCase) (TestReport, error) {
-	p, err := s.Get(ctx, sc, id)
+	p, err := s.stored(ctx, sc, id)
 	if err != nil {
 		return TestReport{}, err
 	}
 	if cases == nil {
 		cases = p.TestCases
 	}
-	return s.run(ctx, sc, p, cases)
+	if cases, err = mergeCases(p.TestCases, cases, false); err != nil {
+		return TestReport{}, err
+	}
+	report, err := s.run(ctx, sc, p, cases)
+	report.Results = shownResults(sc, cases, report.Results)
+	return report, err
 }
 
 func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []TestCase) (TestReport, error) {

@@ -215,21 +215,22 @@ func (s *Service) amend(ctx context.Context, tx *db.Tx, sc scope.Scope, old, nex
 // Preview is what a placement would make of a control, and what differs: for
 // comparing without a transaction. A control that cannot be so changed is given
 // as it is, with the fault.
-func (p Policy) Preview(c Change) (Policy, []MemberDifference, error) {
+func (p Policy) Preview(sc scope.Scope, c Change) (Policy, []MemberDifference, error) {
 	next, err := p.apply(c)
 	if err != nil {
 		return p, nil, err
 	}
-	return next, p.Differences(next), nil
+	return next, p.Differences(sc, next), nil
 }
 
-// Differences names the members in which next differs, but for rego_code.
-func (p Policy) Differences(next Policy) []MemberDifference {
+// Differences names the members in which next differs, but for rego_code, as the
+// scope may see them.
+func (p Policy) Differences(sc scope.Scope, next Policy) []MemberDifference {
 	differ := changed(p, next)
-	return slices.DeleteFunc(compare(Version{Content: p.Content}, Version{Content: next.Content}).Changes, func(d MemberDifference) bool {
+	return shownDifferences(sc, slices.DeleteFunc(compare(Version{Content: p.Content}, Version{Content: next.Content}).Changes, func(d MemberDifference) bool {
 		_, there := differ[d.Member]
 		return !there // no list and an empty one
-	})
+	}))
 }
 
 // Unified is a unified diff of two texts, with the names given to them; empty

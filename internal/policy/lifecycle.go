@@ -73,6 +73,7 @@ func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy
 		}
 		return s.record(ctx, tx, sc, old, p, step{verb: "restored"})
 	})
+	p.Content = p.shownTo(sc)
 	return p, err
 }
 

@@ -39,6 +39,10 @@ type TestCase struct {
 	Input    map[string]any `json:"input" doc:"The input: user, resource, action, context and what else the control reads."`
 	Expected bool           `json:"expected" doc:"Whether access should be granted (ALLOW or MASK)."`
 	Data     *TestData      `json:"data,omitempty" doc:"What the control finds below data instead of what the environment has. Absent: what a decision would find."`
+	// Source is FromDecision for a case that was made of a recorded decision.
+	Source string `json:"source,omitempty" enum:"decision" doc:"decision: the case was made of a recorded decision."`
+	// InputHidden is set where the caller may not see Input and Data; never in the store.
+	InputHidden bool `json:"input_hidden,omitempty" doc:"The input is that of a recorded decision, and the caller has no audit:read: input is empty and data absent. Sent back, the case keeps the stored input."`
 }
 
 // TestData takes the place of what a decision would find below data, each
@@ -143,6 +147,9 @@ type Change struct {
 	BouncerID   patch.Field[int64]      `json:"bouncer_id,omitzero" minimum:"1" doc:"Linked bouncer; null unlinks it."`
 	TestCases   patch.Field[[]TestCase] `json:"test_cases,omitzero" maxItems:"1000" doc:"Test cases; replaces them whole."`
 	Actions     patch.Field[[]Action]   `json:"actions,omitzero" maxItems:"50" doc:"Post-decision actions; replaces them whole."`
+	// KeepRecorded leaves stored cases of decisions that TestCases has not: it comes
+	// from files, which do not hold them for who may not read the audit.
+	KeepRecorded bool `json:"-"`
 }
 
 // Filter narrows a list. The environment comes from the scope.

@@ -144,7 +144,7 @@ type gated struct {
 
 // gates asks whether a control may be promoted, before its transaction.
 func (s *Service) gates(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (g gated, err error) {
-	if g.seen, err = s.Get(ctx, sc, id); err == nil {
+	if g.seen, err = s.stored(ctx, sc, id); err == nil {
 		err = promotable(g.seen, ifVersion)
 	}
 	if err == nil && s.MayPromote != nil {
@@ -226,7 +226,7 @@ func (s *Service) passes(ctx context.Context, sc scope.Scope, p Policy) error {
 	}
 	failures := []rego.TestResult{}
 	f := fault.Newf(fault.Invalid, "tests_failed", "%d of %d stored test cases fail", report.Summary.Failed, report.Summary.Total)
-	for i, r := range report.Results {
+	for i, r := range shownResults(sc, p.TestCases, report.Results) {
 		if !r.Passed {
 			if sc.Require("resources:read") != nil {
 				r.Reason, r.Why, r.Mask, r.Error = "", "", nil, ""

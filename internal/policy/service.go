@@ -71,11 +71,21 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 		}
 		return s.refusals(ctx, tx, page.Policies)
 	})
+	for i := range page.Policies {
+		page.Policies[i].Content = page.Policies[i].shownTo(sc)
+	}
 	return page, err
 }
 
-// Get is one live control.
+// Get is one live control as the scope may see it.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
+	p, err := s.stored(ctx, sc, id)
+	p.Content = p.shownTo(sc)
+	return p, err
+}
+
+// stored is one live control with all that it holds: not for answers.
+func (s *Service) stored(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
 	var p Policy
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
 		if p, err = s.load(ctx, tx, sc, id); err != nil {
@@ -112,6 +122,9 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 	if next.Name == "" {
 		return Policy{}, fault.Invalidf("/name", "a control has a name")
 	}
+	if next.TestCases, err = mergeCases(nil, d.TestCases, false); err != nil {
+		return Policy{}, err
+	}
 	if err := next.bare(); err != nil {
 		return Policy{}, err
 	}
@@ -130,7 +143,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 // ifVersion other than 0 must be the current version, else Precondition.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifVersion int64) (Policy, error) {
 	// Told early, so that nobody waits for a compilation to hear of a 404 or 412.
-	old, err := s.Get(ctx, sc, id)
+	old, err := s.stored(ctx, sc, id)
 	if err == nil {
 		err = holds(old, ifVersion)
 	}
@@ -142,7 +155,9 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	if err != nil {
 		return Policy{}, err
 	}
-	return s.change(ctx, sc, id, ifVersion, step{verb: "updated"}, func(_ *db.Tx, old Policy) (Policy, error) { return old.apply(c) })
+	p, err := s.change(ctx, sc, id, ifVersion, step{verb: "updated"}, func(_ *db.Tx, old Policy) (Policy, error) { return old.apply(c) })
+	p.Content = p.shownTo(sc)
+	return p, err
 }
 
 // change runs one change of a live control: load, decide, refs, write.
@@ -192,7 +207,13 @@ func (p Policy) apply(c Change) (Policy, error) {
 	c.Description.Apply(&p.Description)
 	c.ResourceID.ApplyPointer(&p.ResourceID)
 	c.BouncerID.ApplyPointer(&p.BouncerID)
-	c.TestCases.Apply(&p.TestCases)
+	if c.TestCases.Sent {
+		cases, err := mergeCases(p.TestCases, c.TestCases.Value, c.KeepRecorded)
+		if err != nil {
+			return Policy{}, err
+		}
+		p.TestCases = cases
+	}
 	c.Actions.Apply(&p.Actions)
 	return p, nil
 }

@@ -51,11 +51,21 @@ func (s *Service) Versions(ctx context.Context, sc scope.Scope, id, skip, limit 
 		h.Versions, h.Total, err = versions(ctx, tx, id, skip, limit)
 		return err
 	})
+	for i := range h.Versions {
+		h.Versions[i].Content = h.Versions[i].shownTo(sc)
+	}
 	return h, err
 }
 
-// Version is one of them.
+// Version is one of them as the scope may see it.
 func (s *Service) Version(ctx context.Context, sc scope.Scope, id, v int64) (Version, error) {
+	out, err := s.storedVersion(ctx, sc, id, v)
+	out.Content = out.shownTo(sc)
+	return out, err
+}
+
+// storedVersion is a version with all that it holds: not for answers.
+func (s *Service) storedVersion(ctx context.Context, sc scope.Scope, id, v int64) (Version, error) {
 	var out Version
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
 		if _, err = s.load(ctx, tx, sc, id); err != nil {
@@ -98,7 +108,9 @@ func (s *Service) Diff(ctx context.Context, sc scope.Scope, id, from, to int64) 
 	if err != nil {
 		return Difference{}, err
 	}
-	return compare(a, b), nil
+	d := compare(a, b)
+	d.Changes = shownDifferences(sc, d.Changes)
+	return d, nil
 }
 
 func compare(a, b Version) Difference {
@@ -128,10 +140,10 @@ func compare(a, b Version) Difference {
 // environment stay; so do the links when the old version was of the other
 // environment, whose ids mean nothing here.
 func (s *Service) RestoreVersion(ctx context.Context, sc scope.Scope, id, v, ifVersion int64) (Policy, error) {
-	old, err := s.Version(ctx, sc, id, v)
+	old, err := s.storedVersion(ctx, sc, id, v)
 	if err == nil {
 		var next Policy
-		if next, err = s.Get(ctx, sc, id); err == nil {
+		if next, err = s.stored(ctx, sc, id); err == nil {
 			next.RegoCode = old.RegoCode
 			err = s.compiles(ctx, sc, next)
 		}
@@ -140,11 +152,13 @@ func (s *Service) RestoreVersion(ctx context.Context, sc scope.Scope, id, v, ifV
 		return Policy{}, err
 	}
 	st := step{verb: "restored", note: fmt.Sprintf("content of version %d", v), extra: map[string]any{"restored_version": v}}
-	return s.change(ctx, sc, id, ifVersion, st, func(_ *db.Tx, p Policy) (Policy, error) {
+	p, err := s.change(ctx, sc, id, ifVersion, st, func(_ *db.Tx, p Policy) (Policy, error) {
 		p.Name, p.Description, p.RegoCode, p.TestCases, p.Actions = old.Name, old.Description, old.RegoCode, old.TestCases, old.Actions
 		if old.Environment == p.Environment {
 			p.ResourceID, p.BouncerID = old.ResourceID, old.BouncerID
 		}
 		return p, nil
 	})
+	p.Content = p.shownTo(sc)
+	return p, err
 }

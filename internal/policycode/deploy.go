@@ -58,12 +58,12 @@ func (s *Service) DeployWith(ctx context.Context, sc scope.Scope, r Request, als
 	d := Deployment{ID: s.NewID(), Environment: scope.Sandbox, DryRun: r.DryRun, Repository: r.Repository, Commit: r.Commit, Tests: tests.Summary}
 	items := make([]policy.Placement, len(repo.Controls))
 	for i, c := range repo.Controls {
-		if items[i], err = placement(c, found[i], r, d); err != nil {
+		if items[i], err = placement(sc, c, found[i], r, d); err != nil {
 			return Deployment{}, err
 		}
 	}
 	placed, err := s.Policies.Deploy(ctx, sc, items, r.DryRun, func(ctx context.Context, tx *db.Tx, placed []policy.Placed) error {
-		d.Files = outcomes(repo, placed, r.DryRun)
+		d.Files = outcomes(sc, repo, placed, r.DryRun)
 		if err := s.record(ctx, tx, sc, d, placed); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (s *Service) DeployWith(ctx context.Context, sc scope.Scope, r Request, als
 
 // placement is what a deployment sets of a control: its Rego, and what its
 // manifest or the request says.
-func placement(c controlfile.Control, l links, r Request, d Deployment) (policy.Placement, error) {
+func placement(sc scope.Scope, c controlfile.Control, l links, r Request, d Deployment) (policy.Placement, error) {
 	ch := policy.Change{RegoCode: &c.Source, Status: c.Status}
 	if c.Description != nil {
 		ch.Description = patch.Set(*c.Description)
@@ -100,7 +100,7 @@ func placement(c controlfile.Control, l links, r Request, d Deployment) (policy.
 		if err != nil {
 			return policy.Placement{}, fmt.Errorf("test cases of %s: %w", c.Path, err)
 		}
-		ch.TestCases = patch.Set(cases)
+		ch.TestCases, ch.KeepRecorded = patch.Set(cases), !policy.SeesRecorded(sc)
 	}
 	note := "deployed from " + c.Path
 	if d.Commit != "" {
@@ -130,7 +130,7 @@ func linked(l *controlfile.Link, id, otherwise *int64) patch.Field[int64] {
 	}
 }
 
-func outcomes(repo controlfile.Repository, placed []policy.Placed, diffs bool) []Outcome {
+func outcomes(sc scope.Scope, repo controlfile.Repository, placed []policy.Placed, diffs bool) []Outcome {
 	out := make([]Outcome, len(placed))
 	for i, p := range placed {
 		c := repo.Controls[i]
@@ -142,7 +142,7 @@ func outcomes(repo controlfile.Repository, placed []policy.Placed, diffs bool) [
 		if p.Outcome == policy.Created {
 			before = "/dev/null"
 		} else {
-			out[i].Changes = p.Old.Differences(p.Policy)
+			out[i].Changes = p.Old.Differences(sc, p.Policy)
 		}
 		out[i].Diff = policy.Unified(before, "b/"+c.Path, p.Old.RegoCode, p.Policy.RegoCode)
 	}

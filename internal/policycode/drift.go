@@ -49,7 +49,7 @@ func (s *Service) Drift(ctx context.Context, sc scope.Scope, r Request) (Drift, 
 		for _, c := range repo.Controls {
 			named[c.Name] = true
 			p, found := byName[c.Name]
-			d, differs, err := s.compare(ctx, tx, r, env, c, p, found, from)
+			d, differs, err := s.compare(ctx, tx, sc, r, env, c, p, found, from)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func later(a, b policy.Policy) bool {
 }
 
 // compare compares a file with the control of its name.
-func (s *Service) compare(ctx context.Context, tx *db.Tx, r Request, env scope.Env, c controlfile.Control, p policy.Policy, found bool, from map[int64]Origin) (Drifted, bool, error) {
+func (s *Service) compare(ctx context.Context, tx *db.Tx, sc scope.Scope, r Request, env scope.Env, c controlfile.Control, p policy.Policy, found bool, from map[int64]Origin) (Drifted, bool, error) {
 	d := Drifted{Name: c.Name, Path: c.Path, State: Added}
 	if !found {
 		d.Diff = policy.Unified("/dev/null", "b/"+c.Path, "", c.Source)
@@ -97,12 +97,12 @@ func (s *Service) compare(ctx context.Context, tx *db.Tx, r Request, env scope.E
 		}
 		r.ResourceID, r.BouncerID = nil, nil
 	}
-	item, err := placement(c, l, r, Deployment{})
+	item, err := placement(sc, c, l, r, Deployment{})
 	if err != nil {
 		return d, false, err
 	}
 	item.Change.Status = nil
-	next, changes, err := p.Preview(item.Change)
+	next, changes, err := p.Preview(sc, item.Change)
 	if err != nil {
 		return d, false, err
 	}

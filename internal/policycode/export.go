@@ -61,6 +61,9 @@ func (s *Service) Export(ctx context.Context, sc scope.Scope, env scope.Env, nam
 func (s *Service) written(ctx context.Context, tx *db.Tx, p policy.Policy, path string) (controlfile.Written, error) {
 	w := controlfile.Written{Path: path, Name: p.Name, Description: p.Description, Status: p.Status, Source: p.RegoCode}
 	for _, c := range p.TestCases {
+		if c.InputHidden {
+			continue // a deployment by who may not see it leaves it where it is
+		}
 		w.Cases = append(w.Cases, controlfile.WrittenCase{Name: c.Name, Input: c.Input, Data: c.Data.Members(), Expected: c.Expected})
 	}
 	if p.ResourceID != nil {

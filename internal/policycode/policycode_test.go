@@ -72,7 +72,7 @@ func TestPlacement(t *testing.T) {
 	d := Deployment{ID: "d1", Repository: "github.com/acme/controls", Commit: "4f1c2aa"}
 	r := Request{ResourceID: &resource, BouncerID: &bouncer}
 	cases := []controlfile.Case{{Name: "staff", Input: map[string]any{"n": 1, "list": []string{"a"}}, Expected: true}}
-	got, err := placement(controlfile.Control{Path: "p/a.rego", Source: "package a\n", Name: "a", Description: &about, Status: &active, Cases: &cases}, links{}, r, d)
+	got, err := placement(scope.Scope{}, controlfile.Control{Path: "p/a.rego", Source: "package a\n", Name: "a", Description: &about, Status: &active, Cases: &cases}, links{}, r, d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,12 +87,12 @@ func TestPlacement(t *testing.T) {
 	if want := []policy.TestCase{{Name: "staff", Expected: true, Input: map[string]any{"n": 1.0, "list": []any{"a"}}}}; !reflect.DeepEqual(got.Change.TestCases.Value, want) {
 		t.Errorf("cases: %+v", got.Change.TestCases.Value)
 	}
-	got, err = placement(controlfile.Control{Path: "a.rego", Source: "package a\n", Name: "a"}, links{}, Request{}, Deployment{ID: "d2"})
+	got, err = placement(scope.Scope{}, controlfile.Control{Path: "a.rego", Source: "package a\n", Name: "a"}, links{}, Request{}, Deployment{ID: "d2"})
 	if err != nil || got.Note != "deployed from a.rego" || len(got.Extra) != 2 || got.Change.Description.Sent || got.Change.Status != nil || got.Change.TestCases.Sent || got.Change.ResourceID.Sent || got.Change.BouncerID.Sent {
 		t.Errorf("a control of which nothing is said: %+v %v", got, err)
 	}
 	// The request's links are for controls: a library has none.
-	got, err = placement(controlfile.Control{Path: "lib.rego", Source: "package lib.roles\n\nx := 1\n", Name: "roles"}, links{}, r, d)
+	got, err = placement(scope.Scope{}, controlfile.Control{Path: "lib.rego", Source: "package lib.roles\n\nx := 1\n", Name: "roles"}, links{}, r, d)
 	if err != nil || got.Change.ResourceID.Sent || got.Change.BouncerID.Sent {
 		t.Errorf("a library: %+v %v", got, err)
 	}
@@ -100,7 +100,7 @@ func TestPlacement(t *testing.T) {
 		t.Error("the request has changed")
 	}
 	cases[0].Input = map[string]any{"f": func() {}}
-	if _, err := placement(controlfile.Control{Path: "a.rego", Source: "package a\n", Name: "a", Cases: &cases}, links{}, r, d); err == nil || !strings.Contains(err.Error(), "test cases of a.rego") {
+	if _, err := placement(scope.Scope{}, controlfile.Control{Path: "a.rego", Source: "package a\n", Name: "a", Cases: &cases}, links{}, r, d); err == nil || !strings.Contains(err.Error(), "test cases of a.rego") {
 		t.Errorf("what is no JSON: %v", err)
 	}
 }
@@ -112,7 +112,7 @@ func TestOutcomes(t *testing.T) {
 		{Outcome: policy.Updated, Old: policy.Policy{ID: 2, Content: policy.Content{RegoCode: "package old\n\nx := 1\n", Status: policy.Drafted}}, Policy: policy.Policy{ID: 2, Content: policy.Content{Name: "old", Version: 4, Status: policy.Active, RegoCode: "package old\n\nx := 2\n"}}},
 		{Outcome: policy.Unchanged, Old: policy.Policy{ID: 3, Content: policy.Content{RegoCode: "package same\n"}}, Policy: policy.Policy{ID: 3, Content: policy.Content{Name: "same", Version: 2, RegoCode: "package same\n"}}},
 	}
-	dry := outcomes(repo, placed, true)
+	dry := outcomes(scope.Scope{}, repo, placed, true)
 	if o := dry[0]; o.Path != "new.rego" || o.Result != "created" || !strings.HasPrefix(o.Diff, "--- /dev/null\n+++ b/new.rego\n") || !strings.Contains(o.Diff, "+package new\n") || o.Changes != nil {
 		t.Errorf("created: %+v", o)
 	}
@@ -122,7 +122,7 @@ func TestOutcomes(t *testing.T) {
 	if o := dry[2]; o.Result != "unchanged" || o.Diff != "" || o.Changes != nil {
 		t.Errorf("unchanged: %+v", o)
 	}
-	for _, o := range outcomes(repo, placed, false) {
+	for _, o := range outcomes(scope.Scope{}, repo, placed, false) {
 		if o.Diff != "" || o.Changes != nil || o.PolicyID == 0 {
 			t.Errorf("not a dry run: %+v", o)
 		}

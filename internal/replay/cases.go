@@ -228,7 +228,7 @@ func (s *Service) caseOf(ctx context.Context, sc scope.Scope, d audit.Decision) 
 		return c, "unreadable", nil
 	}
 	doc, _ := full.Any().(map[string]any)
-	return policy.TestCase{Input: doc, Expected: granted(d)}, "", nil
+	return policy.TestCase{Input: doc, Expected: granted(d), Source: policy.FromDecision}, "", nil
 }
 
 // granted tells whether the controls granted access, also where nobody enforced it.

@@ -73,32 +73,45 @@ func TestShapes(t *testing.T) {
 
 // TestCodesGo: a code that no program uses is not kept.
 func TestCodesGo(t *testing.T) {
+	there := func(of func(c *code) bool) (key shape, ok bool) {
+		shared.mu.Lock()
+		defer shared.mu.Unlock()
+		for key, c := range shared.list {
+			if of(c.Value()) {
+				return key, true
+			}
+		}
+		return key, false
+	}
 	load := func() shape {
 		s, err := load("package gone\n\nr := concat(\"-\", [input.gone, \"x\"])\n")
 		if err != nil || s.err != nil {
 			t.Fatal(err, s.err)
 		}
-		for key, c := range shared.list {
-			if c.Value() == s.prog.code {
-				return key
-			}
+		key, ok := there(func(c *code) bool { return c == s.prog.code })
+		if !ok {
+			t.Fatal("no shape")
 		}
-		t.Fatal("no shape")
-		return shape{}
+		return key
 	}
 	key := load()
-	for range 1000 {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(30 * time.Second)
+	for {
 		runtime.GC()
 		shared.mu.Lock()
-		_, there := shared.list[key]
+		_, kept := shared.list[key]
 		shared.mu.Unlock()
-		if !there {
+		if !kept {
 			return
 		}
-		runtime.Gosched()
-		time.Sleep(time.Millisecond)
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatal("the code of a program that is gone is kept")
+		}
 	}
-	t.Error("the code of a program that is gone is kept")
 }
 
 // TestSiblings draws modules and changes their constants, wherever they stand:

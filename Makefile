@@ -25,7 +25,7 @@ run: build ## Start everything on the embedded default: server, two bouncers, a 
 
 .PHONY: test
 test: ## Run every test; finds or starts PostgreSQL, Redis and a stock OPA by itself
-	GATEHOUSE_TEST_FULL=1 $(GO) test -timeout 20m $(PKGS)
+	GATEHOUSE_TEST_FULL=1 $(GO) test -timeout 30m $(PKGS)
 
 .PHONY: check
 check: ## Vet, linters, formatting and the structure test

@@ -499,10 +499,10 @@ func smallest(units []string, strict bool, q question, found findings) string {
 	return strings.Join(found, "\n")
 }
 
-// TestGenerated holds the evaluator to OPA's on programs and inputs that are
-// drawn: the same hundred in each run. -rapid.checks=n draws more, -rapid.seed=n
-// others; FuzzGenerated looks for new ones.
-func TestGenerated(t *testing.T) {
+// sameDraws has a test draw the same in each run, unless flags say otherwise: a run is
+// judged by what it changes.
+func sameDraws(t *testing.T) {
+	t.Helper()
 	for name, own := range map[string]string{"rapid.seed": "1", "rapid.shrinktime": "1ns", "rapid.nofailfile": "true"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
 			if err := flag.Set(name, own); err != nil {
@@ -510,6 +510,13 @@ func TestGenerated(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestGenerated holds the evaluator to OPA's on programs and inputs that are
+// drawn: the same hundred in each run. -rapid.checks=n draws more, -rapid.seed=n
+// others; FuzzGenerated looks for new ones.
+func TestGenerated(t *testing.T) {
+	sameDraws(t)
 	var n tally
 	rapid.Check(t, func(t *rapid.T) {
 		checkGenerated(t, drawsOf(gobinary.BigEndian.AppendUint64(nil, rapid.Uint64().Draw(t, "seed"))), &n)

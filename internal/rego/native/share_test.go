@@ -117,6 +117,7 @@ func TestCodesGo(t *testing.T) {
 // TestSiblings draws modules and changes their constants, wherever they stand:
 // the second module answers as OPA does, whether it shares the code or not.
 func TestSiblings(t *testing.T) {
+	sameDraws(t)
 	all, one := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		g := newMaker(drawsOf(gobinary.BigEndian.AppendUint64(nil, rapid.Uint64().Draw(t, "seed"))))

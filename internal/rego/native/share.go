@@ -185,7 +185,7 @@ func (d *describer) call(t []*ast.Term) {
 		d.at(a.Location)
 		switch {
 		case slices.Contains(compiledByOperand, name):
-			d.fixed([]*ast.Term{a})
+			d.write(a, true)
 		case !ast.IsConstant(a.Value) || name == ast.Equality.Name || name == ast.Assign.Name || ast.IsScalar(a.Value):
 			d.term(a) // an equation takes its sides apart
 		default:
@@ -203,19 +203,14 @@ func (d *describer) terms(ts []*ast.Term) {
 	}
 }
 
-func (d *describer) term(t *ast.Term) {
+func (d *describer) term(t *ast.Term) { d.write(t, false) }
+
+// write writes a term. The strings and numbers of a fixed one are part of the code.
+func (d *describer) write(t *ast.Term, fixed bool) {
 	d.at(t.Location)
 	switch x := t.Value.(type) {
 	case ast.String, ast.Number:
-		v := literal(t)
-		key := string(v.AppendKey(nil))
-		at, ok := d.seen[key]
-		if !ok {
-			at = len(d.seen)
-			d.seen[key] = at
-		}
-		d.mark('k', int(v.Kind()))
-		d.mark('#', at)
+		d.scalar(t, fixed)
 	case ast.Boolean, ast.Null:
 		d.literal('=', x.String())
 	case ast.Var:
@@ -224,15 +219,15 @@ func (d *describer) term(t *ast.Term) {
 		d.fixed(x)
 	case *ast.Array:
 		d.mark('[', x.Len())
-		x.Foreach(d.term)
+		x.Foreach(func(e *ast.Term) { d.write(e, fixed) })
 	case ast.Set:
 		d.mark('{', x.Len())
-		d.terms(x.Slice())
+		x.Foreach(func(e *ast.Term) { d.write(e, fixed) })
 	case ast.Object:
 		d.mark('O', x.Len())
 		for _, k := range x.Keys() {
-			d.fixed([]*ast.Term{k})
-			d.term(x.Get(k))
+			d.write(k, true)
+			d.write(x.Get(k), fixed)
 		}
 	case *ast.ArrayComprehension:
 		d.mark('a', 0)
@@ -252,47 +247,31 @@ func (d *describer) term(t *ast.Term) {
 	}
 }
 
-// fixed writes terms whose constants are part of the code: the parts of a
-// reference, the keys of an object. The module's own package has no name in it.
-func (d *describer) fixed(parts []*ast.Term) {
-	if ref := ast.Ref(parts); len(parts) > 1 && ref.HasPrefix(d.pkg) {
-		d.mark('P', 0)
-		parts = parts[len(d.pkg):]
+// scalar writes a string or a number: word by word, or as the n-th constant.
+func (d *describer) scalar(t *ast.Term, fixed bool) {
+	if fixed {
+		d.literal('=', t.String())
+		return
 	}
-	d.mark('r', len(parts))
-	for _, p := range parts {
-		switch x := p.Value.(type) {
-		case ast.String, ast.Number:
-			d.literal('=', p.String())
-		case ast.Ref:
-			d.fixed(x)
-		case *ast.Array, ast.Set, ast.Object:
-			if ast.IsConstant(x) {
-				d.literal('=', p.String())
-				continue
-			}
-			d.inside(x)
-		default:
-			d.term(p)
-		}
+	v := literal(t)
+	key := string(v.AppendKey(nil))
+	at, ok := d.seen[key]
+	if !ok {
+		at = len(d.seen)
+		d.seen[key] = at
 	}
+	d.mark('k', int(v.Kind()))
+	d.mark('#', at)
 }
 
-// inside writes a composite whose constants are part of the code.
-func (d *describer) inside(v ast.Value) {
-	switch x := v.(type) {
-	case *ast.Array:
-		d.mark('[', x.Len())
-		x.Foreach(func(t *ast.Term) { d.fixed([]*ast.Term{t}) })
-	case ast.Set:
-		d.mark('{', x.Len())
-		for _, t := range x.Slice() {
-			d.fixed([]*ast.Term{t})
-		}
-	case ast.Object:
-		d.mark('O', x.Len())
-		for _, k := range x.Keys() {
-			d.fixed([]*ast.Term{k, x.Get(k)})
-		}
+// fixed writes the parts of a reference. The module's own package has no name in it.
+func (d *describer) fixed(ref ast.Ref) {
+	if ref.HasPrefix(d.pkg) {
+		d.mark('P', 0)
+		ref = ref[len(d.pkg):]
+	}
+	d.mark('r', len(ref))
+	for _, p := range ref {
+		d.write(p, true)
 	}
 }

@@ -52,6 +52,47 @@ func TestExactPaths(t *testing.T) {
 	}
 }
 
+// TestBothReadings: where a path names one resource as it is spelled and another once it
+// is folded, the controls of both are asked, also where the other one has none or reads
+// the body.
+func TestBothReadings(t *testing.T) {
+	app := newApplication(t, nil)
+	p := newPlane(t)
+	p.publish(policySet{
+		revision: 1, mode: "enforce",
+		controls: []control{
+			{id: 1, source: denyAll, resource: 5}, {id: 2, source: allowAll, resource: 6},
+			{id: 3, source: "package tools\n\nallow if input.mcp.tool == \"read\"\n", resource: 8}, {id: 4, source: allowAll, resource: 9},
+		},
+		resources: []rego.Resource{
+			{ID: 5, Type: "api", Path: "/users/**", Doc: doc(t, `{"id":5}`)},
+			{ID: 6, Type: "api", Path: "/users/guest/**", Doc: doc(t, `{"id":6}`)},
+			{ID: 7, Type: "api", Path: "/users/public/**", Doc: doc(t, `{"id":7}`)},
+			{ID: 8, Type: "api", Path: "/tools/**", Doc: doc(t, `{"id":8}`)},
+			{ID: 9, Type: "api", Path: "/tools/open", Doc: doc(t, `{"id":9}`)},
+		},
+	})
+	b := start(t, p, app.URL, nil).at(t, 1)
+	for path, want := range map[string]int{
+		"/users/guest/1": 200, "/users/GUEST/1": 403, "/users/guest;x/1": 403, "/users/%67uest/1": 200, "/users/%2567uest/1": 403,
+		"/users/public/1": 200, "/users/PUBLIC/1": 403, "/users/public./1": 403,
+	} {
+		if got := fetch(t, "GET", b.url+path, nil); got.status != want {
+			t.Errorf("%s: %d, want %d", path, got.status, want)
+		}
+	}
+	for tool, want := range map[string]int{"read": 200, "drop_table": 403} {
+		got := fetch(t, "POST", b.url+"/tools/OPEN", func(r *http.Request) {
+			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{}}}`
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+			r.Header.Set("Content-Type", "application/json")
+		})
+		if got.status != want {
+			t.Errorf("the tool %s: %d %s, want %d", tool, got.status, got.body, want)
+		}
+	}
+}
+
 // A reading is what some server makes of a path.
 type reading func(string) string
 

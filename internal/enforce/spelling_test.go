@@ -61,8 +61,10 @@ func TestBothReadings(t *testing.T) {
 	p.publish(policySet{
 		revision: 1, mode: "enforce",
 		controls: []control{
-			{id: 1, source: denyAll, resource: 5}, {id: 2, source: allowAll, resource: 6},
-			{id: 3, source: "package tools\n\nallow if input.mcp.tool == \"read\"\n", resource: 8}, {id: 4, source: allowAll, resource: 9},
+			{id: 1, source: denyAll, resource: 5},
+			{id: 2, source: allowAll, resource: 6},
+			{id: 3, source: "package tools\n\nallow if input.mcp.tool == \"read\"\n", resource: 8},
+			{id: 4, source: allowAll, resource: 9},
 		},
 		resources: []rego.Resource{
 			{ID: 5, Type: "api", Path: "/users/**", Doc: doc(t, `{"id":5}`)},
@@ -81,14 +83,15 @@ func TestBothReadings(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, got.status, want)
 		}
 	}
-	for tool, want := range map[string]int{"read": 200, "drop_table": 403} {
+	for tool, denied := range map[string]bool{"read": false, "drop_table": true} {
 		got := fetch(t, "POST", b.url+"/tools/OPEN", func(r *http.Request) {
 			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{}}}`
 			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 			r.Header.Set("Content-Type", "application/json")
 		})
-		if got.status != want {
-			t.Errorf("the tool %s: %d %s, want %d", tool, got.status, got.body, want)
+		// A JSON-RPC call is refused in its own form, with 200.
+		if got.status != 200 || strings.Contains(got.body, `"error":"access_denied"`) != denied {
+			t.Errorf("the tool %s: %d %s, want it denied: %v", tool, got.status, got.body, denied)
 		}
 	}
 }

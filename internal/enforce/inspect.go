@@ -19,8 +19,9 @@ import (
 // inspection is what a control may see of a request beside its head. It is made
 // only where a control in scope refers to it.
 type inspection struct {
-	refs rego.Refs
-	head bodyHead
+	refs   rego.Refs
+	serves serving
+	head   bodyHead
 	// body is what is in memory of what was read, and kept the whole where that is
 	// more than maxInMemory. whole is false where the body was not read, as for
 	// what cannot be JSON.
@@ -263,7 +264,7 @@ func (s *inspection) extra() []value.Member {
 // it keeps is given back by in.seen.close.
 func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, st *state, in *inbound, refs rego.Refs) bool {
 	wanted := mayBe
-	if servesModel(st.set.Match(in.locator())) {
+	if servingOf(st, in).model {
 		wanted = mayBePrompt
 	}
 	seen, err := b.inspect(w, r, in, refs, wanted)

@@ -119,7 +119,8 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 	}
 	if in.seen != nil {
 		b.schemas(st, in)
-		in.seen.read(in, st.set.Match(in.locator()))
+		in.seen.serves = servingOf(st, in)
+		in.seen.read(in)
 		if no := in.seen.no; no != nil {
 			v.dec.Resource = st.set.Match(in.locator())
 			v.failed = no.message
@@ -146,7 +147,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 		v.explain(ctx, st, &req, opt)
 	}
 	v.weigh(st, idErr)
-	if v.no.code == "access_denied" && in.seen.harmless(v.dec.Resource) {
+	if v.no.code == "access_denied" && in.seen.harmless() {
 		v.dec = rego.Decision{Effect: rego.Allow, Permit: true, Reason: "MCP: pings and notifications pass", Resource: v.dec.Resource, Revision: v.dec.Revision, Considered: v.dec.Considered, Ran: v.dec.Ran, CacheHit: v.dec.CacheHit, Duration: v.dec.Duration}
 		v.why, v.trace = nil, nil
 		v.settle(nil, nil)

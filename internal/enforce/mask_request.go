@@ -165,9 +165,9 @@ func (b *Bouncer) recordable(in *inbound, v *verdict) *inbound {
 	if err != nil {
 		return &told
 	}
-	clean := inspection{refs: seen.refs, head: seen.head, body: body, whole: true} // its media are left out already
-	clean.head.mcp = mcp.Headers{Session: seen.head.mcp.Session}                   // they repeat what is masked
-	clean.read(in, v.dec.Resource)
+	clean := inspection{refs: seen.refs, serves: seen.serves, head: seen.head, body: body, whole: true} // its media are left out already
+	clean.head.mcp = mcp.Headers{Session: seen.head.mcp.Session}                                        // they repeat what is masked
+	clean.read(in)
 	seen.rpc, seen.llm = clean.rpc, clean.llm
 	if seen.llm != nil && in.seen.llm != nil {
 		seen.llm.Estimated = in.seen.llm.Estimated

@@ -43,7 +43,7 @@ func (b *Bouncer) hearTools(r *http.Request, st *state, in *inbound, who *identi
 		noted.dec.Resource = st.set.Match(told.locator())
 		b.noteTools(ctx, st, &told, who, &noted, tools)
 	}
-	h.list.Store(b.resumes(r, st, in, st.set.Match(in.locator())))
+	h.list.Store(b.resumes(r, st, in))
 	v.listen = h.listen
 	return h
 }

@@ -53,7 +53,7 @@ func (b *Bouncer) prove(st *state, in *inbound, who *identity, v *verdict, inPat
 			in.metadata += in.path
 		}
 	}
-	if v.no.code == "access_denied" && !who.known() && (in.seen != nil && in.seen.rpc != nil || servesMCP(v.dec.Resource) || v.asksWho()) {
+	if v.no.code == "access_denied" && !who.known() && (in.seen != nil && (in.seen.rpc != nil || in.seen.serves.mcp) || servesMCP(v.dec.Resource) || v.asksWho()) {
 		v.no = refusal{http.StatusUnauthorized, codeNoToken, v.no.message}
 	}
 }

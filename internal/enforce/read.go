@@ -25,6 +25,37 @@ func servesModel(res *rego.Resource) bool {
 	return kind == "llm_endpoint" || kind == "agent" || kind == "" && (res.Type == "llm" || res.Type == "llm_endpoint" || res.Type == "agent")
 }
 
+// servesMCP reports whether a resource is registered as an MCP server.
+func servesMCP(res *rego.Resource) bool {
+	if res == nil {
+		return false
+	}
+	kind, _ := res.Doc.Get("resource_kind").Str()
+	return kind == "mcp_server" || kind == "" && (res.Type == "mcp" || res.Type == "mcp_server")
+}
+
+// serving is what the resources of a request are: more than one where its path has two
+// readings, of which nobody knows which one the application takes.
+type serving struct {
+	model bool // a reading is a model or an agent
+	mcp   bool // a reading is an MCP server
+	// onlyMCP: no reading is anything else than an MCP server.
+	onlyMCP bool
+}
+
+// servingOf looks at both readings of a request.
+func servingOf(st *state, in *inbound) serving {
+	if st.set == nil {
+		return serving{}
+	}
+	res, literal := st.set.Readings(in.locator())
+	return serving{
+		model:   servesModel(res) || servesModel(literal),
+		mcp:     servesMCP(res) || servesMCP(literal),
+		onlyMCP: servesMCP(res) && (literal == nil || servesMCP(literal)),
+	}
+}
+
 // queryPrompts are parameters of a query in which a model may be told something.
 var queryPrompts = []string{
 	"prompt", "input", "inputs", "message", "messages", "content", "contents", "system", "instructions", "q", "query", "question", "text", "template", "suffix", "preamble",
@@ -76,17 +107,17 @@ func readsTexts(refs rego.Refs) bool {
 	})
 }
 
-// read understands the body of a request for res, which may be nil. What is no
+// read parses the body of a request by what its resources serve. What is no
 // JSON in the first place holds neither a call nor a prompt, and the controls are
 // shown none; a model's or an agent's is then unreadable. What is broken is refused.
-func (s *inspection) read(in *inbound, res *rego.Resource) {
+func (s *inspection) read(in *inbound) {
 	if s.no != nil {
 		return
 	}
-	model := servesModel(res)
+	model := s.serves.model
 	switch {
 	case in.socket():
-		s.socket(in, res, model)
+		s.socket(in, model)
 	case !s.whole:
 		s.foreign(in, model, "the body is no JSON")
 	case s.size() == 0:
@@ -98,7 +129,7 @@ func (s *inspection) read(in *inbound, res *rego.Resource) {
 	case !mayBeJSON(s.begin(), s.head):
 		s.foreign(in, model, "the body is no JSON")
 	default:
-		s.document(in, res, model)
+		s.document(in, model)
 	}
 }
 
@@ -142,8 +173,8 @@ func (in *inbound) socket() bool {
 
 // socket is a request after which messages come that nobody reads, whatever its own body
 // says. Servers and SDKs of MCP speak over sockets too, by the subprotocol mcp.
-func (s *inspection) socket(in *inbound, res *rego.Resource, model bool) {
-	speaksMCP := servesMCP(res) || strings.Contains(strings.ToLower(strings.Join(in.headers["Sec-Websocket-Protocol"], ",")), "mcp")
+func (s *inspection) socket(in *inbound, model bool) {
+	speaksMCP := s.serves.mcp || strings.Contains(strings.ToLower(strings.Join(in.headers["Sec-Websocket-Protocol"], ",")), "mcp")
 	if s.refs.MCP && speaksMCP {
 		s.no = &refusal{http.StatusForbidden, "body_unavailable", "a control needs the messages, which a socket does not show"}
 	}
@@ -164,7 +195,7 @@ func (s *inspection) bare(in *inbound, model bool) {
 }
 
 // document reads a body that is JSON.
-func (s *inspection) document(in *inbound, res *rego.Resource, model bool) {
+func (s *inspection) document(in *inbound, model bool) {
 	if no := s.reduce(); no != nil {
 		s.no = no
 		return
@@ -172,14 +203,14 @@ func (s *inspection) document(in *inbound, res *rego.Resource, model bool) {
 	doc, err := value.Decode(s.body, value.Limits{Depth: bodyDepth, Bytes: maxText})
 	if err != nil {
 		s.no = &refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
-		if s.refs.MCP && servesMCP(res) {
+		if s.refs.MCP && s.serves.mcp {
 			s.bad = &mcp.Error{Code: mcp.CodeParse, Message: s.no.message}
 		}
 		return
 	}
 	if s.refs.MCP {
-		s.rpc, s.bad = mcp.Parse(doc, s.head.mcp, servesMCP(res))
-		if model && s.rpc != nil && !s.rpc.Known() {
+		s.rpc, s.bad = mcp.Parse(doc, s.head.mcp, s.serves.mcp)
+		if model && !s.serves.mcp && s.rpc != nil && !s.rpc.Known() {
 			s.rpc = nil // agents have protocols of their own over JSON-RPC
 		}
 		if s.rpc != nil || s.bad != nil {

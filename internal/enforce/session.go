@@ -240,7 +240,7 @@ func (b *Bouncer) decideTool(ctx context.Context, st *state, in *inbound, who *i
 
 // resumes reports whether a request may take up a stream of an MCP server, in which
 // answers to other requests come. What it says that it accepts binds no server.
-func (b *Bouncer) resumes(r *http.Request, st *state, in *inbound, res *rego.Resource) bool {
-	return in.method == http.MethodGet && (in.seen.head.mcp.Session != "" || r.Header.Get("Last-Event-Id") != "" || servesMCP(res) ||
+func (b *Bouncer) resumes(r *http.Request, st *state, in *inbound) bool {
+	return in.method == http.MethodGet && (in.seen.head.mcp.Session != "" || r.Header.Get("Last-Event-Id") != "" || servingOf(st, in).mcp ||
 		strings.Contains(strings.Join(r.Header["Accept"], ","), "event-stream") || len(b.tools.names(serverKey(st, in))) > 0)
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -59,18 +58,10 @@ func ownOrigin(origin, host string) bool {
 }
 
 // harmless reports a ping or a notification to an MCP server: those pass. That
-// the message says so is not enough, for another application may not read it.
-func (s *inspection) harmless(res *rego.Resource) bool {
-	return s != nil && s.rpc != nil && s.rpc.Harmless() && servesMCP(res)
-}
-
-// servesMCP reports whether a resource is registered as an MCP server.
-func servesMCP(res *rego.Resource) bool {
-	if res == nil {
-		return false
-	}
-	kind, _ := res.Doc.Get("resource_kind").Str()
-	return kind == "mcp_server" || kind == "" && (res.Type == "mcp" || res.Type == "mcp_server")
+// the message says so is not enough: another application, which a second reading of
+// the path may name, does not read it so.
+func (s *inspection) harmless() bool {
+	return s != nil && s.rpc != nil && s.rpc.Harmless() && s.serves.onlyMCP
 }
 
 // calls reports whether the request is a call of MCP, which has an answer.
@@ -111,7 +102,7 @@ func (b *Bouncer) watchTools(r *http.Request, st *state, in *inbound, who *ident
 	if s == nil || !s.refs.MCP || v.mode != enforcing {
 		return
 	}
-	resumed := s.rpc == nil && b.resumes(r, st, in, v.dec.Resource)
+	resumed := s.rpc == nil && b.resumes(r, st, in)
 	if !resumed && (s.rpc == nil || s.rpc.Method != "tools/list") {
 		return
 	}

@@ -293,6 +293,20 @@ func (s *Set) Match(r *Request) *Resource {
 	return res
 }
 
+// Readings are the resource that a request is about, and a second one where a server
+// that tells spellings of the path apart would serve that instead: Decide asks the
+// controls of both. Either is nil for none.
+func (s *Set) Readings(r *Request) (res, literal *Resource) {
+	at, err := s.locate(r)
+	if err != nil || at.slot == nil {
+		return nil, nil
+	}
+	if at.literal != nil {
+		literal = at.literal.res
+	}
+	return at.res, literal
+}
+
 // Locate is the resource that a request is about, nil for none, and the path that its
 // controls see: without the parameters of its segments, and spelled as the resource's
 // pattern is where that is literal. It is an error for a path that has no one reading.

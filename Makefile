@@ -28,10 +28,11 @@ test: ## Run every test; finds or starts PostgreSQL, Redis and a stock OPA by it
 	GATEHOUSE_TEST_FULL=1 $(GO) test -timeout 30m $(PKGS)
 
 .PHONY: check
-check: ## Vet, linters, formatting and the structure test
+check: ## Vet, linters, formatting, dead code and the structure test
 	$(GO) vet $(PKGS)
-	$(MAKE) --no-print-directory $(BIN)/golangci-lint
+	$(MAKE) --no-print-directory $(BIN)/golangci-lint $(BIN)/deadcode
 	$(BIN)/golangci-lint run
+	.ci/deadcode $(BIN)/deadcode
 	$(GO) test -run '^TestStructure' .
 
 .PHONY: fuzz
@@ -71,3 +72,6 @@ $(BIN)/traefik:
 
 $(BIN)/golangci-lint:
 	cd tools/lint && $(GO) build -o ../../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+$(BIN)/deadcode:
+	cd tools/lint && $(GO) build -o ../../$(BIN)/deadcode golang.org/x/tools/cmd/deadcode

@@ -41,9 +41,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// The costs of an argon2id hash: 19 MiB, two passes, about 25 ms.
-var passwordCost = user.Cost{Passes: 2, MemoryKiB: 19 * 1024, Lanes: 1}
-
 // decisionCacheBytes bounds the decision cache of a process.
 const decisionCacheBytes = 64 << 20
 
@@ -182,7 +179,7 @@ func (p *parts) openBox() (*secret.Box, error) {
 // people sets up tenants, users and credentials.
 func (p *parts) people(ctx context.Context) error {
 	// Anybody can have us hash, so hashes get half of the cores at most.
-	hasher, err := user.NewHasher(passwordCost, max(1, runtime.GOMAXPROCS(0)/2), rand.Reader)
+	hasher, err := user.NewHasher(user.DefaultCost(), max(1, runtime.GOMAXPROCS(0)/2), rand.Reader)
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func TestLifeOfABouncer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !WellFormed(made.Token) || made.Status != Disconnected || made.Environment != scope.Sandbox || len(made.ResourceIDs) != 1 {
+		if !wellFormed(made.Token) || made.Status != Disconnected || made.Environment != scope.Sandbox || len(made.ResourceIDs) != 1 {
 			t.Errorf("made %+v", made)
 		}
 		if !strings.Contains(made.OPAConfig, made.Token) || !strings.Contains(made.OPAConfig, `url: "https://gate.example/api/v1/bridge"`) {
@@ -186,7 +186,7 @@ func TestTokens(t *testing.T) {
 		}
 	})
 	for _, bad := range []string{"", "gh_bouncer_", "gh_tenant_" + strings.Repeat("a", 50), tokenPrefix + strings.Repeat("a", 43) + "_000000"} {
-		if WellFormed(bad) {
+		if wellFormed(bad) {
 			t.Errorf("%q is well-formed", bad)
 		}
 	}
@@ -413,4 +413,13 @@ keys:
 			t.Errorf("OPA reads %+v", parsed)
 		}
 	})
+}
+
+// wellFormed reports whether s has the form of a bouncer token, checksum included.
+func wellFormed(s string) bool {
+	if !strings.HasPrefix(s, tokenPrefix) || len(s) != len(tokenPrefix)+secretDigits+1+crcDigits {
+		return false
+	}
+	cut := len(s) - crcDigits - 1
+	return s[cut] == '_' && checksum(s[:cut]) == s[cut+1:]
 }

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"math/big"
-	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
@@ -29,16 +28,6 @@ func newToken(random io.Reader) (string, error) {
 	}
 	body := tokenPrefix + digits(new(big.Int).SetBytes(raw[:]), secretDigits)
 	return body + "_" + checksum(body), nil
-}
-
-// WellFormed reports whether s is a bouncer token as we make them, down to its
-// checksum: what is not need not be looked for in the store.
-func WellFormed(s string) bool {
-	if !strings.HasPrefix(s, tokenPrefix) || len(s) != len(tokenPrefix)+secretDigits+1+crcDigits {
-		return false
-	}
-	cut := len(s) - crcDigits - 1
-	return s[cut] == '_' && checksum(s[:cut]) == s[cut+1:]
 }
 
 // Digest is how a token is stored: lower hex of its SHA-256. Its 256 random

@@ -1,9 +1,9 @@
-// Package cache holds what replicas share for a short time: counters of fixed
-// windows (quotas, failed logins) and messages to all replicas (revocations).
-// It is Redis, or this process alone when none is configured. Nothing in it is
-// needed to be right: when Redis fails, each replica counts for itself and says
-// that it is degraded, until Redis answers again. When Redis is slow or hangs, a
-// caller waits 5 ms at most, and after a quarter of a second not at all.
+// Package cache counts in fixed windows (quotas, failed logins), shared by all
+// replicas through Redis, or in this process alone if no Redis is configured.
+// Correctness never depends on it: when Redis fails, each replica counts for
+// itself and reports that it is degraded until Redis answers again. While Redis
+// is slow, a caller waits 5 ms at most; after 250 ms Redis counts as failed and
+// nobody waits.
 package cache
 
 import (
@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,18 +57,11 @@ type Cache struct {
 	local    *otter.Cache[string, localWindow]
 	redis    *remote // nil when embedded
 	degraded atomic.Bool
-
-	mu          sync.RWMutex
-	subscribers map[string][]*subscriber
 }
 
 type localWindow struct {
 	Window
 	length time.Duration
-}
-
-type subscriber struct {
-	fn func(payload string)
 }
 
 // Open opens the cache. A Redis that does not answer is no error: the cache is
@@ -96,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (*Cache, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, "cache")
 	}
-	c := &Cache{now: cfg.Now, local: local, subscribers: map[string][]*subscriber{}}
+	c := &Cache{now: cfg.Now, local: local}
 	if cfg.URL != "" {
 		if c.redis, err = openRemote(ctx, cfg, c); err != nil {
 			local.StopAllGoroutines()
@@ -152,34 +144,6 @@ func (c *Cache) Count(ctx context.Context, tenant, key string, n int64, window t
 	return w.Window, nil
 }
 
-// Peek is the state of a counter, without counting.
-func (c *Cache) Peek(ctx context.Context, tenant, key string, window time.Duration) (Window, error) {
-	if window < time.Millisecond {
-		return Window{}, fault.Wrap(errWindow, "cache")
-	}
-	start, reset := windowAt(c.now(), window)
-	full := counterKey(tenant, key, window)
-	if c.redis != nil && !c.degraded.Load() {
-		if count, err := c.redis.peek(ctx, full, start); err == nil {
-			return Window{Count: count, Reset: reset}, nil
-		}
-	}
-	if w, found := c.local.GetIfPresent(full); found && w.Reset.Equal(reset) {
-		return w.Window, nil
-	}
-	return Window{Reset: reset}, nil
-}
-
-// Clear sets a counter of the present window back to nothing.
-func (c *Cache) Clear(ctx context.Context, tenant, key string, window time.Duration) {
-	full := counterKey(tenant, key, window)
-	c.local.Invalidate(full)
-	if c.redis != nil && !c.degraded.Load() && window >= time.Millisecond {
-		start, _ := windowAt(c.now(), window)
-		c.redis.clear(ctx, full, start)
-	}
-}
-
 // Drop removes everything of one tenant.
 func (c *Cache) Drop(ctx context.Context, tenant string) error {
 	prefix := "gh:" + tenant + ":"
@@ -192,61 +156,6 @@ func (c *Cache) Drop(ctx context.Context, tenant string) error {
 		return nil
 	}
 	return c.redis.drop(ctx, prefix)
-}
-
-// Publish tells every subscriber of topic: those of this process before it
-// returns, those of other replicas soon after. The error says that the others
-// could not be told; they find out by their own polling.
-func (c *Cache) Publish(ctx context.Context, topic, payload string) error {
-	c.deliver(topic, payload)
-	if c.redis == nil {
-		return nil
-	}
-	return c.redis.publish(ctx, topic, payload)
-}
-
-// Subscribe has fn told of what is published on topic, by any replica, in the
-// goroutine of the publisher or of the connection: it must return at once. After
-// the connection was lost and is back, fn is called with an empty payload:
-// something may have been missed.
-func (c *Cache) Subscribe(topic string, fn func(payload string)) (stop func()) {
-	one := &subscriber{fn: fn}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.subscribers[topic] = append(c.subscribers[topic][:len(c.subscribers[topic]):len(c.subscribers[topic])], one)
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		var rest []*subscriber
-		for _, s := range c.subscribers[topic] {
-			if s != one {
-				rest = append(rest, s)
-			}
-		}
-		c.subscribers[topic] = rest
-	}
-}
-
-func (c *Cache) deliver(topic, payload string) {
-	c.mu.RLock()
-	list := c.subscribers[topic]
-	c.mu.RUnlock()
-	for _, s := range list {
-		s.fn(payload)
-	}
-}
-
-// missed tells all subscribers of all topics that something may have been missed.
-func (c *Cache) missed() {
-	c.mu.RLock()
-	var all []*subscriber
-	for _, list := range c.subscribers {
-		all = append(all, list...)
-	}
-	c.mu.RUnlock()
-	for _, s := range all {
-		s.fn("")
-	}
 }
 
 // Health asks Redis for its memory, or says what the counters in this process take.

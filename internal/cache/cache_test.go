@@ -60,23 +60,12 @@ func TestCount(t *testing.T) {
 			if w := count(t, c, "a", "key", 1, time.Minute); w.Count != 1 {
 				t.Errorf("another window: %+v", w)
 			}
-			if w, err := c.Peek(ctx, "a", "key", time.Hour); err != nil || w.Count != 5 {
-				t.Errorf("peek: %+v %v", w, err)
-			}
-			if w, err := c.Peek(ctx, "a", "none", time.Hour); err != nil || w.Count != 0 || !w.Reset.Equal(want) {
-				t.Errorf("peek: %+v %v", w, err)
-			}
 			clk.at.Add(int64(time.Minute / time.Millisecond))
 			if w := count(t, c, "a", "key", 1, time.Hour); w.Count != 1 || !w.Reset.Equal(want.Add(time.Hour)) {
 				t.Errorf("next window: %+v", w)
 			}
 			if w := count(t, c, "a", "key", -1, time.Hour); w.Count != 0 {
 				t.Errorf("taken back: %+v", w)
-			}
-			count(t, c, "a", "key", 7, time.Hour)
-			c.Clear(ctx, "a", "key", time.Hour)
-			if w := count(t, c, "a", "key", 1, time.Hour); w.Count != 1 {
-				t.Errorf("after clear: %+v", w)
 			}
 			if err := c.Drop(ctx, "a"); err != nil {
 				t.Fatal(err)
@@ -108,40 +97,8 @@ func TestConcurrentCount(t *testing.T) {
 	})
 }
 
-func heard(t *testing.T, from <-chan string) string {
-	t.Helper()
-	select {
-	case s := <-from:
-		return s
-	case <-time.After(30 * time.Second):
-		t.Fatal("nothing heard")
-		return ""
-	}
-}
-
-func TestPublish(t *testing.T) {
-	cachetest.Each(t, func(t *testing.T, c *cache.Cache) {
-		got := make(chan string, 10)
-		stop := c.Subscribe("revoked", func(p string) { got <- p })
-		c.Subscribe("other", func(p string) { got <- "other " + p })
-		if err := c.Publish(context.Background(), "revoked", "key\n1"); err != nil {
-			t.Fatal(err)
-		}
-		if s := heard(t, got); s != "key\n1" {
-			t.Errorf("heard %q", s)
-		}
-		stop()
-		if err := c.Publish(context.Background(), "revoked", "2"); err != nil {
-			t.Fatal(err)
-		}
-		if len(got) != 0 {
-			t.Errorf("heard %q", <-got)
-		}
-	})
-}
-
-// TestRedisComesAndGoes: counting and local messages go on without Redis, and
-// replicas hear of each other again when it is back.
+// TestRedisComesAndGoes: counting goes on without Redis, and replicas count
+// together again when it is back.
 func TestRedisComesAndGoes(t *testing.T) {
 	server := cachetest.Start(t)
 	server.Restart()
@@ -170,8 +127,6 @@ func TestRedisComesAndGoes(t *testing.T) {
 		if w := count(t, a, "t", "x", 1, 240*time.Hour); w.Count != int64(round+1) {
 			t.Errorf("alone: %+v", w)
 		}
-		got := make(chan string, 1000)
-		stop := b.Subscribe("topic", func(p string) { got <- p })
 		server.Restart()
 		for a.Health(ctx).Status != "up" || b.Health(ctx).Status != "up" {
 			if ctx.Err() != nil {
@@ -181,16 +136,6 @@ func TestRedisComesAndGoes(t *testing.T) {
 		if w, v := count(t, a, "t", "y", 1, 240*time.Hour), count(t, b, "t", "y", 1, 240*time.Hour); w.Count != 1 || v.Count != 2 {
 			t.Errorf("round %d: replicas do not count together: %+v %+v", round, w, v)
 		}
-		for s := ""; s == ""; { // the listener may still be on its way back: then it says so
-			if err := a.Publish(ctx, "topic", "hello"); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case s = <-got:
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-		stop()
 		server.Stop()
 	}
 }

@@ -37,11 +37,6 @@ func TestRedisHangs(t *testing.T) {
 			})
 		}
 	})
-	within("a look", time.Second, func() {
-		if w, err := c.Peek(ctx, "t", "x", 240*time.Hour); err != nil || w.Count != last {
-			t.Errorf("%+v %v, want %d", w, err, last)
-		}
-	})
 	for deadline := time.Now().Add(20 * time.Second); c.Health(ctx).Status != "degraded"; {
 		if time.Now().After(deadline) {
 			t.Fatal("nobody notices")
@@ -53,7 +48,6 @@ func TestRedisHangs(t *testing.T) {
 			count(t, c, "t", "y", 1, 240*time.Hour)
 		}
 	})
-	within("a message", 2*time.Second, func() { _ = c.Publish(ctx, "topic", "x") })
 	within("a tenant's end", 5*time.Second, func() {
 		if c.Drop(ctx, "t") == nil {
 			t.Error("a frozen Redis dropped a tenant")

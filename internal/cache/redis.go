@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 )
 
@@ -22,8 +21,6 @@ const (
 	// maxUnderWay bounds the calls that wait for Redis: less than what fits into the
 	// queue of its connection, whose end nobody waits for.
 	maxUnderWay = 512
-	// channel carries the messages between replicas.
-	channel = "gh:messages"
 )
 
 // errSlow says that Redis did not answer within the patience of its caller.
@@ -37,7 +34,6 @@ type remote struct {
 	cfg      Config
 	option   rueidis.ClientOption
 	cache    *Cache
-	instance string // tells our own messages from those of other replicas
 	script   *rueidis.Lua
 	failing  chan struct{} // holds a token when a call has failed
 	underWay chan struct{} // holds a token for each call that somebody waits for, or waited
@@ -61,7 +57,7 @@ func openRemote(ctx context.Context, cfg Config, c *Cache) (*remote, error) {
 	option.ConnWriteTimeout = dialTimeout
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &remote{
-		cfg: cfg, option: option, cache: c, instance: uuid.NewString(), cancel: cancel,
+		cfg: cfg, option: option, cache: c, cancel: cancel,
 		failing: make(chan struct{}, 1), underWay: make(chan struct{}, maxUnderWay),
 		script: rueidis.NewLuaScript(`local n = redis.call('INCRBY', KEYS[1], ARGV[1])
 			if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
@@ -73,7 +69,6 @@ func openRemote(ctx context.Context, cfg Config, c *Cache) (*remote, error) {
 		r.failing <- struct{}{}
 	}
 	r.running.Go(func() { r.probe(run) })
-	r.running.Go(func() { r.hear(run) })
 	return r, nil
 }
 
@@ -234,27 +229,6 @@ func (r *remote) count(ctx context.Context, key string, n int64, start time.Time
 	return count, nil
 }
 
-func (r *remote) peek(ctx context.Context, key string, start time.Time) (int64, error) {
-	var count int64
-	err := r.soon(ctx, func(ctx context.Context, c rueidis.Client) (err error) {
-		count, err = c.Do(ctx, c.B().Get().Key(windowKey(key, start)).Build()).AsInt64()
-		if rueidis.IsRedisNil(err) {
-			err = nil
-		}
-		return err
-	}, func() {})
-	if err != nil {
-		return 0, err
-	}
-	return count, nil
-}
-
-func (r *remote) clear(ctx context.Context, key string, start time.Time) {
-	_ = r.soon(ctx, func(ctx context.Context, c rueidis.Client) error { // its failure has been noted
-		return c.Do(ctx, c.B().Del().Key(windowKey(key, start)).Build()).Error()
-	}, func() {})
-}
-
 func (r *remote) drop(ctx context.Context, prefix string) error {
 	cursor := uint64(0)
 	for {
@@ -273,52 +247,6 @@ func (r *remote) drop(ctx context.Context, prefix string) error {
 		}
 		if cursor = entry.Cursor; cursor == 0 {
 			return nil
-		}
-	}
-}
-
-func (r *remote) publish(ctx context.Context, topic, payload string) error {
-	return r.call(ctx, func(ctx context.Context, c rueidis.Client) error {
-		return c.Do(ctx, c.B().Publish().Channel(channel).Message(r.instance+"\n"+topic+"\n"+payload).Build()).Error()
-	})
-}
-
-// hear passes on the messages of other replicas, for as long as the cache is
-// open. After each break all subscribers are told that something may be missing.
-func (r *remote) hear(ctx context.Context) {
-	broken := false
-	tick := time.NewTicker(probeEvery / 2)
-	defer tick.Stop()
-	for {
-		if c := r.conn(); c != nil {
-			hooks, stop := c.Dedicate()
-			done := hooks.SetPubSubHooks(rueidis.PubSubHooks{
-				OnSubscription: func(s rueidis.PubSubSubscription) {
-					if broken && s.Kind == "subscribe" {
-						r.cache.missed()
-					}
-				},
-				OnMessage: func(m rueidis.PubSubMessage) {
-					from, rest, _ := strings.Cut(m.Message, "\n")
-					topic, payload, ok := strings.Cut(rest, "\n")
-					if ok && from != r.instance {
-						r.cache.deliver(topic, payload)
-					}
-				},
-			})
-			if err := hooks.Do(ctx, c.B().Subscribe().Channel(channel).Build()).Error(); err == nil {
-				select {
-				case <-ctx.Done():
-				case <-done: //nolint:errcheck // how a subscription ended says nothing that trying again does not
-				}
-			}
-			stop()
-		}
-		broken = true
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
 		}
 	}
 }

@@ -34,11 +34,6 @@ type Bundle struct {
 	Bouncer value.Value
 }
 
-// ReadBundle is BundleReader.Read with nothing known beforehand.
-func ReadBundle(data []byte, verify *Verify) (*Bundle, error) {
-	return BundleReader{Verify: verify}.Read(data)
-}
-
 // BundleReader reads bundles for one enforcement point.
 type BundleReader struct {
 	// Verify checks the signature, for exactly the files that are there; nil ignores it.

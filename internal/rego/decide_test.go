@@ -311,14 +311,14 @@ func plainShape(segs []string, path string) (string, bool) {
 	return shape + "c", len(segs) == len(have)
 }
 
-func TestCheckPattern(t *testing.T) {
+func TestParsePattern(t *testing.T) {
 	for _, good := range []string{"", "/", "/a/*", "/a/{id}/b", "/**", "/a/**", "a/b", "/a/**/", "/café", "/a%20b"} {
-		if err := CheckPattern(good); err != nil {
+		if _, err := parsePattern(good); err != nil {
 			t.Errorf("%q: %v", good, err)
 		}
 	}
 	for _, bad := range []string{"/a*", "/**/b", "/{a", "/a{b}", "/a/../b", "/a%2fb", "/a\\b", "/{a}{b}", "/a?b"} {
-		if err := CheckPattern(bad); err == nil {
+		if _, err := parsePattern(bad); err == nil {
 			t.Errorf("%q passes", bad)
 		}
 	}

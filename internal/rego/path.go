@@ -176,14 +176,3 @@ func unhex(c byte) int {
 	}
 	return -1
 }
-
-// CheckPattern says what is wrong with a resource's path pattern: segments are
-// literal, `*` or `{name}` (one segment), and at the end `**` (the rest, which
-// may be nothing). Half a wildcard would be taken literally and guard nothing.
-func CheckPattern(pattern string) error {
-	if pattern == "" {
-		return nil
-	}
-	_, err := parsePattern(pattern)
-	return err
-}

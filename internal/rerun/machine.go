@@ -3,7 +3,6 @@ package rerun
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -270,11 +269,4 @@ func (m *Machine) idOf(id int64) int64 {
 		return 0
 	}
 	return id
-}
-
-// Decode reads a spec that came over a pipe, but for its resources and what they were.
-func Decode(data []byte) (Spec, error) {
-	var s Spec
-	err := json.Unmarshal(data, &s)
-	return s, err
 }

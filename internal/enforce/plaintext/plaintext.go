@@ -65,10 +65,6 @@ func (t *Text) Fold(raw []byte, final bool) {
 	t.letters(whole)
 }
 
-// Read is how much of the original was read: less than its length only if the
-// end is not whole yet.
-func (t *Text) Read() int { return t.read }
-
 // Original is the place in the original of what stands at start to end.
 func (t *Text) Original(start, end int) (from, to int) {
 	switch {

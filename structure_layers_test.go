@@ -1,0 +1,198 @@
+package gatehouse
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layer is one floor of the house.
+type layer struct {
+	name     string
+	packages []string
+}
+
+// layers are all packages, from the ground up. A package imports only from layers
+// below its own, never from its own. A package that does not fit gets a new layer
+// between two others: nothing has a number. ARCHITECTURE.md says what each package is.
+var layers = []layer{
+	{"errors", []string{
+		"internal/fault",
+		"internal/freeport",
+	}},
+	{"plain tools, which know nothing of gatehouse", []string{
+		"internal/classify",
+		"internal/fold",
+		"internal/framing",
+		"internal/gitpack",
+		"internal/patch",
+		"internal/scope",
+		"internal/secret",
+		"internal/template",
+	}},
+	{"stores and wires", []string{
+		"internal/cache",
+		"internal/db",
+		"internal/lane",
+		"internal/outbound",
+		"internal/spool",
+	}},
+	{"on the stores", []string{
+		"internal/blob",
+		"internal/cache/cachetest",
+		"internal/db/dbtest",
+		"internal/event",
+		"internal/job",
+	}},
+	{"values", []string{
+		"internal/rego/value",
+	}},
+	{"evaluators of values", []string{
+		"internal/redact",
+		"internal/rego/native",
+		"internal/rego/oracle",
+	}},
+	{"the decision point", []string{
+		"internal/rego",
+	}},
+	{"around the decision point", []string{
+		"internal/controlfile",
+		"internal/hint",
+		"internal/rerun",
+	}},
+	{"the killable process", []string{
+		"internal/worker",
+	}},
+	{"records", []string{
+		"internal/audit",
+	}},
+	{"what a tenant owns", []string{
+		"internal/anomaly",
+		"internal/resource",
+		"internal/tenant",
+		"internal/user",
+	}},
+	{"who asks, what is decided", []string{
+		"internal/auth",
+		"internal/bouncer",
+		"internal/decision",
+		"internal/policy",
+	}},
+	{"uses of controls and decisions", []string{
+		"internal/authzen",
+		"internal/bridge",
+		"internal/dashboard",
+		"internal/policycode",
+		"internal/replay",
+		"internal/simulator",
+	}},
+	{"editors and repositories", []string{
+		"internal/ide",
+	}},
+	{"the data plane: readings of text", []string{
+		"internal/enforce/plaintext",
+		"internal/enforce/spelling",
+	}},
+	{"the data plane: messages", []string{
+		"internal/enforce/extauthz",
+		"internal/enforce/llm",
+		"internal/enforce/mcp",
+		"internal/enforce/pii",
+	}},
+	{"the data plane: masks", []string{
+		"internal/enforce/mask",
+	}},
+	{"parts of the faces", []string{
+		"internal/client",
+		"internal/webui",
+	}},
+	{"faces", []string{
+		"internal/api",
+		"internal/enforce",
+		"internal/lsp",
+		"internal/policycli",
+		"internal/replaycli",
+	}},
+	{"assembly", []string{
+		"internal/app",
+	}},
+	{"programs", []string{
+		"bench",
+		"cmd/gatehouse",
+		"internal/app/apptest",
+	}},
+}
+
+// dataPlane is all that internal/enforce and its folders may import beside each
+// other: a bouncer needs no store.
+var dataPlane = []string{
+	"internal/fault",
+	"internal/fold",
+	"internal/framing",
+	"internal/outbound",
+	"internal/redact",
+	"internal/rego",
+	"internal/rego/value",
+	"internal/scope",
+	"internal/secret",
+	"internal/spool",
+}
+
+// floors is the position of each package's layer in layers.
+func floors(t *testing.T) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for i, l := range layers {
+		if !slices.IsSorted(l.packages) {
+			t.Errorf("layer %q is not sorted", l.name)
+		}
+		for _, dir := range l.packages {
+			if at, twice := out[dir]; twice {
+				t.Errorf("%s is in the layers %q and %q", dir, layers[at].name, l.name)
+			}
+			out[dir] = i
+		}
+	}
+	return out
+}
+
+func inDataPlane(dir string) bool {
+	return dir == "internal/enforce" || strings.HasPrefix(dir, "internal/enforce/")
+}
+
+// checkImports: imports go down, the data plane needs no store, and the table names
+// the packages that exist.
+func checkImports(t *testing.T, files []source) {
+	floor, seen := floors(t), map[string]bool{}
+	for _, s := range files {
+		if s.test || s.dir == "." {
+			continue
+		}
+		seen[s.dir] = true
+		own, known := floor[s.dir]
+		if !known {
+			t.Errorf("%s is in no layer", s.dir)
+			continue
+		}
+		for _, im := range s.imports() {
+			rel, ours := strings.CutPrefix(im, module)
+			if !ours {
+				continue
+			}
+			low, known := floor[rel]
+			switch {
+			case !known:
+				t.Errorf("%s/%s imports %s, which is in no layer", s.dir, s.name, rel)
+			case inDataPlane(s.dir) && !inDataPlane(rel) && !slices.Contains(dataPlane, rel):
+				t.Errorf("%s/%s: the data plane may not import %s", s.dir, s.name, rel)
+			case low >= own:
+				t.Errorf("%s/%s (layer %q) imports %s (layer %q), which is not below it", s.dir, s.name, layers[own].name, rel, layers[low].name)
+			}
+		}
+	}
+	for dir := range floor {
+		if !seen[dir] {
+			t.Errorf("the layers name %s, which has no Go file", dir)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package gatehouse
+
+import (
+	"slices"
+	"testing"
+)
+
+// checkReserved: what only some packages may import.
+func checkReserved(t *testing.T, files []source) {
+	only := map[string][]string{
+		"net/http":                        {"internal/outbound", "internal/lane", "internal/api", "internal/enforce", "internal/webui", "internal/client", "internal/policycli", "internal/replaycli", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
+		"database/sql":                    {"internal/db", "internal/db/dbtest"},
+		"github.com/jackc/pgx/v5":         {"internal/db", "internal/db/dbtest"},
+		"github.com/jackc/pgx/v5/pgxpool": {"internal/db", "internal/db/dbtest"},
+		"modernc.org/sqlite":              {"internal/db"},
+		module + "internal/rego/oracle":   {}, // no decision comes from it
+	}
+	for _, s := range files {
+		if s.test {
+			continue
+		}
+		for _, im := range s.imports() {
+			if where, reserved := only[im]; reserved && !slices.Contains(where, s.dir) {
+				t.Errorf("%s/%s imports %s, which is for %v", s.dir, s.name, im, where)
+			}
+		}
+	}
+}

@@ -86,8 +86,9 @@ var layers = []layer{
 		"internal/replay",
 		"internal/simulator",
 	}},
-	{"editors and repositories", []string{
+	{"on those uses", []string{
 		"internal/ide",
+		"internal/report",
 	}},
 	{"the data plane: readings of text", []string{
 		"internal/enforce/plaintext",

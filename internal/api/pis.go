@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
@@ -224,7 +225,12 @@ func (s *Server) simulationExport(r *Router) {
 				Fail(w, fault.NotFoundf("no such simulation"))
 				return
 			}
-			file, err := s.Simulator.Export(req.Context(), sc, id, req.URL.Query().Get("format"))
+			run, err := s.Simulator.Run(req.Context(), sc, id)
+			if err != nil {
+				Fail(w, err)
+				return
+			}
+			file, err := report.Write(run, req.URL.Query().Get("format"), string(sc.Tenant), s.Simulator.Now())
 			if err != nil {
 				Fail(w, err)
 				return

@@ -183,7 +183,7 @@ const summaryRunes = 240
 // summary is an input in one line: its leaves, in order, as far as they fit.
 func summary(input value.Value) string {
 	var b strings.Builder
-	leaves(ordered(input), "", func(path, text string) bool {
+	Object{input}.Ordered().Leaves(func(path, text string) bool {
 		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
@@ -205,27 +205,31 @@ func summary(input value.Value) string {
 	return text
 }
 
-// ordered is an input with its parts in the order in which people think of
-// them: who, does what, to what, under which circumstances.
-func ordered(input value.Value) value.Value {
-	if input.Kind() != value.ObjectKind {
-		return input
+// Ordered returns the object with the parts of an input in the order that people
+// expect: who does what, to what, under which circumstances.
+func (o Object) Ordered() Object {
+	if o.Kind() != value.ObjectKind {
+		return o
 	}
 	first := []string{"user", "action", "resource", "context"}
 	var members []value.Member
 	for _, key := range first {
-		if v := input.Get(key); v.Defined() {
+		if v := o.Get(key); v.Defined() {
 			members = append(members, value.Member{Key: key, Value: v})
 		}
 	}
-	input.Each(func(key string, v value.Value) bool {
+	o.Each(func(key string, v value.Value) bool {
 		if !slices.Contains(first, key) {
 			members = append(members, value.Member{Key: key, Value: v})
 		}
 		return true
 	})
-	return value.Object(members...)
+	return Object{value.Object(members...)}
 }
+
+// Leaves calls f with the path and the text of each leaf until f returns false.
+// A list of scalars is one leaf.
+func (o Object) Leaves(f func(path, text string) bool) { leaves(o.Value, "", f) }
 
 // leaves calls f with each leaf of v, lists of scalars being one, until it gives false.
 func leaves(v value.Value, path string, f func(path, text string) bool) bool {

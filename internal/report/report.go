@@ -1,8 +1,9 @@
-package simulator
+// Package report writes a simulation as a file: JSON for machines, CSV for
+// spreadsheets, PDF for people. It reads no store and no clock.
+package report
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -13,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
 
 // File is an export.
@@ -24,13 +25,11 @@ type File struct {
 	Body  []byte
 }
 
-// Export makes a file of a run: json, csv or pdf. Faults as with Run.
-func (s *Service) Export(ctx context.Context, sc scope.Scope, id int64, format string) (File, error) {
-	k, err := s.Run(ctx, sc, id)
-	if err != nil {
-		return File{}, err
-	}
-	f := File{Name: fmt.Sprintf("simulation-%d.%s", id, format)}
+// Write makes a file of a run in the format json, csv or pdf. Any other format
+// is Invalid. now is the time that the PDF is printed at.
+func Write(k simulator.Kept, format, tenant string, now time.Time) (File, error) {
+	f := File{Name: fmt.Sprintf("simulation-%d.%s", k.ID, format)}
+	var err error
 	switch format {
 	case "json":
 		f.Media = "application/json"
@@ -40,20 +39,19 @@ func (s *Service) Export(ctx context.Context, sc scope.Scope, id int64, format s
 		f.Body = exportCSV(k)
 	case "pdf":
 		f.Media = "application/pdf"
-		f.Body, err = exportPDF(k, string(sc.Tenant), s.Now())
+		f.Body, err = exportPDF(k, tenant, now)
 	default:
 		return File{}, fault.Invalidf("query.format", "the format must be json, csv or pdf")
 	}
 	if err != nil {
-		return File{}, fault.Wrap(err, "simulator: writing the export")
+		return File{}, fault.Wrap(err, "report: writing the export")
 	}
 	return f, nil
 }
 
-// exportJSON has the record byte for byte, so that its checksum can be checked:
-// it is the SHA-256 of the text of the member record, which holds no spaces
-// between its parts.
-func exportJSON(k Kept) ([]byte, error) {
+// exportJSON copies the record byte for byte, so that a reader can check it: the
+// checksum is the SHA-256 of the text of the member record.
+func exportJSON(k simulator.Kept) ([]byte, error) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "{\"simulation_id\":%d,\"checksum\":%q,\"checksum_valid\":%t,\"record\":", k.ID, k.Checksum, k.Intact)
 	b.Write(k.Text)
@@ -64,9 +62,10 @@ func exportJSON(k Kept) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// exportCSV is one table (RFC 4180): each row a fact, a leaf of the input, a
-// condition or a step, by its section. Every cell is quoted, and none is a formula.
-func exportCSV(k Kept) []byte {
+// exportCSV writes one table (RFC 4180). Each row is a fact, a leaf of the input,
+// a condition or a step; the first column says which. Every cell is quoted, and
+// none is a formula.
+func exportCSV(k simulator.Kept) []byte {
 	rec := k.Record
 	var b bytes.Buffer
 	add := func(cells ...string) {
@@ -74,7 +73,7 @@ func exportCSV(k Kept) []byte {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			b.WriteString(`"` + strings.ReplaceAll(harmless(cell), `"`, `""`) + `"`)
+			b.WriteString(`"` + strings.ReplaceAll(escapeFormula(cell), `"`, `""`) + `"`)
 		}
 		b.WriteString("\r\n")
 	}
@@ -85,15 +84,15 @@ func exportCSV(k Kept) []byte {
 	for _, n := range rec.Notes {
 		add("note", "", n, "", "")
 	}
-	leaves(rec.Input.Value, "", func(path, text string) bool { add("input", path, text, "", ""); return true })
-	leaves(rec.EvaluatedInput.Value, "", func(path, text string) bool { add("evaluated_input", path, text, "", ""); return true })
-	leaves(rec.Output.Value, "", func(path, text string) bool { add("output", path, text, "", ""); return true })
+	rec.Input.Leaves(func(path, text string) bool { add("input", path, text, "", ""); return true })
+	rec.EvaluatedInput.Leaves(func(path, text string) bool { add("evaluated_input", path, text, "", ""); return true })
+	rec.Output.Leaves(func(path, text string) bool { add("output", path, text, "", ""); return true })
 	for _, c := range rec.Explanation.Conditions {
-		add("condition", c.Source, seen(c), strconv.Itoa(c.Line), came(c))
+		add("condition", c.Source, conditionValues(c), strconv.Itoa(c.Line), conditionResult(c))
 	}
 	if near := rec.Explanation.Nearest; near != nil {
 		for _, c := range append(append([]rego.Condition{}, near.Held...), near.Missing...) {
-			add("nearest rule that would have allowed", c.Source, seen(c), strconv.Itoa(c.Line), came(c))
+			add("nearest rule that would have allowed", c.Source, conditionValues(c), strconv.Itoa(c.Line), conditionResult(c))
 		}
 	}
 	for _, st := range rec.Trace {
@@ -109,10 +108,9 @@ func exportCSV(k Kept) []byte {
 	return b.Bytes()
 }
 
-// harmless is a cell that no spreadsheet takes for a formula: not by its first
-// character, nor by the first after spaces, which some leave out, nor by a
-// full-width form of it.
-func harmless(cell string) string {
+// escapeFormula returns a cell that no spreadsheet reads as a formula. Some skip
+// leading spaces, and some accept full-width signs.
+func escapeFormula(cell string) string {
 	first, _ := utf8.DecodeRuneInString(strings.TrimLeft(cell, " \u00a0\ufeff"))
 	if cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
 		return "'" + cell
@@ -120,11 +118,11 @@ func harmless(cell string) string {
 	return cell
 }
 
-// fact is one line of what is known of a run.
+// fact is a named property of a run.
 type fact struct{ name, text string }
 
-// facts are the same in each format.
-func facts(k Kept) []fact {
+// facts lists the properties of a run, the same in every format.
+func facts(k simulator.Kept) []fact {
 	rec := k.Record
 	list := []fact{
 		{"simulation_id", strconv.FormatInt(k.ID, 10)},
@@ -157,8 +155,8 @@ func facts(k Kept) []fact {
 	return append(list, fact{"checksum", k.Checksum}, fact{"checksum_valid", strconv.FormatBool(k.Intact)})
 }
 
-// came is how a condition came out.
-func came(c rego.Condition) string {
+// conditionResult says how a condition came out.
+func conditionResult(c rego.Condition) string {
 	switch {
 	case c.Unreached:
 		return "not reached"
@@ -169,8 +167,8 @@ func came(c rego.Condition) string {
 	}
 }
 
-// seen are the values that a condition saw.
-func seen(c rego.Condition) string {
+// conditionValues lists the values that a condition read.
+func conditionValues(c rego.Condition) string {
 	texts := make([]string, len(c.Values))
 	for i, b := range c.Values {
 		texts[i] = binding(b)
@@ -182,11 +180,11 @@ func binding(b rego.Binding) string {
 	if !b.Value.Defined() {
 		return b.Path + " is absent"
 	}
-	return b.Path + " = " + told(b.Value)
+	return b.Path + " = " + shortJSON(b.Value)
 }
 
-// told is a bound value as JSON, cut where it is long.
-func told(v value.Value) string {
+// shortJSON is a value as JSON, cut after 200 characters.
+func shortJSON(v value.Value) string {
 	text := []rune(string(v.AppendJSON(nil)))
 	if len(text) > 200 {
 		return string(text[:200]) + "…"

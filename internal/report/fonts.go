@@ -1,4 +1,4 @@
-package simulator
+package report
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 // The fonts for what the Go fonts lack, in the order in which they are asked;
 // where they come from and their licences: fonts/README.md.
 const (
-	more   = "more"   // DejaVu Sans: Arabic, Hebrew, Armenian, Georgian, Vietnamese, symbols
+	more   = "more"   // DejaVu Sans: Armenian, Georgian, Vietnamese, symbols
 	hangul = "hangul" // NanumSquare: Korean
 	wide   = "wide"   // Droid Sans Fallback: Chinese, Japanese
 )
@@ -54,11 +54,11 @@ func unpacked(packed []byte, scripts ...*unicode.RangeTable) func() face {
 	})
 }
 
-// Scripts that must be composed by rules which this report does not know (those
-// of India and South-East Asia) are left out, even where there are glyphs.
+// Scripts that need shaping or run from right to left (Arabic, Hebrew, those of
+// India and South-East Asia) are left out, even where a font has their glyphs.
 var (
 	goFace     = sync.OnceValue(func() face { return face{goregular.TTF, covered(goregular.TTF)} })
-	moreFace   = unpacked(moreFont, unicode.Arabic, unicode.Hebrew, unicode.Armenian, unicode.Georgian, unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.S, unicode.P, unicode.N)
+	moreFace   = unpacked(moreFont, unicode.Armenian, unicode.Georgian, unicode.Latin, unicode.Greek, unicode.Cyrillic, unicode.S, unicode.P, unicode.N)
 	hangulFace = unpacked(hangulFont, unicode.Hangul)
 	wideFace   = unpacked(wideFont, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Bopomofo, unicode.S, unicode.P, unicode.N, unicode.Lm)
 )
@@ -107,9 +107,9 @@ func familyOf(c rune) (family string, has bool) {
 	}
 }
 
-// drawable is a text as the fonts can show it: composed (NFC), Arabic joined, and
-// what they lack, control and direction characters among it, as code points
-// with their names, never left out and never guessed at.
+// drawable is a text as the fonts can show it, composed (NFC). Characters that
+// the fonts lack, control characters and direction characters become code points
+// with their names; none is left out.
 func (r *report) drawable(says string) string {
 	var b strings.Builder
 	for _, c := range norm.NFC.String(says) {
@@ -126,7 +126,7 @@ func (r *report) drawable(says string) string {
 			b.WriteRune(c)
 		}
 	}
-	return shaped(b.String())
+	return b.String()
 }
 
 // spelled is a character that cannot be shown: [U+1F600 GRINNING FACE].
@@ -186,7 +186,7 @@ func (r *report) widthOf(c rune) float64 {
 // draw writes a line at the current place in the font that is set, with others
 // for what that lacks.
 func (r *report) draw(height float64, line string) {
-	for _, s := range stretches(visual(line)) {
+	for _, s := range stretches(line) {
 		if s.family != "" {
 			r.with(s.family, "", r.size)
 		}

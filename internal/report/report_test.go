@@ -1,4 +1,4 @@
-package simulator
+package report
 
 import (
 	"bytes"
@@ -21,39 +21,30 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
 
 var ran = time.Date(2026, 11, 21, 9, 30, 15, 123_000_000, time.UTC)
 
-func doc(t testing.TB, text string) Object {
+func doc(t testing.TB, text string) simulator.Object {
 	t.Helper()
 	v, err := value.Decode([]byte(text), value.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Object{v}
+	return simulator.Object{Value: v}
 }
 
-const source = `package payroll
-
-default allow := false
-
-allow if {
-	input.user.role == "hr"
-	input.resource.data_classification != "restricted"
+var sourceLines = []simulator.SourceLine{
+	{Line: 3, Text: "default allow := false", Outcome: "decided"},
+	{Line: 10, Text: "allow if {"},
+	{Line: 11, Text: `	input.user.role in {"manager", "auditor"}`, Outcome: "held"},
+	{Line: 12, Text: "	input.user.clearance >= 3", Outcome: "failed"},
+	{Line: 13, Text: `	input.action.method == "GET"`, Outcome: "held"},
 }
-
-allow if {
-	input.user.role in {"manager", "auditor"}
-	input.user.clearance >= 3
-	input.action.method == "GET"
-}
-
-reason := "only HR and cleared managers may read payroll" if not allow
-`
 
 // sample is a denied run with names that a report has to cope with.
-func sample(t testing.TB) Record {
+func sample(t testing.TB) simulator.Record {
 	t.Helper()
 	bind := func(path, v string) rego.Binding {
 		return rego.Binding{Path: path, Value: doc(t, `{"v":`+v+`}`).Get("v")}
@@ -71,15 +62,15 @@ func sample(t testing.TB) Record {
 		},
 	}
 	detail := func(line int) value.Value { return doc(t, fmt.Sprintf(`{"line":%d}`, line)).Value }
-	return Record{
+	return simulator.Record{
 		Decision: "DENY", Reason: "only HR and cleared managers may read payroll", Explanation: why, Timestamp: ran, ExecutionTimeMS: 0.214,
 		Input:          doc(t, `{"user":{"id":"jose","name":"José Núñez 张三 Ωμέγα","role":"manager","clearance":2},"action":{"method":"GET"},"resource":{"path":"/employees/1"},"note":"=HYPERLINK(\"http://x\")"}`),
 		EvaluatedInput: doc(t, `{"user":{"id":"jose","name":"José Núñez 张三 Ωμέγα","role":"manager","clearance":2,"department":"Contabilidad"},"action":{"method":"GET"},"resource":{"path":"/employees/1","data_classification":"confidential","compliance_tags":["GDPR","SOX"]},"note":"=HYPERLINK(\"http://x\")"}`),
 		Output:         doc(t, `{"decision":"DENY","allow":false,"effect":"DENY","reason":"only HR and cleared managers may read payroll","mask":[],"policy_id":12}`),
 		Notes:          []string{"The control is draft: live decisions do not ask it.", `input.resource.data_classification is taken as it was sent; in a live decision the registered resource wins, with "restricted".`},
-		Policy:         Subject{ID: 12, Name: "Nómina: sólo RR. HH. y gerentes (paie, 給与)", Version: 3, Status: "draft"}, Environment: "sandbox",
-		Resource: &Named{ID: 4, Name: "Payroll API"}, TestType: "scenario", Scenario: &Named{ID: 9, Name: "Manager without clearance"},
-		User: Actor{Kind: "user", ID: "0193-77", Name: "zoë.müller"}, SourceLines: sourceLines(source, why),
+		Policy:         simulator.Subject{ID: 12, Name: "Nómina: sólo RR. HH. y gerentes (paie, 給与)", Version: 3, Status: "draft"}, Environment: "sandbox",
+		Resource: &simulator.Named{ID: 4, Name: "Payroll API"}, TestType: "scenario", Scenario: &simulator.Named{ID: 9, Name: "Manager without clearance"},
+		User: simulator.Actor{Kind: "user", ID: "0193-77", Name: "zoë.müller"}, SourceLines: sourceLines,
 		Trace: []rego.Step{
 			{Number: 1, Type: "policy_matched", Description: `The control "Nómina" is evaluated`, Result: true, Details: value.Object()},
 			{Number: 2, Type: "condition_eval", Description: `input.user.role == "hr"  (input.user.role is "manager")`, Details: detail(6)},
@@ -90,18 +81,22 @@ func sample(t testing.TB) Record {
 	}
 }
 
-func keptSample(t testing.TB, rec Record) Kept {
+func keptSample(t testing.TB, rec simulator.Record) simulator.Kept {
 	t.Helper()
-	text, _, err := sealed(rec)
+	text, err := json.Marshal(rec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256(text)
-	k, err := keptOf(row{ID: 41, Record: string(text), Digest: hex.EncodeToString(sum[:])})
-	if err != nil {
+	k := simulator.Kept{ID: 41, Checksum: digest(text), Intact: true, Text: text}
+	if err := json.Unmarshal(text, &k.Record); err != nil {
 		t.Fatal(err)
 	}
 	return k
+}
+
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // TestPDF: the report says everything, on pages that are numbered, in any script.
@@ -133,9 +128,9 @@ func TestPDF(t *testing.T) {
 
 // TestPDFOfLittle: a run of one rule with one condition is a report of one page.
 func TestPDFOfLittle(t *testing.T) {
-	rec := Record{
-		Decision: "ALLOW", Reason: "Allowed by control pdf", Policy: Subject{ID: 34, Name: "pdf", Version: 1, Status: "draft"}, Environment: "sandbox",
-		User: Actor{Kind: "user", ID: "1", Name: "admin"}, TestType: "manual", Timestamp: ran, ExecutionTimeMS: 0.014,
+	rec := simulator.Record{
+		Decision: "ALLOW", Reason: "Allowed by control pdf", Policy: simulator.Subject{ID: 34, Name: "pdf", Version: 1, Status: "draft"}, Environment: "sandbox",
+		User: simulator.Actor{Kind: "user", ID: "1", Name: "admin"}, TestType: "manual", Timestamp: ran, ExecutionTimeMS: 0.014,
 		Explanation: rego.Explanation{
 			PolicyID: 34, PolicyName: "pdf", PolicyVersion: 1, Effect: "ALLOW", Rule: "allow", Line: 3,
 			Text: "Control \"pdf\" (version 1) allowed: rule allow in line 3 holds.\n  line 3: input.user.id == \"a\"  (input.user.id = \"a\")",
@@ -146,7 +141,7 @@ func TestPDFOfLittle(t *testing.T) {
 		},
 		Notes: []string{"The control is draft: live decisions do not ask it."},
 		Input: doc(t, `{"user":{"id":"a"}}`), EvaluatedInput: doc(t, `{"user":{"id":"a"}}`),
-		SourceLines: []SourceLine{{Line: 3, Text: "allow if input.user.id == \"a\"", Outcome: "held"}},
+		SourceLines: []simulator.SourceLine{{Line: 3, Text: "allow if input.user.id == \"a\"", Outcome: "held"}},
 		Trace: []rego.Step{
 			{Number: 1, Type: "policy_matched", Description: "Control pdf is evaluated", Result: true},
 			{Number: 2, Type: "condition_eval", Description: "input.user.id == \"a\" holds; input.user.id = \"a\"", Result: true},
@@ -188,7 +183,7 @@ func TestPDFOfAnything(t *testing.T) {
 	}
 	mixed.Input = doc(t, "{"+strings.Join(members, ",")+"}")
 	mixed.EvaluatedInput = mixed.Input
-	for name, rec := range map[string]Record{"empty": {}, "long": long, "mixed": mixed, "allowed": allowed, "masked": masked, "weird": weird, "limit": {Decision: "DENY", Error: "the evaluation did not end within 30s and was cancelled", Reason: "evaluation_limit"}} {
+	for name, rec := range map[string]simulator.Record{"empty": {}, "long": long, "mixed": mixed, "allowed": allowed, "masked": masked, "weird": weird, "limit": {Decision: "DENY", Error: "the evaluation did not end within 30s and was cancelled", Reason: "evaluation_limit"}} {
 		file, err := exportPDF(keptSample(t, rec), "default", ran)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -309,33 +304,18 @@ func TestJSONExport(t *testing.T) {
 	if err := json.Unmarshal(file, &out); err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.Sum256(out.Record)
-	if got := "sha256:" + hex.EncodeToString(sum[:]); got != out.Checksum || !out.Valid {
+	if got := digest(out.Record); got != out.Checksum || !out.Valid {
 		t.Errorf("the record has %s, the file says %s", got, out.Checksum)
 	}
 }
 
-// TestSealed: what is named like a secret is nowhere in a record, whatever the
-// control did with it.
-func TestSealed(t *testing.T) {
-	rec := sample(t)
-	in := doc(t, `{"user":{"password":"hunter22secret","pin_token":12345678,"owner_email":"boss@example.com"},"context":{"api_key":["k-111111"]}}`)
-	rec.Input, rec.EvaluatedInput = in, in
-	rec.Reason = "denied to hunter22secret with 12345678"
-	rec.Notes = []string{"boss@example.com was told"}
-	rec.Error = "k-111111"
-	rec.Explanation.Nearest.Missing[0].Values = []rego.Binding{{Path: "input.user.password", Value: value.String("hunter22secret")}, {Path: "input.user.pin_token", Value: value.Int(12345678)}}
-	rec.Trace[1].Description = `input.user.password == "hunter22secret"`
-	text, clean, err := sealed(rec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, secret := range []string{"hunter22secret", "12345678", "boss@example.com", "k-111111"} {
-		if bytes.Contains(text, []byte(secret)) {
-			t.Errorf("%q is kept: %s", secret, text)
+func TestEscapeFormula(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "plain": "plain", "=1+1": "'=1+1", "+1": "'+1", "-1": "'-1", "@SUM(A1)": "'@SUM(A1)", "\tx": "'\tx", "\rx": "'\rx", "\nx": "'\nx", "a=1": "a=1", "'=1": "'=1", "日=": "日=",
+		" =1": "' =1", "\u00a0=1": "'\u00a0=1", "\ufeff=1": "'\ufeff=1", "＝1": "'＝1", " plain": " plain", " ": " ",
+	} {
+		if got := escapeFormula(in); got != want {
+			t.Errorf("%q becomes %q", in, got)
 		}
-	}
-	if clean.Decision != "DENY" || clean.Policy.ID != 12 || clean.Reason != "denied to [redacted] with [redacted]" {
-		t.Errorf("what is left: %+v", clean)
 	}
 }

@@ -1,4 +1,4 @@
-package simulator
+package report
 
 import (
 	"bytes"
@@ -15,11 +15,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
 
 // Fonts of a report: the Go fonts (BSD licence), of which only the glyphs that
 // are used are embedded. They have the Latin, Greek and Cyrillic scripts; what
-// they lack, pdf_fonts.go has.
+// they lack, fonts.go has.
 const (
 	sans = "sans"
 	mono = "mono"
@@ -67,13 +68,13 @@ var meaning = map[string]string{
 // report is a PDF in the making.
 type report struct {
 	*fpdf.Fpdf
-	kept    Kept
+	kept    simulator.Kept
 	tenant  string
 	made    time.Time
 	pages   int  // 0 while they are counted
 	strange bool // a character that the fonts lack was written as its number
 	// family, style and size are the font that is set; added are those of
-	// pdf_fonts.go that the report has.
+	// fonts.go that the report has.
 	family, style string
 	size          float64
 	added         map[string]bool
@@ -81,7 +82,7 @@ type report struct {
 }
 
 // exportPDF is the run as a report that a person who was not there can read.
-func exportPDF(k Kept, tenant string, now time.Time) ([]byte, error) {
+func exportPDF(k simulator.Kept, tenant string, now time.Time) ([]byte, error) {
 	counted := newReport(k, tenant, now, 0)
 	counted.write()
 	final := newReport(k, tenant, now, counted.PageCount())
@@ -93,7 +94,7 @@ func exportPDF(k Kept, tenant string, now time.Time) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func newReport(k Kept, tenant string, now time.Time, pages int) *report {
+func newReport(k simulator.Kept, tenant string, now time.Time, pages int) *report {
 	r := &report{Fpdf: fpdf.New("P", "mm", "A4", ""), kept: k, tenant: tenant, made: now.UTC(), pages: pages, added: map[string]bool{}, widths: map[rune]float64{}}
 	r.AddUTF8FontFromBytes(sans, "", goregular.TTF)
 	r.AddUTF8FontFromBytes(sans, "B", gobold.TTF)
@@ -265,7 +266,9 @@ func (r *report) masks() {
 	r.section("Hidden in the answer", "")
 	t := r.table([]column{{"Path", 110, mono}, {"How", 64, sans}})
 	for _, m := range list {
-		t.row(plain(m.Get("path")), plain(m.Get("strategy")))
+		path, _ := m.Get("path").Str()
+		strategy, _ := m.Get("strategy").Str()
+		t.row(path, strategy)
 	}
 	r.gap(5)
 }
@@ -274,15 +277,15 @@ func (r *report) masks() {
 func (r *report) inputs() {
 	rec := r.kept.Record
 	sent := map[string]string{}
-	leaves(rec.Input.Value, "", func(path, text string) bool { sent[path] = text; return true })
-	shown := rec.EvaluatedInput.Value
+	rec.Input.Leaves(func(path, text string) bool { sent[path] = text; return true })
+	shown := rec.EvaluatedInput
 	if !shown.Defined() || shown.IsNull() {
-		shown = rec.Input.Value
+		shown = rec.Input
 	}
 	r.section("Input", "What the control saw. Values that were not sent were filled in as a live decision fills them in.")
 	t := r.table([]column{{"Attribute", 62, mono}, {"Value", 84, sans}, {"Origin", 28, sans}})
 	rows := 0
-	leaves(ordered(shown), "", func(path, text string) bool {
+	shown.Ordered().Leaves(func(path, text string) bool {
 		origin := "sent"
 		if was, ok := sent[path]; !ok || was != text {
 			origin = "filled in"
@@ -355,7 +358,7 @@ type outcome struct {
 func outcomes(list []rego.Condition, missing bool) []outcome {
 	out := make([]outcome, 0, len(list))
 	for _, c := range list {
-		o := outcome{c, came(c), map[string]colour{"holds": green, "does not hold": red, "not reached": grey}[came(c)]}
+		o := outcome{c, conditionResult(c), map[string]colour{"holds": green, "does not hold": red, "not reached": grey}[conditionResult(c)]}
 		if missing && c.Holds {
 			o.said, o.ink = "holds, must not", red
 		}

@@ -1,4 +1,4 @@
-package simulator
+package report
 
 import (
 	"strings"
@@ -50,37 +50,6 @@ func TestPDFScripts(t *testing.T) {
 	for _, want := range []string{"[U+1F600 GRINNING FACE]", "[U+0901 DEVANAGARI SIGN CANDRABINDU]"} {
 		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
 			t.Errorf("%s is not spelled out:\n%s", want, text)
-		}
-	}
-}
-
-// TestShaped: Arabic letters join, and come in the order in which they stand.
-func TestShaped(t *testing.T) {
-	for in, want := range map[string]string{
-		"محمد":      "\uFEE3\uFEA4\uFEE4\uFEAA",
-		"سلام":      "\uFEB3\uFEFC\uFEE1",
-		"لا":        "\uFEFB",
-		"دار":       "\uFEA9\uFE8D\uFEAD",
-		"بُ ب":      "\uFE8F\u064F \uFE8F",
-		"پچ":        "\uFB58\uFB7B",
-		"plain 1 -": "plain 1 -",
-	} {
-		if got := shaped(in); got != want || shaped(got) != got {
-			t.Errorf("%s: %+q, want %+q", in, got, want)
-		}
-	}
-	for in, want := range map[string]string{
-		"שלום":                 "םולש",
-		"id = אבג, x":          "id = גבא, x",
-		"אבג 42 דהו":           "והד 42 גבא",
-		"name (אבג)":           "name (גבא)",
-		"(אבג) דהו":            "(גבא) והד",
-		"אב (גד)":              "(דג) בא",
-		"a אב b גד c":          "a בא b דג c",
-		"input.user == \"אב\"": "input.user == \"בא\"",
-	} {
-		if got := visual(in); got != want {
-			t.Errorf("%q is shown as %q, want %q", in, got, want)
 		}
 	}
 }

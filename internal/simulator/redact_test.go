@@ -1,0 +1,80 @@
+package simulator
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+var ran = time.Date(2026, 11, 21, 9, 30, 15, 123_000_000, time.UTC)
+
+func doc(t testing.TB, text string) Object {
+	t.Helper()
+	v, err := value.Decode([]byte(text), value.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Object{v}
+}
+
+// sample is a denied run.
+func sample(t testing.TB) Record {
+	t.Helper()
+	in := doc(t, `{"user":{"id":"jose","clearance":2},"action":{"method":"GET"}}`)
+	return Record{
+		Decision: "DENY", Reason: "only cleared managers may read payroll", Input: in, EvaluatedInput: in,
+		Explanation: rego.Explanation{Effect: "DENY", Rule: "allow", Line: 3, Nearest: &rego.Alternative{
+			Rule: "allow", Line: 10, Missing: []rego.Condition{{Line: 12, Source: "input.user.clearance >= 3"}},
+		}},
+		Output: doc(t, `{"decision":"DENY","mask":[]}`), Policy: Subject{ID: 12, Name: "payroll", Version: 3, Status: "draft"}, Environment: "sandbox",
+		TestType: "manual", User: Actor{Kind: "user", ID: "7", Name: "zoe"},
+		Trace: []rego.Step{
+			{Number: 1, Type: "policy_matched", Description: "The control is evaluated", Result: true, Details: value.Object()},
+			{Number: 2, Type: "condition_eval", Description: "input.user.clearance >= 3", Details: value.Object()},
+		},
+	}
+}
+
+func keptSample(t testing.TB, rec Record) Kept {
+	t.Helper()
+	text, _, err := sealed(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	k, err := keptOf(row{ID: 41, Record: string(text), Digest: hex.EncodeToString(sum[:])})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// TestSealed: what is named like a secret is nowhere in a record, whatever the
+// control did with it.
+func TestSealed(t *testing.T) {
+	rec := sample(t)
+	in := doc(t, `{"user":{"password":"hunter22secret","pin_token":12345678,"owner_email":"boss@example.com"},"context":{"api_key":["k-111111"]}}`)
+	rec.Input, rec.EvaluatedInput = in, in
+	rec.Reason = "denied to hunter22secret with 12345678"
+	rec.Notes = []string{"boss@example.com was told"}
+	rec.Error = "k-111111"
+	rec.Explanation.Nearest.Missing[0].Values = []rego.Binding{{Path: "input.user.password", Value: value.String("hunter22secret")}, {Path: "input.user.pin_token", Value: value.Int(12345678)}}
+	rec.Trace[1].Description = `input.user.password == "hunter22secret"`
+	text, clean, err := sealed(rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"hunter22secret", "12345678", "boss@example.com", "k-111111"} {
+		if bytes.Contains(text, []byte(secret)) {
+			t.Errorf("%q is kept: %s", secret, text)
+		}
+	}
+	if clean.Decision != "DENY" || clean.Policy.ID != 12 || clean.Reason != "denied to [redacted] with [redacted]" {
+		t.Errorf("what is left: %+v", clean)
+	}
+}

@@ -379,10 +379,10 @@ func TestSignedBundles(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := slices.Concat(a.Parts...)
-		if _, err := rego.ReadBundle(whole, &rego.Verify{KeyID: key.ID, Key: parsePEM(t, key.PEM)}); err != nil {
+		if _, err := (rego.BundleReader{Verify: &rego.Verify{KeyID: key.ID, Key: parsePEM(t, key.PEM)}}).Read(whole); err != nil {
 			t.Error(err)
 		}
-		if _, err := rego.ReadBundle(whole, &rego.Verify{KeyID: "other", Key: parsePEM(t, key.PEM)}); err == nil {
+		if _, err := (rego.BundleReader{Verify: &rego.Verify{KeyID: "other", Key: parsePEM(t, key.PEM)}}).Read(whole); err == nil {
 			t.Error("another key id was taken")
 		}
 		again := newHouse(t, h.stores)

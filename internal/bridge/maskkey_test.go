@@ -32,7 +32,7 @@ func (g *guard) fetchWith(bearer string, tags ...string) *rego.Bundle {
 		g.h.t.Fatalf("no bundle: %+v, error %v", a, err)
 	}
 	a.Delivered()
-	b, err := rego.ReadBundle(bytes.Join(a.Parts, nil), nil)
+	b, err := rego.BundleReader{}.Read(bytes.Join(a.Parts, nil))
 	if err != nil {
 		g.h.t.Fatal(err)
 	}

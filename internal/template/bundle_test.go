@@ -47,7 +47,7 @@ func TestBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := rego.ReadBundle(data, nil)
+	read, err := rego.BundleReader{}.Read(data)
 	if err != nil {
 		t.Fatal(err)
 	}

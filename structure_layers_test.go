@@ -109,10 +109,9 @@ var layers = []layer{
 	}},
 	{"faces", []string{
 		"internal/api",
+		"internal/cli",
 		"internal/enforce",
 		"internal/lsp",
-		"internal/policycli",
-		"internal/replaycli",
 	}},
 	{"assembly", []string{
 		"internal/app",

@@ -8,7 +8,7 @@ import (
 // checkReserved: what only some packages may import.
 func checkReserved(t *testing.T, files []source) {
 	only := map[string][]string{
-		"net/http":                        {"internal/outbound", "internal/lane", "internal/api", "internal/enforce", "internal/webui", "internal/client", "internal/policycli", "internal/replaycli", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
+		"net/http":                        {"internal/outbound", "internal/lane", "internal/api", "internal/enforce", "internal/webui", "internal/client", "internal/cli", "internal/app", "internal/app/apptest", "bench", "cmd/gatehouse"},
 		"database/sql":                    {"internal/db", "internal/db/dbtest"},
 		"github.com/jackc/pgx/v5":         {"internal/db", "internal/db/dbtest"},
 		"github.com/jackc/pgx/v5/pgxpool": {"internal/db", "internal/db/dbtest"},

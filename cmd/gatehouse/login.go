@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/internal/client"
-	"github.com/gatehouse-dev/gatehouse/internal/policycli"
 )
 
 // loginCommand signs a person in for the commands that need a server.
@@ -27,7 +27,7 @@ type loginCommand struct {
 // Run asks for the password and keeps the session.
 func (c *loginCommand) Run(ctx context.Context) error {
 	if _, err := client.Base(c.URL); err != nil {
-		return &policycli.Failure{Code: policycli.ExitUsage, Err: err}
+		return &cli.Failure{Code: cli.ExitUsage, Err: err}
 	}
 	path, err := client.SessionFile()
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *loginCommand) Run(ctx context.Context) error {
 	}
 	password, err := readPassword(c.PasswordStdin)
 	if err != nil {
-		return &policycli.Failure{Code: policycli.ExitUsage, Err: err}
+		return &cli.Failure{Code: cli.ExitUsage, Err: err}
 	}
 	var token struct {
 		AccessToken string `json:"access_token"`
@@ -44,7 +44,7 @@ func (c *loginCommand) Run(ctx context.Context) error {
 	server := &client.Client{URL: c.URL, Agent: "gatehouse/" + version, Tries: 1}
 	err = server.Do(ctx, http.MethodPost, "/auth/login", "", map[string]string{"username": c.Username, "password": password}, &token)
 	if err != nil {
-		return &policycli.Failure{Code: policycli.ExitServer, Err: err}
+		return &cli.Failure{Code: cli.ExitServer, Err: err}
 	}
 	expires := time.Now().Add(time.Duration(token.ExpiresIn) * time.Second)
 	if err := (client.Session{URL: c.URL, Token: token.AccessToken, Username: c.Username, ExpiresAt: expires}).Save(path); err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/gatehouse-dev/gatehouse/internal/policycli"
+	"github.com/gatehouse-dev/gatehouse/internal/cli"
 )
 
 // version is set by the linker.
@@ -49,8 +49,8 @@ func main() {
 }
 
 func run(ctx context.Context) int {
-	var cli commands
-	parser, err := kong.New(&cli,
+	var line commands
+	parser, err := kong.New(&line,
 		kong.Name("gatehouse"),
 		kong.Description("Decide, and prove, who and what may reach your APIs, models and data."),
 		kong.Configuration(kong.JSON),
@@ -62,21 +62,21 @@ func run(ctx context.Context) int {
 		fmt.Fprintln(os.Stderr, "gatehouse:", err)
 		return 2
 	}
-	line, err := parser.Parse(os.Args[1:])
+	parsed, err := parser.Parse(os.Args[1:])
 	if err != nil {
 		warnOfEnvironment(os.Stderr, parser.Model, os.Environ()) // it may be what is missing
 		parser.Errorf("%s", err)
 		return 2
 	}
-	switch line.Selected().Name {
+	switch parsed.Selected().Name {
 	case "server", "bouncer", "dev":
 		warnOfEnvironment(os.Stderr, parser.Model, os.Environ())
 	}
-	err = line.Run()
-	var failure *policycli.Failure
+	err = parsed.Run()
+	var failure *cli.Failure
 	switch {
 	case errors.As(err, &failure):
-		if !errors.Is(err, policycli.ErrFindings) { // those have been written
+		if !errors.Is(err, cli.ErrFindings) { // those have been written
 			fmt.Fprintln(os.Stderr, "gatehouse:", err)
 		}
 		return failure.ExitCode()

@@ -8,10 +8,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/internal/client"
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/policycli"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -47,12 +47,12 @@ func (p paths) load() ([]controlfile.File, error) {
 	if len(p.Paths) == 0 {
 		p.Paths = []string{"."}
 	}
-	return policycli.Load(p.Paths)
+	return cli.Load(p.Paths)
 }
 
 // options puts together what the commands share; server asks for one.
-func (o output) options(r remote, server bool) policycli.Options {
-	opt := policycli.Options{Format: o.Output, Colour: colourful(), Out: os.Stdout, Version: version, NewID: uuid.NewString}
+func (o output) options(r remote, server bool) cli.Options {
+	opt := cli.Options{Format: o.Output, Colour: colourful(), Out: os.Stdout, Version: version, NewID: uuid.NewString}
 	if server && r.URL != "" && r.APIKey != "" {
 		opt.Server = &client.Client{URL: r.URL, Key: r.APIKey, Agent: "gatehouse/" + version}
 	}
@@ -76,7 +76,7 @@ func (h here) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // prepare gives the options and files of a command that works with and without a server.
-func (h here) prepare(o output, r remote, p paths) (policycli.Options, []controlfile.File, error) {
+func (h here) prepare(o output, r remote, p paths) (cli.Options, []controlfile.File, error) {
 	opt := o.options(r, h.Remote)
 	if h.Remote && opt.Server == nil {
 		opt.Server = &client.Client{URL: r.URL} // refused as misuse when it is asked
@@ -101,7 +101,7 @@ func (c *policyValidateCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return policycli.Validate(ctx, opt, files, c.Lint)
+	return cli.Validate(ctx, opt, files, c.Lint)
 }
 
 type policyTestCommand struct {
@@ -120,7 +120,7 @@ func (c *policyTestCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return policycli.Test(ctx, opt, files, c.MinCoverage)
+	return cli.Test(ctx, opt, files, c.MinCoverage)
 }
 
 // source is where the files come from.
@@ -152,7 +152,7 @@ func (c *policyDeployCommand) Run(ctx context.Context) error {
 	if c.Bouncer != 0 {
 		req.BouncerID = &c.Bouncer
 	}
-	return policycli.Deploy(ctx, c.options(c.remote, true), req)
+	return cli.Deploy(ctx, c.options(c.remote, true), req)
 }
 
 type policyPromoteCommand struct {
@@ -167,7 +167,7 @@ type policyPromoteCommand struct {
 
 // Run promotes.
 func (c *policyPromoteCommand) Run(ctx context.Context) error {
-	return policycli.Promote(ctx, c.options(c.remote, true), c.Controls, policy.Promotion{DeploymentNotes: c.Notes, Approver: c.Approver, Replace: c.Replace, KeepInSandbox: c.Keep})
+	return cli.Promote(ctx, c.options(c.remote, true), c.Controls, policy.Promotion{DeploymentNotes: c.Notes, Approver: c.Approver, Replace: c.Replace, KeepInSandbox: c.Keep})
 }
 
 type policyReinstateCommand struct {
@@ -179,7 +179,7 @@ type policyReinstateCommand struct {
 
 // Run reinstates.
 func (c *policyReinstateCommand) Run(ctx context.Context) error {
-	return policycli.Reinstate(ctx, c.options(c.remote, true), c.ID, policy.Reinstatement{DeploymentNotes: c.Notes})
+	return cli.Reinstate(ctx, c.options(c.remote, true), c.ID, policy.Reinstatement{DeploymentNotes: c.Notes})
 }
 
 type policyDiffCommand struct {
@@ -197,7 +197,7 @@ func (c *policyDiffCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return policycli.Diff(ctx, c.options(c.remote, true), policycode.Request{Files: files, Repository: c.Repository, Environment: scope.Env(c.Environment)}, c.NameOnly)
+	return cli.Diff(ctx, c.options(c.remote, true), policycode.Request{Files: files, Repository: c.Repository, Environment: scope.Env(c.Environment)}, c.NameOnly)
 }
 
 type policyPullCommand struct {
@@ -211,5 +211,5 @@ type policyPullCommand struct {
 
 // Run writes files.
 func (c *policyPullCommand) Run(ctx context.Context) error {
-	return policycli.Pull(ctx, c.options(c.remote, true), c.Directory, c.Environment, c.Name, c.Force)
+	return cli.Pull(ctx, c.options(c.remote, true), c.Directory, c.Environment, c.Name, c.Force)
 }

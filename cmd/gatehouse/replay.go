@@ -10,10 +10,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/cli"
 	"github.com/gatehouse-dev/gatehouse/internal/client"
-	"github.com/gatehouse-dev/gatehouse/internal/policycli"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
-	"github.com/gatehouse-dev/gatehouse/internal/replaycli"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -38,16 +37,16 @@ type replayCommand struct {
 // Run replays.
 func (c *replayCommand) Run(ctx context.Context) error {
 	if c.URL == "" || c.APIKey == "" {
-		return &policycli.Failure{Code: policycli.ExitUsage, Err: errors.New("this needs a server: run gatehouse login (a session lasts an hour), or set --url and --api-key, or GATEHOUSE_URL and GATEHOUSE_API_KEY")}
+		return cli.ErrNoServer
 	}
 	if c.Control == "" && c.PolicyID == 0 && len(c.Without) == 0 {
-		return &policycli.Failure{Code: policycli.ExitUsage, Err: errors.New("nothing to replay: name a --control, a --policy-id, or what to leave out with --without")}
+		return &cli.Failure{Code: cli.ExitUsage, Err: errors.New("nothing to replay: name a --control, a --policy-id, or what to leave out with --without")}
 	}
 	request, err := c.request()
 	if err != nil {
-		return &policycli.Failure{Code: policycli.ExitUsage, Err: err}
+		return &cli.Failure{Code: cli.ExitUsage, Err: err}
 	}
-	opt := replaycli.Options{
+	opt := cli.ReplayOptions{
 		Server:  &client.Client{URL: c.URL, Key: c.APIKey, Agent: "gatehouse/" + version},
 		Request: request, MaxBlocked: c.MaxBlockedPercent, JSON: c.Output == "json", Out: os.Stdout, NewID: uuid.NewString,
 	}
@@ -55,17 +54,17 @@ func (c *replayCommand) Run(ctx context.Context) error {
 		info, err := os.Stderr.Stat()
 		opt.Progress, opt.Live = os.Stderr, err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
-	err = replaycli.Run(ctx, opt)
+	err = cli.Replay(ctx, opt)
 	var refused *client.Error
 	switch {
-	case err == nil, errors.Is(err, replaycli.ErrOver):
+	case err == nil, errors.Is(err, cli.ErrOver):
 		return err
-	case errors.Is(err, replaycli.ErrInterrupted):
-		return &policycli.Failure{Code: policycli.ExitInterrupted, Err: err}
+	case errors.Is(err, cli.ErrInterrupted):
+		return &cli.Failure{Code: cli.ExitInterrupted, Err: err}
 	case errors.As(err, &refused) && refused.Status == 422:
-		return &policycli.Failure{Code: policycli.ExitFindings, Err: err}
+		return &cli.Failure{Code: cli.ExitFindings, Err: err}
 	}
-	return &policycli.Failure{Code: policycli.ExitServer, Err: err}
+	return &cli.Failure{Code: cli.ExitServer, Err: err}
 }
 
 func (c *replayCommand) request() (replay.Request, error) {

@@ -1,4 +1,4 @@
-package policycli
+package cli
 
 import (
 	"bytes"
@@ -47,7 +47,7 @@ func TestCaseWords(t *testing.T) {
 		FormatJUnit: {`tests="3" failures="2"`, "<system-out>cannot lower 7</system-out>", `message="out of time: DENY (evaluation_limit)"`, `message="expected true, got false: DENY (no)"`},
 	} {
 		var out bytes.Buffer
-		report := tested(rep)
+		report := testReport(rep)
 		report.Text = func(p *printer) { p.tests(rep, 0) }
 		o := Options{Format: format, Out: &out}
 		if err := o.write("test", report); err != nil {
@@ -89,7 +89,7 @@ func TestSARIFOrder(t *testing.T) {
 // TestDriftWords has words for each state.
 func TestDriftWords(t *testing.T) {
 	for _, state := range []string{policycode.Added, policycode.Changed, policycode.ChangedOutside, policycode.Missing} {
-		if drifted[state] == "" {
+		if driftMeaning[state] == "" {
 			t.Errorf("%s means nothing", state)
 		}
 	}

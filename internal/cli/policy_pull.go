@@ -1,4 +1,4 @@
-package policycli
+package cli
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func Pull(ctx context.Context, o Options, dir, environment, name string, force b
 		query.Set("name", name)
 	}
 	if err := o.ask(ctx, http.MethodGet, "/policies-as-code/files?"+query.Encode(), "", nil, &x); err != nil {
-		return o.refused(err)
+		return o.writeRefused(err)
 	}
 	if len(x.Files) == 0 {
 		return &Failure{ExitFindings, errNothing}

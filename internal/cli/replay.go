@@ -1,14 +1,7 @@
-// Package replaycli is `gatehouse replay`: a control as it stands in a file,
-// held against the decisions that a server recorded, with the progress on the
-// terminal and an exit code for pipelines.
-//
-//	file ─► POST /compliance/replays ─► GET …?wait= until it ended ─► text or JSON
-//	                                       └─ interrupted: DELETE
-package replaycli
+package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -27,17 +20,17 @@ type Server interface {
 	Do(ctx context.Context, method, path, key string, in, out any) error
 }
 
-// Options say what is replayed, and how it is told.
-type Options struct {
+// ReplayOptions say what to replay and where to write.
+type ReplayOptions struct {
 	Server  Server
 	Request replay.Request
-	// MaxBlocked is the share of newly blocked decisions, in percent, over which
-	// the outcome is ErrOver; negative: none is.
+	// MaxBlocked is the share of newly blocked decisions, in percent, above which
+	// Replay returns ErrOver. A negative number sets no limit.
 	MaxBlocked float64
 	// JSON writes the run as the server gives it, instead of text.
 	JSON bool
-	// Out takes the outcome; Progress what is told meanwhile, nil for nothing. Live
-	// says that Progress is a terminal, where a line can be written over.
+	// Out gets the outcome, Progress the progress; nil writes none. Live says that
+	// Progress is a terminal, where a line can be overwritten.
 	Out, Progress io.Writer
 	Live          bool
 	// NewID makes the key that keeps a repeated request from starting twice.
@@ -50,35 +43,35 @@ var ErrOver = errors.New("more recorded decisions would newly be blocked than --
 // ErrInterrupted says that ctx ended before the replay did.
 var ErrInterrupted = errors.New("interrupted")
 
-// Run starts a replay, waits for it and tells what it found. When ctx ends, the
-// replay is cancelled on the server too, and the error is ErrInterrupted.
-func Run(ctx context.Context, o Options) error {
+// Replay starts a replay, waits for it and writes what it found. When ctx ends,
+// it cancels the replay on the server too and returns ErrInterrupted.
+func Replay(ctx context.Context, o ReplayOptions) error {
 	var run replay.Run
 	key := o.NewID()
 	if err := o.Server.Do(ctx, http.MethodPost, "/compliance/replays", key, o.Request, &run); err != nil {
 		if ctx.Err() != nil {
-			return o.interrupted(ctx, key, 0)
+			return o.cancel(ctx, key, 0)
 		}
 		return err
 	}
 	path := fmt.Sprint("/compliance/replays/", run.ID)
 	for run.Status == replay.Running {
-		o.progress(run)
+		o.writeProgress(run)
 		if err := o.Server.Do(ctx, http.MethodGet, path+"?wait=10", "", nil, &run); err != nil {
 			if ctx.Err() != nil {
-				return o.interrupted(ctx, key, run.ID)
+				return o.cancel(ctx, key, run.ID)
 			}
 			return err
 		}
 	}
-	o.progress(run)
+	o.writeProgress(run)
 	if o.Live && o.Progress != nil {
 		fmt.Fprintln(o.Progress)
 	}
 	if run.Status != replay.Completed || run.Result == nil {
 		return fmt.Errorf("the replay is %s: %s", run.Status, run.Error)
 	}
-	if err := o.tell(run); err != nil {
+	if err := o.write(run); err != nil {
 		return err
 	}
 	if i := run.Result; o.MaxBlocked >= 0 && i.Evaluated > 0 && float64(i.NewlyBlocked)*100 > o.MaxBlocked*float64(i.Evaluated) {
@@ -87,10 +80,9 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// interrupted cancels the run of somebody who does not wait any longer. One
-// whose start was not answered, id 0, may have begun: to ask for it once more
-// with the same key tells which it is.
-func (o Options) interrupted(ctx context.Context, key string, id int64) error {
+// cancel cancels a run on the server. A run whose start was not answered (id 0)
+// may have begun: a second request with the same key returns its id.
+func (o ReplayOptions) cancel(ctx context.Context, key string, id int64) error {
 	short, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer stop()
 	if o.Live && o.Progress != nil {
@@ -111,9 +103,8 @@ func (o Options) interrupted(ctx context.Context, key string, id int64) error {
 	return fmt.Errorf("%w; replay %d is cancelled", ErrInterrupted, id)
 }
 
-// progress tells how far the run is: in one line that is written over on a
-// terminal, else in a line each time.
-func (o Options) progress(run replay.Run) {
+// writeProgress writes how far the run is. On a terminal it overwrites one line.
+func (o ReplayOptions) writeProgress(run replay.Run) {
 	if o.Progress == nil {
 		return
 	}
@@ -127,18 +118,16 @@ func (o Options) progress(run replay.Run) {
 	fmt.Fprintln(o.Progress, line)
 }
 
-func (o Options) tell(run replay.Run) error {
+func (o ReplayOptions) write(run replay.Run) error {
 	if o.JSON {
-		enc := json.NewEncoder(o.Out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(run)
+		return writeJSON(o.Out, run)
 	}
-	_, err := io.WriteString(o.Out, text(run.Result))
+	_, err := io.WriteString(o.Out, impactText(run.Result))
 	return err
 }
 
-// text is an impact for people.
-func text(i *replay.Impact) string {
+// impactText is an impact for people.
+func impactText(i *replay.Impact) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d of %d decisions of the last %d h in %s would flip (%g %%), decided again by revision %d.\n",
 		i.Changed, i.Evaluated, i.WindowHours, i.SourceEnvironment, i.ChangedPercent, i.Revision)
@@ -157,36 +146,37 @@ func text(i *replay.Impact) string {
 	if len(i.ByRule) > 0 {
 		fmt.Fprintln(w, "\nRULE\tLINE\tCONTROL\tFLIPS")
 		for _, r := range i.ByRule[:min(10, len(i.ByRule))] {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%d\n", clean(r.Rule), r.Line, clean(r.PolicyName), r.Changed)
+			fmt.Fprintf(w, "%s\t%d\t%s\t%d\n", oneLine(r.Rule), r.Line, oneLine(r.PolicyName), r.Changed)
 		}
 	}
 	if len(i.ByResource) > 0 && i.ByResource[0].Changed > 0 {
 		fmt.Fprintln(w, "\nRESOURCE\tDECISIONS\tFLIPS")
 		for _, r := range i.ByResource[:min(10, len(i.ByResource))] {
-			fmt.Fprintf(w, "%s\t%d\t%d\n", clean(r.Name), r.Evaluated, r.Changed)
+			fmt.Fprintf(w, "%s\t%d\t%d\n", oneLine(r.Name), r.Evaluated, r.Changed)
 		}
 	}
 	if len(i.Samples) > 0 {
 		fmt.Fprintln(w, "\nDECISION\tSUBJECT\tREQUEST\tFLIP\tWHY")
 		for _, s := range i.Samples {
-			fmt.Fprintf(w, "%s\t%s\t%s %s\t%s → %s\t%s\n", clean(s.DecisionID), clean(s.UserID), clean(s.Action), clean(s.Path), s.Before.Effect, s.After.Effect, why(s))
+			fmt.Fprintf(w, "%s\t%s\t%s %s\t%s → %s\t%s\n", oneLine(s.DecisionID), oneLine(s.UserID), oneLine(s.Action), oneLine(s.Path), s.Before.Effect, s.After.Effect, sampleReason(s))
 		}
 	}
 	_ = w.Flush()
 	return b.String()
 }
 
-func why(s rerun.Sample) string {
-	out := clean(s.After.Reason)
+func sampleReason(s rerun.Sample) string {
+	out := oneLine(s.After.Reason)
 	if s.After.Rule != "" {
-		out += fmt.Sprintf(" (%s, line %d)", clean(s.After.Rule), s.After.Line)
+		out += fmt.Sprintf(" (%s, line %d)", oneLine(s.After.Rule), s.After.Line)
 	}
 	return out
 }
 
-// clean keeps what others wrote from moving a terminal's cursor, and from
-// turning the direction of what stands beside it.
-func clean(s string) string {
+// oneLine makes text of others safe for one line of a terminal: it replaces
+// control characters and those that change the direction of text, and cuts it
+// after 120 characters.
+func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
 			return '·'

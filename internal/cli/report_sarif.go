@@ -1,4 +1,4 @@
-package policycli
+package cli
 
 import (
 	"net/url"

@@ -1,4 +1,4 @@
-package policycli
+package cli
 
 import (
 	"context"
@@ -31,55 +31,55 @@ type Promoted struct {
 // Promote brings controls to production, each by its name or id, in the order
 // given; it ends at the first that the server refuses.
 func Promote(ctx context.Context, o Options, controls []string, how policy.Promotion) error {
-	if err := o.plain("promote"); err != nil {
+	if err := o.requirePlainFormat("promote"); err != nil {
 		return err
 	}
 	done := []Promoted{}
 	for _, control := range controls {
-		found, err := o.inSandbox(ctx, control)
+		found, err := o.findInSandbox(ctx, control)
 		var p Promoted
 		if err == nil {
-			err = o.gated(ctx, fmt.Sprintf("/policies/%d/promote", found.ID), "policy-promote-"+o.NewID(), how, &p)
+			err = o.post(ctx, fmt.Sprintf("/policies/%d/promote", found.ID), "policy-promote-"+o.NewID(), how, &p)
 		}
 		if err != nil {
-			return errors.Join(o.told(done), err)
+			return errors.Join(o.writePromoted(done), err)
 		}
 		p.Name = found.Name
 		done = append(done, p)
 	}
-	return o.told(done)
+	return o.writePromoted(done)
 }
 
 // Reinstate puts a control back in its place.
 func Reinstate(ctx context.Context, o Options, id int64, how policy.Reinstatement) error {
-	if err := o.plain("reinstate"); err != nil {
+	if err := o.requirePlainFormat("reinstate"); err != nil {
 		return err
 	}
 	var p Promoted
-	if err := o.gated(ctx, fmt.Sprintf("/policies/%d/reinstate", id), "policy-reinstate-"+o.NewID(), how, &p); err != nil {
+	if err := o.post(ctx, fmt.Sprintf("/policies/%d/reinstate", id), "policy-reinstate-"+o.NewID(), how, &p); err != nil {
 		return err
 	}
-	return o.told([]Promoted{p})
+	return o.writePromoted([]Promoted{p})
 }
 
-// plain refuses the formats that are for findings in files.
-func (o Options) plain(command string) error {
+// requirePlainFormat refuses the formats that are for findings in files.
+func (o Options) requirePlainFormat(command string) error {
 	if o.Format != FormatText && o.Format != FormatJSON {
 		return usage("%s writes text or json", command)
 	}
 	return nil
 }
 
-// told writes what was done, if anything was.
-func (o Options) told(done []Promoted) error {
+// writePromoted writes what was done, if anything was.
+func (o Options) writePromoted(done []Promoted) error {
 	if len(done) == 0 {
 		return nil
 	}
 	return o.write("promote", Report{Value: done, Text: func(p *printer) { p.promoted(done) }})
 }
 
-// inSandbox finds the policy that a person names.
-func (o Options) inSandbox(ctx context.Context, control string) (policy.Policy, error) {
+// findInSandbox finds a policy in sandbox by its name or id.
+func (o Options) findInSandbox(ctx context.Context, control string) (policy.Policy, error) {
 	if id, err := strconv.ParseInt(control, 10, 64); err == nil {
 		return policy.Policy{ID: id}, nil
 	}
@@ -109,8 +109,8 @@ func (o Options) inSandbox(ctx context.Context, control string) (policy.Policy, 
 	}
 }
 
-// gated posts to the server; a gate that is shut is a finding.
-func (o Options) gated(ctx context.Context, path, key string, in, out any) error {
+// post sends a change to the server. A gate that refuses it (404, 409) is a finding.
+func (o Options) post(ctx context.Context, path, key string, in, out any) error {
 	err := o.ask(ctx, http.MethodPost, path, key, in, out)
 	var refused *client.Error
 	if errors.As(err, &refused) && (refused.Status == http.StatusConflict || refused.Status == http.StatusNotFound) {

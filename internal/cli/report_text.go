@@ -1,4 +1,4 @@
-package policycli
+package cli
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// printer writes for people, in colours where they are wanted.
+// printer writes text for people, in colour if asked to.
 type printer struct {
 	text   strings.Builder
 	colour bool
@@ -35,7 +35,7 @@ func (p *printer) in(colour, s string) string {
 	return "\x1b[" + colour + "m" + s + "\x1b[0m"
 }
 
-// clean keeps what others wrote from steering the terminal.
+// clean makes text of others safe for a terminal: it replaces control characters.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -220,7 +220,7 @@ func (p *printer) drift(d policycode.Drift) {
 		if where == "" {
 			where = fmt.Sprintf("control %d", c.PolicyID)
 		}
-		p.line("%s %s (%s) %s", p.in(yellow, fmt.Sprintf("%-15s", c.State)), clean(c.Name), clean(where), drifted[c.State])
+		p.line("%s %s (%s) %s", p.in(yellow, fmt.Sprintf("%-15s", c.State)), clean(c.Name), clean(where), driftMeaning[c.State])
 		p.changes(c.Changes, c.Diff)
 	}
 	if d.InSync {

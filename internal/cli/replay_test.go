@@ -1,4 +1,4 @@
-package replaycli
+package cli
 
 import (
 	"context"
@@ -39,18 +39,18 @@ func (s *scripted) Do(ctx context.Context, method, path, key string, _, out any)
 	return ctx.Err()
 }
 
-func options(s *scripted, out, progress *strings.Builder) Options {
-	return Options{Server: s, MaxBlocked: -1, Out: out, Progress: progress, NewID: func() string { return "key" }}
+func options(s *scripted, out, progress *strings.Builder) ReplayOptions {
+	return ReplayOptions{Server: s, MaxBlocked: -1, Out: out, Progress: progress, NewID: func() string { return "key" }}
 }
 
 func at(status string, percent float64, result *replay.Impact) replay.Run {
 	return replay.Run{ID: 7, Status: status, Progress: replay.Progress{Evaluated: int64(percent), Total: 100, Percent: percent}, Result: result}
 }
 
-func TestRunWaits(t *testing.T) {
+func TestReplayWaits(t *testing.T) {
 	s := &scripted{answers: []any{at(replay.Running, 0, nil), at(replay.Running, 50, nil), at(replay.Completed, 100, &replay.Impact{Evaluated: 100})}}
 	var out, progress strings.Builder
-	if err := Run(t.Context(), options(s, &out, &progress)); err != nil {
+	if err := Replay(t.Context(), options(s, &out, &progress)); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{"POST /compliance/replays key", "GET /compliance/replays/7?wait=10", "GET /compliance/replays/7?wait=10"}; !slices.Equal(s.asked, want) {
@@ -69,7 +69,7 @@ func TestRunWaits(t *testing.T) {
 	progress.Reset()
 	o := options(s, &out, &progress)
 	o.Live = true
-	if err := Run(t.Context(), o); err != nil || !strings.HasPrefix(progress.String(), "\r") || strings.Count(progress.String(), "\n") != 1 {
+	if err := Replay(t.Context(), o); err != nil || !strings.HasPrefix(progress.String(), "\r") || strings.Count(progress.String(), "\n") != 1 {
 		t.Errorf("on a terminal: %v %q", err, &progress)
 	}
 }
@@ -78,16 +78,16 @@ func TestRunWaits(t *testing.T) {
 func TestProgressBounds(t *testing.T) {
 	for _, percent := range []float64{-1, -1e300, 0, 3.3, 3.4, 99.99, 100, 101, 1e300} {
 		var b strings.Builder
-		Options{Progress: &b}.progress(at(replay.Running, percent, nil))
+		ReplayOptions{Progress: &b}.writeProgress(at(replay.Running, percent, nil))
 		bar := b.String()[strings.Index(b.String(), "[")+1 : strings.Index(b.String(), "]")]
 		if len(bar) != 30 || strings.Trim(bar, "#-") != "" || strings.Contains(bar, "-#") {
 			t.Errorf("%g %%: %q", percent, bar)
 		}
 	}
-	Options{}.progress(at(replay.Running, 1, nil)) // nobody is told
+	ReplayOptions{}.writeProgress(at(replay.Running, 1, nil)) // nobody is told
 }
 
-func TestRunJudges(t *testing.T) {
+func TestReplayJudges(t *testing.T) {
 	for _, c := range []struct {
 		blocked, evaluated int64
 		most               float64
@@ -108,7 +108,7 @@ func TestRunJudges(t *testing.T) {
 		var out, progress strings.Builder
 		o := options(s, &out, &progress)
 		o.MaxBlocked = c.most
-		if err := Run(t.Context(), o); errors.Is(err, ErrOver) != c.over || err != nil && !c.over {
+		if err := Replay(t.Context(), o); errors.Is(err, ErrOver) != c.over || err != nil && !c.over {
 			t.Errorf("%d of %d, at most %g %%: %v", c.blocked, c.evaluated, c.most, err)
 		}
 		if out.Len() == 0 {
@@ -117,7 +117,7 @@ func TestRunJudges(t *testing.T) {
 	}
 }
 
-func TestRunFails(t *testing.T) {
+func TestReplayFails(t *testing.T) {
 	refused := errors.New("refused")
 	failed := at(replay.Failed, 10, nil)
 	failed.Error = "the log is gone"
@@ -129,15 +129,15 @@ func TestRunFails(t *testing.T) {
 		"the replay is completed: ":             {at(replay.Completed, 100, nil)},
 	} {
 		var out, progress strings.Builder
-		if err := Run(t.Context(), options(&scripted{answers: answers}, &out, &progress)); err == nil || err.Error() != want || out.Len() > 0 {
+		if err := Replay(t.Context(), options(&scripted{answers: answers}, &out, &progress)); err == nil || err.Error() != want || out.Len() > 0 {
 			t.Errorf("%v, want %s; told %q", err, want, &out)
 		}
 	}
 }
 
-// TestRunInterrupted: who does not wait any longer cancels the run, also where
+// TestReplayInterrupted: who does not wait any longer cancels the run, also where
 // the answer to its start was lost.
-func TestRunInterrupted(t *testing.T) {
+func TestReplayInterrupted(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		start bool // before the start was answered
@@ -156,7 +156,7 @@ func TestRunInterrupted(t *testing.T) {
 			s.answers = []any{hangUp, at(replay.Running, 0, nil), c.last}
 		}
 		var out, progress strings.Builder
-		err := Run(ctx, options(s, &out, &progress))
+		err := Replay(ctx, options(s, &out, &progress))
 		if !errors.Is(err, ErrInterrupted) || err.Error() != c.want || !slices.Equal(s.asked, c.asked) || out.Len() > 0 {
 			t.Errorf("%s: %v; asked %q; told %q", c.what, err, s.asked, &out)
 		}
@@ -164,12 +164,12 @@ func TestRunInterrupted(t *testing.T) {
 	}
 }
 
-func TestTellsJSON(t *testing.T) {
+func TestReplayJSON(t *testing.T) {
 	run := at(replay.Completed, 100, &replay.Impact{Evaluated: 3, Samples: []rerun.Sample{{DecisionID: "d\x1b[2J"}}})
 	var out, progress strings.Builder
 	o := options(&scripted{answers: []any{run}}, &out, &progress)
 	o.JSON = true
-	if err := Run(t.Context(), o); err != nil {
+	if err := Replay(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	var got replay.Run
@@ -178,9 +178,9 @@ func TestTellsJSON(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
+func TestImpactText(t *testing.T) {
 	plain := &replay.Impact{Changed: 12, Evaluated: 10_000, WindowHours: 24, SourceEnvironment: "production", ChangedPercent: 0.12, Revision: 9, NewlyBlocked: 11, NewlyBlockedPercent: 0.11, NewlyAllowed: 1}
-	if got := text(plain); got != "12 of 10000 decisions of the last 24 h in production would flip (0.12 %), decided again by revision 9.\n"+
+	if got := impactText(plain); got != "12 of 10000 decisions of the last 24 h in production would flip (0.12 %), decided again by revision 9.\n"+
 		"  newly blocked 11 (0.11 %), newly allowed 1; in all: blocked 0, allowed 0, masked 0\n" {
 		t.Errorf("the bare figures:\n%s", got)
 	}
@@ -196,7 +196,7 @@ func TestText(t *testing.T) {
 		DecisionID: "d1", UserID: "eve\u202e", Action: "GET", Path: "/x\ny",
 		Before: rerun.Verdict{Effect: "ALLOW"}, After: rerun.Verdict{Effect: "DENY", Reason: "no", Rule: "deny", Line: 4},
 	}}
-	got := text(&full)
+	got := impactText(&full)
 	for _, want := range []string{
 		"  3 differ from what was recorded without the candidate: 2 by a control's version, 1 by data\n",
 		"  10 could not be decided again: 1 without input, 2 redacted, 3 incomplete, 4 unreadable\n", "  note: a note\n",
@@ -210,17 +210,17 @@ func TestText(t *testing.T) {
 		t.Errorf("more than ten, or what moves the cursor, in\n%q", got)
 	}
 	full.ByResource[0].Changed = 0
-	if strings.Contains(text(&full), "RESOURCE") {
+	if strings.Contains(impactText(&full), "RESOURCE") {
 		t.Error("resources without a flip are listed")
 	}
 }
 
-func TestClean(t *testing.T) {
+func TestOneLine(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "", "plain": "plain", "Zoë → 日本": "Zoë → 日本", "a\tb\x00c\x7f": "a·b·c·", "\u0085\u009b": "··", "a\u202eb\u2066c\u200f": "a·b·c·", "a\u2028b": "a·b",
 		strings.Repeat("é", 120): strings.Repeat("é", 120), strings.Repeat("é", 121): strings.Repeat("é", 120) + "…",
 	} {
-		if got := clean(in); got != want {
+		if got := oneLine(in); got != want {
 			t.Errorf("%q becomes %q", in, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package policycli
+package cli
 
 import (
 	"encoding/json"

@@ -19,6 +19,7 @@ var layers = []layer{
 	{"errors", []string{
 		"internal/fault",
 		"internal/freeport",
+		"internal/fulltest",
 	}},
 	{"plain tools, which know nothing of gatehouse", []string{
 		"internal/classify",

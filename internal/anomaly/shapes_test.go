@@ -3,11 +3,11 @@ package anomaly
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // shape is a kind of traffic: how many decisions a minute there are at a time, which
@@ -118,9 +118,10 @@ var usual = Tuning{Factor: 3}
 // TestFalseAlarms plays three weeks of each shape, the first as history, and counts
 // what is flagged although nothing is wrong. docs/dashboard.md states the figure.
 func TestFalseAlarms(t *testing.T) {
+	fulltest.Only(t)
 	alarms, weeks := 0, 0
 	for name, s := range shapes() {
-		if os.Getenv("GATEHOUSE_TEST_FULL") == "" && name != "an office" {
+		if !fulltest.Run() && name != "an office" {
 			continue
 		}
 		w := newWorld(s, 11)
@@ -167,7 +168,7 @@ func TestIncidentsAreFound(t *testing.T) {
 		if name == "few people" {
 			continue // too few decisions to say anything within minutes
 		}
-		if os.Getenv("GATEHOUSE_TEST_FULL") == "" && name != "an office" {
+		if !fulltest.Run() && name != "an office" {
 			continue
 		}
 		for _, in := range incidents {

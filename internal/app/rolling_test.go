@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // balanced runs a real nginx before replicas, as scaling them shows: a replica that
@@ -123,10 +124,8 @@ func load(ctx context.Context, url string, rate int) (sent, failed int64, last s
 // TestRollingRestarts: replicas of a bouncer are restarted one after the
 // other, under load, behind a real nginx, and no request is lost.
 func TestRollingRestarts(t *testing.T) {
-	restarts, rate := 2, 200
-	if os.Getenv("GATEHOUSE_TEST_FULL") != "" {
-		restarts, rate = 20, 1000
-	} else if testing.Short() {
+	restarts, rate := fulltest.Rounds(2, 20), fulltest.Rounds(200, 1000)
+	if !fulltest.Run() && testing.Short() {
 		t.Skip("restarts take seconds")
 	}
 	s := apptest.StartServer(t, dbtest.SQLite)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestMain keeps the inner loop quick: a plain `go test ./...` leaves out the
@@ -13,10 +14,9 @@ import (
 // test`, and so CI, runs all. What is asked for by name runs whole in any case.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if os.Getenv("GATEHOUSE_TEST_FULL") == "" && flag.Lookup("test.run").Value.String() == "" {
+	if fulltest.Inner() {
 		long := "TestHardening|TestSimulation|TestKilled|TestKills|TestFanOut|TestStockOPA|TestTemplate|TestConvergence|TestCredentialEnds|TestGateways|TestAssisted|TestClassification|TestStory|TestPolicyCommand|TestCIExamples|TestCode|TestPull|TestPoliciesAsCodeGuide|TestWorkbench|TestReplay|TestImpactGate|TestRepository|TestWebhook|TestEditor|TestDeployment|TestNoisy|TestShareOf|TestStoreThat|TestLibraries" +
 			"|TestLibraryReplayed|TestDecisionsSurvive|TestNothingForeign|TestMaxStale|TestCutOff|TestOPAParity|TestSimulateAgrees|TestDiscoveryIsBounded"
-		apptest.Quick = true
 		if err := flag.Set("test.skip", long); err != nil {
 			panic(err)
 		}

@@ -105,7 +105,7 @@ func TestTenantStops(t *testing.T) {
 // The other replica does not hear of changes on SQLite, as if the word were
 // lost: there it is the poll that ends things.
 func TestRevocation(t *testing.T) {
-	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			ctx := context.Background()
 			cfg, ck := dbtest.Config(t, backend), newClock()

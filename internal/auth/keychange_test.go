@@ -19,7 +19,7 @@ import (
 // TestChangeOfAKey: what is sent changes, the rest stays, and what was known of
 // the key before does not outlive it: here at once, elsewhere within seconds.
 func TestChangeOfAKey(t *testing.T) {
-	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			ctx := context.Background()
 			cfg, ck := dbtest.Config(t, backend), newClock()

@@ -58,7 +58,7 @@ func settings(t testing.TB, d *db.DB) []named {
 }
 
 func TestTenantsAreApart(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		a, b := tenant(t, c, "default"), tenant(t, c, "t2")
 		put(t, a, "same", "of default")
 		put(t, b, "same", "of t2")
@@ -81,7 +81,7 @@ func TestTenantsAreApart(t *testing.T) {
 }
 
 func TestCommitAndRollback(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		d := tenant(t, c, "default")
 		put(t, d, "kept", "1")
@@ -115,7 +115,7 @@ func TestCommitAndRollback(t *testing.T) {
 }
 
 func TestLostTransactionStaysLost(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		d := tenant(t, c, "default")
 		put(t, d, "a", "1")
@@ -142,7 +142,7 @@ func TestLostTransactionStaysLost(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		d := tenant(t, c, "default")
 		read := func(sql string, args ...any) error {
@@ -217,7 +217,7 @@ func TestMapping(t *testing.T) {
 		Tags: []string{"a", `b"<`}, None: []string{}, Labels: map[string]string{}, Inner: inner{&yes},
 		Any: map[string]any{"x": 1.0}, Raw: json.RawMessage(`{"b":1,"a":2}`), Bytes: []byte{0, 1, 255}, Addr: netip.MustParseAddr("::1"),
 	}
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		create := `CREATE TABLE wide (count BIGINT, id BIGINT, color TEXT, on_ BOOLEAN, ratio DOUBLE PRECISION, made BIGINT, never BIGINT,
 			ended BIGINT, note TEXT, missing TEXT, tags TEXT, none TEXT, labels TEXT, inner_ TEXT, any_ TEXT, raw TEXT, bytes BYTEA, addr TEXT)`
@@ -317,7 +317,7 @@ func wait(t *testing.T, heard <-chan string) string {
 }
 
 func TestConcurrentWrites(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		d := tenant(t, c, "default")
 		put(t, d, "n", "0")
@@ -364,7 +364,7 @@ func TestConcurrentWrites(t *testing.T) {
 }
 
 func TestDropTenant(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		put(t, tenant(t, c, "t2"), "old", "data")
 		if err := c.CreateTenant(ctx, "t2"); !fault.Is(err, fault.Conflict) {
@@ -392,7 +392,7 @@ func TestDropTenant(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		h := c.Health(context.Background())
 		if h.Status != "up" || h.Connections < 1 {
 			t.Errorf("%+v", h)

@@ -12,7 +12,7 @@ import (
 // TestExecRows: whatever the number of rows, each is written once, with NULL
 // and every type where no table gives the types.
 func TestExecRows(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		err := c.System().Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(ctx, `CREATE TABLE many (id BIGINT NOT NULL PRIMARY KEY, word TEXT, share DOUBLE PRECISION)`)

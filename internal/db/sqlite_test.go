@@ -120,7 +120,7 @@ func TestGroupMembersFailAlone(t *testing.T) {
 
 // TestReadersSeeOneState: a read keeps its snapshot while others write.
 func TestReadersSeeOneState(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		ctx := context.Background()
 		d := tenant(t, c, "default")
 		put(t, d, "a", "1")
@@ -148,7 +148,7 @@ func TestReadersSeeOneState(t *testing.T) {
 // TestCancelledQuery: a query that runs long ends with its context, and the
 // connection serves the next one.
 func TestCancelledQuery(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+	dbtest.Both(t, func(t *testing.T, c *db.Cluster) {
 		d := tenant(t, c, "default")
 		for range 6 {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)

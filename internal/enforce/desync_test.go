@@ -8,13 +8,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // hostile is an application that answers by hand. Of what it sends late it is told
@@ -213,10 +214,7 @@ func TestEachCallerHasHisOwnAnswer(t *testing.T) {
 // crowd lets callers in, wave after wave; two in three ask for what is answered badly.
 func crowd(t *testing.T, url, way string, app *hostile) {
 	t.Helper()
-	waves, callers := 3, 9
-	if os.Getenv("GATEHOUSE_TEST_FULL") == "1" {
-		waves, callers = 8, 24
-	}
+	waves, callers := fulltest.Rounds(3, 8), fulltest.Rounds(9, 24)
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: callers}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer client.CloseIdleConnections()
 	var served atomic.Int32

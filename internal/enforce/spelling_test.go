@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"path"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -283,10 +283,7 @@ func TestEverySpellingIsDecidedOn(t *testing.T) {
 		}
 		return resp.StatusCode
 	}
-	rounds := 1000
-	if os.Getenv("GATEHOUSE_TEST_FULL") == "1" {
-		rounds = 50_000
-	}
+	rounds := fulltest.Rounds(1000, 50_000)
 	rng := rand.New(rand.NewPCG(1, 2))
 	passed, refused, held := 0, 0, 0
 	for range rounds {

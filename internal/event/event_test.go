@@ -185,7 +185,7 @@ func TestEmitMany(t *testing.T) {
 }
 
 func TestTwoReplicasUnderLoad(t *testing.T) {
-	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+	for _, backend := range dbtest.Backends() {
 		t.Run(backend, func(t *testing.T) {
 			c := dbtest.Open(t, backend)
 			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())

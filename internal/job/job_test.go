@@ -351,7 +351,7 @@ func TestLead(t *testing.T) {
 }
 
 func BenchmarkJobs(b *testing.B) {
-	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+	for _, backend := range dbtest.Backends() {
 		b.Run(backend, func(b *testing.B) {
 			c := dbtest.Open(b, backend)
 			d := tenant(b, c, "default")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
@@ -347,10 +348,7 @@ func flipTemplates(t *testing.T, y *tally) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := 8 // a part of them, unless all is asked for
-	if os.Getenv("GATEHOUSE_TEST_FULL") != "" {
-		step = 1
-	}
+	step := fulltest.Rounds(8, 1) // every eighth in the inner loop
 	for _, id := range catalogue.IDs() {
 		tpl, _ := catalogue.Get(id)
 		c, issues := rego.Compile(rego.Meta{ID: 1, Name: id, Version: 1}, tpl.Source())

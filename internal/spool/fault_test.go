@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // disk is a disk that fails as told. After a sync that failed, what had not been
@@ -210,11 +211,7 @@ func TestHealsUnasked(t *testing.T) {
 // TestFaultsAtRandom appends while the disk fails in every way at random, and the
 // process dies now and then: what Append returned nil for comes out once, in order.
 func TestFaultsAtRandom(t *testing.T) {
-	seeds := uint64(15)
-	if os.Getenv("GATEHOUSE_TEST_FULL") == "1" {
-		seeds = 400
-	}
-	for seed := range seeds {
+	for seed := range uint64(fulltest.Rounds(15, 400)) {
 		for _, policy := range []SyncPolicy{SyncAlways, SyncInterval} {
 			faultsAtRandom(t, seed, policy)
 		}

@@ -241,18 +241,13 @@ func Eventually(t testing.TB, limit time.Duration, check func() error) {
 	}
 }
 
-// Quick says that this is the inner loop, where Each leaves PostgreSQL out.
-var Quick bool
-
 // Each runs a test on each backend, as subtests; in the inner loop on SQLite
 // alone. What differs between the stores has tests beside the stores, on both;
 // Both is for what must be seen on both by everybody.
 func Each(t *testing.T, test func(t *testing.T, s *Server)) {
-	if Quick {
-		t.Run(dbtest.SQLite, func(t *testing.T) { test(t, StartServer(t, dbtest.SQLite)) })
-		return
+	for _, backend := range dbtest.Backends() {
+		t.Run(backend, func(t *testing.T) { test(t, StartServer(t, backend)) })
 	}
-	Both(t, test)
 }
 
 // Both runs a test on each backend, as subtests.

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -35,8 +36,26 @@ const (
 // Second is the tenant that exists beside scope.DefaultTenant.
 const Second scope.TenantID = "t2"
 
-// Each runs test on every backend, as a subtest with a fresh store.
+// Each runs test on every backend, as a subtest with a fresh store; in the inner
+// loop on SQLite alone.
 func Each(t *testing.T, test func(t *testing.T, c *db.Cluster)) {
+	t.Helper()
+	for _, backend := range Backends() {
+		t.Run(backend, func(t *testing.T) { test(t, Open(t, backend)) })
+	}
+}
+
+// Backends are those that a test of a service runs on: SQLite alone in the inner loop.
+func Backends() []string {
+	if fulltest.Inner() {
+		return []string{SQLite}
+	}
+	return []string{SQLite, Postgres}
+}
+
+// Both runs test on every backend, also in the inner loop: for what the backends do
+// differently.
+func Both(t *testing.T, test func(t *testing.T, c *db.Cluster)) {
 	t.Helper()
 	for _, backend := range []string{SQLite, Postgres} {
 		t.Run(backend, func(t *testing.T) { test(t, Open(t, backend)) })

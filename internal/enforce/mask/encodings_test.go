@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html"
 	"net/url"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	"unicode/utf16"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // each writes every character by itself.
@@ -194,7 +195,7 @@ func escapedUnit(r rune) string {
 // Whatever way personal data is written, wherever it stands and however the answer
 // is cut, nobody can make it out; and cuts change nothing.
 func TestNothingIsReadable(t *testing.T) {
-	full := os.Getenv("GATEHOUSE_TEST_FULL") == "1"
+	full := fulltest.Run()
 	n := 0
 	for place, where := range placesOfText {
 		for writing, write := range writings {

@@ -1,0 +1,88 @@
+import createClient, { type Middleware } from "openapi-fetch";
+import createHooks from "openapi-react-query";
+import type { components, paths } from "./schema";
+
+/** Schemas of the API, such as Schemas["Policy"]. */
+export type Schemas = components["schemas"];
+export type Environment = "sandbox" | "production";
+
+/** What the API refused, or what kept the request from reaching it. */
+export class ApiError extends Error {
+  readonly status: number;
+  readonly code: string;
+  readonly requestId: string;
+  readonly details: Schemas["FaultDetail"][];
+  /** Seconds to wait before trying again, of a 429. */
+  readonly retryAfter: number;
+
+  constructor(status: number, body: unknown, requestId: string) {
+    const fields = (typeof body === "object" && body !== null ? body : {}) as Record<string, unknown>;
+    const message = [fields.message, fields.detail, fields.error_description].find((m) => typeof m === "string");
+    super(typeof message === "string" ? message : `HTTP ${status}`);
+    this.name = "ApiError";
+    this.status = status;
+    this.code = typeof fields.error === "string" ? fields.error : "";
+    this.requestId = typeof fields.request_id === "string" ? fields.request_id : requestId;
+    this.retryAfter = typeof fields.retry_after === "number" ? fields.retry_after : 0;
+    const details = fields.details ?? fields.errors;
+    this.details = Array.isArray(details) ? (details as Schemas["FaultDetail"][]) : [];
+  }
+}
+
+// What goes with each request. The tenant is set by platform administrators who
+// look at another tenant than their own; the language is the person's choice.
+const sent = { language: "en", tenant: "", token: "" };
+let onSignedOut: () => void = () => {};
+
+export const session = {
+  setLanguage: (language: string) => {
+    sent.language = language;
+  },
+  setTenant: (tenant: string) => {
+    sent.tenant = tenant;
+  },
+  tenant: () => sent.tenant,
+  /** Keeps an access token in memory; it is gone with the tab. */
+  setToken: (token: string) => {
+    sent.token = token;
+  },
+  /** Calls back when a request was refused because nobody is signed in. */
+  whenSignedOut: (call: () => void) => {
+    onSignedOut = call;
+  },
+};
+
+const middleware: Middleware = {
+  onRequest({ request }) {
+    request.headers.set("Accept-Language", sent.language);
+    if (sent.tenant) request.headers.set("X-Tenant-ID", sent.tenant);
+    if (sent.token) request.headers.set("Authorization", `Bearer ${sent.token}`);
+    return request;
+  },
+  async onResponse({ request, response }) {
+    if (response.ok) return undefined;
+    const body = await response
+      .clone()
+      .json()
+      .catch(() => undefined);
+    const signingIn = /\/auth\/(login|me|session)$/.test(new URL(request.url).pathname);
+    if (response.status === 401 && !signingIn) onSignedOut();
+    throw new ApiError(response.status, body, response.headers.get("X-Request-ID") ?? "");
+  },
+  onError({ error }) {
+    if (error instanceof ApiError || (error instanceof DOMException && error.name === "AbortError")) return undefined;
+    return new ApiError(0, { error: "network" }, "");
+  },
+};
+
+/** The typed client. Failures throw ApiError, so `data` is there after an await. */
+export const client = createClient<paths>({ baseUrl: window.location.origin, credentials: "same-origin" });
+client.use(middleware);
+
+/** Hooks: api.useQuery("get", "/api/v1/policies", …), api.useMutation(…). */
+export const api = createHooks(client);
+
+/** The body of an answer of the client. Refusals have thrown before. */
+export function must<T>(answer: { data?: T }): T {
+  return answer.data as T;
+}

@@ -1,0 +1,12 @@
+import common from "./common";
+import dashboard from "./dashboard";
+import login from "./login";
+import shell from "./shell";
+
+// One area each line.
+export default {
+  common,
+  dashboard,
+  login,
+  shell,
+};

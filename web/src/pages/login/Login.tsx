@@ -1,0 +1,95 @@
+import { Button, PasswordInput, Stack, TextInput } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { type FormEvent, useEffect, useState } from "react";
+import { useNavigate, useSearchParams } from "react-router";
+import { ApiError } from "../../api/client";
+import { signIn } from "../../api/session";
+import { type Language, languages, useI18n } from "../../i18n";
+import { ErrorPanel } from "../../ui/ErrorPanel";
+
+/** A path of this console, or the start. An address of elsewhere is not followed. */
+export function safeNext(next: string | null): string {
+  return next?.startsWith("/") && !next.startsWith("//") && !next.includes("\\") ? next : "/";
+}
+
+export default function Login() {
+  const { t, language, setLanguage } = useI18n();
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const [params] = useSearchParams();
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<unknown>(null);
+  useEffect(() => {
+    document.title = `${t("login.title")} · gatehouse`;
+  }, [t]);
+
+  const submit = async (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    setBusy(true);
+    setError(null);
+    try {
+      await signIn(String(form.get("username")), String(form.get("password")));
+      queries.clear();
+      await navigate(safeNext(params.get("next")), { replace: true });
+    } catch (failure) {
+      setError(failure);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const refused = error instanceof ApiError && error.status === 401;
+  return (
+    <div className="gh-login">
+      <main>
+        <span className="gh-brand">
+          <img src="/favicon.svg" width="28" height="28" alt="" />
+          <strong>gatehouse</strong>
+        </span>
+        <h1>{t("login.title")}</h1>
+        <p className="gh-dim" style={{ marginTop: 0 }}>
+          {params.has("next") ? t("login.ended") : t("login.about")}
+        </p>
+        <form onSubmit={(event) => void submit(event)}>
+          <Stack gap="sm">
+            <TextInput
+              name="username"
+              label={t("login.username")}
+              autoComplete="username"
+              required
+              autoFocus
+              withAsterisk={false}
+            />
+            <PasswordInput
+              name="password"
+              label={t("login.password")}
+              autoComplete="current-password"
+              required
+              withAsterisk={false}
+              visibilityToggleButtonProps={{ "aria-label": t("login.show") }}
+              error={refused ? t("login.refused") : undefined}
+            />
+            {error && !refused ? <ErrorPanel error={error} /> : null}
+            <Button type="submit" loading={busy} fullWidth>
+              {t("login.action")}
+            </Button>
+          </Stack>
+        </form>
+        <p className="gh-row" style={{ marginTop: 20, justifyContent: "center" }}>
+          {(Object.keys(languages) as Language[]).map((l) => (
+            <Button
+              key={l}
+              lang={l}
+              size="compact-xs"
+              variant={l === language ? "light" : "subtle"}
+              aria-pressed={l === language}
+              onClick={() => setLanguage(l)}
+            >
+              {languages[l]}
+            </Button>
+          ))}
+        </p>
+      </main>
+    </div>
+  );
+}

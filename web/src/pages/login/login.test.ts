@@ -1,0 +1,14 @@
+import { describe, expect, it } from "vitest";
+import { safeNext } from "./Login";
+
+describe("safeNext", () => {
+  it.each([
+    ["/policies/3?environment=production", "/policies/3?environment=production"],
+    [null, "/"],
+    ["", "/"],
+    ["https://evil.example", "/"],
+    ["//evil.example", "/"],
+    ["/\\evil.example", "/"],
+    ["javascript:alert(1)", "/"],
+  ])("of %s goes to %s", (next, to) => expect(safeNext(next)).toBe(to));
+});

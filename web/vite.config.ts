@@ -1,0 +1,31 @@
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+const server = process.env.GATEHOUSE_URL ?? "http://127.0.0.1:8080";
+const proxy = { "/api": { target: server, ws: true } };
+
+export default defineConfig({
+  plugins: [react()],
+  // The server puts a nonce of each request in the place of this word.
+  html: { cspNonce: "__CSP_NONCE__" },
+  server: { proxy },
+  preview: { proxy },
+  build: {
+    outDir: "../internal/webui/dist",
+    emptyOutDir: true,
+    target: "es2023",
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    reportCompressedSize: false,
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          groups: [
+            { name: "react", test: /node_modules\/(react|react-dom|scheduler|react-router)\// },
+            { name: "codemirror", test: /node_modules\/(@codemirror|@lezer|style-mod|crelt|w3c-keyname|@marijn)\// },
+          ],
+        },
+      },
+    },
+  },
+});

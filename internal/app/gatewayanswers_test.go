@@ -10,7 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	pep "github.com/gatehouse-dev/gatehouse/internal/enforce"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
 // TestGatewayAnswers: an application behind a gateway that is configured as its
@@ -22,7 +22,7 @@ func TestGatewayAnswers(t *testing.T) {
 	app := newBackend(t, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Own", "own")
-		for _, name := range pep.AnswerHeaders() {
+		for _, name := range header.OfAnswers() {
 			switch r.URL.Path {
 			case "/plain":
 				h[name] = []string{"forged", "forged again"}
@@ -48,7 +48,7 @@ func TestGatewayAnswers(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, strings.Repeat("body ", 2000))
 		w.(http.Flusher).Flush()
-		for _, name := range pep.AnswerHeaders() {
+		for _, name := range header.OfAnswers() {
 			switch r.URL.Path {
 			case "/announced":
 				h.Set(name, "forged")

@@ -13,7 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
-	pep "github.com/gatehouse-dev/gatehouse/internal/enforce"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
 // spellings are the ways to write a header's name that a receiver may fold into it.
@@ -46,7 +46,7 @@ func TestGatewayHeaders(t *testing.T) {
 	b := s.Bouncer(t, a, body{"name": "gateway", "environment": "sandbox"}, app.addr)
 	answers(t, &apptest.Client{Base: b.URL}, "/open", 200, 5*time.Second)
 
-	reserved := pep.ReservedHeaders()
+	reserved := header.Reserved()
 	// nginx removes what is listed alone; who can remove whole families does.
 	families := []string{"X-Auth-Request-Anything", "X-Original-Anything", "X-Remote-Anything", "X-Forwarded-Anything"}
 	ways := maps.Clone(gateways)

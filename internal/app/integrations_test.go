@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app"
-	pep "github.com/gatehouse-dev/gatehouse/internal/enforce"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
 // blocks gives every block of a language in a document of docs/integrations.
@@ -118,7 +118,7 @@ func TestEnvoyPage(t *testing.T) {
 		t.Errorf("the filter is %v", asks)
 	}
 	for _, host := range manager.GetRouteConfig().GetVirtualHosts() {
-		for _, name := range pep.AnswerHeaders() {
+		for _, name := range header.OfAnswers() {
 			for _, spelling := range []string{strings.ToLower(name), strings.ReplaceAll(strings.ToLower(name), "-", "_")} {
 				if !slices.Contains(host.GetResponseHeadersToRemove(), spelling) {
 					t.Errorf("the application's %s reaches the client", spelling)

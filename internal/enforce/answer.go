@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -102,9 +103,9 @@ func refusalHeader(set func(name, value string), in *inbound, provider, decision
 	set("Content-Type", "application/json; charset=utf-8")
 	set("Cache-Control", "no-store")
 	set("X-Content-Type-Options", "nosniff")
-	set(headerRequestID, in.id)
+	set(header.RequestID, in.id)
 	if decision != "" {
-		set(headerDecisionID, decision)
+		set(header.DecisionID, decision)
 	}
 	if name, text := llm.RefusalHeader(provider, no.status); name != "" {
 		set(name, text)

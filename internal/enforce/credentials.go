@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
@@ -76,8 +77,8 @@ func (b *Bouncer) openCredentials(data []byte, id string, least int64) (*upstrea
 	}
 	for i := range out.list {
 		c := &out.list[i]
-		name, odd := foldName(textproto.CanonicalMIMEHeaderKey(c.Header))
-		if odd || name == "" || hopByHop[name] || !headerSafe(c.Value) {
+		name, odd := header.Fold(textproto.CanonicalMIMEHeaderKey(c.Header))
+		if odd || name == "" || header.IsHopByHop(name) || !header.IsSafe(c.Value) {
 			return nil, fmt.Errorf("%w: %q cannot be sent", errNoCredentials, c.Header)
 		}
 		c.Header = name
@@ -156,19 +157,12 @@ func (st *state) forRequest(in *inbound, res *rego.Resource) []credential {
 	return own
 }
 
-// changes are what becomes of a request's header: the client's fields that go, and
-// those that we set.
-type changes struct {
-	drop []string
-	set  []field
-}
-
 // tokenHeaders is what carried the caller's token, when it is not to go on.
 func (s *settings) tokenHeaders(who *identity) []string {
 	switch {
 	case s.passToken:
 		return nil
-	case s.names.token != "":
+	case s.names.Token != "":
 		return nil // reserved: it never goes on
 	case s.mode == enforcing && !who.expires.IsZero():
 		return authorizationOnly
@@ -182,21 +176,21 @@ var authorizationOnly = []string{"Authorization"}
 // A token that was for us is not for who stands behind, unless it is to pass; in
 // shadow mode, where nothing may differ from direct access, it stays, but for
 // what a credential takes the place of.
-func (st *state) credit(in *inbound, res *rego.Resource, who *identity) (c changes) {
-	c.drop = st.tokenHeaders(who)
+func (st *state) credit(in *inbound, res *rego.Resource, who *identity) (c header.Changes) {
+	c.Drop = st.tokenHeaders(who)
 	for _, r := range st.forRequest(in, res) {
 		switch r.Action {
 		case "add":
-			if len(in.headers[r.Header]) > 0 && !slices.Contains(c.drop, r.Header) {
+			if len(in.headers[r.Header]) > 0 && !slices.Contains(c.Drop, r.Header) {
 				continue
 			}
 		case "set", "strip":
 		default:
 			continue
 		}
-		c.drop = append(c.drop[:len(c.drop):len(c.drop)], r.Header)
+		c.Drop = append(c.Drop[:len(c.Drop):len(c.Drop)], r.Header)
 		if r.Action != "strip" {
-			c.set = append(c.set, field{r.Header, r.Value})
+			c.Set = append(c.Set, header.Field{Name: r.Header, Value: r.Value})
 		}
 	}
 	return c

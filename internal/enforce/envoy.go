@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/extauthz"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -88,7 +89,7 @@ func (b *Bouncer) unsettled(st *state, in *inbound, code string) *extauthz.Answe
 // heldBy is what is known of a request before it is looked at.
 func (b *Bouncer) heldBy(st *state, c *extauthz.Check) inbound {
 	in := inbound{at: b.cfg.Now(), method: c.Method, headers: http.Header(c.Header), secure: c.Scheme == "https", peer: c.Peer}
-	if c.ID != "" && len(in.headers[headerRequestID]) == 0 && saneID(c.ID) {
+	if c.ID != "" && len(in.headers[header.RequestID]) == 0 && saneID(c.ID) {
 		in.id = c.ID
 	} else {
 		in.id = b.requestID(in.headers)
@@ -197,11 +198,11 @@ func (in *inbound) routed(c *extauthz.Check, st *state) *refusal {
 }
 
 // apart undoes the joining of identity headers: two of them are none.
-func apart(h http.Header, merged bool, names headerNames) {
+func apart(h http.Header, merged bool, names header.Names) {
 	if !merged {
 		return
 	}
-	for _, name := range []string{names.user, names.email} {
+	for _, name := range []string{names.User, names.Email} {
 		if lines := h[name]; len(lines) == 1 && strings.Contains(lines[0], ",") {
 			h[name] = strings.Split(lines[0], ",")
 		}
@@ -237,18 +238,18 @@ func (b *Bouncer) envoyAnswer(st *state, in *inbound, who *identity, v *verdict)
 		provider := b.providerOf(in)
 		a.Status, a.Text = v.no.statusFor(in), string(refusalBody(in, provider, v.id, &v.no))
 		refusalHeader(reply, in, provider, v.id, &v.no)
-		reply(headerStatus, v.no.code)
+		reply(header.Status, v.no.code)
 		return a
 	}
 	if v.id != "" {
-		reply(headerDecisionID, v.id)
+		reply(header.DecisionID, v.id)
 	}
 	st.identityFields(who, func(name, text string) { a.Set = append(a.Set, extauthz.Field{Name: name, Value: text}) })
 	c := st.credit(in, v.dec.Resource, who)
-	for _, f := range c.set {
-		a.Set = append(a.Set, extauthz.Field{Name: f.name, Value: f.value})
+	for _, f := range c.Set {
+		a.Set = append(a.Set, extauthz.Field{Name: f.Name, Value: f.Value})
 	}
-	a.Remove = unbelieved(in.headers, st, a.Set, c.drop)
+	a.Remove = unbelieved(in.headers, st, a.Set, c.Drop)
 	return a
 }
 
@@ -281,7 +282,7 @@ func (v *verdict) metadata(st *state) map[string]any {
 // that an application believes, they alone stay as they are.
 var envoysOwn = map[string]bool{
 	"X-Forwarded-For": true, "X-Forwarded-Proto": true, "X-Forwarded-Port": true, "X-Forwarded-Host": true, "X-Forwarded-Client-Cert": true,
-	"X-Envoy-External-Address": true, "X-Envoy-Original-Path": true, headerRequestID: true,
+	"X-Envoy-External-Address": true, "X-Envoy-Original-Path": true, header.RequestID: true,
 }
 
 // unbelieved are the fields that Envoy is to remove: those that only we may
@@ -293,17 +294,17 @@ func unbelieved(h http.Header, st *state, set []extauthz.Field, drop []string) [
 			out = append(out, strings.ToLower(name))
 		}
 	}
-	for _, name := range []string{names.user, names.email, names.groups} {
+	for _, name := range []string{names.User, names.Email, names.Groups} {
 		gone(name)
 	}
 	for _, name := range drop {
 		gone(name)
 	}
 	for name := range h {
-		folded, odd := foldName(name)
+		folded, odd := header.Fold(name)
 		switch {
-		case name == names.user, name == names.email, name == names.groups, envoysOwn[name], slices.Contains(drop, name), st.passToken && name == names.token:
-		case names.reserved(folded), odd && framingFields[folded], odd && slices.Contains(drop, folded):
+		case name == names.User, name == names.Email, name == names.Groups, envoysOwn[name], slices.Contains(drop, name), st.passToken && name == names.Token:
+		case names.IsReserved(folded), odd && header.IsFraming(folded), odd && slices.Contains(drop, folded):
 			gone(name)
 		}
 	}

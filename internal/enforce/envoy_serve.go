@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/extauthz"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
 // checks is the gRPC side of the bouncer; nil when there is none.
@@ -127,10 +128,10 @@ func (b *Bouncer) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 		h.Set(f.Name, f.Value)
 	}
 	if word, ok := a.Metadata["decision"].(string); ok {
-		h.Set(headerDecision, word)
+		h.Set(header.Decision, word)
 	}
 	if code, ok := a.Metadata["status"].(string); ok {
-		h.Set(headerStatus, code)
+		h.Set(header.Status, code)
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(clientWrite))
 	if a.OK {
@@ -156,7 +157,7 @@ func (b *Bouncer) writeEnvoy(w http.ResponseWriter, a *extauthz.Answer) {
 // or not.
 func removedBlind(a *extauthz.Answer) []string {
 	out := slices.Clone(a.Remove)
-	for _, name := range ReservedHeaders() {
+	for _, name := range header.Reserved() {
 		set := slices.ContainsFunc(a.Set, func(f extauthz.Field) bool { return strings.EqualFold(f.Name, name) })
 		if !set && !envoysOwn[name] {
 			out = append(out, strings.ToLower(name))

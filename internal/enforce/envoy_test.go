@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
@@ -368,7 +369,7 @@ func TestExtAuthzPeers(t *testing.T) {
 	others, e := grpcBouncer(t, p, func(c *Config) { c.TrustedProxies = []string{"192.0.2.1"} })
 	others.at(t, 1)
 	wants(t, "not a named proxy", e.ask(held("GET", "shop.example", "/x", nil)), "403 DENY untrusted_proxy")
-	if got := fetch(t, "GET", others.url+"/_bouncer/ext_authz/x", nil); got.status != 403 || got.header.Get(headerStatus) != "untrusted_proxy" {
+	if got := fetch(t, "GET", others.url+"/_bouncer/ext_authz/x", nil); got.status != 403 || got.header.Get(header.Status) != "untrusted_proxy" {
 		t.Errorf("over HTTP: %d %v", got.status, got.header)
 	}
 	p.publish(policySet{revision: 2, mode: "shadow", controls: []control{{1, 0, allowAll}}})
@@ -404,13 +405,13 @@ func TestExtAuthzHTTP(t *testing.T) {
 	}
 	check := func(what string, got reply, status int, code string) {
 		t.Helper()
-		if got.status != status || got.header.Get(headerStatus) != code {
+		if got.status != status || got.header.Get(header.Status) != code {
 			t.Errorf("%s: %d %v, want %d %s", what, got.status, got.header, status, code)
 		}
 	}
 	ok := ask("DELETE", "/_bouncer/ext_authz/orders/7?x=1", "", func(r *http.Request) { r.Header.Set("X-Auth-Request-User", "root") })
 	check("open", ok, 200, "ok")
-	if !strings.Contains(ok.header.Get("X-Envoy-Auth-Headers-To-Remove"), "x-auth-request-user") || ok.header.Get(headerDecisionID) == "" || ok.header.Get(headerDecision) != wordPermit {
+	if !strings.Contains(ok.header.Get("X-Envoy-Auth-Headers-To-Remove"), "x-auth-request-user") || ok.header.Get(header.DecisionID) == "" || ok.header.Get(header.Decision) != wordPermit {
 		t.Errorf("open: %v", ok.header)
 	}
 	denied := ask("POST", "/_bouncer/ext_authz/admin", "", nil)

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf16"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
 // forwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's
@@ -47,11 +49,11 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *state, who *identity, v *verdict) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	h.Set(headerRequestID, in.id)
-	h.Set(headerDecision, v.word)
-	h.Set(headerStatus, v.no.code)
+	h.Set(header.RequestID, in.id)
+	h.Set(header.Decision, v.word)
+	h.Set(header.Status, v.no.code)
 	if v.id != "" {
-		h.Set(headerDecisionID, v.id)
+		h.Set(header.DecisionID, v.id)
 	}
 	if v.pass {
 		st.identityFields(who, h.Set)
@@ -59,7 +61,7 @@ func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *state, who 
 		w.WriteHeader(http.StatusOK)
 		return
 	}
-	h.Set(headerReason, reasonText(v.no.message))
+	h.Set(header.Reason, reasonText(v.no.message))
 	no := v.no
 	if no.status != http.StatusUnauthorized {
 		no.status = http.StatusForbidden
@@ -115,7 +117,7 @@ func (in *inbound) held(method, host, target string, st *settings) *refusal {
 		return badRequest("the host name is malformed")
 	}
 	raw, query, ok := splitTarget(target)
-	if !ok || !headerSafe(raw) {
+	if !ok || !header.IsSafe(raw) {
 		return badRequest("the request target must be a path")
 	}
 	if in.path, ok = canonicalPath(raw, st.keepSlash); !ok {

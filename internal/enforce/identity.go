@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -123,7 +124,7 @@ func identify(ctx context.Context, h http.Header, st *settings, byHeader bool) (
 		fromProxy = who
 	}
 	if st.tokens != nil {
-		token, err := tokenOf(h, st.names.token)
+		token, err := tokenOf(h, st.names.Token)
 		if err != nil {
 			return nobody, err
 		}
@@ -190,7 +191,7 @@ func bearer(h http.Header) (string, error) {
 }
 
 // identityHeaders reads what a trusted proxy says; nil when it says nothing.
-func identityHeaders(h http.Header, names headerNames) (*identity, error) {
+func identityHeaders(h http.Header, names header.Names) (*identity, error) {
 	one := func(name string) (string, error) {
 		lines := h[name]
 		if len(lines) > 1 {
@@ -204,15 +205,15 @@ func identityHeaders(h http.Header, names headerNames) (*identity, error) {
 		}
 		return strings.TrimSpace(lines[0]), nil
 	}
-	user, err := one(names.user)
+	user, err := one(names.User)
 	if err != nil {
 		return nil, err
 	}
-	email, err := one(names.email)
+	email, err := one(names.Email)
 	if err != nil {
 		return nil, err
 	}
-	list, err := one(names.groups)
+	list, err := one(names.Groups)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 )
 
 // issuer is an identity provider with one key of each kind.
@@ -295,8 +297,8 @@ func TestForgedHeaders(t *testing.T) {
 			continue
 		}
 		for k, values := range seen[0].Header {
-			folded, _ := foldName(k)
-			if want, _ := foldName(http.CanonicalHeaderKey(name)); folded == want {
+			folded, _ := header.Fold(k)
+			if want, _ := header.Fold(http.CanonicalHeaderKey(name)); folded == want {
 				if len(values) != 1 || values[0] == val && !strings.HasPrefix(k, "X-Real") && k != "X-Forwarded-For" {
 					t.Errorf("%s reached the application as %s: %v", head, k, values)
 				}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -38,7 +39,7 @@ func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound
 	clean := false
 	defer func() { ans.finish(clean) }()
 	h := w.Header()
-	copyAnswer(h, ans.Header)
+	header.CopyAnswer(h, ans.Header)
 	for _, name := range maskedAway {
 		h.Del(name)
 	}

@@ -118,7 +118,7 @@ func TestShadowHearsOddLists(t *testing.T) {
 	const events, doc = "text/event-stream", "application/json"
 	for i, tc := range []struct {
 		name, ask, kind, enc, body string
-		changes                    uint64
+		Changes                    uint64
 	}{
 		{"the first", ask, doc, "", list("a"), 0},
 		{"the same", ask, doc, "", list("a"), 0},
@@ -138,10 +138,10 @@ func TestShadowHearsOddLists(t *testing.T) {
 		if got.status != 200 || got.body != tc.body {
 			t.Errorf("%d %s: %d, %d bytes that differ", i, tc.name, got.status, len(got.body))
 		}
-		if tc.changes > 0 {
-			p.wait(tc.name, func() bool { return b.count.toolsChanged.Load() == before+tc.changes })
+		if tc.Changes > 0 {
+			p.wait(tc.name, func() bool { return b.count.toolsChanged.Load() == before+tc.Changes })
 		}
-		if n := b.count.toolsChanged.Load() - before; n != tc.changes {
+		if n := b.count.toolsChanged.Load() - before; n != tc.Changes {
 			t.Errorf("%s: %d changes", tc.name, n)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
@@ -41,7 +42,7 @@ func (b *buffers) put(p *[32 << 10]byte) { b.pool.Put(p) }
 // mask is set when the answer must be masked.
 func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st *state, who *identity, v *verdict) {
 	head := b.outgoingHeader(in, st.settings, who)
-	head.credit(st.credit(in, v.dec.Resource, who))
+	head.Apply(st.credit(in, v.dec.Resource, who))
 	meter := in.seen.metered()
 	defer meter.settle(context.WithoutCancel(r.Context()), nothing)
 	rules, err := b.rulesFor(st.settings, v)
@@ -50,19 +51,19 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 		b.refuse(w, in, v.id, &refusal{http.StatusBadGateway, "mask_failed", "the answer could not be masked: " + err.Error()})
 		return
 	}
-	head.masked = !rules.Empty()
+	head.Masked = !rules.Empty()
 	// In shadow mode nothing may differ from direct access, so that an answer
 	// which comes packed is not read.
-	head.plain = meter != nil && v.mode == enforcing
-	if head.masked || head.plain {
-		head.ours = append(head.ours, field{"Accept-Encoding", "identity"})
+	head.Unencoded = meter != nil && v.mode == enforcing
+	if head.Masked || head.Unencoded {
+		head.Ours = append(head.Ours, header.Field{Name: "Accept-Encoding", Value: "identity"})
 	}
 	interim := func(status int, h http.Header) {
 		// A proxy hands interim answers on (RFC 9110 section 15.2); what cannot be masked stays here.
-		if head.masked || status != http.StatusEarlyHints {
+		if head.Masked || status != http.StatusEarlyHints {
 			return
 		}
-		copyAnswer(w.Header(), h)
+		header.CopyAnswer(w.Header(), h)
 		rules.Head(w.Header())
 		w.WriteHeader(status)
 		clear(w.Header())
@@ -91,7 +92,7 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 	switch {
 	case ans.StatusCode == http.StatusSwitchingProtocols:
 		b.tunnel(w, r, in, who, ans, rules)
-	case head.masked && !(v.eventsOnly && !isEvents(ans.Header.Get("Content-Type"))):
+	case head.Masked && !(v.eventsOnly && !isEvents(ans.Header.Get("Content-Type"))):
 		b.masked(r.Context(), w, in, ans, v, rules)
 	default:
 		b.pass(w, in, ans, rules)
@@ -99,7 +100,7 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 }
 
 // reach picks the way upstream.
-func (b *Bouncer) reach(r *http.Request, in *inbound, head *outgoing, interim func(int, http.Header)) (*answer, error) {
+func (b *Bouncer) reach(r *http.Request, in *inbound, head *header.Outgoing, interim func(int, http.Header)) (*answer, error) {
 	if b.up.plain(r, in) {
 		return b.up.ask(r.Context(), in, head, interim)
 	}
@@ -187,14 +188,14 @@ func (c *clientBody) Read(p []byte) (int, error) {
 
 // outgoingHeader is what the application gets: the client's fields that may
 // pass, the identity that we know, and forwarding facts that we saw ourselves.
-func (b *Bouncer) outgoingHeader(in *inbound, st *settings, who *identity) *outgoing {
-	head := &outgoing{names: st.names, client: in.headers, named: in.named, ours: make([]field, 0, 12)}
-	add := func(name, value string) { head.ours = append(head.ours, field{name, value}) }
+func (b *Bouncer) outgoingHeader(in *inbound, st *settings, who *identity) *header.Outgoing {
+	head := &header.Outgoing{Names: st.names, Client: in.headers, Named: in.named, Ours: make([]header.Field, 0, 12)}
+	add := func(name, value string) { head.Ours = append(head.Ours, header.Field{Name: name, Value: value}) }
 	if st.passToken {
-		head.token = st.names.token
+		head.Token = st.names.Token
 	}
 	st.identityFields(who, add)
-	add(headerRequestID, in.id)
+	add(header.RequestID, in.id)
 	add("X-Real-Ip", in.client)
 	chain := in.peer.String()
 	if in.trusted {
@@ -259,11 +260,11 @@ func (b *Bouncer) pass(w http.ResponseWriter, in *inbound, ans *answer, rules *m
 	clean := false
 	defer func() { ans.finish(clean) }()
 	h := w.Header()
-	copyAnswer(h, ans.Header)
+	header.CopyAnswer(h, ans.Header)
 	rules.Head(h)
 	announced := len(ans.Trailer)
 	for name := range ans.Trailer {
-		if !claimsUs(name) {
+		if !header.IsBouncers(name) {
 			h.Add("Trailer", name)
 		}
 	}
@@ -283,7 +284,7 @@ func (b *Bouncer) pass(w http.ResponseWriter, in *inbound, ans *answer, rules *m
 	more := announced != len(ans.Trailer)
 	rules.Head(ans.Trailer)
 	for name := range ans.Trailer {
-		if claimsUs(name) {
+		if header.IsBouncers(name) {
 			delete(ans.Trailer, name)
 		}
 	}
@@ -354,7 +355,7 @@ func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *inbound, wh
 	_ = conn.SetDeadline(time.Time{})
 	_ = ans.extend(100 * 365 * 24 * time.Hour) // an open socket may be silent
 	head := http.Header{}
-	copyAnswer(head, ans.Header)
+	header.CopyAnswer(head, ans.Header)
 	rules.Head(head)
 	head.Set("Connection", "Upgrade")
 	head.Set("Upgrade", "websocket")

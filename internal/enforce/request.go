@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -101,11 +102,11 @@ func (b *Bouncer) admit(in *inbound, r *http.Request, st *settings) *refusal {
 	if in.params, ok = readQuery(in.query); !ok {
 		return badRequest("the query is ambiguous: `;`, bad escapes, bad UTF-8 and more than 10000 parameters are refused")
 	}
-	if in.named, ok = st.names.connectionNames(r.Header); !ok {
+	if in.named, ok = st.names.ConnectionNames(r.Header); !ok {
 		return badRequest("Connection names a field that is not the client's to drop")
 	}
 	in.upgrade = wantsWebSocket(r)
-	in.trailers = wantsTrailers(r.Header)
+	in.trailers = header.WantsTrailers(r.Header)
 	return nil
 }
 
@@ -122,7 +123,7 @@ func allowedMethod(m string) *refusal {
 		if m[i] >= 'a' && m[i] <= 'z' {
 			return &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "methods are written in upper case"}
 		}
-		if !plainNameByte(m[i]) && m[i] != '_' {
+		if !header.IsPlainByte(m[i]) && m[i] != '_' {
 			return badRequest("the method is malformed")
 		}
 	}
@@ -295,7 +296,7 @@ func wantsWebSocket(r *http.Request) bool {
 
 // requestID is the caller's id when it is a sane one, else a new one.
 func (b *Bouncer) requestID(h http.Header) string {
-	if v := h[headerRequestID]; len(v) == 1 && saneID(v[0]) {
+	if v := h[header.RequestID]; len(v) == 1 && saneID(v[0]) {
 		return v[0]
 	}
 	return b.ids.next(b.cfg.Now())
@@ -306,7 +307,7 @@ func saneID(s string) bool {
 		return false
 	}
 	for i := 0; i < len(s); i++ {
-		if c := s[i]; !plainNameByte(c) && c != '_' && c != '.' && c != ':' {
+		if c := s[i]; !header.IsPlainByte(c) && c != '_' && c != '.' && c != ':' {
 			return false
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -133,7 +134,7 @@ type settings struct {
 	discovery   bool
 	replayOff   bool // no event carries its input for replay
 	mustLog     bool // a request whose decision cannot be logged is refused
-	names       headerNames
+	names       header.Names
 	showHeaders []string // canonical
 	trusted     proxies
 	byHeaders   bool // identity headers on forward-auth
@@ -278,28 +279,28 @@ func (s *settings) readModes(environment string, c *configuration) error {
 }
 
 func (s *settings) readNames(c identityConfig) error {
-	s.names = oauth2Proxy
+	s.names = header.DefaultNames()
 	for _, n := range []struct {
 		to   *string
 		from string
-	}{{&s.names.user, c.UserHeader}, {&s.names.email, c.EmailHeader}, {&s.names.groups, c.GroupsHeader}} {
+	}{{&s.names.User, c.UserHeader}, {&s.names.Email, c.EmailHeader}, {&s.names.Groups, c.GroupsHeader}} {
 		if n.from == "" {
 			continue
 		}
-		name, odd := foldName(textproto.CanonicalMIMEHeaderKey(n.from))
-		if odd || hopByHop[name] || framingFields[name] {
+		name, odd := header.Fold(textproto.CanonicalMIMEHeaderKey(n.from))
+		if odd || header.IsHopByHop(name) || header.IsFraming(name) {
 			return fmt.Errorf("configuration.identity: %q cannot carry an identity", n.from)
 		}
 		*n.to = name
 	}
 	if c.TokenHeader != "" && !strings.EqualFold(c.TokenHeader, "Authorization") {
-		name, odd := foldName(textproto.CanonicalMIMEHeaderKey(c.TokenHeader))
-		if odd || hopByHop[name] || framingFields[name] || name == s.names.user || name == s.names.email || name == s.names.groups {
+		name, odd := header.Fold(textproto.CanonicalMIMEHeaderKey(c.TokenHeader))
+		if odd || header.IsHopByHop(name) || header.IsFraming(name) || name == s.names.User || name == s.names.Email || name == s.names.Groups {
 			return fmt.Errorf("configuration.identity.token_header: %q cannot carry a token", c.TokenHeader)
 		}
-		s.names.token = name
+		s.names.Token = name
 	}
-	if s.names.user == s.names.email || s.names.user == s.names.groups || s.names.email == s.names.groups {
+	if s.names.User == s.names.Email || s.names.User == s.names.Groups || s.names.Email == s.names.Groups {
 		return errors.New("configuration.identity: the three identity headers need three names")
 	}
 	return nil
@@ -352,17 +353,7 @@ func (b *Bouncer) readTokens(s *settings, c identityConfig, before *settings) er
 // blank are the settings before any bundle: it enforces, trusts whom the
 // process was told to trust, and knows no keys.
 func blank(initial mode, trusted []netip.Prefix) *settings {
-	return &settings{mode: initial, names: oauth2Proxy, trusted: trusted, cache: true}
-}
-
-// headerSafe reports whether s may be a header value: no control characters.
-func headerSafe(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] < ' ' || s[i] == 0x7f {
-			return false
-		}
-	}
-	return true
+	return &settings{mode: initial, names: header.DefaultNames(), trusted: trusted, cache: true}
 }
 
 // identityFields are the identity headers for the upstream: one value each, and
@@ -371,19 +362,19 @@ func (s *settings) identityFields(who *identity, add func(name, value string)) {
 	if who == nil || !who.known() {
 		return
 	}
-	add(s.names.user, who.id)
+	add(s.names.User, who.id)
 	if who.email != "" {
-		add(s.names.email, who.email)
+		add(s.names.Email, who.email)
 	}
 	var list []string
 	for _, g := range who.groups {
 		// A comma inside a group's name would make two groups of one.
-		if g != "" && headerSafe(g) && !strings.Contains(g, ",") {
+		if g != "" && header.IsSafe(g) && !strings.Contains(g, ",") {
 			list = append(list, g)
 		}
 	}
 	if len(list) > 0 {
-		add(s.names.groups, strings.Join(list, ","))
+		add(s.names.Groups, strings.Join(list, ","))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/golang-jwt/jwt/v5"
 )
@@ -138,7 +139,7 @@ func (v *verifier) identityOf(token string, expires time.Time) (*identity, error
 	who := &identity{expires: expires}
 	who.id, _ = claims.Get(v.user).Str()
 	who.email, _ = claims.Get(v.email).Str()
-	if who.id == "" || !headerSafe(who.id) || !headerSafe(who.email) {
+	if who.id == "" || !header.IsSafe(who.id) || !header.IsSafe(who.email) {
 		return nil, errBadToken
 	}
 	who.agent = agentOf(claims)
@@ -159,7 +160,7 @@ func (v *verifier) identityOf(token string, expires time.Time) (*identity, error
 // client that the token was given to (RFC 9068 section 2.2, OpenID Connect's azp).
 func agentOf(claims value.Value) string {
 	for _, v := range [...]value.Value{claims.At("act", "sub"), claims.Get("client_id"), claims.Get("azp")} {
-		if s, ok := v.Str(); ok && s != "" && headerSafe(s) {
+		if s, ok := v.Str(); ok && s != "" && header.IsSafe(s) {
 			return s
 		}
 	}

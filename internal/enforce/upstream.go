@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
@@ -282,7 +283,7 @@ var errSaturated = errors.New("too many requests are on their way to the applica
 
 // ask sends a request without a body the lean way. A connection that died
 // while it was idle is tried once more on a new one: the methods are safe.
-func (u *upstream) ask(ctx context.Context, in *inbound, head *outgoing, interim func(int, http.Header)) (*answer, error) {
+func (u *upstream) ask(ctx context.Context, in *inbound, head *header.Outgoing, interim func(int, http.Header)) (*answer, error) {
 	select {
 	case u.limit <- struct{}{}:
 	default:
@@ -341,7 +342,7 @@ func (u *upstream) ask(ctx context.Context, in *inbound, head *outgoing, interim
 }
 
 // exchange writes the request and reads the answer's head.
-func (u *upstream) exchange(ctx context.Context, l *lane, in *inbound, head *outgoing, interim func(int, http.Header)) (*http.Response, error) {
+func (u *upstream) exchange(ctx context.Context, l *lane, in *inbound, head *header.Outgoing, interim func(int, http.Header)) (*http.Response, error) {
 	l.got, l.failed = false, nil
 	if err := l.conn.SetDeadline(u.now().Add(u.timeout)); err != nil {
 		return nil, err
@@ -389,7 +390,7 @@ func methodOnly(m string) *http.Request {
 
 // appendRequest writes a request's head as it goes on the wire. Every value in
 // it was checked: the client's by the server that parsed it, ours when made.
-func appendRequest(dst []byte, in *inbound, head *outgoing, host string) []byte {
+func appendRequest(dst []byte, in *inbound, head *header.Outgoing, host string) []byte {
 	dst = append(dst, in.method...)
 	dst = append(dst, ' ')
 	dst = append(dst, in.path...)
@@ -403,7 +404,7 @@ func appendRequest(dst []byte, in *inbound, head *outgoing, host string) []byte 
 	}
 	dst = append(dst, host...)
 	dst = append(dst, '\r', '\n')
-	head.each(func(name, value string) {
+	head.Each(func(name, value string) {
 		dst = append(dst, name...)
 		dst = append(dst, ':', ' ')
 		dst = append(dst, value...)
@@ -413,7 +414,7 @@ func appendRequest(dst []byte, in *inbound, head *outgoing, host string) []byte 
 }
 
 // send goes through the standard transport. cancel ends the exchange.
-func (u *upstream) send(ctx context.Context, r *http.Request, in *inbound, head *outgoing, interim func(int, http.Header)) (*answer, error) {
+func (u *upstream) send(ctx context.Context, r *http.Request, in *inbound, head *header.Outgoing, interim func(int, http.Header)) (*answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	interims := 0
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(status int, h textproto.MIMEHeader) error {
@@ -425,7 +426,7 @@ func (u *upstream) send(ctx context.Context, r *http.Request, in *inbound, head 
 	}})
 	out := &http.Request{
 		Method: in.method, URL: &url.URL{Scheme: u.target.Scheme, Host: u.target.Host, Opaque: in.path, RawQuery: in.query},
-		Header: head.header(), Host: in.host, ContentLength: r.ContentLength, Body: r.Body,
+		Header: head.Map(), Host: in.host, ContentLength: r.ContentLength, Body: r.Body,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	if r.ContentLength == 0 {

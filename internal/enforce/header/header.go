@@ -1,4 +1,7 @@
-package enforce
+// Package header knows which header fields pass a bouncer: which of a client's reach
+// the application, which of an answer reach the client, and which only the bouncer
+// sets. Names are compared in the way of the laxest receiver.
+package header
 
 import (
 	"maps"
@@ -10,23 +13,25 @@ import (
 
 // Names of header fields that the bouncer itself speaks.
 const (
-	headerRequestID  = "X-Request-Id"
-	headerDecision   = "X-Decision"
-	headerDecisionID = "X-Decision-Id"
-	headerStatus     = "X-Gatehouse-Status"
-	headerReason     = "X-Gatehouse-Reason"
+	RequestID  = "X-Request-Id"
+	Decision   = "X-Decision"
+	DecisionID = "X-Decision-Id"
+	Status     = "X-Gatehouse-Status"
+	Reason     = "X-Gatehouse-Reason"
 )
 
-// headerNames are the identity headers, in canonical form: read from trusted
+// Names are the identity headers, in canonical form: read from trusted
 // proxies, and set to exactly one value on what goes upstream.
-type headerNames struct {
-	user, email, groups string
-	// token is where the caller's token stands, when that is not Authorization.
-	token string
+type Names struct {
+	User, Email, Groups string
+	// Token is where the caller's token stands, when that is not Authorization.
+	Token string
 }
 
-// oauth2Proxy are the names that oauth2-proxy made common.
-var oauth2Proxy = headerNames{user: "X-Auth-Request-User", email: "X-Auth-Request-Email", groups: "X-Auth-Request-Groups"}
+// DefaultNames are the names that oauth2-proxy made common.
+func DefaultNames() Names {
+	return Names{User: "X-Auth-Request-User", Email: "X-Auth-Request-Email", Groups: "X-Auth-Request-Groups"}
+}
 
 // reservedNames are fields whose value upstream is ours or nothing, because
 // applications and their frameworks believe them. Whole families go by prefix,
@@ -57,7 +62,7 @@ var reservedNames = map[string]bool{
 	// HTTP_PROXY of a CGI program, which sends its own requests there.
 	"Proxy": true,
 
-	headerDecision: true, headerDecisionID: true, headerRequestID: true,
+	Decision: true, DecisionID: true, RequestID: true,
 }
 
 // reservedPrefixes are the families, all of which begin with X: forwarding facts,
@@ -80,24 +85,24 @@ var familyMembers = []string{
 	"X-Remote-User", "X-Remote-Name", "X-Remote-Email", "X-Remote-Group", "X-Remote-Groups", "X-Remote-Ip", "X-Remote-Addr",
 	"X-Authenticated-User", "X-Authenticated-Userid", "X-Authenticated-Email", "X-Authenticated-Groups",
 	"X-Webauth-User", "X-Webauth-Email", "X-Webauth-Groups",
-	headerStatus, headerReason,
+	Status, Reason,
 }
 
-// ReservedHeaders names, in canonical form and in order, the header fields that
-// an application behind a bouncer may believe: no client's value of theirs passes.
+// Reserved lists, in canonical form and in order, the header fields that an application
+// behind a bouncer may believe: no client's value of them passes.
 // A gateway that asks by forward-auth must remove them itself. The list holds
 // what is known of families that go by prefix.
-func ReservedHeaders() []string {
+func Reserved() []string {
 	names := slices.Concat(slices.Collect(maps.Keys(reservedNames)), familyMembers)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// AnswerHeaders names, in canonical form and in order, the header fields by which a
-// bouncer speaks to clients. No application's value of theirs reaches a client. A
+// OfAnswers lists, in canonical form and in order, the header fields by which a
+// bouncer speaks to clients. No application's value of them reaches a client. A
 // gateway that asks by forward-auth must remove them from answers itself.
-func AnswerHeaders() []string {
-	return []string{headerDecision, headerDecisionID, headerReason, headerStatus}
+func OfAnswers() []string {
+	return []string{Decision, DecisionID, Reason, Status}
 }
 
 // hopByHop are the fields of one connection (RFC 9110 section 7.6.1).
@@ -115,9 +120,16 @@ var framingFields = map[string]bool{
 	"Cookie": true, "Range": true, "Accept-Encoding": true, "Expect": true, "Origin": true, "Referer": true,
 }
 
-// reserved reports whether the canonical name is ours to set.
-func (n headerNames) reserved(name string) bool {
-	if name == n.user || name == n.email || name == n.groups || name == n.token || reservedNames[name] {
+// IsHopByHop reports whether a canonical name is a field of one connection.
+func IsHopByHop(name string) bool { return hopByHop[name] }
+
+// IsFraming reports whether a canonical name says how a message is to be read or who
+// sends it.
+func IsFraming(name string) bool { return framingFields[name] }
+
+// IsReserved reports whether only the bouncer sets the field of this canonical name.
+func (n Names) IsReserved(name string) bool {
+	if name == n.User || name == n.Email || name == n.Groups || name == n.Token || reservedNames[name] {
 		return true
 	}
 	if len(name) < 9 || name[0] != 'X' {
@@ -131,12 +143,12 @@ func (n headerNames) reserved(name string) bool {
 	return false
 }
 
-// foldName is the canonical name that a lax receiver could read name as: every
+// Fold is the canonical name that a lax receiver could read name as: every
 // byte that is no letter, digit or hyphen becomes a hyphen. odd is set when the
 // name was not plain already.
-func foldName(name string) (folded string, odd bool) {
+func Fold(name string) (folded string, odd bool) {
 	for i := 0; i < len(name); i++ {
-		if !plainNameByte(name[i]) {
+		if !IsPlainByte(name[i]) {
 			odd = true
 			break
 		}
@@ -146,21 +158,22 @@ func foldName(name string) (folded string, odd bool) {
 	}
 	b := []byte(name)
 	for i, c := range b {
-		if !plainNameByte(c) {
+		if !IsPlainByte(c) {
 			b[i] = '-'
 		}
 	}
 	return textproto.CanonicalMIMEHeaderKey(string(b)), true
 }
 
-func plainNameByte(c byte) bool {
+// IsPlainByte reports a letter, a digit or a hyphen.
+func IsPlainByte(c byte) bool {
 	return c == '-' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 }
 
 // forwards reports whether the client's field may go upstream as it is.
-func (n headerNames) forwards(name string, named []string) bool {
-	folded, odd := foldName(name)
-	if n.reserved(folded) || hopByHop[folded] {
+func (n Names) forwards(name string, named []string) bool {
+	folded, odd := Fold(name)
+	if n.IsReserved(folded) || hopByHop[folded] {
 		return false
 	}
 	// Of MCP's fields the plain spelling was looked at, and holds our own session id.
@@ -175,10 +188,10 @@ func (n headerNames) forwards(name string, named []string) bool {
 	return true
 }
 
-// connectionNames are the fields that Connection asks to drop, canonical. A
+// ConnectionNames are the fields that Connection asks to drop, canonical. A
 // name that is ours or that frames the message is an attack on what the
 // application sees (CVE-2024-45410): ok is false then.
-func (n headerNames) connectionNames(h http.Header) (named []string, ok bool) {
+func (n Names) ConnectionNames(h http.Header) (named []string, ok bool) {
 	for _, v := range h["Connection"] {
 		if v == "keep-alive" || v == "close" {
 			continue
@@ -188,8 +201,8 @@ func (n headerNames) connectionNames(h http.Header) (named []string, ok bool) {
 			if part == "" {
 				continue
 			}
-			name, _ := foldName(textproto.CanonicalMIMEHeaderKey(part))
-			if n.reserved(name) || framingFields[name] {
+			name, _ := Fold(textproto.CanonicalMIMEHeaderKey(part))
+			if n.IsReserved(name) || framingFields[name] {
 				return nil, false
 			}
 			named = append(named, name)
@@ -198,8 +211,8 @@ func (n headerNames) connectionNames(h http.Header) (named []string, ok bool) {
 	return named, true
 }
 
-// wantsTrailers reports whether the client takes trailers (gRPC needs it).
-func wantsTrailers(h http.Header) bool {
+// WantsTrailers reports whether the client takes trailers (gRPC needs it).
+func WantsTrailers(h http.Header) bool {
 	for _, v := range h["Te"] {
 		for part := range strings.SplitSeq(v, ",") {
 			if strings.EqualFold(textproto.TrimString(part), "trailers") {
@@ -210,34 +223,34 @@ func wantsTrailers(h http.Header) bool {
 	return false
 }
 
-// field is one header field that we set.
-type field struct{ name, value string }
+// Field is one header field that we set.
+type Field struct{ Name, Value string }
 
-// outgoing is the header that goes upstream: the client's fields that may pass,
+// Outgoing is the header that goes upstream: the client's fields that may pass,
 // without a copy, and ours.
-type outgoing struct {
-	names  headerNames
-	client http.Header
-	named  []string // fields that the client's Connection drops
-	ours   []field
-	plain  bool   // the answer will be read: no encodings
-	token  string // the token's header, where it goes on
-	masked bool   // the answer will be rewritten: no encodings, no parts, no validators
+type Outgoing struct {
+	Names     Names
+	Client    http.Header
+	Named     []string // fields that the client's Connection drops
+	Ours      []Field
+	Unencoded bool   // the answer will be read: no encodings
+	Token     string // the token's header, where it goes on
+	Masked    bool   // the answer will be rewritten: no encodings, no parts, no validators
 }
 
-// credit applies what becomes of the header, our own fields included: who takes
-// identities away from a provider takes ours away.
-func (o *outgoing) credit(c changes) {
-	if len(c.drop) == 0 {
+// Apply drops and sets fields, our own included: a rule that strips an identity header
+// strips ours as well.
+func (o *Outgoing) Apply(c Changes) {
+	if len(c.Drop) == 0 {
 		return
 	}
-	if len(o.named) == 0 {
-		o.named = c.drop
+	if len(o.Named) == 0 {
+		o.Named = c.Drop
 	} else {
-		o.named = slices.Concat(o.named, c.drop)
+		o.Named = slices.Concat(o.Named, c.Drop)
 	}
-	o.ours = slices.DeleteFunc(o.ours, func(f field) bool { return slices.Contains(c.drop, f.name) })
-	o.ours = append(o.ours, c.set...)
+	o.Ours = slices.DeleteFunc(o.Ours, func(f Field) bool { return slices.Contains(c.Drop, f.Name) })
+	o.Ours = append(o.Ours, c.Set...)
 }
 
 // maskDrops are the request fields that would bring an answer which cannot be
@@ -247,50 +260,50 @@ var maskDrops = map[string]bool{
 }
 
 // passes reports the caller's token that is asked to go on.
-func (o *outgoing) passes(name string) bool {
-	return o.token != "" && name == o.token
+func (o *Outgoing) passes(name string) bool {
+	return o.Token != "" && name == o.Token
 }
 
-// each calls fn for every field line, ours last.
-func (o *outgoing) each(fn func(name, value string)) {
-	for name, values := range o.client {
-		if (!o.names.forwards(name, o.named) && !o.passes(name)) || name == "Expect" || name == "Content-Length" {
+// Each calls fn for every field line, ours last.
+func (o *Outgoing) Each(fn func(name, value string)) {
+	for name, values := range o.Client {
+		if (!o.Names.forwards(name, o.Named) && !o.passes(name)) || name == "Expect" || name == "Content-Length" {
 			continue
 		}
-		if o.masked && maskDrops[name] || o.plain && name == "Accept-Encoding" {
+		if o.Masked && maskDrops[name] || o.Unencoded && name == "Accept-Encoding" {
 			continue
 		}
 		for _, v := range values {
 			fn(name, v)
 		}
 	}
-	for _, f := range o.ours {
-		fn(f.name, f.value)
+	for _, f := range o.Ours {
+		fn(f.Name, f.Value)
 	}
 }
 
-// header is the same as a map, for the standard transport.
-func (o *outgoing) header() http.Header {
-	h := make(http.Header, len(o.client)+len(o.ours)+1)
-	o.each(func(name, value string) { h[name] = append(h[name], value) })
+// Map is the same as a map, for the standard transport.
+func (o *Outgoing) Map() http.Header {
+	h := make(http.Header, len(o.Client)+len(o.Ours)+1)
+	o.Each(func(name, value string) { h[name] = append(h[name], value) })
 	if _, set := h["User-Agent"]; !set {
 		h["User-Agent"] = nil // the client sent none: the transport must not add its own
 	}
 	return h
 }
 
-// claimsUs reports a field of an answer that only we set: an application does not
+// IsBouncers reports a field of an answer that only we set: an application does not
 // speak for the bouncer to its client. name is canonical.
-func claimsUs(name string) bool {
-	if len(name) < len(headerDecision) || name[0] != 'X' {
+func IsBouncers(name string) bool {
+	if len(name) < len(Decision) || name[0] != 'X' {
 		return false
 	}
-	folded, _ := foldName(name)
-	return folded == headerDecision || strings.HasPrefix(folded, headerDecision+"-") || strings.HasPrefix(folded, "X-Gatehouse-")
+	folded, _ := Fold(name)
+	return folded == Decision || strings.HasPrefix(folded, Decision+"-") || strings.HasPrefix(folded, "X-Gatehouse-")
 }
 
-// copyAnswer puts an answer's end-to-end fields into dst, but for those that are ours.
-func copyAnswer(dst, src http.Header) {
+// CopyAnswer puts an answer's end-to-end fields into dst, but for those that are ours.
+func CopyAnswer(dst, src http.Header) {
 	var named []string
 	for _, v := range src["Connection"] {
 		for part := range strings.SplitSeq(v, ",") {
@@ -299,7 +312,7 @@ func copyAnswer(dst, src http.Header) {
 	}
 next:
 	for name, values := range src {
-		if hopByHop[name] || claimsUs(name) {
+		if hopByHop[name] || IsBouncers(name) {
 			continue
 		}
 		for _, n := range named {
@@ -309,4 +322,21 @@ next:
 		}
 		dst[name] = values
 	}
+}
+
+// IsSafe reports whether s may be a header value: no control characters.
+func IsSafe(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if s[i] < ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// Changes are what becomes of a request's header: the client's fields that go, and
+// those that we set.
+type Changes struct {
+	Drop []string
+	Set  []Field
 }

@@ -1,0 +1,34 @@
+package enforce
+
+import (
+	"net/http"
+	"net/netip"
+	"testing"
+)
+
+func TestClientAddress(t *testing.T) {
+	trusted, err := parseProxies([]string{"10.0.0.0/8", "::1", "192.0.2.7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		peer, want string
+		xff        []string
+	}{
+		{"203.0.113.9", "203.0.113.9", []string{"1.1.1.1"}}, // not trusted: its word is nothing
+		{"10.0.0.1", "10.0.0.1", nil},
+		{"10.0.0.1", "1.1.1.1", []string{"9.9.9.9, 1.1.1.1"}},
+		{"10.0.0.1", "1.1.1.1", []string{"9.9.9.9, 1.1.1.1, 10.2.3.4"}},
+		{"10.0.0.1", "1.1.1.1", []string{"9.9.9.9", "1.1.1.1", "10.2.3.4"}},
+		{"10.0.0.1", "10.2.3.4", []string{"rubbish, 10.2.3.4"}},
+		{"::ffff:10.0.0.1", "1.1.1.1", []string{"1.1.1.1"}},
+	} {
+		peer := netip.MustParseAddr(tc.peer).Unmap()
+		if got := clientOf(peer, trusted, http.Header{"X-Forwarded-For": tc.xff}).String(); got != tc.want {
+			t.Errorf("peer %s, X-Forwarded-For %v: client %s, want %s", tc.peer, tc.xff, got, tc.want)
+		}
+	}
+	if _, err := parseProxies([]string{"10.0.0.0/33"}); err == nil {
+		t.Error("a malformed CIDR was taken")
+	}
+}

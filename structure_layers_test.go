@@ -92,11 +92,13 @@ var layers = []layer{
 		"internal/report",
 	}},
 	{"the data plane: readings of text", []string{
+		"internal/enforce/header",
 		"internal/enforce/plaintext",
 		"internal/enforce/spelling",
 	}},
 	{"the data plane: messages", []string{
 		"internal/enforce/extauthz",
+		"internal/enforce/identity",
 		"internal/enforce/llm",
 		"internal/enforce/mcp",
 		"internal/enforce/pii",

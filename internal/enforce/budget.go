@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -16,7 +17,7 @@ const codeBudget = "budget_exhausted"
 // would be granted once the counts of a window begin anew. When that is goes into
 // Retry-After, by which clients of models wait and ask again. Only a refused
 // request is asked about again, at most once a window.
-func (b *Bouncer) outOfBudget(ctx context.Context, st *state, in *inbound, who *identity, v *verdict) {
+func (b *Bouncer) outOfBudget(ctx context.Context, st *state, in *inbound, who *identity.Caller, v *verdict) {
 	if v.no.code != "access_denied" || in.seen == nil || !in.seen.usage.Defined() {
 		return
 	}

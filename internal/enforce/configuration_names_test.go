@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 )
 
 // TestConfigurationNames: the control plane takes each member of a configuration that
@@ -27,5 +28,5 @@ func TestConfigurationNames(t *testing.T) {
 		return out
 	}
 	known("configuration", names(reflect.TypeFor[configuration]()))
-	known("identity", map[string]any{"identity": names(reflect.TypeFor[identityConfig]())})
+	known("identity", map[string]any{"identity": names(reflect.TypeFor[identity.Config]())})
 }

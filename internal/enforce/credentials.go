@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
@@ -158,13 +159,13 @@ func (st *state) forRequest(in *inbound, res *rego.Resource) []credential {
 }
 
 // tokenHeaders is what carried the caller's token, when it is not to go on.
-func (s *settings) tokenHeaders(who *identity) []string {
+func (s *settings) tokenHeaders(who *identity.Caller) []string {
 	switch {
 	case s.passToken:
 		return nil
 	case s.names.Token != "":
 		return nil // reserved: it never goes on
-	case s.mode == enforcing && !who.expires.IsZero():
+	case s.mode == enforcing && !who.Expires.IsZero():
 		return authorizationOnly
 	}
 	return nil
@@ -176,7 +177,7 @@ var authorizationOnly = []string{"Authorization"}
 // A token that was for us is not for who stands behind, unless it is to pass; in
 // shadow mode, where nothing may differ from direct access, it stays, but for
 // what a credential takes the place of.
-func (st *state) credit(in *inbound, res *rego.Resource, who *identity) (c header.Changes) {
+func (st *state) credit(in *inbound, res *rego.Resource, who *identity.Caller) (c header.Changes) {
 	c.Drop = st.tokenHeaders(who)
 	for _, r := range st.forRequest(in, res) {
 		switch r.Action {

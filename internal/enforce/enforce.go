@@ -40,6 +40,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -177,7 +178,7 @@ type Bouncer struct {
 	base    string // the control plane's API root
 	out     *outbound.Client
 	client  *http.Client // out's, for the control plane and key sets
-	trusted proxies
+	trusted identity.Proxies
 	up      *upstream // nil: forward-auth only
 	state   atomic.Pointer[state]
 	// announced is whether Config.Serving was called.
@@ -226,7 +227,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if err != nil {
 		return nil, err
 	}
-	trusted, err := parseProxies(cfg.TrustedProxies)
+	trusted, err := identity.ParseProxies(cfg.TrustedProxies)
 	if err != nil {
 		return nil, err
 	}
@@ -374,11 +375,11 @@ func (b *Bouncer) upkeep(ctx context.Context) {
 		}
 		b.recheck(ctx)
 		st := b.state.Load()
-		if st.tokens == nil || st.tokens.keys.url == "" || b.cfg.Now().Sub(keysAt) < keyRefresh {
+		if st.tokens == nil || !st.tokens.Fetches() || b.cfg.Now().Sub(keysAt) < identity.RefreshEvery {
 			continue
 		}
 		keysAt = b.cfg.Now()
-		if err := st.tokens.keys.refresh(ctx); err != nil && ctx.Err() == nil {
+		if err := st.tokens.Refresh(ctx); err != nil && ctx.Err() == nil {
 			b.log.Warn("the key set could not be refreshed", "error", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/extauthz"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -52,7 +53,7 @@ func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 	}
 	if b.pending.Add(1) > maxPending {
 		b.pending.Add(-1)
-		b.undecided(shadowJob{st: st, in: in, who: nobody})
+		b.undecided(shadowJob{st: st, in: in, who: identity.Nobody()})
 		return b.unsettled(st, &in, "shadow_overload")
 	}
 	in.headers = in.headers.Clone() // the decision may outlive the request
@@ -83,7 +84,7 @@ func (b *Bouncer) survive(ctx context.Context, st *state, in *inbound, a **extau
 func (b *Bouncer) unsettled(st *state, in *inbound, code string) *extauthz.Answer {
 	v := verdict{mode: st.mode, pass: true, word: wordPassThrough}
 	v.no.code = code
-	return b.envoyAnswer(st, in, nobody, &v)
+	return b.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
 // heldBy is what is known of a request before it is looked at.
@@ -99,17 +100,17 @@ func (b *Bouncer) heldBy(st *state, c *extauthz.Check) inbound {
 	if !from.IsValid() {
 		from = c.Peer
 	}
-	in.client = clientOf(from, st.trusted, in.headers).String()
+	in.client = st.trusted.ClientOf(from, in.headers).String()
 	return in
 }
 
 // asks reports whether a peer may ask: a named proxy, or, while none are named,
 // this host itself.
-func asks(trusted proxies, peer netip.Addr) bool {
+func asks(trusted identity.Proxies, peer netip.Addr) bool {
 	if len(trusted) == 0 {
 		return !peer.IsValid() || peer.IsLoopback()
 	}
-	return trusted.trusts(peer)
+	return trusted.Trusts(peer)
 }
 
 // examine is what is done before a decision: may the peer ask, and is there one
@@ -128,13 +129,13 @@ func (in *inbound) examine(c *extauthz.Check, st *state) *refusal {
 // weighed decides on a request that Envoy holds.
 func (b *Bouncer) weighed(ctx context.Context, st *state, in inbound, c *extauthz.Check) (a *extauthz.Answer) {
 	defer b.survive(ctx, st, &in, &a)
-	who, idErr := identify(ctx, in.headers, st.settings, st.byHeaders)
+	who, idErr := identity.Identify(ctx, in.headers, st.names, st.tokens, st.byHeaders)
 	if refs, looks := b.wanted(st, &in); looks {
 		in.seen = shownBody(c, refs)
 	}
 	v := b.judge(ctx, st, &in, who, idErr)
 	switch {
-	case errors.Is(idErr, errAmbiguousIdentity):
+	case errors.Is(idErr, identity.ErrAmbiguous):
 		v.settle(&refusal{http.StatusBadRequest, "bad_request", "two identities in one request"}, nil)
 		v.mask = nil
 	case v.word == wordMask || v.word == wordShadowMask:
@@ -155,7 +156,7 @@ func (b *Bouncer) turnedAway(st *state, in *inbound, no *refusal) *extauthz.Answ
 	b.count.refused.Add(1)
 	v := verdict{mode: st.mode}
 	v.settle(no, nil)
-	return b.envoyAnswer(st, in, nobody, &v)
+	return b.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
 // routed reads what the operator wrote at Envoy's route. What is not ours to
@@ -231,7 +232,7 @@ func shownBody(c *extauthz.Check, refs rego.Refs) *inspection {
 }
 
 // envoyAnswer writes a verdict as Envoy takes it.
-func (b *Bouncer) envoyAnswer(st *state, in *inbound, who *identity, v *verdict) *extauthz.Answer {
+func (b *Bouncer) envoyAnswer(st *state, in *inbound, who *identity.Caller, v *verdict) *extauthz.Answer {
 	a := &extauthz.Answer{OK: v.pass, Metadata: v.metadata(st)}
 	reply := func(name, text string) { a.Reply = append(a.Reply, extauthz.Field{Name: name, Value: text}) }
 	if !v.pass {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -65,7 +66,7 @@ const (
 // that is counted with others (package fold); false: the event is lost. That is
 // counted, reported at once, and said in the log itself as soon as it can be written
 // again.
-func (b *Bouncer) record(st *state, in *inbound, who *identity, v *verdict) (kept bool) {
+func (b *Bouncer) record(st *state, in *inbound, who *identity.Caller, v *verdict) (kept bool) {
 	b.count.verdict(v)
 	b.notice(st, in, v)
 	told, said, short := in, v, false
@@ -93,7 +94,7 @@ func (b *Bouncer) record(st *state, in *inbound, who *identity, v *verdict) (kep
 // appendEvent writes one decision log event as OPA does (its "Decision Log
 // Service API"), with what only we know under `custom`.
 // short: its input is what every audit level keeps.
-func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity, v *verdict, short bool) []byte {
+func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity.Caller, v *verdict, short bool) []byte {
 	level := ""
 	if v.dec.Resource != nil {
 		level = v.dec.Resource.AuditLevel
@@ -229,14 +230,14 @@ func appendEvaluated(dst []byte, v *verdict) []byte {
 }
 
 // appendBasicInput is the part of the input that every audit level keeps.
-func appendBasicInput(dst []byte, in *inbound, who *identity, v *verdict) []byte {
+func appendBasicInput(dst []byte, in *inbound, who *identity.Caller, v *verdict) []byte {
 	dst = append(dst, `{"user":{`...)
-	if who != nil && who.known() {
+	if who != nil && who.Proven() {
 		dst = append(dst, `"id":`...)
-		dst = value.AppendString(dst, who.id)
-		if who.email != "" {
+		dst = value.AppendString(dst, who.ID)
+		if who.Email != "" {
 			dst = append(dst, `,"email":`...)
-			dst = value.AppendString(dst, who.email)
+			dst = value.AppendString(dst, who.Email)
 		}
 	}
 	dst = append(dst, `},"action":{"name":`...)

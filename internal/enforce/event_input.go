@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
@@ -19,7 +20,7 @@ func newInputAllowance() *spool.Allowance { return spool.NewAllowance(inputBurst
 
 // appendEventInput writes the input of an event, redacted: all of it where the
 // audit level keeps it or it is kept for replay, else the part that every level keeps.
-func (b *Bouncer) appendEventInput(dst []byte, st *state, in *inbound, who *identity, v *verdict, level string) []byte {
+func (b *Bouncer) appendEventInput(dst []byte, st *state, in *inbound, who *identity.Caller, v *verdict, level string) []byte {
 	kept := level == auditDetailed || level == auditComprehensive
 	if !kept && !b.carriesInput(st, in) {
 		return appendBasicInput(dst, in, who, v)

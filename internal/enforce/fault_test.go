@@ -20,6 +20,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -374,7 +375,7 @@ func TestPanicIsContained(t *testing.T) {
 	broken := *st
 	broken.set = nil
 	settings := *st.settings
-	settings.tokens = &verifier{keys: &keySet{}, now: time.Now} // a verifier without a parser panics
+	settings.tokens = &identity.Verifier{} // a verifier without a parser panics
 	broken.settings = &settings
 	b.state.Store(&broken)
 	for range 3 {
@@ -520,7 +521,7 @@ func FuzzEvent(f *testing.F) {
 		v := verdict{id: "0", word: wordDeny, no: refusal{code: "x", message: reason}, failed: reason}
 		v.dec.Reason, v.dec.PolicyName = reason, user
 		in := &inbound{path: path, host: user, client: id, id: id, method: "GET"}
-		data := b.appendEvent(nil, st, in, &identity{id: user, email: id}, &v, false)
+		data := b.appendEvent(nil, st, in, &identity.Caller{ID: user, Email: id}, &v, false)
 		if _, err := value.Decode(data, value.Limits{}); err != nil {
 			t.Fatalf("%v: %s", err, data)
 		}

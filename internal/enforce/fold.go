@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
@@ -19,7 +20,7 @@ const foldEvery = time.Second
 const briefText = 256
 
 // offer says what becomes of a refusal's event. What passes is never folded.
-func (b *Bouncer) offer(st *state, in *inbound, who *identity, v *verdict) fold.Verdict {
+func (b *Bouncer) offer(st *state, in *inbound, who *identity.Caller, v *verdict) fold.Verdict {
 	if v.pass || v.permits() {
 		return fold.Own
 	}
@@ -29,8 +30,8 @@ func (b *Bouncer) offer(st *state, in *inbound, who *identity, v *verdict) fold.
 		resource, level = d.Resource.ID, d.Resource.AuditLevel
 	}
 	user := ""
-	if who != nil && who.known() {
-		user = who.id
+	if who != nil && who.Proven() {
+		user = who.ID
 	}
 	what := strconv.FormatInt(d.PolicyID, 10) + "/" + strconv.FormatInt(d.PolicyVersion, 10) + "/" + strconv.FormatInt(resource, 10) + "/" + level + "/" + v.no.code
 	return b.folder.Offer(b.cfg.Now(), fold.Refusal{
@@ -70,7 +71,7 @@ func cut(s string) string {
 }
 
 // exampleEvent is the event of refusals that are counted together: what they have in common.
-func (b *Bouncer) exampleEvent(st *state, in *inbound, who *identity, v *verdict, by fold.Grade) []byte {
+func (b *Bouncer) exampleEvent(st *state, in *inbound, who *identity.Caller, v *verdict, by fold.Grade) []byte {
 	told, said := brief(in, v)
 	if by != fold.Equal {
 		who, told.path, told.host, told.method, told.id, said.failed = nil, "", "", "", "", ""

@@ -9,6 +9,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 )
 
 // forwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's
@@ -22,7 +23,7 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 		b.authAnswer(w, outer, st, nil, &verdict{word: wordDeny, no: *no})
 		return
 	}
-	who, idErr := identify(r.Context(), r.Header, st.settings, st.byHeaders)
+	who, idErr := identity.Identify(r.Context(), r.Header, st.names, st.tokens, st.byHeaders)
 	if refs, looks := b.wanted(st, &in); looks {
 		in.seen = &inspection{refs: refs, whole: true}
 		if needsBody(refs) && (in.method == http.MethodPost || in.method == http.MethodPut || in.method == http.MethodPatch) {
@@ -35,7 +36,7 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 		// The proxy in front sends the application's answer, and we never see it.
 		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"}, nil)
 		v.mask = nil
-	case errors.Is(idErr, errAmbiguousIdentity) && v.mode == enforcing:
+	case errors.Is(idErr, identity.ErrAmbiguous) && v.mode == enforcing:
 		v.settle(&refusal{http.StatusForbidden, "bad_request", "two identities in one request"}, nil)
 	}
 	b.prove(st, &in, who, &v, false)
@@ -46,7 +47,7 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 }
 
 // authAnswer writes the three-valued answer.
-func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *state, who *identity, v *verdict) {
+func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *state, who *identity.Caller, v *verdict) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set(header.RequestID, in.id)

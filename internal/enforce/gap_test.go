@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 )
 
 // fill takes the room of a bouncer's decision log away and gives it back.
@@ -18,7 +20,7 @@ func fill(t *testing.T, p *plane, b *running) (free func()) {
 	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // the last gap is smaller than any event
 		full := false
 		for i := 0; i < 10_000 && !full; i++ {
-			full = !b.record(st, &inbound{at: time.Now(), path: path, method: "GET"}, nobody, &verdict{word: wordPermit, pass: true})
+			full = !b.record(st, &inbound{at: time.Now(), path: path, method: "GET"}, identity.Nobody(), &verdict{word: wordPermit, pass: true})
 		}
 		if !full {
 			t.Fatal("the log never fills up")
@@ -107,7 +109,7 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 	p.set(func() { p.down = true })
 	st, lost := b.state.Load(), false
 	for i := 0; i < 10_000 && !lost; i++ {
-		lost = !b.record(st, &inbound{at: time.Now(), path: fmt.Sprint("/refused/", i), method: "GET"}, nobody, &verdict{word: wordDeny})
+		lost = !b.record(st, &inbound{at: time.Now(), path: fmt.Sprint("/refused/", i), method: "GET"}, identity.Nobody(), &verdict{word: wordDeny})
 	}
 	if !lost || b.count.logsDropped.Load() != 1 {
 		t.Fatalf("refusals fill the log: %t, %d dropped", lost, b.count.logsDropped.Load())

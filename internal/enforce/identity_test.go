@@ -22,6 +22,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 )
 
 // issuer is an identity provider with one key of each kind.
@@ -238,35 +239,37 @@ func TestVerifiedTokensAreForgottenWithTheirKey(t *testing.T) {
 	is := newIssuer(t)
 	now := time.Now()
 	clock := func() time.Time { return now }
-	keys := &keySet{url: is.URL, client: is.Client(), now: clock}
-	v := newVerifier(identityConfig{Issuer: testIssuer, Audience: texts{testAudience}}, keys, clock)
+	v, err := identity.NewVerifier(identity.Config{JWKSURL: is.URL, Issuer: testIssuer, Audience: identity.Texts{testAudience}}, is.Client(), clock)
+	if err != nil {
+		t.Fatal(err)
+	}
 	token := is.token(t, "rsa", nil)
 	for range 2 {
-		if who, err := v.verify(t.Context(), token); err != nil || who.id != "ann" {
+		if who, err := v.Verify(t.Context(), token); err != nil || who.ID != "ann" {
 			t.Fatalf("%v %v", who, err)
 		}
 	}
 	gone := "rsa"
 	is.without.Store(&gone)
-	if err := keys.refresh(t.Context()); err != nil {
+	if err := v.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := v.verify(t.Context(), token); err != errBadToken {
+	if _, err := v.Verify(t.Context(), token); err != identity.ErrBadToken {
 		t.Errorf("a token of a withdrawn key: %v", err)
 	}
 	// An outage does not end trust at once, but a day without keys does.
 	is.without.Store(nil)
-	if err := keys.refresh(t.Context()); err != nil {
+	if err := v.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	long := is.token(t, "rsa", map[string]any{"exp": now.Add(100 * time.Hour).Unix()})
 	is.down.Store(true)
 	now = now.Add(time.Hour)
-	if _, err := v.verify(t.Context(), long); err != nil {
+	if _, err := v.Verify(t.Context(), long); err != nil {
 		t.Errorf("after an hour's outage: %v", err)
 	}
 	now = now.Add(25 * time.Hour)
-	if _, err := v.verify(t.Context(), long); err != errIdentityUnavailable {
+	if _, err := v.Verify(t.Context(), long); err != identity.ErrUnavailable {
 		t.Errorf("after a day's outage: %v", err)
 	}
 }

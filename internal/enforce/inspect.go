@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -223,7 +224,7 @@ func mayBeJSON(data []byte, h bodyHead) bool {
 }
 
 // account begins the metering of a request whose controls ask for usage.
-func (b *Bouncer) account(ctx context.Context, st *state, in *inbound, who *identity) {
+func (b *Bouncer) account(ctx context.Context, st *state, in *inbound, who *identity.Caller) {
 	s := in.seen
 	if !s.refs.Usage || s.no != nil || s.settled {
 		return

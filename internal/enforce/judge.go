@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -88,7 +89,7 @@ func (v *verdict) named() bool {
 
 // judge decides. Nothing here fails open while enforcing: whatever stands in
 // the way of a proper decision is a denial.
-func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identity, idErr error) (v verdict) {
+func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identity.Caller, idErr error) (v verdict) {
 	v = verdict{id: b.ids.next(in.at), mode: st.mode}
 	defer func() {
 		if p := recover(); p != nil {
@@ -199,7 +200,7 @@ func (v *verdict) weigh(st *state, idErr error) {
 	case d.Err != nil:
 		v.failed = d.Err.Error()
 		v.settle(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
-	case errors.Is(idErr, errIdentityUnavailable):
+	case errors.Is(idErr, identity.ErrUnavailable):
 		v.failed = idErr.Error()
 		v.settle(&refusal{http.StatusServiceUnavailable, "identity_unavailable", "the caller's token cannot be checked now"}, nil)
 	case idErr != nil:

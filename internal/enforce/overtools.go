@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -29,7 +30,7 @@ type toolsHeard struct {
 // hearTools has the answer listened to where a request may list the tools of an
 // MCP server. What it asks for is known when it was read (asked), which is
 // before a server answers it.
-func (b *Bouncer) hearTools(r *http.Request, st *state, in *inbound, who *identity, v *verdict) *toolsHeard {
+func (b *Bouncer) hearTools(r *http.Request, st *state, in *inbound, who *identity.Caller, v *verdict) *toolsHeard {
 	if !in.seen.refs.MCP {
 		return nil
 	}

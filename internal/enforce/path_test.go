@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -286,7 +287,7 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 		if no != nil {
 			t.Fatalf("%q was refused and forwarded as %q", target, seen)
 		}
-		v := b.judge(t.Context(), st, &in, nobody, nil)
+		v := b.judge(t.Context(), st, &in, identity.Nobody(), nil)
 		path, query, _ := strings.Cut(seen, "?")
 		decided := bare(path)
 		if v.dec.Path != decided || v.dec.Reason != decided[:min(len(decided), 1024)] || query != in.query {

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -29,7 +30,7 @@ func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *state) bool {
 	list := func(name, s string) value.Member { return value.Member{Key: name, Value: value.Array(value.String(s))} }
 	doc := value.Object(
 		text("resource", b.scheme(in)+"://"+in.host+rest),
-		list("authorization_servers", st.tokens.issuer),
+		list("authorization_servers", st.tokens.Issuer()),
 		list("bearer_methods_supported", "header"),
 		text("resource_name", st.name),
 	)
@@ -43,7 +44,7 @@ func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *state) bool {
 // begin to authorize at a 401 that names the metadata (MCP, authorization), so that
 // they are asked at every denial. inPath is set where we serve the metadata: a
 // gateway that only asks us does not.
-func (b *Bouncer) prove(st *state, in *inbound, who *identity, v *verdict, inPath bool) {
+func (b *Bouncer) prove(st *state, in *inbound, who *identity.Caller, v *verdict, inPath bool) {
 	if st.tokens == nil || v.pass {
 		return
 	}
@@ -53,7 +54,7 @@ func (b *Bouncer) prove(st *state, in *inbound, who *identity, v *verdict, inPat
 			in.metadata += in.path
 		}
 	}
-	if v.no.code == "access_denied" && !who.known() && (in.seen != nil && (in.seen.rpc != nil || in.seen.serves.mcp) || servesMCP(v.dec.Resource) || v.asksWho()) {
+	if v.no.code == "access_denied" && !who.Proven() && (in.seen != nil && (in.seen.rpc != nil || in.seen.serves.mcp) || servesMCP(v.dec.Resource) || v.asksWho()) {
 		v.no = refusal{http.StatusUnauthorized, codeNoToken, v.no.message}
 	}
 }

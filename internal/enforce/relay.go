@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
@@ -40,7 +41,7 @@ func (b *buffers) put(p *[32 << 10]byte) { b.pool.Put(p) }
 
 // relay sends the request to the application and its answer to the client.
 // mask is set when the answer must be masked.
-func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st *state, who *identity, v *verdict) {
+func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st *state, who *identity.Caller, v *verdict) {
 	head := b.outgoingHeader(in, st.settings, who)
 	head.Apply(st.credit(in, v.dec.Resource, who))
 	meter := in.seen.metered()
@@ -188,7 +189,7 @@ func (c *clientBody) Read(p []byte) (int, error) {
 
 // outgoingHeader is what the application gets: the client's fields that may
 // pass, the identity that we know, and forwarding facts that we saw ourselves.
-func (b *Bouncer) outgoingHeader(in *inbound, st *settings, who *identity) *header.Outgoing {
+func (b *Bouncer) outgoingHeader(in *inbound, st *settings, who *identity.Caller) *header.Outgoing {
 	head := &header.Outgoing{Names: st.names, Client: in.headers, Named: in.named, Ours: make([]header.Field, 0, 12)}
 	add := func(name, value string) { head.Ours = append(head.Ours, header.Field{Name: name, Value: value}) }
 	if st.passToken {
@@ -336,7 +337,7 @@ func (b *Bouncer) pump(w http.ResponseWriter, rc *http.ResponseController, ans *
 
 // tunnel connects client and application after a WebSocket handshake, until
 // one side ends it, the bouncer stops, or a new decision closes it.
-func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *inbound, who *identity, ans *answer, rules *mask.Rules) {
+func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *inbound, who *identity.Caller, ans *answer, rules *mask.Rules) {
 	back, ok := ans.Body.(io.ReadWriteCloser)
 	if !in.upgrade || !ok || !strings.EqualFold(ans.Header.Get("Upgrade"), "websocket") {
 		ans.finish(false)
@@ -385,11 +386,11 @@ type tunnels struct {
 
 type openTunnel struct {
 	in   inbound
-	who  *identity
+	who  *identity.Caller
 	shut func()
 }
 
-func (t *tunnels) enter(in *inbound, who *identity, shut func()) (leave func()) {
+func (t *tunnels) enter(in *inbound, who *identity.Caller, shut func()) (leave func()) {
 	o := &openTunnel{*in, who, shut}
 	t.mu.Lock()
 	if t.open == nil {
@@ -434,8 +435,8 @@ func (b *Bouncer) recheck(ctx context.Context) {
 			in.seen = &inspection{refs: in.seen.refs, usage: in.seen.usage, whole: true, settled: true}
 		}
 		who, err := o.who, error(nil)
-		if !who.expires.IsZero() && in.at.After(who.expires) {
-			who, err = nobody, errBadToken
+		if !who.Expires.IsZero() && in.at.After(who.Expires) {
+			who, err = identity.Nobody(), identity.ErrBadToken
 		}
 		v := b.judge(ctx, st, &in, who, err)
 		if !v.pass || !mask.HeadOnly(v.mask) {

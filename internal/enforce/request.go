@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -75,9 +76,9 @@ func (in *inbound) within(most time.Duration) time.Duration {
 func (b *Bouncer) arrive(r *http.Request, st *settings) (in inbound, no *refusal) {
 	in = inbound{at: b.cfg.Now(), method: r.Method, headers: r.Header, secure: r.TLS != nil || overTLS(r.Context())}
 	in.id = b.requestID(r.Header)
-	in.peer = peerOf(r)
-	in.trusted = st.trusted.trusts(in.peer)
-	in.client = clientOf(in.peer, st.trusted, r.Header).String()
+	in.peer = identity.PeerOf(r)
+	in.trusted = st.trusted.Trusts(in.peer)
+	in.client = st.trusted.ClientOf(in.peer, r.Header).String()
 	raw, query, ok := splitTarget(r.RequestURI)
 	if !ok {
 		return in, badRequest("the request target must be a path, with a query, of the characters that RFC 3986 allows; percent-encode the others")
@@ -332,8 +333,8 @@ func actionName(method string) string {
 // request_id} and .request {method, path, host, query, headers}; where a control
 // asks for them, .llm and .usage; and .gateway {principal, sni, extensions} from
 // Envoy.
-func question(in *inbound, st *settings, who *identity) rego.Request {
-	user := who.doc
+func question(in *inbound, st *settings, who *identity.Caller) rego.Request {
+	user := who.Doc
 	if !user.Defined() {
 		user = emptyObject
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
@@ -178,8 +179,8 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	if b.metadata(w, &in, st) {
 		return
 	}
-	who, idErr := identify(r.Context(), r.Header, st.settings, in.trusted)
-	if errors.Is(idErr, errAmbiguousIdentity) {
+	who, idErr := identity.Identify(r.Context(), r.Header, st.names, st.tokens, in.trusted)
+	if errors.Is(idErr, identity.ErrAmbiguous) {
 		b.count.refused.Add(1)
 		b.refuse(w, &in, "", badRequest("two identities in one request"))
 		return
@@ -311,14 +312,14 @@ func (b *Bouncer) say(w http.ResponseWriter, status int, body string) {
 type shadowJob struct {
 	st    *state
 	in    inbound
-	who   *identity
+	who   *identity.Caller
 	idErr error
 }
 
 // observe decides in shadow mode, off the request's path: a control that hangs
 // must not slow what it may not stop. A queue that is full is counted and
 // recorded as a decision that was not taken.
-func (b *Bouncer) observe(st *state, in *inbound, who *identity, idErr error) {
+func (b *Bouncer) observe(st *state, in *inbound, who *identity.Caller, idErr error) {
 	job := shadowJob{st, *in, who, idErr}
 	job.in.headers = shownOnly(st.settings, in.headers)
 	select {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -160,7 +161,7 @@ func sessionKey(in *inbound, id string) string {
 // enterSession gives the application its own id for the session that a request is
 // in, and refuses one that another user opened. An id that no bouncer gave out belongs
 // to whom this one sees it from first. In shadow mode nobody is refused.
-func (b *Bouncer) enterSession(r *http.Request, in *inbound, st *state, who *identity) *refusal {
+func (b *Bouncer) enterSession(r *http.Request, in *inbound, st *state, who *identity.Caller) *refusal {
 	lines := r.Header[headerSession]
 	if len(lines) == 0 {
 		return nil
@@ -174,7 +175,7 @@ func (b *Bouncer) enterSession(r *http.Request, in *inbound, st *state, who *ide
 	}
 	id := lines[0]
 	if strings.HasPrefix(id, sealedSession) && st.sessionSeal != nil {
-		raw, ok := st.sessionSeal.open(id, who.id)
+		raw, ok := st.sessionSeal.open(id, who.ID)
 		switch {
 		case ok:
 			r.Header[headerSession] = []string{raw}
@@ -186,14 +187,14 @@ func (b *Bouncer) enterSession(r *http.Request, in *inbound, st *state, who *ide
 		return nil
 	}
 	in.session = sessionKey(in, id)
-	if enforces && !b.sessions.claim(in.session, who.id) {
+	if enforces && !b.sessions.claim(in.session, who.ID) {
 		return errSession
 	}
 	return nil
 }
 
 // openSession binds the session that an answer opens to the user who asked.
-func (b *Bouncer) openSession(in *inbound, st *state, who *identity, h http.Header) {
+func (b *Bouncer) openSession(in *inbound, st *state, who *identity.Caller, h http.Header) {
 	lines := h[headerSession]
 	if len(lines) == 0 || st.mode != enforcing {
 		return
@@ -202,9 +203,9 @@ func (b *Bouncer) openSession(in *inbound, st *state, who *identity, h http.Head
 	for i, id := range lines {
 		bound[i] = id
 		if st.sessionSeal != nil && id != "" {
-			bound[i] = st.sessionSeal.seal(id, who.id)
+			bound[i] = st.sessionSeal.seal(id, who.ID)
 		} else {
-			b.sessions.claim(sessionKey(in, id), who.id)
+			b.sessions.claim(sessionKey(in, id), who.ID)
 		}
 	}
 	h[headerSession] = bound
@@ -213,7 +214,7 @@ func (b *Bouncer) openSession(in *inbound, st *state, who *identity, h http.Head
 // resumedMasks are the masks that the answers may have which come over a stream
 // that is taken up again: those that answers of the session had here, and those that
 // calls of the server's tools have.
-func (b *Bouncer) resumedMasks(ctx context.Context, st *state, in *inbound, who *identity) []rego.MaskRule {
+func (b *Bouncer) resumedMasks(ctx context.Context, st *state, in *inbound, who *identity.Caller) []rego.MaskRule {
 	masks := b.sessions.remembered(in.session)
 	end := b.cfg.Now().Add(toolsDeadline)
 	for _, name := range b.tools.names(serverKey(st, in)) {
@@ -229,7 +230,7 @@ func (b *Bouncer) resumedMasks(ctx context.Context, st *state, in *inbound, who 
 }
 
 // decideTool decides on a call of a tool, without arguments.
-func (b *Bouncer) decideTool(ctx context.Context, st *state, in *inbound, who *identity, name string) rego.Decision {
+func (b *Bouncer) decideTool(ctx context.Context, st *state, in *inbound, who *identity.Caller, name string) rego.Decision {
 	seen := *in.seen
 	seen.rpc = &mcp.Message{Method: "tools/call", Tool: name, Session: in.seen.head.mcp.Session, Version: in.seen.head.mcp.Version}
 	asked := *in

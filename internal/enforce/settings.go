@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"net/netip"
 	"net/textproto"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -72,51 +72,8 @@ type configuration struct {
 	Discovery string `json:"discovery"`
 	// Audit is best_effort (default) or required: whether a request passes whose
 	// decision the log cannot keep.
-	Audit    string         `json:"audit"`
-	Identity identityConfig `json:"identity"`
-}
-
-// identityConfig says how callers prove who they are.
-type identityConfig struct {
-	JWKSURL    string          `json:"jwks_url"`
-	JWKS       json.RawMessage `json:"jwks"`        // an inline key set
-	PublicKeys []string        `json:"public_keys"` // PEM
-	Issuer     string          `json:"issuer"`
-	Audience   texts           `json:"audience"` // one of them must be in the token
-	// TokenHeader is where the token stands; default: Authorization, as a bearer token.
-	TokenHeader string `json:"token_header"`
-	// PassToken hands a verified token on to the application.
-	PassToken bool `json:"pass_token"`
-	// LeewaySeconds is the clock difference taken, 0 to 60.
-	LeewaySeconds int `json:"leeway_seconds"`
-
-	UserClaim   string `json:"user_claim"`   // sub
-	EmailClaim  string `json:"email_claim"`  // email
-	RolesClaim  string `json:"roles_claim"`  // roles
-	GroupsClaim string `json:"groups_claim"` // groups
-
-	// UserHeader, EmailHeader and GroupsHeader rename X-Auth-Request-User|-Email|-Groups.
-	UserHeader   string `json:"user_header"`
-	EmailHeader  string `json:"email_header"`
-	GroupsHeader string `json:"groups_header"`
-	// TrustedProxies adds nothing where the bouncer's own configuration names proxies.
-	TrustedProxies []string `json:"trusted_proxies"`
-	// ForwardAuthHeaders takes identity headers on /_bouncer/auth too. nginx and
-	// Traefik hand on what the client sent, so this is off by default.
-	ForwardAuthHeaders bool `json:"forward_auth_headers"`
-}
-
-// texts takes a string or an array of strings.
-type texts []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *texts) UnmarshalJSON(data []byte) error {
-	var one string
-	if json.Unmarshal(data, &one) == nil {
-		*t = texts{one}
-		return nil
-	}
-	return json.Unmarshal(data, (*[]string)(t))
+	Audit    string          `json:"audit"`
+	Identity identity.Config `json:"identity"`
 }
 
 // settings are the configuration made ready; immutable.
@@ -136,12 +93,12 @@ type settings struct {
 	mustLog     bool // a request whose decision cannot be logged is refused
 	names       header.Names
 	showHeaders []string // canonical
-	trusted     proxies
+	trusted     identity.Proxies
 	byHeaders   bool // identity headers on forward-auth
 	passToken   bool // the caller's token goes on to the application
 	// credentialsNo is the number of the credentials that belong to the bundle.
 	credentialsNo int64
-	tokens        *verifier
+	tokens        *identity.Verifier
 	hashKey       rego.HashKey // of the tenant; empty: what is to be hashed is redacted
 	sessionSeal   *sessionSeal // nil without a key
 	keyClosed     bool         // there is a key, and it does not open
@@ -189,7 +146,7 @@ func (b *Bouncer) readSettings(bundle *rego.Bundle, before *settings) (*settings
 		s.showHeaders = append(s.showHeaders, h)
 	}
 	if len(s.trusted) == 0 {
-		list, err := parseProxies(c.Identity.TrustedProxies)
+		list, err := identity.ParseProxies(c.Identity.TrustedProxies)
 		if err != nil {
 			return nil, fmt.Errorf("configuration.identity: %w", err)
 		}
@@ -278,7 +235,7 @@ func (s *settings) readModes(environment string, c *configuration) error {
 	return nil
 }
 
-func (s *settings) readNames(c identityConfig) error {
+func (s *settings) readNames(c identity.Config) error {
 	s.names = header.DefaultNames()
 	for _, n := range []struct {
 		to   *string
@@ -308,15 +265,9 @@ func (s *settings) readNames(c identityConfig) error {
 
 // readTokens makes the token verifier, or keeps the one that is running while
 // its configuration stays the same: its keys and verified tokens are still good.
-func (b *Bouncer) readTokens(s *settings, c identityConfig, before *settings) error {
-	if c.JWKSURL == "" && len(c.JWKS) == 0 && len(c.PublicKeys) == 0 {
+func (b *Bouncer) readTokens(s *settings, c identity.Config, before *settings) error {
+	if !c.HasKeys() {
 		return nil
-	}
-	if c.Issuer == "" || len(c.Audience) == 0 {
-		return errors.New("configuration.identity: keys need an issuer and an audience to check")
-	}
-	if c.LeewaySeconds < 0 || c.LeewaySeconds > 60 {
-		return errors.New("configuration.identity.leeway_seconds: 0 to 60")
 	}
 	data, err := json.Marshal(c)
 	if err != nil {
@@ -327,27 +278,8 @@ func (b *Bouncer) readTokens(s *settings, c identityConfig, before *settings) er
 		s.tokens = before.tokens
 		return nil
 	}
-	keys := &keySet{url: c.JWKSURL, client: b.client, now: b.cfg.Now}
-	if c.JWKSURL != "" {
-		u, err := url.Parse(c.JWKSURL)
-		if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil {
-			return errors.New("configuration.identity.jwks_url: an http(s) address is needed")
-		}
-	}
-	if len(c.JWKS) > 0 {
-		if keys.static, err = parseKeySet(c.JWKS); err != nil {
-			return fmt.Errorf("configuration.identity.jwks: %w", err)
-		}
-	}
-	for i, text := range c.PublicKeys {
-		k, err := parsePublicKey(text)
-		if err != nil {
-			return fmt.Errorf("configuration.identity.public_keys[%d]: %w", i, err)
-		}
-		keys.static = append(keys.static, k)
-	}
-	s.tokens = newVerifier(c, keys, b.cfg.Now)
-	return nil
+	s.tokens, err = identity.NewVerifier(c, b.client, b.cfg.Now)
+	return err
 }
 
 // blank are the settings before any bundle: it enforces, trusts whom the
@@ -358,16 +290,16 @@ func blank(initial mode, trusted []netip.Prefix) *settings {
 
 // identityFields are the identity headers for the upstream: one value each, and
 // nothing for what is not known.
-func (s *settings) identityFields(who *identity, add func(name, value string)) {
-	if who == nil || !who.known() {
+func (s *settings) identityFields(who *identity.Caller, add func(name, value string)) {
+	if who == nil || !who.Proven() {
 		return
 	}
-	add(s.names.User, who.id)
-	if who.email != "" {
-		add(s.names.Email, who.email)
+	add(s.names.User, who.ID)
+	if who.Email != "" {
+		add(s.names.Email, who.Email)
 	}
 	var list []string
-	for _, g := range who.groups {
+	for _, g := range who.Groups {
 		// A comma inside a group's name would make two groups of one.
 		if g != "" && header.IsSafe(g) && !strings.Contains(g, ",") {
 			list = append(list, g)

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -97,7 +98,7 @@ func (s *inspection) rpcError(in *inbound, decision string, no *refusal) []byte 
 
 // watchTools has the answer filtered that lists tools: to tools/list, and a
 // stream that is taken up again, in which such an answer may come.
-func (b *Bouncer) watchTools(r *http.Request, st *state, in *inbound, who *identity, v *verdict) {
+func (b *Bouncer) watchTools(r *http.Request, st *state, in *inbound, who *identity.Caller, v *verdict) {
 	s := in.seen
 	if s == nil || !s.refs.MCP || v.mode != enforcing {
 		return
@@ -126,7 +127,7 @@ func (b *Bouncer) watchTools(r *http.Request, st *state, in *inbound, who *ident
 
 // noteTools remembers what a server lists, and reports what it says otherwise
 // than before: in the log, in a counter, and as a decision of its own.
-func (b *Bouncer) noteTools(ctx context.Context, st *state, in *inbound, who *identity, v *verdict, tools []mcp.Tool) {
+func (b *Bouncer) noteTools(ctx context.Context, st *state, in *inbound, who *identity.Caller, v *verdict, tools []mcp.Tool) {
 	changed := b.tools.note(serverKey(st, in), tools)
 	if len(changed) == 0 {
 		return
@@ -152,7 +153,7 @@ func (b *Bouncer) schemas(st *state, in *inbound) {
 }
 
 // permitsTool reports whether a tool may be called.
-func (b *Bouncer) permitsTool(ctx context.Context, st *state, in *inbound, who *identity, name string) bool {
+func (b *Bouncer) permitsTool(ctx context.Context, st *state, in *inbound, who *identity.Caller, name string) bool {
 	d := b.decideTool(ctx, st, in, who, name)
 	return d.Permit && d.Err == nil
 }

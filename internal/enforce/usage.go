@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -108,10 +109,10 @@ type metering struct {
 // The subjects, in the order of metering.subjects; the first is input.usage itself.
 var subjectNames = [...]string{"", "user", "agent", "resource"}
 
-func (b *Bouncer) newMetering(st *state, in *inbound, who *identity, resource string) *metering {
+func (b *Bouncer) newMetering(st *state, in *inbound, who *identity.Caller, resource string) *metering {
 	user := "ip:" + in.client
-	if who != nil && who.known() {
-		user = "id:" + who.id
+	if who != nil && who.Proven() {
+		user = "id:" + who.ID
 	}
 	m := &metering{count: b.cfg.Count, now: b.cfg.Now}
 	key := func(kind string, names ...string) string {
@@ -123,8 +124,8 @@ func (b *Bouncer) newMetering(st *state, in *inbound, who *identity, resource st
 	}
 	m.subjects[0] = key("caller", resource, user)
 	m.subjects[1] = key("user", user)
-	if who != nil && who.agent != "" {
-		m.subjects[2] = key("agent", who.agent)
+	if who != nil && who.Agent != "" {
+		m.subjects[2] = key("agent", who.Agent)
 	}
 	m.subjects[3] = key("resource", resource)
 	return m

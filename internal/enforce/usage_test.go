@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 )
 
 // post sends a body and reads the answer whole.
@@ -155,7 +157,7 @@ func TestSubjectsAreTheirOwn(t *testing.T) {
 	b, st := &Bouncer{cfg: Config{Now: time.Now}}, &state{settings: &settings{environment: "sandbox"}}
 	seen := map[string]string{}
 	for _, c := range [][2]string{{"a", "q id:a"}, {"a id:q", "a"}, {"a", "a"}, {"host:a", "x\" \"id:y"}, {"host:a\" \"id:x", "y"}} {
-		m := b.newMetering(st, &inbound{client: "192.0.2.1"}, &identity{id: c[1]}, c[0])
+		m := b.newMetering(st, &inbound{client: "192.0.2.1"}, &identity.Caller{ID: c[1]}, c[0])
 		if other, taken := seen[m.subjects[0]]; taken {
 			t.Errorf("%q is counted as %s", c, other)
 		}
@@ -170,7 +172,7 @@ func TestMetering(t *testing.T) {
 	b := &Bouncer{cfg: Config{Count: tally.count, Now: func() time.Time { return now }}}
 	st := &state{settings: &settings{environment: "sandbox"}}
 	one := func() *metering {
-		return b.newMetering(st, &inbound{client: "192.0.2.1"}, &identity{id: "ann", agent: "helper"}, "7")
+		return b.newMetering(st, &inbound{client: "192.0.2.1"}, &identity.Caller{ID: "ann", Agent: "helper"}, "7")
 	}
 	peek := func() string { return string(one().reserve(ctx, now, nil).AppendJSON(nil)) }
 	m := one()

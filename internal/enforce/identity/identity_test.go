@@ -1,4 +1,4 @@
-package enforce
+package identity
 
 import (
 	"net/http"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestClientAddress(t *testing.T) {
-	trusted, err := parseProxies([]string{"10.0.0.0/8", "::1", "192.0.2.7"})
+	trusted, err := ParseProxies([]string{"10.0.0.0/8", "::1", "192.0.2.7"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,11 +24,11 @@ func TestClientAddress(t *testing.T) {
 		{"::ffff:10.0.0.1", "1.1.1.1", []string{"1.1.1.1"}},
 	} {
 		peer := netip.MustParseAddr(tc.peer).Unmap()
-		if got := clientOf(peer, trusted, http.Header{"X-Forwarded-For": tc.xff}).String(); got != tc.want {
+		if got := trusted.ClientOf(peer, http.Header{"X-Forwarded-For": tc.xff}).String(); got != tc.want {
 			t.Errorf("peer %s, X-Forwarded-For %v: client %s, want %s", tc.peer, tc.xff, got, tc.want)
 		}
 	}
-	if _, err := parseProxies([]string{"10.0.0.0/33"}); err == nil {
+	if _, err := ParseProxies([]string{"10.0.0.0/33"}); err == nil {
 		t.Error("a malformed CIDR was taken")
 	}
 }

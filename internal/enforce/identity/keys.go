@@ -1,4 +1,4 @@
-package enforce
+package identity
 
 import (
 	"context"
@@ -8,16 +8,16 @@ import (
 	"crypto/elliptic"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/lestrrat-go/jwx/v3/jwk"
 )
 
 // Bounds on a key set, and how often it may be fetched.
@@ -28,8 +28,8 @@ const (
 	// keyRetry is the least time between two fetches that requests cause: a
 	// stream of made-up key ids must not become a stream of requests.
 	keyRetry = 10 * time.Second
-	// keyRefresh is how often a healthy set is fetched anew.
-	keyRefresh = 5 * time.Minute
+	// RefreshEvery is how often a healthy set is fetched anew.
+	RefreshEvery = 5 * time.Minute
 	// keyMaxAge is how long a set is good while it cannot be fetched.
 	keyMaxAge = 24 * time.Hour
 )
@@ -71,7 +71,7 @@ func (s *keySet) find(ctx context.Context, kid, alg string) ([]verifyKey, error)
 		select {
 		case <-running:
 		case <-ctx.Done():
-			return nil, errIdentityUnavailable
+			return nil, ErrUnavailable
 		}
 	case due:
 		// The caller may leave before the answer is here; the keys are wanted anyway.
@@ -83,9 +83,9 @@ func (s *keySet) find(ctx context.Context, kid, alg string) ([]verifyKey, error)
 		return keys, nil
 	}
 	if s.url != "" && (s.at.IsZero() || s.now().Sub(s.at) > keyMaxAge) {
-		return nil, errIdentityUnavailable
+		return nil, ErrUnavailable
 	}
-	return nil, errBadToken
+	return nil, ErrBadToken
 }
 
 // match is called with mu held. A token without a key id may be tried on every
@@ -185,41 +185,23 @@ func sameKeys(a, b []verifyKey) bool {
 	return true
 }
 
-// jsonWebKey is the part of RFC 7517 that we use.
-type jsonWebKey struct {
-	Type  string `json:"kty"`
-	ID    string `json:"kid"`
-	Use   string `json:"use"`
-	Alg   string `json:"alg"`
-	Curve string `json:"crv"`
-	N     string `json:"n"`
-	E     string `json:"e"`
-	X     string `json:"x"`
-	Y     string `json:"y"`
-}
-
-// parseKeySet reads a JWK set. Keys for other uses or algorithms are left out;
-// a set without a single usable key is an error.
+// parseKeySet reads a JWK set (RFC 7517). Keys for other uses or algorithms are left
+// out; a set without a single usable key is an error.
 func parseKeySet(data []byte) ([]verifyKey, error) {
 	var set struct {
-		Keys []jsonWebKey `json:"keys"`
+		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(data, &set); err != nil {
 		return nil, fmt.Errorf("the key set is no JSON: %w", err)
 	}
 	var out []verifyKey
-	for _, k := range set.Keys {
+	for _, raw := range set.Keys {
 		if len(out) == maxKeys {
 			break
 		}
-		if k.Use != "" && k.Use != "sig" {
-			continue
+		if k, err := parseKey(raw); err == nil {
+			out = append(out, k)
 		}
-		vk, err := k.public()
-		if err != nil || (k.Alg != "" && k.Alg != vk.alg) {
-			continue
-		}
-		out = append(out, vk)
 	}
 	if len(out) == 0 {
 		return nil, errors.New("the key set holds no RS256, ES256 or EdDSA key")
@@ -227,51 +209,49 @@ func parseKeySet(data []byte) ([]verifyKey, error) {
 	return out, nil
 }
 
-func (k jsonWebKey) public() (verifyKey, error) {
-	num := func(s string) (*big.Int, error) {
-		b, err := base64.RawURLEncoding.DecodeString(s)
-		return new(big.Int).SetBytes(b), err
+// parseKey reads one key of a set. It is an error for a key that signs nothing, or that
+// says it is for another algorithm than the one that we take its kind for.
+func parseKey(raw []byte) (verifyKey, error) {
+	key, err := jwk.ParseKey(raw)
+	if err != nil {
+		return verifyKey{}, err
 	}
-	switch k.Type {
-	case "RSA":
-		n, err1 := num(k.N)
-		e, err2 := num(k.E)
-		if err1 != nil || err2 != nil || !e.IsInt64() || e.Int64() > 1<<31-1 {
-			return verifyKey{}, errors.New("malformed RSA key")
-		}
-		return keyFor(k.ID, &rsa.PublicKey{N: n, E: int(e.Int64())})
-	case "EC":
-		x, err1 := base64.RawURLEncoding.DecodeString(k.X)
-		y, err2 := base64.RawURLEncoding.DecodeString(k.Y)
-		if err1 != nil || err2 != nil || k.Curve != "P-256" || len(x) != 32 || len(y) != 32 {
-			return verifyKey{}, errors.New("malformed or unsupported EC key")
-		}
-		pub, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), append(append([]byte{4}, x...), y...))
-		if err != nil {
-			return verifyKey{}, err
-		}
-		return keyFor(k.ID, pub)
-	case "OKP":
-		x, err := base64.RawURLEncoding.DecodeString(k.X)
-		if err != nil || k.Curve != "Ed25519" {
-			return verifyKey{}, errors.New("malformed or unsupported OKP key")
-		}
-		return keyFor(k.ID, ed25519.PublicKey(x))
+	if use, set := key.KeyUsage(); set && use != "sig" {
+		return verifyKey{}, errors.New("the key is not for signatures")
 	}
-	return verifyKey{}, errors.New("unsupported key type")
+	public, err := jwk.PublicKeyOf(key)
+	if err != nil {
+		return verifyKey{}, err
+	}
+	var pub any
+	if err := jwk.Export(public, &pub); err != nil {
+		return verifyKey{}, err
+	}
+	id, _ := key.KeyID()
+	out, err := keyFor(id, pub)
+	if err != nil {
+		return verifyKey{}, err
+	}
+	if alg, set := key.Algorithm(); set && alg.String() != out.alg {
+		return verifyKey{}, errors.New("the key is for another algorithm")
+	}
+	return out, nil
 }
 
 // keyFor binds a public key to its one algorithm.
 func keyFor(id string, pub crypto.PublicKey) (verifyKey, error) {
 	switch p := pub.(type) {
 	case *rsa.PublicKey:
-		if bits := p.N.BitLen(); bits < 2048 || bits > 8192 || p.E < 3 || p.E%2 == 0 {
-			return verifyKey{}, errors.New("an RSA key needs 2048 to 8192 bits")
+		if bits := p.N.BitLen(); bits < 2048 || bits > 8192 || p.E < 3 || p.E > 1<<31-1 || p.E%2 == 0 {
+			return verifyKey{}, errors.New("an RSA key needs 2048 to 8192 bits, and an odd exponent of 3 to 2^31-1")
 		}
 		return verifyKey{id, "RS256", p}, nil
 	case *ecdsa.PublicKey:
 		if p.Curve != elliptic.P256() {
 			return verifyKey{}, errors.New("only P-256 keys are supported")
+		}
+		if _, err := p.ECDH(); err != nil { // its point is not on the curve
+			return verifyKey{}, err
 		}
 		return verifyKey{id, "ES256", p}, nil
 	case ed25519.PublicKey:

@@ -1,4 +1,6 @@
-package enforce
+// Package identity proves who a request is from: by a bearer token that configured keys
+// verify, or by the identity headers of a trusted proxy.
+package identity
 
 import (
 	"context"
@@ -12,37 +14,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// identity is who asks, as far as it is proven. The zero value is nobody.
-type identity struct {
-	id, email string
-	groups    []string
-	// agent is the client that acts for the user, when the proof names one.
-	agent string
-	// doc is input.user; Undefined for nobody.
-	doc value.Value
-	// expires is when the proof runs out; zero for headers of a proxy.
-	expires time.Time
+// Caller is who asks, as far as that is proven. The zero value is nobody.
+type Caller struct {
+	ID, Email string
+	Groups    []string
+	// Agent is the client that acts for the user, when the proof names one.
+	Agent string
+	// Doc is input.user; Undefined for nobody.
+	Doc value.Value
+	// Expires is when the proof runs out; zero for headers of a proxy.
+	Expires time.Time
 }
 
-// known reports whether anybody was proven.
-func (i *identity) known() bool { return i.id != "" }
+// Proven reports whether anybody was proven.
+func (i *Caller) Proven() bool { return i.ID != "" }
 
 // What can be wrong with a proof. They are told apart because a bad token is
 // the caller's fault (401) and missing keys are ours (503).
 var (
-	errBadToken            = errors.New("the bearer token is not valid")
-	errIdentityUnavailable = errors.New("the keys that verify tokens cannot be had")
-	errAmbiguousIdentity   = errors.New("two identities in one request")
+	ErrBadToken    = errors.New("the bearer token is not valid")
+	ErrUnavailable = errors.New("the keys that verify tokens cannot be had")
+	ErrAmbiguous   = errors.New("two identities in one request")
 )
 
 // maxIdentityHeader bounds one identity header, in bytes.
 const maxIdentityHeader = 8 << 10
 
-// proxies are the networks whose word is taken.
-type proxies []netip.Prefix
+// Proxies are the networks whose identity and forwarding headers are taken.
+type Proxies []netip.Prefix
 
-// trusts reports whether a is in one of the networks.
-func (p proxies) trusts(a netip.Addr) bool {
+// Trusts reports whether a is in one of the networks.
+func (p Proxies) Trusts(a netip.Addr) bool {
 	for _, n := range p {
 		if n.Contains(a) {
 			return true
@@ -51,9 +53,9 @@ func (p proxies) trusts(a netip.Addr) bool {
 	return false
 }
 
-// parseProxies reads CIDRs or plain addresses.
-func parseProxies(list []string) (proxies, error) {
-	var out proxies
+// ParseProxies reads CIDRs or plain addresses.
+func ParseProxies(list []string) (Proxies, error) {
+	var out Proxies
 	for _, s := range list {
 		s = strings.TrimSpace(s)
 		if s == "" {
@@ -72,8 +74,8 @@ func parseProxies(list []string) (proxies, error) {
 	return out, nil
 }
 
-// peerOf is the address of the connection's other end.
-func peerOf(r *http.Request) netip.Addr {
+// PeerOf is the address of the connection's other end.
+func PeerOf(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
@@ -81,10 +83,10 @@ func peerOf(r *http.Request) netip.Addr {
 	return ap.Addr().Unmap()
 }
 
-// clientOf is the address of the client: the peer, or, when the peer is a
+// ClientOf is the address of the client: the peer, or, when the peer is a
 // trusted proxy, the nearest hop of X-Forwarded-For that is none.
-func clientOf(peer netip.Addr, trusted proxies, h http.Header) netip.Addr {
-	if !trusted.trusts(peer) {
+func (p Proxies) ClientOf(peer netip.Addr, h http.Header) netip.Addr {
+	if !p.Trusts(peer) {
 		return peer
 	}
 	lines := h["X-Forwarded-For"]
@@ -103,7 +105,7 @@ func clientOf(peer netip.Addr, trusted proxies, h http.Header) netip.Addr {
 				return at
 			}
 			at = a.Unmap()
-			if !trusted.trusts(at) {
+			if !p.Trusts(at) {
 				return at
 			}
 		}
@@ -111,30 +113,30 @@ func clientOf(peer netip.Addr, trusted proxies, h http.Header) netip.Addr {
 	return at
 }
 
-// identify proves who asks: a bearer token that the configured keys verify, or
+// Identify proves who asks: a bearer token that the configured keys verify, or
 // the identity headers of a trusted proxy where byHeader allows them. A bearer
 // token while no keys are configured is the application's own affair.
-func identify(ctx context.Context, h http.Header, st *settings, byHeader bool) (*identity, error) {
-	var fromProxy *identity
+func Identify(ctx context.Context, h http.Header, names header.Names, tokens *Verifier, byHeader bool) (*Caller, error) {
+	var fromProxy *Caller
 	if byHeader {
-		who, err := identityHeaders(h, st.names)
+		who, err := identityHeaders(h, names)
 		if err != nil {
-			return nobody, err
+			return Nobody(), err
 		}
 		fromProxy = who
 	}
-	if st.tokens != nil {
-		token, err := tokenOf(h, st.names.Token)
+	if tokens != nil {
+		token, err := tokenOf(h, names.Token)
 		if err != nil {
-			return nobody, err
+			return Nobody(), err
 		}
 		if token != "" {
-			who, err := st.tokens.verify(ctx, token)
+			who, err := tokens.Verify(ctx, token)
 			if err != nil {
-				return nobody, err
+				return Nobody(), err
 			}
-			if fromProxy != nil && fromProxy.id != who.id {
-				return nobody, errAmbiguousIdentity
+			if fromProxy != nil && fromProxy.ID != who.ID {
+				return Nobody(), ErrAmbiguous
 			}
 			return who, nil
 		}
@@ -142,10 +144,13 @@ func identify(ctx context.Context, h http.Header, st *settings, byHeader bool) (
 	if fromProxy != nil {
 		return fromProxy, nil
 	}
-	return nobody, nil
+	return Nobody(), nil
 }
 
-var nobody = &identity{}
+var nobody = &Caller{}
+
+// Nobody is the caller of whom nothing is proven.
+func Nobody() *Caller { return nobody }
 
 // tokenOf is the caller's token: a bearer token, or what stands in the header that
 // is configured for it, with or without the word Bearer; "" when there is none.
@@ -158,14 +163,14 @@ func tokenOf(h http.Header, name string) (string, error) {
 	case len(lines) == 0:
 		return "", nil
 	case len(lines) > 1:
-		return "", errAmbiguousIdentity
+		return "", ErrAmbiguous
 	}
 	token := strings.TrimSpace(lines[0])
 	if scheme, rest, found := strings.Cut(token, " "); found && strings.EqualFold(scheme, "bearer") {
 		token = strings.TrimSpace(rest)
 	}
 	if token == "" {
-		return "", errBadToken
+		return "", ErrBadToken
 	}
 	return token, nil
 }
@@ -177,7 +182,7 @@ func bearer(h http.Header) (string, error) {
 		return "", nil
 	}
 	if len(lines) > 1 {
-		return "", errAmbiguousIdentity
+		return "", ErrAmbiguous
 	}
 	scheme, token, _ := strings.Cut(lines[0], " ")
 	if !strings.EqualFold(scheme, "bearer") {
@@ -185,23 +190,23 @@ func bearer(h http.Header) (string, error) {
 	}
 	token = strings.TrimSpace(token)
 	if token == "" {
-		return "", errBadToken
+		return "", ErrBadToken
 	}
 	return token, nil
 }
 
 // identityHeaders reads what a trusted proxy says; nil when it says nothing.
-func identityHeaders(h http.Header, names header.Names) (*identity, error) {
+func identityHeaders(h http.Header, names header.Names) (*Caller, error) {
 	one := func(name string) (string, error) {
 		lines := h[name]
 		if len(lines) > 1 {
-			return "", errAmbiguousIdentity
+			return "", ErrAmbiguous
 		}
 		if len(lines) == 0 {
 			return "", nil
 		}
 		if len(lines[0]) > maxIdentityHeader {
-			return "", errBadToken
+			return "", ErrBadToken
 		}
 		return strings.TrimSpace(lines[0]), nil
 	}
@@ -223,27 +228,27 @@ func identityHeaders(h http.Header, names header.Names) (*identity, error) {
 	if user == "" {
 		return nil, nil
 	}
-	who := &identity{id: user, email: email}
+	who := &Caller{ID: user, Email: email}
 	for g := range strings.SplitSeq(list, ",") {
 		if g = strings.TrimSpace(g); g != "" {
-			who.groups = append(who.groups, g)
+			who.Groups = append(who.Groups, g)
 		}
 	}
-	who.doc = userDoc(who, who.groups, value.Object())
+	who.Doc = userDoc(who, who.Groups, value.Object())
 	return who, nil
 }
 
 // userDoc is input.user. Roles are the token's roles, or its groups where it has
 // no claim of roles at all, so that one control reads both kinds of proof.
-func userDoc(who *identity, roles []string, attributes value.Value) value.Value {
+func userDoc(who *Caller, roles []string, attributes value.Value) value.Value {
 	members := make([]value.Member, 0, 5)
-	members = append(members, value.Member{Key: "id", Value: value.String(who.id)})
-	if who.email != "" {
-		members = append(members, value.Member{Key: "email", Value: value.String(who.email)})
+	members = append(members, value.Member{Key: "id", Value: value.String(who.ID)})
+	if who.Email != "" {
+		members = append(members, value.Member{Key: "email", Value: value.String(who.Email)})
 	}
 	members = append(members,
 		value.Member{Key: "roles", Value: stringArray(roles)},
-		value.Member{Key: "groups", Value: stringArray(who.groups)},
+		value.Member{Key: "groups", Value: stringArray(who.Groups)},
 		value.Member{Key: "attributes", Value: attributes})
 	return value.Object(members...)
 }

@@ -1,4 +1,4 @@
-package enforce
+package identity
 
 import (
 	"context"
@@ -22,8 +22,8 @@ const (
 	tokenCacheSize = 4096
 )
 
-// verifier turns bearer tokens into identities.
-type verifier struct {
+// Verifier turns bearer tokens into identities.
+type Verifier struct {
 	parser *jwt.Parser
 	issuer string
 	keys   *keySet
@@ -40,19 +40,19 @@ type verifier struct {
 }
 
 type verified struct {
-	who   *identity
+	who   *Caller
 	until time.Time
 }
 
 // newVerifier checks issuer, audience and expiry always (RFC 8725).
-func newVerifier(c identityConfig, keys *keySet, now func() time.Time) *verifier {
+func newVerifier(c Config, keys *keySet, now func() time.Time) *Verifier {
 	or := func(s, def string) string {
 		if s == "" {
 			return def
 		}
 		return s
 	}
-	return &verifier{
+	return &Verifier{
 		issuer: c.Issuer,
 		parser: jwt.NewParser(jwt.WithValidMethods([]string{"RS256", "ES256", "EdDSA"}), jwt.WithIssuer(c.Issuer),
 			jwt.WithAudience(c.Audience...), jwt.WithExpirationRequired(), jwt.WithStrictDecoding(),
@@ -63,11 +63,20 @@ func newVerifier(c identityConfig, keys *keySet, now func() time.Time) *verifier
 	}
 }
 
-// verify gives the identity that a token proves, errBadToken, or
+// Issuer is the issuer whose tokens are taken.
+func (v *Verifier) Issuer() string { return v.issuer }
+
+// Fetches reports whether the keys come from an address.
+func (v *Verifier) Fetches() bool { return v.keys.url != "" }
+
+// Refresh fetches the keys; concurrent callers share one fetch.
+func (v *Verifier) Refresh(ctx context.Context) error { return v.keys.refresh(ctx) }
+
+// Verify gives the identity that a token proves, errBadToken, or
 // errIdentityUnavailable when there are no keys to check it with.
-func (v *verifier) verify(ctx context.Context, token string) (*identity, error) {
+func (v *Verifier) Verify(ctx context.Context, token string) (*Caller, error) {
 	if len(token) > maxTokenBytes || strings.Count(token, ".") != 2 {
-		return nil, errBadToken
+		return nil, ErrBadToken
 	}
 	now, generation := v.now(), v.keys.generation()
 	if who := v.cached(token, now, generation); who != nil {
@@ -78,26 +87,26 @@ func (v *verifier) verify(ctx context.Context, token string) (*identity, error) 
 		return nil, err
 	}
 	until := now.Add(tokenCacheLife)
-	if who.expires.Before(until) {
-		until = who.expires
+	if who.Expires.Before(until) {
+		until = who.Expires
 	}
 	v.remember(strings.Clone(token), verified{who, until}, generation)
 	return who, nil
 }
 
-func (v *verifier) check(ctx context.Context, token string) (*identity, error) {
+func (v *Verifier) check(ctx context.Context, token string) (*Caller, error) {
 	var claims jwt.RegisteredClaims
 	var keyErr error
 	parsed, err := v.parser.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) {
 		if _, critical := t.Header["crit"]; critical {
-			return nil, errBadToken // RFC 7515 section 4.1.11: what we do not know must not be passed over
+			return nil, ErrBadToken // RFC 7515 section 4.1.11: what we do not know must not be passed over
 		}
 		if typ, set := t.Header["typ"]; set && !tokenType(typ) {
-			return nil, errBadToken
+			return nil, ErrBadToken
 		}
 		kid, isText := t.Header["kid"].(string)
 		if _, set := t.Header["kid"]; set && !isText {
-			return nil, errBadToken
+			return nil, ErrBadToken
 		}
 		keys, err := v.keys.find(ctx, kid, t.Method.Alg())
 		if err != nil {
@@ -110,11 +119,11 @@ func (v *verifier) check(ctx context.Context, token string) (*identity, error) {
 		}
 		return set, nil
 	})
-	if errors.Is(keyErr, errIdentityUnavailable) {
-		return nil, errIdentityUnavailable
+	if errors.Is(keyErr, ErrUnavailable) {
+		return nil, ErrUnavailable
 	}
 	if err != nil || !parsed.Valid {
-		return nil, errBadToken
+		return nil, ErrBadToken
 	}
 	return v.identityOf(token, claims.ExpiresAt.Time)
 }
@@ -126,32 +135,32 @@ func tokenType(typ any) bool {
 
 // identityOf reads the claims strictly: a payload with a member twice has no
 // one meaning and proves nobody.
-func (v *verifier) identityOf(token string, expires time.Time) (*identity, error) {
+func (v *Verifier) identityOf(token string, expires time.Time) (*Caller, error) {
 	part := token[strings.IndexByte(token, '.')+1 : strings.LastIndexByte(token, '.')]
 	payload, err := base64.RawURLEncoding.DecodeString(part)
 	if err != nil {
-		return nil, errBadToken
+		return nil, ErrBadToken
 	}
 	claims, err := value.Decode(payload, value.Limits{Depth: 16, Bytes: maxTokenBytes})
 	if err != nil {
-		return nil, errBadToken
+		return nil, ErrBadToken
 	}
-	who := &identity{expires: expires}
-	who.id, _ = claims.Get(v.user).Str()
-	who.email, _ = claims.Get(v.email).Str()
-	if who.id == "" || !header.IsSafe(who.id) || !header.IsSafe(who.email) {
-		return nil, errBadToken
+	who := &Caller{Expires: expires}
+	who.ID, _ = claims.Get(v.user).Str()
+	who.Email, _ = claims.Get(v.email).Str()
+	if who.ID == "" || !header.IsSafe(who.ID) || !header.IsSafe(who.Email) {
+		return nil, ErrBadToken
 	}
-	who.agent = agentOf(claims)
-	who.groups = textList(claims.Get(v.groups))
-	roles := who.groups
+	who.Agent = agentOf(claims)
+	who.Groups = textList(claims.Get(v.groups))
+	roles := who.Groups
 	if claim := claims.Get(v.roles); claim.Defined() {
 		// A token that speaks of roles has those, be it none.
 		roles = textList(claim)
 	}
-	who.doc = userDoc(who, roles, claims)
+	who.Doc = userDoc(who, roles, claims)
 	if d := claims.Get("department"); d.Kind() == value.StringKind {
-		who.doc = who.doc.With("department", d)
+		who.Doc = who.Doc.With("department", d)
 	}
 	return who, nil
 }
@@ -184,7 +193,7 @@ func textList(v value.Value) []string {
 	return out
 }
 
-func (v *verifier) cached(token string, now time.Time, generation uint64) *identity {
+func (v *Verifier) cached(token string, now time.Time, generation uint64) *Caller {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if generation != v.rotation {
@@ -206,7 +215,7 @@ func (v *verifier) cached(token string, now time.Time, generation uint64) *ident
 	return hit.who
 }
 
-func (v *verifier) remember(token string, e verified, generation uint64) {
+func (v *Verifier) remember(token string, e verified, generation uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if generation == v.rotation {
@@ -214,7 +223,7 @@ func (v *verifier) remember(token string, e verified, generation uint64) {
 	}
 }
 
-func (v *verifier) put(token string, e verified) {
+func (v *Verifier) put(token string, e verified) {
 	if len(v.young) >= tokenCacheSize {
 		v.young, v.old = v.old, v.young
 		clear(v.young)

@@ -1,0 +1,90 @@
+package identity
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Config says how callers prove who they are.
+type Config struct {
+	JWKSURL    string          `json:"jwks_url"`
+	JWKS       json.RawMessage `json:"jwks"`        // an inline key set
+	PublicKeys []string        `json:"public_keys"` // PEM
+	Issuer     string          `json:"issuer"`
+	Audience   Texts           `json:"audience"` // one of them must be in the token
+	// TokenHeader is where the token stands; default: Authorization, as a bearer token.
+	TokenHeader string `json:"token_header"`
+	// PassToken hands a verified token on to the application.
+	PassToken bool `json:"pass_token"`
+	// LeewaySeconds is the clock difference taken, 0 to 60.
+	LeewaySeconds int `json:"leeway_seconds"`
+
+	UserClaim   string `json:"user_claim"`   // sub
+	EmailClaim  string `json:"email_claim"`  // email
+	RolesClaim  string `json:"roles_claim"`  // roles
+	GroupsClaim string `json:"groups_claim"` // groups
+
+	// UserHeader, EmailHeader and GroupsHeader rename X-Auth-Request-User|-Email|-Groups.
+	UserHeader   string `json:"user_header"`
+	EmailHeader  string `json:"email_header"`
+	GroupsHeader string `json:"groups_header"`
+	// TrustedProxies adds nothing where the bouncer's own configuration names proxies.
+	TrustedProxies []string `json:"trusted_proxies"`
+	// ForwardAuthHeaders takes identity headers on /_bouncer/auth too. nginx and
+	// Traefik hand on what the client sent, so this is off by default.
+	ForwardAuthHeaders bool `json:"forward_auth_headers"`
+}
+
+// Texts takes a string or an array of strings.
+type Texts []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Texts) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*t = Texts{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(t))
+}
+
+// HasKeys reports whether keys are configured, so that bearer tokens are checked.
+func (c *Config) HasKeys() bool {
+	return c.JWKSURL != "" || len(c.JWKS) > 0 || len(c.PublicKeys) > 0
+}
+
+// NewVerifier makes the verifier of a configuration that has keys. client fetches the
+// key set, now is the clock.
+func NewVerifier(c Config, client *http.Client, now func() time.Time) (*Verifier, error) {
+	if c.Issuer == "" || len(c.Audience) == 0 {
+		return nil, errors.New("configuration.identity: keys need an issuer and an audience to check")
+	}
+	if c.LeewaySeconds < 0 || c.LeewaySeconds > 60 {
+		return nil, errors.New("configuration.identity.leeway_seconds: 0 to 60")
+	}
+	keys := &keySet{url: c.JWKSURL, client: client, now: now}
+	if c.JWKSURL != "" {
+		u, err := url.Parse(c.JWKSURL)
+		if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil {
+			return nil, errors.New("configuration.identity.jwks_url: an http(s) address is needed")
+		}
+	}
+	if len(c.JWKS) > 0 {
+		var err error
+		if keys.static, err = parseKeySet(c.JWKS); err != nil {
+			return nil, fmt.Errorf("configuration.identity.jwks: %w", err)
+		}
+	}
+	for i, text := range c.PublicKeys {
+		k, err := parsePublicKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("configuration.identity.public_keys[%d]: %w", i, err)
+		}
+		keys.static = append(keys.static, k)
+	}
+	return newVerifier(c, keys, now), nil
+}

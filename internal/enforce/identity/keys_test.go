@@ -1,0 +1,115 @@
+package identity
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/lestrrat-go/jwx/v3/jwk"
+)
+
+// jwkOf is a key of a set as its provider writes it, with members changed.
+func jwkOf(t *testing.T, raw any, change map[string]any) string {
+	t.Helper()
+	key, err := jwk.Import(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members map[string]any
+	if err := json.Unmarshal(data, &members); err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range change {
+		members[name] = v
+	}
+	data, err = json.Marshal(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// TestKeySets: of a set only keys are taken that sign with one of the three algorithms,
+// each for its own algorithm alone.
+func TestKeySets(t *testing.T) {
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // to be refused
+	if err != nil {
+		t.Fatal(err)
+	}
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wide, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edPublic, edPrivate, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros := base64.RawURLEncoding.EncodeToString(make([]byte, 32))
+	for name, tc := range map[string]struct{ key, alg string }{
+		"RSA":                                {jwkOf(t, &rsaKey.PublicKey, nil), "RS256"},
+		"RSA that says so":                   {jwkOf(t, &rsaKey.PublicKey, map[string]any{"alg": "RS256", "use": "sig", "kid": "a"}), "RS256"},
+		"P-256":                              {jwkOf(t, &ecKey.PublicKey, nil), "ES256"},
+		"Ed25519":                            {jwkOf(t, edPublic, map[string]any{"alg": "EdDSA"}), "EdDSA"},
+		"a private key, for its public half": {jwkOf(t, edPrivate, nil), "EdDSA"},
+		"a certificate's other members":      {jwkOf(t, &rsaKey.PublicKey, map[string]any{"x5t": "abc", "made_up": 1}), "RS256"},
+
+		"RSA for PS256":            {jwkOf(t, &rsaKey.PublicKey, map[string]any{"alg": "PS256"}), ""},
+		"RSA for HS256":            {jwkOf(t, &rsaKey.PublicKey, map[string]any{"alg": "HS256"}), ""},
+		"RSA for none":             {jwkOf(t, &rsaKey.PublicKey, map[string]any{"alg": "none"}), ""},
+		"RSA for encryption":       {jwkOf(t, &rsaKey.PublicKey, map[string]any{"use": "enc"}), ""},
+		"RSA of 1024 bits":         {jwkOf(t, &rsaKey.PublicKey, map[string]any{"n": base64.RawURLEncoding.EncodeToString(small.N.Bytes())}), ""},
+		"RSA with exponent 1":      {jwkOf(t, &rsaKey.PublicKey, map[string]any{"e": "AQ"}), ""},
+		"RSA with exponent 2^33":   {jwkOf(t, &rsaKey.PublicKey, map[string]any{"e": "AgAAAAE"}), ""},
+		"P-384":                    {jwkOf(t, &wide.PublicKey, nil), ""},
+		"a point off the curve":    {jwkOf(t, &ecKey.PublicKey, map[string]any{"x": zeros, "y": zeros}), ""},
+		"a short Ed25519 key":      {jwkOf(t, edPublic, map[string]any{"x": "AAAA"}), ""},
+		"a shared secret":          {jwkOf(t, []byte("a secret that both sides have, of some length"), nil), ""},
+		"a shared secret as RS256": {jwkOf(t, []byte("a secret that both sides have, of some length"), map[string]any{"alg": "RS256"}), ""},
+		"an unknown kind":          {`{"kty":"PQ","alg":"ML-DSA"}`, ""},
+		"no object":                {`[1]`, ""},
+	} {
+		keys, err := parseKeySet([]byte(`{"keys":[` + tc.key + `]}`))
+		switch {
+		case tc.alg == "" && err == nil:
+			t.Errorf("%s is taken for %s", name, keys[0].alg)
+		case tc.alg != "" && (err != nil || len(keys) != 1 || keys[0].alg != tc.alg):
+			t.Errorf("%s: %+v %v, want one key for %s", name, keys, err, tc.alg)
+		}
+		// One that is not taken leaves the others.
+		both, err := parseKeySet([]byte(`{"keys":[` + tc.key + `,` + jwkOf(t, &ecKey.PublicKey, map[string]any{"kid": "other"}) + `]}`))
+		if err != nil || both[len(both)-1].id != "other" {
+			t.Errorf("%s beside another key: %+v %v", name, both, err)
+		}
+	}
+	for _, set := range []string{``, `[]`, `{}`, `{"keys":[]}`, `{"keys":{}}`, jwkOf(t, edPublic, nil)} {
+		if keys, err := parseKeySet([]byte(set)); err == nil {
+			t.Errorf("%s is a set of %d keys", set, len(keys))
+		}
+	}
+	many := make([]string, maxKeys+50)
+	for i := range many {
+		many[i] = jwkOf(t, edPublic, map[string]any{"kid": fmt.Sprint(i)})
+	}
+	if keys, err := parseKeySet([]byte(`{"keys":[` + strings.Join(many, ",") + `]}`)); err != nil || len(keys) != maxKeys {
+		t.Errorf("of %d keys %d are taken, want %d (%v)", len(many), len(keys), maxKeys, err)
+	}
+}

@@ -91,6 +91,10 @@ var layers = []layer{
 		"internal/ide",
 		"internal/report",
 	}},
+	{"the kit of the API", []string{
+		"internal/rest",
+		"internal/rest/resttest",
+	}},
 	{"the data plane: readings of text", []string{
 		"internal/enforce/header",
 		"internal/enforce/plaintext",

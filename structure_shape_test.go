@@ -28,6 +28,7 @@ var (
 		"internal/audit":       4500,
 		"internal/enforce":     10500,
 		"internal/rego":        10500,
+		"internal/rest":        4500,
 		"internal/rego/native": 7500,
 	}
 	widePackages = map[string]int{

@@ -1,89 +1,46 @@
 package api
 
-import (
-	"net/http"
-	"net/url"
-	"strings"
-)
+import "github.com/gatehouse-dev/gatehouse/internal/rest"
 
-// reserved are the paths below /v1 that clients of others speak; they are not
-// aliases of ours.
+// reserved are the paths below /v1 that clients of other products call. They are
+// no aliases.
 var reserved = []string{"/v1/data", "/v1/batch", "/v1/compile"}
 
-// hostForms answer at the host's root as they do under /api/v1.
+// hostForms answer at the root of the host as they do under /api/v1.
 var hostForms = []string{"/health", "/metrics", "/devdocs", "/openapi.json", "/docs-assets"}
 
-// canonical rewrites the aliases of a path to the path that the
-// operation is registered under: /api/<rest>, /v1/<rest>, /api/v1/v1/<rest>
-// and the forms at the host's root.
+// canonical maps the aliases of a path to the path that the operation is
+// registered under. Aliases are /api/<rest>, /v1/<rest>, /api/v1/v1/<rest> and the
+// forms at the root of the host.
 func canonical(path string) string {
 	switch {
-	case under(path, "/api/v1"):
-		if rest := path[len(root):]; under(rest, "/v1") {
-			return root + rest[len("/v1"):]
+	case rest.Under(path, "/api/v1"):
+		if tail := path[len(rest.Root):]; rest.Under(tail, "/v1") {
+			return rest.Root + tail[len("/v1"):]
 		}
 		return path
-	case under(path, "/api/v2"):
+	case rest.Under(path, "/api/v2"):
 		return path
-	case under(path, "/api"):
-		return root + path[len("/api"):]
-	case under(path, "/v1"):
+	case rest.Under(path, "/api"):
+		return rest.Root + path[len("/api"):]
+	case rest.Under(path, "/v1"):
 		for _, p := range reserved {
-			if under(path, p) {
+			if rest.Under(path, p) {
 				return path
 			}
 		}
-		return root + path[len("/v1"):]
+		return rest.Root + path[len("/v1"):]
 	}
 	for _, p := range hostForms {
-		if under(path, p) {
-			return root + path
+		if rest.Under(path, p) {
+			return rest.Root + path
 		}
 	}
 	return path
 }
 
-// resolve gives the request under its canonical path; the request itself where
-// nothing changes. ok is false for paths that no operation can have: empty and
-// dot segments are not cleaned away, since what is not written as documented
-// does not exist.
-func resolve(req *http.Request) (*http.Request, bool) {
-	path := req.URL.Path
-	if path == "" || path[0] != '/' || strings.Contains(path, "//") || dotted(path) {
-		return req, false
-	}
-	to := canonical(path)
-	if to == path {
-		return req, true
-	}
-	u := *req.URL
-	u.Path = to
-	if u.RawPath != "" {
-		u.RawPath = canonical(u.RawPath)
-		if plain, err := url.PathUnescape(u.RawPath); err != nil || plain != to {
-			return req, false
-		}
-	}
-	out := *req
-	out.URL = &u
-	return &out, true
-}
-
-// dotted reports whether a path holds a segment "." or "..".
-func dotted(path string) bool {
-	if !strings.Contains(path, "/.") {
-		return false
-	}
-	for segment := range strings.SplitSeq(path, "/") {
-		if segment == "." || segment == ".." {
-			return true
-		}
-	}
-	return false
-}
-
-// apiPath reports whether a path belongs to the API, so that what is not found
-// there gets an error body and not the console.
-func apiPath(path string) bool {
-	return under(path, "/api") || under(path, "/v1") || under(path, "/access") || under(path, "/.well-known")
+// isAPI reports whether a path belongs to the API, so that what is not found there
+// gets an error body and not the console.
+func isAPI(path string) bool {
+	return rest.Under(path, "/api") || rest.Under(path, "/v1") || rest.Under(path, "/access") || rest.Under(path, "/.well-known")
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -55,10 +56,10 @@ type explanationOut struct{ Body audit.Explanation }
 type auditReportOut struct{ Body audit.Report }
 
 // audit registers the two logs: decisions, and changes.
-func (s *Server) audit(r *Router) {
+func (s *Server) audit(r *rest.Router) {
 	tags := []string{"Audit"}
-	Register(r, Op{
-		ID: "list-decisions", Method: http.MethodGet, Path: "/decisions/audit", Reach: ReachEnvironment, Permission: "audit:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-decisions", Method: http.MethodGet, Path: "/decisions/audit", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Summary:     "Read the decision log",
 		Description: "Newest first. `total` counts the entries before the filters, `filtered` after. What is kept of a decision, and for how long, follows the audit level of its resource.",
 	},
@@ -71,8 +72,8 @@ func (s *Server) audit(r *Router) {
 			page, err := s.Audit.Query(ctx, sc, f)
 			return &decisionLogOut{page}, err
 		})
-	Register(r, Op{
-		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Reach: ReachEnvironment, Permission: "audit:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Errors:      []int{http.StatusNotFound},
 		Summary:     "Why was this decided?",
 		Description: "The rule and line that decided, its conditions with the values that they saw and, where access was not granted, the nearest rule that would have granted it with what was missing. It is kept from audit level detailed up; below that it is worked out from the input that is kept for replay, as long as there is one. Secrets are redacted.",
@@ -81,8 +82,8 @@ func (s *Server) audit(r *Router) {
 			e, err := s.Replays.Explain(ctx, sc, in.ID)
 			return &explanationOut{e}, err
 		})
-	Register(r, Op{
-		ID: "list-audit-events", Method: http.MethodGet, Path: "/audit/events", Reach: ReachEnvironment, Permission: "audit:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-audit-events", Method: http.MethodGet, Path: "/audit/events", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Summary:     "Read the administrative log",
 		Description: "Who changed what, newest first. An entry is written in the transaction of its change: neither is there without the other.",
 	},
@@ -95,7 +96,7 @@ func (s *Server) audit(r *Router) {
 			page, err := s.Audit.Events(ctx, sc, f)
 			return &auditEventsOut{page}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "verify-audit", Method: http.MethodGet, Path: "/audit/verify", Permission: "audit:read", Tags: tags, Slow: true,
 		Summary:     "Check that no log entry was changed",
 		Description: "Both logs are hash-chained. This reads them from end to end, and names the place of every entry that was edited, removed or moved.",
@@ -136,7 +137,7 @@ func moment(text, name string, restOfDay time.Duration) (time.Time, error) {
 }
 
 func badMoment(name, message string) error {
-	e := badRequest("invalid_parameter", "%s", message)
+	e := rest.BadRequest("invalid_parameter", "%s", message)
 	e.Details = []fault.Detail{{Pointer: "query." + name, Message: message}}
 	return e
 }

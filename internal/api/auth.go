@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -65,9 +66,9 @@ type jwksOut struct {
 }
 
 // auth registers signing in and out, and the token endpoint.
-func (s *Server) auth(r *Router) {
+func (s *Server) auth(r *rest.Router) {
 	tags := []string{"Authentication"}
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "login", Method: http.MethodPost, Path: "/auth/login", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusTooManyRequests},
 		Summary:     "Sign in",
@@ -77,16 +78,16 @@ func (s *Server) auth(r *Router) {
 			g, err := s.Auth.Login(ctx, sc, in.Body.Username, in.Body.Password)
 			return &grantOut{g}, err
 		})
-	Register(r, Op{
-		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: ReachSelf, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: rest.ReachSelf, Tags: tags,
 		Summary:     "Sign out",
 		Description: "Ends the token and those that were made from it, at once. An API key has no session: 400.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *logoutIn) (*doneOut, error) {
 			return &doneOut{Done{"Signed out"}}, s.Auth.Logout(ctx, sc, in.bearer())
 		})
-	Register(r, Op{
-		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: ReachSelf, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: rest.ReachSelf, Tags: tags,
 		Summary:     "The caller",
 		Description: "With the scopes that the credential holds in permissions.",
 	},
@@ -98,25 +99,25 @@ func (s *Server) auth(r *Router) {
 			}
 			return &meOut{me}, err
 		})
-	Raw(r, Op{
+	rest.Raw(r, rest.Op{
 		ID: "issue-token", Method: http.MethodPost, Path: "/auth/token", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
 		Summary:     "OAuth 2.0 token endpoint",
 		Description: "The grants password and client_credentials (RFC 6749); for the latter the API key is the client's secret, sent in the body or by HTTP Basic. scope asks for less than there is.",
 	},
-		RawDocs{
+		rest.RawDocs{
 			Request: reflect.TypeFor[auth.TokenRequest](), RequestType: "application/x-www-form-urlencoded, application/json",
 			Response: reflect.TypeFor[auth.Grant](),
 		}, func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			g, err := s.token(r, w, req, sc)
 			if err != nil {
-				Fail(w, err)
+				rest.Fail(w, err)
 				return
 			}
 			w.Header()["Pragma"] = []string{"no-cache"} // RFC 6749 section 5.1
-			WriteJSON(w, http.StatusOK, g)
+			rest.WriteJSON(w, http.StatusOK, g)
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "get-jwks", Method: http.MethodGet, Path: "/.well-known/jwks.json", Root: true, Public: true, Tags: tags,
 		Summary:     "Keys that tokens are signed with",
 		Description: "A JSON Web Key Set (RFC 7517). Keys rotate; a new one is published before it signs.",
@@ -129,23 +130,19 @@ func (s *Server) auth(r *Router) {
 // token does what the token endpoint is asked for. Which tenant the request
 // names it must know itself: a stranger's scope does not tell naming the default
 // one from naming none.
-func (s *Server) token(r *Router, w http.ResponseWriter, req *http.Request, sc scope.Scope) (auth.Grant, error) {
+func (s *Server) token(r *rest.Router, w http.ResponseWriter, req *http.Request, sc scope.Scope) (auth.Grant, error) {
 	ask, err := tokenRequest(w, req)
 	if err != nil {
 		return auth.Grant{}, err
 	}
-	query, err := queryOf(req)
-	if err != nil {
-		return auth.Grant{}, err
-	}
-	if ask.Named, err = r.tenantNamed(req, query); err != nil {
+	if ask.Named, err = r.TenantOf(req); err != nil {
 		return auth.Grant{}, err
 	}
 	return s.Auth.Token(req.Context(), sc, ask)
 }
 
 func invalidRequest(format string, args ...any) error {
-	return badRequest("invalid_request", format, args...)
+	return rest.BadRequest("invalid_request", format, args...)
 }
 
 // tokenRequest reads a token request: a form, as OAuth has it, or JSON. A
@@ -153,7 +150,7 @@ func invalidRequest(format string, args ...any) error {
 // at (RFC 6749 section 3.2); in JSON, which is ours, they are refused.
 func tokenRequest(w http.ResponseWriter, req *http.Request) (auth.TokenRequest, error) {
 	var ask auth.TokenRequest
-	data, err := Body(w, req)
+	data, err := rest.Body(w, req)
 	if err != nil {
 		return ask, err
 	}
@@ -184,7 +181,7 @@ func tokenRequest(w http.ResponseWriter, req *http.Request) (auth.TokenRequest, 
 }
 
 func jsonMembers(data []byte, members map[string]*string) error {
-	doc, err := parse(data)
+	doc, err := rest.Parse(data)
 	if err != nil {
 		return err
 	}
@@ -194,12 +191,12 @@ func jsonMembers(data []byte, members map[string]*string) error {
 	var unknown []fault.Detail
 	doc.Each(func(name string, _ value.Value) bool {
 		if members[name] == nil {
-			unknown = append(unknown, fault.Detail{Pointer: pointer([]string{name}), Message: "there is no such member here"})
+			unknown = append(unknown, fault.Detail{Pointer: rest.Pointer([]string{name}), Message: "there is no such member here"})
 		}
-		return len(unknown) < maxDetails
+		return len(unknown) < rest.MaxDetails
 	})
 	if len(unknown) > 0 {
-		e := badRequest("invalid_request", "the body has members that are not known")
+		e := rest.BadRequest("invalid_request", "the body has members that are not known")
 		e.Details = unknown
 		return e
 	}
@@ -235,9 +232,9 @@ func formMembers(text string, members map[string]*string) error {
 // caller's own, or for platform administrators that one.
 func (s *Server) within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
 	if !sc.Platform && id != sc.Tenant {
-		return sc, TenantDenied(string(id))
+		return sc, rest.TenantDenied(string(id))
 	}
-	if !label(string(id)) {
+	if !rest.IsLabel(string(id)) {
 		return sc, fault.New(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
 	}
 	return s.Auth.Within(ctx, sc, id)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/authzen"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -73,36 +74,36 @@ type AuthZENTenant struct {
 }
 
 // authzen registers the AuthZEN Authorization API 1.0, which needs no SDK of ours.
-func (s *Server) authzen(r *Router) {
+func (s *Server) authzen(r *rest.Router) {
 	tags := []string{"AuthZEN"}
-	op := func(id, path, summary, description string) Op {
-		return Op{
-			ID: id, Method: http.MethodPost, Path: "/access/v1/" + path, Reach: ReachEnvironment, Root: true, Permission: "decisions:read", Tags: tags,
+	op := func(id, path, summary, description string) rest.Op {
+		return rest.Op{
+			ID: id, Method: http.MethodPost, Path: "/access/v1/" + path, Reach: rest.ReachEnvironment, Root: true, Permission: "decisions:read", Tags: tags,
 			Summary: summary, Description: description, Errors: []int{http.StatusServiceUnavailable},
 		}
 	}
 	body, answer := reflect.TypeFor[AuthZENRequest](), reflect.TypeFor[authzen.Decision]()
-	Raw(r, op("authzen-evaluation", "evaluation", "Decide one AuthZEN request",
+	rest.Raw(r, op("authzen-evaluation", "evaluation", "Decide one AuthZEN request",
 		"The same decision as /decisions/evaluate. Controls see the subject as input.user, the resource as input.resource with its properties as attributes, and the request as it was sent under input.authzen. A denial is 200. Errors have a text as their body."),
-		RawDocs{Params: reflect.TypeFor[environmentParams](), Request: body, Response: answer}, s.authzenEvaluation)
+		rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: body, Response: answer}, s.authzenEvaluation)
 	several := op("authzen-evaluations", "evaluations", "Decide several AuthZEN requests",
 		"All are decided against one snapshot of the controls. An item that cannot be decided is a denial with the error in its context. Without items the answer is that of one evaluation.")
 	several.MaxBody = maxBulkBody
-	Raw(r, several, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, s.authzenEvaluations)
+	rest.Raw(r, several, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, s.authzenEvaluations)
 	for _, search := range []struct {
 		what, summary, description string
 		// also guards what the results name. Users belong to the tenant, not to one
 		// environment, so a search of them has the reach of the operations on users.
 		also  scope.Permission
-		reach Reach
+		reach rest.Reach
 	}{
-		{authzen.Subjects, "Search subjects", "Which stored users may do this? Subjects of another type than user are not stored, so none is found. The answer names users, so it needs the permission users:read too; a key that is bound to one environment is refused.", "users:read", ReachTenant},
-		{authzen.Resources, "Search resources", "Which registered resources of this type may the subject do this with? The answer names resources, so it needs the permission resources:read too.", "resources:read", ReachEnvironment},
-		{authzen.Actions, "Search actions", "What may the subject do with this resource? Tried are the actions that controls compare with, and the methods of resources.", "", ReachEnvironment},
+		{authzen.Subjects, "Search subjects", "Which stored users may do this? Subjects of another type than user are not stored, so none is found. The answer names users, so it needs the permission users:read too; a key that is bound to one environment is refused.", "users:read", rest.ReachTenant},
+		{authzen.Resources, "Search resources", "Which registered resources of this type may the subject do this with? The answer names resources, so it needs the permission resources:read too.", "resources:read", rest.ReachEnvironment},
+		{authzen.Actions, "Search actions", "What may the subject do with this resource? Tried are the actions that controls compare with, and the methods of resources.", "", rest.ReachEnvironment},
 	} {
 		o := op("authzen-search-"+search.what, "search/"+search.what, search.summary, search.description+" What a search tries is not recorded as decisions.")
 		o.Also, o.Reach = search.also, search.reach
-		Raw(r, o, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENSearch](), Response: reflect.TypeFor[authzen.Found]()},
+		rest.Raw(r, o, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENSearch](), Response: reflect.TypeFor[authzen.Found]()},
 			func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 				s.authzenSearch(w, req, sc, search.what)
 			})
@@ -112,17 +113,17 @@ func (s *Server) authzen(r *Router) {
 
 // authzenDiscovery registers the discovery documents: for the deployment, and for each
 // tenant, whose identifier has the tenant as its path.
-func (s *Server) authzenDiscovery(r *Router) {
-	op := Op{
-		ID: "authzen-configuration", Method: http.MethodGet, Path: "/.well-known/authzen-configuration", Reach: ReachSelf, Root: true, Public: true, Tags: []string{"AuthZEN"},
+func (s *Server) authzenDiscovery(r *rest.Router) {
+	op := rest.Op{
+		ID: "authzen-configuration", Method: http.MethodGet, Path: "/.well-known/authzen-configuration", Reach: rest.ReachSelf, Root: true, Public: true, Tags: []string{"AuthZEN"},
 		Summary: "Find the AuthZEN endpoints", Description: "The metadata of AuthZEN's policy decision point. It says nothing about which tenants there are.",
 	}
-	Register(r, op, func(context.Context, scope.Scope, *struct{}) (*metadataOut, error) {
+	rest.Register(r, op, func(context.Context, scope.Scope, *struct{}) (*metadataOut, error) {
 		return &metadataOut{s.authzenMetadata("")}, nil
 	})
 	op.ID, op.Path = "authzen-tenant-configuration", op.Path+"/{tenant}"
 	op.Summary = "Find the AuthZEN endpoints of a tenant"
-	Register(r, op, func(_ context.Context, _ scope.Scope, in *AuthZENTenant) (*metadataOut, error) {
+	rest.Register(r, op, func(_ context.Context, _ scope.Scope, in *AuthZENTenant) (*metadataOut, error) {
 		return &metadataOut{s.authzenMetadata("/" + in.Tenant)}, nil
 	})
 }
@@ -145,10 +146,10 @@ func (s *Server) answerAuthZEN(w http.ResponseWriter, req *http.Request, sc scop
 		out, err = ask(req.Context(), body)
 	}
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
-	WriteJSON(w, http.StatusOK, out)
+	rest.WriteJSON(w, http.StatusOK, out)
 }
 
 func (s *Server) authzenEvaluation(w http.ResponseWriter, req *http.Request, sc scope.Scope) {

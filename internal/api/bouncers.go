@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -25,7 +26,7 @@ type PepPath struct {
 
 type bouncerListIn struct {
 	InEnvironment
-	Page
+	rest.Page
 	Status string `query:"status" enum:"connected,degraded,disconnected" doc:"Only bouncers in this state"`
 }
 
@@ -45,13 +46,13 @@ type bouncerIssuedOut struct {
 
 type bouncerUpdateIn struct {
 	BouncerPath
-	IfMatch
+	rest.IfMatch
 	Body bouncer.Change
 }
 
 type bouncerDeleteIn struct {
 	BouncerPath
-	IfMatch
+	rest.IfMatch
 }
 
 type credentialsOut struct{ Body bouncer.Credentials }
@@ -66,67 +67,67 @@ type bouncerHealthOut struct{ Body bouncer.Health }
 type syncStatusOut struct{ Body bouncer.SyncStatus }
 
 // bouncers registers the enforcement points.
-func (s *Server) bouncers(r *Router) {
+func (s *Server) bouncers(r *rest.Router) {
 	tags, record := []string{"Bouncers"}, reflect.TypeFor[bouncer.Issued]()
-	Register(r, Op{
-		ID: "list-bouncers", Method: http.MethodGet, Path: "/bouncers", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-bouncers", Method: http.MethodGet, Path: "/bouncers", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "List bouncers", Description: "By id.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerListIn) (*bouncerPageOut, error) {
 			page, err := s.Bouncers.List(ctx, sc, bouncer.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)})
 			return &bouncerPageOut{page}, err
 		})
-	Register(r, Op{
-		ID: "create-bouncer", Method: http.MethodPost, Path: "/bouncers", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+	rest.Register(r, rest.Op{
+		ID: "create-bouncer", Method: http.MethodPost, Path: "/bouncers", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a bouncer",
 		Description: "The answer holds its token, this once. The name is unique in its environment (409). Over the tenant's `max_bouncers`: 403 `limit_exceeded`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerCreateIn) (*bouncerIssuedOut, error) {
 			made, err := s.Bouncers.Create(ctx, sc, in.Body)
-			return &bouncerIssuedOut{ETag(made.ChangeNo), made}, err
+			return &bouncerIssuedOut{rest.ETag(made.ChangeNo), made}, err
 		})
-	Register(r, Op{
-		ID: "get-bouncer", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-bouncer", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Read a bouncer",
 	},
 		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerOut, error) {
 			b, err := s.Bouncers.Get(ctx, sc, in.ID)
-			return &bouncerOut{ETag(b.ChangeNo), b}, err
+			return &bouncerOut{rest.ETag(b.ChangeNo), b}, err
 		})
-	Register(r, Op{
-		ID: "update-bouncer", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags, Record: record,
+	rest.Register(r, rest.Op{
+		ID: "update-bouncer", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a bouncer",
 		Description: "Members that are not sent stay as they are. configuration and resource_ids are replaced whole.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerUpdateIn) (*bouncerOut, error) {
-			b, err := Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
+			b, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
 				return s.Bouncers.Update(ctx, sc, in.ID, in.Body, version)
 			})
-			return &bouncerOut{ETag(b.ChangeNo), b}, err
+			return &bouncerOut{rest.ETag(b.ChangeNo), b}, err
 		})
-	Register(r, Op{
-		ID: "delete-bouncer", Method: http.MethodDelete, Path: "/bouncers/{bouncer_id}", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "delete-bouncer", Method: http.MethodDelete, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Remove a bouncer",
 		Description: "Its token ends at once. While policies name it: 409 `bouncer_in_use`, which says which.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn) (*removedOut, error) {
-			_, err := Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
+			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
 				return s.Bouncers.Delete(ctx, sc, in.ID, version)
 			})
 			return &removedOut{Removed{"Bouncer deleted successfully", in.ID}}, err
 		})
-	Register(r, Op{
-		ID: "rotate-bouncer-token", Method: http.MethodPost, Path: "/bouncers/{bouncer_id}/rotate-token", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "rotate-bouncer-token", Method: http.MethodPost, Path: "/bouncers/{bouncer_id}/rotate-token", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Summary: "Give a bouncer a new token", Description: "The old one ends at once.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerIssuedOut, error) {
 			made, err := s.Bouncers.Rotate(ctx, sc, in.ID)
-			return &bouncerIssuedOut{ETag(made.ChangeNo), made}, err
+			return &bouncerIssuedOut{rest.ETag(made.ChangeNo), made}, err
 		})
-	Register(r, Op{
-		ID: "get-bouncer-credentials", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/credentials", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-bouncer-credentials", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/credentials", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary:     "Which credentials a bouncer sends to the application",
 		Description: "The headers that it sets, adds or strips; their values are never shown.",
 	},
@@ -134,8 +135,8 @@ func (s *Server) bouncers(r *Router) {
 			out, err := s.Bouncers.Credentials(ctx, sc, in.ID)
 			return &credentialsOut{out}, err
 		})
-	Register(r, Op{
-		ID: "set-bouncer-credentials", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}/credentials", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "set-bouncer-credentials", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}/credentials", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Summary:     "Set the credentials that a bouncer sends to the application",
 		Description: "Replaces them all. Values are sealed at rest, are given to this bouncer alone, and are in no bundle, log or answer. One without a value keeps what is stored for its header and resource.",
 	},
@@ -147,24 +148,24 @@ func (s *Server) bouncers(r *Router) {
 }
 
 // bouncerStates registers what is asked about a bouncer in service.
-func (s *Server) bouncerStates(r *Router) {
+func (s *Server) bouncerStates(r *rest.Router) {
 	tags := []string{"Bouncers"}
-	Register(r, Op{
-		ID: "get-bouncer-health", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/health", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-bouncer-health", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/health", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "How a bouncer is",
 	},
 		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerHealthOut, error) {
 			h, err := s.Bouncers.Health(ctx, sc, in.ID)
 			return &bouncerHealthOut{h}, err
 		})
-	Raw(r, Op{
-		ID: "get-bouncer-opa-config", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/opa-config", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+	rest.Raw(r, rest.Op{
+		ID: "get-bouncer-opa-config", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/opa-config", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary:     "Boot configuration for a stock OPA",
 		Description: "YAML. The token, which was shown once, is taken from GATEHOUSE_BOUNCER_TOKEN in OPA's environment; bundle, decision logs and status come by discovery.",
 	},
-		RawDocs{Params: reflect.TypeFor[BouncerPath](), Response: objectType, ResponseType: "application/yaml"}, s.opaConfig)
-	Register(r, Op{
-		ID: "get-sync-status", Method: http.MethodGet, Path: "/peps/{pep_id}/sync-status", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+		rest.RawDocs{Params: reflect.TypeFor[BouncerPath](), Response: reflect.TypeFor[map[string]any](), ResponseType: "application/yaml"}, s.opaConfig)
+	rest.Register(r, rest.Op{
+		ID: "get-sync-status", Method: http.MethodGet, Path: "/peps/{pep_id}/sync-status", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Where the delivery of policies to a bouncer stands",
 	},
 		func(ctx context.Context, sc scope.Scope, in *PepPath) (*syncStatusOut, error) {
@@ -178,15 +179,15 @@ var yamlMedia = []string{"application/yaml"}
 func (s *Server) opaConfig(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	id, err := pathID(req, "bouncer_id")
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	config, err := s.Bouncers.OPAConfig(req.Context(), sc, id)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
-	WriteBytes(w, http.StatusOK, yamlMedia, []byte(config))
+	rest.WriteBytes(w, http.StatusOK, yamlMedia, []byte(config))
 }
 
 // pathID is a path parameter that precheck has found to be an integer.

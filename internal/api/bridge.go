@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -54,108 +55,108 @@ type LogEvent struct {
 type revisionsIn struct{ EnvironmentPath }
 
 // bridge registers what bouncers speak: OPA's management protocols.
-func (s *Server) bridge(r *Router) {
+func (s *Server) bridge(r *rest.Router) {
 	tags := []string{"Bridge"}
-	Raw(r, Op{
-		ID: "bridge-bundle", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}", Reach: ReachEnvironment, Tags: tags, Slow: true,
+	rest.Raw(r, rest.Op{
+		ID: "bridge-bundle", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}", Reach: rest.ReachEnvironment, Tags: tags, Slow: true,
 		Summary:     "Fetch the bouncer's bundle",
 		Description: "An OPA bundle with the controls for the bouncer's resources and the tenant-wide ones. The ETag is its revision, which only grows. 304: there is no other bundle, or a parked request ran out. A revision that the bouncer refused is not sent again.",
 	},
-		RawDocs{Params: reflect.TypeFor[bundleIn](), Response: reflect.TypeFor[[]byte](), ResponseType: bundleMedia},
+		rest.RawDocs{Params: reflect.TypeFor[bundleIn](), Response: reflect.TypeFor[[]byte](), ResponseType: bundleMedia},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			s.answerPoll(w, req, sc, s.Bridge.Bundle)
 		})
-	Raw(r, Op{
-		ID: "bridge-discovery", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}/discovery", Reach: ReachEnvironment, Tags: tags, Slow: true,
+	rest.Raw(r, rest.Op{
+		ID: "bridge-discovery", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}/discovery", Reach: rest.ReachEnvironment, Tags: tags, Slow: true,
 		Summary:     "Fetch a stock OPA's configuration",
 		Description: "OPA's discovery bundle: where the bundle is, and where decision logs and status go.",
 	},
-		RawDocs{Params: reflect.TypeFor[bundleIn](), Response: reflect.TypeFor[[]byte](), ResponseType: bundleMedia},
+		rest.RawDocs{Params: reflect.TypeFor[bundleIn](), Response: reflect.TypeFor[[]byte](), ResponseType: bundleMedia},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			s.answerPoll(w, req, sc, s.Bridge.Discovery)
 		})
 	s.intakes(r, tags)
-	Raw(r, Op{ID: "bridge-self", Method: http.MethodGet, Path: "/bridge/self", Reach: ReachEnvironment, Tags: tags, Summary: "Which bouncer this token belongs to"},
-		RawDocs{Response: reflect.TypeFor[bridge.Self]()},
+	rest.Raw(r, rest.Op{ID: "bridge-self", Method: http.MethodGet, Path: "/bridge/self", Reach: rest.ReachEnvironment, Tags: tags, Summary: "Which bouncer this token belongs to"},
+		rest.RawDocs{Response: reflect.TypeFor[bridge.Self]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			me, err := s.Bridge.Self(req.Context(), sc, tokenDigest(req))
 			if err != nil {
-				Fail(w, err)
+				rest.Fail(w, err)
 				return
 			}
-			WriteJSON(w, http.StatusOK, me)
+			rest.WriteJSON(w, http.StatusOK, me)
 		})
-	Raw(r, Op{
-		ID: "bridge-credentials", Method: http.MethodGet, Path: "/bridge/credentials", Reach: ReachEnvironment, Tags: tags,
+	rest.Raw(r, rest.Op{
+		ID: "bridge-credentials", Method: http.MethodGet, Path: "/bridge/credentials", Reach: rest.ReachEnvironment, Tags: tags,
 		Summary:     "Fetch the credentials for the application",
 		Description: "A bouncer's own alone, sealed under a key that is derived from its token. The bundle's metadata says when there are others.",
 	},
-		RawDocs{Response: reflect.TypeFor[bridge.SealedCredentials]()},
+		rest.RawDocs{Response: reflect.TypeFor[bridge.SealedCredentials]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			out, err := s.Bridge.Credentials(req.Context(), sc, bearerToken(req))
 			if err != nil {
-				Fail(w, err)
+				rest.Fail(w, err)
 				return
 			}
 			w.Header().Set("Cache-Control", "no-store")
-			WriteJSON(w, http.StatusOK, out)
+			rest.WriteJSON(w, http.StatusOK, out)
 		})
-	Raw(r, Op{
-		ID: "bridge-resources", Method: http.MethodGet, Path: "/bridge/data/resources", Reach: ReachEnvironment, Tags: tags,
+	rest.Raw(r, rest.Op{
+		ID: "bridge-resources", Method: http.MethodGet, Path: "/bridge/data/resources", Reach: rest.ReachEnvironment, Tags: tags,
 		Summary:     "Read the data feed data.resources",
 		Description: "Registered resources with their enrichment, by id, as controls see them. A bouncer gets those that it stands before; others need `resources:read` and get all of the environment.",
 	},
-		RawDocs{Params: reflect.TypeFor[InEnvironment](), Response: reflect.TypeFor[map[string]any]()}, s.resourceFeed)
-	Raw(r, Op{
-		ID: "get-revisions", Method: http.MethodGet, Path: "/deployments/revisions/{environment}", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+		rest.RawDocs{Params: reflect.TypeFor[InEnvironment](), Response: reflect.TypeFor[map[string]any]()}, s.resourceFeed)
+	rest.Raw(r, rest.Op{
+		ID: "get-revisions", Method: http.MethodGet, Path: "/deployments/revisions/{environment}", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary:     "Which revision each bouncer runs",
 		Description: "A publication is done when all bouncers that are in touch run what they should.",
 	},
-		RawDocs{Params: reflect.TypeFor[revisionsIn](), Response: reflect.TypeFor[bridge.Revisions]()},
+		rest.RawDocs{Params: reflect.TypeFor[revisionsIn](), Response: reflect.TypeFor[bridge.Revisions]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			out, err := s.Bridge.Revisions(req.Context(), sc, scope.Env(req.PathValue("environment")))
 			if err != nil {
-				Fail(w, err)
+				rest.Fail(w, err)
 				return
 			}
-			WriteJSON(w, http.StatusOK, out)
+			rest.WriteJSON(w, http.StatusOK, out)
 		})
 }
 
 // intakes registers what bouncers send.
-func (s *Server) intakes(r *Router, tags []string) {
-	logs := Op{
-		ID: "bridge-logs", Method: http.MethodPost, Path: "/bridge/logs", Reach: ReachEnvironment, Tags: tags, MaxBody: maxLogChunk, Gzip: true, Lenient: true,
+func (s *Server) intakes(r *rest.Router, tags []string) {
+	logs := rest.Op{
+		ID: "bridge-logs", Method: http.MethodPost, Path: "/bridge/logs", Reach: rest.ReachEnvironment, Tags: tags, MaxBody: maxLogChunk, Gzip: true, Lenient: true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 		Summary:     "Take a chunk of a bouncer's decision log",
 		Description: "A JSON array of events, which may be gzipped. It is never refused for its content: what cannot be understood is set aside. The answer comes when the events are safe; one that is sent again is known by its decision_id.",
 	}
-	docs := RawDocs{Request: reflect.TypeFor[[]LogEvent](), Response: reflect.TypeFor[bridge.Intake]()}
-	Raw(r, logs, docs, s.takeLogs)
+	docs := rest.RawDocs{Request: reflect.TypeFor[[]LogEvent](), Response: reflect.TypeFor[bridge.Intake]()}
+	rest.Raw(r, logs, docs, s.takeLogs)
 	logs.ID, logs.Path = "bridge-logs-partition", "/bridge/logs/{partition}"
 	docs.Params = reflect.TypeFor[partitionIn]()
-	Raw(r, logs, docs, s.takeLogs)
-	Raw(r, Op{
-		ID: "bridge-report-hosts", Method: http.MethodPost, Path: "/bridge/discovery", Reach: ReachEnvironment, Tags: tags, Lenient: true,
+	rest.Raw(r, logs, docs, s.takeLogs)
+	rest.Raw(r, rest.Op{
+		ID: "bridge-report-hosts", Method: http.MethodPost, Path: "/bridge/discovery", Reach: rest.ReachEnvironment, Tags: tags, Lenient: true,
 		Summary:     "Report hosts that no resource knows",
 		Description: "First traffic to a host that no resource of the environment names creates one: auto_discovered, classified by the heuristic. One that is there is never changed. At most 100 an hour and bouncer, and 1000 an environment that no person has classified yet; names of hosts only, no addresses.",
 	},
-		RawDocs{Request: reflect.TypeFor[bridge.Sightings](), Response: reflect.TypeFor[resource.Discovery]()}, s.takeHosts)
-	Raw(r, Op{
-		ID: "bridge-status", Method: http.MethodPost, Path: "/bridge/status", Reach: ReachEnvironment, Tags: tags, Gzip: true, Lenient: true,
+		rest.RawDocs{Request: reflect.TypeFor[bridge.Sightings](), Response: reflect.TypeFor[resource.Discovery]()}, s.takeHosts)
+	rest.Raw(r, rest.Op{
+		ID: "bridge-status", Method: http.MethodPost, Path: "/bridge/status", Reach: rest.ReachEnvironment, Tags: tags, Gzip: true, Lenient: true,
 		Summary: "Take a bouncer's status", Description: "OPA's status report: which revision is active, and what is wrong.",
 	},
-		RawDocs{Request: reflect.TypeFor[StatusReport]()},
+		rest.RawDocs{Request: reflect.TypeFor[StatusReport]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
-			body, err := Body(w, req)
+			body, err := rest.Body(w, req)
 			if err == nil {
 				err = s.Bridge.Status(req.Context(), sc, tokenDigest(req), body)
 			}
 			if err != nil {
-				Fail(w, err)
+				rest.Fail(w, err)
 				return
 			}
-			WriteBytes(w, http.StatusOK, jsonMedia, []byte("{}\n"))
+			rest.WriteBytes(w, http.StatusOK, rest.JSONMedia, []byte("{}\n"))
 		})
 }
 
@@ -184,7 +185,7 @@ func (s *Server) answerPoll(w http.ResponseWriter, req *http.Request, sc scope.S
 		Nonce: req.Header.Get("X-Gatehouse-Nonce"),
 	})
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	h := w.Header()
@@ -233,7 +234,7 @@ func (l limitedBody) Read(p []byte) (int, error) {
 	n, err := l.in.Read(p)
 	var big *http.MaxBytesError
 	if errors.As(err, &big) {
-		err = tooLarge(l.most)
+		err = rest.TooLarge(l.most)
 	}
 	return n, err
 }
@@ -242,30 +243,30 @@ func (s *Server) takeLogs(w http.ResponseWriter, req *http.Request, sc scope.Sco
 	body := limitedBody{http.MaxBytesReader(w, req.Body, maxLogChunk), maxLogChunk}
 	taken, err := s.Bridge.Logs(req.Context(), sc, tokenDigest(req), body)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
-	WriteJSON(w, http.StatusOK, taken)
+	rest.WriteJSON(w, http.StatusOK, taken)
 }
 
 func (s *Server) takeHosts(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
-	body, err := Body(w, req)
+	body, err := rest.Body(w, req)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	out, err := s.Bridge.Discover(req.Context(), sc, tokenDigest(req), body)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
-	WriteJSON(w, http.StatusOK, out)
+	rest.WriteJSON(w, http.StatusOK, out)
 }
 
 func (s *Server) resourceFeed(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	data, err := s.Bridge.Resources(req.Context(), sc, tokenDigest(req))
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	w.Header().Set("ETag", data.ETag)
@@ -275,7 +276,7 @@ func (s *Server) resourceFeed(w http.ResponseWriter, req *http.Request, sc scope
 			return
 		}
 	}
-	WriteBytes(w, http.StatusOK, jsonMedia, data.JSON)
+	rest.WriteBytes(w, http.StatusOK, rest.JSONMedia, data.JSON)
 }
 
 // bundleConnection names the connection of a client that takes bundles as OPA

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -17,7 +18,7 @@ type replayOut struct{ Body replay.Run }
 
 type replayListIn struct {
 	InEnvironment
-	Page
+	rest.Page
 }
 
 type replayListOut struct{ Body replay.Runs }
@@ -47,10 +48,10 @@ type casesIn struct {
 type casesOut struct{ Body replay.Made }
 
 // compliance registers what replays recorded decisions.
-func (s *Server) compliance(r *Router) {
+func (s *Server) compliance(r *rest.Router) {
 	tags := []string{"Compliance"}
-	Register(r, Op{
-		ID: "impact-preview", Method: http.MethodPost, Path: "/compliance/impact-preview", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Slow: true,
+	rest.Register(r, rest.Op{
+		ID: "impact-preview", Method: http.MethodPost, Path: "/compliance/impact-preview", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Slow: true,
 		Errors:      []int{http.StatusServiceUnavailable},
 		Summary:     "What controls would do to requests that were made",
 		Description: "Decides the recorded decisions of the window again, each by the controls, libraries and resources of the revision that decided then, and by these with control_ids and candidates in force: what differs is due to them alone. The inputs of decisions are kept for 24 hours, or as the tenant's setting replay says; those of resources at audit level detailed or comprehensive as long as the audit; nothing recorded: zeros and a note. It answers within 30 s with what it has by then (`truncated`). Samples and subjects are shown with the permission audit:read; without it there are figures alone.",
@@ -59,8 +60,8 @@ func (s *Server) compliance(r *Router) {
 			out, err := s.Replays.Preview(ctx, sc, in.Body)
 			return &impactOut{out}, err
 		})
-	Register(r, Op{
-		ID: "start-replay", Method: http.MethodPost, Path: "/compliance/replays", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusAccepted, Creates: true,
+	rest.Register(r, rest.Op{
+		ID: "start-replay", Method: http.MethodPost, Path: "/compliance/replays", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusAccepted, Creates: true,
 		Errors:      []int{http.StatusTooManyRequests},
 		Summary:     "Start a replay",
 		Description: "As impact-preview, without its limit of time: it runs by itself, and a server that ends in between has it start anew. Ten at most may run or wait; the newest 200 that ended are kept.",
@@ -69,24 +70,24 @@ func (s *Server) compliance(r *Router) {
 			run, err := s.Replays.Start(ctx, sc, in.Body)
 			return &replayOut{run}, err
 		})
-	Register(r, Op{
-		ID: "list-replays", Method: http.MethodGet, Path: "/compliance/replays", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-replays", Method: http.MethodGet, Path: "/compliance/replays", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Summary: "List replays", Description: "Newest first, without their results.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *replayListIn) (*replayListOut, error) {
 			runs, err := s.Replays.List(ctx, sc, int64(in.Skip), int64(in.Limit))
 			return &replayListOut{runs}, err
 		})
-	Register(r, Op{
-		ID: "get-replay", Method: http.MethodGet, Path: "/compliance/replays/{replay_id}", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Slow: true,
+	rest.Register(r, rest.Op{
+		ID: "get-replay", Method: http.MethodGet, Path: "/compliance/replays/{replay_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Slow: true,
 		Summary: "Read a replay", Description: "Its state, its progress and, once it is completed, its result. With wait, the answer comes when it has got further.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *replayReadIn) (*replayOut, error) {
 			run, err := s.Replays.Await(ctx, sc, in.ID, time.Duration(in.Wait)*time.Second)
 			return &replayOut{run}, err
 		})
-	Register(r, Op{
-		ID: "cancel-replay", Method: http.MethodDelete, Path: "/compliance/replays/{replay_id}", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusOK,
+	rest.Register(r, rest.Op{
+		ID: "cancel-replay", Method: http.MethodDelete, Path: "/compliance/replays/{replay_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusOK,
 		Errors:  []int{http.StatusConflict},
 		Summary: "Cancel a replay", Description: "It ends within a second or two, and stays to be read. One that has ended: 409.",
 	},
@@ -98,10 +99,10 @@ func (s *Server) compliance(r *Router) {
 }
 
 // recordedPolicies registers what the log says about policies.
-func (s *Server) recordedPolicies(r *Router) {
+func (s *Server) recordedPolicies(r *rest.Router) {
 	tags := []string{"Policies"}
-	Register(r, Op{
-		ID: "list-unused-policies", Method: http.MethodGet, Path: "/policies/unused", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-unused-policies", Method: http.MethodGet, Path: "/policies/unused", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "List active policies that decided nothing",
 		Description: "Counted by the decisions that name a policy: one that matched and was overruled by another is not named. Rules are told where resources at audit level detailed or comprehensive recorded why they decided.",
 	},
@@ -109,8 +110,8 @@ func (s *Server) recordedPolicies(r *Router) {
 			out, err := s.Replays.Unused(ctx, sc, in.Days)
 			return &unusedOut{out}, err
 		})
-	Register(r, Op{
-		ID: "test-cases-from-decisions", Method: http.MethodPost, Path: "/policies/{policy_id}/test-cases/from-decisions", Reach: ReachEnvironment, Permission: "policies:write", Also: "audit:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "test-cases-from-decisions", Method: http.MethodPost, Path: "/policies/{policy_id}/test-cases/from-decisions", Reach: rest.ReachEnvironment, Permission: "policies:write", Also: "audit:read", Tags: tags,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Make test cases of recorded decisions",
 		Description: "Each case holds the input as the policies saw it, the matched resource's fields included, and whether access was granted by all policies together (in shadow mode: would have been). The new cases are run against this policy alone at once, so that those show which other policies decide. A decision of which no input is kept makes none. It shows what requests held, so it needs the permission audit:read too.",

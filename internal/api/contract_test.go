@@ -5,15 +5,16 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 )
 
 var (
@@ -27,9 +28,9 @@ const (
 )
 
 // whole is the API as it is served, without anything behind it.
-func whole(t *testing.T) *Router {
+func whole(t *testing.T) *rest.Router {
 	t.Helper()
-	r, err := (&Server{Version: "test", Now: time.Now, Log: slog.New(slog.DiscardHandler), NewID: func() string { return "id" }}).Handler()
+	r, err := (&Server{Config: kit()}).Handler()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,8 @@ func indented(t *testing.T, doc []byte) []byte {
 // TestDocument: the document is valid, is the golden one, and describes each route.
 func TestDocument(t *testing.T) {
 	r := whole(t)
-	doc := indented(t, r.docs["en"].body)
+	document, _ := r.Rendered("en")
+	doc := indented(t, document)
 	spec, err := openapi3.NewLoader().LoadFromData(doc)
 	if err != nil {
 		t.Fatal(err)
@@ -98,14 +100,18 @@ func TestDocument(t *testing.T) {
 func TestTranslations(t *testing.T) {
 	r := whole(t)
 	for _, lang := range Languages[1:] {
-		if missing := r.docs[lang].missing; len(missing) > 0 {
+		if _, missing := r.Rendered(lang); len(missing) > 0 {
 			list, err := json.MarshalIndent(missing, "", "  ")
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Errorf("%d texts have no translation in locales/%s:\n%s", len(missing), lang, list)
 		}
-		catalog, err := catalogOf(catalogs, lang)
+		described, err := document()
+		if err != nil {
+			t.Fatal(err)
+		}
+		catalog, err := rest.Catalog(described.Catalogs, lang)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +126,7 @@ func TestTranslations(t *testing.T) {
 // TestCompatible: what a client of the last release relies on still holds, or
 // api_version has a new major number.
 func TestCompatible(t *testing.T) {
-	now := whole(t).docs["en"].body
+	now, _ := whole(t).Rendered("en")
 	if *publish {
 		if err := os.WriteFile(released, indented(t, now), 0o644); err != nil {
 			t.Fatal(err)
@@ -409,18 +415,18 @@ func TestBreaking(t *testing.T) {
 
 // TestServedDocuments: the document comes in three languages and by ETag.
 func TestServedDocuments(t *testing.T) {
-	g := newRig(t, nil, nil)
+	g := newRig(t, nil)
 	for _, path := range []string{"/openapi.json", "/api/v1/openapi.json", "/docs-assets/openapi/en.json", "/docs-assets/openapi/es.json", "/docs-assets/openapi/fr.json"} {
-		w := g.do(t, call{method: "GET", path: path}.request())
+		w := g.Do(t, resttest.Call{Method: "GET", Path: path}.Request())
 		if w.Code != 200 || versionOf(decoded(t, w.Body.Bytes())) != APIVersion {
 			t.Errorf("%s: %d", path, w.Code)
 		}
-		again := g.do(t, call{method: "GET", path: path, headers: []string{"If-None-Match", w.Header().Get("ETag")}}.request())
+		again := g.Do(t, resttest.Call{Method: "GET", Path: path, Headers: []string{"If-None-Match", w.Header().Get("ETag")}}.Request())
 		if again.Code != http.StatusNotModified {
 			t.Errorf("%s again: %d", path, again.Code)
 		}
 	}
-	if w := g.do(t, call{method: "GET", path: "/docs-assets/openapi/de.json"}.request()); w.Code != 404 {
+	if w := g.Do(t, resttest.Call{Method: "GET", Path: "/docs-assets/openapi/de.json"}.Request()); w.Code != 404 {
 		t.Errorf("a language that is not there: %d", w.Code)
 	}
 }

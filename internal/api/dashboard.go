@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -35,7 +36,7 @@ type topOut struct{ Body dashboard.Top }
 
 type anomaliesIn struct {
 	InEnvironment
-	Page
+	rest.Page
 	Kind  string `query:"kind" enum:"denial_spike,error_spike,latency_anomaly,resource_access_spike,user_activity,suspicious_source_ip" doc:"One kind only; absent: all"`
 	Hours int    `query:"hours" default:"24" minimum:"1" maximum:"2160" doc:"Those that lasted until this many hours ago or longer"`
 }
@@ -43,10 +44,10 @@ type anomaliesIn struct {
 type anomaliesOut struct{ Body anomaly.Page }
 
 // dashboard registers what says what is going on.
-func (s *Server) dashboard(r *Router) {
+func (s *Server) dashboard(r *rest.Router) {
 	tags := []string{"Dashboard"}
-	Register(r, Op{
-		ID: "dashboard-stats", Method: http.MethodGet, Path: "/dashboard/stats", Reach: ReachEnvironment, Permission: "dashboard:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "dashboard-stats", Method: http.MethodGet, Path: "/dashboard/stats", Reach: rest.ReachEnvironment, Permission: "dashboard:read", Tags: tags,
 		Summary:     "What is going on",
 		Description: "Figures of controls, resources, bouncers and decisions, in one environment or in both. Decisions are counted as they are stored, audit level none included; the answer waits, half a second at most, for those that were just made.",
 	},
@@ -54,8 +55,8 @@ func (s *Server) dashboard(r *Router) {
 			out, err := s.Dashboard.Stats(ctx, sc)
 			return &statsOut{out}, err
 		})
-	Register(r, Op{
-		ID: "dashboard-series", Method: http.MethodGet, Path: "/dashboard/series", Reach: ReachEnvironment, Permission: "dashboard:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "dashboard-series", Method: http.MethodGet, Path: "/dashboard/series", Reach: rest.ReachEnvironment, Permission: "dashboard:read", Tags: tags,
 		Summary:     "Decisions over time",
 		Description: "Decisions, denials, errors and latency percentiles of a window, cut into 60 to 180 points. Points of 10 seconds are kept for 3 hours, of a minute for 2 days, of an hour for 35 days, of a day for 800 days.",
 	},
@@ -63,8 +64,8 @@ func (s *Server) dashboard(r *Router) {
 			out, err := s.Dashboard.Series(ctx, sc, in.Window)
 			return &seriesOut{out}, err
 		})
-	Register(r, Op{
-		ID: "dashboard-top", Method: http.MethodGet, Path: "/dashboard/top", Reach: ReachEnvironment, Permission: "dashboard:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "dashboard-top", Method: http.MethodGet, Path: "/dashboard/top", Reach: rest.ReachEnvironment, Permission: "dashboard:read", Tags: tags,
 		Summary:     "Where denials come from",
 		Description: "The controls or resources with most denials in a window, counted from the start of its first hour.",
 	},
@@ -72,8 +73,8 @@ func (s *Server) dashboard(r *Router) {
 			out, err := s.Dashboard.Top(ctx, sc, in.By, in.Window, in.Limit)
 			return &topOut{out}, err
 		})
-	Register(r, Op{
-		ID: "dashboard-anomalies", Method: http.MethodGet, Path: "/dashboard/anomalies", Reach: ReachEnvironment, Permission: "audit:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "dashboard-anomalies", Method: http.MethodGet, Path: "/dashboard/anomalies", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Summary:     "List anomalies",
 		Description: "What differed from the tenant's own baseline: spikes of denials, of errors, of one user's or resource's decisions, slow evaluations, addresses that probe. Each has its evidence. It names users and addresses, so it needs audit:read. The tenant's setting `anomalies` says how far from usual is flagged, or `off`.",
 	},

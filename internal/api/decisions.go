@@ -8,6 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -51,22 +52,22 @@ type environmentParams struct {
 }
 
 // decisions registers the hot path: evaluation, one by one and in bulk.
-func (s *Server) decisions(r *Router) {
+func (s *Server) decisions(r *rest.Router) {
 	tags := []string{"Decisions"}
-	Raw(r, Op{
-		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Reach: ReachEnvironment, Permission: "decisions:read", Tags: tags,
+	rest.Raw(r, rest.Op{
+		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Reach: rest.ReachEnvironment, Permission: "decisions:read", Tags: tags,
 		Summary:     "Decide one request",
 		Description: "Evaluates the active controls of the environment over subject, action, resource and environment. ALLOW and MASK are PERMIT (MASK adds `mask`), DENY and no matching control are DENY. The audit record is safe before the answer is sent. Where the request names no environment, a reason that no control wrote says that production decided.",
 		Brief:       true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
-	}, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[DecisionRequest](), Response: reflect.TypeFor[decision.Result]()}, s.evaluate)
-	Raw(r, Op{
-		ID: "evaluate-decisions-bulk", Method: http.MethodPost, Path: "/decisions/evaluate/bulk", Reach: ReachEnvironment, Permission: "decisions:read", Tags: tags,
+	}, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[DecisionRequest](), Response: reflect.TypeFor[decision.Result]()}, s.evaluate)
+	rest.Raw(r, rest.Op{
+		ID: "evaluate-decisions-bulk", Method: http.MethodPost, Path: "/decisions/evaluate/bulk", Reach: rest.ReachEnvironment, Permission: "decisions:read", Tags: tags,
 		Summary:     "Decide up to 1000 requests",
 		Description: "All items are decided against one snapshot of the controls. One call counts once against the rate limit. A call with an offence in any item decides nothing. The call has a deadline as a whole (GATEHOUSE_BULK_DEADLINE, 10 s): an item that it leaves no time for is DENY with the reason evaluation_limit. The call ends when its caller leaves.",
 		MaxBody:     maxBulkBody,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
-	}, RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[BulkRequest](), Response: reflect.TypeFor[decision.Bulk]()}, s.evaluateBulk)
+	}, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[BulkRequest](), Response: reflect.TypeFor[decision.Bulk]()}, s.evaluateBulk)
 }
 
 // answers are buffers for what the hot path writes.
@@ -78,7 +79,7 @@ func (a *answers) write(w http.ResponseWriter, appendTo func([]byte) []byte) {
 		buf = new([]byte)
 	}
 	*buf = appendTo((*buf)[:0])
-	WriteBytes(w, http.StatusOK, jsonMedia, *buf)
+	rest.WriteBytes(w, http.StatusOK, rest.JSONMedia, *buf)
 	if cap(*buf) <= 64<<10 {
 		a.pool.Put(buf)
 	}
@@ -87,32 +88,32 @@ func (a *answers) write(w http.ResponseWriter, appendTo func([]byte) []byte) {
 func (s *Server) evaluate(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	body, err := s.readValue(w, req, sc)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	result, err := s.Decisions.Evaluate(req.Context(), sc, body)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	s.answers.write(w, result.AppendJSON)
 }
 
 func (s *Server) evaluateBulk(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
-	data, err := Body(w, req)
+	data, err := rest.Body(w, req)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	result, err := s.Decisions.EvaluateBulk(req.Context(), sc, func() ([]value.Value, error) {
-		body, err := parse(data)
+		body, err := rest.Parse(data)
 		if err != nil {
 			return nil, err
 		}
 		return bulkItems(body)
 	})
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	s.answers.write(w, result.AppendJSON)
@@ -141,7 +142,7 @@ func bulkItems(body value.Value) ([]value.Value, error) {
 
 // readValue reads a body as one strict JSON document.
 func (s *Server) readValue(w http.ResponseWriter, req *http.Request, sc scope.Scope) (value.Value, error) {
-	data, err := Body(w, req)
+	data, err := rest.Body(w, req)
 	if err != nil {
 		return value.Value{}, err
 	}
@@ -150,5 +151,5 @@ func (s *Server) readValue(w http.ResponseWriter, req *http.Request, sc scope.Sc
 
 // parseInShare is parse within the tenant's share of the processors.
 func (s *Server) parseInShare(req *http.Request, sc scope.Scope, data []byte) (value.Value, error) {
-	return s.Decisions.Read(req.Context(), sc.Tenant, len(data), func() (value.Value, error) { return parse(data) })
+	return s.Decisions.Read(req.Context(), sc.Tenant, len(data), func() (value.Value, error) { return rest.Parse(data) })
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -26,10 +27,10 @@ type portalKeyIn struct {
 type keyOut struct{ Body auth.Key }
 
 // developerPortal registers what developers get themselves to start with.
-func (s *Server) developerPortal(r *Router) {
+func (s *Server) developerPortal(r *rest.Router) {
 	tags := []string{"Developer portal"}
-	Register(r, Op{
-		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Reach: ReachSelf, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Reach: rest.ReachSelf, Tags: tags,
 		Summary:     "A token for the caller",
 		Description: "Good for an hour and for the caller's scopes, or fewer. It ends with the credential that it was made with. A scope that the caller does not hold: 403.",
 	},
@@ -41,7 +42,7 @@ func (s *Server) developerPortal(r *Router) {
 			g, err := s.Auth.Portal(ctx, sc, in.bearer(), scopes)
 			return &grantOut{g}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "generate-api-key", Method: http.MethodPost, Path: "/developer-portal/api-keys/{environment}/generate", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Summary:     "An API key for one environment",
 		Description: "The key is in this answer and never again. It does nothing outside its environment, and without `scopes` it gets the least: decisions, policies and resources to read. A person's key can do no more than that person and ends with them. An API key makes keys only with `tenants:write`, and none that outlive it. A scope that the caller does not hold: 403, an unknown one: 422.",
@@ -51,7 +52,7 @@ func (s *Server) developerPortal(r *Router) {
 			if in.Body != nil {
 				d = *in.Body
 			}
-			k, err := s.Auth.GenerateKey(ctx, sc, in.Environment, r.boundPermissions(), d)
+			k, err := s.Auth.GenerateKey(ctx, sc, in.Environment, r.BoundPermissions(), d)
 			return &keyOut{k}, err
 		})
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
@@ -22,18 +23,18 @@ type enforcementSetIn struct {
 type enforcementOut struct{ Body tenant.Enforcement }
 
 // environments registers the enforcement mode of an environment.
-func (s *Server) environments(r *Router) {
+func (s *Server) environments(r *rest.Router) {
 	tags := []string{"Environments"}
-	Register(r, Op{
-		ID: "get-enforcement", Method: http.MethodGet, Path: "/environments/{environment}/enforcement", Reach: ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-enforcement", Method: http.MethodGet, Path: "/environments/{environment}/enforcement", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary: "Read an environment's enforcement mode",
 	},
 		func(ctx context.Context, sc scope.Scope, in *EnvironmentPath) (*enforcementOut, error) {
 			e, err := s.Tenants.Enforcement(ctx, sc, in.Environment)
 			return &enforcementOut{e}, err
 		})
-	Register(r, Op{
-		ID: "set-enforcement", Method: http.MethodPut, Path: "/environments/{environment}/enforcement", Reach: ReachEnvironment, Permission: "bouncers:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "set-enforcement", Method: http.MethodPut, Path: "/environments/{environment}/enforcement", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Errors: []int{http.StatusConflict}, Record: reflect.TypeFor[tenant.Enforcement](),
 		Summary:     "Set an environment's enforcement mode",
 		Description: "shadow lets pass and records what would have been denied; enforce denies. production takes enforce only while sandbox has it (409) and the license allows it (403). One bouncer is rolled back by its configuration.enforcement_mode.",

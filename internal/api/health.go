@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -108,9 +109,9 @@ type bridgeOut struct{ Body BridgeHealth }
 
 // health registers /health and its kin. They take no credential: load balancers
 // and orchestrators have none.
-func (s *Server) health(r *Router) {
+func (s *Server) health(r *rest.Router) {
 	tags := []string{"Health"}
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "get-health", Method: http.MethodGet, Path: "/health", Public: true, Tags: tags,
 		Summary: "How the service and its parts are", OwnErrors: map[int]reflect.Type{http.StatusServiceUnavailable: reflect.TypeFor[Health]()},
 	},
@@ -122,19 +123,19 @@ func (s *Server) health(r *Router) {
 			}
 			return out, nil
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "get-health-live", Method: http.MethodGet, Path: "/health/live", Public: true, Tags: tags,
 		Summary: "Whether the process runs",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*livenessOut, error) {
 			return &livenessOut{Liveness{Status: "live"}}, nil
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "get-health-ready", Method: http.MethodGet, Path: "/health/ready", Public: true, Tags: tags,
 		Summary: "Whether the service takes requests",
 	},
 		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*livenessOut, error) {
-			if r.leaving.Load() {
+			if r.Leaving() {
 				return nil, fault.New(fault.Unavailable, "stopping", "this server is stopping").After(time.Second)
 			}
 			audit := s.auditHealth()
@@ -145,7 +146,7 @@ func (s *Server) health(r *Router) {
 			}
 			return &livenessOut{Liveness{Status: "ready", Audit: &audit}}, nil
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "get-health-bridge", Method: http.MethodGet, Path: "/health/policy-bridge", Public: true, Tags: tags,
 		Summary: "How the delivery of policies to bouncers goes",
 	},

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -114,27 +115,27 @@ type (
 )
 
 // ide registers what editors and repositories ask.
-func (s *Server) ide(r *Router) {
+func (s *Server) ide(r *rest.Router) {
 	tags := []string{"Editor integration"}
-	Register(r, Op{
-		ID: "editor-a", Method: http.MethodPost, Path: "/ide-integration/editor-a", Reach: ReachEnvironment, Permission: "editor:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "editor-a", Method: http.MethodPost, Path: "/ide-integration/editor-a", Reach: rest.ReachEnvironment, Permission: "editor:write", Tags: tags,
 		Summary:     "Validate, test or deploy from an editor",
 		Description: "validate answers success also for a module that does not compile, with its errors. test runs the Rego tests among files, with coverage. deploy needs policies:write and brings the control to sandbox, all files or none: what cannot be deployed is a 400 with its errors. get_templates gives the catalogue.",
 	}, s.editorA)
-	Register(r, Op{
-		ID: "editor-b", Method: http.MethodPost, Path: "/ide-integration/editor-b", Reach: ReachEnvironment, Permission: "editor:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "editor-b", Method: http.MethodPost, Path: "/ide-integration/editor-b", Reach: rest.ReachEnvironment, Permission: "editor:read", Tags: tags,
 		Summary:     "Validate in an editor, or ask for suggestions",
 		Description: "get_suggestions gives completions for a position, and fixes for what is wrong anywhere in the module, each with the range that it replaces.",
 	}, s.editorB)
-	Register(r, Op{
-		ID: "editor-a-server", Method: http.MethodPost, Path: "/ide-integration/editor-a-server", Reach: ReachEnvironment, Permission: "editor:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "editor-a-server", Method: http.MethodPost, Path: "/ide-integration/editor-a-server", Reach: rest.ReachEnvironment, Permission: "editor:write", Tags: tags,
 		Errors:      []int{http.StatusNotFound},
 		Summary:     "Keep an editor's document on the server",
 		Description: "sync keeps the text and validates it; get_context gives it back with what is known of it. A session belongs to the person or key that began it; another's, or one that is over: 404.",
 	}, s.editorSession)
 	for _, editor := range []string{"editor-a", "editor-b"} {
-		Register(r, Op{
-			ID: "get-" + editor + "-settings", Method: http.MethodGet, Path: "/ide-integration/" + editor + "/settings", Reach: ReachSelf, Permission: "editor:read", Tags: tags,
+		rest.Register(r, rest.Op{
+			ID: "get-" + editor + "-settings", Method: http.MethodGet, Path: "/ide-integration/" + editor + "/settings", Reach: rest.ReachSelf, Permission: "editor:read", Tags: tags,
 			Summary: "Read the settings of an editor", Description: "Those of the calling person or key: the defaults, and over them what was set.",
 		},
 			func(ctx context.Context, sc scope.Scope, _ *struct{}) (*editorSetOut, error) {
@@ -142,16 +143,16 @@ func (s *Server) ide(r *Router) {
 				return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
 			})
 	}
-	Register(r, Op{
-		ID: "set-editor-a-settings", Method: http.MethodPost, Path: "/ide-integration/editor-a/settings", Reach: ReachSelf, Permission: "editor:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "set-editor-a-settings", Method: http.MethodPost, Path: "/ide-integration/editor-a/settings", Reach: rest.ReachSelf, Permission: "editor:write", Tags: tags,
 		Summary: "Change the settings of an editor", Description: "The members that are sent change; null puts one back to its default. At most 64 KiB.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *editorSetIn) (*editorSetOut, error) {
 			v, err := s.IDE.SetSettings(ctx, sc, "editor-a", in.Body.Settings)
 			return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
 		})
-	Register(r, Op{
-		ID: "get-editor-status", Method: http.MethodGet, Path: "/ide-integration/status", Reach: ReachSelf, Permission: "editor:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-editor-status", Method: http.MethodGet, Path: "/ide-integration/status", Reach: rest.ReachSelf, Permission: "editor:read", Tags: tags,
 		Summary: "What editors and repositories can use",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*editorStatusOut, error) {
@@ -242,83 +243,83 @@ type (
 	}
 	repositoryUpdateIn struct {
 		RepositoryPath
-		IfMatch
+		rest.IfMatch
 		Body ide.RepositoryChange
 	}
 	repositoryDeleteIn struct {
 		RepositoryPath
-		IfMatch
+		rest.IfMatch
 	}
 	deploymentPageOut struct{ Body ide.DeploymentPage }
 	deploymentIn      struct {
 		ID string `path:"deployment_id" maxLength:"64" doc:"Id of the deployment"`
 	}
 	deploymentOut struct{ Body ide.Deployment }
-	pageIn        struct{ Page }
+	pageIn        struct{ rest.Page }
 )
 
 // ideRepositories registers the repositories whose webhooks are taken, and what
 // came of their deliveries.
-func (s *Server) ideRepositories(r *Router) {
+func (s *Server) ideRepositories(r *rest.Router) {
 	tags, record := []string{"Editor integration"}, reflect.TypeFor[ide.Repository]()
-	Register(r, Op{
-		ID: "list-repositories", Method: http.MethodGet, Path: "/ide-integration/repositories", Reach: ReachSandbox, Permission: "editor:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-repositories", Method: http.MethodGet, Path: "/ide-integration/repositories", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "List the repositories whose webhooks are taken", Description: "By id.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *pageIn) (*repositoryPageOut, error) {
 			page, err := s.IDE.Repositories(ctx, sc, int64(in.Skip), int64(in.Limit))
 			return &repositoryPageOut{page}, err
 		})
-	Register(r, Op{
-		ID: "register-repository", Method: http.MethodPost, Path: "/ide-integration/repositories", Reach: ReachSandbox, Permission: "editor:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+	rest.Register(r, rest.Op{
+		ID: "register-repository", Method: http.MethodPost, Path: "/ide-integration/repositories", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a repository",
 		Description: "Needs policies:write too, for its deliveries deploy. Give webhook_url and the secret to the repository: GitHub (content type application/json), GitLab (secret token), or anything that signs like our own webhooks. Secret and access token are stored encrypted and never shown. An address that may not be called: 400.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *repositoryCreateIn) (*repositoryOut, error) {
 			made, err := s.IDE.Register(ctx, sc, in.Body)
-			return &repositoryOut{ETag(made.ChangeNo), made}, err
+			return &repositoryOut{rest.ETag(made.ChangeNo), made}, err
 		})
-	Register(r, Op{
-		ID: "get-repository", Method: http.MethodGet, Path: "/ide-integration/repositories/{repository_id}", Reach: ReachSandbox, Permission: "editor:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-repository", Method: http.MethodGet, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "Read a repository's registration",
 	},
 		func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*repositoryOut, error) {
 			got, err := s.IDE.Repository(ctx, sc, in.ID)
-			return &repositoryOut{ETag(got.ChangeNo), got}, err
+			return &repositoryOut{rest.ETag(got.ChangeNo), got}, err
 		})
-	Register(r, Op{
-		ID: "update-repository", Method: http.MethodPut, Path: "/ide-integration/repositories/{repository_id}", Reach: ReachSandbox, Permission: "editor:write", Tags: tags, Record: record,
+	rest.Register(r, rest.Op{
+		ID: "update-repository", Method: http.MethodPut, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a repository's registration",
 		Description: "Members that are not sent stay as they are. Needs policies:write too. With an access token stored, another host needs it again (400).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *repositoryUpdateIn) (*repositoryOut, error) {
-			got, err := Matching(in.IfMatch.IfMatch, func(version int64) (ide.Repository, error) {
+			got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (ide.Repository, error) {
 				return s.IDE.Change(ctx, sc, in.ID, in.Body, version)
 			})
-			return &repositoryOut{ETag(got.ChangeNo), got}, err
+			return &repositoryOut{rest.ETag(got.ChangeNo), got}, err
 		})
-	Register(r, Op{
-		ID: "delete-repository", Method: http.MethodDelete, Path: "/ide-integration/repositories/{repository_id}", Reach: ReachSandbox, Permission: "editor:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "delete-repository", Method: http.MethodDelete, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
 		Summary: "Remove a repository's registration", Description: "Its deliveries are refused from then on. What it deployed stays.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *repositoryDeleteIn) (*removedOut, error) {
-			_, err := Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
+			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
 				return struct{}{}, s.IDE.Forget(ctx, sc, in.ID, version)
 			})
 			return &removedOut{Removed{"Repository removed successfully", in.ID}}, err
 		})
-	Register(r, Op{
-		ID: "list-editor-deployments", Method: http.MethodGet, Path: "/ide-integration/deployments", Reach: ReachSandbox, Permission: "editor:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-editor-deployments", Method: http.MethodGet, Path: "/ide-integration/deployments", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "List what editors and repositories deployed or checked", Description: "Newest first; kept for 90 days.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *pageIn) (*deploymentPageOut, error) {
 			page, err := s.IDE.Deployments(ctx, sc, int64(in.Skip), int64(in.Limit))
 			return &deploymentPageOut{page}, err
 		})
-	Register(r, Op{
-		ID: "get-editor-deployment", Method: http.MethodGet, Path: "/ide-integration/deployments/{deployment_id}", Reach: ReachSandbox, Permission: "editor:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-editor-deployment", Method: http.MethodGet, Path: "/ide-integration/deployments/{deployment_id}", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "Where a deployment stands",
 	},
 		func(ctx context.Context, sc scope.Scope, in *deploymentIn) (*deploymentOut, error) {

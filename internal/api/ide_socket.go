@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/base64"
-	"errors"
 	"net"
 	"net/http"
 	"net/url"
@@ -17,6 +16,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -69,37 +69,32 @@ type sockets struct {
 }
 
 // ideSocket registers the editors' WebSocket.
-func (s *Server) ideSocket(r *Router) {
-	Raw(r, Op{
-		ID: "editor-socket", Method: http.MethodGet, Path: "/ide-integration/ws/{user_id}", Reach: ReachSelf, Permission: "editor:read", Tags: []string{"Editor integration"}, Slow: true,
+func (s *Server) ideSocket(r *rest.Router) {
+	rest.Raw(r, rest.Op{
+		ID: "editor-socket", Method: http.MethodGet, Path: "/ide-integration/ws/{user_id}", Reach: rest.ReachSelf, Permission: "editor:read", Tags: []string{"Editor integration"}, Slow: true,
 		Errors:      []int{http.StatusForbidden},
 		Summary:     "Open an editor's WebSocket",
 		Description: "Messages are {type, data}. ping is answered by pong, validate {policy_content} by validation_result, deployment_status {deployment_id} by deployment_status, once more when a deployment that was in progress ends; what cannot be answered by error. The credential goes into the same headers as everywhere, and the path names its owner: another's is 403, and so is a browser's page of another origin. A message over 1 MiB closes with 1009, one that is not UTF-8 with 1007, one that is not text with 1003; over 50 messages a second, and a credential or tenant that is no longer good (at once here, within 5 s on other replicas; nothing more is answered), with 1008; the end of the server with 1001; a server that has too much to read at once with 1013. A peer that does not answer a ping within 10 s is dropped. Open at a time: 10 of one person or key, 500 of a tenant.",
 	},
-		RawDocs{Params: reflect.TypeFor[socketIn](), Response: reflect.TypeFor[SocketMessage]()}, s.serveSocket)
+		rest.RawDocs{Params: reflect.TypeFor[socketIn](), Response: reflect.TypeFor[SocketMessage]()}, s.serveSocket)
 }
 
 func (s *Server) serveSocket(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
-	x, ok := w.(*exchange)
-	if !ok {
-		Fail(w, errors.New("api: not an exchange of ours"))
-		return
-	}
-	credential, err := x.r.shown(x, req)
+	credential, err := rest.CredentialOf(w, req)
 	if err == nil {
 		err = s.maySocket(req, sc)
 	}
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	k := newSocket(s, sc, credential)
 	if err := s.sockets.add(k); err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	defer s.sockets.remove(k)
-	x.status = http.StatusSwitchingProtocols // from here on the connection is the socket's
+	rest.TakeOver(w) // from here on the connection is the socket's
 	taken := &taker{ResponseWriter: w}
 	conn, err := websocket.Accept(taken, req, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // maySocket has checked the origin
@@ -107,7 +102,7 @@ func (s *Server) serveSocket(w http.ResponseWriter, req *http.Request, sc scope.
 		OnPingReceived:     func(context.Context, []byte) bool { return k.count() },
 	})
 	if err != nil {
-		s.Log.Debug("websocket", "request_id", x.id, "error", err)
+		s.Log.Debug("websocket", "request_id", sc.RequestID, "error", err)
 		return
 	}
 	k.serve(conn, taken.conn)
@@ -129,7 +124,7 @@ func (t *taker) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
 // maySocket refuses what is no upgrade, another's path and another's page.
 func (s *Server) maySocket(req *http.Request, sc scope.Scope) error {
 	if !upgrades(req.Header) {
-		return badRequest("upgrade_required", "this path speaks WebSocket only, version 13")
+		return rest.BadRequest("upgrade_required", "this path speaks WebSocket only, version 13")
 	}
 	if req.PathValue("user_id") != sc.Actor.ID {
 		return fault.New(fault.Forbidden, "not_own_user", "the path must name the caller's own id")

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -26,7 +27,7 @@ import (
 type socket struct {
 	s          *Server
 	sc         scope.Scope // as of the upgrade
-	credential Credential
+	credential rest.Credential
 	times      socketTimes
 	conn       *websocket.Conn
 	raw        net.Conn // what conn stands on
@@ -48,7 +49,7 @@ type socketIncoming struct {
 	size  int64
 }
 
-func newSocket(s *Server, sc scope.Scope, credential Credential) *socket {
+func newSocket(s *Server, sc scope.Scope, credential rest.Credential) *socket {
 	k := &socket{s: s, sc: sc, credential: credential, times: ordinaryTimes, queue: make(chan socketIncoming, socketQueue), watch: make(chan struct{}, 4)}
 	if s.sockets.times != nil {
 		k.times = *s.sockets.times
@@ -194,15 +195,15 @@ func (k *socket) done(m socketIncoming) {
 // socketMessage reads one message strictly.
 func socketMessage(body []byte) socketIncoming {
 	m := socketIncoming{size: int64(len(body))}
-	v, err := value.Decode(body, value.Limits{Depth: maxDepth})
+	v, err := value.Decode(body, value.Limits{Depth: rest.MaxDepth})
 	if err != nil {
-		m.bad = badRequest("invalid_json", "the message is not JSON as we take it")
+		m.bad = rest.BadRequest("invalid_json", "the message is not JSON as we take it")
 		return m
 	}
 	data := v.Get("data")
 	m.kind, _ = v.Get("type").Str()
 	if m.kind == "" || data.Defined() && !data.IsNull() && data.Kind() != value.ObjectKind {
-		m.bad = badRequest("invalid_message", "a message is {type, data}")
+		m.bad = rest.BadRequest("invalid_message", "a message is {type, data}")
 		return m
 	}
 	if member := socketNeeds[m.kind]; member != "" {
@@ -345,8 +346,8 @@ type socketValidation struct {
 }
 
 func socketFault(err error) socketAnswer {
-	f := asFault(err)
-	return socketAnswer{"error", map[string]any{"message": f.Message, "errors": details(f)}}
+	f := rest.AsFault(err)
+	return socketAnswer{"error", map[string]any{"message": f.Message, "errors": rest.Details(f)}}
 }
 
 // follow tells of a deployment once more when it has ended.
@@ -369,7 +370,7 @@ func (k *socket) follow(ctx context.Context, sc scope.Scope, id string) {
 
 // send sends an answer, unless the credential has ended while it was found.
 func (k *socket) send(ctx context.Context, v any) bool {
-	body, err := encode(v)
+	body, err := rest.Encode(v)
 	if err != nil {
 		k.s.Log.Error("websocket message", "error", err)
 		return true

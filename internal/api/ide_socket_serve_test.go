@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -44,20 +45,20 @@ func newWire(t *testing.T, times socketTimes) *wire {
 	w.g = newRig(t, func(s *Server) {
 		s.sockets.times = &times
 		known := s.Authenticate
-		s.Authenticate = func(ctx context.Context, c Credential) (scope.Scope, Principal, error) {
+		s.Authenticate = func(ctx context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
 			if f := w.refused.Load(); f != nil {
-				return scope.Scope{}, Principal{}, f
+				return scope.Scope{}, rest.Principal{}, f
 			}
 			if n, ok := strings.CutPrefix(c.Bearer, "person-"); ok {
-				return scope.Scope{Tenant: "t1", Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.Person, ID: n}}, Principal{}, nil
+				return scope.Scope{Tenant: "t1", Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.Person, ID: n}}, rest.Principal{}, nil
 			}
 			return known(ctx, c)
 		}
 		s.IDE = &ide.Service{PublicURL: "https://gate.example", Check: func(ctx context.Context, _ scope.Scope, source string) (policy.Validation, error) {
 			return (*w.check.Load())(ctx, source)
 		}}
-	}, func(g *rig) { g.server.ideSocket(g.Router) })
-	srv := httptest.NewServer(w.g.Router)
+	})
+	srv := httptest.NewServer(w.g.Handler)
 	t.Cleanup(srv.Close)
 	t.Cleanup(w.g.server.CloseSockets)
 	w.addr = strings.TrimPrefix(srv.URL, "http://")

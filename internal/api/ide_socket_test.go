@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 )
 
 // FuzzSocketMessage: no frame does more than fail, with a 400's fault.
@@ -64,7 +65,7 @@ func TestSocketMessage(t *testing.T) {
 		`{}`: "invalid_message", `[]`: "invalid_message", `null`: "invalid_message", `{"type":""}`: "invalid_message", `{"type":1}`: "invalid_message",
 		`{"Type":"ping"}`: "invalid_message", `{"type":"ping","data":[]}`: "invalid_message", `{"type":"ping","data":"x"}`: "invalid_message",
 	} {
-		if got := socketMessage([]byte(text)); got.bad == nil || asFault(got.bad).Code != code {
+		if got := socketMessage([]byte(text)); got.bad == nil || rest.AsFault(got.bad).Code != code {
 			t.Errorf("%s becomes %+v, want %s", text, got, code)
 		}
 	}

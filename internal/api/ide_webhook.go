@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -52,30 +53,30 @@ type EditorReceipt struct {
 }
 
 // ideWebhook registers the door of repositories.
-func (s *Server) ideWebhook(r *Router) {
-	Raw(r, Op{
-		ID: "editor-webhook", Method: http.MethodPost, Path: "/ide-integration/webhook", Reach: ReachSandbox, Permission: "editor:write", Optional: true, Signed: signatureHeaders, Tags: []string{"Editor integration"}, MaxBody: 10 << 20,
+func (s *Server) ideWebhook(r *rest.Router) {
+	rest.Raw(r, rest.Op{
+		ID: "editor-webhook", Method: http.MethodPost, Path: "/ide-integration/webhook", Reach: rest.ReachSandbox, Permission: "editor:write", Optional: true, Signed: signatureHeaders, Tags: []string{"Editor integration"}, MaxBody: 10 << 20,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusBadGateway},
 		Summary:     "Take an event of a repository",
 		Description: "A push deploys to sandbox, all controls or none; a pull request is validated; a tag is deployed. Files come with the event, or are fetched from the repository over https at its commit. 200: done. 202: still in progress. 400: refused, with the errors by file, line and column. 401: not signed as it should be, whatever the reason.",
 	},
-		RawDocs{Params: reflect.TypeFor[ideWebhookIn](), Request: reflect.TypeFor[EditorDelivery](), Response: reflect.TypeFor[EditorReceipt]()}, s.takeDelivery)
+		rest.RawDocs{Params: reflect.TypeFor[ideWebhookIn](), Request: reflect.TypeFor[EditorDelivery](), Response: reflect.TypeFor[EditorReceipt]()}, s.takeDelivery)
 }
 
 func (s *Server) takeDelivery(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
-	body, err := Body(w, req)
+	body, err := rest.Body(w, req)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	a, err := arrival(req, body)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	var got ide.Receipt
 	if sc.Actor.Kind == "" {
-		got, err = s.IDE.ReceiveSigned(req.Context(), sc.Tenant, RequestID(w), a)
+		got, err = s.IDE.ReceiveSigned(req.Context(), sc.Tenant, rest.RequestID(w), a)
 	} else {
 		got, err = s.IDE.Receive(req.Context(), sc, a)
 	}
@@ -85,7 +86,7 @@ func (s *Server) takeDelivery(w http.ResponseWriter, req *http.Request, sc scope
 		got.Deployment, err = s.IDE.Await(wait, sc, got.ID)
 	}
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	answerDelivery(w, got)
@@ -101,15 +102,15 @@ func answerDelivery(w http.ResponseWriter, got ide.Receipt) {
 		out.Status, out.Message = "ignored", got.Ignored
 	case got.Status == ide.InProgress:
 		out.Message = "The work goes on; ask for the deployment"
-		WriteJSON(w, http.StatusAccepted, out)
+		rest.WriteJSON(w, http.StatusAccepted, out)
 		return
 	case got.Status == ide.Failed:
 		f := fault.New(fault.Invalid, "deployment_failed", got.Outcome.Message).With("deployment_id", got.ID)
 		f.Details = got.Outcome.Errors
-		Fail(w, f)
+		rest.Fail(w, f)
 		return
 	}
-	WriteJSON(w, http.StatusOK, out)
+	rest.WriteJSON(w, http.StatusOK, out)
 }
 
 // arrival reads off the headers who sent a delivery, and how it is signed.
@@ -123,7 +124,7 @@ func arrival(req *http.Request, body []byte) (ide.Arrival, error) {
 	}
 	switch {
 	case github != "" && gitlab != "" || signatures > 1:
-		return a, badRequest("ambiguous_signature", "send the headers of one sender, not of several")
+		return a, rest.BadRequest("ambiguous_signature", "send the headers of one sender, not of several")
 	case github != "":
 		a.Source, a.Event, a.Delivery, a.Signature = ide.GitHub, github, req.Header.Get("X-GitHub-Delivery"), req.Header.Get("X-Hub-Signature-256")
 	case gitlab != "":

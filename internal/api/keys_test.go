@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 )
 
 // changes follows the changes of an API key of the tenant acme-inc, which may
@@ -56,8 +57,8 @@ func TestKeyForOneEnvironment(t *testing.T) {
 		if got := w.as(w.admin, 200, "GET", path+"/"+made["id"].(string), ""); got["environment"] != "sandbox" {
 			t.Errorf("kept %v", got)
 		}
-		w.call(200, call{method: "GET", path: "/api/v1/environments/sandbox/enforcement", key: key})
-		w.call(403, call{method: "GET", path: "/api/v1/environments/production/enforcement", key: key})
+		w.call(200, resttest.Call{Method: "GET", Path: "/api/v1/environments/sandbox/enforcement", Key: key})
+		w.call(403, resttest.Call{Method: "GET", Path: "/api/v1/environments/production/enforcement", Key: key})
 		w.as(w.admin, 422, "POST", path, `{"name":"ci","scopes":["bouncers:read"],"environment":"staging"}`)
 	})
 }
@@ -153,7 +154,7 @@ func TestTokenNamesATenant(t *testing.T) {
 	key := w.as(w.admin, 201, "POST", "/tenants/acme/api-keys", `{"name":"ci","scopes":["users:read"]}`)["key"].(string)
 	ask := func(want int, path string, headers ...string) map[string]any {
 		t.Helper()
-		return w.call(want, call{method: "POST", path: "/api/v1/auth/token" + path, body: fmt.Sprintf(`{"grant_type":"client_credentials","client_secret":%q}`, key), headers: append(headers, "Content-Type", "application/json")})
+		return w.call(want, resttest.Call{Method: "POST", Path: "/api/v1/auth/token" + path, Body: fmt.Sprintf(`{"grant_type":"client_credentials","client_secret":%q}`, key), Headers: append(headers, "Content-Type", "application/json")})
 	}
 	ask(200, "")
 	ask(200, "", "X-Tenant-ID", "acme")

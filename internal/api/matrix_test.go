@@ -3,14 +3,13 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -26,9 +25,9 @@ func TestMatrix(t *testing.T) {
 	}
 	all = append(all, "resources:edit")
 	var held scope.Permissions
-	s := &Server{Version: "test", Now: time.Now, Log: slog.New(slog.DiscardHandler), NewID: func() string { return "id" }}
-	s.Authenticate = func(_ context.Context, c Credential) (scope.Scope, Principal, error) {
-		return scope.Scope{Tenant: "t1", Permissions: held, Actor: scope.Actor{Kind: scope.Key, ID: "1"}, RequestID: c.RequestID}, Principal{}, nil
+	s := &Server{Config: kit()}
+	s.Authenticate = func(_ context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
+		return scope.Scope{Tenant: "t1", Permissions: held, Actor: scope.Actor{Kind: scope.Key, ID: "1"}, RequestID: c.RequestID}, rest.Principal{}, nil
 	}
 	r, err := s.Handler()
 	if err != nil {
@@ -42,10 +41,10 @@ func TestMatrix(t *testing.T) {
 		path := strings.ReplaceAll(op.Path, "{tenant_id}", "t1")
 		path = parameter.ReplaceAllString(path, "1")
 		paths := []string{path}
-		if rest, ok := strings.CutPrefix(path, root); ok {
-			paths = append(paths, "/api"+rest, "/api/v1/v1"+rest)
-			if canonical("/v1"+rest) == path {
-				paths = append(paths, "/v1"+rest)
+		if tail, ok := strings.CutPrefix(path, rest.Root); ok {
+			paths = append(paths, "/api"+tail, "/api/v1/v1"+tail)
+			if canonical("/v1"+tail) == path {
+				paths = append(paths, "/v1"+tail)
 			}
 		}
 		if !known[op.Permission] {
@@ -53,7 +52,7 @@ func TestMatrix(t *testing.T) {
 		}
 		for _, path := range paths {
 			try := func(key string) *httptest.ResponseRecorder {
-				req := call{method: op.Method, path: path, key: key}.request()
+				req := resttest.Call{Method: op.Method, Path: path, Key: key}.Request()
 				if op.Bearer && key != "" {
 					req.Header.Del("X-API-Key")
 					req.Header.Set("Authorization", "Bearer "+key)
@@ -97,41 +96,3 @@ func (u unread) Read([]byte) (int, error) {
 }
 
 func (unread) Close() error { return nil }
-
-// FuzzBody: no body makes the checks fail, and what they let through is JSON.
-func FuzzBody(f *testing.F) {
-	g := newRig(f, nil, nil)
-	var rt *route
-	for _, known := range g.routes {
-		if known.op.ID == "update-widget" {
-			rt = known
-		}
-	}
-	for _, seed := range []string{`{"name":"x"}`, `{"id":1,"name":"x","parts":[{"size":1}]}`, `[]`, `{"a":{"b":[1,2,{"c":null}]}}`, `{"name":"\ud800"}`, `{"id":`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		out, err := g.checkBody(rt, data)
-		if err == nil && !json.Valid(out) {
-			t.Errorf("%q became %q", data, out)
-		}
-	})
-}
-
-// BenchmarkRateLimit is the count of one request, in process.
-func BenchmarkRateLimit(b *testing.B) {
-	c, err := cache.Open(b.Context(), cache.Config{Now: time.Now})
-	if err != nil {
-		b.Fatal(err)
-	}
-	l := &limiter{limits: Limits{All: 1 << 60}, counts: c.Count, now: time.Now}
-	x := &exchange{ResponseWriter: httptest.NewRecorder()}
-	rt := &route{}
-	who := Principal{KeyID: "12", Tenant: "t1", Plan: "enterprise", RateLimited: true}
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := l.count(b.Context(), x, rt, who); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

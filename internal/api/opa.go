@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -37,35 +38,35 @@ type OPADecision struct {
 
 // opa registers the query of OPA's REST API that OPA's client libraries send
 // (peers: OPA REST). Only our decision answers.
-func (s *Server) opa(r *Router) {
-	Raw(r, Op{
-		ID: "opa-decision", Method: http.MethodPost, Path: "/v1/data/gatehouse/decision", Reach: ReachEnvironment, Root: true, Permission: "decisions:read",
+func (s *Server) opa(r *rest.Router) {
+	rest.Raw(r, rest.Op{
+		ID: "opa-decision", Method: http.MethodPost, Path: "/v1/data/gatehouse/decision", Reach: rest.ReachEnvironment, Root: true, Permission: "decisions:read",
 		Tags: []string{"Decisions"}, Summary: "Decide one request, as OPA's clients ask",
 		Description: "The same decision as /decisions/evaluate in the form of OPA's REST API, so that any OPA client library works unchanged.",
 		Lenient:     true,
 		Brief:       true,
-	}, RawDocs{Request: reflect.TypeFor[OPAInput](), Response: reflect.TypeFor[OPAResult]()}, s.opaDecision)
+	}, rest.RawDocs{Request: reflect.TypeFor[OPAInput](), Response: reflect.TypeFor[OPAResult]()}, s.opaDecision)
 }
 
 func (s *Server) opaDecision(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 	input, err := s.readInput(w, req, sc)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
 	d, id, err := s.Decisions.DecideOpen(req.Context(), sc, input)
 	if err != nil {
-		Fail(w, err)
+		rest.Fail(w, err)
 		return
 	}
-	WriteJSON(w, http.StatusOK, OPAResult{DecisionID: id, Result: opaDecision(&d)})
+	rest.WriteJSON(w, http.StatusOK, OPAResult{DecisionID: id, Result: opaDecision(&d)})
 }
 
 // readInput reads the input of a query. As with OPA, no body at all, null and an
 // object without input are queries without one; any other document is a 400.
 func (s *Server) readInput(w http.ResponseWriter, req *http.Request, sc scope.Scope) (value.Value, error) {
 	none := value.Object()
-	data, err := Body(w, req)
+	data, err := rest.Body(w, req)
 	if err != nil || len(bytes.TrimSpace(data)) == 0 {
 		return none, err
 	}
@@ -74,7 +75,7 @@ func (s *Server) readInput(w http.ResponseWriter, req *http.Request, sc scope.Sc
 		return none, err
 	}
 	if kind := body.Kind(); kind != value.ObjectKind && kind != value.NullKind {
-		return none, badRequest("invalid_json", "body contains malformed input document: expected an object with the member input")
+		return none, rest.BadRequest("invalid_json", "body contains malformed input document: expected an object with the member input")
 	}
 	if input := body.Get("input"); input.Defined() && !input.IsNull() {
 		return input, nil

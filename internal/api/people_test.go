@@ -16,6 +16,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -62,13 +64,9 @@ func newTown(t *testing.T, c *db.Cluster) *town {
 		t.Fatal(err)
 	}
 	g := newRig(t, func(s *Server) {
-		s.BaseDomain, s.Authenticate = "gate.example", svc.Authenticate
+		s.BaseDomain, s.Authenticate = "gate.example", authenticator(svc)
 		s.Auth, s.Users, s.Tenants = svc, people, tenants
-		s.Idempotency = Idempotency{Cluster: c, Seal: box.Seal, Open: box.Open}
-	}, func(g *rig) {
-		for _, segment := range []func(*Router){g.server.auth, g.server.developerPortal, g.server.tenants, g.server.users, g.server.environments, g.server.decisions, g.server.policies, g.server.resources, g.server.bouncers} {
-			segment(g.Router)
-		}
+		s.Idempotency = rest.Idempotency{Cluster: c, Seal: box.Seal, Open: box.Open}
 	})
 	w := &town{rig: g, t: t}
 	w.admin = w.login("admin", adminPassword)
@@ -81,16 +79,16 @@ func bearer(token string, more ...string) []string {
 }
 
 // call sends a request, holds the answer to the document, and gives its body.
-func (w *town) call(want int, c call) map[string]any {
+func (w *town) call(want int, c resttest.Call) map[string]any {
 	w.t.Helper()
-	rec := w.do(w.t, c.request())
+	rec := w.Do(w.t, c.Request())
 	if rec.Code != want {
-		w.t.Errorf("%s %s %s: %d, want %d: %s", c.method, c.path, c.body, rec.Code, want, rec.Body)
+		w.t.Errorf("%s %s %s: %d, want %d: %s", c.Method, c.Path, c.Body, rec.Code, want, rec.Body)
 	}
 	body := map[string]any{}
 	if rec.Body.Len() > 0 && rec.Body.Bytes()[0] == '{' {
 		if err := json.Unmarshal(rec.Body.Bytes(), &body); err != nil {
-			w.t.Errorf("%s %s: %v", c.method, c.path, err)
+			w.t.Errorf("%s %s: %v", c.Method, c.Path, err)
 		}
 	}
 	return body
@@ -99,12 +97,12 @@ func (w *town) call(want int, c call) map[string]any {
 // as is call with the administrator's token.
 func (w *town) as(token string, want int, method, path, body string, more ...string) map[string]any {
 	w.t.Helper()
-	return w.call(want, call{method: method, path: "/api/v1" + path, body: body, headers: bearer(token, more...)})
+	return w.call(want, resttest.Call{Method: method, Path: "/api/v1" + path, Body: body, Headers: bearer(token, more...)})
 }
 
 func (w *town) login(name, password string, more ...string) string {
 	w.t.Helper()
-	body := w.call(200, call{method: "POST", path: "/api/v1/auth/login", body: fmt.Sprintf(`{"username":%q,"password":%q}`, name, password), headers: more})
+	body := w.call(200, resttest.Call{Method: "POST", Path: "/api/v1/auth/login", Body: fmt.Sprintf(`{"username":%q,"password":%q}`, name, password), Headers: more})
 	if body["token_type"] != "bearer" || body["expires_in"] != 3600.0 {
 		w.t.Errorf("login answered %v", body)
 	}
@@ -123,22 +121,22 @@ func TestSignInAndOut(t *testing.T) {
 			t.Error("the hash is shown")
 		}
 		for _, body := range []string{`{"username":"admin","password":"wrong"}`, `{"username":"nobody","password":"wrong"}`, `{"username":"","password":""}`} {
-			got := w.call(401, call{method: "POST", path: "/api/v1/auth/login", body: body})
+			got := w.call(401, resttest.Call{Method: "POST", Path: "/api/v1/auth/login", Body: body})
 			if got["error"] != "invalid_credentials" || got["message"] != "the user name or the password is not right" {
 				t.Errorf("%s: %v", body, got)
 			}
 		}
-		w.call(422, call{method: "POST", path: "/api/v1/auth/login", body: `{"username":"admin"}`})
-		w.call(422, call{method: "POST", path: "/api/v1/auth/login", body: `{"username":"admin","password":"x","otp":1}`})
-		w.call(401, call{method: "GET", path: "/api/v1/auth/me"})
-		w.call(400, call{method: "GET", path: "/api/v1/auth/me", key: "gh_x", headers: bearer(w.admin)})
+		w.call(422, resttest.Call{Method: "POST", Path: "/api/v1/auth/login", Body: `{"username":"admin"}`})
+		w.call(422, resttest.Call{Method: "POST", Path: "/api/v1/auth/login", Body: `{"username":"admin","password":"x","otp":1}`})
+		w.call(401, resttest.Call{Method: "GET", Path: "/api/v1/auth/me"})
+		w.call(400, resttest.Call{Method: "GET", Path: "/api/v1/auth/me", Key: "gh_x", Headers: bearer(w.admin)})
 		token := w.login("ADMIN", adminPassword)
 		child := w.as(token, 200, "POST", "/developer-portal/token", "")["access_token"].(string)
 		w.as(child, 200, "GET", "/auth/me", "")
 		w.as(token, 200, "POST", "/auth/logout", "")
 		w.as(token, 401, "GET", "/auth/me", "")
 		w.as(child, 401, "GET", "/auth/me", "")
-		set := w.call(200, call{method: "GET", path: "/.well-known/jwks.json"})
+		set := w.call(200, resttest.Call{Method: "GET", Path: "/.well-known/jwks.json"})
 		if keys := set["keys"].([]any); len(keys) != 1 || keys[0].(map[string]any)["alg"] != "EdDSA" || keys[0].(map[string]any)["d"] != nil {
 			t.Errorf("jwks: %v", set)
 		}
@@ -150,7 +148,7 @@ func TestTokenEndpoint(t *testing.T) {
 	key := w.as(w.admin, 201, "POST", "/tenants/default/api-keys", `{"name":"ci","scopes":["users:read","tenants:read"]}`)["key"].(string)
 	form := func(want int, values url.Values, more ...string) map[string]any {
 		t.Helper()
-		return w.call(want, call{method: "POST", path: "/api/v1/auth/token", body: values.Encode(), headers: append(more, "Content-Type", "application/x-www-form-urlencoded")})
+		return w.call(want, resttest.Call{Method: "POST", Path: "/api/v1/auth/token", Body: values.Encode(), Headers: append(more, "Content-Type", "application/x-www-form-urlencoded")})
 	}
 	got := form(200, url.Values{"grant_type": {"client_credentials"}, "client_id": {"me"}, "client_secret": {key}, "scope": {"users:read"}})
 	if got["scope"] != "users:read" {
@@ -159,7 +157,7 @@ func TestTokenEndpoint(t *testing.T) {
 	w.as(got["access_token"].(string), 200, "GET", "/users", "")
 	w.as(got["access_token"].(string), 403, "GET", "/tenants", "")
 	form(200, url.Values{"grant_type": {"password"}, "username": {"admin"}, "password": {adminPassword}, "whatever": {"x"}})
-	basic := call{method: "POST", path: "/"}.request()
+	basic := resttest.Call{Method: "POST", Path: "/"}.Request()
 	basic.SetBasicAuth("me", key)
 	form(200, url.Values{"grant_type": {"client_credentials"}}, "Authorization", basic.Header.Get("Authorization"))
 	for want, c := range map[string]struct {
@@ -177,13 +175,13 @@ func TestTokenEndpoint(t *testing.T) {
 			t.Errorf("want %s: %v", want, got)
 		}
 	}
-	w.call(200, call{method: "POST", path: "/api/v1/auth/token", body: fmt.Sprintf(`{"grant_type":"client_credentials","client_secret":%q}`, key), headers: []string{"Content-Type", "application/json"}})
-	w.call(400, call{method: "POST", path: "/api/v1/auth/token", body: `{"grant_type":7}`, headers: []string{"Content-Type", "application/json"}})
-	typo := w.call(400, call{method: "POST", path: "/api/v1/auth/token", body: fmt.Sprintf(`{"grant_type":"client_credentials","client_secret":%q,"scpoe":"users:read"}`, key), headers: []string{"Content-Type", "application/json"}})
+	w.call(200, resttest.Call{Method: "POST", Path: "/api/v1/auth/token", Body: fmt.Sprintf(`{"grant_type":"client_credentials","client_secret":%q}`, key), Headers: []string{"Content-Type", "application/json"}})
+	w.call(400, resttest.Call{Method: "POST", Path: "/api/v1/auth/token", Body: `{"grant_type":7}`, Headers: []string{"Content-Type", "application/json"}})
+	typo := w.call(400, resttest.Call{Method: "POST", Path: "/api/v1/auth/token", Body: fmt.Sprintf(`{"grant_type":"client_credentials","client_secret":%q,"scpoe":"users:read"}`, key), Headers: []string{"Content-Type", "application/json"}})
 	if typo["error"] != "invalid_request" || !strings.Contains(fmt.Sprint(typo["error_description"]), "/scpoe") {
 		t.Errorf("an unknown member of JSON: %v", typo)
 	}
-	w.call(415, call{method: "POST", path: "/api/v1/auth/token", body: `x`, headers: []string{"Content-Type", "text/plain"}})
+	w.call(415, resttest.Call{Method: "POST", Path: "/api/v1/auth/token", Body: `x`, Headers: []string{"Content-Type", "text/plain"}})
 }
 
 func TestUsers(t *testing.T) {
@@ -240,7 +238,7 @@ func TestTenantsAndTheirKeys(t *testing.T) {
 			t.Errorf("over the limit: %v", full)
 		}
 		boss := w.login("boss", "correct horse", in...)
-		rec := w.do(t, call{method: "GET", path: "/api/v1/tenants/acme-inc/alerts", headers: bearer(boss)}.request())
+		rec := w.Do(t, resttest.Call{Method: "GET", Path: "/api/v1/tenants/acme-inc/alerts", Headers: bearer(boss)}.Request())
 		if rec.Code != 200 || strings.Count(rec.Body.String(), `"usage_limit"`) != 2 || rec.Body.Bytes()[0] != '[' {
 			t.Errorf("alerts: %d %s", rec.Code, rec.Body)
 		}
@@ -287,7 +285,7 @@ func (w *town) keys(boss string) {
 	key, id := made["key"].(string), made["id"].(string)
 	use := func(want int, key, path string, more ...string) map[string]any {
 		w.t.Helper()
-		return w.call(want, call{method: "GET", path: "/api/v1" + path, key: key, headers: more})
+		return w.call(want, resttest.Call{Method: "GET", Path: "/api/v1" + path, Key: key, Headers: more})
 	}
 	if me := use(200, key, "/auth/me"); me["kind"] != "api_key" || me["tenant_id"] != "acme-inc" || fmt.Sprint(me["permissions"]) != "[tenants:read users:read]" {
 		w.t.Errorf("me of a key: %v", me)
@@ -345,9 +343,9 @@ func TestTenantBySubdomain(t *testing.T) {
 	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
 	at := func(want int, host string, more ...string) map[string]any {
 		t.Helper()
-		req := call{method: http.MethodGet, path: "/api/v1/auth/me", headers: bearer(w.admin, more...)}.request()
+		req := resttest.Call{Method: http.MethodGet, Path: "/api/v1/auth/me", Headers: bearer(w.admin, more...)}.Request()
 		req.Host = host
-		rec := w.do(t, req)
+		rec := w.Do(t, req)
 		body := map[string]any{}
 		if err := json.Unmarshal(rec.Body.Bytes(), &body); err != nil || rec.Code != want {
 			t.Errorf("%s: %d, want %d: %s", host, rec.Code, want, rec.Body)

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
@@ -69,38 +70,36 @@ func (w Window) filter(p RunsPage) (simulator.Filter, error) {
 }
 
 // simulator registers trying controls out: runs, their history, exports.
-func (s *Server) simulator(r *Router) {
+func (s *Server) simulator(r *rest.Router) {
 	tags := []string{"Simulator"}
-	Register(r, Op{
-		ID: "list-loadable-policies", Method: http.MethodGet, Path: "/pis/policies/loadable", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-loadable-policies", Method: http.MethodGet, Path: "/pis/policies/loadable", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List the policies that can be simulated", Description: "All policies of an environment, in any state, by id; active ones are called `enabled`.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *loadableIn) (*loadableOut, error) {
 			list, err := s.Simulator.Loadable(ctx, sc)
 			return &loadableOut{list}, err
 		})
-	Register(r, Op{
-		ID: "list-policy-attributes", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/attributes", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-policy-attributes", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/attributes", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List what a policy reads of its input", Description: "From the references to input in its Rego; types come from how they are used.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*attributesOut, error) {
 			list, err := s.Simulator.Attributes(ctx, sc, in.ID)
 			return &attributesOut{list}, err
 		})
-	Register(r, Op{
-		ID: "simulate-policy", Method: http.MethodPost, Path: "/pis/policies/{policy_id}/simulate", Reach: ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "simulate-policy", Method: http.MethodPost, Path: "/pis/policies/{policy_id}/simulate", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
 		Summary:     "Try a policy on an input",
 		Description: "Evaluates this one policy, whatever its state, and says why it decided so. Live counters, the decision log and the cache are not touched; each run is kept in the history and in the audit (`POLICY_SIMULATION_RUN`). Where a live decision would differ, `notes` says so. After 30 seconds, or over the memory limit, the evaluation is cancelled: 400, and the run is kept as DENY with its error.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *simulateIn) (*simulateOut, error) {
-			if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
-				x.unhurried() // the body is here, and a run may take as long as the server gives a request
-			}
+			rest.LiftDeadlines(ctx) // the service has its own
 			result, err := s.Simulator.Simulate(ctx, sc, in.ID, simulator.Request{Input: in.Body.Input, TestType: in.Body.TestType, Scenario: in.Body.ScenarioID})
 			return &simulateOut{result}, err
 		})
-	Register(r, Op{
-		ID: "list-policy-simulations", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/test-history", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-policy-simulations", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/test-history", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List the simulations of a policy", Description: "Newest first, of all users. Runs are kept as long as the audit keeps decisions about the policy's resource.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyRunsIn) (*runsOut, error) {
@@ -111,8 +110,8 @@ func (s *Server) simulator(r *Router) {
 			h, err := s.Simulator.History(ctx, sc, in.ID, f)
 			return &runsOut{h}, err
 		})
-	Register(r, Op{
-		ID: "list-own-simulations", Method: http.MethodGet, Path: "/pis/test-history", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-own-simulations", Method: http.MethodGet, Path: "/pis/test-history", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List one's own simulations", Description: "Newest first, over all policies.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ownRunsIn) (*runsOut, error) {
@@ -160,42 +159,42 @@ type ScenarioDeleted struct {
 type scenarioDeletedOut struct{ Body ScenarioDeleted }
 
 // scenarios registers the inputs that authors keep.
-func (s *Server) scenarios(r *Router) {
+func (s *Server) scenarios(r *rest.Router) {
 	tags, record := []string{"Simulator"}, reflect.TypeFor[simulator.Scenario]()
-	Register(r, Op{
-		ID: "list-scenarios", Method: http.MethodGet, Path: "/pis/scenarios", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-scenarios", Method: http.MethodGet, Path: "/pis/scenarios", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "List scenarios", Description: "By id. A scenario is of its policy's environment, and gone while its policy is deleted.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scenarioListIn) (*scenarioListOut, error) {
 			list, err := s.Simulator.Scenarios(ctx, sc, in.PolicyID)
 			return &scenarioListOut{list}, err
 		})
-	Register(r, Op{
-		ID: "create-scenario", Method: http.MethodPost, Path: "/pis/scenarios", Reach: ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+	rest.Register(r, rest.Op{
+		ID: "create-scenario", Method: http.MethodPost, Path: "/pis/scenarios", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary: "Create a scenario", Description: "A policy that is not there: 404. Keys that contradict each other, as user and user.role may: 400.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scenarioCreateIn) (*scenarioOut, error) {
 			made, err := s.Simulator.CreateScenario(ctx, sc, in.Body)
 			return &scenarioOut{made}, err
 		})
-	Register(r, Op{
-		ID: "get-scenario", Method: http.MethodGet, Path: "/pis/scenarios/{scenario_id}", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-scenario", Method: http.MethodGet, Path: "/pis/scenarios/{scenario_id}", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
 		Summary: "Read a scenario",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ScenarioPath) (*scenarioOut, error) {
 			found, err := s.Simulator.Scenario(ctx, sc, in.ID)
 			return &scenarioOut{found}, err
 		})
-	Register(r, Op{
-		ID: "update-scenario", Method: http.MethodPut, Path: "/pis/scenarios/{scenario_id}", Reach: ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Record: record,
+	rest.Register(r, rest.Op{
+		ID: "update-scenario", Method: http.MethodPut, Path: "/pis/scenarios/{scenario_id}", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Record: record,
 		Summary: "Change a scenario", Description: "Members that are not sent stay as they are; attributes are replaced whole.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scenarioUpdateIn) (*scenarioOut, error) {
 			next, err := s.Simulator.UpdateScenario(ctx, sc, in.ID, in.Body)
 			return &scenarioOut{next}, err
 		})
-	Register(r, Op{
-		ID: "delete-scenario", Method: http.MethodDelete, Path: "/pis/scenarios/{scenario_id}", Reach: ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "delete-scenario", Method: http.MethodDelete, Path: "/pis/scenarios/{scenario_id}", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
 		Summary: "Delete a scenario", Description: "Its runs stay in the history.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ScenarioPath) (*scenarioDeletedOut, error) {
@@ -213,29 +212,29 @@ type simulationExportParams struct {
 }
 
 // simulationExport registers the files that a run can be had as.
-func (s *Server) simulationExport(r *Router) {
-	Raw(r, Op{
-		ID: "export-simulation", Method: http.MethodPost, Path: "/pis/export/{simulation_id}", Reach: ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: []string{"Simulator"},
+func (s *Server) simulationExport(r *rest.Router) {
+	rest.Raw(r, rest.Op{
+		ID: "export-simulation", Method: http.MethodPost, Path: "/pis/export/{simulation_id}", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: []string{"Simulator"},
 		Summary:     "Export a simulation as a file",
 		Description: "The run as it was kept, without secrets, as `application/json`, `text/csv` or `application/pdf`. The simulation of somebody else needs `audit:read` (403). The checksum is that of the record, and stands in the run's audit entry too.",
-	}, RawDocs{Params: reflect.TypeFor[simulationExportParams](), Response: reflect.TypeFor[[]byte](), ResponseType: "application/json, text/csv, application/pdf"},
+	}, rest.RawDocs{Params: reflect.TypeFor[simulationExportParams](), Response: reflect.TypeFor[[]byte](), ResponseType: "application/json, text/csv, application/pdf"},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			id, err := strconv.ParseInt(req.PathValue("simulation_id"), 10, 64)
 			if err != nil {
-				Fail(w, fault.NotFoundf("no such simulation"))
+				rest.Fail(w, fault.NotFoundf("no such simulation"))
 				return
 			}
 			run, err := s.Simulator.Run(req.Context(), sc, id)
 			if err != nil {
-				Fail(w, err)
+				rest.Fail(w, err)
 				return
 			}
 			file, err := report.Write(run, req.URL.Query().Get("format"), string(sc.Tenant), s.Simulator.Now())
 			if err != nil {
-				Fail(w, err)
+				rest.Fail(w, err)
 				return
 			}
 			w.Header()["Content-Disposition"] = []string{`attachment; filename="` + file.Name + `"`}
-			WriteBytes(w, http.StatusOK, []string{file.Media}, file.Body)
+			rest.WriteBytes(w, http.StatusOK, []string{file.Media}, file.Body)
 		})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -34,10 +35,10 @@ type policyCodeDeploymentIn struct {
 }
 
 // policiesAsCode registers controls as files of an author's repository.
-func (s *Server) policiesAsCode(r *Router) {
+func (s *Server) policiesAsCode(r *rest.Router) {
 	tags := []string{"Policies as code"}
-	Register(r, Op{
-		ID: "validate-policy-files", Method: http.MethodPost, Path: "/policies-as-code/validate", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags, MaxBody: maxCodeBody,
+	rest.Register(r, rest.Op{
+		ID: "validate-policy-files", Method: http.MethodPost, Path: "/policies-as-code/validate", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags, MaxBody: maxCodeBody,
 		Summary:     "Check the files of a repository",
 		Description: "Answers 200 whether they are right or not: with the linter's warnings, or with errors, each with file, line and column. Links in gatehouse.yaml must stand for something in sandbox. Files that take too long or too much memory to check: 422 `evaluation_limit`.",
 	},
@@ -45,8 +46,8 @@ func (s *Server) policiesAsCode(r *Router) {
 			v, err := s.PolicyCode.Validate(ctx, sc, in.Body)
 			return &policyCodeValidationOut{v}, err
 		})
-	Register(r, Op{
-		ID: "test-policy-files", Method: http.MethodPost, Path: "/policies-as-code/test", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags, MaxBody: maxCodeBody,
+	rest.Register(r, rest.Op{
+		ID: "test-policy-files", Method: http.MethodPost, Path: "/policies-as-code/test", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags, MaxBody: maxCodeBody,
 		Summary:     "Run the tests of a repository",
 		Description: "Rego tests (`test_…` rules of `*_test.rego`) with the coverage of each control, and the test cases of gatehouse.yaml. Rego tests see the controls beside them and those that they name (`import data.<package>`), and of `data.resources` and `data.pip` what `with` sets; the cases see sandbox's, where they set none. Answers 200 whether they pass or not. Tests that take too long or too much memory: 422 `evaluation_limit`.",
 	},
@@ -54,8 +55,8 @@ func (s *Server) policiesAsCode(r *Router) {
 			report, err := s.PolicyCode.Test(ctx, sc, in.Body)
 			return &policyCodeTestOut{report}, err
 		})
-	Register(r, Op{
-		ID: "deploy-policy-files", Method: http.MethodPost, Path: "/policies-as-code/deploy", Reach: ReachSandbox, Permission: "policies:write", Tags: tags, MaxBody: maxCodeBody, Creates: true,
+	rest.Register(r, rest.Op{
+		ID: "deploy-policy-files", Method: http.MethodPost, Path: "/policies-as-code/deploy", Reach: rest.ReachSandbox, Permission: "policies:write", Tags: tags, MaxBody: maxCodeBody, Creates: true,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Deploy the files of a repository to sandbox",
 		Description: "All or none, in one transaction. Controls are matched by name: that of gatehouse.yaml, else the path without .rego. New ones become active unless gatehouse.yaml says otherwise; of others, what it does not say stays. Errors in files: 422 `invalid_policy`; tests that fail: 422 `tests_failed`. With dry_run the answer says what would be done, with diffs. To production controls go by promotion.",
@@ -64,16 +65,16 @@ func (s *Server) policiesAsCode(r *Router) {
 			d, err := s.PolicyCode.Deploy(ctx, sc, in.Body)
 			return &policyCodeDeployOut{d}, err
 		})
-	Register(r, Op{
-		ID: "get-policy-deployment", Method: http.MethodGet, Path: "/policies-as-code/deploy/{deployment_id}", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-policy-deployment", Method: http.MethodGet, Path: "/policies-as-code/deploy/{deployment_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "Read a deployment", Description: "As it was answered.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyCodeDeploymentIn) (*policyCodeDeployOut, error) {
 			d, err := s.PolicyCode.Get(ctx, sc, in.ID)
 			return &policyCodeDeployOut{d}, err
 		})
-	Register(r, Op{
-		ID: "drift-of-policy-files", Method: http.MethodPost, Path: "/policies-as-code/drift", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags, MaxBody: maxCodeBody,
+	rest.Register(r, rest.Op{
+		ID: "drift-of-policy-files", Method: http.MethodPost, Path: "/policies-as-code/drift", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags, MaxBody: maxCodeBody,
 		Summary:     "Compare a repository with an environment",
 		Description: "Lists the controls that differ: only in the repository, changed in it, changed in the service other than by a deployment, or deployed from code and no longer in the repository. What gatehouse.yaml does not say is not compared.",
 	},
@@ -81,8 +82,8 @@ func (s *Server) policiesAsCode(r *Router) {
 			d, err := s.PolicyCode.Drift(ctx, sc, in.Body)
 			return &policyCodeDriftOut{d}, err
 		})
-	Register(r, Op{
-		ID: "export-policy-files", Method: http.MethodGet, Path: "/policies-as-code/files", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "export-policy-files", Method: http.MethodGet, Path: "/policies-as-code/files", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "Read controls as files",
 		Description: "The controls of an environment as files with their gatehouse.yaml, such as a deployment takes: at the paths they were deployed from, others in directories of their own. More than 10 MiB: 422; narrow them by name.",
 	},

@@ -5,15 +5,16 @@ import (
 	"net/http"
 
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 type policyUsersOut struct{ Body policy.Usage }
 
 // policyLibraries registers what is asked of libraries alone.
-func (s *Server) policyLibraries(r *Router) {
-	Register(r, Op{
-		ID: "list-policy-users", Method: http.MethodGet, Path: "/policies/{policy_id}/users", Reach: ReachEnvironment, Permission: "policies:read", Tags: []string{"Policies"},
+func (s *Server) policyLibraries(r *rest.Router) {
+	rest.Register(r, rest.Op{
+		ID: "list-policy-users", Method: http.MethodGet, Path: "/policies/{policy_id}/users", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: []string{"Policies"},
 		Errors:  []int{http.StatusConflict},
 		Summary: "List the policies that use a library", Description: "By themselves or through another library, in either environment. A policy that is a control: 409 `not_a_library`.",
 	},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -31,7 +32,7 @@ type policyTestOut struct{ Body policy.TestReport }
 
 type policyPromoteIn struct {
 	PolicyPath
-	IfMatch
+	rest.IfMatch
 	Body *policy.Promotion
 }
 
@@ -56,7 +57,7 @@ type policyPromotedOut struct {
 
 type policyReinstateIn struct {
 	PolicyPath
-	IfMatch
+	rest.IfMatch
 	Body *policy.Reinstatement
 }
 
@@ -77,10 +78,10 @@ type policyReinstatedOut struct {
 }
 
 // policyTrials registers validating, testing and promoting.
-func (s *Server) policyTrials(r *Router) {
+func (s *Server) policyTrials(r *rest.Router) {
 	tags := []string{"Policies"}
-	Register(r, Op{
-		ID: "validate-policy", Method: http.MethodPost, Path: "/policies/validate", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "validate-policy", Method: http.MethodPost, Path: "/policies/validate", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "Check Rego source",
 		Description: "Answers 200 whether it compiles or not, as a library where its package is under lib: with the linter's warnings, or with errors and their places. A source that takes too long or too much memory to check: 422 `evaluation_limit`.",
 	},
@@ -88,8 +89,8 @@ func (s *Server) policyTrials(r *Router) {
 			v, err := s.Policies.Validate(ctx, sc, in.Body.RegoCode)
 			return &policyValidationOut{v}, err
 		})
-	Register(r, Op{
-		ID: "test-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/test", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "test-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/test", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Run test cases against a policy",
 		Description: "Without a body, or without test_cases in it, the stored cases are run. expected is compared with whether access is granted (ALLOW or MASK). Below data the control finds what decisions of its environment do; the member data of a case takes its place. A control that reads more than 16 MiB of data, or takes too long or too much memory: 422 `evaluation_limit`. A library decides nothing and has no test cases: 409 `is_library`.",
@@ -102,7 +103,7 @@ func (s *Server) policyTrials(r *Router) {
 			report, err := s.Policies.Test(ctx, sc, in.ID, cases)
 			return &policyTestOut{report}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "promote-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/promote", Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Promote a policy to production",
@@ -113,16 +114,16 @@ func (s *Server) policyTrials(r *Router) {
 			if in.Body != nil {
 				promotion = *in.Body
 			}
-			p, err := Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
+			p, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
 				return s.Policies.Promote(ctx, sc, in.ID, promotion, version)
 			})
 			if err != nil {
 				return nil, err
 			}
-			return &policyPromotedOut{ETag(p.Version), PolicyPromoted{"Policy promoted to production", p.ID, p.Environment, p.PromotedAt.UTC(), p.Impact, p.Replaced, p.Warnings, p.SandboxCopyID}}, nil
+			return &policyPromotedOut{rest.ETag(p.Version), PolicyPromoted{"Policy promoted to production", p.ID, p.Environment, p.PromotedAt.UTC(), p.Impact, p.Replaced, p.Warnings, p.SandboxCopyID}}, nil
 		})
-	Register(r, Op{
-		ID: "reinstate-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/reinstate", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "reinstate-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/reinstate", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Put a policy back in its place",
 		Description: "The way back from a promotion with replace: the policy becomes active, and in the same transaction the active ones in its place inactive: those of the same name for the same resource, for a library the one of its package. Called for one of those, it goes forth again. It is asked no more than an update that activates a policy, so that going back is quick; where nothing is to be done, nothing is.",
@@ -132,19 +133,19 @@ func (s *Server) policyTrials(r *Router) {
 			if in.Body != nil {
 				r = *in.Body
 			}
-			p, err := Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
+			p, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
 				return s.Policies.Reinstate(ctx, sc, in.ID, r, version)
 			})
 			if err != nil {
 				return nil, err
 			}
-			return &policyReinstatedOut{ETag(p.Version), PolicyReinstated{"Policy reinstated", p.ID, p.Environment, p.Version, append([]policy.Superseded{}, p.Replaced...), p.Warnings}}, nil
+			return &policyReinstatedOut{rest.ETag(p.Version), PolicyReinstated{"Policy reinstated", p.ID, p.Environment, p.Version, append([]policy.Superseded{}, p.Replaced...), p.Warnings}}, nil
 		})
 }
 
 type policyHistoryIn struct {
 	PolicyPath
-	Page
+	rest.Page
 }
 
 type policyHistoryOut struct{ Body policy.History }
@@ -167,46 +168,46 @@ type policyDiffOut struct{ Body policy.Difference }
 
 type policyVersionRestoreIn struct {
 	PolicyVersionPath
-	IfMatch
+	rest.IfMatch
 }
 
 // policyVersions registers what a policy was.
-func (s *Server) policyVersions(r *Router) {
+func (s *Server) policyVersions(r *rest.Router) {
 	tags := []string{"Policies"}
-	Register(r, Op{
-		ID: "list-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "List the versions of a policy", Description: "Newest first.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyHistoryIn) (*policyHistoryOut, error) {
 			h, err := s.Policies.Versions(ctx, sc, in.ID, int64(in.Skip), int64(in.Limit))
 			return &policyHistoryOut{h}, err
 		})
-	Register(r, Op{
-		ID: "diff-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/diff", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "diff-policy-versions", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/diff", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "Compare two versions of a policy",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyDiffIn) (*policyDiffOut, error) {
 			d, err := s.Policies.Diff(ctx, sc, in.ID, in.From, in.To)
 			return &policyDiffOut{d}, err
 		})
-	Register(r, Op{
-		ID: "get-policy-version", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/{version}", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-policy-version", Method: http.MethodGet, Path: "/policies/{policy_id}/versions/{version}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "Read one version of a policy",
 	},
 		func(ctx context.Context, sc scope.Scope, in *PolicyVersionPath) (*policyVersionOut, error) {
 			v, err := s.Policies.Version(ctx, sc, in.ID, in.Version)
 			return &policyVersionOut{v}, err
 		})
-	Register(r, Op{
-		ID: "restore-policy-version", Method: http.MethodPost, Path: "/policies/{policy_id}/versions/{version}/restore", Reach: ReachEnvironment, Permission: "policies:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "restore-policy-version", Method: http.MethodPost, Path: "/policies/{policy_id}/versions/{version}/restore", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Make an old version the newest",
 		Description: "A new version with the content of the old one. Status and environment stay as they are, and so do the links when the old version was of the other environment.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyVersionRestoreIn) (*policyOut, error) {
-			p, err := Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
+			p, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
 				return s.Policies.RestoreVersion(ctx, sc, in.ID, in.Version, version)
 			})
-			return &policyOut{ETag(p.Version), p}, err
+			return &policyOut{rest.ETag(p.Version), p}, err
 		})
 }

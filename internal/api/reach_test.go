@@ -5,14 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -26,7 +26,7 @@ func TestUnknownParameters(t *testing.T) {
 		path := parameter.ReplaceAllString(strings.NewReplacer("{tenant_id}", "t1", "{environment}", "sandbox").Replace(op.Path), "1")
 		free := strings.HasPrefix(path, "/api/v1/bridge/") || strings.HasPrefix(path, "/access/v1/") || strings.HasPrefix(path, "/v1/data/")
 		try := func(query string) *httptest.ResponseRecorder {
-			req := call{method: op.Method, path: path + "?" + query, key: "key"}.request()
+			req := resttest.Call{Method: op.Method, Path: path + "?" + query, Key: "key"}.Request()
 			if op.Bearer {
 				req.Header.Del("X-API-Key")
 				req.Header.Set("Authorization", "Bearer key")
@@ -51,10 +51,12 @@ func TestUnknownParameters(t *testing.T) {
 }
 
 // allowing is the API without anything behind it, with every credential good for sc.
-func allowing(t *testing.T, sc scope.Scope) *Router {
+func allowing(t *testing.T, sc scope.Scope) *rest.Router {
 	t.Helper()
-	s := &Server{Version: "test", Now: time.Now, Log: slog.New(slog.DiscardHandler), NewID: func() string { return "id" }}
-	s.Authenticate = func(context.Context, Credential) (scope.Scope, Principal, error) { return sc, Principal{}, nil }
+	s := &Server{Config: kit()}
+	s.Authenticate = func(context.Context, rest.Credential) (scope.Scope, rest.Principal, error) {
+		return sc, rest.Principal{}, nil
+	}
 	r, err := s.Handler()
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +122,7 @@ func TestDocumentPermissions(t *testing.T) {
 func TestReachOfPermissions(t *testing.T) {
 	r := whole(t)
 	for _, op := range r.Routes() {
-		if op.Also != "" && op.Reach != ReachTenant && !slices.Contains(r.boundPermissions(), op.Also) {
+		if op.Also != "" && op.Reach != rest.ReachTenant && !slices.Contains(r.BoundPermissions(), op.Also) {
 			t.Errorf("%s is in reach of bound credentials, and %s is not", op.ID, op.Also)
 		}
 	}
@@ -139,10 +141,10 @@ func TestReach(t *testing.T) {
 			}
 			for _, named := range []scope.Env{scope.Sandbox, scope.Production} {
 				path := parameter.ReplaceAllString(strings.NewReplacer("{tenant_id}", "t1", "{environment}", string(named)).Replace(op.Path), "1")
-				denied := op.Reach == ReachTenant || op.Reach == ReachSandbox && bound != scope.Sandbox ||
-					op.Reach == ReachEnvironment && strings.Contains(op.Path, "{environment}") && bound != named
+				denied := op.Reach == rest.ReachTenant || op.Reach == rest.ReachSandbox && bound != scope.Sandbox ||
+					op.Reach == rest.ReachEnvironment && strings.Contains(op.Path, "{environment}") && bound != named
 				for _, path := range aliases(path) {
-					req := call{method: op.Method, path: path, key: "key", headers: []string{"Content-Type", "text/nothing"}}.request()
+					req := resttest.Call{Method: op.Method, Path: path, Key: "key", Headers: []string{"Content-Type", "text/nothing"}}.Request()
 					if op.Bearer {
 						req.Header.Del("X-API-Key")
 						req.Header.Set("Authorization", "Bearer key")
@@ -162,8 +164,8 @@ func TestReach(t *testing.T) {
 // aliases are the paths that an operation's path answers under.
 func aliases(path string) []string {
 	paths := []string{path}
-	if rest, ok := strings.CutPrefix(path, root); ok {
-		paths = append(paths, "/api"+rest, "/api/v1/v1"+rest)
+	if tail, ok := strings.CutPrefix(path, rest.Root); ok {
+		paths = append(paths, "/api"+tail, "/api/v1/v1"+tail)
 	}
 	return paths
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -18,7 +19,7 @@ type ResourcePath struct {
 
 type resourceListIn struct {
 	InEnvironment
-	Page
+	rest.Page
 	Type string `query:"type" maxLength:"64" doc:"Only resources of this type"`
 }
 
@@ -46,13 +47,13 @@ type resourceCreatedOut struct {
 
 type resourceUpdateIn struct {
 	ResourcePath
-	IfMatch
+	rest.IfMatch
 	Body resource.Change
 }
 
 type resourceEnrichIn struct {
 	ResourcePath
-	IfMatch
+	rest.IfMatch
 	Body resource.EnrichmentChange
 }
 
@@ -63,7 +64,7 @@ type resourceEnrichedOut struct {
 
 type resourceDeleteIn struct {
 	ResourcePath
-	IfMatch
+	rest.IfMatch
 }
 
 // Removed is the answer to deleting what cannot be restored.
@@ -75,65 +76,65 @@ type Removed struct {
 type removedOut struct{ Body Removed }
 
 // resources registers the protected resources.
-func (s *Server) resources(r *Router) {
+func (s *Server) resources(r *rest.Router) {
 	tags, record := []string{"Resources"}, reflect.TypeFor[resource.Resource]()
-	Register(r, Op{
-		ID: "list-resources", Method: http.MethodGet, Path: "/resources", Reach: ReachEnvironment, Permission: "resources:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-resources", Method: http.MethodGet, Path: "/resources", Reach: rest.ReachEnvironment, Permission: "resources:read", Tags: tags,
 		Summary: "List protected resources", Description: "By id.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceListIn) (*resourcePageOut, error) {
 			page, err := s.Resources.List(ctx, sc, resource.Filter{Type: in.Type, Skip: int64(in.Skip), Limit: int64(in.Limit)})
 			return &resourcePageOut{page}, err
 		})
-	Register(r, Op{
-		ID: "create-resource", Method: http.MethodPost, Path: "/resources", Reach: ReachEnvironment, Permission: "resources:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+	rest.Register(r, rest.Op{
+		ID: "create-resource", Method: http.MethodPost, Path: "/resources", Reach: rest.ReachEnvironment, Permission: "resources:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a protected resource",
 		Description: "Requests are matched by host, then type, path pattern and method; the most specific resource wins. Enrichment may be sent along. A confidential or restricted resource needs a compliance tag (422).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceCreateIn) (*resourceCreatedOut, error) {
 			made, err := s.Resources.Create(ctx, sc, in.Body)
-			return &resourceCreatedOut{ETag(made.Version), ResourceCreated{made.ID, made.Name, made.CreatedAt, "Resource created successfully"}}, err
+			return &resourceCreatedOut{rest.ETag(made.Version), ResourceCreated{made.ID, made.Name, made.CreatedAt, "Resource created successfully"}}, err
 		})
-	Register(r, Op{
-		ID: "get-resource", Method: http.MethodGet, Path: "/resources/{resource_id}", Reach: ReachEnvironment, Permission: "resources:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-resource", Method: http.MethodGet, Path: "/resources/{resource_id}", Reach: rest.ReachEnvironment, Permission: "resources:read", Tags: tags,
 		Summary: "Read a protected resource",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ResourcePath) (*resourceOut, error) {
 			got, err := s.Resources.Get(ctx, sc, in.ID)
-			return &resourceOut{ETag(got.Version), got}, err
+			return &resourceOut{rest.ETag(got.Version), got}, err
 		})
-	Register(r, Op{
-		ID: "update-resource", Method: http.MethodPut, Path: "/resources/{resource_id}", Reach: ReachEnvironment, Permission: "resources:write", Tags: tags, Record: record,
+	rest.Register(r, rest.Op{
+		ID: "update-resource", Method: http.MethodPut, Path: "/resources/{resource_id}", Reach: rest.ReachEnvironment, Permission: "resources:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Change a protected resource",
 		Description: "Members that are not sent stay as they are; null clears one that may be empty. attributes are replaced whole.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceUpdateIn) (*resourceOut, error) {
-			got, err := Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
+			got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
 				return s.Resources.Update(ctx, sc, in.ID, in.Body, version)
 			})
-			return &resourceOut{ETag(got.Version), got}, err
+			return &resourceOut{rest.ETag(got.Version), got}, err
 		})
-	Register(r, Op{
-		ID: "enrich-resource", Method: http.MethodPut, Path: "/resources/{resource_id}/enrich", Reach: ReachEnvironment, Permission: "resources:edit", Tags: tags, Record: record,
+	rest.Register(r, rest.Op{
+		ID: "enrich-resource", Method: http.MethodPut, Path: "/resources/{resource_id}/enrich", Reach: rest.ReachEnvironment, Permission: "resources:edit", Tags: tags, Record: record,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Set enrichment fields of a resource",
 		Description: "Any subset; null clears a field. impacts says what the change means for each bound control and each suggested template. A confidential or restricted resource needs a compliance tag (422).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceEnrichIn) (*resourceEnrichedOut, error) {
-			got, err := Matching(in.IfMatch.IfMatch, func(version int64) (resource.Enriched, error) {
+			got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Enriched, error) {
 				return s.Resources.Enrich(ctx, sc, in.ID, in.Body, version)
 			})
-			return &resourceEnrichedOut{ETag(got.Version), got}, err
+			return &resourceEnrichedOut{rest.ETag(got.Version), got}, err
 		})
-	Register(r, Op{
-		ID: "delete-resource", Method: http.MethodDelete, Path: "/resources/{resource_id}", Reach: ReachEnvironment, Permission: "resources:write", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "delete-resource", Method: http.MethodDelete, Path: "/resources/{resource_id}", Reach: rest.ReachEnvironment, Permission: "resources:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Remove a protected resource",
 		Description: "While policies or bouncers name it: 409 `resource_in_use`, which says which. A resource that was discovered goes out of the lists of bouncers with it.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceDeleteIn) (*removedOut, error) {
-			_, err := Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
+			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
 				return s.Resources.Delete(ctx, sc, in.ID, version)
 			})
 			return &removedOut{Removed{"Resource deleted successfully", in.ID}}, err

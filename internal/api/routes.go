@@ -1,9 +1,11 @@
 package api
 
+import "github.com/gatehouse-dev/gatehouse/internal/rest"
+
 // segments lists the API by first path segment: one file, one line. The order
 // is that of the document.
-func (s *Server) segments() []func(*Router) {
-	return []func(*Router){
+func (s *Server) segments() []func(*rest.Router) {
+	return []func(*rest.Router){
 		s.auth,
 		s.developerPortal,
 		s.tenants,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
@@ -57,11 +58,11 @@ type templateOut struct{ Body TemplateFilled }
 
 // templates registers the catalogue of shipped controls. It is read at the first
 // request that asks for it.
-func (s *Server) templates(r *Router) {
+func (s *Server) templates(r *rest.Router) {
 	tags := []string{"Templates"}
 	load := sync.OnceValues(template.Load)
-	Register(r, Op{
-		ID: "list-templates", Method: http.MethodGet, Path: "/templates", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "list-templates", Method: http.MethodGet, Path: "/templates", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary: "List the control templates", Description: "Every template works as shipped. Which ones fit a resource is what suggested-controls tells.",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*templateListOut, error) {
@@ -77,8 +78,8 @@ func (s *Server) templates(r *Router) {
 			out.Total = len(out.Templates)
 			return &templateListOut{out}, nil
 		})
-	Register(r, Op{
-		ID: "get-template", Method: http.MethodGet, Path: "/templates/{template_id}", Reach: ReachEnvironment, Permission: "policies:read", Tags: tags,
+	rest.Register(r, rest.Op{
+		ID: "get-template", Method: http.MethodGet, Path: "/templates/{template_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "Read a control template, filled in for a resource",
 		Description: "With resource_id, the parameters that come from enrichment have that resource's values. The control reads the enrichment itself at every decision too, so that a later change of it counts without an edit. An unknown template or resource: 404.",
 	},

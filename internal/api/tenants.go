@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
@@ -16,7 +17,7 @@ type TenantPath struct {
 	ID scope.TenantID `path:"tenant_id" doc:"Id of the tenant"`
 }
 
-type tenantListIn struct{ Page }
+type tenantListIn struct{ rest.Page }
 
 type tenantPageOut struct{ Body tenant.Page }
 
@@ -40,7 +41,7 @@ type tenantAlertsOut struct{ Body []tenant.Alert }
 
 type keyListIn struct {
 	TenantPath
-	Page
+	rest.Page
 }
 
 type keyPageOut struct{ Body auth.KeyPage }
@@ -67,9 +68,9 @@ type keyRotateIn struct {
 }
 
 // tenants registers the tenants of the deployment.
-func (s *Server) tenants(r *Router) {
+func (s *Server) tenants(r *rest.Router) {
 	tags, record := []string{"Tenants"}, reflect.TypeFor[tenant.Tenant]()
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "list-tenants", Method: http.MethodGet, Path: "/tenants", Permission: "tenants:read", Tags: tags,
 		Summary: "List tenants", Description: "By id. Platform administrators see all tenants, anyone else their own. Usage is on the single tenant only.",
 	},
@@ -77,7 +78,7 @@ func (s *Server) tenants(r *Router) {
 			page, err := s.Tenants.List(ctx, sc, tenant.Filter{Skip: in.Skip, Limit: in.Limit})
 			return &tenantPageOut{page}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "create-tenant", Method: http.MethodPost, Path: "/tenants", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create a tenant",
 		Description: "For platform administrators. The id is made from the name; where it is or ever was taken, a number follows it. A domain that another tenant has: 409.",
@@ -86,7 +87,7 @@ func (s *Server) tenants(r *Router) {
 			t, err := s.Tenants.Create(ctx, sc, in.Body)
 			return &tenantOut{t}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "get-tenant", Method: http.MethodGet, Path: "/tenants/{tenant_id}", Permission: "tenants:read", Tags: tags,
 		Summary: "Read a tenant", Description: "With its usage. Another tenant than the credential's: 403 `tenant_access_denied`, whether it exists or not.",
 	},
@@ -94,7 +95,7 @@ func (s *Server) tenants(r *Router) {
 			t, err := s.Tenants.Get(ctx, sc, in.ID)
 			return &tenantOut{t}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "update-tenant", Method: http.MethodPut, Path: "/tenants/{tenant_id}", Permission: "tenants:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Change a tenant",
@@ -104,7 +105,7 @@ func (s *Server) tenants(r *Router) {
 			t, err := s.Tenants.Update(ctx, sc, in.ID, in.Body)
 			return &tenantOut{t}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "delete-tenant", Method: http.MethodDelete, Path: "/tenants/{tenant_id}", Permission: "tenants:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Delete a tenant",
@@ -114,7 +115,7 @@ func (s *Server) tenants(r *Router) {
 			d, err := s.Tenants.Delete(ctx, sc, in.ID, in.HardDelete)
 			return &tenantDeletedOut{d}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "list-tenant-alerts", Method: http.MethodGet, Path: "/tenants/{tenant_id}/alerts", Permission: "tenants:read", Tags: tags,
 		Summary: "List a tenant's alerts", Description: "Newest first. usage_limit opens at 80 % (warning) and 100 % (critical) of a limit and is resolved when usage falls.",
 	},
@@ -126,9 +127,9 @@ func (s *Server) tenants(r *Router) {
 }
 
 // tenantKeys registers the tenant's API keys.
-func (s *Server) tenantKeys(r *Router, tags []string) {
+func (s *Server) tenantKeys(r *rest.Router, tags []string) {
 	record := reflect.TypeFor[auth.Key]()
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "list-api-keys", Method: http.MethodGet, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:read", Tags: tags,
 		Summary: "List API keys", Description: "Oldest first, without the keys themselves.",
 	},
@@ -140,7 +141,7 @@ func (s *Server) tenantKeys(r *Router, tags []string) {
 			page, err := s.Auth.Keys(ctx, sc, in.Skip, in.Limit)
 			return &keyPageOut{page}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "create-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create an API key",
 		Description: "A key of the tenant's own, good for both environments, or with `environment` for that one alone. The key is in this answer and never again. A scope that the caller does not hold, or an end later than that of the key which asks: 403; an unknown scope: 422.",
@@ -153,7 +154,7 @@ func (s *Server) tenantKeys(r *Router, tags []string) {
 			k, err := s.Auth.CreateKey(ctx, sc, in.Body)
 			return &keyOut{k}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "get-api-key", Method: http.MethodGet, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:read", Tags: tags,
 		Summary: "Read an API key", Description: "Without the key itself.",
 	},
@@ -169,9 +170,9 @@ func (s *Server) tenantKeys(r *Router, tags []string) {
 }
 
 // tenantKeyChanges registers what becomes of an API key once it is made.
-func (s *Server) tenantKeyChanges(r *Router, tags []string) {
+func (s *Server) tenantKeyChanges(r *rest.Router, tags []string) {
 	record := reflect.TypeFor[auth.Key]()
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "update-api-key", Method: http.MethodPut, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Change an API key",
@@ -185,7 +186,7 @@ func (s *Server) tenantKeyChanges(r *Router, tags []string) {
 			k, err := s.Auth.UpdateKey(ctx, sc, in.KeyID, in.Body)
 			return &keyOut{k}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "revoke-api-key", Method: http.MethodDelete, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags,
 		Summary: "Revoke an API key", Description: "It ends at once, and so do the tokens that were made from it.",
 	},
@@ -197,7 +198,7 @@ func (s *Server) tenantKeyChanges(r *Router, tags []string) {
 			k, err := s.Auth.RevokeKey(ctx, sc, in.KeyID)
 			return &revokedOut{Revoked{"API key revoked", k.ID}}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "rotate-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys/{key_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Replace an API key",

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -16,7 +17,7 @@ type UserPath struct {
 }
 
 type userListIn struct {
-	Page
+	rest.Page
 	Search string `query:"search" maxLength:"254" doc:"Only users whose name or e-mail address holds this, regardless of case"`
 }
 
@@ -57,9 +58,9 @@ type Revoked struct {
 type revokedOut struct{ Body Revoked }
 
 // users registers the people of a tenant.
-func (s *Server) users(r *Router) {
+func (s *Server) users(r *rest.Router) {
 	tags, record := []string{"Users"}, reflect.TypeFor[user.User]()
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "list-users", Method: http.MethodGet, Path: "/users", Permission: "users:read", Tags: tags,
 		Summary: "List users", Description: "Oldest first.",
 	},
@@ -67,7 +68,7 @@ func (s *Server) users(r *Router) {
 			page, err := s.Users.List(ctx, sc, user.Filter{Skip: in.Skip, Limit: in.Limit, Search: in.Search})
 			return &userPageOut{page}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "create-user", Method: http.MethodPost, Path: "/users", Permission: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create a user",
 		Description: "User names and e-mail addresses are unique regardless of case (409). The caller must hold what the roles allow (403). Over the tenant's max_users: 403 `limit_exceeded`.",
@@ -76,7 +77,7 @@ func (s *Server) users(r *Router) {
 			u, err := s.Users.Create(ctx, sc, in.Body)
 			return &userCreatedOut{UserCreated{u.ID, u.Email, u.Username, u.Roles, u.CreatedAt, "User created successfully"}}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "get-user", Method: http.MethodGet, Path: "/users/{user_id}", Permission: "users:read", Tags: tags,
 		Summary: "Read a user",
 	},
@@ -84,7 +85,7 @@ func (s *Server) users(r *Router) {
 			u, err := s.Users.Get(ctx, sc, in.ID)
 			return &userOut{u}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "update-user", Method: http.MethodPut, Path: "/users/{user_id}", Permission: "users:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Change a user",
@@ -94,7 +95,7 @@ func (s *Server) users(r *Router) {
 			u, err := s.Users.Update(ctx, sc, in.ID, in.Body)
 			return &userOut{u}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "set-user-roles", Method: http.MethodPut, Path: "/users/{user_id}/roles", Permission: "users:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Give a user new roles",
@@ -104,7 +105,7 @@ func (s *Server) users(r *Router) {
 			u, err := s.Users.SetRoles(ctx, sc, in.ID, in.Body)
 			return &userOut{u}, err
 		})
-	Register(r, Op{
+	rest.Register(r, rest.Op{
 		ID: "delete-user", Method: http.MethodDelete, Path: "/users/{user_id}", Permission: "users:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Delete a user",

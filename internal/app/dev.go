@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/api"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 )
 
 // DevPorts are the addresses of what `gatehouse dev` starts beside the server.
@@ -97,7 +97,7 @@ func devParts(ctx context.Context, cfg Config, ports DevPorts, version, password
 		return fmt.Errorf("demo application: %w", err)
 	}
 	launch("demo application", func(ctx context.Context) error {
-		return api.Serve(ctx, &http.Server{Handler: demoApplication(), ReadHeaderTimeout: 10 * time.Second}, l, time.Second, nil)
+		return rest.Serve(ctx, &http.Server{Handler: demoApplication(), ReadHeaderTimeout: 10 * time.Second}, l, time.Second, nil)
 	})
 	for _, b := range []struct{ name, token, listen string }{
 		{"sandbox", state.SandboxToken, ports.Sandbox}, {"production", state.ProductionToken, ports.Production},

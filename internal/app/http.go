@@ -2,34 +2,47 @@ package app
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/api"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // apiServer fills in what the API depends on.
-func (p *parts) apiServer(version string) *api.Server {
+func (p *parts) apiServer(version string, console http.Handler) *api.Server {
 	p.ide.Version = version
 	proxies, _ := p.cfg.Proxies() // checked by Check
 	return &api.Server{
-		Version: version, Now: p.now, Ticks: ticks, NewID: newID, Log: p.log, Started: p.now(), BaseDomain: p.cfg.BaseDomain,
-		Authenticate: p.auth.Authenticate, Count: p.cache.Count, Limits: p.limits(), TrustedProxies: proxies,
-		Registry: p.registry, Panics: p.panics, Probes: p.probes(),
-		Idempotency: api.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Outcome: p.outcome},
-		DiskFull:    p.keeper.reserve.InUse,
-		OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
-		Decisions:   p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants,
+		Config: rest.Config{
+			Version: version, Now: p.now, Ticks: ticks, NewID: newID, Log: p.log, BaseDomain: p.cfg.BaseDomain,
+			Authenticate: authenticateWith(p.auth), Count: p.cache.Count, Limits: p.limits(), TrustedProxies: proxies,
+			Registry: p.registry, Panics: p.panics, Console: console,
+			Idempotency: rest.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Outcome: p.outcome},
+			DiskFull:    p.keeper.reserve.InUse,
+		},
+		Started: p.now(), Probes: p.probes(), OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
+		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
 		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, AuthZEN: p.authzen, PublicURL: p.cfg.URL(), Dashboard: p.dashboard, Anomalies: p.anomalies,
 	}
 }
 
-func (p *parts) limits() api.Limits {
+// authenticateWith lets the API ask a service that knows nothing of the API.
+func authenticateWith(s *auth.Service) func(context.Context, rest.Credential) (scope.Scope, rest.Principal, error) {
+	return func(ctx context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
+		sc, who, err := s.Authenticate(ctx, auth.Credential(c))
+		return sc, rest.Principal(who), err
+	}
+}
+
+func (p *parts) limits() rest.Limits {
 	all, _ := parseLimit("", p.cfg.RateLimit) // checked by Check
 	decisions, _ := parseLimit("", p.cfg.DecisionLimit)
-	return api.Limits{Off: all == 0, DecisionsOff: decisions == 0, All: max(all, 0), Decisions: max(decisions, 0)}
+	return rest.Limits{Off: all == 0, DecisionsOff: decisions == 0, All: max(all, 0), Decisions: max(decisions, 0)}
 }
 
 func (p *parts) probes() api.Probes {

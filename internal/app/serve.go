@@ -17,6 +17,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/api"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/webui"
 )
 
@@ -69,7 +70,7 @@ func tune(limit int64) {
 type server struct {
 	*parts
 	api       *api.Server
-	handler   *api.Router
+	handler   *rest.Router
 	listener  net.Listener
 	generated string
 }
@@ -97,8 +98,7 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	s.api = p.apiServer(version)
-	s.api.Console = console
+	s.api = p.apiServer(version, console)
 	if s.handler, err = s.api.Handler(); err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (s *server) run(ctx context.Context) error {
 			}
 		})
 	}
-	err := s.handler.Serve(ctx, api.NewHTTPServer(s.handler, s.log), s.listener, s.cfg.StopDelay, shutdownGrace, func() { s.bridge.Close(); s.api.CloseSockets() })
+	err := s.handler.Serve(ctx, rest.NewHTTPServer(s.handler, s.log), s.listener, s.cfg.StopDelay, shutdownGrace, func() { s.bridge.Close(); s.api.CloseSockets() })
 	stopBackground()
 	tasks.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {

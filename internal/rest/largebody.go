@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -11,21 +11,20 @@ import (
 )
 
 // Bodies up to smallBody are read as they come. Larger ones share largeBodies
-// bytes until they are answered: a hundred at once would else take the memory of
-// the process, and four times that again before its garbage is collected.
-// Who finds no room waits for largeWait.
+// bytes until they are answered, or else a hundred at once could take all memory of
+// the process. A request that finds no room waits up to largeWait.
 const (
 	smallBody   = 64 << 10
 	largeBodies = 40 << 20
 	largeWait   = 10 * time.Second
 )
 
-// read reads the whole body of the request into the exchange's buffer, or into
-// one of its own where fresh is set. Faults: TooLarge, BadRequest, Unavailable.
+// read reads the whole body of the request, into the exchange's buffer or, where
+// fresh is set, into a new one. Faults: TooLarge, BadRequest, Unavailable.
 func (x *exchange) read(req *http.Request, fresh bool) ([]byte, error) {
 	limit := x.route.op.MaxBody
 	if req.ContentLength > limit {
-		return nil, tooLarge(limit)
+		return nil, TooLarge(limit)
 	}
 	var buf []byte
 	if !fresh {
@@ -40,28 +39,28 @@ func (x *exchange) read(req *http.Request, fresh bool) ([]byte, error) {
 		if req.ContentLength > 0 {
 			want = req.ContentLength
 		}
-		if err := x.room(req.Context(), want); err != nil {
+		if err := x.reserveRoom(req.Context(), want); err != nil {
 			return nil, err
 		}
 		buf = append(x.r.largeBuffer(want+1), buf...)
 		buf, err = readTo(buf, req.Body, limit)
 	}
 	if !fresh {
-		x.body = buf // finish gives it back
+		x.body = buf // finish recycles it
 	}
 	switch {
 	case errors.Is(err, errMore):
-		return nil, tooLarge(limit)
+		return nil, TooLarge(limit)
 	case err != nil:
 		return nil, fault.New(fault.BadRequest, "unreadable_body", "the body could not be read to its end").Because(err)
 	}
 	return buf, nil
 }
 
-// errMore says that a body goes on beyond the bound.
+// errMore is the error of a body that is longer than the bound.
 var errMore = errors.New("more bytes than the bound")
 
-// readTo reads to the end, or to one byte beyond limit: then the error is errMore.
+// readTo reads to the end, or to one byte beyond limit with the error errMore.
 func readTo(buf []byte, body io.Reader, limit int64) ([]byte, error) {
 	for {
 		if len(buf) == cap(buf) {
@@ -85,8 +84,8 @@ func readTo(buf []byte, body io.Reader, limit int64) ([]byte, error) {
 	}
 }
 
-// largeBuffer gives an empty buffer for n bytes, one that was used before if
-// there is one: garbage of this size piles up faster than it is collected.
+// largeBuffer gives an empty buffer for n bytes, a used one if there is one: garbage
+// of this size grows faster than it is collected.
 func (r *Router) largeBuffer(n int64) []byte {
 	if b, ok := r.buffers.Get().(*[]byte); ok && int64(cap(*b)) >= n {
 		return (*b)[:0]
@@ -94,8 +93,8 @@ func (r *Router) largeBuffer(n int64) []byte {
 	return make([]byte, 0, n)
 }
 
-// room takes n of the bytes for large bodies until the exchange is finished.
-func (x *exchange) room(ctx context.Context, n int64) error {
+// reserveRoom takes n of the bytes for large bodies until the exchange is finished.
+func (x *exchange) reserveRoom(ctx context.Context, n int64) error {
 	if x.held > 0 {
 		return nil
 	}
@@ -108,8 +107,8 @@ func (x *exchange) room(ctx context.Context, n int64) error {
 	return nil
 }
 
-// leaveRoom gives back what room took; the body is not to be looked at any more.
-func (x *exchange) leaveRoom() {
+// releaseRoom returns what reserveRoom took. Nobody may use the body afterwards.
+func (x *exchange) releaseRoom() {
 	if x.held == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -13,15 +13,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/lane"
 )
 
-// The deadlines and bounds of the server. A request has ten
-// seconds for its header and thirty in all; Slow operations lift both that and
-// the deadline of the answer.
+// The deadlines and bounds of the server. A request has ten seconds for its header
+// and thirty in all. Slow operations have neither, and no deadline for the answer.
 const (
 	headerTime = 10 * time.Second
 	readTime   = 30 * time.Second
 	writeTime  = 90 * time.Second
 	idleTime   = 60 * time.Second
-	maxHeader  = 64<<10 - 4096 // net/http adds 4096 of its own; more is a 431
+	maxHeader  = 64<<10 - 4096 // net/http adds 4096; more is a 431
 )
 
 // NewHTTPServer is an http.Server with our deadlines and bounds.
@@ -30,12 +29,12 @@ func NewHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 		Handler:           h,
 		ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
 		MaxHeaderBytes: maxHeader, ConnState: tunnelled,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // what clients do wrong on the wire
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // protocol errors of clients
 	}
 }
 
-// tunnelled is a server's ConnState: a connection that was taken over for another
-// protocol carries no HTTP/1.1 messages any more.
+// tunnelled is a server's ConnState. A connection that another protocol has taken
+// over no longer carries HTTP/1.1 messages.
 func tunnelled(c net.Conn, s http.ConnState) {
 	if strict, ok := c.(*framing.ServerConn); ok && s == http.StateHijacked {
 		strict.Release()
@@ -43,24 +42,24 @@ func tunnelled(c net.Conn, s http.ConnState) {
 }
 
 // ticks is the clock that deadlines are set from.
-func (s *Server) ticks() func() time.Time {
-	if s.Ticks != nil {
-		return s.Ticks
+func (c Config) ticks() func() time.Time {
+	if c.Ticks != nil {
+		return c.Ticks
 	}
-	return s.Now
+	return c.Now
 }
 
-// Serve serves the API on l as the function Serve does; Brief operations of kept
-// connections are served by package lane.
+// Serve serves the API on l as the function Serve does. Package lane serves the
+// Brief operations of kept connections.
 //
-// When ctx ends, the server first leaves for the time of leave: it is not ready any
-// more and its answers end their connections, but it takes new ones, so that a
-// balancer finds out without a request lost.
+// When ctx ends, the server first leaves for the time of leave: it is no longer
+// ready and its answers end their connections, but it takes new ones, so that a
+// load balancer notices without losing a request.
 func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, leave, grace time.Duration, hang func()) error {
 	ctx, left := r.leave(ctx, leave, l)
 	defer left()
 	short := lane.Listen(l, lane.Config{
-		Handler: srv.Handler, Brief: r.brief, Now: r.s.ticks(), Log: r.s.Log, Panics: r.s.Panics,
+		Handler: srv.Handler, Brief: r.brief, Now: r.cfg.ticks(), Log: r.cfg.Log, Panics: r.cfg.Panics,
 		First: srv.ReadHeaderTimeout, Body: srv.ReadTimeout, Idle: srv.IdleTimeout,
 	})
 	var ending sync.WaitGroup
@@ -75,9 +74,9 @@ func (r *Router) Serve(ctx context.Context, srv *http.Server, l net.Listener, le
 	return errors.Join(err, ended, short.Wait(grace))
 }
 
-// leave gives a context that ends the time d after ctx; between the two the
-// server is leaving. What ends ctx for another reason than a cancellation, such as
-// a part that failed, is not waited for.
+// leave gives a context that ends the time d after ctx. In between the server is
+// leaving. It does not wait where ctx ended for another reason than a cancellation,
+// such as a part that failed.
 func (r *Router) leave(ctx context.Context, d time.Duration, l net.Listener) (context.Context, context.CancelFunc) {
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -102,15 +101,18 @@ func (r *Router) leave(ctx context.Context, d time.Duration, l net.Listener) (co
 	return after, func() { stop(); end() }
 }
 
+// Leaving reports whether the server is about to stop and should get no new work.
+func (r *Router) Leaving() bool { return r.leaving.Load() }
+
 // brief reports whether a POST to path is a Brief operation.
 func (r *Router) brief(path string) bool {
-	rt := r.static[canonical(path)][http.MethodPost]
+	rt := r.static[r.canonical(path)][http.MethodPost]
 	return rt != nil && rt.op.Brief
 }
 
 // Serve serves l until ctx ends, then lets running requests finish for at most
-// grace and returns. hang is called when the end begins, so that long polls can
-// let go; it may be nil.
+// grace and returns. It calls hang, which may be nil, before it waits, so that long
+// polls end.
 func Serve(ctx context.Context, srv *http.Server, l net.Listener, grace time.Duration, hang func()) error {
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// exchange is one request and its answer: the ResponseWriter that handlers get.
+// exchange is one request with its answer, and the ResponseWriter that handlers get.
 type exchange struct {
 	http.ResponseWriter
 	r     *Router
@@ -27,14 +27,20 @@ type exchange struct {
 	id    string // request id
 	start time.Time
 	scope scope.Scope
-	// known is set when scope is that of a credential.
-	known bool
+	// authenticated is set when scope is that of a credential.
+	authenticated bool
 	// status is that of the answer, 0 before it has begun.
 	status int
-	body   []byte // scratch for Body
-	held   int64  // bytes taken of the room for large bodies
-	ids    [1]string
+	body   []byte    // scratch for Body
+	held   int64     // bytes taken of the room for large bodies
+	ids    [1]string // holds id for the header
 }
+
+// errNoExchange is the error of a ResponseWriter or context that is not the kit's.
+var errNoExchange = errors.New("rest: not an exchange of a Router")
+
+// JSONMedia is the Content-Type of JSON, for WriteBytes.
+var JSONMedia = []string{"application/json"}
 
 // statusGone is the status of an answer that nobody waited for.
 const statusGone = 499
@@ -49,7 +55,6 @@ var (
 	denyFrame = []string{"DENY"}
 	noStore   = []string{"no-store"}
 	apiPolicy = []string{"default-src 'none'; frame-ancestors 'none'"}
-	jsonMedia = []string{"application/json"}
 )
 
 // ServeHTTP serves one request.
@@ -58,10 +63,10 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	x := r.pool.Get().(*exchange)
-	x.ResponseWriter, x.r, x.req, x.start = w, r, req, r.s.Now()
+	x.ResponseWriter, x.r, x.req, x.start = w, r, req, r.cfg.Now()
 	x.id = requestID(req)
 	if x.id == "" {
-		x.id = r.s.NewID()
+		x.id = r.cfg.NewID()
 	}
 	x.ids[0] = x.id
 	h := w.Header()
@@ -78,10 +83,10 @@ func (r *Router) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // find looks for the operation of a request.
 func (x *exchange) find(req *http.Request) {
 	r := x.r
-	req, ok := resolve(req)
+	req, ok := r.resolve(req)
 	x.path = req.URL.Path
 	if !ok {
-		x.fail(notThere())
+		x.fail(noSuchPath())
 		return
 	}
 	if methods := r.static[x.path]; methods != nil && req.URL.RawPath == "" {
@@ -93,12 +98,13 @@ func (x *exchange) find(req *http.Request) {
 	r.mux.ServeHTTP(x, req)
 }
 
-// lost answers a request that no operation takes. That of a key counts.
-func (x *exchange) lost(req *http.Request) {
+// unmatched answers a request that no operation takes. A key's request counts
+// against its limit all the same.
+func (x *exchange) unmatched(req *http.Request) {
 	r := x.r
-	if c, _ := r.shown(x, req); c.APIKey != "" || c.Bearer != "" {
-		_, who, _ := r.s.Authenticate(req.Context(), c) // who it is not changes nothing
-		if err := r.limiter.count(req.Context(), x, nowhere, who); err != nil {
+	if c, _ := r.credential(x, req); c.APIKey != "" || c.Bearer != "" {
+		_, who, _ := r.cfg.Authenticate(req.Context(), c) // the answer is the same for everybody
+		if err := r.limiter.count(req.Context(), x, noRoute, who); err != nil {
 			x.fail(err)
 			return
 		}
@@ -108,20 +114,20 @@ func (x *exchange) lost(req *http.Request) {
 		x.fail(fault.Newf(fault.MethodNotAllowed, "method_not_allowed", "this path answers %s only", allow))
 		return
 	}
-	if r.s.Console != nil && !apiPath(x.path) {
+	if r.cfg.Console != nil && !r.isAPI(x.path) {
 		h := x.Header()
 		delete(h, "Cache-Control")
-		r.s.Console.ServeHTTP(x, req)
+		r.cfg.Console.ServeHTTP(x, req)
 		return
 	}
-	x.fail(notThere())
+	x.fail(noSuchPath())
 }
 
-// nowhere is the route of requests that no operation takes.
-var nowhere = &route{}
+// noRoute is the route of requests that no operation takes.
+var noRoute = &route{}
 
-// notThere is the answer to a path without an operation; the same for all.
-func notThere() *fault.Error {
+// noSuchPath is the answer to a path without an operation, the same for everybody.
+func noSuchPath() *fault.Error {
 	return fault.New(fault.NotFound, "not_found", "there is nothing at this path")
 }
 
@@ -144,12 +150,12 @@ func (r *Router) allowed(req *http.Request) string {
 	return allow
 }
 
-// dispatch admits a request to its operation and serves it. Who asks is settled
-// before a byte of the body is read.
+// dispatch admits a request to its operation and serves it. The caller is
+// authenticated before the body is read.
 func (x *exchange) dispatch(rt *route, req *http.Request) {
 	x.route = rt
 	if rt.op.Slow {
-		x.unhurried()
+		x.liftDeadlines()
 	}
 	sc, err := x.r.admit(x, rt, req)
 	if err != nil {
@@ -165,20 +171,20 @@ func (x *exchange) dispatch(rt *route, req *http.Request) {
 	rt.serve(x, req, sc)
 }
 
-// admit authenticates, counts, and checks the environment and the permission:
-// the one place.
+// admit authenticates and counts a request, and checks its environment and its
+// permission. No other place does.
 func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, error) {
 	if rt.op.Public || rt.op.Optional && len(req.Header["X-Api-Key"]) == 0 && len(req.Header["Authorization"]) == 0 {
 		if len(rt.op.Signed) > 0 && !slices.ContainsFunc(rt.op.Signed, func(name string) bool { return req.Header.Get(name) != "" }) {
 			return scope.Scope{}, fault.New(fault.Unauthenticated, "authentication_required", "sign the request, or send an API key or an access token")
 		}
-		return r.stranger(x, req)
+		return r.anonymous(x, req)
 	}
 	sc, err := r.authenticate(x, rt, req)
 	if err != nil {
 		return scope.Scope{}, err
 	}
-	if err := rt.reaches(req, sc); err != nil {
+	if err := rt.checkReach(req, sc); err != nil {
 		return scope.Scope{}, err
 	}
 	for _, p := range [2]scope.Permission{rt.op.Permission, rt.op.Also} {
@@ -189,19 +195,19 @@ func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, 
 			return scope.Scope{}, err
 		}
 	}
-	if r.s.DiskFull != nil && rt.op.needsRoom() && r.s.DiskFull() {
-		return scope.Scope{}, fault.New(fault.StorageFull, "storage_full", "the disk is full: what is left is held back for decisions and sign-in").After(roomRetry)
+	if r.cfg.DiskFull != nil && rt.op.needsDisk() && r.cfg.DiskFull() {
+		return scope.Scope{}, fault.New(fault.StorageFull, "storage_full", "the disk is full: what is left is held back for decisions and sign-in").After(diskRetry)
 	}
 	return sc, nil
 }
 
-// roomRetry is when who found the disk full may try again.
-const roomRetry = 30 * time.Second
+// diskRetry is when to try again after the disk was full.
+const diskRetry = 30 * time.Second
 
-// needsRoom reports whether an operation may write what can wait: changes and
-// simulations, but for removals. Decisions, reports of bouncers and sign-in need
-// no permission to write.
-func (op *Op) needsRoom() bool {
+// needsDisk reports whether an operation may write data that can wait: changes and
+// simulations, but not removals. Decisions, reports of bouncers and sign-in need
+// no permission to write, so they go on.
+func (op *Op) needsDisk() bool {
 	switch op.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch:
 		return strings.HasSuffix(string(op.Permission), ":write") || strings.HasSuffix(string(op.Permission), ":edit")
@@ -209,11 +215,19 @@ func (op *Op) needsRoom() bool {
 	return false
 }
 
-// unhurried lifts the deadlines of the server for this exchange.
-func (x *exchange) unhurried() {
+// liftDeadlines lifts the server's deadlines for this exchange.
+func (x *exchange) liftDeadlines() {
 	c := http.NewResponseController(x.ResponseWriter)
 	_ = c.SetWriteDeadline(time.Time{}) // not supported by a test's recorder
 	_ = c.SetReadDeadline(time.Time{})
+}
+
+// LiftDeadlines lets the handler of a Register operation take longer than the
+// server gives a request. ctx is the handler's.
+func LiftDeadlines(ctx context.Context) {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		x.liftDeadlines()
+	}
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -237,12 +251,12 @@ func (x *exchange) Write(p []byte) (int, error) {
 
 // answer prepares err for the area of this exchange.
 func (x *exchange) answer(err error) *answer {
-	f := asFault(err)
-	a := areaOf(x.path)
+	f := AsFault(err)
+	a := x.r.areaOf(x.path)
 	if x.route != nil {
 		a = x.route.area
 	}
-	out := &answer{fault: f, area: a, id: x.id, status: a.status(f.Kind)}
+	out := &answer{fault: f, shape: a.Errors, id: x.id, status: a.Errors.status(f.Kind)}
 	if out.status >= http.StatusInternalServerError {
 		x.log(err, out.status)
 	}
@@ -254,7 +268,7 @@ func (x *exchange) log(err error, status int) {
 	if x.route != nil {
 		op = x.route.op.ID
 	}
-	x.r.s.Log.Error("request failed", "request_id", x.id, "operation", op, "status", status, "tenant", x.scope.Tenant, "error", err)
+	x.r.cfg.Log.Error("request failed", "request_id", x.id, "operation", op, "status", status, "tenant", x.scope.Tenant, "error", err)
 }
 
 // fail answers with err, unless the answer has begun.
@@ -268,7 +282,7 @@ func (x *exchange) fail(err error) {
 		return
 	}
 	a := x.answer(err)
-	body, merr := encode(a)
+	body, merr := Encode(a)
 	if merr != nil {
 		body = []byte(`{"error":"internal_error"}` + "\n")
 	}
@@ -276,27 +290,27 @@ func (x *exchange) fail(err error) {
 	for name, values := range a.GetHeaders() {
 		h[name] = values
 	}
-	h["Content-Type"] = jsonMedia
+	h["Content-Type"] = JSONMedia
 	h.Del("ETag")
-	more := x.refusing()
+	more := x.bodyPending()
 	x.WriteHeader(a.status)
 	_, _ = x.Write(body) // the peer may have gone
 	if more {
-		x.linger()
+		x.drain()
 	}
 }
 
-// finish deals with panics, counts the request and returns the exchange.
+// finish handles panics, counts the request and recycles the exchange.
 func (x *exchange) finish() {
 	if p := recover(); p != nil {
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(p)
 		}
-		x.r.s.Panics.Count("request")
+		x.r.cfg.Panics.Count("request")
 		err := fmt.Errorf("panic: %s\n%s", fault.Thrown(p), debug.Stack())
 		if x.status != 0 {
 			x.log(err, x.status)
-			panic(http.ErrAbortHandler) // half an answer is no answer
+			panic(http.ErrAbortHandler) // the client must see that the answer is incomplete
 		}
 		x.fail(err)
 	}
@@ -305,7 +319,7 @@ func (x *exchange) finish() {
 	if cap(reusable) > 64<<10 {
 		reusable = nil
 	}
-	x.leaveRoom()
+	x.releaseRoom()
 	slow := x.route != nil && x.route.op.Slow
 	r := x.r
 	*x = exchange{body: reusable[:0]}
@@ -314,8 +328,8 @@ func (x *exchange) finish() {
 	}
 }
 
-// Fail answers a Raw operation's request with err in the shape of its area.
-// It does nothing but log when the answer has begun.
+// Fail answers a Raw operation's request with err, in the shape of its area. Once
+// the answer has begun, it only logs.
 func Fail(w http.ResponseWriter, err error) {
 	if x, ok := w.(*exchange); ok {
 		x.fail(err)
@@ -324,29 +338,37 @@ func Fail(w http.ResponseWriter, err error) {
 	http.Error(w, http.StatusText(statuses[fault.KindOf(err)]), statuses[fault.KindOf(err)])
 }
 
-// Body reads the whole body of a Raw operation's request, up to the
-// operation's bound. The bytes are good until the handler returns. Faults:
-// TooLarge, BadRequest.
+// Body reads the whole body of a Raw operation's request, up to the bound of the
+// operation. The bytes are valid until the handler returns. Faults: TooLarge,
+// BadRequest, Unavailable.
 func Body(w http.ResponseWriter, req *http.Request) ([]byte, error) {
 	x, ok := w.(*exchange)
 	if !ok {
-		return nil, errors.New("api: not an exchange of ours")
+		return nil, errNoExchange
 	}
 	return x.read(req, false)
 }
 
-// WriteJSON answers with v. Raw operations use it where speed is no concern.
+// TakeOver records that another protocol takes over the connection of a Raw
+// operation. Nothing is answered over HTTP afterwards.
+func TakeOver(w http.ResponseWriter) {
+	if x, ok := w.(*exchange); ok {
+		x.status = http.StatusSwitchingProtocols
+	}
+}
+
+// WriteJSON answers a Raw operation with v, where speed is no concern.
 func WriteJSON(w http.ResponseWriter, status int, v any) {
-	body, err := encode(v)
+	body, err := Encode(v)
 	if err != nil {
 		Fail(w, err)
 		return
 	}
-	WriteBytes(w, status, jsonMedia, body)
+	WriteBytes(w, status, JSONMedia, body)
 }
 
-// encode renders v as JSON, with < and > as they are and a line's end behind it.
-func encode(v any) ([]byte, error) {
+// Encode renders v as JSON with a newline at its end. It does not escape < and >.
+func Encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
@@ -354,8 +376,8 @@ func encode(v any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// WriteBytes answers with a finished body; media is the Content-Type, as a
-// slice that may be shared.
+// WriteBytes answers with a finished body. media is the value of Content-Type, as
+// a slice that may be shared.
 func WriteBytes(w http.ResponseWriter, status int, media []string, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = media
@@ -372,8 +394,8 @@ func RequestID(w http.ResponseWriter) string {
 	return ""
 }
 
-// requestID is the caller's request id if it is a sane one: 1 to 128 letters,
-// digits and . _ - : sent once. Anything else could forge a line of a log.
+// requestID is the caller's request id where it was sent once and holds 1 to 128
+// letters, digits and . _ - : only. Anything else could forge a line of a log.
 func requestID(req *http.Request) string {
 	ids := req.Header["X-Request-Id"]
 	if len(ids) != 1 || len(ids[0]) > 128 {
@@ -390,6 +412,7 @@ func requestID(req *http.Request) string {
 	return ids[0]
 }
 
-func tooLarge(limit int64) *fault.Error {
+// TooLarge is the fault of a body with more than limit bytes.
+func TooLarge(limit int64) *fault.Error {
 	return fault.Newf(fault.TooLarge, "payload_too_large", "the body may hold at most %d bytes", limit).With("limit", limit)
 }

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"net/http"
@@ -60,23 +60,23 @@ type (
 	}
 )
 
-// errorType is the Go type of an area's error body for a status.
-func errorType(a area, status int) reflect.Type {
-	if status == http.StatusTooManyRequests && a != areaOPA && a != areaAuthZEN {
+// errorType is the Go type of the error body that a shape has for a status.
+func errorType(a Shape, status int) reflect.Type {
+	if status == http.StatusTooManyRequests && a != ShapeOPA && a != ShapeAuthZEN {
 		return reflect.TypeFor[RateLimitError]()
 	}
 	switch a {
-	case areaTenant:
+	case ShapeTenant:
 		return reflect.TypeFor[TenantError]()
-	case areaDetail:
+	case ShapeDetail:
 		return reflect.TypeFor[DetailError]()
-	case areaEditor:
+	case ShapeEditor:
 		return reflect.TypeFor[EditorError]()
-	case areaOPA:
+	case ShapeOPA:
 		return reflect.TypeFor[OPAError]()
-	case areaAuthZEN:
+	case ShapeAuthZEN:
 		return reflect.TypeFor[string]()
-	case areaOAuth:
+	case ShapeOAuth:
 		return reflect.TypeFor[OAuthError]()
 	default:
 		return reflect.TypeFor[Error]()

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ var tuneHuma = sync.OnceFunc(func() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, _ string, errs ...error) huma.StatusError {
 		x, ok := ctx.Context().Value(exchangeKey{}).(*exchange)
 		if !ok {
-			return &answer{fault: asFault(fmt.Errorf("huma: status %d without an exchange", status)), status: http.StatusInternalServerError}
+			return &answer{fault: AsFault(fmt.Errorf("huma: status %d without an exchange", status)), status: http.StatusInternalServerError}
 		}
 		return x.answer(fromHuma(status, errs))
 	}
@@ -32,7 +32,7 @@ var tuneHuma = sync.OnceFunc(func() {
 // checked before. Values are left out, and so are the decoder's words.
 func fromHuma(status int, errs []error) error {
 	if status >= http.StatusInternalServerError {
-		return asFault(fmt.Errorf("huma: %v", errs))
+		return AsFault(fmt.Errorf("huma: %v", errs))
 	}
 	var ds []fault.Detail
 	for _, err := range errs {
@@ -61,15 +61,16 @@ func fromHuma(status int, errs []error) error {
 	return invalid(ds)
 }
 
-// schemaName names the schema of a type: its package's name and its own, the
-// former left out where the latter begins with it or where it is ours.
-func schemaName(t reflect.Type, hint string) string {
+// schemaName names the schema of a type by the names of its package and its own.
+// The package is left out where the type's name begins with it, and where the
+// package is the kit's or the API's own.
+func (d Document) schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	pkg := path.Base(t.PkgPath())
-	if t.Name() == "" || t.PkgPath() == "" || pkg == "api" {
+	if t.Name() == "" || t.PkgPath() == "" || pkg == "rest" || Under(t.PkgPath(), d.OwnTypes) {
 		return camel(name)
 	}
 	title := upper(pkg)

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -10,21 +10,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Limits are the requests an hour that one API key may make. The zero value is
-// the specification's.
+// Limits are the requests that one API key may make in an hour. The zero value
+// limits by the tenant's plan.
 type Limits struct {
 	// Off turns the limits off for the whole API: no header is sent.
 	Off bool
-	// DecisionsOff turns them off for /decisions alone.
+	// DecisionsOff turns them off for areas with a limit of their own.
 	DecisionsOff bool
-	// All is one figure for all plans; 0: by plan.
+	// All is one limit for all plans. 0 means by plan.
 	All int64
-	// Decisions is a limit of their own for /decisions, counted apart; 0: none,
-	// they count with the rest.
+	// Decisions is the limit of areas with a limit of their own, which are counted
+	// apart. 0 means that they count with the rest.
 	Decisions int64
 }
 
-// planLimits are the specification's (section Limits).
+// planLimits are the requests an hour by plan.
 var planLimits = map[string]int64{"standard": 1000, "pro": 5000, "enterprise": 10_000}
 
 const rateWindow = time.Hour
@@ -36,12 +36,12 @@ type limiter struct {
 	now    func() time.Time
 }
 
-// limit is the figure that holds for a plan on a route; 0: none.
+// limit is the limit of a plan on a route. 0 means none.
 func (l *limiter) limit(rt *route, plan string) int64 {
-	if l.limits.Off || rt.decisions && l.limits.DecisionsOff {
+	if l.limits.Off || rt.area.OwnLimit && l.limits.DecisionsOff {
 		return 0
 	}
-	if rt.decisions && l.limits.Decisions > 0 {
+	if rt.area.OwnLimit && l.limits.Decisions > 0 {
 		return l.limits.Decisions
 	}
 	if l.limits.All > 0 {
@@ -53,8 +53,8 @@ func (l *limiter) limit(rt *route, plan string) int64 {
 	return planLimits["standard"]
 }
 
-// count counts one request and says in the headers what is left. A counter
-// that cannot be asked lets the request pass: it protects capacity, not data.
+// count counts one request and reports in the headers how many are left. A request
+// passes when the counter fails: it protects capacity, not data.
 func (l *limiter) count(ctx context.Context, x *exchange, rt *route, who Principal) error {
 	if !who.RateLimited || l.counts == nil {
 		return nil
@@ -64,7 +64,7 @@ func (l *limiter) count(ctx context.Context, x *exchange, rt *route, who Princip
 		return nil
 	}
 	key := "rate:" + who.KeyID
-	if rt.decisions && l.limits.Decisions > 0 {
+	if rt.area.OwnLimit && l.limits.Decisions > 0 {
 		key = "rate:decisions:" + who.KeyID
 	}
 	w, err := l.counts(ctx, string(who.Tenant), key, 1, rateWindow)

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"regexp"
@@ -17,21 +17,21 @@ type IfMatch struct {
 // ETag is the entity tag of a versioned object: its version in quotes.
 func ETag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// maxTags bounds the entity tags of one If-Match: each is a try.
+// maxTags bounds the entity tags of one If-Match, as each may cost a transaction.
 const maxTags = 16
 
-// Matching runs a change under an If-Match header: of the versions that it lists
-// (RFC 9110 section 13.1.1: strong comparison, so W/ never matches) one must be
-// the object's. Services check a version in the transaction of the change, which
-// is the only place where the answer is certain, and change nothing where it is
-// another: so the versions are tried in turn. 0 is any version: no header, or *.
+// Matching runs a change under an If-Match header. One of the versions that it lists
+// must be the object's (RFC 9110 section 13.1.1: the comparison is strong, so W/
+// never matches). Only the transaction of the change can check that, and the
+// service changes nothing where the version differs. So the versions are tried in
+// turn. Version 0 is any version: there is no header, or it is *.
 func Matching[T any](header string, change func(version int64) (T, error)) (T, error) {
 	var out T
 	versions, err := expected(header)
 	if err != nil {
 		return out, err
 	}
-	err = Stale() // no tag is one of ours
+	err = Stale() // where no tag is a version
 	for _, v := range versions {
 		if out, err = change(v); !fault.Is(err, fault.Precondition) {
 			break
@@ -40,7 +40,7 @@ func Matching[T any](header string, change func(version int64) (T, error)) (T, e
 	return out, err
 }
 
-// expected lists the versions that an If-Match header names, each once.
+// expected lists the versions of an If-Match header, each once.
 func expected(header string) ([]int64, error) {
 	header = strings.TrimSpace(header)
 	if header == "" || header == "*" {
@@ -49,13 +49,13 @@ func expected(header string) ([]int64, error) {
 	var versions []int64
 	for n := 0; header != ""; n++ {
 		if n == maxTags {
-			e := badRequest("invalid_parameter", "If-Match may list %d entity tags at most", maxTags)
+			e := BadRequest("invalid_parameter", "If-Match may list %d entity tags at most", maxTags)
 			e.Details = []fault.Detail{{Pointer: "header.If-Match", Message: e.Message}}
 			return nil, e
 		}
 		tag := tagged.FindStringSubmatch(header)
 		if tag == nil {
-			break // the rest is no list of entity tags: it matches nothing
+			break // the rest is not a list of entity tags, so it matches nothing
 		}
 		header = header[len(tag[0]):]
 		version, err := strconv.ParseInt(tag[2], 10, 64)
@@ -66,11 +66,11 @@ func expected(header string) ([]int64, error) {
 	return versions, nil
 }
 
-// tagged is the first entity tag of a list, with what divides it from the next:
-// its mark of weakness and its text.
+// tagged matches the first entity tag of a list with the separator after it. Its
+// groups are the mark of a weak tag and the text.
 var tagged = regexp.MustCompile(`^[ \t,]*(W/)?"([^"]*)"[ \t]*(?:,[ \t,]*|$)`)
 
-// Stale is the fault of a condition that no longer holds.
+// Stale is the fault of an object that is no longer of the expected version.
 func Stale() error {
 	return fault.New(fault.Precondition, "precondition_failed", "the object has changed since it was read: read it again")
 }

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"encoding/json"
@@ -7,9 +7,8 @@ import (
 	"sync"
 )
 
-// filler writes empty lists and objects where an answer has nil ones, so that
-// no list is ever null. It looks at each type once and
-// passes over those that hold neither.
+// filler replaces the nil lists and maps of an answer by empty ones, so that no list
+// is ever null. It inspects each type once and skips types that hold neither.
 type filler struct{ plans sync.Map } // reflect.Type → fill
 
 // fill fixes one addressable value.
@@ -17,7 +16,7 @@ type fill func(v reflect.Value)
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// answer fixes what a handler returned: a pointer to a struct.
+// answer fixes the result of a handler, a pointer to a struct.
 func (f *filler) answer(out any) {
 	v := reflect.ValueOf(out).Elem()
 	body := v.FieldByName("Body")
@@ -29,8 +28,8 @@ func (f *filler) answer(out any) {
 	}
 }
 
-// plan finds what to do for a type; nil: nothing. omit says that the member is
-// left out when empty, and may stay nil.
+// plan finds what to do for a type, nil for nothing. omit says that the member is
+// left out when it is empty, so that it may stay nil.
 func (f *filler) plan(t reflect.Type, omit bool) fill {
 	type key struct {
 		t    reflect.Type
@@ -40,7 +39,7 @@ func (f *filler) plan(t reflect.Type, omit bool) fill {
 		fix, _ := known.(fill)
 		return fix
 	}
-	// A type that holds itself finds this entry and goes through it later.
+	// A recursive type finds this entry, which is complete when it is called.
 	var own fill
 	var late fill = func(v reflect.Value) {
 		if own != nil {

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -13,51 +13,31 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// area says which shape of error body a path has.
-type area uint8
+// Shape is a form of error bodies.
+type Shape uint8
 
+// The forms of error bodies.
 const (
-	areaDefault area = iota // {error, message, request_id, details?}
-	areaTenant              // {error, message, tenant_id?, ...}
-	areaDetail              // {detail}: telemetry and simulator
-	areaEditor              // {success, message, errors}
-	areaOPA                 // {code, message}: OPA's REST API
-	areaAuthZEN             // a message string
-	areaOAuth               // {error, error_description} (RFC 6749 section 5.2)
+	ShapeDefault Shape = iota // {error, message, request_id, details?}
+	ShapeTenant               // {error, message, tenant_id?, ...}
+	ShapeDetail               // {detail}
+	ShapeEditor               // {success, message, errors}
+	ShapeOPA                  // {code, message}, as OPA's REST API has it
+	ShapeAuthZEN              // a message string
+	ShapeOAuth                // {error, error_description} (RFC 6749 section 5.2)
 )
 
-// areas maps path prefixes to error bodies; the first that fits wins.
-var areas = []struct {
-	prefix string
-	area   area
-}{
-	{root + "/tenants", areaTenant},
-	{root + "/telemetry", areaDetail},
-	{root + "/pis", areaDetail},
-	{root + "/ide-integration", areaEditor},
-	{root + "/auth/token", areaOAuth},
-	{"/v1/data", areaOPA},
-	{"/v1/batch", areaOPA},
-	{"/v1/compile", areaOPA},
-	{"/access/v1", areaAuthZEN},
-}
-
-// areaOf finds the area of a path after its alias has been resolved.
-func areaOf(path string) area {
-	for _, a := range areas {
-		if under(path, a.prefix) {
-			return a.area
+// areaOf finds the area of a canonical path.
+func (r *Router) areaOf(path string) Area {
+	for _, a := range r.cfg.Areas {
+		if Under(path, a.Prefix) {
+			return a
 		}
 	}
-	return areaDefault
+	return Area{}
 }
 
-// under reports whether path is prefix or lies below it.
-func under(path, prefix string) bool {
-	return strings.HasPrefix(path, prefix) && (len(path) == len(prefix) || path[len(prefix)] == '/')
-}
-
-// statuses is the one table from kind to status.
+// statuses maps kinds to statuses.
 var statuses = [...]int{
 	fault.Internal:         http.StatusInternalServerError,
 	fault.BadRequest:       http.StatusBadRequest,
@@ -79,13 +59,13 @@ var statuses = [...]int{
 	fault.StorageFull:      http.StatusInsufficientStorage,
 }
 
-// status is the status of kind k in area a: the simulator, telemetry, the
-// editors and the protocols of others know 400 where the rest says 422.
-func (a area) status(k fault.Kind) int {
-	if k == fault.Invalid && a != areaDefault && a != areaTenant {
+// status is the status of kind k. Only the default and the tenant shape know 422;
+// in the others an invalid body is a 400.
+func (a Shape) status(k fault.Kind) int {
+	if k == fault.Invalid && a != ShapeDefault && a != ShapeTenant {
 		return http.StatusBadRequest
 	}
-	if k == fault.UnsupportedMedia && a == areaAuthZEN {
+	if k == fault.UnsupportedMedia && a == ShapeAuthZEN {
 		return http.StatusBadRequest // AuthZEN has no 415
 	}
 	if int(k) < len(statuses) {
@@ -94,8 +74,8 @@ func (a area) status(k fault.Kind) int {
 	return http.StatusInternalServerError
 }
 
-// asFault makes a fault of any error. What nobody foresaw says nothing of its cause.
-func asFault(err error) *fault.Error {
+// AsFault makes a fault of any error. That of an unexpected error hides its cause.
+func AsFault(err error) *fault.Error {
 	var f *fault.Error
 	if errors.As(err, &f) {
 		return f
@@ -114,11 +94,11 @@ func seconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }
 
-// answer is a fault on its way out. It implements huma's StatusError and
+// answer is a fault as it is answered. It implements huma's StatusError and
 // HeadersError, so that typed handlers fail the way raw ones do.
 type answer struct {
 	fault  *fault.Error
-	area   area
+	shape  Shape
 	id     string
 	status int
 }
@@ -142,47 +122,47 @@ func (a *answer) GetHeaders() http.Header {
 	return h
 }
 
-// MarshalJSON renders the body of the area.
+// MarshalJSON renders the body in its shape.
 func (a *answer) MarshalJSON() ([]byte, error) {
 	f := a.fault
-	switch a.area {
-	case areaAuthZEN:
-		return encode(sentence(f))
-	case areaOPA:
-		return encode(OPAError{Code: opaCode(a.status), Message: sentence(f)})
-	case areaEditor:
-		body := map[string]any{"success": false, "message": f.Message, "errors": details(f)}
+	switch a.shape {
+	case ShapeAuthZEN:
+		return Encode(sentence(f))
+	case ShapeOPA:
+		return Encode(OPAError{Code: opaCode(a.status), Message: sentence(f)})
+	case ShapeEditor:
+		body := map[string]any{"success": false, "message": f.Message, "errors": Details(f)}
 		merge(body, f.Fields)
-		if everywhere(f) {
+		if hasPlainMembers(f) {
 			merge(body, a.plain())
 		}
-		return encode(body)
-	case areaDetail:
+		return Encode(body)
+	case ShapeDetail:
 		body := map[string]any{"detail": sentence(f)}
-		if everywhere(f) {
+		if hasPlainMembers(f) {
 			merge(body, a.plain())
 		}
-		return encode(body)
-	case areaTenant:
-		return encode(a.plain())
-	case areaOAuth:
+		return Encode(body)
+	case ShapeTenant:
+		return Encode(a.plain())
+	case ShapeOAuth:
 		body := a.plain()
 		body["error_description"], body["request_id"] = sentence(f), a.id
-		return encode(body)
+		return Encode(body)
 	default:
 		body := a.plain()
 		body["request_id"] = a.id
-		return encode(body)
+		return Encode(body)
 	}
 }
 
-// everywhere tells the faults whose body the specification gives for all areas:
-// those members stand beside the area's own.
-func everywhere(f *fault.Error) bool {
+// hasPlainMembers reports whether the body of f has the members of the default shape
+// in all areas, beside those of the area's own shape.
+func hasPlainMembers(f *fault.Error) bool {
 	return f.Kind == fault.RateLimited || f.Code == "tenant_access_denied" || f.Code == "tenant_not_found"
 }
 
-// plain is what the tenant shape and the default one have in common.
+// plain is what the tenant shape and the default shape have in common.
 func (a *answer) plain() map[string]any {
 	f := a.fault
 	body := map[string]any{}
@@ -207,15 +187,15 @@ func merge(into, from map[string]any) {
 	}
 }
 
-// details are the offences of f, never nil.
-func details(f *fault.Error) []fault.Detail {
+// Details are the offences of f, at least one.
+func Details(f *fault.Error) []fault.Detail {
 	if len(f.Details) > 0 {
 		return f.Details
 	}
 	return []fault.Detail{{Message: f.Message}}
 }
 
-// sentence is message and offences in one string, for shapes that have but one.
+// sentence is the message and the offences in one string.
 func sentence(f *fault.Error) string {
 	if len(f.Details) == 0 || len(f.Details) == 1 && f.Details[0].Message == f.Message {
 		return f.Message
@@ -236,7 +216,7 @@ func sentence(f *fault.Error) string {
 	return b.String()
 }
 
-// opaCode is the code that OPA gives for a status.
+// opaCode is the code that OPA uses for a status.
 func opaCode(status int) string {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:

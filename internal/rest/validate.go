@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"encoding/json"
@@ -15,14 +15,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// maxDetails bounds how many offences one answer lists.
-const maxDetails = 100
+// MaxDetails bounds how many offences one answer lists.
+const MaxDetails = 100
 
-// validator checks values against the schemas of the document. Scalars are
-// huma's business; objects and arrays are ours, for the sake of JSON pointers,
-// unknown members and members that we return but do not take.
+// validator checks values against the schemas of the document. Huma checks scalars.
+// Objects and arrays are checked here, because of JSON pointers, unknown members,
+// and members that answers have but requests ignore.
 type validator struct {
 	registry huma.Registry
+	names    []string // see Document.Names
 }
 
 // check is one validation.
@@ -36,8 +37,8 @@ type check struct {
 }
 
 func (c *check) add(message string) {
-	if len(c.details) < maxDetails {
-		c.details = append(c.details, fault.Detail{Pointer: pointer(c.path), Message: message})
+	if len(c.details) < MaxDetails {
+		c.details = append(c.details, fault.Detail{Pointer: Pointer(c.path), Message: message})
 	}
 }
 
@@ -47,8 +48,8 @@ func (c *check) in(step string, f func()) {
 	c.path = c.path[:len(c.path)-1]
 }
 
-// pointer renders a path as a JSON pointer (RFC 6901).
-func pointer(path []string) string {
+// Pointer renders a path as a JSON pointer (RFC 6901).
+func Pointer(path []string) string {
 	var b strings.Builder
 	for _, step := range path {
 		b.WriteByte('/')
@@ -73,9 +74,8 @@ func (v *validator) nullable(s *huma.Schema) bool {
 	return s.Nullable || s.Ref != "" && v.nullable(v.deref(s))
 }
 
-// value checks doc against s and answers it without read-only members. record
-// is the schema of the record that is answered at this place, nil where there
-// is none.
+// value checks doc against s and returns it without read-only members. record is
+// the schema of what answers hold at this place, nil where there is nothing.
 func (c *check) value(s, record *huma.Schema, doc value.Value) value.Value {
 	if doc.IsNull() && c.v.nullable(s) {
 		return doc
@@ -129,7 +129,7 @@ func (c *check) array(s, record *huma.Schema, doc value.Value) value.Value {
 	c.stripped = false
 	kept := make([]value.Value, 0, len(items))
 	for i, item := range items {
-		if len(c.details) >= maxDetails {
+		if len(c.details) >= MaxDetails {
 			return doc
 		}
 		c.in(strconv.Itoa(i), func() { kept = append(kept, c.value(s.Items, inner, item)) })
@@ -162,7 +162,7 @@ func (c *check) object(s, record *huma.Schema, doc value.Value) value.Value {
 				kept = append(kept, value.Member{Key: name, Value: member})
 			}
 		})
-		return len(c.details) < maxDetails
+		return len(c.details) < MaxDetails
 	})
 	if c.stripped {
 		doc = value.Object(kept...)
@@ -171,8 +171,8 @@ func (c *check) object(s, record *huma.Schema, doc value.Value) value.Value {
 	return doc
 }
 
-// member checks one member of an object; keep is false where it must not reach
-// the decoder.
+// member checks one member of an object. keep is false where it must not reach the
+// handler.
 func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ value.Value, keep bool) {
 	if prop := s.Properties[name]; prop != nil {
 		if prop.ReadOnly {
@@ -183,8 +183,8 @@ func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ 
 		if record != nil {
 			inner = record.Properties[name]
 		}
-		// What was answered can be sent back: null too, which then says nothing.
-		// The clients of others' protocols leave members empty that way.
+		// A client may send back the null that it got; it then changes nothing.
+		// Clients of foreign protocols send null for what they leave out.
 		if doc.IsNull() && (c.lenient || c.v.nullable(inner)) && !slices.Contains(s.Required, name) {
 			return doc, true
 		}
@@ -202,17 +202,17 @@ func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ 
 	return doc, true
 }
 
-// offender is a body that knows offences which no schema can say. Its use case
-// tells them where the schema has none; with those of the schema they are told
-// here, so that a caller mends everything at once.
+// offender is a body that can report offences which no schema expresses. Its use
+// case reports them where the schema finds none. Where the schema finds some, they
+// are added here, so that a caller learns of all at once.
 type offender interface{ Offences() []fault.Detail }
 
 var offenderType = reflect.TypeFor[offender]()
 
-// with adds to the offences those that a body of type t knows of what its schema
-// takes. The body does not get the values that the schema refuses, and what it says
-// of their places, and of what is around them, is left out.
-func (c *check) with(t reflect.Type, doc value.Value) []fault.Detail {
+// withOffences adds the offences that a body of type t reports. The body does not
+// get the values that its schema refuses; offences at, in or around their places
+// are left out.
+func (c *check) withOffences(t reflect.Type, doc value.Value) []fault.Detail {
 	if t == nil || doc.Kind() != value.ObjectKind {
 		return c.details
 	}
@@ -229,7 +229,7 @@ func (c *check) with(t reflect.Type, doc value.Value) []fault.Detail {
 	}
 	if known, ok := body.Interface().(offender); ok {
 		for _, d := range known.Offences() {
-			if !touches(bad, d.Pointer) && len(c.details) < maxDetails {
+			if !overlaps(bad, d.Pointer) && len(c.details) < MaxDetails {
 				c.details = append(c.details, d)
 			}
 		}
@@ -237,15 +237,16 @@ func (c *check) with(t reflect.Type, doc value.Value) []fault.Detail {
 	return c.details
 }
 
-// without is doc without the member at a JSON pointer's steps. A list goes as a whole,
-// as its items have no names. It is undefined where nothing is left.
+// without is doc without the member at the steps of a JSON pointer. A list is
+// removed as a whole, as its items have no names. It is undefined where nothing is
+// left.
 func without(doc value.Value, steps []string) value.Value {
 	if len(steps) == 0 || doc.Kind() != value.ObjectKind {
 		return value.Value{}
 	}
 	var kept []value.Member
 	doc.Each(func(name string, member value.Value) bool {
-		if pointer([]string{name}) == "/"+steps[0] {
+		if Pointer([]string{name}) == "/"+steps[0] {
 			member = without(member, steps[1:])
 		}
 		if member.Defined() {
@@ -256,8 +257,8 @@ func without(doc value.Value, steps []string) value.Value {
 	return value.Object(kept...)
 }
 
-// touches reports whether a place is one of the bad ones, in one or around one.
-func touches(bad []string, pointer string) bool {
+// overlaps reports whether a place is one of the bad ones, in one or around one.
+func overlaps(bad []string, pointer string) bool {
 	return slices.ContainsFunc(bad, func(b string) bool {
 		return strings.HasPrefix(b+"/", pointer+"/") || strings.HasPrefix(pointer+"/", b+"/")
 	})
@@ -321,8 +322,8 @@ func (c *check) number(s *huma.Schema, doc value.Value) (any, bool) {
 	return i, true
 }
 
-// quoting are the beginnings of huma's messages that go on with words of the
-// parser, which quote what it could not read.
+// quoting are the beginnings of huma's messages that go on with the error of a
+// parser, which quotes its input.
 var quoting = beginnings(validation.MsgExpectedRFC5322Email, validation.MsgExpectedRFC3986URI, validation.MsgExpectedRFC4122UUID,
 	validation.MsgExpectedDuration, validation.MsgExpectedRegexp)
 
@@ -333,7 +334,7 @@ func beginnings(messages ...string) []string {
 	return messages
 }
 
-// scalar lists what is wrong with a scalar. The value itself never appears.
+// scalar lists the offences of a scalar. The messages never quote it.
 func (v *validator) scalar(s *huma.Schema, doc any) []string {
 	text, isText := doc.(string)
 	if isText && strings.ContainsRune(text, 0) {

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// kept is a row of the table idempotency.
-type kept struct {
+// entry is a row of the table idempotency.
+type entry struct {
 	Key        string            `db:"key"`
 	Request    string            `db:"request"`
 	RequestID  string            `db:"request_id"`
@@ -20,18 +20,18 @@ type kept struct {
 	LeaseUntil time.Time         `db:"lease_until"`
 }
 
-// claim takes the key for k's request if nobody holds it: no row, one older than
-// a day, or one that is equal to stale (whose holder is gone). It answers the
-// row that stands afterwards and whether it is k's own.
-func claim(ctx context.Context, tx *db.Tx, k kept, expired time.Time, stale string) (kept, bool, error) {
+// claim takes the key for k's request where it is free: there is no row, it is older
+// than a day, or it belongs to the request stale, whose process died. It returns the
+// row as it is afterwards, and whether that is k's own.
+func claim(ctx context.Context, tx *db.Tx, k entry, expired time.Time, stale string) (entry, bool, error) {
 	if _, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE key = $1 AND (created_at < $2 OR status = 0 AND request_id = $3)`, k.Key, expired, stale); err != nil {
-		return kept{}, false, err
+		return entry{}, false, err
 	}
 	n, err := tx.Exec(ctx, `INSERT INTO idempotency (key, request, request_id, status, headers, body, created_at, lease_until)
 		VALUES ($1, $2, $3, 0, $4, $5, $6, $7) ON CONFLICT (key) DO NOTHING`,
 		k.Key, k.Request, k.RequestID, k.Headers, k.Body, k.CreatedAt, k.LeaseUntil)
 	if err != nil {
-		return kept{}, false, err
+		return entry{}, false, err
 	}
 	if n == 1 {
 		return k, true, nil
@@ -40,31 +40,31 @@ func claim(ctx context.Context, tx *db.Tx, k kept, expired time.Time, stale stri
 	return row, false, err
 }
 
-// lookup finds a row; db.ErrNoRows where there is none.
-func lookup(ctx context.Context, tx *db.Tx, key string) (kept, error) {
-	return db.One[kept](ctx, tx, `SELECT key, request, request_id, status, headers, body, created_at, lease_until FROM idempotency WHERE key = $1`, key)
+// lookup reads a row; db.ErrNoRows where there is none.
+func lookup(ctx context.Context, tx *db.Tx, key string) (entry, error) {
+	return db.One[entry](ctx, tx, `SELECT key, request, request_id, status, headers, body, created_at, lease_until FROM idempotency WHERE key = $1`, key)
 }
 
-// renew moves the end of the lease that a running request holds.
+// renew extends the lease of a running request.
 func renew(ctx context.Context, tx *db.Tx, key, requestID string, until time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE idempotency SET lease_until = $3 WHERE key = $1 AND request_id = $2 AND status = 0`, key, requestID, until)
 	return err
 }
 
-// settle keeps the answer of the request that holds the key.
-func settle(ctx context.Context, tx *db.Tx, k kept) error {
+// complete stores the answer of the request that holds the key.
+func complete(ctx context.Context, tx *db.Tx, k entry) error {
 	_, err := tx.Exec(ctx, `UPDATE idempotency SET status = $3, headers = $4, body = $5 WHERE key = $1 AND request_id = $2`,
 		k.Key, k.RequestID, k.Status, k.Headers, k.Body)
 	return err
 }
 
-// release gives a key back: the request created nothing.
+// release frees a key: its request created nothing.
 func release(ctx context.Context, tx *db.Tx, key, requestID string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM idempotency WHERE key = $1 AND request_id = $2 AND status = 0`, key, requestID)
 	return err
 }
 
-// purge deletes what is older than a day, a batch at a time.
+// purge deletes rows from before a time, a batch at a time.
 func purge(ctx context.Context, d *db.DB, before time.Time) error {
 	for {
 		var n int64
@@ -78,14 +78,14 @@ func purge(ctx context.Context, d *db.DB, before time.Time) error {
 	}
 }
 
-// standing reads a row; ok is false where there is none.
-func standing(ctx context.Context, d *db.DB, key string) (row kept, ok bool, err error) {
+// find reads a row; ok is false where there is none.
+func find(ctx context.Context, d *db.DB, key string) (row entry, ok bool, err error) {
 	err = d.Read(ctx, func(tx *db.Tx) (err error) {
 		row, err = lookup(ctx, tx, key)
 		return err
 	})
 	if errors.Is(err, db.ErrNoRows) {
-		return kept{}, false, nil
+		return entry{}, false, nil
 	}
 	return row, err == nil, err
 }

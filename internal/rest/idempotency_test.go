@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -53,7 +54,7 @@ type stand struct {
 func newStand(t *testing.T, c *db.Cluster) *stand {
 	t.Helper()
 	st := &stand{cluster: c, hold: make(chan struct{}), entered: make(chan struct{}, 64)}
-	st.rig = newRig(t, func(s *Server) {
+	st.rig = newRig(t, func(s *Config) {
 		s.Now = func() time.Time { return time.Now().Add(time.Duration(st.ahead.Load())) }
 		s.Idempotency = Idempotency{Cluster: c, Seal: seal, Open: unseal, Outcome: func(context.Context, scope.Scope, string, time.Time) (string, bool, error) {
 			id, _ := st.outcome.Load().(string)
@@ -95,8 +96,8 @@ func newStand(t *testing.T, c *db.Cluster) *stand {
 	return st
 }
 
-func create(path, key, body string) call {
-	return call{method: "POST", path: path, key: "full", body: body, headers: []string{"Idempotency-Key", key}}
+func create(path, key, body string) resttest.Call {
+	return resttest.Call{Method: "POST", Path: path, Key: "full", Body: body, Headers: []string{"Idempotency-Key", key}}
 }
 
 func TestIdempotency(t *testing.T) {
@@ -109,36 +110,36 @@ func TestIdempotency(t *testing.T) {
 }
 
 func replayed(t *testing.T, st *stand) {
-	first := st.do(t, create("/v1/widgets", "k-1", `{"name":"secretname"}`).request())
+	first := st.Do(t, create("/v1/widgets", "k-1", `{"name":"secretname"}`).Request())
 	if first.Code != 201 || st.created.Load() != 1 {
 		t.Fatalf("%d %s", first.Code, first.Body)
 	}
 	for _, path := range []string{"/v1/widgets", "/api/v1/widgets", "/api/widgets"} { // aliases are the same operation
-		again := st.do(t, create(path, "k-1", `{"name":"secretname"}`).request())
+		again := st.Do(t, create(path, "k-1", `{"name":"secretname"}`).Request())
 		if again.Code != 201 || !bytes.Equal(again.Body.Bytes(), first.Body.Bytes()) || again.Header().Get("ETag") != first.Header().Get("ETag") || again.Header().Get("Idempotent-Replayed") != "true" {
 			t.Errorf("%s: %d %s %v", path, again.Code, again.Body, again.Header())
 		}
 	}
 	other := newStand(t, st.cluster) // another process on the same store
-	if again := other.do(t, create("/v1/widgets", "k-1", `{"name":"secretname"}`).request()); !bytes.Equal(again.Body.Bytes(), first.Body.Bytes()) {
+	if again := other.Do(t, create("/v1/widgets", "k-1", `{"name":"secretname"}`).Request()); !bytes.Equal(again.Body.Bytes(), first.Body.Bytes()) {
 		t.Errorf("after a restart: %d %s", again.Code, again.Body)
 	}
-	if w := st.do(t, create("/v1/widgets", "k-1", `{"name":"other"}`).request()); w.Code != 422 || !strings.Contains(w.Body.String(), "idempotency_key_reused") {
+	if w := st.Do(t, create("/v1/widgets", "k-1", `{"name":"other"}`).Request()); w.Code != 422 || !strings.Contains(w.Body.String(), "idempotency_key_reused") {
 		t.Errorf("another body: %d %s", w.Code, w.Body)
 	}
 	person := create("/v1/widgets", "k-1", `{"name":"secretname"}`)
-	person.key = "platform"
-	if w := st.do(t, person.request()); w.Code != 201 || bytes.Equal(w.Body.Bytes(), first.Body.Bytes()) {
+	person.Key = "platform"
+	if w := st.Do(t, person.Request()); w.Code != 201 || bytes.Equal(w.Body.Bytes(), first.Body.Bytes()) {
 		t.Errorf("another actor shares the key: %d %s", w.Code, w.Body)
 	}
 	for _, key := range []string{"", "a b", strings.Repeat("x", 256), "ü"} {
-		if w := st.do(t, create("/v1/widgets", key, `{"name":"x"}`).request()); w.Code != 400 {
+		if w := st.Do(t, create("/v1/widgets", key, `{"name":"x"}`).Request()); w.Code != 400 {
 			t.Errorf("key %q: %d", key, w.Code)
 		}
 	}
 	inClear(t, st, "secretname")
 	st.ahead.Store(int64(25 * time.Hour))
-	if w := st.do(t, create("/v1/widgets", "k-1", `{"name":"other"}`).request()); w.Code != 201 {
+	if w := st.Do(t, create("/v1/widgets", "k-1", `{"name":"other"}`).Request()); w.Code != 201 {
 		t.Errorf("a day later: %d %s", w.Code, w.Body)
 	}
 	st.ahead.Store(int64(50 * time.Hour))
@@ -174,7 +175,7 @@ func inClear(t *testing.T, st *stand, text string) {
 		t.Fatal(err)
 	}
 	err = d.Read(t.Context(), func(tx *db.Tx) error {
-		all, err := db.All[kept](t.Context(), tx, `SELECT key, request, request_id, status, headers, body, created_at, lease_until FROM idempotency`)
+		all, err := db.All[entry](t.Context(), tx, `SELECT key, request, request_id, status, headers, body, created_at, lease_until FROM idempotency`)
 		for _, row := range all {
 			if strings.Contains(fmt.Sprint(row)+string(row.Body), text) {
 				t.Errorf("%q is kept in clear", text)
@@ -193,7 +194,7 @@ func concurrent(t *testing.T, st *stand) {
 	answers := make([]*httptest.ResponseRecorder, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		wg.Go(func() { answers[i] = st.do(t, create("/v1/slow", "k-2", `{"name":"slow"}`).request()) })
+		wg.Go(func() { answers[i] = st.Do(t, create("/v1/slow", "k-2", `{"name":"slow"}`).Request()) })
 	}
 	<-st.entered
 	close(st.hold)
@@ -210,18 +211,18 @@ func concurrent(t *testing.T, st *stand) {
 
 func refusals(t *testing.T, st *stand) {
 	for _, want := range []int{409, 201} { // the store was asked anew
-		if w := st.do(t, create("/v1/refused", "k-3", `{"name":"x"}`).request()); w.Code != want {
+		if w := st.Do(t, create("/v1/refused", "k-3", `{"name":"x"}`).Request()); w.Code != want {
 			t.Errorf("%d %s, want %d", w.Code, w.Body, want)
 		}
 	}
-	if w := st.do(t, create("/v1/refused", "k-4", `{"nme":"x"}`).request()); w.Code != 422 {
+	if w := st.Do(t, create("/v1/refused", "k-4", `{"nme":"x"}`).Request()); w.Code != 422 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	if w := st.do(t, create("/v1/refused", "k-4", `{"name":"x"}`).request()); w.Code != 201 {
+	if w := st.Do(t, create("/v1/refused", "k-4", `{"name":"x"}`).Request()); w.Code != 201 {
 		t.Errorf("the corrected request: %d %s", w.Code, w.Body)
 	}
 	for range 2 {
-		if w := st.do(t, create("/v1/refused", "k-5", `{"name":"panic"}`).request()); w.Code != 500 {
+		if w := st.Do(t, create("/v1/refused", "k-5", `{"name":"panic"}`).Request()); w.Code != 500 {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	}
@@ -231,15 +232,15 @@ func refusals(t *testing.T, st *stand) {
 func crashed(t *testing.T, st *stand, c *db.Cluster) {
 	dead := func(key string, age time.Duration) {
 		t.Helper()
-		now := st.server.Now().Add(-age).UTC().Truncate(time.Microsecond)
+		now := st.config.Now().Add(-age).UTC().Truncate(time.Microsecond)
 		d, err := c.Tenant(t.Context(), "default")
 		if err != nil {
 			t.Fatal(err)
 		}
 		body := `{"name":"slow"}`
 		err = d.Write(t.Context(), func(tx *db.Tx) error {
-			_, _, err := claim(t.Context(), tx, kept{
-				Key: digest("api_key", "1", "create-slow", root+"/slow", key), Request: digest(http.MethodPost, "", "", body),
+			_, _, err := claim(t.Context(), tx, entry{
+				Key: digest("api_key", "1", "create-slow", Root+"/slow", key), Request: digest(http.MethodPost, "", "", body),
 				RequestID: "dead", Headers: map[string]string{}, Body: []byte{}, CreatedAt: now, LeaseUntil: now.Add(leaseTime),
 			}, now.Add(-keepAnswers), "")
 			return err
@@ -250,13 +251,13 @@ func crashed(t *testing.T, st *stand, c *db.Cluster) {
 	}
 	close(st.hold)
 	dead("k-6", time.Minute) // nothing was committed: it runs now
-	if w := st.do(t, create("/v1/slow", "k-6", `{"name":"slow"}`).request()); w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "" {
+	if w := st.Do(t, create("/v1/slow", "k-6", `{"name":"slow"}`).Request()); w.Code != 201 || w.Header().Get("Idempotent-Replayed") != "" {
 		t.Errorf("not committed: %d %s", w.Code, w.Body)
 	}
 	before := st.created.Load()
 	st.outcome.Store("41") // committed, but the answer was lost
 	dead("k-7", time.Minute)
-	w := st.do(t, create("/v1/slow", "k-7", `{"name":"slow"}`).request())
+	w := st.Do(t, create("/v1/slow", "k-7", `{"name":"slow"}`).Request())
 	var got widget
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 201 || got.ID != 41 || w.Header().Get("ETag") != ETag(1) {
 		t.Errorf("committed: %d %s %v", w.Code, w.Body, err)

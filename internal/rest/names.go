@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"slices"
@@ -6,24 +6,19 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// nameFormat is the format of texts that people know things by; fault.NameOffence
-// says what it refuses.
+// nameFormat is the format of names for people; fault.NameOffence says what it
+// refuses.
 const nameFormat = "name"
 
-// namesOf are the members of bodies that hold such texts, or lists of them.
-func namesOf() []string {
-	return []string{"name", "username", "department", "owner_team", "roles", "tags", "compliance_tags", "data_residency"}
-}
-
-// markNames gives the names in a schema their format, at every depth: each
-// operation that takes a name refuses the same characters.
+// markNames gives the names in a schema their format, at every depth, so that every
+// operation refuses the same characters.
 func (v *validator) markNames(s *huma.Schema, seen map[*huma.Schema]bool) {
 	if s = v.deref(s); s == nil || seen[s] {
 		return
 	}
 	seen[s] = true
 	for member, prop := range s.Properties {
-		if slices.Contains(namesOf(), member) {
+		if slices.Contains(v.names, member) {
 			for _, at := range []*huma.Schema{prop, prop.Items} {
 				if at != nil && at.Type == huma.TypeString && at.Format == "" && len(at.Enum) == 0 {
 					at.Format = nameFormat

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 )
 
 const canary = "C4NARY-do-not-echo"
@@ -19,22 +20,24 @@ func deep(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n)
 // TestRequests is the table of what callers send and what they get.
 func TestRequests(t *testing.T) {
 	g := newRig(t, nil, nil)
-	put := func(body string) call { return call{method: "PUT", path: "/api/v1/widgets/7", body: body, key: "full"} }
-	get := func(path string) call { return call{method: "GET", path: path, key: "full"} }
-	h := func(c call, headers ...string) call { c.headers = headers; return c }
-	k := func(c call, key string) call { c.key = key; return c }
+	put := func(body string) resttest.Call {
+		return resttest.Call{Method: "PUT", Path: "/api/v1/widgets/7", Body: body, Key: "full"}
+	}
+	get := func(path string) resttest.Call { return resttest.Call{Method: "GET", Path: path, Key: "full"} }
+	h := func(c resttest.Call, headers ...string) resttest.Call { c.Headers = headers; return c }
+	k := func(c resttest.Call, key string) resttest.Call { c.Key = key; return c }
 	for _, tc := range []struct {
 		name string
-		call
+		resttest.Call
 		status   int
 		code     string   // the member error
 		pointers []string // of details
 	}{
 		{"good", put(`{"name":"x"}`), 200, "", nil},
-		{"alias /api", call{method: "PUT", path: "/api/widgets/7", body: `{"name":"x"}`, key: "full"}, 200, "", nil},
-		{"alias /v1", call{method: "PUT", path: "/v1/widgets/7", body: `{"name":"x"}`, key: "full"}, 200, "", nil},
-		{"alias doubled", call{method: "PUT", path: "/api/v1/v1/widgets/7", body: `{"name":"x"}`, key: "full"}, 200, "", nil},
-		{"alias keeps the permission", call{method: "PUT", path: "/v1/widgets/7", body: `{"name":"x"}`, key: "reader"}, 403, "permission_denied", nil},
+		{"alias /api", resttest.Call{Method: "PUT", Path: "/api/widgets/7", Body: `{"name":"x"}`, Key: "full"}, 200, "", nil},
+		{"alias /v1", resttest.Call{Method: "PUT", Path: "/v1/widgets/7", Body: `{"name":"x"}`, Key: "full"}, 200, "", nil},
+		{"alias doubled", resttest.Call{Method: "PUT", Path: "/api/v1/v1/widgets/7", Body: `{"name":"x"}`, Key: "full"}, 200, "", nil},
+		{"alias keeps the permission", resttest.Call{Method: "PUT", Path: "/v1/widgets/7", Body: `{"name":"x"}`, Key: "reader"}, 403, "permission_denied", nil},
 		{"reserved", get("/v1/data/widgets"), 404, "", nil},
 		{"host form", get("/health"), 200, "", nil},
 
@@ -52,8 +55,8 @@ func TestRequests(t *testing.T) {
 		{"65 levels", put(`{"name":"x","settings":{"a":` + deep(63) + `}}`), 400, "invalid_json", nil},
 		{"a million levels", put(deep(400_000)), 400, "invalid_json", nil},
 		{"too large", put(`{"name":"` + strings.Repeat("x", 1<<20) + `"}`), 413, "payload_too_large", nil},
-		{"raw too large", call{method: "POST", path: "/v1/raw", body: strings.Repeat(" ", 1001), key: "full"}, 413, "payload_too_large", nil},
-		{"raw good", call{method: "POST", path: "/v1/raw", body: strings.Repeat(" ", 1000), key: "full"}, 200, "", nil},
+		{"raw too large", resttest.Call{Method: "POST", Path: "/v1/raw", Body: strings.Repeat(" ", 1001), Key: "full"}, 413, "payload_too_large", nil},
+		{"raw good", resttest.Call{Method: "POST", Path: "/v1/raw", Body: strings.Repeat(" ", 1000), Key: "full"}, 200, "", nil},
 
 		{
 			"all offences", put(`{"name":"far too long a name","kind":"c","parts":[{"size":0},{"size":"1","x":1}],"nmae":1}`), 422, "validation_failed",
@@ -80,12 +83,12 @@ func TestRequests(t *testing.T) {
 		{"charset", h(put(`{"name":"x"}`), "Content-Type", "application/json; charset=UTF-8"), 200, "", nil},
 		{"other charset", h(put(`{"name":"x"}`), "Content-Type", "application/json; charset=utf-16"), 415, "unsupported_media_type", nil},
 		{"gzip", h(put(`{"name":"x"}`), "Content-Encoding", "gzip"), 415, "unsupported_encoding", nil},
-		{"raw form", call{method: "POST", path: "/v1/raw", body: "x", key: "full", headers: []string{"Content-Type", "text/plain"}}, 415, "unsupported_media_type", nil},
+		{"raw form", resttest.Call{Method: "POST", Path: "/v1/raw", Body: "x", Key: "full", Headers: []string{"Content-Type", "text/plain"}}, 415, "unsupported_media_type", nil},
 
-		{"wrong method", call{method: "POST", path: "/api/v1/widgets/7", key: "full"}, 405, "method_not_allowed", nil},
-		{"override ignored", h(call{method: "POST", path: "/api/v1/widgets/7", key: "full"}, "X-HTTP-Method-Override", "PUT"), 405, "method_not_allowed", nil},
-		{"TRACE", call{method: "TRACE", path: "/api/v1/widgets/7"}, 405, "method_not_allowed", nil},
-		{"OPTIONS", h(call{method: "OPTIONS", path: "/api/v1/widgets"}, "Origin", "https://evil.example"), 405, "method_not_allowed", nil},
+		{"wrong method", resttest.Call{Method: "POST", Path: "/api/v1/widgets/7", Key: "full"}, 405, "method_not_allowed", nil},
+		{"override ignored", h(resttest.Call{Method: "POST", Path: "/api/v1/widgets/7", Key: "full"}, "X-HTTP-Method-Override", "PUT"), 405, "method_not_allowed", nil},
+		{"TRACE", resttest.Call{Method: "TRACE", Path: "/api/v1/widgets/7"}, 405, "method_not_allowed", nil},
+		{"OPTIONS", h(resttest.Call{Method: "OPTIONS", Path: "/api/v1/widgets"}, "Origin", "https://evil.example"), 405, "method_not_allowed", nil},
 		{"no route", get("/api/v1/wodgets"), 404, "not_found", nil},
 		{"double slash", get("//api/v1/widgets"), 404, "not_found", nil},
 		{"double slash inside", get("/api//v1/widgets"), 404, "not_found", nil},
@@ -94,9 +97,9 @@ func TestRequests(t *testing.T) {
 		{"upper case", get("/API/V1/WIDGETS"), 404, "not_found", nil},
 		{"slash at the end", get("/api/v1/widgets/"), 404, "not_found", nil},
 		{"encoded slash", get("/api/v1%2Fwidgets"), 404, "not_found", nil},
-		{"id not a number", call{method: "PUT", path: "/v1/widgets/x", body: `{"name":"x"}`, key: "full"}, 404, "not_found", nil},
-		{"id out of range", call{method: "PUT", path: "/v1/widgets/0", body: `{"name":"x"}`, key: "full"}, 404, "not_found", nil},
-		{"id beyond int64", call{method: "PUT", path: "/v1/widgets/9223372036854775808", body: `{"name":"x"}`, key: "full"}, 404, "not_found", nil},
+		{"id not a number", resttest.Call{Method: "PUT", Path: "/v1/widgets/x", Body: `{"name":"x"}`, Key: "full"}, 404, "not_found", nil},
+		{"id out of range", resttest.Call{Method: "PUT", Path: "/v1/widgets/0", Body: `{"name":"x"}`, Key: "full"}, 404, "not_found", nil},
+		{"id beyond int64", resttest.Call{Method: "PUT", Path: "/v1/widgets/9223372036854775808", Body: `{"name":"x"}`, Key: "full"}, 404, "not_found", nil},
 
 		{"list", get("/v1/widgets?limit=1000&skip=5&kind=a&strict=true&since=2026-01-01T00:00:00Z"), 200, "", nil},
 		{"limit 0", get("/v1/widgets?limit=0"), 400, "invalid_parameter", []string{"query.limit"}},
@@ -114,13 +117,13 @@ func TestRequests(t *testing.T) {
 		{"bad escape", get("/v1/widgets?limit=%zz"), 400, "invalid_query", nil},
 		{"semicolon", get("/v1/widgets?limit=1;skip=2"), 400, "invalid_query", nil},
 
-		{"nobody", call{method: "GET", path: "/v1/widgets"}, 401, "authentication_required", nil},
+		{"nobody", resttest.Call{Method: "GET", Path: "/v1/widgets"}, 401, "authentication_required", nil},
 		{"unknown key", k(get("/v1/widgets"), "wrong"), 401, "invalid_credentials", nil},
-		{"bearer", call{method: "GET", path: "/v1/widgets", headers: []string{"Authorization", "bearer person"}}, 200, "", nil},
-		{"basic", call{method: "GET", path: "/v1/widgets", headers: []string{"Authorization", "Basic eDp5"}}, 401, "authentication_required", nil},
+		{"bearer", resttest.Call{Method: "GET", Path: "/v1/widgets", Headers: []string{"Authorization", "bearer person"}}, 200, "", nil},
+		{"basic", resttest.Call{Method: "GET", Path: "/v1/widgets", Headers: []string{"Authorization", "Basic eDp5"}}, 401, "authentication_required", nil},
 		{"two credentials", h(get("/v1/widgets"), "Authorization", "Bearer person"), 400, "ambiguous_credentials", nil},
 		{"the same key twice", h(get("/v1/widgets"), "X-API-Key", "full"), 400, "ambiguous_credentials", nil},
-		{"key in the query", call{method: "GET", path: "/v1/widgets?api_key=full"}, 401, "authentication_required", nil},
+		{"key in the query", resttest.Call{Method: "GET", Path: "/v1/widgets?api_key=full"}, 401, "authentication_required", nil},
 		{"no permission", k(put(`{`), "reader"), 403, "permission_denied", nil},
 		{"credential before body", k(put(strings.Repeat("x", 2<<20)), "wrong"), 401, "invalid_credentials", nil},
 
@@ -132,9 +135,9 @@ func TestRequests(t *testing.T) {
 		{"tenant list", h(get("/v1/widgets"), "X-Tenant-ID", "t1,t2"), 400, "invalid_tenant", nil},
 		{"tenant case", h(get("/v1/widgets"), "X-Tenant-ID", "T1"), 400, "invalid_tenant", nil},
 		{"tenant empty", h(get("/v1/widgets"), "X-Tenant-ID", ""), 400, "invalid_tenant", nil},
-		{"tenant in the path", call{method: "PUT", path: "/v1/tenants/t2/widgets/7", body: `{"name":"x"}`, key: "full"}, 403, "tenant_access_denied", nil},
-		{"own tenant in the path", call{method: "PUT", path: "/v1/tenants/t1/widgets/7", body: `{"name":"x"}`, key: "full"}, 200, "", nil},
-		{"platform in the path", call{method: "PUT", path: "/v1/tenants/t2/widgets/7", body: `{"name":"x"}`, key: "platform"}, 200, "", nil},
+		{"tenant in the path", resttest.Call{Method: "PUT", Path: "/v1/tenants/t2/widgets/7", Body: `{"name":"x"}`, Key: "full"}, 403, "tenant_access_denied", nil},
+		{"own tenant in the path", resttest.Call{Method: "PUT", Path: "/v1/tenants/t1/widgets/7", Body: `{"name":"x"}`, Key: "full"}, 200, "", nil},
+		{"platform in the path", resttest.Call{Method: "PUT", Path: "/v1/tenants/t2/widgets/7", Body: `{"name":"x"}`, Key: "platform"}, 200, "", nil},
 		{"environment", get("/v1/widgets?environment=staging"), 400, "invalid_environment", []string{"query.environment"}},
 		{"environments disagree", h(get("/v1/widgets?environment=sandbox"), "X-Environment", "production"), 400, "environment_conflict", nil},
 
@@ -142,11 +145,9 @@ func TestRequests(t *testing.T) {
 		{"unforeseen", get("/v1/failing/unforeseen"), 500, "internal_error", nil},
 		{"timeout", get("/v1/failing/timeout"), 503, "timeout", nil},
 		{"store down", get("/v1/failing/down"), 503, "store_unavailable", nil},
-		{"metrics", call{method: "GET", path: "/metrics"}, 401, "authentication_required", nil},
-		{"metrics of a tenant", get("/metrics"), 200, "", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := g.do(t, tc.request())
+			w := g.Do(t, tc.Request())
 			if w.Code != tc.status {
 				t.Fatalf("status %d, want %d: %s", w.Code, tc.status, w.Body)
 			}
@@ -189,7 +190,7 @@ func TestRequests(t *testing.T) {
 		t.Errorf("%d widgets were made", n)
 	}
 	// What was thrown may hold what a caller sent: the log has the place alone.
-	if text := g.logs.String(); !strings.Contains(text, "api_test.go") || strings.Contains(text, "secret of the program") {
+	if text := g.logs.String(); !strings.Contains(text, "rest_test.go") || strings.Contains(text, "secret of the program") {
 		t.Errorf("the panic was not logged, or with its text: %s", text)
 	}
 	if g.panics.Load() == 0 {
@@ -200,7 +201,7 @@ func TestRequests(t *testing.T) {
 // TestReadOnly: what a caller may not set never reaches the handler's struct.
 func TestReadOnly(t *testing.T) {
 	g := newRig(t, nil, nil)
-	w := g.do(t, call{method: "PUT", path: "/v1/widgets/7", body: `{"id":9,"name":"x","parts":[{"size":2}]}`, key: "full"}.request())
+	w := g.Do(t, resttest.Call{Method: "PUT", Path: "/v1/widgets/7", Body: `{"id":9,"name":"x","parts":[{"size":2}]}`, Key: "full"}.Request())
 	var got widget
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.ID != 7 || got.Parts[0].Size != 2 {
 		t.Errorf("%d %s %v", w.Code, w.Body, err)
@@ -211,7 +212,7 @@ func TestReadOnly(t *testing.T) {
 func TestAllow(t *testing.T) {
 	g := newRig(t, nil, nil)
 	for path, want := range map[string]string{"/v1/widgets/7": "PUT", "/v1/widgets": "GET, HEAD, POST", "/health": "GET, HEAD", "/v1/ide-integration/widgets/1": "PUT"} {
-		w := g.do(t, call{method: "DELETE", path: path}.request())
+		w := g.Do(t, resttest.Call{Method: "DELETE", Path: path}.Request())
 		if w.Code != 405 || w.Header().Get("Allow") != want {
 			t.Errorf("%s: %d %q, want %q", path, w.Code, w.Header().Get("Allow"), want)
 		}
@@ -222,25 +223,25 @@ func TestAllow(t *testing.T) {
 func TestErrorBodies(t *testing.T) {
 	g := newRig(t, nil, nil)
 	for _, tc := range []struct {
-		area   area
+		area   Shape
 		prefix string
 	}{
-		{areaDefault, "/v1/widgets/"}, {areaDetail, "/v1/pis/widgets/"}, {areaEditor, "/v1/ide-integration/widgets/"}, {areaTenant, "/v1/tenants/t1/widgets/"},
+		{ShapeDefault, "/v1/widgets/"}, {ShapeDetail, "/v1/pis/widgets/"}, {ShapeEditor, "/v1/ide-integration/widgets/"}, {ShapeTenant, "/v1/tenants/t1/widgets/"},
 	} {
 		for _, c := range []struct {
-			call
+			resttest.Call
 			kind fault.Kind
 		}{
-			{call{method: "PUT", path: tc.prefix + "7"}, fault.Unauthenticated},
-			{call{method: "POST", path: tc.prefix + "7"}, fault.MethodNotAllowed},
-			{call{method: "GET", path: tc.prefix + "7/nothing/here"}, fault.NotFound},
-			{call{method: "PUT", path: tc.prefix + "x", key: "full"}, fault.NotFound},
-			{call{method: "PUT", path: tc.prefix + "7", key: "full", body: `{`}, fault.BadRequest},
-			{call{method: "PUT", path: tc.prefix + "7", key: "full", body: `{"name":1,"x":2}`}, fault.Invalid},
+			{resttest.Call{Method: "PUT", Path: tc.prefix + "7"}, fault.Unauthenticated},
+			{resttest.Call{Method: "POST", Path: tc.prefix + "7"}, fault.MethodNotAllowed},
+			{resttest.Call{Method: "GET", Path: tc.prefix + "7/nothing/here"}, fault.NotFound},
+			{resttest.Call{Method: "PUT", Path: tc.prefix + "x", Key: "full"}, fault.NotFound},
+			{resttest.Call{Method: "PUT", Path: tc.prefix + "7", Key: "full", Body: `{`}, fault.BadRequest},
+			{resttest.Call{Method: "PUT", Path: tc.prefix + "7", Key: "full", Body: `{"name":1,"x":2}`}, fault.Invalid},
 		} {
-			w := g.do(t, c.request())
+			w := g.Do(t, c.Request())
 			if want := tc.area.status(c.kind); w.Code != want {
-				t.Errorf("%s %s: %d, want %d: %s", c.method, c.path, w.Code, want, w.Body)
+				t.Errorf("%s %s: %d, want %d: %s", c.Method, c.Path, w.Code, want, w.Body)
 			}
 			var body map[string]any
 			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
@@ -251,11 +252,11 @@ func TestErrorBodies(t *testing.T) {
 				names = append(names, name)
 			}
 			slices.Sort(names)
-			want := map[area]string{areaDefault: "error message request_id", areaTenant: "error message", areaDetail: "detail", areaEditor: "errors message success"}[tc.area]
+			want := map[Shape]string{ShapeDefault: "error message request_id", ShapeTenant: "error message", ShapeDetail: "detail", ShapeEditor: "errors message success"}[tc.area]
 			if got := strings.ReplaceAll(strings.Join(names, " "), "details ", ""); got != want {
-				t.Errorf("%s %s: members %q, want %q", c.method, c.path, got, want)
+				t.Errorf("%s %s: members %q, want %q", c.Method, c.Path, got, want)
 			}
-			if tc.area == areaDetail && c.kind == fault.Invalid && !strings.Contains(fmt.Sprint(body["detail"]), "/name") {
+			if tc.area == ShapeDetail && c.kind == fault.Invalid && !strings.Contains(fmt.Sprint(body["detail"]), "/name") {
 				t.Errorf("the sentence leaves the offence out: %s", w.Body)
 			}
 		}
@@ -264,16 +265,17 @@ func TestErrorBodies(t *testing.T) {
 
 // TestAreas: protocols of others get the errors that their clients know.
 func TestAreas(t *testing.T) {
+	g := newRig(t, nil, nil)
 	for path, want := range map[string]string{
 		"/v1/data/gatehouse/decision": `{"code":"invalid_parameter","message":"m: /x: no"}`,
 		"/access/v1/evaluation":       `"m: /x: no"`,
-		root + "/telemetry/config":    `{"detail":"m: /x: no"}`,
-		root + "/tenantsish":          `{"details":[{"pointer":"/x","message":"no"}],"error":"validation_failed","message":"m","request_id":"r"}`,
-		root + "/auth/token":          `{"details":[{"pointer":"/x","message":"no"}],"error":"validation_failed","error_description":"m: /x: no","message":"m","request_id":"r"}`,
+		Root + "/telemetry/config":    `{"detail":"m: /x: no"}`,
+		Root + "/tenantsish":          `{"details":[{"pointer":"/x","message":"no"}],"error":"validation_failed","message":"m","request_id":"r"}`,
+		Root + "/auth/token":          `{"details":[{"pointer":"/x","message":"no"}],"error":"validation_failed","error_description":"m: /x: no","message":"m","request_id":"r"}`,
 	} {
 		f := fault.Invalidf("/x", "no")
 		f.Message = "m"
-		body, err := json.Marshal(&answer{fault: f, area: areaOf(path), id: "r", status: 400})
+		body, err := json.Marshal(&answer{fault: f, shape: g.areaOf(path).Errors, id: "r", status: 400})
 		if err != nil || string(body) != want {
 			t.Errorf("%s: %s, want %s", path, body, want)
 		}
@@ -284,9 +286,9 @@ func TestAreas(t *testing.T) {
 func TestRequestID(t *testing.T) {
 	g := newRig(t, nil, nil)
 	for id, echoed := range map[string]bool{"abc-1.2_3:4": true, "": false, "a b": false, "a\nb": false, strings.Repeat("x", 129): false, strings.Repeat("x", 128): true, "<script>": false} {
-		req := call{method: "GET", path: "/v1/widgets"}.request()
+		req := resttest.Call{Method: "GET", Path: "/v1/widgets"}.Request()
 		req.Header["X-Request-Id"] = []string{id}
-		w := g.do(t, req)
+		w := g.Do(t, req)
 		got := w.Header().Get("X-Request-ID")
 		if (got == id) != echoed || got == "" {
 			t.Errorf("%q became %q", id, got)
@@ -300,7 +302,7 @@ func TestRequestID(t *testing.T) {
 // TestHost: tenants are found by subdomain; a forwarded host counts only from a
 // proxy that is listed.
 func TestHost(t *testing.T) {
-	g := newRig(t, func(s *Server) { s.BaseDomain = "gate.example" }, nil)
+	g := newRig(t, func(s *Config) { s.BaseDomain = "gate.example" }, nil)
 	for _, tc := range []struct {
 		host, header, forwarded string
 		status                  int
@@ -313,16 +315,16 @@ func TestHost(t *testing.T) {
 		{"gate.example", "", "t2.gate.example", 200},
 		{"elsewhere.example", "", "", 200},
 	} {
-		c := call{method: "GET", path: "/v1/widgets", key: "full"}
+		c := resttest.Call{Method: "GET", Path: "/v1/widgets", Key: "full"}
 		if tc.header != "" {
-			c.headers = append(c.headers, "X-Tenant-ID", tc.header)
+			c.Headers = append(c.Headers, "X-Tenant-ID", tc.header)
 		}
 		if tc.forwarded != "" {
-			c.headers = append(c.headers, "X-Forwarded-Host", tc.forwarded)
+			c.Headers = append(c.Headers, "X-Forwarded-Host", tc.forwarded)
 		}
-		req := c.request()
+		req := c.Request()
 		req.Host = tc.host
-		if w := g.do(t, req); w.Code != tc.status {
+		if w := g.Do(t, req); w.Code != tc.status {
 			t.Errorf("%+v: %d %s", tc, w.Code, w.Body)
 		}
 	}
@@ -367,7 +369,7 @@ func TestLatePanic(t *testing.T) {
 			t.Errorf("recovered %v", p)
 		}
 	}()
-	g.ServeHTTP(httptest.NewRecorder(), call{method: "GET", path: "/v1/failing/late", key: "full"}.request())
+	g.ServeHTTP(httptest.NewRecorder(), resttest.Call{Method: "GET", Path: "/v1/failing/late", Key: "full"}.Request())
 }
 
 // TestMessages: an offence is told in words that fit it, and never in the
@@ -383,7 +385,7 @@ func TestMessages(t *testing.T) {
 		`{"name":"x","contact":7}`:                  "expected string",
 		`{"name":"x","home":":r"}`:                  "expected a string of the format uri",
 	} {
-		w := g.do(t, call{method: "PUT", path: "/v1/widgets/7", body: body, key: "full"}.request())
+		w := g.Do(t, resttest.Call{Method: "PUT", Path: "/v1/widgets/7", Body: body, Key: "full"}.Request())
 		var got struct{ Details []fault.Detail }
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Details) != 1 || got.Details[0].Message != want {
 			t.Errorf("%s: %s", body, w.Body)

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -13,11 +13,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// maxDepth is how deep a JSON body may nest.
-const maxDepth = 64
+// MaxDepth is how deep a JSON body may nest.
+const MaxDepth = 64
 
-// precheck looks at all of a request but its body's content: media type,
-// encoding, size, parameters.
+// precheck checks everything but the content of the body: media type, encoding,
+// size, parameters.
 func (r *Router) precheck(x *exchange, req *http.Request) error {
 	rt := x.route
 	if enc := req.Header["Content-Encoding"]; len(enc) > 0 && !encodable(rt, enc) {
@@ -25,9 +25,9 @@ func (r *Router) precheck(x *exchange, req *http.Request) error {
 	}
 	if rt.hasBody {
 		if req.ContentLength > rt.op.MaxBody {
-			return tooLarge(rt.op.MaxBody)
+			return TooLarge(rt.op.MaxBody)
 		}
-		if err := mediaOf(rt, req); err != nil {
+		if err := checkMedia(rt, req); err != nil {
 			return err
 		}
 	}
@@ -41,9 +41,9 @@ func encodable(rt *route, enc []string) bool {
 	return len(enc) == 1 && (strings.EqualFold(enc[0], "identity") || rt.op.Gzip && strings.EqualFold(enc[0], "gzip"))
 }
 
-// mediaOf checks the media type of a body against those of the operation. A
-// body without a type is taken for what the operation expects.
-func mediaOf(rt *route, req *http.Request) error {
+// checkMedia checks the media type of a body against those of the operation. A body
+// without a type counts as what the operation expects.
+func checkMedia(rt *route, req *http.Request) error {
 	types := req.Header["Content-Type"]
 	if len(types) == 0 || req.ContentLength == 0 {
 		return nil
@@ -95,16 +95,16 @@ func (r *Router) checkBody(rt *route, data []byte) ([]byte, error) {
 		if rt.doc.RequestBody != nil && !rt.doc.RequestBody.Required {
 			return nil, nil
 		}
-		return nil, badRequest("invalid_json", "the body is empty, a JSON document was expected")
+		return nil, BadRequest("invalid_json", "the body is empty, a JSON document was expected")
 	}
-	doc, err := parse(data)
+	doc, err := Parse(data)
 	if err != nil {
 		return nil, err
 	}
 	c := check{v: r.valid, lenient: rt.op.Lenient}
 	doc = c.value(rt.body, rt.record, doc)
 	if len(c.details) > 0 {
-		return nil, invalid(c.with(rt.further, doc))
+		return nil, invalid(c.withOffences(rt.offender, doc))
 	}
 	if !c.stripped {
 		return data, nil
@@ -112,7 +112,7 @@ func (r *Router) checkBody(rt *route, data []byte) ([]byte, error) {
 	return doc.AppendJSON(nil), nil
 }
 
-// invalid is the fault of offences against a schema: all of them.
+// invalid is the fault of all offences against a schema.
 func invalid(ds []fault.Detail) *fault.Error {
 	e := fault.New(fault.Invalid, "validation_failed", "the request does not fit its description")
 	if len(ds) == 1 {
@@ -122,18 +122,18 @@ func invalid(ds []fault.Detail) *fault.Error {
 	return e
 }
 
-// parse reads one JSON document strictly: no duplicate
-// members, none that differ only in case, no bad UTF-8, nothing after the
-// document, no more than maxDepth levels, no number that neither an int64 nor a
-// double holds. Faults: BadRequest, without a word of the document.
-func parse(data []byte) (value.Value, error) {
-	doc, err := value.Decode(data, value.Limits{Depth: maxDepth})
+// Parse reads one JSON document strictly: no duplicate members, none that differ
+// only in case, no bad UTF-8, nothing after the document, at most MaxDepth levels,
+// no number that neither an int64 nor a double can hold. Faults: BadRequest, which
+// quotes nothing of the document.
+func Parse(data []byte) (value.Value, error) {
+	doc, err := value.Decode(data, value.Limits{Depth: MaxDepth})
 	if err == nil {
 		return doc, nil
 	}
 	var se *value.SyntaxError
 	if errors.As(err, &se) {
-		return doc, badRequest("invalid_json", "the body is not JSON as we take it: %s, at byte %d", se.Message, se.Offset)
+		return doc, BadRequest("invalid_json", "the body is not JSON as we take it: %s, at byte %d", se.Message, se.Offset)
 	}
-	return doc, badRequest("invalid_json", "the body is not JSON as we take it")
+	return doc, BadRequest("invalid_json", "the body is not JSON as we take it")
 }

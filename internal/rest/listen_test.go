@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bufio"
@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,7 +105,7 @@ func TestSlow(t *testing.T) {
 		}
 	}
 	addr, stop := served(t, func(srv *http.Server) { srv.ReadTimeout, srv.WriteTimeout = deadline, deadline }, func(g *rig) {
-		Raw(g.Router, Op{ID: "poll", Method: "GET", Path: "/poll", Tags: []string{"Widgets"}, Slow: true, Public: true}, RawDocs{Response: stringType},
+		Raw(g.Router, Op{ID: "poll", Method: "GET", Path: "/poll", Tags: []string{"Widgets"}, Slow: true, Public: true}, RawDocs{Response: reflect.TypeFor[string]()},
 			func(w http.ResponseWriter, req *http.Request, _ scope.Scope) {
 				if err := wait(req.Context()); err != nil {
 					Fail(w, err)
@@ -129,7 +130,7 @@ func TestGraceful(t *testing.T) {
 	addr, stop := served(t, nil, func(g *rig) {
 		for _, method := range []string{"GET", "POST"} {
 			op := Op{ID: "linger-" + strings.ToLower(method), Method: method, Path: "/linger", Tags: []string{"Widgets"}, Public: true, Brief: method == "POST"}
-			Raw(g.Router, op, RawDocs{Response: stringType}, func(w http.ResponseWriter, req *http.Request, _ scope.Scope) {
+			Raw(g.Router, op, RawDocs{Response: reflect.TypeFor[string]()}, func(w http.ResponseWriter, req *http.Request, _ scope.Scope) {
 				entered <- req.Context().Value(http.ServerContextKey) == nil
 				<-leave
 				WriteJSON(w, 200, "done")
@@ -215,8 +216,8 @@ func TestRefusedOnTheWay(t *testing.T) {
 // an hour behind, so would be all of them.
 func TestClockStepCutsNoConnection(t *testing.T) {
 	addr, stop := served(t, nil, func(g *rig) {
-		g.server.Now = func() time.Time { return time.Now().UTC().Add(-time.Hour) }
-		g.server.Ticks = time.Now
+		g.cfg.Now = func() time.Time { return time.Now().UTC().Add(-time.Hour) }
+		g.cfg.Ticks = time.Now
 	})
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -227,7 +228,7 @@ func TestClockStepCutsNoConnection(t *testing.T) {
 	}
 	in := bufio.NewReader(conn)
 	for i := range 3 { // one connection, kept
-		if _, err := io.WriteString(conn, "GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		res, err := http.ReadResponse(in, nil)

@@ -1,8 +1,7 @@
-package api
+package rest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -17,18 +16,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// root is where the paths of operations begin, unless Op.Root says otherwise.
-const root = "/api/v1"
-
-// Op describes one operation: the one place where its path, its permission and
-// its limits stand.
+// Op describes one operation. Its path, its permission and its limits stand here
+// and nowhere else.
 type Op struct {
 	// ID is the operationId: lower case words joined by dashes, unique.
 	ID     string
 	Method string
 	// Path is relative to /api/v1, with {parameters} as in net/http patterns.
 	Path string
-	// Root says that Path is absolute: protocols of others at the host's root.
+	// Root says that Path is absolute: foreign protocols at the host's root.
 	Root bool
 	// Summary is one line, Description what a caller has to know beyond it.
 	Summary     string
@@ -42,44 +38,43 @@ type Op struct {
 	// credential that is bound to one environment.
 	Reach Reach
 	// Public operations take no credential. Their Scope holds the tenant that
-	// the request names (or the default one), the address and the request id,
+	// the request names (else the default one), the address and the request id,
 	// and no permission.
 	Public bool
-	// Optional operations take a credential, and do without: their Scope is
-	// then that of a Public operation, with an Actor of no kind.
+	// Optional operations take a credential but need none. Without one, their
+	// Scope is that of a Public operation, with an Actor of no kind.
 	Optional bool
-	// Signed are the headers of which an Optional operation needs one where no
-	// credential comes: a request without is refused before its body is read.
+	// Signed are headers of which an Optional operation needs one where it gets no
+	// credential. A request without any is refused before its body is read.
 	Signed []string
 	// Bearer operations take their credential, a token or a key, from the
-	// Authorization header only (specification, Authentication 5).
+	// Authorization header only.
 	Bearer bool
 	// Status is that of success: 0 means 200, or 204 where there is no body.
 	Status int
 	// MaxBody bounds the request body in bytes; 0 means 1 MiB.
 	MaxBody int64
-	// Record is the record that the operation's objects are answered as: its
-	// members are ignored in a request body where the body's own schema does
-	// not take them, so that what was read can be sent back.
+	// Record is the type that answers hold. A request body may have its members
+	// too, and they are ignored where the body's own schema does not take them:
+	// what a client has read it can send back.
 	Record reflect.Type
-	// Errors are statuses beyond those that follow from the other fields.
+	// Errors are error statuses beyond those that follow from the other fields.
 	Errors []int
 	// Creates marks a POST that creates: Idempotency-Key is honoured.
 	Creates bool
-	// Lenient lets unknown members of a body pass, where the protocol of others
+	// Lenient lets unknown members of a body pass, where a foreign protocol
 	// demands it.
 	Lenient bool
 	// Slow exempts the answer from the write deadline: long polls, streams.
 	Slow bool
-	// Brief operations, of method POST, answer from memory at once, and have
-	// no use for knowing that their caller went away: package lane may serve
-	// them.
+	// Brief operations, of method POST, answer from memory at once and need not
+	// know whether their caller has gone. Package lane may serve them.
 	Brief bool
-	// Gzip lets the request body be compressed; the handler bounds what it
-	// unpacks. Only Raw operations.
+	// Gzip lets the request body be compressed. The handler bounds what it
+	// unpacks. For Raw operations only.
 	Gzip bool
-	// OwnErrors are examples or schemas for statuses whose body is not the
-	// area's error body: status to Go type.
+	// OwnErrors are the body types of statuses that do not have the error body of
+	// their area.
 	OwnErrors map[int]reflect.Type
 }
 
@@ -99,32 +94,30 @@ type RawDocs struct {
 	ResponseType string
 }
 
-// route is an operation as it is served.
+// route is a registered operation.
 type route struct {
 	op      Op
 	pattern string // path as the mux knows it
-	area    area
+	area    Area
 	doc     *huma.Operation
 	params  []param
 	// body is the schema that JSON bodies are checked against; nil: not checked here.
 	body   *huma.Schema
 	record *huma.Schema
-	// further is the type of a body that knows offences which no schema can say.
-	further reflect.Type
-	hasBody bool
-	media   []string
-	serve   func(x *exchange, req *http.Request, sc scope.Scope)
-	stats   routeStats
-	// decisions marks the operations under /decisions, which may have a limit of their own.
-	decisions bool
-	// tenantParam is set where the path names a tenant.
-	tenantParam string
+	// offender is the type of a body that can report more offences than its schema.
+	offender reflect.Type
+	hasBody  bool
+	media    []string
+	serve    func(x *exchange, req *http.Request, sc scope.Scope)
+	stats    routeStats
+	// namesTenant is set where the path has the parameter tenant_id.
+	namesTenant bool
 }
 
 // Router collects the operations and serves them.
 type Router struct {
-	s      *Server
-	api    huma.API
+	cfg    Config
+	api    documenter
 	mux    *http.ServeMux
 	static map[string]map[string]*route // path without parameters → method → route
 	routes []*route
@@ -132,10 +125,10 @@ type Router struct {
 	pool   sync.Pool
 	// pending receives the handler that huma makes while Register runs.
 	pending func(huma.Context)
-	docs    documents // by language
+	docs    map[string]rendered // by language
 	empty   filler
 	metrics *metrics
-	// leaving is set while the server is about to stop: each answer ends its connection.
+	// leaving is set while the server is about to stop. Each answer then ends its connection.
 	leaving atomic.Bool
 	limiter *limiter
 	large   *semaphore.Weighted // room for large bodies
@@ -143,19 +136,19 @@ type Router struct {
 	idem    *idempotency
 }
 
-// Handle implements huma.Adapter: it keeps the handler for Register.
+// Handle implements huma.Adapter. It keeps the handler for Register.
 func (r *Router) Handle(_ *huma.Operation, handler func(huma.Context)) { r.pending = handler }
 
 // Register adds an operation whose input and output are typed. I is a struct
 // with path, query and header tags and perhaps a Body; O one with header tags
-// and perhaps a Body or Status. The handler's error is a fault. A bad operation
-// panics: it is a mistake in the program, found by the first test.
+// and perhaps a Body or Status. The handler's error is a fault. A bad operation is
+// a mistake in the program, so it panics.
 func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.Scope, in *I) (*O, error)) {
 	rt := r.route(op)
-	huma.Register(r.api, *rt.doc, func(ctx context.Context, in *I) (*O, error) {
+	huma.Register(r.api.API, *rt.doc, func(ctx context.Context, in *I) (*O, error) {
 		x, ok := ctx.Value(exchangeKey{}).(*exchange)
 		if !ok {
-			return nil, errors.New("api: no exchange in the context")
+			return nil, errNoExchange
 		}
 		out, err := h(ctx, x.scope, in)
 		if err != nil {
@@ -168,17 +161,17 @@ func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.S
 	})
 	handler := r.pending
 	r.pending = nil
-	rt.doc = r.documented(rt)
+	rt.doc = r.api.documented(rt)
 	if t, ok := reflect.TypeFor[I]().FieldByName("Body"); ok {
 		rt.hasBody = true
 		if t.Type.Implements(offenderType) {
-			rt.further = t.Type
+			rt.offender = t.Type
 		}
 		rt.body = jsonSchema(rt.doc)
 		if rt.body == nil {
-			panic(fmt.Sprintf("api: %s: body %s has no JSON schema", op.ID, t.Type))
+			panic(fmt.Sprintf("rest: %s: body %s has no JSON schema", op.ID, t.Type))
 		}
-		if !op.Lenient { // the protocols of others have their own rules
+		if !op.Lenient { // foreign protocols have their own rules
 			r.valid.markNames(rt.body, map[*huma.Schema]bool{})
 		}
 	} else if _, ok := reflect.TypeFor[I]().FieldByName("RawBody"); ok {
@@ -197,12 +190,12 @@ func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.S
 }
 
 // Raw adds an operation whose handler reads the request and writes the answer
-// itself: hot paths, streams, protocols of others. Credential, rate limit,
-// permission, parameters, media type and size have been dealt with when it is
-// called. It reads the body with Body and fails with Fail.
+// itself: hot paths, streams, foreign protocols. Credential, rate limit,
+// permission, parameters, media type and size are checked before it is called.
+// It reads the body with Body and fails with Fail.
 func Raw(r *Router, op Op, docs RawDocs, h func(w http.ResponseWriter, req *http.Request, sc scope.Scope)) {
 	rt := r.route(op)
-	r.describe(rt, docs)
+	r.api.describe(rt, docs)
 	rt.hasBody = docs.Request != nil
 	rt.serve = func(x *exchange, req *http.Request, sc scope.Scope) {
 		if err := r.precheck(x, req); err != nil {
@@ -218,36 +211,32 @@ func Raw(r *Router, op Op, docs RawDocs, h func(w http.ResponseWriter, req *http
 // route starts the description of op.
 func (r *Router) route(op Op) *route {
 	if op.ID == "" || op.Method == "" || !strings.HasPrefix(op.Path, "/") {
-		panic(fmt.Sprintf("api: operation %q needs an id, a method and a path", op.ID))
+		panic(fmt.Sprintf("rest: operation %q needs an id, a method and a path", op.ID))
 	}
 	if op.MaxBody == 0 {
 		op.MaxBody = 1 << 20
 	}
-	path := root + op.Path
+	path := Root + op.Path
 	if op.Root {
 		path = op.Path
 	}
-	rt := &route{op: op, pattern: path, area: areaOf(path)}
-	rt.decisions = strings.HasPrefix(path, root+"/decisions")
-	if strings.HasPrefix(path, root+"/tenants/{tenant_id}") {
-		rt.tenantParam = "tenant_id"
-	}
-	rt.doc = r.operation(rt)
+	rt := &route{op: op, pattern: path, area: r.areaOf(path), namesTenant: strings.Contains(path, "{tenant_id}")}
+	rt.doc = r.api.operation(rt)
 	return rt
 }
 
 // add puts a finished route into the mux and, where its path has no
-// parameters, into the table that is asked first.
+// parameters, into the table that is looked up first.
 func (r *Router) add(rt *route) {
-	rt.params = r.paramsOf(rt.doc)
+	rt.params = r.valid.params(rt.doc)
 	for media := range contentOf(rt.doc) {
 		rt.media = append(rt.media, media)
 	}
 	if rt.op.Record != nil {
-		rt.record = r.schemaOf(rt.op.Record)
+		rt.record = r.api.schemaOf(rt.op.Record)
 	}
-	r.meter(rt)
-	rt.stats = r.metrics.route(rt.op)
+	r.api.documentLimits(rt)
+	rt.stats = r.metrics.prepare(rt.op)
 	r.routes = append(r.routes, rt)
 	if !strings.Contains(rt.pattern, "{") {
 		methods := r.static[rt.pattern]
@@ -264,7 +253,7 @@ func (r *Router) add(rt *route) {
 	})
 }
 
-// Routes lists the operations' methods and paths, in order of registration.
+// Routes lists the operations in order of registration, with absolute paths.
 func (r *Router) Routes() []Op {
 	ops := make([]Op, 0, len(r.routes))
 	for _, rt := range r.routes {

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"net/http"
@@ -8,34 +8,34 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Reach says what an operation touches, and so what a credential that is bound
-// to one environment may do with it. The zero value denies.
+// Reach says what an operation touches, and so whether a credential that is bound
+// to one environment may call it. The zero value refuses it.
 type Reach uint8
 
 const (
-	// ReachTenant is for what belongs to the tenant as a whole: people, keys,
-	// settings, promotion. A bound credential is refused.
+	// ReachTenant is for what belongs to the whole tenant: people, keys, settings,
+	// promotion. A bound credential is refused.
 	ReachTenant Reach = iota
-	// ReachEnvironment is for what reads and writes in one environment: the one
-	// that the credential is bound to, that the path names or that the request asks for.
+	// ReachEnvironment is for what reads and writes in one environment: that of the
+	// credential, of the path or of the request.
 	ReachEnvironment
 	// ReachSandbox is for what only sandbox has. A credential that is bound to
 	// production is refused.
 	ReachSandbox
-	// ReachSelf is for what touches the caller's own credential alone, or
-	// nothing that a tenant keeps.
+	// ReachSelf is for what touches only the caller's own credential, or nothing
+	// that a tenant stores.
 	ReachSelf
 )
 
-// String is the reach as the document names it.
+// String is the name of the reach in the document.
 func (r Reach) String() string {
 	return [...]string{"tenant", "environment", "sandbox", "self"}[r]
 }
 
-// reaches refuses a credential that is bound to one environment whatever lies
-// outside it. This is the one place where operations are asked; a body that
-// names an environment is asked by scope.Scope.May.
-func (rt *route) reaches(req *http.Request, sc scope.Scope) error {
+// checkReach refuses a credential that is bound to one environment everything
+// outside it. For an environment that a body names, the service calls
+// scope.Scope.May.
+func (rt *route) checkReach(req *http.Request, sc scope.Scope) error {
 	if !sc.EnvBound {
 		return nil
 	}
@@ -55,9 +55,9 @@ func (rt *route) reaches(req *http.Request, sc scope.Scope) error {
 	}
 }
 
-// boundPermissions are the permissions that are of use to a credential which is
-// bound to one environment, sorted.
-func (r *Router) boundPermissions() []scope.Permission {
+// BoundPermissions are the permissions that a credential which is bound to one
+// environment can use, sorted.
+func (r *Router) BoundPermissions() []scope.Permission {
 	var out []scope.Permission
 	for _, rt := range r.routes {
 		if rt.op.Reach != ReachTenant && rt.op.Permission != "" {

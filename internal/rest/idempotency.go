@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"bytes"
@@ -21,25 +21,25 @@ const idempotencyHeader = "Idempotency-Key"
 
 const (
 	keepAnswers = 24 * time.Hour
-	// A running request renews its lease well before it ends; when the process
-	// dies, a repetition waits for no longer than the lease.
+	// A running request renews its lease in time. When its process dies, a
+	// repetition waits no longer than the lease.
 	leaseTime  = 5 * time.Second
 	leaseRenew = leaseTime / 3
-	// How often and how long a repetition looks whether the first is done.
-	lookAgain = 25 * time.Millisecond
-	waitLong  = 20 * time.Second
+	// How often and how long a repetition checks whether the first request is done.
+	pollEvery = 25 * time.Millisecond
+	waitMost  = 20 * time.Second
 )
 
-// Idempotency is what first answers are kept with. With a
-// nil Cluster, Idempotency-Key is ignored.
+// Idempotency is what first answers are stored with. With a nil Cluster,
+// Idempotency-Key is ignored.
 type Idempotency struct {
 	Cluster *db.Cluster
 	// Seal and Open encrypt answers at rest (package secret).
 	Seal func(plain []byte, aad string) ([]byte, error)
 	Open func(sealed []byte, aad string) ([]byte, error)
-	// Outcome says what a request had done when its process died: the id of the
-	// object that its administrative audit entry names. Entry and object were
-	// written in one transaction, so no entry means nothing was created.
+	// Outcome finds what a request had created when its process died: the id of the
+	// object that its entry in the administrative log names. The entry and the object
+	// are written in one transaction, so no entry means that nothing was created.
 	Outcome func(ctx context.Context, sc scope.Scope, requestID string, since time.Time) (objectID string, found bool, err error)
 }
 
@@ -50,21 +50,21 @@ type idempotency struct {
 }
 
 func newIdempotency(r *Router) (*idempotency, error) {
-	cfg := r.s.Idempotency
+	cfg := r.cfg.Idempotency
 	if cfg.Cluster == nil {
 		return nil, nil
 	}
 	if cfg.Seal == nil || cfg.Open == nil {
-		return nil, errors.New("api: answers cannot be kept without encryption")
+		return nil, errors.New("rest: answers cannot be stored without encryption")
 	}
 	return &idempotency{Idempotency: cfg, r: r}, nil
 }
 
-// serve executes the request once, however often it is sent: it claims the key,
-// or waits for who holds it and replays the answer.
+// serve executes the request once, however often it is sent. It claims the key, or
+// waits for the request that holds it and replays its answer.
 func (i *idempotency) serve(x *exchange, rt *route, req *http.Request, sc scope.Scope, keys []string) {
 	if len(keys) != 1 || !printable(keys[0]) {
-		x.fail(badRequest("invalid_idempotency_key", "Idempotency-Key must be sent once and hold 1 to 255 visible ASCII characters"))
+		x.fail(BadRequest("invalid_idempotency_key", "Idempotency-Key must be sent once and hold 1 to 255 visible ASCII characters"))
 		return
 	}
 	if err := i.r.precheck(x, req); err != nil {
@@ -84,41 +84,41 @@ func (i *idempotency) serve(x *exchange, rt *route, req *http.Request, sc scope.
 		x.fail(err)
 		return
 	}
-	now := i.r.s.Now().UTC().Truncate(time.Microsecond)
-	k := kept{
+	now := i.r.cfg.Now().UTC().Truncate(time.Microsecond)
+	k := entry{
 		Key:       digest(string(sc.Actor.Kind), sc.Actor.ID, rt.op.ID, x.path, keys[0]),
 		Request:   digest(req.Method, req.URL.RawQuery, string(sc.Env), string(body)),
 		RequestID: x.id, Headers: map[string]string{}, Body: []byte{}, CreatedAt: now, LeaseUntil: now.Add(leaseTime),
 	}
-	row, mine, err := i.claim(req.Context(), d, k, sc)
+	row, claimed, err := i.claim(req.Context(), d, k, sc)
 	switch {
 	case err != nil:
 		x.fail(err)
 	case row.Request != k.Request:
 		x.fail(fault.New(fault.Invalid, "idempotency_key_reused", "this Idempotency-Key was sent with another request before"))
-	case mine:
+	case claimed:
 		i.execute(x, rt, &replayable, sc, d, k)
 	case row.Status == 0:
-		i.recall(x, rt, req, sc, row)
+		i.reconstruct(x, rt, req, sc, row)
 	default:
 		i.replay(x, sc, row)
 	}
 }
 
-// claim takes the key or waits until its holder is done. A row that is neither
-// ours nor finished is answered when its holder died after it had created.
-func (i *idempotency) claim(ctx context.Context, d *db.DB, k kept, sc scope.Scope) (kept, bool, error) {
-	deadline := i.r.s.Now().Add(waitLong)
+// claim takes the key or waits until its holder is done. It returns an unfinished
+// row of another request only where that one created its object and then died.
+func (i *idempotency) claim(ctx context.Context, d *db.DB, k entry, sc scope.Scope) (entry, bool, error) {
+	deadline := i.r.cfg.Now().Add(waitMost)
 	stale := ""
 	for {
-		var row kept
-		var mine bool
+		var row entry
+		var claimed bool
 		err := d.Write(ctx, func(tx *db.Tx) (err error) {
-			row, mine, err = claim(ctx, tx, k, k.CreatedAt.Add(-keepAnswers), stale)
+			row, claimed, err = claim(ctx, tx, k, k.CreatedAt.Add(-keepAnswers), stale)
 			return err
 		})
-		if err != nil || mine || row.Status != 0 || row.Request != k.Request {
-			return row, mine, err
+		if err != nil || claimed || row.Status != 0 || row.Request != k.Request {
+			return row, claimed, err
 		}
 		row, err = i.await(ctx, d, row, deadline)
 		if err != nil || row.Status != 0 {
@@ -134,17 +134,17 @@ func (i *idempotency) claim(ctx context.Context, d *db.DB, k kept, sc scope.Scop
 			}
 		}
 		stale = row.RequestID
-		k.LeaseUntil = i.r.s.Now().Add(leaseTime)
+		k.LeaseUntil = i.r.cfg.Now().Add(leaseTime)
 	}
 }
 
-// await looks until a running request is done, its lease has ended, or it has
-// given its key back (a row without a key).
-func (i *idempotency) await(ctx context.Context, d *db.DB, row kept, deadline time.Time) (kept, error) {
-	tick := time.NewTicker(lookAgain)
+// await waits until a running request is done, its lease has ended, or it has freed
+// its key (a row without a key).
+func (i *idempotency) await(ctx context.Context, d *db.DB, row entry, deadline time.Time) (entry, error) {
+	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		now := i.r.s.Now()
+		now := i.r.cfg.Now()
 		if now.After(row.LeaseUntil) {
 			return row, nil
 		}
@@ -156,12 +156,12 @@ func (i *idempotency) await(ctx context.Context, d *db.DB, row kept, deadline ti
 			return row, ctx.Err()
 		case <-tick.C:
 		}
-		next, ok, err := standing(ctx, d, row.Key)
+		next, ok, err := find(ctx, d, row.Key)
 		if err != nil {
 			return row, err
 		}
 		if !ok {
-			return kept{}, nil
+			return entry{}, nil
 		}
 		if next.Status != 0 {
 			return next, nil
@@ -170,10 +170,9 @@ func (i *idempotency) await(ctx context.Context, d *db.DB, row kept, deadline ti
 	}
 }
 
-// execute runs the handler, keeps a success and sends it. The answer leaves
-// only when it is kept, so that nobody has seen an answer that a repetition
-// would not get.
-func (i *idempotency) execute(x *exchange, rt *route, req *http.Request, sc scope.Scope, d *db.DB, k kept) {
+// execute runs the handler, stores a success and sends it. The answer is sent only
+// after it is stored, so that a repetition gets the same.
+func (i *idempotency) execute(x *exchange, rt *route, req *http.Request, sc scope.Scope, d *db.DB, k entry) {
 	out := &recorder{header: http.Header{}}
 	client := x.ResponseWriter
 	for name, values := range client.Header() {
@@ -192,18 +191,18 @@ func (i *idempotency) execute(x *exchange, rt *route, req *http.Request, sc scop
 			cancel()
 			<-renewed
 			if p := recover(); p != nil {
-				i.settle(x, d, k, out, sc)
+				i.complete(x, d, k, out, sc)
 				x.status = 0
 				panic(p)
 			}
 		}()
 		rt.serve(x, req, sc)
 	}()
-	i.settle(x, d, k, out, sc)
+	i.complete(x, d, k, out, sc)
 	out.send(client)
 }
 
-func (i *idempotency) renew(ctx context.Context, d *db.DB, k kept) {
+func (i *idempotency) renew(ctx context.Context, d *db.DB, k entry) {
 	tick := time.NewTicker(leaseRenew)
 	defer tick.Stop()
 	for {
@@ -212,18 +211,18 @@ func (i *idempotency) renew(ctx context.Context, d *db.DB, k kept) {
 			return
 		case <-tick.C:
 			err := d.Write(ctx, func(tx *db.Tx) error {
-				return renew(ctx, tx, k.Key, k.RequestID, i.r.s.Now().Add(leaseTime))
+				return renew(ctx, tx, k.Key, k.RequestID, i.r.cfg.Now().Add(leaseTime))
 			})
 			if err != nil && ctx.Err() == nil {
-				i.r.s.Log.Warn("the lease of an Idempotency-Key was not renewed", "request_id", k.RequestID, "error", err)
+				i.r.cfg.Log.Warn("the lease of an Idempotency-Key was not renewed", "request_id", k.RequestID, "error", err)
 			}
 		}
 	}
 }
 
-// settle keeps a success and gives the key back otherwise. When the store fails
-// now, the answer still stands; a repetition finds its outcome in the audit.
-func (i *idempotency) settle(x *exchange, d *db.DB, k kept, out *recorder, sc scope.Scope) {
+// complete stores a success and frees the key otherwise. Where the store fails, the
+// answer is sent all the same; a repetition finds the outcome in the audit.
+func (i *idempotency) complete(x *exchange, d *db.DB, k entry, out *recorder, sc scope.Scope) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseTime)
 	defer cancel()
 	created := out.status >= 200 && out.status < 300
@@ -240,18 +239,18 @@ func (i *idempotency) settle(x *exchange, d *db.DB, k kept, out *recorder, sc sc
 	if err == nil {
 		err = d.Write(ctx, func(tx *db.Tx) error {
 			if created {
-				return settle(ctx, tx, k)
+				return complete(ctx, tx, k)
 			}
 			return release(ctx, tx, k.Key, k.RequestID)
 		})
 	}
 	if err != nil {
-		i.r.s.Log.Error("the first answer to an Idempotency-Key was not kept", "request_id", x.id, "error", err)
+		i.r.cfg.Log.Error("the first answer to an Idempotency-Key was not kept", "request_id", x.id, "error", err)
 	}
 }
 
-// replay sends the answer that was kept.
-func (i *idempotency) replay(x *exchange, sc scope.Scope, row kept) {
+// replay sends the stored answer.
+func (i *idempotency) replay(x *exchange, sc scope.Scope, row entry) {
 	body, err := i.Open(row.Body, sealedFor(sc, row.Key))
 	if err != nil {
 		x.fail(err)
@@ -266,9 +265,9 @@ func (i *idempotency) replay(x *exchange, sc scope.Scope, row kept) {
 	_, _ = x.Write(body) // the peer may have gone
 }
 
-// recall answers for a request whose process died between its commit and its
-// answer: the object is read and sent as it would have been.
-func (i *idempotency) recall(x *exchange, rt *route, req *http.Request, sc scope.Scope, row kept) {
+// reconstruct answers for a request whose process died between its commit and its
+// answer. It reads the object and sends it as that request would have.
+func (i *idempotency) reconstruct(x *exchange, rt *route, req *http.Request, sc scope.Scope, row entry) {
 	id, found, err := i.Outcome(req.Context(), sc, row.RequestID, row.CreatedAt)
 	if err == nil && !found {
 		err = fault.New(fault.Conflict, "request_in_progress", "the first request with this Idempotency-Key has not ended").After(time.Second)
@@ -302,7 +301,7 @@ func (i *idempotency) recall(x *exchange, rt *route, req *http.Request, sc scope
 	_, _ = x.Write(out.body.Bytes()) // the peer may have gone
 }
 
-// PurgeIdempotency deletes kept answers that are older than a day, of all tenants.
+// PurgeIdempotency deletes stored answers of all tenants that are older than a day.
 func (r *Router) PurgeIdempotency(ctx context.Context) error {
 	if r.idem == nil {
 		return nil
@@ -315,14 +314,14 @@ func (r *Router) PurgeIdempotency(ctx context.Context) error {
 	for _, id := range tenants {
 		d, err := r.idem.Cluster.Tenant(ctx, id)
 		if err == nil {
-			err = purge(ctx, d, r.s.Now().Add(-keepAnswers))
+			err = purge(ctx, d, r.cfg.Now().Add(-keepAnswers))
 		}
 		failed = errors.Join(failed, err)
 	}
 	return failed
 }
 
-// recorder keeps an answer in memory.
+// recorder holds an answer in memory.
 type recorder struct {
 	header http.Header
 	status int
@@ -347,7 +346,7 @@ func (o *recorder) Write(p []byte) (int, error) {
 	return o.body.Write(p)
 }
 
-// send passes the answer on.
+// send writes the answer to w.
 func (o *recorder) send(w http.ResponseWriter) {
 	h := w.Header()
 	for name, values := range o.header {
@@ -361,12 +360,12 @@ func (o *recorder) send(w http.ResponseWriter) {
 	_, _ = w.Write(o.body.Bytes()) // the peer may have gone
 }
 
-// sealedFor binds an encrypted answer to its place.
+// sealedFor binds an encrypted answer to its tenant and key.
 func sealedFor(sc scope.Scope, key string) string {
 	return "idempotency/" + string(sc.Tenant) + "/" + key
 }
 
-// digest is the SHA-256 of the parts, each with its length in front.
+// digest is the SHA-256 of the parts, each prefixed with its length.
 func digest(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {

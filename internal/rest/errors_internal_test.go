@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -13,7 +13,7 @@ func TestContextErrors(t *testing.T) {
 	for code, err := range map[string]error{
 		"cancelled": fmt.Errorf("read: %w", context.Canceled), "timeout": fmt.Errorf("read: %w", context.DeadlineExceeded),
 	} {
-		if f := asFault(err); f.Kind != fault.Unavailable || f.Code != code || f.Cause != err {
+		if f := AsFault(err); f.Kind != fault.Unavailable || f.Code != code || f.Cause != err {
 			t.Errorf("%v: %+v", err, f)
 		}
 	}

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
-	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -35,70 +35,70 @@ func (c *counter) count(_ context.Context, tenant, key string, n int64, _ time.D
 func TestRateLimits(t *testing.T) {
 	now := time.Date(2026, 5, 1, 10, 30, 0, 0, time.UTC)
 	decide := func(g *rig) {
-		Raw(g.Router, Op{ID: "decide", Method: "POST", Path: "/decisions/evaluate"}, RawDocs{Request: reflect.TypeFor[widgetDraft](), Response: stringType},
+		Raw(g.Router, Op{ID: "decide", Method: "POST", Path: "/decisions/evaluate"}, RawDocs{Request: reflect.TypeFor[widgetDraft](), Response: reflect.TypeFor[string]()},
 			func(w http.ResponseWriter, _ *http.Request, _ scope.Scope) { WriteJSON(w, 200, "ok") })
 	}
 	rig := func(l Limits) *rig {
 		c := &counter{counts: map[string]int64{}, reset: now.Add(30 * time.Minute)}
-		return newRig(t, func(s *Server) { s.Count, s.Limits, s.Now = c.count, l, func() time.Time { return now } }, decide)
+		return newRig(t, func(s *Config) { s.Count, s.Limits, s.Now = c.count, l, func() time.Time { return now } }, decide)
 	}
-	list := call{method: "GET", path: "/v1/widgets", key: "full"}
-	evaluate := call{method: "POST", path: "/v1/decisions/evaluate", body: "{}", key: "full"}
+	list := resttest.Call{Method: "GET", Path: "/v1/widgets", Key: "full"}
+	evaluate := resttest.Call{Method: "POST", Path: "/v1/decisions/evaluate", Body: "{}", Key: "full"}
 
 	t.Run("by plan", func(t *testing.T) {
 		g := rig(Limits{})
 		var w *httptest.ResponseRecorder
 		for range 1000 {
 			w = httptest.NewRecorder()
-			g.ServeHTTP(w, list.request())
+			g.ServeHTTP(w, list.Request())
 		}
 		h := w.Header()
 		if w.Code != 200 || h.Get("X-RateLimit-Limit") != "1000" || h.Get("X-RateLimit-Remaining") != "0" || h.Get("X-RateLimit-Reset") != "1777633200" {
 			t.Fatalf("the thousandth: %d %v", w.Code, h)
 		}
-		for _, over := range []call{list, evaluate, {method: "PUT", path: "/v1/pis/widgets/1", key: "full"}, {method: "PUT", path: "/v1/ide-integration/widgets/1", key: "full"}} {
-			w = g.do(t, over.request())
+		for _, over := range []resttest.Call{list, evaluate, {Method: "PUT", Path: "/v1/pis/widgets/1", Key: "full"}, {Method: "PUT", Path: "/v1/ide-integration/widgets/1", Key: "full"}} {
+			w = g.Do(t, over.Request())
 			var body RateLimitError
 			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || w.Code != 429 || body.Error != "rate_limit_exceeded" || body.RetryAfter != 1800 || body.Limit != 1000 {
-				t.Errorf("%s: %d %s %v", over.path, w.Code, w.Body, err)
+				t.Errorf("%s: %d %s %v", over.Path, w.Code, w.Body, err)
 			}
 			if w.Header().Get("Retry-After") != "1800" || w.Header().Get("X-RateLimit-Remaining") != "0" {
 				t.Errorf("%v", w.Header())
 			}
 		}
 		other := list
-		other.key = "reader"
-		if w := g.do(t, other.request()); w.Code != 200 || w.Header().Get("X-RateLimit-Remaining") != "999" {
+		other.Key = "reader"
+		if w := g.Do(t, other.Request()); w.Code != 200 || w.Header().Get("X-RateLimit-Remaining") != "999" {
 			t.Errorf("another key: %d %v", w.Code, w.Header())
 		}
 		for _, key := range []string{"person"} {
-			other.key = key
-			if w := g.do(t, other.request()); w.Code != 200 || w.Header().Get("X-RateLimit-Limit") != "" {
+			other.Key = key
+			if w := g.Do(t, other.Request()); w.Code != 200 || w.Header().Get("X-RateLimit-Limit") != "" {
 				t.Errorf("a person: %d %v", w.Code, w.Header())
 			}
 		}
 	})
 	t.Run("headers on refusals", func(t *testing.T) {
 		g := rig(Limits{})
-		for _, c := range []call{
-			{method: "PUT", path: "/v1/widgets/7", key: "reader"},
-			{method: "PUT", path: "/v1/widgets/7", key: "full", body: "{"},
-			{method: "GET", path: "/v1/failing/panic", key: "full"},
-			{method: "GET", path: "/v1/widgets", key: "full", headers: []string{"X-Tenant-ID", "t2"}},
-			{method: "PUT", path: "/v1/tenants/t2/widgets/7", key: "full", body: "{}"},
-			{method: "GET", path: "/v1/widgets", key: "full", headers: []string{"X-Environment", "mars"}},
-			{method: "GET", path: "/v1/widgets?tenant_id=t1", key: "full", headers: []string{"X-Tenant-ID", "t2"}},
-			{method: "GET", path: "/v1/widgets?limit=%zz", key: "full"},
-			{method: "DELETE", path: "/v1/widgets", key: "full"},
-			{method: "GET", path: "/v1/nothing", key: "full"},
+		for _, c := range []resttest.Call{
+			{Method: "PUT", Path: "/v1/widgets/7", Key: "reader"},
+			{Method: "PUT", Path: "/v1/widgets/7", Key: "full", Body: "{"},
+			{Method: "GET", Path: "/v1/failing/panic", Key: "full"},
+			{Method: "GET", Path: "/v1/widgets", Key: "full", Headers: []string{"X-Tenant-ID", "t2"}},
+			{Method: "PUT", Path: "/v1/tenants/t2/widgets/7", Key: "full", Body: "{}"},
+			{Method: "GET", Path: "/v1/widgets", Key: "full", Headers: []string{"X-Environment", "mars"}},
+			{Method: "GET", Path: "/v1/widgets?tenant_id=t1", Key: "full", Headers: []string{"X-Tenant-ID", "t2"}},
+			{Method: "GET", Path: "/v1/widgets?limit=%zz", Key: "full"},
+			{Method: "DELETE", Path: "/v1/widgets", Key: "full"},
+			{Method: "GET", Path: "/v1/nothing", Key: "full"},
 		} {
-			before := left(t, g, c.key)
-			w := g.do(t, c.request())
+			before := left(t, g, c.Key)
+			w := g.Do(t, c.Request())
 			if got := w.Header().Get("X-RateLimit-Remaining"); got != strconv.Itoa(before-1) || w.Code < 400 {
-				t.Errorf("%s %v: %d, %d were left, now %v", c.path, c.headers, w.Code, before, w.Header())
+				t.Errorf("%s %v: %d, %d were left, now %v", c.Path, c.Headers, w.Code, before, w.Header())
 			}
 		}
-		w := g.do(t, call{method: "GET", path: "/v1/nothing", key: "wrong"}.request())
+		w := g.Do(t, resttest.Call{Method: "GET", Path: "/v1/nothing", Key: "wrong"}.Request())
 		if w.Code != 404 || w.Header().Get("X-RateLimit-Limit") != "" {
 			t.Errorf("a bad key: %d %v", w.Code, w.Header())
 		}
@@ -109,13 +109,13 @@ func TestRateLimits(t *testing.T) {
 			c := list
 			switch i {
 			case 0, 3:
-				c.headers = []string{"X-Tenant-ID", "t2"}
+				c.Headers = []string{"X-Tenant-ID", "t2"}
 			case 1:
-				c.headers = []string{"X-Environment", "mars"}
+				c.Headers = []string{"X-Environment", "mars"}
 			default:
-				c.path = "/v1/nothing"
+				c.Path = "/v1/nothing"
 			}
-			if w := g.do(t, c.request()); w.Code != want {
+			if w := g.Do(t, c.Request()); w.Code != want {
 				t.Errorf("request %d: %d, want %d: %s", i, w.Code, want, w.Body)
 			}
 		}
@@ -132,10 +132,10 @@ func TestRateLimits(t *testing.T) {
 			{Limits{All: 7, Decisions: 9}, "7", "9"},
 		} {
 			g := rig(tc.Limits)
-			if got := g.do(t, list.request()).Header().Get("X-RateLimit-Limit"); got != tc.list {
+			if got := g.Do(t, list.Request()).Header().Get("X-RateLimit-Limit"); got != tc.list {
 				t.Errorf("%+v: list %q", tc, got)
 			}
-			if got := g.do(t, evaluate.request()).Header().Get("X-RateLimit-Limit"); got != tc.evaluate {
+			if got := g.Do(t, evaluate.Request()).Header().Get("X-RateLimit-Limit"); got != tc.evaluate {
 				t.Errorf("%+v: evaluate %q", tc, got)
 			}
 		}
@@ -145,29 +145,12 @@ func TestRateLimits(t *testing.T) {
 // left is what a key may still send.
 func left(t *testing.T, g *rig, key string) int {
 	t.Helper()
-	w := g.do(t, call{method: "GET", path: "/v1/widgets", key: key}.request())
+	w := g.Do(t, resttest.Call{Method: "GET", Path: "/v1/widgets", Key: key}.Request())
 	n, err := strconv.Atoi(w.Header().Get("X-RateLimit-Remaining"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// TestOwnMetrics: a tenant sees its own figures without anybody's name.
-func TestOwnMetrics(t *testing.T) {
-	g := newRig(t, nil, nil)
-	g.do(t, call{method: "GET", path: "/v1/widgets", key: "full"}.request())
-	g.do(t, call{method: "GET", path: "/v1/widgets", key: "platform"}.request())
-	own := g.do(t, call{method: "GET", path: "/metrics", key: "full"}.request()).Body.String()
-	if !strings.Contains(own, `gatehouse_tenant_requests_total{status="2xx"} 1`) || strings.Contains(own, "default") || strings.Contains(own, "go_") {
-		t.Errorf("a tenant sees:\n%s", own)
-	}
-	all := g.do(t, call{method: "GET", path: "/metrics", key: "platform"}.request()).Body.String()
-	for _, has := range []string{`gatehouse_tenant_requests_total{status="2xx",tenant="default"} 1`, `gatehouse_http_requests_total{method="GET",operation="list-widgets",status="2xx"} 2`, "go_goroutines", "go_build_info", `gatehouse_build_info{goversion="` + runtime.Version() + `",revision="`, `,version="test"} 1`, "gatehouse_http_request_duration_seconds_bucket"} {
-		if !strings.Contains(all, has) {
-			t.Errorf("the platform's administrator does not see %s", has)
-		}
-	}
 }
 
 // TestRevision: a build says which commit it is of, as well as it knows.
@@ -202,13 +185,13 @@ func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
 // BenchmarkAdmission is all that the API adds to a Raw operation on the hot
 // path: routing, credential, rate limit, permission, body, metrics, headers.
 func BenchmarkAdmission(b *testing.B) {
-	g := newRig(b, func(s *Server) {
+	g := newRig(b, func(s *Config) {
 		w := cache.Window{Count: 1, Reset: time.Now()}
 		s.Count = func(context.Context, string, string, int64, time.Duration) (cache.Window, error) { return w, nil }
 	}, nil)
-	g.spec = nil
+	g.Spec = nil
 	const body = `{"user":{"id":"ada","roles":["hr"]},"action":{"name":"read"},"resource":{"path":"/employees/1"}}`
-	req := call{method: "POST", path: "/api/v1/raw", key: "full", headers: []string{"Content-Type", "application/json"}}.request()
+	req := resttest.Call{Method: "POST", Path: "/api/v1/raw", Key: "full", Headers: []string{"Content-Type", "application/json"}}.Request()
 	req.ContentLength = int64(len(body))
 	w := &sink{h: http.Header{}}
 	reader := strings.NewReader("")
@@ -225,7 +208,7 @@ func BenchmarkAdmission(b *testing.B) {
 func BenchmarkTyped(b *testing.B) {
 	g := newRig(b, nil, nil)
 	const body = `{"name":"x","kind":"a","parts":[{"size":2,"material":"oak"}],"settings":{"a":1}}`
-	req := call{method: "PUT", path: "/api/v1/widgets/7", key: "full", headers: []string{"Content-Type", "application/json"}}.request()
+	req := resttest.Call{Method: "PUT", Path: "/api/v1/widgets/7", Key: "full", Headers: []string{"Content-Type", "application/json"}}.Request()
 	req.ContentLength = int64(len(body))
 	w := &sink{h: http.Header{}}
 	reader := strings.NewReader("")

@@ -1,4 +1,4 @@
-package api
+package rest
 
 import (
 	"encoding/json"
@@ -30,13 +30,13 @@ type param struct {
 }
 
 // paramsOf lists the parameters of an operation.
-func (r *Router) paramsOf(op *huma.Operation) []param {
+func (v *validator) params(op *huma.Operation) []param {
 	var ps []param
 	for _, p := range op.Parameters {
 		if p.Ref != "" {
 			continue // common ones are read elsewhere
 		}
-		q := param{in: p.In, name: p.Name, required: p.Required, schema: r.valid.deref(p.Schema)}
+		q := param{in: p.In, name: p.Name, required: p.Required, schema: v.deref(p.Schema)}
 		q.explode = p.Explode != nil && *p.Explode
 		if p.In == "header" {
 			q.header = http.CanonicalHeaderKey(p.Name)
@@ -46,49 +46,45 @@ func (r *Router) paramsOf(op *huma.Operation) []param {
 	return ps
 }
 
-// checkParams checks all parameters of a request. A path that no object can
-// have is not found; anything else that is wrong is a 400.
+// checkParams checks all parameters of a request. A path parameter that no object
+// can have is a 404. Every other offence is a 400.
 func (r *Router) checkParams(rt *route, req *http.Request) error {
 	var ds []fault.Detail
-	query, err := queryOf(req)
+	query, err := parseQuery(req)
 	if err != nil {
 		return err
 	}
-	if err := rt.unknown(query); err != nil {
+	if err := rt.checkQueryNames(query); err != nil {
 		return err
 	}
 	for i := range rt.params {
 		p := &rt.params[i]
 		values := p.values(req, query)
 		if p.in == "path" {
-			if len(r.wrong(p, values)) > 0 {
+			if len(r.valid.wrong(p, values)) > 0 {
 				return fault.New(fault.NotFound, "not_found", "there is no such object")
 			}
 			continue
 		}
-		for _, message := range r.wrong(p, values) {
+		for _, message := range r.valid.wrong(p, values) {
 			ds = append(ds, fault.Detail{Pointer: p.in + "." + p.name, Message: message})
 		}
 	}
 	if len(ds) == 0 {
 		return nil
 	}
-	e := badRequest("invalid_parameter", "%s: %s", ds[0].Pointer, ds[0].Message)
+	e := BadRequest("invalid_parameter", "%s: %s", ds[0].Pointer, ds[0].Message)
 	e.Details = ds
 	return e
 }
 
-// foreign are the families that keep their own protocol's rules for unknown
-// query parameters, which is to leave them alone.
-var foreign = []string{root + "/bridge/", "/access/v1/", "/v1/data/"}
-
 // queriedByAll are the query parameters that every operation takes.
 var queriedByAll = []string{"environment", "tenant_id"}
 
-// unknown refuses query parameters that the operation does not have, by name: a
+// checkQueryNames refuses query parameters that the operation does not have: a
 // typo in a filter must not answer the whole list.
-func (rt *route) unknown(query url.Values) error {
-	if len(query) == 0 || slices.ContainsFunc(foreign, func(family string) bool { return strings.HasPrefix(rt.pattern, family) }) {
+func (rt *route) checkQueryNames(query url.Values) error {
+	if len(query) == 0 || rt.area.AnyQuery {
 		return nil
 	}
 	known := slices.Clone(queriedByAll)
@@ -99,19 +95,19 @@ func (rt *route) unknown(query url.Values) error {
 	}
 	var ds []fault.Detail
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if !slices.Contains(known, name) && len(ds) < maxDetails {
+		if !slices.Contains(known, name) && len(ds) < MaxDetails {
 			ds = append(ds, fault.Detail{Pointer: "query." + clipped(name), Message: "there is no such parameter here" + fault.DidYouMean(name, known)})
 		}
 	}
 	if len(ds) == 0 {
 		return nil
 	}
-	e := badRequest("unknown_parameter", "%s: %s", ds[0].Pointer, ds[0].Message)
+	e := BadRequest("unknown_parameter", "%s: %s", ds[0].Pointer, ds[0].Message)
 	e.Details = ds
 	return e
 }
 
-// clipped is the beginning of a name that the caller made, fit for an answer.
+// clipped is the beginning of a name that the caller chose, fit for an answer.
 func clipped(name string) string {
 	const most = 64
 	if len(name) > most {
@@ -134,7 +130,7 @@ func (p *param) values(req *http.Request, query url.Values) []string {
 }
 
 // wrong lists what is wrong with the values of a parameter.
-func (r *Router) wrong(p *param, values []string) []string {
+func (v *validator) wrong(p *param, values []string) []string {
 	if len(values) == 0 {
 		if p.required {
 			return []string{"this parameter is required"}
@@ -145,21 +141,21 @@ func (r *Router) wrong(p *param, values []string) []string {
 		return nil
 	}
 	if p.schema.Type == huma.TypeArray {
-		return r.wrongList(p, values)
+		return v.wrongList(p, values)
 	}
 	if len(values) > 1 {
 		return []string{"this parameter may be sent once only"}
 	}
 	if values[0] == "" && (p.schema.Type != huma.TypeString || len(p.schema.Enum) > 0 || p.schema.Format != "" || p.schema.MinLength != nil) {
-		return []string{"this parameter is empty"} // a filter that says nothing must not answer the whole list
+		return []string{"this parameter is empty"} // an empty filter must not answer the whole list
 	}
 	if values[0] == "" && !p.required {
 		return nil
 	}
-	return r.wrongText(p.schema, values[0])
+	return v.wrongText(p.schema, values[0])
 }
 
-func (r *Router) wrongList(p *param, values []string) []string {
+func (v *validator) wrongList(p *param, values []string) []string {
 	if !p.explode {
 		if len(values) > 1 {
 			return []string{"this parameter may be sent once only, with commas between its values"}
@@ -170,34 +166,34 @@ func (r *Router) wrongList(p *param, values []string) []string {
 	if p.schema.MaxItems != nil && len(values) > *p.schema.MaxItems {
 		messages = append(messages, "expected at most "+strconv.Itoa(*p.schema.MaxItems)+" values")
 	}
-	items := r.valid.deref(p.schema.Items)
-	for _, v := range values {
-		messages = append(messages, r.wrongText(items, v)...)
+	items := v.deref(p.schema.Items)
+	for _, text := range values {
+		messages = append(messages, v.wrongText(items, text)...)
 	}
 	return messages
 }
 
 // wrongText checks one parameter's text against a scalar schema.
-func (r *Router) wrongText(s *huma.Schema, text string) []string {
+func (v *validator) wrongText(s *huma.Schema, text string) []string {
 	switch s.Type {
 	case huma.TypeInteger:
 		i, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || strconv.FormatInt(i, 10) != text { // an id has one spelling: neither 01 nor +1
 			return []string{"expected an integer"}
 		}
-		return r.valid.scalar(s, i)
+		return v.scalar(s, i)
 	case huma.TypeNumber:
 		f, err := json.Number(text).Float64()
 		if err != nil {
 			return []string{"expected a number"}
 		}
-		return r.valid.scalar(s, f)
+		return v.scalar(s, f)
 	case huma.TypeBoolean:
 		if text != "true" && text != "false" {
 			return []string{"expected true or false"}
 		}
 		return nil
 	default:
-		return r.valid.scalar(s, text)
+		return v.scalar(s, text)
 	}
 }

@@ -1,0 +1,47 @@
+package api
+
+import (
+	"embed"
+	"io/fs"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+)
+
+// The version of the API (semantic), as info.x-gatehouse-contract reports it. A
+// removed operation, member or value, or a narrower type, needs a new major
+// version: a test compares the document with the last one.
+const (
+	APIVersion    = "2.0.0"
+	SchemaVersion = "1.0.0"
+)
+
+// Contract is info.x-gatehouse-contract.
+type Contract struct {
+	APIVersion        string `json:"api_version"`
+	SchemaVersion     string `json:"schema_version"`
+	DeprecationPolicy string `json:"deprecation_policy"`
+}
+
+// catalogs hold the translations of the document.
+//
+//go:embed locales
+var catalogs embed.FS
+
+// Languages are those of the document. It is written in the first one.
+var Languages = []string{"en", "es", "fr"}
+
+// document describes the API as a whole.
+func document() (rest.Document, error) {
+	locales, err := fs.Sub(catalogs, "locales")
+	return rest.Document{
+		Title: "gatehouse", Version: APIVersion, License: "Apache-2.0",
+		Description: "Policies, protected resources, decisions and the bouncers that enforce them.",
+		Extensions: map[string]any{"x-gatehouse-contract": Contract{
+			APIVersion: APIVersion, SchemaVersion: SchemaVersion,
+			DeprecationPolicy: "A breaking change comes with a new major api_version and is announced in the change log at least 180 days before; what is deprecated is marked so in this document and keeps working until then.",
+		}},
+		OwnTypes:  "github.com/gatehouse-dev/gatehouse/internal/api",
+		Names:     []string{"name", "username", "department", "owner_team", "roles", "tags", "compliance_tags", "data_residency"},
+		Languages: Languages, Catalogs: locales,
+	}, err
+}

@@ -1,0 +1,48 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/cache"
+)
+
+// FuzzBody: no body makes the checks fail, and what they let through is JSON.
+func FuzzBody(f *testing.F) {
+	g := newRig(f, nil, nil)
+	var rt *route
+	for _, known := range g.routes {
+		if known.op.ID == "update-widget" {
+			rt = known
+		}
+	}
+	for _, seed := range []string{`{"name":"x"}`, `{"id":1,"name":"x","parts":[{"size":1}]}`, `[]`, `{"a":{"b":[1,2,{"c":null}]}}`, `{"name":"\ud800"}`, `{"id":`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		out, err := g.checkBody(rt, data)
+		if err == nil && !json.Valid(out) {
+			t.Errorf("%q became %q", data, out)
+		}
+	})
+}
+
+// BenchmarkRateLimit is the count of one request, in process.
+func BenchmarkRateLimit(b *testing.B) {
+	c, err := cache.Open(b.Context(), cache.Config{Now: time.Now})
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := &limiter{limits: Limits{All: 1 << 60}, counts: c.Count, now: time.Now}
+	x := &exchange{ResponseWriter: httptest.NewRecorder()}
+	rt := &route{}
+	who := Principal{KeyID: "12", Tenant: "t1", Plan: "enterprise", RateLimited: true}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := l.count(b.Context(), x, rt, who); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,316 @@
+package rest
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Credential is what a request says about its caller.
+type Credential struct {
+	Bearer, APIKey string
+	TenantHint     scope.TenantID
+	EnvHint        scope.Env
+	IP, RequestID  string
+}
+
+// Principal is what the rate limit must know of a caller.
+type Principal struct {
+	// KeyID is set for API keys, and for tokens made from one.
+	KeyID string
+	// Tenant is the key's own tenant, in which its requests are counted.
+	Tenant scope.TenantID
+	// Plan is the tenant's plan, which sets the key's limit.
+	Plan string
+	// RateLimited is set for keys. People and bouncers are not counted.
+	RateLimited bool
+}
+
+// BadRequest is the fault of a request that cannot be read.
+func BadRequest(code, format string, args ...any) *fault.Error {
+	return fault.Newf(fault.BadRequest, code, format, args...)
+}
+
+// authenticate finds the caller and counts the request against the caller's limit.
+// It also counts requests that name a wrong tenant or environment, so that probing
+// is not free. Two credentials are refused before either is looked up.
+func (r *Router) authenticate(x *exchange, rt *route, req *http.Request) (scope.Scope, error) {
+	c, offence := r.credential(x, req)
+	if c.Bearer == "" && c.APIKey == "" {
+		if offence == nil {
+			offence = fault.New(fault.Unauthenticated, "authentication_required", "send an API key or an access token")
+		}
+		return scope.Scope{}, offence
+	}
+	if offence == nil && rt.op.Bearer && c.APIKey != "" {
+		offence = fault.New(fault.Unauthenticated, "authentication_required", "send the credential, a token or a key, as Authorization: Bearer")
+	}
+	sc, who, err := r.cfg.Authenticate(req.Context(), c)
+	if over := r.limiter.count(req.Context(), x, rt, who); over != nil {
+		return scope.Scope{}, over
+	}
+	if offence != nil {
+		return scope.Scope{}, offence
+	}
+	if err != nil {
+		return scope.Scope{}, err
+	}
+	x.scope, x.authenticated = sc, true
+	if rt.namesTenant && !sc.Platform {
+		if id := req.PathValue("tenant_id"); id != string(sc.Tenant) {
+			return scope.Scope{}, TenantDenied(id)
+		}
+	}
+	return sc, nil
+}
+
+// TenantDenied is the fault of a caller who may not know whether a tenant exists.
+func TenantDenied(id string) *fault.Error {
+	return fault.New(fault.Forbidden, "tenant_access_denied", "this credential has no access to that tenant").With("tenant_id", id)
+}
+
+// anonymous is the scope of a request without a credential.
+func (r *Router) anonymous(x *exchange, req *http.Request) (scope.Scope, error) {
+	var sc scope.Scope
+	query, err := parseQuery(req)
+	if err != nil {
+		return sc, err
+	}
+	if sc.Tenant, err = r.tenantOf(req, query); err != nil {
+		return sc, err
+	}
+	if sc.Env, err = envOf(req, query); err != nil {
+		return sc, err
+	}
+	if sc.Tenant == "" {
+		sc.Tenant = scope.DefaultTenant
+	}
+	sc.RequestID = x.id
+	sc.Actor.IP = r.address(req)
+	return sc, nil
+}
+
+// credential reads the credential, the tenant and the environment of a request. With
+// an error about the tenant or the environment it still returns the credential,
+// without both.
+func (r *Router) credential(x *exchange, req *http.Request) (Credential, error) {
+	keys, auths := req.Header["X-Api-Key"], req.Header["Authorization"]
+	if len(keys)+len(auths) > 1 {
+		return Credential{}, BadRequest("ambiguous_credentials", "send one credential, not several")
+	}
+	c := Credential{RequestID: x.id}
+	switch {
+	case len(keys) == 1:
+		c.APIKey = strings.TrimSpace(keys[0])
+	case len(auths) == 1:
+		scheme, token, _ := strings.Cut(auths[0], " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return c, fault.New(fault.Unauthenticated, "authentication_required", "the Authorization header must be of the Bearer scheme")
+		}
+		c.Bearer = strings.TrimSpace(token)
+	}
+	c.IP = r.address(req)
+	query, err := parseQuery(req)
+	if err != nil {
+		return c, err
+	}
+	named, err := r.tenantOf(req, query)
+	if err != nil {
+		return c, err
+	}
+	env, err := envOf(req, query)
+	if err != nil {
+		return c, err
+	}
+	c.TenantHint, c.EnvHint = named, env
+	return c, nil
+}
+
+// queryOf parses the query strictly; nil where there is none.
+func parseQuery(req *http.Request) (url.Values, error) {
+	if req.URL.RawQuery == "" {
+		return nil, nil
+	}
+	query, err := url.ParseQuery(req.URL.RawQuery)
+	if err != nil {
+		return nil, BadRequest("invalid_query", "the query string cannot be read")
+	}
+	return query, nil
+}
+
+// TenantOf is the tenant that a request names by host, header or query; empty
+// where it names none. A Public operation's Scope cannot tell a request that names
+// the default tenant from one that names none.
+func (r *Router) TenantOf(req *http.Request) (scope.TenantID, error) {
+	query, err := parseQuery(req)
+	if err != nil {
+		return "", err
+	}
+	return r.tenantOf(req, query)
+}
+
+// CredentialOf is the credential that the request of a Raw operation came with.
+func CredentialOf(w http.ResponseWriter, req *http.Request) (Credential, error) {
+	x, ok := w.(*exchange)
+	if !ok {
+		return Credential{}, errNoExchange
+	}
+	return x.r.credential(x, req)
+}
+
+// tenantOf is the tenant that the request names by host, header or query.
+func (r *Router) tenantOf(req *http.Request, query url.Values) (scope.TenantID, error) {
+	host := r.tenantOfHost(req)
+	if len(req.Header["X-Tenant-Id"]) == 0 && len(query["tenant_id"]) == 0 {
+		return host, nil
+	}
+	named, err := oneValue("tenant_conflict", "tenant", string(host), req.Header["X-Tenant-Id"], query["tenant_id"])
+	if err != nil {
+		return "", err
+	}
+	if named != "" && !IsLabel(named) {
+		return "", BadRequest("invalid_tenant", "a tenant id is a DNS label in lower case")
+	}
+	return scope.TenantID(named), nil
+}
+
+// envOf is the environment that the request names by header or query.
+func envOf(req *http.Request, query url.Values) (scope.Env, error) {
+	if len(req.Header["X-Environment"]) == 0 && len(query["environment"]) == 0 {
+		return scope.AnyEnv, nil
+	}
+	named, err := oneValue("environment_conflict", "environment", "", req.Header["X-Environment"], query["environment"])
+	if err != nil {
+		return "", err
+	}
+	if env := scope.Env(named); !env.Valid() {
+		e := BadRequest("invalid_environment", "the environment must be sandbox or production")
+		e.Details = []fault.Detail{{Pointer: "query.environment", Message: e.Message}}
+		return "", e
+	}
+	return scope.Env(named), nil
+}
+
+// oneValue is the value that all sources agree on. A source with several values, or
+// two sources that differ, are a conflict.
+func oneValue(code, what, first string, sources ...[]string) (string, error) {
+	value, found := first, first != ""
+	for _, source := range sources {
+		if len(source) > 1 {
+			return "", BadRequest(code, "the request names its %s more than once", what)
+		}
+		if len(source) == 0 {
+			continue
+		}
+		if found && source[0] != value {
+			return "", BadRequest(code, "the request names two different values for its %s", what)
+		}
+		value, found = source[0], true
+	}
+	if found && value == "" {
+		return "", BadRequest("invalid_"+what, "the %s that the request names is empty", what)
+	}
+	return value, nil
+}
+
+// IsLabel reports whether s is a DNS label in lower case.
+func IsLabel(s string) bool {
+	if len(s) == 0 || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// tenantOfHost is the tenant whose subdomain or custom domain the request names.
+func (r *Router) tenantOfHost(req *http.Request) scope.TenantID {
+	if r.cfg.BaseDomain == "" && r.cfg.TenantByHost == nil {
+		return ""
+	}
+	host := req.Host
+	if len(r.cfg.TrustedProxies) > 0 && r.trusted(peer(req)) {
+		if forwarded := req.Header["X-Forwarded-Host"]; len(forwarded) == 1 {
+			host = forwarded[0]
+		}
+	}
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, ".")) // a trailing dot only names the DNS root
+	if base := r.cfg.BaseDomain; base != "" {
+		if host == base {
+			return ""
+		}
+		if sub, ok := strings.CutSuffix(host, "."+base); ok {
+			if IsLabel(sub) {
+				return scope.TenantID(sub)
+			}
+			return ""
+		}
+	}
+	if r.cfg.TenantByHost != nil && strings.Contains(host, ".") {
+		if _, err := netip.ParseAddr(host); err != nil {
+			if id, ok := r.cfg.TenantByHost(context.WithoutCancel(req.Context()), host); ok {
+				return id
+			}
+		}
+	}
+	return ""
+}
+
+// peer is the address at the other end of the connection.
+func peer(req *http.Request) netip.Addr {
+	ap, err := netip.ParseAddrPort(req.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
+}
+
+func (r *Router) trusted(a netip.Addr) bool {
+	for _, p := range r.cfg.TrustedProxies {
+		if p.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// address is the caller's address: that of the peer, or behind trusted proxies the
+// last address in X-Forwarded-For that is not one of theirs.
+func (r *Router) address(req *http.Request) string {
+	a := peer(req)
+	if !a.IsValid() {
+		return ""
+	}
+	if len(r.cfg.TrustedProxies) == 0 || !r.trusted(a) {
+		return a.String()
+	}
+	hops := strings.Split(strings.Join(req.Header["X-Forwarded-For"], ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- {
+		text := strings.TrimSpace(hops[i])
+		hop, err := netip.ParseAddr(text)
+		if err != nil { // some balancers add the port
+			var with netip.AddrPort
+			if with, err = netip.ParseAddrPort(text); err != nil {
+				break
+			}
+			hop = with.Addr()
+		}
+		a = hop.Unmap().WithZone("")
+		if !r.trusted(a) {
+			break
+		}
+	}
+	return a.String()
+}

@@ -1,0 +1,76 @@
+package rest
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Root is the path below which operations are, unless Op.Root says otherwise.
+const Root = "/api/v1"
+
+// canonical is the path that an operation is registered under.
+func (r *Router) canonical(path string) string {
+	if r.cfg.Canonical == nil {
+		return path
+	}
+	return r.cfg.Canonical(path)
+}
+
+// isAPI reports whether a path belongs to the API.
+func (r *Router) isAPI(path string) bool { return r.cfg.IsAPI == nil || r.cfg.IsAPI(path) }
+
+// resolve gives the request under its canonical path, or the request itself
+// where nothing changes. ok is false for paths that no operation can have. Empty
+// and dot segments are not cleaned away: only the documented spelling exists.
+func (r *Router) resolve(req *http.Request) (*http.Request, bool) {
+	path := req.URL.Path
+	if path == "" || path[0] != '/' || strings.Contains(path, "//") || dotted(path) {
+		return req, false
+	}
+	to := r.canonical(path)
+	if to == path {
+		return req, true
+	}
+	u := *req.URL
+	u.Path = to
+	if u.RawPath != "" {
+		u.RawPath = r.canonical(u.RawPath)
+		if plain, err := url.PathUnescape(u.RawPath); err != nil || plain != to {
+			return req, false
+		}
+	}
+	out := *req
+	out.URL = &u
+	return &out, true
+}
+
+// dotted reports whether a path holds a segment "." or "..".
+func dotted(path string) bool {
+	if !strings.Contains(path, "/.") {
+		return false
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// Under reports whether path is prefix or lies below it.
+func Under(path, prefix string) bool {
+	return strings.HasPrefix(path, prefix) && (len(path) == len(prefix) || path[len(prefix)] == '/')
+}
+
+// Pattern is the path that the operation of a request is registered under, empty
+// where no operation takes it.
+func (r *Router) Pattern(req *http.Request) string {
+	req, ok := r.resolve(req)
+	if !ok {
+		return ""
+	}
+	_, pattern := r.mux.Handler(req)
+	_, path, _ := strings.Cut(pattern, " ")
+	return path
+}

@@ -27,6 +27,13 @@ export const screens: Screen[] = [
     permission: "dashboard:read",
     nav: { group: "overview", title: "dashboard.title", icon: "dashboard", key: "d" },
   },
+  {
+    path: "/decisions",
+    load: () => import("./pages/decisions/Decisions"),
+    permission: "audit:read",
+    nav: { group: "controls", title: "decisions.title", icon: "decision", key: "e" },
+  },
+  { path: "/decisions/:id", load: () => import("./pages/decisions/Decision"), permission: "audit:read" },
 ];
 
 /** Whether there is a screen at a path as it is written above, so that links lead to something. */

@@ -41,6 +41,7 @@ export function DataTable<R>({
   filtered = false,
   clear,
   selected,
+  open,
   maxHeight,
 }: {
   label: string;
@@ -51,6 +52,8 @@ export function DataTable<R>({
   filtered?: boolean;
   clear?: () => void;
   selected?: (row: R) => boolean;
+  /** A click anywhere on a row opens it; the link in the row does the same by keyboard. */
+  open?: (row: R) => void;
   maxHeight?: number;
 }) {
   const { t } = useI18n();
@@ -89,7 +92,7 @@ export function DataTable<R>({
       aria-label={label}
       tabIndex={0}
       onScroll={onScroll}
-      style={virtual ? { maxHeight: maxHeight ?? "calc(100dvh - 230px)" } : maxHeight ? { maxHeight } : undefined}
+      style={virtual ? { maxHeight: maxHeight ?? "calc(100dvh - 270px)" } : maxHeight ? { maxHeight } : undefined}
     >
       <table className="gh-table" aria-rowcount={rows.length + 1}>
         <thead>
@@ -108,7 +111,16 @@ export function DataTable<R>({
         <tbody>
           <Spacer height={first * rowHeight} columns={columns.length} />
           {rows.slice(first, last).map((row, i) => (
-            <tr key={rowKey(row)} aria-rowindex={first + i + 2} data-selected={selected?.(row)}>
+            <tr
+              key={rowKey(row)}
+              aria-rowindex={first + i + 2}
+              data-selected={selected?.(row)}
+              style={open ? { cursor: "pointer" } : undefined}
+              onClick={(event) => {
+                const inside = (event.target as HTMLElement).closest("a, button, input, label");
+                if (!inside && !window.getSelection()?.toString()) open?.(row);
+              }}
+            >
               {columns.map((c) => (
                 <td key={c.id} className={c.numeric ? "gh-num" : undefined}>
                   {c.cell(row)}

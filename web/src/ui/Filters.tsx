@@ -23,7 +23,7 @@ export function FilterSelect({
   name,
   label,
   options,
-  width = 170,
+  width = 150,
 }: {
   name: string;
   label: string;
@@ -63,6 +63,23 @@ export function FilterText({ name, label, width = 240 }: { name: string; label: 
         late(event.currentTarget.value);
       }}
       w={width}
+    />
+  );
+}
+
+/** A day that lives in the address as ?name=YYYY-MM-DD. */
+export function FilterDate({ name, label }: { name: string; label: string }) {
+  const [value, set] = useFilter(name);
+  return (
+    <TextInput
+      type="date"
+      aria-label={label}
+      title={label}
+      leftSection={<span className="gh-dim gh-date-label">{label}</span>}
+      leftSectionWidth={60}
+      value={value.slice(0, 10)}
+      onChange={(event) => set(event.currentTarget.value)}
+      w={190}
     />
   );
 }

@@ -22,7 +22,7 @@ const common = {
   notFound: "There is nothing at this address",
   notFoundAbout: "The object may have been deleted, or it is in the other environment.",
   nothingMatches: "Nothing matches",
-  nothingMatchesAbout: "There are entries, but none fits these filters.",
+  nothingMatchesAbout: "No entry fits these filters.",
   page: "the screen",
   requestId: "Request",
   retry: "Try again",

@@ -26,7 +26,7 @@ const common: Area<typeof en> = {
   notFound: "No hay nada en esta dirección",
   notFoundAbout: "Puede que el objeto se haya eliminado o que esté en el otro entorno.",
   nothingMatches: "Nada coincide",
-  nothingMatchesAbout: "Hay entradas, pero ninguna cumple estos filtros.",
+  nothingMatchesAbout: "Ninguna entrada cumple estos filtros.",
   page: "la pantalla",
   requestId: "Petición",
   retry: "Reintentar",

@@ -1,5 +1,6 @@
 import common from "./common";
 import dashboard from "./dashboard";
+import decisions from "./decisions";
 import login from "./login";
 import shell from "./shell";
 
@@ -9,4 +10,5 @@ export default {
   dashboard,
   login,
   shell,
+  decisions,
 };

@@ -26,7 +26,7 @@ const common: Area<typeof en> = {
   notFound: "Il n’y a rien à cette adresse",
   notFoundAbout: "L’objet a peut-être été supprimé, ou il est dans l’autre environnement.",
   nothingMatches: "Aucun résultat",
-  nothingMatchesAbout: "Il y a des entrées, mais aucune ne correspond à ces filtres.",
+  nothingMatchesAbout: "Aucune entrée ne correspond à ces filtres.",
   page: "l’écran",
   requestId: "Requête",
   retry: "Réessayer",

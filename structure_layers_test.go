@@ -53,13 +53,19 @@ var layers = []layer{
 		"internal/rego/native",
 		"internal/rego/oracle",
 	}},
+	{"the language of controls", []string{
+		"internal/rego/lang",
+	}},
 	{"the decision point", []string{
 		"internal/rego",
 	}},
 	{"around the decision point", []string{
-		"internal/controlfile",
 		"internal/hint",
+		"internal/rego/suite",
 		"internal/rerun",
+	}},
+	{"on those", []string{
+		"internal/controlfile",
 	}},
 	{"the killable process", []string{
 		"internal/worker",
@@ -139,6 +145,7 @@ var dataPlane = []string{
 	"internal/outbound",
 	"internal/redact",
 	"internal/rego",
+	"internal/rego/lang",
 	"internal/rego/value",
 	"internal/scope",
 	"internal/secret",

@@ -27,14 +27,14 @@ var (
 		"internal/api":         9000,
 		"internal/audit":       4500,
 		"internal/enforce":     10500,
-		"internal/rego":        10500,
+		"internal/rego":        6500,
 		"internal/rest":        4500,
 		"internal/rego/native": 7500,
 	}
 	widePackages = map[string]int{
 		"internal/api":     55,
 		"internal/enforce": 45,
-		"internal/rego":    50,
+		"internal/rego":    35,
 	}
 	bigTypes = map[string]int{
 		"internal/api.Server":          75,
@@ -54,7 +54,6 @@ var (
 		"internal/enforce/pii.scan.numberedStreet": 58,
 		"internal/enforce/pii.scan.place":          36,
 		"internal/policy.Service.promote":          31,
-		"internal/rego.checkText":                  32,
 		"internal/rego/native.Why.noteUses":        32,
 		"internal/replay.Service.candidate":        37,
 	}

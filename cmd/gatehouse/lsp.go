@@ -10,7 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app"
 	"github.com/gatehouse-dev/gatehouse/internal/lsp"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
@@ -35,7 +36,7 @@ func (c *lspCommand) Run(ctx context.Context) error {
 
 	s := &lsp.Server{
 		Version: version, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Validate: func(ctx context.Context, source string, libs ...rego.Library) (worker.Validation, error) {
+		Validate: func(ctx context.Context, source string, libs ...lang.Library) (worker.Validation, error) {
 			return pool.Validate(ctx, scope.DefaultTenant, source, libs...)
 		},
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -36,8 +37,8 @@ type EditorTemplate struct {
 type EditorAAnswer struct {
 	Success    bool                    `json:"success" doc:"Always true; failures have the error body"`
 	Valid      *bool                   `json:"valid,omitempty" doc:"validate: whether the module compiles"`
-	Errors     []rego.Issue            `json:"errors" doc:"validate: what keeps it from compiling, with line and column"`
-	Warnings   []rego.Issue            `json:"warnings" doc:"validate: the linter's advice"`
+	Errors     []lang.Issue            `json:"errors" doc:"validate: what keeps it from compiling, with line and column"`
+	Warnings   []lang.Issue            `json:"warnings" doc:"validate: the linter's advice"`
 	Results    *controlfile.TestReport `json:"results,omitempty" doc:"test: results and coverage"`
 	Deployment *ide.Deployment         `json:"deployment,omitempty" doc:"deploy: what was done in sandbox"`
 	Templates  []EditorTemplate        `json:"templates,omitempty" doc:"get_templates: the catalogue"`
@@ -56,8 +57,8 @@ type EditorBRequest struct {
 type EditorBAnswer struct {
 	Success     bool             `json:"success" doc:"Always true; failures have the error body"`
 	Valid       bool             `json:"valid" doc:"Whether the module compiles"`
-	Errors      []rego.Issue     `json:"errors" doc:"What keeps it from compiling, with line and column"`
-	Warnings    []rego.Issue     `json:"warnings" doc:"The linter's advice"`
+	Errors      []lang.Issue     `json:"errors" doc:"What keeps it from compiling, with line and column"`
+	Warnings    []lang.Issue     `json:"warnings" doc:"The linter's advice"`
 	Completions []ide.Completion `json:"completions" doc:"get_suggestions: what may be typed at the position"`
 	Fixes       []ide.Fix        `json:"fixes" doc:"get_suggestions: changes that mend errors and warnings"`
 }
@@ -80,8 +81,8 @@ type EditorSession struct {
 	Package       string          `json:"package,omitempty" doc:"Its package"`
 	Attributes    []ide.Attribute `json:"attributes" doc:"Members of the input that it refers to, with their types by use"`
 	Valid         bool            `json:"valid" doc:"Whether it compiles"`
-	Errors        []rego.Issue    `json:"errors" doc:"What keeps it from compiling, with line and column"`
-	Warnings      []rego.Issue    `json:"warnings" doc:"The linter's advice"`
+	Errors        []lang.Issue    `json:"errors" doc:"What keeps it from compiling, with line and column"`
+	Warnings      []lang.Issue    `json:"warnings" doc:"The linter's advice"`
 	ExpiresAt     time.Time       `json:"expires_at" doc:"When it is dropped unless it is synced again: 8 hours after the last time. Of one person or key 20 sessions are kept"`
 }
 

@@ -15,7 +15,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -341,8 +342,8 @@ type socketAnswer struct {
 
 type socketValidation struct {
 	Valid    bool         `json:"valid"`
-	Errors   []rego.Issue `json:"errors"`
-	Warnings []rego.Issue `json:"warnings"`
+	Errors   []lang.Issue `json:"errors"`
+	Warnings []lang.Issue `json:"warnings"`
 }
 
 func socketFault(err error) socketAnswer {

@@ -7,7 +7,8 @@ import (
 	"strconv"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/report"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -26,7 +27,7 @@ type loadableIn struct {
 
 type loadableOut struct{ Body []simulator.Loadable }
 
-type attributesOut struct{ Body []rego.Attribute }
+type attributesOut struct{ Body []lang.Attribute }
 
 // SimulationRequest is the body of POST /pis/policies/{policy_id}/simulate.
 type SimulationRequest struct {

@@ -27,6 +27,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -38,12 +39,12 @@ import (
 // inProcess evaluates here what the worker's processes evaluate.
 type inProcess struct{}
 
-func (inProcess) Validate(_ context.Context, _ scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error) {
-	issues, err := rego.CheckModule(source, libs...)
-	return worker.Validation{Valid: len(issues) == 0, Errors: issues, Warnings: []rego.Issue{}}, err
+func (inProcess) Validate(_ context.Context, _ scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error) {
+	issues, err := lang.CheckModule(source, libs...)
+	return worker.Validation{Valid: len(issues) == 0, Errors: issues, Warnings: []lang.Issue{}}, err
 }
 
-func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error) {
+func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error) {
 	return e.Validate(ctx, id, source, libs...)
 }
 

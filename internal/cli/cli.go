@@ -19,7 +19,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/client"
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
 // Exit codes of the commands.
@@ -106,7 +108,7 @@ func (o Options) writeRefused(err error) error {
 	}
 	var answer struct {
 		Message  string            `json:"message"`
-		Errors   []rego.FileIssue  `json:"errors"`
+		Errors   []lang.FileIssue  `json:"errors"`
 		Failures []json.RawMessage `json:"failures"`
 		Details  []struct {
 			Pointer string `json:"pointer"`
@@ -118,7 +120,7 @@ func (o Options) writeRefused(err error) error {
 	}
 	r := controlfile.TestReport{Errors: answer.Errors}
 	for _, f := range answer.Failures {
-		var t rego.ModuleTest
+		var t suite.ModuleTest
 		var c controlfile.CaseResult
 		if json.Unmarshal(f, &t) == nil && t.Status != "" {
 			r.Tests = append(r.Tests, t)
@@ -128,7 +130,7 @@ func (o Options) writeRefused(err error) error {
 	}
 	if len(r.Errors)+len(r.Tests)+len(r.Cases) == 0 {
 		for _, d := range answer.Details {
-			r.Errors = append(r.Errors, rego.FileIssue{Issue: rego.Issue{Message: d.Pointer + ": " + d.Message, Severity: rego.SeverityError, Rule: refused.Code}})
+			r.Errors = append(r.Errors, lang.FileIssue{Issue: lang.Issue{Message: d.Pointer + ": " + d.Message, Severity: lang.SeverityError, Rule: refused.Code}})
 		}
 	}
 	if len(r.Errors)+len(r.Tests)+len(r.Cases) == 0 {

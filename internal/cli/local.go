@@ -6,6 +6,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
 // within runs fn and waits for it, or for the context: an author's own Rego may
@@ -33,11 +35,11 @@ func within[T any](ctx context.Context, fn func() (T, error)) (T, error) {
 func validateHere(ctx context.Context, files []controlfile.File, lint bool) (controlfile.Validation, error) {
 	return within(ctx, func() (controlfile.Validation, error) {
 		repo, issues := controlfile.Read(files)
-		v := controlfile.Validation{Controls: []controlfile.Named{}, Warnings: []rego.FileIssue{}}
+		v := controlfile.Validation{Controls: []controlfile.Named{}, Warnings: []lang.FileIssue{}}
 		for _, c := range repo.Controls {
 			v.Controls = append(v.Controls, controlfile.Named{Path: c.Path, Name: c.Name})
 		}
-		v.Errors = append(append([]rego.FileIssue{}, issues...), rego.CheckModules(repo.Modules)...)
+		v.Errors = append(append([]lang.FileIssue{}, issues...), suite.CheckModules(repo.Modules)...)
 		if v.Valid = len(v.Errors) == 0; !v.Valid {
 			return v, nil
 		}
@@ -47,7 +49,7 @@ func validateHere(ctx context.Context, files []controlfile.File, lint bool) (con
 		if !lint {
 			return v, nil
 		}
-		linter, err := rego.NewLinter(ctx)
+		linter, err := lang.NewLinter(ctx)
 		if err != nil {
 			return v, err
 		}
@@ -57,7 +59,7 @@ func validateHere(ctx context.Context, files []controlfile.File, lint bool) (con
 				return v, err
 			}
 			for _, w := range warnings {
-				v.Warnings = append(v.Warnings, rego.FileIssue{File: c.Path, Issue: w})
+				v.Warnings = append(v.Warnings, lang.FileIssue{File: c.Path, Issue: w})
 			}
 		}
 		return v, nil
@@ -68,16 +70,16 @@ func validateHere(ctx context.Context, files []controlfile.File, lint bool) (con
 func testHere(ctx context.Context, files []controlfile.File) (controlfile.TestReport, error) {
 	return within(ctx, func() (controlfile.TestReport, error) {
 		repo, issues := controlfile.Read(files)
-		mods, err := rego.TestModules(ctx, repo.Modules)
+		mods, err := suite.TestModules(ctx, repo.Modules)
 		if err != nil {
 			return controlfile.TestReport{}, err
 		}
 		if len(issues)+len(mods.Issues) > 0 {
 			return controlfile.NewTestReport(issues, mods, nil), nil
 		}
-		var libs []rego.Library
+		var libs []lang.Library
 		for _, m := range repo.Modules {
-			if l := (rego.Library{Name: m.Path, Source: m.Content}); !m.IsTest() && l.Package() != "" {
+			if l := (lang.Library{Name: m.Path, Source: m.Content}); !m.IsTest() && l.Package() != "" {
 				libs = append(libs, l)
 			}
 		}
@@ -90,7 +92,7 @@ func testHere(ctx context.Context, files []controlfile.File) (controlfile.TestRe
 			}
 			control, wrong := rego.Compile(rego.Meta{Name: c.Name}, c.Source, libs...)
 			for _, is := range wrong {
-				issues = append(issues, rego.FileIssue{File: c.Path, Issue: is})
+				issues = append(issues, lang.FileIssue{File: c.Path, Issue: is})
 			}
 			if control == nil {
 				continue

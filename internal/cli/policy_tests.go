@@ -7,7 +7,9 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
 // Test runs the tests of files. Less coverage than least percent, of the lines
@@ -38,11 +40,11 @@ func Test(ctx context.Context, o Options, files []controlfile.File, least float6
 
 // testReport is the report of a run of tests.
 func testReport(r controlfile.TestReport) Report {
-	rep := Report{Value: r, Issues: append([]rego.FileIssue{}, r.Errors...)}
+	rep := Report{Value: r, Issues: append([]lang.FileIssue{}, r.Errors...)}
 	for _, t := range r.Tests {
-		c := Case{Suite: t.Package, Name: t.Name, File: t.File, Line: t.Line, Seconds: t.DurationMS / 1000, Output: t.Output, Skipped: t.Status == rego.TestSkipped}
+		c := Case{Suite: t.Package, Name: t.Name, File: t.File, Line: t.Line, Seconds: t.DurationMS / 1000, Output: t.Output, Skipped: t.Status == suite.TestSkipped}
 		switch t.Status {
-		case rego.TestFailed:
+		case suite.TestFailed:
 			c.Failure = "the test fails"
 			for _, x := range t.Failing() {
 				c.Failure += fmt.Sprintf("\n%s:%d: did not hold: %s", x.File, x.Line, x.Source)
@@ -50,7 +52,7 @@ func testReport(r controlfile.TestReport) Report {
 			for _, name := range t.FailedCases {
 				c.Failure += "\ncase " + name
 			}
-		case rego.TestError:
+		case suite.TestError:
 			c.Error = t.Error
 		}
 		rep.add(c, "rego-test")

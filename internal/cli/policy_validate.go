@@ -7,7 +7,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Validate checks files; without a server it does not check links.
@@ -23,7 +24,7 @@ func Validate(ctx context.Context, o Options, files []controlfile.File, lint boo
 			return err
 		}
 	}
-	rep := Report{Value: v, Issues: append(append([]rego.FileIssue{}, v.Errors...), v.Warnings...), Text: func(p *printer) { p.validation(v) }}
+	rep := Report{Value: v, Issues: append(append([]lang.FileIssue{}, v.Errors...), v.Warnings...), Text: func(p *printer) { p.validation(v) }}
 	bad := map[string]string{}
 	for _, is := range v.Errors {
 		bad[is.File] += fmt.Sprintf("%d:%d: %s\n", is.Line, is.Column, is.Message)

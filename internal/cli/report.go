@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"io"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // The formats of output.
@@ -20,7 +20,7 @@ type Report struct {
 	// Value is the whole, for JSON.
 	Value any
 	// Issues are places in files, for SARIF.
-	Issues []rego.FileIssue
+	Issues []lang.FileIssue
 	// Cases are things that went well or not, for JUnit.
 	Cases []Case
 	// Text writes it for people.
@@ -41,8 +41,8 @@ type Case struct {
 func (r *Report) add(c Case, rule string) {
 	r.Cases = append(r.Cases, c)
 	if text := c.Failure + c.Error; text != "" {
-		r.Issues = append(r.Issues, rego.FileIssue{File: c.File, Issue: rego.Issue{
-			Line: c.Line, Message: c.Name + ": " + text, Severity: rego.SeverityError, Rule: rule,
+		r.Issues = append(r.Issues, lang.FileIssue{File: c.File, Issue: lang.Issue{
+			Line: c.Line, Message: c.Name + ": " + text, Severity: lang.SeverityError, Rule: rule,
 		}})
 	}
 }

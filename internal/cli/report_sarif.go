@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"slices"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // The members of SARIF 2.1.0 that are written (OASIS Standard, sections 3.13 to 3.30).
@@ -58,7 +58,7 @@ type (
 )
 
 // sarifOf makes a log of one run. A finding about no file has no location.
-func sarifOf(issues []rego.FileIssue, version string) sarifLog {
+func sarifOf(issues []lang.FileIssue, version string) sarifLog {
 	rules := []sarifRule{}
 	index := map[string]int{}
 	results := []sarifResult{}
@@ -72,7 +72,7 @@ func sarifOf(issues []rego.FileIssue, version string) sarifLog {
 			rules = append(rules, sarifRule{rule})
 		}
 		r := sarifResult{RuleID: rule, RuleIndex: index[rule], Level: "error", Message: sarifText{is.Message}, Locations: []sarifLocation{}}
-		if is.Severity == rego.SeverityWarning {
+		if is.Severity == lang.SeverityWarning {
 			r.Level = "warning"
 		}
 		if is.File != "" {

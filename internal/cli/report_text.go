@@ -10,7 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
 // printer writes text for people, in colour if asked to.
@@ -50,9 +52,9 @@ func firstLine(s string) string {
 	return s
 }
 
-func (p *printer) issue(is rego.FileIssue) {
+func (p *printer) issue(is lang.FileIssue) {
 	word := p.in(red, "error")
-	if is.Severity == rego.SeverityWarning {
+	if is.Severity == lang.SeverityWarning {
 		word = p.in(yellow, "warning")
 	}
 	at := is.File
@@ -69,7 +71,7 @@ func (p *printer) issue(is rego.FileIssue) {
 	p.line("%s: %s: %s%s", clean(at), word, clean(is.Message), rule)
 }
 
-func (p *printer) issues(list []rego.FileIssue) {
+func (p *printer) issues(list []lang.FileIssue) {
 	for _, is := range list {
 		p.issue(is)
 	}
@@ -85,11 +87,11 @@ func (p *printer) validation(v controlfile.Validation) {
 	p.line("%s, %s", p.in(green, plural(len(v.Controls), "control")+" valid"), plural(len(v.Warnings), "warning"))
 }
 
-func (p *printer) test(t rego.ModuleTest) {
+func (p *printer) test(t suite.ModuleTest) {
 	switch t.Status {
-	case rego.TestPassed:
+	case suite.TestPassed:
 		p.line("%s %s.%s (%s)", p.in(green, "PASS"), clean(t.Package), clean(t.Name), took(t.DurationMS))
-	case rego.TestSkipped:
+	case suite.TestSkipped:
 		p.line("%s %s.%s", p.in(yellow, "SKIP"), clean(t.Package), clean(t.Name))
 	default:
 		p.line("%s %s.%s %s:%d", p.in(red, "FAIL"), clean(t.Package), clean(t.Name), clean(t.File), t.Line)

@@ -8,13 +8,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
 // TestColours has colours only where they are wanted, and never those of others.
 func TestColours(t *testing.T) {
-	r := controlfile.NewTestReport(nil, rego.ModuleReport{
-		Tests: []rego.ModuleTest{{File: "a\x1b[2J.rego", Line: 3, Package: "p", Name: "test_x\x1b]0;gone\x07", Status: rego.TestFailed, Output: "print\x1b[31m\u009b2J"}},
-		Coverage: []rego.Coverage{
+	r := controlfile.NewTestReport(nil, suite.ModuleReport{
+		Tests: []suite.ModuleTest{{File: "a\x1b[2J.rego", Line: 3, Package: "p", Name: "test_x\x1b]0;gone\x07", Status: suite.TestFailed, Output: "print\x1b[31m\u009b2J"}},
+		Coverage: []suite.Coverage{
 			{File: "a.rego", Percent: 50, Covered: 4, Uncovered: []int{9, 3, 4, 5}},
 		},
 	}, nil)
@@ -37,7 +39,7 @@ func TestColours(t *testing.T) {
 // TestCaseWords: the error of a control is shown with a case that passed too, and
 // a case that was not judged does not say that it got what it expected.
 func TestCaseWords(t *testing.T) {
-	rep := controlfile.NewTestReport(nil, rego.ModuleReport{}, []controlfile.CaseResult{
+	rep := controlfile.NewTestReport(nil, suite.ModuleReport{}, []controlfile.CaseResult{
 		{Control: "a.rego", Result: rego.TestResult{Name: "broken", Passed: true, Effect: "DENY", Error: "cannot lower 7"}},
 		{Control: "a.rego", Result: rego.TestResult{Name: "endless", Effect: "DENY", Reason: rego.ReasonLimit, Error: "out of time"}},
 		{Control: "a.rego", Result: rego.TestResult{Name: "shut", Expected: true, Effect: "DENY", Reason: "no"}},
@@ -66,10 +68,10 @@ func TestCaseWords(t *testing.T) {
 
 // TestSARIFOrder keeps the rules' indexes right, and gives no region without a line.
 func TestSARIFOrder(t *testing.T) {
-	log := sarifOf([]rego.FileIssue{
-		{Issue: rego.Issue{Message: "of no file", Severity: rego.SeverityError, Rule: "coverage"}},
-		{File: "a b/c#d?.rego", Issue: rego.Issue{Line: 3, Column: 0, Message: "m", Severity: rego.SeverityWarning, Rule: "style/x"}},
-		{File: "c.rego", Issue: rego.Issue{Message: "whole", Severity: rego.SeverityError, Rule: "coverage"}},
+	log := sarifOf([]lang.FileIssue{
+		{Issue: lang.Issue{Message: "of no file", Severity: lang.SeverityError, Rule: "coverage"}},
+		{File: "a b/c#d?.rego", Issue: lang.Issue{Line: 3, Column: 0, Message: "m", Severity: lang.SeverityWarning, Rule: "style/x"}},
+		{File: "c.rego", Issue: lang.Issue{Message: "whole", Severity: lang.SeverityError, Rule: "coverage"}},
 	}, "1.0")
 	run := log.Runs[0]
 	for _, r := range run.Results {

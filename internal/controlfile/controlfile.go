@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -44,8 +46,8 @@ type File struct {
 type Repository struct {
 	// Controls are by path.
 	Controls []Control
-	// Modules are the controls and their tests: what rego.TestModules takes.
-	Modules []rego.Module
+	// Modules are the controls and their tests: what suite.TestModules takes.
+	Modules []suite.Module
 }
 
 // Control is one module with what its gatehouse.yaml says of it. A nil member
@@ -63,28 +65,28 @@ type Control struct {
 }
 
 // IsLibrary reports whether the module is a library: its package says so.
-func (c Control) IsLibrary() bool { return rego.Library{Source: c.Source}.Package() != "" }
+func (c Control) IsLibrary() bool { return lang.Library{Source: c.Source}.Package() != "" }
 
 // TenantWide warns of a control for which neither gatehouse.yaml nor the request
 // names a resource: where it is new, it applies to every request. A control
 // whose manifest says `resource: null` is meant so.
-func (c Control) TenantWide(resource *int64) []rego.FileIssue {
+func (c Control) TenantWide(resource *int64) []lang.FileIssue {
 	if c.IsLibrary() || c.Resource != nil || resource != nil {
 		return nil
 	}
-	return []rego.FileIssue{{File: c.Path, Issue: rego.Issue{
+	return []lang.FileIssue{{File: c.Path, Issue: lang.Issue{
 		Message:  "no resource is named: a new control applies to every request of the environment. Name its resource in gatehouse.yaml, or say `resource: null`",
-		Severity: rego.SeverityWarning, Rule: "tenant_wide",
+		Severity: lang.SeverityWarning, Rule: "tenant_wide",
 	}}}
 }
 
 // Libraries are those of stored and those among the files, which take their places.
-func (r Repository) Libraries(stored []rego.Library) []rego.Library {
+func (r Repository) Libraries(stored []lang.Library) []lang.Library {
 	out := slices.Clone(stored)
 	for _, c := range r.Controls {
 		if c.IsLibrary() {
-			next := rego.Library{Name: c.Name, Source: c.Source}
-			out = append(slices.DeleteFunc(out, func(l rego.Library) bool { return l.Package() == next.Package() }), next)
+			next := lang.Library{Name: c.Name, Source: c.Source}
+			out = append(slices.DeleteFunc(out, func(l lang.Library) bool { return l.Package() == next.Package() }), next)
 		}
 	}
 	return out
@@ -113,25 +115,25 @@ type place struct {
 	line, column int
 }
 
-func (p place) issue(rule, format string, args ...any) rego.FileIssue {
-	return rego.FileIssue{File: p.file, Issue: rego.Issue{
-		Line: p.line, Column: p.column, Message: fmt.Sprintf(format, args...), Severity: rego.SeverityError, Rule: rule,
+func (p place) issue(rule, format string, args ...any) lang.FileIssue {
+	return lang.FileIssue{File: p.file, Issue: lang.Issue{
+		Line: p.line, Column: p.column, Message: fmt.Sprintf(format, args...), Severity: lang.SeverityError, Rule: rule,
 	}}
 }
 
 // Issue is a finding about the link, where the manifest names it.
-func (l Link) Issue(format string, args ...any) rego.FileIssue {
+func (l Link) Issue(format string, args ...any) lang.FileIssue {
 	return l.at.issue(ruleManifest, format, args...)
 }
 
 // Issue is a finding about the case, where the manifest has it.
-func (c Case) Issue(rule, format string, args ...any) rego.FileIssue {
+func (c Case) Issue(rule, format string, args ...any) lang.FileIssue {
 	return c.at.issue(rule, format, args...)
 }
 
 // Issue is a finding about the control: in the manifest that speaks of it, else
 // at the start of its source.
-func (c Control) Issue(rule, format string, args ...any) rego.FileIssue {
+func (c Control) Issue(rule, format string, args ...any) lang.FileIssue {
 	if c.at == (place{}) {
 		return place{file: c.Path, line: 1, column: 1}.issue(rule, format, args...)
 	}
@@ -146,7 +148,7 @@ func Wanted(p string) bool { return strings.HasSuffix(p, controlSuffix) || IsMan
 
 // Read reads files. The issues, at most 100, say what is wrong with paths and
 // manifests; Rego is not looked at.
-func Read(files []File) (Repository, []rego.FileIssue) {
+func Read(files []File) (Repository, []lang.FileIssue) {
 	r := reader{controls: map[string]*Control{}, seen: map[string]bool{}}
 	var manifests []File
 	for _, f := range slices.SortedFunc(slices.Values(files), func(a, b File) int { return strings.Compare(a.Path, b.Path) }) {
@@ -176,17 +178,17 @@ type reader struct {
 	controls map[string]*Control
 	paths    []string
 	seen     map[string]bool
-	issues   []rego.FileIssue
+	issues   []lang.FileIssue
 }
 
-func (r *reader) say(is rego.FileIssue) {
+func (r *reader) say(is lang.FileIssue) {
 	if len(r.issues) < maxIssues {
 		r.issues = append(r.issues, is)
 	}
 }
 
 func (r *reader) module(f File) {
-	m := rego.Module{Path: f.Path, Content: f.Content}
+	m := suite.Module{Path: f.Path, Content: f.Content}
 	r.repo.Modules = append(r.repo.Modules, m)
 	if m.IsTest() {
 		return
@@ -196,7 +198,7 @@ func (r *reader) module(f File) {
 }
 
 // finish orders the controls and refuses two of one name.
-func (r *reader) finish() (Repository, []rego.FileIssue) {
+func (r *reader) finish() (Repository, []lang.FileIssue) {
 	named := map[string]string{}
 	for _, p := range r.paths {
 		c := *r.controls[p]
@@ -227,12 +229,12 @@ func badPath(p string) string {
 }
 
 // RegoCases gives the control's cases as the evaluator takes them.
-func (c Control) RegoCases() ([]rego.TestCase, []rego.FileIssue) {
+func (c Control) RegoCases() ([]rego.TestCase, []lang.FileIssue) {
 	if c.Cases == nil {
 		return nil, nil
 	}
 	var out []rego.TestCase
-	var issues []rego.FileIssue
+	var issues []lang.FileIssue
 	for _, k := range *c.Cases {
 		t := rego.TestCase{Name: k.Name, Expected: k.Expected}
 		var err error

@@ -1,13 +1,17 @@
 package controlfile
 
-import "github.com/gatehouse-dev/gatehouse/internal/rego"
+import (
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
+)
 
 // Validation is what is wrong with a repository, if anything.
 type Validation struct {
 	Valid    bool             `json:"valid" doc:"Whether every file can be deployed"`
 	Controls []Named          `json:"controls" doc:"The controls, by path"`
-	Errors   []rego.FileIssue `json:"errors" doc:"What stops a deployment, with file, line and column"`
-	Warnings []rego.FileIssue `json:"warnings" doc:"What a linter says; nothing is stopped by it"`
+	Errors   []lang.FileIssue `json:"errors" doc:"What stops a deployment, with file, line and column"`
+	Warnings []lang.FileIssue `json:"warnings" doc:"What a linter says; nothing is stopped by it"`
 }
 
 // Named is a control and its name.
@@ -18,12 +22,12 @@ type Named struct {
 
 // TestReport is how the tests of a repository went.
 type TestReport struct {
-	Passed   bool              `json:"passed" doc:"Whether the files are right and no test failed"`
-	Errors   []rego.FileIssue  `json:"errors" doc:"What kept the tests from running, with file, line and column"`
-	Tests    []rego.ModuleTest `json:"tests" doc:"The Rego tests (*_test.rego), by file and line"`
-	Cases    []CaseResult      `json:"cases" doc:"The test cases of gatehouse.yaml"`
-	Coverage []rego.Coverage   `json:"coverage" doc:"What the Rego tests reached of each control"`
-	Summary  Summary           `json:"summary" doc:"The counts"`
+	Passed   bool               `json:"passed" doc:"Whether the files are right and no test failed"`
+	Errors   []lang.FileIssue   `json:"errors" doc:"What kept the tests from running, with file, line and column"`
+	Tests    []suite.ModuleTest `json:"tests" doc:"The Rego tests (*_test.rego), by file and line"`
+	Cases    []CaseResult       `json:"cases" doc:"The test cases of gatehouse.yaml"`
+	Coverage []suite.Coverage   `json:"coverage" doc:"What the Rego tests reached of each control"`
+	Summary  Summary            `json:"summary" doc:"The counts"`
 }
 
 // CaseResult is how a test case of a gatehouse.yaml went.
@@ -44,20 +48,20 @@ type Summary struct {
 }
 
 // NewTestReport puts the parts together and counts.
-func NewTestReport(issues []rego.FileIssue, mods rego.ModuleReport, cases []CaseResult) TestReport {
-	r := TestReport{Errors: append([]rego.FileIssue{}, issues...), Tests: mods.Tests, Cases: cases, Coverage: mods.Coverage}
+func NewTestReport(issues []lang.FileIssue, mods suite.ModuleReport, cases []CaseResult) TestReport {
+	r := TestReport{Errors: append([]lang.FileIssue{}, issues...), Tests: mods.Tests, Cases: cases, Coverage: mods.Coverage}
 	r.Errors = append(r.Errors, mods.Issues...)
 	if r.Tests == nil {
-		r.Tests = []rego.ModuleTest{}
+		r.Tests = []suite.ModuleTest{}
 	}
 	if r.Cases == nil {
 		r.Cases = []CaseResult{}
 	}
 	if r.Coverage == nil {
-		r.Coverage = []rego.Coverage{}
+		r.Coverage = []suite.Coverage{}
 	}
 	for _, t := range r.Tests {
-		r.Summary.count(t.Status == rego.TestPassed, t.Status == rego.TestSkipped)
+		r.Summary.count(t.Status == suite.TestPassed, t.Status == suite.TestSkipped)
 	}
 	for _, c := range r.Cases {
 		r.Summary.count(c.Result.Passed, false)

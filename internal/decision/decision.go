@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -57,7 +58,7 @@ type Source struct {
 	Revision int64
 	Controls []ControlText
 	// Libraries are what the controls may import.
-	Libraries []rego.Library
+	Libraries []lang.Library
 	Resources []rego.Resource
 	// PIP is data.pip: the data of connected sources by connection name.
 	PIP value.Value
@@ -75,7 +76,7 @@ type Delta struct {
 	Rest            bool
 	Controls        []ControlText
 	RemovedControls []int64
-	Libraries       []rego.Library
+	Libraries       []lang.Library
 	PIP             value.Value
 	// Whole: Controls are all active controls, and no other is there.
 	Whole bool

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -54,7 +55,7 @@ type snapshot struct {
 	// Under load: the places of removed resources that set still has, and the
 	// libraries that its controls may import.
 	holes     int
-	libraries []rego.Library
+	libraries []lang.Library
 }
 
 // maxHoles is after how many removals a set is built anew, without the places
@@ -216,7 +217,7 @@ func follow(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
 // control is the control of a text: was, when it and its libraries are the same.
 // It compiles when it is first asked: a change of one control, or a start, costs
 // no more however many there are.
-func control(text ControlText, libs []rego.Library, was *rego.Control) *rego.Control {
+func control(text ControlText, libs []lang.Library, was *rego.Control) *rego.Control {
 	if was != nil && was.Of(text.Meta, text.Source, libs) {
 		return was
 	}

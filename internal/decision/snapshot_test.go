@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -28,7 +29,7 @@ type world struct {
 	controls  map[int64]decision.ControlText
 	touched   map[int64][]int64 // revision → resources; none: something else
 	noted     map[int64][]int64 // revision → controls; none: something else
-	libraries []rego.Library
+	libraries []lang.Library
 	pip       value.Value
 	loads     int
 	deltas    int
@@ -219,7 +220,7 @@ func TestFollowedIsBuilt(t *testing.T) {
 				w.note(following, rapid.Bool().Draw(t, "noted"), id)
 			},
 			"library": func(t *rapid.T) {
-				w.libraries = []rego.Library{{ID: 9, Name: "levels", Version: w.revision, Source: "package lib.levels\n\nshown := " + fmt.Sprint(rapid.IntRange(1, 3).Draw(t, "shown"))}}
+				w.libraries = []lang.Library{{ID: 9, Name: "levels", Version: w.revision, Source: "package lib.levels\n\nshown := " + fmt.Sprint(rapid.IntRange(1, 3).Draw(t, "shown"))}}
 				w.note(following, rapid.Bool().Draw(t, "noted"), 9)
 			},
 			"look": func(t *rapid.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -212,7 +213,7 @@ func apart(h http.Header, merged bool, names header.Names) {
 
 // shownBody is what controls see of a body that Envoy sent. Of one that is not
 // whole nothing can be said, so that a control which asks for it cannot allow.
-func shownBody(c *extauthz.Check, refs rego.Refs) *inspection {
+func shownBody(c *extauthz.Check, refs lang.Refs) *inspection {
 	h := http.Header(c.Header)
 	s := &inspection{refs: refs, whole: true, head: headOf(h, int64(len(c.Body)))}
 	if !needsBody(refs) {

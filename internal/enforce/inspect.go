@@ -13,14 +13,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // inspection is what a control may see of a request beside its head. It is made
 // only where a control in scope refers to it.
 type inspection struct {
-	refs   rego.Refs
+	refs   lang.Refs
 	serves serving
 	head   bodyHead
 	// body is what is in memory of what was read, and kept the whole where that is
@@ -64,9 +65,9 @@ func headOf(h http.Header, length int64) bodyHead {
 
 // wanted is what the controls in scope want to see beside the head; false:
 // nothing. It costs one look into the matcher.
-func (b *Bouncer) wanted(st *state, in *inbound) (rego.Refs, bool) {
+func (b *Bouncer) wanted(st *state, in *inbound) (lang.Refs, bool) {
 	if st.set == nil {
-		return rego.Refs{}, false
+		return lang.Refs{}, false
 	}
 	refs := st.set.Needs(in.locator())
 	return refs, refs.MCP || refs.LLM || refs.Usage
@@ -74,7 +75,7 @@ func (b *Bouncer) wanted(st *state, in *inbound) (rego.Refs, bool) {
 
 // inspect reads what the controls want to see, before anything is decided. wanted
 // tells by a body's beginning whether it is to be read.
-func (b *Bouncer) inspect(w http.ResponseWriter, r *http.Request, in *inbound, refs rego.Refs, wanted func(head bodyHead, begin []byte) bool) (*inspection, error) {
+func (b *Bouncer) inspect(w http.ResponseWriter, r *http.Request, in *inbound, refs lang.Refs, wanted func(head bodyHead, begin []byte) bool) (*inspection, error) {
 	seen := &inspection{refs: refs, head: headOf(r.Header, r.ContentLength)}
 	if r.Body == nil || r.Body == http.NoBody || !needsBody(refs) {
 		seen.whole = true
@@ -145,7 +146,7 @@ func (s *inspection) close() {
 
 // needsBody reports whether the body itself is asked for: who only counts
 // requests needs none.
-func needsBody(refs rego.Refs) bool {
+func needsBody(refs lang.Refs) bool {
 	return refs.MCP || refs.LLM || slices.ContainsFunc(refs.Input, func(p []string) bool {
 		return len(p) == 0 || p[0] == "usage" && (len(p) == 1 || p[1] != "requests")
 	})
@@ -263,7 +264,7 @@ func (s *inspection) extra() []value.Member {
 
 // look inspects a request before it is decided on; false: it was answered. What
 // it keeps is given back by in.seen.close.
-func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, st *state, in *inbound, refs rego.Refs) bool {
+func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, st *state, in *inbound, refs lang.Refs) bool {
 	wanted := mayBe
 	if servingOf(st, in).model {
 		wanted = mayBePrompt

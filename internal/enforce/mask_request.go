@@ -11,7 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -235,7 +236,7 @@ func (s *sent) Close() error {
 func (b *Bouncer) readForMask(w http.ResponseWriter, r *http.Request, in *inbound) (*inspection, *refusal) {
 	seen := in.seen
 	if seen == nil || !seen.whole || !needsBody(seen.refs) {
-		read, err := b.inspect(w, r, in, rego.Refs{LLM: true}, func(bodyHead, []byte) bool { return true })
+		read, err := b.inspect(w, r, in, lang.Refs{LLM: true}, func(bodyHead, []byte) bool { return true })
 		switch {
 		case errors.Is(err, errSlowBody):
 			return nil, &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"}

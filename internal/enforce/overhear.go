@@ -8,12 +8,13 @@ import (
 	"sync/atomic"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // watch lets a request pass in shadow mode whose controls want to see its body:
 // they are given what the application read, while it reads it.
-func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *state, in *inbound, who *identity.Caller, idErr error, refs rego.Refs) {
+func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *state, in *inbound, who *identity.Caller, idErr error, refs lang.Refs) {
 	seen := &inspection{refs: refs, head: headOf(r.Header, r.ContentLength)}
 	in.seen = seen
 	if refs.Usage {

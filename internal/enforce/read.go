@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -101,7 +102,7 @@ func told(params value.Value) (out []value.Member) {
 }
 
 // readsTexts reports whether a control refers to the texts of messages.
-func readsTexts(refs rego.Refs) bool {
+func readsTexts(refs lang.Refs) bool {
 	return slices.ContainsFunc(refs.Input, func(p []string) bool {
 		return len(p) == 0 || p[0] == "llm" && (len(p) == 1 || p[1] == "texts")
 	})

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Times of the bundle client.
@@ -54,7 +55,7 @@ type syncError struct {
 	code, message string
 	httpCode      int
 	file          string
-	issues        []rego.Issue
+	issues        []lang.Issue
 }
 
 // Error implements error.

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Attributes are the members of the input that a source refers to, with their
 // types from use; nil where it does not parse.
 func Attributes(source string) []Member {
-	list, issues := rego.Attributes(source)
+	list, issues := lang.Attributes(source)
 	if len(list) == 0 && len(issues) > 0 {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/types"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // builtin is a function that controls may call.
@@ -20,7 +20,7 @@ type builtin struct {
 // builtins are those that are offered and called by name, sorted; made once.
 var builtins = sync.OnceValue(func() []builtin {
 	var out []builtin
-	for _, name := range rego.Builtins() {
+	for _, name := range lang.Builtins() {
 		b, ok := ast.BuiltinMap[name]
 		if !ok || b.Infix != "" || strings.HasPrefix(name, "internal.") {
 			continue

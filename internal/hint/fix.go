@@ -5,14 +5,15 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Fix is one change that mends one issue.
 type Fix struct {
 	// Title is what an editor shows; Issue is what it mends.
 	Title string
-	Issue rego.Issue
+	Issue lang.Issue
 	// Span is replaced by Text.
 	Span Span
 	Text string
@@ -20,7 +21,7 @@ type Fix struct {
 
 // Fixes gives the changes that are known for issues of a source, in the order
 // of the issues. An issue that nobody knows a sure change for has none.
-func Fixes(source string, issues []rego.Issue) []Fix {
+func Fixes(source string, issues []lang.Issue) []Fix {
 	var out []Fix
 	for _, is := range issues {
 		at := Offset(source, is.Line, is.Column)
@@ -36,7 +37,7 @@ func Fixes(source string, issues []rego.Issue) []Fix {
 	return out
 }
 
-func fix(source string, at int, is rego.Issue) (Fix, bool) {
+func fix(source string, at int, is lang.Issue) (Fix, bool) {
 	switch {
 	case is.Message == "package expected" || is.Message == "the source holds no package":
 		return Fix{Title: "Begin with a package", Text: "package policy\n\n"}, true

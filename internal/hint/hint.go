@@ -16,7 +16,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Span is a part of a source: byte offsets, End excluded.
@@ -69,7 +69,7 @@ type Knowledge struct {
 	// Templates are offered where a file begins.
 	Templates []Template
 	// Libraries are the shared modules that a control may import.
-	Libraries []rego.Library
+	Libraries []lang.Library
 }
 
 // Line and column, 1-based; the column counts characters, as OPA does.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // cut splits a source at the mark | into text and offset.
@@ -106,7 +106,7 @@ func TestHover(t *testing.T) {
 
 // TestFixes: each fix mends what it is for, told by the same check that found it.
 func TestFixes(t *testing.T) {
-	linter, err := rego.NewLinter(t.Context())
+	linter, err := lang.NewLinter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestFixes(t *testing.T) {
 		"snake case":  {"package a\n\nisOwner := 1\n", "package a\n\nis_owner := 1\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			issues, err := rego.Check(c.source)
+			issues, err := lang.Check(c.source)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,7 +185,7 @@ func FuzzHints(f *testing.F) {
 			}
 		}
 		_, _, _ = Hover(source, offset, know)
-		issues, err := rego.Check(source)
+		issues, err := lang.Check(source)
 		if err != nil {
 			return
 		}

@@ -3,7 +3,7 @@ package hint
 import (
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Hover is what is said of the word at an offset, in Markdown, and where that
@@ -33,7 +33,7 @@ func Hover(source string, offset int, k Knowledge) (text string, span Span, ok b
 			return w.doc, span, true
 		}
 	}
-	if why := rego.Refusal(name); why != "" {
+	if why := lang.Refusal(name); why != "" {
 		return "`" + name + "` is not offered: " + why, span, true
 	}
 	if doc := headComment(source, name); doc != "" {

@@ -1,6 +1,8 @@
 package hint
 
-import "github.com/gatehouse-dev/gatehouse/internal/rego"
+import (
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+)
 
 // dataMembers are the roots of data that a control may read.
 var dataMembers = []Member{
@@ -10,8 +12,8 @@ var dataMembers = []Member{
 
 // documented are the documented members of the input.
 func documented() []Member {
-	out := make([]Member, len(rego.DocumentedInput))
-	for i, m := range rego.DocumentedInput {
+	out := make([]Member, len(lang.DocumentedInput))
+	for i, m := range lang.DocumentedInput {
 		out[i] = Member(m)
 	}
 	return out

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 const lib = `package lib.net
@@ -185,7 +185,7 @@ func TestRenameThereAndBack(t *testing.T) {
 			}
 			renamed++
 		}
-		if issues, err := rego.CheckModule(all[0].Text); err != nil || len(issues) > 0 {
+		if issues, err := lang.CheckModule(all[0].Text); err != nil || len(issues) > 0 {
 			t.Errorf("%s does not check with other names: %v %v", path, issues, err)
 		}
 		return nil
@@ -219,7 +219,7 @@ func TestSymbols(t *testing.T) {
 }
 
 func TestSignature(t *testing.T) {
-	know := Knowledge{Libraries: []rego.Library{{Name: "net", Source: lib}}}
+	know := Knowledge{Libraries: []lang.Library{{Name: "net", Source: lib}}}
 	for name, c := range map[string]struct {
 		marked string
 		part   string // the active argument

@@ -15,7 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -342,7 +343,7 @@ func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r polic
 	})
 	var refused *fault.Error
 	if errors.As(err, &refused) {
-		if issues, ok := refused.Fields["errors"].([]rego.FileIssue); ok {
+		if issues, ok := refused.Fields["errors"].([]lang.FileIssue); ok {
 			err = misfit(refused.Message, issues)
 		}
 	}
@@ -363,7 +364,7 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, id, status string, o Outco
 
 // misfit is the fault of files that cannot be deployed; each offence points to
 // its file by name.
-func misfit(message string, issues []rego.FileIssue) error {
+func misfit(message string, issues []lang.FileIssue) error {
 	f := fault.New(fault.Invalid, "invalid_policy", message)
 	for _, is := range issues {
 		f.Details = append(f.Details, fault.Detail{Pointer: is.File, Message: is.Message, Line: is.Line, Column: is.Column})

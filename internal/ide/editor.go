@@ -7,7 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -38,15 +39,15 @@ type Fix struct {
 	Title   string     `json:"title" doc:"What it does"`
 	Range   Range      `json:"range" doc:"What is replaced"`
 	NewText string     `json:"new_text" doc:"By what"`
-	Mends   rego.Issue `json:"mends" doc:"The error or warning that it is for"`
+	Mends   lang.Issue `json:"mends" doc:"The error or warning that it is for"`
 }
 
 // Suggestions are what an editor may offer for a text.
 type Suggestions struct {
 	Completions []Completion
 	Fixes       []Fix
-	Errors      []rego.Issue
-	Warnings    []rego.Issue
+	Errors      []lang.Issue
+	Warnings    []lang.Issue
 }
 
 // Attribute is a member of the input that a text refers to.
@@ -59,7 +60,7 @@ type Attribute struct {
 // Verdict is the outcome of validating one control.
 type Verdict struct {
 	Valid            bool
-	Errors, Warnings []rego.Issue
+	Errors, Warnings []lang.Issue
 }
 
 // Validate compiles and lints one control. Faults as of policy.Service.Validate.
@@ -67,10 +68,10 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 	v, err := s.Check(ctx, sc, source)
 	out := Verdict{Valid: v.Valid, Errors: v.Errors, Warnings: v.Warnings}
 	if out.Errors == nil {
-		out.Errors = []rego.Issue{}
+		out.Errors = []lang.Issue{}
 	}
 	if out.Warnings == nil {
-		out.Warnings = []rego.Issue{}
+		out.Warnings = []lang.Issue{}
 	}
 	return out, err
 }
@@ -83,7 +84,7 @@ func (s *Service) Suggest(ctx context.Context, sc scope.Scope, source string, at
 		return Suggestions{}, err
 	}
 	out := Suggestions{Completions: []Completion{}, Fixes: []Fix{}, Errors: v.Errors, Warnings: v.Warnings}
-	if len(source) > rego.MaxSourceBytes {
+	if len(source) > lang.MaxSourceBytes {
 		return out, nil
 	}
 	offset := len(source)
@@ -93,7 +94,7 @@ func (s *Service) Suggest(ctx context.Context, sc scope.Scope, source string, at
 	for _, c := range hint.Complete(source, offset, hint.Knowledge{Templates: s.Templates}) {
 		out.Completions = append(out.Completions, Completion{c.Label, c.Kind, c.Detail, c.Doc, c.Insert, rangeOf(source, c.Span)})
 	}
-	for _, f := range hint.Fixes(source, append(append([]rego.Issue{}, v.Errors...), v.Warnings...)) {
+	for _, f := range hint.Fixes(source, append(append([]lang.Issue{}, v.Errors...), v.Warnings...)) {
 		out.Fixes = append(out.Fixes, Fix{f.Title, rangeOf(source, f.Span), f.Text, f.Issue})
 	}
 	return out, nil
@@ -114,7 +115,7 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, files []controlfile.
 // attributes are the input members of a text, from the last look at it.
 func attributes(source string) []Attribute {
 	out := []Attribute{}
-	if len(source) > rego.MaxSourceBytes {
+	if len(source) > lang.MaxSourceBytes {
 		return out
 	}
 	for _, m := range hint.Attributes(source) {

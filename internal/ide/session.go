@@ -8,7 +8,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -38,8 +39,8 @@ type Synced struct {
 // Sync keeps a text as the session's document and validates it. An empty id
 // begins a session.
 func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source string) (Synced, error) {
-	if len(source) > rego.MaxSourceBytes {
-		return Synced{}, fault.Invalidf("/policy_content", "a control has at most %d bytes", rego.MaxSourceBytes)
+	if len(source) > lang.MaxSourceBytes {
+		return Synced{}, fault.Invalidf("/policy_content", "a control has at most %d bytes", lang.MaxSourceBytes)
 	}
 	v, err := s.Validate(ctx, sc, source)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"fmt"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // itemKinds are LSP's numbers for the kinds of completions.
@@ -138,7 +139,7 @@ func (s *Server) codeAction(_ context.Context, raw json.RawMessage) (any, *rpcEr
 		return actions, nil // what is known is of an older text
 	}
 	for _, f := range hint.Fixes(d.text, d.issues) {
-		where := diagnostics(d.text, []rego.Issue{f.Issue})
+		where := diagnostics(d.text, []lang.Issue{f.Issue})
 		if line := where[0].Range.Start.Line; line < p.Range.Start.Line || line > p.Range.End.Line {
 			continue
 		}

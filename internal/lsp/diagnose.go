@@ -10,7 +10,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // severity of a diagnostic.
@@ -77,9 +78,9 @@ const maxRetries = 3
 
 // check gives the issues of a document. A check that ran out of time, or found
 // no room, is no finding about the source: it is tried again, and says so.
-func (s *Server) check(ctx context.Context, d document) []rego.Issue {
+func (s *Server) check(ctx context.Context, d document) []lang.Issue {
 	if d.large {
-		return []rego.Issue{{Message: "the file is too large to be a control", Severity: rego.SeverityError, Rule: "source_limit"}}
+		return []lang.Issue{{Message: "the file is too large to be a control", Severity: lang.SeverityError, Rule: "source_limit"}}
 	}
 	v, err := s.Validate(ctx, d.text, s.shelf(ctx)...)
 	if err != nil {
@@ -92,12 +93,12 @@ func (s *Server) check(ctx context.Context, d document) []rego.Issue {
 		default:
 			message += fmt.Sprintf("; gave up after %d tries, save the file to check it again", maxRetries+1)
 		}
-		return []rego.Issue{{Message: message, Severity: rego.SeverityWarning, Rule: "check"}}
+		return []lang.Issue{{Message: message, Severity: lang.SeverityWarning, Rule: "check"}}
 	}
 	issues := append(v.Errors, v.Warnings...)
 	if strings.HasSuffix(d.uri, "_test.rego") {
 		// A test refers to the control that it is about, which another file holds.
-		issues = slices.DeleteFunc(issues, func(is rego.Issue) bool { return is.Rule == "data_reference" })
+		issues = slices.DeleteFunc(issues, func(is lang.Issue) bool { return is.Rule == "data_reference" })
 	}
 	return issues
 }
@@ -128,11 +129,11 @@ func (s *Server) retry(ctx context.Context, d document) {
 
 // diagnostics puts issues where the editor shows them: at the word where they
 // begin, or else at one character.
-func diagnostics(text string, issues []rego.Issue) []diagnostic {
+func diagnostics(text string, issues []lang.Issue) []diagnostic {
 	out := make([]diagnostic, 0, len(issues))
 	for _, is := range issues {
 		d := diagnostic{Range: extentOf(text, spot(text, is)), Severity: severityError, Code: is.Rule, Source: "gatehouse", Message: is.Message}
-		if is.Severity == rego.SeverityWarning {
+		if is.Severity == lang.SeverityWarning {
 			d.Severity = severityWarning
 		}
 		out = append(out, d)
@@ -140,7 +141,7 @@ func diagnostics(text string, issues []rego.Issue) []diagnostic {
 	return out
 }
 
-func spot(text string, is rego.Issue) hint.Span {
+func spot(text string, is lang.Issue) hint.Span {
 	if is.Line < 1 {
 		line, _, _ := strings.Cut(text, "\n")
 		return hint.Span{Start: 0, End: len(strings.TrimRight(line, "\r"))}

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // document is an open file as the editor has it.
@@ -18,7 +19,7 @@ type document struct {
 	// large is set for a text that is not kept.
 	large bool
 	// issues are those of the version checked.
-	issues  []rego.Issue
+	issues  []lang.Issue
 	checked int64
 	// retries counts the checks of this text that ran out of time.
 	retries int
@@ -159,7 +160,7 @@ func (s *Server) didClose(_ context.Context, raw json.RawMessage) (any, *rpcErro
 
 // touched is changed for a text that is new: others may import it.
 func (s *Server) touched(d *document) {
-	if (rego.Library{Source: d.text}).Package() != "" {
+	if (lang.Library{Source: d.text}).Package() != "" {
 		s.recheck()
 		return
 	}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // learn asks the server in the background what it knows; one question at a time.
@@ -73,7 +74,7 @@ func Remote(client *outbound.Client, base, key string) func(ctx context.Context)
 			return hint.Knowledge{}, err
 		}
 		for _, p := range shared.Policies {
-			know.Libraries = append(know.Libraries, rego.Library{ID: p.ID, Name: p.Name, Version: p.Version, Source: p.RegoCode})
+			know.Libraries = append(know.Libraries, lang.Library{ID: p.ID, Name: p.Name, Version: p.Version, Source: p.RegoCode})
 		}
 		return know, nil
 	}

@@ -25,7 +25,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -44,7 +45,7 @@ var errExit = errors.New("lsp: exit without shutdown")
 type Server struct {
 	// Validate checks and lints a source with the libraries that it may import,
 	// within a bound of its own.
-	Validate func(ctx context.Context, source string, libs ...rego.Library) (worker.Validation, error)
+	Validate func(ctx context.Context, source string, libs ...lang.Library) (worker.Validation, error)
 	// Templates are the shipped controls.
 	Templates []hint.Template
 	// Remote, if set, gives what a server knows; it is asked in the background,
@@ -65,7 +66,7 @@ type Server struct {
 	roots   []string // the editor's folders
 
 	mu        sync.Mutex
-	stored    []rego.Library // those below roots
+	stored    []lang.Library // those below roots
 	documents map[string]*document
 	dirty     map[string]bool
 	wake      chan struct{}

@@ -14,13 +14,14 @@ import (
 	"unicode/utf16"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
 // check is Validate without a process of its own.
-func check(_ context.Context, source string, libs ...rego.Library) (worker.Validation, error) {
-	issues, err := rego.CheckModule(source, libs...)
+func check(_ context.Context, source string, libs ...lang.Library) (worker.Validation, error) {
+	issues, err := lang.CheckModule(source, libs...)
 	return worker.Validation{Valid: len(issues) == 0, Errors: issues}, err
 }
 

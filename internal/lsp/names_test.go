@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -94,7 +95,7 @@ func TestCheckIsTriedAgain(t *testing.T) {
 	var checks atomic.Int32
 	s := newServer()
 	s.RetryDelay = time.Millisecond
-	s.Validate = func(ctx context.Context, source string, libs ...rego.Library) (worker.Validation, error) {
+	s.Validate = func(ctx context.Context, source string, libs ...lang.Library) (worker.Validation, error) {
 		if checks.Add(1) <= 2 || strings.Contains(source, "never") {
 			return worker.Validation{}, fault.New(fault.Invalid, "evaluation_limit", "the evaluation did not end within 2s")
 		}

@@ -11,7 +11,8 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Bounds on what is read of the editor's folders.
@@ -53,12 +54,12 @@ func filePath(uri string) (string, bool) {
 
 // shelf are the libraries that a document may import: those that are open, then
 // those in the editor's folders, then the server's. Of one package the first counts.
-func (s *Server) shelf(ctx context.Context) []rego.Library {
+func (s *Server) shelf(ctx context.Context) []lang.Library {
 	s.mu.Lock()
 	stale := s.stale
 	s.stale = false
 	s.mu.Unlock()
-	var stored []rego.Library
+	var stored []lang.Library
 	if stale {
 		stored = libraries(ctx, s.roots)
 	}
@@ -68,7 +69,7 @@ func (s *Server) shelf(ctx context.Context) []rego.Library {
 		s.stored = stored
 	}
 	seen := map[string]bool{}
-	return slices.DeleteFunc(slices.Concat(s.openLibraries(), s.stored, s.knowledge.Libraries), func(l rego.Library) bool {
+	return slices.DeleteFunc(slices.Concat(s.openLibraries(), s.stored, s.knowledge.Libraries), func(l lang.Library) bool {
 		again := seen[l.Package()]
 		seen[l.Package()] = true
 		return again
@@ -76,22 +77,22 @@ func (s *Server) shelf(ctx context.Context) []rego.Library {
 }
 
 // openLibraries are those among the open documents, by name. The caller holds s.mu.
-func (s *Server) openLibraries() []rego.Library {
-	var open []rego.Library
+func (s *Server) openLibraries() []lang.Library {
+	var open []lang.Library
 	for _, d := range s.documents {
-		if l := (rego.Library{Name: d.uri, Source: d.text}); l.Package() != "" {
+		if l := (lang.Library{Name: d.uri, Source: d.text}); l.Package() != "" {
 			open = append(open, l)
 		}
 	}
-	slices.SortFunc(open, func(a, b rego.Library) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(open, func(a, b lang.Library) int { return strings.Compare(a.Name, b.Name) })
 	return open
 }
 
 // libraries are those among the files below the roots.
-func libraries(ctx context.Context, roots []string) []rego.Library {
-	var found []rego.Library
+func libraries(ctx context.Context, roots []string) []lang.Library {
+	var found []lang.Library
 	for _, f := range sources(ctx, roots) {
-		if l := (rego.Library{Name: f.Name, Source: f.Text}); l.Package() != "" && len(found) < maxShelf {
+		if l := (lang.Library{Name: f.Name, Source: f.Text}); l.Package() != "" && len(found) < maxShelf {
 			found = append(found, l)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/hint"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // said waits until of a document just this is said: a part of its only message,
@@ -46,7 +47,7 @@ func TestLibraries(t *testing.T) {
 	}
 	s := newServer()
 	s.Remote = func(context.Context) (hint.Knowledge, error) {
-		return hint.Knowledge{Libraries: []rego.Library{{ID: 7, Name: "networks", Version: 1, Source: "package lib.networks\n\ninside := true\n"}}}, nil
+		return hint.Knowledge{Libraries: []lang.Library{{ID: 7, Name: "networks", Version: 1, Source: "package lib.networks\n\ninside := true\n"}}}, nil
 	}
 	e := start(t, s)
 	root := "file://" + filepath.ToSlash(dir)

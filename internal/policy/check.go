@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
@@ -30,9 +31,9 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 		return Validation{}, err
 	}
 	if !v.Valid {
-		return Validation{Errors: append([]rego.Issue{}, v.Errors...)}, nil
+		return Validation{Errors: append([]lang.Issue{}, v.Errors...)}, nil
 	}
-	return Validation{Valid: true, Message: "Policy is valid", Warnings: append([]rego.Issue{}, v.Warnings...)}, nil
+	return Validation{Valid: true, Message: "Policy is valid", Warnings: append([]lang.Issue{}, v.Warnings...)}, nil
 }
 
 // Test runs cases against a control: those sent, or the stored ones when cases is
@@ -129,8 +130,8 @@ func (s *Service) compiles(ctx context.Context, sc scope.Scope, p Policy) error 
 // Compilations of one tenant take turns: the worker pool answers 429 to floods of
 // them, and a change that came in time should not pay for that. What compiled once
 // in this process is not asked again.
-func (s *Service) compilesWith(ctx context.Context, sc scope.Scope, p Policy, libs []rego.Library) error {
-	if issues := rego.Misplaced(p.RegoCode, p.Kind == KindLibrary); issues != nil {
+func (s *Service) compilesWith(ctx context.Context, sc scope.Scope, p Policy, libs []lang.Library) error {
+	if issues := lang.Misplaced(p.RegoCode, p.Kind == KindLibrary); issues != nil {
 		return uncompiled(issues)
 	}
 	digest := digestOf(p.RegoCode, libs)
@@ -157,18 +158,18 @@ func (s *Service) compilesWith(ctx context.Context, sc scope.Scope, p Policy, li
 }
 
 // digestOf names a source among libraries, as far as it could import them.
-func digestOf(source string, libs []rego.Library) [sha256.Size]byte {
+func digestOf(source string, libs []lang.Library) [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %s", len(source), source)
-	if strings.Contains(source, rego.LibraryRoot) {
-		for _, l := range slices.SortedFunc(slices.Values(libs), func(a, b rego.Library) int { return strings.Compare(a.Source, b.Source) }) {
+	if strings.Contains(source, lang.LibraryRoot) {
+		for _, l := range slices.SortedFunc(slices.Values(libs), func(a, b lang.Library) int { return strings.Compare(a.Source, b.Source) }) {
 			fmt.Fprintf(h, "%d %s", len(l.Source), l.Source)
 		}
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-func uncompiled(issues []rego.Issue) error {
+func uncompiled(issues []lang.Issue) error {
 	f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile").With("errors", issues)
 	for _, is := range issues {
 		f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: is.Message, Line: is.Line, Column: is.Column})

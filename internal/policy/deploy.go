@@ -9,7 +9,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
@@ -34,21 +35,21 @@ type Placement struct {
 
 // kind is what a placement makes: its package says.
 func (p Placement) kind() string {
-	if (rego.Library{Source: *p.Change.RegoCode}).Package() != "" {
+	if (lang.Library{Source: *p.Change.RegoCode}).Package() != "" {
 		return KindLibrary
 	}
 	return KindControl
 }
 
 // librariesAfter are the libraries of an environment with those among the items.
-func (s *Service) librariesAfter(ctx context.Context, sc scope.Scope, env scope.Env, items []Placement) ([]rego.Library, error) {
+func (s *Service) librariesAfter(ctx context.Context, sc scope.Scope, env scope.Env, items []Placement) ([]lang.Library, error) {
 	libs, err := s.Libraries(ctx, sc, env)
 	for _, item := range items {
 		if item.kind() != KindLibrary || item.Change.Status != nil && *item.Change.Status != Active {
 			continue
 		}
-		next := rego.Library{Name: item.Name, Source: *item.Change.RegoCode}
-		libs = append(slices.DeleteFunc(libs, func(l rego.Library) bool { return l.Package() == next.Package() }), next)
+		next := lang.Library{Name: item.Name, Source: *item.Change.RegoCode}
+		libs = append(slices.DeleteFunc(libs, func(l lang.Library) bool { return l.Package() == next.Package() }), next)
 	}
 	return libs, err
 }

@@ -8,7 +8,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -35,15 +36,15 @@ var bothEnvironments = []scope.Env{scope.Sandbox, scope.Production}
 // shelf is the active libraries of a tenant.
 type shelf []shelved
 
-func (l shelved) library() rego.Library {
-	return rego.Library{ID: l.ID, Name: l.Name, Version: l.Version, Source: l.Source}
+func (l shelved) library() lang.Library {
+	return lang.Library{ID: l.ID, Name: l.Name, Version: l.Version, Source: l.Source}
 }
 
 // of gives what the modules of an environment may import: its own libraries; in
 // sandbox also those of production whose package has no library in sandbox, so
 // that a library that was promoted is still there for its users.
-func (s shelf) of(env scope.Env) []rego.Library {
-	var out []rego.Library
+func (s shelf) of(env scope.Env) []lang.Library {
+	var out []lang.Library
 	own := map[string]bool{}
 	for _, l := range s {
 		if l.Environment == env {
@@ -69,13 +70,13 @@ func (s shelf) as(p Policy) shelf {
 }
 
 // LibrariesFor gives the libraries that the controls of an environment may import.
-func (s *Service) LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Library, error) {
+func (s *Service) LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]lang.Library, error) {
 	all, err := activeLibraries(ctx, tx)
 	return shelf(all).of(env), err
 }
 
 // Libraries is LibrariesFor in a transaction of its own.
-func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) (libs []rego.Library, err error) {
+func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) (libs []lang.Library, err error) {
 	err = s.read(ctx, sc, func(tx *db.Tx) (err error) {
 		libs, err = s.LibrariesFor(ctx, tx, env)
 		return err
@@ -86,7 +87,7 @@ func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) 
 // LibrariesWith gives the libraries of an environment as they would be with
 // another source for one of them: what its users are compiled with to see what
 // an edit would do (compliance's impact preview).
-func (s *Service) LibrariesWith(ctx context.Context, sc scope.Scope, env scope.Env, library Policy, source string) (libs []rego.Library, err error) {
+func (s *Service) LibrariesWith(ctx context.Context, sc scope.Scope, env scope.Env, library Policy, source string) (libs []lang.Library, err error) {
 	library.RegoCode, library.Status, library.DeletedAt, library.Environment = source, Active, nil, env
 	library.Version++
 	err = s.read(ctx, sc, func(tx *db.Tx) error {
@@ -116,8 +117,8 @@ func (s *Service) Users(ctx context.Context, sc scope.Scope, id int64) (Usage, e
 	return u, err
 }
 
-func library(p Policy) rego.Library {
-	return rego.Library{ID: p.ID, Name: p.Name, Version: p.Version, Source: p.RegoCode}
+func library(p Policy) lang.Library {
+	return lang.Library{ID: p.ID, Name: p.Name, Version: p.Version, Source: p.RegoCode}
 }
 
 // affected are the policies that use a library as it is stored, as far as the
@@ -130,7 +131,7 @@ func (s *Service) affected(ctx context.Context, tx *db.Tx, sc scope.Scope, p Pol
 	}
 	for _, env := range bothEnvironments {
 		libs := shelf(all).of(env)
-		if !sc.Sees(env) || !slices.ContainsFunc(libs, func(l rego.Library) bool { return l.ID == p.ID }) {
+		if !sc.Sees(env) || !slices.ContainsFunc(libs, func(l lang.Library) bool { return l.ID == p.ID }) {
 			continue
 		}
 		users, err := usersOf(ctx, tx, env, libs, p.ID, library(p).Package())
@@ -147,10 +148,10 @@ func (s *Service) affected(ctx context.Context, tx *db.Tx, sc scope.Scope, p Pol
 
 // usersOf gives the live policies of an environment, but the library itself,
 // that reach one of the packages.
-func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []rego.Library, id int64, packages ...string) ([]Policy, error) {
+func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []lang.Library, id int64, packages ...string) ([]Policy, error) {
 	list, err := importers(ctx, tx, env)
 	return slices.DeleteFunc(list, func(p Policy) bool {
-		return p.ID == id || !slices.ContainsFunc(rego.Reach(p.RegoCode, libs), func(l rego.Library) bool { return slices.Contains(packages, l.Package()) })
+		return p.ID == id || !slices.ContainsFunc(lang.Reach(p.RegoCode, libs), func(l lang.Library) bool { return slices.Contains(packages, l.Package()) })
 	}), err
 }
 
@@ -165,7 +166,7 @@ func (s *Service) settle(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 		return err
 	}
 	after := shelf(all)
-	if next.DeletedAt == nil && strings.Contains(next.RegoCode, rego.LibraryRoot) {
+	if next.DeletedAt == nil && strings.Contains(next.RegoCode, lang.LibraryRoot) {
 		if err := s.compilesWith(ctx, sc, next, after.of(next.Environment)); err != nil {
 			return err
 		}
@@ -241,16 +242,16 @@ func (h *harm) fault() error {
 }
 
 // look finds the harm to users that compiled with had and would have has.
-func (s *Service) look(ctx context.Context, sc scope.Scope, h *harm, users []Policy, had, has []rego.Library) error {
-	lost := func(l rego.Library) bool {
-		return !slices.ContainsFunc(has, func(o rego.Library) bool { return o.Package() == l.Package() })
+func (s *Service) look(ctx context.Context, sc scope.Scope, h *harm, users []Policy, had, has []lang.Library) error {
+	lost := func(l lang.Library) bool {
+		return !slices.ContainsFunc(has, func(o lang.Library) bool { return o.Package() == l.Package() })
 	}
 	for _, u := range users {
 		name := fmt.Sprintf("%s %d (%s) in %s", u.Kind, u.ID, u.Name, u.Environment)
 		if !sc.Sees(u.Environment) {
 			name = fmt.Sprintf("a %s in %s", u.Kind, u.Environment)
 		}
-		if slices.ContainsFunc(rego.Reach(u.RegoCode, had), lost) {
+		if slices.ContainsFunc(lang.Reach(u.RegoCode, had), lost) {
 			h.lost = append(h.lost, fault.Detail{Message: name})
 			continue
 		}
@@ -298,8 +299,8 @@ func (s *Service) promoted(ctx context.Context, sc scope.Scope, p Policy) error 
 	}
 	f := fault.New(fault.Conflict, "libraries_not_promoted", "promote the libraries first that the policy uses")
 	there := all.of(scope.Production)
-	for _, l := range rego.Reach(p.RegoCode, all.of(scope.Sandbox)) {
-		if !slices.ContainsFunc(there, func(o rego.Library) bool { return o.Package() == l.Package() }) {
+	for _, l := range lang.Reach(p.RegoCode, all.of(scope.Sandbox)) {
+		if !slices.ContainsFunc(there, func(o lang.Library) bool { return o.Package() == l.Package() }) {
 			f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: fmt.Sprintf("library %s, policy %d (%s), is not in production", l.Package(), l.ID, l.Name)})
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -27,7 +28,7 @@ const (
 )
 
 // The kinds of a policy. A library is a module that controls import
-// (rego.Library); it never decides.
+// (lang.Library); it never decides.
 const (
 	KindControl = "control"
 	KindLibrary = "library"
@@ -176,8 +177,8 @@ type Page struct {
 type Validation struct {
 	Valid    bool         `json:"valid" doc:"Whether the source compiles."`
 	Message  string       `json:"message,omitempty" doc:"Set when it does."`
-	Errors   []rego.Issue `json:"errors,omitzero" doc:"What stops it, with line and column."`
-	Warnings []rego.Issue `json:"warnings,omitzero" doc:"What a linter says; nothing is stopped by it."`
+	Errors   []lang.Issue `json:"errors,omitzero" doc:"What stops it, with line and column."`
+	Warnings []lang.Issue `json:"warnings,omitzero" doc:"What a linter says; nothing is stopped by it."`
 }
 
 // TestReport is the answer to POST /policies/{policy_id}/test.

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -20,8 +21,8 @@ import (
 
 // Evaluator tries authors' Rego out of this process (package worker).
 type Evaluator interface {
-	Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error)
-	Check(ctx context.Context, tenant scope.TenantID, source string, libs ...rego.Library) (worker.Validation, error)
+	Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error)
+	Check(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error)
 	Test(ctx context.Context, tenant scope.TenantID, r worker.TestRequest) ([]rego.TestResult, error)
 }
 

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -64,7 +65,7 @@ func (v Version) ActiveIn(env scope.Env) bool {
 
 // Shelf gives what the modules of env may import when these libraries are the
 // active ones, by the environment that each is in.
-func Shelf(env scope.Env, active map[scope.Env][]rego.Library) []rego.Library {
+func Shelf(env scope.Env, active map[scope.Env][]lang.Library) []lang.Library {
 	var all shelf
 	for _, of := range bothEnvironments {
 		for _, l := range active[of] {

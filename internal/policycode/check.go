@@ -11,7 +11,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
@@ -26,7 +28,7 @@ const (
 // Validate says what is wrong with files; 200 either way. The linter is asked
 // only where nothing is. Faults: those of the worker pool.
 func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (controlfile.Validation, error) {
-	v := controlfile.Validation{Controls: []controlfile.Named{}, Warnings: []rego.FileIssue{}}
+	v := controlfile.Validation{Controls: []controlfile.Named{}, Warnings: []lang.FileIssue{}}
 	repo, issues := read(r.Files)
 	for _, c := range repo.Controls {
 		v.Controls = append(v.Controls, controlfile.Named{Path: c.Path, Name: c.Name})
@@ -35,7 +37,7 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 	if err != nil {
 		return controlfile.Validation{}, err
 	}
-	found, err := s.Evaluator.CheckModules(ctx, sc.Tenant, append(repo.Modules, rego.StoredModules(stored)...))
+	found, err := s.Evaluator.CheckModules(ctx, sc.Tenant, append(repo.Modules, suite.StoredModules(stored)...))
 	if err != nil {
 		return controlfile.Validation{}, err
 	}
@@ -43,15 +45,15 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 	if err != nil {
 		return controlfile.Validation{}, err
 	}
-	v.Errors = append(append(append([]rego.FileIssue{}, issues...), found...), unresolved...)
+	v.Errors = append(append(append([]lang.FileIssue{}, issues...), found...), unresolved...)
 	if v.Valid = len(v.Errors) == 0; !v.Valid {
 		return v, nil
 	}
 	started := s.Now()
 	for _, c := range repo.Controls {
 		if s.Now().Sub(started) > lintTime {
-			v.Warnings = append(v.Warnings, rego.FileIssue{File: c.Path, Issue: rego.Issue{
-				Message: "the linter had no time for this file and those after it", Severity: rego.SeverityWarning, Rule: "linter",
+			v.Warnings = append(v.Warnings, lang.FileIssue{File: c.Path, Issue: lang.Issue{
+				Message: "the linter had no time for this file and those after it", Severity: lang.SeverityWarning, Rule: "linter",
 			}})
 			break
 		}
@@ -61,7 +63,7 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, r Request) (cont
 			return controlfile.Validation{}, err
 		}
 		for _, w := range warnings {
-			v.Warnings = append(v.Warnings, rego.FileIssue{File: c.Path, Issue: w})
+			v.Warnings = append(v.Warnings, lang.FileIssue{File: c.Path, Issue: w})
 		}
 	}
 	return v, nil
@@ -75,12 +77,12 @@ func (s *Service) Test(ctx context.Context, sc scope.Scope, r Request) (controlf
 	return s.test(ctx, sc, repo, issues)
 }
 
-func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Repository, issues []rego.FileIssue) (controlfile.TestReport, error) {
+func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Repository, issues []lang.FileIssue) (controlfile.TestReport, error) {
 	stored, err := s.Policies.Libraries(ctx, sc, scope.Sandbox)
 	if err != nil {
 		return controlfile.TestReport{}, err
 	}
-	mods, err := s.Evaluator.TestModules(ctx, sc.Tenant, append(repo.Modules, rego.StoredModules(stored)...))
+	mods, err := s.Evaluator.TestModules(ctx, sc.Tenant, append(repo.Modules, suite.StoredModules(stored)...))
 	if err != nil {
 		return controlfile.TestReport{}, err
 	}
@@ -107,10 +109,10 @@ func (s *Service) test(ctx context.Context, sc scope.Scope, repo controlfile.Rep
 }
 
 // read reads files, of which one at least must be a control.
-func read(files []controlfile.File) (controlfile.Repository, []rego.FileIssue) {
+func read(files []controlfile.File) (controlfile.Repository, []lang.FileIssue) {
 	repo, issues := controlfile.Read(files)
 	if len(repo.Controls) == 0 && len(issues) == 0 {
-		issues = append(issues, rego.FileIssue{Issue: rego.Issue{Message: "there is no control among the files: a .rego file that is no _test.rego", Severity: rego.SeverityError, Rule: "file"}})
+		issues = append(issues, lang.FileIssue{Issue: lang.Issue{Message: "there is no control among the files: a .rego file that is no _test.rego", Severity: lang.SeverityError, Rule: "file"}})
 	}
 	return repo, issues
 }
@@ -120,12 +122,12 @@ type links struct{ resource, bouncer *int64 }
 
 // resolve finds what the manifests link to, in sandbox. What cannot be found,
 // or stands for several, is an issue at its place.
-func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.Repository, _ Request) ([]links, []rego.FileIssue, error) {
+func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.Repository, _ Request) ([]links, []lang.FileIssue, error) {
 	if !sc.Sees(scope.Sandbox) { // a production credential is told nothing of sandbox
 		return make([]links, len(repo.Controls)), nil, nil
 	}
 	var out []links
-	var issues []rego.FileIssue
+	var issues []lang.FileIssue
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		out, issues = make([]links, len(repo.Controls)), nil
 		for i, c := range repo.Controls {
@@ -141,7 +143,7 @@ func (s *Service) resolve(ctx context.Context, sc scope.Scope, repo controlfile.
 }
 
 // link finds what one control links to in an environment.
-func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlfile.Control) (out links, issues []rego.FileIssue, err error) {
+func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlfile.Control) (out links, issues []lang.FileIssue, err error) {
 	if l := c.Resource; l != nil && !l.None {
 		ids := []int64{l.ID}
 		if l.ID == 0 {
@@ -186,7 +188,7 @@ func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlf
 
 // refused is the fault of files that are wrong: Invalid "invalid_policy", with
 // each issue.
-func refused(files []controlfile.File, issues []rego.FileIssue) error {
+func refused(files []controlfile.File, issues []lang.FileIssue) error {
 	f := fault.Newf(fault.Invalid, "invalid_policy", "the files have %d errors", len(issues)).With("errors", issues)
 	at := map[string]int{}
 	for i, file := range files {
@@ -207,7 +209,7 @@ func untested(r controlfile.TestReport) error {
 	f := fault.Newf(fault.Invalid, "tests_failed", "%d of %d tests fail", r.Summary.Failed, r.Summary.Total)
 	failures := []any{}
 	for _, t := range r.Tests {
-		if t.Status == rego.TestFailed || t.Status == rego.TestError {
+		if t.Status == suite.TestFailed || t.Status == suite.TestError {
 			failures = append(failures, t)
 			f.Details = append(f.Details, fault.Detail{Message: strings.TrimSuffix(fmt.Sprintf("%s: %s %s: %s", t.File, t.Name, t.Status, t.Error), ": "), Line: t.Line})
 		}

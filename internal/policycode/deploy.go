@@ -14,7 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -193,9 +194,9 @@ func (s *Service) blame(files []controlfile.File, repo controlfile.Repository, e
 	}
 	c := repo.Controls[p.Index]
 	if f.Kind == fault.Conflict { // the state of a control cannot follow the file
-		return refused(files, []rego.FileIssue{c.Issue("status", "%s", f.Message)})
+		return refused(files, []lang.FileIssue{c.Issue("status", "%s", f.Message)})
 	}
-	var issues []rego.FileIssue
+	var issues []lang.FileIssue
 	for _, d := range f.Details {
 		is := c.Issue(strings.TrimPrefix(d.Pointer, "/"), "%s", d.Message)
 		if d.Line > 0 {

@@ -18,16 +18,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // Evaluator tries authors' Rego out of this process (package worker).
 type Evaluator interface {
-	CheckModules(ctx context.Context, tenant scope.TenantID, mods []rego.Module) ([]rego.FileIssue, error)
-	TestModules(ctx context.Context, tenant scope.TenantID, mods []rego.Module) (rego.ModuleReport, error)
-	Lint(ctx context.Context, tenant scope.TenantID, source string) ([]rego.Issue, error)
+	CheckModules(ctx context.Context, tenant scope.TenantID, mods []suite.Module) ([]lang.FileIssue, error)
+	TestModules(ctx context.Context, tenant scope.TenantID, mods []suite.Module) (suite.ModuleReport, error)
+	Lint(ctx context.Context, tenant scope.TenantID, source string) ([]lang.Issue, error)
 }
 
 // Service is the use cases on controls as code. Every field must be set.

@@ -14,6 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -132,8 +134,8 @@ func TestOutcomes(t *testing.T) {
 // TestRefused: each issue points at the file that it is in, by its place in the request.
 func TestRefused(t *testing.T) {
 	files := []controlfile.File{{Path: "a.rego"}, {Path: "b.rego"}}
-	issues := []rego.FileIssue{
-		{File: "b.rego", Issue: rego.Issue{Message: "bad", Line: 3, Column: 4}}, {File: "elsewhere.rego", Issue: rego.Issue{Message: "odd"}}, {Issue: rego.Issue{Message: "none"}},
+	issues := []lang.FileIssue{
+		{File: "b.rego", Issue: lang.Issue{Message: "bad", Line: 3, Column: 4}}, {File: "elsewhere.rego", Issue: lang.Issue{Message: "odd"}}, {Issue: lang.Issue{Message: "none"}},
 	}
 	f := details(t, refused(files, issues))
 	if !fault.Is(f, fault.Invalid) || f.Code != "invalid_policy" || f.Message != "the files have 3 errors" {
@@ -150,11 +152,11 @@ func TestRefused(t *testing.T) {
 func TestUntested(t *testing.T) {
 	f := details(t, untested(controlfile.TestReport{
 		Summary: controlfile.Summary{Total: 7, Failed: 4},
-		Tests: []rego.ModuleTest{
-			{File: "a_test.rego", Name: "test_good", Status: rego.TestPassed, Line: 1},
-			{File: "a_test.rego", Name: "todo_test_x", Status: rego.TestSkipped, Line: 2},
-			{File: "a_test.rego", Name: "test_bad", Status: rego.TestFailed, Line: 3},
-			{File: "a_test.rego", Name: "test_odd", Status: rego.TestError, Error: "no such thing", Line: 4},
+		Tests: []suite.ModuleTest{
+			{File: "a_test.rego", Name: "test_good", Status: suite.TestPassed, Line: 1},
+			{File: "a_test.rego", Name: "todo_test_x", Status: suite.TestSkipped, Line: 2},
+			{File: "a_test.rego", Name: "test_bad", Status: suite.TestFailed, Line: 3},
+			{File: "a_test.rego", Name: "test_odd", Status: suite.TestError, Error: "no such thing", Line: 4},
 		},
 		Cases: []controlfile.CaseResult{
 			{File: "gatehouse.yaml", Line: 5, Result: rego.TestResult{Name: "fine", Passed: true}},

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // actionNames are the action names of one control, nil until somebody asked for them.
@@ -28,7 +30,7 @@ func actionNamesOf(source string) []string {
 		return nil
 	}
 	var found []string
-	list, _ := Attributes(source) // a source that does not parse names no action
+	list, _ := lang.Attributes(source) // a source that does not parse names no action
 	for _, a := range list {
 		if a.Key != "action.name" && a.Key != "action.method" && a.Key != "authzen.action.name" {
 			continue

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -144,7 +145,7 @@ func manifest(revision string, meta value.Value, roots []string) []byte {
 // controls are in scope where, the resources and the matcher's tables.
 func (s *Set) index() value.Value {
 	controls := make([]value.Member, 0, len(s.controls))
-	libraries := map[string]Library{}
+	libraries := map[string]lang.Library{}
 	for _, c := range s.controls {
 		libs := c.Libraries()
 		used := make([]value.Value, 0, len(libs))
@@ -206,7 +207,7 @@ var foldIndex = sync.OnceValue(func() value.Value {
 	)
 })
 
-func libraryIndex(libraries map[string]Library) value.Value {
+func libraryIndex(libraries map[string]lang.Library) value.Value {
 	var list []value.Member
 	for _, key := range slices.Sorted(maps.Keys(libraries)) {
 		l := libraries[key]
@@ -222,8 +223,8 @@ func libraryIndex(libraries map[string]Library) value.Value {
 
 func strictnessTable() value.Value {
 	var m []value.Member
-	for _, name := range []string{StrategyLast4, StrategyHash, StrategyRedact, StrategyRemove} {
-		m = append(m, value.Member{Key: name, Value: value.Int(int64(strictness(name)))})
+	for _, name := range []string{lang.StrategyLast4, lang.StrategyHash, lang.StrategyRedact, lang.StrategyRemove} {
+		m = append(m, value.Member{Key: name, Value: value.Int(int64(lang.Strictness(name)))})
 	}
 	return value.Object(m...)
 }
@@ -358,12 +359,12 @@ func shapeTable(slots []*slot) (list, tables value.Value) {
 // referredData is what the controls refer to of data.resources and data.pip,
 // by root.
 func (s *Set) referredData() map[string]value.Value {
-	var paths [][]string
+	refs := make([]lang.Refs, 0, len(s.controls))
 	for _, c := range s.controls {
-		paths = append(paths, c.Refs().Data...)
+		refs = append(refs, c.Refs())
 	}
 	out := map[string]value.Value{}
-	for _, p := range shortest(paths) {
+	for _, p := range lang.UniteRefs(refs...).Data {
 		v := s.Data(p)
 		if !v.Defined() {
 			continue

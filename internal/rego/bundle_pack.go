@@ -15,6 +15,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -36,9 +37,9 @@ func (c *Control) bundled() (*bundledText, error) {
 			t.control, t.outcome = []byte("package "+pkg[1:].String()+"\n"), []byte(c.outcomeModule())
 			return
 		}
-		mod, libs, err := c.parsed()
-		if err != nil {
-			t.err = err
+		mod, libs, issues := lang.ParseLinked(c.source, c.code.Libraries)
+		if len(issues) > 0 {
+			t.err = fmt.Errorf("control %d: line %d: %s", c.meta.ID, issues[0].Line, issues[0].Message)
 			return
 		}
 		moves := c.moves(mod, libs)
@@ -46,7 +47,7 @@ func (c *Control) bundled() (*bundledText, error) {
 		t.outcome, t.libraries = []byte(c.outcomeModule()), map[string][]byte{}
 		for _, l := range libs {
 			if t.err == nil {
-				t.libraries[libraryKey(l.Library)], t.err = t.module(c, moves, l.module)
+				t.libraries[libraryKey(l.Library)], t.err = t.module(c, moves, l.Module)
 			}
 		}
 	})
@@ -59,7 +60,7 @@ func (t *bundledText) module(c *Control, moves []move, mod *ast.Module) ([]byte,
 		return nil, err
 	}
 	// The rewriting must never hand out a bundle that OPA refuses.
-	if _, err := ast.ParseModuleWithOpts(sourceName, text, ast.ParserOptions{RegoVersion: ast.RegoV1}); err != nil {
+	if _, err := ast.ParseModuleWithOpts("control.rego", text, ast.ParserOptions{RegoVersion: ast.RegoV1}); err != nil {
 		return nil, fmt.Errorf("control %d cannot be written for a bundle: %w", c.meta.ID, err)
 	}
 	t.strict = append(t.strict, strict...)

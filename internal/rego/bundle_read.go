@@ -13,6 +13,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/util"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -197,7 +198,7 @@ func (r BundleReader) index(index value.Value, files map[string][]byte) (*Set, e
 	spec := SetSpec{}
 	spec.Env, _ = index.Get("env").Str()
 	spec.Revision, _ = index.Get("revision").Int64()
-	libraries := map[string]Library{}
+	libraries := map[string]lang.Library{}
 	for _, p := range index.Get("libraries").Pairs() {
 		key, _ := p.K.Str()
 		l, err := readLibrary(p.V)
@@ -230,7 +231,7 @@ func (r BundleReader) index(index value.Value, files map[string][]byte) (*Set, e
 	return NewSet(spec), nil
 }
 
-func readLibrary(v value.Value) (l Library, err error) {
+func readLibrary(v value.Value) (l lang.Library, err error) {
 	var ok [4]bool
 	l.ID, ok[0] = v.Get("id").Int64()
 	l.Name, ok[1] = v.Get("name").Str()
@@ -242,7 +243,7 @@ func readLibrary(v value.Value) (l Library, err error) {
 	return l, err
 }
 
-func (r BundleReader) control(v value.Value, libraries map[string]Library) (*Control, error) {
+func (r BundleReader) control(v value.Value, libraries map[string]lang.Library) (*Control, error) {
 	var m Meta
 	var ok [5]bool
 	m.ID, ok[0] = v.Get("id").Int64()
@@ -254,7 +255,7 @@ func (r BundleReader) control(v value.Value, libraries map[string]Library) (*Con
 	if slices.Contains(ok[:], false) {
 		return nil, errors.New("the bundle's index holds a control that cannot be read")
 	}
-	var libs []Library
+	var libs []lang.Library
 	for _, key := range v.Get("libraries").Elems() {
 		name, _ := key.Str()
 		l, ok := libraries[name]
@@ -264,7 +265,7 @@ func (r BundleReader) control(v value.Value, libraries map[string]Library) (*Con
 		libs = append(libs, l)
 	}
 	if why := v.Get("refused"); why.Defined() {
-		is := Issue{Severity: SeverityError}
+		is := lang.Issue{Severity: lang.SeverityError}
 		is.Message, _ = why.Get("message").Str()
 		line, _ := why.Get("line").Int64()
 		column, _ := why.Get("column").Int64()
@@ -290,7 +291,7 @@ func (r BundleReader) control(v value.Value, libraries map[string]Library) (*Con
 // RefusedError is a bundle's control that does not compile here.
 type RefusedError struct {
 	Control, Version int64
-	Issues           []Issue
+	Issues           []lang.Issue
 }
 
 // Error names the control and the first issue.

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
-
-// ruleSet says which of the four rules a control defines.
-type ruleSet struct{ allow, deny, mask, reason bool }
 
 // run is one input on its way through the controls.
 type run struct {
@@ -25,7 +23,7 @@ func newRun(in value.Value, data DataSource, lim Limits) *run {
 }
 
 // env is what a program gets of a run: made once, for all controls.
-func (r *run) env(b *budget) *native.Env {
+func (r *run) env(b *timeBudget) *native.Env {
 	if r.nat != nil {
 		return r.nat
 	}
@@ -40,16 +38,9 @@ func (r *run) env(b *budget) *native.Env {
 	return e
 }
 
-// Panic is a fault of the evaluator that was caught: the control denies, and
-// whoever asked has it in Decision.Err, to log and to count.
-type Panic struct {
-	// Value is what was thrown, Stack where. Neither is for callers.
-	Value any
-	Stack []byte
-}
-
-// Error does not tell what was thrown: it may hold the caller's data.
-func (*Panic) Error() string { return "the evaluator failed" }
+// Panic is a fault of the evaluator that was recovered. The control then denies, and
+// Decision.Err holds the fault, to log and to count.
+type Panic = native.PanicError
 
 // Panic is the fault of the evaluator that made a decision a denial; nil for all
 // other decisions.
@@ -64,14 +55,11 @@ func (d *Decision) Panic() *Panic {
 // evaluatorError is an error of the evaluator in the terms of this package.
 func evaluatorError(err error) error {
 	var e *native.EvalError
-	var p *native.PanicError
 	switch {
 	case errors.Is(err, native.ErrLimit):
 		return ErrLimit
-	case errors.As(err, &p):
-		return &Panic{Value: p.Value, Stack: p.Stack}
 	case errors.As(err, &e):
-		if pkg, ok := strings.CutSuffix(e.File, ".rego"); ok && strings.HasPrefix(pkg, LibraryRoot+".") {
+		if pkg, ok := strings.CutSuffix(e.File, ".rego"); ok && strings.HasPrefix(pkg, lang.LibraryRoot+".") {
 			return &atLine{message: fmt.Sprintf("library %s: %s", pkg, e.Message), line: e.Line}
 		}
 		return &atLine{message: e.Message, line: e.Line}
@@ -96,11 +84,3 @@ type atLine struct {
 }
 
 func (e *atLine) Error() string { return e.message }
-
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	if len(s) > 300 {
-		s = strings.ToValidUTF8(s[:300], "") + "..."
-	}
-	return s
-}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -101,14 +102,14 @@ func loadCorpusFile(t testing.TB, name string, files map[string]string) corpusFi
 		t.Fatalf("%s: cases.json: %v", name, err)
 	}
 	spec := SetSpec{Revision: 3, Env: "production", Resources: set.Resources, PIP: set.PIP}
-	var libs []Library
+	var libs []lang.Library
 	for file, source := range files {
 		if name, ok := strings.CutPrefix(strings.TrimSuffix(file, ".rego"), "lib/"); ok {
 			id, err := strconv.ParseInt(name, 10, 64)
 			if err != nil {
 				t.Fatalf("%s: %s: %v", name, file, err)
 			}
-			libs = append(libs, Library{ID: id, Name: "library-" + name, Version: 4, Source: source})
+			libs = append(libs, lang.Library{ID: id, Name: "library-" + name, Version: 4, Source: source})
 		}
 	}
 	for file, source := range files {

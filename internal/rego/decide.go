@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Options are the terms of one decision.
@@ -211,7 +213,7 @@ func (s *Set) locate(r *Request) (at place, err error) {
 // evaluate runs the controls and combines their outcomes.
 func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, opt Options) verdict {
 	lim := opt.limits()
-	b := newBudget(ctx, lim)
+	b := newTimeBudget(ctx, lim)
 	defer b.release()
 	run := newRun(p.input(r, path), s, lim)
 	if len(p.controls) == 1 {
@@ -222,7 +224,7 @@ func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, op
 }
 
 // combine asks the controls in the order of their ids, up to a DENY.
-func (p *plan) combine(run *run, b *budget) verdict {
+func (p *plan) combine(run *run, b *timeBudget) verdict {
 	var best *Control
 	var win Outcome
 	var masks []MaskRule
@@ -269,10 +271,10 @@ func (c *Control) verdict(out Outcome) verdict {
 
 // Needs is what the controls in scope of a request read, so that a bouncer
 // reads bodies and counts usage only for controls that ask.
-func (s *Set) Needs(r *Request) Refs {
+func (s *Set) Needs(r *Request) lang.Refs {
 	at, err := s.locate(r)
 	if err != nil {
-		return Refs{}
+		return lang.Refs{}
 	}
 	p := s.planOf(at.slot)
 	if at.literal == nil {

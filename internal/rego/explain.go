@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -86,13 +87,7 @@ func (c *Control) why() *native.Why {
 		return nil
 	}
 	c.reasons.once.Do(func() {
-		checked, issues := check(c.source, false, c.Libraries())
-		if len(issues) > 0 {
-			return
-		}
-		if p, err := native.CompileWhy(checked.module, checked.compiler, checked.pkg); err == nil {
-			c.reasons.prog = p
-		}
+		c.reasons.prog = lang.CompileWhy(c.source, c.code.Libraries)
 	})
 	return c.reasons.prog
 }
@@ -153,7 +148,7 @@ func (c *Control) fillIn(ctx context.Context, in value.Value, data DataSource, l
 // ask puts questions to the rules of a control, within the bounds of one
 // explanation and those of lim.
 func ask(ctx context.Context, w *native.Why, in value.Value, data DataSource, lim Limits, fn func(q *native.Inquiry)) error {
-	b := newBudget(ctx, lim)
+	b := newTimeBudget(ctx, lim)
 	defer b.release()
 	r := newRun(in, data, lim)
 	env := *r.env(b)

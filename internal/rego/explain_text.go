@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -103,7 +104,7 @@ func (e *Explanation) headline(out Outcome) string {
 	}
 	switch {
 	case out.Err != nil:
-		return fmt.Sprintf("%s denied: it could not be evaluated%s: %s", name, at, firstLine(out.Reason))
+		return fmt.Sprintf("%s denied: it could not be evaluated%s: %s", name, at, lang.FirstLine(out.Reason))
 	case e.Effect == "ALLOW" && e.Rule != "":
 		return fmt.Sprintf("%s allowed: rule %s%s holds.", name, e.Rule, at)
 	case e.Effect == "MASK" && e.Rule != "":

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
@@ -232,7 +233,7 @@ func TestExplanationsFlip(t *testing.T) {
 // reads taken away, and set to what the control compares it with.
 func variants(c *rego.Control, base world) []world {
 	out := []world{base}
-	list, _ := rego.Attributes(c.Source())
+	list, _ := lang.Attributes(c.Source())
 	for _, a := range list {
 		s := parseSpot("input." + a.Key)
 		if s == nil {
@@ -310,10 +311,10 @@ func flipCorpus(t *testing.T, y *tally) {
 			}
 		}
 		data := map[string]any{"resources": resources, "pip": set.PIP}
-		var libs []rego.Library
+		var libs []lang.Library
 		for _, name := range sortedNames(files) {
 			if id, ok := strings.CutPrefix(name, "lib/"); ok {
-				libs = append(libs, rego.Library{ID: 100 + int64(len(libs)), Name: id, Version: 1, Source: files[name]})
+				libs = append(libs, lang.Library{ID: 100 + int64(len(libs)), Name: id, Version: 1, Source: files[name]})
 			}
 		}
 		for _, name := range sortedNames(files) {

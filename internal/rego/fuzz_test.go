@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -30,11 +31,11 @@ func FuzzSource(f *testing.F) {
 		f.Add(source, `{"a":1,"b":{"a":2},"m":["x"]}`)
 	}
 	f.Fuzz(func(t *testing.T, source, input string) {
-		if _, err := Check(source); err != nil {
+		if _, err := lang.Check(source); err != nil {
 			t.Fatal(err)
 		}
-		list, issues := Attributes(source)
-		again, _ := Attributes(source)
+		list, issues := lang.Attributes(source)
+		again, _ := lang.Attributes(source)
 		one, _ := json.Marshal(list)
 		if two, _ := json.Marshal(again); string(one) != string(two) || issues != nil && list != nil {
 			t.Fatalf("attributes differ: %s, %s", one, two)

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/open-policy-agent/opa/v1/ast"
-
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -25,28 +23,6 @@ func readPaths(paths [][]string) []readPath {
 	return out
 }
 
-// fixedReason reports whether the rules give none but constant reasons, which can
-// show nothing of an input.
-func fixedReason(rules []*ast.Rule) bool {
-	for _, r := range rules {
-		name, ok := r.Head.Ref()[0].Value.(ast.Var)
-		if !ok || len(r.Head.Args) > 0 || name != "reason" && name != "deny" {
-			continue
-		}
-		for e := r; e != nil; e = e.Else {
-			for _, t := range []*ast.Term{e.Head.Key, e.Head.Value} {
-				if t != nil && !ast.IsConstant(t.Value) {
-					return false
-				}
-			}
-			if len(e.Head.Ref()) > 1 && e.Head.Key == nil {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // Hidden is what the decision's reason shows, or may show, that a log must not
 // hold: what stood under members named like secrets, of the request and of the
 // resource, where the control that decided reads them; and the resource's
@@ -54,7 +30,7 @@ func fixedReason(rules []*ast.Rule) bool {
 // than a look at each path that the control reads where there is nothing to hide.
 func (d *Decision) Hidden(r *Request) redact.Found {
 	var found redact.Found
-	if c := d.decider(); c != nil && (d.Err != nil || !c.fixedReason) {
+	if c := d.decider(); c != nil && (d.Err != nil || !c.code.FixedReason) {
 		for i := range c.reads {
 			found = c.reads[i].gather(found, r, d.Resource)
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -63,7 +64,7 @@ func TestDeferredControlThatIsBroken(t *testing.T) {
 		"unknown function":        "package c\n\nallow if nonsense(1)",
 		"a library that is away":  "package c\n\nallow if data.lib.text.yes",
 		"a built-in not offered":  "package c\n\nallow if http.send({})",
-		"more than the bounds":    "package c\n\nallow if " + string(make([]byte, MaxSourceBytes)),
+		"more than the bounds":    "package c\n\nallow if " + string(make([]byte, lang.MaxSourceBytes)),
 		"an empty text":           "",
 		"a package that is taken": "package system\n\nallow := true",
 	} {
@@ -103,7 +104,7 @@ func TestDeferredControlThatIsBroken(t *testing.T) {
 			if answer := askOPA(t, stockOPA(t), data, []corpusCase{{Name: "x", Input: []byte(`{"resource":{"path":"/x"}}`)}}); answer[0] == nil || answer[0]["effect"] != "DENY" || answer[0]["reason"] != want.Reason {
 				t.Errorf("a stock OPA answers %v, not %s", answer[0], describe(want))
 			}
-			_, _, _, _ = c.Refs(), c.Package(), c.Libraries(), c.Deciding()
+			_, _, _, _ = c.Refs(), c.Package(), c.Libraries(), c.ActionNames()
 		})
 	}
 }
@@ -118,14 +119,14 @@ func TestBundleReaderTakesOver(t *testing.T) {
 		}
 		return data
 	}
-	with := func(lib Library) *Control {
+	with := func(lib lang.Library) *Control {
 		c, issues := Compile(Meta{ID: 1, Name: "one", Version: 1}, "package a\n\nallow if data.lib.text.yes", lib)
 		if len(issues) > 0 {
 			t.Fatal(issues)
 		}
 		return c
 	}
-	lib := Library{ID: 5, Name: "text", Version: 1, Source: "package lib.text\n\nyes := true"}
+	lib := lang.Library{ID: 5, Name: "text", Version: 1, Source: "package lib.text\n\nyes := true"}
 	one := with(lib)
 	two := mustCompile(t, Meta{ID: 2, Name: "two", Version: 1}, "package b\n\nallow := true")
 	first, err := BundleReader{Stored: true}.Read(write(one, two))
@@ -151,7 +152,7 @@ func TestBundleReaderTakesOver(t *testing.T) {
 	if d := next.Set.Decide(context.Background(), &Request{}, Options{}); d.Permit || d.PolicyVersion != 2 {
 		t.Errorf("%s", describe(d))
 	}
-	moved := with(Library{ID: 5, Name: "text", Version: 2, Source: "package lib.text\n\nyes := false"})
+	moved := with(lang.Library{ID: 5, Name: "text", Version: 2, Source: "package lib.text\n\nyes := false"})
 	third, err := BundleReader{Active: next.Set}.Read(write(moved, changed))
 	if err != nil {
 		t.Fatal(err)

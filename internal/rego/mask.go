@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -104,7 +105,7 @@ func (m *masker) document(nodes []*maskNode, depth int) error {
 
 // add puts a rule into the tree.
 func (n *maskNode) add(r MaskRule) error {
-	if strictness(r.Strategy) == 0 {
+	if lang.Strictness(r.Strategy) == 0 {
 		return fmt.Errorf("unknown mask strategy %q", r.Strategy)
 	}
 	segs := maskPath(r.Path)
@@ -127,7 +128,7 @@ func (n *maskNode) add(r MaskRule) error {
 		}
 		n = n.member[s]
 	}
-	if strictness(r.Strategy) > strictness(n.action) {
+	if lang.Strictness(r.Strategy) > lang.Strictness(n.action) {
 		n.action = r.Strategy
 	}
 	return nil
@@ -375,7 +376,7 @@ func (m *masker) member(object bool, i int, nodes []*maskNode, depth int) (remov
 				continue
 			}
 			next = append(next, hit)
-			if strictness(hit.action) > strictness(action) {
+			if lang.Strictness(hit.action) > lang.Strictness(action) {
 				action = hit.action
 			}
 		}
@@ -388,10 +389,10 @@ func (m *masker) member(object bool, i int, nodes []*maskNode, depth int) (remov
 	m.hiding++
 	err = m.value(nil, depth+1)
 	m.hiding--
-	if err == nil && action != StrategyRemove {
+	if err == nil && action != lang.StrategyRemove {
 		m.put(m.hide(m.src[from:m.at], action)...)
 	}
-	return action == StrategyRemove, err
+	return action == lang.StrategyRemove, err
 }
 
 // lastFour is the last four characters of a text that is longer than that.
@@ -410,7 +411,7 @@ func lastFour(text []byte) string {
 // hide is the JSON that stands for a value under a strategy.
 func (m *masker) hide(raw []byte, strategy string) []byte {
 	out := Redacted
-	if strategy == StrategyHash || strategy == StrategyLast4 {
+	if strategy == lang.StrategyHash || strategy == lang.StrategyLast4 {
 		text, scalar := raw, true
 		switch raw[0] {
 		case '"':
@@ -419,7 +420,7 @@ func (m *masker) hide(raw []byte, strategy string) []byte {
 			scalar = false
 		}
 		switch {
-		case strategy == StrategyHash:
+		case strategy == lang.StrategyHash:
 			out = m.key.Hash(text)
 		case scalar:
 			out = "****" + lastFour(text)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // testHashKey is the key that tests hash with.
@@ -45,7 +47,7 @@ func TestApplyMask(t *testing.T) {
 func FuzzApplyMask(f *testing.F) {
 	f.Add([]byte(`{"a":[{"b":"x","c":1},{"b":2}],"d":"1234567"}`), "a.*.b", uint8(3))
 	f.Add([]byte(`[[],{},{"":""},null,true]`), "/0", uint8(0))
-	strategies := []string{StrategyRedact, StrategyHash, StrategyLast4, StrategyRemove}
+	strategies := []string{lang.StrategyRedact, lang.StrategyHash, lang.StrategyLast4, lang.StrategyRemove}
 	f.Fuzz(func(t *testing.T, doc []byte, path string, s uint8) {
 		got, err := ApplyMask(doc, []MaskRule{{path, strategies[s%4]}}, testHashKey)
 		if err != nil {
@@ -65,7 +67,7 @@ func TestApplyMaskKeepsBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.Custom(drawJSON).Draw(t, "doc")
 		doc, _ := json.MarshalIndent(v, "", " ")
-		got, err := ApplyMask(doc, []MaskRule{{"no.such.path", StrategyRemove}}, nil)
+		got, err := ApplyMask(doc, []MaskRule{{"no.such.path", lang.StrategyRemove}}, nil)
 		if err != nil || !bytes.Equal(got, doc) {
 			t.Fatalf("%v: %s became %s", err, doc, got)
 		}
@@ -119,7 +121,7 @@ func TestApplyMaskInStrings(t *testing.T) {
 		"no path to it":   {"other.ssn", `{"text":"{\"ssn\": 1"}`, `{"text":"{\"ssn\": 1"}`},
 		"the whole of it": {"*.*", `{"text":"{\"a\":1,\"b\":2}"}`, `{"text":"{\"a\":\"[redacted]\",\"b\":\"[redacted]\"}"}`},
 	} {
-		got, err := ApplyMask([]byte(tc.doc), []MaskRule{{tc.path, StrategyRedact}}, nil)
+		got, err := ApplyMask([]byte(tc.doc), []MaskRule{{tc.path, lang.StrategyRedact}}, nil)
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s: %s %v, want %s", name, got, err, tc.want)
 		}
@@ -144,12 +146,12 @@ func TestHashKey(t *testing.T) {
 // In pieces the result is the same, whatever goes and however large a value is.
 func TestApplyMaskTo(t *testing.T) {
 	rules := []MaskRule{
-		{Path: "rows.*.secret", Strategy: StrategyHash},
-		{Path: "rows.*.gone", Strategy: StrategyRemove},
-		{Path: "rows.0", Strategy: StrategyRemove},
-		{Path: "rows.*.deep.*.a", Strategy: StrategyLast4},
-		{Path: "big", Strategy: StrategyRedact},
-		{Path: "rows.*.text.inner", Strategy: StrategyRemove},
+		{Path: "rows.*.secret", Strategy: lang.StrategyHash},
+		{Path: "rows.*.gone", Strategy: lang.StrategyRemove},
+		{Path: "rows.0", Strategy: lang.StrategyRemove},
+		{Path: "rows.*.deep.*.a", Strategy: lang.StrategyLast4},
+		{Path: "big", Strategy: lang.StrategyRedact},
+		{Path: "rows.*.text.inner", Strategy: lang.StrategyRemove},
 	}
 	row := `{"secret": "s", "gone":{"a":[1,2,{"b":"` + strings.Repeat("x", 700) + `"}]}, "kept":"` + strings.Repeat("é", 300) + `","deep":[{"a":"abcdefgh"},{"a":12345678,"b":null}],"text":"{\"inner\":1,\"b\":2}" }`
 	long := strings.Repeat("y", 3*maskPiece)
@@ -185,7 +187,7 @@ func TestApplyMaskTo(t *testing.T) {
 func TestApplyMaskInLargeStrings(t *testing.T) {
 	inner := `{"secret":"canary","b":"` + strings.Repeat("x", maxInnerDocument) + `"}`
 	quoted, _ := json.Marshal(map[string]string{"text": inner, "plain": strings.Repeat("x", maxInnerDocument+1)})
-	got, err := ApplyMask(quoted, []MaskRule{{Path: "text.secret", Strategy: StrategyRemove}, {Path: "plain.secret", Strategy: StrategyRemove}}, nil)
+	got, err := ApplyMask(quoted, []MaskRule{{Path: "text.secret", Strategy: lang.StrategyRemove}, {Path: "plain.secret", Strategy: lang.StrategyRemove}}, nil)
 	if err != nil || bytes.Contains(got, []byte("canary")) || !bytes.Contains(got, []byte(`"text":"[redacted]"`)) || len(got) < maxInnerDocument {
 		t.Errorf("%.200s %v", got, err)
 	}

@@ -29,17 +29,17 @@ func byTopdown(t testing.TB, c *Control, in value.Value, data DataSource, now ti
 		v, err = o.Rule(context.Background(), rule, in, data, now)
 		return v
 	}
-	deny := ask("deny", c.has.deny)
+	deny := ask("deny", c.code.Rules.Deny)
 	var mask, allow value.Value
 	if !denies(deny) {
-		mask, allow = ask("mask", c.has.mask), ask("allow", c.has.allow)
+		mask, allow = ask("mask", c.code.Rules.Mask), ask("allow", c.code.Rules.Allow)
 	}
 	if err != nil {
 		return Outcome{Effect: Deny, Err: err}
 	}
 	out := c.outcome(deny, mask, allow)
 	if out.Err == nil && out.Effect != NoMatch {
-		reason := ask("reason", c.has.reason)
+		reason := ask("reason", c.code.Rules.Reason)
 		if err != nil {
 			return Outcome{Effect: Deny, Err: err}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -24,11 +25,11 @@ const (
 // allow true: ALLOW; else allow false: DENY; else NO_MATCH. Values that the
 // rules should not have are held against access: an allow that is no boolean
 // is a DENY.
-func (c *Control) effect(r *run, b *budget) Outcome {
+func (c *Control) effect(r *run, b *timeBudget) Outcome {
 	if len(c.issues) > 0 {
 		return c.broken()
 	}
-	res, err := c.native.Eval(r.env(b), r.in, r.data)
+	res, err := c.code.Program.Eval(r.env(b), r.in, r.data)
 	if err != nil {
 		return c.failed(r.failure(err))
 	}
@@ -36,13 +37,13 @@ func (c *Control) effect(r *run, b *budget) Outcome {
 }
 
 // answer is effect with the reason, in one evaluation.
-func (c *Control) answer(r *run, b *budget) (out Outcome) {
+func (c *Control) answer(r *run, b *timeBudget) (out Outcome) {
 	if len(c.issues) > 0 {
 		return c.broken()
 	}
-	res, err := c.native.EvalReason(r.env(b), r.in, r.data, func(res native.Result) bool {
+	res, err := c.code.Program.EvalReason(r.env(b), r.in, r.data, func(res native.Result) bool {
 		out = c.outcome(res.Deny, res.Mask, res.Allow)
-		return c.has.reason && out.reasoned()
+		return c.code.Rules.Reason && out.reasoned()
 	})
 	if err != nil {
 		return c.failed(r.failure(err))
@@ -132,7 +133,7 @@ func maskRules(v value.Value) ([]MaskRule, error) {
 		for _, p := range v.Pairs() {
 			path, ok1 := p.K.Str()
 			strategy, ok2 := p.V.Str()
-			if !ok1 || !ok2 || path == "" || strictness(strategy) == 0 {
+			if !ok1 || !ok2 || path == "" || lang.Strictness(strategy) == 0 {
 				return nil, fmt.Errorf("mask: every member must be a path with the strategy redact, hash, last4 or remove")
 			}
 			out = append(out, MaskRule{path, strategy})
@@ -143,31 +144,16 @@ func maskRules(v value.Value) ([]MaskRule, error) {
 			if !ok || path == "" {
 				return nil, fmt.Errorf("mask: every element must be a path")
 			}
-			out = append(out, MaskRule{path, StrategyRedact})
+			out = append(out, MaskRule{path, lang.StrategyRedact})
 		}
 	}
 	return uniteMasks(out), nil
 }
 
-// strictness ranks the strategies; 0 is none.
-func strictness(strategy string) int {
-	switch strategy {
-	case StrategyLast4:
-		return 1
-	case StrategyHash:
-		return 2
-	case StrategyRedact:
-		return 3
-	case StrategyRemove:
-		return 4
-	}
-	return 0
-}
-
 // uniteMasks sorts by path and keeps the strictest strategy of each.
 func uniteMasks(rules []MaskRule) []MaskRule {
 	slices.SortFunc(rules, func(a, b MaskRule) int {
-		return cmp.Or(strings.Compare(a.Path, b.Path), strictness(b.Strategy)-strictness(a.Strategy))
+		return cmp.Or(strings.Compare(a.Path, b.Path), lang.Strictness(b.Strategy)-lang.Strictness(a.Strategy))
 	})
 	return slices.CompactFunc(rules, func(a, b MaskRule) bool { return a.Path == b.Path })
 }
@@ -175,11 +161,11 @@ func uniteMasks(rules []MaskRule) []MaskRule {
 // explain fills in the reason: the control's own rule, else the reasons that
 // deny gave, else a sentence with its name. A reason that cannot be evaluated
 // is an error of the control.
-func (c *Control) explain(r *run, b *budget, out *Outcome) {
+func (c *Control) explain(r *run, b *timeBudget, out *Outcome) {
 	var reason value.Value
-	if c.has.reason && out.reasoned() {
+	if c.code.Rules.Reason && out.reasoned() {
 		var err error
-		if reason, err = c.native.Rule("reason", r.env(b), r.in, r.data); err != nil {
+		if reason, err = c.code.Program.Rule("reason", r.env(b), r.in, r.data); err != nil {
 			*out = c.failed(r.failure(err))
 			return
 		}
@@ -248,7 +234,7 @@ func cutReason(s string) string {
 
 // identityOf is a digest of all that a control's outcome depends on beside
 // input and data.
-func identityOf(m Meta, source string, libs []*linked) [32]byte {
+func identityOf(m Meta, source string, libs []lang.Library) [32]byte {
 	h := sha256.New()
 	text := func(s string) {
 		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -12,7 +13,7 @@ import (
 type plan struct {
 	res      *Resource // nil: no resource matched
 	controls []*Control
-	refs     Refs // of all controls together
+	refs     lang.Refs // of all controls together
 	reads    []readPath
 	// identity is a digest of everything that the decision depends on beside
 	// the request: equal identities and equal reads give equal decisions,
@@ -78,18 +79,11 @@ func (s *Set) newPlan(sl *slot) *plan {
 
 // unite works out what the plan's controls read together.
 func (p *plan) unite() {
-	for _, c := range p.controls {
-		r := c.Refs()
-		p.refs.Input = append(p.refs.Input, r.Input...)
-		p.refs.Data = append(p.refs.Data, r.Data...)
-		p.refs.Clock = p.refs.Clock || r.Clock
-		p.refs.NonDeterministic = p.refs.NonDeterministic || r.NonDeterministic
-		p.refs.Request = p.refs.Request || r.Request
-		p.refs.MCP = p.refs.MCP || r.MCP
-		p.refs.LLM = p.refs.LLM || r.LLM
-		p.refs.Usage = p.refs.Usage || r.Usage
+	refs := make([]lang.Refs, len(p.controls))
+	for i, c := range p.controls {
+		refs[i] = c.Refs()
 	}
-	p.refs.Input, p.refs.Data = shortest(p.refs.Input), shortest(p.refs.Data)
+	p.refs = lang.UniteRefs(refs...)
 	p.reads = readPaths(p.refs.Input)
 }
 

@@ -1,11 +1,8 @@
 package rego
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
-
-	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -92,33 +89,4 @@ func withoutMember(doc value.Value, name string) value.Value {
 		return true
 	})
 	return value.Object(members...)
-}
-
-// RuleAt is a rule of a control, by the line that it begins in.
-type RuleAt struct {
-	Name string
-	Line int
-}
-
-// Deciding are the rules that can decide: each body of allow, deny and mask as
-// it stands in the source, by line, without defaults.
-func (c *Control) Deciding() []RuleAt {
-	var out []RuleAt
-	mod, _, err := c.parsed()
-	if err != nil {
-		return nil
-	}
-	for _, r := range mod.Rules {
-		name, ok := r.Head.Ref()[0].Value.(ast.Var)
-		if !ok || r.Default || !slices.Contains([]ast.Var{"allow", "deny", "mask"}, name) {
-			continue
-		}
-		for e := r; e != nil; e = e.Else {
-			if e.Location != nil {
-				out = append(out, RuleAt{string(name), e.Location.Row})
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b RuleAt) int { return cmp.Compare(a.Line, b.Line) })
-	return out
 }

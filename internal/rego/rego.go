@@ -1,46 +1,21 @@
-// Package rego turns text, data and input into an outcome: it checks and
-// compiles the controls that tenants write in Rego, evaluates them within
-// bounds, matches a request to its resource, combines several controls into
-// one decision, and writes and reads the bundles that carry them to bouncers.
+// Package rego is the policy decision point: it matches a request to its resource,
+// evaluates the controls in scope within bounds, and combines their outcomes into one
+// decision.
 //
 // It is pure: no store, no network, no clock of its own. The flow of a
 // decision is
 //
 //	request -> NormalizePath -> matcher -> plan (controls in scope)
-//	        -> cache? -> each control: native program or topdown -> combine
+//	        -> cache? -> each control: its compiled program -> combine
 //
-// Everything a tenant wrote is held hostile: a built-in allow-list
-// (capabilities.go), bounds on the work of built-ins that cannot be cancelled
-// (bounded.go), bounds on the source itself (source.go) and a budget of time
-// and bytes for each evaluation (budget.go).
+// The language of controls is in lang, the evaluator in native, values in value, and
+// the tests that authors write run in suite.
 package rego
 
 import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
-)
-
-// Issue is one finding in Rego source: an error of the check or a warning of
-// the linter.
-type Issue struct {
-	// Line and Column are 1-based; 0 where the finding is about the whole text.
-	Line    int    `json:"line" doc:"Line in the source, 1-based; 0 for the text as a whole"`
-	Column  int    `json:"column" doc:"Column in the line, 1-based"`
-	Message string `json:"message" doc:"What is wrong"`
-	// Severity is "error" (the control is refused) or "warning".
-	Severity string `json:"severity" enum:"error,warning" doc:"error: the control is refused; warning: advice"`
-	// Rule names the check: a compiler's code, or category/title of the linter.
-	Rule string `json:"rule,omitempty" doc:"The check that speaks: a compiler code, or the linter's category/title"`
-
-	file   string // of the module, while a check goes on
-	caught *Panic // that ended the check
-}
-
-// The two severities of an Issue.
-const (
-	SeverityError   = "error"
-	SeverityWarning = "warning"
 )
 
 // Effect is the outcome of a control, or of several combined.
@@ -72,15 +47,6 @@ func (e Effect) String() string {
 // Permits reports whether the effect grants access: ALLOW and MASK do.
 func (e Effect) Permits() bool { return e == Allow || e == Mask }
 
-// Strategy values of a MaskRule, by rising strictness: last4 shows four
-// characters, hash shows equality, redact shows presence, remove shows nothing.
-const (
-	StrategyLast4  = "last4"
-	StrategyHash   = "hash"
-	StrategyRedact = "redact"
-	StrategyRemove = "remove"
-)
-
 // MaskRule says what is hidden in an answer, and how.
 type MaskRule struct {
 	// Path is dotted (user.email, items.*.ssn) or a JSON pointer (/user/email);
@@ -103,7 +69,8 @@ type Meta struct {
 type Limits struct {
 	// Deadline is the longest an evaluation may take; 0 is DefaultDeadline.
 	Deadline time.Duration
-	// Bytes is how much the built-ins of one evaluation may produce; 0 is DefaultBytes.
+	// Bytes is how much one evaluation may allocate, roughly; 0 is the evaluator's
+	// default (32 MiB).
 	Bytes int64
 	// Steps is how many steps a compiled control may take; 0 is the compiler's
 	// default, which is far beyond what the live deadline leaves time for.
@@ -120,11 +87,8 @@ type Limits struct {
 	Caught func(*Panic)
 }
 
-// The defaults of Limits.
-const (
-	DefaultDeadline       = 250 * time.Millisecond
-	DefaultBytes    int64 = 64 << 20
-)
+// DefaultDeadline is the default of Limits.Deadline.
+const DefaultDeadline = 250 * time.Millisecond
 
 // Outcome is what one control says of one input.
 type Outcome struct {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/format"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // In a bundle two controls may have the same package, and a stock OPA takes an
@@ -32,16 +34,16 @@ func controlKey(id int64) string { return fmt.Sprintf("c%d", id) }
 
 // libraryKey is a library's name in a bundle: two controls may have been
 // compiled with two versions.
-func libraryKey(l Library) string { return fmt.Sprintf("l%dv%d", l.ID, l.Version) }
+func libraryKey(l lang.Library) string { return fmt.Sprintf("l%dv%d", l.ID, l.Version) }
 
 // move is a package here, and what it is in the bundle.
 type move struct{ from, to ast.Ref }
 
 // moves are where the control and its libraries go; the control's own is the first.
-func (c *Control) moves(mod *ast.Module, libs []*linked) []move {
+func (c *Control) moves(mod *ast.Module, libs []lang.LinkedModule) []move {
 	out := []move{{mod.Package.Path, bundlePackage("controls", controlKey(c.meta.ID))}}
 	for _, l := range libs {
-		out = append(out, move{l.pkg, bundlePackage("libraries", libraryKey(l.Library))})
+		out = append(out, move{l.Module.Package.Path, bundlePackage("libraries", libraryKey(l.Library))})
 	}
 	return out
 }
@@ -54,7 +56,7 @@ func bundlePackage(kind, key string) ast.Ref {
 // the names of gatehouse.strict that it uses.
 func (c *Control) rewritten(moves []move, module *ast.Module) (text string, strict []string, err error) {
 	mod := module.Copy()
-	w := &rewriter{moves: moves, own: rootNames(mod), used: map[string]bool{}}
+	w := &rewriter{moves: moves, own: lang.TopNames(mod), used: map[string]bool{}}
 	for _, imp := range mod.Imports {
 		if ref, ok := imp.Path.Value.(ast.Ref); ok && !w.moved(ref).Equal(ref) {
 			if imp.Alias == "" {
@@ -139,7 +141,7 @@ func (w *rewriter) operator(call []*ast.Term) {
 	if len(call) == 0 {
 		return
 	}
-	name := refName(call[0])
+	name := lang.BuiltinName(call[0])
 	if name == "" || w.own[strings.SplitN(name, ".", 2)[0]] || slices.Contains(strictSkip, name) {
 		return
 	}
@@ -284,29 +286,29 @@ func (c *Control) outcomeModule() string {
 		return regoString(fmt.Sprintf("Control %q could not be evaluated: ", c.meta.Name) + msg)
 	}
 	b.WriteString("\nverdict := {\"effect\": \"DENY\", \"mask\": {}} if {\n")
-	if c.has.deny {
+	if c.code.Rules.Deny {
 		b.WriteString("\trules.denies(rules.value(control.deny))\n")
 	} else {
 		b.WriteString("\tfalse\n")
 	}
-	if c.has.allow {
+	if c.code.Rules.Allow {
 		b.WriteString("} else := {\"effect\": \"DENY\", \"mask\": {}} if {\n\trules.value(control.allow) == false\n")
 		fmt.Fprintf(&b, "} else := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": concat(\"\", [%s, type_name(control.allow)])} if {\n\trules.value(control.allow) != true\n", broken("allow must be true or false, not "))
 	}
-	if c.has.mask {
+	if c.code.Rules.Mask {
 		fmt.Fprintf(&b, "} else := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": %s} if {\n\trules.too_many(rules.value(control.mask))\n", regoString(ReasonLimit))
 		fmt.Fprintf(&b, "} else := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": concat(\"\", [%s, rules.mask_problem(rules.value(control.mask))])} if {\n\ttrue\n", broken(""))
 		b.WriteString("} else := {\"effect\": \"MASK\", \"mask\": m} if {\n\tm := rules.mask(rules.value(control.mask))\n\tcount(m) > 0\n")
 	}
-	if c.has.allow {
+	if c.code.Rules.Allow {
 		b.WriteString("} else := {\"effect\": \"ALLOW\", \"mask\": {}} if {\n\trules.value(control.allow) == true\n")
 	}
 	b.WriteString("} else := {\"effect\": \"NO_MATCH\", \"mask\": {}}\n")
 	b.WriteString("\nreason := problem if {\n\tproblem := object.get(verdict, \"problem\", \"\")\n\tproblem != \"\"\n")
-	if c.has.reason {
+	if c.code.Rules.Reason {
 		b.WriteString("} else := rules.cut(r) if {\n\tr := rules.value(control.reason)\n\tis_string(r)\n\tr != \"\"\n")
 	}
-	if c.has.deny {
+	if c.code.Rules.Deny {
 		b.WriteString("} else := rules.cut(r) if {\n\trules.denies(rules.value(control.deny))\n\tr := rules.joined(rules.value(control.deny))\n\tr != \"\"\n")
 	}
 	fmt.Fprintf(&b, "} else := rules.cut(object.get({\"DENY\": %s, \"MASK\": %s, \"ALLOW\": %s}, verdict.effect, \"\"))\n",

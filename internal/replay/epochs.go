@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -26,7 +27,7 @@ type state struct {
 	revision int64
 	from     time.Time
 	active   map[int64]int
-	shelf    []rego.Library
+	shelf    []lang.Library
 }
 
 // epochs works out what is the baseline, and when.
@@ -155,10 +156,10 @@ func (w *walk) settle() {
 	}
 	w.unsettled = false
 	last := &w.states[len(w.states)-1]
-	libraries := map[scope.Env][]rego.Library{}
+	libraries := map[scope.Env][]lang.Library{}
 	for _, id := range slices.Sorted(maps.Keys(w.libraries)) {
 		m := w.libraries[id]
-		libraries[m.Environment] = append(libraries[m.Environment], rego.Library{ID: id, Name: m.Name, Version: m.Content.Version, Source: m.RegoCode})
+		libraries[m.Environment] = append(libraries[m.Environment], lang.Library{ID: id, Name: m.Name, Version: m.Content.Version, Source: m.RegoCode})
 	}
 	last.shelf, last.active = policy.Shelf(w.request.SourceEnvironment, libraries), map[int64]int{}
 	for id, m := range w.active {

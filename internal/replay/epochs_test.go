@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -36,7 +37,7 @@ func moment(id, version, revision int64, minutes int, source string) policy.Mome
 func newHistory(known int64) *history {
 	p := &plan{
 		request: Request{SourceEnvironment: scope.Production, Baseline: Then, Data: Then},
-		index:   map[key]int{}, current: map[int64]int64{}, reach: map[reachKey][]rego.Library{},
+		index:   map[key]int{}, current: map[int64]int64{}, reach: map[reachKey][]lang.Library{},
 	}
 	return &history{plan: p, from: noon, known: known}
 }
@@ -144,7 +145,7 @@ func TestTooMuchPast(t *testing.T) {
 func TestCandidate(t *testing.T) {
 	const using, lib = "package b\n\nimport data.lib.x\n\nallow if x.y\n", "package lib.x\n\ny := true\n"
 	h := newHistory(0)
-	h.shelf = []rego.Library{{ID: 100, Version: 2, Source: lib + "#"}}
+	h.shelf = []lang.Library{{ID: 100, Version: 2, Source: lib + "#"}}
 	h.changes = []change{{id: 2, control: rerun.Control{Meta: rego.Meta{ID: 2, Version: 1}, Source: using}}}
 	h.follow([]policy.Moment{moment(100, 1, 3, -5, lib), moment(2, 1, 4, -4, using), moment(100, 2, 6, 5, lib+"#")}, 9)
 	h.cut()
@@ -155,8 +156,8 @@ func TestCandidate(t *testing.T) {
 		}
 	}
 	h = newHistory(0)
-	h.shelf, h.current[2] = []rego.Library{{ID: 100, Version: 2, Source: lib}}, 1
-	h.swaps = []rego.Library{{ID: 100, Version: 3, Source: "package lib.x\n\ny := false\n"}}
+	h.shelf, h.current[2] = []lang.Library{{ID: 100, Version: 2, Source: lib}}, 1
+	h.swaps = []lang.Library{{ID: 100, Version: 3, Source: "package lib.x\n\ny := false\n"}}
 	h.follow([]policy.Moment{moment(100, 2, 3, -5, lib), moment(2, 1, 4, -4, using)}, 9)
 	h.cut()
 	h.prune()

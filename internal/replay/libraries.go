@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // putLibrary notes that a library would be so: the candidate is then every active
 // control that reaches it, compiled with it.
 func (p *plan) putLibrary(c policy.Policy, edited bool) {
-	next := rego.Library{ID: c.ID, Name: c.Name, Version: c.Version, Source: c.RegoCode}
+	next := lang.Library{ID: c.ID, Name: c.Name, Version: c.Version, Source: c.RegoCode}
 	told := Subject{Name: c.Name, Edited: edited}
 	if c.ID < newID {
 		told.PolicyID = c.ID
@@ -23,15 +24,15 @@ func (p *plan) putLibrary(c policy.Policy, edited bool) {
 		told.Version = c.Version
 	}
 	p.subjects = append(p.subjects, told)
-	p.swaps = append(slices.DeleteFunc(p.swaps, func(l rego.Library) bool { return l.Package() == next.Package() }), next)
+	p.swaps = append(slices.DeleteFunc(p.swaps, func(l lang.Library) bool { return l.Package() == next.Package() }), next)
 }
 
 func isLibrary(c policy.Policy) bool {
-	return c.Kind == policy.KindLibrary || rego.Library{Source: c.RegoCode}.Package() != ""
+	return c.Kind == policy.KindLibrary || lang.Library{Source: c.RegoCode}.Package() != ""
 }
 
 // changed is a shelf with the libraries that the candidate changes.
-func (p *plan) changed(shelf []rego.Library) []rego.Library {
+func (p *plan) changed(shelf []lang.Library) []lang.Library {
 	if len(p.swaps) == 0 {
 		return shelf
 	}
@@ -39,13 +40,13 @@ func (p *plan) changed(shelf []rego.Library) []rego.Library {
 }
 
 // swapped reports whether a library's package is one that the candidate changes.
-func (p *plan) swapped(l rego.Library) bool {
-	return slices.ContainsFunc(p.swaps, func(o rego.Library) bool { return o.Package() == l.Package() })
+func (p *plan) swapped(l lang.Library) bool {
+	return slices.ContainsFunc(p.swaps, func(o lang.Library) bool { return o.Package() == l.Package() })
 }
 
 // reached are the libraries of a shelf that a source comes to.
-func (p *plan) reached(source string, shelf []rego.Library) []rego.Library {
-	if len(shelf) == 0 || !strings.Contains(source, rego.LibraryRoot) {
+func (p *plan) reached(source string, shelf []lang.Library) []lang.Library {
+	if len(shelf) == 0 || !strings.Contains(source, lang.LibraryRoot) {
 		return nil
 	}
 	var name strings.Builder
@@ -55,7 +56,7 @@ func (p *plan) reached(source string, shelf []rego.Library) []rego.Library {
 	at := reachKey{source, name.String()}
 	libs, known := p.reach[at]
 	if !known {
-		libs = rego.Reach(source, shelf)
+		libs = lang.Reach(source, shelf)
 		p.reach[at] = libs
 	}
 	return libs

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -31,9 +32,9 @@ type plan struct {
 	// current are the versions that are active today, shelf the libraries, swaps
 	// those that the candidate has instead.
 	current map[int64]int64
-	shelf   []rego.Library
-	swaps   []rego.Library
-	reach   map[reachKey][]rego.Library
+	shelf   []lang.Library
+	swaps   []lang.Library
+	reach   map[reachKey][]lang.Library
 	// followed is from when on what decided is worked out.
 	followed time.Time
 }
@@ -57,7 +58,7 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 		return nil, err
 	}
 	p := &plan{
-		request: r, index: map[key]int{}, current: map[int64]int64{}, reach: map[reachKey][]rego.Library{}, subjects: []Subject{},
+		request: r, index: map[key]int{}, current: map[int64]int64{}, reach: map[reachKey][]lang.Library{}, subjects: []Subject{},
 	}
 	p.spec = rerun.Spec{Env: string(r.SourceEnvironment), Deadline: s.Deadline, Samples: *r.Samples}
 	to := s.Now().UTC()

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
@@ -17,7 +18,7 @@ type key struct {
 
 // text gives the index of a control's text, compiled with what it reaches of a
 // shelf. It is added when it is new.
-func (p *plan) text(c rerun.Control, shelf []rego.Library) int {
+func (p *plan) text(c rerun.Control, shelf []lang.Library) int {
 	c.Libraries = nil
 	for _, l := range p.reached(c.Source, shelf) {
 		c.Libraries = append(c.Libraries, p.library(l))
@@ -32,7 +33,7 @@ func (p *plan) text(c rerun.Control, shelf []rego.Library) int {
 }
 
 // library gives the index of a library's text.
-func (p *plan) library(l rego.Library) int {
+func (p *plan) library(l lang.Library) int {
 	i := slices.Index(p.spec.Libraries, l)
 	if i < 0 {
 		i = len(p.spec.Libraries)
@@ -66,7 +67,7 @@ func (p *plan) mix(st state) int {
 // asThen is a control of the candidate compiled with the libraries of a state, as
 // what it is compared with was; where it does not compile with those, with
 // today's, with which it has to.
-func (p *plan) asThen(c rerun.Control, shelf []rego.Library) int {
+func (p *plan) asThen(c rerun.Control, shelf []lang.Library) int {
 	today := p.text(c, p.changed(p.shelf))
 	c.Old, c.Instead = true, today+1
 	return p.text(c, p.changed(shelf))
@@ -75,7 +76,7 @@ func (p *plan) asThen(c rerun.Control, shelf []rego.Library) int {
 // relinked is a control of a state compiled with the libraries that the candidate
 // changes, if it reaches one of them. A text that is not in force any more, and
 // for which they are not made, stays as it was.
-func (p *plan) relinked(at int, shelf []rego.Library) int {
+func (p *plan) relinked(at int, shelf []lang.Library) int {
 	c := p.spec.Controls[at]
 	next := p.changed(shelf)
 	if len(p.swaps) == 0 || !slices.ContainsFunc(p.reached(c.Source, next), p.swapped) {

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
@@ -118,7 +119,7 @@ func (s *Service) unusedRules(ctx context.Context, sc scope.Scope, out *Unused, 
 			continue
 		}
 		of := UnusedRules{PolicyID: id, Name: c.Meta().Name, Explanations: explained[id], Rules: []UnusedRule{}}
-		for _, r := range c.Deciding() {
+		for _, r := range lang.DecidingRules(c.Source()) {
 			if !touched[rule{id, r.Line}] {
 				of.Rules = append(of.Rules, UnusedRule{r.Name, r.Line})
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -63,9 +64,9 @@ func New(spec Spec, clock func() time.Time) (*Machine, []Refused, error) {
 }
 
 // compile compiles a control with its libraries, and says what is wrong with it.
-func (m *Machine) compile(at int) []rego.Issue {
+func (m *Machine) compile(at int) []lang.Issue {
 	c := &m.spec.Controls[at]
-	libs := make([]rego.Library, len(c.Libraries))
+	libs := make([]lang.Library, len(c.Libraries))
 	for i, l := range c.Libraries {
 		libs[i] = m.spec.Libraries[l]
 	}

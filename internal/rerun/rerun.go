@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Spec is all that a replay is decided by.
@@ -35,7 +36,7 @@ type Spec struct {
 	// Controls are the texts that the mixes name by index, Libraries those that
 	// the controls name.
 	Controls  []Control      `json:"controls"`
-	Libraries []rego.Library `json:"libraries,omitempty"`
+	Libraries []lang.Library `json:"libraries,omitempty"`
 	Mixes     []Mix          `json:"mixes"`
 	// Epochs are the stretches of time with the same controls and resources, newest
 	// first; the last reaches back as far as there are decisions. One at least.
@@ -126,7 +127,7 @@ type Bundle struct {
 // Refused is a control that does not compile.
 type Refused struct {
 	Control int          `json:"control"` // index into Spec.Controls
-	Issues  []rego.Issue `json:"issues"`
+	Issues  []lang.Issue `json:"issues"`
 }
 
 // Part is what came out of some records; parts add up.

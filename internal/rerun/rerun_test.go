@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -126,7 +127,7 @@ func corpusFile(t *testing.T, path string) (Spec, []value.Value) {
 	spec := Spec{Env: "production", Revision: 3, Resources: set.Resources, PIP: set.PIP, Epochs: []Epoch{{}}, Mixes: []Mix{{}}}
 	for file, source := range files {
 		if name, ok := strings.CutPrefix(file, "lib/"); ok {
-			spec.Libraries = append(spec.Libraries, rego.Library{Name: name, Version: 4, Source: source})
+			spec.Libraries = append(spec.Libraries, lang.Library{Name: name, Version: 4, Source: source})
 			continue
 		}
 		id, err := strconv.ParseInt(strings.TrimSuffix(file, ".rego"), 10, 64)

@@ -63,13 +63,17 @@ func fromHuma(status int, errs []error) error {
 
 // schemaName names the schema of a type by the names of its package and its own.
 // The package is left out where the type's name begins with it, and where the
-// package is the kit's or the API's own.
+// package is the kit's or the API's own. A package within another counts as that one:
+// parting a package renames no schema.
 func (d Document) schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	pkg := path.Base(t.PkgPath())
+	if _, inner, ok := strings.Cut(t.PkgPath(), "/internal/"); ok {
+		pkg, _, _ = strings.Cut(inner, "/")
+	}
 	if t.Name() == "" || t.PkgPath() == "" || pkg == "rest" || Under(t.PkgPath(), d.OwnTypes) {
 		return camel(name)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
@@ -30,7 +31,7 @@ const goneGrace = 5 * time.Second
 
 // trialRun is one simulation on its way.
 type trialRun struct {
-	libraries []rego.Library
+	libraries []lang.Library
 	sc        scope.Scope
 	policy    policy.Policy
 	scenario  *Scenario

@@ -12,7 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
@@ -21,7 +22,7 @@ import (
 // Evaluator runs authors' Rego out of this process (package worker).
 type Evaluator interface {
 	Simulate(ctx context.Context, tenant scope.TenantID, r worker.SimulateRequest) (worker.Simulation, error)
-	Attributes(ctx context.Context, tenant scope.TenantID, sources []string) ([][]rego.Attribute, error)
+	Attributes(ctx context.Context, tenant scope.TenantID, sources []string) ([][]lang.Attribute, error)
 }
 
 // Service is the use cases of the simulator. All fields must be set.
@@ -86,7 +87,7 @@ func (s *Service) control(ctx context.Context, sc scope.Scope, id int64) (policy
 }
 
 // Attributes lists what a control reads of input, with types from its use.
-func (s *Service) Attributes(ctx context.Context, sc scope.Scope, id int64) ([]rego.Attribute, error) {
+func (s *Service) Attributes(ctx context.Context, sc scope.Scope, id int64) ([]lang.Attribute, error) {
 	p, err := s.control(ctx, sc, id)
 	if err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func (s *Service) actions(ctx context.Context, sc scope.Scope, sources []string)
 	return out
 }
 
-func actionsOf(attributes []rego.Attribute) []string {
+func actionsOf(attributes []lang.Attribute) []string {
 	actions := []string{}
 	for _, a := range attributes {
 		if a.Key != "action.name" && a.Key != "action.method" && a.Key != "action" {

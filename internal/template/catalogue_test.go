@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/oracle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -39,7 +40,7 @@ func catalogue(t testing.TB) *Catalogue {
 	return c
 }
 
-func compile(t testing.TB, id, source string, libs ...rego.Library) *rego.Control {
+func compile(t testing.TB, id, source string, libs ...lang.Library) *rego.Control {
 	t.Helper()
 	c, issues := rego.Compile(rego.Meta{ID: 1, Name: id, Version: 1}, source, libs...)
 	if len(issues) > 0 {
@@ -145,7 +146,7 @@ func TestCatalogue(t *testing.T) {
 	if !slices.Equal(c.IDs(), ids) {
 		t.Errorf("the catalogue holds %v", c.IDs())
 	}
-	linter, err := rego.NewLinter(t.Context())
+	linter, err := lang.NewLinter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

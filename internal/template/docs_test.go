@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -19,21 +20,21 @@ func TestGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	linter, err := rego.NewLinter(t.Context())
+	linter, err := lang.NewLinter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var ctl *rego.Control
-	var libs []rego.Library
+	var libs []lang.Library
 	modules, inputs := 0, 0
 	for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
 		switch m[1] {
 		case "rego":
-			if modules++; (rego.Library{Source: m[3]}).Package() != "" {
-				if issues, err := rego.CheckLibrary(m[3], libs...); err != nil || len(issues) > 0 {
+			if modules++; (lang.Library{Source: m[3]}).Package() != "" {
+				if issues, err := lang.CheckLibrary(m[3], libs...); err != nil || len(issues) > 0 {
 					t.Errorf("%v %v\n%s", issues, err, m[3])
 				}
-				libs = append(libs, rego.Library{ID: int64(modules), Version: 1, Source: m[3]})
+				libs = append(libs, lang.Library{ID: int64(modules), Version: 1, Source: m[3]})
 			} else {
 				ctl = compile(t, "guide", m[3], libs...)
 			}

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // TestFill: a resource's enrichment shows in the control, and what is not
@@ -97,7 +98,7 @@ func TestFillHostile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if issues, err := rego.Check(f.Source); err != nil || len(issues) > 0 {
+		if issues, err := lang.Check(f.Source); err != nil || len(issues) > 0 {
 			t.Fatalf("%v %v\n%s", issues, err, f.Source)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -17,7 +18,7 @@ const opTest = "test"
 type TestRequest struct {
 	Name, Source string
 	// Libraries are what the source may import.
-	Libraries []rego.Library
+	Libraries []lang.Library
 	Cases     []rego.TestCase
 	// Data is called, in this process, where the control reads something below
 	// data that not every case sets; nil is none.

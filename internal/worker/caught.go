@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // caught is a panic that a child recovered, for the server to log and to count.
@@ -37,8 +38,8 @@ func (c *child) answer(rep reply) reply {
 	return rep
 }
 
-func (c *child) noteChecks(issues ...rego.Issue) {
-	for _, p := range rego.Caught(issues...) {
+func (c *child) noteChecks(issues ...lang.Issue) {
+	for _, p := range lang.Caught(issues...) {
 		c.note(p)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
 // brokenWorker is a child in which crypto.md5 panics with its operand.
@@ -105,7 +106,7 @@ func TestPanicsOfChecks(t *testing.T) {
 	const source = "package m\n\nallow if crypto.md5(input.user.id) == \"x\"\n"
 	for op, req := range map[string]request{
 		opValidate:     {Source: source},
-		opCheckModules: {Modules: []rego.Module{{Path: "m.rego", Content: source}}},
+		opCheckModules: {Modules: []suite.Module{{Path: "m.rego", Content: source}}},
 	} {
 		req.Op = op
 		c := &child{}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Main is the child's loop: it answers requests until its input ends. memory
@@ -52,7 +53,7 @@ func Main(ctx context.Context, in io.Reader, out io.Writer, memory int64) error 
 // child keeps between requests what is costly to make: the prepared linter (a
 // third of a second) and the last controls that were simulated.
 type child struct {
-	linter   *rego.Linter
+	linter   *lang.Linter
 	controls map[[sha256.Size]byte]*rego.Control
 	caught   []caught // of the request at hand
 }
@@ -86,7 +87,7 @@ func (c *child) serve(ctx context.Context, req request) (rep reply) {
 }
 
 func (c *child) validate(req request) reply {
-	issues, err := rego.CheckModule(req.Source, req.Libraries...)
+	issues, err := lang.CheckModule(req.Source, req.Libraries...)
 	if err != nil {
 		return reply{Error: err.Error()}
 	}
@@ -95,7 +96,7 @@ func (c *child) validate(req request) reply {
 
 func (c *child) lint(ctx context.Context, req request) reply {
 	if c.linter == nil {
-		l, err := rego.NewLinter(ctx)
+		l, err := lang.NewLinter(ctx)
 		if err != nil {
 			return reply{Error: "prepare the linter: " + err.Error()}
 		}

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -83,11 +84,11 @@ func NewPool(cfg Config) *Pool {
 }
 
 // Validate checks a source, a control's that may import libs or a library's
-// (rego.CheckModule), and lints what passed. Faults: Invalid
+// (lang.CheckModule), and lints what passed. Faults: Invalid
 // "evaluation_limit" when the child ran out of time or memory, RateLimited when
 // the tenant has too many calls waiting, Unavailable when no child could be
 // started. A linter that ran out of time is a warning.
-func (p *Pool) Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...rego.Library) (Validation, error) {
+func (p *Pool) Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (Validation, error) {
 	v, err := p.Check(ctx, tenant, source, libs...)
 	if err != nil || !v.Valid {
 		return v, err
@@ -102,23 +103,23 @@ func (p *Pool) Validate(ctx context.Context, tenant scope.TenantID, source strin
 
 // Lint gives the linter's warnings for a source that Check passed. A linter that
 // ran out of time is a warning. Faults: RateLimited and Unavailable, as Validate's.
-func (p *Pool) Lint(ctx context.Context, tenant scope.TenantID, source string) ([]rego.Issue, error) {
+func (p *Pool) Lint(ctx context.Context, tenant scope.TenantID, source string) ([]lang.Issue, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.LintDeadline, request{Op: opLint, Source: source})
 	if fault.Is(err, fault.Invalid) {
-		return []rego.Issue{{Message: "the linter did not come to an end with this source", Severity: rego.SeverityWarning, Rule: "linter"}}, nil
+		return []lang.Issue{{Message: "the linter did not come to an end with this source", Severity: lang.SeverityWarning, Rule: "linter"}}, nil
 	}
 	return rep.Issues, err
 }
 
 // Check validates without the linter: what create and update ask.
-func (p *Pool) Check(ctx context.Context, tenant scope.TenantID, source string, libs ...rego.Library) (Validation, error) {
+func (p *Pool) Check(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (Validation, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.ValidateDeadline, request{Op: opValidate, Source: source, Libraries: libs})
 	if err != nil {
 		return Validation{}, err
 	}
-	v := Validation{Valid: len(rep.Issues) == 0, Errors: rep.Issues, Warnings: []rego.Issue{}}
+	v := Validation{Valid: len(rep.Issues) == 0, Errors: rep.Issues, Warnings: []lang.Issue{}}
 	if v.Errors == nil {
-		v.Errors = []rego.Issue{}
+		v.Errors = []lang.Issue{}
 	}
 	return v, nil
 }

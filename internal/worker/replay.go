@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -179,7 +180,7 @@ func (r *Replay) Close() {
 
 func refusedFault(spec rerun.Spec, refused []rerun.Refused) error {
 	f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile")
-	var all []rego.Issue
+	var all []lang.Issue
 	for _, c := range refused {
 		for _, is := range c.Issues {
 			name := spec.Controls[c.Control].Name

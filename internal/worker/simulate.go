@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -37,7 +38,7 @@ type SimulateRequest struct {
 	Meta   rego.Meta
 	Source string
 	// Libraries are what the source may import.
-	Libraries []rego.Library
+	Libraries []lang.Library
 	Input     value.Value
 	// Data is asked, in this process, for what the control refers to below data;
 	// nil is none.
@@ -140,7 +141,7 @@ func overtime(limit time.Duration) string {
 	return fmt.Sprintf("the evaluation did not end within %s and was cancelled", limit)
 }
 
-func uncompiled(issues []rego.Issue) error {
+func uncompiled(issues []lang.Issue) error {
 	f := fault.New(fault.Invalid, "invalid_policy", "the control does not compile")
 	for _, is := range issues {
 		f.Details = append(f.Details, fault.Detail{Pointer: "/rego_code", Message: is.Message, Line: is.Line, Column: is.Column})
@@ -205,7 +206,7 @@ func put(object value.Value, path []string, v value.Value) value.Value {
 
 // Attributes lists what each of the sources reads of input, in order; a source
 // that does not compile has none. Faults as with Validate.
-func (p *Pool) Attributes(ctx context.Context, tenant scope.TenantID, sources []string) ([][]rego.Attribute, error) {
+func (p *Pool) Attributes(ctx context.Context, tenant scope.TenantID, sources []string) ([][]lang.Attribute, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.TestDeadline, request{Op: opAttributes, Sources: sources})
 	if err != nil {
 		return nil, err
@@ -217,10 +218,10 @@ func (p *Pool) Attributes(ctx context.Context, tenant scope.TenantID, sources []
 }
 
 func (c *child) attributes(req request) reply {
-	out := make([][]rego.Attribute, len(req.Sources))
+	out := make([][]lang.Attribute, len(req.Sources))
 	for i, source := range req.Sources {
-		var issues []rego.Issue
-		out[i], issues = rego.Attributes(source)
+		var issues []lang.Issue
+		out[i], issues = lang.Attributes(source)
 		c.noteChecks(issues...)
 	}
 	return reply{Attributes: out}
@@ -284,7 +285,7 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 }
 
 // compiled is the control of a text, from memory where it was asked before.
-func (c *child) compiled(m rego.Meta, source string, libs []rego.Library) (*rego.Control, []rego.Issue) {
+func (c *child) compiled(m rego.Meta, source string, libs []lang.Library) (*rego.Control, []lang.Issue) {
 	id := fmt.Appendf(nil, "%d %d %d %q %q", m.ID, m.Version, m.ResourceID, m.Name, source)
 	for _, l := range libs {
 		id = fmt.Appendf(id, " %d %d %q %q", l.ID, l.Version, l.Name, l.Source)

@@ -3,7 +3,8 @@ package worker
 import (
 	"context"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -14,8 +15,8 @@ const (
 )
 
 // CheckModules says what keeps controls from being stored and their tests from
-// running (rego.CheckModules). Faults: those of Check.
-func (p *Pool) CheckModules(ctx context.Context, tenant scope.TenantID, mods []rego.Module) ([]rego.FileIssue, error) {
+// running (suite.CheckModules). Faults: those of Check.
+func (p *Pool) CheckModules(ctx context.Context, tenant scope.TenantID, mods []suite.Module) ([]lang.FileIssue, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.ModulesDeadline, request{Op: opCheckModules, Modules: mods})
 	if err != nil || rep.Modules == nil {
 		return nil, err
@@ -24,25 +25,25 @@ func (p *Pool) CheckModules(ctx context.Context, tenant scope.TenantID, mods []r
 }
 
 func (c *child) checkModules(req request) reply {
-	return reply{Modules: &rego.ModuleReport{Issues: rego.CheckModules(req.Modules)}}
+	return reply{Modules: &suite.ModuleReport{Issues: suite.CheckModules(req.Modules)}}
 }
 
-// TestModules runs the Rego tests among mods with coverage (rego.TestModules).
+// TestModules runs the Rego tests among mods with coverage (suite.TestModules).
 // Faults: those of Check; a run that does not end within ModulesDeadline is
 // Invalid "evaluation_limit".
-func (p *Pool) TestModules(ctx context.Context, tenant scope.TenantID, mods []rego.Module) (rego.ModuleReport, error) {
+func (p *Pool) TestModules(ctx context.Context, tenant scope.TenantID, mods []suite.Module) (suite.ModuleReport, error) {
 	rep, err := p.call(ctx, tenant, p.cfg.ModulesDeadline, request{Op: opTestModules, Modules: mods})
 	if err != nil {
-		return rego.ModuleReport{}, err
+		return suite.ModuleReport{}, err
 	}
 	if rep.Modules == nil {
-		return rego.ModuleReport{Tests: []rego.ModuleTest{}, Coverage: []rego.Coverage{}}, nil
+		return suite.ModuleReport{Tests: []suite.ModuleTest{}, Coverage: []suite.Coverage{}}, nil
 	}
 	return *rep.Modules, nil
 }
 
 func (c *child) testModules(ctx context.Context, req request) reply {
-	report, err := rego.TestModules(ctx, req.Modules)
+	report, err := suite.TestModules(ctx, req.Modules)
 	if err != nil {
 		return reply{Error: err.Error()}
 	}

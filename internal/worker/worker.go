@@ -6,7 +6,7 @@
 // speaks length-prefixed JSON on its standard streams, has no environment of ours, a
 // memory cap of its own, and is killed when its time is up:
 //
-//	caller ──► Pool ──► process ──stdin──► Main ──► rego.Check, Linter, RunTests
+//	caller ──► Pool ──► process ──stdin──► Main ──► lang.Check, Linter, RunTests
 //	                 ◄──stdout──           └─ watches its own heap, exits over the cap
 //	                 └─ kills at the deadline; the next call starts a new one
 //
@@ -22,6 +22,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
@@ -42,9 +44,9 @@ type Validation struct {
 	// Valid is true when the source parses and compiles with our capabilities.
 	Valid bool `json:"valid"`
 	// Errors stop a control from being stored; each has a line and a column.
-	Errors []rego.Issue `json:"errors"`
+	Errors []lang.Issue `json:"errors"`
 	// Warnings come from the linter and stop nothing.
-	Warnings []rego.Issue `json:"warnings"`
+	Warnings []lang.Issue `json:"warnings"`
 }
 
 type request struct {
@@ -55,7 +57,7 @@ type request struct {
 	// Data is what the cases need of data, once the child has said it.
 	Data json.RawMessage `json:"data,omitempty"`
 	// Modules are the files of test_modules.
-	Modules []rego.Module `json:"modules,omitempty"`
+	Modules []suite.Module `json:"modules,omitempty"`
 
 	// Replay and Chunks open a replay; see replay.go.
 	Replay *rerun.Spec `json:"replay,omitempty"`
@@ -68,18 +70,18 @@ type request struct {
 	// Unpack is for opUnpack (unpack.go).
 	Unpack *gitpack.Request `json:"unpack,omitempty"`
 	// Libraries are what the source may import.
-	Libraries []rego.Library `json:"libraries,omitempty"`
+	Libraries []lang.Library `json:"libraries,omitempty"`
 }
 
 type reply struct {
 	Tests []rego.TestResult `json:"tests,omitempty"`
 	// Needs are the paths below data without which the cases cannot run.
 	Needs  [][]string   `json:"needs,omitempty"`
-	Issues []rego.Issue `json:"issues,omitempty"`
+	Issues []lang.Issue `json:"issues,omitempty"`
 	// Modules is the outcome of test_modules.
-	Modules *rego.ModuleReport `json:"modules,omitempty"`
-	Files   []gitpack.File     `json:"files,omitempty"`
-	Error   string             `json:"error,omitempty"`
+	Modules *suite.ModuleReport `json:"modules,omitempty"`
+	Files   []gitpack.File      `json:"files,omitempty"`
+	Error   string              `json:"error,omitempty"`
 	// Caught are the panics that the child recovered.
 	Caught []caught `json:"caught,omitempty"`
 
@@ -87,7 +89,7 @@ type reply struct {
 	Refused    []rerun.Refused    `json:"refused,omitempty"`
 	Part       *rerun.Part        `json:"part,omitempty"`
 	Tried      *tried             `json:"tried,omitempty"`
-	Attributes [][]rego.Attribute `json:"attributes,omitempty"`
+	Attributes [][]lang.Attribute `json:"attributes,omitempty"`
 }
 
 func writeFrame(w io.Writer, v any) error {

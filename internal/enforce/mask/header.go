@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Header begins a mask path that names a field of the head and not a member of
@@ -50,7 +51,7 @@ func (r *Rules) Head(h map[string][]string) {
 		switch {
 		case !ok:
 			continue
-		case rule.strategy == rego.StrategyRemove:
+		case rule.strategy == lang.StrategyRemove:
 			delete(h, rule.name)
 			continue
 		}

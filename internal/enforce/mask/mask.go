@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 const (
@@ -109,7 +110,7 @@ func New(list []rego.MaskRule, key rego.HashKey) (*Rules, error) {
 
 func stricter(a, b string) bool {
 	order := func(s string) int {
-		return strings.Index(" "+rego.StrategyLast4+" "+rego.StrategyHash+" "+rego.StrategyRedact+" "+rego.StrategyRemove, " "+s)
+		return strings.Index(" "+lang.StrategyLast4+" "+lang.StrategyHash+" "+lang.StrategyRedact+" "+lang.StrategyRemove, " "+s)
 	}
 	return order(a) > order(b)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // testKey is the key that tests hash with.
@@ -22,7 +23,7 @@ func rules(t testing.TB, list ...string) *Rules {
 	for _, s := range list {
 		path, strategy, ok := strings.Cut(s, "=")
 		if !ok {
-			strategy = rego.StrategyRedact
+			strategy = lang.StrategyRedact
 		}
 		masks = append(masks, rego.MaskRule{Path: path, Strategy: strategy})
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -52,7 +53,7 @@ func FilterTools(doc []byte, keep func(name string) bool) (out []byte, tools []T
 			}
 			tools = append(tools, Tool{name, digest(t), paramsOf(t.Get("inputSchema"))})
 			if !keep(name) {
-				drop = append(drop, rego.MaskRule{Path: prefix + "/result/tools/" + strconv.Itoa(i), Strategy: rego.StrategyRemove})
+				drop = append(drop, rego.MaskRule{Path: prefix + "/result/tools/" + strconv.Itoa(i), Strategy: lang.StrategyRemove})
 			}
 		}
 		return nil

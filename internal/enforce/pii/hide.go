@@ -1,17 +1,20 @@
 package pii
 
-import "github.com/gatehouse-dev/gatehouse/internal/rego"
+import (
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+)
 
 // Hide appends what stands for a text under a mask's strategy: nothing for remove,
 // the keyed digest for hash, "****" and the last four characters for last4,
 // "[redacted]" for any other, and for hash without a key.
 func Hide(dst, text []byte, strategy string, key rego.HashKey) []byte {
 	switch strategy {
-	case rego.StrategyRemove:
+	case lang.StrategyRemove:
 		return dst
-	case rego.StrategyHash:
+	case lang.StrategyHash:
 		return append(dst, key.Hash(text)...)
-	case rego.StrategyLast4:
+	case lang.StrategyLast4:
 		dst = append(dst, "****"...)
 		if r := []rune(string(text)); len(r) > 8 {
 			dst = append(dst, string(r[len(r)-4:])...)

@@ -49,13 +49,15 @@ type EvalError struct {
 
 func (e *EvalError) Error() string { return fmt.Sprintf("%s: line %d: %s", e.Code, e.Line, e.Message) }
 
-// PanicError is a fault of the evaluator that was caught.
+// PanicError is a fault of the evaluator that was recovered.
 type PanicError struct {
+	// Value is what was thrown, Stack where. Neither is for callers.
 	Value any
 	Stack []byte
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("the evaluator failed: %v", e.Value) }
+// Error leaves out what was thrown: it may hold the caller's data.
+func (*PanicError) Error() string { return "the evaluator failed" }
 
 // DataSource gives the documents under data by path, such as resources, 42.
 // Undefined where there is none.

@@ -1,4 +1,4 @@
-package rego
+package suite
 
 import (
 	"math/bits"
@@ -142,7 +142,7 @@ func worked(n, limit int64) int64 {
 	return n / 8
 }
 
-func boundStrings(_ *budget, args []*ast.Term) int64 {
+func boundStrings(_ *allowance, args []*ast.Term) int64 {
 	var n int64
 	for _, a := range args {
 		n += size(a)
@@ -150,7 +150,7 @@ func boundStrings(_ *budget, args []*ast.Term) int64 {
 	return under(n, maxString, 3)
 }
 
-func boundTree(_ *budget, args []*ast.Term) int64 {
+func boundTree(_ *allowance, args []*ast.Term) int64 {
 	var n int64
 	for _, a := range args {
 		if n += weigh(a, maxTree); n > maxTree {
@@ -160,7 +160,7 @@ func boundTree(_ *budget, args []*ast.Term) int64 {
 	return 2 * n
 }
 
-func boundElems(_ *budget, args []*ast.Term) int64 {
+func boundElems(_ *allowance, args []*ast.Term) int64 {
 	var n int64
 	for _, a := range args {
 		n += size(a)
@@ -168,7 +168,7 @@ func boundElems(_ *budget, args []*ast.Term) int64 {
 	return under(n, maxElems, 8)
 }
 
-func boundPairs(_ *budget, args []*ast.Term) int64 {
+func boundPairs(_ *allowance, args []*ast.Term) int64 {
 	n := int64(1)
 	for _, a := range args {
 		w := weigh(a, maxTree)
@@ -207,7 +207,7 @@ func boundNumber(t *ast.Term) int64 {
 	return int64(len(n))
 }
 
-func boundNumbers(_ *budget, args []*ast.Term) int64 {
+func boundNumbers(_ *allowance, args []*ast.Term) int64 {
 	var n int64
 	for _, a := range args {
 		c := boundNumber(a)
@@ -225,14 +225,14 @@ func boundNumbers(_ *budget, args []*ast.Term) int64 {
 	return n
 }
 
-func boundProduct(_ *budget, args []*ast.Term) int64 {
+func boundProduct(_ *allowance, args []*ast.Term) int64 {
 	if n := weigh(args[0], maxDigits*2); n > maxDigits*2 {
 		return refused
 	}
 	return maxDigits
 }
 
-func boundShift(_ *budget, args []*ast.Term) int64 {
+func boundShift(_ *allowance, args []*ast.Term) int64 {
 	by, ok := integer(args[1])
 	if !ok && boundNumber(args[1]) >= 0 {
 		_, isNum := args[1].Value.(ast.Number)
@@ -247,7 +247,7 @@ func boundShift(_ *budget, args []*ast.Term) int64 {
 	return int64(by/8) + 64
 }
 
-func boundRange(_ *budget, args []*ast.Term) int64 {
+func boundRange(_ *allowance, args []*ast.Term) int64 {
 	a, ok1 := integer(args[0])
 	b, ok2 := integer(args[1])
 	if !ok1 || !ok2 {
@@ -271,7 +271,7 @@ func boundRange(_ *budget, args []*ast.Term) int64 {
 	return under(n/int64(step)+1, maxElems, termBytes)
 }
 
-func boundSplit(_ *budget, args []*ast.Term) int64 {
+func boundSplit(_ *allowance, args []*ast.Term) int64 {
 	s, sep := str(args[0]), str(args[1])
 	if len(s) > maxString {
 		return refused
@@ -279,7 +279,7 @@ func boundSplit(_ *budget, args []*ast.Term) int64 {
 	return under(int64(strings.Count(s, sep))+1, maxElems, termBytes)
 }
 
-func boundConcat(_ *budget, args []*ast.Term) int64 {
+func boundConcat(_ *allowance, args []*ast.Term) int64 {
 	if size(args[1]) > maxElems {
 		return refused
 	}
@@ -296,7 +296,7 @@ func boundConcat(_ *budget, args []*ast.Term) int64 {
 
 // boundSprintf takes the longest that the format can ask for: every verb could
 // name the largest argument by index, and every number could be a width.
-func boundSprintf(_ *budget, args []*ast.Term) int64 {
+func boundSprintf(_ *allowance, args []*ast.Term) int64 {
 	f := str(args[0])
 	if len(f) > maxString {
 		return refused
@@ -317,7 +317,7 @@ func boundSprintf(_ *budget, args []*ast.Term) int64 {
 	return under(satMul(verbs, largest)+pads+int64(len(f)), maxTree, 1)
 }
 
-func boundReplace(_ *budget, args []*ast.Term) int64 {
+func boundReplace(_ *allowance, args []*ast.Term) int64 {
 	s, old, to := str(args[0]), str(args[1]), str(args[2])
 	if len(s) > maxString {
 		return refused
@@ -325,7 +325,7 @@ func boundReplace(_ *budget, args []*ast.Term) int64 {
 	return under(int64(len(s))+satMul(int64(strings.Count(s, old)), int64(len(to))), maxString, 1)
 }
 
-func boundReplaceN(_ *budget, args []*ast.Term) int64 {
+func boundReplaceN(_ *allowance, args []*ast.Term) int64 {
 	s := int64(len(str(args[1])))
 	n := size(args[0])
 	longest := weigh(args[0], maxString)
@@ -335,7 +335,7 @@ func boundReplaceN(_ *budget, args []*ast.Term) int64 {
 	return under(satMul(s+1, longest/max(n, 1)+1), maxTree, 1)
 }
 
-func boundExpand(_ *budget, args []*ast.Term) int64 {
+func boundExpand(_ *allowance, args []*ast.Term) int64 {
 	p, err := netip.ParsePrefix(str(args[0]))
 	if err != nil {
 		return 0
@@ -358,7 +358,7 @@ func regexSize(p string) int64 {
 
 // boundRegex bounds text times pattern; at pattern and text stand the arguments.
 func boundRegex(pattern, text int) bound {
-	return func(_ *budget, args []*ast.Term) int64 {
+	return func(_ *allowance, args []*ast.Term) int64 {
 		p, s := str(args[pattern]), str(args[text])
 		if len(s) > maxString {
 			return refused
@@ -369,14 +369,14 @@ func boundRegex(pattern, text int) bound {
 
 // boundFinds is for those that list what they find: each byte of the text may be
 // a match, which takes far more than a byte.
-func boundFinds(b *budget, args []*ast.Term) int64 {
+func boundFinds(b *allowance, args []*ast.Term) int64 {
 	if len(str(args[1])) > maxSearched {
 		return refused
 	}
 	return boundRegex(0, 1)(b, args)
 }
 
-func boundRegexReplace(b *budget, args []*ast.Term) int64 {
+func boundRegexReplace(b *allowance, args []*ast.Term) int64 {
 	s, p, to := str(args[0]), str(args[1]), str(args[2])
 	if boundRegex(1, 0)(b, args) < 0 || len(p) > maxString {
 		return refused
@@ -388,11 +388,11 @@ func boundRegexReplace(b *budget, args []*ast.Term) int64 {
 	return under(grown, maxTree, 1)
 }
 
-func boundGlobSets(_ *budget, args []*ast.Term) int64 {
+func boundGlobSets(_ *allowance, args []*ast.Term) int64 {
 	return under(size(args[0])+size(args[1]), maxGlobSet, 1)
 }
 
-func boundToken(_ *budget, args []*ast.Term) int64 {
+func boundToken(_ *allowance, args []*ast.Term) int64 {
 	if len(str(args[0])) > maxToken {
 		return refused
 	}
@@ -404,7 +404,7 @@ func boundToken(_ *budget, args []*ast.Term) int64 {
 	return 4 * size(args[0])
 }
 
-func boundPatch(_ *budget, args []*ast.Term) int64 {
+func boundPatch(_ *allowance, args []*ast.Term) int64 {
 	doc := weigh(args[0], maxTree)
 	if doc > maxTree || weigh(args[1], maxTree) > maxTree {
 		return refused
@@ -415,7 +415,7 @@ func boundPatch(_ *budget, args []*ast.Term) int64 {
 // boundPaths walks the graph as the built-in will, without building anything,
 // and refuses when that takes too many visits: the number of paths grows with
 // the factorial of the nodes.
-func boundPaths(b *budget, args []*ast.Term) int64 {
+func boundPaths(b *allowance, args []*ast.Term) int64 {
 	graph, ok := args[0].Value.(ast.Object)
 	if !ok {
 		return 0

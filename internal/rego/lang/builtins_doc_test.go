@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	stdflag "flag"
@@ -14,8 +14,8 @@ import (
 var update = stdflag.Bool("update", false, "write the list of built-ins in docs/rego.md anew")
 
 const (
-	builtinsDoc   = "../../docs/rego.md"
-	builtinsStart = "<!-- built-ins: go test ./internal/rego -run BuiltinsDoc -update -->\n"
+	builtinsDoc   = "../../../docs/rego.md"
+	builtinsStart = "<!-- built-ins: go test ./internal/rego/lang -run BuiltinsDoc -update -->\n"
 	builtinsEnd   = "<!-- end of built-ins -->\n"
 )
 
@@ -32,7 +32,7 @@ func TestBuiltinsDoc(t *testing.T) {
 		for i := range args {
 			args[i] = fmt.Sprintf("input.a%d", i)
 		}
-		_, issues := Compile(Meta{ID: 1, Name: "x"}, fmt.Sprintf("package x\n\nreason := %s(%s)\n", name, strings.Join(args, ", ")))
+		_, issues := Compile(fmt.Sprintf("package x\n\nreason := %s(%s)\n", name, strings.Join(args, ", ")), nil)
 		if issues != nil {
 			t.Errorf("%s: %v", name, issues)
 			continue
@@ -68,6 +68,6 @@ func TestBuiltinsDoc(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if whole != string(doc) {
-		t.Errorf("%s does not say which built-ins are offered: go test ./internal/rego -run BuiltinsDoc -update", builtinsDoc)
+		t.Errorf("%s does not say which built-ins are offered: go test ./internal/rego/lang -run BuiltinsDoc -update", builtinsDoc)
 	}
 }

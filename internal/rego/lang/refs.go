@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"slices"
@@ -25,6 +25,23 @@ type Refs struct {
 
 // Cacheable reports whether equal inputs have equal outcomes.
 func (r Refs) Cacheable() bool { return !r.Clock && !r.NonDeterministic }
+
+// UniteRefs is what several controls read together.
+func UniteRefs(list ...Refs) Refs {
+	var all Refs
+	for _, r := range list {
+		all.Input = append(all.Input, r.Input...)
+		all.Data = append(all.Data, r.Data...)
+		all.Clock = all.Clock || r.Clock
+		all.NonDeterministic = all.NonDeterministic || r.NonDeterministic
+		all.Request = all.Request || r.Request
+		all.MCP = all.MCP || r.MCP
+		all.LLM = all.LLM || r.LLM
+		all.Usage = all.Usage || r.Usage
+	}
+	all.Input, all.Data = shortest(all.Input), shortest(all.Data)
+	return all
+}
 
 // findRefs reads what a compiled control refers to, and those rules of its
 // libraries that it reaches. It is the compiled module that counts: there imports
@@ -58,7 +75,7 @@ func findRefs(compiler *ast.Compiler, pkg ast.Ref, libs []*linked) Refs {
 				r.Data = append(r.Data, path)
 			}
 		default:
-			if t := refName(ast.NewTerm(ref)); slices.Contains(clockBuiltins, t) {
+			if t := BuiltinName(ast.NewTerm(ref)); slices.Contains(clockBuiltins, t) {
 				r.Clock = true
 			} else if slices.Contains(randomBuiltins, t) {
 				r.NonDeterministic = true
@@ -76,8 +93,8 @@ func findRefs(compiler *ast.Compiler, pkg ast.Ref, libs []*linked) Refs {
 	return r
 }
 
-// eachRef notes every reference in the rules of a module.
-func eachRef(mod *ast.Module, note func(ast.Ref)) {
+// EachRef notes every reference in the rules of a module.
+func EachRef(mod *ast.Module, note func(ast.Ref)) {
 	for _, rule := range mod.Rules {
 		eachRuleRef(rule, note)
 	}

@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"slices"
@@ -57,9 +57,9 @@ var refusals = []struct{ prefix, why string }{
 	{"internal.test_case", "it is for OPA's own test runner"},
 }
 
-// capabilities is OPA's own list cut down to what is offered, with no network
+// Capabilities is OPA's own list cut down to what is offered, with no network
 // for schema references. It is computed once and never changed.
-var capabilities = sync.OnceValue(func() *ast.Capabilities {
+var Capabilities = sync.OnceValue(func() *ast.Capabilities {
 	all := ast.CapabilitiesForThisVersion()
 	names := offeredNames()
 	c := &ast.Capabilities{
@@ -104,7 +104,7 @@ var forbidden = sync.OnceValue(func() map[string]string {
 // Builtins lists the names of the built-ins that controls may call, sorted.
 func Builtins() []string {
 	var out []string
-	for _, b := range capabilities().Builtins {
+	for _, b := range Capabilities().Builtins {
 		out = append(out, b.Name)
 	}
 	slices.Sort(out)
@@ -122,10 +122,10 @@ var (
 // called, or named in a `with`. The compiler would refuse them too, for they
 // are not in the capabilities; this gives the reason and finds all of them.
 func findForbidden(mod *ast.Module) []Issue {
-	own := rootNames(mod)
+	own := TopNames(mod)
 	var out []Issue
 	report := func(t *ast.Term) {
-		name := refName(t)
+		name := BuiltinName(t)
 		why, bad := forbidden()[name]
 		if !bad || own[strings.SplitN(name, ".", 2)[0]] {
 			return
@@ -156,8 +156,8 @@ func findForbidden(mod *ast.Module) []Issue {
 	return out
 }
 
-// rootNames are the names that a module gives at its top: they hide built-ins.
-func rootNames(mod *ast.Module) map[string]bool {
+// TopNames are the names that a module gives at its top: they hide built-ins.
+func TopNames(mod *ast.Module) map[string]bool {
 	own := map[string]bool{}
 	for _, imp := range mod.Imports {
 		own[string(imp.Name())] = true
@@ -172,7 +172,9 @@ func rootNames(mod *ast.Module) map[string]bool {
 	return own
 }
 
-func refName(t *ast.Term) string {
+// BuiltinName is the dotted name that a term writes out, as the operator of a call
+// does; "" for a term that writes none.
+func BuiltinName(t *ast.Term) string {
 	switch v := t.Value.(type) {
 	case ast.Var:
 		return string(v)

@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"github.com/open-policy-agent/opa/v1/ast"

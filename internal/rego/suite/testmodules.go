@@ -1,4 +1,9 @@
-package rego
+// Package suite runs the tests that authors write for their controls: modules of
+// Rego tests, with coverage and with the expressions that failed.
+//
+// They run on OPA's own evaluator and test runner. Built-ins whose work can outgrow
+// their arguments run behind bounds (bounded.go).
+package suite
 
 import (
 	"bytes"
@@ -19,6 +24,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/tester"
 	"github.com/open-policy-agent/opa/v1/topdown"
 	"github.com/open-policy-agent/opa/v1/topdown/print"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // The bounds on a run of Rego tests, beside those on each source.
@@ -26,6 +34,7 @@ const (
 	testTimeout    = 5 * time.Second // one test
 	maxTestOutput  = 8 << 10         // bytes that one test prints
 	maxTestsOutput = 256 << 10       // bytes that all tests print
+	maxFailedCases = 100             // names of failed cases that one test lists
 )
 
 // TestSuffix ends the names of files that hold Rego tests.
@@ -41,7 +50,7 @@ type Module struct {
 }
 
 // StoredModules are libraries of the service as TestModules takes them.
-func StoredModules(libs []Library) []Module {
+func StoredModules(libs []lang.Library) []Module {
 	out := make([]Module, 0, len(libs))
 	for _, l := range libs {
 		out = append(out, Module{Path: "(stored)/" + l.Package() + ".rego", Content: l.Source, Stored: true})
@@ -86,18 +95,12 @@ type Coverage struct {
 	Uncovered []int   `json:"uncovered_lines" doc:"The lines that were not, 1-based"`
 }
 
-// FileIssue is an issue in one of several files.
-type FileIssue struct {
-	File string `json:"file" doc:"Path of the file"`
-	Issue
-}
-
 // ModuleReport is the outcome of a run: issues that kept tests from running, or
 // the tests, by file and line, and the coverage of each control, by file.
 type ModuleReport struct {
-	Issues   []FileIssue  `json:"issues,omitempty"`
-	Tests    []ModuleTest `json:"tests"`
-	Coverage []Coverage   `json:"coverage"`
+	Issues   []lang.FileIssue `json:"issues,omitempty"`
+	Tests    []ModuleTest     `json:"tests"`
+	Coverage []Coverage       `json:"coverage"`
 }
 
 // TestModules runs the tests among mods, as `opa test` does, but with our
@@ -129,13 +132,11 @@ func TestModules(ctx context.Context, mods []Module) (ModuleReport, error) {
 }
 
 // locateIn puts each issue at a character of its file.
-func locateIn(mods []Module, issues []FileIssue) {
+func locateIn(mods []Module, issues []lang.FileIssue) {
 	for i := range issues {
 		for _, m := range mods {
 			if m.Path == issues[i].File {
-				one := []Issue{issues[i].Issue}
-				locate(m.Content, one)
-				issues[i].Issue = one[0]
+				lang.Locate(m.Content, &issues[i].Issue)
 			}
 		}
 	}
@@ -143,7 +144,7 @@ func locateIn(mods []Module, issues []FileIssue) {
 
 // CheckModules says what keeps controls from being stored and tests from
 // running, without running them.
-func CheckModules(mods []Module) []FileIssue {
+func CheckModules(mods []Module) []lang.FileIssue {
 	suite, issues := parseModules(mods)
 	if len(issues) > 0 {
 		return issues
@@ -160,27 +161,27 @@ func CheckModules(mods []Module) []FileIssue {
 }
 
 // parseModules parses all files; those that fail are not in the suite.
-func parseModules(mods []Module) (*testSuite, []FileIssue) {
+func parseModules(mods []Module) (*testSuite, []lang.FileIssue) {
 	suite := &testSuite{modules: map[string]*ast.Module{}, stored: map[string]bool{}}
-	var out []FileIssue
-	var libs []Library
+	var out []lang.FileIssue
+	var libs []lang.Library
 	files := map[string]bool{} // packages of libraries among the files
 	for _, m := range mods {
 		if isLibrary(m) && !m.Stored {
-			files[Library{Source: m.Content}.Package()] = true
+			files[lang.Library{Source: m.Content}.Package()] = true
 		}
 	}
-	mods = slices.DeleteFunc(slices.Clone(mods), func(m Module) bool { return m.Stored && files[Library{Source: m.Content}.Package()] })
+	mods = slices.DeleteFunc(slices.Clone(mods), func(m Module) bool { return m.Stored && files[lang.Library{Source: m.Content}.Package()] })
 	for i, m := range mods {
 		suite.stored[m.Path] = m.Stored
 		if isLibrary(m) {
-			libs = append(libs, Library{ID: int64(i + 1), Name: m.Path, Source: m.Content})
+			libs = append(libs, lang.Library{ID: int64(i + 1), Name: m.Path, Source: m.Content})
 		}
 	}
 	for _, m := range mods {
 		mod, issues := parseTestModule(m, libs)
 		for _, is := range issues {
-			out = append(out, FileIssue{m.Path, is})
+			out = append(out, lang.FileIssue{File: m.Path, Issue: is})
 		}
 		if len(issues) == 0 {
 			suite.modules[m.Path] = mod
@@ -190,21 +191,21 @@ func parseModules(mods []Module) (*testSuite, []FileIssue) {
 }
 
 // compiles says what the compiler has against a group.
-func compiles(group map[string]*ast.Module) (issues []FileIssue) {
+func compiles(group map[string]*ast.Module) (issues []lang.FileIssue) {
 	defer func() {
 		if p := recover(); p != nil {
-			issues = []FileIssue{broke(p)}
+			issues = []lang.FileIssue{broke(p)}
 		}
 	}()
 	compiler, copies := testCompiler(group)
 	if compiler.Compile(copies); compiler.Failed() {
-		return fileIssues(compiler.Errors)
+		return lang.FileIssues(compiler.Errors)
 	}
 	return nil
 }
 
-func broke(p any) FileIssue {
-	return FileIssue{Issue: brokeOff("the tests cannot be compiled", p, "compiler")}
+func broke(p any) lang.FileIssue {
+	return lang.FileIssue{Issue: lang.CrashIssue("the tests cannot be compiled", p, "compiler")}
 }
 
 // testCompiler is a compiler for a group, and copies of its files to compile.
@@ -217,31 +218,16 @@ func testCompiler(group map[string]*ast.Module) (*ast.Compiler, map[string]*ast.
 }
 
 // parseTestModule parses a control or a file of tests under all bounds.
-func parseTestModule(m Module, libs []Library) (mod *ast.Module, issues []Issue) {
-	defer func() {
-		if p := recover(); p != nil {
-			mod, issues = nil, []Issue{brokeOff("the source cannot be read", p, "compiler")}
-		}
-		issues = tidy(m.Content, issues)
-	}()
-	if !m.IsTest() {
-		others := slices.DeleteFunc(slices.Clone(libs), func(l Library) bool { return l.Name == m.Path })
-		if _, issues := check(m.Content, isLibrary(m), others); len(issues) > 0 {
-			return nil, issues
-		}
-	}
-	mod, issues = parse(m.Path, m.Content)
-	if issues != nil {
-		return nil, issues
-	}
+func parseTestModule(m Module, libs []lang.Library) (*ast.Module, []lang.Issue) {
 	if m.IsTest() {
-		issues = append(checkPackage(mod, strings.HasPrefix(mod.Package.Path.String(), "data."+LibraryRoot+".")), findForbidden(mod)...)
+		return lang.ParseTests(m.Path, m.Content)
 	}
-	return mod, issues
+	others := slices.DeleteFunc(slices.Clone(libs), func(l lang.Library) bool { return l.Name == m.Path })
+	return lang.ParseChecked(m.Path, m.Content, others...)
 }
 
 // isLibrary tells a library among the files by its package.
-func isLibrary(m Module) bool { return !m.IsTest() && Library{Source: m.Content}.Package() != "" }
+func isLibrary(m Module) bool { return !m.IsTest() && lang.Library{Source: m.Content}.Package() != "" }
 
 // testSuite is the parsed files of a run, by path.
 type testSuite struct {
@@ -272,7 +258,7 @@ func (s *testSuite) directories() []string {
 }
 
 // group gives the files that the tests of a directory are compiled with.
-func (s *testSuite) group(dir string) (map[string]*ast.Module, []FileIssue) {
+func (s *testSuite) group(dir string) (map[string]*ast.Module, []lang.FileIssue) {
 	in := map[string]*ast.Module{}
 	var queue []*ast.Module
 	for p, mod := range s.modules {
@@ -311,9 +297,9 @@ func (s *testSuite) provides(in map[string]*ast.Module, want ast.Ref) bool {
 
 // unlike refuses two controls of one package: each decides by itself, and a
 // test that saw both as one would prove nothing.
-func (s *testSuite) unlike(in map[string]*ast.Module) []FileIssue {
+func (s *testSuite) unlike(in map[string]*ast.Module) []lang.FileIssue {
 	seen := map[string]string{}
-	var out []FileIssue
+	var out []lang.FileIssue
 	for _, p := range s.paths(false) {
 		mod, there := in[p]
 		if !there {
@@ -321,7 +307,7 @@ func (s *testSuite) unlike(in map[string]*ast.Module) []FileIssue {
 		}
 		name := mod.Package.Path.String()
 		if first, twice := seen[name]; twice {
-			out = append(out, FileIssue{p, issueAt(mod.Package.Location, "ambiguous_package",
+			out = append(out, lang.FileIssue{File: p, Issue: lang.IssueAt(mod.Package.Location, "ambiguous_package",
 				"the tests cannot tell this control from %s: both are %s; give one another package or directory", first, mod.Package.String())})
 			continue
 		}
@@ -343,7 +329,7 @@ func namedPackages(mod *ast.Module) []ast.Ref {
 			note(ref)
 		}
 	}
-	eachRef(mod, note)
+	lang.EachRef(mod, note)
 	return out
 }
 
@@ -351,18 +337,18 @@ func namedPackages(mod *ast.Module) []ast.Ref {
 func related(ref, pkg ast.Ref) bool { return ref.HasPrefix(pkg) || pkg.HasPrefix(ref) }
 
 // testCapabilities is what controls may call, and what the runner of the tests
-// puts into them; authors may not (findForbidden).
+// puts into them; authors may not (ParseTests).
 var testCapabilities = sync.OnceValue(func() *ast.Capabilities {
-	c := *capabilities()
+	c := *lang.Capabilities()
 	c.Builtins = append(slices.Clone(c.Builtins), ast.BuiltinMap["internal.test_case"])
 	return &c
 })
 
 // run compiles a group and runs its tests, one after another.
-func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, tracer *cover.Cover) (out []ModuleTest, issues []FileIssue) {
+func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, tracer *cover.Cover) (out []ModuleTest, issues []lang.FileIssue) {
 	defer func() {
 		if p := recover(); p != nil { // other people's code on hostile text
-			out, issues = nil, []FileIssue{broke(p)}
+			out, issues = nil, []lang.FileIssue{broke(p)}
 		}
 	}()
 	compiler, copies := testCompiler(group)
@@ -374,7 +360,7 @@ func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, trace
 	results, err := tester.NewRunner().SetCompiler(compiler).SetModules(copies).SetParallel(1).SetTimeout(testTimeout).
 		SetCoverageRuns(nil).SetCoverageQueryTracer(watch).AddCustomBuiltins(boundedForTests(prints)).RunTests(ctx, nil)
 	if err != nil {
-		return nil, fileIssues(err)
+		return nil, lang.FileIssues(err)
 	}
 	var ended []*tester.Result
 	for r := range results {
@@ -391,25 +377,6 @@ func (s *testSuite) run(ctx context.Context, group map[string]*ast.Module, trace
 		out[i].FailedAt, out[i].Because = watch.of(r, nextRule(group, r.Location))
 	}
 	return out, nil
-}
-
-// fileIssues turns the compiler's errors into issues of files.
-func fileIssues(err error) []FileIssue {
-	var list ast.Errors
-	if !errors.As(err, &list) {
-		return []FileIssue{{Issue: compilerIssues(err)[0]}}
-	}
-	var out []FileIssue
-	for _, e := range list {
-		is := FileIssue{Issue: compilerIssues(e)[0]}
-		if e.Location != nil {
-			is.File = e.Location.File
-		}
-		if out = append(out, is); len(out) == maxIssues {
-			break
-		}
-	}
-	return out
 }
 
 // nextRule is the line on which the next rule of a file begins.
@@ -443,7 +410,7 @@ func testOutcome(r *tester.Result, printed []byte) ModuleTest {
 		t.Status = TestFailed
 	}
 	for name, sub := range r.SubResults.Iter {
-		if sub.Fail && len(sub.SubResults) == 0 && len(t.FailedCases) < maxIssues {
+		if sub.Fail && len(sub.SubResults) == 0 && len(t.FailedCases) < maxFailedCases {
 			t.FailedCases = append(t.FailedCases, strings.Join(name, "/"))
 		}
 	}
@@ -454,12 +421,12 @@ func testOutcome(r *tester.Result, printed []byte) ModuleTest {
 // was a bound.
 func testFailure(err error) string {
 	switch {
-	case errors.Is(err, ErrLimit):
-		return ReasonLimit + ": a built-in was asked for more than it gives"
+	case errors.Is(err, errAllowance):
+		return rego.ReasonLimit + ": a built-in was asked for more than it gives"
 	case topdown.IsCancel(err):
-		return fmt.Sprintf("%s: the test did not end within %s", ReasonLimit, testTimeout)
+		return fmt.Sprintf("%s: the test did not end within %s", rego.ReasonLimit, testTimeout)
 	default:
-		return firstLine(err.Error())
+		return lang.FirstLine(err.Error())
 	}
 }
 
@@ -471,16 +438,15 @@ func boundedForTests(prints *testPrints) []*tester.Builtin {
 		fn := oparego.FunctionDyn(
 			&oparego.Function{Name: b.Decl.Name, Decl: b.Decl.Decl, Nondeterministic: b.Decl.Nondeterministic},
 			func(bctx oparego.BuiltinContext, terms []*ast.Term) (*ast.Term, error) {
-				budget := newBudget(context.Background(), Limits{Deadline: testTimeout})
+				budget := newAllowance(testTimeout)
 				defer budget.release()
-				budget.start()
 				outer := bctx.Cancel
 				bctx.Cancel = budget
 				var answer *ast.Term
 				err := b.Func(bctx, terms, func(t *ast.Term) error { answer = t; return nil })
 				bctx.Cancel = outer
 				if budget.Cancelled() {
-					return nil, oparego.NewHaltError(ErrLimit)
+					return nil, oparego.NewHaltError(errAllowance)
 				}
 				return answer, err
 			})

@@ -1,9 +1,11 @@
-package rego
+package suite
 
 import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
 const testedControl = `package pay
@@ -78,7 +80,7 @@ test_bad_roles[name] if {
 	if !slices.Equal(got["test_bad_roles"].FailedCases, []string{"guest"}) {
 		t.Errorf("failed cases: %v", got["test_bad_roles"].FailedCases)
 	}
-	if !strings.Contains(got["test_limit"].Error, ReasonLimit) {
+	if !strings.Contains(got["test_limit"].Error, rego.ReasonLimit) {
 		t.Errorf("a range of a billion: %+v", got["test_limit"])
 	}
 	if len(rep.Coverage) != 1 || rep.Coverage[0].Percent != 100 || len(rep.Coverage[0].Uncovered) != 0 {

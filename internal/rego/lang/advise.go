@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"slices"
@@ -25,7 +25,7 @@ func advise(mod *ast.Module) []Issue {
 }
 
 func warnAt(loc *ast.Location, rule, format string, args ...any) Issue {
-	is := issueAt(loc, rule, format, args...)
+	is := IssueAt(loc, rule, format, args...)
 	is.Severity = SeverityWarning
 	return is
 }
@@ -37,7 +37,7 @@ func warnAt(loc *ast.Location, rule, format string, args ...any) Issue {
 func adviseInput(mod *ast.Module) []Issue {
 	var out []Issue
 	said := map[string]bool{}
-	eachRef(mod, func(ref ast.Ref) {
+	EachRef(mod, func(ref ast.Ref) {
 		if len(ref) < 2 || !ref[0].Equal(ast.InputRootDocument) {
 			return
 		}
@@ -137,7 +137,7 @@ func adviseStrategy(v *ast.Term, loc *ast.Location) []Issue {
 	if v == nil {
 		return nil
 	}
-	if s, ok := v.Value.(ast.String); ok && strictness(string(s)) > 0 {
+	if s, ok := v.Value.(ast.String); ok && Strictness(string(s)) > 0 {
 		return nil
 	}
 	if !wrongKind(v, "string") {

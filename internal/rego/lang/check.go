@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"cmp"
@@ -44,7 +44,7 @@ func check(source string, library bool, libs []Library) (c *checked, issues []Is
 	defer func() {
 		// The parser and compiler are other people's code on hostile text.
 		if p := recover(); p != nil {
-			c, issues = nil, []Issue{brokeOff("the source cannot be compiled", p, "compiler")}
+			c, issues = nil, []Issue{CrashIssue("the source cannot be compiled", p, "compiler")}
 		}
 		issues = tidy(source, issues)
 	}()
@@ -111,9 +111,9 @@ func checkModule(mod *ast.Module, library bool, libs []Library) (c *checked, iss
 func unsupported(err error) Issue {
 	var u *native.ErrUnsupported
 	if !errors.As(err, &u) {
-		return issueAt(nil, "unsupported", "%v", err)
+		return IssueAt(nil, "unsupported", "%v", err)
 	}
-	is := issueAt(u.Location, "unsupported", "this is not supported: %s", u.What)
+	is := IssueAt(u.Location, "unsupported", "this is not supported: %s", u.What)
 	if u.Location != nil {
 		is.file = u.Location.File
 	}
@@ -128,7 +128,7 @@ func parse(file, source string) (*ast.Module, []Issue) {
 	mod, err := ast.ParseModuleWithOpts(file, source, ast.ParserOptions{
 		RegoVersion:       ast.RegoV1,
 		ProcessAnnotation: true,
-		Capabilities:      capabilities(),
+		Capabilities:      Capabilities(),
 	})
 	if err != nil {
 		return nil, compilerIssues(err)
@@ -147,21 +147,21 @@ func parse(file, source string) (*ast.Module, []Issue) {
 func checkPackage(mod *ast.Module, library bool) []Issue {
 	loc := mod.Package.Location
 	if len(mod.Package.Path) < 2 {
-		return []Issue{issueAt(loc, "reserved_package", "the package has no name")}
+		return []Issue{IssueAt(loc, "reserved_package", "the package has no name")}
 	}
 	for _, p := range mod.Package.Path[1:] {
 		if s, ok := p.Value.(ast.String); !ok || s == "" {
-			return []Issue{issueAt(loc, "reserved_package", "the package's name is not plain")}
+			return []Issue{IssueAt(loc, "reserved_package", "the package's name is not plain")}
 		}
 	}
 	root, _ := mod.Package.Path[1].Value.(ast.String)
 	switch {
 	case library && !libraryName.MatchString(mod.Package.Path[1:].String()):
-		return []Issue{issueAt(loc, "library_package", libraryPackage)}
+		return []Issue{IssueAt(loc, "library_package", libraryPackage)}
 	case !library && root == LibraryRoot:
-		return []Issue{issueAt(loc, "reserved_package", controlPackage)}
+		return []Issue{IssueAt(loc, "reserved_package", controlPackage)}
 	case slices.Contains(reservedPackages, string(root)):
-		return []Issue{issueAt(loc, "reserved_package", "packages under %q are reserved", string(root))}
+		return []Issue{IssueAt(loc, "reserved_package", "packages under %q are reserved", string(root))}
 	}
 	return nil
 }
@@ -179,7 +179,7 @@ func (k *linker) checkData(mod *ast.Module, pkg ast.Ref) []Issue {
 			loc = ref[0].Location
 		}
 		if why := k.dataRefused(ref, pkg, imported); why != "" {
-			out = append(out, issueAt(loc, "data_reference", "%s", why))
+			out = append(out, IssueAt(loc, "data_reference", "%s", why))
 		}
 	}
 	for _, imp := range mod.Imports {
@@ -187,7 +187,7 @@ func (k *linker) checkData(mod *ast.Module, pkg ast.Ref) []Issue {
 			judge(ref, imp.Location, true)
 		}
 	}
-	eachRef(mod, func(ref ast.Ref) { judge(ref, ref[0].Location, false) })
+	EachRef(mod, func(ref ast.Ref) { judge(ref, ref[0].Location, false) })
 	return out
 }
 
@@ -214,7 +214,7 @@ func checkSome(mod *ast.Module) []Issue {
 			from.Walk(call[len(call)-1])
 			for _, v := range bound.Intersect(from.Vars()).Sorted() {
 				if !v.IsWildcard() {
-					out = append(out, issueAt(decl.Location, "rego_compile_error", "var %s is declared by what it is read from: choose another name", v))
+					out = append(out, IssueAt(decl.Location, "rego_compile_error", "var %s is declared by what it is read from: choose another name", v))
 				}
 			}
 		}
@@ -248,7 +248,8 @@ func (k *linker) dataRefused(ref, pkg ast.Ref, imported bool) string {
 	return fmt.Sprintf("data.%s is not offered: a control sees %s", string(root), own)
 }
 
-func issueAt(loc *ast.Location, rule, format string, args ...any) Issue {
+// IssueAt is an error at a place of the source.
+func IssueAt(loc *ast.Location, rule, format string, args ...any) Issue {
 	is := Issue{Message: fmt.Sprintf(format, args...), Severity: SeverityError, Rule: rule}
 	if loc != nil {
 		is.Line, is.Column = loc.Row, loc.Col
@@ -268,7 +269,7 @@ func compilerIssues(err error) []Issue {
 	}
 	var out []Issue
 	for _, e := range list {
-		is := issueAt(e.Location, e.Code, "%s", e.Message)
+		is := IssueAt(e.Location, e.Code, "%s", e.Message)
 		if e.Location != nil {
 			is.file = e.Location.File
 		}
@@ -318,6 +319,13 @@ const parseRule = "rego_parse_error"
 
 // foundAt ends a message of OPA's compiler with the places of equal definitions.
 var foundAt = regexp.MustCompile(` found at ` + regexp.QuoteMeta(sourceName) + `:(\d+)(?:, ` + regexp.QuoteMeta(sourceName) + `:(\d+))*`)
+
+// Locate moves an issue to a character that its source has.
+func Locate(source string, is *Issue) {
+	one := []Issue{*is}
+	locate(source, one)
+	*is = one[0]
+}
 
 // locate puts every issue at a character of the source, or right behind the last
 // one of a line: lines and columns count from 1, columns in characters. What is

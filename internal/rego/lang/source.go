@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"fmt"
@@ -37,49 +37,69 @@ func checkText(src string) []Issue {
 	if len(src) > MaxSourceBytes {
 		return []Issue{sourceIssue(0, 0, "the source is larger than %d bytes", MaxSourceBytes)}
 	}
-	depth, line, start, prefix, commas := 0, 1, 0, 0, 0
-	for i := 0; i < len(src); i++ {
-		c := src[i]
+	depth, prefix, commas := 0, 0, 0
+	for at := (cursor{line: 1}); at.index < len(src); at.index++ {
+		c := src[at.index]
+		at.skip(src)
 		switch c {
-		case '\n':
-			line, start = line+1, i+1
-		case '"':
-			i = skipString(src, i)
-		case '`':
-			for i++; i < len(src) && src[i] != '`'; i++ {
-				if src[i] == '\n' {
-					line, start = line+1, i+1
-				}
-			}
-		case '#':
-			for i+1 < len(src) && src[i+1] != '\n' {
-				i++
-			}
 		case '(', '[', '{':
 			depth++
-			if depth > maxNesting {
-				return []Issue{sourceIssue(line, i-start+1, "nested deeper than %d brackets", maxNesting)}
-			}
 		case ')', ']', '}':
 			depth = max(depth-1, 0)
-		}
-		if c == ',' {
+		case ',':
 			commas++
 		}
-		if line > maxLines || commas > maxCommas {
-			return []Issue{sourceIssue(line, i-start+1, "more than %d lines or %d commas", maxLines, maxCommas)}
-		}
 		// A run of signs recurses too.
-		if c == '-' || c == '+' || c == '!' {
+		switch c {
+		case '-', '+', '!':
 			prefix++
-			if prefix > maxNesting {
-				return []Issue{sourceIssue(line, i-start+1, "more than %d operators in a row", maxNesting)}
-			}
-		} else if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+		case ' ', '\t', '\n', '\r':
+		default:
 			prefix = 0
+		}
+		switch {
+		case depth > maxNesting:
+			return at.issue("nested deeper than %d brackets", maxNesting)
+		case at.line > maxLines || commas > maxCommas:
+			return at.issue("more than %d lines or %d commas", maxLines, maxCommas)
+		case prefix > maxNesting:
+			return at.issue("more than %d operators in a row", maxNesting)
 		}
 	}
 	return nil
+}
+
+// cursor is a place in a source.
+type cursor struct {
+	index int
+	line  int // 1-based
+	start int // index of the line's first byte
+}
+
+// skip counts a line end, and moves to the last byte of a string or comment that begins
+// here.
+func (c *cursor) skip(src string) {
+	switch src[c.index] {
+	case '\n':
+		c.line, c.start = c.line+1, c.index+1
+	case '"':
+		c.index = skipString(src, c.index)
+	case '`':
+		for c.index++; c.index < len(src) && src[c.index] != '`'; c.index++ {
+			if src[c.index] == '\n' {
+				c.line, c.start = c.line+1, c.index+1
+			}
+		}
+	case '#':
+		for c.index+1 < len(src) && src[c.index+1] != '\n' {
+			c.index++
+		}
+	}
+}
+
+// issue is the one issue of a source that is over a limit at this place.
+func (c *cursor) issue(format string, args ...any) []Issue {
+	return []Issue{sourceIssue(c.line, c.index-c.start+1, format, args...)}
 }
 
 // skipString returns the index of the closing quote, or of the line's end.

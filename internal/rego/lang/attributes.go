@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"cmp"
@@ -36,7 +36,7 @@ func Attributes(source string) (list []Attribute, issues []Issue) {
 	defer func() {
 		// OPA's parser on hostile text.
 		if p := recover(); p != nil {
-			list, issues = nil, []Issue{brokeOff("the source cannot be read", p, "rego_parse_error")}
+			list, issues = nil, []Issue{CrashIssue("the source cannot be read", p, "rego_parse_error")}
 		}
 		issues = tidy(source, issues)
 	}()

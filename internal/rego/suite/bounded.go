@@ -1,4 +1,4 @@
-package rego
+package suite
 
 import (
 	"strings"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Built-ins run to their end whatever the deadline: topdown asks for
@@ -26,7 +28,7 @@ const boundedPrefix = "gatehouse."
 
 // bound judges the arguments: it returns the cost in bytes of the call, or a
 // negative number when the call is refused.
-type bound func(b *budget, args []*ast.Term) int64
+type bound func(b *allowance, args []*ast.Term) int64
 
 // refused is the cost of a call that no budget covers.
 const refused int64 = -1
@@ -50,13 +52,13 @@ var boundedBuiltins = sync.OnceValue(func() map[string]*topdown.Builtin {
 // guard puts a bound before a built-in and charges the budget for the call.
 func guard(run topdown.BuiltinFunc, limit bound, relation bool) topdown.BuiltinFunc {
 	return func(bctx topdown.BuiltinContext, args []*ast.Term, iter func(*ast.Term) error) error {
-		b, ok := bctx.Cancel.(*budget)
+		b, ok := bctx.Cancel.(*allowance)
 		if !ok || relation {
 			return run(bctx, args, iter)
 		}
 		if cost := limit(b, args); cost < 0 || !b.spend(cost) {
 			b.Cancel()
-			return topdown.Halt{Err: ErrLimit}
+			return topdown.Halt{Err: errAllowance}
 		}
 		return run(bctx, args, iter)
 	}
@@ -93,7 +95,7 @@ func boundedTerm(table map[string]*topdown.Builtin, t *ast.Term) *ast.Term {
 	if !ok || len(ref) == 0 || ref.HasPrefix(ast.DefaultRootRef) || ref.HasPrefix(ast.InputRootRef) {
 		return t
 	}
-	name := refName(t)
+	name := lang.BuiltinName(t)
 	if name == "" {
 		return t
 	}

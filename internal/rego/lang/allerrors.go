@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"fmt"
@@ -84,28 +84,15 @@ func blankUnclosed(source string, gone map[string]bool) (rest string, issues []I
 func unclosed(src string) (line, column int) {
 	type place struct{ line, column int }
 	var stack []place
-	at, start := 1, 0
-	for i := 0; i < len(src); i++ {
-		if i == start && len(stack) > 0 && ruleHead.MatchString(src[i:min(len(src), i+200)]) {
+	for at := (cursor{line: 1}); at.index < len(src); at.index++ {
+		i := at.index
+		if i == at.start && len(stack) > 0 && ruleHead.MatchString(src[i:min(len(src), i+200)]) {
 			return stack[0].line, stack[0].column
 		}
+		at.skip(src)
 		switch src[i] {
-		case '\n':
-			at, start = at+1, i+1
-		case '"':
-			i = skipString(src, i)
-		case '`':
-			for i++; i < len(src) && src[i] != '`'; i++ {
-				if src[i] == '\n' {
-					at, start = at+1, i+1
-				}
-			}
-		case '#':
-			for i+1 < len(src) && src[i+1] != '\n' {
-				i++
-			}
 		case '(', '[', '{':
-			stack = append(stack, place{at, utf8.RuneCountInString(src[start:i]) + 1})
+			stack = append(stack, place{at.line, utf8.RuneCountInString(src[at.start:i]) + 1})
 		case ')', ']', '}':
 			stack = stack[:max(len(stack)-1, 0)]
 		}
@@ -192,7 +179,7 @@ func (k *linker) compileOn(mod *ast.Module, compiler *ast.Compiler) []Issue {
 }
 
 func newCompiler() *ast.Compiler {
-	return ast.NewCompiler().WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1)
+	return ast.NewCompiler().WithCapabilities(Capabilities()).WithDefaultRegoVersion(ast.RegoV1)
 }
 
 // ruleAt is the index of the control's rule that an issue is about, or -1.

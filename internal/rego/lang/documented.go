@@ -1,4 +1,4 @@
-package rego
+package lang
 
 // InputMember is a documented path below input.
 type InputMember struct {

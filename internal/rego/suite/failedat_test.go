@@ -1,9 +1,10 @@
-package rego
+package suite
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -58,7 +59,7 @@ test_every if {
 }
 
 func TestFailedCaseSaysWhy(t *testing.T) {
-	c, issues := Compile(Meta{ID: 1, Name: "pay", Version: 1}, testedControl)
+	c, issues := rego.Compile(rego.Meta{ID: 1, Name: "pay", Version: 1}, testedControl)
 	if len(issues) > 0 {
 		t.Fatal(issues)
 	}
@@ -66,7 +67,7 @@ func TestFailedCaseSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := RunTests(t.Context(), c, []TestCase{{Name: "granted", Input: in, Expected: true}, {Name: "refused", Input: in}}, nil, Limits{}, nil)
+	got := rego.RunTests(t.Context(), c, []rego.TestCase{{Name: "granted", Input: in, Expected: true}, {Name: "refused", Input: in}}, nil, rego.Limits{}, nil)
 	if got[0].Passed || !strings.Contains(got[0].Why, "count(input.items) > 0") && !strings.Contains(got[0].Why, "input.user.id") {
 		t.Errorf("the failed case does not say why: %+v", got[0])
 	}

@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"os"
@@ -69,7 +69,7 @@ func TestAdvise(t *testing.T) {
 
 // The shipped controls and the corpus are free of such mistakes.
 func TestAdviseSaysNothingOfShippedControls(t *testing.T) {
-	paths, err := filepath.Glob("../template/catalogue/*/control.rego")
+	paths, err := filepath.Glob("../../template/catalogue/*/control.rego")
 	if err != nil || len(paths) < 10 {
 		t.Fatal(len(paths), err)
 	}

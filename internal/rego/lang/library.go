@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"fmt"
@@ -186,7 +186,7 @@ func (k *linker) follow(mod *ast.Module, trail []string, site *ast.Location) {
 			visit(ref, imp.Location, true)
 		}
 	}
-	eachRef(mod, func(ref ast.Ref) { visit(ref, ref[0].Location, false) })
+	EachRef(mod, func(ref ast.Ref) { visit(ref, ref[0].Location, false) })
 }
 
 // take reads one library and what it refers to, once.
@@ -218,7 +218,7 @@ func (k *linker) take(pkg string, trail []string, site *ast.Location) {
 		delete(k.reached, pkg)
 		return
 	}
-	l.module, l.pkg, l.exports = mod, mod.Package.Path, rootNames(mod)
+	l.module, l.pkg, l.exports = mod, mod.Package.Path, TopNames(mod)
 	k.follow(mod, append(slices.Clone(trail), pkg), site)
 }
 
@@ -268,14 +268,14 @@ func (k *linker) placed(issues []Issue) []Issue {
 	for i, is := range issues {
 		pkg := strings.TrimSuffix(is.file, ".rego")
 		if l := k.reached[pkg]; l != nil {
-			issues[i] = issueAt(l.site, is.Rule, "library %s, line %d: %s", pkg, is.Line, is.Message)
+			issues[i] = IssueAt(l.site, is.Rule, "library %s, line %d: %s", pkg, is.Line, is.Message)
 		}
 	}
 	return issues
 }
 
 func (k *linker) report(loc *ast.Location, rule, format string, args ...any) {
-	k.issues = append(k.issues, issueAt(loc, rule, format, args...))
+	k.issues = append(k.issues, IssueAt(loc, rule, format, args...))
 }
 
 // refused says why a reference to a library is none; "" where it is one. Whole
@@ -305,7 +305,7 @@ func (k *linker) refused(ref ast.Ref, imported bool) string {
 func (k *linker) checkNested(pkg string, loc *ast.Location) []Issue {
 	for other := range k.shelf {
 		if strings.HasPrefix(other+".", pkg+".") || strings.HasPrefix(pkg+".", other+".") {
-			return []Issue{issueAt(loc, "library_package", "there is a library %s already, and neither may hold the other", other)}
+			return []Issue{IssueAt(loc, "library_package", "there is a library %s already, and neither may hold the other", other)}
 		}
 	}
 	return nil

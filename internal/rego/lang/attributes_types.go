@@ -1,4 +1,4 @@
-package rego
+package lang
 
 import (
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -12,7 +12,7 @@ func (f *finder) call(t []*ast.Term) {
 	if len(t) == 0 {
 		return
 	}
-	name, args := refName(t[0]), t[1:]
+	name, args := BuiltinName(t[0]), t[1:]
 	switch name {
 	case "eq", "equal", "neq", "assign", "lt", "lte", "gt", "gte":
 		if len(args) == 2 {
@@ -74,7 +74,7 @@ func (f *finder) sized(p []string, b *ast.Term) {
 	if !ok {
 		return
 	}
-	if bi := ast.BuiltinMap[refName(c[0])]; bi != nil && bi.Decl != nil && bi.Decl.Result() != nil {
+	if bi := ast.BuiltinMap[BuiltinName(c[0])]; bi != nil && bi.Decl != nil && bi.Decl.Result() != nil {
 		f.vote(p, typeName(bi.Decl.Result()), weightOf(bi.Decl.Result()))
 	}
 }
@@ -126,7 +126,7 @@ func (f *finder) element(elem, coll *ast.Term) {
 // lookedUp looks at object.get(input.user, "role", "none"): the path, which has
 // a value for when it is absent.
 func (f *finder) lookedUp(c []*ast.Term) []string {
-	if len(c) != 4 || refName(c[0]) != "object.get" {
+	if len(c) != 4 || BuiltinName(c[0]) != "object.get" {
 		return nil
 	}
 	from := f.path(c[1])

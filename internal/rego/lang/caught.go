@@ -1,0 +1,29 @@
+package lang
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
+)
+
+// CrashIssue is the issue of a check that ended in a panic. OPA's parser and
+// compiler are third-party code that runs on hostile text. The issue carries the
+// panic, so that the caller of the check can log and count it.
+func CrashIssue(what string, thrown any, rule string) Issue {
+	return Issue{
+		Message: fmt.Sprintf("%s: %v", what, thrown), Severity: SeverityError, Rule: rule,
+		caught: &native.PanicError{Value: thrown, Stack: debug.Stack()},
+	}
+}
+
+// Caught lists the panics that ended checks, to log and to count.
+func Caught(issues ...Issue) []*native.PanicError {
+	var out []*native.PanicError
+	for i := range issues {
+		if p := issues[i].caught; p != nil {
+			out = append(out, p)
+		}
+	}
+	return out
+}

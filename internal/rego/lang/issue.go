@@ -1,0 +1,49 @@
+// Package lang is the language of controls: Rego as tenants write it. It parses,
+// checks and compiles a control or a library within bounds, lints and formats it,
+// and says what it reads.
+//
+// All source is treated as hostile: there is an allow-list of built-ins
+// (capabilities.go), and there are bounds on the text and on the syntax tree before
+// OPA's compiler sees them (source.go).
+package lang
+
+import (
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
+)
+
+// Issue is one finding in Rego source: an error of the check or a warning of
+// the linter.
+type Issue struct {
+	// Line and Column are 1-based; 0 where the finding is about the whole text.
+	Line    int    `json:"line" doc:"Line in the source, 1-based; 0 for the text as a whole"`
+	Column  int    `json:"column" doc:"Column in the line, 1-based"`
+	Message string `json:"message" doc:"What is wrong"`
+	// Severity is "error" (the control is refused) or "warning".
+	Severity string `json:"severity" enum:"error,warning" doc:"error: the control is refused; warning: advice"`
+	// Rule names the check: a compiler's code, or category/title of the linter.
+	Rule string `json:"rule,omitempty" doc:"The check that speaks: a compiler code, or the linter's category/title"`
+
+	file   string             // of the module, while the check runs
+	caught *native.PanicError // the panic that ended the check
+}
+
+// The two severities of an Issue.
+const (
+	SeverityError   = "error"
+	SeverityWarning = "warning"
+)
+
+// maxMessage bounds the first line of a message, in bytes.
+const maxMessage = 300
+
+// FirstLine is the first line of a message of OPA or of the evaluator; of a long one
+// the beginning.
+func FirstLine(message string) string {
+	message, _, _ = strings.Cut(message, "\n")
+	if len(message) > maxMessage {
+		message = strings.ToValidUTF8(message[:maxMessage], "") + "..."
+	}
+	return message
+}

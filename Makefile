@@ -27,6 +27,10 @@ run: build ## Start everything on the embedded default: server, two bouncers, a 
 test: ## Run every test; finds or starts PostgreSQL, Redis and a stock OPA by itself
 	GATEHOUSE_TEST_FULL=1 $(GO) test -timeout 30m $(PKGS)
 
+.PHONY: slow
+slow: ## Name the packages whose tests take over ten seconds in the inner loop
+	tools/slow 10 $(PKGS)
+
 .PHONY: check
 check: ## Vet, linters, formatting, dead code and the structure test
 	$(GO) vet $(PKGS)

@@ -100,6 +100,7 @@ func TestConcurrentCount(t *testing.T) {
 // TestRedisComesAndGoes: counting goes on without Redis, and replicas count
 // together again when it is back.
 func TestRedisComesAndGoes(t *testing.T) {
+	t.Parallel()
 	server := cachetest.Start(t)
 	server.Restart()
 	server.Stop()

@@ -13,6 +13,7 @@ import (
 // nobody up. Counts go on from what it said last, health says so at once, and it
 // is used again when it answers.
 func TestRedisHangs(t *testing.T) {
+	t.Parallel()
 	server := cachetest.Start(t)
 	c := cachetest.Open(t, cache.Config{URL: server.URL()})
 	ctx := context.Background()

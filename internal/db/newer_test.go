@@ -15,6 +15,7 @@ import (
 // TestNewerSchema: a program that is older than the schema, of the system or of
 // tenants, does not start, and says why and what to do. One that runs goes on.
 func TestNewerSchema(t *testing.T) {
+	t.Parallel()
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		for _, where := range []string{"system", "tenant"} {
 			t.Run(backend+" "+where, func(t *testing.T) {

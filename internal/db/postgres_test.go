@@ -76,6 +76,7 @@ func emptyDatabase(t testing.TB) string {
 // TestReplicasStartAtOnce: several replicas open an empty database together, and
 // make the same tenants together.
 func TestReplicasStartAtOnce(t *testing.T) {
+	t.Parallel()
 	address := emptyDatabase(t)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -206,6 +207,7 @@ func TestServerRestart(t *testing.T) {
 // TestDeadlock: two transactions that lock each other out both succeed, one of
 // them at its second attempt.
 func TestDeadlock(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	d := tenant(t, dbtest.Open(t, dbtest.Postgres), "default")
 	put(t, d, "a", "0")

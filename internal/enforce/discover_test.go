@@ -191,6 +191,7 @@ func TestNoticeOff(t *testing.T) {
 // TestReportsGetThrough: a control plane that fails is asked again; one that
 // does not understand is not, and hosts that it refuses are reported later.
 func TestReportsGetThrough(t *testing.T) {
+	t.Parallel()
 	p, app := newPlane(t), newApplication(t, nil)
 	g := newRegistry(t, p)
 	failures := 2
@@ -244,6 +245,7 @@ func TestFloodHidesNoHost(t *testing.T) {
 
 // A host that the control plane had no room for is reported again once it has traffic.
 func TestRefusedHostComesBackWithTraffic(t *testing.T) {
+	t.Parallel()
 	p, app := newPlane(t), newApplication(t, nil)
 	g := newRegistry(t, p)
 	g.answer = func(w http.ResponseWriter, hosts []sighting) {

@@ -96,6 +96,7 @@ func TestHeadIsGuardedAsGet(t *testing.T) {
 // F10, with a key set: what is not signed with it is not taken from the disk
 // either, and a bouncer that runs nothing does not say that it runs what it refused.
 func TestSignedBundlesFromTheDisk(t *testing.T) {
+	t.Parallel()
 	public, private, _ := ed25519.GenerateKey(rand.Reader)
 	verify := func(c *Config) { c.Verify = &rego.Verify{Key: public} }
 	app := newApplication(t, nil)
@@ -230,6 +231,7 @@ func TestReasonsInTheLog(t *testing.T) {
 // The control plane learns within moments that the application went away and
 // that it is back; one that comes and goes makes no stream of reports.
 func TestReachabilityIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

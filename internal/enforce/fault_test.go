@@ -63,6 +63,7 @@ func readHead(br *bufio.Reader) bool {
 
 // F11 and B5: whatever the application does, the client has an answer in time.
 func TestApplicationFaults(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		serve func(net.Conn, *bufio.Reader)
 		want  int // 0: the connection must break rather than look whole
@@ -209,6 +210,7 @@ func TestClientLeaves(t *testing.T) {
 
 // B8: in shadow the client sees the application itself, whatever the controls do.
 func TestShadowChangesNothing(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Etag", `"v1"`)
@@ -306,6 +308,7 @@ func TestSlowBody(t *testing.T) {
 // The client of a body that stalls gets its answer, however the body is framed, and the
 // connection ends: the server does not wait for the rest.
 func TestStalledBodyIsAnswered(t *testing.T) {
+	t.Parallel()
 	b := behindTemplates(t, http.NotFoundHandler())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/mcp" { // a body that controls want to see

@@ -33,6 +33,7 @@ func fill(t *testing.T, p *plane, b *running) (free func()) {
 // lets them pass where it is not; either way it is told at once, and the log says
 // how many decisions are missing once it can be written again.
 func TestLogThatCannotBeKept(t *testing.T) {
+	t.Parallel()
 	for _, audit := range []string{"", "best_effort", "required"} {
 		t.Run("audit="+audit, func(t *testing.T) {
 			app, p := newApplication(t, nil), newPlane(t)
@@ -103,6 +104,7 @@ func TestLogThatCannotBeKept(t *testing.T) {
 // TestRefusalsLeaveRoom: a flood of refused requests leaves room in the log for
 // those that are let pass, and does not close a bouncer that must log.
 func TestRefusalsLeaveRoom(t *testing.T) {
+	t.Parallel()
 	app, p := newApplication(t, nil), newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: allowAll}}})
 	b := start(t, p, app.URL, func(c *Config) { c.SpoolBytes = 64 << 10 }).at(t, 1)
@@ -121,6 +123,7 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 
 // In shadow mode nothing is refused, whatever the log does.
 func TestShadowPassesWithoutALog(t *testing.T) {
+	t.Parallel()
 	app, p := newApplication(t, nil), newPlane(t)
 	p.publish(policySet{revision: 1, mode: "shadow", config: map[string]any{"audit": "required"}, controls: []control{{id: 1, source: denyAll}}})
 	b := start(t, p, app.URL, func(c *Config) { c.SpoolBytes = 64 << 10 }).at(t, 1)
@@ -133,6 +136,7 @@ func TestShadowPassesWithoutALog(t *testing.T) {
 // TestLeaving: told to stop, a bouncer is not ready at once, ends the connections
 // that it answers on, and goes on serving for the time that is set.
 func TestLeaving(t *testing.T) {
+	t.Parallel()
 	app, p := newApplication(t, nil), newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
 	b := start(t, p, app.URL, func(c *Config) { c.StopDelay = 2 * time.Second }).at(t, 1)

@@ -18,6 +18,7 @@ import (
 // F9: a first start without a control plane enforces, and answers nothing else
 // than 503; shadow passes, when the operator said so.
 func TestNoBundleFailsClosed(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	p.set(func() { p.down = true })
@@ -145,6 +146,7 @@ func TestHiddenReason(t *testing.T) {
 // F8: a bouncer whose control plane is away serves its last good bundle, also
 // after a restart; beyond max_stale it refuses while it enforces.
 func TestLastGoodBundle(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	dir := t.TempDir()
@@ -194,6 +196,7 @@ func TestLastGoodBundle(t *testing.T) {
 // F10: what is no good bundle leaves the last good one in place, is reported,
 // and is not asked for again.
 func TestRefusedBundles(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	good := policySet{revision: 5, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}}
@@ -280,6 +283,7 @@ func TestSignedBundles(t *testing.T) {
 // or one of another revision, confirms nothing: the report says so, and after max_stale
 // the bouncer decides no more. An older bundle is not taken.
 func TestFrozenPolls(t *testing.T) {
+	t.Parallel()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -297,6 +301,7 @@ func TestFrozenPolls(t *testing.T) {
 		"no token":         func(p *plane) { p.replays = "x" },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := newPlane(t)
 			s := policySet{revision: 5, mode: "enforce", controls: []control{{id: 1, source: allowAll}}, signing: key}
 			ages := name == "no proof"
@@ -331,6 +336,7 @@ func TestFrozenPolls(t *testing.T) {
 // A token that is revoked ends the updates, shows as degraded and changes no
 // decision; a new policy after its return is taken at once.
 func TestRevokedToken(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: adminOnly}}})
@@ -352,6 +358,7 @@ func TestRevokedToken(t *testing.T) {
 // Decisions that were taken while the log could not be shipped are shipped
 // later, each once, also over a restart.
 func TestDecisionLogSurvives(t *testing.T) {
+	t.Parallel()
 	app := newApplication(t, nil)
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // rowsOf is a JSON document of about size bytes.
@@ -93,6 +95,7 @@ func TestLargeAnswers(t *testing.T) {
 // Many large answers at once stay within the shared allowance, and each is masked
 // or refused by name.
 func TestLargeAnswersAtOnce(t *testing.T) {
+	fulltest.Only(t)
 	doc := rowsOf(4 << 20)
 	app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -31,6 +32,7 @@ func heap() int64 {
 // TestMemoryInFlight (B5): where a request waits for somebody else, it holds a
 // mebibyte at most, however its body or its answer is to be read.
 func TestMemoryInFlight(t *testing.T) {
+	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("the race detector has a memory of its own")
 	}

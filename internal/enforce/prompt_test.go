@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -162,6 +163,7 @@ func TestNoPromptIsOverlooked(t *testing.T) {
 // TestLargeBodies: a body up to the limit is decided on and sent as it came, and
 // no request keeps more than a little of it in memory.
 func TestLargeBodies(t *testing.T) {
+	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("moves half a gibibyte")
 	}

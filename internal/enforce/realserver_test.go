@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // orderText is what the servers serve below /orders.
@@ -146,6 +147,7 @@ func jetty(t *testing.T) string {
 // Real servers that fold paths: each of these spellings is tried on the server itself
 // first, and what it serves for an order is not served through the bouncer.
 func TestServersThatFold(t *testing.T) {
+	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("real servers take their time to start")
 	}

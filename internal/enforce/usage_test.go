@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // post sends a body and reads the answer whole.
@@ -202,6 +203,7 @@ func TestMetering(t *testing.T) {
 }
 
 func TestTallyIsBounded(t *testing.T) {
+	fulltest.Only(t)
 	tally := newTally(time.Now)
 	for i := range 3 * maxSubjects * countKinds * len(usageWindows) / 2 {
 		tally.count(context.Background(), fmt.Sprint(i), 1, time.Hour)
@@ -223,6 +225,17 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 	big := strings.Repeat("x", maxBody+10)
 	largest := `{"model":"m","messages":[{"role":"user","content":"hi","images":["` + pngOf(maxBody-200)
 	largest += `"]}]}`
+	type target struct {
+		p      *plane
+		b      *running
+		logged int
+	}
+	targets := map[string]*target{}
+	for _, mode := range []string{"enforce", "shadow"} {
+		p := newPlane(t)
+		p.publish(policySet{revision: 1, mode: mode, controls: []control{{id: 1, source: source}}})
+		targets[mode] = &target{p: p, b: start(t, p, app.URL, nil).at(t, 1)}
+	}
 	for name, tc := range map[string]struct {
 		kind, body string
 		head       map[string]string
@@ -253,13 +266,10 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 		"the most text":         {"application/json", `{"x":"` + big[:maxText-8] + `"}`, nil, 200},
 		"the largest that goes": {"application/json", largest, nil, 200},
 	} {
-		for _, mode := range []string{"enforce", "shadow"} {
+		for mode, to := range targets {
 			for _, chunked := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/chunked=%v", name, mode, chunked), func(t *testing.T) {
-					p := newPlane(t)
-					p.publish(policySet{revision: 1, mode: mode, controls: []control{{id: 1, source: source}}})
-					b := start(t, p, app.URL, nil).at(t, 1)
-					got := post(t, b.url+"/v1/chat", tc.kind, tc.body, func(r *http.Request) {
+					got := post(t, to.b.url+"/v1/chat", tc.kind, tc.body, func(r *http.Request) {
 						if tc.kind == "" {
 							r.Header.Del("Content-Type")
 						}
@@ -278,7 +288,8 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 					if passes && (got.status != 200 || got.body != fmt.Sprint(len(tc.body))) || !passes && got.status != tc.want {
 						t.Errorf("%d %.200s, want %d", got.status, got.body, tc.want)
 					}
-					e := p.logged(1)[0]
+					to.logged++
+					e := to.p.logged(to.logged)[to.logged-1]
 					want := map[bool]string{true: "PERMIT", false: "DENY"}[tc.want == 200]
 					if mode == "shadow" && want == "DENY" {
 						want = "SHADOW_WOULD_DENY"
@@ -286,7 +297,7 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 					if got := e["custom"].(map[string]any)["outcome"]; got != want {
 						t.Errorf("logged as %v, want %s: %v", got, want, e)
 					}
-					eventually(t, "the memory to be given back", func() bool { return b.overheard.Load() == 0 })
+					eventually(t, "the memory to be given back", func() bool { return to.b.overheard.Load() == 0 })
 				})
 			}
 		}

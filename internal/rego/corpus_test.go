@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -179,7 +180,6 @@ func isEvalError(err error) bool {
 }
 
 func TestCorpus(t *testing.T) {
-	opa := stockOPA(t)
 	total, controls := 0, 0
 	for _, f := range loadCorpus(t) {
 		total += len(f.cases)
@@ -193,7 +193,10 @@ func TestCorpus(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			stock := askOPA(t, opa, data, f.cases)
+			var stock []map[string]any
+			if !fulltest.Inner() {
+				stock = askOPA(t, stockOPA(t), data, f.cases)
+			}
 			cache := NewCache(1 << 20)
 			for i, c := range f.cases {
 				t.Run(c.Name, func(t *testing.T) {
@@ -213,6 +216,9 @@ func TestCorpus(t *testing.T) {
 						}
 					}
 					f.compare(t, c.Input)
+					if stock == nil {
+						return // the inner loop asks no stock OPA
+					}
 					if got["error"] == true {
 						if stock[i] != nil {
 							t.Errorf("the stock OPA answers %v to a control that fails", stock[i])

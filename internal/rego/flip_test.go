@@ -203,6 +203,7 @@ func (y *tally) String() string {
 }
 
 func TestExplanationsFlip(t *testing.T) {
+	fulltest.Only(t)
 	var all tally
 	for _, s := range []struct {
 		name string

@@ -10,12 +10,15 @@ import (
 	"github.com/open-policy-agent/opa/v1/test/cases"
 	"github.com/open-policy-agent/opa/v1/test/cases/testdata"
 	"github.com/open-policy-agent/opa/v1/util"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // What the check takes, a stock OPA must take as a bundle, whichever types its
 // own checker gives to a literal: one control that it refuses is a bundle lost.
 // The sources are OPA's own cases, as far as a control may be written like that.
 func TestStockOPATakesWhatTheCheckTakes(t *testing.T) {
+	fulltest.Only(t)
 	opa := stockOPA(t)
 	var list []*Control
 	err := fs.WalkDir(testdata.V1, ".", func(path string, d fs.DirEntry, err error) error {

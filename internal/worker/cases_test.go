@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -65,6 +66,7 @@ func TestCasesWithData(t *testing.T) {
 // TestCasesWithMuchData: over 100 000 resources a control is tested in its time
 // and memory, or the answer says why not: on a busy machine it may be either.
 func TestCasesWithMuchData(t *testing.T) {
+	fulltest.Only(t)
 	p := pool(t)
 	p.cfg.TestDeadline = 20 * time.Second
 	resources := func(n, padding int) func(context.Context) (rego.DataSource, error) {

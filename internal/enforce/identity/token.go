@@ -67,7 +67,7 @@ func newVerifier(c Config, keys *keySet, now func() time.Time) *Verifier {
 func (v *Verifier) Issuer() string { return v.issuer }
 
 // Fetches reports whether the keys come from an address.
-func (v *Verifier) Fetches() bool { return v.keys.url != "" }
+func (v *Verifier) Fetches() bool { return v.keys != nil && v.keys.url != "" }
 
 // Refresh fetches the keys; concurrent callers share one fetch.
 func (v *Verifier) Refresh(ctx context.Context) error { return v.keys.refresh(ctx) }

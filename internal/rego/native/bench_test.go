@@ -10,6 +10,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -98,6 +99,7 @@ func benchSubject(b testing.TB) (*subject, value.Value, value.Value) {
 }
 
 func TestBenchControlAgrees(t *testing.T) {
+	fulltest.Only(t)
 	s, in, data := benchSubject(t)
 	for _, hour := range []int64{3, 10, 23} {
 		for _, roles := range []string{"viewer", "admin", "none"} {

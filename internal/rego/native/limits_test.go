@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -86,6 +87,7 @@ func callChain(n int) string {
 }
 
 func TestHostileProgramsEnd(t *testing.T) {
+	fulltest.Only(t)
 	list := make([]value.Value, 2000)
 	for i := range list {
 		list[i] = value.Int(int64(i))

@@ -1,18 +1,8 @@
-// Package api speaks HTTP. It holds one table of operations: every route is a
-// Register or Raw call in the file of its first path segment, and all that is
-// common to them happens here, in this order:
+// Package api assembles the HTTP API from its rooms, the packages below it. Each
+// room serves one area: a Handler with its own dependencies registers operations
+// with the kit, package rest. In a room, a file is named for the first path segment
+// that it serves.
 //
-//	request id, security headers   exchange.go
-//	aliases, 404, 405              alias.go, router.go
-//	credential, tenant             credential.go
-//	rate limit                     ratelimit.go
-//	permission                     exchange.go
-//	media type, size, body         body.go
-//	parameters and body by schema  params.go, validate.go
-//	idempotency                    idempotency.go
-//	the handler
-//	error bodies by area           errors.go
-//
-// The OpenAPI document that describes the operations is the one that requests
-// are checked against (openapi.go).
+// Here is what concerns the API as a whole: aliases of paths, the rules of path
+// prefixes, the description of the document and its translations.
 package api

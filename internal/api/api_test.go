@@ -20,7 +20,6 @@ import (
 // rig is the whole API with what a test puts behind it.
 type rig struct {
 	*resttest.Recorder
-	server *Server
 }
 
 // callers are the credentials that the tests know.
@@ -55,20 +54,20 @@ func authenticator(svc *auth.Service) func(context.Context, rest.Credential) (sc
 }
 
 // newRig is the API; change puts services behind it.
-func newRig(t testing.TB, change func(*Server)) *rig {
+func newRig(t testing.TB, change func(*Config)) *rig {
 	t.Helper()
-	s := &Server{Config: kit()}
+	c := Config{Kit: kit()}
 	if change != nil {
-		change(s)
+		change(&c)
 	}
-	r, err := s.Handler()
+	a, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, _ := r.Rendered("en")
+	document, _ := a.Rendered("en")
 	spec, err := openapi3.NewLoader().LoadFromData(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{&resttest.Recorder{Handler: r, Spec: spec, Pattern: r.Pattern}, s}
+	return &rig{&resttest.Recorder{Handler: a, Spec: spec, Pattern: a.Pattern}}
 }

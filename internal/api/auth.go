@@ -66,7 +66,7 @@ type jwksOut struct {
 }
 
 // auth registers signing in and out, and the token endpoint.
-func (s *Server) auth(r *rest.Router) {
+func (h *identity) auth(r *rest.Router) {
 	tags := []string{"Authentication"}
 	rest.Register(r, rest.Op{
 		ID: "login", Method: http.MethodPost, Path: "/auth/login", Public: true, Tags: tags,
@@ -75,7 +75,7 @@ func (s *Server) auth(r *rest.Router) {
 		Description: "Gives a token for an hour. Whatever is wrong, the answer is one 401: an unknown name, a wrong password or a disabled account. Ten failures in 15 minutes lock the pair of account and address for 15 minutes: 429 `locked` with Retry-After. The account stays open to other addresses; those that never signed in to it wait up to two seconds while it is guessed at. 429 `too_many_sign_ins`: too many wait.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *loginIn) (*grantOut, error) {
-			g, err := s.Auth.Login(ctx, sc, in.Body.Username, in.Body.Password)
+			g, err := h.Auth.Login(ctx, sc, in.Body.Username, in.Body.Password)
 			return &grantOut{g}, err
 		})
 	rest.Register(r, rest.Op{
@@ -84,7 +84,7 @@ func (s *Server) auth(r *rest.Router) {
 		Description: "Ends the token and those that were made from it, at once. An API key has no session: 400.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *logoutIn) (*doneOut, error) {
-			return &doneOut{Done{"Signed out"}}, s.Auth.Logout(ctx, sc, in.bearer())
+			return &doneOut{Done{"Signed out"}}, h.Auth.Logout(ctx, sc, in.bearer())
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: rest.ReachSelf, Tags: tags,
@@ -92,7 +92,7 @@ func (s *Server) auth(r *rest.Router) {
 		Description: "With the scopes that the credential holds in permissions.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*meOut, error) {
-			u, err := s.Auth.Me(ctx, sc)
+			u, err := h.Auth.Me(ctx, sc)
 			me := Me{User: u, Permissions: u.Permissions, Kind: sc.Actor.Kind, TenantID: sc.Tenant}
 			if sc.EnvBound {
 				me.Environment = sc.Env
@@ -109,7 +109,7 @@ func (s *Server) auth(r *rest.Router) {
 			Request: reflect.TypeFor[auth.TokenRequest](), RequestType: "application/x-www-form-urlencoded, application/json",
 			Response: reflect.TypeFor[auth.Grant](),
 		}, func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
-			g, err := s.token(r, w, req, sc)
+			g, err := h.token(r, w, req, sc)
 			if err != nil {
 				rest.Fail(w, err)
 				return
@@ -123,14 +123,14 @@ func (s *Server) auth(r *rest.Router) {
 		Description: "A JSON Web Key Set (RFC 7517). Keys rotate; a new one is published before it signs.",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*jwksOut, error) {
-			return &jwksOut{"public, max-age=300", s.Auth.JWKS()}, nil
+			return &jwksOut{"public, max-age=300", h.Auth.JWKS()}, nil
 		})
 }
 
 // token does what the token endpoint is asked for. Which tenant the request
 // names it must know itself: a stranger's scope does not tell naming the default
 // one from naming none.
-func (s *Server) token(r *rest.Router, w http.ResponseWriter, req *http.Request, sc scope.Scope) (auth.Grant, error) {
+func (h *identity) token(r *rest.Router, w http.ResponseWriter, req *http.Request, sc scope.Scope) (auth.Grant, error) {
 	ask, err := tokenRequest(w, req)
 	if err != nil {
 		return auth.Grant{}, err
@@ -138,7 +138,7 @@ func (s *Server) token(r *rest.Router, w http.ResponseWriter, req *http.Request,
 	if ask.Named, err = r.TenantOf(req); err != nil {
 		return auth.Grant{}, err
 	}
-	return s.Auth.Token(req.Context(), sc, ask)
+	return h.Auth.Token(req.Context(), sc, ask)
 }
 
 func invalidRequest(format string, args ...any) error {
@@ -230,12 +230,12 @@ func formMembers(text string, members map[string]*string) error {
 
 // within gives the scope of an operation whose path names a tenant: the
 // caller's own, or for platform administrators that one.
-func (s *Server) within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
+func (h *identity) within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
 	if !sc.Platform && id != sc.Tenant {
 		return sc, rest.TenantDenied(string(id))
 	}
 	if !rest.IsLabel(string(id)) {
 		return sc, fault.New(fault.NotFound, "tenant_not_found", "there is no such tenant").With("tenant_id", string(id))
 	}
-	return s.Auth.Within(ctx, sc, id)
+	return h.Auth.Within(ctx, sc, id)
 }

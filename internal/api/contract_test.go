@@ -28,9 +28,9 @@ const (
 )
 
 // whole is the API as it is served, without anything behind it.
-func whole(t *testing.T) *rest.Router {
+func whole(t *testing.T) *API {
 	t.Helper()
-	r, err := (&Server{Config: kit()}).Handler()
+	r, err := New(Config{Kit: kit()})
 	if err != nil {
 		t.Fatal(err)
 	}

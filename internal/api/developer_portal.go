@@ -27,7 +27,7 @@ type portalKeyIn struct {
 type keyOut struct{ Body auth.Key }
 
 // developerPortal registers what developers get themselves to start with.
-func (s *Server) developerPortal(r *rest.Router) {
+func (h *identity) developerPortal(r *rest.Router) {
 	tags := []string{"Developer portal"}
 	rest.Register(r, rest.Op{
 		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Reach: rest.ReachSelf, Tags: tags,
@@ -39,7 +39,7 @@ func (s *Server) developerPortal(r *rest.Router) {
 			if in.Body != nil {
 				scopes = in.Body.Scopes
 			}
-			g, err := s.Auth.Portal(ctx, sc, in.bearer(), scopes)
+			g, err := h.Auth.Portal(ctx, sc, in.bearer(), scopes)
 			return &grantOut{g}, err
 		})
 	rest.Register(r, rest.Op{
@@ -52,7 +52,7 @@ func (s *Server) developerPortal(r *rest.Router) {
 			if in.Body != nil {
 				d = *in.Body
 			}
-			k, err := s.Auth.GenerateKey(ctx, sc, in.Environment, r.BoundPermissions(), d)
+			k, err := h.Auth.GenerateKey(ctx, sc, in.Environment, r.BoundPermissions(), d)
 			return &keyOut{k}, err
 		})
 }

@@ -25,11 +25,11 @@ func TestMatrix(t *testing.T) {
 	}
 	all = append(all, "resources:edit")
 	var held scope.Permissions
-	s := &Server{Config: kit()}
-	s.Authenticate = func(_ context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
+	k := kit()
+	k.Authenticate = func(_ context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
 		return scope.Scope{Tenant: "t1", Permissions: held, Actor: scope.Actor{Kind: scope.Key, ID: "1"}, RequestID: c.RequestID}, rest.Principal{}, nil
 	}
-	r, err := s.Handler()
+	r, err := New(Config{Kit: k})
 	if err != nil {
 		t.Fatal(err)
 	}

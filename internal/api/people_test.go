@@ -63,10 +63,10 @@ func newTown(t *testing.T, c *db.Cluster) *town {
 	if _, err := svc.EnsureAdmin(ctx, adminPassword); err != nil {
 		t.Fatal(err)
 	}
-	g := newRig(t, func(s *Server) {
-		s.BaseDomain, s.Authenticate = "gate.example", authenticator(svc)
+	g := newRig(t, func(s *Config) {
+		s.Kit.BaseDomain, s.Kit.Authenticate = "gate.example", authenticator(svc)
 		s.Auth, s.Users, s.Tenants = svc, people, tenants
-		s.Idempotency = rest.Idempotency{Cluster: c, Seal: box.Seal, Open: box.Open}
+		s.Kit.Idempotency = rest.Idempotency{Cluster: c, Seal: box.Seal, Open: box.Open}
 	})
 	w := &town{rig: g, t: t}
 	w.admin = w.login("admin", adminPassword)

@@ -48,7 +48,7 @@ func (inProcess) Test(ctx context.Context, _ scope.TenantID, r worker.TestReques
 
 // controlPlane is a rig with policies, resources and bouncers on a store.
 func controlPlane(t *testing.T, c *db.Cluster) *rig {
-	return newRig(t, func(s *Server) {
+	return newRig(t, func(s *Config) {
 		tenants := &tenant.Service{Stores: c, Now: time.Now}
 		s.Policies = &policy.Service{
 			Stores: c, Now: time.Now, Evaluator: inProcess{}, Tenants: tenants,

@@ -51,13 +51,13 @@ func TestUnknownParameters(t *testing.T) {
 }
 
 // allowing is the API without anything behind it, with every credential good for sc.
-func allowing(t *testing.T, sc scope.Scope) *rest.Router {
+func allowing(t *testing.T, sc scope.Scope) *API {
 	t.Helper()
-	s := &Server{Config: kit()}
-	s.Authenticate = func(context.Context, rest.Credential) (scope.Scope, rest.Principal, error) {
+	k := kit()
+	k.Authenticate = func(context.Context, rest.Credential) (scope.Scope, rest.Principal, error) {
 		return sc, rest.Principal{}, nil
 	}
-	r, err := s.Handler()
+	r, err := New(Config{Kit: k})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,14 +68,14 @@ type keyRotateIn struct {
 }
 
 // tenants registers the tenants of the deployment.
-func (s *Server) tenants(r *rest.Router) {
+func (h *identity) tenants(r *rest.Router) {
 	tags, record := []string{"Tenants"}, reflect.TypeFor[tenant.Tenant]()
 	rest.Register(r, rest.Op{
 		ID: "list-tenants", Method: http.MethodGet, Path: "/tenants", Permission: "tenants:read", Tags: tags,
 		Summary: "List tenants", Description: "By id. Platform administrators see all tenants, anyone else their own. Usage is on the single tenant only.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantListIn) (*tenantPageOut, error) {
-			page, err := s.Tenants.List(ctx, sc, tenant.Filter{Skip: in.Skip, Limit: in.Limit})
+			page, err := h.Tenants.List(ctx, sc, tenant.Filter{Skip: in.Skip, Limit: in.Limit})
 			return &tenantPageOut{page}, err
 		})
 	rest.Register(r, rest.Op{
@@ -84,7 +84,7 @@ func (s *Server) tenants(r *rest.Router) {
 		Description: "For platform administrators. The id is made from the name; where it is or ever was taken, a number follows it. A domain that another tenant has: 409.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantCreateIn) (*tenantOut, error) {
-			t, err := s.Tenants.Create(ctx, sc, in.Body)
+			t, err := h.Tenants.Create(ctx, sc, in.Body)
 			return &tenantOut{t}, err
 		})
 	rest.Register(r, rest.Op{
@@ -92,7 +92,7 @@ func (s *Server) tenants(r *rest.Router) {
 		Summary: "Read a tenant", Description: "With its usage. Another tenant than the credential's: 403 `tenant_access_denied`, whether it exists or not.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*tenantOut, error) {
-			t, err := s.Tenants.Get(ctx, sc, in.ID)
+			t, err := h.Tenants.Get(ctx, sc, in.ID)
 			return &tenantOut{t}, err
 		})
 	rest.Register(r, rest.Op{
@@ -102,7 +102,7 @@ func (s *Server) tenants(r *rest.Router) {
 		Description: "Members that are not sent stay as they are, those of settings too; null removes one of these. Limits, plan and status are a platform administrator's to change (422). A suspended tenant is refused at once.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantUpdateIn) (*tenantOut, error) {
-			t, err := s.Tenants.Update(ctx, sc, in.ID, in.Body)
+			t, err := h.Tenants.Update(ctx, sc, in.ID, in.Body)
 			return &tenantOut{t}, err
 		})
 	rest.Register(r, rest.Op{
@@ -112,7 +112,7 @@ func (s *Server) tenants(r *rest.Router) {
 		Description: "Its credentials stop at once; its data is kept for 30 days, or purged now by a platform administrator. The default tenant stays (409).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantDeleteIn) (*tenantDeletedOut, error) {
-			d, err := s.Tenants.Delete(ctx, sc, in.ID, in.HardDelete)
+			d, err := h.Tenants.Delete(ctx, sc, in.ID, in.HardDelete)
 			return &tenantDeletedOut{d}, err
 		})
 	rest.Register(r, rest.Op{
@@ -120,25 +120,25 @@ func (s *Server) tenants(r *rest.Router) {
 		Summary: "List a tenant's alerts", Description: "Newest first. usage_limit opens at 80 % (warning) and 100 % (critical) of a limit and is resolved when usage falls.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*tenantAlertsOut, error) {
-			list, err := s.Tenants.Alerts(ctx, sc, in.ID)
+			list, err := h.Tenants.Alerts(ctx, sc, in.ID)
 			return &tenantAlertsOut{list}, err
 		})
-	s.tenantKeys(r, tags)
+	h.tenantKeys(r, tags)
 }
 
 // tenantKeys registers the tenant's API keys.
-func (s *Server) tenantKeys(r *rest.Router, tags []string) {
+func (h *identity) tenantKeys(r *rest.Router, tags []string) {
 	record := reflect.TypeFor[auth.Key]()
 	rest.Register(r, rest.Op{
 		ID: "list-api-keys", Method: http.MethodGet, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:read", Tags: tags,
 		Summary: "List API keys", Description: "Oldest first, without the keys themselves.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyListIn) (*keyPageOut, error) {
-			sc, err := s.within(ctx, sc, in.ID)
+			sc, err := h.within(ctx, sc, in.ID)
 			if err != nil {
 				return nil, err
 			}
-			page, err := s.Auth.Keys(ctx, sc, in.Skip, in.Limit)
+			page, err := h.Auth.Keys(ctx, sc, in.Skip, in.Limit)
 			return &keyPageOut{page}, err
 		})
 	rest.Register(r, rest.Op{
@@ -147,11 +147,11 @@ func (s *Server) tenantKeys(r *rest.Router, tags []string) {
 		Description: "A key of the tenant's own, good for both environments, or with `environment` for that one alone. The key is in this answer and never again. A scope that the caller does not hold, or an end later than that of the key which asks: 403; an unknown scope: 422.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyCreateIn) (*keyOut, error) {
-			sc, err := s.within(ctx, sc, in.ID)
+			sc, err := h.within(ctx, sc, in.ID)
 			if err != nil {
 				return nil, err
 			}
-			k, err := s.Auth.CreateKey(ctx, sc, in.Body)
+			k, err := h.Auth.CreateKey(ctx, sc, in.Body)
 			return &keyOut{k}, err
 		})
 	rest.Register(r, rest.Op{
@@ -159,18 +159,18 @@ func (s *Server) tenantKeys(r *rest.Router, tags []string) {
 		Summary: "Read an API key", Description: "Without the key itself.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *KeyPath) (*keyOut, error) {
-			sc, err := s.within(ctx, sc, in.ID)
+			sc, err := h.within(ctx, sc, in.ID)
 			if err != nil {
 				return nil, err
 			}
-			k, err := s.Auth.Key(ctx, sc, in.KeyID)
+			k, err := h.Auth.Key(ctx, sc, in.KeyID)
 			return &keyOut{k}, err
 		})
-	s.tenantKeyChanges(r, tags)
+	h.tenantKeyChanges(r, tags)
 }
 
 // tenantKeyChanges registers what becomes of an API key once it is made.
-func (s *Server) tenantKeyChanges(r *rest.Router, tags []string) {
+func (h *identity) tenantKeyChanges(r *rest.Router, tags []string) {
 	record := reflect.TypeFor[auth.Key]()
 	rest.Register(r, rest.Op{
 		ID: "update-api-key", Method: http.MethodPut, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags, Record: record,
@@ -179,11 +179,11 @@ func (s *Server) tenantKeyChanges(r *rest.Router, tags []string) {
 		Description: "Members that are not sent stay as they are; null as expires_at lets the key go on until it is revoked. The change holds at once, for the tokens that were made from the key too; the key itself stays the same. What comes of it must be a key that the caller could make: a scope that the caller does not hold, or an end later than that of the key which asks: 403. A key that has ended stays so: 409 `key_expired`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyUpdateIn) (*keyOut, error) {
-			sc, err := s.within(ctx, sc, in.ID)
+			sc, err := h.within(ctx, sc, in.ID)
 			if err != nil {
 				return nil, err
 			}
-			k, err := s.Auth.UpdateKey(ctx, sc, in.KeyID, in.Body)
+			k, err := h.Auth.UpdateKey(ctx, sc, in.KeyID, in.Body)
 			return &keyOut{k}, err
 		})
 	rest.Register(r, rest.Op{
@@ -191,11 +191,11 @@ func (s *Server) tenantKeyChanges(r *rest.Router, tags []string) {
 		Summary: "Revoke an API key", Description: "It ends at once, and so do the tokens that were made from it.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *KeyPath) (*revokedOut, error) {
-			sc, err := s.within(ctx, sc, in.ID)
+			sc, err := h.within(ctx, sc, in.ID)
 			if err != nil {
 				return nil, err
 			}
-			k, err := s.Auth.RevokeKey(ctx, sc, in.KeyID)
+			k, err := h.Auth.RevokeKey(ctx, sc, in.KeyID)
 			return &revokedOut{Revoked{"API key revoked", k.ID}}, err
 		})
 	rest.Register(r, rest.Op{
@@ -205,7 +205,7 @@ func (s *Server) tenantKeyChanges(r *rest.Router, tags []string) {
 		Description: "Answers a new key of the same name, scopes and end. The old one lives on for grace_seconds, by default not at all. A key that has ended stays so: 409 `key_expired`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyRotateIn) (*keyOut, error) {
-			sc, err := s.within(ctx, sc, in.ID)
+			sc, err := h.within(ctx, sc, in.ID)
 			if err != nil {
 				return nil, err
 			}
@@ -213,7 +213,7 @@ func (s *Server) tenantKeyChanges(r *rest.Router, tags []string) {
 			if in.Body != nil {
 				grace = time.Duration(in.Body.GraceSeconds) * time.Second
 			}
-			k, err := s.Auth.RotateKey(ctx, sc, in.KeyID, grace)
+			k, err := h.Auth.RotateKey(ctx, sc, in.KeyID, grace)
 			return &keyOut{k}, err
 		})
 }

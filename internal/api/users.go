@@ -58,14 +58,14 @@ type Revoked struct {
 type revokedOut struct{ Body Revoked }
 
 // users registers the people of a tenant.
-func (s *Server) users(r *rest.Router) {
+func (h *identity) users(r *rest.Router) {
 	tags, record := []string{"Users"}, reflect.TypeFor[user.User]()
 	rest.Register(r, rest.Op{
 		ID: "list-users", Method: http.MethodGet, Path: "/users", Permission: "users:read", Tags: tags,
 		Summary: "List users", Description: "Oldest first.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *userListIn) (*userPageOut, error) {
-			page, err := s.Users.List(ctx, sc, user.Filter{Skip: in.Skip, Limit: in.Limit, Search: in.Search})
+			page, err := h.Users.List(ctx, sc, user.Filter{Skip: in.Skip, Limit: in.Limit, Search: in.Search})
 			return &userPageOut{page}, err
 		})
 	rest.Register(r, rest.Op{
@@ -74,7 +74,7 @@ func (s *Server) users(r *rest.Router) {
 		Description: "User names and e-mail addresses are unique regardless of case (409). The caller must hold what the roles allow (403). Over the tenant's max_users: 403 `limit_exceeded`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *userCreateIn) (*userCreatedOut, error) {
-			u, err := s.Users.Create(ctx, sc, in.Body)
+			u, err := h.Users.Create(ctx, sc, in.Body)
 			return &userCreatedOut{UserCreated{u.ID, u.Email, u.Username, u.Roles, u.CreatedAt, "User created successfully"}}, err
 		})
 	rest.Register(r, rest.Op{
@@ -82,7 +82,7 @@ func (s *Server) users(r *rest.Router) {
 		Summary: "Read a user",
 	},
 		func(ctx context.Context, sc scope.Scope, in *UserPath) (*userOut, error) {
-			u, err := s.Users.Get(ctx, sc, in.ID)
+			u, err := h.Users.Get(ctx, sc, in.ID)
 			return &userOut{u}, err
 		})
 	rest.Register(r, rest.Op{
@@ -92,7 +92,7 @@ func (s *Server) users(r *rest.Router) {
 		Description: "Members that are not sent stay as they are. A new password, other roles and disabling end the user's sessions at once. The caller must hold what the user may do, before and after (403). The last platform administrator stays one (409).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *userUpdateIn) (*userOut, error) {
-			u, err := s.Users.Update(ctx, sc, in.ID, in.Body)
+			u, err := h.Users.Update(ctx, sc, in.ID, in.Body)
 			return &userOut{u}, err
 		})
 	rest.Register(r, rest.Op{
@@ -102,7 +102,7 @@ func (s *Server) users(r *rest.Router) {
 		Description: "Ends the sessions that stood on the old ones. The caller must hold what the old and the new roles allow (403).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *userRolesIn) (*userOut, error) {
-			u, err := s.Users.SetRoles(ctx, sc, in.ID, in.Body)
+			u, err := h.Users.SetRoles(ctx, sc, in.ID, in.Body)
 			return &userOut{u}, err
 		})
 	rest.Register(r, rest.Op{
@@ -112,7 +112,7 @@ func (s *Server) users(r *rest.Router) {
 		Description: "The user's sessions and own API keys end at once. The id is never given again.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *UserPath) (*revokedOut, error) {
-			u, err := s.Users.Delete(ctx, sc, in.ID)
+			u, err := h.Users.Delete(ctx, sc, in.ID)
 			return &revokedOut{Revoked{"User deleted successfully", u.ID}}, err
 		})
 }

@@ -6,18 +6,19 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/api"
+	"github.com/gatehouse-dev/gatehouse/internal/api/system"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// apiServer fills in what the API depends on.
-func (p *parts) apiServer(version string, console http.Handler) *api.Server {
+// apiConfig is what the API is made of.
+func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 	p.ide.Version = version
 	proxies, _ := p.cfg.Proxies() // checked by Check
-	return &api.Server{
-		Config: rest.Config{
+	return api.Config{
+		Kit: rest.Config{
 			Version: version, Now: p.now, Ticks: ticks, NewID: newID, Log: p.log, BaseDomain: p.cfg.BaseDomain,
 			Authenticate: authenticateWith(p.auth), Count: p.cache.Count, Limits: p.limits(), TrustedProxies: proxies,
 			Registry: p.registry, Panics: p.panics, Console: console,
@@ -45,17 +46,17 @@ func (p *parts) limits() rest.Limits {
 	return rest.Limits{Off: all == 0, DecisionsOff: decisions == 0, All: max(all, 0), Decisions: max(decisions, 0)}
 }
 
-func (p *parts) probes() api.Probes {
-	return api.Probes{
-		Database: func(ctx context.Context) api.DatabaseHealth {
+func (p *parts) probes() system.Probes {
+	return system.Probes{
+		Database: func(ctx context.Context) system.DatabaseHealth {
 			h := p.stores.Health(ctx)
-			return api.DatabaseHealth{Status: h.Status, LatencyMS: h.LatencyMS, Connections: h.Connections}
+			return system.DatabaseHealth{Status: h.Status, LatencyMS: h.LatencyMS, Connections: h.Connections}
 		},
-		Redis: func(ctx context.Context) api.RedisHealth {
+		Redis: func(ctx context.Context) system.RedisHealth {
 			h := p.cache.Health(ctx)
-			return api.RedisHealth{Status: h.Status, LatencyMS: h.LatencyMS, MemoryUsageMB: h.MemoryUsageMB}
+			return system.RedisHealth{Status: h.Status, LatencyMS: h.LatencyMS, MemoryUsageMB: h.MemoryUsageMB}
 		},
-		Bridge: func(ctx context.Context) api.BridgeHealth { return api.BridgeHealth(p.bridge.Health(ctx)) },
+		Bridge: func(ctx context.Context) system.BridgeHealth { return system.BridgeHealth(p.bridge.Health(ctx)) },
 		Audit:  p.keeper.health,
 		Ready:  p.ready,
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/gatehouse-dev/gatehouse/internal/api"
+	"github.com/gatehouse-dev/gatehouse/internal/api/system"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
@@ -141,9 +141,9 @@ func (k *keeper) alarm(t scope.TenantID, err error) {
 }
 
 // health says how the log is.
-func (k *keeper) health() api.AuditHealth {
+func (k *keeper) health() system.AuditHealth {
 	s, r := k.spool.Stats(), k.reserve.Stats()
-	h := api.AuditHealth{
+	h := system.AuditHealth{
 		Status: "up", Posture: k.posture, Waiting: s.Records, WaitingBytes: s.Bytes, LimitBytes: s.MaxBytes, LagSeconds: s.Lag.Seconds(),
 		Refused: s.Refused, Missing: k.audit.MissingTotal(), Healed: s.Healed, ReserveBytes: r.Held,
 	}

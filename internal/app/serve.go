@@ -69,8 +69,7 @@ func tune(limit int64) {
 // server is a control plane that listens.
 type server struct {
 	*parts
-	api       *api.Server
-	handler   *rest.Router
+	api       *api.API
 	listener  net.Listener
 	generated string
 }
@@ -98,13 +97,12 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 	if err != nil {
 		return nil, err
 	}
-	s.api = p.apiServer(version, console)
-	if s.handler, err = s.api.Handler(); err != nil {
+	if s.api, err = api.New(p.apiConfig(version, console)); err != nil {
 		return nil, err
 	}
 	s.task("kept answers", func(ctx context.Context) error {
 		return every(ctx, time.Hour, func() {
-			if err := s.handler.PurgeIdempotency(ctx); err != nil {
+			if err := s.api.PurgeIdempotency(ctx); err != nil {
 				log.Warn("purge of kept answers", "error", err)
 			}
 		})
@@ -130,7 +128,7 @@ func (s *server) run(ctx context.Context) error {
 			}
 		})
 	}
-	err := s.handler.Serve(ctx, rest.NewHTTPServer(s.handler, s.log), s.listener, s.cfg.StopDelay, shutdownGrace, func() { s.bridge.Close(); s.api.CloseSockets() })
+	err := s.api.Serve(ctx, rest.NewHTTPServer(s.api, s.log), s.listener, s.cfg.StopDelay, shutdownGrace, func() { s.bridge.Close(); s.api.CloseSockets() })
 	stopBackground()
 	tasks.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {

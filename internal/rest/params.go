@@ -14,12 +14,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// Page is the paging of lists: embed it in an input.
-type Page struct {
-	Skip  int `query:"skip" default:"0" minimum:"0" doc:"How many entries to leave out at the beginning"`
-	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"How many entries to answer at most"`
-}
-
 // param is a parameter of an operation, ready to be checked.
 type param struct {
 	in, name string

@@ -1,0 +1,277 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/bridge"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// bundleMedia is what OPA knows a server by that parks its polls.
+const bundleMedia = "application/vnd.openpolicyagent.bundles"
+
+// maxLogChunk bounds a chunk of a decision log as it is sent, compressed.
+const maxLogChunk = 10 << 20
+
+type bundleIn struct {
+	ID          int64  `path:"bouncer_id" minimum:"1" doc:"Id of the bouncer: the caller's own"`
+	IfNoneMatch string `header:"If-None-Match" doc:"ETags: first that of the bundle that is active, then others that are not wanted"`
+	Prefer      string `header:"Prefer" doc:"wait=N parks the request for up to N seconds, 300 at most, until there is another bundle"`
+}
+
+type partitionIn struct {
+	Partition string `path:"partition" maxLength:"200" doc:"Any name; OPA's old partition_name"`
+}
+
+// StatusReport documents OPA's status; members beyond these are ignored.
+type StatusReport struct {
+	Labels       map[string]string `json:"labels,omitempty" doc:"The bouncer's labels"`
+	Bundles      map[string]any    `json:"bundles,omitempty" doc:"By name: active_revision, code, message, http_code, errors"`
+	DecisionLogs map[string]any    `json:"decision_logs,omitempty" doc:"code, when the decision log cannot be delivered"`
+	Gatehouse    map[string]any    `json:"gatehouse,omitempty" doc:"What our own bouncer adds: version, requests_per_second, cache_hit_rate, target_app_reachable"`
+}
+
+// LogEvent documents an event of OPA's decision log; members beyond these are
+// kept as far as they are understood.
+type LogEvent struct {
+	DecisionID string         `json:"decision_id" doc:"The event is known again by it"`
+	Timestamp  time.Time      `json:"timestamp" doc:"When it was decided"`
+	Path       string         `json:"path,omitempty" doc:"What was asked for, such as gatehouse/decision"`
+	Input      map[string]any `json:"input,omitempty" doc:"The input"`
+	Result     any            `json:"result,omitempty" doc:"What it came to; absent when undefined"`
+	Custom     map[string]any `json:"custom,omitempty" doc:"What our own bouncer adds: mode, outcome, cache_hit, request_id"`
+}
+
+// bridge registers what bouncers speak: OPA's management protocols.
+func (h *Handler) bridge(r *rest.Router) {
+	tags := []string{"Bridge"}
+	rest.Raw(r, rest.Op{
+		ID: "bridge-bundle", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}", Reach: rest.ReachEnvironment, Tags: tags, Slow: true,
+		Summary:     "Fetch the bouncer's bundle",
+		Description: "An OPA bundle with the controls for the bouncer's resources and the tenant-wide ones. The ETag is its revision, which only grows. 304: there is no other bundle, or a parked request ran out. A revision that the bouncer refused is not sent again.",
+	},
+		rest.RawDocs{Params: reflect.TypeFor[bundleIn](), Response: reflect.TypeFor[[]byte](), ResponseType: bundleMedia},
+		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+			h.answerPoll(w, req, sc, h.Bridge.Bundle)
+		})
+	rest.Raw(r, rest.Op{
+		ID: "bridge-discovery", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}/discovery", Reach: rest.ReachEnvironment, Tags: tags, Slow: true,
+		Summary:     "Fetch a stock OPA's configuration",
+		Description: "OPA's discovery bundle: where the bundle is, and where decision logs and status go.",
+	},
+		rest.RawDocs{Params: reflect.TypeFor[bundleIn](), Response: reflect.TypeFor[[]byte](), ResponseType: bundleMedia},
+		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+			h.answerPoll(w, req, sc, h.Bridge.Discovery)
+		})
+	rest.Raw(r, rest.Op{ID: "bridge-self", Method: http.MethodGet, Path: "/bridge/self", Reach: rest.ReachEnvironment, Tags: tags, Summary: "Which bouncer this token belongs to"},
+		rest.RawDocs{Response: reflect.TypeFor[bridge.Self]()},
+		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+			me, err := h.Bridge.Self(req.Context(), sc, tokenDigest(req))
+			if err != nil {
+				rest.Fail(w, err)
+				return
+			}
+			rest.WriteJSON(w, http.StatusOK, me)
+		})
+	rest.Raw(r, rest.Op{
+		ID: "bridge-credentials", Method: http.MethodGet, Path: "/bridge/credentials", Reach: rest.ReachEnvironment, Tags: tags,
+		Summary:     "Fetch the credentials for the application",
+		Description: "A bouncer's own alone, sealed under a key that is derived from its token. The bundle's metadata says when there are others.",
+	},
+		rest.RawDocs{Response: reflect.TypeFor[bridge.SealedCredentials]()},
+		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+			out, err := h.Bridge.Credentials(req.Context(), sc, bearerToken(req))
+			if err != nil {
+				rest.Fail(w, err)
+				return
+			}
+			w.Header().Set("Cache-Control", "no-store")
+			rest.WriteJSON(w, http.StatusOK, out)
+		})
+	rest.Raw(r, rest.Op{
+		ID: "bridge-resources", Method: http.MethodGet, Path: "/bridge/data/resources", Reach: rest.ReachEnvironment, Tags: tags,
+		Summary:     "Read the data feed data.resources",
+		Description: "Registered resources with their enrichment, by id, as controls see them. A bouncer gets those that it stands before; others need `resources:read` and get all of the environment.",
+	},
+		rest.RawDocs{Params: reflect.TypeFor[rest.InEnvironment](), Response: reflect.TypeFor[map[string]any]()}, h.resourceFeed)
+}
+
+// intakes registers what bouncers send.
+func (h *Handler) intakes(r *rest.Router) {
+	tags := []string{"Bridge"}
+	logs := rest.Op{
+		ID: "bridge-logs", Method: http.MethodPost, Path: "/bridge/logs", Reach: rest.ReachEnvironment, Tags: tags, MaxBody: maxLogChunk, Gzip: true, Lenient: true,
+		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
+		Summary:     "Take a chunk of a bouncer's decision log",
+		Description: "A JSON array of events, which may be gzipped. It is never refused for its content: what cannot be understood is set aside. The answer comes when the events are safe; one that is sent again is known by its decision_id.",
+	}
+	docs := rest.RawDocs{Request: reflect.TypeFor[[]LogEvent](), Response: reflect.TypeFor[bridge.Intake]()}
+	rest.Raw(r, logs, docs, h.takeLogs)
+	logs.ID, logs.Path = "bridge-logs-partition", "/bridge/logs/{partition}"
+	docs.Params = reflect.TypeFor[partitionIn]()
+	rest.Raw(r, logs, docs, h.takeLogs)
+	rest.Raw(r, rest.Op{
+		ID: "bridge-report-hosts", Method: http.MethodPost, Path: "/bridge/discovery", Reach: rest.ReachEnvironment, Tags: tags, Lenient: true,
+		Summary:     "Report hosts that no resource knows",
+		Description: "First traffic to a host that no resource of the environment names creates one: auto_discovered, classified by the heuristic. One that is there is never changed. At most 100 an hour and bouncer, and 1000 an environment that no person has classified yet; names of hosts only, no addresses.",
+	},
+		rest.RawDocs{Request: reflect.TypeFor[bridge.Sightings](), Response: reflect.TypeFor[resource.Discovery]()}, h.takeHosts)
+	rest.Raw(r, rest.Op{
+		ID: "bridge-status", Method: http.MethodPost, Path: "/bridge/status", Reach: rest.ReachEnvironment, Tags: tags, Gzip: true, Lenient: true,
+		Summary: "Take a bouncer's status", Description: "OPA's status report: which revision is active, and what is wrong.",
+	},
+		rest.RawDocs{Request: reflect.TypeFor[StatusReport]()},
+		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+			body, err := rest.Body(w, req)
+			if err == nil {
+				err = h.Bridge.Status(req.Context(), sc, tokenDigest(req), body)
+			}
+			if err != nil {
+				rest.Fail(w, err)
+				return
+			}
+			rest.WriteBytes(w, http.StatusOK, rest.JSONMedia, []byte("{}\n"))
+		})
+}
+
+// tokenDigest is that of the credential that the request came with: a poll that
+// is parked when its token is rotated must know which one it had.
+func tokenDigest(req *http.Request) string { return bouncer.Digest(bearerToken(req)) }
+
+// bearerToken is the credential that the request came with.
+func bearerToken(req *http.Request) string {
+	token := req.Header.Get("X-API-Key")
+	if token == "" {
+		_, token, _ = strings.Cut(req.Header.Get("Authorization"), " ")
+	}
+	return strings.TrimSpace(token)
+}
+
+type pollFunc func(ctx context.Context, sc scope.Scope, p bridge.Poll) (*bridge.Answer, error)
+
+// answerPoll writes a bundle piece by piece. It is never Content-Encoded: OPA's
+// client would unpack it, and OPA then fails.
+func (h *Handler) answerPoll(w http.ResponseWriter, req *http.Request, sc scope.Scope, poll pollFunc) {
+	id, _ := strconv.ParseInt(req.PathValue("bouncer_id"), 10, 64)
+	bearer := bearerToken(req)
+	a, err := poll(req.Context(), sc, bridge.Poll{
+		BouncerID: id, Token: bouncer.Digest(bearer), Bearer: bearer, Tags: req.Header.Values("If-None-Match"), Wait: preferredWait(req.Header.Values("Prefer")), Remote: bundleConnection(req),
+		Nonce: req.Header.Get("X-Gatehouse-Nonce"),
+	})
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	header := w.Header()
+	if a.Fresh != "" {
+		header.Set("X-Gatehouse-Fresh", a.Fresh)
+	}
+	if a.ETag != "" {
+		header.Set("ETag", a.ETag)
+	}
+	header["Content-Type"] = []string{bundleMedia}
+	if a.Parts == nil {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	header.Set("Content-Length", strconv.Itoa(a.Size()))
+	for _, part := range a.Parts {
+		if _, err := w.Write(part); err != nil {
+			return // the bouncer has gone
+		}
+	}
+	a.Delivered()
+}
+
+// preferredWait reads wait=N from Prefer (RFC 7240), as OPA writes it.
+func preferredWait(lines []string) time.Duration {
+	for _, line := range lines {
+		for part := range strings.FieldsFuncSeq(line, func(c rune) bool { return c == ';' || c == ',' || c == ' ' }) {
+			if n, ok := strings.CutPrefix(part, "wait="); ok {
+				if seconds, err := strconv.ParseUint(strings.Trim(n, `"`), 10, 32); err == nil {
+					return min(time.Duration(seconds)*time.Second, bridge.MaxWait)
+				}
+			}
+		}
+	}
+	return 0
+}
+
+// limitedBody reads a body that must not be larger than it may.
+type limitedBody struct {
+	in   io.Reader
+	most int64
+}
+
+// Read implements io.Reader.
+func (l limitedBody) Read(p []byte) (int, error) {
+	n, err := l.in.Read(p)
+	var big *http.MaxBytesError
+	if errors.As(err, &big) {
+		err = rest.TooLarge(l.most)
+	}
+	return n, err
+}
+
+func (h *Handler) takeLogs(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	body := limitedBody{http.MaxBytesReader(w, req.Body, maxLogChunk), maxLogChunk}
+	taken, err := h.Bridge.Logs(req.Context(), sc, tokenDigest(req), body)
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	rest.WriteJSON(w, http.StatusOK, taken)
+}
+
+func (h *Handler) takeHosts(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	body, err := rest.Body(w, req)
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	out, err := h.Bridge.Discover(req.Context(), sc, tokenDigest(req), body)
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	rest.WriteJSON(w, http.StatusOK, out)
+}
+
+func (h *Handler) resourceFeed(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	data, err := h.Bridge.Resources(req.Context(), sc, tokenDigest(req))
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	w.Header().Set("ETag", data.ETag)
+	for _, line := range req.Header.Values("If-None-Match") {
+		if strings.Contains(line, data.ETag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	rest.WriteBytes(w, http.StatusOK, rest.JSONMedia, data.JSON)
+}
+
+// bundleConnection names the connection of a client that takes bundles as OPA
+// does, which says so in Prefer: modes. Such a client asks again over the same
+// connection only when it could not use what it got; any other client may ask
+// as often as it likes.
+func bundleConnection(req *http.Request) string {
+	for _, prefer := range req.Header.Values("Prefer") {
+		if strings.Contains(prefer, "modes=") {
+			return req.RemoteAddr
+		}
+	}
+	return ""
+}

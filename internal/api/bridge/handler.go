@@ -1,0 +1,19 @@
+// Package bridge serves bouncers: OPA's management protocols, and what our own
+// bouncer adds to them.
+package bridge
+
+import (
+	"github.com/gatehouse-dev/gatehouse/internal/bridge"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+)
+
+// Handler serves the operations of this package.
+type Handler struct {
+	Bridge *bridge.Service
+}
+
+// Mount registers the operations.
+func (h *Handler) Mount(r *rest.Router) {
+	h.bridge(r)
+	h.intakes(r)
+}

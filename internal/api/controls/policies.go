@@ -1,0 +1,148 @@
+package controls
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// PolicyPath names a policy: embed it in an input.
+type PolicyPath struct {
+	rest.InEnvironment
+	ID int64 `path:"policy_id" minimum:"1" doc:"Id of the policy"`
+}
+
+type policyListIn struct {
+	rest.InEnvironment
+	rest.Page
+	Kind   string `query:"kind" enum:"control,library" doc:"Only policies of this kind"`
+	Status string `query:"status" enum:"active,inactive,draft" doc:"Only policies in this state"`
+	Name   string `query:"name" maxLength:"200" doc:"Only policies whose name holds this text, in any case"`
+}
+
+type policyPageOut struct{ Body policy.Page }
+
+type policyOut struct {
+	ETag string `header:"ETag" doc:"Version of the policy"`
+	Body policy.Policy
+}
+
+type policyCreateIn struct{ Body policy.Draft }
+
+// PolicyCreated is the answer to POST /policies.
+type PolicyCreated struct {
+	ID          int64     `json:"id" doc:"Id of the new policy"`
+	Name        string    `json:"name" doc:"Its name"`
+	Status      string    `json:"status" enum:"draft,active" doc:"Its state"`
+	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Its environment"`
+	CreatedAt   time.Time `json:"created_at" doc:"When it was created"`
+	Message     string    `json:"message" doc:"What was done"`
+}
+
+type policyCreatedOut struct {
+	ETag string `header:"ETag" doc:"Version of the policy"`
+	Body PolicyCreated
+}
+
+type policyUpdateIn struct {
+	PolicyPath
+	rest.IfMatch
+	Body policy.Change
+}
+
+type policyDeleteIn struct {
+	PolicyPath
+	rest.IfMatch
+	Hard bool `query:"hard_delete" doc:"Remove the policy and its versions for good"`
+}
+
+// PolicyDeleted is the answer to DELETE /policies/{policy_id}.
+type PolicyDeleted struct {
+	Message   string    `json:"message" doc:"What was done"`
+	ID        int64     `json:"id" doc:"Id of the policy"`
+	DeletedAt time.Time `json:"deleted_at" doc:"When it was deleted"`
+}
+
+type policyDeletedOut struct{ Body PolicyDeleted }
+
+// policies registers the life of a policy.
+// createdMessage says what was created, and whom it affects where that is everybody.
+func createdMessage(p policy.Policy) string {
+	if p.ResourceID != nil || p.Kind == policy.KindLibrary {
+		return "Policy created successfully"
+	}
+	return "Policy created successfully. It has no resource: once active, it applies to every request of " + string(p.Environment)
+}
+
+func (h *Handler) policies(r *rest.Router) {
+	tags, record := []string{"Policies"}, reflect.TypeFor[policy.Policy]()
+	rest.Register(r, rest.Op{
+		ID: "list-policies", Method: http.MethodGet, Path: "/policies", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
+		Summary: "List policies", Description: "By id. Deleted policies are not listed.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyListIn) (*policyPageOut, error) {
+			page, err := h.Policies.List(ctx, sc, policy.Filter{Kind: in.Kind, Status: in.Status, Name: in.Name, Skip: int64(in.Skip), Limit: int64(in.Limit)})
+			return &policyPageOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "create-policy", Method: http.MethodPost, Path: "/policies", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Create a policy",
+		Description: "With kind `library` it is a module that controls import; it has no resource, bouncer, test cases or actions, and where its package has an active library in the environment already: 409. A policy that does not compile is refused with the errors that validate gives (`invalid_policy`). To be created active is to be deployed. Over the tenant's `max_policies`: 403 `limit_exceeded`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyCreateIn) (*policyCreatedOut, error) {
+			p, err := h.Policies.Create(ctx, sc, in.Body)
+			return &policyCreatedOut{rest.ETag(p.Version), PolicyCreated{p.ID, p.Name, p.Status, p.Environment, p.CreatedAt, createdMessage(p)}}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-policy", Method: http.MethodGet, Path: "/policies/{policy_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
+		Summary: "Read a policy",
+	},
+		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*policyOut, error) {
+			p, err := h.Policies.Get(ctx, sc, in.ID)
+			return &policyOut{rest.ETag(p.Version), p}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "update-policy", Method: http.MethodPut, Path: "/policies/{policy_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Change a policy",
+		Description: "Members that are not sent stay as they are. Every change is a new version. Draft becomes active, active inactive and back; nothing becomes draft again (409). The environment changes by promotion only. A library must leave all policies compiling that use it: 409 `library_in_use` where it would be gone for them, 422 `library_breaks_users` with each place where they would not compile.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyUpdateIn) (*policyOut, error) {
+			p, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
+				return h.Policies.Update(ctx, sc, in.ID, in.Body, version)
+			})
+			return &policyOut{rest.ETag(p.Version), p}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "delete-policy", Method: http.MethodDelete, Path: "/policies/{policy_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Delete a policy",
+		Description: "It is gone from reads and decisions at once, and can be restored unless it is deleted hard. A library that policies use: 409 `library_in_use`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyDeleteIn) (*policyDeletedOut, error) {
+			at, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (time.Time, error) {
+				return h.Policies.Delete(ctx, sc, in.ID, in.Hard, version)
+			})
+			message := "Policy deleted successfully"
+			if in.Hard {
+				message = "Policy permanently deleted"
+			}
+			return &policyDeletedOut{PolicyDeleted{message, in.ID, at.UTC()}}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "restore-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/restore", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Bring a deleted policy back",
+		Description: "It comes back as it was. Where its resource or bouncer is gone meanwhile, it comes back inactive and unlinked. A policy that is not deleted: 409.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*policyOut, error) {
+			p, err := h.Policies.Restore(ctx, sc, in.ID)
+			return &policyOut{rest.ETag(p.Version), p}, err
+		})
+}

@@ -1,0 +1,94 @@
+package controls
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// maxCodeBody is what the files of a repository may be together, in bytes.
+const maxCodeBody = 10 << 20
+
+type policyCodeIn struct{ Body policycode.Request }
+
+type policyCodeValidationOut struct{ Body controlfile.Validation }
+
+type policyCodeTestOut struct{ Body controlfile.TestReport }
+
+type policyCodeDeployOut struct{ Body policycode.Deployment }
+
+type policyCodeDriftOut struct{ Body policycode.Drift }
+
+type policyCodeFilesIn struct {
+	Environment string `query:"environment" enum:"sandbox,production" doc:"Environment to read from; absent: the one that the key is bound to, else sandbox"`
+	Name        string `query:"name" maxLength:"200" doc:"Only controls whose name holds this text, in any case"`
+}
+
+type policyCodeFilesOut struct{ Body policycode.Export }
+
+type policyCodeDeploymentIn struct {
+	ID string `path:"deployment_id" maxLength:"64" doc:"Id of the deployment"`
+}
+
+// policiesAsCode registers controls as files of an author's repository.
+func (h *Handler) policiesAsCode(r *rest.Router) {
+	tags := []string{"Policies as code"}
+	rest.Register(r, rest.Op{
+		ID: "validate-policy-files", Method: http.MethodPost, Path: "/policies-as-code/validate", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags, MaxBody: maxCodeBody,
+		Summary:     "Check the files of a repository",
+		Description: "Answers 200 whether they are right or not: with the linter's warnings, or with errors, each with file, line and column. Links in gatehouse.yaml must stand for something in sandbox. Files that take too long or too much memory to check: 422 `evaluation_limit`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyCodeIn) (*policyCodeValidationOut, error) {
+			v, err := h.PolicyCode.Validate(ctx, sc, in.Body)
+			return &policyCodeValidationOut{v}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "test-policy-files", Method: http.MethodPost, Path: "/policies-as-code/test", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags, MaxBody: maxCodeBody,
+		Summary:     "Run the tests of a repository",
+		Description: "Rego tests (`test_…` rules of `*_test.rego`) with the coverage of each control, and the test cases of gatehouse.yaml. Rego tests see the controls beside them and those that they name (`import data.<package>`), and of `data.resources` and `data.pip` what `with` sets; the cases see sandbox's, where they set none. Answers 200 whether they pass or not. Tests that take too long or too much memory: 422 `evaluation_limit`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyCodeIn) (*policyCodeTestOut, error) {
+			report, err := h.PolicyCode.Test(ctx, sc, in.Body)
+			return &policyCodeTestOut{report}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "deploy-policy-files", Method: http.MethodPost, Path: "/policies-as-code/deploy", Reach: rest.ReachSandbox, Permission: "policies:write", Tags: tags, MaxBody: maxCodeBody, Creates: true,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Deploy the files of a repository to sandbox",
+		Description: "All or none, in one transaction. Controls are matched by name: that of gatehouse.yaml, else the path without .rego. New ones become active unless gatehouse.yaml says otherwise; of others, what it does not say stays. Errors in files: 422 `invalid_policy`; tests that fail: 422 `tests_failed`. With dry_run the answer says what would be done, with diffs. To production controls go by promotion.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyCodeIn) (*policyCodeDeployOut, error) {
+			d, err := h.PolicyCode.Deploy(ctx, sc, in.Body)
+			return &policyCodeDeployOut{d}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-policy-deployment", Method: http.MethodGet, Path: "/policies-as-code/deploy/{deployment_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
+		Summary: "Read a deployment", Description: "As it was answered.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyCodeDeploymentIn) (*policyCodeDeployOut, error) {
+			d, err := h.PolicyCode.Get(ctx, sc, in.ID)
+			return &policyCodeDeployOut{d}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "drift-of-policy-files", Method: http.MethodPost, Path: "/policies-as-code/drift", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags, MaxBody: maxCodeBody,
+		Summary:     "Compare a repository with an environment",
+		Description: "Lists the controls that differ: only in the repository, changed in it, changed in the service other than by a deployment, or deployed from code and no longer in the repository. What gatehouse.yaml does not say is not compared.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyCodeIn) (*policyCodeDriftOut, error) {
+			d, err := h.PolicyCode.Drift(ctx, sc, in.Body)
+			return &policyCodeDriftOut{d}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "export-policy-files", Method: http.MethodGet, Path: "/policies-as-code/files", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
+		Summary:     "Read controls as files",
+		Description: "The controls of an environment as files with their gatehouse.yaml, such as a deployment takes: at the paths they were deployed from, others in directories of their own. More than 10 MiB: 422; narrow them by name.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyCodeFilesIn) (*policyCodeFilesOut, error) {
+			x, err := h.PolicyCode.Export(ctx, sc, scope.Env(in.Environment), in.Name)
+			return &policyCodeFilesOut{x}, err
+		})
+}

@@ -1,0 +1,143 @@
+package controls
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/template"
+)
+
+// TemplateSummary is a template of the catalogue.
+type TemplateSummary struct {
+	ID            string               `json:"id" doc:"Identifier." example:"EGRESS_PII_MASKING"`
+	Title         string               `json:"title" doc:"Short name for people." example:"Mask personal data in answers"`
+	Description   string               `json:"description" doc:"What the control does."`
+	ResourceKinds []string             `json:"resource_kinds" doc:"Kinds of resources that it is made for."`
+	Inputs        []string             `json:"inputs" doc:"Members of the input that the control reads." example:"[\"input.user.roles\"]"`
+	Parameters    []template.Parameter `json:"parameters" doc:"Values in the control that an author may change."`
+}
+
+// TemplateList is the answer to GET /templates.
+type TemplateList struct {
+	Templates []TemplateSummary `json:"templates" doc:"By id."`
+	Total     int               `json:"total" doc:"How many there are." example:"12"`
+}
+
+// TemplateExample is a request of a template's example traffic.
+type TemplateExample struct {
+	Name   string         `json:"name" doc:"What the request is about."`
+	Input  map[string]any `json:"input" doc:"The input as the enforcement point makes it, without the resource's own members."`
+	Effect string         `json:"effect" enum:"ALLOW,MASK,DENY" doc:"Expected outcome."`
+	Reason string         `json:"reason,omitempty" doc:"A part of the expected reason."`
+}
+
+// TemplateFilled is a control made from a template: rego_code and test_cases can
+// be sent to POST /policies as they are.
+type TemplateFilled struct {
+	TemplateSummary
+	ResourceID *int64            `json:"resource_id" nullable:"true" doc:"Resource whose enrichment was filled in; null without one."`
+	RegoCode   string            `json:"rego_code" doc:"One Rego v1 module, with the parameters' values in it."`
+	TestCases  []policy.TestCase `json:"test_cases" doc:"Test cases that hold with these values."`
+	Examples   []TemplateExample `json:"examples" doc:"Example traffic of a resource such as the template is made for."`
+}
+
+type templateListOut struct{ Body TemplateList }
+
+type templateGetIn struct {
+	rest.InEnvironment
+	ID         string `path:"template_id" maxLength:"64" doc:"Id of the template" example:"EGRESS_PII_MASKING"`
+	ResourceID int64  `query:"resource_id" minimum:"1" doc:"Resource whose enrichment is filled in; needs resources:read"`
+}
+
+type templateOut struct{ Body TemplateFilled }
+
+// templates registers the catalogue of shipped controls. It is read at the first
+// request that asks for it.
+func (h *Handler) templates(r *rest.Router) {
+	tags := []string{"Templates"}
+	load := sync.OnceValues(template.Load)
+	rest.Register(r, rest.Op{
+		ID: "list-templates", Method: http.MethodGet, Path: "/templates", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
+		Summary: "List the control templates", Description: "Every template works as shipped. Which ones fit a resource is what suggested-controls tells.",
+	},
+		func(context.Context, scope.Scope, *struct{}) (*templateListOut, error) {
+			c, err := load()
+			if err != nil {
+				return nil, err
+			}
+			out := TemplateList{Templates: []TemplateSummary{}}
+			for _, id := range c.IDs() {
+				t, _ := c.Get(id)
+				out.Templates = append(out.Templates, templateSummary(t))
+			}
+			out.Total = len(out.Templates)
+			return &templateListOut{out}, nil
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-template", Method: http.MethodGet, Path: "/templates/{template_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
+		Summary:     "Read a control template, filled in for a resource",
+		Description: "With resource_id, the parameters that come from enrichment have that resource's values. The control reads the enrichment itself at every decision too, so that a later change of it counts without an edit. An unknown template or resource: 404.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *templateGetIn) (*templateOut, error) {
+			c, err := load()
+			if err != nil {
+				return nil, err
+			}
+			t, ok := c.Get(in.ID)
+			if !ok {
+				return nil, fault.NotFoundf("there is no template of this id")
+			}
+			enrichment, err := h.enrichmentOf(ctx, sc, in.ResourceID)
+			if err != nil {
+				return nil, err
+			}
+			f, err := t.Fill(enrichment)
+			if err != nil {
+				return nil, err
+			}
+			return &templateOut{templateFilled(f, in.ResourceID)}, nil
+		})
+}
+
+// enrichmentOf is a resource as the engine sees it; nil for no resource.
+func (h *Handler) enrichmentOf(ctx context.Context, sc scope.Scope, id int64) (map[string]any, error) {
+	if id == 0 {
+		return nil, nil
+	}
+	if err := sc.Require("resources:read"); err != nil {
+		return nil, err
+	}
+	res, err := h.Resources.Get(ctx, sc, id)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := res.Doc()
+	if err != nil {
+		return nil, err
+	}
+	members, _ := doc.Doc.Any().(map[string]any)
+	return members, nil
+}
+
+func templateSummary(t template.Template) TemplateSummary {
+	return TemplateSummary{t.ID, t.Title, t.Description, t.ResourceKinds, t.Inputs, t.Parameters}
+}
+
+func templateFilled(f template.Filled, resource int64) TemplateFilled {
+	out := TemplateFilled{TemplateSummary: templateSummary(f.Template), RegoCode: f.Source, TestCases: []policy.TestCase{}, Examples: []TemplateExample{}}
+	if resource != 0 {
+		out.ResourceID = &resource
+	}
+	for _, c := range f.Cases {
+		out.TestCases = append(out.TestCases, policy.TestCase{Name: c.Name, Input: c.Input, Expected: c.Expected})
+	}
+	for _, x := range f.Traffic().Exchanges {
+		out.Examples = append(out.Examples, TemplateExample{x.Name, x.Input, x.Want.Effect, x.Want.Reason})
+	}
+	return out
+}

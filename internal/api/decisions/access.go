@@ -1,0 +1,129 @@
+package decisions
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/authzen"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// AuthZENEntity documents a subject or resource of AuthZEN.
+type AuthZENEntity struct {
+	Type       string         `json:"type" doc:"Kind of thing; a subject of type user is a stored user" example:"user"`
+	ID         string         `json:"id,omitempty" doc:"Which one: of a user the id or user name, of a resource its name, integer id or path. Left out of what is searched for" example:"ada"`
+	Properties map[string]any `json:"properties,omitempty" doc:"Further facts; controls see them as attributes"`
+}
+
+// AuthZENAction documents an action of AuthZEN.
+type AuthZENAction struct {
+	Name       string         `json:"name" doc:"What is to be done; an HTTP method is the method too" example:"read"`
+	Properties map[string]any `json:"properties,omitempty" doc:"Further facts"`
+}
+
+// AuthZENRequest documents the body of an evaluation.
+type AuthZENRequest struct {
+	Subject  AuthZENEntity  `json:"subject,omitzero" doc:"Who asks"`
+	Action   AuthZENAction  `json:"action,omitzero" doc:"What is to be done; a search of actions has none"`
+	Resource AuthZENEntity  `json:"resource,omitzero" doc:"On what"`
+	Context  map[string]any `json:"context,omitempty" doc:"Facts about the request; explain true asks for the reason in the answer's context"`
+}
+
+// AuthZENRequests documents the body of several evaluations.
+type AuthZENRequests struct {
+	AuthZENRequest
+	Evaluations []AuthZENRequest `json:"evaluations,omitempty" maxItems:"1000" doc:"Requests; each takes what it does not have itself, entity by entity, from the members beside the list"`
+	Options     struct {
+		Semantic string `json:"evaluations_semantic,omitempty" enum:"execute_all,deny_on_first_deny,permit_on_first_permit" doc:"Whether to stop at the first denial or permission; execute_all when absent"`
+	} `json:"options,omitzero" doc:"How the list is gone through"`
+}
+
+// AuthZENDecisions documents the answer to several evaluations.
+type AuthZENDecisions struct {
+	Evaluations []authzen.Decision `json:"evaluations" doc:"Decisions in the order of the requests, up to the one that ended the call"`
+}
+
+// AuthZENSearch documents the body of a search.
+type AuthZENSearch struct {
+	AuthZENRequest
+	Page struct {
+		Limit int    `json:"limit,omitempty" minimum:"1" doc:"Results to answer at most; at most 1000"`
+		Token string `json:"token,omitempty" doc:"next_token of the page before"`
+	} `json:"page,omitzero" doc:"Which page"`
+}
+
+// authzen registers the AuthZEN Authorization API 1.0, which needs no SDK of ours.
+func (h *Handler) authzen(r *rest.Router) {
+	tags := []string{"AuthZEN"}
+	op := func(id, path, summary, description string) rest.Op {
+		return rest.Op{
+			ID: id, Method: http.MethodPost, Path: "/access/v1/" + path, Reach: rest.ReachEnvironment, Root: true, Permission: "decisions:read", Tags: tags,
+			Summary: summary, Description: description, Errors: []int{http.StatusServiceUnavailable},
+		}
+	}
+	body, answer := reflect.TypeFor[AuthZENRequest](), reflect.TypeFor[authzen.Decision]()
+	rest.Raw(r, op("authzen-evaluation", "evaluation", "Decide one AuthZEN request",
+		"The same decision as /decisions/evaluate. Controls see the subject as input.user, the resource as input.resource with its properties as attributes, and the request as it was sent under input.authzen. A denial is 200. Errors have a text as their body."),
+		rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: body, Response: answer}, h.authzenEvaluation)
+	several := op("authzen-evaluations", "evaluations", "Decide several AuthZEN requests",
+		"All are decided against one snapshot of the controls. An item that cannot be decided is a denial with the error in its context. Without items the answer is that of one evaluation.")
+	several.MaxBody = maxBulkBody
+	rest.Raw(r, several, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, h.authzenEvaluations)
+	for _, search := range []struct {
+		what, summary, description string
+		// also guards what the results name. Users belong to the tenant, not to one
+		// environment, so a search of them has the reach of the operations on users.
+		also  scope.Permission
+		reach rest.Reach
+	}{
+		{authzen.Subjects, "Search subjects", "Which stored users may do this? Subjects of another type than user are not stored, so none is found. The answer names users, so it needs the permission users:read too; a key that is bound to one environment is refused.", "users:read", rest.ReachTenant},
+		{authzen.Resources, "Search resources", "Which registered resources of this type may the subject do this with? The answer names resources, so it needs the permission resources:read too.", "resources:read", rest.ReachEnvironment},
+		{authzen.Actions, "Search actions", "What may the subject do with this resource? Tried are the actions that controls compare with, and the methods of resources.", "", rest.ReachEnvironment},
+	} {
+		o := op("authzen-search-"+search.what, "search/"+search.what, search.summary, search.description+" What a search tries is not recorded as decisions.")
+		o.Also, o.Reach = search.also, search.reach
+		rest.Raw(r, o, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENSearch](), Response: reflect.TypeFor[authzen.Found]()},
+			func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+				h.authzenSearch(w, req, sc, search.what)
+			})
+	}
+}
+
+// answerAuthZEN reads the body, and writes what ask answers.
+func (h *Handler) answerAuthZEN(w http.ResponseWriter, req *http.Request, sc scope.Scope, ask func(ctx context.Context, body value.Value) (any, error)) {
+	body, err := h.readValue(w, req, sc)
+	var out any
+	if err == nil {
+		out, err = ask(req.Context(), body)
+	}
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	rest.WriteJSON(w, http.StatusOK, out)
+}
+
+func (h *Handler) authzenEvaluation(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	h.answerAuthZEN(w, req, sc, func(ctx context.Context, body value.Value) (any, error) {
+		return h.AuthZEN.Evaluate(ctx, sc, body)
+	})
+}
+
+func (h *Handler) authzenEvaluations(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	h.answerAuthZEN(w, req, sc, func(ctx context.Context, body value.Value) (any, error) {
+		list, one, several, err := h.AuthZEN.Evaluations(ctx, sc, body)
+		if !several {
+			return one, err
+		}
+		return AuthZENDecisions{list}, err
+	})
+}
+
+func (h *Handler) authzenSearch(w http.ResponseWriter, req *http.Request, sc scope.Scope, what string) {
+	h.answerAuthZEN(w, req, sc, func(ctx context.Context, body value.Value) (any, error) {
+		return h.AuthZEN.Search(ctx, sc, what, body)
+	})
+}

@@ -1,0 +1,57 @@
+package decisions
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+type decisionLogIn struct {
+	rest.InEnvironment
+	rest.Window
+	rest.Scroll
+	UserID     string `query:"user_id" maxLength:"4096" doc:"Only decisions about this user"`
+	ResourceID string `query:"resource_id" maxLength:"4096" doc:"Only decisions about this resource: a registered one's id, or the id that the request gave where none was matched"`
+	Decision   string `query:"decision" enum:"PERMIT,DENY" doc:"Only these decisions"`
+	PolicyID   int64  `query:"policy_id" minimum:"1" doc:"Only what this policy decided"`
+}
+
+type decisionLogOut struct{ Body audit.Page }
+
+type explanationIn struct {
+	ID string `path:"decision_id" minLength:"1" maxLength:"200" doc:"Id of the decision, as the answer and the bouncer's X-Decision-Id name it"`
+}
+
+type explanationOut struct{ Body audit.Explanation }
+
+// log registers the decision log.
+func (h *Handler) log(r *rest.Router) {
+	tags := []string{"Audit"}
+	rest.Register(r, rest.Op{
+		ID: "list-decisions", Method: http.MethodGet, Path: "/decisions/audit", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
+		Summary:     "Read the decision log",
+		Description: "Newest first. `total` counts the entries before the filters, `filtered` after. What is kept of a decision, and for how long, follows the audit level of its resource.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *decisionLogIn) (*decisionLogOut, error) {
+			f := audit.Filter{UserID: in.UserID, ResourceID: in.ResourceID, Decision: in.Decision, PolicyID: in.PolicyID, Limit: in.Limit, Cursor: in.Cursor}
+			var err error
+			if f.Start, f.End, err = in.Period(); err != nil {
+				return nil, err
+			}
+			page, err := h.Audit.Query(ctx, sc, f)
+			return &decisionLogOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
+		Errors:      []int{http.StatusNotFound},
+		Summary:     "Why was this decided?",
+		Description: "The rule and line that decided, its conditions with the values that they saw and, where access was not granted, the nearest rule that would have granted it with what was missing. It is kept from audit level detailed up; below that it is worked out from the input that is kept for replay, as long as there is one. Secrets are redacted.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *explanationIn) (*explanationOut, error) {
+			e, err := h.Replays.Explain(ctx, sc, in.ID)
+			return &explanationOut{e}, err
+		})
+}

@@ -1,0 +1,54 @@
+package decisions
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// AuthZENMetadata is the discovery document (AuthZEN Authorization API 1.0, section 9).
+type AuthZENMetadata struct {
+	DecisionPoint string   `json:"policy_decision_point" doc:"Identifier of this policy decision point"`
+	Evaluation    string   `json:"access_evaluation_endpoint" doc:"Where one request is decided"`
+	Evaluations   string   `json:"access_evaluations_endpoint" doc:"Where several are"`
+	Subject       string   `json:"search_subject_endpoint" doc:"Where subjects are searched"`
+	Resource      string   `json:"search_resource_endpoint" doc:"Where resources are searched"`
+	Action        string   `json:"search_action_endpoint" doc:"Where actions are searched"`
+	_             struct{} `additionalProperties:"true"`
+}
+
+type metadataOut struct{ Body AuthZENMetadata }
+
+// AuthZENTenant names the tenant of a discovery document.
+type AuthZENTenant struct {
+	Tenant string `path:"tenant" maxLength:"100" pattern:"^[A-Za-z0-9_-]+$" doc:"Id of the tenant"`
+}
+
+// discovery registers the discovery documents: for the deployment, and for each
+// tenant, whose identifier has the tenant as its path.
+func (h *Handler) discovery(r *rest.Router) {
+	op := rest.Op{
+		ID: "authzen-configuration", Method: http.MethodGet, Path: "/.well-known/authzen-configuration", Reach: rest.ReachSelf, Root: true, Public: true, Tags: []string{"AuthZEN"},
+		Summary: "Find the AuthZEN endpoints", Description: "The metadata of AuthZEN's policy decision point. It says nothing about which tenants there are.",
+	}
+	rest.Register(r, op, func(context.Context, scope.Scope, *struct{}) (*metadataOut, error) {
+		return &metadataOut{h.authzenMetadata("")}, nil
+	})
+	op.ID, op.Path = "authzen-tenant-configuration", op.Path+"/{tenant}"
+	op.Summary = "Find the AuthZEN endpoints of a tenant"
+	rest.Register(r, op, func(_ context.Context, _ scope.Scope, in *AuthZENTenant) (*metadataOut, error) {
+		return &metadataOut{h.authzenMetadata("/" + in.Tenant)}, nil
+	})
+}
+
+// authzenMetadata names the endpoints. A credential says which tenant it is of, so they
+// are the same for all.
+func (h *Handler) authzenMetadata(path string) AuthZENMetadata {
+	at := h.PublicURL + "/access/v1/"
+	return AuthZENMetadata{
+		DecisionPoint: h.PublicURL + path, Evaluation: at + "evaluation", Evaluations: at + "evaluations",
+		Subject: at + "search/subject", Resource: at + "search/resource", Action: at + "search/action",
+	}
+}

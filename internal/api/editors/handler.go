@@ -1,0 +1,36 @@
+// Package editors serves editors and repositories: checks and deployments, sessions,
+// webhooks, and the editors' WebSocket.
+package editors
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Handler serves the operations of this package.
+type Handler struct {
+	IDE *ide.Service
+	// Authenticate checks the credential of a socket again, for as long as it is open.
+	Authenticate func(ctx context.Context, c rest.Credential) (scope.Scope, rest.Principal, error)
+	// Now is the clock.
+	Now func() time.Time
+	Log *slog.Logger
+	// Panics counts recovered panics.
+	Panics *fault.Panics
+
+	sockets sockets
+}
+
+// Mount registers the operations.
+func (h *Handler) Mount(r *rest.Router) {
+	h.ide(r)
+	h.repositories(r)
+	h.webhook(r)
+	h.socket(r)
+}

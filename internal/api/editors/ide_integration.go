@@ -1,0 +1,328 @@
+package editors
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// EditorARequest is the body of POST /ide-integration/editor-a.
+type EditorARequest struct {
+	Action        string             `json:"action" enum:"validate,test,deploy,get_templates" doc:"What to do"`
+	PolicyContent string             `json:"policy_content,omitempty" doc:"One Rego v1 module; needed but for get_templates" example:"package orders\n\nallow if input.user.id == \"ada\""`
+	PolicyPath    string             `json:"policy_path,omitempty" maxLength:"512" doc:"Path of its file; it names the control on deploy" example:"orders/access.rego"`
+	WorkspaceID   string             `json:"workspace_id,omitempty" maxLength:"200" doc:"The editor's workspace; taken and not used"`
+	Files         []controlfile.File `json:"files,omitempty" maxItems:"1000" doc:"Files beside it: tests (_test.rego), gatehouse.yaml, further controls"`
+}
+
+// EditorTemplate is a shipped control, whole.
+type EditorTemplate struct {
+	ID          string `json:"id" doc:"Identifier" example:"RATE_LIMIT"`
+	Title       string `json:"title" doc:"Short name for people"`
+	Description string `json:"description" doc:"What the control does"`
+	RegoCode    string `json:"rego_code" doc:"One Rego v1 module"`
+}
+
+// EditorAAnswer is the answer to POST /ide-integration/editor-a: which members it
+// has depends on the action.
+type EditorAAnswer struct {
+	Success    bool                    `json:"success" doc:"Always true; failures have the error body"`
+	Valid      *bool                   `json:"valid,omitempty" doc:"validate: whether the module compiles"`
+	Errors     []lang.Issue            `json:"errors" doc:"validate: what keeps it from compiling, with line and column"`
+	Warnings   []lang.Issue            `json:"warnings" doc:"validate: the linter's advice"`
+	Results    *controlfile.TestReport `json:"results,omitempty" doc:"test: results and coverage"`
+	Deployment *ide.Deployment         `json:"deployment,omitempty" doc:"deploy: what was done in sandbox"`
+	Templates  []EditorTemplate        `json:"templates,omitempty" doc:"get_templates: the catalogue"`
+}
+
+// EditorBRequest is the body of POST /ide-integration/editor-b.
+type EditorBRequest struct {
+	Action        string     `json:"action" enum:"validate,get_suggestions" doc:"What to do"`
+	PolicyContent string     `json:"policy_content" doc:"One Rego v1 module"`
+	ProjectPath   string     `json:"project_path,omitempty" maxLength:"1000" doc:"The editor's project; taken and not used"`
+	FilePath      string     `json:"file_path,omitempty" maxLength:"1000" doc:"The file in it; taken and not used"`
+	Position      *ide.Place `json:"position,omitempty" doc:"get_suggestions: where completions are asked for; absent: at the end"`
+}
+
+// EditorBAnswer is the answer to POST /ide-integration/editor-b.
+type EditorBAnswer struct {
+	Success     bool             `json:"success" doc:"Always true; failures have the error body"`
+	Valid       bool             `json:"valid" doc:"Whether the module compiles"`
+	Errors      []lang.Issue     `json:"errors" doc:"What keeps it from compiling, with line and column"`
+	Warnings    []lang.Issue     `json:"warnings" doc:"The linter's advice"`
+	Completions []ide.Completion `json:"completions" doc:"get_suggestions: what may be typed at the position"`
+	Fixes       []ide.Fix        `json:"fixes" doc:"get_suggestions: changes that mend errors and warnings"`
+}
+
+// EditorSessionRequest is the body of POST /ide-integration/editor-a-server.
+type EditorSessionRequest struct {
+	Action        string  `json:"action" enum:"sync,get_context" doc:"What to do"`
+	PolicyContent *string `json:"policy_content,omitempty" doc:"Needed for sync: the text to keep, up to 1 MiB; it may be empty"`
+	SessionID     string  `json:"session_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]*$" doc:"The session; sync without one begins it"`
+	FilePath      string  `json:"file_path,omitempty" maxLength:"1000" doc:"sync: the file that the text is of"`
+}
+
+// EditorSession is the answer to POST /ide-integration/editor-a-server.
+type EditorSession struct {
+	Success       bool            `json:"success" doc:"Always true; failures have the error body"`
+	SessionID     string          `json:"session_id" doc:"The session"`
+	Version       int64           `json:"version" doc:"How often it was synced"`
+	FilePath      string          `json:"file_path,omitempty" doc:"The file that the text is of"`
+	PolicyContent string          `json:"policy_content,omitempty" doc:"get_context: the text"`
+	Package       string          `json:"package,omitempty" doc:"Its package"`
+	Attributes    []ide.Attribute `json:"attributes" doc:"Members of the input that it refers to, with their types by use"`
+	Valid         bool            `json:"valid" doc:"Whether it compiles"`
+	Errors        []lang.Issue    `json:"errors" doc:"What keeps it from compiling, with line and column"`
+	Warnings      []lang.Issue    `json:"warnings" doc:"The linter's advice"`
+	ExpiresAt     time.Time       `json:"expires_at" doc:"When it is dropped unless it is synced again: 8 hours after the last time. Of one person or key 20 sessions are kept"`
+}
+
+// EditorSettings is what is set for an editor.
+type EditorSettings struct {
+	Settings map[string]any `json:"settings" doc:"Open object. Known members: validate_on_save, validate_on_change, lint, format_on_save, test_before_deploy (boolean), environment (sandbox)"`
+}
+
+// EditorSettingsAnswer is the settings that hold for the caller.
+type EditorSettingsAnswer struct {
+	Success bool `json:"success" doc:"Always true; failures have the error body"`
+	EditorSettings
+}
+
+// EditorStatus is the answer to GET /ide-integration/status.
+type EditorStatus struct {
+	Success bool                       `json:"success" doc:"Always true; failures have the error body"`
+	Status  map[string]ide.Integration `json:"status" doc:"By way in: editor-a, editor-b, editor-a-server, webhook, websocket, lsp"`
+}
+
+type (
+	editorAIn        struct{ Body EditorARequest }
+	editorAOut       struct{ Body EditorAAnswer }
+	editorBIn        struct{ Body EditorBRequest }
+	editorBOut       struct{ Body EditorBAnswer }
+	editorSessionIn  struct{ Body EditorSessionRequest }
+	editorSessionOut struct{ Body EditorSession }
+	editorSetIn      struct{ Body EditorSettings }
+	editorSetOut     struct{ Body EditorSettingsAnswer }
+	editorStatusOut  struct{ Body EditorStatus }
+)
+
+// ide registers what editors and repositories ask.
+func (h *Handler) ide(r *rest.Router) {
+	tags := []string{"Editor integration"}
+	rest.Register(r, rest.Op{
+		ID: "editor-a", Method: http.MethodPost, Path: "/ide-integration/editor-a", Reach: rest.ReachEnvironment, Permission: "editor:write", Tags: tags,
+		Summary:     "Validate, test or deploy from an editor",
+		Description: "validate answers success also for a module that does not compile, with its errors. test runs the Rego tests among files, with coverage. deploy needs policies:write and brings the control to sandbox, all files or none: what cannot be deployed is a 400 with its errors. get_templates gives the catalogue.",
+	}, h.editorA)
+	rest.Register(r, rest.Op{
+		ID: "editor-b", Method: http.MethodPost, Path: "/ide-integration/editor-b", Reach: rest.ReachEnvironment, Permission: "editor:read", Tags: tags,
+		Summary:     "Validate in an editor, or ask for suggestions",
+		Description: "get_suggestions gives completions for a position, and fixes for what is wrong anywhere in the module, each with the range that it replaces.",
+	}, h.editorB)
+	rest.Register(r, rest.Op{
+		ID: "editor-a-server", Method: http.MethodPost, Path: "/ide-integration/editor-a-server", Reach: rest.ReachEnvironment, Permission: "editor:write", Tags: tags,
+		Errors:      []int{http.StatusNotFound},
+		Summary:     "Keep an editor's document on the server",
+		Description: "sync keeps the text and validates it; get_context gives it back with what is known of it. A session belongs to the person or key that began it; another's, or one that is over: 404.",
+	}, h.editorSession)
+	for _, editor := range []string{"editor-a", "editor-b"} {
+		rest.Register(r, rest.Op{
+			ID: "get-" + editor + "-settings", Method: http.MethodGet, Path: "/ide-integration/" + editor + "/settings", Reach: rest.ReachSelf, Permission: "editor:read", Tags: tags,
+			Summary: "Read the settings of an editor", Description: "Those of the calling person or key: the defaults, and over them what was set.",
+		},
+			func(ctx context.Context, sc scope.Scope, _ *struct{}) (*editorSetOut, error) {
+				v, err := h.IDE.Settings(ctx, sc, editor)
+				return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
+			})
+	}
+	rest.Register(r, rest.Op{
+		ID: "set-editor-a-settings", Method: http.MethodPost, Path: "/ide-integration/editor-a/settings", Reach: rest.ReachSelf, Permission: "editor:write", Tags: tags,
+		Summary: "Change the settings of an editor", Description: "The members that are sent change; null puts one back to its default. At most 64 KiB.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *editorSetIn) (*editorSetOut, error) {
+			v, err := h.IDE.SetSettings(ctx, sc, "editor-a", in.Body.Settings)
+			return &editorSetOut{EditorSettingsAnswer{true, EditorSettings{v}}}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-editor-status", Method: http.MethodGet, Path: "/ide-integration/status", Reach: rest.ReachSelf, Permission: "editor:read", Tags: tags,
+		Summary: "What editors and repositories can use",
+	},
+		func(context.Context, scope.Scope, *struct{}) (*editorStatusOut, error) {
+			return &editorStatusOut{EditorStatus{true, h.IDE.Status()}}, nil
+		})
+}
+
+func (h *Handler) editorA(ctx context.Context, sc scope.Scope, in *editorAIn) (*editorAOut, error) {
+	b, out := in.Body, EditorAAnswer{Success: true}
+	if b.Action != "get_templates" && b.PolicyContent == "" {
+		return nil, fault.Invalidf("/policy_content", "policy_content is needed for %s", b.Action)
+	}
+	files := ide.Together(b.PolicyPath, b.PolicyContent, b.Files)
+	switch b.Action {
+	case "validate":
+		v, err := h.IDE.Validate(ctx, sc, b.PolicyContent)
+		if err != nil {
+			return nil, err
+		}
+		out.Valid, out.Errors, out.Warnings = &v.Valid, v.Errors, v.Warnings
+	case "test":
+		report, err := h.IDE.Test(ctx, sc, files)
+		if err != nil {
+			return nil, err
+		}
+		out.Results = &report
+	case "deploy":
+		d, err := h.IDE.Deploy(ctx, sc, files)
+		if err != nil {
+			return nil, err
+		}
+		out.Deployment = &d
+	default:
+		for _, t := range h.IDE.Templates {
+			out.Templates = append(out.Templates, EditorTemplate{t.ID, t.Title, t.Doc, t.Source})
+		}
+	}
+	return &editorAOut{out}, nil
+}
+
+func (h *Handler) editorB(ctx context.Context, sc scope.Scope, in *editorBIn) (*editorBOut, error) {
+	if in.Body.Action == "validate" {
+		v, err := h.IDE.Validate(ctx, sc, in.Body.PolicyContent)
+		return &editorBOut{EditorBAnswer{Success: true, Valid: v.Valid, Errors: v.Errors, Warnings: v.Warnings}}, err
+	}
+	g, err := h.IDE.Suggest(ctx, sc, in.Body.PolicyContent, in.Body.Position)
+	return &editorBOut{EditorBAnswer{true, len(g.Errors) == 0, g.Errors, g.Warnings, g.Completions, g.Fixes}}, err
+}
+
+func (h *Handler) editorSession(ctx context.Context, sc scope.Scope, in *editorSessionIn) (*editorSessionOut, error) {
+	b := in.Body
+	var got ide.Synced
+	var err error
+	switch {
+	case b.Action == "sync" && b.PolicyContent == nil:
+		return nil, fault.Invalidf("/policy_content", "policy_content is needed for sync")
+	case b.Action == "sync":
+		got, err = h.IDE.Sync(ctx, sc, b.SessionID, b.FilePath, *b.PolicyContent)
+		got.Content = "" // the caller has it
+	case b.SessionID == "":
+		return nil, fault.Invalidf("/session_id", "session_id is needed for get_context")
+	default:
+		got, err = h.IDE.Context(ctx, sc, b.SessionID)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &editorSessionOut{EditorSession{
+		Success: true, SessionID: got.ID, Version: got.Version, FilePath: got.FilePath, PolicyContent: got.Content, Package: got.Package(),
+		Attributes: got.Attributes, Valid: got.Valid, Errors: got.Errors, Warnings: got.Warnings, ExpiresAt: got.ExpiresAt.UTC(),
+	}}, nil
+}
+
+// RepositoryPath names a registered repository.
+type RepositoryPath struct {
+	ID int64 `path:"repository_id" minimum:"1" doc:"Id of the repository"`
+}
+
+type (
+	removedOut         struct{ Body rest.Removed }
+	repositoryPageOut  struct{ Body ide.RepositoryPage }
+	repositoryCreateIn struct{ Body ide.RepositoryDraft }
+	repositoryOut      struct {
+		ETag string `header:"ETag" doc:"Version of the registration"`
+		Body ide.Repository
+	}
+	repositoryUpdateIn struct {
+		RepositoryPath
+		rest.IfMatch
+		Body ide.RepositoryChange
+	}
+	repositoryDeleteIn struct {
+		RepositoryPath
+		rest.IfMatch
+	}
+	deploymentPageOut struct{ Body ide.DeploymentPage }
+	deploymentIn      struct {
+		ID string `path:"deployment_id" maxLength:"64" doc:"Id of the deployment"`
+	}
+	deploymentOut struct{ Body ide.Deployment }
+	pageIn        struct{ rest.Page }
+)
+
+// repositories registers the repositories whose webhooks are taken, and what
+// came of their deliveries.
+func (h *Handler) repositories(r *rest.Router) {
+	tags, record := []string{"Editor integration"}, reflect.TypeFor[ide.Repository]()
+	rest.Register(r, rest.Op{
+		ID: "list-repositories", Method: http.MethodGet, Path: "/ide-integration/repositories", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
+		Summary: "List the repositories whose webhooks are taken", Description: "By id.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *pageIn) (*repositoryPageOut, error) {
+			page, err := h.IDE.Repositories(ctx, sc, int64(in.Skip), int64(in.Limit))
+			return &repositoryPageOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "register-repository", Method: http.MethodPost, Path: "/ide-integration/repositories", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Summary:     "Register a repository",
+		Description: "Needs policies:write too, for its deliveries deploy. Give webhook_url and the secret to the repository: GitHub (content type application/json), GitLab (secret token), or anything that signs like our own webhooks. Secret and access token are stored encrypted and never shown. An address that may not be called: 400.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *repositoryCreateIn) (*repositoryOut, error) {
+			made, err := h.IDE.Register(ctx, sc, in.Body)
+			return &repositoryOut{rest.ETag(made.ChangeNo), made}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-repository", Method: http.MethodGet, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
+		Summary: "Read a repository's registration",
+	},
+		func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*repositoryOut, error) {
+			got, err := h.IDE.Repository(ctx, sc, in.ID)
+			return &repositoryOut{rest.ETag(got.ChangeNo), got}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "update-repository", Method: http.MethodPut, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Change a repository's registration",
+		Description: "Members that are not sent stay as they are. Needs policies:write too. With an access token stored, another host needs it again (400).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *repositoryUpdateIn) (*repositoryOut, error) {
+			got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (ide.Repository, error) {
+				return h.IDE.Change(ctx, sc, in.ID, in.Body, version)
+			})
+			return &repositoryOut{rest.ETag(got.ChangeNo), got}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "delete-repository", Method: http.MethodDelete, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags,
+		Errors:  []int{http.StatusPreconditionFailed},
+		Summary: "Remove a repository's registration", Description: "Its deliveries are refused from then on. What it deployed stays.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *repositoryDeleteIn) (*removedOut, error) {
+			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
+				return struct{}{}, h.IDE.Forget(ctx, sc, in.ID, version)
+			})
+			return &removedOut{rest.Removed{Message: "Repository removed successfully", ID: in.ID}}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "list-editor-deployments", Method: http.MethodGet, Path: "/ide-integration/deployments", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
+		Summary: "List what editors and repositories deployed or checked", Description: "Newest first; kept for 90 days.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *pageIn) (*deploymentPageOut, error) {
+			page, err := h.IDE.Deployments(ctx, sc, int64(in.Skip), int64(in.Limit))
+			return &deploymentPageOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-editor-deployment", Method: http.MethodGet, Path: "/ide-integration/deployments/{deployment_id}", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
+		Summary: "Where a deployment stands",
+	},
+		func(ctx context.Context, sc scope.Scope, in *deploymentIn) (*deploymentOut, error) {
+			d, err := h.IDE.Deployment(ctx, sc, in.ID)
+			return &deploymentOut{d}, err
+		})
+}

@@ -1,0 +1,231 @@
+package editors
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Bounds on one socket, and on all.
+const (
+	socketFrame   = 1 << 20          // a message; more closes with 1009
+	socketBytes   = 64 << 20         // of messages being read and waiting, of all sockets; more closes with 1013
+	socketRate    = 50               // messages and pings a second; a message more closes with 1008, a ping more is not answered
+	socketQueue   = 32               // messages that wait for their turn; more closes with 1008
+	socketQueued  = 2 * socketFrame  // bytes of them; more closes with 1008
+	socketPatient = 10 * time.Minute // how long a deployment is watched
+	socketsEach   = 10               // open at a time, of one person or key
+	socketsTenant = 500              // open at a time, of one tenant
+	socketsAll    = 2000             // open at a time, of all
+)
+
+// socketTimes are how long a socket waits for what.
+type socketTimes struct {
+	check   time.Duration // how often the credential is looked at again
+	ping    time.Duration // how often the peer is asked whether it is there
+	answer  time.Duration // how long it may take to say so, or to take a message
+	message time.Duration // how long a message may be on its way
+	closing time.Duration // how long the peer may take to agree to the end
+}
+
+var ordinaryTimes = socketTimes{check: 500 * time.Millisecond, ping: 30 * time.Second, answer: 10 * time.Second, message: 30 * time.Second, closing: time.Second}
+
+// SocketMessage is a message of the editors' WebSocket, either way.
+type SocketMessage struct {
+	Type string         `json:"type" enum:"ping,validate,deployment_status,pong,validation_result,error" doc:"ping, validate and deployment_status are sent by the client, the others by the server; deployment_status also answers"`
+	Data map[string]any `json:"data,omitempty" doc:"validate: policy_content; deployment_status: deployment_id"`
+}
+
+type socketIn struct {
+	UserID     string `path:"user_id" maxLength:"200" doc:"Id of the caller: the person's or the key's own"`
+	Origin     string `header:"Origin" maxLength:"300" doc:"Of a browser: must be this server's own"`
+	Upgrade    string `header:"Upgrade" maxLength:"100" doc:"websocket"`
+	Connection string `header:"Connection" maxLength:"100" doc:"Upgrade"`
+}
+
+// sockets are the open ones, so that they are counted and can be ended.
+type sockets struct {
+	mu     sync.Mutex
+	open   map[*socket]struct{}
+	ended  bool
+	served sync.WaitGroup
+	bytes  atomic.Int64 // of messages, see socketBytes
+	// times are ordinaryTimes where nil.
+	times *socketTimes
+}
+
+// socket registers the editors' WebSocket.
+func (h *Handler) socket(r *rest.Router) {
+	rest.Raw(r, rest.Op{
+		ID: "editor-socket", Method: http.MethodGet, Path: "/ide-integration/ws/{user_id}", Reach: rest.ReachSelf, Permission: "editor:read", Tags: []string{"Editor integration"}, Slow: true,
+		Errors:      []int{http.StatusForbidden},
+		Summary:     "Open an editor's WebSocket",
+		Description: "Messages are {type, data}. ping is answered by pong, validate {policy_content} by validation_result, deployment_status {deployment_id} by deployment_status, once more when a deployment that was in progress ends; what cannot be answered by error. The credential goes into the same headers as everywhere, and the path names its owner: another's is 403, and so is a browser's page of another origin. A message over 1 MiB closes with 1009, one that is not UTF-8 with 1007, one that is not text with 1003; over 50 messages a second, and a credential or tenant that is no longer good (at once here, within 5 s on other replicas; nothing more is answered), with 1008; the end of the server with 1001; a server that has too much to read at once with 1013. A peer that does not answer a ping within 10 s is dropped. Open at a time: 10 of one person or key, 500 of a tenant.",
+	},
+		rest.RawDocs{Params: reflect.TypeFor[socketIn](), Response: reflect.TypeFor[SocketMessage]()}, h.serveSocket)
+}
+
+func (h *Handler) serveSocket(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	credential, err := rest.CredentialOf(w, req)
+	if err == nil {
+		err = h.maySocket(req, sc)
+	}
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	k := newSocket(h, sc, credential)
+	if err := h.sockets.add(k); err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	defer h.sockets.remove(k)
+	rest.TakeOver(w) // from here on the connection is the socket's
+	taken := &taker{ResponseWriter: w}
+	conn, err := websocket.Accept(taken, req, &websocket.AcceptOptions{
+		InsecureSkipVerify: true, // maySocket has checked the origin
+		CompressionMode:    websocket.CompressionDisabled,
+		OnPingReceived:     func(context.Context, []byte) bool { return k.count() },
+	})
+	if err != nil {
+		h.Log.Debug("websocket", "request_id", sc.RequestID, "error", err)
+		return
+	}
+	k.serve(conn, taken.conn)
+}
+
+// taker keeps the connection that a WebSocket takes over, so that it can be cut.
+type taker struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+// Hijack implements http.Hijacker.
+func (t *taker) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
+	conn, rw, err = http.NewResponseController(t.ResponseWriter).Hijack()
+	t.conn = conn
+	return conn, rw, err
+}
+
+// maySocket refuses what is no upgrade, another's path and another's page.
+func (h *Handler) maySocket(req *http.Request, sc scope.Scope) error {
+	if !upgrades(req.Header) {
+		return rest.BadRequest("upgrade_required", "this path speaks WebSocket only, version 13")
+	}
+	if req.PathValue("user_id") != sc.Actor.ID {
+		return fault.New(fault.Forbidden, "not_own_user", "the path must name the caller's own id")
+	}
+	for _, origin := range req.Header.Values("Origin") {
+		if !sameOrigin(origin, req.Host, h.IDE.PublicURL) {
+			return fault.New(fault.Forbidden, "origin_denied", "a page of another origin may not open this")
+		}
+	}
+	return nil
+}
+
+// upgrades reports whether the header asks for a WebSocket (RFC 6455 section 4.2.1).
+func upgrades(h http.Header) bool {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(h.Get("Sec-WebSocket-Key")))
+	if err != nil || len(key) != 16 || len(h.Values("Sec-WebSocket-Key")) != 1 || h.Get("Sec-WebSocket-Version") != "13" {
+		return false
+	}
+	return listed(h.Values("Connection"), "upgrade") && listed(h.Values("Upgrade"), "websocket")
+}
+
+// listed reports whether a header that is a list names token, in any case.
+func listed(values []string, token string) bool {
+	for _, v := range values {
+		for one := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(one), token) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sameOrigin reports whether a browser's page comes from this server: from the
+// host that was called, or from the public address. The scheme of the call is
+// not known behind a proxy that ends TLS.
+func sameOrigin(origin, host, public string) bool {
+	o, err := url.Parse(origin)
+	if err != nil || o.Scheme != "https" && o.Scheme != "http" || o.Host == "" || o.User != nil || o.Path != "" || o.RawQuery != "" || o.Fragment != "" {
+		return false
+	}
+	p, err := url.Parse(public)
+	return strings.EqualFold(o.Host, host) || err == nil && p.Scheme == o.Scheme && strings.EqualFold(o.Host, p.Host)
+}
+
+func (l *sockets) add(k *socket) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	each, tenant := 0, 0
+	for o := range l.open {
+		if o.sc.Tenant == k.sc.Tenant {
+			tenant++
+			if o.sc.Actor.Kind == k.sc.Actor.Kind && o.sc.Actor.ID == k.sc.Actor.ID {
+				each++
+			}
+		}
+	}
+	if l.ended || each >= socketsEach || tenant >= socketsTenant || len(l.open) >= socketsAll {
+		return fault.New(fault.RateLimited, "too_many_sockets", "too many sockets are open").After(5 * time.Second)
+	}
+	if l.open == nil {
+		l.open = map[*socket]struct{}{}
+	}
+	l.open[k] = struct{}{}
+	l.served.Add(1)
+	return nil
+}
+
+func (l *sockets) remove(k *socket) {
+	l.mu.Lock()
+	delete(l.open, k)
+	l.mu.Unlock()
+	l.served.Done()
+}
+
+// began notes the connection of a socket; ended says that the server ends.
+func (l *sockets) began(k *socket, conn *websocket.Conn, raw net.Conn) (ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.conn, k.raw = conn, raw
+	return l.ended
+}
+
+// CloseSockets ends all editors' sockets with 1001 and waits for them, a few
+// seconds at most: a shutdown does not see connections that were taken over.
+func (h *Handler) CloseSockets() {
+	h.sockets.mu.Lock()
+	h.sockets.ended = true
+	for k := range h.sockets.open {
+		if k.conn != nil {
+			go k.end(websocket.StatusGoingAway, "the server ends")
+		}
+	}
+	h.sockets.mu.Unlock()
+	gone := make(chan struct{})
+	go func() { h.sockets.served.Wait(); close(gone) }()
+	late := time.NewTimer(3 * time.Second)
+	defer late.Stop()
+	select {
+	case <-gone:
+	case <-late.C:
+		h.Log.Warn("editors' sockets did not end in time")
+	}
+}

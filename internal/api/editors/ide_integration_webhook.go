@@ -1,0 +1,134 @@
+package editors
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// webhookPatience is how long a delivery's sender waits for the outcome before
+// it is told to ask later. GitHub hangs up after ten seconds.
+const webhookPatience = 5 * time.Second
+
+// signatureHeaders are those by which senders vouch for a delivery.
+var signatureHeaders = []string{"X-Service-Signature", "X-Hub-Signature-256", "X-Gitlab-Token"}
+
+// ideWebhookIn documents how a delivery shows whose it is.
+type ideWebhookIn struct {
+	Repository int64  `query:"repository" minimum:"1" doc:"Registered repository whose secret signs the delivery; webhook_url names it. Absent: a credential with editor:write and policies:write vouches"`
+	Service    string `header:"X-Service-Signature" maxLength:"200" doc:"sha256= and the lower hex HMAC-SHA256 of the raw body, keyed with the repository's secret"`
+	GitHub     string `header:"X-Hub-Signature-256" maxLength:"200" doc:"The same, as GitHub sends it"`
+	GitLab     string `header:"X-Gitlab-Token" maxLength:"500" doc:"The repository's secret, as GitLab sends it"`
+	GitHubKind string `header:"X-GitHub-Event" maxLength:"100" doc:"GitHub's event: push and pull_request are taken, others answered and left"`
+	GitLabKind string `header:"X-Gitlab-Event" maxLength:"100" doc:"GitLab's event: Push Hook, Tag Push Hook and Merge Request Hook"`
+	Delivery   string `header:"X-Delivery-Id" maxLength:"200" doc:"Names the delivery: one that comes again is answered as it was, and not done again. GitHub and GitLab send their own"`
+}
+
+// EditorDelivery is the body of POST /ide-integration/webhook in the service's
+// own form; GitHub's and GitLab's payloads are taken as they are.
+type EditorDelivery struct {
+	RepositoryURL string `json:"repository_url,omitempty" maxLength:"2000" doc:"Repository that the files are from; with ?repository= it must be the registered one" example:"https://git.example.com/acme/controls.git"`
+	Branch        string `json:"branch,omitempty" maxLength:"255" doc:"Branch, or name of the tag" example:"main"`
+	CommitHash    string `json:"commit_hash,omitempty" maxLength:"64" doc:"Full id of the commit; needed unless every file brings its content"`
+	PolicyFiles   []any  `json:"policy_files,omitempty" doc:"Files as {path, content}, or paths that are fetched from the repository at commit_hash; absent: all Rego files and gatehouse.yaml"`
+	EventType     string `json:"event_type" enum:"push,pull_request,merge_request,tag,tag_push,tag_created" doc:"push deploys to sandbox, a pull request is validated, a tag event deploys from the tag"`
+}
+
+// EditorReceipt is the answer to a delivery.
+type EditorReceipt struct {
+	Success      bool             `json:"success" doc:"Always true; failures have the error body"`
+	Status       string           `json:"status" enum:"completed,in_progress,ignored" doc:"in_progress: ask for the deployment later"`
+	Message      string           `json:"message" doc:"What was done, or why nothing was"`
+	DeploymentID string           `json:"deployment_id,omitempty" doc:"Deployment; absent where nothing was done"`
+	EventType    string           `json:"event_type,omitempty" doc:"push, pull_request or tag"`
+	Replayed     bool             `json:"replayed" doc:"Whether this delivery had come before"`
+	Files        []ide.FileResult `json:"files" doc:"What became of each control"`
+}
+
+// webhook registers where repositories send their events.
+func (h *Handler) webhook(r *rest.Router) {
+	rest.Raw(r, rest.Op{
+		ID: "editor-webhook", Method: http.MethodPost, Path: "/ide-integration/webhook", Reach: rest.ReachSandbox, Permission: "editor:write", Optional: true, Signed: signatureHeaders, Tags: []string{"Editor integration"}, MaxBody: 10 << 20,
+		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusBadGateway},
+		Summary:     "Take an event of a repository",
+		Description: "A push deploys to sandbox, all controls or none; a pull request is validated; a tag is deployed. Files come with the event, or are fetched from the repository over https at its commit. 200: done. 202: still in progress. 400: refused, with the errors by file, line and column. 401: not signed as it should be, whatever the reason.",
+	},
+		rest.RawDocs{Params: reflect.TypeFor[ideWebhookIn](), Request: reflect.TypeFor[EditorDelivery](), Response: reflect.TypeFor[EditorReceipt]()}, h.takeDelivery)
+}
+
+func (h *Handler) takeDelivery(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	body, err := rest.Body(w, req)
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	a, err := arrival(req, body)
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	var got ide.Receipt
+	if sc.Actor.Kind == "" {
+		got, err = h.IDE.ReceiveSigned(req.Context(), sc.Tenant, rest.RequestID(w), a)
+	} else {
+		got, err = h.IDE.Receive(req.Context(), sc, a)
+	}
+	if err == nil && got.Ignored == "" && got.Status == ide.InProgress {
+		wait, cancel := context.WithTimeout(req.Context(), webhookPatience)
+		defer cancel()
+		got.Deployment, err = h.IDE.Await(wait, sc, got.ID)
+	}
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	answerDelivery(w, got)
+}
+
+func answerDelivery(w http.ResponseWriter, got ide.Receipt) {
+	out := EditorReceipt{Success: true, Status: got.Status, Message: got.Outcome.Message, DeploymentID: got.ID, EventType: got.EventType, Replayed: got.Replayed, Files: got.Outcome.Files}
+	if out.Files == nil {
+		out.Files = []ide.FileResult{}
+	}
+	switch {
+	case got.Ignored != "":
+		out.Status, out.Message = "ignored", got.Ignored
+	case got.Status == ide.InProgress:
+		out.Message = "The work goes on; ask for the deployment"
+		rest.WriteJSON(w, http.StatusAccepted, out)
+		return
+	case got.Status == ide.Failed:
+		f := fault.New(fault.Invalid, "deployment_failed", got.Outcome.Message).With("deployment_id", got.ID)
+		f.Details = got.Outcome.Errors
+		rest.Fail(w, f)
+		return
+	}
+	rest.WriteJSON(w, http.StatusOK, out)
+}
+
+// arrival reads off the headers who sent a delivery, and how it is signed.
+func arrival(req *http.Request, body []byte) (ide.Arrival, error) {
+	a := ide.Arrival{Source: ide.Signed, Body: body, Delivery: req.Header.Get("X-Delivery-Id"), Signature: req.Header.Get("X-Service-Signature")}
+	a.Repository, _ = strconv.ParseInt(req.URL.Query().Get("repository"), 10, 64) // checked; 0 where there is none
+	github, gitlab := req.Header.Get("X-GitHub-Event"), req.Header.Get("X-Gitlab-Event")
+	signatures := 0
+	for _, name := range signatureHeaders {
+		signatures += len(req.Header.Values(name))
+	}
+	switch {
+	case github != "" && gitlab != "" || signatures > 1:
+		return a, rest.BadRequest("ambiguous_signature", "send the headers of one sender, not of several")
+	case github != "":
+		a.Source, a.Event, a.Delivery, a.Signature = ide.GitHub, github, req.Header.Get("X-GitHub-Delivery"), req.Header.Get("X-Hub-Signature-256")
+	case gitlab != "":
+		a.Source, a.Event, a.Delivery, a.Signature = ide.GitLab, gitlab, req.Header.Get("X-Gitlab-Event-UUID"), req.Header.Get("X-Gitlab-Token")
+	}
+	return a, nil
+}

@@ -1,0 +1,385 @@
+package editors
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/coder/websocket"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// socket is one editor's connection: one goroutine reads, one answers in the
+// order of the messages, one looks whether the credential is good and the peer
+// there.
+type socket struct {
+	h          *Handler
+	sc         scope.Scope // as of the upgrade
+	credential rest.Credential
+	times      socketTimes
+	conn       *websocket.Conn
+	raw        net.Conn // what conn stands on
+	queue      chan socketIncoming
+	queued     atomic.Int64  // bytes in queue
+	watch      chan struct{} // slots for deployments that are watched
+	tasks      sync.WaitGroup
+	ending     sync.Once
+	window     time.Time // of counted; both are the reader's
+	counted    int
+}
+
+// socketIncoming is a message as it waits for its turn, without what nobody asks for.
+type socketIncoming struct {
+	kind  string
+	data  string // what the kind needs
+	given bool   // whether it was there, as a text
+	bad   error  // why it is no message
+	size  int64
+}
+
+func newSocket(h *Handler, sc scope.Scope, credential rest.Credential) *socket {
+	k := &socket{h: h, sc: sc, credential: credential, times: ordinaryTimes, queue: make(chan socketIncoming, socketQueue), watch: make(chan struct{}, 4)}
+	if h.sockets.times != nil {
+		k.times = *h.sockets.times
+	}
+	return k
+}
+
+// serve reads messages until the socket ends, for whatever reason.
+func (k *socket) serve(conn *websocket.Conn, raw net.Conn) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer k.release()
+	defer k.tasks.Wait()
+	defer stop()
+	defer func() { _ = raw.Close(); _ = conn.CloseNow() }()
+	if k.h.sockets.began(k, conn, raw) {
+		k.end(websocket.StatusGoingAway, "the server ends")
+		return
+	}
+	conn.SetReadLimit(socketFrame)
+	k.tasks.Go(func() { k.guard(ctx) })
+	k.tasks.Go(func() { k.answer(ctx) })
+	for {
+		kind, body, err := k.read(ctx)
+		size := int64(len(body))
+		switch {
+		case errors.Is(err, errSocketsFull):
+			k.end(websocket.StatusTryAgainLater, "too much is being read")
+		case err != nil:
+			k.linger(err) // closed, by either side; with 1009 where it was too large
+		case kind != websocket.MessageText:
+			k.end(websocket.StatusUnsupportedData, "messages are text")
+		case !utf8.Valid(body):
+			k.end(websocket.StatusInvalidFramePayloadData, "messages are UTF-8")
+		case !k.count() || !k.enqueue(socketMessage(body)):
+			k.end(websocket.StatusPolicyViolation, "too many messages")
+		default:
+			continue
+		}
+		k.h.sockets.bytes.Add(-size)
+		return
+	}
+}
+
+// release gives back the room of what was still in the queue.
+func (k *socket) release() {
+	for {
+		select {
+		case m := <-k.queue:
+			k.done(m)
+		default:
+			return
+		}
+	}
+}
+
+// end closes with a code, once, and cuts the connection where the peer does not
+// agree to the end in time.
+func (k *socket) end(code websocket.StatusCode, reason string) {
+	k.ending.Do(func() {
+		late := time.AfterFunc(k.times.closing, func() { _ = k.raw.Close() })
+		defer late.Stop()
+		_ = k.conn.Close(code, reason)
+	})
+}
+
+// linger lets a peer whose frames were refused read why: a connection that is
+// closed with bytes unread is reset, and the close frame lost.
+func (k *socket) linger(err error) {
+	if websocket.CloseStatus(err) != -1 || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	if half, ok := k.raw.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+	late := time.AfterFunc(k.times.closing, func() { _ = k.raw.Close() })
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, io.LimitReader(k.raw, 16*socketFrame))
+}
+
+var errSocketsFull = errors.New("the sockets hold too much")
+
+// read reads one message, which counts in sockets.bytes from its first byte on.
+// What was counted is given back where it fails.
+func (k *socket) read(ctx context.Context) (websocket.MessageType, []byte, error) {
+	kind, r, err := k.conn.Reader(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	late := time.AfterFunc(k.times.message, func() { _ = k.raw.Close() })
+	defer late.Stop()
+	counted := &countedReader{r: r, all: &k.h.sockets.bytes}
+	body, err := io.ReadAll(counted)
+	if err != nil {
+		counted.all.Add(-counted.n)
+		return 0, nil, err
+	}
+	return kind, body, nil
+}
+
+type countedReader struct {
+	r   io.Reader
+	n   int64
+	all *atomic.Int64
+}
+
+func (c *countedReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	if c.all.Add(int64(n)) > socketBytes && (err == nil || errors.Is(err, io.EOF)) {
+		err = errSocketsFull
+	}
+	return n, err
+}
+
+// count counts a message or ping, and says whether there were not too many.
+func (k *socket) count() bool {
+	if now := k.h.Now(); now.Sub(k.window) > time.Second || now.Before(k.window) {
+		k.window, k.counted = now, 0
+	}
+	k.counted++
+	return k.counted <= socketRate
+}
+
+func (k *socket) enqueue(m socketIncoming) bool {
+	if k.queued.Load()+m.size > socketQueued {
+		return false
+	}
+	select {
+	case k.queue <- m:
+		k.queued.Add(m.size)
+		return true
+	default:
+		return false
+	}
+}
+
+// done gives back the room of a message.
+func (k *socket) done(m socketIncoming) {
+	k.queued.Add(-m.size)
+	k.h.sockets.bytes.Add(-m.size)
+}
+
+// socketMessage reads one message strictly.
+func socketMessage(body []byte) socketIncoming {
+	m := socketIncoming{size: int64(len(body))}
+	v, err := value.Decode(body, value.Limits{Depth: rest.MaxDepth})
+	if err != nil {
+		m.bad = rest.BadRequest("invalid_json", "the message is not JSON as we take it")
+		return m
+	}
+	data := v.Get("data")
+	m.kind, _ = v.Get("type").Str()
+	if m.kind == "" || data.Defined() && !data.IsNull() && data.Kind() != value.ObjectKind {
+		m.bad = rest.BadRequest("invalid_message", "a message is {type, data}")
+		return m
+	}
+	if member := socketNeeds[m.kind]; member != "" {
+		m.data, m.given = data.Get(member).Str()
+	}
+	return m
+}
+
+// socketNeeds is the member of data that a kind of message needs.
+var socketNeeds = map[string]string{"validate": "policy_content", "deployment_status": "deployment_id"}
+
+// guard ends the socket once its credential, its owner's permission or its
+// tenant is no longer good, and once its peer is silent.
+func (k *socket) guard(ctx context.Context) {
+	check, ping := time.NewTicker(k.times.check), time.NewTicker(k.times.ping)
+	defer check.Stop()
+	defer ping.Stop()
+	peer := make(chan error, 1)
+	asked := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-check.C:
+			if _, ok := k.good(ctx); !ok {
+				return
+			}
+		case <-ping.C:
+			if asked {
+				continue
+			}
+			asked = true
+			k.tasks.Go(func() { // the credential is looked at meanwhile
+				short, cancel := context.WithTimeout(ctx, k.times.answer)
+				defer cancel()
+				peer <- k.conn.Ping(short)
+			})
+		case err := <-peer:
+			if asked = false; err != nil {
+				_ = k.raw.Close()
+				return
+			}
+		}
+	}
+}
+
+// good gives the scope that the credential is good for now, and ends the socket
+// where it is good for nothing. Where the store does not answer, what was so
+// remains so, as for every request.
+func (k *socket) good(ctx context.Context) (scope.Scope, bool) {
+	sc, _, err := k.h.Authenticate(ctx, k.credential)
+	if err == nil {
+		err = sc.Require("editor:read")
+	}
+	switch {
+	case err == nil:
+		return sc, true
+	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden), fault.Is(err, fault.NotFound):
+		k.end(websocket.StatusPolicyViolation, "the credential is no longer good")
+		return scope.Scope{}, false
+	default:
+		return k.sc, ctx.Err() == nil
+	}
+}
+
+// answer deals with messages in the order in which they came.
+func (k *socket) answer(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-k.queue:
+			ok := k.deal(ctx, m)
+			k.done(m)
+			if !ok {
+				return
+			}
+		}
+	}
+}
+
+// recovered, deferred, lets a fault of ours end this socket and not the process.
+func (k *socket) recovered() {
+	if p := recover(); p != nil {
+		k.h.Panics.Count("socket")
+		k.h.Log.Error("websocket message", "request_id", k.sc.RequestID, "panic", fault.Thrown(p), "stack", string(debug.Stack()))
+		k.end(websocket.StatusInternalError, "the server failed")
+	}
+}
+
+// deal answers one message; it is false where the socket ends.
+func (k *socket) deal(ctx context.Context, m socketIncoming) bool {
+	defer k.recovered()
+	sc, ok := k.good(ctx)
+	if !ok {
+		return false
+	}
+	return k.send(ctx, k.reply(ctx, sc, m))
+}
+
+func (k *socket) reply(ctx context.Context, sc scope.Scope, m socketIncoming) any {
+	if m.bad != nil {
+		return socketAnswer{"error", map[string]any{"message": fault.Message(m.bad), "errors": []any{}}}
+	}
+	if need := socketNeeds[m.kind]; need != "" && !m.given {
+		return socketFault(fault.Invalidf("/data/"+need, "%s is needed, a text", need))
+	}
+	switch m.kind {
+	case "ping":
+		return socketAnswer{"pong", map[string]any{}}
+	case "validate":
+		v, err := k.h.IDE.Validate(ctx, sc, m.data)
+		if err != nil {
+			return socketFault(err)
+		}
+		return socketAnswer{"validation_result", socketValidation{v.Valid, v.Errors, v.Warnings}}
+	case "deployment_status":
+		d, err := k.h.IDE.Deployment(ctx, sc, m.data)
+		if err != nil {
+			return socketFault(err)
+		}
+		if d.Status == ide.InProgress {
+			k.follow(ctx, sc, m.data)
+		}
+		return socketAnswer{"deployment_status", d}
+	default:
+		return socketFault(fault.Invalidf("/type", "a message is ping, validate or deployment_status"))
+	}
+}
+
+type socketAnswer struct {
+	Type string `json:"type"`
+	Data any    `json:"data"`
+}
+
+type socketValidation struct {
+	Valid    bool         `json:"valid"`
+	Errors   []lang.Issue `json:"errors"`
+	Warnings []lang.Issue `json:"warnings"`
+}
+
+func socketFault(err error) socketAnswer {
+	f := rest.AsFault(err)
+	return socketAnswer{"error", map[string]any{"message": f.Message, "errors": rest.Details(f)}}
+}
+
+// follow tells of a deployment once more when it has ended.
+func (k *socket) follow(ctx context.Context, sc scope.Scope, id string) {
+	select {
+	case k.watch <- struct{}{}:
+	default:
+		return // several are followed already; the client asks again
+	}
+	k.tasks.Go(func() {
+		defer func() { <-k.watch }()
+		defer k.recovered()
+		ctx, cancel := context.WithTimeout(ctx, socketPatient)
+		defer cancel()
+		if d, err := k.h.IDE.Await(ctx, sc, id); err == nil && d.Status != ide.InProgress {
+			k.send(ctx, socketAnswer{"deployment_status", d})
+		}
+	})
+}
+
+// send sends an answer, unless the credential has ended while it was found.
+func (k *socket) send(ctx context.Context, v any) bool {
+	body, err := rest.Encode(v)
+	if err != nil {
+		k.h.Log.Error("websocket message", "error", err)
+		return true
+	}
+	if _, ok := k.good(ctx); !ok {
+		return false
+	}
+	short, cancel := context.WithTimeout(ctx, k.times.answer)
+	defer cancel()
+	return k.conn.Write(short, websocket.MessageText, body) == nil // a peer that has gone ends the reading too
+}

@@ -1,0 +1,465 @@
+package editors
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// wire is a server with the editors' WebSocket only, whose bare frames a test
+// writes and reads.
+type wire struct {
+	t       *testing.T
+	h       *Handler
+	panics  atomic.Int64
+	addr    string
+	refused atomic.Pointer[fault.Error]
+	check   atomic.Pointer[validate]
+}
+
+type validate func(ctx context.Context, source string) (policy.Validation, error)
+
+// quick are the waits of a socket in tests that do not wait for them.
+var quick = socketTimes{check: 20 * time.Millisecond, ping: time.Hour, answer: 10 * time.Second, message: 10 * time.Second, closing: 100 * time.Millisecond}
+
+func newWire(t *testing.T, times socketTimes) *wire {
+	t.Helper()
+	w := &wire{t: t}
+	authenticate := func(_ context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
+		if f := w.refused.Load(); f != nil {
+			return scope.Scope{}, rest.Principal{}, f
+		}
+		n, ok := strings.CutPrefix(c.Bearer, "person-")
+		if !ok {
+			return scope.Scope{}, rest.Principal{}, fault.New(fault.Unauthenticated, "invalid_credentials", "the credential is not valid")
+		}
+		return scope.Scope{Tenant: "t1", Permissions: scope.Permissions{All: true}, Actor: scope.Actor{Kind: scope.Person, ID: n}}, rest.Principal{}, nil
+	}
+	log, panics := slog.New(slog.DiscardHandler), &fault.Panics{Add: func(string) { w.panics.Add(1) }}
+	r, err := rest.New(rest.Config{
+		Now: time.Now, NewID: func() string { return "id" }, Log: log, Panics: panics, Authenticate: authenticate,
+		Document: rest.Document{Title: "test", Version: "1.0.0", License: "Apache-2.0", Languages: []string{"en"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.h = &Handler{Authenticate: authenticate, Now: time.Now, Log: log, Panics: panics, sockets: sockets{times: &times}}
+	w.h.IDE = &ide.Service{PublicURL: "https://gate.example", Check: func(ctx context.Context, _ scope.Scope, source string) (policy.Validation, error) {
+		return (*w.check.Load())(ctx, source)
+	}}
+	w.h.Mount(r)
+	if err := r.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(r)
+	t.Cleanup(srv.Close)
+	t.Cleanup(w.h.CloseSockets)
+	w.addr = strings.TrimPrefix(srv.URL, "http://")
+	return w
+}
+
+func (w *wire) checks(f validate) { w.check.Store(&f) }
+
+// open upgrades a bare connection for the person of that id.
+func (w *wire) open(id string) *bare {
+	w.t.Helper()
+	b, status := w.try(id)
+	if status != http.StatusSwitchingProtocols {
+		w.t.Fatalf("the upgrade answers %d", status)
+	}
+	return b
+}
+
+func (w *wire) try(id string) (*bare, int) {
+	w.t.Helper()
+	conn, err := net.Dial("tcp", w.addr)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(conn, "GET /api/v1/ide-integration/ws/%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer person-%s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", id, id)
+	var head []byte
+	for one := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); head = append(head, one...) {
+		if _, err := io.ReadFull(conn, one); err != nil {
+			w.t.Fatalf("%q %v", head, err)
+		}
+	}
+	var status int
+	_, _ = fmt.Sscanf(string(head), "HTTP/1.1 %d", &status)
+	return &bare{w.t, conn}, status
+}
+
+// bare is a client that writes what it likes.
+type bare struct {
+	t *testing.T
+	net.Conn
+}
+
+// frame is a masked frame (RFC 6455 section 5.2); first is FIN, RSV and opcode.
+func frame(first byte, payload []byte) []byte {
+	out := []byte{first}
+	switch n := len(payload); {
+	case n < 126:
+		out = append(out, 0x80|byte(n))
+	case n < 1<<16:
+		out = binary.BigEndian.AppendUint16(append(out, 0x80|126), uint16(n))
+	default:
+		out = binary.BigEndian.AppendUint64(append(out, 0x80|127), uint64(n))
+	}
+	mask := []byte{1, 2, 3, 4}
+	out = append(out, mask...)
+	for i, c := range payload {
+		out = append(out, c^mask[i%4])
+	}
+	return out
+}
+
+func text(s string) []byte { return frame(0x81, []byte(s)) }
+
+// read reads one frame of the server's.
+func (b *bare) read() (opcode byte, payload []byte, err error) {
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(b, head); err != nil {
+		return 0, nil, err
+	}
+	n := int(head[1])
+	switch n {
+	case 126:
+		var l uint16
+		err = binary.Read(b, binary.BigEndian, &l)
+		n = int(l)
+	case 127:
+		var l uint64
+		err = binary.Read(b, binary.BigEndian, &l)
+		n = int(l)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	payload = make([]byte, n)
+	_, err = io.ReadFull(b, payload)
+	return head[0] & 0x0f, payload, err
+}
+
+// code reads on until the close frame and gives its code, -1 where the
+// connection ends without.
+func (b *bare) code() int {
+	b.t.Helper()
+	for {
+		opcode, payload, err := b.read()
+		if err != nil {
+			if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+				b.t.Error("the socket is not closed")
+			}
+			return -1
+		}
+		if opcode == 8 && len(payload) >= 2 {
+			return int(binary.BigEndian.Uint16(payload))
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.As(err, &n) && n.Timeout()
+}
+
+// gone holds that the server closes the connection soon.
+func (b *bare) gone(what string) {
+	b.t.Helper()
+	if _, err := io.Copy(io.Discard, b); isTimeout(err) {
+		b.t.Errorf("%s: the connection is still there", what)
+	}
+}
+
+// none waits until no socket is left.
+func (w *wire) none(what string) {
+	w.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(30 * time.Second)
+	for {
+		w.h.sockets.mu.Lock()
+		n := len(w.h.sockets.open)
+		w.h.sockets.mu.Unlock()
+		if held := w.h.sockets.bytes.Load(); n == 0 && held == 0 {
+			return
+		} else if n == 0 && held != 0 {
+			w.t.Fatalf("%s: %d bytes are still counted", what, held)
+		}
+		select {
+		case <-over:
+			w.t.Fatalf("%s: %d sockets are still open", what, n)
+		case <-tick.C:
+		}
+	}
+}
+
+// TestSocketFrames: what is no proper frame or message closes the socket with
+// the code that RFC 6455 section 7.4.1 has for it, and the client can read it.
+func TestSocketFrames(t *testing.T) {
+	w := newWire(t, quick)
+	masked := func(first byte, payload string) []byte { return frame(first, []byte(payload)) }
+	for what, c := range map[string]struct {
+		bytes []byte
+		want  int
+	}{
+		"close":                         {masked(0x88, "\x03\xe8"), 1000},
+		"binary":                        {masked(0x82, "x"), 1003},
+		"over a MiB":                    {text(strings.Repeat("x", 2<<20)), 1009},
+		"over a MiB in pieces":          {append(masked(0x01, strings.Repeat("x", 700<<10)), masked(0x80, strings.Repeat("x", 700<<10))...), 1009},
+		"a length nobody has":           {[]byte{0x81, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, -1},
+		"a negative length":             {[]byte{0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}, -1},
+		"not UTF-8":                     {text("{\"type\":\"\xff\"}"), 1007},
+		"reserved bits":                 {masked(0xc1, "x"), 1002},
+		"an unknown opcode":             {masked(0x83, "x"), 1002},
+		"an unknown control":            {masked(0x8b, "x"), 1002},
+		"a long ping":                   {masked(0x89, strings.Repeat("x", 126)), 1002},
+		"a ping in pieces":              {masked(0x09, "x"), 1002},
+		"a piece of nothing":            {masked(0x80, "x"), 1002},
+		"a message within another":      {append(masked(0x01, "{"), text("}")...), 1002},
+		"a close code that is reserved": {masked(0x88, "\x03\xed"), 1002},
+		"a close of one byte":           {masked(0x88, "\x03"), 1002},
+		"unmasked":                      {[]byte{0x81, 0x02, '{', '}'}, -1},
+		"sixty messages":                {bytes.Repeat(text(`{"type":"ping"}`), 60), 1008},
+		"two MiB waiting":               {bytes.Repeat(text(`{"type":"validate","data":{"policy_content":"wait`+strings.Repeat(" ", 900<<10)+`"}}`), 4), 1008},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := w.open("a")
+			b.t = t
+			w.checks(func(ctx context.Context, _ string) (policy.Validation, error) {
+				<-ctx.Done()
+				return policy.Validation{}, ctx.Err()
+			})
+			if _, err := b.Write(c.bytes); err != nil && c.want != 1009 && c.want != 1008 {
+				t.Error(err)
+			}
+			if c.want == -1 && len(c.bytes) == 14 { // a length that never comes: the ping finds out, here the client goes
+				_ = b.Close()
+			} else if code := b.code(); code != c.want {
+				t.Errorf("closed with %d, want %d", code, c.want)
+			}
+			w.none(what)
+		})
+	}
+}
+
+// TestSocketPieces: a message may come in pieces, with pings between them.
+func TestSocketPieces(t *testing.T) {
+	b := newWire(t, quick).open("a")
+	for _, piece := range [][]byte{frame(0x01, []byte(`{"type":"pi`)), frame(0x89, []byte("there?")), frame(0x00, nil), frame(0x80, []byte(`ng"}`))} {
+		if _, err := b.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if op, payload, err := b.read(); op != 10 || string(payload) != "there?" || err != nil {
+		t.Errorf("the ping is answered by %d %q %v", op, payload, err)
+	}
+	if op, payload, err := b.read(); op != 1 || !strings.Contains(string(payload), `"pong"`) || err != nil {
+		t.Errorf("the message is answered by %d %q %v", op, payload, err)
+	}
+}
+
+// TestSocketRefused: from the moment the credential is refused nothing more is
+// answered, also what was asked before.
+func TestSocketRefused(t *testing.T) {
+	for what, f := range map[string]*fault.Error{
+		"401": fault.New(fault.Unauthenticated, "x", "x"), "403": fault.New(fault.Forbidden, "x", "x"), "404": fault.New(fault.NotFound, "x", "x"),
+	} {
+		times := quick
+		times.check = time.Hour // it is the answers that look
+		w := newWire(t, times)
+		began, release := make(chan struct{}), make(chan struct{})
+		w.checks(func(context.Context, string) (policy.Validation, error) {
+			close(began)
+			<-release
+			return policy.Validation{Valid: true}, nil
+		})
+		b := w.open("a")
+		if _, err := b.Write(append(text(`{"type":"validate","data":{"policy_content":"x"}}`), text(`{"type":"ping"}`)...)); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		w.refused.Store(f)
+		close(release)
+		if op, payload, err := b.read(); op != 8 || err != nil || binary.BigEndian.Uint16(payload) != uint16(websocket.StatusPolicyViolation) {
+			t.Errorf("%s: answered by %d %q %v", what, op, payload, err)
+		}
+		b.gone(what) // though this client never agrees
+		w.none(what)
+	}
+	// A store that is down refuses nobody.
+	w := newWire(t, quick)
+	b := w.open("a")
+	w.refused.Store(fault.New(fault.Unavailable, "unavailable", "x"))
+	if _, err := b.Write(text(`{"type":"ping"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if op, payload, err := b.read(); op != 1 || err != nil {
+		t.Errorf("with the store down: %d %q %v", op, payload, err)
+	}
+}
+
+// TestSocketHalfOpen: a peer that is not there any more, or stops in the middle
+// of a message, or does not read, is found out and dropped.
+func TestSocketHalfOpen(t *testing.T) {
+	times := quick
+	times.ping, times.answer = 50*time.Millisecond, 100*time.Millisecond
+	w := newWire(t, times)
+	silent := w.open("a")
+	silent.gone("no pong")
+	w.none("no pong")
+
+	half := w.open("a")
+	if _, err := half.Write(text(`{"type":"ping","data":{}}`)[:10]); err != nil {
+		t.Fatal(err)
+	}
+	half.gone("half a message")
+	w.none("half a message")
+
+	times = quick
+	times.message = 50 * time.Millisecond
+	w = newWire(t, times)
+	slow := w.open("a")
+	if _, err := slow.Write(frame(0x01, []byte(`{"type":`))); err != nil {
+		t.Fatal(err)
+	}
+	slow.gone("a message without an end")
+	w.none("a message without an end")
+
+	times = quick
+	times.answer = 50 * time.Millisecond
+	w = newWire(t, times)
+	w.checks(func(context.Context, string) (policy.Validation, error) {
+		return policy.Validation{}, fault.Newf(fault.Invalid, "x", "%s", strings.Repeat("x", 8<<20)) // more than the kernel buffers
+	})
+	deaf := w.open("a")
+	_ = deaf.Conn.(*net.TCPConn).SetReadBuffer(1 << 10)
+	if _, err := deaf.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	w.none("a peer that does not read")
+}
+
+// TestSocketRoom: the sockets of one person, of a tenant and of all are bounded,
+// and so is what they hold; room comes back.
+func TestSocketRoom(t *testing.T) {
+	w := newWire(t, quick)
+	var open []*bare
+	for range socketsEach {
+		open = append(open, w.open("a"))
+	}
+	if _, status := w.try("a"); status != http.StatusTooManyRequests {
+		t.Errorf("socket %d of one person: %d", socketsEach+1, status)
+	}
+	w.open("b")
+	l := &w.h.sockets
+	l.bytes.Add(socketBytes)
+	if _, err := open[0].Write(text(`{"type":"ping"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if code := open[0].code(); code != int(websocket.StatusTryAgainLater) {
+		t.Errorf("with no room for messages: closed with %d", code)
+	}
+	l.bytes.Add(-socketBytes)
+	w.h.CloseSockets()
+	w.none("closed")
+
+	all := &sockets{}
+	add := func(tenant scope.TenantID, kind scope.ActorKind, id string) error {
+		return all.add(&socket{sc: scope.Scope{Tenant: tenant, Actor: scope.Actor{Kind: kind, ID: id}}})
+	}
+	count := func(tenant scope.TenantID) (n int) {
+		for add(tenant, scope.Person, fmt.Sprint("p", n)) == nil {
+			n++
+		}
+		return n
+	}
+	for range socketsEach {
+		if add("mixed", scope.Person, "1") != nil || add("mixed", scope.Key, "1") != nil {
+			t.Fatal("a key counts as the person of the same id")
+		}
+	}
+	if err := add("mixed", scope.Person, "1"); !fault.Is(err, fault.RateLimited) {
+		t.Errorf("one more: %v", err)
+	}
+	if n := count("mixed"); n != socketsTenant-2*socketsEach {
+		t.Errorf("%d more of one tenant", n)
+	}
+	if n := count("t2") + count("t3") + count("t4") + count("t5"); n != socketsAll-socketsTenant {
+		t.Errorf("%d of all others", n)
+	}
+}
+
+// TestSocketClose: CloseSockets says 1001, does not wait for who does not
+// listen, and lets no more in.
+func TestSocketClose(t *testing.T) {
+	w := newWire(t, quick)
+	listens, deaf := w.open("a"), w.open("b")
+	began := make(chan struct{})
+	w.checks(func(ctx context.Context, _ string) (policy.Validation, error) {
+		close(began)
+		<-ctx.Done()
+		return policy.Validation{}, ctx.Err()
+	})
+	if _, err := deaf.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	<-began
+	closed := make(chan struct{})
+	go func() { w.h.CloseSockets(); close(closed) }()
+	if code := listens.code(); code != int(websocket.StatusGoingAway) {
+		t.Errorf("closed with %d", code)
+	}
+	select {
+	case <-closed:
+	case <-time.After(2 * time.Second):
+		t.Error("the server waits for a peer that does not listen")
+	}
+	if _, status := w.try("c"); status != http.StatusTooManyRequests {
+		t.Errorf("a socket after the end: %d", status)
+	}
+}
+
+// TestSocketPanic: a fault of ours ends one socket.
+func TestSocketPanic(t *testing.T) {
+	w := newWire(t, quick)
+	other := w.open("b")
+	w.checks(func(context.Context, string) (policy.Validation, error) { panic("mistake") })
+	b := w.open("a")
+	if _, err := b.Write(text(`{"type":"validate","data":{"policy_content":"x"}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if code := b.code(); code != int(websocket.StatusInternalError) {
+		t.Errorf("closed with %d", code)
+	}
+	if n := w.panics.Load(); n != 1 {
+		t.Errorf("%d panics were counted", n)
+	}
+	if _, err := other.Write(text(`{"type":"ping"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if op, _, err := other.read(); op != 1 || err != nil {
+		t.Errorf("the other socket: %d %v", op, err)
+	}
+}

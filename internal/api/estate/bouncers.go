@@ -1,0 +1,184 @@
+package estate
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// BouncerPath names a bouncer.
+type BouncerPath struct {
+	rest.InEnvironment
+	ID int64 `path:"bouncer_id" minimum:"1" doc:"Id of the bouncer"`
+}
+
+type bouncerListIn struct {
+	rest.InEnvironment
+	rest.Page
+	Status string `query:"status" enum:"connected,degraded,disconnected" doc:"Only bouncers in this state"`
+}
+
+type bouncerPageOut struct{ Body bouncer.Page }
+
+type bouncerOut struct {
+	ETag string `header:"ETag" doc:"Version of the registration; heartbeats leave it alone"`
+	Body bouncer.Bouncer
+}
+
+type bouncerCreateIn struct{ Body bouncer.Draft }
+
+type bouncerIssuedOut struct {
+	ETag string `header:"ETag" doc:"Version of the registration"`
+	Body bouncer.Issued
+}
+
+type bouncerUpdateIn struct {
+	BouncerPath
+	rest.IfMatch
+	Body bouncer.Change
+}
+
+type bouncerDeleteIn struct {
+	BouncerPath
+	rest.IfMatch
+}
+
+type credentialsOut struct{ Body bouncer.Credentials }
+
+type credentialsIn struct {
+	BouncerPath
+	Body bouncer.CredentialsChange
+}
+
+type bouncerHealthOut struct{ Body bouncer.Health }
+
+// bouncers registers the enforcement points.
+func (h *Handler) bouncers(r *rest.Router) {
+	tags, record := []string{"Bouncers"}, reflect.TypeFor[bouncer.Issued]()
+	rest.Register(r, rest.Op{
+		ID: "list-bouncers", Method: http.MethodGet, Path: "/bouncers", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+		Summary: "List bouncers", Description: "By id.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *bouncerListIn) (*bouncerPageOut, error) {
+			page, err := h.Bouncers.List(ctx, sc, bouncer.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)})
+			return &bouncerPageOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "create-bouncer", Method: http.MethodPost, Path: "/bouncers", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Summary:     "Register a bouncer",
+		Description: "The answer holds its token, this once. The name is unique in its environment (409). Over the tenant's `max_bouncers`: 403 `limit_exceeded`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *bouncerCreateIn) (*bouncerIssuedOut, error) {
+			made, err := h.Bouncers.Create(ctx, sc, in.Body)
+			return &bouncerIssuedOut{rest.ETag(made.ChangeNo), made}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-bouncer", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+		Summary: "Read a bouncer",
+	},
+		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerOut, error) {
+			b, err := h.Bouncers.Get(ctx, sc, in.ID)
+			return &bouncerOut{rest.ETag(b.ChangeNo), b}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "update-bouncer", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Change a bouncer",
+		Description: "Members that are not sent stay as they are. configuration and resource_ids are replaced whole.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *bouncerUpdateIn) (*bouncerOut, error) {
+			b, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
+				return h.Bouncers.Update(ctx, sc, in.ID, in.Body, version)
+			})
+			return &bouncerOut{rest.ETag(b.ChangeNo), b}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "delete-bouncer", Method: http.MethodDelete, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Remove a bouncer",
+		Description: "Its token ends at once. While policies name it: 409 `bouncer_in_use`, which says which.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn) (*removedOut, error) {
+			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
+				return h.Bouncers.Delete(ctx, sc, in.ID, version)
+			})
+			return &removedOut{rest.Removed{Message: "Bouncer deleted successfully", ID: in.ID}}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "rotate-bouncer-token", Method: http.MethodPost, Path: "/bouncers/{bouncer_id}/rotate-token", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
+		Summary: "Give a bouncer a new token", Description: "The old one ends at once.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerIssuedOut, error) {
+			made, err := h.Bouncers.Rotate(ctx, sc, in.ID)
+			return &bouncerIssuedOut{rest.ETag(made.ChangeNo), made}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-bouncer-credentials", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/credentials", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+		Summary:     "Which credentials a bouncer sends to the application",
+		Description: "The headers that it sets, adds or strips; their values are never shown.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*credentialsOut, error) {
+			out, err := h.Bouncers.Credentials(ctx, sc, in.ID)
+			return &credentialsOut{out}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "set-bouncer-credentials", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}/credentials", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
+		Summary:     "Set the credentials that a bouncer sends to the application",
+		Description: "Replaces them all. Values are sealed at rest, are given to this bouncer alone, and are in no bundle, log or answer. One without a value keeps what is stored for its header and resource.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *credentialsIn) (*credentialsOut, error) {
+			out, err := h.Bouncers.SetCredentials(ctx, sc, in.ID, in.Body)
+			return &credentialsOut{out}, err
+		})
+	h.bouncerStates(r)
+}
+
+// bouncerStates registers what is asked about a bouncer in service.
+func (h *Handler) bouncerStates(r *rest.Router) {
+	tags := []string{"Bouncers"}
+	rest.Register(r, rest.Op{
+		ID: "get-bouncer-health", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/health", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+		Summary: "How a bouncer is",
+	},
+		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerHealthOut, error) {
+			h, err := h.Bouncers.Health(ctx, sc, in.ID)
+			return &bouncerHealthOut{h}, err
+		})
+	rest.Raw(r, rest.Op{
+		ID: "get-bouncer-opa-config", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/opa-config", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+		Summary:     "Boot configuration for a stock OPA",
+		Description: "YAML. The token, which was shown once, is taken from GATEHOUSE_BOUNCER_TOKEN in OPA's environment; bundle, decision logs and status come by discovery.",
+	},
+		rest.RawDocs{Params: reflect.TypeFor[BouncerPath](), Response: reflect.TypeFor[map[string]any](), ResponseType: "application/yaml"}, h.opaConfig)
+}
+
+var yamlMedia = []string{"application/yaml"}
+
+func (h *Handler) opaConfig(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+	id, err := pathID(req, "bouncer_id")
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	config, err := h.Bouncers.OPAConfig(req.Context(), sc, id)
+	if err != nil {
+		rest.Fail(w, err)
+		return
+	}
+	rest.WriteBytes(w, http.StatusOK, yamlMedia, []byte(config))
+}
+
+// pathID is a path parameter that precheck has found to be an integer.
+func pathID(req *http.Request, name string) (int64, error) {
+	id, err := strconv.ParseInt(req.PathValue(name), 10, 64)
+	if err != nil {
+		return 0, fault.NotFoundf("there is no such object")
+	}
+	return id, nil
+}

@@ -1,0 +1,46 @@
+package estate
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// EnvironmentPath names an environment: embed it in an input.
+type EnvironmentPath struct {
+	Environment scope.Env `path:"environment" enum:"sandbox,production" doc:"Environment"`
+}
+
+type enforcementSetIn struct {
+	EnvironmentPath
+	Body tenant.ModeChange
+}
+
+type enforcementOut struct{ Body tenant.Enforcement }
+
+// environments registers the enforcement mode of an environment.
+func (h *Handler) environments(r *rest.Router) {
+	tags := []string{"Environments"}
+	rest.Register(r, rest.Op{
+		ID: "get-enforcement", Method: http.MethodGet, Path: "/environments/{environment}/enforcement", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+		Summary: "Read an environment's enforcement mode",
+	},
+		func(ctx context.Context, sc scope.Scope, in *EnvironmentPath) (*enforcementOut, error) {
+			e, err := h.Tenants.Enforcement(ctx, sc, in.Environment)
+			return &enforcementOut{e}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "set-enforcement", Method: http.MethodPut, Path: "/environments/{environment}/enforcement", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
+		Errors: []int{http.StatusConflict}, Record: reflect.TypeFor[tenant.Enforcement](),
+		Summary:     "Set an environment's enforcement mode",
+		Description: "shadow lets pass and records what would have been denied; enforce denies. production takes enforce only while sandbox has it (409) and the license allows it (403). One bouncer is rolled back by its configuration.enforcement_mode.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *enforcementSetIn) (*enforcementOut, error) {
+			e, err := h.Tenants.SetEnforcement(ctx, sc, in.Environment, in.Body.Mode)
+			return &enforcementOut{e}, err
+		})
+}

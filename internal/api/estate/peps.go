@@ -1,0 +1,31 @@
+package estate
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// PepPath names a bouncer by its other name.
+type PepPath struct {
+	rest.InEnvironment
+	ID int64 `path:"pep_id" minimum:"1" doc:"Id of the bouncer"`
+}
+
+type syncStatusOut struct{ Body bouncer.SyncStatus }
+
+// peps registers what is asked of a bouncer by its other name.
+func (h *Handler) peps(r *rest.Router) {
+	tags := []string{"Bouncers"}
+	rest.Register(r, rest.Op{
+		ID: "get-sync-status", Method: http.MethodGet, Path: "/peps/{pep_id}/sync-status", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
+		Summary: "Where the delivery of policies to a bouncer stands",
+	},
+		func(ctx context.Context, sc scope.Scope, in *PepPath) (*syncStatusOut, error) {
+			status, err := h.Bouncers.SyncStatus(ctx, sc, in.ID)
+			return &syncStatusOut{status}, err
+		})
+}

@@ -1,0 +1,52 @@
+package insight
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+type auditEventsIn struct {
+	rest.InEnvironment
+	rest.Window
+	rest.Scroll
+	Type     string `query:"type" maxLength:"100" doc:"Only entries of this type, such as RESOURCE_UPDATED"`
+	Object   string `query:"object" maxLength:"100" doc:"Only entries about this kind of object, such as policy"`
+	ObjectID string `query:"object_id" maxLength:"200" doc:"Only entries about the object with this id"`
+	ActorID  string `query:"actor_id" maxLength:"200" doc:"Only what this actor did"`
+}
+
+type auditEventsOut struct{ Body audit.EventPage }
+
+type auditReportOut struct{ Body audit.Report }
+
+// audit registers the administrative log and the check of both logs.
+func (h *Handler) audit(r *rest.Router) {
+	tags := []string{"Audit"}
+	rest.Register(r, rest.Op{
+		ID: "list-audit-events", Method: http.MethodGet, Path: "/audit/events", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
+		Summary:     "Read the administrative log",
+		Description: "Who changed what, newest first. An entry is written in the transaction of its change: neither is there without the other.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *auditEventsIn) (*auditEventsOut, error) {
+			f := audit.EventFilter{Type: in.Type, Object: in.Object, ObjectID: in.ObjectID, ActorID: in.ActorID, Limit: in.Limit, Cursor: in.Cursor}
+			var err error
+			if f.Start, f.End, err = in.Period(); err != nil {
+				return nil, err
+			}
+			page, err := h.Audit.Events(ctx, sc, f)
+			return &auditEventsOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "verify-audit", Method: http.MethodGet, Path: "/audit/verify", Permission: "audit:read", Tags: tags, Slow: true,
+		Summary:     "Check that no log entry was changed",
+		Description: "Both logs are hash-chained. This reads them from end to end, and names the place of every entry that was edited, removed or moved.",
+	},
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*auditReportOut, error) {
+			rep, err := h.Audit.Verify(ctx, sc)
+			return &auditReportOut{rep}, err
+		})
+}

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
+	"github.com/gatehouse-dev/gatehouse/internal/api/bridge"
+	"github.com/gatehouse-dev/gatehouse/internal/api/controls"
+	"github.com/gatehouse-dev/gatehouse/internal/api/decisions"
+	"github.com/gatehouse-dev/gatehouse/internal/api/editors"
+	"github.com/gatehouse-dev/gatehouse/internal/api/estate"
+	"github.com/gatehouse-dev/gatehouse/internal/api/insight"
+	"github.com/gatehouse-dev/gatehouse/internal/api/simulate"
+	"github.com/gatehouse-dev/gatehouse/internal/api/system"
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/authzen"
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	bridges "github.com/gatehouse-dev/gatehouse/internal/bridge"
+	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
+	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/policycode"
+	"github.com/gatehouse-dev/gatehouse/internal/replay"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// Config is what the API is made of.
+type Config struct {
+	// Kit is what all operations share. New sets Document, Areas, Canonical and IsAPI.
+	Kit rest.Config
+	// PublicURL is where clients reach this service, without a path.
+	PublicURL string
+	// Started is when the process began to serve.
+	Started time.Time
+	// OpenMetrics lets /metrics be read without a credential.
+	OpenMetrics bool
+	// Probes tell /health about the parts.
+	Probes system.Probes
+
+	Anomalies  *anomaly.Service
+	Audit      *audit.DecisionLog
+	Auth       *auth.Service
+	AuthZEN    *authzen.Service
+	Bouncers   *bouncer.Service
+	Bridge     *bridges.Service
+	Dashboard  *dashboard.Service
+	Decisions  *decision.Service
+	IDE        *ide.Service
+	Policies   *policy.Service
+	PolicyCode *policycode.Service
+	Replays    *replay.Service
+	Resources  *resource.Service
+	Simulator  *simulator.Service
+	Tenants    *tenant.Service
+	Users      *user.Service
+}
+
+// API serves all operations.
+type API struct {
+	*rest.Router
+	editors *editors.Handler
+}
+
+// New builds the API. It panics on a bad operation and returns an error for a bad
+// configuration.
+func New(c Config) (*API, error) {
+	c.Kit.Areas, c.Kit.Canonical, c.Kit.IsAPI = areas(), canonical, isAPI
+	var err error
+	if c.Kit.Document, err = document(); err != nil {
+		return nil, err
+	}
+	r, err := rest.New(c.Kit)
+	if err != nil {
+		return nil, err
+	}
+	a := &API{Router: r, editors: &editors.Handler{IDE: c.IDE, Authenticate: c.Kit.Authenticate, Now: c.Kit.Now, Log: c.Kit.Log, Panics: c.Kit.Panics}}
+	for _, room := range c.rooms(a.editors) {
+		room.Mount(r)
+	}
+	return a, r.Finish()
+}
+
+// CloseSockets ends the editors' sockets, which a shutdown of the server does not see.
+func (a *API) CloseSockets() { a.editors.CloseSockets() }
+
+// room is a package that serves an area of the API.
+type room interface{ Mount(r *rest.Router) }
+
+// rooms are in the order of docs/permissions.md.
+func (c Config) rooms(e *editors.Handler) []room {
+	return []room{
+		&identity{c.Auth, c.Users, c.Tenants},
+		&controls.Handler{Policies: c.Policies, PolicyCode: c.PolicyCode, Resources: c.Resources, Replays: c.Replays},
+		&estate.Handler{Resources: c.Resources, Bouncers: c.Bouncers, Tenants: c.Tenants, Bridge: c.Bridge},
+		e,
+		&decisions.Handler{Decisions: c.Decisions, AuthZEN: c.AuthZEN, PublicURL: c.PublicURL, Audit: c.Audit, Replays: c.Replays},
+		&simulate.Handler{Simulator: c.Simulator},
+		&insight.Handler{Audit: c.Audit, Replays: c.Replays, Dashboard: c.Dashboard, Anomalies: c.Anomalies, Now: c.Kit.Now},
+		&bridge.Handler{Bridge: c.Bridge},
+		&system.Handler{Version: c.Kit.Version, Now: c.Kit.Now, Started: c.Started, Probes: c.Probes, OpenMetrics: c.OpenMetrics, Languages: Languages},
+	}
+}

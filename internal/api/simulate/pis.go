@@ -1,0 +1,245 @@
+package simulate
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/report"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/simulator"
+)
+
+// SimulatedPolicy names a policy and the environment that it must be in.
+type SimulatedPolicy struct {
+	Environment string `query:"environment" required:"true" enum:"sandbox,production" doc:"The policy's environment; a policy of the other one is not found"`
+	ID          int64  `path:"policy_id" minimum:"1" doc:"Id of the policy"`
+}
+
+type loadableIn struct {
+	Environment string `query:"environment" required:"true" enum:"sandbox,production" doc:"Environment whose policies are listed"`
+}
+
+type loadableOut struct{ Body []simulator.Loadable }
+
+type attributesOut struct{ Body []lang.Attribute }
+
+// SimulationRequest is the body of POST /pis/policies/{policy_id}/simulate.
+type SimulationRequest struct {
+	Input      simulator.Object `json:"input_json,omitzero" doc:"The input that the policy sees: user, resource, action, context and what else it reads. What the linked resource and the stored user add to a live decision is added where it was not sent. May be left out with scenario_id: its attributes are the input then." example:"{\"user\":{\"role\":\"intern\"},\"action\":{\"method\":\"GET\"}}"`
+	TestType   string           `json:"test_type,omitempty" enum:"manual,scenario,regression" doc:"The kind of run; manual when absent, and scenario with a scenario_id"`
+	ScenarioID *int64           `json:"scenario_id,omitempty" minimum:"1" doc:"A scenario of this policy: its last_used becomes now"`
+}
+
+type simulateIn struct {
+	SimulatedPolicy
+	Body SimulationRequest
+}
+
+type simulateOut struct{ Body simulator.Result }
+
+// RunsPage is the paging of the simulator's histories.
+type RunsPage struct {
+	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"How many entries to answer at most"`
+	Offset int `query:"offset" default:"0" minimum:"0" doc:"How many entries to leave out at the beginning"`
+}
+
+// PolicyPath names a policy.
+type PolicyPath struct {
+	rest.InEnvironment
+	ID int64 `path:"policy_id" minimum:"1" doc:"Id of the policy"`
+}
+
+type policyRunsIn struct {
+	PolicyPath
+	rest.Window
+	RunsPage
+}
+
+type ownRunsIn struct {
+	rest.InEnvironment
+	rest.Window
+	RunsPage
+}
+
+type runsOut struct{ Body simulator.History }
+
+func runsFilter(w rest.Window, p RunsPage) (simulator.Filter, error) {
+	f := simulator.Filter{Limit: int64(p.Limit), Offset: int64(p.Offset)}
+	var err error
+	f.Start, f.End, err = w.Period()
+	return f, err
+}
+
+// simulator registers trying controls out: runs, their history, exports.
+func (h *Handler) simulator(r *rest.Router) {
+	tags := []string{"Simulator"}
+	rest.Register(r, rest.Op{
+		ID: "list-loadable-policies", Method: http.MethodGet, Path: "/pis/policies/loadable", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+		Summary: "List the policies that can be simulated", Description: "All policies of an environment, in any state, by id; active ones are called `enabled`.",
+	},
+		func(ctx context.Context, sc scope.Scope, _ *loadableIn) (*loadableOut, error) {
+			list, err := h.Simulator.Loadable(ctx, sc)
+			return &loadableOut{list}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "list-policy-attributes", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/attributes", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+		Summary: "List what a policy reads of its input", Description: "From the references to input in its Rego; types come from how they are used.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*attributesOut, error) {
+			list, err := h.Simulator.Attributes(ctx, sc, in.ID)
+			return &attributesOut{list}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "simulate-policy", Method: http.MethodPost, Path: "/pis/policies/{policy_id}/simulate", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
+		Summary:     "Try a policy on an input",
+		Description: "Evaluates this one policy, whatever its state, and says why it decided so. Live counters, the decision log and the cache are not touched; each run is kept in the history and in the audit (`POLICY_SIMULATION_RUN`). Where a live decision would differ, `notes` says so. After 30 seconds, or over the memory limit, the evaluation is cancelled: 400, and the run is kept as DENY with its error.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *simulateIn) (*simulateOut, error) {
+			rest.LiftDeadlines(ctx) // the service has its own
+			result, err := h.Simulator.Simulate(ctx, sc, in.ID, simulator.Request{Input: in.Body.Input, TestType: in.Body.TestType, Scenario: in.Body.ScenarioID})
+			return &simulateOut{result}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "list-policy-simulations", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/test-history", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+		Summary: "List the simulations of a policy", Description: "Newest first, of all users. Runs are kept as long as the audit keeps decisions about the policy's resource.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *policyRunsIn) (*runsOut, error) {
+			f, err := runsFilter(in.Window, in.RunsPage)
+			if err != nil {
+				return nil, err
+			}
+			h, err := h.Simulator.History(ctx, sc, in.ID, f)
+			return &runsOut{h}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "list-own-simulations", Method: http.MethodGet, Path: "/pis/test-history", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+		Summary: "List one's own simulations", Description: "Newest first, over all policies.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *ownRunsIn) (*runsOut, error) {
+			f, err := runsFilter(in.Window, in.RunsPage)
+			if err != nil {
+				return nil, err
+			}
+			h, err := h.Simulator.Own(ctx, sc, f)
+			return &runsOut{h}, err
+		})
+}
+
+// ScenarioPath names a scenario.
+type ScenarioPath struct {
+	rest.InEnvironment
+	ID int64 `path:"scenario_id" minimum:"1" doc:"Id of the scenario"`
+}
+
+type scenarioListIn struct {
+	rest.InEnvironment
+	PolicyID int64 `query:"policy_id" minimum:"1" doc:"Only scenarios of this policy"`
+}
+
+type scenarioListOut struct{ Body []simulator.Scenario }
+
+type scenarioCreateIn struct {
+	rest.InEnvironment
+	Body simulator.ScenarioDraft
+}
+
+type scenarioOut struct{ Body simulator.Scenario }
+
+type scenarioUpdateIn struct {
+	ScenarioPath
+	Body simulator.ScenarioChange
+}
+
+// ScenarioDeleted is the answer to DELETE /pis/scenarios/{scenario_id}.
+type ScenarioDeleted struct {
+	Message string `json:"message" doc:"What was done"`
+}
+
+type scenarioDeletedOut struct{ Body ScenarioDeleted }
+
+// scenarios registers the inputs that authors keep.
+func (h *Handler) scenarios(r *rest.Router) {
+	tags, record := []string{"Simulator"}, reflect.TypeFor[simulator.Scenario]()
+	rest.Register(r, rest.Op{
+		ID: "list-scenarios", Method: http.MethodGet, Path: "/pis/scenarios", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+		Summary: "List scenarios", Description: "By id. A scenario is of its policy's environment, and gone while its policy is deleted.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *scenarioListIn) (*scenarioListOut, error) {
+			list, err := h.Simulator.Scenarios(ctx, sc, in.PolicyID)
+			return &scenarioListOut{list}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "create-scenario", Method: http.MethodPost, Path: "/pis/scenarios", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Summary: "Create a scenario", Description: "A policy that is not there: 404. Keys that contradict each other, as user and user.role may: 400.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *scenarioCreateIn) (*scenarioOut, error) {
+			made, err := h.Simulator.CreateScenario(ctx, sc, in.Body)
+			return &scenarioOut{made}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-scenario", Method: http.MethodGet, Path: "/pis/scenarios/{scenario_id}", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
+		Summary: "Read a scenario",
+	},
+		func(ctx context.Context, sc scope.Scope, in *ScenarioPath) (*scenarioOut, error) {
+			found, err := h.Simulator.Scenario(ctx, sc, in.ID)
+			return &scenarioOut{found}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "update-scenario", Method: http.MethodPut, Path: "/pis/scenarios/{scenario_id}", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Record: record,
+		Summary: "Change a scenario", Description: "Members that are not sent stay as they are; attributes are replaced whole.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *scenarioUpdateIn) (*scenarioOut, error) {
+			next, err := h.Simulator.UpdateScenario(ctx, sc, in.ID, in.Body)
+			return &scenarioOut{next}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "delete-scenario", Method: http.MethodDelete, Path: "/pis/scenarios/{scenario_id}", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
+		Summary: "Delete a scenario", Description: "Its runs stay in the history.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *ScenarioPath) (*scenarioDeletedOut, error) {
+			if err := h.Simulator.DeleteScenario(ctx, sc, in.ID); err != nil {
+				return nil, err
+			}
+			return &scenarioDeletedOut{ScenarioDeleted{"Scenario deleted successfully"}}, nil
+		})
+}
+
+type simulationExportParams struct {
+	rest.InEnvironment
+	ID     int64  `path:"simulation_id" minimum:"1" doc:"Id of the simulation"`
+	Format string `query:"format" required:"true" enum:"json,csv,pdf" doc:"json: the record with its checksum; csv: the same as a table; pdf: a report for people"`
+}
+
+// export registers the files that a run is exported as.
+func (h *Handler) export(r *rest.Router) {
+	rest.Raw(r, rest.Op{
+		ID: "export-simulation", Method: http.MethodPost, Path: "/pis/export/{simulation_id}", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: []string{"Simulator"},
+		Summary:     "Export a simulation as a file",
+		Description: "The run as it was kept, without secrets, as `application/json`, `text/csv` or `application/pdf`. The simulation of somebody else needs `audit:read` (403). The checksum is that of the record, and stands in the run's audit entry too.",
+	}, rest.RawDocs{Params: reflect.TypeFor[simulationExportParams](), Response: reflect.TypeFor[[]byte](), ResponseType: "application/json, text/csv, application/pdf"},
+		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
+			id, err := strconv.ParseInt(req.PathValue("simulation_id"), 10, 64)
+			if err != nil {
+				rest.Fail(w, fault.NotFoundf("no such simulation"))
+				return
+			}
+			run, err := h.Simulator.Run(req.Context(), sc, id)
+			if err != nil {
+				rest.Fail(w, err)
+				return
+			}
+			file, err := report.Write(run, req.URL.Query().Get("format"), string(sc.Tenant), h.Simulator.Now())
+			if err != nil {
+				rest.Fail(w, err)
+				return
+			}
+			w.Header()["Content-Disposition"] = []string{`attachment; filename="` + file.Name + `"`}
+			rest.WriteBytes(w, http.StatusOK, []string{file.Media}, file.Body)
+		})
+}

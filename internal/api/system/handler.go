@@ -1,0 +1,32 @@
+// Package system serves what operators and tools ask of the process itself: health,
+// metrics and the OpenAPI document.
+package system
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+)
+
+// Handler serves the operations of this package.
+type Handler struct {
+	// Version is the version of the build.
+	Version string
+	// Now is the clock.
+	Now func() time.Time
+	// Started is when the process began to serve.
+	Started time.Time
+	Probes  Probes
+	// OpenMetrics lets /metrics be read without a credential.
+	OpenMetrics bool
+	// Languages are those of the document. It is written in the first one.
+	Languages []string
+}
+
+// Mount registers the operations.
+func (h *Handler) Mount(r *rest.Router) {
+	h.health(r)
+	h.metrics(r)
+	h.openapi(r)
+	h.docsAssets(r)
+}

@@ -1,0 +1,72 @@
+package rest
+
+import (
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// Page is the paging of lists: embed it in an input.
+type Page struct {
+	Skip  int `query:"skip" default:"0" minimum:"0" doc:"How many entries to leave out at the beginning"`
+	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"How many entries to answer at most"`
+}
+
+// InEnvironment narrows an operation to one environment: embed it in an input. The
+// kit reads the parameter with the credential, so handlers find it in the scope.
+type InEnvironment struct {
+	Environment string `query:"environment" enum:"sandbox,production" doc:"Look in one environment only; absent: in both. X-Environment says the same"`
+}
+
+// Window narrows a log to a period: embed it in an input.
+type Window struct {
+	Start string `query:"start_date" minLength:"1" maxLength:"40" doc:"From when on: ISO 8601, a time or a date"`
+	End   string `query:"end_date" minLength:"1" maxLength:"40" doc:"Until when, inclusive: ISO 8601, a time or a date"`
+}
+
+// Scroll is the paging of logs, newest first: embed it in an input.
+type Scroll struct {
+	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"How many entries to answer at most"`
+	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the answer before, for the entries that follow it"`
+}
+
+// Removed is the answer to deleting what cannot be restored.
+type Removed struct {
+	Message string `json:"message" doc:"What was done"`
+	ID      int64  `json:"id" doc:"Id of what is gone"`
+}
+
+// Period parses the window. A date without a time means the whole day.
+func (w Window) Period() (start, end time.Time, err error) {
+	if start, err = moment(w.Start, "start_date", 0); err != nil {
+		return
+	}
+	if end, err = moment(w.End, "end_date", 24*time.Hour-time.Microsecond); err != nil {
+		return
+	}
+	if !start.IsZero() && !end.IsZero() && end.Before(start) {
+		return start, end, badMoment("end_date", "end_date lies before start_date")
+	}
+	return start, end, nil
+}
+
+func moment(text, name string, restOfDay time.Duration) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02T15:04"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	if t, err := time.Parse(time.DateOnly, text); err == nil {
+		return t.Add(restOfDay), nil
+	}
+	return time.Time{}, badMoment(name, name+" must be a time such as 2026-11-20T23:36:00Z, or a date")
+}
+
+func badMoment(name, message string) error {
+	e := BadRequest("invalid_parameter", "%s", message)
+	e.Details = []fault.Detail{{Pointer: "query." + name, Message: message}}
+	return e
+}

@@ -56,7 +56,7 @@ func newTown(t *testing.T, c *db.Cluster) *town {
 		t.Fatal(err)
 	}
 	t.Cleanup(svc.Close)
-	people.Revoke = svc.RevokeUser
+	people.Revoke = auth.RevokeUser
 	if err := tenants.EnsureDefault(ctx); err != nil {
 		t.Fatal(err)
 	}

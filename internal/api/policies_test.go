@@ -59,12 +59,12 @@ func controlPlane(t *testing.T, c *db.Cluster) *rig {
 			},
 		}
 		s.Bouncers = &bouncer.Service{
-			Stores: c, Now: time.Now, Random: rand.Reader, Tenants: tenants, Root: "https://gate.example/api/v1", OfBouncer: s.Policies.OfBouncer,
+			Stores: c, Now: time.Now, Random: rand.Reader, Tenants: tenants, Root: "https://gate.example/api/v1", OfBouncer: policy.OfBouncer,
 		}
-		s.Resources = &resource.Service{Stores: c, Now: time.Now, Bound: s.Policies.Bound, Linked: s.Bouncers.Linked}
+		s.Resources = &resource.Service{Stores: c, Now: time.Now, Bound: policy.ByResource, Linked: bouncer.LinkedTo}
 		s.Policies.Resources, s.Bouncers.Resources = s.Resources, s.Resources
 		s.Policies.BouncerEnv, s.Policies.BouncerTwin = s.Bouncers.Environment, s.Bouncers.Twin
-		tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Policies: s.Policies.Count, tenant.Bouncers: s.Bouncers.Count}
+		tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Policies: policy.Count, tenant.Bouncers: bouncer.Count}
 	})
 }
 

@@ -194,7 +194,7 @@ func (p *parts) people(ctx context.Context) error {
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
 		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.Released,
 		Revoke: func(ctx context.Context, tx *db.Tx, id string, what user.Ending) error {
-			return p.auth.RevokeUser(ctx, tx, id, what)
+			return auth.RevokeUser(ctx, tx, id, what)
 		},
 	}
 	p.auth, err = auth.New(ctx, auth.Config{
@@ -223,7 +223,7 @@ func blind(grace time.Duration) time.Duration {
 
 // bouncerByToken tells auth whose a bouncer's token is.
 func (p *parts) bouncerByToken(ctx context.Context, tx *db.Tx, digest string) (auth.Bouncer, error) {
-	b, err := p.bouncers.ByToken(ctx, tx, digest)
+	b, err := bouncer.ByToken(ctx, tx, digest)
 	return auth.Bouncer{ID: strconv.FormatInt(b.ID, 10), Name: b.Name, Env: b.Environment}, err
 }
 
@@ -233,7 +233,7 @@ func (p *parts) bouncerTimes(ctx context.Context, tx *db.Tx, id string) (made, c
 	if err != nil {
 		return made, changed, err
 	}
-	b, err := p.bouncers.ByID(ctx, tx, n)
+	b, err := bouncer.ByID(ctx, tx, n)
 	return b.CreatedAt, b.UpdatedAt, err
 }
 
@@ -258,13 +258,13 @@ func (p *parts) subjects(context.Context) error {
 	p.policyCode = &policycode.Service{
 		Stores: p.stores, Now: p.now, NewID: newID, Evaluator: p.workers, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
 	}
-	p.policies.Copied = p.policyCode.Copied
-	p.resources.Bound, p.resources.Linked = p.policies.Bound, p.bouncers.Linked
+	p.policies.Copied = policycode.RecordCopy
+	p.resources.Bound, p.resources.Linked = policy.ByResource, bouncer.LinkedTo
 	p.resources.Found, p.resources.Unlist = p.bouncers.Found, p.bouncers.Unlist
-	p.bouncers.OfBouncer = p.policies.OfBouncer
-	p.tenants.Counters[tenant.Policies] = p.policies.Count
-	p.tenants.Counters[tenant.Bouncers] = p.bouncers.Count
-	p.tenants.Disown = append(p.tenants.Disown, p.auth.Disown, p.bouncers.Disown)
+	p.bouncers.OfBouncer = policy.OfBouncer
+	p.tenants.Counters[tenant.Policies] = policy.Count
+	p.tenants.Counters[tenant.Bouncers] = bouncer.Count
+	p.tenants.Disown = append(p.tenants.Disown, auth.RevokeAll, bouncer.RevokeTokens)
 	return nil
 }
 
@@ -311,7 +311,7 @@ func (p *parts) decide(context.Context) error {
 // deliver sets up the bridge: what each bouncer is given, and what it reports.
 func (p *parts) deliver(context.Context) error {
 	p.bridge = bridge.New(bridge.Config{
-		Stores: p.stores, Bouncers: p.bouncers, Snapshots: p.snapshots, Links: p.policies.BouncerLinks, Facts: p.tenants.Facts,
+		Stores: p.stores, Bouncers: p.bouncers, Snapshots: p.snapshots, Links: policy.BouncerLinks, Facts: p.tenants.Facts,
 		Discover: p.resources.Discover, Audit: p.audit, Observe: p.metrics.Add, Box: p.box, Random: rand.Reader, Now: p.now, Log: p.log,
 	})
 	p.bouncers.Root, p.bouncers.VerifyKey = p.cfg.URL()+"/api/v1", p.bridge.VerifyKey

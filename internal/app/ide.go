@@ -41,7 +41,7 @@ func (p *parts) editors(context.Context) error {
 		Check: p.policies.Validate, Code: p.policyCode, Templates: templates,
 		As: p.asRepository, LinksExist: p.linksExist, PublicURL: p.cfg.URL(),
 	}
-	p.tenants.Disown = append(p.tenants.Disown, p.ide.Disown)
+	p.tenants.Disown = append(p.tenants.Disown, ide.DisableWebhooks)
 	stop := p.stores.Watch(p.ide.Heard)
 	p.closers.add("watch of deployments", time.Second, func(context.Context) error { stop(); return nil })
 	return nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -28,10 +29,10 @@ func (p *parts) loadSnapshot(ctx context.Context, t scope.TenantID, env scope.En
 		if src.Controls, err = p.controlTexts(ctx, tx, env); err != nil {
 			return err
 		}
-		if src.Libraries, err = p.policies.LibrariesFor(ctx, tx, env); err != nil {
+		if src.Libraries, err = policy.LibrariesFor(ctx, tx, env); err != nil {
 			return err
 		}
-		src.Resources, err = p.resources.Docs(ctx, tx, env)
+		src.Resources, err = resource.Docs(ctx, tx, env)
 		return err
 	})
 	return src, err
@@ -47,14 +48,14 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 			return err
 		}
 		var d resource.Delta
-		if d, ok, err = p.resources.DocsSince(ctx, tx, env, since, to); err != nil || !ok {
+		if d, ok, err = resource.DocsSince(ctx, tx, env, since, to); err != nil || !ok {
 			return err
 		}
 		out = decision.Delta{Revision: to, Resources: d.Docs, RemovedResources: d.Removed, Rest: d.Revisions < to-since}
 		if !out.Rest {
 			return nil
 		}
-		c, err := p.policies.ControlsSince(ctx, tx, env, since)
+		c, err := policy.ControlsSince(ctx, tx, env, since)
 		if err != nil {
 			return err
 		}
@@ -64,7 +65,7 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 				return err
 			}
 		}
-		out.Libraries, err = p.policies.LibrariesFor(ctx, tx, env)
+		out.Libraries, err = policy.LibrariesFor(ctx, tx, env)
 		return err
 	})
 	return out, ok, err
@@ -72,7 +73,7 @@ func (p *parts) loadChanges(ctx context.Context, t scope.TenantID, env scope.Env
 
 // controlTexts are the active controls in their stored form.
 func (p *parts) controlTexts(ctx context.Context, tx *db.Tx, env scope.Env) ([]decision.ControlText, error) {
-	controls, err := p.policies.ControlsFor(ctx, tx, env)
+	controls, err := policy.ControlsFor(ctx, tx, env)
 	return controlTexts(controls), err
 }
 
@@ -160,7 +161,7 @@ func personDocument(u user.User) (value.Value, error) {
 
 // syncErrors gives the refusals of bouncers by control.
 func (p *parts) syncErrors(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]policy.SyncError, error) {
-	rows, err := p.bouncers.Refusals(ctx, tx, first, last)
+	rows, err := bouncer.RefusalsOf(ctx, tx, first, last)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func newReplica(t testing.TB, c *db.Cluster, ck *clock) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	people.Revoke = s.RevokeUser
+	people.Revoke = RevokeUser
 	t.Cleanup(s.Close)
 	return &replica{Service: s, clock: ck, t: t}
 }

@@ -48,7 +48,7 @@ func (s *Service) UpdateKey(ctx context.Context, sc scope.Scope, id string, ch K
 		if after, err = s.checkKey(sc, after); err != nil {
 			return err
 		}
-		if err := s.notLonger(ctx, tx, sc, after); err != nil {
+		if err := checkKeyLifetime(ctx, tx, sc, after); err != nil {
 			return err
 		}
 		if err := updateKey(ctx, tx, after); err != nil {
@@ -80,9 +80,9 @@ func sameEnd(a, b *time.Time) bool {
 	return a == b || a != nil && b != nil && a.Equal(*b)
 }
 
-// unchanged locks a key that was read before, and refuses to go on with one that
+// lockUnchanged locks a key that was read before, and refuses to go on with one that
 // has changed since: what a change took from it must not live on in another.
-func (s *Service) unchanged(ctx context.Context, tx *db.Tx, old Key) error {
+func lockUnchanged(ctx context.Context, tx *db.Tx, old Key) error {
 	now, err := lockKey(ctx, tx, old.ID)
 	if err != nil {
 		return err

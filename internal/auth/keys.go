@@ -206,7 +206,7 @@ func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind stri
 		return Key{}, err
 	}
 	err = store.Write(ctx, func(tx *db.Tx) error {
-		if err := s.notLonger(ctx, tx, sc, k); err != nil {
+		if err := checkKeyLifetime(ctx, tx, sc, k); err != nil {
 			return err
 		}
 		if err := insertKey(ctx, tx, k); err != nil {
@@ -227,8 +227,8 @@ func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind stri
 	return k, nil
 }
 
-// notLonger refuses a key that outlives the key which makes or changes it.
-func (s *Service) notLonger(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key) error {
+// checkKeyLifetime refuses a key that outlives the key which makes or changes it.
+func checkKeyLifetime(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key) error {
 	if sc.Actor.Kind != scope.Key {
 		return nil
 	}
@@ -323,7 +323,7 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 	end := s.Now().Add(grace)
 	fresh := Key{Name: old.Name, Scopes: old.Scopes, Environment: old.Environment, Owner: old.Owner, ExpiresAt: old.ExpiresAt}
 	fresh, err = s.storeKey(ctx, sc, fresh, "API_KEY_ROTATED", func(tx *db.Tx) error {
-		if err := s.unchanged(ctx, tx, old); err != nil {
+		if err := lockUnchanged(ctx, tx, old); err != nil {
 			return err
 		}
 		if _, err := tx.Bump(ctx, user.Revision); err != nil {
@@ -345,7 +345,7 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 
 // RevokeUser ends a person's sessions within tx, and what else is to end. It is
 // user.Service.Revoke.
-func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, userID string, what user.Ending) error {
+func RevokeUser(ctx context.Context, tx *db.Tx, userID string, what user.Ending) error {
 	if err := deleteSessionsOf(ctx, tx, userID); err != nil {
 		return err
 	}
@@ -363,9 +363,9 @@ func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, userID string, what
 	return err
 }
 
-// Disown ends every key, session and password of a tenant within tx. It is one of
+// RevokeAll ends every key, session and password of a tenant within tx. It is one of
 // tenant.Service.Disown.
-func (s *Service) Disown(ctx context.Context, tx *db.Tx) error {
+func RevokeAll(ctx context.Context, tx *db.Tx) error {
 	if err := deleteAll(ctx, tx); err != nil {
 		return err
 	}
@@ -432,7 +432,7 @@ func (s *Service) loadDigest(ctx context.Context, sum [sha256.Size]byte, kind st
 		if k.Digest != digest {
 			return refused()
 		}
-		return s.fromKeyRow(ctx, tx, e, k, now)
+		return fillFromKeyRow(ctx, tx, e, k, now)
 	})
 	return e, gone(err)
 }
@@ -465,9 +465,9 @@ func (s *Service) fromBouncer(ctx context.Context, tx *db.Tx, e *entry, digest s
 	return nil
 }
 
-// fromKeyRow fills an entry for an API key. A person's key can do what both the
+// fillFromKeyRow fills an entry for an API key. A person's key can do what both the
 // key and the person may.
-func (s *Service) fromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Time) error {
+func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Time) error {
 	if k.ExpiresAt != nil {
 		if !k.ExpiresAt.After(now) {
 			return refused()

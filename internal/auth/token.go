@@ -153,7 +153,7 @@ func (s *Service) fromUser(ctx context.Context, tx *db.Tx, e *entry, ss session)
 		Tenant: e.realm.id, Env: ss.Env, EnvBound: ss.Env != scope.AnyEnv, Platform: platform, Permissions: ps,
 		Actor: scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles},
 	}
-	s.limit(e, ss)
+	limitToSession(e, ss)
 	return nil
 }
 
@@ -164,15 +164,15 @@ func (s *Service) fromKey(ctx context.Context, tx *db.Tx, e *entry, ss session, 
 	if err != nil {
 		return err
 	}
-	if err := s.fromKeyRow(ctx, tx, e, k, now); err != nil {
+	if err := fillFromKeyRow(ctx, tx, e, k, now); err != nil {
 		return err
 	}
-	s.limit(e, ss)
+	limitToSession(e, ss)
 	return nil
 }
 
-// limit narrows an entry to the scopes of its session.
-func (s *Service) limit(e *entry, ss session) {
+// limitToSession narrows an entry to the scopes of its session.
+func limitToSession(e *entry, ss session) {
 	if !ss.Limited {
 		return
 	}

@@ -46,10 +46,10 @@ func newGate(c *db.Cluster) *gate {
 		},
 	}
 	g.Resources = &resource.Service{
-		Stores: c, Now: clock, Linked: g.Linked,
+		Stores: c, Now: clock, Linked: LinkedTo,
 		Bound: func(context.Context, *db.Tx, int64, int64) (map[int64][]int64, error) { return nil, nil },
 	}
-	g.Tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Bouncers: g.Count}
+	g.Tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Bouncers: Count}
 	return g
 }
 
@@ -149,7 +149,7 @@ func TestTokens(t *testing.T) {
 		opens := func(token string) (tenants int, known bool) {
 			tenants = indexed(t, c, Digest(token))
 			g.in(t, func(ctx context.Context, tx *db.Tx) error {
-				b, err := g.ByToken(ctx, tx, Digest(token))
+				b, err := ByToken(ctx, tx, Digest(token))
 				known = err == nil && b.ID == made.ID
 				if err != nil && !fault.Is(err, fault.NotFound) {
 					t.Error(err)
@@ -277,7 +277,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 		})
 		status(InProgress, 0, InProgress, InProgress)
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
-			health, err := g.SyncHealth(ctx, tx, now.Add(time.Hour))
+			health, err := LoadSyncHealth(ctx, tx, now.Add(time.Hour))
 			if err != nil || health.InProgress != 2 || health.Stuck != 2 || health.LastSync != nil {
 				t.Errorf("sync health %+v, %v", health, err)
 			}
@@ -319,7 +319,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 			if news, err := g.Refused(ctx, tx, sc(""), b, 4, why); err != nil || news {
 				t.Errorf("told twice: %t, %v", news, err)
 			}
-			bad, err := g.Refusals(ctx, tx, 1, 99)
+			bad, err := RefusalsOf(ctx, tx, 1, 99)
 			if err != nil || len(bad) != 1 || bad[0].PolicyID != 11 || bad[0].Line != 3 || bad[0].BouncerID != id {
 				t.Errorf("refusals %+v, %v", bad, err)
 			}
@@ -336,7 +336,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 			if _, err := g.Activated(ctx, tx, sc(""), b, 5); err != nil {
 				return err
 			}
-			all, err := g.Bundles(ctx, tx, scope.Sandbox)
+			all, err := BundlesIn(ctx, tx, scope.Sandbox)
 			if err != nil || len(all) != 1 || all[0].Active != 5 || all[0].Refused != 0 || len(all[0].Errors) != 0 {
 				t.Errorf("bundles %+v, %v", all, err)
 			}
@@ -348,7 +348,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
 			is := func(active, refused int64) {
 				t.Helper()
-				all, err := g.Bundles(ctx, tx, scope.Sandbox)
+				all, err := BundlesIn(ctx, tx, scope.Sandbox)
 				if err != nil || len(all) != 1 || all[0].Active != active || all[0].Refused != refused || (refused == 0) != (len(all[0].Errors) == 0) {
 					t.Errorf("bundles %+v, %v", all, err)
 				}

@@ -16,7 +16,7 @@ import (
 )
 
 // ByToken is the bouncer whose token has this digest (lower hex of SHA-256), or NotFound.
-func (s *Service) ByToken(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error) {
+func ByToken(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error) {
 	b, err := byDigest(ctx, tx, digest)
 	if errors.Is(err, db.ErrNoRows) {
 		return Bouncer{}, fault.NotFoundf("no such bouncer")
@@ -25,7 +25,7 @@ func (s *Service) ByToken(ctx context.Context, tx *db.Tx, digest string) (Bounce
 }
 
 // ByID is one bouncer whatever the environment, or NotFound.
-func (s *Service) ByID(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error) {
+func ByID(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error) {
 	b, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
 		return Bouncer{}, fault.NotFoundf("no such bouncer")
@@ -33,8 +33,8 @@ func (s *Service) ByID(ctx context.Context, tx *db.Tx, id int64) (Bouncer, error
 	return b, err
 }
 
-// In is all bouncers of an environment, by id; AnyEnv is both.
-func (s *Service) In(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, error) {
+// InEnvironment is all bouncers of an environment, by id; AnyEnv is both.
+func InEnvironment(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, error) {
 	return all(ctx, tx, env)
 }
 
@@ -99,12 +99,12 @@ func (s *Service) PublishAll(ctx context.Context, tx *db.Tx, list []Content) err
 // Overtake makes the revision of a bouncer's bundle grow beyond one that it has
 // seen, as it must after the store was restored from a backup: a bouncer takes
 // no revision that is older than its own.
-func (s *Service) Overtake(ctx context.Context, tx *db.Tx, bouncerID, seen int64) error {
+func Overtake(ctx context.Context, tx *db.Tx, bouncerID, seen int64) error {
 	return overtake(ctx, tx, bouncerID, seen)
 }
 
-// Bundle is a bouncer's bundle; a bouncer without one: the zero Bundle.
-func (s *Service) Bundle(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
+// BundleOf is a bouncer's bundle; a bouncer without one: the zero Bundle.
+func BundleOf(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundle, error) {
 	b, err := bundle(ctx, tx, bouncerID)
 	if errors.Is(err, db.ErrNoRows) {
 		return Bundle{BouncerID: bouncerID, Errors: []Refusal{}}, nil
@@ -112,8 +112,8 @@ func (s *Service) Bundle(ctx context.Context, tx *db.Tx, bouncerID int64) (Bundl
 	return b, err
 }
 
-// Bundles is the bundle of each bouncer of an environment that has one, by id.
-func (s *Service) Bundles(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
+// BundlesIn is the bundle of each bouncer of an environment that has one, by id.
+func BundlesIn(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) {
 	return bundles(ctx, tx, env)
 }
 
@@ -147,7 +147,7 @@ func (s *Service) Activated(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bo
 	if err := countSynced(ctx, tx, b.ID); err != nil {
 		return false, err
 	}
-	return true, s.tell(ctx, tx, sc, b, event.SyncCompleted, map[string]any{"revision": revision})
+	return true, emit(ctx, tx, sc, b, event.SyncCompleted, map[string]any{"revision": revision})
 }
 
 // Refused notes that a bouncer refused revision and why. It tells (sync_failed)
@@ -164,7 +164,7 @@ func (s *Service) Refused(ctx context.Context, tx *db.Tx, sc scope.Scope, b Boun
 	if err := failSyncs(ctx, tx, b.ID, revision, why); err != nil {
 		return false, err
 	}
-	return true, s.tell(ctx, tx, sc, b, event.SyncFailed, map[string]any{"revision": revision, "errors": why, "reason": first})
+	return true, emit(ctx, tx, sc, b, event.SyncFailed, map[string]any{"revision": revision, "errors": why, "reason": first})
 }
 
 // Beat notes a sign of life with the figures that came along.
@@ -214,30 +214,30 @@ func (s *Service) SetStatus(ctx context.Context, tx *db.Tx, sc scope.Scope, id i
 		if err != nil {
 			return false, err
 		}
-		return true, s.tell(ctx, tx, sc, old, event.BouncerGone, map[string]any{"reason": detail})
+		return true, emit(ctx, tx, sc, old, event.BouncerGone, map[string]any{"reason": detail})
 	case old.Status == Disconnected:
 		if err := tenant.ResolveAlerts(ctx, tx, tenant.BouncerDisconnected, tenant.BouncerSubject(id), s.Now()); err != nil {
 			return false, err
 		}
-		return true, s.tell(ctx, tx, sc, old, event.BouncerConnected, nil)
+		return true, emit(ctx, tx, sc, old, event.BouncerConnected, nil)
 	default:
 		return true, nil
 	}
 }
 
-// SyncHealth counts the sync rows of a tenant; those in progress since before
+// LoadSyncHealth counts the sync rows of a tenant; those in progress since before
 // stuckBefore are stuck.
-func (s *Service) SyncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHealth, error) {
+func LoadSyncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (SyncHealth, error) {
 	return syncHealth(ctx, tx, stuckBefore)
 }
 
-// Refusals gives, for the controls with ids from first to last, the sync rows
+// RefusalsOf gives, for the controls with ids from first to last, the sync rows
 // of bouncers that refused them.
-func (s *Service) Refusals(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
+func RefusalsOf(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
 	return failedSyncs(ctx, tx, first, last)
 }
 
-func (s *Service) tell(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string, data map[string]any) error {
+func emit(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string, data map[string]any) error {
 	return event.Emit(ctx, tx, sc, event.Event{
 		Type: kind, ObjectKind: "bouncer", ObjectID: strconv.FormatInt(b.ID, 10), ObjectName: b.Name, Env: b.Environment, Data: data,
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -67,7 +68,7 @@ type SealedCredential struct {
 func (s *Service) Credentials(ctx context.Context, sc scope.Scope, id int64) (Credentials, error) {
 	out := Credentials{BouncerID: id}
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
-		if _, err := s.load(ctx, tx, sc, id); err != nil {
+		if _, err := load(ctx, tx, sc, id); err != nil {
 			return err
 		}
 		row, err := storedCredentials(ctx, tx, id)
@@ -82,7 +83,7 @@ func (s *Service) Credentials(ctx context.Context, sc scope.Scope, id int64) (Cr
 func (s *Service) SetCredentials(ctx context.Context, sc scope.Scope, id int64, c CredentialsChange) (Credentials, error) {
 	out := Credentials{BouncerID: id}
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		b, err := s.load(ctx, tx, sc, id)
+		b, err := load(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -203,7 +204,7 @@ func (s *Service) foreign(ctx context.Context, tx *db.Tx, b Bouncer, list []Seal
 		if c.ResourceID == 0 {
 			continue
 		}
-		env, err := s.Resources.Environment(ctx, tx, c.ResourceID)
+		env, err := resource.EnvironmentOf(ctx, tx, c.ResourceID)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, err
 		}

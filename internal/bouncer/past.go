@@ -23,7 +23,7 @@ type PastBundle struct {
 // an environment that may have decided something from a time on: those published
 // since, the newest before, and those from the one on that a bouncer still runs.
 // Of a bouncer that was deleted they are still there.
-func (s *Service) PastBundles(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time) ([]PastBundle, error) {
+func PastBundles(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time) ([]PastBundle, error) {
 	return pastBundles(ctx, tx, env, from)
 }
 

@@ -35,7 +35,7 @@ func TestEverySyncCounts(t *testing.T) {
 				if _, err := g.Activated(ctx, tx, sc(""), made.Bouncer, p.Revision); err != nil {
 					return err
 				}
-				health, err := g.SyncHealth(ctx, tx, now)
+				health, err := LoadSyncHealth(ctx, tx, now)
 				if err != nil || health.LastSync == nil || !health.LastSync.Equal(at) {
 					t.Errorf("%d: the last sync is %v, want %v; %v", i, health.LastSync, at, err)
 				}

@@ -55,7 +55,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Bouncer, error) {
 	var b Bouncer
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		b, err = s.load(ctx, tx, sc, id)
+		b, err = load(ctx, tx, sc, id)
 		return err
 	})
 	return b, err
@@ -90,7 +90,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 		if err = s.Tenants.CheckLimit(ctx, tx, tenant.Bouncers); err != nil {
 			return err
 		}
-		if err = s.free(ctx, tx, next, 0); err != nil {
+		if err = checkNameFree(ctx, tx, next, 0); err != nil {
 			return err
 		}
 		// Once more: a resource may have gone since.
@@ -127,7 +127,7 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id int64) (Issued,
 	}
 	var old, made Bouncer
 	token, err := s.issue(ctx, sc, func(tx *db.Tx, digest string) (err error) {
-		if old, err = s.load(ctx, tx, sc, id); err != nil {
+		if old, err = load(ctx, tx, sc, id); err != nil {
 			return err
 		}
 		b := old
@@ -195,7 +195,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 			return invalid(offences)
 		}
 		if next.Name != old.Name {
-			if err := s.free(ctx, tx, next, old.ID); err != nil {
+			if err := checkNameFree(ctx, tx, next, old.ID); err != nil {
 				return err
 			}
 		}
@@ -256,10 +256,10 @@ func (s *Service) Health(ctx context.Context, sc scope.Scope, id int64) (Health,
 func (s *Service) SyncStatus(ctx context.Context, sc scope.Scope, id int64) (SyncStatus, error) {
 	out := SyncStatus{PepID: id, Status: Pending}
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
-		if _, err := s.load(ctx, tx, sc, id); err != nil {
+		if _, err := load(ctx, tx, sc, id); err != nil {
 			return err
 		}
-		b, err := s.Bundle(ctx, tx, id)
+		b, err := BundleOf(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -290,12 +290,12 @@ func standing(b Bundle, rows []Sync) string {
 
 // Environment is where bouncer id is, or NotFound.
 func (s *Service) Environment(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
-	b, err := s.ByID(ctx, tx, id)
+	b, err := ByID(ctx, tx, id)
 	return b.Environment, err
 }
 
-// Named is the bouncer of env with a name, or NotFound.
-func (s *Service) Named(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int64, error) {
+// FindByName is the bouncer of env with a name, or NotFound.
+func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int64, error) {
 	id, err := named(ctx, tx, env, name)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, fault.NotFoundf("no bouncer %q in %s", name, env)
@@ -305,7 +305,7 @@ func (s *Service) Named(ctx context.Context, tx *db.Tx, env scope.Env, name stri
 
 // Twin is the production bouncer of the same name as bouncer id; nil for none.
 func (s *Service) Twin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
-	b, err := s.ByID(ctx, tx, id)
+	b, err := ByID(ctx, tx, id)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}
@@ -319,8 +319,8 @@ func (s *Service) Twin(ctx context.Context, tx *db.Tx, id int64) (*int64, error)
 	return &twin, err
 }
 
-// Linked is the bouncers that list a resource, by id.
-func (s *Service) Linked(ctx context.Context, tx *db.Tx, resourceID int64) ([]int64, error) {
+// LinkedTo is the bouncers that list a resource, by id.
+func LinkedTo(ctx context.Context, tx *db.Tx, resourceID int64) ([]int64, error) {
 	bs, err := all(ctx, tx, scope.AnyEnv)
 	out := []int64{}
 	for _, b := range bs {
@@ -332,10 +332,10 @@ func (s *Service) Linked(ctx context.Context, tx *db.Tx, resourceID int64) ([]in
 }
 
 // Count is how many bouncers the tenant has, in both environments.
-func (s *Service) Count(ctx context.Context, tx *db.Tx) (int64, error) { return countAll(ctx, tx) }
+func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countAll(ctx, tx) }
 
-// free answers Conflict where another bouncer has the name already.
-func (s *Service) free(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error {
+// checkNameFree answers Conflict where another bouncer has the name already.
+func checkNameFree(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error {
 	switch other, err := named(ctx, tx, b.Environment, b.Name); {
 	case err == nil && other != self:
 		return fault.Newf(fault.Conflict, "already_exists", "%s has a bouncer called %q already", b.Environment, b.Name)
@@ -350,7 +350,7 @@ func (s *Service) free(ctx context.Context, tx *db.Tx, b Bouncer, self int64) er
 func (s *Service) unknown(ctx context.Context, tx *db.Tx, b Bouncer, sent []int64) ([]fault.Detail, error) {
 	var offences []fault.Detail
 	for _, id := range b.ResourceIDs {
-		env, err := s.Resources.Environment(ctx, tx, id)
+		env, err := resource.EnvironmentOf(ctx, tx, id)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, err
 		}
@@ -363,7 +363,7 @@ func (s *Service) unknown(ctx context.Context, tx *db.Tx, b Bouncer, sent []int6
 	return offences, nil
 }
 
-func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Bouncer, error) {
+func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Bouncer, error) {
 	b, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(b.Environment) {
 		return Bouncer{}, fault.NotFoundf("no such bouncer")
@@ -372,7 +372,7 @@ func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64)
 }
 
 func (s *Service) current(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Bouncer, error) {
-	b, err := s.load(ctx, tx, sc, id)
+	b, err := load(ctx, tx, sc, id)
 	if err == nil && ifChange != 0 && ifChange != b.ChangeNo {
 		return Bouncer{}, fault.Newf(fault.Precondition, "precondition_failed", "the bouncer is at change %d", b.ChangeNo)
 	}

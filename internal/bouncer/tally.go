@@ -21,8 +21,8 @@ type Tally struct {
 	Awaited    int64 `db:"awaited"`
 }
 
-// Tally counts within the caller's transaction.
-func (s *Service) Tally(ctx context.Context, tx *db.Tx, env scope.Env) (Tally, error) {
+// LoadTally counts within the caller's transaction.
+func LoadTally(ctx context.Context, tx *db.Tx, env scope.Env) (Tally, error) {
 	t, err := tallyBouncers(ctx, tx, env)
 	if err != nil {
 		return t, err

@@ -51,6 +51,6 @@ func checksum(body string) string {
 	return digits(big.NewInt(int64(crc32.ChecksumIEEE([]byte(body)))), crcDigits)
 }
 
-// Disown makes the tokens of all bouncers of a tenant void within tx: each needs a
+// RevokeTokens makes the tokens of all bouncers of a tenant void within tx: each needs a
 // new one (rotate). It is one of tenant.Service.Disown.
-func (s *Service) Disown(ctx context.Context, tx *db.Tx) error { return dropTokens(ctx, tx) }
+func RevokeTokens(ctx context.Context, tx *db.Tx) error { return dropTokens(ctx, tx) }

@@ -219,7 +219,7 @@ func (f *feed) read(ctx context.Context, tx *db.Tx) (r reading, err error) {
 		return r, err
 	}
 	r.replayOff = settings.Replay().Off
-	if r.list, err = f.svc.cfg.Bouncers.In(ctx, tx, f.env); err != nil {
+	if r.list, err = bouncer.InEnvironment(ctx, tx, f.env); err != nil {
 		return r, err
 	}
 	if r.masks, err = f.svc.maskKeyIn(ctx, tx, f.tenant); err != nil {
@@ -233,7 +233,7 @@ func (f *feed) read(ctx context.Context, tx *db.Tx) (r reading, err error) {
 }
 
 func (f *feed) bundles(ctx context.Context, tx *db.Tx) (map[int64]bouncer.Bundle, error) {
-	list, err := f.svc.cfg.Bouncers.Bundles(ctx, tx, f.env)
+	list, err := bouncer.BundlesIn(ctx, tx, f.env)
 	out := make(map[int64]bouncer.Bundle, len(list))
 	for _, b := range list {
 		out[b.BouncerID] = b

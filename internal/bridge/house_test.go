@@ -105,10 +105,10 @@ func newHouse(t testing.TB, c *db.Cluster) *house {
 		DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
 		SyncErrors:        func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) { return nil, nil },
 	}
-	h.resources.Bound, h.resources.Linked = h.policies.Bound, bouncers.Linked
+	h.resources.Bound, h.resources.Linked = policy.ByResource, bouncer.LinkedTo
 	h.resources.Found, h.resources.Unlist = bouncers.Found, bouncers.Unlist
-	bouncers.OfBouncer = h.policies.OfBouncer
-	h.tenants.Counters[tenant.Policies], h.tenants.Counters[tenant.Bouncers] = h.policies.Count, bouncers.Count
+	bouncers.OfBouncer = policy.OfBouncer
+	h.tenants.Counters[tenant.Policies], h.tenants.Counters[tenant.Bouncers] = policy.Count, bouncer.Count
 	snapshots := &decision.Snapshots{Load: h.load, Changes: h.changes, Log: quiet, Idle: time.Hour, Now: h.now, Revision: func(ctx context.Context, id scope.TenantID, env scope.Env) (int64, error) {
 		store, err := c.Tenant(ctx, id)
 		if err != nil {
@@ -127,7 +127,7 @@ func newHouse(t testing.TB, c *db.Cluster) *house {
 		t.Fatal(err)
 	}
 	h.Service = New(Config{
-		Stores: c, Bouncers: bouncers, Snapshots: snapshots, Links: h.policies.BouncerLinks, Facts: h.tenants.Facts, Audit: h.log, Discover: h.resources.Discover,
+		Stores: c, Bouncers: bouncers, Snapshots: snapshots, Links: policy.BouncerLinks, Facts: h.tenants.Facts, Audit: h.log, Discover: h.resources.Discover,
 		Observe: h.observe, Box: box, Random: rand.Reader, Now: h.now, Log: quiet, Sweep: 20 * time.Millisecond,
 	})
 	bouncers.VerifyKey = h.VerifyKey
@@ -168,7 +168,7 @@ func (h *house) load(ctx context.Context, id scope.TenantID, env scope.Env) (dec
 		if src.Revision, err = tx.Revision(ctx, resource.Revision(env)); err != nil {
 			return err
 		}
-		list, err := h.policies.ControlsFor(ctx, tx, env)
+		list, err := policy.ControlsFor(ctx, tx, env)
 		for _, c := range list {
 			src.Controls = append(src.Controls, decision.ControlText{Meta: rego.Meta{ID: c.ID, Name: c.Name, Version: c.Version, ResourceID: c.ResourceID}, Source: c.Source})
 		}
@@ -176,10 +176,10 @@ func (h *house) load(ctx context.Context, id scope.TenantID, env scope.Env) (dec
 			return err
 		}
 		h.count(1, 0)
-		if src.Libraries, err = h.policies.LibrariesFor(ctx, tx, env); err != nil {
+		if src.Libraries, err = policy.LibrariesFor(ctx, tx, env); err != nil {
 			return err
 		}
-		src.Resources, err = h.resources.Docs(ctx, tx, env)
+		src.Resources, err = resource.Docs(ctx, tx, env)
 		return err
 	})
 	return src, err
@@ -198,7 +198,7 @@ func (h *house) changes(ctx context.Context, id scope.TenantID, env scope.Env, s
 			return err
 		}
 		var d resource.Delta
-		if d, ok, err = h.resources.DocsSince(ctx, tx, env, since, to); err != nil || !ok || d.Revisions < to-since {
+		if d, ok, err = resource.DocsSince(ctx, tx, env, since, to); err != nil || !ok || d.Revisions < to-since {
 			ok = false
 			return err
 		}

@@ -200,7 +200,7 @@ func (l *ledger) write(ctx context.Context, t scope.TenantID, some map[*desk]ent
 // one writes down what one bouncer did, in the order in which it happened.
 func (l *ledger) one(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e entry) error {
 	registry := l.svc.cfg.Bouncers
-	b, err := registry.ByID(ctx, tx, d.id)
+	b, err := bouncer.ByID(ctx, tx, d.id)
 	if fault.Is(err, fault.NotFound) {
 		return nil // deleted meanwhile
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -219,7 +220,7 @@ func (s *Service) overtake(ctx context.Context, f *feed, d *desk, seen int64) er
 	if err != nil {
 		return err
 	}
-	if err := store.Write(ctx, func(tx *db.Tx) error { return s.cfg.Bouncers.Overtake(ctx, tx, d.id, seen) }); err != nil {
+	if err := store.Write(ctx, func(tx *db.Tx) error { return bouncer.Overtake(ctx, tx, d.id, seen) }); err != nil {
 		return err
 	}
 	s.cfg.Log.Warn("a bouncer had a revision that this store never gave", "tenant", f.tenant, "bouncer", d.id, "revision", seen)

@@ -154,7 +154,7 @@ func (s *Service) look(ctx context.Context, t scope.TenantID, now time.Time) err
 		if gone, err = overdue(ctx, tx, now, 100); err != nil {
 			return err
 		}
-		if h.SyncHealth, err = s.cfg.Bouncers.SyncHealth(ctx, tx, now.Add(-stuckAfter)); err != nil {
+		if h.SyncHealth, err = bouncer.LoadSyncHealth(ctx, tx, now.Add(-stuckAfter)); err != nil {
 			return err
 		}
 		h.census, err = takeCensus(ctx, tx)

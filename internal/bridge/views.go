@@ -112,11 +112,11 @@ func (s *Service) Revisions(ctx context.Context, sc scope.Scope, env scope.Env) 
 		return out, err
 	}
 	err = store.Read(ctx, func(tx *db.Tx) error {
-		list, err := s.cfg.Bouncers.In(ctx, tx, env)
+		list, err := bouncer.InEnvironment(ctx, tx, env)
 		if err != nil {
 			return err
 		}
-		bundles, err := s.cfg.Bouncers.Bundles(ctx, tx, env)
+		bundles, err := bouncer.BundlesIn(ctx, tx, env)
 		if err != nil {
 			return err
 		}

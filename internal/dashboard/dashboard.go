@@ -89,16 +89,16 @@ func (s *Service) Stats(ctx context.Context, sc scope.Scope) (Stats, error) {
 
 // count fills in what is counted of controls, resources and bouncers.
 func (s *Service) count(ctx context.Context, tx *db.Tx, env scope.Env, now time.Time, out *Stats) error {
-	controls, err := s.Policies.Figures(ctx, tx, env)
+	controls, err := policy.LoadFigures(ctx, tx, env)
 	if err != nil {
 		return err
 	}
 	out.TotalPolicies, out.ActivePolicies = controls.Total, controls.Active
 	out.DraftPolicies, out.PoliciesProtectingResources = controls.Draft, controls.Protecting
-	if out.TotalResources, err = s.Resources.Total(ctx, tx, env); err != nil {
+	if out.TotalResources, err = resource.Total(ctx, tx, env); err != nil {
 		return err
 	}
-	b, err := s.Bouncers.Tally(ctx, tx, env)
+	b, err := bouncer.LoadTally(ctx, tx, env)
 	if err != nil {
 		return err
 	}

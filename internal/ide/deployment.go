@@ -177,7 +177,7 @@ func (s *Service) Await(ctx context.Context, sc scope.Scope, id string) (Deploym
 // cannot be deployed is Invalid with the errors; the deployment is kept as failed,
 // and so is one whose server ended before its time, by the job that is left for it.
 func (s *Service) Deploy(ctx context.Context, sc scope.Scope, files []controlfile.File) (Deployment, error) {
-	if err := s.mayDeploy(sc); err != nil {
+	if err := checkMayDeploy(sc); err != nil {
 		return Deployment{}, err
 	}
 	d := Deployment{ID: s.NewID(), Source: Editor, EventType: "deploy", Status: InProgress, CreatedBy: sc.Actor.Name, CreatedAt: s.Now()}
@@ -185,7 +185,7 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, files []controlfil
 		if err := insertDeployment(ctx, tx, d, ""); err != nil {
 			return err
 		}
-		return s.leave(ctx, tx, d, d.CreatedAt.Add(lostAfter))
+		return enqueue(ctx, tx, d, d.CreatedAt.Add(lostAfter))
 	})
 	if err != nil {
 		return d, err
@@ -224,11 +224,11 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, d Deployment, w work) er
 	if err := dropOldDeployments(ctx, tx, s.Now().Add(-keepDeployments)); err != nil {
 		return err
 	}
-	return s.leave(ctx, tx, d, time.Time{})
+	return enqueue(ctx, tx, d, time.Time{})
 }
 
-// leave keeps the job of a deployment.
-func (s *Service) leave(ctx context.Context, tx *db.Tx, d Deployment, at time.Time) error {
+// enqueue keeps the job of a deployment.
+func enqueue(ctx context.Context, tx *db.Tx, d Deployment, at time.Time) error {
 	_, err := job.Insert(ctx, tx, job.Job{Kind: JobKind, Payload: map[string]string{"deployment_id": d.ID}, RunAt: at, UniqueKey: d.ID, MaxAttempts: 5})
 	return err
 }

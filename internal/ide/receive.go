@@ -76,7 +76,7 @@ func vouched(a Arrival, secret []byte) bool {
 // Receive takes a delivery that a credential vouches for, which must be allowed
 // to deploy.
 func (s *Service) Receive(ctx context.Context, sc scope.Scope, a Arrival) (Receipt, error) {
-	if err := s.mayDeploy(sc); err != nil {
+	if err := checkMayDeploy(sc); err != nil {
 		return Receipt{}, err
 	}
 	if a.Repository == 0 {

@@ -122,7 +122,7 @@ func seal(sc scope.Scope, name, member string) string {
 // Register takes a repository in. What its deliveries may do, the caller must be
 // allowed to do: policies:write.
 func (s *Service) Register(ctx context.Context, sc scope.Scope, d RepositoryDraft) (Repository, error) {
-	if err := s.mayDeploy(sc); err != nil {
+	if err := checkMayDeploy(sc); err != nil {
 		return Repository{}, err
 	}
 	next := Repository{
@@ -186,7 +186,7 @@ func (s *Service) sealed(sc scope.Scope, r *Repository, secret *string, token pa
 func (s *Service) Change(ctx context.Context, sc scope.Scope, id int64, c RepositoryChange, ifChange int64) (Repository, error) {
 	old, err := s.Repository(ctx, sc, id)
 	if err == nil {
-		err = s.mayDeploy(sc)
+		err = checkMayDeploy(sc)
 	}
 	if err != nil {
 		return Repository{}, err
@@ -256,9 +256,9 @@ func (s *Service) Forget(ctx context.Context, sc scope.Scope, id, ifChange int64
 	})
 }
 
-// mayDeploy refuses a caller who could not deploy by hand: nobody can grant what
+// checkMayDeploy refuses a caller who could not deploy by hand: nobody can grant what
 // they do not hold.
-func (s *Service) mayDeploy(sc scope.Scope) error {
+func checkMayDeploy(sc scope.Scope) error {
 	if err := sc.Require("policies:write"); err != nil {
 		return err
 	}
@@ -293,6 +293,6 @@ func (s *Service) note(ctx context.Context, tx *db.Tx, sc scope.Scope, r Reposit
 	})
 }
 
-// Disown has no webhook of the tenant's repositories taken until each is enabled
+// DisableWebhooks has no webhook of the tenant's repositories taken until each is enabled
 // again. It is one of tenant.Service.Disown.
-func (s *Service) Disown(ctx context.Context, tx *db.Tx) error { return disableRepositories(ctx, tx) }
+func DisableWebhooks(ctx context.Context, tx *db.Tx) error { return disableRepositories(ctx, tx) }

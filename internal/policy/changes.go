@@ -21,7 +21,7 @@ type Delta struct {
 
 // ControlsSince gives what changed after a revision, up to that of the
 // transaction. The journal reaches as far back as that of resources.
-func (s *Service) ControlsSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (d Delta, err error) {
+func ControlsSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (d Delta, err error) {
 	if d.Revisions, err = countChanged(ctx, tx, env, since); err != nil || d.Revisions == 0 {
 		return d, err
 	}

@@ -32,11 +32,11 @@ func TestFollowingChangesGivesTheControls(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					r, ok, err := (&resource.Service{}).DocsSince(ctx, tx, env, f.at, to)
+					r, ok, err := resource.DocsSince(ctx, tx, env, f.at, to)
 					if err != nil || !ok {
 						t.Errorf("%s: %v, %v", after, ok, err)
 					}
-					d, err := h.ControlsSince(ctx, tx, env, f.at)
+					d, err := ControlsSince(ctx, tx, env, f.at)
 					if err != nil {
 						return err
 					}
@@ -50,7 +50,7 @@ func TestFollowingChangesGivesTheControls(t *testing.T) {
 						delete(f.have, id)
 					}
 					f.at = to
-					all, err := h.ControlsFor(ctx, tx, env)
+					all, err := ControlsFor(ctx, tx, env)
 					got := []Control{}
 					for _, id := range slices.Sorted(maps.Keys(f.have)) {
 						got = append(got, f.have[id])

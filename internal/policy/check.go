@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
@@ -190,7 +191,7 @@ func (s *Service) refs(ctx context.Context, tx *db.Tx, old, next Policy) error {
 		old, next     *int64
 		env           func(context.Context, *db.Tx, int64) (scope.Env, error)
 	}{
-		{"/resource_id", "resource", old.ResourceID, next.ResourceID, s.Resources.Environment},
+		{"/resource_id", "resource", old.ResourceID, next.ResourceID, resource.EnvironmentOf},
 		{"/bouncer_id", "bouncer", old.BouncerID, next.BouncerID, s.BouncerEnv},
 	} {
 		if ref.next == nil || ref.old != nil && *ref.old == *ref.next && old.Environment == next.Environment {

@@ -209,7 +209,7 @@ func (s *Service) amend(ctx context.Context, tx *db.Tx, sc scope.Scope, old, nex
 	if err := s.record(ctx, tx, sc, old, p, st); err != nil || p.Kind != KindLibrary {
 		return p, err
 	}
-	p.Affected, err = s.affected(ctx, tx, sc, p)
+	p.Affected, err = affectedBy(ctx, tx, sc, p)
 	return p, err
 }
 
@@ -239,7 +239,7 @@ func (p Policy) Differences(sc scope.Scope, next Policy) []MemberDifference {
 func Unified(nameA, nameB, a, b string) string { return unified(nameA, nameB, a, b) }
 
 // ChangedSince tells whether a control has a version after v that no promotion made.
-func (s *Service) ChangedSince(ctx context.Context, tx *db.Tx, id, v int64) (bool, error) {
+func ChangedSince(ctx context.Context, tx *db.Tx, id, v int64) (bool, error) {
 	n, err := countSince(ctx, tx, id, v)
 	if err != nil {
 		return false, fmt.Errorf("versions of control %d: %w", id, err)

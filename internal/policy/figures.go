@@ -17,7 +17,7 @@ type Figures struct {
 	Protecting int64 `db:"protecting"`
 }
 
-// Figures counts within the caller's transaction.
-func (s *Service) Figures(ctx context.Context, tx *db.Tx, env scope.Env) (Figures, error) {
+// LoadFigures counts within the caller's transaction.
+func LoadFigures(ctx context.Context, tx *db.Tx, env scope.Env) (Figures, error) {
 	return figures(ctx, tx, env)
 }

@@ -82,7 +82,7 @@ func newHouse(t *testing.T, c *db.Cluster) *house {
 		Data: func(ctx context.Context, id scope.TenantID, env scope.Env) (rego.DataSource, error) {
 			spec := rego.SetSpec{Env: string(env)}
 			err := c.Read(ctx, id, func(tx *db.Tx) (err error) {
-				spec.Resources, err = h.Resources.Docs(ctx, tx, env)
+				spec.Resources, err = resource.Docs(ctx, tx, env)
 				return err
 			})
 			return rego.NewSet(spec), err
@@ -121,10 +121,10 @@ func newHouse(t *testing.T, c *db.Cluster) *house {
 		SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]SyncError, error) { return nil, nil },
 	}
 	h.Resources = &resource.Service{
-		Stores: c, Now: clock, Bound: h.Bound,
+		Stores: c, Now: clock, Bound: ByResource,
 		Linked: func(context.Context, *db.Tx, int64) ([]int64, error) { return nil, nil },
 	}
-	tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Policies: h.Count}
+	tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Policies: Count}
 	return h
 }
 

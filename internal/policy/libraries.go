@@ -70,7 +70,7 @@ func (s shelf) as(p Policy) shelf {
 }
 
 // LibrariesFor gives the libraries that the controls of an environment may import.
-func (s *Service) LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]lang.Library, error) {
+func LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]lang.Library, error) {
 	all, err := activeLibraries(ctx, tx)
 	return shelf(all).of(env), err
 }
@@ -78,7 +78,7 @@ func (s *Service) LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([
 // Libraries is LibrariesFor in a transaction of its own.
 func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) (libs []lang.Library, err error) {
 	err = s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		libs, err = s.LibrariesFor(ctx, tx, env)
+		libs, err = LibrariesFor(ctx, tx, env)
 		return err
 	})
 	return libs, err
@@ -102,7 +102,7 @@ func (s *Service) LibrariesWith(ctx context.Context, sc scope.Scope, env scope.E
 func (s *Service) Users(ctx context.Context, sc scope.Scope, id int64) (Usage, error) {
 	var u Usage
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
-		p, err := s.load(ctx, tx, sc, id)
+		p, err := loadLive(ctx, tx, sc, id)
 		if err == nil && p.Kind != KindLibrary {
 			err = fault.New(fault.Conflict, "not_a_library", "the policy is a control; only libraries have users")
 		}
@@ -110,7 +110,7 @@ func (s *Service) Users(ctx context.Context, sc scope.Scope, id int64) (Usage, e
 			return err
 		}
 		u = Usage{PolicyID: id, Package: library(p).Package()}
-		u.Users, err = s.affected(ctx, tx, sc, p)
+		u.Users, err = affectedBy(ctx, tx, sc, p)
 		u.Total = len(u.Users)
 		return err
 	})
@@ -121,9 +121,9 @@ func library(p Policy) lang.Library {
 	return lang.Library{ID: p.ID, Name: p.Name, Version: p.Version, Source: p.RegoCode}
 }
 
-// affected are the policies that use a library as it is stored, as far as the
+// affectedBy are the policies that use a library as it is stored, as far as the
 // scope sees them.
-func (s *Service) affected(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]User, error) {
+func affectedBy(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]User, error) {
 	out := []User{}
 	all, err := activeLibraries(ctx, tx)
 	if err != nil {

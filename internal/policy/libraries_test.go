@@ -69,7 +69,7 @@ func TestLibraries(t *testing.T) {
 			t.Errorf("tests with a library %+v %v", report, err)
 		}
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
-			if cs, err := h.ControlsFor(ctx, tx, scope.Sandbox); err != nil || len(cs) != 1 {
+			if cs, err := ControlsFor(ctx, tx, scope.Sandbox); err != nil || len(cs) != 1 {
 				t.Errorf("a library decides: %v %v", cs, err)
 			}
 			return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
@@ -16,7 +17,7 @@ import (
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id int64, hard bool, ifVersion int64) (time.Time, error) {
 	var at time.Time
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		old, err := s.find(ctx, tx, sc, id)
+		old, err := loadAny(ctx, tx, sc, id)
 		if err == nil && old.DeletedAt != nil && !hard {
 			err = fault.NotFoundf("no such policy")
 		}
@@ -53,7 +54,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id int64, hard boo
 func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
 	var p Policy
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		old, err := s.find(ctx, tx, sc, id)
+		old, err := loadAny(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ func (s *Service) relink(ctx context.Context, tx *db.Tx, p *Policy) error {
 	for _, l := range []struct {
 		id  **int64
 		env func(context.Context, *db.Tx, int64) (scope.Env, error)
-	}{{&p.ResourceID, s.Resources.Environment}, {&p.BouncerID, s.BouncerEnv}} {
+	}{{&p.ResourceID, resource.EnvironmentOf}, {&p.BouncerID, s.BouncerEnv}} {
 		if *l.id == nil {
 			continue
 		}
@@ -100,8 +101,8 @@ func (s *Service) relink(ctx context.Context, tx *db.Tx, p *Policy) error {
 	return nil
 }
 
-// find is one control in the scope, deleted or not, or NotFound.
-func (s *Service) find(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
+// loadAny is one control in the scope, deleted or not, or NotFound.
+func loadAny(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
 	p, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(p.Environment) {
 		return Policy{}, fault.NotFoundf("no such policy")
@@ -110,12 +111,12 @@ func (s *Service) find(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64)
 }
 
 // ControlsFor gives the active controls of an environment with their sources, by id.
-func (s *Service) ControlsFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
+func ControlsFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
 	return controls(ctx, tx, env)
 }
 
-// Bound gives the live controls bound to each resource with an id from first to last.
-func (s *Service) Bound(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error) {
+// ByResource gives the live controls bound to each resource with an id from first to last.
+func ByResource(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error) {
 	links, err := bound(ctx, tx, first, last)
 	out := map[int64][]int64{}
 	for _, l := range links {
@@ -126,7 +127,7 @@ func (s *Service) Bound(ctx context.Context, tx *db.Tx, first, last int64) (map[
 
 // OfBouncer gives the live controls that name a bouncer, and the resources that
 // those controls are bound to, each once and by id.
-func (s *Service) OfBouncer(ctx context.Context, tx *db.Tx, bouncer int64) (policies, resources []int64, err error) {
+func OfBouncer(ctx context.Context, tx *db.Tx, bouncer int64) (policies, resources []int64, err error) {
 	links, err := byBouncer(ctx, tx, bouncer)
 	seen := map[int64]struct{}{}
 	policies = []int64{}
@@ -141,7 +142,7 @@ func (s *Service) OfBouncer(ctx context.Context, tx *db.Tx, bouncer int64) (poli
 
 // BouncerLinks gives, for each bouncer that live controls of an environment
 // name, the resources that those controls are bound to, by id.
-func (s *Service) BouncerLinks(ctx context.Context, tx *db.Tx, env scope.Env) (map[int64][]int64, error) {
+func BouncerLinks(ctx context.Context, tx *db.Tx, env scope.Env) (map[int64][]int64, error) {
 	links, err := bouncerLinks(ctx, tx, env)
 	out := map[int64][]int64{}
 	for _, l := range links {
@@ -151,4 +152,4 @@ func (s *Service) BouncerLinks(ctx context.Context, tx *db.Tx, env scope.Env) (m
 }
 
 // Count is how many live controls the tenant has, in both environments.
-func (s *Service) Count(ctx context.Context, tx *db.Tx) (int64, error) { return countLive(ctx, tx) }
+func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countLive(ctx, tx) }

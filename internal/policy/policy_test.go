@@ -45,7 +45,7 @@ func TestLifeOfAControl(t *testing.T) {
 		_, err = h.Update(ctx, sc(""), p.ID, Change{RegoCode: ptr(broken)}, 0)
 		wantFault(t, err, fault.Invalid, "/rego_code")
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
-			cs, err := h.ControlsFor(ctx, tx, scope.Sandbox)
+			cs, err := ControlsFor(ctx, tx, scope.Sandbox)
 			if err != nil || len(cs) != 1 || cs[0].Source != good || cs[0].Version != 2 || cs[0].ResourceID != 0 {
 				t.Errorf("controls %+v, %v", cs, err)
 			}
@@ -55,7 +55,7 @@ func TestLifeOfAControl(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.in(t, func(ctx context.Context, tx *db.Tx) error {
-			if cs, err := h.ControlsFor(ctx, tx, scope.Sandbox); err != nil || len(cs) != 0 {
+			if cs, err := ControlsFor(ctx, tx, scope.Sandbox); err != nil || len(cs) != 0 {
 				t.Errorf("inactive and in scope: %+v, %v", cs, err)
 			}
 			return nil

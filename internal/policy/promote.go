@@ -67,7 +67,7 @@ func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 	}
 	var p Policy
 	err = s.write(ctx, sc, func(tx *db.Tx) error {
-		old, err := s.load(ctx, tx, sc, id)
+		old, err := loadLive(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}

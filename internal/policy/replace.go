@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -90,7 +91,7 @@ func (s *Service) replaceable(ctx context.Context, sc scope.Scope, p Policy) ([]
 		if p.ResourceID != nil {
 			// Without a counterpart there is no control for it either. That the resource
 			// is gone is for the transaction to tell.
-			twin, _, err := s.Resources.Twin(ctx, tx, scope.Production, *p.ResourceID)
+			twin, _, err := resource.FindTwin(ctx, tx, scope.Production, *p.ResourceID)
 			if err != nil && !gone(err) {
 				return err
 			}
@@ -148,7 +149,7 @@ type Reinstatement struct {
 func (s *Service) Reinstate(ctx context.Context, sc scope.Scope, id int64, r Reinstatement, ifVersion int64) (Policy, error) {
 	var p Policy
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		old, err := s.load(ctx, tx, sc, id)
+		old, err := loadLive(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 func (h *house) inProduction(t *testing.T) (ids []int64) {
 	t.Helper()
 	h.in(t, func(ctx context.Context, tx *db.Tx) error {
-		list, err := h.ControlsFor(ctx, tx, scope.Production)
+		list, err := ControlsFor(ctx, tx, scope.Production)
 		for _, c := range list {
 			ids = append(ids, c.ID)
 		}

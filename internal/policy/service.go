@@ -89,7 +89,7 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Policy, er
 func (s *Service) stored(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
 	var p Policy
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		if p, err = s.load(ctx, tx, sc, id); err != nil {
+		if p, err = loadLive(ctx, tx, sc, id); err != nil {
 			return err
 		}
 		one := []Policy{p}
@@ -165,7 +165,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int64, st step, decide func(*db.Tx, Policy) (Policy, error)) (Policy, error) {
 	var p Policy
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		old, err := s.load(ctx, tx, sc, id)
+		old, err := loadLive(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -230,8 +230,8 @@ func transition(from, to string) error {
 	}
 }
 
-// load is one live control in the scope, or NotFound.
-func (s *Service) load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
+// loadLive is one live control in the scope, or NotFound.
+func loadLive(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
 	p, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) || err == nil && (p.DeletedAt != nil || !sc.Sees(p.Environment)) {
 		return Policy{}, fault.NotFoundf("no such policy")

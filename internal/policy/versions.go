@@ -45,7 +45,7 @@ type MemberDifference struct {
 func (s *Service) Versions(ctx context.Context, sc scope.Scope, id, skip, limit int64) (History, error) {
 	var h History
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		if _, err = s.load(ctx, tx, sc, id); err != nil {
+		if _, err = loadLive(ctx, tx, sc, id); err != nil {
 			return err
 		}
 		h.Versions, h.Total, err = versions(ctx, tx, id, skip, limit)
@@ -68,16 +68,16 @@ func (s *Service) Version(ctx context.Context, sc scope.Scope, id, v int64) (Ver
 func (s *Service) storedVersion(ctx context.Context, sc scope.Scope, id, v int64) (Version, error) {
 	var out Version
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		if _, err = s.load(ctx, tx, sc, id); err != nil {
+		if _, err = loadLive(ctx, tx, sc, id); err != nil {
 			return err
 		}
-		out, err = s.version(ctx, tx, id, v)
+		out, err = loadVersion(ctx, tx, id, v)
 		return err
 	})
 	return out, err
 }
 
-func (s *Service) version(ctx context.Context, tx *db.Tx, id, v int64) (Version, error) {
+func loadVersion(ctx context.Context, tx *db.Tx, id, v int64) (Version, error) {
 	out, err := version(ctx, tx, id, v)
 	if errors.Is(err, db.ErrNoRows) {
 		return Version{}, fault.NotFoundf("the policy has no version %d", v)
@@ -89,7 +89,7 @@ func (s *Service) version(ctx context.Context, tx *db.Tx, id, v int64) (Version,
 func (s *Service) Diff(ctx context.Context, sc scope.Scope, id, from, to int64) (Difference, error) {
 	var a, b Version
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
-		p, err := s.load(ctx, tx, sc, id)
+		p, err := loadLive(ctx, tx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -99,10 +99,10 @@ func (s *Service) Diff(ctx context.Context, sc scope.Scope, id, from, to int64) 
 		if from == 0 {
 			from = max(1, to-1)
 		}
-		if a, err = s.version(ctx, tx, id, from); err != nil {
+		if a, err = loadVersion(ctx, tx, id, from); err != nil {
 			return err
 		}
-		b, err = s.version(ctx, tx, id, to)
+		b, err = loadVersion(ctx, tx, id, to)
 		return err
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -147,10 +148,10 @@ func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlf
 	if l := c.Resource; l != nil && !l.None {
 		ids := []int64{l.ID}
 		if l.ID == 0 {
-			if ids, err = s.Resources.Called(ctx, tx, env, l.Name, l.Type, l.Path); err != nil {
+			if ids, err = resource.FindByName(ctx, tx, env, l.Name, l.Type, l.Path); err != nil {
 				return out, nil, err
 			}
-		} else if there, err := s.Resources.Environment(ctx, tx, l.ID); err != nil || there != env {
+		} else if there, err := resource.EnvironmentOf(ctx, tx, l.ID); err != nil || there != env {
 			if err != nil && !fault.Is(err, fault.NotFound) {
 				return out, nil, err
 			}
@@ -168,7 +169,7 @@ func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlf
 	if l := c.Bouncer; l != nil && !l.None {
 		id := l.ID
 		if id == 0 {
-			id, err = s.Bouncers.Named(ctx, tx, env, l.Name)
+			id, err = bouncer.FindByName(ctx, tx, env, l.Name)
 		} else {
 			var there scope.Env
 			if there, err = s.Bouncers.Environment(ctx, tx, id); err == nil && there != env {

@@ -71,7 +71,7 @@ func (s *Service) DeployWith(ctx context.Context, sc scope.Scope, r Request, als
 		return also(ctx, tx, d)
 	})
 	if err != nil {
-		return Deployment{}, s.blame(r.Files, repo, err)
+		return Deployment{}, locateError(r.Files, repo, err)
 	}
 	if d.DryRun {
 		d.ID = ""
@@ -185,8 +185,8 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deplo
 	})
 }
 
-// blame puts a control's own fault at its file; every other stays as it is.
-func (s *Service) blame(files []controlfile.File, repo controlfile.Repository, err error) error {
+// locateError puts a control's own fault at its file; every other stays as it is.
+func locateError(files []controlfile.File, repo controlfile.Repository, err error) error {
 	var p *policy.PlacementError
 	var f *fault.Error
 	if !errors.As(err, &p) || !errors.As(p.Err, &f) || f.Kind != fault.Invalid && f.Kind != fault.Conflict {

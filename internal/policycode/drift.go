@@ -119,7 +119,7 @@ func (s *Service) compare(ctx context.Context, tx *db.Tx, sc scope.Scope, r Requ
 	}
 	outside := !coded
 	if coded {
-		if outside, err = s.Policies.ChangedSince(ctx, tx, p.ID, o.Version); err != nil {
+		if outside, err = policy.ChangedSince(ctx, tx, p.ID, o.Version); err != nil {
 			return d, false, err
 		}
 	}
@@ -152,8 +152,8 @@ func (s *Service) controls(ctx context.Context, sc scope.Scope, env scope.Env, n
 	return slices.DeleteFunc(out, func(p policy.Policy) bool { return p.Status != policy.Active && active[p.Name] }), nil
 }
 
-// Copied gives a copy that a promotion left in sandbox the origin of the policy
+// RecordCopy gives a copy that a promotion left in sandbox the origin of the policy
 // that was promoted, so that drift and pull know the copy as they knew that one.
-func (s *Service) Copied(ctx context.Context, tx *db.Tx, from, to int64) error {
+func RecordCopy(ctx context.Context, tx *db.Tx, from, to int64) error {
 	return copyOrigin(ctx, tx, from, to)
 }

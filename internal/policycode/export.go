@@ -3,10 +3,12 @@ package policycode
 import (
 	"context"
 
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -67,14 +69,14 @@ func (s *Service) written(ctx context.Context, tx *db.Tx, p policy.Policy, path 
 		w.Cases = append(w.Cases, controlfile.WrittenCase{Name: c.Name, Input: c.Input, Data: c.Data.Members(), Expected: c.Expected})
 	}
 	if p.ResourceID != nil {
-		name, typ, path, err := s.Resources.Name(ctx, tx, *p.ResourceID)
+		name, typ, path, err := resource.NameOf(ctx, tx, *p.ResourceID)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return w, err
 		}
 		w.Resource = controlfile.ResourceName{Name: name, Type: typ, Path: path}
 	}
 	if p.BouncerID != nil {
-		b, err := s.Bouncers.ByID(ctx, tx, *p.BouncerID)
+		b, err := bouncer.ByID(ctx, tx, *p.BouncerID)
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return w, err
 		}

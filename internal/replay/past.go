@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
@@ -42,7 +43,7 @@ func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
 // began reads from when on the past is known.
 func (s *Service) began(ctx context.Context, sc scope.Scope, h *history) error {
 	return s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		h.known, err = s.Resources.PastFrom(ctx, tx, h.request.SourceEnvironment)
+		h.known, err = resource.PastFrom(ctx, tx, h.request.SourceEnvironment)
 		return err
 	})
 }
@@ -55,7 +56,7 @@ func (s *Service) rewind(ctx context.Context, sc scope.Scope, h *history, set *r
 	return s.read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		h.ends, h.dataFrom, bytes = nil, 0, 0
 		clear(now)
-		return s.Resources.PastSince(ctx, tx, h.request.SourceEnvironment, h.from, set.Revision(), func(past ended) bool {
+		return resource.PastSince(ctx, tx, h.request.SourceEnvironment, h.from, set.Revision(), func(past ended) bool {
 			after, known := now[past.ID]
 			if !known {
 				after = set.Resource(past.ID)
@@ -102,13 +103,13 @@ func (s *Service) views(ctx context.Context, sc scope.Scope, p *plan) error {
 	var links map[int64][]int64
 	var bundles []bouncer.PastBundle
 	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		if list, err = s.Bouncers.In(ctx, tx, p.request.SourceEnvironment); err != nil {
+		if list, err = bouncer.InEnvironment(ctx, tx, p.request.SourceEnvironment); err != nil {
 			return err
 		}
-		if links, err = s.Policies.BouncerLinks(ctx, tx, p.request.SourceEnvironment); err != nil {
+		if links, err = policy.BouncerLinks(ctx, tx, p.request.SourceEnvironment); err != nil {
 			return err
 		}
-		bundles, err = s.Bouncers.PastBundles(ctx, tx, p.request.SourceEnvironment, p.followed)
+		bundles, err = bouncer.PastBundles(ctx, tx, p.request.SourceEnvironment, p.followed)
 		return err
 	})
 	views := map[int64]*rerun.View{}

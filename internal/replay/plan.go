@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -269,14 +270,14 @@ func (s *Service) link(ctx context.Context, sc scope.Scope, p *plan, c policy.Po
 			return nil
 		}
 		ch.control.ResourceID = *c.ResourceID
-		env, err := s.Resources.Environment(ctx, tx, *c.ResourceID)
+		env, err := resource.EnvironmentOf(ctx, tx, *c.ResourceID)
 		if err == nil && env != p.request.Environment {
 			err = fault.NotFoundf("no such resource")
 		}
 		if err != nil || !promoted {
 			return err
 		}
-		found, src, err := s.Resources.Twin(ctx, tx, p.request.SourceEnvironment, *c.ResourceID)
+		found, src, err := resource.FindTwin(ctx, tx, p.request.SourceEnvironment, *c.ResourceID)
 		if err != nil {
 			return err
 		}

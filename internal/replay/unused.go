@@ -63,7 +63,7 @@ func (s *Service) Unused(ctx context.Context, sc scope.Scope, days int) (Unused,
 	out := Unused{Environment: env, Days: days, Since: since, Controls: []UnusedOne{}, Rules: []UnusedRules{}}
 	var active []policy.Control
 	err := s.read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
-		active, err = s.Policies.ControlsFor(ctx, tx, env)
+		active, err = policy.ControlsFor(ctx, tx, env)
 		return err
 	})
 	if err != nil {

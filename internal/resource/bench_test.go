@@ -98,14 +98,14 @@ func BenchmarkHundredThousand(b *testing.B) {
 					return store.Read(ctx, func(tx *db.Tx) error {
 						to, err := tx.Revision(ctx, Revision(scope.Sandbox))
 						if err == nil {
-							_, _, err = s.DocsSince(ctx, tx, scope.Sandbox, to-1, to)
+							_, _, err = DocsSince(ctx, tx, scope.Sandbox, to-1, to)
 						}
 						return err
 					})
 				}},
 				{"inventory/complete", func() error { _, err := s.Inventory(ctx, sc("")); return err }},
 				{"docs", func() error {
-					return store.Read(ctx, func(tx *db.Tx) error { _, err := s.Docs(ctx, tx, scope.Sandbox); return err })
+					return store.Read(ctx, func(tx *db.Tx) error { _, err := Docs(ctx, tx, scope.Sandbox); return err })
 				}},
 			} {
 				if call.name == "inventory/complete" {

@@ -64,7 +64,7 @@ func note(ctx context.Context, tx *db.Tx, env scope.Env, ids []int64) (revision 
 // DocsSince gives what changed after a revision, up to that of the transaction,
 // now. ok is false where the journal does not reach back so far or so much
 // changed that reading everything (Docs) is the shorter way.
-func (s *Service) DocsSince(ctx context.Context, tx *db.Tx, env scope.Env, since, now int64) (d Delta, ok bool, err error) {
+func DocsSince(ctx context.Context, tx *db.Tx, env scope.Env, since, now int64) (d Delta, ok bool, err error) {
 	if since > now || now-since > KeptRevisions {
 		return d, false, nil
 	}

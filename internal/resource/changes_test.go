@@ -39,7 +39,7 @@ func (p *copyOf) follow(t *rapid.T, store *db.DB, s *Service) {
 		if err != nil {
 			return err
 		}
-		d, ok, err := s.DocsSince(ctx, tx, p.env, p.revision, to)
+		d, ok, err := DocsSince(ctx, tx, p.env, p.revision, to)
 		if err != nil || !ok {
 			return fmt.Errorf("ok %v: %w", ok, err)
 		}
@@ -50,7 +50,7 @@ func (p *copyOf) follow(t *rapid.T, store *db.DB, s *Service) {
 			delete(p.docs, id)
 		}
 		p.revision = to
-		all, err := s.Docs(ctx, tx, p.env)
+		all, err := Docs(ctx, tx, p.env)
 		if err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func TestDocsSinceKnowsItsLimits(t *testing.T) {
 			err := store.Read(ctx, func(tx *db.Tx) error {
 				to, err := tx.Revision(ctx, Revision(scope.Sandbox))
 				if err == nil {
-					d, ok, err = s.DocsSince(ctx, tx, scope.Sandbox, from, to)
+					d, ok, err = DocsSince(ctx, tx, scope.Sandbox, from, to)
 				}
 				return err
 			})

@@ -14,7 +14,7 @@ import (
 // Docs gives the resources of an environment as the engine sees them, by id:
 // what the matcher needs, and the document that becomes data.resources.<id> and
 // is laid onto input.resource. Empty members are absent.
-func (s *Service) Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Resource, error) {
+func Docs(ctx context.Context, tx *db.Tx, env scope.Env) ([]rego.Resource, error) {
 	rs, err := all(ctx, tx, env)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func (r pastRow) past() (Past, error) {
 // time on and up to a revision, newest first, as long as each is wanted: whoever
 // has the resources as of that revision and goes through them comes to what was
 // before.
-func (s *Service) PastSince(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time, upTo int64, each func(Past) bool) error {
+func PastSince(ctx context.Context, tx *db.Tx, env scope.Env, from time.Time, upTo int64, each func(Past) bool) error {
 	for row, err := range pastRows(ctx, tx, env, from, upTo) {
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func (s *Service) PastSince(ctx context.Context, tx *db.Tx, env scope.Env, from 
 
 // PastFrom is the revision of an environment from which on PastSince has every
 // change; 0 where that is all.
-func (s *Service) PastFrom(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
+func PastFrom(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
 	return tx.Revision(ctx, "past:"+Revision(env))
 }
 

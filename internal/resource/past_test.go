@@ -32,7 +32,7 @@ func (p *copyOf) rewind(t *testing.T, store *db.DB, s *Service) {
 		}
 	}
 	err := store.Read(ctx, func(tx *db.Tx) error {
-		return s.PastSince(ctx, tx, p.env, time.Time{}, p.revision, func(past Past) bool {
+		return PastSince(ctx, tx, p.env, time.Time{}, p.revision, func(past Past) bool {
 			holdTo(past.Revision)
 			if past.Doc == nil {
 				delete(p.docs, past.ID)
@@ -79,7 +79,7 @@ func TestForget(t *testing.T) {
 		}
 		var left []Past
 		err := c.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
-			return s.PastSince(ctx, tx, scope.Sandbox, time.Time{}, 1<<60, func(p Past) bool { left = append(left, p); return true })
+			return PastSince(ctx, tx, scope.Sandbox, time.Time{}, 1<<60, func(p Past) bool { left = append(left, p); return true })
 		})
 		if team, _ := left[0].Doc.Doc.Get("owner_team").Str(); err != nil || len(left) != 1 || team != "b" {
 			t.Errorf("left %+v, %v", left, err)

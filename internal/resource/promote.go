@@ -41,10 +41,10 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 	return next.ID, s.record(ctx, tx, sc, next, "created", map[string]any{"copied_from": src.ID, "reason": "promotion of a control"})
 }
 
-// Twin is the resource of env that a promotion takes for the one with this id,
+// FindTwin is the resource of env that a promotion takes for the one with this id,
 // of the same type, name and path; 0 where there is none yet. src is the one
 // with the id, as the engine sees it. NotFound where that is not there.
-func (s *Service) Twin(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (found int64, src rego.Resource, err error) {
+func FindTwin(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (found int64, src rego.Resource, err error) {
 	r, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
 		return 0, src, fault.NotFoundf("no such resource")

@@ -223,7 +223,7 @@ func TestDocsAndCounterpart(t *testing.T) {
 			t.Errorf("copy %+v, %v", copied, err)
 		}
 		err = store.Read(ctx, func(tx *db.Tx) error {
-			docs, err := s.Docs(ctx, tx, scope.Sandbox)
+			docs, err := Docs(ctx, tx, scope.Sandbox)
 			if err != nil || len(docs) != 1 {
 				t.Fatalf("%d docs, %v", len(docs), err)
 			}

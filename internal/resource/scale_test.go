@@ -54,7 +54,7 @@ func TestBulkOfMany(t *testing.T) {
 			if err != nil || now != before+1 {
 				t.Errorf("from revision %d to %d, %v", before, now, err)
 			}
-			d, ok, err := s.DocsSince(ctx, tx, scope.Sandbox, before, now)
+			d, ok, err := DocsSince(ctx, tx, scope.Sandbox, before, now)
 			if err != nil || !ok || len(d.Docs) != n || d.Revisions != 1 || len(d.Removed) != 0 {
 				t.Errorf("the journal has %d of %d, ok %v, %v", len(d.Docs), n, ok, err)
 			}

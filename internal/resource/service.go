@@ -182,9 +182,9 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int6
 	return r, err
 }
 
-// Environment is where resource id is, NotFound where it is not: how other
+// EnvironmentOf is where resource id is, NotFound where it is not: how other
 // packages check an id that stands in a body.
-func (s *Service) Environment(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
+func EnvironmentOf(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
 	r, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
 		return "", fault.NotFoundf("no resource %d", id)
@@ -192,8 +192,8 @@ func (s *Service) Environment(ctx context.Context, tx *db.Tx, id int64) (scope.E
 	return r.Environment, err
 }
 
-// Name gives what resource id is called: name, type and path; NotFound for none.
-func (s *Service) Name(ctx context.Context, tx *db.Tx, id int64) (name, typ, path string, err error) {
+// NameOf gives what resource id is called: name, type and path; NotFound for none.
+func NameOf(ctx context.Context, tx *db.Tx, id int64) (name, typ, path string, err error) {
 	r, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
 		err = fault.NotFoundf("no resource %d", id)
@@ -201,9 +201,9 @@ func (s *Service) Name(ctx context.Context, tx *db.Tx, id int64) (name, typ, pat
 	return r.Name, r.Type, r.Path, err
 }
 
-// Called gives the ids of the resources of env that have what is not empty of
+// FindByName gives the ids of the resources of env that have what is not empty of
 // name, type and path: two at most, for more than one is ambiguous anyway.
-func (s *Service) Called(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
+func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name, typ, path string) ([]int64, error) {
 	return called(ctx, tx, env, name, typ, path)
 }
 
@@ -345,6 +345,6 @@ func invalid(offences []fault.Detail) error {
 
 // Total counts the resources of an environment, or of both, within the caller's
 // transaction.
-func (s *Service) Total(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
+func Total(ctx context.Context, tx *db.Tx, env scope.Env) (int64, error) {
 	return count(ctx, tx, env, Filter{})
 }

@@ -200,7 +200,7 @@ func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before
 	if err := mayCarry(sc, before.Roles, after.Roles); err != nil {
 		return err
 	}
-	if err := s.keepAdministrator(ctx, tx, sc, before, after); err != nil {
+	if err := keepAdministrator(ctx, tx, sc, before, after); err != nil {
 		return err
 	}
 	if Fold(before.Username) != Fold(after.Username) || Fold(before.Email) != Fold(after.Email) {
@@ -241,7 +241,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, 
 		}
 		gone := u
 		gone.Status, gone.Roles = Disabled, nil
-		if err := s.keepAdministrator(ctx, tx, sc, u, gone); err != nil {
+		if err := keepAdministrator(ctx, tx, sc, u, gone); err != nil {
 			return err
 		}
 		if err := deleteUser(ctx, tx, id); err != nil {
@@ -278,7 +278,7 @@ func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countUsers(ct
 
 // keepAdministrator refuses to leave the deployment without anybody who can
 // administer it.
-func (s *Service) keepAdministrator(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User) error {
+func keepAdministrator(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User) error {
 	rules := func(u User) bool { return u.Status == Active && slices.Contains(u.Roles, RolePlatformAdmin) }
 	if sc.Tenant != scope.DefaultTenant || !rules(before) || rules(after) {
 		return nil

@@ -37,7 +37,6 @@ var (
 	bigTypes = map[string]int{
 		"internal/audit.DecisionLog":   60,
 		"internal/auth.Service":        65,
-		"internal/bouncer.Service":     60,
 		"internal/enforce.Bouncer":     150,
 		"internal/enforce/pii.scan":    60,
 		"internal/policy.Service":      65,

@@ -73,14 +73,14 @@ func (s *Service) Run(ctx context.Context) {
 		tenants, s.looked = all, true
 	}
 	for _, t := range tenants {
-		if err := s.Look(ctx, t); err != nil && ctx.Err() == nil {
+		if err := s.Detect(ctx, t); err != nil && ctx.Err() == nil {
 			s.Logger.Warn("anomalies: a tenant was left out", "tenant", t, "error", err)
 		}
 	}
 }
 
-// Look runs all detectors on one tenant and keeps what they find.
-func (s *Service) Look(ctx context.Context, tenant scope.TenantID) error {
+// Detect runs all detectors on one tenant and keeps what they find.
+func (s *Service) Detect(ctx context.Context, tenant scope.TenantID) error {
 	tuning, on, err := s.Tuning(ctx, tenant)
 	if err != nil || !on {
 		return err

@@ -59,11 +59,11 @@ func controlPlane(t *testing.T, c *db.Cluster) *rig {
 			},
 		}
 		s.Bouncers = &bouncer.Service{
-			Stores: c, Now: time.Now, Random: rand.Reader, Tenants: tenants, Root: "https://gate.example/api/v1", OfBouncer: policy.OfBouncer,
+			Stores: c, Now: time.Now, Random: rand.Reader, Tenants: tenants, Root: "https://gate.example/api/v1", LinksOf: policy.LinksOfBouncer,
 		}
-		s.Resources = &resource.Service{Stores: c, Now: time.Now, Bound: policy.ByResource, Linked: bouncer.LinkedTo}
+		s.Resources = &resource.Service{Stores: c, Now: time.Now, PoliciesOf: policy.ByResource, BouncersOf: bouncer.LinkedTo}
 		s.Policies.Resources, s.Bouncers.Resources = s.Resources, s.Resources
-		s.Policies.BouncerEnv, s.Policies.BouncerTwin = s.Bouncers.Environment, s.Bouncers.Twin
+		s.Policies.BouncerEnv, s.Policies.BouncerTwin = bouncer.EnvironmentOf, bouncer.FindTwin
 		tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Policies: policy.Count, tenant.Bouncers: bouncer.Count}
 	})
 }

@@ -250,7 +250,7 @@ func (p *parts) subjects(context.Context) error {
 	p.bouncers = &bouncer.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Resources: p.resources, Box: credentials}
 	p.policies = &policy.Service{
 		Stores: p.stores, Now: p.now, Evaluator: p.workers, Resources: p.resources, Tenants: p.tenants,
-		Data: p.dataOf, BouncerEnv: p.bouncers.Environment, BouncerTwin: p.bouncers.Twin,
+		Data: p.dataOf, BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
 		// There are no channels or integrations yet, so no destination exists.
 		DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
 		Person:            p.users.Named, SyncErrors: p.syncErrors,
@@ -258,13 +258,13 @@ func (p *parts) subjects(context.Context) error {
 	p.policyCode = &policycode.Service{
 		Stores: p.stores, Now: p.now, NewID: newID, Evaluator: p.workers, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
 	}
-	p.policies.Copied = policycode.RecordCopy
-	p.resources.Bound, p.resources.Linked = policy.ByResource, bouncer.LinkedTo
-	p.resources.Found, p.resources.Unlist = p.bouncers.Found, p.bouncers.Unlist
-	p.bouncers.OfBouncer = policy.OfBouncer
+	p.policies.RecordCopy = policycode.RecordCopy
+	p.resources.PoliciesOf, p.resources.BouncersOf = policy.ByResource, bouncer.LinkedTo
+	p.resources.AddToBouncer, p.resources.RemoveFromBouncers = p.bouncers.AddResources, p.bouncers.RemoveResource
+	p.bouncers.LinksOf = policy.LinksOfBouncer
 	p.tenants.Counters[tenant.Policies] = policy.Count
 	p.tenants.Counters[tenant.Bouncers] = bouncer.Count
-	p.tenants.Disown = append(p.tenants.Disown, auth.RevokeAll, bouncer.RevokeTokens)
+	p.tenants.RevokeHooks = append(p.tenants.RevokeHooks, auth.RevokeAll, bouncer.RevokeTokens)
 	return nil
 }
 

@@ -162,7 +162,7 @@ func (k *keeper) run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		k.reserve.Check()
-		_ = k.audit.SayMissing() // it tries again
+		_ = k.audit.WriteMissing() // it tries again
 		k.reconcile(ctx)
 		select {
 		case <-tick.C:

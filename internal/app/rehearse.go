@@ -33,9 +33,9 @@ func (p *parts) work(context.Context) error {
 		Dead: func(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
 			switch t.Kind {
 			case ide.JobKind:
-				return p.ide.Buried(ctx, tx, t, cause)
+				return p.ide.HandleDead(ctx, tx, t, cause)
 			case replay.JobKind:
-				return p.replays.Buried(ctx, tx, t, cause)
+				return p.replays.HandleDead(ctx, tx, t, cause)
 			default: // of another version: nobody here knows what waits for it
 				p.log.WarnContext(ctx, "a job of an unknown kind is given up", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", cause)
 				return nil

@@ -37,9 +37,9 @@ func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, e Ent
 		return err
 	}
 	r := eventRow{
-		Seq: c.LastSeq + 1, At: now.UTC().Truncate(time.Microsecond), Type: e.Type, Object: e.Object, ObjectID: sane(e.ObjectID),
-		ObjectName: sane(e.ObjectName), Environment: string(e.Env), ActorKind: string(sc.Actor.Kind), ActorID: sane(sc.Actor.ID), ActorName: sane(sc.Actor.Name),
-		IPAddress: sane(sc.Actor.IP), RequestID: sane(sc.RequestID), Changes: changes, EventContext: eventContext,
+		Seq: c.LastSeq + 1, At: now.UTC().Truncate(time.Microsecond), Type: e.Type, Object: e.Object, ObjectID: cleanText(e.ObjectID),
+		ObjectName: cleanText(e.ObjectName), Environment: string(e.Env), ActorKind: string(sc.Actor.Kind), ActorID: cleanText(sc.Actor.ID), ActorName: cleanText(sc.Actor.Name),
+		IPAddress: cleanText(sc.Actor.IP), RequestID: cleanText(sc.RequestID), Changes: changes, EventContext: eventContext,
 	}
 	r.Hash = r.seal(c.Head)
 	if err := insertEvent(ctx, tx, &r); err != nil {
@@ -49,15 +49,15 @@ func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, e Ent
 	return saveChain(ctx, tx, c)
 }
 
-// Told reports whether the administrative log has an entry of a type on an object
+// WasRecorded reports whether the administrative log has an entry of a type on an object
 // at a time, as Append was given it.
-func Told(ctx context.Context, tx *db.Tx, kind, objectID string, at time.Time) (bool, error) {
-	n, err := countTold(ctx, tx, kind, sane(objectID), at.UTC().Truncate(time.Microsecond))
+func WasRecorded(ctx context.Context, tx *db.Tx, kind, objectID string, at time.Time) (bool, error) {
+	n, err := countEntries(ctx, tx, kind, cleanText(objectID), at.UTC().Truncate(time.Microsecond))
 	return n > 0, err
 }
 
-// sane makes a text fit for both backends: PostgreSQL takes neither NUL nor bad UTF-8.
-func sane(s string) string {
+// cleanText makes a text fit for both backends: PostgreSQL takes neither NUL nor bad UTF-8.
+func cleanText(s string) string {
 	return clip(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD"))
 }
 

@@ -85,7 +85,7 @@ func effectOf(d *Decision) rego.Effect {
 // One is a decision by its id, NotFound where the log holds none that the
 // caller may see.
 func (l *DecisionLog) One(ctx context.Context, sc scope.Scope, id string) (Decision, error) {
-	l.settle(ctx)
+	l.waitShipped(ctx)
 	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return Decision{}, err
@@ -130,9 +130,9 @@ func Hide(path string, v value.Value) value.Value {
 	return clean
 }
 
-// hiding is Hide for a decision whose input held what was found: no value shows
+// hiderOf is Hide for a decision whose input held what was found: no value shows
 // any of it.
-func hiding(found redact.Found) func(path string, v value.Value) value.Value {
+func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
 	if len(found) == 0 {
 		return Hide
 	}
@@ -147,7 +147,7 @@ func appendExplanation(dst, src []byte, found redact.Found) []byte {
 		return appendForeign(dst, src, found) // the note of one that was too long
 	}
 	for i := range list {
-		list[i] = list[i].Redacted(hiding(found))
+		list[i] = list[i].Redacted(hiderOf(found))
 	}
 	return append(dst, found.Document(marshalled(list))...)
 }
@@ -159,7 +159,7 @@ func appendTrace(dst, src []byte, found redact.Found) []byte {
 	if json.Unmarshal(src, &steps) != nil || len(steps) == 0 || steps[0].Type == "" {
 		return appendForeign(dst, src, found)
 	}
-	return append(dst, found.Document(marshalled(rego.RedactedSteps(steps, hiding(found))))...)
+	return append(dst, found.Document(marshalled(rego.RedactedSteps(steps, hiderOf(found))))...)
 }
 
 func appendForeign(dst, src []byte, found redact.Found) []byte {

@@ -66,8 +66,8 @@ func (d *Decision) foldable() bool {
 	return d.Decision != Permit && !strings.HasPrefix(d.Effect, "SHADOW_WOULD_") && !d.Gap
 }
 
-// offer says what becomes of a decision. resent: it may come again.
-func (l *DecisionLog) offer(tenant scope.TenantID, d *Decision, resent bool) fold.Verdict {
+// fold says what becomes of a decision. resent: it may come again.
+func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold.Verdict {
 	if l.folders.limits == nil || !d.foldable() {
 		return fold.Own
 	}
@@ -185,7 +185,7 @@ func (l *DecisionLog) writeFolded(all bool) {
 		for i := range sums {
 			d := sums[i].Example
 			d.DecisionID, d.Timestamp, d.Folded = sums[i].ID, sums[i].Last, folded(&sums[i])
-			err := l.keep(false, l.encode(nil, s.tenant, &d))
+			err := l.spool(false, l.encode(nil, s.tenant, &d))
 			if err != nil {
 				f.Return(l.cfg.Now(), sums[i:])
 				break

@@ -139,9 +139,9 @@ func (l *DecisionLog) retainInputs(ctx context.Context, tx *db.Tx, now time.Time
 	return deleteInputs(ctx, tx, end.Pos-kept.Rows, end.Total-kept.Bytes, pruneChunk)
 }
 
-// since narrows a recording to what is still kept of inputs beside the log; false:
+// narrowToInputs narrows a recording to what is still kept of inputs beside the log; false:
 // nothing is.
-func (l *DecisionLog) since(ctx context.Context, tx *db.Tx, r Recording) (Recording, bool, error) {
+func (l *DecisionLog) narrowToInputs(ctx context.Context, tx *db.Tx, r Recording) (Recording, bool, error) {
 	if l.cfg.Kept == nil {
 		return r, false, nil
 	}
@@ -165,9 +165,9 @@ func withInputOf(record, input string) []byte {
 	return append(out, '}')
 }
 
-// Fill gives decisions that were read from the log, without an input there, the
+// FillInputs gives decisions that were read from the log, without an input there, the
 // inputs that are kept for replay beside it.
-func (l *DecisionLog) Fill(ctx context.Context, sc scope.Scope, ds []Decision) error {
+func (l *DecisionLog) FillInputs(ctx context.Context, sc scope.Scope, ds []Decision) error {
 	var ids []string
 	for i := range ds {
 		if len(ds[i].Input) == 0 {
@@ -183,7 +183,7 @@ func (l *DecisionLog) Fill(ctx context.Context, sc scope.Scope, ds []Decision) e
 	}
 	found := map[string]string{}
 	err = store.Read(ctx, func(tx *db.Tx) error {
-		r, ok, err := l.since(ctx, tx, Recording{To: l.cfg.Now().Add(day)})
+		r, ok, err := l.narrowToInputs(ctx, tx, Recording{To: l.cfg.Now().Add(day)})
 		if err == nil && ok {
 			err = inputsByID(ctx, tx, ids, r.From, found)
 		}

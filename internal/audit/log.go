@@ -37,7 +37,7 @@ type Config struct {
 	// Fold says when refusals are folded, while Run runs; nil: never.
 	Fold *fold.Limits
 	// BestEffort lets decisions of this process go on while the log cannot be kept;
-	// SayMissing writes later how many are missing. Otherwise they are refused.
+	// WriteMissing writes later how many are missing. Otherwise they are refused.
 	BestEffort bool
 	// Marks keeps what is missing on disk until the log says it, and Left is what an
 	// earlier process left there; nil: a process that is killed forgets it.
@@ -103,7 +103,7 @@ const (
 func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
 	err := l.record(tenant, d, false)
 	if fault.Is(err, fault.Unavailable) {
-		return l.unkept(tenant, []Decision{{Decision: d.Decision, Environment: d.Environment}}, err)
+		return l.handleUnkept(tenant, []Decision{{Decision: d.Decision, Environment: d.Environment}}, err)
 	}
 	return err
 }
@@ -115,9 +115,9 @@ func (l *DecisionLog) record(tenant scope.TenantID, d *Decision, resent bool) er
 		return fault.New(fault.Internal, "internal_error", "a decision without an id")
 	}
 	if l.missing.open.Load() > 0 {
-		_ = l.SayMissing() // the record meets the same fault
+		_ = l.WriteMissing() // the record meets the same fault
 	}
-	switch l.offer(tenant, d, resent) {
+	switch l.fold(tenant, d, resent) {
 	case fold.Folded:
 		return nil
 	case fold.Brief:
@@ -126,7 +126,7 @@ func (l *DecisionLog) record(tenant scope.TenantID, d *Decision, resent bool) er
 	}
 	buf := l.bufs.Get().(*[]byte)
 	*buf = l.encode((*buf)[:0], tenant, d)
-	err := l.keep(d.Decision == Permit, *buf)
+	err := l.spool(d.Decision == Permit, *buf)
 	if err != nil {
 		l.cfg.Alarm(tenant, err)
 	}
@@ -150,7 +150,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		if ds[i].DecisionID == "" {
 			return fault.New(fault.Internal, "internal_error", "a decision without an id")
 		}
-		switch l.offer(tenant, &ds[i], false) {
+		switch l.fold(tenant, &ds[i], false) {
 		case fold.Folded:
 			continue
 		case fold.Brief:
@@ -162,7 +162,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		ends = append(ends, len(text))
 	}
 	if l.missing.open.Load() > 0 {
-		_ = l.SayMissing() // the records meet the same fault
+		_ = l.WriteMissing() // the records meet the same fault
 	}
 	recs := make([][]byte, len(ends))
 	start := 0
@@ -170,7 +170,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		recs[i] = text[start:end:end]
 		start = end
 	}
-	err := l.keep(slices.ContainsFunc(ds, func(d Decision) bool { return d.Decision == Permit }), recs...)
+	err := l.spool(slices.ContainsFunc(ds, func(d Decision) bool { return d.Decision == Permit }), recs...)
 	if *buf = text; cap(text) <= maxKeptBuffer {
 		l.bufs.Put(buf)
 	}
@@ -178,7 +178,7 @@ func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 		return nil
 	}
 	l.cfg.Alarm(tenant, err)
-	return l.unkept(tenant, ds, err)
+	return l.handleUnkept(tenant, ds, err)
 }
 
 // encode appends a decision as the spool keeps it.
@@ -191,9 +191,9 @@ func (l *DecisionLog) encode(dst []byte, tenant scope.TenantID, d *Decision) []b
 	return appendRecord(dst, tenant, &rec)
 }
 
-// keep puts records into the spool. Denials leave the last room to records that
+// spool puts records into the spool. Denials leave the last room to records that
 // must be kept: nothing that was permitted is lost to make room for what was not.
-func (l *DecisionLog) keep(must bool, recs ...[]byte) error {
+func (l *DecisionLog) spool(must bool, recs ...[]byte) error {
 	if len(recs) == 0 {
 		return nil
 	}
@@ -300,8 +300,8 @@ const (
 	settleMost = 5000 // records; more than that do not arrive in time anyway
 )
 
-// settle waits until what was recorded up to now has arrived in the store.
-func (l *DecisionLog) settle(ctx context.Context) {
+// waitShipped waits until what was recorded up to now has arrived in the store.
+func (l *DecisionLog) waitShipped(ctx context.Context) {
 	if !l.running.Load() {
 		return
 	}

@@ -76,8 +76,8 @@ func (l *DecisionLog) recallMissing(left map[int][]byte) {
 	}
 }
 
-// miss counts decisions that could not be kept.
-func (l *DecisionLog) miss(tenant scope.TenantID, ds []Decision, now time.Time) {
+// countMissing counts decisions that could not be kept.
+func (l *DecisionLog) countMissing(tenant scope.TenantID, ds []Decision, now time.Time) {
 	m := &l.missing
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,12 +110,12 @@ func (l *DecisionLog) miss(tenant scope.TenantID, ds []Decision, now time.Time) 
 	m.open.Add(int64(len(ds)))
 	m.total.Add(int64(len(ds)))
 	for u := range touched {
-		l.note(u)
+		l.saveMark(u)
 	}
 }
 
-// note brings the mark up to date.
-func (l *DecisionLog) note(u *unsaid) {
+// saveMark brings the mark up to date.
+func (l *DecisionLog) saveMark(u *unsaid) {
 	if u.place < 0 {
 		return
 	}
@@ -128,9 +128,9 @@ func (l *DecisionLog) note(u *unsaid) {
 	}
 }
 
-// clear gives the mark back once the log has said it. A mark that stays is said
+// clearMark gives the mark back once the log has said it. A mark that stays is said
 // again after a restart, under the same id.
-func (l *DecisionLog) clear(u *unsaid) {
+func (l *DecisionLog) clearMark(u *unsaid) {
 	if u.place < 0 {
 		return
 	}
@@ -169,10 +169,10 @@ func (m *missing) list() []*unsaid {
 	return slices.AppendSeq(slices.Clone(m.before), maps.Values(m.by))
 }
 
-// SayMissing writes into the log how many decisions are missing before what
+// WriteMissing writes into the log how many decisions are missing before what
 // follows, one entry for each tenant and environment. The entries stand in the
 // hash chain as any other. It stops at the first that the log does not take.
-func (l *DecisionLog) SayMissing() error {
+func (l *DecisionLog) WriteMissing() error {
 	m := &l.missing
 	if m.open.Load() == 0 {
 		return nil
@@ -180,7 +180,7 @@ func (l *DecisionLog) SayMissing() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, u := range m.list() {
-		if err := l.keep(true, l.encode(nil, u.tenant, gapEntry(u, l.cfg.Now()))); err != nil {
+		if err := l.spool(true, l.encode(nil, u.tenant, gapEntry(u, l.cfg.Now()))); err != nil {
 			return err
 		}
 		l.cfg.Logger.Warn("decisions are logged again", "tenant", u.tenant, "environment", u.env, "missing", u.Count(), "from", u.First.UTC(), "to", u.Last.UTC())
@@ -189,7 +189,7 @@ func (l *DecisionLog) SayMissing() error {
 		}
 		m.before = slices.DeleteFunc(m.before, func(o *unsaid) bool { return o == u })
 		m.open.Add(-u.Count())
-		l.clear(u)
+		l.clearMark(u)
 	}
 	return nil
 }
@@ -204,13 +204,13 @@ func gapEntry(g *unsaid, now time.Time) *Decision {
 	}
 }
 
-// unkept says what becomes of decisions that the log could not keep: they are
+// handleUnkept says what becomes of decisions that the log could not keep: they are
 // counted as missing and go on, or their caller gets a fault.
-func (l *DecisionLog) unkept(tenant scope.TenantID, ds []Decision, err error) error {
+func (l *DecisionLog) handleUnkept(tenant scope.TenantID, ds []Decision, err error) error {
 	if !l.cfg.BestEffort {
 		return err
 	}
-	l.miss(tenant, ds, l.cfg.Now())
+	l.countMissing(tenant, ds, l.cfg.Now())
 	return nil
 }
 

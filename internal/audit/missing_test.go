@@ -69,7 +69,7 @@ func TestPosture(t *testing.T) {
 
 			defer running(t, l)()
 			settled(t, s)
-			if err := l.SayMissing(); err != nil {
+			if err := l.WriteMissing(); err != nil {
 				t.Fatal(err)
 			}
 			settled(t, s)

@@ -65,7 +65,7 @@ func (l *DecisionLog) Query(ctx context.Context, sc scope.Scope, f Filter) (Page
 	if err != nil {
 		return Page{}, err
 	}
-	l.settle(ctx)
+	l.waitShipped(ctx)
 	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return Page{}, err

@@ -29,9 +29,9 @@ type Lines struct {
 // More tells whether records follow.
 func (l Lines) More() bool { return l.more }
 
-// Settle waits, for half a second at most, until what this process recorded
+// WaitShipped waits, for half a second at most, until what this process recorded
 // before has arrived in the store.
-func (l *DecisionLog) Settle(ctx context.Context) { l.settle(ctx) }
+func (l *DecisionLog) WaitShipped(ctx context.Context) { l.waitShipped(ctx) }
 
 // Recorded gives the records that follow after (zero: from the newest on), at
 // most n of them and little more than maxBytes.
@@ -61,7 +61,7 @@ func (l *DecisionLog) page(ctx context.Context, tx *db.Tx, r Recording, before p
 	}
 	var kept []inputRow
 	var moreKept bool
-	if still, ok, err := l.since(ctx, tx, r); err != nil {
+	if still, ok, err := l.narrowToInputs(ctx, tx, r); err != nil {
 		return Lines{}, err
 	} else if ok {
 		if kept, moreKept, err = keptLines(ctx, tx, still, before, n, maxBytes); err != nil {
@@ -109,7 +109,7 @@ func (l *DecisionLog) CountRecorded(ctx context.Context, sc scope.Scope, r Recor
 		if withInput, err = countRecorded(ctx, tx, r); err != nil {
 			return err
 		}
-		still, ok, err := l.since(ctx, tx, r)
+		still, ok, err := l.narrowToInputs(ctx, tx, r)
 		if err != nil || !ok {
 			return err
 		}
@@ -124,7 +124,7 @@ func (l *DecisionLog) CountRecorded(ctx context.Context, sc scope.Scope, r Recor
 // the inputs that are kept for replay; those of an environment that the scope does
 // not see are left out.
 func (l *DecisionLog) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Decision, error) {
-	l.settle(ctx)
+	l.waitShipped(ctx)
 	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return nil, err
@@ -147,13 +147,13 @@ func (l *DecisionLog) ByID(ctx context.Context, sc scope.Scope, ids []string) ([
 			out = append(out, d)
 		}
 	}
-	return out, l.Fill(ctx, sc, out)
+	return out, l.FillInputs(ctx, sc, out)
 }
 
 // LastDecided gives, for those of the controls that ever decided something in
 // the environment, the hour of the last time.
 func (l *DecisionLog) LastDecided(ctx context.Context, sc scope.Scope, env scope.Env, policies []int64) (map[int64]time.Time, error) {
-	l.settle(ctx)
+	l.waitShipped(ctx)
 	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return nil, err

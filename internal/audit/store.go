@@ -178,7 +178,7 @@ func insertEvent(ctx context.Context, tx *db.Tx, r *eventRow) error {
 	return err
 }
 
-func countTold(ctx context.Context, tx *db.Tx, kind, objectID string, at time.Time) (int64, error) {
+func countEntries(ctx context.Context, tx *db.Tx, kind, objectID string, at time.Time) (int64, error) {
 	return db.One[int64](ctx, tx, `SELECT count(*) FROM audit_events WHERE type = $1 AND object_id = $2 AND at = $3`, kind, objectID, at)
 }
 

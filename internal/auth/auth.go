@@ -138,7 +138,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err := s.rotate(ctx); err != nil {
 		return nil, err
 	}
-	s.stop = cfg.Stores.Watch(s.heard)
+	s.stop = cfg.Stores.Watch(s.onChange)
 	return s, nil
 }
 
@@ -166,8 +166,8 @@ func refused() error {
 	return fault.New(fault.Unauthenticated, "invalid_credentials", "the credential is not valid")
 }
 
-// gone makes a refusal of a tenant, session or key that is no more.
-func gone(err error) error {
+// refuseGone makes a refusal of a tenant, session or key that is no more.
+func refuseGone(err error) error {
 	if errors.Is(err, db.ErrNoRows) || fault.Is(err, fault.NotFound) {
 		return refused()
 	}
@@ -222,8 +222,8 @@ func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, 
 func (s *Service) find(ctx context.Context, c Credential, text string, now time.Time) (*entry, error) {
 	digest := sha256.Sum256([]byte(text))
 	if e, ok := s.entries.GetIfPresent(digest); ok {
-		if err := s.fresh(ctx, e.realm, now); err != nil {
-			return nil, gone(err)
+		if err := s.ensureFresh(ctx, e.realm, now); err != nil {
+			return nil, refuseGone(err)
 		}
 		if e.gen == e.realm.gen.Load() {
 			if e.expires != 0 && now.UnixNano() >= e.expires {

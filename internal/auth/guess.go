@@ -82,9 +82,9 @@ type guess struct {
 	pair, account, address attempt
 }
 
-// recall finds the account of a name and what was counted, for a known account
+// loadGuess finds the account of a name and what was counted, for a known account
 // and an unknown one alike. It counts nothing.
-func (s *Service) recall(ctx context.Context, tx *db.Tx, sc scope.Scope, name string) (guess, error) {
+func (s *Service) loadGuess(ctx context.Context, tx *db.Tx, sc scope.Scope, name string) (guess, error) {
 	g := guess{network: network(sc.Actor.IP)}
 	u, err := user.ByName(ctx, tx, name)
 	if err != nil && !errors.Is(err, db.ErrNoRows) {
@@ -115,15 +115,15 @@ func (g *guess) lockedFor(now time.Time) time.Duration {
 	return max(0, g.pair.LockedUntil.Sub(now))
 }
 
-// pace is how long a guess from an unfamiliar network waits.
-func (g *guess) pace(now time.Time) time.Duration {
+// delay is how long a guess from an unfamiliar network waits.
+func (g *guess) delay(now time.Time) time.Duration {
 	over := max(g.account.recent(now)-accountGuesses, g.address.recent(now)-addressGuesses)
 	return min(max(0, time.Duration(over+1)*pauseStep), longestPause)
 }
 
-// told reports whether this failure is written to the audit: all of the first
+// shouldRecord reports whether this failure is written to the audit: all of the first
 // ones and the one that locks, and of a flood one in ten or a hundred.
-func (g *guess) told(locks bool) bool {
+func (g *guess) shouldRecord(locks bool) bool {
 	return locks || (g.account.Failures <= 2*accountGuesses || g.account.Failures%10 == 0) && (g.address.Failures <= addressGuesses || g.address.Failures%100 == 0)
 }
 
@@ -157,8 +157,8 @@ func locked(wait time.Duration) error {
 	return fault.New(fault.RateLimited, "locked", "too many failed sign-ins to this account from this address; wait before the next one").After(wait)
 }
 
-// crowded is the answer to a network from which too many sign in at once.
-func crowded() error {
+// tooManyGuesses is the answer to a network from which too many sign in at once.
+func tooManyGuesses() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people sign in at this moment; try again shortly").After(time.Second)
 }
 

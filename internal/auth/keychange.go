@@ -19,8 +19,8 @@ type KeyChange struct {
 	ExpiresAt patch.Field[time.Time] `json:"expires_at,omitzero" doc:"When it ends; null: when it is revoked." example:"2030-01-01T00:00:00Z"`
 }
 
-// live refuses (409) a key that has ended.
-func (s *Service) live(k Key) error {
+// checkLive refuses (409) a key that has ended.
+func (s *Service) checkLive(k Key) error {
 	if k.ExpiresAt != nil && !k.ExpiresAt.After(s.Now()) {
 		return fault.New(fault.Conflict, "key_expired", "the key has ended, and stays so: make a new one")
 	}
@@ -38,7 +38,7 @@ func (s *Service) UpdateKey(ctx context.Context, sc scope.Scope, id string, ch K
 		if err != nil {
 			return err
 		}
-		if err := s.live(before); err != nil {
+		if err := s.checkLive(before); err != nil {
 			return err
 		}
 		after = before

@@ -122,7 +122,7 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 	if err != nil {
 		return Key{}, err
 	}
-	if k.Scopes = within(k.Scopes, useful); len(k.Scopes) == 0 {
+	if k.Scopes = usefulScopes(k.Scopes, useful); len(k.Scopes) == 0 {
 		return Key{}, fault.Invalidf("/scopes", "none of these scopes is of use within one environment")
 	}
 	if sc.Actor.Kind == scope.Person && (!sc.Platform || sc.Tenant == scope.DefaultTenant) {
@@ -143,8 +143,8 @@ func leastScopes(sc scope.Scope) []string {
 	return out
 }
 
-// within are the scopes that allow something of use.
-func within(scopes []string, useful []scope.Permission) []string {
+// usefulScopes are the scopes that allow something of use.
+func usefulScopes(scopes []string, useful []scope.Permission) []string {
 	return slices.DeleteFunc(scopes, func(s string) bool {
 		return !slices.ContainsFunc(user.Imply([]scope.Permission{scope.Permission(s)}), func(p scope.Permission) bool { return slices.Contains(useful, p) })
 	})
@@ -311,13 +311,13 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 	if err != nil {
 		return Key{}, err
 	}
-	if err := user.MayGrant(sc, scope.Permissions{List: held(old.Scopes)}); err != nil {
+	if err := user.MayGrant(sc, scope.Permissions{List: parsePermissions(old.Scopes)}); err != nil {
 		return Key{}, err
 	}
 	if err := sc.May(old.Environment); err != nil {
 		return Key{}, err
 	}
-	if err := s.live(old); err != nil {
+	if err := s.checkLive(old); err != nil {
 		return Key{}, err
 	}
 	end := s.Now().Add(grace)
@@ -364,7 +364,7 @@ func RevokeUser(ctx context.Context, tx *db.Tx, userID string, what user.Ending)
 }
 
 // RevokeAll ends every key, session and password of a tenant within tx. It is one of
-// tenant.Service.Disown.
+// tenant.Service.RevokeHooks.
 func RevokeAll(ctx context.Context, tx *db.Tx) error {
 	if err := deleteAll(ctx, tx); err != nil {
 		return err
@@ -408,12 +408,12 @@ func (s *Service) loadDigest(ctx context.Context, sum [sha256.Size]byte, kind st
 		return err
 	})
 	if err != nil {
-		return nil, gone(err)
+		return nil, refuseGone(err)
 	}
 	if c.Kind != kind {
 		return nil, refused()
 	}
-	e, err := s.enter(ctx, c.Tenant, now)
+	e, err := s.newEntry(ctx, c.Tenant, now)
 	if err != nil {
 		return nil, err
 	}
@@ -423,7 +423,7 @@ func (s *Service) loadDigest(ctx context.Context, sum [sha256.Size]byte, kind st
 	}
 	err = store.Read(ctx, func(tx *db.Tx) error {
 		if kind == credentialBouncer {
-			return s.fromBouncer(ctx, tx, e, digest)
+			return s.fillFromBouncer(ctx, tx, e, digest)
 		}
 		k, err := selectKey(ctx, tx, c.Ref)
 		if err != nil {
@@ -434,22 +434,22 @@ func (s *Service) loadDigest(ctx context.Context, sum [sha256.Size]byte, kind st
 		}
 		return fillFromKeyRow(ctx, tx, e, k, now)
 	})
-	return e, gone(err)
+	return e, refuseGone(err)
 }
 
-// enter begins an entry in a tenant that is served. Its generation is that of
+// newEntry begins an entry in a tenant that is served. Its generation is that of
 // before anything else is read: a change that comes in between voids it.
-func (s *Service) enter(ctx context.Context, id scope.TenantID, now time.Time) (*entry, error) {
+func (s *Service) newEntry(ctx context.Context, id scope.TenantID, now time.Time) (*entry, error) {
 	r, err := s.realm(ctx, id, now)
 	if err != nil {
-		return nil, gone(err)
+		return nil, refuseGone(err)
 	}
 	return &entry{realm: r, gen: r.gen.Load()}, r.serves()
 }
 
-// fromBouncer fills an entry for an enforcement point: it holds no permission,
+// fillFromBouncer fills an entry for an enforcement point: it holds no permission,
 // and what it may do on the bridge follows from who it is.
-func (s *Service) fromBouncer(ctx context.Context, tx *db.Tx, e *entry, digest string) error {
+func (s *Service) fillFromBouncer(ctx context.Context, tx *db.Tx, e *entry, digest string) error {
 	if s.Bouncer == nil {
 		return refused()
 	}
@@ -476,7 +476,7 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 			e.expires = end
 		}
 	}
-	ps := scope.Permissions{List: held(k.Scopes)}
+	ps := scope.Permissions{List: parsePermissions(k.Scopes)}
 	if k.Owner != "" {
 		owner, err := user.ByID(ctx, tx, k.Owner)
 		if err != nil {

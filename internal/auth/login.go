@@ -42,13 +42,13 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, name, password stri
 		return Grant{}, err
 	}
 	if !right || g.user.Status != user.Active {
-		if err := store.Write(ctx, func(tx *db.Tx) error { return s.failed(ctx, tx, sc, g) }); err != nil {
+		if err := store.Write(ctx, func(tx *db.Tx) error { return s.recordFailure(ctx, tx, sc, g) }); err != nil {
 			return Grant{}, err
 		}
 		return Grant{}, wrongPassword()
 	}
 	ss := session{UserID: g.user.ID, IP: sc.Actor.IP, Limited: len(scopes) > 0, Scopes: scopes}
-	return s.succeed(ctx, store, sc, g, ss, rehash)
+	return s.recordSuccess(ctx, store, sc, g, ss, rehash)
 }
 
 // check counts a guess and looks whether the password is right. A locked pair is
@@ -56,7 +56,7 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, name, password stri
 // whose hash was made at another cost.
 func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name, password string) (right bool, g guess, rehash string, err error) {
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		g, err = s.recall(ctx, tx, sc, name)
+		g, err = s.loadGuess(ctx, tx, sc, name)
 		return err
 	})
 	if err != nil {
@@ -67,10 +67,10 @@ func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name,
 	}
 	if !g.familiar {
 		if !s.lobby.enter(g.network) {
-			return false, g, "", crowded()
+			return false, g, "", tooManyGuesses()
 		}
 		defer s.lobby.leave(g.network)
-		if err := s.Pause(ctx, g.pace(s.Now())); err != nil {
+		if err := s.Pause(ctx, g.delay(s.Now())); err != nil {
 			return false, g, "", err
 		}
 	}
@@ -121,11 +121,11 @@ func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.
 	return store, served, err
 }
 
-// failed writes what a failed sign-in leaves behind. Known and unknown accounts
+// recordFailure writes what a failed sign-in leaves behind. Known and unknown accounts
 // leave the same number of rows.
-func (s *Service) failed(ctx context.Context, tx *db.Tx, sc scope.Scope, g guess) error {
+func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, g guess) error {
 	locks := g.pair.Failures >= pairGuesses
-	if !g.told(locks) {
+	if !g.shouldRecord(locks) {
 		return nil
 	}
 	now := s.Now()
@@ -146,9 +146,9 @@ func (s *Service) failed(ctx context.Context, tx *db.Tx, sc scope.Scope, g guess
 	return event.Emit(ctx, tx, sc, event.Event{Type: FailedLogins, ObjectKind: "user", ObjectID: g.user.ID, ObjectName: g.user.Username, Data: data})
 }
 
-// succeed clears the pair's count, takes this guess back from the account's and
+// recordSuccess clears the pair's count, takes this guess back from the account's and
 // the network's, notes where the person signed in, and begins the session.
-func (s *Service) succeed(ctx context.Context, store *db.DB, sc scope.Scope, g guess, ss session, rehash string) (Grant, error) {
+func (s *Service) recordSuccess(ctx context.Context, store *db.DB, sc scope.Scope, g guess, ss session, rehash string) (Grant, error) {
 	now := s.Now()
 	var grant Grant
 	err := store.Write(ctx, func(tx *db.Tx) error {
@@ -166,7 +166,7 @@ func (s *Service) succeed(ctx context.Context, store *db.DB, sc scope.Scope, g g
 			return err
 		}
 		for _, a := range []attempt{g.account, g.address} {
-			if err := takeBack(ctx, tx, a.Subject); err != nil {
+			if err := decrementAttempt(ctx, tx, a.Subject); err != nil {
 				return err
 			}
 		}
@@ -176,7 +176,7 @@ func (s *Service) succeed(ctx context.Context, store *db.DB, sc scope.Scope, g g
 		if err := user.SignedIn(ctx, tx, u.ID, now, rehash); err != nil {
 			return err
 		}
-		if grant, err = s.begin(ctx, tx, store.TenantID(), ss); err != nil {
+		if grant, err = s.beginSession(ctx, tx, store.TenantID(), ss); err != nil {
 			return err
 		}
 		sc.Actor = scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles, IP: sc.Actor.IP}
@@ -214,7 +214,7 @@ func (s *Service) Logout(ctx context.Context, sc scope.Scope, bearer string) err
 
 // Me is the caller as a record: a person, or a key or bouncer in the shape of one.
 func (s *Service) Me(ctx context.Context, sc scope.Scope) (user.User, error) {
-	home, err := s.home(ctx, sc)
+	home, err := s.homeStore(ctx, sc)
 	if err != nil {
 		return user.User{}, err
 	}
@@ -230,7 +230,7 @@ func (s *Service) Me(ctx context.Context, sc scope.Scope) (user.User, error) {
 			return unknownKey(err)
 		case scope.Bouncer:
 			me.CreatedAt, me.UpdatedAt, err = s.BouncerTimes(ctx, tx, sc.Actor.ID)
-			return gone(err)
+			return refuseGone(err)
 		}
 		return nil
 	})

@@ -51,10 +51,10 @@ type realm struct {
 func (s *Service) realm(ctx context.Context, id scope.TenantID, now time.Time) (*realm, error) {
 	if got, ok := s.realms.Load(id); ok {
 		r, _ := got.(*realm)
-		return r, s.fresh(ctx, r, now)
+		return r, s.ensureFresh(ctx, r, now)
 	}
 	r := &realm{id: id}
-	if err := s.look(ctx, r, now); err != nil {
+	if err := s.refreshRealm(ctx, r, now); err != nil {
 		return nil, err
 	}
 	got, _ := s.realms.LoadOrStore(id, r)
@@ -86,8 +86,8 @@ func (r *realm) serves() error {
 	}
 }
 
-// fresh makes sure that what is known of a realm is young enough.
-func (s *Service) fresh(ctx context.Context, r *realm, now time.Time) error {
+// ensureFresh makes sure that what is known of a realm is young enough.
+func (s *Service) ensureFresh(ctx context.Context, r *realm, now time.Time) error {
 	age := now.UnixNano() - r.checked.Load()
 	if age < int64(softAge) {
 		return nil
@@ -106,14 +106,14 @@ func (s *Service) fresh(ctx context.Context, r *realm, now time.Time) error {
 	if r.down != nil && now.Before(r.until) {
 		return r.down // nobody waits for another's patience
 	}
-	return s.look(ctx, r, now)
+	return s.refreshRealm(ctx, r, now)
 }
 
-// look asks the stores about a realm. The caller holds r.mu, or has r alone.
-func (s *Service) look(ctx context.Context, r *realm, now time.Time) error {
+// refreshRealm asks the stores about a realm. The caller holds r.mu, or has r alone.
+func (s *Service) refreshRealm(ctx context.Context, r *realm, now time.Time) error {
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	facts, revision, err := s.ask(short, r.id)
+	facts, revision, err := s.loadFacts(short, r.id)
 	switch {
 	case err == nil:
 	case fault.Is(err, fault.NotFound):
@@ -139,7 +139,7 @@ func (s *Service) look(ctx context.Context, r *realm, now time.Time) error {
 	return nil
 }
 
-func (s *Service) ask(ctx context.Context, id scope.TenantID) (tenant.Facts, int64, error) {
+func (s *Service) loadFacts(ctx context.Context, id scope.TenantID) (tenant.Facts, int64, error) {
 	facts, err := s.Tenants.Facts(ctx, id)
 	if err != nil {
 		return tenant.Facts{}, 0, err
@@ -152,8 +152,8 @@ func (s *Service) ask(ctx context.Context, id scope.TenantID) (tenant.Facts, int
 	return facts, revision, err
 }
 
-// heard is told of every change in the stores, of this replica and the others.
-func (s *Service) heard(id scope.TenantID, name string) {
+// onChange is told of every change in the stores, of this replica and the others.
+func (s *Service) onChange(id scope.TenantID, name string) {
 	switch {
 	case id == "" && (name == tenant.Revision || name == ""):
 		s.realms.Range(func(_, got any) bool {

@@ -157,8 +157,8 @@ func putAttempt(ctx context.Context, tx *db.Tx, a attempt) error {
 	return err
 }
 
-// takeBack uncounts one guess that turned out right.
-func takeBack(ctx context.Context, tx *db.Tx, subject string) error {
+// decrementAttempt uncounts one guess that turned out right.
+func decrementAttempt(ctx context.Context, tx *db.Tx, subject string) error {
 	_, err := tx.Exec(ctx, `UPDATE login_attempts SET failures = failures - 1 WHERE subject = $1 AND failures > 0`, subject)
 	return err
 }

@@ -51,8 +51,8 @@ type Grant struct {
 	Scope       string `json:"scope,omitempty" doc:"The scopes held, separated by spaces; absent where the roles say."`
 }
 
-// begin writes a session and gives its token.
-func (s *Service) begin(ctx context.Context, tx *db.Tx, t scope.TenantID, ss session) (Grant, error) {
+// beginSession writes a session and gives its token.
+func (s *Service) beginSession(ctx context.Context, tx *db.Tx, t scope.TenantID, ss session) (Grant, error) {
 	ss.ID, ss.CreatedAt = s.NewID(), s.Now()
 	if ss.Root == "" {
 		ss.Root = ss.ID
@@ -113,7 +113,7 @@ func (s *Service) loadToken(ctx context.Context, text string, now time.Time) (*e
 	if err != nil {
 		return nil, err
 	}
-	e, err := s.enter(ctx, c.Tenant, now)
+	e, err := s.newEntry(ctx, c.Tenant, now)
 	if err != nil {
 		return nil, err
 	}
@@ -131,15 +131,15 @@ func (s *Service) loadToken(ctx context.Context, text string, now time.Time) (*e
 			return refused()
 		}
 		if ss.KeyID != "" {
-			return s.fromKey(ctx, tx, e, ss, now)
+			return fillFromSessionKey(ctx, tx, e, ss, now)
 		}
-		return s.fromUser(ctx, tx, e, ss)
+		return fillFromUser(ctx, tx, e, ss)
 	})
-	return e, gone(err)
+	return e, refuseGone(err)
 }
 
-// fromUser fills an entry for a person's session.
-func (s *Service) fromUser(ctx context.Context, tx *db.Tx, e *entry, ss session) error {
+// fillFromUser fills an entry for a person's session.
+func fillFromUser(ctx context.Context, tx *db.Tx, e *entry, ss session) error {
 	u, err := user.ByID(ctx, tx, ss.UserID)
 	if err != nil {
 		return err
@@ -157,9 +157,9 @@ func (s *Service) fromUser(ctx context.Context, tx *db.Tx, e *entry, ss session)
 	return nil
 }
 
-// fromKey fills an entry for a token that was made from an API key: it is no
+// fillFromSessionKey fills an entry for a token that was made from an API key: it is no
 // more than the key, and not longer.
-func (s *Service) fromKey(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time) error {
+func fillFromSessionKey(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time) error {
 	k, err := selectKey(ctx, tx, ss.KeyID)
 	if err != nil {
 		return err
@@ -176,12 +176,12 @@ func limitToSession(e *entry, ss session) {
 	if !ss.Limited {
 		return
 	}
-	e.scope.Permissions = user.Intersect(e.scope.Permissions, scope.Permissions{List: held(ss.Scopes)})
+	e.scope.Permissions = user.Intersect(e.scope.Permissions, scope.Permissions{List: parsePermissions(ss.Scopes)})
 	e.scope.Platform = false
 }
 
-// held reads stored scopes as permissions.
-func held(scopes []string) []scope.Permission {
+// parsePermissions reads stored scopes as permissions.
+func parsePermissions(scopes []string) []scope.Permission {
 	out := make([]scope.Permission, len(scopes))
 	for i, sc := range scopes {
 		out[i] = scope.Permission(sc)
@@ -220,7 +220,7 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, bearer string, sco
 	if ss.Limited {
 		ss.Scopes = user.Scopes(scope.Permissions{List: user.Imply(slices.Clone(asked))})
 	}
-	home, err := s.home(ctx, sc)
+	home, err := s.homeStore(ctx, sc)
 	if err != nil {
 		return Grant{}, err
 	}
@@ -254,15 +254,15 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, bearer string, sco
 				ss.ExpiresAt = *k.ExpiresAt
 			}
 		}
-		g, err = s.begin(ctx, tx, home.TenantID(), ss)
+		g, err = s.beginSession(ctx, tx, home.TenantID(), ss)
 		return err
 	})
 	return g, err
 }
 
-// home is the store of the tenant that the caller belongs to: platform
+// homeStore is the store of the tenant that the caller belongs to: platform
 // administrators are people of the default tenant wherever they work.
-func (s *Service) home(ctx context.Context, sc scope.Scope) (*db.DB, error) {
+func (s *Service) homeStore(ctx context.Context, sc scope.Scope) (*db.DB, error) {
 	if sc.Platform {
 		return s.Stores.Tenant(ctx, scope.DefaultTenant)
 	}

@@ -38,7 +38,7 @@ func newGate(c *db.Cluster) *gate {
 	g.Service = &Service{
 		Stores: c, Now: clock, Random: rand.Reader, Root: "https://gate.example/api/v1",
 		Tenants: &tenant.Service{Stores: c, Now: clock},
-		OfBouncer: func(_ context.Context, _ *db.Tx, id int64) ([]int64, []int64, error) {
+		LinksOf: func(_ context.Context, _ *db.Tx, id int64) ([]int64, []int64, error) {
 			return g.names[id], []int64{500}, nil
 		},
 		VerifyKey: func(context.Context, scope.TenantID) (VerifyKey, error) {
@@ -46,8 +46,8 @@ func newGate(c *db.Cluster) *gate {
 		},
 	}
 	g.Resources = &resource.Service{
-		Stores: c, Now: clock, Linked: LinkedTo,
-		Bound: func(context.Context, *db.Tx, int64, int64) (map[int64][]int64, error) { return nil, nil },
+		Stores: c, Now: clock, BouncersOf: LinkedTo,
+		PoliciesOf: func(context.Context, *db.Tx, int64, int64) (map[int64][]int64, error) { return nil, nil },
 	}
 	g.Tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Bouncers: Count}
 	return g
@@ -118,7 +118,7 @@ func TestLifeOfABouncer(t *testing.T) {
 		_, err = g.Resources.Delete(ctx, sc(""), r.ID, 0)
 		wantFault(t, err, fault.Conflict, "")
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
-			if links, err := g.Links(ctx, tx, up); err != nil || !slices.Equal(links, []int64{r.ID, 500}) {
+			if links, err := g.ResourcesOf(ctx, tx, up); err != nil || !slices.Equal(links, []int64{r.ID, 500}) {
 				t.Errorf("links %v, %v", links, err)
 			}
 			return nil
@@ -273,7 +273,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 					t.Errorf("publish %d: %+v %t, %v", i, p, isNew, err)
 				}
 			}
-			return g.Sent(ctx, tx, id, 3, []Item{{PolicyID: 10, Version: 1}, {PolicyID: 11, Version: 4}})
+			return g.RecordSent(ctx, tx, id, 3, []Item{{PolicyID: 10, Version: 1}, {PolicyID: 11, Version: 4}})
 		})
 		status(InProgress, 0, InProgress, InProgress)
 		g.in(t, func(ctx context.Context, tx *db.Tx) error {
@@ -281,10 +281,10 @@ func TestWhatTheBridgeReports(t *testing.T) {
 			if err != nil || health.InProgress != 2 || health.Stuck != 2 || health.LastSync != nil {
 				t.Errorf("sync health %+v, %v", health, err)
 			}
-			if news, err := g.Activated(ctx, tx, sc(""), b, 3); err != nil || !news {
+			if news, err := g.RecordActivation(ctx, tx, sc(""), b, 3); err != nil || !news {
 				t.Errorf("activated %t, %v", news, err)
 			}
-			if news, err := g.Activated(ctx, tx, sc(""), b, 3); err != nil || news {
+			if news, err := g.RecordActivation(ctx, tx, sc(""), b, 3); err != nil || news {
 				t.Errorf("told twice: %t, %v", news, err)
 			}
 			turned, err := g.SetStatus(ctx, tx, sc(""), id, Connected, "")
@@ -292,7 +292,7 @@ func TestWhatTheBridgeReports(t *testing.T) {
 				t.Errorf("connected %t, %v", turned, err)
 			}
 			version, rate, reachable := "1.2", 7.5, true
-			return g.Beat(ctx, tx, id, Figures{Version: &version, RequestsPerSecond: &rate, TargetAppReachable: &reachable})
+			return g.RecordHeartbeat(ctx, tx, id, Figures{Version: &version, RequestsPerSecond: &rate, TargetAppReachable: &reachable})
 		})
 		status(Synced, 3, Enabled, Enabled)
 		h, err := g.Health(ctx, sc(""), id)
@@ -309,14 +309,14 @@ func TestWhatTheBridgeReports(t *testing.T) {
 			if _, _, err := g.Publish(ctx, tx, id, "c"); err != nil {
 				return err
 			}
-			if err := g.Sent(ctx, tx, id, 4, []Item{{PolicyID: 11, Version: 5}, {PolicyID: 12, Version: 1}}); err != nil {
+			if err := g.RecordSent(ctx, tx, id, 4, []Item{{PolicyID: 11, Version: 5}, {PolicyID: 12, Version: 1}}); err != nil {
 				return err
 			}
 			why := []Refusal{{PolicyID: 11, File: "c11.rego", Line: 3, Message: "no"}}
-			if news, err := g.Refused(ctx, tx, sc(""), b, 4, why); err != nil || !news {
+			if news, err := RecordRefusal(ctx, tx, sc(""), b, 4, why); err != nil || !news {
 				t.Errorf("refused %t, %v", news, err)
 			}
-			if news, err := g.Refused(ctx, tx, sc(""), b, 4, why); err != nil || news {
+			if news, err := RecordRefusal(ctx, tx, sc(""), b, 4, why); err != nil || news {
 				t.Errorf("told twice: %t, %v", news, err)
 			}
 			bad, err := RefusalsOf(ctx, tx, 1, 99)
@@ -330,10 +330,10 @@ func TestWhatTheBridgeReports(t *testing.T) {
 			if _, _, err := g.Publish(ctx, tx, id, "d"); err != nil {
 				return err
 			}
-			if err := g.Sent(ctx, tx, id, 5, []Item{{PolicyID: 11, Version: 6}, {PolicyID: 12, Version: 1}}); err != nil {
+			if err := g.RecordSent(ctx, tx, id, 5, []Item{{PolicyID: 11, Version: 6}, {PolicyID: 12, Version: 1}}); err != nil {
 				return err
 			}
-			if _, err := g.Activated(ctx, tx, sc(""), b, 5); err != nil {
+			if _, err := g.RecordActivation(ctx, tx, sc(""), b, 5); err != nil {
 				return err
 			}
 			all, err := BundlesIn(ctx, tx, scope.Sandbox)
@@ -353,11 +353,11 @@ func TestWhatTheBridgeReports(t *testing.T) {
 					t.Errorf("bundles %+v, %v", all, err)
 				}
 			}
-			if _, err := g.Refused(ctx, tx, sc(""), b, 5, []Refusal{{Message: "wrong signature"}}); err != nil {
+			if _, err := RecordRefusal(ctx, tx, sc(""), b, 5, []Refusal{{Message: "wrong signature"}}); err != nil {
 				return err
 			}
 			is(0, 5)
-			if _, err := g.Activated(ctx, tx, sc(""), b, 5); err != nil {
+			if _, err := g.RecordActivation(ctx, tx, sc(""), b, 5); err != nil {
 				return err
 			}
 			is(5, 0)

@@ -38,10 +38,10 @@ func InEnvironment(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bouncer, er
 	return all(ctx, tx, env)
 }
 
-// Links is the resources that a bouncer stands before, by id: its own list and
+// ResourcesOf is the resources that a bouncer stands before, by id: its own list and
 // those of the live controls that name it.
-func (s *Service) Links(ctx context.Context, tx *db.Tx, b Bouncer) ([]int64, error) {
-	_, bound, err := s.OfBouncer(ctx, tx, b.ID)
+func (s *Service) ResourcesOf(ctx context.Context, tx *db.Tx, b Bouncer) ([]int64, error) {
+	_, bound, err := s.LinksOf(ctx, tx, b.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -120,10 +120,10 @@ func BundlesIn(ctx context.Context, tx *db.Tx, env scope.Env) ([]Bundle, error) 
 // Item is one control in a bundle.
 type Item struct{ PolicyID, Version int64 }
 
-// Sent notes that a bundle is on its way: a row in progress for each of its
+// RecordSent notes that a bundle is on its way: a row in progress for each of its
 // controls that the bouncer does not run yet; rows of controls that are not in
 // it any more go.
-func (s *Service) Sent(ctx context.Context, tx *db.Tx, bouncerID, revision int64, items []Item) error {
+func (s *Service) RecordSent(ctx context.Context, tx *db.Tx, bouncerID, revision int64, items []Item) error {
 	now := s.Now()
 	for _, it := range items {
 		if err := startSync(ctx, tx, bouncerID, it, revision, now); err != nil {
@@ -133,9 +133,9 @@ func (s *Service) Sent(ctx context.Context, tx *db.Tx, bouncerID, revision int64
 	return dropSyncs(ctx, tx, bouncerID, items)
 }
 
-// Activated notes that a bouncer runs revision. It tells (sync_completed) once,
+// RecordActivation notes that a bouncer runs revision. It tells (sync_completed) once,
 // and says whether it was news.
-func (s *Service) Activated(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, revision int64) (bool, error) {
+func (s *Service) RecordActivation(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, revision int64) (bool, error) {
 	now := s.Now()
 	n, err := activate(ctx, tx, b.ID, revision, now)
 	if err != nil || n == 0 {
@@ -150,9 +150,9 @@ func (s *Service) Activated(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bo
 	return true, emit(ctx, tx, sc, b, event.SyncCompleted, map[string]any{"revision": revision})
 }
 
-// Refused notes that a bouncer refused revision and why. It tells (sync_failed)
+// RecordRefusal notes that a bouncer refused revision and why. It tells (sync_failed)
 // once, and says whether it was news.
-func (s *Service) Refused(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, revision int64, why []Refusal) (bool, error) {
+func RecordRefusal(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, revision int64, why []Refusal) (bool, error) {
 	n, err := refuse(ctx, tx, b.ID, revision, why)
 	if err != nil || n == 0 {
 		return false, err
@@ -167,8 +167,8 @@ func (s *Service) Refused(ctx context.Context, tx *db.Tx, sc scope.Scope, b Boun
 	return true, emit(ctx, tx, sc, b, event.SyncFailed, map[string]any{"revision": revision, "errors": why, "reason": first})
 }
 
-// Beat notes a sign of life with the figures that came along.
-func (s *Service) Beat(ctx context.Context, tx *db.Tx, id int64, f Figures) error {
+// RecordHeartbeat notes a sign of life with the figures that came along.
+func (s *Service) RecordHeartbeat(ctx context.Context, tx *db.Tx, id int64, f Figures) error {
 	return beat(ctx, tx, id, s.Now(), f)
 }
 
@@ -234,7 +234,7 @@ func LoadSyncHealth(ctx context.Context, tx *db.Tx, stuckBefore time.Time) (Sync
 // RefusalsOf gives, for the controls with ids from first to last, the sync rows
 // of bouncers that refused them.
 func RefusalsOf(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
-	return failedSyncs(ctx, tx, first, last)
+	return selectFailedSyncs(ctx, tx, first, last)
 }
 
 func emit(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string, data map[string]any) error {

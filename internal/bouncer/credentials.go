@@ -96,7 +96,7 @@ func (s *Service) SetCredentials(ctx context.Context, sc scope.Scope, id int64, 
 			return err
 		}
 		next, offences := merged(c.Credentials, kept)
-		more, err := s.foreign(ctx, tx, b, next)
+		more, err := checkCredentialResources(ctx, tx, b, next)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func merged(drafts []CredentialDraft, kept []SealedCredential) ([]SealedCredenti
 		if c.Action == "" {
 			c.Action = SetHeader
 		}
-		add("header", carries(c.Header))
+		add("header", checkHeaderName(c.Header))
 		same := func(o SealedCredential) bool { return o.Header == c.Header && o.ResourceID == c.ResourceID }
 		if slices.ContainsFunc(next, same) {
 			add("header", "is named twice for the same resource")
@@ -171,10 +171,10 @@ var notCarried = []string{
 	"Content-Length", "Content-Type", "Content-Encoding", "Accept-Encoding", "Range", "Expect", "Forwarded", "X-Request-Id", "X-Real-Ip", "X-Decision", "X-Decision-Id",
 }
 
-// carries says what keeps a header from being set by a credential, or "".
-func carries(name string) string {
+// checkHeaderName says what keeps a header from being set by a credential, or "".
+func checkHeaderName(name string) string {
 	switch {
-	case header(name) != "" || strings.ContainsFunc(name, odd):
+	case header(name) != "" || strings.ContainsFunc(name, isOddRune):
 		return "must be the name of a header, of letters, digits and hyphens"
 	case slices.Contains(notCarried, name), strings.HasPrefix(name, "X-Forwarded-"), strings.HasPrefix(name, "X-Gatehouse-"):
 		return "is not for a credential to set"
@@ -182,7 +182,7 @@ func carries(name string) string {
 	return ""
 }
 
-func odd(r rune) bool {
+func isOddRune(r rune) bool {
 	return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 }
 
@@ -197,8 +197,8 @@ func sendable(v string) string {
 	return ""
 }
 
-// foreign tells which credentials name a resource that is not the environment's.
-func (s *Service) foreign(ctx context.Context, tx *db.Tx, b Bouncer, list []SealedCredential) ([]fault.Detail, error) {
+// checkCredentialResources tells which credentials name a resource that is not the environment's.
+func checkCredentialResources(ctx context.Context, tx *db.Tx, b Bouncer, list []SealedCredential) ([]fault.Detail, error) {
 	var offences []fault.Detail
 	for i, c := range list {
 		if c.ResourceID == 0 {

@@ -12,11 +12,11 @@ import (
 // maxResources is how many resources a bouncer lists (Draft.ResourceIDs).
 const maxResources = 1000
 
-// Found lists resources at the bouncer that discovered them, so that their
+// AddResources lists resources at the bouncer that discovered them, so that their
 // controls are delivered to it as soon as there are any. What the bouncer lists
 // already stays as it is, and beyond the limit nothing is added: the operator
 // links those. The caller's transaction holds resource.Lock.
-func (s *Service) Found(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, resources []int64) error {
+func (s *Service) AddResources(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64, resources []int64) error {
 	old, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil // it was deleted meanwhile: its last report stands without it
@@ -30,28 +30,28 @@ func (s *Service) Found(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64
 			list = append(list, r)
 		}
 	}
-	return s.relist(ctx, tx, sc, old, list)
+	return s.updateResources(ctx, tx, sc, old, list)
 }
 
-// Unlist takes a resource that goes out of the lists of all bouncers. The
+// RemoveResource takes a resource that goes out of the lists of all bouncers. The
 // caller's transaction holds resource.Lock.
-func (s *Service) Unlist(ctx context.Context, tx *db.Tx, sc scope.Scope, resourceID int64) error {
+func (s *Service) RemoveResource(ctx context.Context, tx *db.Tx, sc scope.Scope, resourceID int64) error {
 	bs, err := all(ctx, tx, scope.AnyEnv)
 	if err != nil {
 		return err
 	}
 	for _, b := range bs {
 		list := slices.DeleteFunc(slices.Clone(b.ResourceIDs), func(id int64) bool { return id == resourceID })
-		if err := s.relist(ctx, tx, sc, b, list); err != nil {
+		if err := s.updateResources(ctx, tx, sc, b, list); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// relist writes a bouncer's list where it is another one. UpdatedAt stays: no
+// updateResources writes a bouncer's list where it is another one. UpdatedAt stays: no
 // person changed the bouncer.
-func (s *Service) relist(ctx context.Context, tx *db.Tx, sc scope.Scope, old Bouncer, list []int64) error {
+func (s *Service) updateResources(ctx context.Context, tx *db.Tx, sc scope.Scope, old Bouncer, list []int64) error {
 	if len(list) == len(old.ResourceIDs) {
 		return nil
 	}

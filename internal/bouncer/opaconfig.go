@@ -27,7 +27,7 @@ func (s *Service) OPAConfig(ctx context.Context, sc scope.Scope, id int64) (stri
 	if err != nil {
 		return "", err
 	}
-	key, err := s.key(ctx, sc, b)
+	key, err := s.verifyKey(ctx, sc, b)
 	return s.opaConfig(b, tokenVariable, key), err
 }
 
@@ -35,10 +35,10 @@ func (s *Service) issued(b Bouncer, token string, key VerifyKey) Issued {
 	return Issued{Bouncer: b, Token: token, OPAConfig: s.opaConfig(b, token, key), VerifyKey: key.PEM}
 }
 
-// key is what a bouncer checks its bundles with; the zero key where they are
+// verifyKey is what a bouncer checks its bundles with; the zero key where they are
 // not signed. It is asked for before a token is drawn: an answer that fails
 // after that would lose the token.
-func (s *Service) key(ctx context.Context, sc scope.Scope, b Bouncer) (VerifyKey, error) {
+func (s *Service) verifyKey(ctx context.Context, sc scope.Scope, b Bouncer) (VerifyKey, error) {
 	if !b.Signing() {
 		return VerifyKey{}, nil
 	}

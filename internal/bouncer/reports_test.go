@@ -29,10 +29,10 @@ func TestEverySyncCounts(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				if err := g.Sent(ctx, tx, made.ID, p.Revision, step.items); err != nil {
+				if err := g.RecordSent(ctx, tx, made.ID, p.Revision, step.items); err != nil {
 					return err
 				}
-				if _, err := g.Activated(ctx, tx, sc(""), made.Bouncer, p.Revision); err != nil {
+				if _, err := g.RecordActivation(ctx, tx, sc(""), made.Bouncer, p.Revision); err != nil {
 					return err
 				}
 				health, err := LoadSyncHealth(ctx, tx, now)
@@ -71,7 +71,7 @@ func TestReachableIsWhatWasTried(t *testing.T) {
 				if _, err := g.SetStatus(ctx, tx, sc(""), made.ID, status, ""); err != nil {
 					return err
 				}
-				return g.Beat(ctx, tx, made.ID, Figures{TargetAppReachable: tried})
+				return g.RecordHeartbeat(ctx, tx, made.ID, Figures{TargetAppReachable: tried})
 			})
 		}
 		yes, no := true, false

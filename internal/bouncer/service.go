@@ -32,8 +32,8 @@ type Service struct {
 	Box *secret.Box
 	// Root is the API root that bouncers reach, such as https://gate.example/api/v1.
 	Root string
-	// OfBouncer gives the live controls that name a bouncer, and their resources (package policy).
-	OfBouncer func(ctx context.Context, tx *db.Tx, id int64) (policies, resources []int64, err error)
+	// LinksOf gives the live controls that name a bouncer, and their resources (package policy).
+	LinksOf func(ctx context.Context, tx *db.Tx, id int64) (policies, resources []int64, err error)
 	// VerifyKey is the public key that a tenant's signed bundles are checked with (package bridge).
 	VerifyKey func(ctx context.Context, tenant scope.TenantID) (VerifyKey, error)
 }
@@ -71,7 +71,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 	offences = append(offences, unknownMembers(next.Configuration, nil)...)
 	next.Environment = env
 	err = s.read(ctx, sc, func(tx *db.Tx) error {
-		unknown, err := s.unknown(ctx, tx, next, d.ResourceIDs)
+		unknown, err := checkResources(ctx, tx, next, d.ResourceIDs)
 		offences = append(offences, unknown...)
 		return err
 	})
@@ -81,12 +81,12 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 	if len(offences) > 0 {
 		return Issued{}, invalid(offences)
 	}
-	key, err := s.key(ctx, sc, next)
+	key, err := s.verifyKey(ctx, sc, next)
 	if err != nil {
 		return Issued{}, err
 	}
 	var made Bouncer
-	token, err := s.issue(ctx, sc, func(tx *db.Tx, digest string) (err error) {
+	token, err := s.issueToken(ctx, sc, func(tx *db.Tx, digest string) (err error) {
 		if err = s.Tenants.CheckLimit(ctx, tx, tenant.Bouncers); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, 
 			return err
 		}
 		// Once more: a resource may have gone since.
-		unknown, err := s.unknown(ctx, tx, next, d.ResourceIDs)
+		unknown, err := checkResources(ctx, tx, next, d.ResourceIDs)
 		if err != nil {
 			return err
 		}
@@ -121,12 +121,12 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id int64) (Issued,
 	if err != nil {
 		return Issued{}, err
 	}
-	key, err := s.key(ctx, sc, before)
+	key, err := s.verifyKey(ctx, sc, before)
 	if err != nil {
 		return Issued{}, err
 	}
 	var old, made Bouncer
-	token, err := s.issue(ctx, sc, func(tx *db.Tx, digest string) (err error) {
+	token, err := s.issueToken(ctx, sc, func(tx *db.Tx, digest string) (err error) {
 		if old, err = load(ctx, tx, sc, id); err != nil {
 			return err
 		}
@@ -135,19 +135,19 @@ func (s *Service) Rotate(ctx context.Context, sc scope.Scope, id int64) (Issued,
 		if made, err = update(ctx, tx, b); err != nil {
 			return err
 		}
-		return s.revoked(ctx, tx, sc, made, "BOUNCER_TOKEN_ROTATED")
+		return s.recordRevocation(ctx, tx, sc, made, "BOUNCER_TOKEN_ROTATED")
 	})
 	if err != nil {
 		return Issued{}, err
 	}
-	s.forget(ctx, old.TokenDigest)
+	s.unindexToken(ctx, old.TokenDigest)
 	return s.issued(made, token, key), nil
 }
 
-// issue draws a token, enters it in the system's index, and then runs the
+// issueToken draws a token, enters it in the system's index, and then runs the
 // change that makes it good. The index alone lets nobody in: what counts is the
 // digest in the bouncer's own row, so a row left over there does no harm.
-func (s *Service) issue(ctx context.Context, sc scope.Scope, change func(tx *db.Tx, digest string) error) (string, error) {
+func (s *Service) issueToken(ctx context.Context, sc scope.Scope, change func(tx *db.Tx, digest string) error) (string, error) {
 	token, err := newToken(s.Random)
 	if err != nil {
 		return "", fault.Wrap(err, "draw a token")
@@ -158,15 +158,15 @@ func (s *Service) issue(ctx context.Context, sc scope.Scope, change func(tx *db.
 		return "", err
 	}
 	if err := s.write(ctx, sc, func(tx *db.Tx) error { return change(tx, digest) }); err != nil {
-		s.forget(ctx, digest)
+		s.unindexToken(ctx, digest)
 		return "", err
 	}
 	return token, nil
 }
 
-// forget takes a digest out of the system's index, as far as that goes: the
+// unindexToken takes a digest out of the system's index, as far as that goes: the
 // token is dead already, and what stays behind goes with the tenant.
-func (s *Service) forget(ctx context.Context, digest string) {
+func (s *Service) unindexToken(ctx context.Context, digest string) {
 	_ = s.Stores.System().Write(context.WithoutCancel(ctx), func(tx *db.Tx) error { return unindex(ctx, tx, digest) })
 }
 
@@ -175,7 +175,7 @@ func (s *Service) forget(ctx context.Context, digest string) {
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifChange int64) (Bouncer, error) {
 	var b Bouncer
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		old, err := s.current(ctx, tx, sc, id, ifChange)
+		old, err := loadCurrent(ctx, tx, sc, id, ifChange)
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 			offences = append(offences, fault.Detail{Pointer: "/environment", Message: "a bouncer does not move: register one in " + string(*c.Environment)})
 		}
 		if c.ResourceIDs.Sent {
-			unknown, err := s.unknown(ctx, tx, next, c.ResourceIDs.Value)
+			unknown, err := checkResources(ctx, tx, next, c.ResourceIDs.Value)
 			if err != nil {
 				return err
 			}
@@ -217,10 +217,10 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Bouncer, error) {
 	var b Bouncer
 	err := s.write(ctx, sc, func(tx *db.Tx) (err error) {
-		if b, err = s.current(ctx, tx, sc, id, ifChange); err != nil {
+		if b, err = loadCurrent(ctx, tx, sc, id, ifChange); err != nil {
 			return err
 		}
-		policies, _, err := s.OfBouncer(ctx, tx, id)
+		policies, _, err := s.LinksOf(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -238,10 +238,10 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64
 				return err
 			}
 		}
-		return s.revoked(ctx, tx, sc, b, "BOUNCER_DELETED")
+		return s.recordRevocation(ctx, tx, sc, b, "BOUNCER_DELETED")
 	})
 	if err == nil {
-		s.forget(ctx, b.TokenDigest)
+		s.unindexToken(ctx, b.TokenDigest)
 	}
 	return b, err
 }
@@ -265,14 +265,14 @@ func (s *Service) SyncStatus(ctx context.Context, sc scope.Scope, id int64) (Syn
 		}
 		out.Revision, out.LastSyncTime = b.Active, b.ActivatedAt
 		out.Policies, err = syncs(ctx, tx, id)
-		out.Status = standing(b, out.Policies)
+		out.Status = worstState(b, out.Policies)
 		return err
 	})
 	return out, err
 }
 
-// standing is the worst state of a delivery.
-func standing(b Bundle, rows []Sync) string {
+// worstState is the worst state of a delivery.
+func worstState(b Bundle, rows []Sync) string {
 	is := func(status string) bool {
 		return slices.ContainsFunc(rows, func(r Sync) bool { return r.Status == status })
 	}
@@ -288,8 +288,8 @@ func standing(b Bundle, rows []Sync) string {
 	}
 }
 
-// Environment is where bouncer id is, or NotFound.
-func (s *Service) Environment(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
+// EnvironmentOf is where bouncer id is, or NotFound.
+func EnvironmentOf(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error) {
 	b, err := ByID(ctx, tx, id)
 	return b.Environment, err
 }
@@ -303,8 +303,8 @@ func FindByName(ctx context.Context, tx *db.Tx, env scope.Env, name string) (int
 	return id, err
 }
 
-// Twin is the production bouncer of the same name as bouncer id; nil for none.
-func (s *Service) Twin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
+// FindTwin is the production bouncer of the same name as bouncer id; nil for none.
+func FindTwin(ctx context.Context, tx *db.Tx, id int64) (*int64, error) {
 	b, err := ByID(ctx, tx, id)
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
@@ -345,9 +345,9 @@ func checkNameFree(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error 
 	return nil
 }
 
-// unknown lists the resources that a bouncer cannot list, by their places in
+// checkResources lists the resources that a bouncer cannot list, by their places in
 // what was sent: those of the bouncer are in order, and each once.
-func (s *Service) unknown(ctx context.Context, tx *db.Tx, b Bouncer, sent []int64) ([]fault.Detail, error) {
+func checkResources(ctx context.Context, tx *db.Tx, b Bouncer, sent []int64) ([]fault.Detail, error) {
 	var offences []fault.Detail
 	for _, id := range b.ResourceIDs {
 		env, err := resource.EnvironmentOf(ctx, tx, id)
@@ -371,7 +371,7 @@ func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Bouncer, er
 	return b, err
 }
 
-func (s *Service) current(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Bouncer, error) {
+func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Bouncer, error) {
 	b, err := load(ctx, tx, sc, id)
 	if err == nil && ifChange != 0 && ifChange != b.ChangeNo {
 		return Bouncer{}, fault.Newf(fault.Precondition, "precondition_failed", "the bouncer is at change %d", b.ChangeNo)
@@ -392,8 +392,8 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bounc
 	return err
 }
 
-// revoked is record for changes that end a token: whoever remembers it hears so.
-func (s *Service) revoked(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string) error {
+// recordRevocation is record for changes that end a token: whoever remembers it hears so.
+func (s *Service) recordRevocation(ctx context.Context, tx *db.Tx, sc scope.Scope, b Bouncer, kind string) error {
 	if err := s.record(ctx, tx, sc, b, kind, nil); err != nil {
 		return err
 	}

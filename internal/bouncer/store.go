@@ -195,7 +195,7 @@ func syncs(ctx context.Context, tx *db.Tx, id int64) ([]Sync, error) {
 	return rows, err
 }
 
-func failedSyncs(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
+func selectFailedSyncs(ctx context.Context, tx *db.Tx, first, last int64) ([]Sync, error) {
 	return db.All[Sync](ctx, tx, `SELECT `+syncColumns+` FROM bouncer_sync
 		WHERE policy_id BETWEEN $1 AND $2 AND status = 'failed' ORDER BY policy_id, bouncer_id`, first, last)
 }

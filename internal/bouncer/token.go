@@ -52,5 +52,5 @@ func checksum(body string) string {
 }
 
 // RevokeTokens makes the tokens of all bouncers of a tenant void within tx: each needs a
-// new one (rotate). It is one of tenant.Service.Disown.
+// new one (rotate). It is one of tenant.Service.RevokeHooks.
 func RevokeTokens(ctx context.Context, tx *db.Tx) error { return dropTokens(ctx, tx) }

@@ -108,7 +108,7 @@ func New(cfg Config) *Service {
 	s := &Service{cfg: cfg, feeds: map[place]*feed{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.ledger = newLedger(s)
-	s.stop = cfg.Stores.Watch(s.heard)
+	s.stop = cfg.Stores.Watch(s.onChange)
 	return s
 }
 
@@ -131,8 +131,8 @@ func (s *Service) Close() {
 	s.work.Wait()
 }
 
-// goes runs f in the background, for Close to wait for; after Close it does not.
-func (s *Service) goes(f func()) {
+// background runs f in the background, for Close to wait for; after Close it does not.
+func (s *Service) background(f func()) {
 	s.begin.Lock()
 	defer s.begin.Unlock()
 	if s.ctx.Err() == nil {
@@ -140,9 +140,9 @@ func (s *Service) goes(f func()) {
 	}
 }
 
-// heard is told of every commit that bumps a revision, of all replicas. It must
+// onChange is told of every commit that bumps a revision, of all replicas. It must
 // return at once.
-func (s *Service) heard(tenantID scope.TenantID, name string) {
+func (s *Service) onChange(tenantID scope.TenantID, name string) {
 	switch {
 	case tenantID == "" && (name == "" || name == tenant.Revision):
 		for _, f := range s.all() {
@@ -151,18 +151,18 @@ func (s *Service) heard(tenantID scope.TenantID, name string) {
 	case tenantID == "":
 	case name == bouncer.Topic:
 		for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
-			s.poke(place{tenantID, env})
+			s.wakeFeed(place{tenantID, env})
 		}
 	default:
 		for _, env := range []scope.Env{scope.Sandbox, scope.Production} {
 			if name == resource.Revision(env) {
-				s.poke(place{tenantID, env})
+				s.wakeFeed(place{tenantID, env})
 			}
 		}
 	}
 }
 
-func (s *Service) poke(p place) {
+func (s *Service) wakeFeed(p place) {
 	s.mu.Lock()
 	f := s.feeds[p]
 	s.mu.Unlock()
@@ -218,9 +218,9 @@ func self(sc scope.Scope) (int64, error) {
 // another one's bundle does not learn whether there is such a bouncer.
 func noBouncer() error { return fault.NotFoundf("no such bouncer") }
 
-// desk gives the place of the bouncer that asks, in a loaded feed. token is the
+// deskOf gives the place of the bouncer that asks, in a loaded feed. token is the
 // digest of the token that it came with.
-func (s *Service) desk(ctx context.Context, sc scope.Scope, token string) (*feed, *desk, error) {
+func (s *Service) deskOf(ctx context.Context, sc scope.Scope, token string) (*feed, *desk, error) {
 	id, err := self(sc)
 	if err != nil {
 		return nil, nil, err

@@ -131,7 +131,7 @@ func TestParkedPollsWakeAtOnce(t *testing.T) {
 			}
 			woke <- time.Now()
 		}()
-		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).parked() == 1 })
+		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).countParked() == 1 })
 		h.rewrite(p, bob)
 		changed := time.Now()
 		if late := (<-woke).Sub(changed); late > time.Second {
@@ -160,7 +160,7 @@ func TestOnlyItsOwn(t *testing.T) {
 			_, err := a.poll(15*time.Second, "z", tag)
 			gone <- err
 		}()
-		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).parked() == 1 })
+		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).countParked() == 1 })
 		if _, err := h.cfg.Bouncers.Rotate(ctx, person(scope.DefaultTenant), a.id); err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +310,7 @@ func TestHeardOfMeanwhile(t *testing.T) {
 		if err := present(ctx, tx, g.id, later, time.Hour); err != nil {
 			return err
 		}
-		go func() { looked <- h.look(ctx, scope.DefaultTenant, later) }()
+		go func() { looked <- h.findAbsent(ctx, scope.DefaultTenant, later) }()
 		h.until("the watch looks, and waits", func() bool {
 			var waiting int64
 			err := h.stores.Read(ctx, scope.DefaultTenant, func(tx *db.Tx) (err error) {
@@ -355,7 +355,7 @@ func TestATenantThatIsSuspended(t *testing.T) {
 			_, err := g.poll(15*time.Second, "z", tag)
 			gone <- err
 		}()
-		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).parked() == 1 })
+		h.until("parked", func() bool { return h.feed(place{scope.DefaultTenant, scope.Production}).countParked() == 1 })
 		suspend(t, h)
 		if err := <-gone; !fault.Is(err, fault.Unauthenticated) {
 			t.Errorf("a parked poll of a suspended tenant got %v", err)
@@ -567,7 +567,7 @@ func TestReplicas(t *testing.T) {
 		}
 		woke <- a
 	}()
-	two.until("parked", func() bool { return two.feed(place{scope.DefaultTenant, scope.Production}).parked() == 1 })
+	two.until("parked", func() bool { return two.feed(place{scope.DefaultTenant, scope.Production}).countParked() == 1 })
 	one.rewrite(p, bob)
 	changed := time.Now()
 	if a := <-woke; a == nil || a.ETag != `"2"` {

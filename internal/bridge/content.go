@@ -49,11 +49,11 @@ func newPacks() packs {
 
 // targets works out what each bouncer should run.
 func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int64]*target, error) {
-	round := f.packs.round(set)
+	round := f.packs.newRound(set)
 	out := make(map[int64]*target, len(r.list))
 	for i := range r.list {
 		b := &r.list[i]
-		ids := round.known(append(slices.Clone(b.ResourceIDs), r.links[b.ID]...))
+		ids := round.knownResources(append(slices.Clone(b.ResourceIDs), r.links[b.ID]...))
 		g, err := round.group(ids)
 		if err != nil {
 			return nil, err
@@ -121,7 +121,7 @@ type round struct {
 	old, next packs
 }
 
-func (p packs) round(set *rego.Set) *round {
+func (p packs) newRound(set *rego.Set) *round {
 	r := &round{set: set, old: p, next: newPacks()}
 	r.next.work = p.work
 	return r
@@ -129,8 +129,8 @@ func (p packs) round(set *rego.Set) *round {
 
 func (r *round) kept() packs { return r.next }
 
-// known sorts ids and leaves out those that are no resource of the set.
-func (r *round) known(ids []int64) []int64 {
+// knownResources sorts ids and leaves out those that are no resource of the set.
+func (r *round) knownResources(ids []int64) []int64 {
 	slices.Sort(ids)
 	return slices.DeleteFunc(slices.Compact(ids), func(id int64) bool { return r.set.Resource(id) == nil })
 }
@@ -195,7 +195,7 @@ func (r *round) resourcesOf(ids []int64, controls []*rego.Control) []int64 {
 		for _, path := range c.Refs().Data {
 			switch {
 			case len(path) == 0, path[0] == "resources" && len(path) == 1:
-				return r.everything()
+				return r.allResources()
 			case path[0] == "resources":
 				if id, err := strconv.ParseInt(path[1], 10, 64); err == nil && r.set.Resource(id) != nil {
 					out = append(out, id)
@@ -207,9 +207,9 @@ func (r *round) resourcesOf(ids []int64, controls []*rego.Control) []int64 {
 	return slices.Compact(out)
 }
 
-// everything is the ids of all resources: what a control asks for that reads
+// allResources is the ids of all resources: what a control asks for that reads
 // data.resources as a whole.
-func (r *round) everything() []int64 {
+func (r *round) allResources() []int64 {
 	all := r.set.Resources()
 	out := make([]int64, len(all))
 	for i := range all {

@@ -62,7 +62,7 @@ const (
 
 func newDesk(id int64) *desk { return &desk{id: id, changed: make(chan struct{})} }
 
-func (d *desk) is(token string) bool {
+func (d *desk) hasToken(token string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	known := d.token == token
@@ -150,7 +150,7 @@ func (d *desk) answer(q *question, now time.Time) (v verdict, note entry, change
 	case len(q.tags) > 0 && q.tags[0] > cur && q.tags[0] < 1<<50:
 		return behind, note, changed
 	case len(q.tags) > 0 && q.tags[0] == cur:
-		d.runs(cur, &note)
+		d.setActive(cur, &note)
 		return park, note, changed
 	}
 	for _, tag := range q.tags {
@@ -176,8 +176,8 @@ func (d *desk) answer(q *question, now time.Time) (v verdict, note entry, change
 	return send, note, changed
 }
 
-// runs notes that the bouncer runs its target. Caller holds mu.
-func (d *desk) runs(revision int64, note *entry) {
+// setActive notes that the bouncer runs its target. Caller holds mu.
+func (d *desk) setActive(revision int64, note *entry) {
 	again := !d.refused.IsZero() || !d.suspected.IsZero() // what is written of that must go
 	d.sentTo, d.suspected, d.refused, d.report.bundle = "", time.Time{}, time.Time{}, ""
 	if d.active != revision || again {
@@ -196,8 +196,8 @@ func (d *desk) refuse(now time.Time, note *entry) {
 	}
 }
 
-// delivers notes that a chunk of its decision log has come.
-func (d *desk) delivers() {
+// noteDelivery notes that a chunk of its decision log has come.
+func (d *desk) noteDelivery() {
 	d.mu.Lock()
 	d.report.logs = ""
 	d.mu.Unlock()
@@ -235,8 +235,8 @@ func (d *desk) now() *target {
 // tokenRotated is the detail of a bouncer that has yet to come with its new token.
 const tokenRotated = "its token was rotated; it has not come back with the new one"
 
-// standing is how a bouncer that is in touch does.
-func (d *desk) standing() (status, detail string) {
+// status is how a bouncer that is in touch does.
+func (d *desk) status() (status, detail string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {

@@ -71,7 +71,7 @@ func (f *feed) start() {
 	if !f.running.CompareAndSwap(false, true) {
 		return
 	}
-	f.svc.goes(func() {
+	f.svc.background(func() {
 		err := f.refresh(f.svc.ctx)
 		f.running.Store(false)
 		switch {
@@ -94,7 +94,7 @@ func (f *feed) desk(ctx context.Context, id int64, token string) (*desk, error) 
 		d, served := f.desks[id], f.served
 		f.mu.Unlock()
 		switch {
-		case d != nil && served && d.is(token):
+		case d != nil && served && d.hasToken(token):
 			return d, nil
 		case try > 0 && !served:
 			return nil, fault.New(fault.Forbidden, "tenant_access_denied", "the tenant is not served").With("tenant_id", string(f.tenant))
@@ -125,18 +125,18 @@ func (f *feed) refreshAfter(ctx context.Context, round int64) error {
 		return nil
 	}
 	f.heard.Add(1)
-	return f.takeIn(ctx)
+	return f.refreshLocked(ctx)
 }
 
 // refresh brings the desks up to date with the store.
 func (f *feed) refresh(ctx context.Context) error {
 	f.refreshing.Lock()
 	defer f.refreshing.Unlock()
-	return f.takeIn(ctx)
+	return f.refreshLocked(ctx)
 }
 
-// takeIn is refresh for who holds refreshing.
-func (f *feed) takeIn(ctx context.Context) error {
+// refreshLocked is refresh for who holds refreshing.
+func (f *feed) refreshLocked(ctx context.Context) error {
 	heard := f.heard.Load()
 	if f.seen.Load() == heard {
 		return nil
@@ -152,7 +152,7 @@ func (f *feed) takeIn(ctx context.Context) error {
 		return nil
 	}
 	for try := 0; ; try++ {
-		err := f.once(ctx)
+		err := f.publishContent(ctx)
 		if err == nil {
 			f.seen.Store(heard)
 			return nil
@@ -163,9 +163,9 @@ func (f *feed) takeIn(ctx context.Context) error {
 	}
 }
 
-// once reads, works out every bouncer's content, publishes what is new, and
+// publishContent reads, works out every bouncer's content, publishes what is new, and
 // lets the desks have it.
-func (f *feed) once(ctx context.Context) error {
+func (f *feed) publishContent(ctx context.Context) error {
 	store, err := f.svc.cfg.Stores.Tenant(ctx, f.tenant)
 	if err != nil {
 		return err
@@ -301,7 +301,7 @@ func (f *feed) install(set *rego.Set, r *reading, targets map[int64]*target) {
 		t, stored := targets[b.ID], r.bundles[b.ID]
 		t.revision, t.publishedAt = stored.Revision, stored.PublishedAt
 		if rotated := d.install(b, t, stored); rotated {
-			f.svc.ledger.note(f.tenant, d, entry{status: bouncer.Degraded, detail: tokenRotated})
+			f.svc.ledger.add(f.tenant, d, entry{status: bouncer.Degraded, detail: tokenRotated})
 		}
 	}
 }
@@ -344,10 +344,10 @@ func (f *feed) stale(ctx context.Context) (bool, error) {
 
 // idle reports whether nobody has used the feed for a while.
 func (f *feed) idle(now time.Time) bool {
-	return now.Unix()-f.used.Load() > int64(10*time.Minute/time.Second) && f.parked() == 0
+	return now.Unix()-f.used.Load() > int64(10*time.Minute/time.Second) && f.countParked() == 0
 }
 
-func (f *feed) parked() int {
+func (f *feed) countParked() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := 0
@@ -357,8 +357,8 @@ func (f *feed) parked() int {
 	return n
 }
 
-// of gives the set of controls that the desks reflect, nil before it is loaded.
-func (f *feed) of() *rego.Set {
+// currentSet gives the set of controls that the desks reflect, nil before it is loaded.
+func (f *feed) currentSet() *rego.Set {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.set

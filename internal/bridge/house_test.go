@@ -101,13 +101,13 @@ func newHouse(t testing.TB, c *db.Cluster) *house {
 	bouncers := &bouncer.Service{Stores: c, Now: h.now, Random: rand.Reader, Tenants: h.tenants, Resources: h.resources, Root: "http://gate/api/v1"}
 	h.policies = &policy.Service{
 		Stores: c, Now: h.now, Evaluator: inProcess{}, Resources: h.resources, Tenants: h.tenants,
-		BouncerEnv: bouncers.Environment, BouncerTwin: bouncers.Twin,
+		BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
 		DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
 		SyncErrors:        func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) { return nil, nil },
 	}
-	h.resources.Bound, h.resources.Linked = policy.ByResource, bouncer.LinkedTo
-	h.resources.Found, h.resources.Unlist = bouncers.Found, bouncers.Unlist
-	bouncers.OfBouncer = policy.OfBouncer
+	h.resources.PoliciesOf, h.resources.BouncersOf = policy.ByResource, bouncer.LinkedTo
+	h.resources.AddToBouncer, h.resources.RemoveFromBouncers = bouncers.AddResources, bouncers.RemoveResource
+	bouncers.LinksOf = policy.LinksOfBouncer
 	h.tenants.Counters[tenant.Policies], h.tenants.Counters[tenant.Bouncers] = policy.Count, bouncer.Count
 	snapshots := &decision.Snapshots{Load: h.load, Changes: h.changes, Log: quiet, Idle: time.Hour, Now: h.now, Revision: func(ctx context.Context, id scope.TenantID, env scope.Env) (int64, error) {
 		store, err := c.Tenant(ctx, id)

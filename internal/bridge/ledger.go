@@ -95,7 +95,7 @@ func newLedger(s *Service) *ledger {
 	return &ledger{svc: s, wake: make(chan struct{}, 1), pending: map[scope.TenantID]map[*desk]entry{}}
 }
 
-func (l *ledger) note(t scope.TenantID, d *desk, e entry) {
+func (l *ledger) add(t scope.TenantID, d *desk, e entry) {
 	l.mu.Lock()
 	of := l.pending[t]
 	if of == nil {
@@ -189,7 +189,7 @@ func (l *ledger) putBack(t scope.TenantID, some map[*desk]entry) {
 func (l *ledger) write(ctx context.Context, t scope.TenantID, some map[*desk]entry) error {
 	return l.svc.cfg.Stores.Write(ctx, t, func(tx *db.Tx) error {
 		for d, e := range some {
-			if err := l.one(ctx, tx, systemScope(t), d, e); err != nil {
+			if err := l.writeEntry(ctx, tx, systemScope(t), d, e); err != nil {
 				return err
 			}
 		}
@@ -197,8 +197,8 @@ func (l *ledger) write(ctx context.Context, t scope.TenantID, some map[*desk]ent
 	})
 }
 
-// one writes down what one bouncer did, in the order in which it happened.
-func (l *ledger) one(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e entry) error {
+// writeEntry writes down what one bouncer did, in the order in which it happened.
+func (l *ledger) writeEntry(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e entry) error {
 	registry := l.svc.cfg.Bouncers
 	b, err := bouncer.ByID(ctx, tx, d.id)
 	if fault.Is(err, fault.NotFound) {
@@ -213,28 +213,28 @@ func (l *ledger) one(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e 
 		}
 	}
 	if e.sent != nil {
-		if err := registry.Sent(ctx, tx, d.id, e.sent.revision, e.sent.items); err != nil {
+		if err := registry.RecordSent(ctx, tx, d.id, e.sent.revision, e.sent.items); err != nil {
 			return err
 		}
 	}
 	if e.activated != 0 {
-		if _, err := registry.Activated(ctx, tx, sc, b, e.activated); err != nil {
+		if _, err := registry.RecordActivation(ctx, tx, sc, b, e.activated); err != nil {
 			return err
 		}
 	}
 	if e.refused != 0 {
-		if _, err := registry.Refused(ctx, tx, sc, b, e.refused, e.why); err != nil {
+		if _, err := bouncer.RecordRefusal(ctx, tx, sc, b, e.refused, e.why); err != nil {
 			return err
 		}
 	}
 	status, detail := e.status, e.detail
 	if !e.seen.IsZero() {
-		if err := registry.Beat(ctx, tx, d.id, e.figures); err != nil {
+		if err := registry.RecordHeartbeat(ctx, tx, d.id, e.figures); err != nil {
 			return err
 		}
 	}
 	if status == "" {
-		if status, detail = d.standing(); e.seen.IsZero() && b.Status == bouncer.Disconnected {
+		if status, detail = d.status(); e.seen.IsZero() && b.Status == bouncer.Disconnected {
 			return nil // nothing in it says that the bouncer is there
 		}
 	}

@@ -111,15 +111,15 @@ type logInput struct {
 // Faults: BadRequest when the body broke off, TooLarge beyond MaxLogBytes,
 // Unavailable when the audit takes nothing.
 func (s *Service) Logs(ctx context.Context, sc scope.Scope, token string, body io.Reader) (Intake, error) {
-	f, d, err := s.desk(ctx, sc, token)
+	f, d, err := s.deskOf(ctx, sc, token)
 	if err != nil {
 		return Intake{}, err
 	}
 	in := intake{svc: s, feed: f, bouncer: d.id, body: carried{in: body}}
 	if err = in.read(ctx); err == nil {
-		d.delivers()
+		d.noteDelivery()
 	}
-	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now()})
+	s.ledger.add(f.tenant, d, entry{seen: s.cfg.Now()})
 	return in.out, err
 }
 
@@ -173,7 +173,7 @@ func (in *intake) read(ctx context.Context) error {
 			err = errors.New("the event is too large")
 		}
 		if err != nil {
-			in.aside(element, err)
+			in.setAside(element, err)
 			continue
 		}
 		in.ran = append(in.ran, ran)
@@ -237,13 +237,13 @@ func (in *intake) broken(err error) error {
 	case errors.Is(err, errTooMuch):
 		return fault.Newf(fault.TooLarge, "payload_too_large", "a chunk unpacks to %d bytes at most", MaxLogBytes)
 	case errors.Is(err, errNoArray), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt), in.body.whole:
-		in.aside([]byte("(a chunk that is no decision log)"), err)
+		in.setAside([]byte("(a chunk that is no decision log)"), err)
 		return nil
 	}
 	return fault.New(fault.BadRequest, "incomplete_body", "the chunk broke off").Because(err)
 }
 
-func (in *intake) aside(line []byte, why error) {
+func (in *intake) setAside(line []byte, why error) {
 	in.out.SetAside++
 	in.svc.cfg.Audit.SetAside(in.feed.tenant, in.bouncer, line, why)
 }
@@ -364,10 +364,10 @@ func (in *intake) subject(d *audit.Decision, input []byte) {
 	if json.Unmarshal(input, &i) != nil {
 		return
 	}
-	d.User = audit.User{ID: words(i.User.ID), Email: words(i.User.Email)}
-	d.Action = firstOf(words(i.Action.Name), words(i.Action.Method), words(i.Request.Method))
-	d.Resource = audit.Resource{ID: words(i.Resource.ID), Type: words(i.Resource.Type), Path: firstOf(words(i.Resource.Path), words(i.Request.Path))}
-	d.IPAddress = firstOf(words(i.Context.IP), d.IPAddress)
+	d.User = audit.User{ID: textOf(i.User.ID), Email: textOf(i.User.Email)}
+	d.Action = firstOf(textOf(i.Action.Name), textOf(i.Action.Method), textOf(i.Request.Method))
+	d.Resource = audit.Resource{ID: textOf(i.Resource.ID), Type: textOf(i.Resource.Type), Path: firstOf(textOf(i.Resource.Path), textOf(i.Request.Path))}
+	d.IPAddress = firstOf(textOf(i.Context.IP), d.IPAddress)
 }
 
 // level takes the audit level of the resource as it is registered here; what the
@@ -375,7 +375,7 @@ func (in *intake) subject(d *audit.Decision, input []byte) {
 func (in *intake) level(d *audit.Decision, said string) {
 	if in.levels == nil {
 		in.levels = map[int64]rego.Resource{}
-		if set := in.feed.of(); set != nil {
+		if set := in.feed.currentSet(); set != nil {
 			for _, r := range set.Resources() {
 				in.levels[r.ID] = r
 			}
@@ -405,8 +405,8 @@ func (in *intake) hide(d *audit.Decision, input []byte) {
 // inputDepth is how deep an input may be nested for its secrets to be found.
 const inputDepth = 512
 
-// words is a text or a number as text.
-func words(v any) string {
+// textOf is a text or a number as text.
+func textOf(v any) string {
 	switch x := v.(type) {
 	case string:
 		return x

@@ -85,7 +85,7 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 	if len(p.Nonce) > maxNonce {
 		return nil, fault.Invalidf("/nonce", "a nonce has at most %d bytes", maxNonce)
 	}
-	f, d, err := s.desk(ctx, sc, p.Token)
+	f, d, err := s.deskOf(ctx, sc, p.Token)
 	if err != nil {
 		return nil, err
 	}
@@ -93,13 +93,13 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 	if err != nil || p.Nonce == "" {
 		return a, err
 	}
-	a.Fresh, err = s.fresh(ctx, f, d, p, a.ETag)
+	a.Fresh, err = s.signFreshness(ctx, f, d, p, a.ETag)
 	return a, err
 }
 
-// fresh proves that an answer is of now: a bundle by its tag, "not modified" by the
+// signFreshness proves that an answer is of now: a bundle by its tag, "not modified" by the
 // revision that holds.
-func (s *Service) fresh(ctx context.Context, f *feed, d *desk, p Poll, tag string) (string, error) {
+func (s *Service) signFreshness(ctx context.Context, f *feed, d *desk, p Poll, tag string) (string, error) {
 	t := d.now()
 	if !t.signed {
 		return "", nil
@@ -122,14 +122,14 @@ func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer,
 		p.Wait = min(p.Wait, MaxWait)
 		note.interval = max(p.Wait, time.Second)
 	} else {
-		note.interval = d.apart(note.seen)
+		note.interval = d.pollGap(note.seen)
 	}
 	var over <-chan time.Time
 	for {
 		v, more, changed := d.answer(&q, s.cfg.Now())
 		note.merge(more)
 		if !note.empty() {
-			s.ledger.note(f.tenant, d, note)
+			s.ledger.add(f.tenant, d, note)
 			note = entry{}
 		}
 		switch v {
@@ -165,9 +165,9 @@ func (s *Service) await(ctx context.Context, f *feed, d *desk, p Poll) (*Answer,
 	}
 }
 
-// apart is how far apart the polls of a client that does not wait are: the
+// pollGap is how far apart the polls of a client that does not wait are: the
 // longest of the last gaps; 0 while that is not known.
-func (d *desk) apart(now time.Time) time.Duration {
+func (d *desk) pollGap(now time.Time) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	last := d.polled
@@ -209,7 +209,7 @@ func (s *Service) bundle(ctx context.Context, f *feed, d *desk, p *Poll) (*Answe
 	}
 	return &Answer{ETag: tagOf(t.revision), Parts: parts, deliver: func() {
 		d.delivered(t.revision, p.Remote)
-		s.ledger.note(f.tenant, d, entry{sent: t})
+		s.ledger.add(f.tenant, d, entry{sent: t})
 	}}, nil
 }
 
@@ -234,11 +234,11 @@ func (s *Service) Discovery(ctx context.Context, sc scope.Scope, p Poll) (*Answe
 	if id, err := self(sc); err != nil || id != p.BouncerID {
 		return nil, firstErr(err, noBouncer())
 	}
-	f, d, err := s.desk(ctx, sc, p.Token)
+	f, d, err := s.deskOf(ctx, sc, p.Token)
 	if err != nil {
 		return nil, err
 	}
-	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now()})
+	s.ledger.add(f.tenant, d, entry{seen: s.cfg.Now()})
 	t := d.now()
 	var key *rego.SigningKey
 	if t.signed {

@@ -115,7 +115,7 @@ func (s *Service) sweep(ctx context.Context, others []scope.TenantID) []scope.Te
 		others = others[1:]
 	}
 	for t := range tenants {
-		if err := s.look(ctx, t, now); err != nil && !fault.Is(err, fault.NotFound) {
+		if err := s.findAbsent(ctx, t, now); err != nil && !fault.Is(err, fault.NotFound) {
 			failed = err
 		}
 	}
@@ -142,8 +142,8 @@ func (s *Service) forgetTenants(all []scope.TenantID, err error) {
 	}
 }
 
-// look finds the tenant's bouncers that are gone, and counts the others.
-func (s *Service) look(ctx context.Context, t scope.TenantID, now time.Time) error {
+// findAbsent finds the tenant's bouncers that are gone, and counts the others.
+func (s *Service) findAbsent(ctx context.Context, t scope.TenantID, now time.Time) error {
 	store, err := s.cfg.Stores.Tenant(ctx, t)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *Service) look(ctx context.Context, t scope.TenantID, now time.Time) err
 		if h.SyncHealth, err = bouncer.LoadSyncHealth(ctx, tx, now.Add(-stuckAfter)); err != nil {
 			return err
 		}
-		h.census, err = takeCensus(ctx, tx)
+		h.census, err = countPresence(ctx, tx)
 		return err
 	})
 	if err != nil {
@@ -173,18 +173,18 @@ func (s *Service) look(ctx context.Context, t scope.TenantID, now time.Time) err
 		return nil
 	}
 	for _, b := range gone {
-		if err := store.Write(ctx, func(tx *db.Tx) error { return s.miss(ctx, tx, t, b, now) }); err != nil {
+		if err := store.Write(ctx, func(tx *db.Tx) error { return s.markAbsent(ctx, tx, t, b, now) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// miss notes that a bouncer is gone, unless it was heard of meanwhile. One
+// markAbsent notes that a bouncer is gone, unless it was heard of meanwhile. One
 // bouncer a transaction, its presence first, as the ledger writes them: each then
 // sees what the other did.
-func (s *Service) miss(ctx context.Context, tx *db.Tx, t scope.TenantID, b absentee, now time.Time) error {
-	still, err := holdOverdue(ctx, tx, b.ID, now)
+func (s *Service) markAbsent(ctx context.Context, tx *db.Tx, t scope.TenantID, b absentee, now time.Time) error {
+	still, err := lockOverdue(ctx, tx, b.ID, now)
 	if err != nil || !still {
 		return err
 	}

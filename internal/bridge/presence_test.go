@@ -121,7 +121,7 @@ func TestApart(t *testing.T) {
 		{time.Hour, pollsAtMost},
 	} {
 		at = at.Add(c.gap)
-		if got := d.apart(at); got != c.want {
+		if got := d.pollGap(at); got != c.want {
 			t.Errorf("poll %d: %s apart, not %s", i, got, c.want)
 		}
 	}

@@ -21,7 +21,7 @@ type Sightings struct {
 // follows from the token. Faults: BadRequest for a body that is no report,
 // Invalid for one with too many hosts.
 func (s *Service) Discover(ctx context.Context, sc scope.Scope, token string, body []byte) (resource.Discovery, error) {
-	f, d, err := s.desk(ctx, sc, token)
+	f, d, err := s.deskOf(ctx, sc, token)
 	if err != nil {
 		return resource.Discovery{}, err
 	}
@@ -32,7 +32,7 @@ func (s *Service) Discover(ctx context.Context, sc scope.Scope, token string, bo
 	if len(report.Hosts) > MaxSightings {
 		return resource.Discovery{}, fault.Invalidf("/hosts", "a report names %d hosts at most", MaxSightings)
 	}
-	s.ledger.note(f.tenant, d, entry{seen: s.cfg.Now()})
+	s.ledger.add(f.tenant, d, entry{seen: s.cfg.Now()})
 	if off, _ := d.now().meta.At("bouncer", "configuration", "discovery").Str(); off == "off" {
 		out := resource.Discovery{Created: []resource.Discovered{}, Known: []string{}, Refused: []resource.Undiscovered{}}
 		for _, h := range report.Hosts {
@@ -40,5 +40,5 @@ func (s *Service) Discover(ctx context.Context, sc scope.Scope, token string, bo
 		}
 		return out, nil
 	}
-	return s.cfg.Discover(ctx, sc, d.id, report.Hosts, func(names []string) []string { return f.of().UnknownHosts(names) })
+	return s.cfg.Discover(ctx, sc, d.id, report.Hosts, func(names []string) []string { return f.currentSet().UnknownHosts(names) })
 }

@@ -73,7 +73,7 @@ const bundleName = "authz"
 // Status takes what a bouncer says about itself. A body that is not a status is
 // a BadRequest.
 func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body []byte) error {
-	f, d, err := s.desk(ctx, sc, token)
+	f, d, err := s.deskOf(ctx, sc, token)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *Service) Status(ctx context.Context, sc scope.Scope, token string, body
 		}
 	}
 	d.reported(&st, &e, s.cfg.Now())
-	s.ledger.note(f.tenant, d, e)
+	s.ledger.add(f.tenant, d, e)
 	return nil
 }
 
@@ -122,7 +122,7 @@ func (d *desk) reported(st *statusBody, e *entry, now time.Time) {
 	switch {
 	case !has || cur == 0:
 	case active == cur:
-		d.runs(cur, e)
+		d.setActive(cur, e)
 	case active > 0 && active < cur && active != d.active:
 		d.active, e.activated = active, active
 	}

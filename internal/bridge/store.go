@@ -72,9 +72,9 @@ func overdue(ctx context.Context, tx *db.Tx, now time.Time, n int) ([]absentee, 
 		WHERE p.due_at < $1 AND b.status <> $2 ORDER BY p.bouncer_id LIMIT $3`, now, bouncer.Disconnected, n)
 }
 
-// holdOverdue tells whether a bouncer is overdue still. Until the transaction
+// lockOverdue tells whether a bouncer is overdue still. Until the transaction
 // ends, a sign of life waits to be written.
-func holdOverdue(ctx context.Context, tx *db.Tx, id int64, now time.Time) (bool, error) {
+func lockOverdue(ctx context.Context, tx *db.Tx, id int64, now time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE bridge_presence SET due_at = due_at WHERE bouncer_id = $1 AND due_at < $2`, id, now)
 	return n > 0, err
 }
@@ -86,7 +86,7 @@ type census struct {
 	Behind  int64 `db:"behind"`
 }
 
-func takeCensus(ctx context.Context, tx *db.Tx) (census, error) {
+func countPresence(ctx context.Context, tx *db.Tx) (census, error) {
 	return db.One[census](ctx, tx, `SELECT
 			COALESCE(SUM(CASE WHEN b.status <> $1 THEN 1 ELSE 0 END), 0) AS in_touch,
 			COALESCE(SUM(CASE WHEN b.status <> $1 AND COALESCE(u.revision, 0) <> COALESCE(u.active_revision, 0) THEN 1 ELSE 0 END), 0) AS behind

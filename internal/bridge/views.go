@@ -26,7 +26,7 @@ type Self struct {
 
 // Self gives the bouncer that asks.
 func (s *Service) Self(ctx context.Context, sc scope.Scope, token string) (Self, error) {
-	f, d, err := s.desk(ctx, sc, token)
+	f, d, err := s.deskOf(ctx, sc, token)
 	if err != nil {
 		return Self{}, err
 	}
@@ -56,19 +56,19 @@ func (s *Service) Resources(ctx context.Context, sc scope.Scope, token string) (
 		}
 		return document(set, nil), nil
 	}
-	f, d, err := s.desk(ctx, sc, token)
+	f, d, err := s.deskOf(ctx, sc, token)
 	if err != nil {
 		return Data{}, err
 	}
-	return document(f.of(), append([]int64{}, d.now().resources...)), nil // none is not all
+	return document(f.currentSet(), append([]int64{}, d.now().resources...)), nil // none is not all
 }
 
 // document writes those resources of a set by id; nil means all.
 func document(set *rego.Set, only []int64) Data {
-	r := newPacks().round(set)
-	ids := r.everything
+	r := newPacks().newRound(set)
+	ids := r.allResources
 	if only != nil {
-		ids = func() []int64 { return r.known(only) }
+		ids = func() []int64 { return r.knownResources(only) }
 	}
 	var members []value.Member
 	for _, id := range ids() {

@@ -31,7 +31,7 @@ func Load(paths []string) ([]controlfile.File, error) {
 			return nil, usage("%w", err)
 		}
 		if !info.IsDir() {
-			if !controlfile.Wanted(filepath.ToSlash(p)) {
+			if !controlfile.IsControlFile(filepath.ToSlash(p)) {
 				return nil, usage("%s is neither a .rego file nor a gatehouse.yaml", p)
 			}
 			if err := l.file(filepath.Dir(p), p); err != nil {
@@ -66,7 +66,7 @@ func (l *loader) directory(dir string) error {
 				return filepath.SkipDir
 			}
 			return nil
-		case d.Type().IsRegular() && controlfile.Wanted(filepath.ToSlash(p)):
+		case d.Type().IsRegular() && controlfile.IsControlFile(filepath.ToSlash(p)):
 			return l.file(dir, p)
 		default:
 			return nil

@@ -143,8 +143,8 @@ func (c Control) Issue(rule, format string, args ...any) lang.FileIssue {
 // IsManifest reports whether a path names a manifest.
 func IsManifest(p string) bool { return path.Base(p) == manifestName }
 
-// Wanted reports whether a repository's file is for us: Rego or a manifest.
-func Wanted(p string) bool { return strings.HasSuffix(p, controlSuffix) || IsManifest(p) }
+// IsControlFile reports whether a repository's file is for us: Rego or a manifest.
+func IsControlFile(p string) bool { return strings.HasSuffix(p, controlSuffix) || IsManifest(p) }
 
 // Read reads files. The issues, at most 100, say what is wrong with paths and
 // manifests; Rego is not looked at.

@@ -66,7 +66,7 @@ type RealTime struct {
 // Stats counts in the scope's environment, or in both. It waits, half a second at
 // most, for decisions that were just made to be stored.
 func (s *Service) Stats(ctx context.Context, sc scope.Scope) (Stats, error) {
-	s.Log.Settle(ctx)
+	s.Log.WaitShipped(ctx)
 	now := s.Now()
 	var out Stats
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {

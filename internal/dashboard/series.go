@@ -68,7 +68,7 @@ func (s *Service) Series(ctx context.Context, sc scope.Scope, window string) (Se
 	if !ok {
 		return Series{}, unknownWindow(window)
 	}
-	s.Log.Settle(ctx)
+	s.Log.WaitShipped(ctx)
 	now := s.Now().UTC()
 	from := now.Add(-cut.long).Truncate(cut.step).Add(cut.step)
 	rows, err := s.Log.Rollups(ctx, sc, cut.width, from, now)

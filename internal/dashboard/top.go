@@ -44,7 +44,7 @@ func (s *Service) Top(ctx context.Context, sc scope.Scope, by, window string, n 
 	if by == ByResource {
 		what = audit.TopResources
 	}
-	s.Log.Settle(ctx)
+	s.Log.WaitShipped(ctx)
 	from := audit.Hour.Start(s.Now().Add(-cut.long))
 	rows, err := s.Log.Top(ctx, sc, what, from, n)
 	if err != nil {

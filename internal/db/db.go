@@ -150,7 +150,7 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.URL == "" {
 		c.backend, err = openSQLite(cfg)
 	} else {
-		c.backend, err = openPostgres(ctx, cfg, c.heard)
+		c.backend, err = openPostgres(ctx, cfg, c.onAnnouncement)
 	}
 	if err != nil {
 		return nil, err

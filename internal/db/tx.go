@@ -109,7 +109,7 @@ func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error 
 		return translate(ctx, err)
 	}
 	for name := range tx.said {
-		d.cluster.watch.tell(d.tenant, name)
+		d.cluster.watch.notify(d.tenant, name)
 	}
 	for _, f := range tx.after {
 		f()

@@ -40,7 +40,7 @@ func (w *watchers) add(fn func(scope.TenantID, string)) (stop func()) {
 	}
 }
 
-func (w *watchers) tell(tenant scope.TenantID, name string) {
+func (w *watchers) notify(tenant scope.TenantID, name string) {
 	w.mu.RLock()
 	list := w.list
 	w.mu.RUnlock()
@@ -54,8 +54,8 @@ func announcement(tenant scope.TenantID, name string) string {
 	return string(tenant) + "\n" + name
 }
 
-// heard is told of an announcement of another replica; empty after a gap.
-func (c *Cluster) heard(payload string) {
+// onAnnouncement is told of an announcement of another replica; empty after a gap.
+func (c *Cluster) onAnnouncement(payload string) {
 	tenant, name, _ := strings.Cut(payload, "\n")
-	c.watch.tell(scope.TenantID(tenant), name)
+	c.watch.notify(scope.TenantID(tenant), name)
 }

@@ -27,7 +27,7 @@ func (s *Service) Snapshot(ctx context.Context, sc scope.Scope) (*rego.Set, erro
 func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.Set, requests []*rego.Request, stored Lookup, more func(i int, d *rego.Decision) bool) error {
 	records := make([]audit.Decision, 0, len(requests))
 	caller := ctx
-	err := s.inTurn(ctx, sc, func(ctx context.Context, t *turn) error {
+	err := s.withinShare(ctx, sc, func(ctx context.Context, t *turn) error {
 		for i, req := range requests {
 			if req == nil {
 				if !more(i, nil) {
@@ -42,9 +42,9 @@ func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.S
 			case caller.Err() != nil:
 				return ended(caller)
 			case ctx.Err() != nil:
-				d = s.late(sc, set, req, s.NewID(), &rec)
+				d = s.timedOut(sc, set, req, s.NewID(), &rec)
 			default:
-				d, err = s.judge(ctx, sc, set, req, s.NewID(), &rec, t, stored)
+				d, err = s.decideInto(ctx, sc, set, req, s.NewID(), &rec, t, stored)
 			}
 			if err != nil {
 				return err
@@ -67,7 +67,7 @@ func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.S
 // that somebody acts on. Their users are looked up by stored. Faults: those of stored,
 // Unavailable "timeout" past the deadline of a bulk call, and "cancelled".
 func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, stored Lookup, next func() *rego.Request, got func(*rego.Decision)) error {
-	return s.inTurn(ctx, sc, func(ctx context.Context, t *turn) error {
+	return s.withinShare(ctx, sc, func(ctx context.Context, t *turn) error {
 		for req := next(); req != nil; req = next() {
 			if err := fillUser(ctx, sc.Tenant, req, stored); err != nil {
 				return err
@@ -91,7 +91,7 @@ func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, stored
 // processors and the deadline of a bulk call. Faults: Unavailable "timeout" or
 // "cancelled", where it could not do all steps.
 func (s *Service) Work(ctx context.Context, sc scope.Scope, n int, step func(i int)) error {
-	return s.inTurn(ctx, sc, func(ctx context.Context, t *turn) error {
+	return s.withinShare(ctx, sc, func(ctx context.Context, t *turn) error {
 		for i := range n {
 			if i%workPause == 0 && (ctx.Err() != nil || t != nil && !t.pause()) {
 				return ended(ctx)
@@ -113,9 +113,9 @@ func ended(ctx context.Context) error {
 	return fault.New(fault.Unavailable, "timeout", "this took too long and was ended").Because(ctx.Err())
 }
 
-// inTurn runs work within the tenant's share of the processors and the deadline of
+// withinShare runs work within the tenant's share of the processors and the deadline of
 // a bulk call.
-func (s *Service) inTurn(ctx context.Context, sc scope.Scope, work func(context.Context, *turn) error) error {
+func (s *Service) withinShare(ctx context.Context, sc scope.Scope, work func(context.Context, *turn) error) error {
 	if s.BulkDeadline > 0 {
 		var done context.CancelFunc
 		ctx, done = context.WithTimeout(ctx, s.BulkDeadline)

@@ -98,14 +98,14 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 		own := b.NewID()
 		var d rego.Decision
 		if inTime = inTime && ctx.Err() == nil; inTime {
-			if d, err = b.judge(ctx, sc, b.set, &it.request, own, &records[i], b.turn, b.Person); err != nil {
+			if d, err = b.decideInto(ctx, sc, b.set, &it.request, own, &records[i], b.turn, b.Person); err != nil {
 				return Bulk{}, nil, err
 			}
 			inTime = b.between(d.Duration)
 		} else if b.caller.Err() != nil {
 			return Bulk{}, nil, fault.Cancelled(b.caller.Err())
 		} else {
-			d = b.late(sc, b.set, &it.request, own, &records[i])
+			d = b.timedOut(sc, b.set, &it.request, own, &records[i])
 		}
 		if records[i].CallerID = it.id; it.id == "" {
 			it.id = own
@@ -131,8 +131,8 @@ func (b *bulkCall) between(took time.Duration) bool {
 
 func (b *bulkCall) pause() bool { return b.turn == nil || b.turn.pause() }
 
-// late is the decision on an item that the call's deadline left no time for.
-func (s *Service) late(sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision) rego.Decision {
+// timedOut is the decision on an item that the call's deadline left no time for.
+func (s *Service) timedOut(sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision) rego.Decision {
 	d := set.Refuse(req, rego.ErrLimit)
 	record(rec, sc, req, &d, id, s.Now().Truncate(time.Microsecond))
 	s.Observe(sc.Tenant, 0, d.Effect)
@@ -205,9 +205,9 @@ func environment(body value.Value) (scope.Env, []fault.Detail) {
 	return scope.AnyEnv, []fault.Detail{{Pointer: "/environment", Message: "must be sandbox or production"}}
 }
 
-// within is the scope of a decision whose request names env itself, which is one
+// scopeFor is the scope of a decision whose request names env itself, which is one
 // source more beside the query, the header and what the credential is bound to.
-func within(sc scope.Scope, env scope.Env) (scope.Scope, error) {
+func scopeFor(sc scope.Scope, env scope.Env) (scope.Scope, error) {
 	switch {
 	case env == scope.AnyEnv || env == sc.Env:
 		return sc, nil

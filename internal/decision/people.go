@@ -69,7 +69,7 @@ func (p *People) Person(ctx context.Context, tenant scope.TenantID, id string) (
 	}
 	short, cancel := context.WithTimeout(ctx, peoplePatience)
 	defer cancel()
-	found, err := p.ask(short, tenant, of, id, now)
+	found, err := p.load(short, tenant, of, id, now)
 	if err == nil || ctx.Err() != nil || !fault.Is(err, fault.Unavailable) && short.Err() == nil {
 		return found, err
 	}
@@ -84,8 +84,8 @@ func remembered(v value.Value, known bool) (value.Value, error) {
 	return value.Value{}, ErrPersonUnknown
 }
 
-// ask looks a person up in the store, unless what is known of them still holds.
-func (p *People) ask(ctx context.Context, tenant scope.TenantID, of *peopleOf, id string, now time.Time) (value.Value, error) {
+// load looks a person up in the store, unless what is known of them still holds.
+func (p *People) load(ctx context.Context, tenant scope.TenantID, of *peopleOf, id string, now time.Time) (value.Value, error) {
 	of, err := p.current(ctx, tenant, of, now)
 	if err != nil {
 		return value.Value{}, err
@@ -99,7 +99,7 @@ func (p *People) ask(ctx context.Context, tenant scope.TenantID, of *peopleOf, i
 	if v, err = p.Find(ctx, tenant, id); err != nil {
 		return value.Value{}, err
 	}
-	p.keep(tenant, of, id, v)
+	p.store(tenant, of, id, v)
 	return v, nil
 }
 
@@ -111,9 +111,9 @@ func (of *peopleOf) find(id string) (value.Value, bool) {
 	return v, ok
 }
 
-// keep remembers a person. What was read before a change must not be kept after
+// store remembers a person. What was read before a change must not be kept after
 // it: a change puts another set in the place of this one.
-func (p *People) keep(tenant scope.TenantID, of *peopleOf, id string, v value.Value) {
+func (p *People) store(tenant scope.TenantID, of *peopleOf, id string, v value.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all[tenant] != of {

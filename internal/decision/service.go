@@ -60,7 +60,7 @@ type Service struct {
 // answered.
 func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value) (Result, error) {
 	asked, offences := environment(body)
-	sc, err := within(sc, asked)
+	sc, err := scopeFor(sc, asked)
 	if err != nil {
 		return Result{}, err
 	}
@@ -104,7 +104,7 @@ func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Va
 	return d, id, err
 }
 
-// decide judges one request and makes its record safe. theirs is the caller's own id
+// decide decides one request and stores its record. theirs is the caller's own id
 // for it, "" where there is none.
 func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id, theirs string) (rego.Decision, time.Time, error) {
 	rec, ok := s.single.Get().(*audit.Decision)
@@ -112,7 +112,7 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req
 		rec = new(audit.Decision)
 	}
 	t := s.turn(ctx, sc.Tenant, s.Now(), waitFactor*s.Deadline)
-	d, err := s.judge(ctx, sc, set, req, id, rec, t, s.Person)
+	d, err := s.decideInto(ctx, sc, set, req, id, rec, t, s.Person)
 	t.end()
 	if rec.CallerID = theirs; err == nil {
 		err = s.Record(sc.Tenant, rec)
@@ -148,9 +148,9 @@ func (s *Service) turn(ctx context.Context, tenant scope.TenantID, now time.Time
 	return s.Share.begin(ctx, tenant, now, most)
 }
 
-// judge decides one request and fills in its record. It pauses as t says. Its user is
+// decideInto decides one request and fills in its record. It pauses as t says. Its user is
 // looked up by stored.
-func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn, stored Lookup) (rego.Decision, error) {
+func (s *Service) decideInto(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn, stored Lookup) (rego.Decision, error) {
 	unknown := fillUser(ctx, sc.Tenant, req, stored)
 	if unknown != nil && !errors.Is(unknown, ErrPersonUnknown) {
 		return rego.Decision{}, unknown
@@ -167,7 +167,7 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 		d.Reason = s.assumed.reason(d.Reason)
 	}
 	if p := d.Panic(); p != nil {
-		s.caught(ctx, sc, id)(p)
+		s.panicHandler(ctx, sc, id)(p)
 	}
 	record(rec, sc, req, &d, id, at)
 	if unknown != nil && rec.Error == "" {
@@ -175,7 +175,7 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 	}
 	switch rec.AuditLevel {
 	case audit.Detailed, audit.Comprehensive:
-		opt.Caught = s.caught(ctx, sc, id)
+		opt.Caught = s.panicHandler(ctx, sc, id)
 		explain(ctx, rec, set, req, opt, d)
 	case audit.Basic:
 		if s.KeepsInput != nil && s.KeepsInput(sc.Tenant, now) {
@@ -186,8 +186,8 @@ func (s *Service) judge(ctx context.Context, sc scope.Scope, set *rego.Set, req 
 	return d, nil
 }
 
-// caught logs and counts faults of the evaluator in a decision.
-func (s *Service) caught(ctx context.Context, sc scope.Scope, id string) func(*rego.Panic) {
+// panicHandler logs and counts faults of the evaluator in a decision.
+func (s *Service) panicHandler(ctx context.Context, sc scope.Scope, id string) func(*rego.Panic) {
 	return func(p *rego.Panic) {
 		s.Panics.Caught(ctx, "decision", p.Value, p.Stack, "tenant", sc.Tenant, "request_id", sc.RequestID, "decision_id", id)
 	}

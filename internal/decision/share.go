@@ -73,7 +73,7 @@ func NewShare(processors int, now func() time.Time) *Share {
 	s := &Share{few: max(1, processors-1), all: max(1, processors), now: now, accounts: map[scope.TenantID]*account{}}
 	s.pool.New = func() any {
 		t := &turn{share: s, granted: make(chan struct{}, 1)}
-		t.pause, t.clock = t.takeBreath, t.time
+		t.pause, t.clock = t.yield, t.time
 		return t
 	}
 	return s
@@ -152,7 +152,7 @@ func (t *turn) end() {
 		s := t.share
 		now := s.now()
 		s.mu.Lock()
-		s.giveUp(t, now)
+		s.abandon(t, now)
 		s.grant(now)
 		s.mu.Unlock()
 	}
@@ -163,9 +163,9 @@ func (t *turn) end() {
 // time is the clock of the work: it stands still while the turn waits.
 func (t *turn) time() time.Time { return t.share.now().Add(-t.waited) }
 
-// takeBreath is called by work that has run for a while. It returns once the
+// yield is called by work that has run for a while. It returns once the
 // work may go on; false: it is to stop, as its caller left or it waited too long.
-func (t *turn) takeBreath() bool {
+func (t *turn) yield() bool {
 	s := t.share
 	now := s.now()
 	if t.holds {
@@ -181,7 +181,7 @@ func (t *turn) takeBreath() bool {
 		if !s.mustYield(a, t, now) {
 			s.grant(now)
 			s.mu.Unlock()
-			s.breathe()
+			s.yieldProcessor()
 			return true
 		}
 		s.release(a, t)
@@ -192,9 +192,9 @@ func (t *turn) takeBreath() bool {
 	return t.await(now)
 }
 
-// breathe lets others run for whom there is no slot: requests that just came. The
+// yieldProcessor lets others run for whom there is no slot: requests that just came. The
 // only processor must rest for that, since the network is looked at when nothing runs.
-func (s *Share) breathe() {
+func (s *Share) yieldProcessor() {
 	if s.all == 1 {
 		time.Sleep(50 * time.Microsecond)
 		return
@@ -242,7 +242,7 @@ func (s *Share) charge(a *account, t *turn, now time.Time) {
 	}
 }
 
-func (s *Share) giveUp(t *turn, now time.Time) {
+func (s *Share) abandon(t *turn, now time.Time) {
 	a := s.account(t.tenant)
 	s.charge(a, t, now)
 	s.release(a, t)

@@ -76,16 +76,16 @@ func (s *Snapshots) Get(ctx context.Context, tenant scope.TenantID, env scope.En
 	if set := snap.set.Load(); set != nil && snap.built.Load() == snap.stale.Load() {
 		return set, nil
 	}
-	return s.renewed(ctx, snap)
+	return s.rebuilt(ctx, snap)
 }
 
 // renewPatience is how long a decision waits for the set after a change, where
 // there is one from before it. A store that hangs must not hold decisions.
 const renewPatience = 250 * time.Millisecond
 
-// renewed is the set after a rebuild. Where that takes too long, it is the one from
+// rebuilt is the set after a rebuild. Where that takes too long, it is the one from
 // before, and while that rebuild is under way nobody else waits for it.
-func (s *Snapshots) renewed(ctx context.Context, snap *snapshot) (*rego.Set, error) {
+func (s *Snapshots) rebuilt(ctx context.Context, snap *snapshot) (*rego.Set, error) {
 	old := snap.set.Load()
 	if old == nil {
 		return s.rebuild(ctx, snap)
@@ -163,7 +163,7 @@ func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*r
 			if d.Rest {
 				snap.libraries = d.Libraries
 			}
-			return follow(d, old, newLibraries), nil
+			return applyDelta(d, old, newLibraries), nil
 		}
 	}
 	src, err := s.Load(ctx, at.tenant, at.env)
@@ -174,9 +174,9 @@ func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*r
 	return build(src, at.env, old), nil
 }
 
-// follow makes the set after a change out of the one before: what the change
+// applyDelta makes the set after a change out of the one before: what the change
 // does not touch is shared, and not even read from the store.
-func follow(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
+func applyDelta(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
 	c := rego.Change{Revision: d.Revision, Resources: d.Resources, RemovedResources: d.RemovedResources}
 	if !d.Rest {
 		return old.With(c)

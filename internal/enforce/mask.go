@@ -160,7 +160,7 @@ func (b *Bouncer) contained(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.panicked(context.Background(), "a mask panicked", p, "")
-			err = fmt.Errorf("%w: %s", errUnmaskable, fault.Thrown(p))
+			err = fmt.Errorf("%w: %s", errUnmaskable, fault.DescribePanic(p))
 		}
 	}()
 	return fn()

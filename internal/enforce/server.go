@@ -241,7 +241,7 @@ func boundBody(w http.ResponseWriter, r *http.Request, began time.Time) {
 // recovered it. id is the request's; empty: there was none.
 func (b *Bouncer) panicked(ctx context.Context, what string, p any, id string) {
 	b.count.panics.Add(1)
-	b.log.ErrorContext(ctx, what, "panic", fault.Thrown(p), "request_id", id, "stack", string(debug.Stack()))
+	b.log.ErrorContext(ctx, what, "panic", fault.DescribePanic(p), "request_id", id, "stack", string(debug.Stack()))
 }
 
 // caught is what decisions tell of faults of the evaluator: the control denies, and
@@ -249,7 +249,7 @@ func (b *Bouncer) panicked(ctx context.Context, what string, p any, id string) {
 func (b *Bouncer) caught(ctx context.Context, id string) func(*rego.Panic) {
 	return func(p *rego.Panic) {
 		b.count.panics.Add(1)
-		b.log.ErrorContext(ctx, "the evaluator panicked", "panic", fault.Thrown(p.Value), "request_id", id, "stack", string(p.Stack))
+		b.log.ErrorContext(ctx, "the evaluator panicked", "panic", fault.DescribePanic(p.Value), "request_id", id, "stack", string(p.Stack))
 	}
 }
 

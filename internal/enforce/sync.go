@@ -396,7 +396,7 @@ func (b *Bouncer) activate(data []byte, id string, stored bool, obtain func(id s
 	defer func() {
 		if p := recover(); p != nil {
 			b.panicked(context.Background(), "reading a bundle panicked", p, "")
-			err = &syncError{code: "bundle_error", message: "reading the bundle panicked: " + fault.Thrown(p)}
+			err = &syncError{code: "bundle_error", message: "reading the bundle panicked: " + fault.DescribePanic(p)}
 		}
 	}()
 	before := b.state.Load()

@@ -93,7 +93,7 @@ func (d *Dispatcher) Tenant(ctx context.Context, tenant scope.TenantID) error {
 	var errs []error
 	upTo := int64(-1)
 	for _, s := range d.Sinks {
-		seq, err := d.feed(ctx, store, tenant, s)
+		seq, err := d.deliver(ctx, store, tenant, s)
 		if upTo < 0 || seq < upTo {
 			upTo = seq
 		}
@@ -109,8 +109,8 @@ func (d *Dispatcher) Tenant(ctx context.Context, tenant scope.TenantID) error {
 	return d.remove(ctx, store, d.Now().Add(-keep), upTo)
 }
 
-// feed brings one sink up to date and tells how far it is.
-func (d *Dispatcher) feed(ctx context.Context, store *db.DB, tenant scope.TenantID, s Sink) (int64, error) {
+// deliver brings one sink up to date and tells how far it is.
+func (d *Dispatcher) deliver(ctx context.Context, store *db.DB, tenant scope.TenantID, s Sink) (int64, error) {
 	seq := int64(0)
 	for {
 		var behind bool

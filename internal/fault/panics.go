@@ -24,7 +24,7 @@ func (p *Panics) Caught(ctx context.Context, where string, thrown any, stack []b
 		return
 	}
 	p.Count(where)
-	p.Log.ErrorContext(ctx, "a panic was recovered", append([]any{"where", where, "panic", Thrown(thrown), "stack", string(stack)}, attrs...)...)
+	p.Log.ErrorContext(ctx, "a panic was recovered", append([]any{"where", where, "panic", DescribePanic(thrown), "stack", string(stack)}, attrs...)...)
 }
 
 // Count counts a panic that is logged elsewhere.
@@ -34,10 +34,10 @@ func (p *Panics) Count(where string) {
 	}
 }
 
-// Thrown is what a log may say of the value of a panic: the text of Go's own
+// DescribePanic is what a log may say of the value of a panic: the text of Go's own
 // errors, which name types, indices and lengths, and only the type of all else. A
 // text that somebody put together may hold a caller's data.
-func Thrown(v any) string {
+func DescribePanic(v any) string {
 	switch v := v.(type) {
 	case runtime.Error:
 		return v.Error()

@@ -89,9 +89,9 @@ type waiters struct {
 	by map[scope.TenantID]map[chan struct{}]bool
 }
 
-// Heard wakes those who wait, when a tenant's deployment has ended anywhere:
+// OnChange wakes those who wait, when a tenant's deployment has ended anywhere:
 // what db.Watch calls.
-func (s *Service) Heard(tenant scope.TenantID, name string) {
+func (s *Service) OnChange(tenant scope.TenantID, name string) {
 	if name != Topic && name != "" {
 		return
 	}
@@ -270,7 +270,7 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	sc.Actor = w.Actor
 	bounded, cancel := context.WithTimeout(ctx, workTime)
 	defer cancel()
-	found, failed := s.carryOut(bounded, sc, p.ID, w)
+	found, failed := s.runWork(bounded, sc, p.ID, w)
 	if ctx.Err() != nil {
 		return ctx.Err() // the process ends: another attempt, if it was not done
 	}
@@ -280,8 +280,8 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	return s.finish(ctx, sc, p.ID, found, failed)
 }
 
-// Buried ends a deployment whose job ran out of attempts: job.Runner.Dead.
-func (s *Service) Buried(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
+// HandleDead ends a deployment whose job ran out of attempts: job.Runner.Dead.
+func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
 	var p struct {
 		ID string `json:"deployment_id"`
 	}
@@ -296,9 +296,9 @@ func (s *Service) Buried(ctx context.Context, tx *db.Tx, t job.Task, cause error
 	return err
 }
 
-// carryOut fetches what is to be fetched, and validates, which gives the files
+// runWork fetches what is to be fetched, and validates, which gives the files
 // found, or deploys.
-func (s *Service) carryOut(ctx context.Context, sc scope.Scope, id string, w work) ([]FileResult, error) {
+func (s *Service) runWork(ctx context.Context, sc scope.Scope, id string, w work) ([]FileResult, error) {
 	b := policycode.Request{Files: w.Files, ResourceID: w.Resource, BouncerID: w.Bouncer, Commit: w.Hash, Repository: w.URL}
 	if len(w.Paths) > 0 || len(w.Files) == 0 {
 		fetched, err := s.fetch(ctx, sc, &b, w)
@@ -318,7 +318,7 @@ func (s *Service) carryOut(ctx context.Context, sc scope.Scope, id string, w wor
 		return nil, err
 	}
 	if !v.Valid {
-		return nil, misfit("the controls cannot be deployed", v.Errors)
+		return nil, deployFault("the controls cannot be deployed", v.Errors)
 	}
 	out := make([]FileResult, len(v.Controls))
 	for i, c := range v.Controls {
@@ -344,7 +344,7 @@ func (s *Service) deploy(ctx context.Context, sc scope.Scope, id string, r polic
 	var refused *fault.Error
 	if errors.As(err, &refused) {
 		if issues, ok := refused.Fields["errors"].([]lang.FileIssue); ok {
-			err = misfit(refused.Message, issues)
+			err = deployFault(refused.Message, issues)
 		}
 	}
 	return err
@@ -362,9 +362,9 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, id, status string, o Outco
 	return true, tx.Notify(ctx, Topic)
 }
 
-// misfit is the fault of files that cannot be deployed; each offence points to
+// deployFault is the fault of files that cannot be deployed; each offence points to
 // its file by name.
-func misfit(message string, issues []lang.FileIssue) error {
+func deployFault(message string, issues []lang.FileIssue) error {
 	f := fault.New(fault.Invalid, "invalid_policy", message)
 	for _, is := range issues {
 		f.Details = append(f.Details, fault.Detail{Pointer: is.File, Message: is.Message, Line: is.Line, Column: is.Column})
@@ -374,7 +374,7 @@ func misfit(message string, issues []lang.FileIssue) error {
 
 // fetch brings a commit's files from the repository.
 func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Request, w work) ([]controlfile.File, error) {
-	from, prefix := wanted{url: w.URL, branch: w.Branch, hash: w.Hash}, ""
+	from, prefix := source{url: w.URL, branch: w.Branch, hash: w.Hash}, ""
 	if w.RepositoryID != 0 {
 		r, err := s.Repository(ctx, sc, w.RepositoryID)
 		if err != nil {
@@ -389,7 +389,7 @@ func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Reque
 			from.token = string(token)
 		}
 	}
-	pack, err := s.pack(ctx, from)
+	pack, err := s.fetchPack(ctx, from)
 	if err != nil {
 		return nil, err
 	}

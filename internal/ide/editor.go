@@ -140,8 +140,8 @@ func controlPath(p string) string {
 	return p
 }
 
-// Together are the files of an editor's request: its control, and those beside it.
-func Together(path, source string, beside []controlfile.File) []controlfile.File {
+// JoinFiles are the files of an editor's request: its control, and those beside it.
+func JoinFiles(path, source string, beside []controlfile.File) []controlfile.File {
 	out := []controlfile.File{{Path: controlPath(path), Content: source}}
 	for _, f := range beside {
 		if f.Path != out[0].Path {

@@ -111,10 +111,10 @@ func TestVouched(t *testing.T) {
 	body := []byte(githubPush)
 	secret := []byte("a secret of some length")
 	good := Arrival{Source: GitHub, Body: body, Signature: "sha256=" + strings.Repeat("0", 64)}
-	if vouched(good, secret) {
+	if signatureValid(good, secret) {
 		t.Error("a made-up signature vouches")
 	}
-	if !vouched(Arrival{Source: GitLab, Signature: string(secret)}, secret) || vouched(Arrival{Source: GitLab, Signature: ""}, secret) || vouched(Arrival{Source: GitLab, Signature: string(secret[:5])}, secret) {
+	if !signatureValid(Arrival{Source: GitLab, Signature: string(secret)}, secret) || signatureValid(Arrival{Source: GitLab, Signature: ""}, secret) || signatureValid(Arrival{Source: GitLab, Signature: string(secret[:5])}, secret) {
 		t.Error("GitLab's token")
 	}
 }

@@ -27,26 +27,26 @@ const fetchTime = 30 * time.Second
 // not give single commits.
 const deepBranch = 50
 
-// wanted is what is fetched: a commit, and the branch or tag that should hold it.
-type wanted struct {
+// source is what is fetched: a commit, and the branch or tag that should hold it.
+type source struct {
 	url, token   string
 	branch, hash string
 }
 
-// pack fetches the pack that holds a commit, as shallow as the server allows.
+// fetchPack fetches the pack that holds a commit, as shallow as the server allows.
 // Only the guarded client connects, and what it reads is bounded.
-func (s *Service) pack(ctx context.Context, w wanted) (pack []byte, err error) {
+func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil { // other people's code on a hostile server's answers
 			s.Panics.Caught(ctx, "git", p, debug.Stack())
-			pack, err = nil, w.answered(fmt.Errorf("panic: %s", fault.Thrown(p)))
+			pack, err = nil, w.answered(fmt.Errorf("panic: %s", fault.DescribePanic(p)))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	ep, err := transport.NewEndpoint(w.url)
 	if err != nil || ep.Protocol != "https" && ep.Protocol != "http" {
-		return nil, unfetched(fmt.Errorf("not a web address: %w", errors.Join(err, errors.ErrUnsupported)))
+		return nil, fetchFault(fmt.Errorf("not a web address: %w", errors.Join(err, errors.ErrUnsupported)))
 	}
 	var auth transport.AuthMethod
 	if w.token != "" {
@@ -57,14 +57,14 @@ func (s *Service) pack(ctx context.Context, w wanted) (pack []byte, err error) {
 	client := githttp.NewClientWithOptions(s.Target.Bounded(gitpack.MaxPack+1<<20), &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
 	session, err := client.NewUploadPackSession(ep, auth)
 	if err != nil {
-		return nil, unfetched(err)
+		return nil, fetchFault(err)
 	}
 	defer session.Close()
 	refs, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
 		return nil, w.answered(err)
 	}
-	req, err := shallow(refs, w)
+	req, err := newUploadRequest(refs, w)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +83,9 @@ func (s *Service) pack(ctx context.Context, w wanted) (pack []byte, err error) {
 	return pack, nil
 }
 
-// shallow asks for the one commit: by a ref that points to it, by itself where
+// newUploadRequest asks for the one commit: by a ref that points to it, by itself where
 // the server gives commits so, else by the branch with some of its past.
-func shallow(refs *packp.AdvRefs, w wanted) (*packp.UploadPackRequest, error) {
+func newUploadRequest(refs *packp.AdvRefs, w source) (*packp.UploadPackRequest, error) {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	hash, depth := plumbing.NewHash(w.hash), 1
 	if !advertised(refs, hash) && !refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) && !refs.Capabilities.Supports("allow-any-sha1-in-want") {
@@ -99,7 +99,7 @@ func shallow(refs *packp.AdvRefs, w wanted) (*packp.UploadPackRequest, error) {
 	if refs.Capabilities.Supports(capability.Shallow) {
 		req.Depth = packp.DepthCommits(depth)
 		if err := req.Capabilities.Set(capability.Shallow); err != nil {
-			return nil, unfetched(err)
+			return nil, fetchFault(err)
 		}
 	}
 	return req, nil

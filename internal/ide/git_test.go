@@ -51,7 +51,7 @@ func TestShallow(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		req, err := shallow(refs, wanted{hash: c.hash, branch: c.branch})
+		req, err := newUploadRequest(refs, source{hash: c.hash, branch: c.branch})
 		if c.want == "" {
 			f, ok := err.(*fault.Error)
 			if !ok || f.Kind != fault.Invalid || f.Code != "commit_not_found" {

@@ -76,8 +76,8 @@ type Service struct {
 	waiting waiters
 }
 
-// who names the actor of a scope in our tables.
-func who(sc scope.Scope) string { return string(sc.Actor.Kind) + ":" + sc.Actor.ID }
+// actorName names the actor of a scope in our tables.
+func actorName(sc scope.Scope) string { return string(sc.Actor.Kind) + ":" + sc.Actor.ID }
 
 func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
 	store, err := s.Stores.Tenant(ctx, sc.Tenant)

@@ -57,15 +57,15 @@ func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requ
 			return Receipt{}, fault.Wrap(err, "open the repository's secret")
 		}
 	}
-	if !vouched(a, secret) || !found || !r.Enabled {
+	if !signatureValid(a, secret) || !found || !r.Enabled {
 		return Receipt{}, refused
 	}
 	sc.Actor = scope.Actor{Kind: scope.System, ID: "repository:" + strconv.FormatInt(r.ID, 10), Name: "repository " + r.Name}
 	return s.receive(ctx, sc, a, &r)
 }
 
-// vouched compares a delivery's signature in constant time.
-func vouched(a Arrival, secret []byte) bool {
+// signatureValid compares a delivery's signature in constant time.
+func signatureValid(a Arrival, secret []byte) bool {
 	if a.Source == GitLab {
 		given, kept := sha256.Sum256([]byte(a.Signature)), sha256.Sum256(secret)
 		return hmac.Equal(given[:], kept[:])

@@ -16,9 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// unfetched is the fault of every failure to reach a repository, with one text:
+// fetchFault is the fault of every failure to reach a repository, with one text:
 // it says nothing about the network.
-func unfetched(err error) error {
+func fetchFault(err error) error {
 	return fault.New(fault.BadGateway, "repository_unreachable", "the repository could not be fetched").Because(err)
 }
 
@@ -32,7 +32,7 @@ const redirected = "http redirect: "
 
 // answered is the fault for what a host answered. The host's own words are left
 // out, of the log too: it may repeat the credential that it was sent.
-func (w wanted) answered(err error) error {
+func (w source) answered(err error) error {
 	refused := func(text string) error {
 		return fault.New(fault.BadGateway, "repository_refused", text).Because(errors.New(w.clean(err)))
 	}
@@ -55,7 +55,7 @@ func (w wanted) answered(err error) error {
 	case status != 0:
 		return refused(fmt.Sprintf("the repository's host answers %d", status))
 	default:
-		return unfetched(errors.New(w.clean(err)))
+		return fetchFault(errors.New(w.clean(err)))
 	}
 }
 
@@ -85,7 +85,7 @@ const maxCause = 300
 
 // clean is what may be logged of an error: of a host's refusal the status alone,
 // of the rest the beginning, without the credential in any form it is sent in.
-func (w wanted) clean(err error) string {
+func (w source) clean(err error) string {
 	if status := statusOf(err); status != 0 {
 		return fmt.Sprintf("the host answered %d", status)
 	}
@@ -103,7 +103,7 @@ func (w wanted) clean(err error) string {
 
 // credential is what HTTP Basic sends: hosts that go by the token alone take any
 // name, others want theirs before it (name:token).
-func (w wanted) credential() (name, password string) {
+func (w source) credential() (name, password string) {
 	if name, password, ok := strings.Cut(w.token, ":"); ok && name != "" {
 		return name, password
 	}

@@ -129,7 +129,7 @@ func (s *Service) Register(ctx context.Context, sc scope.Scope, d RepositoryDraf
 		Name: strings.TrimSpace(d.Name), URL: d.URL, Branch: d.Branch, Path: strings.Trim(d.Path, "/"), ResourceID: d.ResourceID, BouncerID: d.BouncerID,
 		Enabled: d.Enabled == nil || *d.Enabled, ChangeNo: 1, CreatedBy: sc.Actor.Name,
 	}
-	if err := s.settle(ctx, sc, next); err != nil {
+	if err := s.checkRepository(ctx, sc, next); err != nil {
 		return Repository{}, err
 	}
 	var made Repository
@@ -192,7 +192,7 @@ func (s *Service) Change(ctx context.Context, sc scope.Scope, id int64, c Reposi
 		return Repository{}, err
 	}
 	next := old.apply(c)
-	if err := s.settle(ctx, sc, next); err != nil {
+	if err := s.checkRepository(ctx, sc, next); err != nil {
 		return Repository{}, err
 	}
 	if !sameHost(old.URL, next.URL) && len(old.Token) > 0 && !c.AccessToken.Sent {
@@ -266,8 +266,8 @@ func checkMayDeploy(sc scope.Scope) error {
 	return err
 }
 
-// settle checks what does not need the store's row.
-func (s *Service) settle(ctx context.Context, sc scope.Scope, r Repository) error {
+// checkRepository checks what does not need the store's row.
+func (s *Service) checkRepository(ctx context.Context, sc scope.Scope, r Repository) error {
 	if r.Name == "" {
 		return fault.Invalidf("/name", "a repository has a name")
 	}
@@ -294,5 +294,5 @@ func (s *Service) note(ctx context.Context, tx *db.Tx, sc scope.Scope, r Reposit
 }
 
 // DisableWebhooks has no webhook of the tenant's repositories taken until each is enabled
-// again. It is one of tenant.Service.Disown.
+// again. It is one of tenant.Service.RevokeHooks.
 func DisableWebhooks(ctx context.Context, tx *db.Tx) error { return disableRepositories(ctx, tx) }

@@ -51,14 +51,14 @@ func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source str
 	}
 	var kept Session
 	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
-		if err = tx.Lock(ctx, "ide:"+who(sc)); err != nil {
+		if err = tx.Lock(ctx, "ide:"+actorName(sc)); err != nil {
 			return err
 		}
 		now := s.Now()
-		if kept, err = putSession(ctx, tx, who(sc), Session{ID: id, FilePath: path, Content: source, UpdatedAt: now, ExpiresAt: now.Add(sessionLife)}); err != nil {
+		if kept, err = putSession(ctx, tx, actorName(sc), Session{ID: id, FilePath: path, Content: source, UpdatedAt: now, ExpiresAt: now.Add(sessionLife)}); err != nil {
 			return err
 		}
-		return dropSessions(ctx, tx, who(sc), now)
+		return dropSessions(ctx, tx, actorName(sc), now)
 	})
 	return Synced{kept, v, attributes(source)}, err
 }
@@ -68,7 +68,7 @@ func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source str
 func (s *Service) Context(ctx context.Context, sc scope.Scope, id string) (Synced, error) {
 	var kept Session
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		kept, err = session(ctx, tx, who(sc), id, s.Now())
+		kept, err = session(ctx, tx, actorName(sc), id, s.Now())
 		return err
 	})
 	if errors.Is(err, db.ErrNoRows) {

@@ -27,7 +27,7 @@ func defaults() map[string]any {
 func (s *Service) Settings(ctx context.Context, sc scope.Scope, editor string) (map[string]any, error) {
 	out := defaults()
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
-		kept, err := settings(ctx, tx, who(sc), editor)
+		kept, err := settings(ctx, tx, actorName(sc), editor)
 		maps.Copy(out, kept)
 		return err
 	})
@@ -41,10 +41,10 @@ func (s *Service) SetSettings(ctx context.Context, sc scope.Scope, editor string
 	}
 	var out map[string]any
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
-		if err := tx.Lock(ctx, "ide:"+who(sc)); err != nil {
+		if err := tx.Lock(ctx, "ide:"+actorName(sc)); err != nil {
 			return err
 		}
-		kept, err := settings(ctx, tx, who(sc), editor)
+		kept, err := settings(ctx, tx, actorName(sc), editor)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (s *Service) SetSettings(ctx context.Context, sc scope.Scope, editor string
 		}
 		out = defaults()
 		maps.Copy(out, kept)
-		return putSettings(ctx, tx, who(sc), editor, kept, s.Now())
+		return putSettings(ctx, tx, actorName(sc), editor, kept, s.Now())
 	})
 	return out, err
 }

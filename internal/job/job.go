@@ -123,8 +123,8 @@ type later struct {
 func (l later) Error() string { return l.err.Error() }
 func (l later) Unwrap() error { return l.err }
 
-// After is an error that has the job tried again after d.
-func After(d time.Duration, err error) error { return later{err, d} }
+// RetryAfter is an error that has the job tried again after d.
+func RetryAfter(d time.Duration, err error) error { return later{err, d} }
 
 // Backoff is the pause after a failed attempt: 5 s, doubled each time, at most
 // an hour.

@@ -183,7 +183,7 @@ func TestRetryAndDeath(t *testing.T) {
 				"fails":    func(context.Context, job.Task) error { attempts.Add(1); return errors.New("no\x00t yet") },
 				"panics":   func(context.Context, job.Task) error { panic("a bug") },
 				"hopeless": func(context.Context, job.Task) error { return job.Permanent(errors.New("never")) },
-				"later":    func(context.Context, job.Task) error { return job.After(time.Hour, errors.New("later")) },
+				"later":    func(context.Context, job.Task) error { return job.RetryAfter(time.Hour, errors.New("later")) },
 			},
 			Dead: func(_ context.Context, _ *db.Tx, task job.Task, cause error) error {
 				dead <- fmt.Sprintf("%s %d", task.Kind, task.Attempt)

@@ -66,11 +66,11 @@ func (r *Runner) Run(ctx context.Context) error {
 	r.due, r.order, r.all = map[scope.TenantID]time.Time{}, nil, time.Time{}
 	r.wake, r.slots = make(chan struct{}, 1), make(chan struct{}, r.Concurrency)
 	r.mu.Unlock()
-	stop := r.Cluster.Watch(r.heard)
+	stop := r.Cluster.Watch(r.onChange)
 	defer stop()
 	defer r.tasks.Wait()
 	for ctx.Err() == nil {
-		r.look(ctx)
+		r.listTenants(ctx)
 		tenant, wait := r.next()
 		if tenant == "" {
 			r.sleep(ctx, wait)
@@ -85,8 +85,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// heard is told of changes by the store.
-func (r *Runner) heard(tenant scope.TenantID, name string) {
+// onChange is told of changes by the store.
+func (r *Runner) onChange(tenant scope.TenantID, name string) {
 	switch {
 	case name == wakeName && tenant != "":
 		r.schedule(tenant, time.Time{})
@@ -119,8 +119,8 @@ func (r *Runner) nudge() {
 	}
 }
 
-// look puts all tenants on the list, when it is time to.
-func (r *Runner) look(ctx context.Context) {
+// listTenants puts all tenants on the list, when it is time to.
+func (r *Runner) listTenants(ctx context.Context) {
 	now := r.Now()
 	r.mu.Lock()
 	late := !now.Before(r.all)
@@ -255,7 +255,7 @@ func (r *Runner) run(ctx context.Context, t Task) {
 	}
 	settle, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
-	if err := r.settle(settle, ctx.Err() != nil, t, err); err != nil {
+	if err := r.finish(settle, ctx.Err() != nil, t, err); err != nil {
 		r.Logger.Warn("a job cannot be settled; it will run again", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", err)
 	}
 }
@@ -301,20 +301,20 @@ func (r *Runner) call(ctx context.Context, t Task) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %s", fault.Thrown(p))
+			err = fmt.Errorf("panic: %s", fault.DescribePanic(p))
 			r.Panics.Count("job")
-			r.Logger.Error("a job panicked", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "panic", fault.Thrown(p), "stack", string(debug.Stack()))
+			r.Logger.Error("a job panicked", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "panic", fault.DescribePanic(p), "stack", string(debug.Stack()))
 		}
 	}()
 	h, ok := r.Handlers[t.Kind]
 	if !ok {
-		return After(time.Hour, fmt.Errorf("no handler for jobs of kind %q in this version", t.Kind))
+		return RetryAfter(time.Hour, fmt.Errorf("no handler for jobs of kind %q in this version", t.Kind))
 	}
 	return h(ctx, t)
 }
 
-// settle writes down how a task went.
-func (r *Runner) settle(ctx context.Context, stopping bool, t Task, cause error) error {
+// finish writes down how a task went.
+func (r *Runner) finish(ctx context.Context, stopping bool, t Task, cause error) error {
 	var forGood permanent
 	var delayed later
 	return r.write(ctx, t.Tenant, func(ctx context.Context, tx *db.Tx) error {

@@ -144,7 +144,7 @@ func (c *conn) handle() (ok bool) {
 		ok = false
 		if err, isErr := p.(error); !isErr || !errors.Is(err, http.ErrAbortHandler) {
 			c.l.Panics.Count("connection")
-			c.l.Log.Error("request failed", "path", c.head.url.Path, "error", fmt.Sprintf("panic: %s\n%s", fault.Thrown(p), debug.Stack()))
+			c.l.Log.Error("request failed", "path", c.head.url.Path, "error", fmt.Sprintf("panic: %s\n%s", fault.DescribePanic(p), debug.Stack()))
 		}
 	}()
 	c.l.Handler.ServeHTTP(&c.out, &c.req)

@@ -171,7 +171,7 @@ func (s *Server) handle(ctx context.Context, body []byte) (done bool, err error)
 func (s *Server) call(ctx context.Context, m message) (result any, failed *rpcError) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.Log.Error("handler failed", "method", m.Method, "panic", fault.Thrown(p), "stack", string(debug.Stack()))
+			s.Log.Error("handler failed", "method", m.Method, "panic", fault.DescribePanic(p), "stack", string(debug.Stack()))
 			result, failed = nil, &rpcError{codeInternal, "the handler failed"}
 		}
 	}()

@@ -25,7 +25,7 @@ func TestBare(t *testing.T) {
 	} {
 		var got []string
 		var f *fault.Error
-		if err := c.policy.bare(); errors.As(err, &f) {
+		if err := c.policy.checkLibrary(); errors.As(err, &f) {
 			for _, d := range f.Details {
 				got = append(got, d.Pointer)
 			}

@@ -118,20 +118,20 @@ func (d *TestData) Members() map[string]any {
 	return out
 }
 
-// compiles is compilesWith the libraries of p's environment.
-func (s *Service) compiles(ctx context.Context, sc scope.Scope, p Policy) error {
+// checkCompiles is compilesWith the libraries of p's environment.
+func (s *Service) checkCompiles(ctx context.Context, sc scope.Scope, p Policy) error {
 	libs, err := s.Libraries(ctx, sc, p.Environment)
 	if err != nil {
 		return err
 	}
-	return s.compilesWith(ctx, sc, p, libs)
+	return s.checkCompilesWith(ctx, sc, p, libs)
 }
 
-// compilesWith answers Invalid "invalid_policy" unless p compiles, as what it is.
+// checkCompilesWith answers Invalid "invalid_policy" unless p compiles, as what it is.
 // Compilations of one tenant take turns: the worker pool answers 429 to floods of
 // them, and a change that came in time should not pay for that. What compiled once
 // in this process is not asked again.
-func (s *Service) compilesWith(ctx context.Context, sc scope.Scope, p Policy, libs []lang.Library) error {
+func (s *Service) checkCompilesWith(ctx context.Context, sc scope.Scope, p Policy, libs []lang.Library) error {
 	if issues := lang.Misplaced(p.RegoCode, p.Kind == KindLibrary); issues != nil {
 		return uncompiled(issues)
 	}
@@ -178,10 +178,10 @@ func uncompiled(issues []lang.Issue) error {
 	return f
 }
 
-// refs checks the ids of next that differ from old's: each must stand for
+// checkLinks checks the ids of next that differ from old's: each must stand for
 // something in the control's own environment. An id of another environment or
 // tenant is answered like one that was never given out.
-func (s *Service) refs(ctx context.Context, tx *db.Tx, old, next Policy) error {
+func (s *Service) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) error {
 	var offences []fault.Detail
 	absent := func(pointer, format string, args ...any) {
 		offences = append(offences, fault.Detail{Pointer: pointer, Message: fmt.Sprintf(format, args...)})
@@ -198,7 +198,7 @@ func (s *Service) refs(ctx context.Context, tx *db.Tx, old, next Policy) error {
 			continue
 		}
 		env, err := ref.env(ctx, tx, *ref.next)
-		if err != nil && !gone(err) {
+		if err != nil && !isNotFound(err) {
 			return err
 		}
 		if err != nil || env != next.Environment {
@@ -210,7 +210,7 @@ func (s *Service) refs(ctx context.Context, tx *db.Tx, old, next Policy) error {
 		actions = nil // a destination that went later must not stop other changes
 	}
 	for i, a := range actions {
-		if msg := a.misfit(); msg != "" {
+		if msg := a.check(); msg != "" {
 			absent(fmt.Sprintf("/actions/%d/destination_ref", i), "%s", msg)
 			continue
 		}
@@ -230,8 +230,8 @@ func (s *Service) refs(ctx context.Context, tx *db.Tx, old, next Policy) error {
 	return f
 }
 
-// misfit says why an action's destination cannot be its type's, or "".
-func (a Action) misfit() string {
+// check says why an action's destination cannot be its type's, or "".
+func (a Action) check() string {
 	kind, _, _ := strings.Cut(a.DestinationRef, ":")
 	if want := map[bool]string{true: "channel", false: "integration"}[a.Type == "notification"]; kind != want {
 		return fmt.Sprintf("an action of type %s goes to %s:<id>", a.Type, want)
@@ -280,8 +280,8 @@ func (t *turns) enter(ctx context.Context, name string) (leave func(), err error
 	}
 }
 
-// known remembers the digests of sources that compiled.
-type known struct {
+// compiledCache remembers the digests of sources that compiled.
+type compiledCache struct {
 	mu   sync.Mutex
 	seen map[[sha256.Size]byte]struct{}
 }
@@ -289,14 +289,14 @@ type known struct {
 // knownMax bounds known: about 100 KB.
 const knownMax = 2048
 
-func (k *known) has(d [sha256.Size]byte) bool {
+func (k *compiledCache) has(d [sha256.Size]byte) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_, ok := k.seen[d]
 	return ok
 }
 
-func (k *known) add(d [sha256.Size]byte) {
+func (k *compiledCache) add(d [sha256.Size]byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.seen == nil || len(k.seen) >= knownMax {

@@ -89,7 +89,7 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement,
 		return nil, err
 	}
 	for i, item := range items {
-		if err := s.compilesWith(ctx, sc, Policy{Kind: item.kind(), Content: Content{RegoCode: *item.Change.RegoCode}}, libs); err != nil {
+		if err := s.checkCompilesWith(ctx, sc, Policy{Kind: item.kind(), Content: Content{RegoCode: *item.Change.RegoCode}}, libs); err != nil {
 			return nil, &PlacementError{i, err}
 		}
 	}
@@ -97,7 +97,7 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement,
 	err = s.write(ctx, sc, func(tx *db.Tx) error {
 		out = make([]Placed, 0, len(items)) // again when the transaction is
 		for i, item := range items {
-			placed, err := s.place(ctx, tx, sc, env, item)
+			placed, err := s.placeOne(ctx, tx, sc, env, item)
 			if err != nil {
 				return &PlacementError{i, err}
 			}
@@ -108,7 +108,7 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement,
 			if p.Outcome == Unchanged {
 				continue
 			}
-			if err := s.settle(ctx, tx, sc, p.Old, p.Policy); err != nil {
+			if err := s.checkUses(ctx, tx, sc, p.Old, p.Policy); err != nil {
 				return &PlacementError{i, err}
 			}
 		}
@@ -126,15 +126,15 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement,
 	return out, err
 }
 
-// place makes one placement.
-func (s *Service) place(ctx context.Context, tx *db.Tx, sc scope.Scope, env scope.Env, item Placement) (Placed, error) {
+// placeOne makes one placement.
+func (s *Service) placeOne(ctx context.Context, tx *db.Tx, sc scope.Scope, env scope.Env, item Placement) (Placed, error) {
 	found, err := byName(ctx, tx, env, item.Name)
 	if err != nil {
 		return Placed{}, err
 	}
 	switch len(found) {
 	case 0:
-		return s.introduce(ctx, tx, sc, env, item)
+		return s.placeNew(ctx, tx, sc, env, item)
 	case 1:
 	default:
 		return Placed{}, fault.Invalidf("/name", "%d controls in %s have the name %q: rename all but one", len(found), env, item.Name)
@@ -147,12 +147,12 @@ func (s *Service) place(ctx context.Context, tx *db.Tx, sc scope.Scope, env scop
 	if len(changed(old, next)) == 0 {
 		return Placed{Unchanged, old, old}, nil
 	}
-	p, err := s.amend(ctx, tx, sc, old, next, step{verb: "updated", note: item.Note, extra: item.Extra, together: true})
+	p, err := s.storeNext(ctx, tx, sc, old, next, step{verb: "updated", note: item.Note, extra: item.Extra, together: true})
 	return Placed{Updated, old, p}, err
 }
 
-// introduce makes a placement of a control that is not there yet.
-func (s *Service) introduce(ctx context.Context, tx *db.Tx, sc scope.Scope, env scope.Env, item Placement) (Placed, error) {
+// placeNew makes a placement of a control that is not there yet.
+func (s *Service) placeNew(ctx context.Context, tx *db.Tx, sc scope.Scope, env scope.Env, item Placement) (Placed, error) {
 	next := Policy{Kind: item.kind(), Content: Content{Name: strings.TrimSpace(item.Name), Status: Active, Environment: env, Version: 1, CreatedBy: actor(sc)}}
 	if next.Name == "" {
 		return Placed{}, fault.Invalidf("/name", "a control has a name")
@@ -174,10 +174,10 @@ func (s *Service) insertNew(ctx context.Context, tx *db.Tx, sc scope.Scope, next
 	if err := s.Tenants.CheckLimit(ctx, tx, tenant.Policies); err != nil {
 		return Policy{}, err
 	}
-	if err := next.bare(); err != nil {
+	if err := next.checkLibrary(); err != nil {
 		return Policy{}, err
 	}
-	if err := s.refs(ctx, tx, Policy{}, next); err != nil {
+	if err := s.checkLinks(ctx, tx, Policy{}, next); err != nil {
 		return Policy{}, err
 	}
 	next.CreatedAt = s.Now()
@@ -193,12 +193,12 @@ func (s *Service) insertNew(ctx context.Context, tx *db.Tx, sc scope.Scope, next
 	return made, s.record(ctx, tx, sc, Policy{}, made, st)
 }
 
-// amend stores the next version of a control.
-func (s *Service) amend(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, st step) (Policy, error) {
-	if err := next.bare(); err != nil {
+// storeNext stores the next version of a control.
+func (s *Service) storeNext(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, st step) (Policy, error) {
+	if err := next.checkLibrary(); err != nil {
 		return Policy{}, err
 	}
-	if err := s.refs(ctx, tx, old, next); err != nil {
+	if err := s.checkLinks(ctx, tx, old, next); err != nil {
 		return Policy{}, err
 	}
 	next.Version, next.UpdatedAt = old.Version+1, s.Now()

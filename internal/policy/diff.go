@@ -28,13 +28,13 @@ func unified(nameA, nameB, a, b string) string {
 	fmt.Fprintf(&out, "--- %s\n+++ %s\n", nameA, nameB)
 	lineA, lineB := 1, 1
 	for i := 0; i < len(edits); {
-		if edits[i].op == ' ' && !near(edits, i) {
+		if edits[i].op == ' ' && !isNearEdit(edits, i) {
 			lineA, lineB, i = lineA+1, lineB+1, i+1
 			continue
 		}
 		var body strings.Builder
 		startA, startB, end := lineA, lineB, i
-		for end < len(edits) && (edits[end].op != ' ' || near(edits, end)) {
+		for end < len(edits) && (edits[end].op != ' ' || isNearEdit(edits, end)) {
 			e := edits[end]
 			fmt.Fprintf(&body, "%c%s\n", e.op, e.line)
 			if e.op != '+' {
@@ -59,8 +59,8 @@ func span(start, n int) string {
 	return fmt.Sprintf("%d,%d", start, n)
 }
 
-// near tells whether a change stands within diffContext lines of line i.
-func near(edits []edit, i int) bool {
+// isNearEdit tells whether a change stands within diffContext lines of line i.
+func isNearEdit(edits []edit, i int) bool {
 	for j := max(0, i-diffContext); j <= min(len(edits)-1, i+diffContext); j++ {
 		if edits[j].op != ' ' {
 			return true

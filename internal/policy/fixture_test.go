@@ -117,12 +117,12 @@ func newHouse(t *testing.T, c *db.Cluster) *house {
 			}
 			return user.User{}, fault.NotFoundf("nobody")
 		},
-		Copied:     func(context.Context, *db.Tx, int64, int64) error { return nil },
+		RecordCopy: func(context.Context, *db.Tx, int64, int64) error { return nil },
 		SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]SyncError, error) { return nil, nil },
 	}
 	h.Resources = &resource.Service{
-		Stores: c, Now: clock, Bound: ByResource,
-		Linked: func(context.Context, *db.Tx, int64) ([]int64, error) { return nil, nil },
+		Stores: c, Now: clock, PoliciesOf: ByResource,
+		BouncersOf: func(context.Context, *db.Tx, int64) ([]int64, error) { return nil, nil },
 	}
 	tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Policies: Count}
 	return h

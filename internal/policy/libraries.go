@@ -155,19 +155,19 @@ func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []lang.Library,
 	}), err
 }
 
-// settle holds a change, which is written already, to what libraries ask of it: a
+// checkUses holds a change, which is written already, to what libraries ask of it: a
 // control compiles with those of its environment, and a library leaves all who
 // use it compiling. It runs in the change's transaction, so that neither can
 // change meanwhile. superseded are libraries, as they were, that the change took
 // the place of.
-func (s *Service) settle(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, superseded ...Policy) error {
+func (s *Service) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, superseded ...Policy) error {
 	all, err := activeLibraries(ctx, tx)
 	if err != nil {
 		return err
 	}
 	after := shelf(all)
 	if next.DeletedAt == nil && strings.Contains(next.RegoCode, lang.LibraryRoot) {
-		if err := s.compilesWith(ctx, sc, next, after.of(next.Environment)); err != nil {
+		if err := s.checkCompilesWith(ctx, sc, next, after.of(next.Environment)); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ func (s *Service) settle(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 	for _, p := range superseded {
 		before = before.as(p)
 	}
-	if err := apart(pkg, next, after); err != nil {
+	if err := checkPackageName(pkg, next, after); err != nil {
 		return err
 	}
 	var h harm
@@ -198,18 +198,18 @@ func (s *Service) settle(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 		}
 		users, err := usersOf(ctx, tx, env, had, next.ID, pkg, was)
 		if err == nil {
-			err = s.look(ctx, sc, &h, users, had, has)
+			err = s.findHarm(ctx, sc, &h, users, had, has)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return h.fault()
+	return h.err()
 }
 
-// apart refuses a library whose package would hold another's, or lie in one, in
+// checkPackageName refuses a library whose package would hold another's, or lie in one, in
 // an environment that sees both: what a name stands for would not be plain.
-func apart(pkg string, next Policy, after shelf) error {
+func checkPackageName(pkg string, next Policy, after shelf) error {
 	for _, env := range bothEnvironments {
 		for _, l := range after.of(env) {
 			other := l.Package()
@@ -224,9 +224,9 @@ func apart(pkg string, next Policy, after shelf) error {
 // harm is what a change of a library would do to those who use it.
 type harm struct{ lost, broken []fault.Detail }
 
-// fault is Conflict "library_in_use" where what users import is gone, Invalid
+// err is Conflict "library_in_use" where what users import is gone, Invalid
 // "library_breaks_users" where they do not compile with what it became.
-func (h *harm) fault() error {
+func (h *harm) err() error {
 	var f *fault.Error
 	switch {
 	case len(h.lost) > 0:
@@ -241,8 +241,8 @@ func (h *harm) fault() error {
 	return f
 }
 
-// look finds the harm to users that compiled with had and would have has.
-func (s *Service) look(ctx context.Context, sc scope.Scope, h *harm, users []Policy, had, has []lang.Library) error {
+// findHarm finds the harm to users that compiled with had and would have has.
+func (s *Service) findHarm(ctx context.Context, sc scope.Scope, h *harm, users []Policy, had, has []lang.Library) error {
 	lost := func(l lang.Library) bool {
 		return !slices.ContainsFunc(has, func(o lang.Library) bool { return o.Package() == l.Package() })
 	}
@@ -268,8 +268,8 @@ func (s *Service) look(ctx context.Context, sc scope.Scope, h *harm, users []Pol
 	return nil
 }
 
-// bare refuses what a library cannot have, all of it: it decides nothing.
-func (p Policy) bare() error {
+// checkLibrary refuses what a library cannot have, all of it: it decides nothing.
+func (p Policy) checkLibrary() error {
 	if p.Kind != KindLibrary {
 		return nil
 	}
@@ -287,8 +287,8 @@ func (p Policy) bare() error {
 	return fault.Join(errs...)
 }
 
-// promoted refuses a promotion of what uses libraries that are in sandbox only.
-func (s *Service) promoted(ctx context.Context, sc scope.Scope, p Policy) error {
+// checkLibrariesInProduction refuses a promotion of what uses libraries that are in sandbox only.
+func (s *Service) checkLibrariesInProduction(ctx context.Context, sc scope.Scope, p Policy) error {
 	var all shelf
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
 		all, err = activeLibraries(ctx, tx)

@@ -22,7 +22,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id int64, hard boo
 			err = fault.NotFoundf("no such policy")
 		}
 		if err == nil {
-			err = holds(old, ifVersion)
+			err = checkVersion(old, ifVersion)
 		}
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy
 		}
 		next := old
 		next.Version, next.UpdatedAt, next.DeletedAt = old.Version+1, s.Now(), nil
-		if err := s.relink(ctx, tx, &next); err != nil {
+		if err := s.dropDeadLinks(ctx, tx, &next); err != nil {
 			return err
 		}
 		if p, err = update(ctx, tx, next); err != nil {
@@ -78,8 +78,8 @@ func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy
 	return p, err
 }
 
-// relink drops links to what is not there any more, and stops a control that lost one.
-func (s *Service) relink(ctx context.Context, tx *db.Tx, p *Policy) error {
+// dropDeadLinks drops links to what is not there any more, and stops a control that lost one.
+func (s *Service) dropDeadLinks(ctx context.Context, tx *db.Tx, p *Policy) error {
 	for _, l := range []struct {
 		id  **int64
 		env func(context.Context, *db.Tx, int64) (scope.Env, error)
@@ -88,7 +88,7 @@ func (s *Service) relink(ctx context.Context, tx *db.Tx, p *Policy) error {
 			continue
 		}
 		env, err := l.env(ctx, tx, **l.id)
-		if err != nil && !gone(err) {
+		if err != nil && !isNotFound(err) {
 			return err
 		}
 		if err != nil || env != p.Environment {
@@ -125,9 +125,9 @@ func ByResource(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]
 	return out, err
 }
 
-// OfBouncer gives the live controls that name a bouncer, and the resources that
+// LinksOfBouncer gives the live controls that name a bouncer, and the resources that
 // those controls are bound to, each once and by id.
-func OfBouncer(ctx context.Context, tx *db.Tx, bouncer int64) (policies, resources []int64, err error) {
+func LinksOfBouncer(ctx context.Context, tx *db.Tx, bouncer int64) (policies, resources []int64, err error) {
 	links, err := byBouncer(ctx, tx, bouncer)
 	seen := map[int64]struct{}{}
 	policies = []int64{}

@@ -121,7 +121,7 @@ func (m *Metrics) Flush(ctx context.Context) error {
 
 func (m *Metrics) flush(ctx context.Context, tenant scope.TenantID, counts map[int64]*counter) error {
 	store, err := m.stores.Tenant(ctx, tenant)
-	if gone(err) {
+	if isNotFound(err) {
 		return nil
 	}
 	if err != nil {

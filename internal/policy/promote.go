@@ -57,7 +57,7 @@ func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 }
 
 func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
-	g, err := s.gates(ctx, sc, id, pr, ifVersion)
+	g, err := s.checkGates(ctx, sc, id, pr, ifVersion)
 	if err != nil {
 		return Policy{}, err
 	}
@@ -78,15 +78,15 @@ func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 			return errMoved
 		}
 		next := old
-		if err := s.counterparts(ctx, tx, sc, &next); err != nil {
+		if err := s.moveLinks(ctx, tx, sc, &next); err != nil {
 			return err
 		}
 		now := s.Now()
 		next.Environment, next.Version, next.UpdatedAt, next.PromotedAt = scope.Production, old.Version+1, now, &now
-		if err := s.refs(ctx, tx, old, next); err != nil {
+		if err := s.checkLinks(ctx, tx, old, next); err != nil {
 			return err
 		}
-		beside, err := besides(ctx, tx, next)
+		beside, err := findBeside(ctx, tx, next)
 		if err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 			if !sameRows(beside.same, g.replaced) {
 				return errMoved
 			}
-			if replaced, err = s.supersede(ctx, tx, sc, next, beside.same, &st); err != nil {
+			if replaced, err = s.deactivate(ctx, tx, sc, next, beside.same, &st); err != nil {
 				return err
 			}
 			beside.same = nil
@@ -131,7 +131,7 @@ func (s *Service) keepCopy(ctx context.Context, tx *db.Tx, sc scope.Scope, old P
 	if err != nil {
 		return 0, err
 	}
-	return made.ID, s.Copied(ctx, tx, old.ID, made.ID)
+	return made.ID, s.RecordCopy(ctx, tx, old.ID, made.ID)
 }
 
 // gated is a promotion that may be made: the control as its gates saw it, the
@@ -142,8 +142,8 @@ type gated struct {
 	impact   *Impact
 }
 
-// gates asks whether a control may be promoted, before its transaction.
-func (s *Service) gates(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (g gated, err error) {
+// checkGates asks whether a control may be promoted, before its transaction.
+func (s *Service) checkGates(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (g gated, err error) {
 	if g.seen, err = s.stored(ctx, sc, id); err == nil {
 		err = promotable(g.seen, ifVersion)
 	}
@@ -151,18 +151,18 @@ func (s *Service) gates(ctx context.Context, sc scope.Scope, id int64, pr Promot
 		err = s.MayPromote(ctx, sc)
 	}
 	if err == nil {
-		err = s.approved(ctx, sc, pr.Approver)
+		err = s.checkApproval(ctx, sc, pr.Approver)
 	}
 	next := g.seen
 	next.Environment = scope.Production // with its libraries
 	if err == nil && pr.Replace {
-		g.replaced, err = s.replaceable(ctx, sc, next)
+		g.replaced, err = s.findReplaced(ctx, sc, next)
 	}
 	if err == nil {
-		err = s.promoted(ctx, sc, g.seen)
+		err = s.checkLibrariesInProduction(ctx, sc, g.seen)
 	}
 	if err == nil {
-		err = s.passes(ctx, sc, next)
+		err = s.checkTests(ctx, sc, next)
 	}
 	// A library changes production's decisions only where it replaces one.
 	if err == nil && s.Impact != nil && (g.seen.Kind == KindControl || len(g.replaced) > 0) {
@@ -175,13 +175,13 @@ func promotable(p Policy, ifVersion int64) error {
 	if p.Environment == scope.Production {
 		return fault.New(fault.Conflict, "already_in_production", "the policy is in production already")
 	}
-	return holds(p, ifVersion)
+	return checkVersion(p, ifVersion)
 }
 
-// approved is the four-eyes gate: when it is on, the approver is named, could
+// checkApproval is the four-eyes gate: when it is on, the approver is named, could
 // have promoted it too, and is not the caller. (A person's own keys are good for one
 // environment, and promote nothing.)
-func (s *Service) approved(ctx context.Context, sc scope.Scope, approver string) error {
+func (s *Service) checkApproval(ctx context.Context, sc scope.Scope, approver string) error {
 	on := false
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
 		settings, err := tenant.SettingsIn(ctx, tx)
@@ -196,7 +196,7 @@ func (s *Service) approved(ctx context.Context, sc scope.Scope, approver string)
 		return fault.Invalidf("/approver", "this tenant wants a second person to approve a promotion")
 	}
 	person, err := s.Person(ctx, sc, approver)
-	if gone(err) {
+	if isNotFound(err) {
 		return fault.Invalidf("/approver", "nobody here is called %q", approver)
 	}
 	if err != nil {
@@ -211,11 +211,11 @@ func (s *Service) approved(ctx context.Context, sc scope.Scope, approver string)
 	return nil
 }
 
-// passes runs the stored tests over all data, whoever promotes; a failure is Invalid
+// checkTests runs the stored tests over all data, whoever promotes; a failure is Invalid
 // "tests_failed" with the results, without what controls said of data that the
 // caller may not read.
-func (s *Service) passes(ctx context.Context, sc scope.Scope, p Policy) error {
-	if err := s.compiles(ctx, sc, p); err != nil || p.Kind == KindLibrary {
+func (s *Service) checkTests(ctx context.Context, sc scope.Scope, p Policy) error {
+	if err := s.checkCompiles(ctx, sc, p); err != nil || p.Kind == KindLibrary {
 		return err
 	}
 	reads := sc
@@ -241,8 +241,8 @@ func (s *Service) passes(ctx context.Context, sc scope.Scope, p Policy) error {
 	return f.With("failures", failures).With("summary", report.Summary)
 }
 
-// counterparts puts the production resource and bouncer in the place of the sandbox ones.
-func (s *Service) counterparts(ctx context.Context, tx *db.Tx, sc scope.Scope, p *Policy) error {
+// moveLinks puts the production resource and bouncer in the place of the sandbox ones.
+func (s *Service) moveLinks(ctx context.Context, tx *db.Tx, sc scope.Scope, p *Policy) error {
 	if p.ResourceID != nil {
 		id, err := s.Resources.Counterpart(ctx, tx, sc, *p.ResourceID)
 		if errors.Is(err, db.ErrNoRows) {

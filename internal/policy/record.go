@@ -44,7 +44,7 @@ var (
 // revision of each environment it touches.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, st step) error {
 	if !st.together {
-		if err := s.settle(ctx, tx, sc, old, next, st.superseded...); err != nil {
+		if err := s.checkUses(ctx, tx, sc, old, next, st.superseded...); err != nil {
 			return err
 		}
 	}

@@ -30,9 +30,9 @@ type Warning struct {
 // same in p's own place, elsewhere of its name for another resource.
 type beside struct{ same, elsewhere []Policy }
 
-// besides finds them. A control's place is its name and its resource; a library's
+// findBeside finds them. A control's place is its name and its resource; a library's
 // is its package, of which an environment has one active library.
-func besides(ctx context.Context, tx *db.Tx, p Policy) (beside, error) {
+func findBeside(ctx context.Context, tx *db.Tx, p Policy) (beside, error) {
 	var b beside
 	if p.Kind == KindLibrary {
 		all, err := activeLibraries(ctx, tx)
@@ -82,23 +82,23 @@ func (b beside) warnings(p Policy) []Warning {
 	return out
 }
 
-// replaceable gives what a promotion of p would replace, p being in production
+// findReplaced gives what a promotion of p would replace, p being in production
 // already but for its resource. One that is not active replaces nothing:
 // production would have neither.
-func (s *Service) replaceable(ctx context.Context, sc scope.Scope, p Policy) ([]Policy, error) {
+func (s *Service) findReplaced(ctx context.Context, sc scope.Scope, p Policy) ([]Policy, error) {
 	var b beside
 	err := s.read(ctx, sc, func(tx *db.Tx) error {
 		if p.ResourceID != nil {
 			// Without a counterpart there is no control for it either. That the resource
 			// is gone is for the transaction to tell.
 			twin, _, err := resource.FindTwin(ctx, tx, scope.Production, *p.ResourceID)
-			if err != nil && !gone(err) {
+			if err != nil && !isNotFound(err) {
 				return err
 			}
 			p.ResourceID = &twin
 		}
 		var err error
-		b, err = besides(ctx, tx, p)
+		b, err = findBeside(ctx, tx, p)
 		return err
 	})
 	if err == nil && len(b.same) > 0 && !p.live() {
@@ -112,15 +112,15 @@ func sameRows(a, b []Policy) bool {
 	return slices.EqualFunc(a, b, func(x, y Policy) bool { return x.ID == y.ID && x.Version == y.Version })
 }
 
-// supersede makes policies inactive whose place next takes, and tells so in next's
+// deactivate makes policies inactive whose place next takes, and tells so in next's
 // own step. All of it is one change: one transaction, one time.
-func (s *Service) supersede(ctx context.Context, tx *db.Tx, sc scope.Scope, next Policy, list []Policy, st *step) ([]Superseded, error) {
+func (s *Service) deactivate(ctx context.Context, tx *db.Tx, sc scope.Scope, next Policy, list []Policy, st *step) ([]Superseded, error) {
 	var out []Superseded
 	ids := make([]int64, 0, len(list))
 	for _, old := range list {
 		off := old
 		off.Status = Inactive
-		off, err := s.amend(ctx, tx, sc, old, off, step{
+		off, err := s.storeNext(ctx, tx, sc, old, off, step{
 			verb: "updated", note: fmt.Sprintf("superseded by policy %d, version %d", next.ID, next.Version), together: true, at: st.at,
 			extra: map[string]any{"superseded_by": next.ID, "superseded_by_version": next.Version},
 		})
@@ -153,12 +153,12 @@ func (s *Service) Reinstate(ctx context.Context, sc scope.Scope, id int64, r Rei
 		if err != nil {
 			return err
 		}
-		if err := holds(old, ifVersion); err != nil {
+		if err := checkVersion(old, ifVersion); err != nil {
 			return err
 		}
 		next := old
 		next.Status = Active
-		beside, err := besides(ctx, tx, next)
+		beside, err := findBeside(ctx, tx, next)
 		if err != nil {
 			return err
 		}
@@ -166,12 +166,12 @@ func (s *Service) Reinstate(ctx context.Context, sc scope.Scope, id int64, r Rei
 			next.Version++
 		}
 		st := step{verb: "updated", note: r.DeploymentNotes, extra: map[string]any{"reinstated": true, "deployment_notes": r.DeploymentNotes}, at: s.Now()}
-		replaced, err := s.supersede(ctx, tx, sc, next, beside.same, &st)
+		replaced, err := s.deactivate(ctx, tx, sc, next, beside.same, &st)
 		if err != nil {
 			return err
 		}
 		if p = old; !old.live() {
-			p, err = s.amend(ctx, tx, sc, old, next, st)
+			p, err = s.storeNext(ctx, tx, sc, old, next, st)
 		}
 		beside.same = nil
 		p.Replaced, p.Warnings = replaced, beside.warnings(p)

@@ -50,14 +50,14 @@ type Service struct {
 	Impact func(ctx context.Context, sc scope.Scope, p Policy, replaced []Policy) (*Impact, error)
 	// Copied notes that a promotion left policy id to in sandbox as a copy of policy
 	// id from, in the promotion's transaction.
-	Copied func(ctx context.Context, tx *db.Tx, from, to int64) error
+	RecordCopy func(ctx context.Context, tx *db.Tx, from, to int64) error
 	// Person is whoever name stands for (username, e-mail or id); NotFound for nobody.
 	Person func(ctx context.Context, sc scope.Scope, name string) (user.User, error)
 	// SyncErrors gives the refusals by bouncers, for the controls with ids from first to last.
 	SyncErrors func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]SyncError, error)
 
 	turns turns
-	known known
+	known compiledCache
 }
 
 // List is one page of the live controls, by id.
@@ -70,7 +70,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 		if page.Policies, err = list(ctx, tx, sc.Env, f); err != nil {
 			return err
 		}
-		return s.refusals(ctx, tx, page.Policies)
+		return s.addSyncErrors(ctx, tx, page.Policies)
 	})
 	for i := range page.Policies {
 		page.Policies[i].Content = page.Policies[i].shownTo(sc)
@@ -93,7 +93,7 @@ func (s *Service) stored(ctx context.Context, sc scope.Scope, id int64) (Policy,
 			return err
 		}
 		one := []Policy{p}
-		err = s.refusals(ctx, tx, one)
+		err = s.addSyncErrors(ctx, tx, one)
 		p = one[0]
 		return err
 	})
@@ -126,10 +126,10 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 	if next.TestCases, err = mergeCases(nil, d.TestCases, false); err != nil {
 		return Policy{}, err
 	}
-	if err := next.bare(); err != nil {
+	if err := next.checkLibrary(); err != nil {
 		return Policy{}, err
 	}
-	if err := s.compiles(ctx, sc, next); err != nil {
+	if err := s.checkCompiles(ctx, sc, next); err != nil {
 		return Policy{}, err
 	}
 	var made Policy
@@ -146,12 +146,12 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	// Told early, so that nobody waits for a compilation to hear of a 404 or 412.
 	old, err := s.stored(ctx, sc, id)
 	if err == nil {
-		err = holds(old, ifVersion)
+		err = checkVersion(old, ifVersion)
 	}
 	if err == nil && c.RegoCode != nil && *c.RegoCode != old.RegoCode {
 		next := old
 		next.RegoCode = *c.RegoCode
-		err = s.compiles(ctx, sc, next)
+		err = s.checkCompiles(ctx, sc, next)
 	}
 	if err != nil {
 		return Policy{}, err
@@ -169,7 +169,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int6
 		if err != nil {
 			return err
 		}
-		if err := holds(old, ifVersion); err != nil {
+		if err := checkVersion(old, ifVersion); err != nil {
 			return err
 		}
 		next, err := decide(tx, old)
@@ -180,7 +180,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int6
 			p = old // nothing changes: no version, no audit entry, no event
 			return nil
 		}
-		p, err = s.amend(ctx, tx, sc, old, next, st)
+		p, err = s.storeNext(ctx, tx, sc, old, next, st)
 		return err
 	})
 	return p, err
@@ -239,7 +239,7 @@ func loadLive(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy,
 	return p, err
 }
 
-func (s *Service) refusals(ctx context.Context, tx *db.Tx, ps []Policy) error {
+func (s *Service) addSyncErrors(ctx context.Context, tx *db.Tx, ps []Policy) error {
 	if len(ps) == 0 {
 		return nil
 	}
@@ -252,7 +252,7 @@ func (s *Service) refusals(ctx context.Context, tx *db.Tx, ps []Policy) error {
 	return err
 }
 
-func holds(p Policy, ifVersion int64) error {
+func checkVersion(p Policy, ifVersion int64) error {
 	if ifVersion != 0 && ifVersion != p.Version {
 		return fault.Newf(fault.Precondition, "precondition_failed", "the policy is at version %d", p.Version)
 	}
@@ -284,4 +284,4 @@ func sortedKeys[V any](m map[int64]V) []int64 {
 	return keys
 }
 
-func gone(err error) bool { return fault.Is(err, fault.NotFound) }
+func isNotFound(err error) bool { return fault.Is(err, fault.NotFound) }

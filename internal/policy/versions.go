@@ -145,7 +145,7 @@ func (s *Service) RestoreVersion(ctx context.Context, sc scope.Scope, id, v, ifV
 		var next Policy
 		if next, err = s.stored(ctx, sc, id); err == nil {
 			next.RegoCode = old.RegoCode
-			err = s.compiles(ctx, sc, next)
+			err = s.checkCompiles(ctx, sc, next)
 		}
 	}
 	if err != nil {

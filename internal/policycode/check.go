@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
+	"github.com/gatehouse-dev/gatehouse/internal/resource"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
@@ -172,7 +173,7 @@ func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlf
 			id, err = bouncer.FindByName(ctx, tx, env, l.Name)
 		} else {
 			var there scope.Env
-			if there, err = s.Bouncers.Environment(ctx, tx, id); err == nil && there != env {
+			if there, err = bouncer.EnvironmentOf(ctx, tx, id); err == nil && there != env {
 				err = fault.NotFoundf("no bouncer %d", id)
 			}
 		}

@@ -46,7 +46,7 @@ func (s *Service) Export(ctx context.Context, sc scope.Scope, env scope.Env, nam
 			return err
 		}
 		for i, p := range there {
-			if written[i], err = s.written(ctx, tx, p, from[p.ID].Path); err != nil {
+			if written[i], err = describeControl(ctx, tx, p, from[p.ID].Path); err != nil {
 				return err
 			}
 		}
@@ -59,8 +59,8 @@ func (s *Service) Export(ctx context.Context, sc scope.Scope, env scope.Env, nam
 	return Export{Environment: env, Files: files}, err
 }
 
-// written is a control with its links by name.
-func (s *Service) written(ctx context.Context, tx *db.Tx, p policy.Policy, path string) (controlfile.Written, error) {
+// describeControl is a control with its links by name.
+func describeControl(ctx context.Context, tx *db.Tx, p policy.Policy, path string) (controlfile.Written, error) {
 	w := controlfile.Written{Path: path, Name: p.Name, Description: p.Description, Status: p.Status, Source: p.RegoCode}
 	for _, c := range p.TestCases {
 		if c.InputHidden {

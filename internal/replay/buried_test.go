@@ -13,7 +13,7 @@ import (
 func TestBuriedOfAnotherKind(t *testing.T) {
 	s := &Service{}
 	for _, kind := range []string{"", "ide-deploy", "replays", "Replay"} {
-		if err := s.Buried(context.Background(), nil, job.Task{Kind: kind, Payload: json.RawMessage(`{"run":1}`)}, nil); err != nil {
+		if err := s.HandleDead(context.Background(), nil, job.Task{Kind: kind, Payload: json.RawMessage(`{"run":1}`)}, nil); err != nil {
 			t.Errorf("%q: %v", kind, err)
 		}
 	}

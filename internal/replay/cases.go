@@ -178,10 +178,10 @@ func (s *Service) filtered(ctx context.Context, sc scope.Scope, p Picked) ([]aud
 	if p.ResourceID != 0 {
 		f.ResourceID = itoa(p.ResourceID)
 	}
-	s.Audit.Settle(ctx)
+	s.Audit.WaitShipped(ctx)
 	var out, some []audit.Decision
 	look := func() error {
-		err := s.Audit.Fill(ctx, sc, some)
+		err := s.Audit.FillInputs(ctx, sc, some)
 		for _, d := range some {
 			if len(d.Input) > 0 && len(out) < p.Limit {
 				out = append(out, d)

@@ -90,7 +90,7 @@ func (s *Service) failed(ctx context.Context, t job.Task, run Run, cause error) 
 		return cause
 	}
 	if fault.Is(cause, fault.Unavailable) && t.Attempt < t.MaxAttempts {
-		return job.After(time.Second, cause)
+		return job.RetryAfter(time.Second, cause)
 	}
 	message := "something went wrong on our side"
 	var f *fault.Error
@@ -114,8 +114,8 @@ func (s *Service) failed(ctx context.Context, t job.Task, run Run, cause error) 
 	})
 }
 
-// Buried ends the run of a job that is given up: it is fit for job.Runner.Dead.
-func (s *Service) Buried(ctx context.Context, tx *db.Tx, t job.Task, _ error) error {
+// HandleDead ends the run of a job that is given up: it is fit for job.Runner.Dead.
+func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, _ error) error {
 	var pay payload
 	if t.Kind != JobKind || t.Decode(&pay) != nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
@@ -64,7 +65,7 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	p.spec = rerun.Spec{Env: string(r.SourceEnvironment), Deadline: s.Deadline, Samples: *r.Samples}
 	to := s.Now().UTC()
 	p.recording = audit.Recording{Env: r.SourceEnvironment, From: to.Add(-time.Duration(r.WindowHours) * time.Hour), To: to}
-	s.Audit.Settle(ctx)
+	s.Audit.WaitShipped(ctx)
 	if p.recorded, p.total, err = s.Audit.CountRecorded(ctx, sc, p.recording); err != nil {
 		return nil, err
 	}
@@ -257,7 +258,7 @@ func (s *Service) link(ctx context.Context, sc scope.Scope, p *plan, c policy.Po
 		if c.BouncerID != nil {
 			ch.bouncer = *c.BouncerID
 			if promoted {
-				twin, err := s.Bouncers.Twin(ctx, tx, *c.BouncerID)
+				twin, err := bouncer.FindTwin(ctx, tx, *c.BouncerID)
 				if err != nil {
 					return err
 				}

@@ -75,7 +75,7 @@ func BenchmarkHundredThousand(b *testing.B) {
 			populate(b, store)
 			s := service(c, nil, nil)
 			s.Now = time.Now
-			s.Bound = func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error) { return nil, nil }
+			s.PoliciesOf = func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error) { return nil, nil }
 			n := int64(0)
 			for _, call := range []struct {
 				name string

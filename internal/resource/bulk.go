@@ -123,7 +123,7 @@ func (b *batch) write(ctx context.Context) error {
 	for i, r := range b.changed {
 		ids[i] = r.ID
 	}
-	if err := b.service.touch(ctx, b.tx, b.out.Environment, ids...); err != nil {
+	if err := b.service.noteChanged(ctx, b.tx, b.out.Environment, ids...); err != nil {
 		return err
 	}
 	return updateClassifications(ctx, b.tx, b.changed)

@@ -27,13 +27,13 @@ type Delta struct {
 	Revisions int64
 }
 
-// touch bumps the environment's revision, notes which resources it is about, and
+// noteChanged bumps the environment's revision, notes which resources it is about, and
 // keeps what they are until now (Past). It comes before the change, for what is
 // not kept by then is gone; of new resources there is nothing yet (born). Every
 // write to the table of resources goes through one of the two in its transaction:
 // what is not noted would be missing from every snapshot that is brought up to
 // date. Transactions that bump wait for each other, so the journal has no gaps.
-func (s *Service) touch(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
+func (s *Service) noteChanged(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
 	revision, err := note(ctx, tx, env, ids)
 	if err != nil {
 		return err
@@ -41,9 +41,9 @@ func (s *Service) touch(ctx context.Context, tx *db.Tx, env scope.Env, ids ...in
 	return keepPast(ctx, tx, env, revision, s.Now())
 }
 
-// born is touch for resources that the transaction made: until now they were not
+// noteCreated is touch for resources that the transaction made: until now they were not
 // there.
-func (s *Service) born(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
+func (s *Service) noteCreated(ctx context.Context, tx *db.Tx, env scope.Env, ids ...int64) error {
 	revision, err := note(ctx, tx, env, ids)
 	if err != nil {
 		return err

@@ -185,7 +185,7 @@ func (d *discovery) register(ctx context.Context, candidates []Sighting) error {
 	}
 	d.out.Remaining = max(discoveriesPerHour-used, 0)
 	for _, c := range candidates {
-		known, err := hosted(ctx, tx, d.sc.Env, c.Host)
+		known, err := hasHost(ctx, tx, d.sc.Env, c.Host)
 		if err != nil {
 			return err
 		}
@@ -238,8 +238,8 @@ func (d *discovery) makeRoom(ctx context.Context) (int64, error) {
 		if len(r.Policies) > 0 {
 			continue
 		}
-		if s.Unlist != nil {
-			if err := s.Unlist(ctx, tx, d.sc, id); err != nil {
+		if s.RemoveFromBouncers != nil {
+			if err := s.RemoveFromBouncers(ctx, tx, d.sc, id); err != nil {
 				return 0, err
 			}
 		}
@@ -254,14 +254,14 @@ func (d *discovery) makeRoom(ctx context.Context) (int64, error) {
 // list has the bouncer stand before what it discovered: controls for it are
 // delivered to this bouncer without anybody linking the two.
 func (d *discovery) list(ctx context.Context) error {
-	if len(d.out.Created) == 0 || d.service.Found == nil {
+	if len(d.out.Created) == 0 || d.service.AddToBouncer == nil {
 		return nil
 	}
 	ids := make([]int64, len(d.out.Created))
 	for i, c := range d.out.Created {
 		ids[i] = c.ResourceID
 	}
-	return d.service.Found(ctx, d.tx, d.sc, d.bouncer, ids)
+	return d.service.AddToBouncer(ctx, d.tx, d.sc, d.bouncer, ids)
 }
 
 // create registers one host, classified by the heuristic.

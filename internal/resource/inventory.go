@@ -85,7 +85,7 @@ func (s *Service) Inventory(ctx context.Context, sc scope.Scope) (Inventory, err
 			worst, open = append(worst, w...), append(open, o...)
 		}
 		slices.SortFunc(worst, func(a, b suspect) int {
-			return cmp.Or(cmp.Compare(b.lacks(), a.lacks()), cmp.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(b.countMissing(), a.countMissing()), cmp.Compare(a.ID, b.ID))
 		})
 		slices.SortFunc(open, func(a, b suspect) int { return cmp.Compare(a.ID, b.ID) })
 		for _, x := range append(worst, open...) {
@@ -111,7 +111,7 @@ func (i *Inventory) survey(ctx context.Context, tx *db.Tx, env scope.Env) (worst
 		i.add(t)
 		total += t.Count
 	}
-	safe, err := guarded(ctx, tx, env)
+	safe, err := countGuarded(ctx, tx, env)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -130,7 +130,7 @@ func (i *Inventory) survey(ctx context.Context, tx *db.Tx, env scope.Env) (worst
 // many as the table has room for. It looks at those parts alone that have more
 // resources than guarded ones.
 func exposed(ctx context.Context, tx *db.Tx, env scope.Env, safe []part, had []suspect) (out []suspect, err error) {
-	parts, err := there(ctx, tx, env)
+	parts, err := countParts(ctx, tx, env)
 	if err != nil {
 		return nil, err
 	}
@@ -170,15 +170,15 @@ func (i *Inventory) add(t tally) {
 	if t.Level != "" {
 		i.Classified += t.Count
 	}
-	i.ByKind[or(t.Kind, unknownKind)] += t.Count
-	i.ByLevel[or(t.Level, unsetLevel)] += t.Count
+	i.ByKind[orDefault(t.Kind, unknownKind)] += t.Count
+	i.ByLevel[orDefault(t.Level, unsetLevel)] += t.Count
 	for _, tag := range t.Tags {
 		i.ByTag[tag] += t.Count
 	}
 }
 
-// lacks is how many things the resource lacks, but for a control.
-func (x suspect) lacks() int {
+// countMissing is how many things the resource lacks, but for a control.
+func (x suspect) countMissing() int {
 	n := 0
 	for _, why := range x.attention().Reasons {
 		if why != noControl {
@@ -189,7 +189,7 @@ func (x suspect) lacks() int {
 }
 
 func (x suspect) attention() Attention {
-	a := Attention{ID: x.ID, Name: x.Name, Environment: x.Env, Kind: or(x.Kind, unknownKind), Level: or(x.Level, unsetLevel), Reasons: []string{}}
+	a := Attention{ID: x.ID, Name: x.Name, Environment: x.Env, Kind: orDefault(x.Kind, unknownKind), Level: orDefault(x.Level, unsetLevel), Reasons: []string{}}
 	for _, r := range []struct {
 		name string
 		on   bool
@@ -208,7 +208,7 @@ func (x suspect) attention() Attention {
 	return a
 }
 
-func or(v, otherwise string) string {
+func orDefault(v, otherwise string) string {
 	if v == "" {
 		return otherwise
 	}

@@ -26,12 +26,12 @@ func (s *Service) Counterpart(ctx context.Context, tx *db.Tx, sc scope.Scope, id
 	}
 	next := src
 	next.ID, next.Environment, next.Version, next.AutoDiscovered = 0, scope.Production, 1, false
-	same, overlapping, err := alike(ctx, tx, next)
+	same, overlapping, err := findAlike(ctx, tx, next)
 	switch {
 	case err != nil || same != 0:
 		return same, err // of another name, but requests to the one are requests to the other
 	case overlapping != 0:
-		return 0, taken(overlapping, next.Environment, "some of the same methods")
+		return 0, conflictWith(overlapping, next.Environment, "some of the same methods")
 	}
 	next.CreatedAt = s.Now()
 	next.UpdatedAt = next.CreatedAt
@@ -55,7 +55,7 @@ func FindTwin(ctx context.Context, tx *db.Tx, env scope.Env, id int64) (found in
 	if found, err = twin(ctx, tx, env, r); errors.Is(err, db.ErrNoRows) {
 		there := r
 		there.ID, there.Environment = 0, env
-		found, _, err = alike(ctx, tx, there)
+		found, _, err = findAlike(ctx, tx, there)
 	}
 	if err == nil {
 		src, err = r.Doc()

@@ -25,8 +25,8 @@ func sc(env scope.Env) scope.Scope {
 func service(c *db.Cluster, bound, linked map[int64][]int64) *Service {
 	return &Service{
 		Stores: c, Now: func() time.Time { return now },
-		Bound:  func(context.Context, *db.Tx, int64, int64) (map[int64][]int64, error) { return bound, nil },
-		Linked: func(_ context.Context, _ *db.Tx, id int64) ([]int64, error) { return linked[id], nil },
+		PoliciesOf: func(context.Context, *db.Tx, int64, int64) (map[int64][]int64, error) { return bound, nil },
+		BouncersOf: func(_ context.Context, _ *db.Tx, id int64) ([]int64, error) { return linked[id], nil },
 	}
 }
 

@@ -232,7 +232,7 @@ func surveyed(t *testing.T, store *db.DB, env scope.Env) Inventory {
 				out.Protected++
 			}
 			if a := x.attention(); len(a.Reasons) > 0 {
-				byCount[x.lacks()] = append(byCount[x.lacks()], a)
+				byCount[x.countMissing()] = append(byCount[x.countMissing()], a)
 			}
 		}
 		for n := 5; n >= 0; n-- {

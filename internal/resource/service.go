@@ -27,13 +27,13 @@ type Service struct {
 	Now    func() time.Time
 	// Bound gives the live controls bound to each of the resources with ids from
 	// first to last (package policy).
-	Bound func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error)
+	PoliciesOf func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error)
 	// Linked gives the bouncers that list the resource (package bouncer).
-	Linked func(ctx context.Context, tx *db.Tx, id int64) ([]int64, error)
+	BouncersOf func(ctx context.Context, tx *db.Tx, id int64) ([]int64, error)
 	// Found lists what a bouncer discovered at that bouncer, Unlist takes a
 	// resource out of all lists (package bouncer). Nil: nobody keeps lists.
-	Found  func(ctx context.Context, tx *db.Tx, sc scope.Scope, bouncer int64, resources []int64) error
-	Unlist func(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) error
+	AddToBouncer       func(ctx context.Context, tx *db.Tx, sc scope.Scope, bouncer int64, resources []int64) error
+	RemoveFromBouncers func(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) error
 	// Assist is asked where the heuristic is not sure, by tenants for which
 	// AssistOn says so; nil: nobody is asked.
 	Assist   Assistant
@@ -83,7 +83,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Resource
 	r.UpdatedAt = r.CreatedAt
 	var made Resource
 	err = s.write(ctx, sc, func(tx *db.Tx) (err error) {
-		if err := only(ctx, tx, r); err != nil {
+		if err := checkUnique(ctx, tx, r); err != nil {
 			return err
 		}
 		if made, err = s.add(ctx, tx, r); err != nil {
@@ -116,7 +116,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 			return nil
 		}
 		if next.Type != old.Type || next.Path != old.Path || next.host() != old.host() || !slices.Equal(next.Methods, old.Methods) {
-			if err := only(ctx, tx, next); err != nil {
+			if err := checkUnique(ctx, tx, next); err != nil {
 				return err
 			}
 		}
@@ -130,23 +130,23 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change
 	return r, err
 }
 
-// only refuses (409) a second resource of equal type, host and path that takes one of
+// checkUnique refuses (409) a second resource of equal type, host and path that takes one of
 // the same methods. The caller holds Lock, so that of two that are made at once one is
 // refused.
-func only(ctx context.Context, tx *db.Tx, r Resource) error {
-	same, overlapping, err := alike(ctx, tx, r)
+func checkUnique(ctx context.Context, tx *db.Tx, r Resource) error {
+	same, overlapping, err := findAlike(ctx, tx, r)
 	switch {
 	case err != nil:
 		return err
 	case same != 0:
-		return taken(same, r.Environment, "the same methods")
+		return conflictWith(same, r.Environment, "the same methods")
 	case overlapping != 0:
-		return taken(overlapping, r.Environment, "some of the same methods")
+		return conflictWith(overlapping, r.Environment, "some of the same methods")
 	}
 	return nil
 }
 
-func taken(other int64, env scope.Env, methods string) error {
+func conflictWith(other int64, env scope.Env, methods string) error {
 	return fault.Newf(fault.Conflict, "already_exists", "resource %d of %s has the same type, host and path, and %s", other, env, methods).With("resource_id", other)
 }
 
@@ -159,13 +159,13 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifVersion int6
 		if r, err = s.current(ctx, tx, sc, id, ifVersion); err != nil {
 			return err
 		}
-		bouncers, err := s.Linked(ctx, tx, id)
+		bouncers, err := s.BouncersOf(ctx, tx, id)
 		if err != nil {
 			return err
 		}
-		if r.AutoDiscovered && len(r.Policies) == 0 && s.Unlist != nil {
+		if r.AutoDiscovered && len(r.Policies) == 0 && s.RemoveFromBouncers != nil {
 			// Nobody listed it: it came into the list by its discovery.
-			if err := s.Unlist(ctx, tx, sc, id); err != nil {
+			if err := s.RemoveFromBouncers(ctx, tx, sc, id); err != nil {
 				return err
 			}
 			bouncers = nil
@@ -234,7 +234,7 @@ func (s *Service) bind(ctx context.Context, tx *db.Tx, rs []Resource) error {
 	if len(rs) == 0 {
 		return nil
 	}
-	bound, err := s.Bound(ctx, tx, rs[0].ID, rs[len(rs)-1].ID)
+	bound, err := s.PoliciesOf(ctx, tx, rs[0].ID, rs[len(rs)-1].ID)
 	if err != nil {
 		return err
 	}
@@ -253,18 +253,18 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, r Resource) (Resource, err
 	if err != nil {
 		return made, err
 	}
-	return made, s.born(ctx, tx, made.Environment, made.ID)
+	return made, s.noteCreated(ctx, tx, made.Environment, made.ID)
 }
 
 func (s *Service) replace(ctx context.Context, tx *db.Tx, next Resource) (Resource, error) {
-	if err := s.touch(ctx, tx, next.Environment, next.ID); err != nil {
+	if err := s.noteChanged(ctx, tx, next.Environment, next.ID); err != nil {
 		return Resource{}, err
 	}
 	return update(ctx, tx, next)
 }
 
 func (s *Service) drop(ctx context.Context, tx *db.Tx, r Resource) error {
-	if err := s.touch(ctx, tx, r.Environment, r.ID); err != nil {
+	if err := s.noteChanged(ctx, tx, r.Environment, r.ID); err != nil {
 		return err
 	}
 	return remove(ctx, tx, r.ID)

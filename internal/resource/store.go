@@ -99,12 +99,12 @@ func twin(ctx context.Context, tx *db.Tx, env scope.Env, r Resource) (int64, err
 		ORDER BY id LIMIT 1`, string(env), r.Type, r.Name, r.Path)
 }
 
-// alike finds the resources of r's environment, other than r itself, that have the same
+// findAlike finds the resources of r's environment, other than r itself, that have the same
 // type, host and path: same has the same methods too, and overlapping some of them.
 // Nothing could tell which of the two such a request is about. A list of methods beside
 // one that is empty, which means every method, is neither: it is the more specific one.
 // 0: there is none.
-func alike(ctx context.Context, tx *db.Tx, r Resource) (same, overlapping int64, err error) {
+func findAlike(ctx context.Context, tx *db.Tx, r Resource) (same, overlapping int64, err error) {
 	bare := strings.TrimSuffix(r.Path, "/")
 	list, err := db.All[Resource](ctx, tx, `SELECT `+columns+` FROM resources
 		WHERE environment = $1 AND path IN ($2, $3) AND type = $4 AND id <> $5 ORDER BY id`, string(r.Environment), bare, bare+"/", r.Type, r.ID)

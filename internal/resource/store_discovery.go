@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// hosted reports whether a resource has exactly this original_host.
-func hosted(ctx context.Context, tx *db.Tx, env scope.Env, host string) (bool, error) {
+// hasHost reports whether a resource has exactly this original_host.
+func hasHost(ctx context.Context, tx *db.Tx, env scope.Env, host string) (bool, error) {
 	n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM (SELECT id FROM resources WHERE environment = $1 AND original_host = $2 LIMIT 1) r`, string(env), host)
 	return n > 0, err
 }

@@ -28,8 +28,8 @@ type part struct {
 	Count int64 `db:"n"`
 }
 
-// there is how many resources each part has.
-func there(ctx context.Context, tx *db.Tx, env scope.Env) ([]part, error) {
+// countParts is how many resources each part has.
+func countParts(ctx context.Context, tx *db.Tx, env scope.Env) ([]part, error) {
 	n := strconv.Itoa(block)
 	return db.All[part](ctx, tx, `SELECT id / `+n+` AS part, count(*) AS n FROM resources WHERE environment = $1
 		GROUP BY id / `+n, string(env))
@@ -39,9 +39,9 @@ func there(ctx context.Context, tx *db.Tx, env scope.Env) ([]part, error) {
 // is in the environment of its resource.
 const guarding = `SELECT resource_id FROM policies WHERE environment = $1 AND status = 'active' AND deleted_at IS NULL AND resource_id IS NOT NULL`
 
-// guarded is how many resources of each part have an active control. It needs no
+// countGuarded is how many resources of each part have an active control. It needs no
 // look at the resources: one with a control is not deleted.
-func guarded(ctx context.Context, tx *db.Tx, env scope.Env) ([]part, error) {
+func countGuarded(ctx context.Context, tx *db.Tx, env scope.Env) ([]part, error) {
 	n := strconv.Itoa(block)
 	return db.All[part](ctx, tx, `SELECT d.resource_id / `+n+` AS part, count(*) AS n
 		FROM (SELECT DISTINCT g.resource_id FROM (`+guarding+`) g) d

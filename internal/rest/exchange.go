@@ -307,7 +307,7 @@ func (x *exchange) finish() {
 			panic(p)
 		}
 		x.r.cfg.Panics.Count("request")
-		err := fmt.Errorf("panic: %s\n%s", fault.Thrown(p), debug.Stack())
+		err := fmt.Errorf("panic: %s\n%s", fault.DescribePanic(p), debug.Stack())
 		if x.status != 0 {
 			x.log(err, x.status)
 			panic(http.ErrAbortHandler) // the client must see that the answer is incomplete

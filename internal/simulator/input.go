@@ -121,30 +121,30 @@ func (f *filled) fromResource() {
 		case !own.Defined():
 			merged = merged.With(key, registered)
 		case key == "attributes" && own.Kind() == value.ObjectKind && registered.Kind() == value.ObjectKind:
-			merged = merged.With(key, f.under(own, registered, "resource.attributes."))
+			merged = merged.With(key, f.mergeRegistered(own, registered, "resource.attributes."))
 		case key != "id" && key != "path" && !value.Equal(own, registered):
-			f.contested("resource."+key, registered)
+			f.noteContested("resource."+key, registered)
 		}
 		return true
 	})
 	f.input = f.input.With("resource", merged)
 }
 
-// under is own with the members of registered that it does not have.
-func (f *filled) under(own, registered value.Value, prefix string) value.Value {
+// mergeRegistered is own with the members of registered that it does not have.
+func (f *filled) mergeRegistered(own, registered value.Value, prefix string) value.Value {
 	merged := own
 	registered.Each(func(key string, v value.Value) bool {
 		if has := own.Get(key); !has.Defined() {
 			merged = merged.With(key, v)
 		} else if !value.Equal(has, v) {
-			f.contested(prefix+key, v)
+			f.noteContested(prefix+key, v)
 		}
 		return true
 	})
 	return merged
 }
 
-func (f *filled) contested(path string, registered value.Value) {
+func (f *filled) noteContested(path string, registered value.Value) {
 	text := string(registered.AppendJSON(nil))
 	if len(text) > 80 {
 		text = "another value"

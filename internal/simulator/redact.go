@@ -22,8 +22,8 @@ var ownWords = []string{
 	"enabled", "inactive", "draft", "held", "failed", "decided", "user", "api_key", "policy_matched", "condition_eval", "final_decision",
 }
 
-// sealed is a record as it is kept: without secrets, as canonical JSON.
-func sealed(rec Record) (text []byte, clean Record, err error) {
+// sealRecord is a record as it is kept: without secrets, as canonical JSON.
+func sealRecord(rec Record) (text []byte, clean Record, err error) {
 	secrets := secretsIn(rec.Input.Value, rec.EvaluatedInput.Value)
 	var raw bytes.Buffer
 	enc := json.NewEncoder(&raw)

@@ -42,7 +42,7 @@ func sample(t testing.TB) Record {
 
 func keptSample(t testing.TB, rec Record) Kept {
 	t.Helper()
-	text, _, err := sealed(rec)
+	text, _, err := sealRecord(rec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestSealed(t *testing.T) {
 	rec.Error = "k-111111"
 	rec.Explanation.Nearest.Missing[0].Values = []rego.Binding{{Path: "input.user.password", Value: value.String("hunter22secret")}, {Path: "input.user.pin_token", Value: value.Int(12345678)}}
 	rec.Trace[1].Description = `input.user.password == "hunter22secret"`
-	text, clean, err := sealed(rec)
+	text, clean, err := sealRecord(rec)
 	if err != nil {
 		t.Fatal(err)
 	}

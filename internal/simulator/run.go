@@ -61,7 +61,7 @@ func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Requ
 	if s.LiveDeadline > 0 && sim.Took > s.LiveDeadline {
 		run.filled.note("This took %s; a live evaluation is ended after %s with DENY, %s.", sim.Took.Round(time.Millisecond), s.LiveDeadline, rego.ReasonLimit)
 	}
-	if err := run.settle(sim); err != nil {
+	if err := run.fillRecord(sim); err != nil {
 		return Result{}, err
 	}
 	return s.keep(ctx, run)
@@ -141,8 +141,8 @@ func meta(p policy.Policy) rego.Meta {
 	return m
 }
 
-// settle fills the record in with what the control said.
-func (run *trialRun) settle(sim worker.Simulation) error {
+// fillRecord fills the record in with what the control said.
+func (run *trialRun) fillRecord(sim worker.Simulation) error {
 	rec := &run.record
 	rec.Decision, rec.Reason, rec.Error, rec.Explanation = sim.Effect, sim.Reason, sim.Error, sim.Explanation
 	if sim.Steps != nil {
@@ -172,7 +172,7 @@ func (s *Service) broken(ctx context.Context, run *trialRun, took time.Duration,
 		reason = "The caller went away before the evaluation had ended"
 	}
 	run.took = took
-	if err := run.settle(worker.Simulation{Effect: rego.Deny.String(), Reason: reason, Error: f.Message}); err != nil {
+	if err := run.fillRecord(worker.Simulation{Effect: rego.Deny.String(), Reason: reason, Error: f.Message}); err != nil {
 		return err
 	}
 	kept, stop := context.WithTimeout(context.WithoutCancel(ctx), goneGrace)
@@ -192,13 +192,13 @@ func (s *Service) keep(ctx context.Context, run *trialRun) (Result, error) {
 	if rec.Notes == nil {
 		rec.Notes = []string{}
 	}
-	text, clean, err := sealed(rec)
+	text, clean, err := sealRecord(rec)
 	if err == nil && len(text) > maxRecord {
 		for i := range rec.Trace {
 			rec.Trace[i].Details = value.Object()
 		}
 		rec.Notes = append(rec.Notes, "The values in the trace were too long to be kept; they are left out.")
-		text, clean, err = sealed(rec)
+		text, clean, err = sealRecord(rec)
 	}
 	if err != nil {
 		return Result{}, fault.Wrap(err, "simulator: writing the record")

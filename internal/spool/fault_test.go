@@ -130,7 +130,7 @@ func TestFailedSync(t *testing.T) {
 				dir, d := t.TempDir(), &disk{}
 				l := open(t, Config{Dir: dir, Sync: SyncInterval, Interval: time.Hour, create: d.create})
 				add(t, l, numbers(1, synced)...)
-				l.syncBeside()
+				l.syncConcurrently()
 				add(t, l, numbers(synced+1, 5)...)
 				var got []string
 				if read > 0 {
@@ -143,7 +143,7 @@ func TestFailedSync(t *testing.T) {
 					}
 				}
 				d.set(func(d *disk) { d.sync = syscall.EIO })
-				l.syncBeside()
+				l.syncConcurrently()
 				if err := l.Append([]byte("refused")); !fault.Is(err, fault.Unavailable) || l.Stats().Failing == nil {
 					t.Errorf("while nothing can be synced: %v, %+v", err, l.Stats())
 				}
@@ -255,7 +255,7 @@ func faultsAtRandom(t *testing.T, seed uint64, policy SyncPolicy) {
 		case 4, 5, 6:
 			d.heal()
 		case 7:
-			l.syncBeside()
+			l.syncConcurrently()
 		case 8:
 			take(1 + rng.IntN(5))
 		case 9:

@@ -45,10 +45,10 @@ func (o *output) flush() error {
 // Caller holds writing.
 func (l *Log) sync() error {
 	if len(l.held) == 0 || l.active == nil {
-		return l.mend()
+		return l.retryReplace()
 	}
 	if err := l.active.flush(); err != nil {
-		return l.heal(err)
+		return l.replaceFile(err)
 	}
 	l.release(len(l.held))
 	return nil
@@ -66,7 +66,7 @@ func (l *Log) syncBatch(b *batch, promised int) error {
 	s := l.segments[len(l.segments)-1]
 	s.end += int64(len(b.buf))
 	l.mu.Unlock()
-	err = l.heal(err)
+	err = l.replaceFile(err)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s = l.segments[len(l.segments)-1]
@@ -87,21 +87,21 @@ func (l *Log) release(n int) {
 	l.flushed++
 }
 
-// mend tries again to find a file for what could not be synced. Caller holds writing.
-func (l *Log) mend() error {
+// retryReplace tries again to find a file for what could not be synced. Caller holds writing.
+func (l *Log) retryReplace() error {
 	if l.broken == nil || time.Since(l.tried) < healEvery {
 		return l.broken
 	}
-	return l.heal(l.broken)
+	return l.replaceFile(l.broken)
 }
 
-// heal goes on in a new file after the active one failed, and writes everything
+// replaceFile goes on in a new file after the active one failed, and writes everything
 // there that the old one was not known to have on disk. Until that has worked
 // the log takes nothing more. Caller holds writing.
 //
 //	1  2  3 | 4  5  6     the old file: 1 to 3 are on disk, 4 to 6 may be lost
 //	          4  5  6     the new one counts from 4 on, once it is on disk as a whole
-func (l *Log) heal(cause error) error {
+func (l *Log) replaceFile(cause error) error {
 	failed := l.active != nil || len(l.held) > 0
 	if l.active != nil {
 		_ = l.active.Close() // nothing that it could say would be believed
@@ -135,8 +135,8 @@ func (l *Log) heal(cause error) error {
 	return nil
 }
 
-// onDisk forces what was written to disk, and reports whether it is there now.
-func (l *Log) onDisk() bool {
+// forceSync forces what was written to disk, and reports whether it is there now.
+func (l *Log) forceSync() bool {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	return l.sync() == nil
@@ -190,11 +190,11 @@ func (l *Log) replace(path string) {
 	l.segments = append(l.segments, &segment{path: path, first: first, last: last, end: size})
 }
 
-// syncBeside forces what has been written to disk while others go on writing,
+// syncConcurrently forces what has been written to disk while others go on writing,
 // so that nobody who appends waits for the disk.
-func (l *Log) syncBeside() {
+func (l *Log) syncConcurrently() {
 	l.writing.Lock()
-	_ = l.mend() // its failure is in Stats
+	_ = l.retryReplace() // its failure is in Stats
 	f, n, flushed := l.active, len(l.held), l.flushed
 	l.writing.Unlock()
 	if n == 0 || f == nil {
@@ -206,14 +206,14 @@ func (l *Log) syncBeside() {
 	switch {
 	case l.active != f: // whoever took it away saw to what it held
 	case err != nil:
-		_ = l.heal(err) // its failure is in Stats
+		_ = l.replaceFile(err) // its failure is in Stats
 	case l.flushed == flushed:
 		l.release(n)
 	}
 }
 
-// tick does what is due at intervals until the log is closed.
-func (l *Log) tick() {
+// runPeriodic does what is due at intervals until the log is closed.
+func (l *Log) runPeriodic() {
 	tick := time.NewTicker(l.cfg.Interval)
 	defer tick.Stop()
 	for {
@@ -222,7 +222,7 @@ func (l *Log) tick() {
 			return
 		case <-tick.C:
 			if l.cfg.Sync == SyncInterval {
-				l.syncBeside()
+				l.syncConcurrently()
 			}
 			l.observe(time.Now())
 		}

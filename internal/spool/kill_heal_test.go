@@ -79,7 +79,7 @@ func healAndDie(dir, step string) {
 	at += fmt.Sprint("-", l.Recovery().Records)
 	for i := range 40 {
 		if i == 20 { // half is on disk for certain
-			l.onDisk()
+			l.forceSync()
 		}
 		name := at + "." + strconv.Itoa(i)
 		if err := l.Append([]byte(name)); err != nil {
@@ -89,7 +89,7 @@ func healAndDie(dir, step string) {
 		fmt.Println(name)
 	}
 	failing = true
-	l.onDisk()
+	l.forceSync()
 	if strings.HasPrefix(at, "renamed") {
 		_ = l.Append([]byte(at + ".later"))
 		fmt.Println(at + ".later")

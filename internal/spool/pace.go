@@ -62,7 +62,7 @@ func (p *Pace) Rest(ctx context.Context, took time.Duration, n int) {
 	if n >= paceBatch {
 		p.cost = took.Seconds() / float64(n)
 	}
-	p.look()
+	p.updateRate()
 	if !p.burst {
 		return
 	}
@@ -77,7 +77,7 @@ func (p *Pace) Rest(ctx context.Context, took time.Duration, n int) {
 			timer.Stop()
 			return
 		}
-		p.look()
+		p.updateRate()
 	}
 }
 
@@ -87,8 +87,8 @@ func (p *Pace) rest(took time.Duration, backlog int64) time.Duration {
 	return min(p.most, time.Duration(float64(took)*p.Rests*max(room, 0)))
 }
 
-// look works out the rate since the last time, unless that was just now.
-func (p *Pace) look() {
+// updateRate works out the rate since the last time, unless that was just now.
+func (p *Pace) updateRate() {
 	now := p.Now()
 	passed := now.Sub(p.since)
 	if passed < paceLook {

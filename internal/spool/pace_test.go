@@ -29,7 +29,7 @@ func come(t *testing.T, p *Pace, now *time.Time, n int, while time.Duration) {
 		}
 	}
 	*now = now.Add(while)
-	p.look()
+	p.updateRate()
 }
 
 func TestPaceKnowsABurst(t *testing.T) {

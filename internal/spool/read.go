@@ -82,7 +82,7 @@ func (l *Log) Next(ctx context.Context, max int) (Batch, error) {
 func (l *Log) read(max int) (Batch, error) {
 	var sure int64 // how often the log had healed when everything was known to be on disk
 	for {
-		healed := l.heals()
+		healed := l.countReplaced()
 		seg, made, off, end, last := l.position()
 		if seg == nil {
 			return Batch{}, nil
@@ -91,11 +91,11 @@ func (l *Log) read(max int) (Batch, error) {
 		if err != nil {
 			return Batch{}, fmt.Errorf("spool: read: %w", err)
 		}
-		if !whole(b, used) && (sure != healed+1 || healed != l.heals()) { // lost by a sync that failed: it is written anew, and read then
-			if !l.onDisk() {
+		if !whole(b, used) && (sure != healed+1 || healed != l.countReplaced()) { // lost by a sync that failed: it is written anew, and read then
+			if !l.forceSync() {
 				return Batch{}, nil
 			}
-			sure = l.heals() + 1
+			sure = l.countReplaced() + 1
 			continue
 		}
 		if len(b.Records) == 0 {
@@ -208,12 +208,12 @@ func (l *Log) deliver(b Batch, used int64) {
 	r.min = max(r.min, b.last+1)
 	r.delivered = append(r.delivered, extent{last: b.last, bytes: used, count: int64(len(b.Records))})
 	if len(b.Records) == 0 && len(r.delivered) == 1 {
-		l.settle(b.last)
+		l.acknowledge(b.last)
 	}
 }
 
-// settle counts everything up to record last as acknowledged. Caller holds mu.
-func (l *Log) settle(last uint64) {
+// acknowledge counts everything up to record last as acknowledged. Caller holds mu.
+func (l *Log) acknowledge(last uint64) {
 	r := &l.reader
 	for len(r.delivered) > 0 && r.delivered[0].last <= last {
 		l.acked += r.delivered[0].bytes
@@ -232,7 +232,7 @@ func (l *Log) settle(last uint64) {
 func (l *Log) Ack(b Batch) error {
 	l.mu.Lock()
 	r := &l.reader
-	l.settle(b.last)
+	l.acknowledge(b.last)
 	seq := r.ackSeq
 	var old []*segment
 	for len(l.segments) > 1 && l.segments[0].last < seq && l.segments[0] != r.seg {

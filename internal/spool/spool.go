@@ -175,7 +175,7 @@ func Open(cfg Config) (*Log, error) {
 		return nil, errors.Join(fmt.Errorf("spool: recover: %w", err), lock.Close())
 	}
 	l.tally.began(l.lastSeq, oldest(l.segments))
-	l.synced.Go(l.tick)
+	l.synced.Go(l.runPeriodic)
 	l.wake()
 	return l, nil
 }
@@ -316,7 +316,7 @@ func (l *Log) put(b *batch) error {
 		err = l.putOnce(b)
 	}
 	if err != nil && !isFull(err) && !errors.Is(err, ErrClosed) && l.broken == nil {
-		if err = l.heal(err); err == nil {
+		if err = l.replaceFile(err); err == nil {
 			err = l.putOnce(b)
 		}
 	}
@@ -327,7 +327,7 @@ func (l *Log) put(b *batch) error {
 }
 
 func (l *Log) putOnce(b *batch) error {
-	if err := l.mend(); err != nil {
+	if err := l.retryReplace(); err != nil {
 		return err
 	}
 	if len(l.held)+len(b.buf) > maxHeld {
@@ -350,7 +350,7 @@ func (l *Log) putOnce(b *batch) error {
 	if _, err := l.active.WriteAt(b.buf, s.end); err != nil {
 		// What came through must not be taken for records later on.
 		if cut := l.active.Truncate(s.end); cut != nil {
-			return errors.Join(err, l.heal(cut))
+			return errors.Join(err, l.replaceFile(cut))
 		}
 		return err
 	}

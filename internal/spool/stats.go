@@ -85,8 +85,8 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// heals is how often the log went on in a new file.
-func (l *Log) heals() int64 {
+// countReplaced is how often the log went on in a new file.
+func (l *Log) countReplaced() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tally.healed
@@ -119,7 +119,7 @@ func (l *Log) observe(now time.Time) {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	err := errors.Join(l.mend(), l.probe())
+	err := errors.Join(l.retryReplace(), l.probe())
 	l.mu.Lock()
 	if err == nil {
 		t.failing = nil

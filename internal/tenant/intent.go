@@ -35,16 +35,16 @@ type telling struct {
 	RequestID string         `json:"request_id"`
 }
 
-// intend makes the intent of a change of t.
-func intend(sc scope.Scope, t Tenant, at time.Time, kind string, changes map[string]any) intent {
+// newIntent makes the intent of a change of t.
+func newIntent(sc scope.Scope, t Tenant, at time.Time, kind string, changes map[string]any) intent {
 	return intent{Tenant: t.ID, Home: t.ID, At: db.Stamp(at), Telling: telling{kind, t.Name, changes, sc.Actor, sc.RequestID}}
 }
 
 // purges reports whether the tenant's store is to go.
 func (in intent) purges() bool { return in.Home != in.Tenant }
 
-// keep writes the intent and tells all replicas, in the record's transaction.
-func (in *intent) keep(ctx context.Context, tx *db.Tx) (err error) {
+// store writes the intent and tells all replicas, in the record's transaction.
+func (in *intent) store(ctx context.Context, tx *db.Tx) (err error) {
 	if in.Seq, err = tx.Bump(ctx, Revision); err != nil {
 		return err
 	}
@@ -79,15 +79,15 @@ func (s *Service) Recover(ctx context.Context, until time.Time) (int, error) {
 		return 0, err
 	}
 	for n, in := range list {
-		if err := s.finish(ctx, in); err != nil {
+		if err := s.applyIntent(ctx, in); err != nil {
 			return n, fmt.Errorf("%s of tenant %s: %w", in.Telling.Type, in.Tenant, err)
 		}
 	}
 	return len(list), nil
 }
 
-// finish makes an intent good, as far as it is not.
-func (s *Service) finish(ctx context.Context, in intent) error {
+// applyIntent makes an intent good, as far as it is not.
+func (s *Service) applyIntent(ctx context.Context, in intent) error {
 	var t Tenant
 	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
 		t, err = selectTenant(ctx, tx, in.Tenant)
@@ -98,7 +98,7 @@ func (s *Service) finish(ctx context.Context, in intent) error {
 		return err
 	}
 	if in.purges() || !gone && t.Status != purging {
-		if err := s.told(ctx, in, t); err != nil {
+		if err := s.recordChange(ctx, in, t); err != nil {
 			return err
 		}
 	}
@@ -115,11 +115,11 @@ func (s *Service) finish(ctx context.Context, in intent) error {
 	return s.Stores.System().Write(ctx, func(tx *db.Tx) error { return deleteIntent(ctx, tx, in.Seq) })
 }
 
-// told writes the line, and the settings of t where the log is its own, unless
+// recordChange writes the line, and the settings of t where the log is its own, unless
 // the line is there.
-func (s *Service) told(ctx context.Context, in intent, t Tenant) error {
+func (s *Service) recordChange(ctx context.Context, in intent, t Tenant) error {
 	return s.Stores.WriteUnder(ctx, in.Home, "tenant", func(tx *db.Tx) error {
-		there, err := audit.Told(ctx, tx, in.Telling.Type, string(in.Tenant), in.At)
+		there, err := audit.WasRecorded(ctx, tx, in.Telling.Type, string(in.Tenant), in.At)
 		if err != nil || there {
 			return err
 		}

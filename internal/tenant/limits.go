@@ -38,7 +38,7 @@ func (s *Service) CheckLimit(ctx context.Context, tx *db.Tx, kind string) error 
 		return fault.Newf(fault.Forbidden, "limit_exceeded", "the tenant may have %d %s and has %d", limit, kind, used).
 			With("limit", limit).With("used", used)
 	}
-	return s.weigh(ctx, tx, settings, kind, 1)
+	return s.updateAlerts(ctx, tx, settings, kind, 1)
 }
 
 // Released tells that a tenant has one object less, within the transaction
@@ -48,7 +48,7 @@ func (s *Service) Released(ctx context.Context, tx *db.Tx, kind string) error {
 	if err != nil {
 		return err
 	}
-	return s.weigh(ctx, tx, settings, kind, 0)
+	return s.updateAlerts(ctx, tx, settings, kind, 0)
 }
 
 // SettingsIn reads the tenant's settings inside somebody else's transaction.
@@ -70,9 +70,9 @@ func (s *Service) usage(ctx context.Context, tx *db.Tx) (*Usage, error) {
 	return &u, nil
 }
 
-// weigh opens and resolves the alerts of one limit; more is what is about to be
+// updateAlerts opens and resolves the alerts of one limit; more is what is about to be
 // added to what is there.
-func (s *Service) weigh(ctx context.Context, tx *db.Tx, settings Settings, kind string, more int64) error {
+func (s *Service) updateAlerts(ctx context.Context, tx *db.Tx, settings Settings, kind string, more int64) error {
 	count := s.Counters[kind]
 	if count == nil {
 		return nil
@@ -130,7 +130,7 @@ func dueAlerts(used, limit int64, limited bool) map[string]int64 {
 // Alerts lists a tenant's alerts, newest first. Alerts whose usage has fallen
 // in a way that nobody told of are resolved on the way.
 func (s *Service) Alerts(ctx context.Context, sc scope.Scope, id scope.TenantID) ([]Alert, error) {
-	if _, err := s.reach(ctx, sc, id); err != nil {
+	if _, err := s.findVisible(ctx, sc, id); err != nil {
 		return nil, err
 	}
 	store, err := s.Stores.Tenant(ctx, id)
@@ -155,7 +155,7 @@ func (s *Service) Alerts(ctx context.Context, sc scope.Scope, id scope.TenantID)
 			return err
 		}
 		for _, kind := range kinds() {
-			if err := s.weigh(ctx, tx, settings, kind, 0); err != nil {
+			if err := s.updateAlerts(ctx, tx, settings, kind, 0); err != nil {
 				return err
 			}
 		}

@@ -26,7 +26,7 @@ type Service struct {
 	// Disown ends all credentials of a tenant within a transaction of its store:
 	// keys, sessions, passwords, bouncers' tokens. It runs when a deleted tenant
 	// is made active again, which gets its data back and none of these.
-	Disown []func(ctx context.Context, tx *db.Tx) error
+	RevokeHooks []func(ctx context.Context, tx *db.Tx) error
 	// MayEnforce asks the license before production enforces; it answers a
 	// Forbidden fault. Nil: nothing is gated.
 	MayEnforce func(ctx context.Context, sc scope.Scope) error
@@ -79,14 +79,14 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, 
 		if err := insertTenant(ctx, tx, t); err != nil {
 			return err
 		}
-		in = intend(sc, t, t.CreatedAt, "TENANT_CREATED", map[string]any{"region": t.Region, "plan_type": t.PlanType, "settings": t.Settings})
-		return in.keep(ctx, tx)
+		in = newIntent(sc, t, t.CreatedAt, "TENANT_CREATED", map[string]any{"region": t.Region, "plan_type": t.PlanType, "settings": t.Settings})
+		return in.store(ctx, tx)
 	})
 	if err != nil {
 		return Tenant{}, err
 	}
 	s.pause()
-	if err := s.told(ctx, in, t); err != nil {
+	if err := s.recordChange(ctx, in, t); err != nil {
 		// Half a tenant would hold its name for ever; the first error says why.
 		ctx := context.WithoutCancel(ctx)
 		if undone := s.Stores.DropTenant(ctx, t.ID); undone != nil {
@@ -130,7 +130,7 @@ func (s *Service) draft(d Draft) (Tenant, error) {
 // Get reads a tenant with its usage. A foreign tenant is 403, and so is an
 // unknown one but to platform administrators.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id scope.TenantID) (Tenant, error) {
-	t, err := s.reach(ctx, sc, id)
+	t, err := s.findVisible(ctx, sc, id)
 	if err != nil {
 		return Tenant{}, err
 	}
@@ -161,7 +161,7 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 // of it takes the audit entry back. It keeps the intent, so that what fails or is
 // killed after it is made good (Recover).
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID, ch Change) (Tenant, error) {
-	if _, err := s.reach(ctx, sc, id); err != nil {
+	if _, err := s.findVisible(ctx, sc, id); err != nil {
 		return Tenant{}, err
 	}
 	var after Tenant
@@ -170,7 +170,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 		if err := tx.Lock(ctx, "tenant"); err != nil {
 			return err
 		}
-		before, err := s.reach(ctx, sc, id)
+		before, err := s.findVisible(ctx, sc, id)
 		if err != nil {
 			return err
 		}
@@ -178,7 +178,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 			return err
 		}
 		if before.Status == Deleted && after.Status != Deleted {
-			for _, disown := range s.Disown {
+			for _, disown := range s.RevokeHooks {
 				if err := disown(ctx, tx); err != nil {
 					return err
 				}
@@ -188,15 +188,15 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 			return err
 		}
 		for _, kind := range kinds() {
-			if err := s.weigh(ctx, tx, after.Settings, kind, 0); err != nil {
+			if err := s.updateAlerts(ctx, tx, after.Settings, kind, 0); err != nil {
 				return err
 			}
 		}
 		if after.Limits, err = s.usage(ctx, tx); err != nil {
 			return err
 		}
-		in = intend(sc, after, after.UpdatedAt, "TENANT_UPDATED", changesOf(before, after))
-		return s.replace(ctx, tx, after, &in)
+		in = newIntent(sc, after, after.UpdatedAt, "TENANT_UPDATED", changesOf(before, after))
+		return s.saveChange(ctx, tx, after, &in)
 	})
 	if err == nil {
 		s.pause()
@@ -208,7 +208,7 @@ func (s *Service) Update(ctx context.Context, sc scope.Scope, id scope.TenantID,
 // Delete stops a tenant at once. Its data is purged after 30 days, or now when
 // hard. A tenant's own administrator may delete it, but not purge it.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID, hard bool) (Deletion, error) {
-	t, err := s.reach(ctx, sc, id)
+	t, err := s.findVisible(ctx, sc, id)
 	switch {
 	case err != nil:
 		return Deletion{}, err
@@ -228,9 +228,9 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	if hard {
 		home, kind, message = scope.DefaultTenant, "TENANT_PURGED", "the tenant and its data are purged"
 	}
-	in := intend(sc, t, now, kind, map[string]any{"status": t.Status})
+	in := newIntent(sc, t, now, kind, map[string]any{"status": t.Status})
 	in.Home = home
-	err = s.Stores.Write(ctx, home, func(tx *db.Tx) error { return s.replace(ctx, tx, t, &in) })
+	err = s.Stores.Write(ctx, home, func(tx *db.Tx) error { return s.saveChange(ctx, tx, t, &in) })
 	if err == nil {
 		s.pause()
 		ctx := context.WithoutCancel(ctx)
@@ -266,7 +266,7 @@ func (s *Service) PurgeExpired(ctx context.Context) (int, error) {
 // purge removes all of a tenant but the memory of its id. Its own store goes
 // last, for it is what says that there is something left to purge.
 func (s *Service) purge(ctx context.Context, id scope.TenantID) error {
-	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error { return retire(ctx, tx, id, s.Now()) })
+	err := s.Stores.System().Write(ctx, func(tx *db.Tx) error { return markDeleted(ctx, tx, id, s.Now()) })
 	if err != nil {
 		return err
 	}
@@ -298,8 +298,8 @@ func (s *Service) Facts(ctx context.Context, id scope.TenantID) (Facts, error) {
 	return f, err
 }
 
-// reach finds a tenant that the caller may know of.
-func (s *Service) reach(ctx context.Context, sc scope.Scope, id scope.TenantID) (Tenant, error) {
+// findVisible finds a tenant that the caller may know of.
+func (s *Service) findVisible(ctx context.Context, sc scope.Scope, id scope.TenantID) (Tenant, error) {
 	if !sc.Platform && id != sc.Tenant {
 		return Tenant{}, accessDenied(id)
 	}
@@ -314,9 +314,9 @@ func (s *Service) reach(ctx context.Context, sc scope.Scope, id scope.TenantID) 
 	return t, err
 }
 
-// replace tells of a change in tx, the log's transaction, and writes the record
+// saveChange tells of a change in tx, the log's transaction, and writes the record
 // in one of its own, which keeps the intent until the log's has ended too.
-func (s *Service) replace(ctx context.Context, tx *db.Tx, t Tenant, in *intent) error {
+func (s *Service) saveChange(ctx context.Context, tx *db.Tx, t Tenant, in *intent) error {
 	if err := in.tell(ctx, tx); err != nil {
 		return err
 	}
@@ -324,7 +324,7 @@ func (s *Service) replace(ctx context.Context, tx *db.Tx, t Tenant, in *intent) 
 		if err := updateTenant(ctx, tx, t); err != nil {
 			return err
 		}
-		return in.keep(ctx, tx)
+		return in.store(ctx, tx)
 	})
 	if err == nil {
 		s.pause()

@@ -102,7 +102,7 @@ func domainsFree(ctx context.Context, tx *db.Tx, t Tenant) error {
 	return fault.New(fault.Conflict, "already_exists", "another tenant has this domain")
 }
 
-func retire(ctx context.Context, tx *db.Tx, id scope.TenantID, at time.Time) error {
+func markDeleted(ctx context.Context, tx *db.Tx, id scope.TenantID, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO retired_tenants (id, retired_at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING`, id, at)
 	return err
 }

@@ -51,7 +51,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, er
 	if err := d.check(); err != nil {
 		return User{}, err
 	}
-	if err := mayCarry(sc, nil, u.Roles); err != nil {
+	if err := checkMayGrant(sc, nil, u.Roles); err != nil {
 		return User{}, err
 	}
 	if d.Password != "" {
@@ -197,7 +197,7 @@ func (s *Service) SetRoles(ctx context.Context, sc scope.Scope, id string, ch Ro
 
 // replace writes a change of a person that the caller may make, with everything that hangs on it.
 func (s *Service) replace(ctx context.Context, tx *db.Tx, sc scope.Scope, before, after User, ends Ending, reason string) error {
-	if err := mayCarry(sc, before.Roles, after.Roles); err != nil {
+	if err := checkMayGrant(sc, before.Roles, after.Roles); err != nil {
 		return err
 	}
 	if err := keepAdministrator(ctx, tx, sc, before, after); err != nil {
@@ -236,7 +236,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id string) (User, 
 		if u, err = lockUser(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := mayCarry(sc, u.Roles, nil); err != nil {
+		if err := checkMayGrant(sc, u.Roles, nil); err != nil {
 			return err
 		}
 		gone := u
@@ -320,10 +320,10 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, u User,
 	return event.Emit(ctx, tx, sc, event.Event{Type: ev, ObjectKind: "user", ObjectID: u.ID, ObjectName: u.Username, Data: changes})
 }
 
-// mayCarry refuses with 403 roles, before or after, that allow what the caller
+// checkMayGrant refuses with 403 roles, before or after, that allow what the caller
 // may not do. platform_admin is a platform administrator's to hand out even in a
 // tenant where it allows nothing: controls read it there, and people believe it.
-func mayCarry(sc scope.Scope, before, after []string) error {
+func checkMayGrant(sc scope.Scope, before, after []string) error {
 	for _, roles := range [][]string{before, after} {
 		ps, _ := Permissions(sc.Tenant, roles)
 		if err := MayGrant(sc, ps); err != nil {

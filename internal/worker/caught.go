@@ -22,7 +22,7 @@ const maxCaught = 8
 // note keeps a panic for the next answer.
 func (c *child) note(p *rego.Panic) {
 	if len(c.caught) < maxCaught {
-		c.caught = append(c.caught, caught{What: fault.Thrown(p.Value), Stack: string(p.Stack)})
+		c.caught = append(c.caught, caught{What: fault.DescribePanic(p.Value), Stack: string(p.Stack)})
 	}
 }
 

@@ -166,7 +166,7 @@ func (h *Handler) editorA(ctx context.Context, sc scope.Scope, in *editorAIn) (*
 	if b.Action != "get_templates" && b.PolicyContent == "" {
 		return nil, fault.Invalidf("/policy_content", "policy_content is needed for %s", b.Action)
 	}
-	files := ide.Together(b.PolicyPath, b.PolicyContent, b.Files)
+	files := ide.JoinFiles(b.PolicyPath, b.PolicyContent, b.Files)
 	switch b.Action {
 	case "validate":
 		v, err := h.IDE.Validate(ctx, sc, b.PolicyContent)

@@ -290,7 +290,7 @@ func (k *socket) answer(ctx context.Context) {
 func (k *socket) recovered() {
 	if p := recover(); p != nil {
 		k.h.Panics.Count("socket")
-		k.h.Log.Error("websocket message", "request_id", k.sc.RequestID, "panic", fault.Thrown(p), "stack", string(debug.Stack()))
+		k.h.Log.Error("websocket message", "request_id", k.sc.RequestID, "panic", fault.DescribePanic(p), "stack", string(debug.Stack()))
 		k.end(websocket.StatusInternalError, "the server failed")
 	}
 }

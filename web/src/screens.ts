@@ -28,6 +28,13 @@ export const screens: Screen[] = [
     nav: { group: "overview", title: "dashboard.title", icon: "dashboard", key: "d" },
   },
   {
+    path: "/policies",
+    load: () => import("./pages/policies/Policies"),
+    permission: "policies:read",
+    nav: { group: "controls", title: "policies.title", icon: "policy", key: "p" },
+  },
+  { path: "/policies/:id", load: () => import("./pages/policies/Workbench"), permission: "policies:read" },
+  {
     path: "/decisions",
     load: () => import("./pages/decisions/Decisions"),
     permission: "audit:read",

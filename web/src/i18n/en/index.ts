@@ -2,7 +2,9 @@ import common from "./common";
 import dashboard from "./dashboard";
 import decisions from "./decisions";
 import login from "./login";
+import policies from "./policies";
 import shell from "./shell";
+import workbench from "./workbench";
 
 // One area each line.
 export default {
@@ -11,4 +13,6 @@ export default {
   login,
   shell,
   decisions,
+  policies,
+  workbench,
 };

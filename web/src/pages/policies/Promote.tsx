@@ -1,0 +1,266 @@
+import { Button, Checkbox, Stack, Textarea, TextInput } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { useEffect, useState } from "react";
+import { useNavigate } from "react-router";
+import { api, type Schemas } from "../../api/client";
+import { Diff } from "../../editor/Diff";
+import { useI18n } from "../../i18n";
+import { has } from "../../screens";
+import { ConfirmDialog } from "../../ui/ConfirmDialog";
+import { Skeleton } from "../../ui/DataTable";
+import { ErrorPanel } from "../../ui/ErrorPanel";
+import { refresh } from "../../ui/live";
+import { Panel } from "../../ui/PageHeader";
+import { Status, StatusOf } from "../../ui/Status";
+import { address, Link } from "../../ui/scope";
+import { Time } from "../../ui/Time";
+import type { Policy } from "./Workbench";
+
+/** All that is to know before a control goes to production, on one page, and the button. */
+export function Promote({ policy, dirty }: { policy: Policy; dirty: boolean }) {
+  const { t } = useI18n();
+  const navigate = useNavigate();
+  const queries = useQueryClient();
+  const [notes, setNotes] = useState("");
+  const [approver, setApprover] = useState("");
+  const [keep, setKeep] = useState(true);
+  const [replace, setReplace] = useState(true);
+  const [asking, setAsking] = useState(false);
+  const production = api.useQuery("get", "/api/v1/policies", {
+    params: { query: { environment: "production", name: policy.name, limit: 100 } },
+  });
+  const test = api.useMutation("post", "/api/v1/policies/{policy_id}/test");
+  const { mutate: runTests } = test;
+  useEffect(() => {
+    if (policy.kind === "library") return;
+    runTests({ params: { path: { policy_id: policy.id }, query: { environment: "sandbox" } }, body: {} });
+  }, [runTests, policy]);
+  const promote = api.useMutation("post", "/api/v1/policies/{policy_id}/promote", {
+    onSuccess: (made) => {
+      refresh(queries, "policies");
+      void navigate(address(`/policies/${made.policy_id}`, "production"));
+    },
+  });
+  const before = production.data?.policies.find((p) => p.name === policy.name && p.status === "active");
+  const failing = test.data?.summary.failed ?? 0;
+  return (
+    <div className="gh-bench">
+      <div className="gh-bench-code gh-stack">
+        <Panel title={t("workbench.promoteDiff")}>
+          {production.error ? <ErrorPanel error={production.error} /> : null}
+          {production.data &&
+            (before ? (
+              before.rego_code === policy.rego_code ? (
+                <p>{t("workbench.promoteSame")}</p>
+              ) : (
+                <Diff from={before.rego_code} to={policy.rego_code} label={t("workbench.promoteDiff")} />
+              )
+            ) : (
+              <p>{t("workbench.promoteNew")}</p>
+            ))}
+          {!production.data && !production.error && (
+            <Skeleton label={t("workbench.promoteDiff")} rows={3} columns={1} />
+          )}
+        </Panel>
+        <Panel title={t("workbench.replay")}>
+          <Replay policy={policy} />
+        </Panel>
+      </div>
+      <div className="gh-bench-side">
+        <Panel title={t("workbench.tab_tests")}>
+          {test.error ? (
+            <ErrorPanel error={test.error} />
+          ) : test.data ? (
+            <Status tone={failing > 0 ? "bad" : "good"}>
+              {t("workbench.summary", { passed: test.data.summary.passed, count: test.data.summary.total })}
+            </Status>
+          ) : (
+            <span className="gh-dim">{t("workbench.noTests")}</span>
+          )}
+        </Panel>
+        <Panel title={t("workbench.tab_promote")}>
+          <Stack gap="sm">
+            <Textarea
+              label={t("workbench.notes")}
+              description={t("workbench.notesAbout")}
+              value={notes}
+              onChange={(e) => setNotes(e.currentTarget.value)}
+              autosize
+              minRows={2}
+            />
+            <TextInput
+              label={t("workbench.approver")}
+              description={t("workbench.approverAbout")}
+              value={approver}
+              onChange={(e) => setApprover(e.currentTarget.value)}
+            />
+            <Checkbox
+              label={t("workbench.keepCopy")}
+              checked={keep}
+              onChange={(e) => setKeep(e.currentTarget.checked)}
+            />
+            <Checkbox
+              label={t("workbench.replace")}
+              checked={replace}
+              onChange={(e) => setReplace(e.currentTarget.checked)}
+            />
+            {dirty && (
+              <p className="gh-note" data-tone="warn">
+                {t("workbench.promoteDirty")}
+              </p>
+            )}
+            {promote.error && !asking ? <ErrorPanel error={promote.error} /> : null}
+            <Button disabled={dirty || failing > 0} onClick={() => setAsking(true)}>
+              {t("workbench.promoteAction")}
+            </Button>
+          </Stack>
+        </Panel>
+      </div>
+      <ConfirmDialog
+        opened={asking}
+        close={() => setAsking(false)}
+        title={t("workbench.promoteAction")}
+        object={policy.name}
+        environment="production"
+        about={t("workbench.promoteAbout")}
+        action={t("workbench.promoteAction")}
+        busy={promote.isPending}
+        error={promote.error}
+        confirm={() =>
+          promote.mutate({
+            params: {
+              path: { policy_id: policy.id },
+              query: { environment: "sandbox" },
+              header: { "If-Match": `"${policy.version}"` },
+            },
+            body: {
+              deployment_notes: notes || undefined,
+              approver: approver || undefined,
+              keep_in_sandbox: keep,
+              replace,
+            },
+          })
+        }
+      />
+    </div>
+  );
+}
+
+/** The recorded decisions of the last day, decided again with this control in force. */
+function Replay({ policy }: { policy: Policy }) {
+  const { t, number, percent } = useI18n();
+  const impact = api.useMutation("post", "/api/v1/compliance/impact-preview");
+  const { mutate } = impact;
+  const [source, setSource] = useState<"production" | "sandbox">("production");
+  useEffect(() => {
+    mutate({
+      body: {
+        environment: "sandbox",
+        source_environment: source,
+        control_ids: [policy.id],
+        window_hours: 24,
+        max_decisions: 10_000,
+        samples: 10,
+      },
+    });
+  }, [mutate, policy.id, source]);
+  if (impact.error) return <ErrorPanel error={impact.error} />;
+  const r = impact.data;
+  if (!r) return <Skeleton label={t("workbench.replay")} rows={3} columns={2} />;
+  return (
+    <div className="gh-stack">
+      <p className="gh-lead">
+        {r.evaluated === 0
+          ? t("workbench.replayNone", { environment: t(`common.state_${source}`) })
+          : t("workbench.replayFlips", { count: r.changed, total: number(r.evaluated) })}
+      </p>
+      {r.evaluated === 0 && source === "production" && (
+        <Button variant="default" w="fit-content" onClick={() => setSource("sandbox")}>
+          {t("workbench.replaySandbox")}
+        </Button>
+      )}
+      {r.evaluated > 0 && (
+        <ul className="gh-flips">
+          <Flip
+            label={t("workbench.wouldDeny")}
+            count={number(r.newly_blocked)}
+            note={percent(r.newly_blocked_percent / 100)}
+            tone="bad"
+          />
+          <Flip label={t("workbench.wouldAllow")} count={number(r.newly_allowed)} tone="good" />
+          <Flip label={t("workbench.unchanged")} count={number(r.evaluated - r.changed)} tone="neutral" />
+          <Flip
+            label={t("workbench.notReplayable")}
+            count={number(r.not_replayable.total + r.without_input)}
+            tone="neutral"
+          />
+        </ul>
+      )}
+      {r.note && <p className="gh-dim">{r.note}</p>}
+      {r.by_rule.length > 0 && (
+        <ul className="gh-findings">
+          {r.by_rule.slice(0, 8).map((rule) => (
+            <li key={`${rule.policy_name}:${rule.line}`}>
+              {t("workbench.byRule", { count: rule.changed, rule: rule.rule, line: rule.line, name: rule.policy_name })}
+            </li>
+          ))}
+        </ul>
+      )}
+      {r.samples.length > 0 && <Samples samples={r.samples} />}
+    </div>
+  );
+}
+
+function Flip({ label, count, note, tone }: { label: string; count: string; note?: string; tone: string }) {
+  return (
+    <li data-tone={tone}>
+      <strong>{count}</strong>
+      <span>{label}</span>
+      {note && <span className="gh-dim">{note}</span>}
+    </li>
+  );
+}
+
+function Samples({ samples }: { samples: Schemas["RerunSample"][] }) {
+  const { t } = useI18n();
+  return (
+    <section className="gh-table-box" tabIndex={0} aria-label={t("workbench.samples")}>
+      <table className="gh-table">
+        <thead>
+          <tr>
+            <th scope="col">{t("common.time")}</th>
+            <th scope="col">{t("decisions.user")}</th>
+            <th scope="col">{t("decisions.resource")}</th>
+            <th scope="col">{t("workbench.before")}</th>
+            <th scope="col">{t("workbench.after")}</th>
+            <th scope="col">{t("decisions.reason")}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {samples.map((s) => (
+            <tr key={s.decision_id}>
+              <td>
+                {has("/decisions/:id") ? (
+                  <Link to={`/decisions/${s.decision_id}`} params={{ at: s.timestamp }}>
+                    <Time at={s.timestamp} />
+                  </Link>
+                ) : (
+                  <Time at={s.timestamp} />
+                )}
+              </td>
+              <td>{s.user_id || t("decisions.anonymous")}</td>
+              <td>{s.path}</td>
+              <td>
+                <StatusOf value={s.before.effect} />
+              </td>
+              <td>
+                <StatusOf value={s.after.effect} />
+              </td>
+              <td title={s.after.explanation}>{s.after.reason}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}

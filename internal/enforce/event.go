@@ -88,6 +88,7 @@ func (b *Bouncer) record(st *state, in *inbound, who *identity.Caller, v *verdic
 		b.found(st, in.at)
 	}
 	b.events.Put(buf)
+	v.asked = rego.Request{} // a body's parts need not outlive their record
 	return err == nil
 }
 
@@ -257,23 +258,4 @@ func appendBasicInput(dst []byte, in *inbound, who *identity.Caller, v *verdict)
 	dst = append(dst, `,"request_id":`...)
 	dst = value.AppendString(dst, in.id)
 	return append(dst, '}', '}')
-}
-
-func appendInput(dst []byte, q rego.Request) []byte {
-	dst = append(dst, `{"user":`...)
-	dst = q.User.AppendJSON(dst)
-	dst = append(dst, `,"action":`...)
-	dst = q.Action.AppendJSON(dst)
-	dst = append(dst, `,"resource":`...)
-	dst = q.Resource.AppendJSON(dst)
-	dst = append(dst, `,"context":`...)
-	dst = q.Context.AppendJSON(dst)
-	q.Extra.Each(func(name string, v value.Value) bool {
-		dst = append(dst, ',')
-		dst = value.AppendString(dst, name)
-		dst = append(dst, ':')
-		dst = v.AppendJSON(dst)
-		return true
-	})
-	return append(dst, '}')
 }

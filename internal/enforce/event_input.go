@@ -3,6 +3,8 @@ package enforce
 import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
@@ -25,14 +27,34 @@ func (b *Bouncer) appendEventInput(dst []byte, st *state, in *inbound, who *iden
 	if !kept && !b.carriesInput(st, in) {
 		return appendBasicInput(dst, in, who, v)
 	}
-	buf := b.events.Get().(*[]byte)
-	defer b.events.Put(buf)
-	*buf = appendInput((*buf)[:0], question(b.recordable(in, v), st.settings, who))
-	if !kept && len(*buf) > inputMost {
-		return appendBasicInput(dst, in, who, v)
+	from := len(dst)
+	if told := b.recordable(in, v); told == in && v.asked.User.Defined() {
+		dst = appendInput(dst, &v.asked)
+	} else {
+		q := question(told, st.settings, who)
+		dst = appendInput(dst, &q)
 	}
-	dst, _ = redact.JSON(dst, *buf)
+	if !kept && len(dst)-from > inputMost {
+		return appendBasicInput(dst[:from], in, who, v)
+	}
 	return dst
+}
+
+// appendInput writes the input of a decision, redacted.
+func appendInput(dst []byte, q *rego.Request) []byte {
+	dst = append(dst, `{"user":`...)
+	dst = redact.AppendValue(dst, q.User)
+	dst = append(dst, `,"action":`...)
+	dst = redact.AppendValue(dst, q.Action)
+	dst = append(dst, `,"resource":`...)
+	dst = redact.AppendValue(dst, q.Resource)
+	dst = append(dst, `,"context":`...)
+	dst = redact.AppendValue(dst, q.Context)
+	q.Extra.Each(func(name string, v value.Value) bool {
+		dst = redact.AppendMember(dst, ',', name, v)
+		return true
+	})
+	return append(dst, '}')
 }
 
 // carriesInput reports whether the event of a decision carries its input for replay.

@@ -46,7 +46,9 @@ type verdict struct {
 	// as it would have been when in shadow. Its code is `ok` when there is none.
 	no   refusal
 	word string
-	dec  rego.Decision
+	// asked is what was decided on, until it is recorded.
+	asked rego.Request
+	dec   rego.Decision
 	// mask is what the answer must be rewritten by; empty in shadow.
 	mask []rego.MaskRule
 	// keep tells which tools a list may hold; nil: it is not filtered. listed is
@@ -137,6 +139,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 	}
 	req := question(in, st.settings, who)
 	opt := rego.Options{Cache: cache, CacheTTL: st.cacheTTL, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
+	v.asked = req
 	v.dec = st.set.Decide(ctx, &req, opt)
 	if p := v.dec.Panic(); p != nil {
 		b.caught(ctx, in.id)(p)

@@ -137,7 +137,8 @@ func (r *redactor) object(depth int) bool {
 
 // member writes one member whose quoted name is raw, unless it must go.
 func (r *redactor) member(raw []byte, empty *bool, depth int) bool {
-	name := nameOf(raw)
+	var buf [64]byte
+	name := foldedNameOf(buf[:0], raw)
 	keep := len(r.dst)
 	if !*empty {
 		r.dst = append(r.dst, ',')
@@ -149,10 +150,10 @@ func (r *redactor) member(raw []byte, empty *bool, depth int) bool {
 		return false
 	}
 	switch {
-	case Personal(name):
+	case personal(name):
 		r.dst = r.dst[:keep]
 		return true
-	case Secret(name):
+	case secret(name):
 		switch string(r.dst[from:]) {
 		case "true", "false", "null":
 		default:
@@ -163,15 +164,16 @@ func (r *redactor) member(raw []byte, empty *bool, depth int) bool {
 	return true
 }
 
-func nameOf(raw []byte) string {
+// foldedNameOf appends the folded name that is quoted in raw.
+func foldedNameOf(dst, raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1])
+		return foldName(dst, raw[1:len(raw)-1])
 	}
 	var s string
 	if json.Unmarshal(raw, &s) != nil {
-		return "secret" // a name that cannot be read is treated as the worst it could be
+		return append(dst, "secret"...) // a name that cannot be read is treated as the worst it could be
 	}
-	return s
+	return foldName(dst, s)
 }
 
 // text consumes one string and answers it with its quotes.

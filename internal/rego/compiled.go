@@ -45,10 +45,11 @@ type Panic = native.PanicError
 // Panic is the fault of the evaluator that made a decision a denial; nil for all
 // other decisions.
 func (d *Decision) Panic() *Panic {
-	var p *Panic
-	if d.Err != nil {
-		errors.As(d.Err, &p)
+	if d.Err == nil {
+		return nil // before p is declared: errors.As would put it on the heap
 	}
+	var p *Panic
+	errors.As(d.Err, &p)
 	return p
 }
 

@@ -63,12 +63,24 @@ func (v Value) appendNumber(dst []byte) []byte {
 
 const hexDigits = "0123456789abcdef"
 
+// verbatim are the bytes of ASCII that stand in a JSON string as they are.
+var verbatim = func() (t [256]bool) {
+	for c := 0x20; c < utf8.RuneSelf; c++ {
+		t[c] = c != '"' && c != '\\'
+	}
+	return t
+}()
+
 // AppendString appends s as a JSON string. Bytes that are not UTF-8 become U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	from := 0
 	for i := 0; i < len(s); {
 		c := s[i]
+		if verbatim[c] {
+			i++
+			continue
+		}
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
 			if r == utf8.RuneError && size == 1 {
@@ -76,10 +88,6 @@ func AppendString(dst []byte, s string) []byte {
 				from = i + 1
 			}
 			i += size
-			continue
-		}
-		if c >= 0x20 && c != '"' && c != '\\' {
-			i++
 			continue
 		}
 		dst = append(dst, s[from:i]...)

@@ -37,7 +37,8 @@ func objectOf(o *object) Value {
 
 // Object is an object with string keys in the order given. Of equal keys the last one counts; undefined members are left out.
 func Object(members ...Member) Value {
-	mem := make([]Pair, 0, len(members))
+	o := room(len(members))
+	mem := o.mem
 	var seen map[string]int
 	if len(members) >= indexFrom {
 		seen = make(map[string]int, len(members))
@@ -62,7 +63,46 @@ func Object(members ...Member) Value {
 		}
 		mem = append(mem, Pair{String(m.Key), m.Value})
 	}
-	return objectOf(&object{mem: mem})
+	o.mem = mem
+	return objectOf(o)
+}
+
+// room is an empty object with room for n members. A small one, as most of a
+// request's are, is one piece of memory together with its members.
+func room(n int) *object {
+	switch n {
+	case 0:
+		return new(object)
+	case 1:
+		o := new(struct {
+			object
+			few [1]Pair
+		})
+		o.mem = o.few[:0]
+		return &o.object
+	case 2:
+		o := new(struct {
+			object
+			few [2]Pair
+		})
+		o.mem = o.few[:0]
+		return &o.object
+	case 3:
+		o := new(struct {
+			object
+			few [3]Pair
+		})
+		o.mem = o.few[:0]
+		return &o.object
+	case 4, 5:
+		o := new(struct {
+			object
+			few [5]Pair
+		})
+		o.mem = o.few[:0]
+		return &o.object
+	}
+	return &object{mem: make([]Pair, 0, n)}
 }
 
 // ObjectOf is an object of pairs with keys of any kind, sorted by key. It keeps

@@ -1,0 +1,110 @@
+package redact
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// names are drawn for members: secrets, names that are nearly one, and harmless ones.
+var names = []string{
+	"password", "passwd", "passphrase", "my_secret", "Credential", "X-Authorization", "api-key", "privateKey", "set_cookie", "bearer",
+	"token", "refresh_token", "tokens", "max_tokens", "owner_email", "Owner-Email", "owner_emails", "id", "", "path", "ser\"cret", "geheim€", "pass\tword", "apike", "coo", "a", "b", "c", "p", "s",
+}
+
+func drawValue(t *rapid.T, depth int) value.Value {
+	kind := rapid.IntRange(0, 6).Draw(t, "kind")
+	if depth > 3 {
+		kind %= 4
+	}
+	switch kind {
+	case 0:
+		return value.Null()
+	case 1:
+		return value.Bool(rapid.Bool().Draw(t, "bool"))
+	case 2:
+		return value.Int(int64(rapid.IntRange(-5, 5).Draw(t, "int")))
+	case 3:
+		return value.String(rapid.SampledFrom([]string{"", "text", "a\"b", "é\n", "password"}).Draw(t, "text"))
+	case 4:
+		list := make([]value.Value, rapid.IntRange(0, 3).Draw(t, "len"))
+		for i := range list {
+			list[i] = drawValue(t, depth+1)
+		}
+		return value.Array(list...)
+	}
+	members := make([]value.Member, rapid.IntRange(0, 5).Draw(t, "len"))
+	for i := range members {
+		members[i] = value.Member{Key: rapid.SampledFrom(names).Draw(t, "name"), Value: drawValue(t, depth+1)}
+	}
+	return value.Object(members...)
+}
+
+// TestAppendValue: a value is written as its text is redacted.
+func TestAppendValue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := drawValue(t, 0)
+		want, ok := JSON(nil, v.AppendJSON(nil))
+		if got := AppendValue(nil, v); !ok || !bytes.Equal(got, want) {
+			t.Fatalf("%s\ngave %s\nwant %s", v.AppendJSON(nil), got, want)
+		}
+		name := rapid.SampledFrom(names).Draw(t, "member")
+		want, _ = JSON(nil, value.Object(value.Member{Key: name, Value: v}).AppendJSON(nil))
+		if got := fmt.Sprintf("{%s}", AppendMember(nil, 0, name, v)); got != string(want) {
+			t.Fatalf("%q: %s, want %s", name, got, want)
+		}
+	})
+}
+
+// TestAppendDeepValue: what lies too deep is left out, not written in clear.
+func TestAppendDeepValue(t *testing.T) {
+	v := value.String("deep")
+	for range maxDepth + 2 {
+		v = value.Array(v)
+	}
+	if got := string(AppendValue(nil, v)); strings.Contains(got, "deep") || !strings.Contains(got, "[null]") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestSecretWords: each word is found wherever it stands in a name, and none is by its
+// beginning alone.
+func TestSecretWords(t *testing.T) {
+	for _, word := range []string{"password", "passwd", "passphrase", "secret", "credential", "authorization", "apikey", "privatekey", "cookie", "bearer"} {
+		for _, name := range []string{word, "x" + word, word + "x", "my_" + strings.ToUpper(word) + "-9", word[:1] + word, word[:3] + word} {
+			if !Secret(name) {
+				t.Errorf("%q is no secret", name)
+			}
+		}
+		for _, name := range []string{word[:len(word)-1], word[1:]} {
+			if Secret(name) {
+				t.Errorf("%q is a secret", name)
+			}
+		}
+	}
+}
+
+// TestUsualNames: no name that is passed over quickly is one that hides.
+func TestUsualNames(t *testing.T) {
+	source, err := os.ReadFile("value.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(source), "switch name {")
+	found := regexp.MustCompile(`"([^"]+)"`).FindAllStringSubmatch(list, -1)
+	for _, m := range found {
+		if !usual(m[1]) || Hides(m[1]) {
+			t.Errorf("%q: usual %t, hides %t", m[1], usual(m[1]), Hides(m[1]))
+		}
+	}
+	if len(found) < 10 {
+		t.Errorf("%d names found", len(found))
+	}
+}

@@ -94,7 +94,7 @@ func (b *Bouncer) heldBy(st *state, c *extauthz.Check) inbound {
 	if c.ID != "" && len(in.headers[header.RequestID]) == 0 && saneID(c.ID) {
 		in.id = c.ID
 	} else {
-		in.id = b.requestID(in.headers)
+		in.id = b.requestID(in.headers, in.at)
 	}
 	in.trusted = asks(st.trusted, c.Peer)
 	from := c.Source

@@ -69,7 +69,7 @@ func (b *Bouncer) wanted(st *state, in *inbound) (lang.Refs, bool) {
 	if st.set == nil {
 		return lang.Refs{}, false
 	}
-	refs := st.set.Needs(in.locator())
+	refs := in.placed(st.set).Needs()
 	return refs, refs.MCP || refs.LLM || refs.Usage
 }
 

@@ -111,7 +111,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 		return v
 	}
 	var err error
-	if _, in.decided, err = st.set.Locate(in.locator()); err != nil {
+	if _, in.decided, err = in.placed(st.set).Locate(); err != nil {
 		v.failed = err.Error()
 		v.settle(badRequest("the path is ambiguous: "+err.Error()), nil)
 		return v
@@ -138,7 +138,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 		}()
 	}
 	req := question(in, st.settings, who)
-	opt := rego.Options{Cache: cache, CacheTTL: st.cacheTTL, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
+	opt := rego.Options{Place: &in.place, Cache: cache, CacheTTL: st.cacheTTL, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
 	v.asked = req
 	v.dec = st.set.Decide(ctx, &req, opt)
 	if p := v.dec.Panic(); p != nil {

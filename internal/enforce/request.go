@@ -42,6 +42,7 @@ type inbound struct {
 	host     string // lower case, as decided on
 	path     string // canonical: what is forwarded
 	decided  string // what the controls see of it; empty before it is looked up
+	place    rego.Place
 	query    string // raw, as forwarded
 	params   value.Value
 	headers  http.Header
@@ -63,6 +64,14 @@ func (in *inbound) locator() *rego.Request {
 	return &rego.Request{ResourceID: in.resource, Host: in.host, Path: in.path, Method: in.method}
 }
 
+// placed is where the set finds the request; it is looked up once.
+func (in *inbound) placed(set *rego.Set) *rego.Place {
+	if by := in.locator(); !in.place.Of(set, by) {
+		in.place = set.Find(by)
+	}
+	return &in.place
+}
+
 // within is the deadline of the request's decision.
 func (in *inbound) within(most time.Duration) time.Duration {
 	if in.patience > 0 {
@@ -75,7 +84,7 @@ func (in *inbound) within(most time.Duration) time.Duration {
 // too: who is at the other end, and which path, canonical, is asked for.
 func (b *Bouncer) arrive(r *http.Request, st *settings) (in inbound, no *refusal) {
 	in = inbound{at: b.cfg.Now(), method: r.Method, headers: r.Header, secure: r.TLS != nil || overTLS(r.Context())}
-	in.id = b.requestID(r.Header)
+	in.id = b.requestID(r.Header, in.at)
 	in.peer = identity.PeerOf(r)
 	in.trusted = st.trusted.Trusts(in.peer)
 	in.client = st.trusted.ClientOf(in.peer, r.Header).String()
@@ -296,11 +305,11 @@ func wantsWebSocket(r *http.Request) bool {
 }
 
 // requestID is the caller's id when it is a sane one, else a new one.
-func (b *Bouncer) requestID(h http.Header) string {
+func (b *Bouncer) requestID(h http.Header, at time.Time) string {
 	if v := h[header.RequestID]; len(v) == 1 && saneID(v[0]) {
 		return v[0]
 	}
-	return b.ids.next(b.cfg.Now())
+	return b.ids.next(at)
 }
 
 func saneID(s string) bool {

@@ -194,17 +194,17 @@ func (l *lane) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// take gives an idle connection, or a new one.
-func (u *upstream) take(ctx context.Context, fresh bool) (*lane, error) {
+// take gives an idle connection, or a new one, and the time.
+func (u *upstream) take(ctx context.Context, fresh bool) (l *lane, now time.Time, err error) {
 	if !fresh {
-		now := u.now()
+		now = u.now()
 		u.mu.Lock()
 		for len(u.idle) > 0 {
 			l := u.idle[len(u.idle)-1]
 			u.idle = u.idle[:len(u.idle)-1]
 			if now.Sub(l.last) < idleConnectionLife {
 				u.mu.Unlock()
-				return l, nil
+				return l, now, nil
 			}
 			_ = l.conn.Close()
 		}
@@ -212,11 +212,11 @@ func (u *upstream) take(ctx context.Context, fresh bool) (*lane, error) {
 	}
 	c, err := u.dial(ctx)
 	if err != nil {
-		return nil, err
+		return nil, now, err
 	}
-	l := &lane{conn: c, out: make([]byte, 0, 2048)}
+	l = &lane{conn: c, out: make([]byte, 0, 2048)}
 	l.br = bufio.NewReaderSize(l, 4096)
-	return l, nil
+	return l, u.now(), nil
 }
 
 // give puts a connection back that another request may follow on. Whether it is still
@@ -301,15 +301,16 @@ func (u *upstream) ask(ctx context.Context, in *inbound, head *header.Outgoing, 
 	var resp *http.Response
 	var stop func() bool
 	for fresh := false; ; fresh = true {
+		var now time.Time
 		var err error
-		if l, err = u.take(ctx, fresh); err != nil {
+		if l, now, err = u.take(ctx, fresh); err != nil {
 			<-u.limit
 			return nil, err
 		}
 		again := l.used && !fresh
 		conn := l.conn
 		stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-		if resp, err = u.exchange(ctx, l, in, head, interim); err == nil { //nolint:bodyclose // whoever relays the answer closes it
+		if resp, err = u.exchange(ctx, l, now, in, head, interim); err == nil { //nolint:bodyclose // whoever relays the answer closes it
 			break
 		}
 		stop()
@@ -341,10 +342,10 @@ func (u *upstream) ask(ctx context.Context, in *inbound, head *header.Outgoing, 
 	}}, nil
 }
 
-// exchange writes the request and reads the answer's head.
-func (u *upstream) exchange(ctx context.Context, l *lane, in *inbound, head *header.Outgoing, interim func(int, http.Header)) (*http.Response, error) {
+// exchange writes the request, now, and reads the answer's head.
+func (u *upstream) exchange(ctx context.Context, l *lane, now time.Time, in *inbound, head *header.Outgoing, interim func(int, http.Header)) (*http.Response, error) {
 	l.got, l.failed = false, nil
-	if err := l.conn.SetDeadline(u.now().Add(u.timeout)); err != nil {
+	if err := l.conn.SetDeadline(now.Add(u.timeout)); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {

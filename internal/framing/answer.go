@@ -182,7 +182,7 @@ func (a *answers) size(line []byte) error {
 // closing reports whether a Connection field asks to close.
 func closing(value []byte) bool {
 	for part := range bytes.SplitSeq(value, []byte{','}) {
-		if bytes.EqualFold(bytes.Trim(part, " \t"), []byte("close")) {
+		if bytes.EqualFold(trim(part), []byte("close")) {
 			return true
 		}
 	}

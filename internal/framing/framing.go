@@ -71,7 +71,7 @@ func (l *lengths) field(line []byte, http10 bool) (name, value []byte, ok bool) 
 	if colon <= 0 || line[colon-1] == ' ' || line[colon-1] == '\t' {
 		return nil, nil, false
 	}
-	name, value = line[:colon], bytes.Trim(line[colon+1:], " \t")
+	name, value = line[:colon], trim(line[colon+1:])
 	switch {
 	case named(name, "Content-Length"):
 		if l.given++; l.given > 1 || len(value) == 0 || len(value) > 18 {
@@ -89,6 +89,17 @@ func (l *lengths) field(line []byte, http10 bool) (name, value []byte, ok bool) 
 		}
 	}
 	return name, value, true
+}
+
+// trim is s without the spaces and tabs at its ends.
+func trim(s []byte) []byte {
+	for len(s) > 0 && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for n := len(s); n > 0 && (s[n-1] == ' ' || s[n-1] == '\t'); n-- {
+		s = s[:n-1]
+	}
+	return s
 }
 
 func named(name []byte, want string) bool {

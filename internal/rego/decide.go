@@ -20,6 +20,9 @@ type Options struct {
 	Deadline time.Duration
 	// Clock measures Duration and the deadline; nil leaves Duration 0.
 	Clock func() time.Time
+	// Place is where the request was found before; nil, or the place of another
+	// request or set, is to find it now.
+	Place *Place
 	// Pause and Caught are those of Limits.
 	Pause  func() bool
 	Caught func(*Panic)
@@ -103,7 +106,13 @@ func (s *Set) Decide(ctx context.Context, r *Request, opt Options) Decision {
 }
 
 func (s *Set) decide(ctx context.Context, r *Request, opt Options) Decision {
-	at, err := s.locate(r)
+	var at place
+	var err error
+	if opt.Place.Of(s, r) {
+		at, err = opt.Place.at, opt.Place.err
+	} else {
+		at, err = s.locate(r)
+	}
 	if err != nil {
 		return Decision{Effect: Deny, Reason: reasonPath, Err: err, Revision: s.revision}
 	}
@@ -269,26 +278,70 @@ func (c *Control) verdict(out Outcome) verdict {
 	return v
 }
 
-// Needs is what the controls in scope of a request read, so that a bouncer
-// reads bodies and counts usage only for controls that ask.
-func (s *Set) Needs(r *Request) lang.Refs {
+// Place is what a request is about, found once for several questions to one set.
+type Place struct {
+	set *Set
+	by  placeKey
+	at  place
+	err error
+}
+
+// placeKey is all of a request that a set finds it by.
+type placeKey struct {
+	id                      int64
+	byID                    bool
+	typ, host, path, method string
+}
+
+func placeKeyOf(r *Request) placeKey {
+	return placeKey{r.ResourceID, r.ByID, r.Type, r.Host, r.Path, r.Method}
+}
+
+// Find looks up what a request is about.
+func (s *Set) Find(r *Request) Place {
 	at, err := s.locate(r)
-	if err != nil {
+	return Place{set: s, by: placeKeyOf(r), at: at, err: err}
+}
+
+// Of reports whether it is the place of this request in this set. nil is of none.
+func (p *Place) Of(s *Set, r *Request) bool { return p != nil && p.set == s && p.by == placeKeyOf(r) }
+
+// Needs is what the controls in scope read, so that a bouncer reads bodies and counts
+// usage only for controls that ask.
+func (p *Place) Needs() lang.Refs {
+	if p.err != nil {
 		return lang.Refs{}
 	}
-	p := s.planOf(at.slot)
-	if at.literal == nil {
-		return p.refs
+	own := p.set.planOf(p.at.slot)
+	if p.at.literal == nil {
+		return own.refs
 	}
-	both := plan{controls: slices.Concat(p.controls, s.planOf(at.literal).controls)}
+	both := plan{controls: slices.Concat(own.controls, p.set.planOf(p.at.literal).controls)}
 	both.unite()
 	return both.refs
+}
+
+// Locate is the resource, nil for none, and the path that its controls see: without
+// the parameters of its segments, and spelled as the resource's pattern is where that
+// is literal. It is an error for a path that has no one reading.
+func (p *Place) Locate() (res *Resource, path string, err error) {
+	if p.err != nil || p.at.slot == nil {
+		return nil, p.at.path, p.err
+	}
+	return p.at.res, p.at.path, nil
+}
+
+// Needs is Place.Needs of a request.
+func (s *Set) Needs(r *Request) lang.Refs {
+	p := s.Find(r)
+	return p.Needs()
 }
 
 // Match is the resource that a request is about; nil is none, or a path that
 // has no one reading.
 func (s *Set) Match(r *Request) *Resource {
-	res, _, err := s.Locate(r)
+	p := s.Find(r)
+	res, _, err := p.Locate()
 	if err != nil {
 		return nil
 	}
@@ -307,15 +360,4 @@ func (s *Set) Readings(r *Request) (res, literal *Resource) {
 		literal = at.literal.res
 	}
 	return at.res, literal
-}
-
-// Locate is the resource that a request is about, nil for none, and the path that its
-// controls see: without the parameters of its segments, and spelled as the resource's
-// pattern is where that is literal. It is an error for a path that has no one reading.
-func (s *Set) Locate(r *Request) (res *Resource, path string, err error) {
-	at, err := s.locate(r)
-	if err != nil || at.slot == nil {
-		return nil, at.path, err
-	}
-	return at.res, at.path, nil
 }

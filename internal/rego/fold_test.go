@@ -156,7 +156,8 @@ func TestSpellings(t *testing.T) {
 		{"/api/1/secret;a", 11, "/api/1/Secret"},
 		{"/API/X/SECRET", 11, "/api/X/Secret"},
 	} {
-		res, path, err := s.Locate(&Request{Path: tc.path})
+		place := s.Find(&Request{Path: tc.path})
+		res, path, err := place.Locate()
 		var id int64
 		if res != nil {
 			id = res.ID

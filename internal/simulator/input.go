@@ -95,7 +95,8 @@ func (f *filled) path(set *rego.Set, req rego.Request) error {
 	if !strings.HasPrefix(req.Path, "/") {
 		return nil
 	}
-	_, seen, err := set.Locate(&req)
+	place := set.Find(&req)
+	_, seen, err := place.Locate()
 	if err == nil && seen != req.Path {
 		f.input = f.input.With("resource", f.input.Get("resource").With("path", value.String(seen)))
 	}

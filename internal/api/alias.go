@@ -1,6 +1,10 @@
 package api
 
-import "github.com/gatehouse-dev/gatehouse/internal/rest"
+import (
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+)
 
 // reserved are the paths below /v1 that clients of other products call. They are
 // no aliases.
@@ -10,9 +14,25 @@ var reserved = []string{"/v1/data", "/v1/batch", "/v1/compile"}
 var hostForms = []string{"/health", "/metrics", "/devdocs", "/openapi.json", "/docs-assets"}
 
 // canonical maps the aliases of a path to the path that the operation is
-// registered under. Aliases are /api/<rest>, /v1/<rest>, /api/v1/v1/<rest> and the
-// forms at the root of the host.
-func canonical(path string) string {
+// registered under. Aliases are /api/<rest>, /v1/<rest>, /api/v1/v1/<rest>, the
+// forms at the root of the host, and former names.
+func canonical(path string) string { return renamed(prefixed(path)) }
+
+// renamed maps a former name of a path to the present one: the policies that use a
+// library were listed at /policies/{policy_id}/users.
+func renamed(path string) string {
+	id, ok := strings.CutSuffix(path, "/users")
+	if !ok {
+		return path
+	}
+	if id, ok = strings.CutPrefix(id, rest.Root+"/policies/"); !ok || id == "" || strings.Contains(id, "/") {
+		return path
+	}
+	return rest.Root + "/policies/" + id + "/dependents"
+}
+
+// prefixed maps the aliases of the beginning of a path.
+func prefixed(path string) string {
 	switch {
 	case rest.Under(path, "/api/v1"):
 		if tail := path[len(rest.Root):]; rest.Under(tail, "/v1") {

@@ -58,8 +58,10 @@ func TestLibraryReachesAll(t *testing.T) {
 		if detail, _ := r.Get("details").([]any)[0].(map[string]any); r.Get("error") != "library_breaks_users" || detail["line"] != 5.0 || detail["column"] != 10.0 {
 			t.Errorf("broken in use: %s", r.Body)
 		}
-		if r := a.Do(t, "GET", at+"/users", nil).Want(200); r.Get("package") != "lib.people" || r.Get("total") != 1.0 {
-			t.Errorf("users: %s", r.Body)
+		for _, path := range []string{"/dependents", "/users"} { // the second is its former name
+			if r := a.Do(t, "GET", at+path, nil).Want(200); r.Get("package") != "lib.people" || r.Get("total") != 1.0 {
+				t.Errorf("%s: %s", path, r.Body)
+			}
 		}
 		if r := a.Do(t, "GET", "/policies?kind=library", nil).Want(200); r.Get("total") != 1.0 {
 			t.Errorf("libraries: %s", r.Body)
@@ -78,7 +80,7 @@ func TestLibraryReachesAll(t *testing.T) {
 		if r := stranger.Do(t, "POST", "/policies", body{"name": "theirs", "rego_code": namedControl, "environment": "production"}).Want(422); !strings.Contains(string(r.Body), "no active library lib.people") {
 			t.Errorf("another tenant: %s", r.Body)
 		}
-		stranger.Do(t, "GET", at+"/users", nil).Want(404)
+		stranger.Do(t, "GET", at+"/dependents", nil).Want(404)
 
 		a.Do(t, "DELETE", fmt.Sprint("/policies/", control), nil).Want(200)
 		a.Do(t, "DELETE", at, nil).Want(200)

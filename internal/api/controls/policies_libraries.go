@@ -9,17 +9,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-type policyUsersOut struct{ Body policy.Usage }
+type dependentsOut struct{ Body policy.Usage }
 
-// libraries registers what is asked of libraries alone.
+// libraries registers the operation that only libraries have.
 func (h *Handler) libraries(r *rest.Router) {
 	rest.Register(r, rest.Op{
-		ID: "list-policy-users", Method: http.MethodGet, Path: "/policies/{policy_id}/users", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: []string{"Policies"},
+		ID: "list-policy-dependents", Method: http.MethodGet, Path: "/policies/{policy_id}/dependents", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: []string{"Policies"},
 		Errors:  []int{http.StatusConflict},
-		Summary: "List the policies that use a library", Description: "By themselves or through another library, in either environment. A policy that is a control: 409 `not_a_library`.",
+		Summary: "List the policies that use a library", Description: "Policies that use it directly or through another library, in both environments. A policy that is a control: 409 `not_a_library`. The path `/policies/{policy_id}/users` is an alias.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*policyUsersOut, error) {
+		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*dependentsOut, error) {
 			u, err := h.Policies.Users(ctx, sc, in.ID)
-			return &policyUsersOut{u}, err
+			return &dependentsOut{u}, err
 		})
 }

@@ -1424,14 +1424,14 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/policies/{policy_id}/users": {
+    "/api/v1/policies/{policy_id}/dependents": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        get: operations["list-policy-users"];
+        get: operations["list-policy-dependents"];
         put?: never;
         post?: never;
         delete?: never;
@@ -18927,7 +18927,7 @@ export interface operations {
             };
         };
     };
-    "list-policy-users": {
+    "list-policy-dependents": {
         parameters: {
             query?: {
                 /** @description The same as X-Tenant-ID, for clients that cannot send headers */

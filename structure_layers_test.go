@@ -26,6 +26,7 @@ var layers = []layer{
 		"internal/fold",
 		"internal/framing",
 		"internal/gitpack",
+		"internal/histogram",
 		"internal/patch",
 		"internal/scope",
 		"internal/secret",

@@ -35,14 +35,12 @@ var (
 		"internal/rego":    35,
 	}
 	bigTypes = map[string]int{
-		"internal/audit.DecisionLog":   60,
 		"internal/auth.Service":        65,
 		"internal/enforce.Bouncer":     150,
 		"internal/enforce/pii.scan":    60,
 		"internal/policy.Service":      65,
 		"internal/rego/native.machine": 45,
 		"internal/rego/native.scope":   70,
-		"internal/spool.Log":           45,
 	}
 	tangledFuncs = map[string]int{
 		"internal/enforce/pii.scan.namedStreet":    31,

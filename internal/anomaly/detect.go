@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/histogram"
 )
 
 // Kind names what a detector finds.
@@ -123,7 +124,7 @@ func Latency(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tun
 	if now.Latencies.Count() < leastTimed {
 		return nil
 	}
-	var all audit.Latencies
+	var all histogram.Latencies
 	var each []float64
 	for i := range hours {
 		all.Merge(&hours[i].Latencies)

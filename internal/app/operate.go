@@ -94,8 +94,7 @@ func VerifyAudit(ctx context.Context, cfg Config, tenant string, out io.Writer) 
 		return err
 	}
 	defer stores.Close()
-	log := audit.NewDecisionLog(audit.Config{Cluster: stores, Now: clock, Logger: newLogger("warn", os.Stderr)})
-	report, err := log.Verify(ctx, auth.SystemScope(scope.TenantID(tenant), "audit verify", ""))
+	report, err := audit.NewReader(stores, clock).Verify(ctx, auth.SystemScope(scope.TenantID(tenant), "audit verify", ""))
 	if err != nil {
 		return err
 	}

@@ -23,14 +23,14 @@ type Activity struct {
 
 // Activity gives the users (by the day) or resources (by the hour) that have had at
 // least so many decisions in the running stretch, with their history since from.
-func (l *DecisionLog) Activity(ctx context.Context, tenant scope.TenantID, env scope.Env, kind Kind, now, from time.Time, least int64) ([]Activity, error) {
+func (rd *Reader) Activity(ctx context.Context, tenant scope.TenantID, env scope.Env, kind Kind, now, from time.Time, least int64) ([]Activity, error) {
 	width := Hour
 	if kind == BusyUsers {
 		width = Day
 	}
 	running := width.Start(now)
 	var out []Activity
-	err := l.cfg.Cluster.Read(ctx, tenant, func(tx *db.Tx) error {
+	err := rd.cluster.Read(ctx, tenant, func(tx *db.Tx) error {
 		out = nil
 		busy, err := busyIn(ctx, tx, kind, running, env, least)
 		if err != nil || len(busy) == 0 {
@@ -65,14 +65,14 @@ const maxSampled = 20_000
 
 // Sources groups the newest decisions of [from, to) by the address that they came
 // from: those addresses that something was denied to.
-func (l *DecisionLog) Sources(ctx context.Context, tenant scope.TenantID, env scope.Env, from, to time.Time) ([]Source, error) {
+func (rd *Reader) Sources(ctx context.Context, tenant scope.TenantID, env scope.Env, from, to time.Time) ([]Source, error) {
 	type seen struct {
 		*Source
 		users, resources map[string]bool
 	}
 	byAddress := map[string]seen{}
 	var out []Source
-	err := l.cfg.Cluster.Read(ctx, tenant, func(tx *db.Tx) error {
+	err := rd.cluster.Read(ctx, tenant, func(tx *db.Tx) error {
 		clear(byAddress)
 		denied, err := newestFrom(ctx, tx, env, Deny, from, to, maxSampled)
 		if err != nil {

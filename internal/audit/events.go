@@ -84,7 +84,7 @@ type EventPage struct {
 
 // Events gives a page of the administrative log. A credential bound to one
 // environment sees that environment's entries.
-func (l *DecisionLog) Events(ctx context.Context, sc scope.Scope, f EventFilter) (EventPage, error) {
+func (rd *Reader) Events(ctx context.Context, sc scope.Scope, f EventFilter) (EventPage, error) {
 	limit, err := limitOf(f.Limit)
 	if err != nil {
 		return EventPage{}, err
@@ -99,7 +99,7 @@ func (l *DecisionLog) Events(ctx context.Context, sc scope.Scope, f EventFilter)
 	} else if f.Environment == scope.AnyEnv {
 		f.Environment = sc.Env
 	}
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return EventPage{}, err
 	}

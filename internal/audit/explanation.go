@@ -35,8 +35,8 @@ type Explanation struct {
 
 // Explain tells why a recorded decision was made, as far as its audit level
 // kept it. It is NotFound for an id that the log does not hold.
-func (l *DecisionLog) Explain(ctx context.Context, sc scope.Scope, id string) (Explanation, error) {
-	d, err := l.One(ctx, sc, id)
+func (rd *Reader) Explain(ctx context.Context, sc scope.Scope, id string) (Explanation, error) {
+	d, err := rd.One(ctx, sc, id)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -84,9 +84,9 @@ func effectOf(d *Decision) rego.Effect {
 
 // One is a decision by its id, NotFound where the log holds none that the
 // caller may see.
-func (l *DecisionLog) One(ctx context.Context, sc scope.Scope, id string) (Decision, error) {
-	l.waitShipped(ctx)
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+func (rd *Reader) One(ctx context.Context, sc scope.Scope, id string) (Decision, error) {
+	rd.shipped(ctx)
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return Decision{}, err
 	}

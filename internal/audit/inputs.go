@@ -141,15 +141,15 @@ func (l *DecisionLog) retainInputs(ctx context.Context, tx *db.Tx, now time.Time
 
 // narrowToInputs narrows a recording to what is still kept of inputs beside the log; false:
 // nothing is.
-func (l *DecisionLog) narrowToInputs(ctx context.Context, tx *db.Tx, r Recording) (Recording, bool, error) {
-	if l.cfg.Kept == nil {
+func (rd *Reader) narrowToInputs(ctx context.Context, tx *db.Tx, r Recording) (Recording, bool, error) {
+	if rd.kept == nil {
 		return r, false, nil
 	}
-	kept, err := l.cfg.Kept(ctx, tx)
+	kept, err := rd.kept(ctx, tx)
 	if err != nil || kept.Off {
 		return r, false, err
 	}
-	if from := l.cfg.Now().Add(-kept.For); r.From.Before(from) {
+	if from := rd.now().Add(-kept.For); r.From.Before(from) {
 		r.From = from
 	}
 	return r, r.From.Before(r.To), nil
@@ -167,23 +167,23 @@ func withInputOf(record, input string) []byte {
 
 // FillInputs gives decisions that were read from the log, without an input there, the
 // inputs that are kept for replay beside it.
-func (l *DecisionLog) FillInputs(ctx context.Context, sc scope.Scope, ds []Decision) error {
+func (rd *Reader) FillInputs(ctx context.Context, sc scope.Scope, ds []Decision) error {
 	var ids []string
 	for i := range ds {
 		if len(ds[i].Input) == 0 {
 			ids = append(ids, ds[i].DecisionID)
 		}
 	}
-	if len(ids) == 0 || l.cfg.Kept == nil {
+	if len(ids) == 0 || rd.kept == nil {
 		return nil
 	}
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return err
 	}
 	found := map[string]string{}
 	err = store.Read(ctx, func(tx *db.Tx) error {
-		r, ok, err := l.narrowToInputs(ctx, tx, Recording{To: l.cfg.Now().Add(day)})
+		r, ok, err := rd.narrowToInputs(ctx, tx, Recording{To: rd.now().Add(day)})
 		if err == nil && ok {
 			err = inputsByID(ctx, tx, ids, r.From, found)
 		}

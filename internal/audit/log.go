@@ -20,8 +20,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Config is what a DecisionLog needs. All but Alarm must be set; a log that only
-// answers questions does without Spool and SetAside.
+// Config is what a DecisionLog needs. All but Alarm must be set; tests that take
+// no decisions leave Spool and SetAside out.
 type Config struct {
 	Cluster *db.Cluster
 	// Spool is this process's own; nobody else writes to it or reads from it.
@@ -49,9 +49,11 @@ type Config struct {
 	Alarm func(tenant scope.TenantID, err error)
 }
 
-// DecisionLog takes decisions and answers questions about them. It is safe for
-// concurrent use; Run must run for what was recorded to arrive.
+// DecisionLog takes decisions and ships them to the tenants' stores; its Reader
+// answers questions about them. It is safe for concurrent use. What was recorded
+// arrives while Run runs.
 type DecisionLog struct {
+	*Reader
 	cfg  Config
 	bufs sync.Pool
 	pace *spool.Pace // nil without a spool
@@ -76,6 +78,7 @@ func NewDecisionLog(cfg Config) *DecisionLog {
 		cfg.Alarm = func(scope.TenantID, error) {}
 	}
 	l := &DecisionLog{cfg: cfg, moved: make(chan struct{}), folders: folders{limits: cfg.Fold}}
+	l.Reader = &Reader{cluster: cfg.Cluster, now: cfg.Now, kept: cfg.Kept, shipped: l.WaitShipped}
 	l.bufs.New = func() any { b := make([]byte, 0, 2048); return &b }
 	if cfg.Spool != nil {
 		l.appended.Store(cfg.Spool.Depth())
@@ -300,8 +303,9 @@ const (
 	settleMost = 5000 // records; more than that do not arrive in time anyway
 )
 
-// waitShipped waits until what was recorded up to now has arrived in the store.
-func (l *DecisionLog) waitShipped(ctx context.Context) {
+// WaitShipped waits, for half a second at most, until what this process recorded up
+// to now has arrived in the store.
+func (l *DecisionLog) WaitShipped(ctx context.Context) {
 	if !l.running.Load() {
 		return
 	}

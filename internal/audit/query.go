@@ -53,10 +53,26 @@ var (
 	endOfTime   = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
+// Reader answers questions about the decisions in the tenants' stores. It is safe
+// for concurrent use.
+type Reader struct {
+	cluster *db.Cluster
+	now     func() time.Time
+	kept    func(ctx context.Context, tx *db.Tx) (Kept, error)
+	// shipped waits until what this process recorded up to now is in the store, so
+	// that callers read their own decisions.
+	shipped func(ctx context.Context)
+}
+
+// NewReader makes a Reader for a process that records no decisions.
+func NewReader(cluster *db.Cluster, now func() time.Time) *Reader {
+	return &Reader{cluster: cluster, now: now, shipped: func(context.Context) {}}
+}
+
 // Query gives a page of the decision log with both counts. It first waits, for
 // half a second at most, until what this process recorded before has
 // arrived in the store. A bad cursor or limit is a BadRequest.
-func (l *DecisionLog) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
+func (rd *Reader) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	limit, err := limitOf(f.Limit)
 	if err != nil {
 		return Page{}, err
@@ -65,8 +81,8 @@ func (l *DecisionLog) Query(ctx context.Context, sc scope.Scope, f Filter) (Page
 	if err != nil {
 		return Page{}, err
 	}
-	l.waitShipped(ctx)
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	rd.shipped(ctx)
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return Page{}, err
 	}
@@ -87,12 +103,12 @@ func (l *DecisionLog) Query(ctx context.Context, sc scope.Scope, f Filter) (Page
 
 // Each calls fn with every decision that the filter leaves, newest first, until
 // there are none, fn fails, or the context ends. It holds one page at a time.
-func (l *DecisionLog) Each(ctx context.Context, sc scope.Scope, f Filter, fn func(*Decision) error) error {
+func (rd *Reader) Each(ctx context.Context, sc scope.Scope, f Filter, fn func(*Decision) error) error {
 	q, err := ready(sc, f)
 	if err != nil {
 		return err
 	}
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return err
 	}
@@ -140,7 +156,7 @@ type Of struct {
 // Counters gives the hourly counters of what of names, from the hour of from up
 // to and with the hour of to, oldest first. Hours in which nothing was decided
 // are not there.
-func (l *DecisionLog) Counters(ctx context.Context, sc scope.Scope, of Of, from, to time.Time) ([]Bucket, error) {
+func (rd *Reader) Counters(ctx context.Context, sc scope.Scope, of Of, from, to time.Time) ([]Bucket, error) {
 	key := allKey
 	switch resource := foldKey(clip(of.ResourceID)); {
 	case of.PolicyID != 0 && resource != "":
@@ -150,7 +166,7 @@ func (l *DecisionLog) Counters(ctx context.Context, sc scope.Scope, of Of, from,
 	case resource != "":
 		key = resourceKey(resource)
 	}
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -29,20 +29,16 @@ type Lines struct {
 // More tells whether records follow.
 func (l Lines) More() bool { return l.more }
 
-// WaitShipped waits, for half a second at most, until what this process recorded
-// before has arrived in the store.
-func (l *DecisionLog) WaitShipped(ctx context.Context) { l.waitShipped(ctx) }
-
 // Recorded gives the records that follow after (zero: from the newest on), at
 // most n of them and little more than maxBytes.
-func (l *DecisionLog) Recorded(ctx context.Context, sc scope.Scope, r Recording, after Lines, n, maxBytes int) (Lines, error) {
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+func (rd *Reader) Recorded(ctx context.Context, sc scope.Scope, r Recording, after Lines, n, maxBytes int) (Lines, error) {
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return Lines{}, err
 	}
 	var out Lines
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
-		out, err = l.page(ctx, tx, r, after.next, n, maxBytes)
+		out, err = rd.page(ctx, tx, r, after.next, n, maxBytes)
 		return err
 	})
 	return out, err
@@ -51,7 +47,7 @@ func (l *DecisionLog) Recorded(ctx context.Context, sc scope.Scope, r Recording,
 // page merges, newest first, the records whose input is in the log and those
 // whose input is kept beside it. What one of the two has beyond the other's last
 // is for the next page.
-func (l *DecisionLog) page(ctx context.Context, tx *db.Tx, r Recording, before position, n, maxBytes int) (Lines, error) {
+func (rd *Reader) page(ctx context.Context, tx *db.Tx, r Recording, before position, n, maxBytes int) (Lines, error) {
 	if before.Seq == 0 {
 		before = position{At: r.To}
 	}
@@ -61,7 +57,7 @@ func (l *DecisionLog) page(ctx context.Context, tx *db.Tx, r Recording, before p
 	}
 	var kept []inputRow
 	var moreKept bool
-	if still, ok, err := l.narrowToInputs(ctx, tx, r); err != nil {
+	if still, ok, err := rd.narrowToInputs(ctx, tx, r); err != nil {
 		return Lines{}, err
 	} else if ok {
 		if kept, moreKept, err = keptLines(ctx, tx, still, before, n, maxBytes); err != nil {
@@ -96,8 +92,8 @@ func later(at time.Time, seq int64, than time.Time, thanSeq int64) bool {
 
 // CountRecorded counts the decisions of a recording, and of these the ones
 // with an input.
-func (l *DecisionLog) CountRecorded(ctx context.Context, sc scope.Scope, r Recording) (all, withInput int64, err error) {
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+func (rd *Reader) CountRecorded(ctx context.Context, sc scope.Scope, r Recording) (all, withInput int64, err error) {
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -109,7 +105,7 @@ func (l *DecisionLog) CountRecorded(ctx context.Context, sc scope.Scope, r Recor
 		if withInput, err = countRecorded(ctx, tx, r); err != nil {
 			return err
 		}
-		still, ok, err := l.narrowToInputs(ctx, tx, r)
+		still, ok, err := rd.narrowToInputs(ctx, tx, r)
 		if err != nil || !ok {
 			return err
 		}
@@ -123,9 +119,9 @@ func (l *DecisionLog) CountRecorded(ctx context.Context, sc scope.Scope, r Recor
 // ByID gives the decisions with these ids that are in the log, in any order, with
 // the inputs that are kept for replay; those of an environment that the scope does
 // not see are left out.
-func (l *DecisionLog) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Decision, error) {
-	l.waitShipped(ctx)
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+func (rd *Reader) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Decision, error) {
+	rd.shipped(ctx)
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -147,14 +143,14 @@ func (l *DecisionLog) ByID(ctx context.Context, sc scope.Scope, ids []string) ([
 			out = append(out, d)
 		}
 	}
-	return out, l.FillInputs(ctx, sc, out)
+	return out, rd.FillInputs(ctx, sc, out)
 }
 
 // LastDecided gives, for those of the controls that ever decided something in
 // the environment, the hour of the last time.
-func (l *DecisionLog) LastDecided(ctx context.Context, sc scope.Scope, env scope.Env, policies []int64) (map[int64]time.Time, error) {
-	l.waitShipped(ctx)
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+func (rd *Reader) LastDecided(ctx context.Context, sc scope.Scope, env scope.Env, policies []int64) (map[int64]time.Time, error) {
+	rd.shipped(ctx)
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return nil, err
 	}

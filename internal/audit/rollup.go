@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/histogram"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -51,7 +52,7 @@ type Rollup struct {
 	CacheHits int64
 	// EvaluationUS is the time of all evaluations in microseconds.
 	EvaluationUS int64
-	Latencies    Latencies
+	Latencies    histogram.Latencies
 }
 
 // Total is how many decisions were made.
@@ -100,7 +101,7 @@ func (r *Rollup) put(measure string, n int64) {
 		r.EvaluationUS += n
 	default:
 		step, err := strconv.Atoi(strings.TrimPrefix(measure, measureStep))
-		if err == nil && step >= 0 && step < latencySteps {
+		if err == nil && step >= 0 && step < len(r.Latencies) {
 			r.Latencies[step] += n
 		}
 	}
@@ -170,9 +171,9 @@ func (rs rollups) add(r *row) {
 // Rollups gives what was decided from the stretch of from up to and with that of
 // to, oldest first, in the scope's environment or in all. Stretches in which
 // nothing was decided are not there.
-func (l *DecisionLog) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) ([]Rollup, error) {
+func (rd *Reader) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) ([]Rollup, error) {
 	var out []Rollup
-	err := l.cfg.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		var err error
 		out, err = readRollups(ctx, tx, w, w.Start(from), w.Start(to).Add(time.Duration(w)), visible(sc, sc.Env))
 		return err
@@ -182,9 +183,9 @@ func (l *DecisionLog) Rollups(ctx context.Context, sc scope.Scope, w Width, from
 
 // Totals adds up what was decided from the stretch of from up to and with that of
 // to, in the scope's environment or in all.
-func (l *DecisionLog) Totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
+func (rd *Reader) Totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
 	sum := Rollup{Start: w.Start(from)}
-	err := l.cfg.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
+	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		sum = Rollup{Start: sum.Start}
 		return sumRollups(ctx, tx, w, sum.Start, w.Start(to).Add(time.Duration(w)), visible(sc, sc.Env), &sum)
 	})

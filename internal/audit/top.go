@@ -29,9 +29,9 @@ type Share struct {
 
 // Top gives the n controls or resources with most denials since the hour of from,
 // in the scope's environment or in all.
-func (l *DecisionLog) Top(ctx context.Context, sc scope.Scope, kind Kind, from time.Time, n int) ([]Share, error) {
+func (rd *Reader) Top(ctx context.Context, sc scope.Scope, kind Kind, from time.Time, n int) ([]Share, error) {
 	var out []Share
-	err := l.cfg.Cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		out, err = topCounts(ctx, tx, kind, bucketOf(from, hour), visible(sc, sc.Env), n)
 		return err
 	})

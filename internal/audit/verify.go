@@ -45,8 +45,8 @@ const maxBreaks = 100
 
 // Verify reads both logs of the tenant from end to end, in small transactions,
 // and recomputes every hash. Rows that arrive meanwhile are not looked at.
-func (l *DecisionLog) Verify(ctx context.Context, sc scope.Scope) (Report, error) {
-	store, err := l.cfg.Cluster.Tenant(ctx, sc.Tenant)
+func (rd *Reader) Verify(ctx context.Context, sc scope.Scope) (Report, error) {
+	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
 		return Report{}, err
 	}
@@ -60,7 +60,7 @@ func (l *DecisionLog) Verify(ctx context.Context, sc scope.Scope) (Report, error
 	if err := v.events(ctx); err != nil {
 		return Report{}, err
 	}
-	rep := Report{Valid: true, CheckedAt: l.cfg.Now().UTC(), Chains: []ChainInfo{}}
+	rep := Report{Valid: true, CheckedAt: rd.now().UTC(), Chains: []ChainInfo{}}
 	names := make([]string, 0, len(v.chains))
 	for name := range v.chains {
 		names = append(names, name)

@@ -230,14 +230,14 @@ func (l *Log) runPeriodic() {
 }
 
 // probe tries whether the disk takes anything again, while nobody appends.
-func (l *Log) probe() error {
-	path := filepath.Join(l.cfg.Dir, "probe")
-	f, err := l.cfg.create(path)
+func probe(cfg Config) error {
+	path := filepath.Join(cfg.Dir, "probe")
+	f, err := cfg.create(path)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteAt(make([]byte, probeBytes), 0)
-	if err == nil && l.cfg.Sync != SyncNever {
+	if err == nil && cfg.Sync != SyncNever {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close(), os.Remove(path))

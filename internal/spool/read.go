@@ -141,7 +141,7 @@ func (l *Log) position() (seg *segment, made int, off, end int64, last uint64) {
 	defer l.mu.Unlock()
 	r := &l.reader
 	for r.off >= r.seg.end {
-		next := l.after(r.seg)
+		next := segmentAfter(l.segments, r.seg)
 		if next == nil {
 			return nil, 0, 0, 0, 0
 		}
@@ -150,10 +150,10 @@ func (l *Log) position() (seg *segment, made int, off, end int64, last uint64) {
 	return r.seg, r.seg.made, r.off, r.seg.end, r.seg.last
 }
 
-func (l *Log) after(seg *segment) *segment {
-	for i, s := range l.segments[:len(l.segments)-1] {
+func segmentAfter(list []*segment, seg *segment) *segment {
+	for i, s := range list[:len(list)-1] {
 		if s == seg {
-			return l.segments[i+1]
+			return list[i+1]
 		}
 	}
 	return nil
@@ -334,7 +334,7 @@ func (l *Log) recover() error {
 			return err
 		}
 	}
-	if err := l.sweep(); err != nil {
+	if err := removeLeftovers(l.cfg.Dir); err != nil {
 		return err
 	}
 	l.segments = append(l.segments, &segment{path: segmentPath(l.cfg.Dir, l.nextSeq), first: l.nextSeq, last: l.nextSeq - 1})
@@ -345,11 +345,11 @@ func (l *Log) recover() error {
 	return nil
 }
 
-// sweep removes what an earlier process was writing when it died: no Append
+// removeLeftovers removes what an earlier process was writing when it died. No Append
 // relied on it.
-func (l *Log) sweep() error {
-	left, err := filepath.Glob(filepath.Join(globSafe(l.cfg.Dir), "*"+healing))
-	for _, path := range append(left, filepath.Join(l.cfg.Dir, "probe")) {
+func removeLeftovers(dir string) error {
+	left, err := filepath.Glob(filepath.Join(globSafe(dir), "*"+healing))
+	for _, path := range append(left, filepath.Join(dir, "probe")) {
 		if gone := os.Remove(path); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}

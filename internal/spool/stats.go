@@ -119,7 +119,7 @@ func (l *Log) observe(now time.Time) {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	err := errors.Join(l.retryReplace(), l.probe())
+	err := errors.Join(l.retryReplace(), probe(l.cfg))
 	l.mu.Lock()
 	if err == nil {
 		t.failing = nil

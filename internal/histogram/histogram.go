@@ -1,9 +1,11 @@
-package audit
+// Package histogram counts latencies in steps, so that counts of minutes add up to
+// hours and percentiles can be read from both. It is pure.
+package histogram
 
 import "math/bits"
 
-// Latencies are counted in steps that are about a tenth wider than the one before:
-// eight to each doubling, so a percentile is off by an eighth at most.
+// The steps of Latencies: eight to each doubling, so that a percentile is off by an
+// eighth at most.
 const (
 	stepBits         = 3
 	stepsPerDoubling = 1 << stepBits
@@ -57,8 +59,8 @@ func (l *Latencies) Count() int64 {
 	return sum
 }
 
-// Quantile is the latency in milliseconds that the share q (0 to 1) of the
-// evaluations did not pass; 0 where nothing was counted. It is exact to an eighth.
+// Quantile is the latency in milliseconds that a share q (0 to 1) of the evaluations
+// did not exceed, exact to an eighth; 0 if nothing was counted.
 func (l *Latencies) Quantile(q float64) float64 {
 	total := l.Count()
 	if total == 0 {

@@ -24,7 +24,7 @@ func TestBackupGuide(t *testing.T) {
 	}
 	to := filepath.Join(t.TempDir(), "gatehouse")
 	script := "set -eu\n"
-	for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
+	for _, block := range fences(string(text)) {
 		script += strings.ReplaceAll(block[1], "/backup/gatehouse", to)
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-s")

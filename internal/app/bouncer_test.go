@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // Controls of the bouncer's tests, each for the requests below its own path.
@@ -195,6 +196,7 @@ func TestEnforcementSwitch(t *testing.T) {
 // TestNothingForeign: a bundle holds its bouncer's controls and resources, and
 // not a name, path, address or word of anybody else's.
 func TestNothingForeign(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin

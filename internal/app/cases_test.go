@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // teamRego reads what is known of the resource that a request is about.
@@ -76,6 +77,7 @@ func TestCasesSeeData(t *testing.T) {
 // TestCodeCasesSeeData: so do the cases of a gatehouse.yaml; Rego tests see what
 // `with` sets, here as on the author's machine.
 func TestCodeCasesSeeData(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		id := a.Do(t, "POST", "/resources", body{"name": "Ledger", "type": "api", "path": "/ledger/**", "environment": "sandbox"}).Want(201).ID()

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // policyCommand runs `gatehouse policy` and gives what it wrote and its exit code.
@@ -42,6 +43,7 @@ func repository(t *testing.T) string {
 
 // TestPolicyCommandExitCodes has each way to end, with and without a server.
 func TestPolicyCommandExitCodes(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	server := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey}
 	wrong := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey[:20]}
@@ -100,6 +102,7 @@ func TestPolicyCommandExitCodes(t *testing.T) {
 
 // TestPolicyCommandFormats parses each format of each command.
 func TestPolicyCommandFormats(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	server := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey}
 	good, bad := repository(t), repository(t)
@@ -246,6 +249,7 @@ func checkJUnit(t *testing.T, text string) int {
 // TestPullKeepsWhatLeadsOut writes nothing outside of the directory, whatever
 // lies in it.
 func TestPullKeepsWhatLeadsOut(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	server := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "sandbox", "policies:write").APIKey}
 	if out, errs, code := policyCommand(t, repository(t), server, "deploy"); code != 0 {

@@ -15,10 +15,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestPoliciesAsCodeGuide pastes docs/policies-as-code.md into a shell.
 func TestPoliciesAsCodeGuide(t *testing.T) {
+	fulltest.Only(t)
 	text, err := os.ReadFile("../../docs/policies-as-code.md")
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +31,7 @@ func TestPoliciesAsCodeGuide(t *testing.T) {
 	here := strings.NewReplacer("http://localhost:8080", s.URL, "gh_sandbox_…", key, "gh_…", both)
 	var script strings.Builder
 	script.WriteString("set -eu\n")
-	for _, block := range fence.FindAllStringSubmatch(here.Replace(string(text)), -1) {
+	for _, block := range fences(here.Replace(string(text))) {
 		script.WriteString(block[1])
 	}
 	script.WriteString("echo guide-done\n")
@@ -54,6 +56,7 @@ var ciCommands = regexp.MustCompile(`gatehouse policy [^\n]*`)
 // TestCIExamples parses the CI examples and runs each of their commands on a
 // repository with the controls that they expect.
 func TestCIExamples(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	key := s.Key(t, s.Admin, "sandbox", "policies:write").APIKey
 	for _, name := range []string{"github-actions.yml", "gitlab-ci.yml"} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // hosts gives the discovered resources of an environment, by host.
@@ -145,6 +146,7 @@ func TestDiscoveryOpensNothing(t *testing.T) {
 // about an hour's budget of resources and no more, by the bouncer's count and by the server's;
 // text in a host name stays text; a bouncer that is told not to discover does not.
 func TestDiscoveryIsBounded(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app := s.Admin, newBackend(t, nil)

@@ -65,7 +65,7 @@ allow if "admin" in input.user.roles
 
 reason := "administrators only" if not allow
 `, nil)
-	activate(t, a, "pinned", "sandbox", closed, body{"resource_id": id})
+	activate(t, a, "pinned", "sandbox", "package closed\n\nallow := false\n\nreason := \"closed\"\n", body{"resource_id": id})
 	addr := freeport.Addr(t)
 	b := s.Bouncer(t, a, body{"name": "envoy", "environment": "sandbox", "resource_ids": []int64{id}, "configuration": body{"identity": is.identity()}}, "127.0.0.1:9",
 		"GATEHOUSE_BOUNCER_GRPC_LISTEN="+addr)

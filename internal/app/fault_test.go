@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // notBelow permits all but what is below a path.
@@ -48,6 +49,7 @@ func decides(t *testing.T, b *apptest.Bouncer, open, closed string) {
 // does so after its own restart, too; it catches up within ten seconds once the
 // server is back, and then no decision is missing in the log.
 func TestCutOff(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	b, _, policy := guarded(t, s, nil)
@@ -81,6 +83,7 @@ func TestCutOff(t *testing.T) {
 // TestMaxStale (F8): with configuration.max_stale, a bouncer that was cut off
 // for longer refuses, and says so; while it is in touch it is never stale.
 func TestMaxStale(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	b, _, _ := guarded(t, s, body{"configuration": body{"max_stale": "3s"}})
@@ -211,6 +214,7 @@ func TestDiskCopy(t *testing.T) {
 // TestDecisionsSurvive: kill -9 of the bouncer and of the server under load;
 // every request that was answered is in the log once, and none twice.
 func TestDecisionsSurvive(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		b, _, _ := guarded(t, s, nil)
@@ -295,6 +299,7 @@ func TestDecisionsSurvive(t *testing.T) {
 // removed or whose tenant is suspended gets nothing within five seconds, which
 // shows on both sides. It goes on enforcing what it has: nothing opens.
 func TestCredentialEnds(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	b, app, policy := guarded(t, s, nil)

@@ -14,9 +14,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// fence finds the shell blocks of a document; those without a language are
-// commands too.
-var fence = regexp.MustCompile("(?s)```(?:bash)?\n(.*?)```")
+// fences are the shell blocks of a page, those without a language too, each with
+// what stands in it as its second element.
+func fences(page string) [][]string {
+	return regexp.MustCompile("(?s)```(?:bash)?\n(.*?)```").FindAllStringSubmatch(page, -1)
+}
 
 // started are the commands that go on until they are stopped.
 var started = regexp.MustCompile(`(?m)^gatehouse (server|bouncer)$`)
@@ -38,7 +40,7 @@ func TestDeployingGuide(t *testing.T) {
 	)
 	var script strings.Builder
 	script.WriteString("set -eu\nexport GATEHOUSE_ADMIN_PASSWORD='" + apptest.Password + "'\nwait_for() { for i in $(seq 400); do curl -sf -o /dev/null \"$1\" && return; sleep 0.05; done; echo \"no $1\"; exit 1; }\n")
-	for _, block := range fence.FindAllStringSubmatch(here.Replace(string(text)), -1) {
+	for _, block := range fences(here.Replace(string(text))) {
 		commands := started.ReplaceAllString(block[1], "gatehouse $1 & echo $$! >> pids")
 		script.WriteString(commands)
 		if strings.Contains(commands, "gatehouse server &") {

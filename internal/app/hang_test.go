@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // faultProxy passes TCP connections on to a target, until it hangs: then it keeps
@@ -92,6 +93,7 @@ func (p *faultProxy) resume() {
 // decisions go on, of people who were never seen too and after a change that could
 // not be read; readiness says no at once, and writes end.
 func TestStoreThatHangs(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	cfg := dbtest.Config(t, dbtest.Postgres)
 	u, err := url.Parse(cfg.URL)

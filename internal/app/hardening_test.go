@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // baseDomain is the domain whose subdomains are tenants of the server under test.
@@ -32,6 +32,7 @@ const baseDomain = "gatehouse.test"
 // all operations takes them from the served document, so that a new operation
 // is held to the same cases from its first day.
 func TestHardening(t *testing.T) {
+	fulltest.Only(t)
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
 			r := newRig(t, apptest.StartServer(t, backend, "GATEHOUSE_BASE_DOMAIN="+baseDomain))
@@ -473,7 +474,7 @@ func postgresRows(t *testing.T, address string) map[string]string {
 	}
 	defer conn.Close(t.Context())
 	out := map[string]string{}
-	for _, name := range postgresTables(t, conn) {
+	for _, name := range apptest.Tables(t, conn) {
 		if slices.Contains(restless, name[strings.LastIndex(name, ".")+1:]) {
 			continue
 		}
@@ -501,58 +502,4 @@ func (r *rig) do(t *testing.T, c *apptest.Client, method, path string, want int,
 		denial(t, res, method+" "+path)
 	}
 	return res
-}
-
-// kept is all text that the server keeps: the files of its data directory, and
-// on PostgreSQL the rows of all tables.
-func (r *rig) kept(t *testing.T) string {
-	t.Helper()
-	var all strings.Builder
-	err := filepath.WalkDir(r.s.Dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		all.Write(text)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := r.s.DatabaseURL()
-	if address == "" {
-		return all.String()
-	}
-	conn, err := pgx.Connect(t.Context(), address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	for _, name := range postgresTables(t, conn) {
-		rows, err := conn.Query(t.Context(), "SELECT coalesce(string_agg(to_jsonb(r)::text, ','), '') FROM "+name+" r")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.WriteString(text)
-	}
-	return all.String()
-}
-
-// postgresTables are all tables but the server's own, quoted.
-func postgresTables(t *testing.T, conn *pgx.Conn) []string {
-	t.Helper()
-	rows, err := conn.Query(t.Context(), `SELECT format('%I.%I', table_schema, table_name) FROM information_schema.tables
-		WHERE table_schema NOT IN ('pg_catalog', 'information_schema') AND table_type = 'BASE TABLE'`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tables
 }

@@ -13,9 +13,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
-
-const socketPing = `{"type":"ping","data":{}}`
 
 // ended holds that a socket is closed for its credential within the limit, and
 // that of what is sent meanwhile nothing is answered after it.
@@ -33,7 +32,7 @@ func (k *editorSocket) ended(what string, limit time.Duration, silent bool) {
 				case <-stop:
 					return
 				case <-tick.C:
-					if k.send(socketPing) != nil {
+					if k.send(`{"type":"ping","data":{}}`) != nil {
 						return
 					}
 				}
@@ -61,6 +60,7 @@ func (k *editorSocket) ended(what string, limit time.Duration, silent bool) {
 // TestEditorSocketEnds: what ends a credential ends its sockets: within a second
 // on this replica, whether they speak or not, and within five on another.
 func TestEditorSocketEnds(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		r := newRig(t, s)
 		p := r.tenant(t, "Editors")
@@ -119,6 +119,7 @@ func TestEditorSocketEnds(t *testing.T) {
 // TestEditorSocketShutdown: a server that ends says so to its sockets, and does
 // not wait for those that do not listen.
 func TestEditorSocketShutdown(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	me := ownID(t, s.Admin)
 	good, _ := dialSocket(t, s, s.Admin, me, nil)

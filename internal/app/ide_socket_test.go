@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // editorSocket is an editor's WebSocket.
@@ -102,6 +103,7 @@ func (k *editorSocket) closedWith() websocket.StatusCode {
 }
 
 func TestEditorSocket(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	me := ownID(t, s.Admin)
 	for name, c := range map[string]struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // saidMissing adds up what the log says is missing.
@@ -155,6 +156,7 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 // decides, and starts it again on the full disk. What was answered is in the log
 // once, or among those that the log says are missing, and the chain verifies.
 func TestKilledOnFullDisk(t *testing.T) {
+	fulltest.Only(t)
 	for _, posture := range []string{"required", "best_effort"} {
 		t.Run(posture, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // namedLibrary lets one person through; namedControl asks it.
@@ -90,6 +91,7 @@ func TestLibraryReachesAll(t *testing.T) {
 // TestLibrariesAsCode: a repository brings a library with the controls that use
 // it, with Rego tests of both, and may change them together.
 func TestLibrariesAsCode(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		tests := "package only_test\n\nimport data.only\n\ntest_alice if only.allow with input as {\"user\": {\"id\": \"Alice\"}}\n"
@@ -120,6 +122,7 @@ func TestLibrariesAsCode(t *testing.T) {
 // TestLibraryReplayed: an edit of a library is replayed by the controls that use
 // it, before it is made.
 func TestLibraryReplayed(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
 		const roles = "package lib.roles\n\nmay(role) if role in {\"clerk\", \"manager\"}\n"

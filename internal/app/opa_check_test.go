@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // configured starts a stock OPA with what GET /bouncers/{id}/opa-config prints
@@ -194,6 +195,7 @@ mask["card"] := "last4" if count(input.user.roles) > 1
 // TestOPAParity: a stock OPA, the decision API and the API for OPA's clients give
 // the same decision, effect, reason and mask for generated inputs.
 func TestOPAParity(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // stock is a stock OPA that was started with the configuration that
@@ -84,6 +85,7 @@ func only(user string) string {
 
 // TestStockOPA walks an unmodified OPA through its life as a bouncer.
 func TestStockOPA(t *testing.T) {
+	fulltest.Only(t)
 	apptest.OPA(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -174,6 +176,7 @@ func TestStockOPA(t *testing.T) {
 // TestStockOPASigned: signed bundles are taken, and with another key refused for
 // all to see.
 func TestStockOPASigned(t *testing.T) {
+	fulltest.Only(t)
 	apptest.OPA(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin

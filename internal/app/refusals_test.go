@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // document is what a test reads of the OpenAPI document.
@@ -125,6 +126,7 @@ func TestNeeded(t *testing.T) {
 // TestSimulationsOfOthers: the history of a control shows that others ran it. What
 // they put in is for those who read the audit.
 func TestSimulationsOfOthers(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
 	id := a.Do(t, "POST", "/policies", body{"name": "p", "rego_code": "package p\n\nallow if input.user.id == \"ada\"\n"}).Want(201).ID()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const deskControl = `package desk
@@ -20,6 +21,7 @@ allow if input.ticket == "open"
 // TestStockOPAReplays: what our bouncers, a stock OPA and the service itself decided
 // is decided again alike, and an edit flips the same requests of each.
 func TestStockOPAReplays(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin

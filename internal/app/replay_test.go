@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
-// clerks lets clerks and managers at invoices; stricter lets clerks read only.
-const (
-	clerks = `package invoices
+// clerks lets clerks and managers at invoices.
+const clerks = `package invoices
 
 default allow := false
 
 allow if input.user.role in {"clerk", "manager"}
 `
-	stricter = `package invoices
+
+// stricter lets clerks read invoices only.
+const stricter = `package invoices
 
 default allow := false
 
@@ -34,7 +36,6 @@ deny contains "no writing from outside" if {
 	input.context.network == "outside"
 }
 `
-)
 
 // recorded sets up a resource whose decisions keep their inputs, an active
 // control, and n decisions about it, of which some are a clerk's writes.
@@ -120,6 +121,7 @@ func preview(t testing.TB, a *apptest.Client, ask body) impactFigures {
 // TestReplay: of what was recorded, an edit flips twelve decisions, and the rule
 // that does it is named; nothing flips by itself.
 func TestReplay(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -207,6 +209,7 @@ func refusesReplays(t *testing.T, s *apptest.Server, resource, policy, draft int
 // TestReplayRuns: a replay that runs by itself shows its progress and its
 // result, can be cancelled, and is nobody else's.
 func TestReplayRuns(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin
@@ -280,6 +283,7 @@ func tenantAdmin(t testing.TB, s *apptest.Server, name string) *apptest.Client {
 // TestImpactGate: a promotion that would block too many of production's recorded
 // decisions is refused with figures; in mode warn it passes and tells them.
 func TestImpactGate(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin

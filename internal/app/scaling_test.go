@@ -27,7 +27,7 @@ func TestScalingGuide(t *testing.T) {
 	var script strings.Builder
 	script.WriteString("set -eu\nexport GATEHOUSE_ADMIN_PASSWORD='" + apptest.Password + "'\n" +
 		"wait_for() { for i in $(seq 400); do curl -sf -o /dev/null \"$1\" && return; sleep 0.05; done; echo \"no $1\"; exit 1; }\n")
-	for _, block := range fence.FindAllStringSubmatch(here.Replace(string(text)), -1) {
+	for _, block := range fences(here.Replace(string(text))) {
 		script.WriteString(started.ReplaceAllString(block[1], "gatehouse $1 & echo $$! >> pids\nwait_for http://$$GATEHOUSE_LISTEN/health/ready"))
 	}
 	script.WriteString("echo\ncurl -s http://" + second + "/api/v1/health\nkill $(cat pids)\nwait\necho guide-done\n")

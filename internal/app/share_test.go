@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // A legal control that takes some ten milliseconds a decision, and no answer of
@@ -75,6 +76,7 @@ func slowBulk(n int64) body {
 // TestShareOfDecisions: the decisions of one tenant go on while another keeps the
 // processors busy with slow controls, one by one, in bulk, and as OPA's clients ask.
 func TestShareOfDecisions(t *testing.T) {
+	fulltest.Only(t)
 	n := newNeighbours(t)
 	slow := slowTenant(t, n.server)
 	statuses := map[int]int{}

@@ -22,7 +22,7 @@ func TestSimulatorGuide(t *testing.T) {
 	s := apptest.StartServer(t, dbtest.SQLite)
 	var script strings.Builder
 	script.WriteString("set -eu\n")
-	for _, block := range fence.FindAllStringSubmatch(string(text), -1) {
+	for _, block := range fences(string(text)) {
 		script.WriteString(strings.ReplaceAll(block[1], "http://127.0.0.1:8080", s.URL))
 	}
 	script.WriteString("\necho guide-done\n")

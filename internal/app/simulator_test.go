@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const salaries = `package salaries
@@ -192,6 +193,7 @@ func TestSimulate(t *testing.T) {
 // says what a live decision says, whatever comes from the resource, the data
 // and the stored user.
 func TestSimulateAgrees(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDesk(t, s, "active")
 		id, _ := d.a.Do(t, "POST", "/users", body{
@@ -401,6 +403,7 @@ func TestSimulatorRefuses(t *testing.T) {
 // TestSimulationExport: three files of a run, none with a secret of its input,
 // each with the checksum that can be computed.
 func TestSimulationExport(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDesk(t, s, "active")
 		leaky := d.control(body{"name": "=leaky", "rego_code": "package leaky\n\nreason := sprintf(\"no to %s\", [input.user.password])\n\ndeny if input.user.password == \"hunter2hunter2\"\n"})
@@ -445,7 +448,7 @@ func TestSimulationExport(t *testing.T) {
 		if h := d.a.Do(t, "GET", "/pis/test-history", nil).Want(200); bytes.Contains(h.Body, []byte("hunter2")) {
 			t.Errorf("the history has the password: %s", h.Body)
 		}
-		kept := (&rig{s: s}).kept(t)
+		kept := s.Kept(t)
 		if i := strings.Index(strings.ReplaceAll(kept, "input.user.password == \\\"hunter2hunter2\\\"", ""), "no to hunter2"); i >= 0 {
 			t.Errorf("the store has what the control said of the password")
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
@@ -44,6 +45,7 @@ type roadshow struct {
 // a bouncer: in shadow mode the answers are the application's and the log says
 // what would have been; in enforce mode it is so.
 func TestTemplateTraffic(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	r := &roadshow{T: t, s: apptest.StartServer(t, dbtest.SQLite), is: newIssuer(t), ids: map[string]int64{}}
 	app := newBackend(t, func(w http.ResponseWriter, req *http.Request) { r.answer(w, req) })

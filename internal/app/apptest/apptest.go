@@ -6,6 +6,7 @@ package apptest
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -36,11 +37,11 @@ func Binary(t testing.TB) string {
 }
 
 var build = sync.OnceValues(func() (string, error) {
-	here, err := os.Getwd()
+	root, err := Root()
 	if err != nil {
 		return "", err
 	}
-	name := fmt.Sprintf("gatehouse-test-bin-%d-%x", os.Getuid(), sha256.Sum256([]byte(here)))[:48]
+	name := fmt.Sprintf("gatehouse-test-bin-%d-%x", os.Getuid(), sha256.Sum256([]byte(root)))[:48]
 	args := []string{"build", "-ldflags=-s -w"} // without what only a debugger reads: that is half of the linking
 	if Race {
 		args, name = append(args, "-race"), name+"-race"
@@ -68,16 +69,36 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, os.Link(kept, out)
 })
 
+// Root is the folder of the repository: that of go.mod, here or above.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("no go.mod here or above")
+		}
+		dir = up
+	}
+}
+
 // ownDir is how the folder of a test process's program is called; own is ours.
 const ownDir = "gatehouse-apptest-"
 
 var own string
 
-// Clean removes this test process's program. Call it once all tests have ended.
-func Clean() {
+// Main runs the tests of a package, and removes this process's program after them.
+func Main(m *testing.M) {
+	code := m.Run()
 	if own != "" {
 		_ = os.RemoveAll(own)
 	}
+	os.Exit(code)
 }
 
 // removeOld removes what test processes that were killed have left behind.

@@ -9,7 +9,7 @@ import (
 )
 
 var buildOPA = sync.OnceValues(func() (string, error) {
-	root, err := filepath.Abs("../..")
+	root, err := Root()
 	if err != nil {
 		return "", err
 	}

@@ -1,11 +1,19 @@
 package apptest
 
 import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
 var buildOPA = sync.OnceValues(func() (string, error) {
@@ -41,4 +49,97 @@ func OPA(t testing.TB) string {
 		t.Skipf("no stock OPA: %v", err)
 	}
 	return path
+}
+
+// ConfiguredOPA starts a stock OPA with what GET /bouncers/{id}/opa-config prints
+// and the token in its environment, as the printed text says. edit may change
+// the text.
+func ConfiguredOPA(t *testing.T, s *Server, b *Bouncer, edit func(string) string) *StockOPA {
+	t.Helper()
+	config := string(s.Admin.Do(t, "GET", fmt.Sprintf("/bouncers/%d/opa-config", b.ID), nil).Want(200).Body)
+	if edit != nil {
+		config = edit(config)
+	}
+	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr := freeport.Addr(t)
+	o := &StockOPA{ID: b.ID, Client: &Client{Base: "http://" + addr}, Log: &Log{}}
+	o.Cmd = exec.Command(OPA(t), "run", "--server", "--skip-version-check", "--log-level", "error", "--addr", addr, "--config-file", file)
+	o.Cmd.Env = append(os.Environ(), "GATEHOUSE_BOUNCER_TOKEN="+b.Token)
+	o.Cmd.Stdout, o.Cmd.Stderr = o.Log, o.Log
+	if err := o.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = o.Cmd.Process.Signal(os.Interrupt)
+		_ = o.Cmd.Wait()
+	})
+	return o
+}
+
+// StockOPA is a stock OPA that was started with the configuration that
+// registering a bouncer answers, and nothing else.
+type StockOPA struct {
+	*Client
+	// ID is the bouncer's that it is registered as.
+	ID  int64
+	Log *Log
+	Cmd *exec.Cmd
+}
+
+// StartOPA registers a bouncer and starts a stock OPA as it.
+func StartOPA(t *testing.T, s *Server, members Body) *StockOPA {
+	t.Helper()
+	var made struct {
+		ID     int64  `json:"id"`
+		Config string `json:"opa_config"`
+	}
+	full := Body{"hostname": "127.0.0.1", "port": 8181}
+	maps.Copy(full, members)
+	s.Admin.Do(t, "POST", "/bouncers", full).Want(201).Into(&made)
+	o := &StockOPA{ID: made.ID}
+	o.Run(t, made.Config)
+	return o
+}
+
+// Run starts it with a configuration.
+func (o *StockOPA) Run(t *testing.T, config string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "gatehouse.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr := freeport.Addr(t)
+	o.Client, o.Log = &Client{Base: "http://" + addr}, &Log{}
+	ctx, cancel := context.WithCancel(context.Background())
+	o.Cmd = exec.CommandContext(ctx, OPA(t), "run", "--server", "--disable-telemetry", "--addr", addr, "--config-file", file)
+	o.Cmd.Stdout, o.Cmd.Stderr = o.Log, o.Log
+	o.Cmd.Cancel = func() error { return o.Cmd.Process.Signal(os.Interrupt) }
+	o.Cmd.WaitDelay = 5 * time.Second
+	if err := o.Cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = o.Cmd.Wait()
+	})
+}
+
+// Decides waits until OPA gives a decision for the user, within the limit.
+func (o *StockOPA) Decides(t *testing.T, limit time.Duration, user, want string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	Eventually(t, limit, func() error {
+		r, err := o.Try(http.MethodPost, "/v1/data/gatehouse/decision", Body{"input": Body{"user": Body{"id": user}, "action": Body{"name": "read"}, "resource": Body{"type": "api", "path": "/x"}}})
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(string(r.Body), `"decision":"`+want+`"`) {
+			return fmt.Errorf("%s, want %s\n%s", r.Body, want, o.Log)
+		}
+		return nil
+	})
+	return time.Since(began)
 }

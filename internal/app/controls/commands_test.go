@@ -1,0 +1,174 @@
+package controls_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/freeport"
+)
+
+// Operators' tools that are started in the wrong place say so and write nothing.
+func TestToolsInTheWrongDirectory(t *testing.T) {
+	for _, command := range []string{"audit verify", "admin reset-password", "migrate", "backup copy"} {
+		t.Run(command, func(t *testing.T) {
+			dir := t.TempDir()
+			out, code := apptest.Shell(t, dir, "unset GATEHOUSE_DATA_DIR GATEHOUSE_DATABASE_URL\nexport GATEHOUSE_DEMO=true\ngatehouse "+command+"\n")
+			if code == 0 || !strings.Contains(out, "there is no gatehouse data in "+dir) {
+				t.Errorf("it ended with %d: %s", code, out)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("it left %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// After `admin reset-password` the next start of the demo knows the new password.
+func TestDevAfterPasswordReset(t *testing.T) {
+	dir, listen := t.TempDir(), freeport.Addr(t)
+	env := []string{
+		"GATEHOUSE_DATA_DIR=" + dir, "GATEHOUSE_LISTEN=" + listen, "GATEHOUSE_DEV_SANDBOX=" + freeport.Addr(t),
+		"GATEHOUSE_DEV_PRODUCTION=" + freeport.Addr(t), "GATEHOUSE_DEV_APPLICATION=" + freeport.Addr(t),
+	}
+	p := apptest.Launch(t, "http://"+listen, "", env, "dev")
+	welcome(t, p, 1)
+	p.Stop()
+	reset := exec.Command(apptest.Binary(t), "admin", "reset-password")
+	reset.Env = append(os.Environ(), env...)
+	out, err := reset.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	made := regexp.MustCompile(`The password is (\S+) `).FindStringSubmatch(string(out))
+	if made == nil {
+		t.Fatalf("no password in %s", out)
+	}
+	p.Start()
+	welcome(t, p, 2)
+	if !strings.Contains(p.Log.String(), "admin / "+made[1]) {
+		t.Errorf("the second start does not print the new password:\n%s", p.Log)
+	}
+	kept, err := os.ReadFile(filepath.Join(dir, "admin-password"))
+	if err != nil || string(kept) != made[1] {
+		t.Errorf("it keeps %q, %v", kept, err)
+	}
+	login := apptest.Body{"username": "admin", "password": made[1]}
+	(&apptest.Client{Base: "http://" + listen + "/api/v1"}).Do(t, "POST", "/auth/login", login).Want(200)
+}
+
+// welcome waits until the demo has said n times that it runs.
+func welcome(t *testing.T, p *apptest.Process, n int) {
+	t.Helper()
+	apptest.Eventually(t, 30*time.Second, func() error {
+		if code, ended := p.Exited(); ended {
+			t.Fatalf("it ended with %d\n%s", code, p.Log)
+		}
+		if strings.Count(p.Log.String(), "is running") < n {
+			return os.ErrNotExist
+		}
+		return nil
+	})
+}
+
+// A person signs in once; the commands that need a server then need no key.
+func TestLoginOnTheCommandLine(t *testing.T) {
+	s := apptest.StartServer(t, dbtest.SQLite)
+	dir := t.TempDir()
+	session := filepath.Join(dir, "private", "session.json")
+	apptest.WriteFiles(t, dir, "controls/owners.rego", ownersRego, "controls/gatehouse.yaml", "name: owners\nresource: null\n")
+	run := func(script string) (string, int) {
+		return apptest.Shell(t, dir, "unset GATEHOUSE_URL GATEHOUSE_API_KEY\nexport GATEHOUSE_SESSION="+session+"\n"+script)
+	}
+	if out, code := run("gatehouse policy diff controls"); code != 2 || !strings.Contains(out, "gatehouse login") {
+		t.Errorf("without a session: %d %s", code, out)
+	}
+	if out, code := run("echo wrong-password | gatehouse login --url " + s.URL + " --password-stdin"); code != 3 || !strings.Contains(out, "401") {
+		t.Errorf("with a wrong password: %d %s", code, out)
+	}
+	out, code := run("echo '" + apptest.Password + "' | gatehouse login --url " + s.URL + " --password-stdin\ngatehouse policy deploy controls")
+	if code != 0 || !strings.Contains(out, "Signed in to") || !strings.Contains(out, "1 created") || !strings.Contains(out, "it applies to every request") {
+		t.Errorf("signed in: %d %s", code, out)
+	}
+	info, err := os.Stat(session)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the session's file: %v, %v", info, err)
+	}
+	// A session is for its own server alone.
+	if out, code := run("gatehouse policy diff controls --url http://127.0.0.1:9"); code != 2 || strings.Contains(out, "refused") {
+		t.Errorf("with another server: %d %s", code, out)
+	}
+	token, err := os.ReadFile(session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, code := run("gatehouse logout\ngatehouse policy diff controls"); code != 2 {
+		t.Errorf("signed out: %d %s", code, out)
+	}
+	if err := os.WriteFile(session, token, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := run("gatehouse policy diff controls"); code != 3 || !strings.Contains(out, "401") {
+		t.Errorf("with the token of a session that has ended: %d %s", code, out)
+	}
+}
+
+// The completion of bash offers commands and flags where they belong.
+func TestCompletion(t *testing.T) {
+	script := `source <(gatehouse completion bash)
+words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _gatehouse; echo "${COMPREPLY[@]}"; }
+words gatehouse po
+words gatehouse policy d
+words gatehouse policy diff --na
+words gatehouse policy diff controls --na
+gatehouse completion zsh | bash -n
+gatehouse completion fish | head -n 1
+gatehouse --version
+`
+	out, code := apptest.Shell(t, t.TempDir(), script)
+	lines := strings.Split(out, "\n")
+	want := []string{"policy", "deploy diff", "--name-only", "--name-only"}
+	for i, w := range want {
+		if code != 0 || i >= len(lines) || lines[i] != w {
+			t.Fatalf("line %d: want %q; it ended with %d:\n%s", i, w, code, out)
+		}
+	}
+	if !strings.Contains(out, "complete -c gatehouse") || !strings.Contains(out, "gatehouse dev") && !strings.Contains(out, "gatehouse v") {
+		t.Errorf("%s", out)
+	}
+}
+
+// A bouncer whose token the server does not know says so, and does not claim to serve.
+func TestBouncerWithAnUnknownToken(t *testing.T) {
+	s := apptest.StartServer(t, dbtest.SQLite)
+	b := s.Register(t, s.Admin, apptest.Body{"name": "edge", "hostname": "edge.example", "port": 80}, "127.0.0.1:9")
+	env := []string{
+		"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_BOUNCER_TOKEN=" + b.Token, "GATEHOUSE_BOUNCER_DATA_DIR=" + t.TempDir(),
+		"GATEHOUSE_BOUNCER_LISTEN=" + freeport.Addr(t), "GATEHOUSE_BOUNCER_UPSTREAM=http://127.0.0.1:9",
+	}
+	known := apptest.Launch(t, "", "", env, "bouncer")
+	awaitText(t, known, "serves on")
+	env[1] += "x"
+	env[2], env[3] = "GATEHOUSE_BOUNCER_DATA_DIR="+t.TempDir(), "GATEHOUSE_BOUNCER_LISTEN="+freeport.Addr(t)
+	unknown := apptest.Launch(t, "", "", env, "bouncer")
+	awaitText(t, unknown, "this token is not known there")
+	if strings.Contains(unknown.Log.String(), "serves on") {
+		t.Errorf("it says that it serves:\n%s", unknown.Log)
+	}
+}
+
+func awaitText(t *testing.T, p *apptest.Process, text string) {
+	t.Helper()
+	apptest.Eventually(t, 20*time.Second, func() error {
+		if !strings.Contains(p.Log.String(), text) {
+			return os.ErrNotExist
+		}
+		return nil
+	})
+}

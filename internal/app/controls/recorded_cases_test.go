@@ -1,0 +1,138 @@
+package controls_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+)
+
+// tells is a control that says its whole input as its reason.
+const tells = "package told\n\nallow := false\n\nreason := json.marshal(input)\n"
+
+// storedCase is a test case as answers show it.
+type storedCase struct {
+	Name     string         `json:"name"`
+	Input    map[string]any `json:"input"`
+	Expected bool           `json:"expected"`
+	Source   string         `json:"source,omitempty"`
+	Hidden   bool           `json:"input_hidden,omitempty"`
+}
+
+// TestRecordedCasesAreHidden: what a recorded request held is in no answer to who may
+// not read the audit, whichever way leads to the test case that was made of it. What
+// they send back does not destroy it.
+func TestRecordedCasesAreHidden(t *testing.T) {
+	t.Parallel()
+	s := apptest.StartServer(t, "sqlite")
+	a := s.Admin
+	var ids []string
+	for _, who := range []string{"mallory-one", "mallory-two"} {
+		d := a.Do(t, "POST", "/decisions/evaluate", body{
+			"user": body{"id": who, "role": "guest"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/hush/" + who}, "environment": "sandbox",
+		}).Want(200)
+		ids = append(ids, fmt.Sprint(d.Get("decision_id")))
+	}
+	own := body{"name": "by hand", "input": body{"user": body{"role": "plain-role"}}, "expected": false}
+	id := a.Do(t, "POST", "/policies", body{"name": "told", "rego_code": tells, "environment": "sandbox", "test_cases": []body{own}}).Want(201).ID()
+	at := fmt.Sprintf("/policies/%d", id)
+	a.Do(t, "POST", at+"/test-cases/from-decisions", body{"decision_ids": ids[:1]}).Want(200)
+	a.Do(t, "POST", at+"/test-cases/from-decisions", body{"decision_ids": ids[1:]}).Want(200)
+	casesOf := func(c *apptest.Client) (cases []storedCase) {
+		t.Helper()
+		var p struct {
+			Cases *[]storedCase `json:"test_cases"`
+		}
+		p.Cases = &cases
+		c.Do(t, "GET", at, nil).Want(200).Into(&p)
+		return cases
+	}
+	full := casesOf(a)
+	if len(full) != 3 || full[1].Source != "decision" || !strings.Contains(fmt.Sprint(full[1].Input), "mallory-one") {
+		t.Fatalf("the cases: %+v", full)
+	}
+	// One as it was stored before cases had a source: its name tells.
+	full[1].Source = ""
+	a.Do(t, "PUT", at, body{"test_cases": full}).Want(200)
+
+	a.Do(t, "POST", "/users", body{"username": "vera", "email": "vera@example.com", "password": apptest.Password, "roles": []string{"viewer"}}).Want(201)
+	author := s.Key(t, a, "sandbox", "policies:write", "decisions:read", "resources:read")
+	for name, c := range map[string]*apptest.Client{"a viewer's session": s.Login(t, "vera", apptest.Password), "a key": s.Key(t, a, "sandbox", "policies:read", "resources:read"), "an author's key": author} {
+		for _, path := range []string{at, "/policies?environment=sandbox", at + "/versions", at + "/versions/2", at + "/versions/diff?from=1&to=2", at + "/versions/diff?from=1&to=3", "/policies-as-code/files?environment=sandbox"} {
+			answersNothingRecorded(t, name, c.Do(t, "GET", path, nil).Want(200))
+		}
+		answersNothingRecorded(t, name, c.Do(t, "POST", at+"/test", nil).Want(200))
+		for i, got := range casesOf(c) {
+			if got.Name != full[i].Name || got.Expected != full[i].Expected || got.Hidden != (i > 0) || i > 0 && len(got.Input) > 0 {
+				t.Errorf("%s: case %d is %+v", name, i, got)
+			}
+		}
+	}
+	if report := author.Do(t, "POST", at+"/test", nil).Want(200); !strings.Contains(string(report.Body), "plain-role") || report.Get("summary", "passed") != 3.0 {
+		t.Errorf("a run: %s", report.Body)
+	}
+	authorChanges(t, a, author, at, casesOf)
+}
+
+// answersNothingRecorded fails where an answer holds what the decisions held.
+func answersNothingRecorded(t *testing.T, who string, res *apptest.Response) {
+	t.Helper()
+	if strings.Contains(string(res.Body), "mallory-") || strings.Contains(string(res.Body), "/hush/") {
+		t.Errorf("%s is shown %s", who, res.Body)
+	}
+}
+
+// authorChanges sends back what an author without audit:read was shown.
+func authorChanges(t *testing.T, a, author *apptest.Client, at string, casesOf func(*apptest.Client) []storedCase) {
+	t.Helper()
+	kept := func(when string) {
+		t.Helper()
+		if text := fmt.Sprint(casesOf(a)); !strings.Contains(text, "mallory-one") || !strings.Contains(text, "mallory-two") {
+			t.Errorf("%s: %s", when, text)
+		}
+	}
+	shown := casesOf(author)
+	answersNothingRecorded(t, "a PUT", author.Do(t, "PUT", at, body{"description": "new", "test_cases": shown}).Want(200))
+	kept("sent back")
+	for i := range shown {
+		shown[i].Hidden = false
+	}
+	answersNothingRecorded(t, "a PUT without the mark", author.Do(t, "PUT", at, body{"test_cases": shown}).Want(200))
+	kept("sent back without the mark")
+	answersNothingRecorded(t, "a run of what was shown", author.Do(t, "POST", at+"/test", body{"test_cases": casesOf(author)}).Want(200))
+	renamed := casesOf(author)
+	renamed[1].Name = "another name"
+	author.Do(t, "PUT", at, body{"test_cases": renamed}).Want(422)
+	kept("after the refusal")
+	answersNothingRecorded(t, "restore-version", author.Do(t, "POST", at+"/versions/2/restore", nil).Want(200))
+	answersNothingRecorded(t, "restore-version", author.Do(t, "POST", at+"/versions/3/restore", nil).Want(200))
+	kept("restored")
+
+	// An auditor's new name does not lay the input open.
+	open := casesOf(a)
+	open[1].Name, open[1].Source = "renamed", ""
+	a.Do(t, "PUT", at, body{"test_cases": open}).Want(200)
+	answersNothingRecorded(t, "a renamed case", author.Do(t, "GET", at, nil).Want(200))
+	kept("renamed")
+
+	author.Do(t, "DELETE", at, nil).Want(200)
+	answersNothingRecorded(t, "restore", author.Do(t, "POST", at+"/restore", nil).Want(200))
+
+	var files struct {
+		Files []json.RawMessage `json:"files"`
+	}
+	author.Do(t, "GET", "/policies-as-code/files?environment=sandbox", nil).Want(200).Into(&files)
+	if drift := author.Do(t, "POST", "/policies-as-code/drift", body{"environment": "sandbox", "files": files.Files}).Want(200); drift.Get("in_sync") != true {
+		t.Errorf("drift after pull: %s", drift.Body)
+	}
+	for _, dry := range []bool{true, false} {
+		res := author.Do(t, "POST", "/policies-as-code/deploy", body{"files": files.Files, "dry_run": dry}).Want(200, 201)
+		answersNothingRecorded(t, "a deployment", res)
+		if !strings.Contains(string(res.Body), `"unchanged"`) {
+			t.Errorf("deployed what was pulled: %s", res.Body)
+		}
+	}
+	kept("deployed")
+}

@@ -1,0 +1,178 @@
+package controls_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+)
+
+// slowRun starts a run each of whose decisions takes until its limit, and waits
+// until a part of them is done.
+func slowRun(t *testing.T, a *apptest.Client, policy int64, most int) (at string) {
+	t.Helper()
+	r := a.Do(t, "POST", "/compliance/replays", body{
+		"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": endlessInvoices}}, "max_decisions": most,
+	}).Want(202)
+	at = fmt.Sprint("/compliance/replays/", r.ID())
+	underWay(t, a, at)
+	return at
+}
+
+// underWay waits until a run shows progress.
+func underWay(t *testing.T, a *apptest.Client, at string) {
+	t.Helper()
+	apptest.Eventually(t, 60*time.Second, func() error {
+		r := a.Do(t, "GET", at+"?wait=2", nil).Want(200)
+		if r.Get("status") != "running" {
+			t.Fatalf("it ended before anything happened: %s", r.Body)
+		}
+		if r.Get("progress", "evaluated") == 0.0 {
+			return fmt.Errorf("no progress: %s", r.Body)
+		}
+		return nil
+	})
+}
+
+// TestReplaySurvives: a run that a server left is carried out by the next one,
+// whether it was stopped, which gives the run back at once, or killed, which
+// leaves it until its lease is over. Meanwhile another can be started.
+func TestReplaySurvives(t *testing.T) {
+	fulltest.Only(t)
+	t.Parallel()
+	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			s := apptest.StartServer(t, backend)
+			a := s.Admin
+			_, policy := apptest.Recorded(t, a, "production", 200, 12)
+			at := slowRun(t, a, policy, 24)
+			s.Stop()
+			s.Start()
+			underWay(t, a, at)
+			s.Kill()
+			s.Start()
+			if r := a.Do(t, "GET", at, nil).Want(200); r.Get("status") != "running" {
+				t.Errorf("after the kill: %s", r.Body)
+			}
+			other := a.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": stricter}}}).Want(202)
+			if done := ended(t, a, fmt.Sprint("/compliance/replays/", other.ID()), "completed"); done.Get("result", "newly_blocked") != 12.0 {
+				t.Errorf("another run: %s", done.Body)
+			}
+			underWay(t, a, at)
+			done := ended(t, a, at, "completed")
+			if done.Get("result", "evaluated") != 24.0 || done.Get("result", "newly_blocked") != 24.0 || done.Get("result", "truncated") != true {
+				t.Errorf("%s", done.Body)
+			}
+		})
+	}
+}
+
+// TestReplayKillsItsServer: a run whose server is killed in each of its attempts
+// has failed, and says why; it does not go on for ever.
+func TestReplayKillsItsServer(t *testing.T) {
+	fulltest.Only(t)
+	t.Parallel()
+	s := apptest.StartServer(t, dbtest.SQLite)
+	_, policy := apptest.Recorded(t, s.Admin, "production", 1000, 0)
+	at := slowRun(t, s.Admin, policy, 1000)
+	for range 2 {
+		s.Kill()
+		s.Start()
+		evaluated := s.Admin.Do(t, "GET", at, nil).Want(200).Get("progress", "evaluated")
+		apptest.Eventually(t, time.Minute, func() error { // the next attempt has its own progress
+			if r := s.Admin.Do(t, "GET", at, nil).Want(200); r.Get("progress", "evaluated") == evaluated {
+				return fmt.Errorf("not begun anew: %s", r.Body)
+			}
+			return nil
+		})
+	}
+	s.Kill()
+	s.Start()
+	failed := ended(t, s.Admin, at, "failed")
+	if !strings.Contains(fmt.Sprint(failed.Get("error")), "broke off too often") || failed.Get("finished_at") == nil {
+		t.Errorf("%s", failed.Body)
+	}
+}
+
+// TestReplayTruncated: a preview of a window with more decisions than it may
+// take, or can take in its time, says so, and replays the newest.
+func TestReplayTruncated(t *testing.T) {
+	fulltest.Only(t)
+	t.Parallel()
+	s := apptest.StartServer(t, dbtest.SQLite)
+	a := s.Admin
+	_, policy := apptest.Recorded(t, a, "production", 300, 12)
+	apptest.Decide(t, a, "production", 1500, 5)
+	ask := body{"environment": "production", "window_hours": 1, "candidates": []body{{"policy_id": policy, "rego_code": stricter}}}
+	if r := a.Do(t, http.MethodPost, "/compliance/impact-preview", ask).Want(200); r.Get("truncated") != false || r.Get("evaluated") != 1800.0 || r.Get("changed") != 17.0 || r.Get("note") != nil {
+		t.Errorf("all: %s", r.Body)
+	}
+	ask["max_decisions"] = 1500
+	r := a.Do(t, http.MethodPost, "/compliance/impact-preview", ask).Want(200)
+	if r.Get("truncated") != true || r.Get("evaluated") != 1500.0 || r.Get("recorded") != 1800.0 || r.Get("without_input") != 0.0 || r.Get("changed") != 5.0 ||
+		!strings.Contains(fmt.Sprint(r.Get("note")), "the newest 1500 decisions; 300 older ones are left out") {
+		t.Errorf("fewer than there are: %s", r.Body)
+	}
+	ask["max_decisions"] = 1800
+	if r := a.Do(t, http.MethodPost, "/compliance/impact-preview", ask).Want(200); r.Get("truncated") != false || r.Get("evaluated") != 1800.0 {
+		t.Errorf("as many as there are: %s", r.Body)
+	}
+	delete(ask, "max_decisions")
+	ask["candidates"] = []body{{"policy_id": policy, "rego_code": endlessInvoices}}
+	began := time.Now()
+	r = a.Do(t, http.MethodPost, "/compliance/impact-preview", ask).Want(200)
+	if n, _ := r.Get("evaluated").(float64); r.Get("truncated") != true || n == 0 || n >= 1800 || r.Get("recorded") != 1800.0 || !strings.Contains(fmt.Sprint(r.Get("note")), "time ran out") {
+		t.Errorf("slow ones: %s", r.Body)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("the answer took %s", took)
+	}
+}
+
+// TestReplayInterrupted: Ctrl-C on the command ends it with 130, and the run on
+// the server is cancelled; so is one whose start was not answered yet.
+func TestReplayInterrupted(t *testing.T) {
+	fulltest.Only(t)
+	t.Parallel()
+	s := apptest.StartServer(t, dbtest.SQLite)
+	_, policy := apptest.Recorded(t, s.Admin, "production", 1000, 0)
+	file := filepath.Join(t.TempDir(), "invoices.rego")
+	if err := os.WriteFile(file, []byte(endlessInvoices), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"GATEHOUSE_URL=" + s.URL, "GATEHOUSE_API_KEY=" + s.Key(t, s.Admin, "production", "policies:write").APIKey}
+	for i, what := range []string{"under way", "just begun"} {
+		c := apptest.Launch(t, "", "", env, "replay", "--control="+file, fmt.Sprint("--policy-id=", policy))
+		at := fmt.Sprint("/compliance/replays/", i+1)
+		apptest.Eventually(t, 30*time.Second, func() error {
+			if r := s.Admin.Do(t, "GET", at, nil); r.Status != 200 {
+				return fmt.Errorf("no run: %s", c.Log)
+			}
+			return nil
+		})
+		if i == 0 {
+			underWay(t, s.Admin, at)
+			apptest.Eventually(t, 30*time.Second, func() error {
+				if !strings.Contains(c.Log.String(), "of 1000 decisions") {
+					return fmt.Errorf("no progress: %s", c.Log)
+				}
+				return nil
+			})
+		}
+		c.Interrupt()
+		if code := c.Wait(10 * time.Second); code != 130 || !strings.Contains(c.Log.String(), fmt.Sprintf("replay %d is cancelled", i+1)) {
+			t.Errorf("%s: ended with %d: %s", what, code, c.Log)
+		}
+		if r := s.Admin.Do(t, "GET", at, nil).Want(200); r.Get("status") != "cancelled" {
+			t.Errorf("%s: %s", what, r.Body)
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package decisions_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+)
+
+const (
+	endlessControl   = "package endless\n\nl := numbers.range(1, 3000)\n\nallow if count([1 | some a in l; some b in l; some c in l; a + b + c < 0]) > 0\n"
+	voraciousControl = "package voracious\n\nallow if count([[a, b] | some a in numbers.range(1, 5000); some b in numbers.range(1, 5000)]) > 0\n"
+)
+
+// TestSimulationLimits: a control that does not end, or takes all memory, ends
+// with 400 at its deadline and is kept in history and audit; the server and
+// the next run do not notice. Nor do they where a worker is killed.
+func TestSimulationLimits(t *testing.T) {
+	fulltest.Only(t)
+	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(backend, func(t *testing.T) {
+			const deadline = 2 * time.Second
+			s := apptest.StartServer(t, backend, "GATEHOUSE_SIMULATION_DEADLINE="+deadline.String())
+			d := newDesk(t, s, "draft")
+			slow := d.control(body{"name": "endless", "rego_code": endlessControl})
+			hungry := d.control(body{"name": "voracious", "rego_code": voraciousControl})
+			d.run(body{"user": body{"role": "hr"}}) // a warm worker
+			for policy, want := range map[int64]string{slow: "did not end within 2s and was cancelled", hungry: "evaluation"} {
+				began := time.Now()
+				if detail := refused(t, d.a.Do(t, "POST", d.at(policy), body{"input_json": body{}}), 400); !strings.Contains(detail, want) {
+					t.Errorf("the detail is %q, want %q", detail, want)
+				}
+				if took := time.Since(began); policy == slow && (took < deadline || took > deadline+5*time.Second) {
+					t.Errorf("it took %s", took)
+				}
+				h := d.a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history", policy), nil).Want(200)
+				if h.Get("total") != 1.0 || !bytes.Contains(h.Body, []byte(`"decision":"DENY"`)) {
+					t.Errorf("the history: %s", h.Body)
+				}
+				run := d.a.Do(t, "GET", fmt.Sprintf("/audit/events?type=POLICY_SIMULATION_RUN&object_id=%d", policy), nil).Want(200)
+				if !bytes.Contains(run.Body, []byte(want)) {
+					t.Errorf("the audit: %s", run.Body)
+				}
+			}
+			// Killed in the middle, the run is begun again; it still has its deadline.
+			var once sync.Once
+			stop := make(chan struct{})
+			killed := 0
+			var killer sync.WaitGroup
+			killer.Go(func() {
+				tick := time.NewTicker(20 * time.Millisecond)
+				defer tick.Stop()
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					case <-tick.C:
+					}
+					if n == 10 {
+						once.Do(func() {
+							for _, pid := range apptest.Children(t, s.Pid()) {
+								killed++
+								_ = syscall.Kill(pid, syscall.SIGKILL)
+							}
+						})
+					}
+				}
+			})
+			refused(t, d.a.Do(t, "POST", d.at(slow), body{"input_json": body{}}), 400)
+			close(stop)
+			killer.Wait()
+			if killed == 0 {
+				t.Error("there was no worker to kill")
+			}
+			if got := d.run(body{"user": body{"role": "hr", "clearance": 1}}); got.Decision != "ALLOW" {
+				t.Errorf("after all that: %+v", got)
+			}
+		})
+	}
+}
+
+// TestSimulationAtLength: the specification's limit, as it is shipped: after 30
+// seconds, and not later than half a second more, the caller has a 400.
+func TestSimulationAtLength(t *testing.T) {
+	fulltest.Only(t)
+	s := apptest.StartServer(t, dbtest.SQLite)
+	d := newDesk(t, s, "draft")
+	slow := d.control(body{"name": "endless", "rego_code": endlessControl})
+	d.run(body{"user": body{"role": "hr"}})
+	began := time.Now()
+	detail := refused(t, d.a.Do(t, "POST", d.at(slow), body{"input_json": body{}}), 400)
+	took := time.Since(began)
+	if !strings.Contains(detail, "did not end within 30s and was cancelled") || took < 30*time.Second {
+		t.Errorf("after %s: %s", took, detail)
+	}
+	if took > 30*time.Second+500*time.Millisecond {
+		t.Logf("it took %s: over 30.5 s, if the machine is quiet", took)
+	}
+	if h := d.a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history", slow), nil).Want(200); h.Get("total") != 1.0 {
+		t.Errorf("the history: %s", h.Body)
+	}
+}
+
+// TestSimulationHangUp: a caller who goes away ends the evaluation; the run is kept.
+func TestSimulationHangUp(t *testing.T) {
+	fulltest.Only(t)
+	s := apptest.StartServer(t, dbtest.SQLite)
+	d := newDesk(t, s, "draft")
+	slow := d.control(body{"name": "endless", "rego_code": endlessControl})
+	ctx, hangUp := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer hangUp()
+	req, err := http.NewRequestWithContext(ctx, "POST", d.a.Base+d.at(slow), strings.NewReader(`{"input_json":{}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+d.a.Bearer)
+	req.Header.Set("Content-Type", "application/json")
+	if res, err := http.DefaultClient.Do(req); err == nil {
+		res.Body.Close()
+		t.Fatalf("it ended with %d", res.StatusCode)
+	}
+	apptest.Eventually(t, 5*time.Second, func() error {
+		h := d.a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history", slow), nil).Want(200)
+		if h.Get("total") != 1.0 {
+			return fmt.Errorf("the history: %s", h.Body)
+		}
+		return nil
+	})
+	began := time.Now()
+	d.run(body{"user": body{"role": "hr"}})
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the next run waited %s for one that nobody wanted", took)
+	}
+}
+
+// TestSimulationsAtOnce: runs at the same time do not mix, and each is kept once.
+func TestSimulationsAtOnce(t *testing.T) {
+	fulltest.Only(t)
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		d := newDesk(t, s, "draft")
+		scenario := d.a.Do(t, "POST", "/pis/scenarios", body{"policy_id": d.policy, "name": "hr", "attributes": body{"user.role": "hr"}}).Want(201).ID()
+		const n = 12
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		seen := map[float64]bool{}
+		for i := range n {
+			all.Go(func() {
+				in, want := body{"scenario_id": scenario}, "MASK"
+				switch i % 3 {
+				case 1:
+					in, want = body{"input_json": body{"user": body{"role": "hr", "clearance": i}}}, "ALLOW"
+				case 2:
+					in, want = body{"input_json": body{"user": body{"role": fmt.Sprint("intern-", i)}}}, "DENY"
+				}
+				res, err := d.a.Try("POST", d.at(d.policy), in)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var got body
+				if err := res.Decode(&got); err != nil || res.Status != 200 || got["decision"] != want {
+					t.Errorf("%v: %d %s", in, res.Status, res.Body)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				id, _ := got["simulation_id"].(float64)
+				if seen[id] {
+					t.Errorf("two runs are %v", id)
+				}
+				seen[id] = true
+			})
+		}
+		all.Wait()
+		if total := d.a.Do(t, "GET", "/pis/test-history", nil).Want(200).Get("total"); total != float64(n) {
+			t.Errorf("%v runs were kept, of %d", total, n)
+		}
+		if v := d.a.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
+			t.Errorf("the audit does not verify: %v", v)
+		}
+	})
+}

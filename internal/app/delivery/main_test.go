@@ -1,0 +1,12 @@
+// Package delivery_test holds the tests of the whole program about what bouncers get and do with it.
+package delivery_test
+
+import (
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+)
+
+type body = apptest.Body
+
+func TestMain(m *testing.M) { apptest.Main(m) }

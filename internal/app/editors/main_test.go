@@ -1,0 +1,12 @@
+// Package editors_test holds the tests of the whole program about editors and repositories.
+package editors_test
+
+import (
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+)
+
+type body = apptest.Body
+
+func TestMain(m *testing.M) { apptest.Main(m) }

@@ -1,0 +1,130 @@
+package gateways_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/cache/cachetest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/template"
+)
+
+// TestTokenBudgetRunsOut: a budget by the resource's tier, two bouncers of one
+// application, and what the model said it used.
+func TestTokenBudgetRunsOut(t *testing.T) {
+	t.Parallel()
+	s := apptest.StartServer(t, dbtest.SQLite)
+	catalogue, err := template.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cost atomic.Int64
+	cost.Store(4000)
+	app := apptest.NewBackend(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":0}}\n\ndata: [DONE]\n\n", cost.Load())
+	})
+	tpl, _ := catalogue.Get("AI_TOKEN_RATE_LIMIT")
+	resource := s.Admin.Do(t, "POST", "/resources", body{"name": "model", "type": "llm", "path": "/v1/**", "resource_kind": "llm_endpoint", "sla_tier": "bronze"}).Want(201).ID()
+	apptest.Activate(t, s.Admin, "budget", "sandbox", tpl.Source(), body{"resource_id": resource})
+	apptest.Enforce(t, s.Admin, "sandbox")
+	b := s.Bouncer(t, s.Admin, body{"name": "ai", "environment": "sandbox", "resource_ids": []int64{resource}}, app.Addr)
+	c := b.As("ann", "staff")
+	ask := func(c *apptest.Client) *apptest.Response {
+		return c.Do(t, "POST", "/v1/chat/completions", body{"model": "gpt-4o", "stream": true, "max_tokens": 10, "messages": []body{{"role": "user", "content": "Hello"}}})
+	}
+	// 10000 a minute; the clock may strike once in between.
+	granted := 0
+	var last *apptest.Response
+	for granted < 8 {
+		if last = ask(c); last.Status != 200 {
+			break
+		}
+		granted++
+	}
+	if granted < 3 || granted > 6 || last.Status != 429 || !strings.Contains(string(last.Body), "token budget of this minute is used up") {
+		t.Errorf("%d requests of 4000 tokens passed, then %d %s", granted, last.Status, last.Body)
+	}
+	if res := ask(b.As("bob", "staff")); res.Status != 200 {
+		t.Errorf("another caller: %d %s", res.Status, res.Body)
+	}
+	if res := c.Do(t, "POST", "/v1/chat/completions", []byte(`{"model":`)); res.Status != 400 {
+		t.Errorf("a broken body: %d", res.Status)
+	}
+}
+
+// TestDestructiveToolIsAudited: the refused call of a tool stands in the audit
+// with its arguments.
+func TestDestructiveToolIsAudited(t *testing.T) {
+	t.Parallel()
+	s := apptest.StartServer(t, dbtest.SQLite)
+	catalogue, err := template.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := apptest.NewBackend(t, nil)
+	tpl, _ := catalogue.Get("MCP_DESTRUCTIVE_ACTION_GUARD")
+	resource := s.Admin.Do(t, "POST", "/resources", body{"name": "tools", "type": "mcp", "path": "/mcp", "resource_kind": "mcp_server", "audit_level": "detailed"}).Want(201).ID()
+	apptest.Activate(t, s.Admin, "guard", "sandbox", tpl.Source(), body{"resource_id": resource})
+	apptest.Enforce(t, s.Admin, "sandbox")
+	b := s.Bouncer(t, s.Admin, body{"name": "ai", "environment": "sandbox", "resource_ids": []int64{resource}}, app.Addr)
+	res := b.As("agent", "agent").With("X-Request-Id", "destroys").Do(t, "POST", "/mcp", body{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": body{"name": "run_query", "arguments": body{"sql": "DROP TABLE users"}}})
+	if res.Status != 200 || !strings.Contains(string(res.Body), "-32001") || len(app.Take()) != 0 {
+		t.Errorf("%d %s", res.Status, res.Body)
+	}
+	apptest.Eventually(t, 15*time.Second, func() error {
+		page := s.Admin.Do(t, "GET", "/decisions/audit?limit=100&environment=sandbox", nil).Want(200)
+		if !strings.Contains(string(page.Body), "DROP TABLE users") {
+			return fmt.Errorf("the arguments are not in the audit: %s", page.Body)
+		}
+		return nil
+	})
+}
+
+// TestBudgetIsShared: two bouncers with one Redis hold a limit together.
+func TestBudgetIsShared(t *testing.T) {
+	t.Parallel()
+	redis := cachetest.Start(t)
+	s := apptest.StartServer(t, dbtest.SQLite)
+	app := apptest.NewBackend(t, nil)
+	resource := s.Admin.Do(t, "POST", "/resources", body{"name": "api", "type": "api", "path": "/**"}).Want(201).ID()
+	apptest.Activate(t, s.Admin, "limit", "sandbox", "package limit\n\nallow if input.usage.requests.day < 6\n", body{"resource_id": resource})
+	apptest.Enforce(t, s.Admin, "sandbox")
+	var both []*apptest.Client
+	for i := range 2 {
+		b := s.Bouncer(t, s.Admin, body{"name": fmt.Sprint("b", i), "environment": "sandbox", "resource_ids": []int64{resource}}, app.Addr, "GATEHOUSE_BOUNCER_REDIS_URL="+redis.URL())
+		both = append(both, b.As("ann", "staff"))
+	}
+	granted := 0
+	for i := range 10 {
+		if both[i%2].Do(t, "GET", "/x", nil).Status == 200 {
+			granted++
+		}
+	}
+	if granted != 6 {
+		t.Errorf("%d requests were granted, want 6", granted)
+	}
+	// Another tenant's bouncer on the same Redis, for the same caller and a
+	// resource of the same id: a budget of its own.
+	s.Admin.Do(t, "POST", "/tenants", body{"name": "t2"}).Want(201)
+	there := s.Admin.With("X-Tenant-ID", "t2")
+	twin := there.Do(t, "POST", "/resources", body{"name": "api", "type": "api", "path": "/**"}).Want(201).ID()
+	if twin != resource {
+		t.Fatalf("the resources are %d and %d", resource, twin)
+	}
+	apptest.Activate(t, there, "limit", "sandbox", "package limit\n\nallow if input.usage.requests.day < 6\n", body{"resource_id": twin})
+	apptest.Enforce(t, there, "sandbox")
+	theirs := s.Bouncer(t, there, body{"name": "b0", "environment": "sandbox", "resource_ids": []int64{twin}}, app.Addr, "GATEHOUSE_BOUNCER_REDIS_URL="+redis.URL()).As("ann", "staff")
+	for granted = 0; granted < 10 && theirs.Do(t, "GET", "/x", nil).Status == 200; granted++ {
+	}
+	if granted != 6 {
+		t.Errorf("the other tenant was granted %d requests, want 6", granted)
+	}
+}

@@ -1,0 +1,146 @@
+package hardening_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+)
+
+// roleScopes is the documented table of roles, written once more by
+// hand: the program's own table is what is tested.
+func roleScopes(role string) []string {
+	var out []string
+	for _, scope := range everyScope() {
+		area, verb, _ := strings.Cut(scope, ":")
+		write := verb == "write"
+		var held bool
+		switch role {
+		case "platform_admin", "admin":
+			held = true
+		case "policy_author":
+			held = area == "policies" || area == "simulator" || area == "editor" || scope == "resources:read"
+		case "resource_manager":
+			held = area == "resources"
+		case "operator":
+			held = slices.Contains([]string{"bouncers", "pip", "agents", "webhooks", "notifications"}, area)
+		case "auditor":
+			held = verb == "read" || area == "audit"
+		case "viewer":
+			held = !write && !slices.Contains([]string{"audit", "users", "telemetry"}, area)
+		}
+		if held {
+			out = append(out, scope)
+		}
+	}
+	return out
+}
+
+// caller is a credential of the matrix.
+type matrixCaller struct {
+	what, role, bound string
+	client            *apptest.Client
+}
+
+// permissionMatrix: every operation, for each role, as a person, as a key of the
+// tenant and as keys and tokens that are bound to one environment, naming no
+// environment and each of the two. What must come of it follows from the
+// permission and the reach in the served document and from the roles' table
+// above. A parameter that no operation has ends each admitted request at once,
+// so that nothing is done and nothing needs leaving out.
+func permissionMatrix(t *testing.T, r *rig) {
+	p := r.tenant(t, "Roles")
+	var callers []matrixCaller
+	for _, role := range []string{"platform_admin", "admin", "policy_author", "resource_manager", "operator", "auditor", "viewer"} {
+		callers = append(callers, r.callers(t, p, role)...)
+	}
+	for _, op := range r.ops {
+		if op.public {
+			continue
+		}
+		for _, c := range callers {
+			for _, named := range []string{"", "sandbox", "production"} {
+				r.admitted(t, p, op, c, named)
+			}
+		}
+	}
+}
+
+// callers are the credentials of one role.
+func (r *rig) callers(t *testing.T, p *party, role string) []matrixCaller {
+	t.Helper()
+	admin, tenant := p.admin, p.id
+	if role == "platform_admin" { // it means something there alone
+		admin, tenant = r.s.Admin, "default"
+	}
+	name := r.name("role")
+	admin.Do(t, "POST", "/users", body{"username": name, "email": name + "@example.com", "password": apptest.Password, "roles": []string{role}}).Want(201)
+	person := r.login(t, tenant, name, apptest.Password)
+	out := []matrixCaller{{role, role, "", person}}
+	key := r.s.Anonymous()
+	key.APIKey, _ = admin.Do(t, "POST", "/tenants/"+tenant+"/api-keys", body{"name": name, "scopes": roleScopes(role)}).Want(201).Get("key").(string)
+	out = append(out, matrixCaller{role + "'s key", role, "", key})
+	for _, env := range []string{"sandbox", "production"} {
+		own, tenants := r.s.Anonymous(), r.s.Anonymous()
+		own.APIKey, _ = person.Do(t, "POST", "/developer-portal/api-keys/"+env+"/generate", body{"scopes": roleScopes(role)}).Want(201).Get("key").(string)
+		tenants.APIKey, _ = admin.Do(t, "POST", "/tenants/"+tenant+"/api-keys", body{"name": name, "scopes": roleScopes(role), "environment": env}).Want(201).Get("key").(string)
+		token := r.s.Anonymous()
+		token.Bearer, _ = tenants.Do(t, "POST", "/developer-portal/token", body{}).Want(200).Get("access_token").(string)
+		out = append(out, matrixCaller{role + "'s own key of " + env, role, env, own},
+			matrixCaller{role + "'s key of " + env, role, env, tenants}, matrixCaller{role + "'s token of " + env, role, env, token})
+	}
+	return out
+}
+
+// admitted sends one request of the matrix and checks what came of it.
+func (r *rig) admitted(t *testing.T, p *party, op operation, c matrixCaller, named string) {
+	t.Helper()
+	in := named
+	path := op.at(func(param string) string {
+		switch param {
+		case "environment":
+			if in == "" {
+				in = "sandbox"
+			}
+			return in
+		case "tenant_id":
+			if c.role == "platform_admin" {
+				return "default"
+			}
+		}
+		return p.unused(param)
+	}) + "?no_such_parameter=1"
+	if named != "" {
+		path += "&environment=" + named
+	}
+	denied := c.bound != "" && (op.reach == "tenant" || op.reach == "sandbox" && c.bound != "sandbox" || in != "" && in != c.bound)
+	lacks := op.permission != "" && !slices.ContainsFunc(roleScopes(c.role), func(scope string) bool { return passes(scope, op.permission) })
+	lacks = lacks || op.also != "" && !slices.ContainsFunc(roleScopes(c.role), func(scope string) bool { return passes(scope, op.also) })
+	res := op.send(t, c.client, path)
+	what := fmt.Sprintf("%s (%s, reach %s) as %s naming %q", op.id, op.permission, op.reach, c.what, named)
+	switch {
+	case denied && !(res.Status == 403 && holds(res, "good for "+c.bound+" only")):
+		t.Errorf("%s: %d %s, not refused for its environment", what, res.Status, res.Body)
+	case !denied && lacks && !(res.Status == 403 && holds(res, "permission")):
+		t.Errorf("%s: %d %s, not refused for its permission", what, res.Status, res.Body)
+	case !denied && !lacks && op.foreign() && (res.Status == 401 || res.Status >= 500 || holds(res, "good for")):
+		t.Errorf("%s: %d %s, not admitted", what, res.Status, res.Body)
+	case !denied && !lacks && !op.foreign() && !(res.Status == 400 && holds(res, "no_such_parameter")):
+		t.Errorf("%s: %d %s, not admitted", what, res.Status, res.Body)
+	}
+}
+
+// foreign says whether the operation keeps another protocol's rules, which leave
+// unknown parameters alone.
+func (op operation) foreign() bool {
+	return op.bridge() || strings.HasPrefix(op.path, "/v1/data/") || strings.HasPrefix(op.path, "/access/v1/")
+}
+
+// holds reports whether an error body of any area holds a text.
+func holds(res *apptest.Response, text string) bool {
+	var doc any
+	return json.Unmarshal(res.Body, &doc) == nil && strings.Contains(fmt.Sprint(doc), text)
+}

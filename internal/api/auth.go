@@ -37,28 +37,15 @@ type Me struct {
 
 type meOut struct{ Body Me }
 
-// ShownToken is the token of a caller who showed one: embed it in an input. It
-// is no parameter; the document has it among the security schemes.
-type ShownToken struct {
-	Authorization string `header:"Authorization" hidden:"true"`
-}
-
-func (t ShownToken) bearer() string {
-	const scheme = "bearer "
-	if len(t.Authorization) > len(scheme) {
-		return t.Authorization[len(scheme):]
-	}
-	return ""
-}
-
-type logoutIn struct{ ShownToken }
-
 // Done is an answer that says what was done, and nothing else.
 type Done struct {
 	Message string `json:"message" doc:"What was done"`
 }
 
-type doneOut struct{ Body Done }
+type signedOutOut struct {
+	SetCookie string `header:"Set-Cookie" doc:"Takes the session cookie away, where one was shown"`
+	Body      Done
+}
 
 type jwksOut struct {
 	CacheControl string `header:"Cache-Control" doc:"The set may be kept for five minutes"`
@@ -81,10 +68,14 @@ func (h *identity) auth(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: rest.ReachSelf, Tags: tags,
 		Summary:     "Sign out",
-		Description: "Ends the token and those that were made from it, at once. An API key has no session: 400.",
+		Description: "Ends the caller's session, of a token or of a browser's cookie, and the tokens that were made from it, at once. An API key has no session: 400.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *logoutIn) (*doneOut, error) {
-			return &doneOut{Done{"Signed out"}}, h.Auth.Logout(ctx, sc, in.bearer())
+		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*signedOutOut, error) {
+			out := &signedOutOut{Body: Done{"Signed out"}}
+			if b, err := r.Browser(ctx); err == nil && b.Cookie != "" {
+				out.SetCookie = b.SetCookie("", 0)
+			}
+			return out, h.Auth.Sessions.Logout(ctx, sc)
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: rest.ReachSelf, Tags: tags,

@@ -15,7 +15,6 @@ type PortalTokenRequest struct {
 }
 
 type portalTokenIn struct {
-	ShownToken
 	Body *PortalTokenRequest
 }
 
@@ -39,7 +38,7 @@ func (h *identity) developerPortal(r *rest.Router) {
 			if in.Body != nil {
 				scopes = in.Body.Scopes
 			}
-			g, err := h.Auth.Portal(ctx, sc, in.bearer(), scopes)
+			g, err := h.Auth.Portal(ctx, sc, scopes)
 			return &grantOut{g}, err
 		})
 	rest.Register(r, rest.Op{

@@ -17,6 +17,7 @@ type identity struct {
 // Mount registers the operations.
 func (h *identity) Mount(r *rest.Router) {
 	h.auth(r)
+	h.authSessions(r)
 	h.developerPortal(r)
 	h.tenants(r)
 	h.users(r)

@@ -29,12 +29,13 @@ import (
 type town struct {
 	*rig
 	t     *testing.T
+	auth  *auth.Service
 	admin string // a platform administrator's token
 }
 
 const adminPassword = "the first password"
 
-func newTown(t *testing.T, c *db.Cluster) *town {
+func newTown(t *testing.T, c *db.Cluster, changes ...func(*Config)) *town {
 	t.Helper()
 	ctx := context.Background()
 	// As the process's clock: finer than a store keeps.
@@ -67,8 +68,11 @@ func newTown(t *testing.T, c *db.Cluster) *town {
 		s.Kit.BaseDomain, s.Kit.Authenticate = "gate.example", authenticator(svc)
 		s.Auth, s.Users, s.Tenants = svc, people, tenants
 		s.Kit.Idempotency = rest.Idempotency{Cluster: c, Seal: box.Seal, Open: box.Open}
+		for _, change := range changes {
+			change(s)
+		}
 	})
-	w := &town{rig: g, t: t}
+	w := &town{rig: g, t: t, auth: svc}
 	w.admin = w.login("admin", adminPassword)
 	return w
 }

@@ -32,7 +32,7 @@ import (
 
 // Config is what the API is made of.
 type Config struct {
-	// Kit is what all operations share. New sets Document, Areas, Canonical and IsAPI.
+	// Kit is what all operations share. New sets Document, Areas, Canonical, IsAPI and PublicURL.
 	Kit rest.Config
 	// PublicURL is where clients reach this service, without a path.
 	PublicURL string
@@ -70,7 +70,7 @@ type API struct {
 // New builds the API. It panics on a bad operation and returns an error for a bad
 // configuration.
 func New(c Config) (*API, error) {
-	c.Kit.Areas, c.Kit.Canonical, c.Kit.IsAPI = areas(), canonical, isAPI
+	c.Kit.Areas, c.Kit.Canonical, c.Kit.IsAPI, c.Kit.PublicURL = areas(), canonical, isAPI, c.PublicURL
 	var err error
 	if c.Kit.Document, err = document(); err != nil {
 		return nil, err

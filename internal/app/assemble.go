@@ -199,6 +199,7 @@ func (p *parts) people(ctx context.Context) error {
 	}
 	p.auth, err = auth.New(ctx, auth.Config{
 		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,
+		SessionIdle: p.cfg.SessionIdle, SessionLife: p.cfg.SessionLife,
 		Issuer: "gatehouse", Blind: blind(p.cfg.CredentialGrace), Bouncer: p.bouncerByToken, BouncerTimes: p.bouncerTimes,
 	})
 	if err != nil {

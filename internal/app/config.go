@@ -41,6 +41,8 @@ type Config struct {
 	AnomalyInterval    time.Duration `env:"GATEHOUSE_ANOMALY_INTERVAL" default:"1m" help:"How often the detectors of anomalies look at each tenant that has decisions."`
 	SimulationDeadline time.Duration `env:"GATEHOUSE_SIMULATION_DEADLINE" default:"30s" help:"Longest evaluation of the simulator, at most 30s; past it the run is ended and answered with 400."`
 	CredentialGrace    time.Duration `env:"GATEHOUSE_CREDENTIAL_GRACE" default:"10m" help:"How long credentials that a server has seen hold while the store is down, when none can be revoked either; 0: they stop with it."`
+	SessionIdle        time.Duration `env:"GATEHOUSE_SESSION_IDLE" default:"1h" help:"How long a browser's session lasts without a request of its person."`
+	SessionLife        time.Duration `env:"GATEHOUSE_SESSION_LIFE" default:"12h" help:"How long a browser's session lasts at most."`
 	AuditSync          string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to the disk: every record survives a crash of the process in each mode; a power cut in 'always'."`
 	Audit              string        `env:"GATEHOUSE_AUDIT" default:"required" enum:"required,best_effort" help:"While the decision log cannot be kept: required refuses decisions with 503 and is not ready; best_effort goes on, raises an alert at once, and says in the log how many are missing."`
 	SpoolBytes         int64         `env:"GATEHOUSE_SPOOL_BYTES" default:"8589934592" help:"Ceiling of the audit spool in bytes: decisions that are not in the store yet. From four fifths on there is an alert; the last tenth takes permits alone."`
@@ -78,6 +80,9 @@ func (c *Config) Check() error {
 	}
 	if c.CredentialGrace < 0 {
 		return fmt.Errorf("GATEHOUSE_CREDENTIAL_GRACE: %s is negative", c.CredentialGrace)
+	}
+	if c.SessionIdle < time.Minute || c.SessionLife < c.SessionIdle {
+		return fmt.Errorf("GATEHOUSE_SESSION_IDLE, GATEHOUSE_SESSION_LIFE: %s and %s; the first must be a minute or more, the second no less than the first", c.SessionIdle, c.SessionLife)
 	}
 	if err := checkURL("GATEHOUSE_DATABASE_URL", c.DatabaseURL, "postgres", "postgresql"); err != nil {
 		return err

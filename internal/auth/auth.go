@@ -47,13 +47,18 @@ const maxCredential = 4096
 // maxEntries bounds the credentials that are kept in process.
 const maxEntries = 100_000
 
-// Credential is what a request shows of itself: one of Bearer and APIKey, and
-// the tenant and environment that it names.
+// Credential is what a request shows of itself: one of Bearer, APIKey and Cookie,
+// and the tenant and environment that it names.
 type Credential struct {
 	Bearer, APIKey string
-	TenantHint     scope.TenantID
-	EnvHint        scope.Env
-	IP, RequestID  string
+	// Cookie is the value of a browser's session cookie.
+	Cookie string
+	// Idle is set where a page asks by itself, with nobody at the screen: the
+	// request does not keep the session from expiring.
+	Idle          bool
+	TenantHint    scope.TenantID
+	EnvHint       scope.Env
+	IP, RequestID string
 }
 
 // Principal is what else is known of a caller.
@@ -93,6 +98,9 @@ type Config struct {
 	// Bouncer finds the bouncer of a token's digest in its tenant's store, or
 	// answers NotFound; nil: bouncers' tokens are refused.
 	Bouncer func(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error)
+	// SessionLife is how long a browser's session lasts at most (12 hours when 0);
+	// SessionIdle is how long it lasts without a request (an hour when 0).
+	SessionLife, SessionIdle time.Duration
 	// BouncerTimes says when the bouncer of an id was made and last changed; it
 	// is needed where Bouncer is.
 	BouncerTimes func(ctx context.Context, tx *db.Tx, id string) (made, changed time.Time, err error)
@@ -107,13 +115,15 @@ type Bouncer struct {
 // Service authenticates and keeps credentials. Make one with New.
 type Service struct {
 	Config
-	entries *otter.Cache[[sha256.Size]byte, *entry]
-	loads   singleflight.Group
-	realms  sync.Map // scope.TenantID → *realm
-	keys    keyring
-	used    usage
-	lobby   lobby
-	stop    func()
+	// Sessions signs browsers in and out.
+	Sessions *Sessions
+	entries  *otter.Cache[[sha256.Size]byte, *entry]
+	loads    singleflight.Group
+	realms   sync.Map // scope.TenantID → *realm
+	keys     keyring
+	used     usage
+	lobby    lobby
+	stop     func()
 }
 
 // New makes a Service and loads or makes its signing key. Close ends it.
@@ -123,6 +133,12 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	if cfg.Blind == 0 {
 		cfg.Blind = DefaultBlind
+	}
+	if cfg.SessionLife <= 0 {
+		cfg.SessionLife = 12 * time.Hour
+	}
+	if cfg.SessionIdle <= 0 {
+		cfg.SessionIdle = time.Hour
 	}
 	if cfg.Pause == nil {
 		cfg.Pause = pause
@@ -135,6 +151,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{Config: cfg, entries: entries}
+	s.Sessions = &Sessions{s: s}
 	if err := s.rotate(ctx); err != nil {
 		return nil, err
 	}
@@ -156,10 +173,28 @@ type entry struct {
 	gen   uint64
 	// expires is in Unix nanoseconds; 0: never.
 	expires int64
-	// key is set for API keys: their use is noted. token is set for what was
-	// shown as a token: it is not taken for an API key.
-	key   *noted
-	token bool
+	// used is set for what keeps the time of its last use: API keys and people's sessions.
+	used *noted
+	// idle is how long the session lasts without a use; 0: that does not end it.
+	idle time.Duration
+	// shown is how the credential has to be shown.
+	shown manner
+}
+
+// manner is how a credential was shown. Each credential counts only when it is
+// shown in its own manner.
+type manner uint8
+
+const (
+	asKey    manner = iota // an API key, or a bouncer's token, in either header
+	asToken                // a session token, as Authorization: Bearer
+	asCookie               // a browser's cookie
+)
+
+// expired reports whether the time of an entry is over, by its end or for want of use.
+func (e *entry) expired(now time.Time) bool {
+	at := now.UnixNano()
+	return e.expires != 0 && at >= e.expires || e.idle != 0 && at-e.used.at.Load() >= int64(e.idle)
 }
 
 func refused() error {
@@ -181,11 +216,9 @@ func refuseGone(err error) error {
 // the credential is bound to the other environment. With these the Principal
 // is told too: the credential is good, and its request counts.
 func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, Principal, error) {
-	text := c.APIKey
-	if text == "" {
-		text = c.Bearer
-	} else if c.Bearer != "" {
-		return scope.Scope{}, Principal{}, fault.New(fault.BadRequest, "ambiguous_credentials", "send one credential, not several")
+	text, err := c.text()
+	if err != nil {
+		return scope.Scope{}, Principal{}, err
 	}
 	if text == "" || len(text) > maxCredential {
 		return scope.Scope{}, Principal{}, refused()
@@ -195,11 +228,11 @@ func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, 
 	if err != nil {
 		return scope.Scope{}, Principal{}, err
 	}
-	if e.token && c.APIKey != "" {
+	if e.shown == asToken && c.APIKey != "" {
 		return scope.Scope{}, Principal{}, refused()
 	}
-	if e.key != nil {
-		s.used.note(e.key, now)
+	if e.used != nil && !c.Idle {
+		s.used.note(e.used, now)
 	}
 	sc := e.scope
 	sc.RequestID, sc.Actor.IP = c.RequestID, c.IP
@@ -217,20 +250,45 @@ func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, 
 	return sc, e.who, nil
 }
 
+// text is the one credential that was shown; empty for none.
+func (c Credential) text() (string, error) {
+	text := ""
+	for _, one := range [...]string{c.APIKey, c.Bearer, c.Cookie} {
+		if one == "" {
+			continue
+		}
+		if text != "" {
+			return "", fault.New(fault.BadRequest, "ambiguous_credentials", "send one credential, not several")
+		}
+		text = one
+	}
+	return text, nil
+}
+
+// entryDigest is what an entry is found by. That of a cookie is no other credential's.
+func entryDigest(c Credential, text string) [sha256.Size]byte {
+	if c.Cookie != "" {
+		return cookieDigest(text)
+	}
+	return sha256.Sum256([]byte(text))
+}
+
 // find gives the entry of a credential: the one in process while it holds, else
 // a new one. Equal credentials that come at once are loaded once.
 func (s *Service) find(ctx context.Context, c Credential, text string, now time.Time) (*entry, error) {
-	digest := sha256.Sum256([]byte(text))
+	digest := entryDigest(c, text)
 	if e, ok := s.entries.GetIfPresent(digest); ok {
 		if err := s.ensureFresh(ctx, e.realm, now); err != nil {
 			return nil, refuseGone(err)
 		}
 		if e.gen == e.realm.gen.Load() {
-			if e.expires != 0 && now.UnixNano() >= e.expires {
-				s.entries.Invalidate(digest)
-				return nil, refused()
+			if !e.expired(now) {
+				return e, e.realm.serves()
 			}
-			return e, e.realm.serves()
+			s.entries.Invalidate(digest)
+			if e.idle == 0 {
+				return nil, refused()
+			} // else it may have been used at another replica
 		}
 	}
 	got, err, _ := s.loads.Do(string(digest[:]), func() (any, error) {
@@ -259,6 +317,9 @@ func (s *Service) find(ctx context.Context, c Credential, text string, now time.
 
 // load asks the stores about a credential.
 func (s *Service) load(ctx context.Context, c Credential, text string, digest [sha256.Size]byte, now time.Time) (*entry, error) {
+	if c.Cookie != "" {
+		return s.Sessions.load(ctx, text, digest, now)
+	}
 	if looksLikeKey(text) {
 		return s.loadKey(ctx, text, digest, now)
 	}

@@ -21,7 +21,7 @@ func TestRenewedSessionEnds(t *testing.T) {
 		for range 6 {
 			r.clock.pass(TokenLife/6 - time.Second)
 			sc, _ := r.is(Credential{Bearer: token})
-			g, err := r.Portal(ctx, sc, token, nil)
+			g, err := r.Portal(ctx, sc, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -26,7 +26,7 @@ func TestChangeOfAKey(t *testing.T) {
 			here, there := newReplica(t, dbtest.OpenConfig(t, cfg), ck), newReplica(t, dbtest.OpenConfig(t, cfg), ck)
 			k := here.key(scope.DefaultTenant, "policies:write", "users:read")
 			caller, _ := here.is(Credential{APIKey: k.Key})
-			g, err := here.Portal(ctx, caller, "", nil)
+			g, err := here.Portal(ctx, caller, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

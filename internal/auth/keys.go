@@ -493,9 +493,9 @@ func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Ti
 		Tenant: e.realm.id, Env: k.Environment, EnvBound: k.Environment != scope.AnyEnv, Permissions: ps,
 		Actor: scope.Actor{Kind: scope.Key, ID: k.ID, Name: k.Name},
 	}
-	e.key = &noted{tenant: e.realm.id, id: k.ID}
+	e.used = &noted{tenant: e.realm.id, id: k.ID}
 	if k.LastUsedAt != nil {
-		e.key.at.Store(k.LastUsedAt.UnixNano())
+		e.used.at.Store(k.LastUsedAt.UnixNano())
 	}
 	return nil
 }

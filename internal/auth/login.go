@@ -26,29 +26,43 @@ const FailedLogins = "alert.failed_logins"
 // often at this account, known or not, it is 429 locked. 429 too_many_sign_ins
 // says that too many wait.
 func (s *Service) Login(ctx context.Context, sc scope.Scope, name, password string) (Grant, error) {
-	return s.login(ctx, sc, name, password, nil)
+	return s.grant(ctx, sc, name, password, nil)
 }
 
-func (s *Service) login(ctx context.Context, sc scope.Scope, name, password string, scopes []string) (Grant, error) {
+// grant signs in for a token of some scopes, or of all that the person has.
+func (s *Service) grant(ctx context.Context, sc scope.Scope, name, password string, scopes []string) (g Grant, err error) {
+	err = s.login(ctx, sc, name, password, func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
+		ss.Limited, ss.Scopes = len(scopes) > 0, scopes
+		g, err = s.beginSession(ctx, tx, t, ss)
+		return nil, err
+	})
+	return g, err
+}
+
+// opener writes the session of a person who has proved their identity. It answers
+// what the audit entry says of the session.
+type opener func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error)
+
+// login checks a password and has open write the session.
+func (s *Service) login(ctx context.Context, sc scope.Scope, name, password string, open opener) error {
 	store, served, err := s.loginStore(ctx, sc.Tenant)
 	if err != nil {
-		return Grant{}, err
+		return err
 	}
 	if !served { // the same work, for a name that nobody can have
 		name = "\ufffd" + string(sc.Tenant) + "\ufffd" + name
 	}
 	right, g, rehash, err := s.check(ctx, store, sc, name, password)
 	if err != nil {
-		return Grant{}, err
+		return err
 	}
 	if !right || g.user.Status != user.Active {
 		if err := store.Write(ctx, func(tx *db.Tx) error { return s.recordFailure(ctx, tx, sc, g) }); err != nil {
-			return Grant{}, err
+			return err
 		}
-		return Grant{}, wrongPassword()
+		return wrongPassword()
 	}
-	ss := session{UserID: g.user.ID, IP: sc.Actor.IP, Limited: len(scopes) > 0, Scopes: scopes}
-	return s.recordSuccess(ctx, store, sc, g, ss, rehash)
+	return s.recordSuccess(ctx, store, sc, g, rehash, open)
 }
 
 // check counts a guess and looks whether the password is right. A locked pair is
@@ -148,10 +162,8 @@ func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 
 // recordSuccess clears the pair's count, takes this guess back from the account's and
 // the network's, notes where the person signed in, and begins the session.
-func (s *Service) recordSuccess(ctx context.Context, store *db.DB, sc scope.Scope, g guess, ss session, rehash string) (Grant, error) {
-	now := s.Now()
-	var grant Grant
-	err := store.Write(ctx, func(tx *db.Tx) error {
+func (s *Service) recordSuccess(ctx context.Context, store *db.DB, sc scope.Scope, g guess, rehash string, open opener) error {
+	return store.Write(ctx, func(tx *db.Tx) error {
 		u, err := user.ByID(ctx, tx, g.user.ID)
 		if fault.Is(err, fault.NotFound) {
 			return wrongPassword()
@@ -170,45 +182,14 @@ func (s *Service) recordSuccess(ctx context.Context, store *db.DB, sc scope.Scop
 				return err
 			}
 		}
+		now := s.Now()
 		if err := putPlace(ctx, tx, u.ID, g.network, now); err != nil {
 			return err
 		}
 		if err := user.SignedIn(ctx, tx, u.ID, now, rehash); err != nil {
 			return err
 		}
-		if grant, err = s.beginSession(ctx, tx, store.TenantID(), ss); err != nil {
-			return err
-		}
-		sc.Actor = scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles, IP: sc.Actor.IP}
-		return audit.Append(ctx, tx, sc, now, audit.Entry{Type: "LOGIN", Object: "user", ObjectID: u.ID, ObjectName: u.Username})
-	})
-	return grant, err
-}
-
-// Logout ends the session of a token, and those that were made from it.
-func (s *Service) Logout(ctx context.Context, sc scope.Scope, bearer string) error {
-	if bearer == "" || looksLikeKey(bearer) {
-		return fault.New(fault.BadRequest, "not_a_session", "an API key has no session; revoke the key instead")
-	}
-	c, err := s.verify(ctx, bearer)
-	if err != nil {
-		return err
-	}
-	return s.Stores.Write(ctx, c.Tenant, func(tx *db.Tx) error {
-		ss, err := selectSession(ctx, tx, c.ID)
-		if errors.Is(err, db.ErrNoRows) {
-			return refused()
-		}
-		if err != nil {
-			return err
-		}
-		if err := deleteRoot(ctx, tx, ss.Root); err != nil {
-			return err
-		}
-		if _, err := tx.Bump(ctx, user.Revision); err != nil {
-			return err
-		}
-		return audit.Append(ctx, tx, sc, s.Now(), audit.Entry{Type: "LOGOUT", Object: "user", ObjectID: sc.Actor.ID, ObjectName: sc.Actor.Name})
+		return s.Sessions.enterAs(ctx, tx, store.TenantID(), sc, u, open)
 	})
 }
 
@@ -263,7 +244,7 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 		if req.Username == "" || req.Password == "" {
 			return Grant{}, fault.New(fault.BadRequest, "invalid_request", "username or password is missing")
 		}
-		g, err := s.login(ctx, sc, req.Username, req.Password, scopes)
+		g, err := s.grant(ctx, sc, req.Username, req.Password, scopes)
 		if fault.Is(err, fault.Unauthenticated) {
 			err = fault.New(fault.BadRequest, "invalid_grant", "the user name or the password is not right")
 		}
@@ -278,7 +259,7 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 		if err != nil {
 			return Grant{}, err
 		}
-		g, err := s.Portal(ctx, caller, "", scopes)
+		g, err := s.Portal(ctx, caller, scopes)
 		if fault.Is(err, fault.Forbidden) {
 			err = fault.New(fault.BadRequest, "invalid_scope", "the key does not hold a scope that was asked for")
 		}

@@ -105,33 +105,6 @@ func deleteAll(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-const sessionColumns = `id, root, user_id, key_id, limited, scopes, environment, ip, created_at, expires_at`
-
-func insertSession(ctx context.Context, tx *db.Tx, ss session) error {
-	_, err := tx.Exec(ctx, `INSERT INTO sessions (`+sessionColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-		ss.ID, ss.Root, ss.UserID, ss.KeyID, ss.Limited, ss.Scopes, ss.Env, ss.IP, ss.CreatedAt, ss.ExpiresAt)
-	return err
-}
-
-func selectSession(ctx context.Context, tx *db.Tx, id string) (session, error) {
-	return db.One[session](ctx, tx, `SELECT `+sessionColumns+` FROM sessions WHERE id = $1`, id)
-}
-
-func deleteRoot(ctx context.Context, tx *db.Tx, root string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE root = $1`, root)
-	return err
-}
-
-func deleteSessionsOf(ctx context.Context, tx *db.Tx, userID string) error {
-	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1`, userID)
-	return err
-}
-
-func dropExpired(ctx context.Context, tx *db.Tx, now time.Time) error {
-	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE expires_at < $1`, now)
-	return err
-}
-
 // lockAttempt gives the count of a subject, which nobody else changes meanwhile;
 // one that was never seen has none.
 func lockAttempt(ctx context.Context, tx *db.Tx, subject string) (attempt, error) {

@@ -41,6 +41,10 @@ type session struct {
 	IP        string    `db:"ip"`
 	CreatedAt time.Time `db:"created_at"`
 	ExpiresAt time.Time `db:"expires_at"`
+	// Digest is of a browser's cookie; empty for the session of a token.
+	Digest string    `db:"digest"`
+	Agent  string    `db:"agent"`
+	UsedAt time.Time `db:"used_at"`
 }
 
 // Grant is a token as it is handed out (RFC 6749 section 5.1).
@@ -53,17 +57,7 @@ type Grant struct {
 
 // beginSession writes a session and gives its token.
 func (s *Service) beginSession(ctx context.Context, tx *db.Tx, t scope.TenantID, ss session) (Grant, error) {
-	ss.ID, ss.CreatedAt = s.NewID(), s.Now()
-	if ss.Root == "" {
-		ss.Root = ss.ID
-	}
-	if end := ss.CreatedAt.Add(TokenLife); ss.ExpiresAt.IsZero() || ss.ExpiresAt.After(end) {
-		ss.ExpiresAt = end
-	}
-	if err := dropExpired(ctx, tx, ss.CreatedAt); err != nil {
-		return Grant{}, err
-	}
-	if err := insertSession(ctx, tx, ss); err != nil {
+	if err := s.Sessions.open(ctx, tx, &ss, TokenLife); err != nil {
 		return Grant{}, err
 	}
 	subject := ss.UserID
@@ -117,7 +111,7 @@ func (s *Service) loadToken(ctx context.Context, text string, now time.Time) (*e
 	if err != nil {
 		return nil, err
 	}
-	e.expires, e.token = c.ExpiresAt.UnixNano(), true
+	e.expires, e.shown = c.ExpiresAt.UnixNano(), asToken
 	store, err := s.Stores.Tenant(ctx, c.Tenant)
 	if err != nil {
 		return nil, err
@@ -151,8 +145,11 @@ func fillFromUser(ctx context.Context, tx *db.Tx, e *entry, ss session) error {
 	e.who = Principal{Plan: e.realm.facts.Load().Plan}
 	e.scope = scope.Scope{
 		Tenant: e.realm.id, Env: ss.Env, EnvBound: ss.Env != scope.AnyEnv, Platform: platform, Permissions: ps,
-		Actor: scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles},
+		Actor:   scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles},
+		Session: ss.ID,
 	}
+	e.used = &noted{tenant: e.realm.id, id: ss.ID, session: true}
+	e.used.at.Store(ss.UsedAt.UnixNano())
 	limitToSession(e, ss)
 	return nil
 }
@@ -167,6 +164,7 @@ func fillFromSessionKey(ctx context.Context, tx *db.Tx, e *entry, ss session, no
 	if err := fillFromKeyRow(ctx, tx, e, k, now); err != nil {
 		return err
 	}
+	e.scope.Session = ss.ID
 	limitToSession(e, ss)
 	return nil
 }
@@ -190,10 +188,9 @@ func parsePermissions(scopes []string) []scope.Permission {
 }
 
 // Portal gives a token for the caller, good for an hour and for what the
-// caller may do now, narrowed to scopes where there are any. bearer is the token
-// that the caller showed, if it was one: the new one ends with it, at the latest
-// when it would have ended.
-func (s *Service) Portal(ctx context.Context, sc scope.Scope, bearer string, scopes []string) (Grant, error) {
+// caller may do now, narrowed to scopes where there are any. Made by a session, it
+// ends with that session, at the latest when the session would have ended.
+func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (Grant, error) {
 	ss := session{Env: scope.AnyEnv, IP: sc.Actor.IP}
 	if sc.EnvBound {
 		ss.Env = sc.Env
@@ -224,18 +221,10 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, bearer string, sco
 	if err != nil {
 		return Grant{}, err
 	}
-	parent, isToken := "", bearer != "" && !looksLikeKey(bearer)
-	if isToken {
-		c, err := s.verify(ctx, bearer)
-		if err != nil {
-			return Grant{}, err
-		}
-		parent = c.ID
-	}
 	var g Grant
 	err = home.Write(ctx, func(tx *db.Tx) (err error) {
-		if isToken {
-			from, err := selectSession(ctx, tx, parent)
+		if sc.Session != "" {
+			from, err := selectSession(ctx, tx, sc.Session)
 			if errors.Is(err, db.ErrNoRows) {
 				return refused()
 			}

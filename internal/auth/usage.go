@@ -18,14 +18,24 @@ const (
 	flushEvery = 10 * time.Second
 )
 
-// noted is the last use of one key.
+// noted is the last use of one key or session.
 type noted struct {
-	tenant scope.TenantID
-	id     string
-	at     atomic.Int64 // Unix nanoseconds
+	tenant  scope.TenantID
+	id      string
+	session bool
+	at      atomic.Int64 // Unix nanoseconds
 }
 
-// usage collects which keys were used since the last flush.
+// write moves the last use in the store on.
+func (n *noted) write(ctx context.Context, tx *db.Tx) error {
+	at := time.Unix(0, n.at.Load()).UTC()
+	if n.session {
+		return touchSession(ctx, tx, n.id, at)
+	}
+	return touchKey(ctx, tx, n.id, at)
+}
+
+// usage collects which keys and sessions were used since the last flush.
 type usage struct {
 	mu    sync.Mutex
 	dirty map[*noted]struct{}
@@ -53,8 +63,8 @@ func (u *usage) take() map[*noted]struct{} {
 	return taken
 }
 
-// flush writes last_used_at of the keys that were used. What cannot be written
-// is lost: the next use notes the key again.
+// flush writes the last use of the keys and sessions that were used. What cannot
+// be written is lost: the next use is noted again.
 func (s *Service) flush(ctx context.Context) error {
 	byTenant := map[scope.TenantID][]*noted{}
 	for n := range s.used.take() {
@@ -66,7 +76,7 @@ func (s *Service) flush(ctx context.Context) error {
 		if err == nil {
 			err = store.Write(ctx, func(tx *db.Tx) error {
 				for _, n := range list {
-					if err := touchKey(ctx, tx, n.id, time.Unix(0, n.at.Load()).UTC()); err != nil {
+					if err := n.write(ctx, tx); err != nil {
 						return err
 					}
 				}

@@ -52,6 +52,7 @@ func New(c Config) (*Router, error) {
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "An API key of a tenant"},
 					"bearer": {Type: "http", Scheme: "bearer", Description: "An access token of a person, or an API key"},
+					"cookie": {Type: "apiKey", In: "cookie", Name: secureCookie, Description: "The session of a browser, from POST /auth/sessions; without TLS the name is gatehouse. Requests must come from a page of this origin"},
 				},
 			},
 		},
@@ -89,14 +90,14 @@ func (d documenter) operation(rt *route) *huma.Operation {
 	if !op.Public {
 		doc.Extensions["x-environment"] = op.Reach.String()
 	}
-	doc.Security = []map[string][]string{{"apiKey": {}}, {"bearer": {}}}
+	doc.Security = []map[string][]string{{"apiKey": {}}, {"bearer": {}}, {"cookie": {}}}
 	switch {
 	case op.Bearer:
-		doc.Security = []map[string][]string{{"bearer": {}}}
+		doc.Security = []map[string][]string{{"bearer": {}}, {"cookie": {}}}
 	case op.Public:
 		doc.Security = []map[string][]string{}
 	case op.Optional:
-		doc.Security = append(doc.Security, map[string][]string{})
+		doc.Security = []map[string][]string{{"apiKey": {}}, {"bearer": {}}, {}}
 	}
 	if !op.Public && !op.Root {
 		for _, name := range []string{"Tenant", "TenantQuery"} {

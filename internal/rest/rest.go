@@ -67,6 +67,9 @@ type Config struct {
 	// TenantByHost finds the tenant of a verified custom domain. Nil: there is none.
 	TenantByHost func(ctx context.Context, host string) (scope.TenantID, bool)
 
+	// PublicURL is where clients reach the service, without a path. Empty: unknown.
+	PublicURL string
+
 	// Authenticate turns a credential into a scope.
 	Authenticate func(ctx context.Context, c Credential) (scope.Scope, Principal, error)
 	// Count adds n to a counter of a fixed window. Nil turns rate limits off.

@@ -48,7 +48,7 @@ type Op struct {
 	// credential. A request without any is refused before its body is read.
 	Signed []string
 	// Bearer operations take their credential, a token or a key, from the
-	// Authorization header only.
+	// Authorization header, or from a browser's cookie.
 	Bearer bool
 	// Status is that of success: 0 means 200, or 204 where there is no body.
 	Status int
@@ -70,6 +70,9 @@ type Op struct {
 	// Brief operations, of method POST, answer from memory at once and need not
 	// know whether their caller has gone. Package lane may serve them.
 	Brief bool
+	// Unattended operations are called by pages with nobody at the screen. They do
+	// not keep a browser's session from expiring.
+	Unattended bool
 	// Gzip lets the request body be compressed. The handler bounds what it
 	// unpacks. For Raw operations only.
 	Gzip bool

@@ -88,6 +88,9 @@ type Scope struct {
 	Permissions Permissions
 	// Platform is set for platform administrators, who work across tenants.
 	Platform bool
+	// Session is the id of the session that the credential stands for; empty for
+	// API keys, bouncers and the service itself.
+	Session string
 	// RequestID ties logs, audit rows and answers together.
 	RequestID string
 }

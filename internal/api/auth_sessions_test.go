@@ -1,0 +1,244 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/resttest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const sameOriginHeader = "Sec-Fetch-Site"
+
+// browser sends a request as a page of our own origin does, and gives the cookies
+// that the answer sets.
+func (w *town) browser(want int, method, path, body, cookie string, more ...string) (map[string]any, []*http.Cookie) {
+	w.t.Helper()
+	c := resttest.Call{Method: method, Path: "/api/v1" + path, Body: body, Headers: append([]string{sameOriginHeader, "same-origin", "User-Agent", "Mozilla/5.0 (X11; Linux) Firefox/140.0"}, more...)}
+	if cookie != "" {
+		c.Headers = append(c.Headers, "Cookie", "gatehouse"+"="+cookie)
+	}
+	rec := w.Do(w.t, c.Request())
+	if rec.Code != want {
+		w.t.Errorf("%s %s: %d, want %d: %s", method, path, rec.Code, want, rec.Body)
+	}
+	out := map[string]any{}
+	if rec.Body.Len() > 0 {
+		if err := json.Unmarshal(rec.Body.Bytes(), &out); err != nil {
+			w.t.Error(err)
+		}
+	}
+	return out, rec.Result().Cookies()
+}
+
+// signIn signs the administrator in with a browser.
+func (w *town) signIn() (cookie string, session map[string]any) {
+	w.t.Helper()
+	session, cookies := w.browser(200, "POST", "/auth/sessions", `{"username":"admin","password":"`+adminPassword+`"}`, "")
+	if len(cookies) != 1 {
+		w.t.Fatalf("cookies %v", cookies)
+	}
+	return cookies[0].Value, session
+}
+
+// TestBrowserSession goes from sign-in to sign-out as the console does.
+func TestBrowserSession(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		w := newTown(t, c)
+		session, cookies := w.browser(200, "POST", "/auth/sessions", `{"username":"admin","password":"`+adminPassword+`"}`, "")
+		if len(cookies) != 1 {
+			t.Fatalf("cookies %v", cookies)
+		}
+		set := cookies[0]
+		if set.Name != "gatehouse" || !set.HttpOnly || set.SameSite != http.SameSiteStrictMode || set.Secure || set.Path != "/" || set.Domain != "" || set.MaxAge != int(12*time.Hour/time.Second) {
+			t.Errorf("cookie %+v", set)
+		}
+		text, _ := json.Marshal(session)
+		if strings.Contains(string(text), set.Value) || session["kind"] != "browser" || session["current"] != true || session["device"] != "Firefox on Linux" {
+			t.Errorf("session %s", text)
+		}
+		w.browser(401, "POST", "/auth/sessions", `{"username":"admin","password":"not it"}`, "")
+		me, _ := w.browser(200, "GET", "/auth/me", "", set.Value)
+		if me["username"] != "admin" || me["kind"] != "user" {
+			t.Errorf("me %v", me)
+		}
+		list, _ := w.browser(200, "GET", "/auth/sessions", "", set.Value)
+		if got, ok := list["sessions"].([]any); !ok || len(got) != 2 { // the fixture's token is the other
+			t.Fatalf("sessions %v", list)
+		}
+		w.browser(404, "DELETE", "/auth/sessions/unknown", "", set.Value)
+		other, info := w.signIn()
+		w.browser(204, "DELETE", "/auth/sessions/"+info["id"].(string), "", set.Value)
+		w.browser(401, "GET", "/auth/me", "", other)
+		if ended, _ := w.browser(200, "DELETE", "/auth/sessions", "", set.Value); ended["ended"] != 1.0 {
+			t.Errorf("ended %v", ended)
+		}
+		w.as(w.admin, 401, "GET", "/auth/me", "")
+		_, cookies = w.browser(200, "POST", "/auth/logout", "", set.Value)
+		if len(cookies) != 1 || cookies[0].Name != "gatehouse" || cookies[0].MaxAge >= 0 || cookies[0].Value != "" {
+			t.Errorf("at sign-out: %v", cookies)
+		}
+		w.browser(401, "GET", "/auth/me", "", set.Value)
+	})
+}
+
+// TestSignInAnew: signing in ends the session that the browser had.
+func TestSignInAnew(t *testing.T) {
+	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
+	first, _ := w.signIn()
+	_, cookies := w.browser(200, "POST", "/auth/sessions", `{"username":"admin","password":"`+adminPassword+`"}`, first)
+	w.browser(401, "GET", "/auth/me", "", first)
+	w.browser(200, "GET", "/auth/me", "", cookies[0].Value)
+}
+
+// TestHeaderBeforeCookie: a credential that the page sends counts, and not the
+// cookie that the browser adds.
+func TestHeaderBeforeCookie(t *testing.T) {
+	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
+	cookie, _ := w.signIn()
+	w.browser(401, "GET", "/auth/me", "", cookie, "X-API-Key", "nonsense")
+	w.browser(401, "GET", "/auth/me", "", cookie, "Authorization", "Bearer nonsense")
+	me, _ := w.browser(200, "GET", "/auth/me", "", "nonsense", "Authorization", "Bearer "+w.admin)
+	if me["username"] != "admin" {
+		t.Errorf("me %v", me)
+	}
+	// With a credential of its own, a request may come from anywhere.
+	w.as(w.admin, 200, "GET", "/auth/me", "", sameOriginHeader, "cross-site", "Cookie", "gatehouse"+"="+cookie)
+}
+
+// TestCrossOrigin: with a cookie, what a page of another origin sends is refused,
+// by each method and at each way in; without one of the browser's own headers,
+// nothing is changed.
+func TestCrossOrigin(t *testing.T) {
+	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
+	cookie, _ := w.signIn()
+	for _, tc := range []struct {
+		what    string
+		headers []string
+		// read and change are what a GET and a change are answered.
+		read, change bool
+	}{
+		{"our page", []string{sameOriginHeader, "same-origin"}, true, true},
+		{"our page, no TLS", []string{"Origin", "http://example.com"}, true, true},
+		{"address bar", []string{sameOriginHeader, "none"}, true, false},
+		{"nothing said", nil, true, false},
+		{"another site", []string{sameOriginHeader, "cross-site"}, false, false},
+		{"a subdomain beside ours", []string{sameOriginHeader, "same-site"}, false, false},
+		{"several answers", []string{sameOriginHeader, "same-origin", sameOriginHeader, "cross-site"}, false, false},
+		{"empty", []string{sameOriginHeader, ""}, false, false},
+		{"another origin", []string{"Origin", "http://evil.example"}, false, false},
+		{"another port", []string{"Origin", "http://example.com:81"}, false, false},
+		{"no origin", []string{"Origin", "null"}, false, false},
+		{"another scheme", []string{"Origin", "file://example.com"}, false, false},
+		{"origin and more", []string{"Origin", "http://example.com.evil.example"}, false, false},
+		{"said by both", []string{sameOriginHeader, "cross-site", "Origin", "http://example.com"}, false, false},
+	} {
+		try := func(method, path, body string, headers ...string) int {
+			all := slices.Concat(tc.headers, headers, []string{"Cookie", "gatehouse" + "=" + cookie})
+			return w.Do(t, resttest.Call{Method: method, Path: path, Body: body, Headers: all}.Request()).Code
+		}
+		want := func(what string, got int, through bool) {
+			t.Helper()
+			if (got != 403) != through {
+				t.Errorf("%s, %s: %d", tc.what, what, got)
+			}
+		}
+		want("read", try("GET", "/api/v1/auth/me", ""), tc.read)
+		want("socket", try("GET", "/api/v1/auth/me", "", "Upgrade", "websocket"), tc.change)
+		want("create", try("POST", "/api/v1/users", `{}`), tc.change)
+		want("delete", try("DELETE", "/api/v1/users/nobody", ""), tc.change)
+		want("put", try("PUT", "/api/v1/users/nobody", `{}`), tc.change)
+		want("alias", try("POST", "/api/users", `{}`), tc.change)
+		want("sign in", try("POST", "/api/v1/auth/sessions", `{"username":"x","password":"y"}`), tc.change)
+		want("redeem", try("POST", "/api/v1/auth/sessions/redeem", `{"link":"x"}`), tc.change)
+	}
+	w.browser(200, "GET", "/auth/me", "", cookie)
+}
+
+// TestCookieOverTLS: over TLS the cookie is Secure and bound to the host, and the
+// one without the prefix does not count. Whoever is not trusted says nothing.
+func TestCookieOverTLS(t *testing.T) {
+	towns := map[string]*town{}
+	for _, public := range []string{"", "https://example.com", "https://other.example"} {
+		towns[public] = newTown(t, dbtest.Open(t, dbtest.SQLite), func(s *Config) {
+			s.Kit.TrustedProxies, s.PublicURL = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, public
+		})
+	}
+	for _, tc := range []struct {
+		what, peer, proto, public string
+		tls, secure               bool
+	}{
+		{"plain", "192.0.2.1:5", "", "", false, false},
+		{"TLS", "192.0.2.1:5", "", "", true, true},
+		{"trusted proxy", "10.1.2.3:5", "https", "", false, true},
+		{"trusted proxy without TLS", "10.1.2.3:5", "http", "https://example.com", false, false},
+		{"stranger's word", "192.0.2.1:5", "https", "", false, false},
+		{"known under https", "192.0.2.1:5", "", "https://example.com", false, true},
+		{"known under https elsewhere", "192.0.2.1:5", "", "https://other.example", false, false},
+	} {
+		w := towns[tc.public]
+		send := func(method, path, body string, headers ...string) (int, []*http.Cookie) {
+			req := resttest.Call{Method: method, Path: path, Body: body, Headers: append(headers, sameOriginHeader, "same-origin")}.Request()
+			req.RemoteAddr = tc.peer
+			if tc.proto != "" {
+				req.Header.Set("X-Forwarded-Proto", tc.proto)
+			}
+			if tc.tls {
+				req.TLS = &tls.ConnectionState{}
+			}
+			rec := w.Do(t, req)
+			return rec.Code, rec.Result().Cookies()
+		}
+		_, cookies := send("POST", "/api/v1/auth/sessions", `{"username":"admin","password":"`+adminPassword+`"}`)
+		if len(cookies) != 1 || cookies[0].Secure != tc.secure || (cookies[0].Name == "__Host-gatehouse") != tc.secure {
+			t.Fatalf("%s: %v", tc.what, cookies)
+		}
+		other := map[string]string{"__Host-gatehouse": "gatehouse", "gatehouse": "__Host-gatehouse"}[cookies[0].Name]
+		if code, _ := send("GET", "/api/v1/auth/me", "", "Cookie", cookies[0].Name+"="+cookies[0].Value); code != 200 {
+			t.Errorf("%s: %d", tc.what, code)
+		}
+		if code, _ := send("GET", "/api/v1/auth/me", "", "Cookie", other+"="+cookies[0].Value); code != 401 {
+			t.Errorf("%s, under the other name: %d", tc.what, code)
+		}
+		if code, _ := send("GET", "/api/v1/auth/me", "", "Cookie", cookies[0].Name+"="+cookies[0].Value+"; "+cookies[0].Name+"=x"); code != 401 {
+			t.Errorf("%s, twice: %d", tc.what, code)
+		}
+	}
+}
+
+// TestLinkOverHTTP: a sign-in link counts for this machine's own browser alone, once.
+func TestLinkOverHTTP(t *testing.T) {
+	w := newTown(t, dbtest.Open(t, dbtest.SQLite))
+	secret, err := w.auth.Sessions.Link(context.Background(), scope.DefaultTenant, "admin", time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	redeem := func(peer string, headers ...string) int {
+		req := resttest.Call{Method: "POST", Path: "/api/v1/auth/sessions/redeem", Body: `{"link":"` + secret + `"}`, Headers: append(headers, sameOriginHeader, "same-origin")}.Request()
+		req.RemoteAddr = peer
+		return w.Do(t, req).Code
+	}
+	if code := redeem("192.0.2.1:5"); code != 401 {
+		t.Errorf("from elsewhere: %d", code)
+	}
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"} {
+		if code := redeem("127.0.0.1:5", name, "127.0.0.1"); code != 401 {
+			t.Errorf("through a proxy (%s): %d", name, code)
+		}
+	}
+	if code := redeem("127.0.0.1:5"); code != 200 {
+		t.Errorf("from this machine: %d", code)
+	}
+	if code := redeem("127.0.0.1:5"); code != 401 {
+		t.Errorf("a second time: %d", code)
+	}
+}

@@ -1,0 +1,235 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// maxBrowsers is how many browsers' sessions one person may have; a further
+// sign-in ends the oldest.
+const maxBrowsers = 50
+
+// cookieBytes is how much of a cookie is random.
+const cookieBytes = 32
+
+// Sessions are what people sign in with from browsers, and their own view of where
+// they are signed in.
+type Sessions struct {
+	s     *Service
+	links links
+}
+
+// Browser is the client that somebody signs in with.
+type Browser struct {
+	// Agent is its User-Agent header.
+	Agent string
+	// Cookie is the session cookie that it showed, if any: that session ends when a
+	// new one begins, so that no session outlives a sign-in.
+	Cookie string
+}
+
+// SignedIn is a browser's session that has just begun.
+type SignedIn struct {
+	// Cookie is the secret that the browser shows from now on. Only its digest is kept.
+	Cookie  string
+	Session SessionInfo
+}
+
+// enterAs opens a session for a person and records the sign-in.
+func (b *Sessions) enterAs(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, open opener) error {
+	about, err := open(tx, t, session{UserID: u.ID, IP: sc.Actor.IP})
+	if err != nil {
+		return err
+	}
+	sc.Tenant = t
+	sc.Actor = scope.Actor{Kind: scope.Person, ID: u.ID, Name: u.Username, Roles: u.Roles, IP: sc.Actor.IP}
+	return audit.Append(ctx, tx, sc, b.s.Now(), audit.Entry{
+		Type: "LOGIN", Object: "user", ObjectID: u.ID, ObjectName: u.Username, EventContext: about,
+	})
+}
+
+// Logout ends the caller's session, and those that were made from it.
+func (b *Sessions) Logout(ctx context.Context, sc scope.Scope) error {
+	if sc.Session == "" {
+		return fault.New(fault.BadRequest, "not_a_session", "an API key has no session; revoke the key instead")
+	}
+	home, err := b.s.homeStore(ctx, sc)
+	if err != nil {
+		return err
+	}
+	return home.Write(ctx, func(tx *db.Tx) error {
+		ss, err := selectSession(ctx, tx, sc.Session)
+		if errors.Is(err, db.ErrNoRows) {
+			return refused()
+		}
+		if err != nil {
+			return err
+		}
+		if err := deleteRoot(ctx, tx, ss.Root); err != nil {
+			return err
+		}
+		if _, err := tx.Bump(ctx, user.Revision); err != nil {
+			return err
+		}
+		sc.Tenant = home.TenantID()
+		return audit.Append(ctx, tx, sc, b.s.Now(), audit.Entry{Type: "LOGOUT", Object: "user", ObjectID: sc.Actor.ID, ObjectName: sc.Actor.Name})
+	})
+}
+
+// open gives a session its id and its end, at most life from now, and writes it.
+func (b *Sessions) open(ctx context.Context, tx *db.Tx, ss *session, life time.Duration) error {
+	ss.ID, ss.CreatedAt = b.s.NewID(), b.s.Now()
+	ss.UsedAt = ss.CreatedAt
+	if ss.Root == "" {
+		ss.Root = ss.ID
+	}
+	if end := ss.CreatedAt.Add(life); ss.ExpiresAt.IsZero() || ss.ExpiresAt.After(end) {
+		ss.ExpiresAt = end
+	}
+	if err := dropExpired(ctx, tx, ss.CreatedAt); err != nil {
+		return err
+	}
+	return insertSession(ctx, tx, *ss)
+}
+
+// SignIn checks a password and begins a browser's session. Its errors are those
+// of Login.
+func (b *Sessions) SignIn(ctx context.Context, sc scope.Scope, name, password string, from Browser) (SignedIn, error) {
+	var in SignedIn
+	if err := b.s.login(ctx, sc, name, password, b.opener(ctx, &in, from, "password")); err != nil {
+		return SignedIn{}, err
+	}
+	return in, b.endCookie(ctx, from.Cookie)
+}
+
+// opener opens a session whose secret is a new cookie.
+func (b *Sessions) opener(ctx context.Context, in *SignedIn, from Browser, by string) opener {
+	return func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error) {
+		cookie, err := b.newCookie(t)
+		if err != nil {
+			return nil, err
+		}
+		digest := cookieDigest(cookie)
+		ss.Digest, ss.Agent = hex.EncodeToString(digest[:]), cleanAgent(from.Agent)
+		if err := b.open(ctx, tx, &ss, b.s.SessionLife); err != nil {
+			return nil, err
+		}
+		dropped, err := keepNewest(ctx, tx, ss.UserID, maxBrowsers)
+		if err != nil {
+			return nil, err
+		}
+		if dropped > 0 {
+			if _, err := tx.Bump(ctx, user.Revision); err != nil {
+				return nil, err
+			}
+		}
+		*in = SignedIn{Cookie: cookie, Session: b.info(ss, ss.ID)}
+		return map[string]any{"session": "browser", "session_id": ss.ID, "by": by, "device": in.Session.Device}, nil
+	}
+}
+
+// newCookie makes a cookie's value: the tenant in which its session stands, and
+// 256 random bits.
+func (b *Sessions) newCookie(t scope.TenantID) (string, error) {
+	var raw [cookieBytes]byte
+	if _, err := io.ReadFull(b.s.Random, raw[:]); err != nil {
+		return "", err
+	}
+	return string(t) + "." + base64.RawURLEncoding.EncodeToString(raw[:]), nil
+}
+
+// cookieTenant reads the tenant off a cookie that has the form of ours.
+func cookieTenant(text string) (scope.TenantID, bool) {
+	t, secret, ok := strings.Cut(text, ".")
+	if !ok || t == "" || len(t) > 63 || len(secret) != base64.RawURLEncoding.EncodedLen(cookieBytes) {
+		return "", false
+	}
+	for _, c := range []byte(t) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return "", false
+		}
+	}
+	return scope.TenantID(t), true
+}
+
+// cookieDigest is what is kept of a cookie.
+func cookieDigest(text string) [sha256.Size]byte {
+	return sha256.Sum256([]byte("cookie\x00" + text))
+}
+
+// loadCookie makes the entry of a browser's session.
+func (b *Sessions) load(ctx context.Context, text string, digest [sha256.Size]byte, now time.Time) (*entry, error) {
+	t, ok := cookieTenant(text)
+	if !ok {
+		return nil, refused()
+	}
+	e, err := b.s.newEntry(ctx, t, now)
+	if err != nil {
+		return nil, err
+	}
+	store, err := b.s.Stores.Tenant(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	err = store.Read(ctx, func(tx *db.Tx) error {
+		ss, err := selectBrowser(ctx, tx, hex.EncodeToString(digest[:]))
+		if err != nil {
+			return err
+		}
+		if err := fillFromUser(ctx, tx, e, ss); err != nil {
+			return err
+		}
+		e.expires, e.idle, e.shown = ss.ExpiresAt.UnixNano(), b.s.SessionIdle, asCookie
+		if e.expired(now) {
+			return refused()
+		}
+		return nil
+	})
+	return e, refuseGone(err)
+}
+
+// endCookie ends the session of a cookie, if it still stands for one.
+func (b *Sessions) endCookie(ctx context.Context, text string) error {
+	t, ok := cookieTenant(text)
+	if !ok {
+		return nil
+	}
+	_, err := b.s.realm(ctx, t, b.s.Now())
+	if fault.Is(err, fault.NotFound) {
+		return nil // the tenant is no more, and its sessions with it
+	}
+	if err != nil {
+		return err
+	}
+	store, err := b.s.Stores.Tenant(ctx, t)
+	if err != nil {
+		return err
+	}
+	digest := cookieDigest(text)
+	return store.Write(ctx, func(tx *db.Tx) error {
+		ss, err := selectBrowser(ctx, tx, hex.EncodeToString(digest[:]))
+		if errors.Is(err, db.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := deleteRoot(ctx, tx, ss.Root); err != nil {
+			return err
+		}
+		_, err = tx.Bump(ctx, user.Revision)
+		return err
+	})
+}

@@ -1,0 +1,133 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"io"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+// maxLinks bounds the links that wait to be used.
+const maxLinks = 16
+
+// links are the sign-in links that this process gave out. They are kept in memory:
+// they end with the process, and no store holds them.
+type links struct {
+	mu   sync.Mutex
+	open map[[sha256.Size]byte]link
+}
+
+// link is a sign-in that waits for its browser.
+type link struct {
+	tenant scope.TenantID
+	userID string
+	until  time.Time
+}
+
+// Link gives a secret that signs a person in once, within life, from this
+// machine only. It is for the command that starts the server for whoever sits
+// before it.
+func (b *Sessions) Link(ctx context.Context, t scope.TenantID, name string, life time.Duration) (string, error) {
+	var u user.User
+	err := b.s.Stores.Read(ctx, t, func(tx *db.Tx) (err error) {
+		u, err = user.ByName(ctx, tx, name)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	var raw [cookieBytes]byte
+	if _, err := io.ReadFull(b.s.Random, raw[:]); err != nil {
+		return "", err
+	}
+	secret := base64.RawURLEncoding.EncodeToString(raw[:])
+	b.links.add(secret, link{tenant: t, userID: u.ID, until: b.s.Now().Add(life)}, b.s.Now())
+	return secret, nil
+}
+
+func invalidLink() error {
+	return fault.New(fault.Unauthenticated, "invalid_link", "the link was used, is too old, or is not for this machine")
+}
+
+// Redeem begins a browser's session with the secret of a Link, once. sc is
+// the scope of a stranger, whose address must be a loopback one. Whatever is
+// wrong, the answer is one 401 invalid_link.
+func (b *Sessions) Redeem(ctx context.Context, sc scope.Scope, secret string, from Browser) (SignedIn, error) {
+	addr, err := netip.ParseAddr(sc.Actor.IP)
+	if err != nil || !addr.IsLoopback() {
+		return SignedIn{}, invalidLink()
+	}
+	l, ok := b.links.take(secret, b.s.Now())
+	if !ok {
+		return SignedIn{}, invalidLink()
+	}
+	r, err := b.s.realm(ctx, l.tenant, b.s.Now())
+	if err == nil {
+		err = r.serves()
+	}
+	if err != nil {
+		return SignedIn{}, err
+	}
+	var in SignedIn
+	err = b.s.Stores.Write(ctx, l.tenant, func(tx *db.Tx) error {
+		u, err := user.ByID(ctx, tx, l.userID)
+		if fault.Is(err, fault.NotFound) || err == nil && u.Status != user.Active {
+			return invalidLink()
+		}
+		if err != nil {
+			return err
+		}
+		if err := user.SignedIn(ctx, tx, u.ID, b.s.Now(), ""); err != nil {
+			return err
+		}
+		return b.enterAs(ctx, tx, l.tenant, sc, u, b.opener(ctx, &in, from, "link"))
+	})
+	if err != nil {
+		return SignedIn{}, err
+	}
+	return in, b.endCookie(ctx, from.Cookie)
+}
+
+// add keeps a link, and forgets those that are over; beyond the bound the one that
+// ends first.
+func (ls *links) add(secret string, l link, now time.Time) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.open == nil {
+		ls.open = map[[sha256.Size]byte]link{}
+	}
+	for digest, old := range ls.open {
+		if !now.Before(old.until) {
+			delete(ls.open, digest)
+		}
+	}
+	for len(ls.open) >= maxLinks {
+		var first [sha256.Size]byte
+		var until time.Time
+		for digest, old := range ls.open {
+			if until.IsZero() || old.until.Before(until) {
+				first, until = digest, old.until
+			}
+		}
+		delete(ls.open, first)
+	}
+	ls.open[sha256.Sum256([]byte(secret))] = l
+}
+
+// take gives the link of a secret, and forgets it.
+func (ls *links) take(secret string, now time.Time) (link, bool) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	digest := sha256.Sum256([]byte(secret))
+	l, ok := ls.open[digest]
+	delete(ls.open, digest)
+	return l, ok && now.Before(l.until)
+}

@@ -1,0 +1,336 @@
+package auth
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
+)
+
+const firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+// browser signs somebody in with a browser.
+func (r *replica) browser(t scope.TenantID, name string) SignedIn {
+	r.t.Helper()
+	in, err := r.Sessions.SignIn(context.Background(), stranger(t), name, password, Browser{Agent: firefox})
+	if err != nil {
+		r.t.Fatalf("sign-in of %s: %v", name, err)
+	}
+	return in
+}
+
+// TestCookieIsNoOtherCredential: a cookie counts as a cookie alone, and nothing
+// else counts as a cookie. Its text is nowhere in the store.
+func TestCookieIsNoOtherCredential(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		r.person(scope.DefaultTenant, "alice", user.RoleViewer)
+		in := r.browser(scope.DefaultTenant, "alice")
+		token, key := r.token(scope.DefaultTenant, "alice"), r.key(scope.DefaultTenant, "policies:read")
+		r.want("cookie", Credential{Cookie: in.Cookie}, "ok")
+		tenant, secret, _ := strings.Cut(in.Cookie, ".")
+		for what, c := range map[string]Credential{
+			"cookie as token": {Bearer: in.Cookie}, "cookie as key": {APIKey: in.Cookie},
+			"token as cookie": {Cookie: token}, "key as cookie": {Cookie: key.Key}, "session's id as cookie": {Cookie: in.Session.ID},
+			"other tenant": {Cookie: "t2." + secret}, "no tenant": {Cookie: "." + secret}, "path": {Cookie: "../" + tenant + "." + secret},
+			"cut": {Cookie: in.Cookie[:len(in.Cookie)-1]}, "longer": {Cookie: in.Cookie + "A"}, "upper case": {Cookie: "Default." + secret},
+			"digest as cookie": {Cookie: tenant + "." + strings.Repeat("0", len(secret))},
+		} {
+			r.want(what, c, "401")
+			r.want(what+", a second time", c, "401")
+		}
+		r.want("two credentials", Credential{Cookie: in.Cookie, APIKey: key.Key}, "400")
+		r.want("cookie again", Credential{Cookie: in.Cookie}, "ok")
+		err := r.Stores.Read(context.Background(), scope.DefaultTenant, func(tx *db.Tx) error {
+			ss, err := selectSession(context.Background(), tx, in.Session.ID)
+			if ss.Digest == "" || strings.Contains(secret, ss.Digest) || strings.Contains(ss.Digest, secret) {
+				t.Errorf("kept of the cookie: %q", ss.Digest)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestBrowserExpiry: a session ends some time after its last use and at its end at
+// the latest, on each replica. What a page asks by itself is no use.
+func TestBrowserExpiry(t *testing.T) {
+	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
+		t.Run(backend, func(t *testing.T) {
+			ctx := context.Background()
+			cfg, ck := dbtest.Config(t, backend), newClock()
+			here, there := newReplica(t, dbtest.OpenConfig(t, cfg), ck), newReplica(t, dbtest.OpenConfig(t, cfg), ck)
+			here.person(scope.DefaultTenant, "alice", user.RoleViewer)
+			idle := here.browser(scope.DefaultTenant, "alice")
+			for range 7 { // nobody at the screen
+				here.clock.pass(10 * time.Minute)
+				if here.clock.Now().Before(*idle.Session.IdleAt) {
+					here.want("page by itself", Credential{Cookie: idle.Cookie, Idle: true}, "ok")
+				}
+			}
+			here.want("after an hour without use", Credential{Cookie: idle.Cookie}, "401")
+			there.want("after an hour without use, elsewhere", Credential{Cookie: idle.Cookie}, "401")
+
+			used := there.browser(scope.DefaultTenant, "alice")
+			for here.clock.Now().Before(used.Session.ExpiresAt.Add(-40 * time.Minute)) {
+				here.want("in use", Credential{Cookie: used.Cookie}, "ok")
+				if err := here.flush(ctx); err != nil {
+					t.Fatal(err)
+				}
+				here.clock.pass(40 * time.Minute)
+				there.want("in use at the other replica", Credential{Cookie: used.Cookie, Idle: true}, "ok")
+			}
+			here.clock.pass(40 * time.Minute)
+			here.want("after its end", Credential{Cookie: used.Cookie}, "401")
+			there.want("after its end, elsewhere", Credential{Cookie: used.Cookie}, "401")
+		})
+	}
+}
+
+// TestBrowserEnds: whatever ends a person's sessions ends those of browsers, with
+// the tokens that were made from them.
+func TestBrowserEnds(t *testing.T) {
+	type ending func(ctx context.Context, r *replica, u user.User, sc scope.Scope, in SignedIn) error
+	ends := map[string]ending{
+		"sign-out": func(ctx context.Context, r *replica, _ user.User, sc scope.Scope, _ SignedIn) error {
+			return r.Sessions.Logout(ctx, sc)
+		},
+		"ended by its person": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, in SignedIn) error {
+			return r.Sessions.End(ctx, r.signedIn(dbtest.Second, u.Username), in.Session.ID)
+		},
+		"all others ended": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
+			n, err := r.Sessions.EndOthers(ctx, r.signedIn(dbtest.Second, u.Username))
+			if n != 1 {
+				r.t.Errorf("%d sessions ended", n)
+			}
+			return err
+		},
+		"password": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
+			return second(r.Users.Update(ctx, inSecond(), u.ID, user.Change{Password: patch.Set("another long password")}))
+		},
+		"roles": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
+			return second(r.Users.SetRoles(ctx, inSecond(), u.ID, user.RolesChange{Roles: []string{user.RoleAdmin}}))
+		},
+		"disabled": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
+			return second(r.Users.Update(ctx, inSecond(), u.ID, user.Change{Status: patch.Set(user.Disabled)}))
+		},
+		"deleted": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, _ SignedIn) error {
+			return second(r.Users.Delete(ctx, inSecond(), u.ID))
+		},
+		"another sign-in of the browser": func(ctx context.Context, r *replica, u user.User, _ scope.Scope, in SignedIn) error {
+			again, err := r.Sessions.SignIn(ctx, stranger(dbtest.Second), u.Username, password, Browser{Agent: firefox, Cookie: in.Cookie})
+			r.want("the new session", Credential{Cookie: again.Cookie}, "ok")
+			if again.Cookie == in.Cookie || again.Session.ID == in.Session.ID {
+				r.t.Error("the session is the same")
+			}
+			return err
+		},
+	}
+	each(t, func(t *testing.T, r *replica) {
+		ctx := context.Background()
+		for what, end := range ends {
+			u := r.person(dbtest.Second, strings.ReplaceAll(what, " ", "-"), user.RoleViewer)
+			b := r.browser(dbtest.Second, u.Username)
+			sc, got := r.is(Credential{Cookie: b.Cookie})
+			if got != "ok" || sc.Session != b.Session.ID || sc.Tenant != dbtest.Second {
+				t.Fatalf("%s: %s: %+v", what, got, sc)
+			}
+			g, err := r.Portal(ctx, sc, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.want(what+": its token before", Credential{Bearer: g.AccessToken}, "ok")
+			if err := end(ctx, r, u, sc, b); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			r.want(what+": the cookie", Credential{Cookie: b.Cookie}, "401")
+			r.want(what+": its token", Credential{Bearer: g.AccessToken}, "401")
+		}
+	})
+}
+
+// inSecond is the scope of the service's own work in the second tenant.
+func inSecond() scope.Scope {
+	sc := root()
+	sc.Tenant = dbtest.Second
+	return sc
+}
+
+// TestSuspensionEndsBrowsers: nobody works in a tenant that is suspended.
+func TestSuspensionEndsBrowsers(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		made, err := r.Tenants.Create(context.Background(), root(), tenant.Draft{Name: "Acme"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.person(made.ID, "alice", user.RoleViewer)
+		b := r.browser(made.ID, "alice")
+		r.want("active", Credential{Cookie: b.Cookie}, "ok")
+		if _, err := r.Tenants.Update(context.Background(), root(), made.ID, tenant.Change{Status: patch.Set(tenant.Suspended)}); err != nil {
+			t.Fatal(err)
+		}
+		r.want("suspended", Credential{Cookie: b.Cookie}, "403")
+		if _, err := r.Sessions.SignIn(context.Background(), stranger(made.ID), "alice", password, Browser{}); code(err) != "401" {
+			t.Errorf("sign-in to a suspended tenant: %v", err)
+		}
+	})
+}
+
+// TestOwnSessions: a person sees and ends their own sign-ins, and nobody else's.
+func TestOwnSessions(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		ctx := context.Background()
+		r.person(scope.DefaultTenant, "alice", user.RoleViewer)
+		r.person(scope.DefaultTenant, "bob", user.RolePlatformAdmin)
+		first := r.browser(scope.DefaultTenant, "alice")
+		r.clock.pass(time.Minute)
+		alice, _ := r.is(Credential{Bearer: r.token(scope.DefaultTenant, "alice")})
+		if _, err := r.Portal(ctx, alice, nil); err != nil { // not a sign-in
+			t.Fatal(err)
+		}
+		r.clock.pass(time.Minute)
+		second := r.browser(scope.DefaultTenant, "alice")
+		bob := r.signedIn(scope.DefaultTenant, "bob")
+
+		list, err := r.Sessions.List(ctx, alice)
+		if err != nil || len(list) != 3 || list[0].ID != second.Session.ID || list[2].ID != first.Session.ID {
+			t.Fatalf("listed %+v, %v", list, err)
+		}
+		if token := list[1]; !token.Current || token.Kind != TokenSession || token.IdleAt != nil || token.ID != alice.Session {
+			t.Errorf("the token's: %+v", token)
+		}
+		if b := list[0]; b.Current || b.Kind != BrowserSession || b.Device != "Firefox on Linux" || b.IPAddress != "192.0.2.7" || b.IdleAt == nil || !b.IdleAt.Equal(b.UsedAt.Add(r.SessionIdle)) {
+			t.Errorf("the browser's: %+v", b)
+		}
+		if err := r.Sessions.End(ctx, bob, first.Session.ID); code(err) != "404" {
+			t.Errorf("another's session: %v", err)
+		}
+		if err := r.Sessions.End(ctx, alice, "nothing"); code(err) != "404" {
+			t.Errorf("no session: %v", err)
+		}
+		r.want("first", Credential{Cookie: first.Cookie}, "ok")
+		if n, err := r.Sessions.EndOthers(ctx, alice); n != 2 || err != nil {
+			t.Errorf("ended %d, %v", n, err)
+		}
+		r.want("first", Credential{Cookie: first.Cookie}, "401")
+		r.want("second", Credential{Cookie: second.Cookie}, "401")
+		if list, err := r.Sessions.List(ctx, alice); err != nil || len(list) != 1 || list[0].ID != alice.Session {
+			t.Errorf("left: %+v, %v", list, err)
+		}
+		if list, err := r.Sessions.List(ctx, bob); err != nil || len(list) != 1 {
+			t.Errorf("bob's: %+v, %v", list, err)
+		}
+		key, _ := r.is(Credential{APIKey: r.key(scope.DefaultTenant, "users:read").Key})
+		if _, err := r.Sessions.List(ctx, key); code(err) != "400" {
+			t.Errorf("sessions of a key: %v", err)
+		}
+	})
+}
+
+// TestBrowsersAreBounded: the oldest of too many sessions ends.
+func TestBrowsersAreBounded(t *testing.T) {
+	r := one(t)
+	r.person(scope.DefaultTenant, "alice", user.RoleViewer)
+	oldest := r.browser(scope.DefaultTenant, "alice")
+	r.clock.pass(time.Second)
+	next := r.browser(scope.DefaultTenant, "alice")
+	for range maxBrowsers - 1 {
+		r.clock.pass(time.Second)
+		r.browser(scope.DefaultTenant, "alice")
+	}
+	r.want("the oldest", Credential{Cookie: oldest.Cookie}, "401")
+	r.want("the next", Credential{Cookie: next.Cookie}, "ok")
+}
+
+// TestLoginLink: a link signs in once, in time, from this machine.
+func TestLoginLink(t *testing.T) {
+	each(t, func(t *testing.T, r *replica) {
+		ctx := context.Background()
+		u := r.person(scope.DefaultTenant, "alice", user.RoleViewer)
+		link := func() string {
+			t.Helper()
+			secret, err := r.Sessions.Link(ctx, scope.DefaultTenant, "alice", time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return secret
+		}
+		redeem := func(ip, secret string) (SignedIn, string) {
+			sc := stranger(scope.DefaultTenant)
+			sc.Actor.IP = ip
+			in, err := r.Sessions.Redeem(ctx, sc, secret, Browser{Agent: firefox})
+			return in, code(err)
+		}
+		secret := link()
+		for _, ip := range []string{"192.0.2.7", "", "::ffff:192.0.2.7", "127.0.0.1.example.com"} {
+			if _, got := redeem(ip, secret); got != "401" {
+				t.Errorf("from %q: %s", ip, got)
+			}
+		}
+		in, got := redeem("127.0.0.1", secret)
+		if got != "ok" {
+			t.Fatal(got)
+		}
+		if sc, got := r.is(Credential{Cookie: in.Cookie}); got != "ok" || sc.Actor.ID != u.ID {
+			t.Errorf("signed in as %+v: %s", sc.Actor, got)
+		}
+		if _, got := redeem("127.0.0.1", secret); got != "401" {
+			t.Errorf("a second time: %s", got)
+		}
+		late := link()
+		r.clock.pass(time.Minute)
+		if _, got := redeem("::1", late); got != "401" {
+			t.Errorf("too late: %s", got)
+		}
+		disabled := link()
+		if _, err := r.Users.Update(ctx, root(), u.ID, user.Change{Status: patch.Set(user.Disabled)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, got := redeem("::1", disabled); got != "401" {
+			t.Errorf("of somebody disabled: %s", got)
+		}
+	})
+}
+
+// TestLinksAreBounded: the link that ends first makes room.
+func TestLinksAreBounded(t *testing.T) {
+	var ls links
+	now := time.Unix(1e9, 0)
+	for i := range maxLinks + 1 {
+		ls.add(string(rune('a'+i)), link{userID: "u", until: now.Add(time.Duration(i+1) * time.Minute)}, now)
+	}
+	if _, ok := ls.take("a", now); ok || len(ls.open) != maxLinks {
+		t.Errorf("the first is there: %v; %d links", ok, len(ls.open))
+	}
+	if _, ok := ls.take("b", now); !ok {
+		t.Error("the second is gone")
+	}
+}
+
+// TestDevice names programs and systems by what they send.
+func TestDevice(t *testing.T) {
+	for agent, want := range map[string]string{
+		firefox: "Firefox on Linux",
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/148.0.0.0 Safari/537.36":                            "Chrome on Windows",
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/148.0.0.0 Safari/537.36 Edg/148.0":                  "Edge on Windows",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/19.0 Safari/605.1.15":                      "Safari on macOS",
+		"Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/148.0 Mobile/15E148 Safari/604.1":     "Chrome on iPhone",
+		"Mozilla/5.0 (Linux; Android 15; SM-S921B) AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/28.0 Chrome/130.0.0.0 Mobile Safari/537.36": "Samsung Internet on Android",
+		"Mozilla/5.0 (compatible; something)": "", "curl/8.5.0": "curl/8.5.0", "": "", "<script>": "<script>",
+	} {
+		if got := deviceOf(cleanAgent(agent)); got != want {
+			t.Errorf("%q: %q, want %q", agent, got, want)
+		}
+	}
+	if got := cleanAgent("a\x00b\x1b[2Jc\xffd\u202e" + strings.Repeat("x", 1000)); strings.ContainsFunc(got, func(c rune) bool { return c < ' ' || c > '~' }) || len(got) != maxAgent {
+		t.Errorf("kept %q", got)
+	}
+}

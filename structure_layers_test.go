@@ -104,18 +104,29 @@ var layers = []layer{
 	}},
 	{"the data plane: readings of text", []string{
 		"internal/enforce/header",
+		"internal/enforce/ids",
 		"internal/enforce/plaintext",
 		"internal/enforce/spelling",
 	}},
 	{"the data plane: messages", []string{
+		"internal/enforce/bodies",
 		"internal/enforce/extauthz",
 		"internal/enforce/identity",
 		"internal/enforce/llm",
 		"internal/enforce/mcp",
+		"internal/enforce/metrics",
 		"internal/enforce/pii",
+		"internal/enforce/upstream",
 	}},
 	{"the data plane: masks", []string{
 		"internal/enforce/mask",
+	}},
+	{"the data plane: what builds on messages", []string{
+		"internal/enforce/session",
+		"internal/enforce/usage",
+	}},
+	{"the data plane: settings", []string{
+		"internal/enforce/settings",
 	}},
 	{"parts of the faces", []string{
 		"internal/api/bridge",

@@ -8,8 +8,13 @@ import (
 
 // dataPlaneHTTP are the packages of the data plane that speak HTTP. The others are pure.
 var dataPlaneHTTP = []string{
+	"internal/enforce/bodies",
 	"internal/enforce/header",
 	"internal/enforce/identity",
+	"internal/enforce/metrics",
+	"internal/enforce/settings",
+	"internal/enforce/upstream",
+	"internal/enforce/usage",
 }
 
 // checkReserved: what only some packages may import.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -94,7 +95,7 @@ func verifyKey(setting string) (*rego.Verify, error) {
 
 // sharedCount counts in Redis; without an address there is none, and each
 // bouncer counts for itself, as it also does while Redis is away.
-func sharedCount(ctx context.Context, url string, log *slog.Logger) (enforce.Count, func(), error) {
+func sharedCount(ctx context.Context, url string, log *slog.Logger) (usage.Count, func(), error) {
 	if url == "" {
 		return nil, func() {}, nil
 	}

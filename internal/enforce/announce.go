@@ -14,7 +14,7 @@ func (b *Bouncer) listening(address string) {
 	b.announced.mu.Lock()
 	b.announced.address = address
 	b.announced.mu.Unlock()
-	if b.state.Load().set == nil {
+	if b.state.Load().Set == nil {
 		b.log.Warn("there is no bundle yet: requests are refused, or passed in shadow mode, until the first one comes", "url", b.cfg.URL)
 	}
 	b.announce()
@@ -25,7 +25,7 @@ func (b *Bouncer) announce() {
 	a := &b.announced
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.done || a.address == "" || b.state.Load().set == nil || b.cfg.Serving == nil {
+	if a.done || a.address == "" || b.state.Load().Set == nil || b.cfg.Serving == nil {
 		return
 	}
 	a.done = true

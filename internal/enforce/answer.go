@@ -50,8 +50,8 @@ func (b *Bouncer) providerOf(in *inbound) string {
 		return in.seen.llm.Provider
 	}
 	var res *rego.Resource
-	if st := b.state.Load(); st.set != nil {
-		res = st.set.Match(in.locator())
+	if st := b.state.Load(); st.Set != nil {
+		res = st.Set.Match(in.locator())
 	}
 	switch {
 	case res != nil && servesModels(res):

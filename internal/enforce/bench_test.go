@@ -71,19 +71,21 @@ func BenchmarkProxy(b *testing.B) {
 		load(b, rp.URL)
 	})
 	for _, tc := range []struct {
-		name, mode      string
+		name, Mode      string
 		cache, standard bool
 	}{{"bouncer/cached", "enforce", true, false}, {"bouncer/transport", "enforce", true, true}, {"bouncer/evaluated", "enforce", false, false}, {"bouncer/shadow", "shadow", true, false}} {
 		b.Run(tc.name, func(b *testing.B) {
 			p := newPlane(b)
 			p.discard = true
 			p.publish(policySet{
-				revision: 1, mode: tc.mode, controls: []control{{id: 1, source: documentControl, resource: 5}},
+				revision: 1, mode: tc.Mode, controls: []control{{id: 1, source: documentControl, resource: 5}},
 				config:    map[string]any{"cache_enabled": tc.cache, "identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}},
 				resources: []rego.Resource{{ID: 5, Type: "api", Path: "/docs/**", Doc: doc(b, `{"id":5,"type":"api","data_classification":"internal"}`)}},
 			})
 			run := start(b, p, app.URL, nil).at(b, 1)
-			run.up.lean = !tc.standard // the way of all requests through http.Transport
+			if tc.standard {
+				run.up.UseTransport()
+			}
 			defer run.stop()
 			load(b, run.url)
 		})

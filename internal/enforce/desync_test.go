@@ -203,7 +203,7 @@ func TestEachCallerHasHisOwnAnswer(t *testing.T) {
 				p.discard = true
 				p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}})
 				b := start(t, p, app.url, func(c *Config) { c.UpstreamTimeout, c.BodyIdle = 5*time.Second, 5*time.Second }).at(t, 1)
-				b.up.transport.TLSClientConfig.RootCAs, b.up.transport.TLSClientConfig.ServerName = roots, "bouncer.test"
+				b.up.TLSConfig().RootCAs, b.up.TLSConfig().ServerName = roots, "bouncer.test"
 				crowd(t, b.url, way, app)
 				b.stop()
 			}

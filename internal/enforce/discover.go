@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -97,8 +98,8 @@ func newScout() *scout {
 
 // notice takes down the host of a request that no resource is about. Of what the
 // client says it takes the name alone; nothing is decided by it.
-func (b *Bouncer) notice(st *state, in *inbound, v *verdict) {
-	if !st.discovery || st.set == nil || v.dec.Resource != nil {
+func (b *Bouncer) notice(st *settings.State, in *inbound, v *verdict) {
+	if !st.Discovery || st.Set == nil || v.dec.Resource != nil {
 		return
 	}
 	s := b.scout
@@ -121,11 +122,11 @@ func (b *Bouncer) notice(st *state, in *inbound, v *verdict) {
 	}
 	source := sourceOf(in.client)
 	if c := s.more[name]; s.spent >= scoutBudget || s.from[source] >= scoutShare || c != nil && c.refused || !s.room(in.at) {
-		b.count.hostsWithheld.Add(1)
+		b.count.HostsWithheld.Add(1)
 		s.consider(name, in, b.scheme(in))
 		return
 	}
-	if len(st.set.UnknownHosts([]string{name})) == 0 || st.set.Match(in.locator()) != nil {
+	if len(st.Set.UnknownHosts([]string{name})) == 0 || st.Set.Match(in.locator()) != nil {
 		s.until[name] = in.at.Add(scoutLater) // another path of a host that is registered
 		return
 	}
@@ -218,7 +219,7 @@ const refusedFull = "too_many_unreviewed"
 
 // promote queues the candidate with the most traffic; false: there is none, or no
 // budget for it.
-func (s *scout) promote(now time.Time, st *state) bool {
+func (s *scout) promote(now time.Time, st *settings.State) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.extra >= scoutReserve || len(s.more) == 0 {
@@ -234,7 +235,7 @@ func (s *scout) promote(now time.Time, st *state) bool {
 		return false
 	}
 	delete(s.more, best.sight.Host)
-	if st.set == nil || len(st.set.UnknownHosts([]string{best.sight.Host})) == 0 {
+	if st.Set == nil || len(st.Set.UnknownHosts([]string{best.sight.Host})) == 0 {
 		return false // it was registered meanwhile
 	}
 	s.extra++
@@ -297,7 +298,7 @@ func (b *Bouncer) scouting(ctx context.Context) {
 			refused, err := b.reportHosts(ctx, list)
 			var no *statusError
 			if err == nil {
-				b.count.hostsReported.Add(uint64(len(list)))
+				b.count.HostsReported.Add(uint64(len(list)))
 				b.scout.refuse(list, refused, b.cfg.Now().Add(scoutLater))
 				break
 			}
@@ -306,7 +307,7 @@ func (b *Bouncer) scouting(ctx context.Context) {
 				b.scout.later(hostsOf(list), b.cfg.Now().Add(scoutLater))
 				break
 			}
-			if !b.pause(ctx, b.ids.jitter(max(wait, retryAfter(err)))) {
+			if !b.pause(ctx, b.ids.Jitter(max(wait, retryAfter(err)))) {
 				return
 			}
 		}

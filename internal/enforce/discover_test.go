@@ -109,8 +109,8 @@ func TestNoticeIsBounded(t *testing.T) {
 	}
 	flood(20_000, "a")
 	eventually(t, "a budget's worth of hosts", func() bool { return len(g.hosts()) == scoutBudget })
-	if n := len(b.scout.until); n > scoutMemory || b.count.hostsWithheld.Load() != 20_000-scoutBudget {
-		t.Errorf("%d hosts remembered, %d withheld", n, b.count.hostsWithheld.Load())
+	if n := len(b.scout.until); n > scoutMemory || b.count.HostsWithheld.Load() != 20_000-scoutBudget {
+		t.Errorf("%d hosts remembered, %d withheld", n, b.count.HostsWithheld.Load())
 	}
 	mu.Lock()
 	offset = scoutWindow + time.Minute
@@ -210,11 +210,11 @@ func TestReportsGetThrough(t *testing.T) {
 	p.publish(policySet{revision: 1, mode: "enforce"})
 	b := start(t, p, app.URL, nil).at(t, 1)
 	fetch(t, "GET", b.url+"/", at("first.example"))
-	eventually(t, "the report", func() bool { return len(g.hosts()) == 1 && b.count.hostsReported.Load() == 1 })
+	eventually(t, "the report", func() bool { return len(g.hosts()) == 1 && b.count.HostsReported.Load() == 1 })
 	fetch(t, "GET", b.url+"/", at("odd.example"))
 	eventually(t, "the refused report", func() bool { g.mu.Lock(); defer g.mu.Unlock(); return g.reports == 4 })
 	fetch(t, "GET", b.url+"/", at("last.example"))
-	eventually(t, "the next report", func() bool { return b.count.hostsReported.Load() == 2 })
+	eventually(t, "the next report", func() bool { return b.count.HostsReported.Load() == 2 })
 	eventually(t, "hosts that may come again", func() bool {
 		b.scout.mu.Lock()
 		defer b.scout.mu.Unlock()

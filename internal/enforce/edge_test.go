@@ -177,7 +177,7 @@ func TestCacheTTL(t *testing.T) {
 	b.at(t, 4)
 	hit("switched off", false)
 	publish(5, map[string]any{"cache_ttl": "soon"})
-	eventually(t, "a refusal", func() bool { return b.count.bundlesRefused.Load() == 1 })
+	eventually(t, "a refusal", func() bool { return b.count.BundlesRefused.Load() == 1 })
 }
 
 // The log says of a failed evaluation what failed, and of a refusal for another

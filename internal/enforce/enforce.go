@@ -29,7 +29,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -40,7 +39,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -115,7 +121,7 @@ type Config struct {
 
 	// Count counts requests and tokens for input.usage; nil: in this process
 	// alone. Bouncers that share one hold their limits together.
-	Count Count
+	Count usage.Count
 
 	// Now is the clock and Entropy the source of randomness; both are needed.
 	Now     func() time.Time
@@ -149,7 +155,7 @@ func (c *Config) Validate() error {
 		c.Listen = ":8080"
 	}
 	if c.Count == nil && c.Now != nil {
-		c.Count = newTally(c.Now).count
+		c.Count = usage.NewTally(c.Now).Add
 	}
 	switch {
 	case c.Now == nil || c.Entropy == nil:
@@ -173,22 +179,22 @@ func (c *Config) Validate() error {
 // Bouncer is a running data plane. Make it with New; it serves with Run, or
 // through Handler where somebody else listens.
 type Bouncer struct {
-	cfg     Config
-	log     *slog.Logger
-	base    string // the control plane's API root
-	out     *outbound.Client
-	client  *http.Client // out's, for the control plane and key sets
-	trusted identity.Proxies
-	up      *upstream // nil: forward-auth only
-	state   atomic.Pointer[state]
+	cfg    Config
+	log    *slog.Logger
+	base   string // the control plane's API root
+	out    *outbound.Client
+	client *http.Client // out's, for the control plane and key sets
+	reader settings.Reader
+	up     *upstream.Upstream // nil: forward-auth only
+	state  atomic.Pointer[settings.State]
 	// announced is whether Config.Serving was called.
 	announced announcement
 	cache     *rego.Cache
 	spool     *spool.Log
 	reserve   *spool.Reserve
-	ids       *idSource
-	count     counters
-	buffers   buffers
+	ids       *ids.Source
+	count     metrics.Counters
+	buffers   bodies.Buffers
 	events    sync.Pool // *[]byte
 	inputs    *spool.Allowance
 	folder    *fold.Folder[[]byte]
@@ -197,9 +203,10 @@ type Bouncer struct {
 	leaving   atomic.Bool // told to stop: answers end their connections
 	missing   gaps        // decisions that the log could not keep
 	tunnels   tunnels
-	tools     *toolbook
-	sessions  sessions
-	bodies    *bodies
+	tools     *session.Tools
+	sessions  session.Book
+	bodies    *bodies.Store
+	accounts  *usage.Accounts
 	maskers   chan struct{} // holds a token for each large answer that is being masked
 	report    reporter
 
@@ -231,10 +238,10 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var up *upstream
+	var up *upstream.Upstream
 	var b *Bouncer
 	if cfg.Upstream != "" {
-		up, err = newUpstream(cfg.Upstream, cfg.UpstreamTimeout, cfg.UpstreamConns, cfg.Now, func() { b.unasked() })
+		up, err = upstream.New(cfg.Upstream, cfg.UpstreamTimeout, cfg.UpstreamConns, cfg.Now, func() { b.unasked() })
 	}
 	if err != nil {
 		return nil, err
@@ -247,18 +254,20 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		return nil, fmt.Errorf("bouncer: %w", err)
 	}
 	b = &Bouncer{
-		cfg: cfg, log: logger, base: base, trusted: trusted, up: up, cache: rego.NewCache(cfg.CacheBytes),
-		tools:  openTools(cfg.DataDir),
+		cfg: cfg, log: logger, base: base, up: up, cache: rego.NewCache(cfg.CacheBytes),
+		tools:  session.OpenTools(cfg.DataDir),
 		out:    outbound.Trusted(outbound.Config{RootCAs: cfg.RootCAs}),
-		ids:    &idSource{rng: rand.NewChaCha8(seed)},
+		ids:    ids.New(seed),
 		report: newReporter(), scout: newScout(), inputs: newInputAllowance(), folder: fold.New[[]byte](cfg.Fold),
 		shadow: make(chan shadowJob, shadowQueue), activated: make(chan struct{}, 1),
 	}
 	b.maskers = make(chan struct{}, largeMaskers)
-	if b.bodies, err = openBodies(cfg.DataDir, cfg.Entropy); err != nil {
+	b.accounts = usage.New(cfg.Count, cfg.Now)
+	if b.bodies, err = bodies.Open(cfg.DataDir, cfg.Entropy); err != nil {
 		return nil, err
 	}
 	b.client = b.out.HTTP()
+	b.reader = settings.Reader{Trusted: trusted, Token: cfg.Token, Client: b.client, Now: cfg.Now}
 	if b.zip, err = gzip.NewWriterLevel(io.Discard, gzip.BestSpeed); err != nil {
 		return nil, err
 	}
@@ -281,18 +290,18 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 }
 
 // unled is the state before there is a bundle.
-func (b *Bouncer) unled() *state {
-	initial := enforcing
+func (b *Bouncer) unled() *settings.State {
+	initial := settings.Enforcing
 	if b.cfg.InitialMode == "shadow" {
-		initial = shadowing
+		initial = settings.Shadowing
 	}
-	return &state{settings: blank(initial, b.trusted)}
+	return &settings.State{Settings: settings.Initial(initial, b.reader.Trusted)}
 }
 
 // Close releases what New opened. Run calls it.
 func (b *Bouncer) Close() error {
 	if b.up != nil {
-		b.up.close()
+		b.up.Close()
 	}
 	b.out.Close()
 	return errors.Join(b.spool.Close(), b.missing.marks.Close(), b.reserve.Close())
@@ -341,8 +350,8 @@ func (b *Bouncer) sinceContact(now time.Time) time.Duration { return now.Sub(b.c
 
 // ready reports whether decisions can be taken: a bundle is active, and it is
 // not older than it may be.
-func (b *Bouncer) ready(st *state) bool {
-	return st.set != nil && (st.maxStale == 0 || b.sinceContact(b.cfg.Now()) <= st.maxStale)
+func (b *Bouncer) ready(st *settings.State) bool {
+	return st.Set != nil && (st.MaxStale == 0 || b.sinceContact(b.cfg.Now()) <= st.MaxStale)
 }
 
 // loops runs everything beside the traffic until ctx ends.
@@ -369,17 +378,17 @@ func (b *Bouncer) upkeep(ctx context.Context) {
 			return
 		case <-tick.C:
 			if b.up != nil {
-				b.up.sweep()
+				b.up.Sweep()
 			}
 		case <-b.activated: // a new policy may close sockets that are open
 		}
 		b.recheck(ctx)
 		st := b.state.Load()
-		if st.tokens == nil || !st.tokens.Fetches() || b.cfg.Now().Sub(keysAt) < identity.RefreshEvery {
+		if st.Tokens == nil || !st.Tokens.Fetches() || b.cfg.Now().Sub(keysAt) < identity.RefreshEvery {
 			continue
 		}
 		keysAt = b.cfg.Now()
-		if err := st.tokens.Refresh(ctx); err != nil && ctx.Err() == nil {
+		if err := st.Tokens.Refresh(ctx); err != nil && ctx.Err() == nil {
 			b.log.Warn("the key set could not be refreshed", "error", err)
 		}
 	}

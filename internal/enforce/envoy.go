@@ -10,9 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/extauthz"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -46,7 +49,7 @@ func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 	if end, set := ctx.Deadline(); set {
 		patience = time.Until(end) * 3 / 4 // the rest is for the way
 	}
-	if st.mode == enforcing {
+	if st.Mode == settings.Enforcing {
 		in.patience = max(patience, time.Millisecond)
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
@@ -74,7 +77,7 @@ func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 }
 
 // survive turns a panic into an answer.
-func (b *Bouncer) survive(ctx context.Context, st *state, in *inbound, a **extauthz.Answer) {
+func (b *Bouncer) survive(ctx context.Context, st *settings.State, in *inbound, a **extauthz.Answer) {
 	if p := recover(); p != nil {
 		b.panicked(ctx, "a check panicked", p, in.id)
 		*a = b.turnedAway(st, in, &refusal{http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"})
@@ -82,26 +85,26 @@ func (b *Bouncer) survive(ctx context.Context, st *state, in *inbound, a **extau
 }
 
 // unsettled is the answer in shadow mode without a decision.
-func (b *Bouncer) unsettled(st *state, in *inbound, code string) *extauthz.Answer {
-	v := verdict{mode: st.mode, pass: true, word: wordPassThrough}
+func (b *Bouncer) unsettled(st *settings.State, in *inbound, code string) *extauthz.Answer {
+	v := verdict{mode: st.Mode, pass: true, word: metrics.PassThrough}
 	v.no.code = code
 	return b.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
 // heldBy is what is known of a request before it is looked at.
-func (b *Bouncer) heldBy(st *state, c *extauthz.Check) inbound {
+func (b *Bouncer) heldBy(st *settings.State, c *extauthz.Check) inbound {
 	in := inbound{at: b.cfg.Now(), method: c.Method, headers: http.Header(c.Header), secure: c.Scheme == "https", peer: c.Peer}
 	if c.ID != "" && len(in.headers[header.RequestID]) == 0 && saneID(c.ID) {
 		in.id = c.ID
 	} else {
 		in.id = b.requestID(in.headers, in.at)
 	}
-	in.trusted = asks(st.trusted, c.Peer)
+	in.trusted = asks(st.Trusted, c.Peer)
 	from := c.Source
 	if !from.IsValid() {
 		from = c.Peer
 	}
-	in.client = st.trusted.ClientOf(from, in.headers).String()
+	in.client = st.Trusted.ClientOf(from, in.headers).String()
 	return in
 }
 
@@ -116,21 +119,21 @@ func asks(trusted identity.Proxies, peer netip.Addr) bool {
 
 // examine is what is done before a decision: may the peer ask, and is there one
 // reading of what it holds.
-func (in *inbound) examine(c *extauthz.Check, st *state) *refusal {
+func (in *inbound) examine(c *extauthz.Check, st *settings.State) *refusal {
 	if !in.trusted {
 		return &refusal{http.StatusForbidden, "untrusted_proxy", "this endpoint is for the proxies that the bouncer was told to trust"}
 	}
-	if no := in.held(c.Method, c.Host, c.Target, st.settings); no != nil {
+	if no := in.held(c.Method, c.Host, c.Target, st.Settings); no != nil {
 		return no
 	}
-	apart(in.headers, c.Merged, st.names)
+	apart(in.headers, c.Merged, st.Names)
 	return in.routed(c, st)
 }
 
 // weighed decides on a request that Envoy holds.
-func (b *Bouncer) weighed(ctx context.Context, st *state, in inbound, c *extauthz.Check) (a *extauthz.Answer) {
+func (b *Bouncer) weighed(ctx context.Context, st *settings.State, in inbound, c *extauthz.Check) (a *extauthz.Answer) {
 	defer b.survive(ctx, st, &in, &a)
-	who, idErr := identity.Identify(ctx, in.headers, st.names, st.tokens, st.byHeaders)
+	who, idErr := identity.Identify(ctx, in.headers, st.Names, st.Tokens, st.ByHeaders)
 	if refs, looks := b.wanted(st, &in); looks {
 		in.seen = shownBody(c, refs)
 	}
@@ -139,7 +142,7 @@ func (b *Bouncer) weighed(ctx context.Context, st *state, in inbound, c *extauth
 	case errors.Is(idErr, identity.ErrAmbiguous):
 		v.settle(&refusal{http.StatusBadRequest, "bad_request", "two identities in one request"}, nil)
 		v.mask = nil
-	case v.word == wordMask || v.word == wordShadowMask:
+	case v.word == metrics.Mask || v.word == metrics.ShadowMask:
 		// Envoy sends the application's answer, and we never see it.
 		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which ext_authz cannot do"}, nil)
 		v.mask = nil
@@ -153,9 +156,9 @@ func (b *Bouncer) weighed(ctx context.Context, st *state, in inbound, c *extauth
 
 // turnedAway refuses a request that there is nothing to decide on; in shadow
 // mode it passes.
-func (b *Bouncer) turnedAway(st *state, in *inbound, no *refusal) *extauthz.Answer {
-	b.count.refused.Add(1)
-	v := verdict{mode: st.mode}
+func (b *Bouncer) turnedAway(st *settings.State, in *inbound, no *refusal) *extauthz.Answer {
+	b.count.Refused.Add(1)
+	v := verdict{mode: st.Mode}
 	v.settle(no, nil)
 	return b.envoyAnswer(st, in, identity.Nobody(), &v)
 }
@@ -163,13 +166,13 @@ func (b *Bouncer) turnedAway(st *state, in *inbound, no *refusal) *extauthz.Answ
 // routed reads what the operator wrote at Envoy's route. What is not ours to
 // decide, or names what we do not know, is refused: it would be decided by the
 // wrong controls.
-func (in *inbound) routed(c *extauthz.Check, st *state) *refusal {
-	if want := c.Extensions[extensionBouncer]; want != "" && st.bouncer != "" && want != st.bouncer && want != st.name {
+func (in *inbound) routed(c *extauthz.Check, st *settings.State) *refusal {
+	if want := c.Extensions[extensionBouncer]; want != "" && st.Bouncer != "" && want != st.Bouncer && want != st.Name {
 		return &refusal{http.StatusForbidden, "wrong_bouncer", "the route is for another bouncer"}
 	}
-	if text := c.Extensions[extensionResource]; text != "" && st.set != nil {
+	if text := c.Extensions[extensionResource]; text != "" && st.Set != nil {
 		id, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || id <= 0 || st.set.Match(&rego.Request{ResourceID: id}) == nil {
+		if err != nil || id <= 0 || st.Set.Match(&rego.Request{ResourceID: id}) == nil {
 			return &refusal{http.StatusForbidden, "unknown_resource", "the route names a resource that this bouncer does not stand before"}
 		}
 		in.resource = id
@@ -224,8 +227,8 @@ func shownBody(c *extauthz.Check, refs lang.Refs) *inspection {
 		s.whole, s.no = false, &refusal{http.StatusRequestEntityTooLarge, "body_partial", "a control needs the whole body, of which the gateway sent a part"}
 	case c.Have == extauthz.Unseen:
 		s.whole, s.no = false, &refusal{http.StatusForbidden, "body_unavailable", "a control needs the body, which the gateway did not send"}
-	case len(c.Body) > maxFromGateway:
-		s.whole, s.no = false, tooLarge("gateway", maxFromGateway)
+	case len(c.Body) > bodies.MaxFromGateway:
+		s.whole, s.no = false, tooLarge("gateway", bodies.MaxFromGateway)
 	case len(c.Body) > 0:
 		s.body, s.no = c.Body, unreadable(s.head)
 	}
@@ -233,7 +236,7 @@ func shownBody(c *extauthz.Check, refs lang.Refs) *inspection {
 }
 
 // envoyAnswer writes a verdict as Envoy takes it.
-func (b *Bouncer) envoyAnswer(st *state, in *inbound, who *identity.Caller, v *verdict) *extauthz.Answer {
+func (b *Bouncer) envoyAnswer(st *settings.State, in *inbound, who *identity.Caller, v *verdict) *extauthz.Answer {
 	a := &extauthz.Answer{OK: v.pass, Metadata: v.metadata(st)}
 	reply := func(name, text string) { a.Reply = append(a.Reply, extauthz.Field{Name: name, Value: text}) }
 	if !v.pass {
@@ -246,8 +249,8 @@ func (b *Bouncer) envoyAnswer(st *state, in *inbound, who *identity.Caller, v *v
 	if v.id != "" {
 		reply(header.DecisionID, v.id)
 	}
-	st.identityFields(who, func(name, text string) { a.Set = append(a.Set, extauthz.Field{Name: name, Value: text}) })
-	c := st.credit(in, v.dec.Resource, who)
+	st.IdentityFields(who, func(name, text string) { a.Set = append(a.Set, extauthz.Field{Name: name, Value: text}) })
+	c := credit(st, in, v.dec.Resource, who)
 	for _, f := range c.Set {
 		a.Set = append(a.Set, extauthz.Field{Name: f.Name, Value: f.Value})
 	}
@@ -256,10 +259,10 @@ func (b *Bouncer) envoyAnswer(st *state, in *inbound, who *identity.Caller, v *v
 }
 
 // metadata is Envoy's dynamic metadata, for access logs and the filters behind.
-func (v *verdict) metadata(st *state) map[string]any {
+func (v *verdict) metadata(st *settings.State) map[string]any {
 	m := map[string]any{
 		"decision": v.word, "mode": v.mode.String(), "status": v.no.code, "effect": v.effect().String(),
-		"revision": st.revision, "bouncer": st.bouncer, "environment": st.environment,
+		"revision": st.Revision, "bouncer": st.Bouncer, "environment": st.Environment,
 	}
 	if v.id != "" {
 		m["decision_id"] = v.id
@@ -289,8 +292,8 @@ var envoysOwn = map[string]bool{
 
 // unbelieved are the fields that Envoy is to remove: those that only we may
 // set, in whatever spelling, and have not set.
-func unbelieved(h http.Header, st *state, set []extauthz.Field, drop []string) []string {
-	out, names := []string{}, st.names
+func unbelieved(h http.Header, st *settings.State, set []extauthz.Field, drop []string) []string {
+	out, names := []string{}, st.Names
 	gone := func(name string) {
 		if !slices.ContainsFunc(set, func(f extauthz.Field) bool { return f.Name == name }) {
 			out = append(out, strings.ToLower(name))
@@ -305,7 +308,7 @@ func unbelieved(h http.Header, st *state, set []extauthz.Field, drop []string) [
 	for name := range h {
 		folded, odd := header.Fold(name)
 		switch {
-		case name == names.User, name == names.Email, name == names.Groups, envoysOwn[name], slices.Contains(drop, name), st.passToken && name == names.Token:
+		case name == names.User, name == names.Email, name == names.Groups, envoysOwn[name], slices.Contains(drop, name), st.PassToken && name == names.Token:
 		case names.IsReserved(folded), odd && header.IsFraming(folded), odd && slices.Contains(drop, folded):
 			gone(name)
 		}

@@ -12,8 +12,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/extauthz"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
 // checks is the gRPC side of the bouncer; nil when there is none.
@@ -92,7 +94,7 @@ func envoyTarget(raw string) (target, resource string, ok bool) {
 // host and allowed headers. 200 lets pass; to any other answer Envoy adds
 // nothing and hands it to the client, but for 5xx, which are failures to Envoy
 // and may be told to let pass: they become 403.
-func (b *Bouncer) envoyHTTP(w http.ResponseWriter, r *http.Request, outer *inbound, st *state, target, resource string) {
+func (b *Bouncer) envoyHTTP(w http.ResponseWriter, r *http.Request, outer *inbound, st *settings.State, target, resource string) {
 	c := &extauthz.Check{
 		Peer: outer.peer, Method: r.Method, Host: r.Host, Target: target, ID: outer.id, Header: textproto.MIMEHeader(r.Header),
 		Scheme: b.scheme(outer), Have: extauthz.BodyOf(r.Method),
@@ -112,10 +114,10 @@ func (b *Bouncer) envoyHTTP(w http.ResponseWriter, r *http.Request, outer *inbou
 
 // envoyBody reads what Envoy sent of the body.
 func (b *Bouncer) envoyBody(w http.ResponseWriter, r *http.Request, in *inbound, c *extauthz.Check, whole bool) {
-	body := &clientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), now: b.cfg.Now, began: in.at}
-	data, err := io.ReadAll(io.LimitReader(body, maxFromGateway+1))
+	body := bodies.FromClient(w, r.Body, b.cfg.Now, in.at)
+	data, err := io.ReadAll(io.LimitReader(body, bodies.MaxFromGateway+1))
 	c.Body, c.Have = data, extauthz.Partial
-	if whole && err == nil && len(data) <= maxFromGateway {
+	if whole && err == nil && len(data) <= bodies.MaxFromGateway {
 		c.Have = extauthz.Whole
 	}
 }

@@ -19,7 +19,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
@@ -262,7 +264,7 @@ func TestExtAuthzBody(t *testing.T) {
 	wants(t, "none", post("", "", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-length"] = "0" }), "OK PERMIT ok")
 	wants(t, "broken", post(good[:20], "false", nil), "400 DENY body_malformed")
 	wants(t, "packed", post(good, "false", func(h *authv3.AttributeContext_HttpRequest) { h.Headers["content-encoding"] = "gzip" }), "415 DENY body_encoded")
-	wants(t, "too large", post(good+strings.Repeat(" ", maxFromGateway), "false", nil), "413 DENY body_too_large")
+	wants(t, "too large", post(good+strings.Repeat(" ", bodies.MaxFromGateway), "false", nil), "413 DENY body_too_large")
 	wants(t, "a GET", e.ask(held("GET", "model.example", "/v1/models", nil)), "OK PERMIT ok")
 	wants(t, "a GET with a body", e.ask(held("GET", "model.example", "/v1/models", map[string]string{"content-length": "3"})), "403 DENY body_unavailable")
 	wants(t, "what no control asks about", e.ask(held("POST", "model.example", "/upload", map[string]string{"x-envoy-auth-partial-body": "true"})), "OK PASS_THROUGH ok")
@@ -332,7 +334,7 @@ func TestExtAuthzShadow(t *testing.T) {
 	found := false
 	for _, event := range p.logged(4) {
 		custom, _ := event["custom"].(map[string]any)
-		found = found || custom["status"] == "evaluation_error" && custom["outcome"] == wordShadowDeny
+		found = found || custom["status"] == "evaluation_error" && custom["outcome"] == metrics.ShadowDeny
 	}
 	if !found {
 		t.Error("the slow control's verdict is not in the log")
@@ -411,7 +413,7 @@ func TestExtAuthzHTTP(t *testing.T) {
 	}
 	ok := ask("DELETE", "/_bouncer/ext_authz/orders/7?x=1", "", func(r *http.Request) { r.Header.Set("X-Auth-Request-User", "root") })
 	check("open", ok, 200, "ok")
-	if !strings.Contains(ok.header.Get("X-Envoy-Auth-Headers-To-Remove"), "x-auth-request-user") || ok.header.Get(header.DecisionID) == "" || ok.header.Get(header.Decision) != wordPermit {
+	if !strings.Contains(ok.header.Get("X-Envoy-Auth-Headers-To-Remove"), "x-auth-request-user") || ok.header.Get(header.DecisionID) == "" || ok.header.Get(header.Decision) != metrics.Permit {
 		t.Errorf("open: %v", ok.header)
 	}
 	denied := ask("POST", "/_bouncer/ext_authz/admin", "", nil)

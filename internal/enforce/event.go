@@ -1,59 +1,16 @@
 package enforce
 
 import (
-	"encoding/hex"
-	"math/rand/v2"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
-
-// idSource makes UUIDs of version 7 (RFC 9562): sorted by time, cheap enough
-// for each decision. The seed comes from the process's entropy.
-type idSource struct {
-	mu  sync.Mutex
-	rng *rand.ChaCha8
-}
-
-// next is a new id.
-func (s *idSource) next(now time.Time) string {
-	s.mu.Lock()
-	hi, lo := s.rng.Uint64(), s.rng.Uint64()
-	s.mu.Unlock()
-	var u [16]byte
-	ms := uint64(now.UnixMilli())
-	for i := range 6 {
-		u[i] = byte(ms >> (40 - 8*i))
-	}
-	u[6], u[7] = 0x70|byte(hi>>8)&0x0f, byte(hi)
-	for i := range 8 {
-		u[8+i] = byte(lo >> (8 * i))
-	}
-	u[8] = 0x80 | u[8]&0x3f
-	var t [36]byte
-	hex.Encode(t[0:8], u[0:4])
-	hex.Encode(t[9:13], u[4:6])
-	hex.Encode(t[14:18], u[6:8])
-	hex.Encode(t[19:23], u[8:10])
-	hex.Encode(t[24:36], u[10:16])
-	t[8], t[13], t[18], t[23] = '-', '-', '-', '-'
-	return string(t[:])
-}
-
-// jitter is d, give or take half of it.
-func (s *idSource) jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return d/2 + time.Duration(s.rng.Uint64()%uint64(d))
-}
 
 // Audit levels of a resource that change what an event carries.
 const (
@@ -66,13 +23,13 @@ const (
 // that is counted with others (package fold); false: the event is lost. That is
 // counted, reported at once, and said in the log itself as soon as it can be written
 // again.
-func (b *Bouncer) record(st *state, in *inbound, who *identity.Caller, v *verdict) (kept bool) {
-	b.count.verdict(v)
+func (b *Bouncer) record(st *settings.State, in *inbound, who *identity.Caller, v *verdict) (kept bool) {
+	b.count.Verdict(v.word, v.failed != "")
 	b.notice(st, in, v)
 	told, said, short := in, v, false
 	switch b.offer(st, in, who, v) {
 	case fold.Folded:
-		b.count.logsFolded.Add(1)
+		b.count.LogsFolded.Add(1)
 		return true
 	case fold.Brief:
 		told, said = brief(in, v)
@@ -95,7 +52,7 @@ func (b *Bouncer) record(st *state, in *inbound, who *identity.Caller, v *verdic
 // appendEvent writes one decision log event as OPA does (its "Decision Log
 // Service API"), with what only we know under `custom`.
 // short: its input is what every audit level keeps.
-func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity.Caller, v *verdict, short bool) []byte {
+func (b *Bouncer) appendEvent(dst []byte, st *settings.State, in *inbound, who *identity.Caller, v *verdict, short bool) []byte {
 	level := ""
 	if v.dec.Resource != nil {
 		level = v.dec.Resource.AuditLevel
@@ -104,7 +61,7 @@ func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity.
 	dst = append(dst, `,"decision_id":"`...)
 	dst = append(dst, v.id...)
 	dst = append(dst, `","bundles":{"authz":{"revision":`...)
-	dst = value.AppendString(dst, st.revision)
+	dst = value.AppendString(dst, st.Revision)
 	dst = append(dst, `}},"path":"gatehouse/decision","timestamp":"`...)
 	dst = in.at.UTC().AppendFormat(dst, time.RFC3339Nano)
 	dst = append(dst, '"')
@@ -140,7 +97,7 @@ func (b *Bouncer) appendEvent(dst []byte, st *state, in *inbound, who *identity.
 	dst = append(dst, `,"request_id":`...)
 	dst = value.AppendString(dst, in.id)
 	dst = append(dst, `,"environment":`...)
-	dst = value.AppendString(dst, st.environment)
+	dst = value.AppendString(dst, st.Environment)
 	if len(v.changed) > 0 {
 		dst = append(dst, `,"event":"mcp_tools_changed","tools":`...)
 		names := make([]value.Value, len(v.changed))
@@ -180,7 +137,7 @@ func appendResult(dst []byte, v *verdict) []byte {
 	if v.failed != "" && d.Err == nil || reason == "" || effect != d.Effect {
 		reason = v.no.message
 	}
-	if v.word == wordPassThrough {
+	if v.word == metrics.PassThrough {
 		reason = "no control covers this request"
 	}
 	dst = value.AppendString(dst, v.hidden.Text(reason))

@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -22,7 +23,7 @@ func newInputAllowance() *spool.Allowance { return spool.NewAllowance(inputBurst
 
 // appendEventInput writes the input of an event, redacted: all of it where the
 // audit level keeps it or it is kept for replay, else the part that every level keeps.
-func (b *Bouncer) appendEventInput(dst []byte, st *state, in *inbound, who *identity.Caller, v *verdict, level string) []byte {
+func (b *Bouncer) appendEventInput(dst []byte, st *settings.State, in *inbound, who *identity.Caller, v *verdict, level string) []byte {
 	kept := level == auditDetailed || level == auditComprehensive
 	if !kept && !b.carriesInput(st, in) {
 		return appendBasicInput(dst, in, who, v)
@@ -31,7 +32,7 @@ func (b *Bouncer) appendEventInput(dst []byte, st *state, in *inbound, who *iden
 	if told := b.recordable(in, v); told == in && v.asked.User.Defined() {
 		dst = appendInput(dst, &v.asked)
 	} else {
-		q := question(told, st.settings, who)
+		q := question(told, st.Settings, who)
 		dst = appendInput(dst, &q)
 	}
 	if !kept && len(dst)-from > inputMost {
@@ -58,8 +59,8 @@ func appendInput(dst []byte, q *rego.Request) []byte {
 }
 
 // carriesInput reports whether the event of a decision carries its input for replay.
-func (b *Bouncer) carriesInput(st *state, in *inbound) bool {
-	if st.replayOff || in.seen != nil && len(in.seen.body) > inputMost {
+func (b *Bouncer) carriesInput(st *settings.State, in *inbound) bool {
+	if st.ReplayOff || in.seen != nil && len(in.seen.body) > inputMost {
 		return false
 	}
 	return b.inputs.Take(in.at) && b.spool.Bytes() < b.cfg.SpoolBytes/inputSpoolPart

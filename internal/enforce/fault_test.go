@@ -20,7 +20,10 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -205,7 +208,7 @@ func TestClientLeaves(t *testing.T) {
 			t.Errorf("%s: the application still works for a client that left", method)
 		}
 	}
-	eventually(t, "no request to be held", func() bool { return len(b.up.limit) == 0 })
+	eventually(t, "no request to be held", func() bool { return b.up.Running() == 0 })
 }
 
 // B8: in shadow the client sees the application itself, whatever the controls do.
@@ -263,48 +266,6 @@ func TestShadowChangesNothing(t *testing.T) {
 	}
 }
 
-// trickle is a body that yields a byte after a while by the test's clock.
-type trickle struct {
-	now   *time.Time
-	after time.Duration
-}
-
-func (t *trickle) Read(p []byte) (int, error) {
-	*t.now = t.now.Add(t.after)
-	p[0] = 'x'
-	return 1, nil
-}
-
-func (t *trickle) Close() error { return nil }
-
-// A body that comes too slowly ends after thirty seconds, not with the deadline of
-// the read that began just before; a clock that steps forward ends none.
-func TestSlowBody(t *testing.T) {
-	start := time.Now()
-	now := start
-	w := &deadlines{}
-	from := &trickle{now: &now, after: 29 * time.Second}
-	body := &clientBody{ReadCloser: from, rc: http.NewResponseController(w), now: func() time.Time { return now }, began: now}
-	buf := make([]byte, 1)
-	if _, err := body.Read(buf); err != nil {
-		t.Fatal(err)
-	}
-	from.after = time.Second
-	if _, err := body.Read(buf); err != nil || w.last.After(start.Add(clientRead)) {
-		t.Fatalf("%v; the read after 29 s may last until %v", err, w.last.Sub(start))
-	}
-	if _, err := body.Read(buf); !errors.Is(err, errSlowBody) || !body.slow {
-		t.Errorf("two bytes in half a minute: %v", err)
-	}
-	from.after = 10 * time.Hour
-	body = &clientBody{ReadCloser: from, rc: http.NewResponseController(w), now: func() time.Time { return now }, began: now}
-	for range 3 {
-		if _, err := body.Read(buf); err != nil {
-			t.Errorf("the clock went forward: %v", err)
-		}
-	}
-}
-
 // The client of a body that stalls gets its answer, however the body is framed, and the
 // connection ends: the server does not wait for the rest.
 func TestStalledBodyIsAnswered(t *testing.T) {
@@ -312,15 +273,15 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	b := behindTemplates(t, http.NotFoundHandler())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/mcp" { // a body that controls want to see
-			st, in := b.state.Load(), &inbound{at: time.Now().Add(100*time.Millisecond - clientRead), method: r.Method, path: r.URL.Path, headers: r.Header}
+			st, in := b.state.Load(), &inbound{at: time.Now().Add(100*time.Millisecond - bodies.ClientPace), method: r.Method, path: r.URL.Path, headers: r.Header}
 			if refs, looks := b.wanted(st, in); !looks || b.look(w, r, st, in, refs) {
 				t.Error("the body was not looked at")
 			}
 			return
 		}
-		body := &clientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), now: time.Now, began: time.Now().Add(100*time.Millisecond - clientRead)}
+		body := bodies.FromClient(w, r.Body, time.Now, time.Now().Add(100*time.Millisecond-bodies.ClientPace))
 		r.Body = body
-		if _, err := io.ReadAll(body); err == nil || !body.slow {
+		if _, err := io.ReadAll(body); err == nil || !body.TooSlow() {
 			t.Errorf("the body ended with %v", err)
 		}
 		w.WriteHeader(http.StatusRequestTimeout)
@@ -344,30 +305,6 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	}
 }
 
-// The transport may read a body for longer than its request is served. It must not
-// lift the deadline under which the server ends its own reads then: the connection
-// would wait for ever.
-func TestBodyOutlivesItsRequest(t *testing.T) {
-	w := &deadlines{}
-	body := &clientBody{ReadCloser: io.NopCloser(strings.NewReader("ab")), rc: http.NewResponseController(w), now: time.Now, began: time.Now()}
-	if _, err := body.Read(make([]byte, 1)); err != nil || w.set != 1 {
-		t.Fatalf("%v, %d deadlines", err, w.set)
-	}
-	body.leave()
-	if _, err := io.ReadAll(body); err != nil || w.set != 1 {
-		t.Errorf("%v, and the deadline was moved %d times after the request had ended", err, w.set-1)
-	}
-}
-
-// deadlines is a writer that takes deadlines.
-type deadlines struct {
-	http.ResponseWriter
-	set  int
-	last time.Time
-}
-
-func (d *deadlines) SetReadDeadline(t time.Time) error { d.set++; d.last = t; return nil }
-
 // F24: a panic is one request's affair.
 func TestPanicIsContained(t *testing.T) {
 	app := newApplication(t, nil)
@@ -376,10 +313,10 @@ func TestPanicIsContained(t *testing.T) {
 	b := start(t, p, app.URL, nil).at(t, 1)
 	st := b.state.Load()
 	broken := *st
-	broken.set = nil
-	settings := *st.settings
-	settings.tokens = &identity.Verifier{} // a verifier without a parser panics
-	broken.settings = &settings
+	broken.Set = nil
+	changed := *st.Settings
+	changed.Tokens = &identity.Verifier{} // a verifier without a parser panics
+	broken.Settings = &changed
 	b.state.Store(&broken)
 	for range 3 {
 		got := fetch(t, "GET", b.url+"/x", func(r *http.Request) { r.Header.Set("Authorization", "Bearer a.b.c") })
@@ -391,7 +328,7 @@ func TestPanicIsContained(t *testing.T) {
 	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
 		t.Errorf("after panics: %d", got.status)
 	}
-	if n := b.count.panics.Load(); n != 3 {
+	if n := b.count.Panics.Load(); n != 3 {
 		t.Errorf("%d panics were counted", n)
 	}
 }
@@ -412,7 +349,7 @@ func TestEvaluatorPanics(t *testing.T) {
 	if got := fetch(t, "GET", b.url+"/hidden", nil); got.status == 200 {
 		t.Errorf("the evaluator failed, and the answer is %d", got.status)
 	}
-	if n := b.count.panics.Load(); n != 1 {
+	if n := b.count.Panics.Load(); n != 1 {
 		t.Errorf("%d panics were counted", n)
 	}
 	if text := log.String(); !strings.Contains(text, "the evaluator panicked") || !strings.Contains(text, "goroutine") || strings.Contains(text, "no digest") {
@@ -520,8 +457,8 @@ func FuzzEvent(f *testing.F) {
 	line := []byte(`{"labels":{}`)
 	b.labels.Store(&line)
 	f.Fuzz(func(t *testing.T, user, path, reason, id string) {
-		st := &state{settings: &settings{environment: user}, revision: reason}
-		v := verdict{id: "0", word: wordDeny, no: refusal{code: "x", message: reason}, failed: reason}
+		st := &settings.State{Settings: &settings.Settings{Environment: user}, Revision: reason}
+		v := verdict{id: "0", word: metrics.Deny, no: refusal{code: "x", message: reason}, failed: reason}
 		v.dec.Reason, v.dec.PolicyName = reason, user
 		in := &inbound{path: path, host: user, client: id, id: id, method: "GET"}
 		data := b.appendEvent(nil, st, in, &identity.Caller{ID: user, Email: id}, &v, false)

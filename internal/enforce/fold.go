@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
@@ -20,7 +21,7 @@ const foldEvery = time.Second
 const briefText = 256
 
 // offer says what becomes of a refusal's event. What passes is never folded.
-func (b *Bouncer) offer(st *state, in *inbound, who *identity.Caller, v *verdict) fold.Verdict {
+func (b *Bouncer) offer(st *settings.State, in *inbound, who *identity.Caller, v *verdict) fold.Verdict {
 	if v.pass || v.permits() {
 		return fold.Own
 	}
@@ -36,8 +37,8 @@ func (b *Bouncer) offer(st *state, in *inbound, who *identity.Caller, v *verdict
 	what := strconv.FormatInt(d.PolicyID, 10) + "/" + strconv.FormatInt(d.PolicyVersion, 10) + "/" + strconv.FormatInt(resource, 10) + "/" + level + "/" + v.no.code
 	return b.folder.Offer(b.cfg.Now(), fold.Refusal{
 		ID: v.id, First: in.at, Last: in.at,
-		Equal:  fold.Key(what, st.environment, in.client, user, in.method, in.host, in.path, d.Reason, v.no.message, v.failed),
-		Alike:  fold.Key(what, st.environment, in.client),
+		Equal:  fold.Key(what, st.Environment, in.client, user, in.method, in.host, in.path, d.Reason, v.no.message, v.failed),
+		Alike:  fold.Key(what, st.Environment, in.client),
 		Origin: fold.Key(in.client),
 		Bytes:  eventBytes + len(in.path) + len(in.query) + len(d.Reason) + len(v.why) + len(v.trace) + in.seen.bodyBytes(),
 	}, func(by fold.Grade) []byte { return b.exampleEvent(st, in, who, v, by) })
@@ -71,7 +72,7 @@ func cut(s string) string {
 }
 
 // exampleEvent is the event of refusals that are counted together: what they have in common.
-func (b *Bouncer) exampleEvent(st *state, in *inbound, who *identity.Caller, v *verdict, by fold.Grade) []byte {
+func (b *Bouncer) exampleEvent(st *settings.State, in *inbound, who *identity.Caller, v *verdict, by fold.Grade) []byte {
 	told, said := brief(in, v)
 	if by != fold.Equal {
 		who, told.path, told.host, told.method, told.id, said.failed = nil, "", "", "", "", ""

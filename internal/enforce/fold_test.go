@@ -88,7 +88,7 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 	if size > 2<<20 || grown > 2<<20+int64(passed)*(2<<10) {
 		t.Errorf("%d refusals took %d KiB", refused, size>>10)
 	}
-	if n := b.count.logsFolded.Load(); n != uint64(counted) {
+	if n := b.count.LogsFolded.Load(); n != uint64(counted) {
 		t.Errorf("the metric says that %d refusals were counted together, the log %d", n, counted)
 	}
 	if own+counted != refused || permits != passed || counted == 0 || own > 420 {

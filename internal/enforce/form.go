@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -27,7 +28,7 @@ var (
 // form reads a form that is sent to a model: its fields are texts, and its files
 // media, batches of requests in lines, or texts.
 func (s *inspection) form(in *inbound) {
-	f := &formReader{room: maxText}
+	f := &formReader{room: bodies.MaxText}
 	media, params, err := mime.ParseMediaType(s.head.contentType)
 	switch {
 	case err != nil:
@@ -38,7 +39,7 @@ func (s *inspection) form(in *inbound) {
 	}
 	switch {
 	case errors.Is(err, llm.ErrTooMuchText):
-		s.no = tooLarge("text", maxText)
+		s.no = tooLarge("text", bodies.MaxText)
 	case f.broken != "":
 		s.no = &refusal{http.StatusBadRequest, "body_malformed", f.broken}
 	case err != nil:
@@ -182,7 +183,7 @@ func (f *formReader) lines(text []byte) bool {
 	if len(text) == 0 || text[0] != '{' && text[0] != '[' {
 		return false
 	}
-	if doc, err := value.Decode(text, value.Limits{Depth: bodyDepth}); err == nil {
+	if doc, err := value.Decode(text, value.Limits{Depth: bodies.MaxDepth}); err == nil {
 		f.requests = append(f.requests, doc)
 		return true
 	}
@@ -191,7 +192,7 @@ func (f *formReader) lines(text []byte) bool {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
-		doc, err := value.Decode(line, value.Limits{Depth: bodyDepth})
+		doc, err := value.Decode(line, value.Limits{Depth: bodies.MaxDepth})
 		if err != nil {
 			return false
 		}

@@ -10,20 +10,22 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
 // forwardAuth answers nginx's auth_request, Traefik's ForwardAuth and Caddy's
 // forward_auth: may the request that you hold go on? It answers 200, 401 or 403
 // alone, since nginx makes 500 of anything else; X-Gatehouse-Status says what
 // stood behind it. Its own query string means nothing.
-func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inbound, st *state) {
+func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inbound, st *settings.State) {
 	in, no := b.original(r, outer, st)
 	if no != nil {
-		b.count.refused.Add(1)
-		b.authAnswer(w, outer, st, nil, &verdict{word: wordDeny, no: *no})
+		b.count.Refused.Add(1)
+		b.authAnswer(w, outer, st, nil, &verdict{word: metrics.Deny, no: *no})
 		return
 	}
-	who, idErr := identity.Identify(r.Context(), r.Header, st.names, st.tokens, st.byHeaders)
+	who, idErr := identity.Identify(r.Context(), r.Header, st.Names, st.Tokens, st.ByHeaders)
 	if refs, looks := b.wanted(st, &in); looks {
 		in.seen = &inspection{refs: refs, whole: true}
 		if needsBody(refs) && (in.method == http.MethodPost || in.method == http.MethodPut || in.method == http.MethodPatch) {
@@ -36,7 +38,7 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 		// The proxy in front sends the application's answer, and we never see it.
 		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"}, nil)
 		v.mask = nil
-	case errors.Is(idErr, identity.ErrAmbiguous) && v.mode == enforcing:
+	case errors.Is(idErr, identity.ErrAmbiguous) && v.mode == settings.Enforcing:
 		v.settle(&refusal{http.StatusForbidden, "bad_request", "two identities in one request"}, nil)
 	}
 	b.prove(st, &in, who, &v, false)
@@ -47,7 +49,7 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 }
 
 // authAnswer writes the three-valued answer.
-func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *state, who *identity.Caller, v *verdict) {
+func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *settings.State, who *identity.Caller, v *verdict) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set(header.RequestID, in.id)
@@ -57,7 +59,7 @@ func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *state, who 
 		h.Set(header.DecisionID, v.id)
 	}
 	if v.pass {
-		st.identityFields(who, h.Set)
+		st.IdentityFields(who, h.Set)
 		h.Set("Content-Length", "0")
 		w.WriteHeader(http.StatusOK)
 		return
@@ -71,7 +73,7 @@ func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *state, who 
 }
 
 // original is the request that the proxy in front holds.
-func (b *Bouncer) original(r *http.Request, outer *inbound, st *state) (inbound, *refusal) {
+func (b *Bouncer) original(r *http.Request, outer *inbound, st *settings.State) (inbound, *refusal) {
 	deny := func(code, message string) (inbound, *refusal) {
 		return inbound{}, &refusal{http.StatusForbidden, code, message}
 	}
@@ -99,7 +101,7 @@ func (b *Bouncer) original(r *http.Request, outer *inbound, st *state) (inbound,
 		return deny("bad_request", "method, host and target of the request are needed: X-Forwarded-Method|-Host|-Uri or X-Original-Method|-Host|-URI")
 	}
 	in := *outer
-	if no := in.held(method, host, target, st.settings); no != nil {
+	if no := in.held(method, host, target, st.Settings); no != nil {
 		return deny(no.code, no.message)
 	}
 	return in, nil
@@ -108,7 +110,7 @@ func (b *Bouncer) original(r *http.Request, outer *inbound, st *state) (inbound,
 // held takes over what a gateway says of the request that it holds. The gateway
 // hands the raw path on, so that only one that every application reads as we
 // did may be decided on.
-func (in *inbound) held(method, host, target string, st *settings) *refusal {
+func (in *inbound) held(method, host, target string, st *settings.Settings) *refusal {
 	in.method = method
 	if no := allowedMethod(method); no != nil {
 		return no
@@ -121,7 +123,7 @@ func (in *inbound) held(method, host, target string, st *settings) *refusal {
 	if !ok || !header.IsSafe(raw) {
 		return badRequest("the request target must be a path")
 	}
-	if in.path, ok = canonicalPath(raw, st.keepSlash); !ok {
+	if in.path, ok = canonicalPath(raw, st.KeepSlash); !ok {
 		return badRequest("the path is ambiguous")
 	}
 	if !sameSegments(raw, in.path) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
@@ -112,8 +113,8 @@ func (b *Bouncer) put(passed bool, event []byte) error {
 // lost notes an event that could not be written: the disk is full, or fails. The
 // first one is told at once.
 func (b *Bouncer) lost(at time.Time, passed bool, err error) {
-	b.count.logsDropped.Add(1)
-	if failed := b.missing.note(func() string { return b.ids.next(at) }, at, passed); failed != nil && !b.logsFailing.Load() {
+	b.count.LogsDropped.Add(1)
+	if failed := b.missing.note(func() string { return b.ids.Next(at) }, at, passed); failed != nil && !b.logsFailing.Load() {
 		b.log.Warn("missing decisions are noted in memory alone", "error", failed)
 	}
 	if !b.logsFailing.Swap(true) {
@@ -123,7 +124,7 @@ func (b *Bouncer) lost(at time.Time, passed bool, err error) {
 }
 
 // found writes into the log how many decisions are missing before what follows.
-func (b *Bouncer) found(st *state, now time.Time) {
+func (b *Bouncer) found(st *settings.State, now time.Time) {
 	g := &b.missing
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -193,17 +194,17 @@ func (b *Bouncer) logTrouble(disk spool.ReserveStats) string {
 
 // logKept reports whether requests are decided on, as far as the log goes: one that
 // is required and cannot be written has them refused.
-func (b *Bouncer) logKept(st *state) bool {
-	return !st.mustLog || st.mode == shadowing || !b.spool.Stats().Refuses()
+func (b *Bouncer) logKept(st *settings.State) bool {
+	return !st.LogRequired || st.Mode == settings.Shadowing || !b.spool.Stats().Refuses()
 }
 
 // sayReady answers /_bouncer/ready.
-func (b *Bouncer) sayReady(w http.ResponseWriter, st *state) {
+func (b *Bouncer) sayReady(w http.ResponseWriter, st *settings.State) {
 	reason := ""
 	switch {
 	case b.leaving.Load():
 		reason = "stopping"
-	case st.set == nil:
+	case st.Set == nil:
 		reason = "no_bundle"
 	case !b.ready(st):
 		reason = "policy_stale"
@@ -212,11 +213,11 @@ func (b *Bouncer) sayReady(w http.ResponseWriter, st *state) {
 	}
 	s := b.spool.Stats()
 	posture := "best_effort"
-	if st.mustLog {
+	if st.LogRequired {
 		posture = "required"
 	}
 	log := fmt.Sprintf(`"audit":{"posture":%q,"writable":%t,"trouble":%q,"waiting":%d,"waiting_bytes":%d,"limit_bytes":%d,"lag_seconds":%.1f,"refused":%d,"missing":%d,"healed":%d}`,
-		posture, !s.Refuses(), b.logTrouble(b.reserve.Stats()), s.Records, s.Bytes, s.MaxBytes, s.Lag.Seconds(), s.Refused, b.count.logsDropped.Load(), s.Healed)
+		posture, !s.Refuses(), b.logTrouble(b.reserve.Stats()), s.Records, s.Bytes, s.MaxBytes, s.Lag.Seconds(), s.Refused, b.count.LogsDropped.Load(), s.Healed)
 	if reason != "" {
 		b.say(w, http.StatusServiceUnavailable, fmt.Sprintf(`{"status":"not_ready","reason":%q,%s}`, reason, log))
 		return
@@ -225,29 +226,29 @@ func (b *Bouncer) sayReady(w http.ResponseWriter, st *state) {
 }
 
 // gapEvent is an event of the decision log about those that are not in it.
-func (b *Bouncer) gapEvent(st *state, g *gap, now time.Time) []byte {
+func (b *Bouncer) gapEvent(st *settings.State, g *gap, now time.Time) []byte {
 	first, last := g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano)
 	message := fmt.Sprintf("%d decisions are missing (%d passed): the bouncer could not keep its log from %s to %s", g.Count, g.Passed, first, last)
 	dst := append([]byte(nil), *b.labels.Load()...)
 	dst = value.AppendString(append(dst, `,"decision_id":`...), g.ID)
-	dst = value.AppendString(append(dst, `,"bundles":{"authz":{"revision":`...), st.revision)
+	dst = value.AppendString(append(dst, `,"bundles":{"authz":{"revision":`...), st.Revision)
 	dst = now.UTC().AppendFormat(append(dst, `}},"path":"gatehouse/decision","timestamp":"`...), time.RFC3339Nano)
 	dst = value.AppendString(append(dst, `","result":{"decision":"DENY","allow":false,"effect":"DENY","reason":`...), message)
 	dst = value.AppendString(append(dst, `},"error":{"code":"decisions_missing","message":`...), message)
 	dst = append(dst, `},"custom":{"mode":"`...)
-	dst = append(append(dst, st.mode.String()...), `","outcome":"DENY","status":"decisions_missing","event":"decisions_missing","missing":`...)
+	dst = append(append(dst, st.Mode.String()...), `","outcome":"DENY","status":"decisions_missing","event":"decisions_missing","missing":`...)
 	dst = fmt.Appendf(dst, `%d,"passed":%d,"from":"%s","to":"%s","environment":`, g.Count, g.Passed, first, last)
-	dst = value.AppendString(dst, st.environment)
+	dst = value.AppendString(dst, st.Environment)
 	return append(dst, '}', '}')
 }
 
 // unlogged refuses a request whose decision the log could not keep, where the log
 // is required; in shadow mode nothing is refused.
-func (b *Bouncer) unlogged(ctx context.Context, in *inbound, st *state, v *verdict) {
-	if !st.mustLog || v.mode == shadowing || !v.pass {
+func (b *Bouncer) unlogged(ctx context.Context, in *inbound, st *settings.State, v *verdict) {
+	if !st.LogRequired || v.mode == settings.Shadowing || !v.pass {
 		return
 	}
-	in.seen.metered().refund(ctx)
+	in.seen.metered().Refund(ctx)
 	v.settle(&refusal{http.StatusServiceUnavailable, "audit_unavailable", "the decision cannot be logged, and this bouncer lets nothing pass that is not"}, nil)
 	v.mask = nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 )
 
 // fill takes the room of a bouncer's decision log away and gives it back.
@@ -20,7 +21,7 @@ func fill(t *testing.T, p *plane, b *running) (free func()) {
 	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // the last gap is smaller than any event
 		full := false
 		for i := 0; i < 10_000 && !full; i++ {
-			full = !b.record(st, &inbound{at: time.Now(), path: path, method: "GET"}, identity.Nobody(), &verdict{word: wordPermit, pass: true})
+			full = !b.record(st, &inbound{at: time.Now(), path: path, method: "GET"}, identity.Nobody(), &verdict{word: metrics.Permit, pass: true})
 		}
 		if !full {
 			t.Fatal("the log never fills up")
@@ -50,7 +51,7 @@ func TestLogThatCannotBeKept(t *testing.T) {
 				t.Fatalf("with room: %d", got.status)
 			}
 			free := fill(t, p, b)
-			before := b.count.logsDropped.Load()
+			before := b.count.LogsDropped.Load()
 			app.take()
 			for range 5 {
 				got := fetch(t, "GET", b.url+"/x", nil)
@@ -69,7 +70,7 @@ func TestLogThatCannotBeKept(t *testing.T) {
 			if n := len(app.take()); n != map[bool]int{true: 0, false: 5}[audit == "required"] {
 				t.Errorf("%d requests reached the application", n)
 			}
-			lost := b.count.logsDropped.Load()
+			lost := b.count.LogsDropped.Load()
 			if lost-before < 10 {
 				t.Errorf("%d losses counted, want 10", lost-before)
 			}
@@ -111,13 +112,13 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 	p.set(func() { p.down = true })
 	st, lost := b.state.Load(), false
 	for i := 0; i < 10_000 && !lost; i++ {
-		lost = !b.record(st, &inbound{at: time.Now(), path: fmt.Sprint("/refused/", i), method: "GET"}, identity.Nobody(), &verdict{word: wordDeny})
+		lost = !b.record(st, &inbound{at: time.Now(), path: fmt.Sprint("/refused/", i), method: "GET"}, identity.Nobody(), &verdict{word: metrics.Deny})
 	}
-	if !lost || b.count.logsDropped.Load() != 1 {
-		t.Fatalf("refusals fill the log: %t, %d dropped", lost, b.count.logsDropped.Load())
+	if !lost || b.count.LogsDropped.Load() != 1 {
+		t.Fatalf("refusals fill the log: %t, %d dropped", lost, b.count.LogsDropped.Load())
 	}
-	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 || b.count.logsDropped.Load() != 1 {
-		t.Errorf("a request that is permitted: %d, %d events dropped", got.status, b.count.logsDropped.Load())
+	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 || b.count.LogsDropped.Load() != 1 {
+		t.Errorf("a request that is permitted: %d, %d events dropped", got.status, b.count.LogsDropped.Load())
 	}
 }
 

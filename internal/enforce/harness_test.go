@@ -305,8 +305,8 @@ func startLogging(t testing.TB, p *plane, upstream string, change func(*Config),
 func (r *running) at(t testing.TB, n int) *running {
 	t.Helper()
 	eventually(t, fmt.Sprintf("revision %d", n), func() bool {
-		_, ok := revisionNumber(r.state.Load().revision)
-		return ok && strings.HasSuffix(r.state.Load().revision, fmt.Sprint(n))
+		_, ok := revisionNumber(r.state.Load().Revision)
+		return ok && strings.HasSuffix(r.state.Load().Revision, fmt.Sprint(n))
 	})
 	return r
 }

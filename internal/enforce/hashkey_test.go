@@ -78,7 +78,7 @@ func TestHashKeyAfterANewToken(t *testing.T) {
 	set.token = ""
 	p.publish(set)
 	b = start(t, p, app.URL, func(c *Config) { c.DataDir = dir })
-	eventually(t, "the key", func() bool { return len(b.state.Load().hashKey) > 0 })
+	eventually(t, "the key", func() bool { return len(b.state.Load().HashKey) > 0 })
 	if got := fetch(t, "GET", b.url+"/x", nil); got.body != fmt.Sprintf(`{"id":%q}`, set.hashKey.Hash([]byte("7"))) {
 		t.Errorf("with the key: %s", got.body)
 	}

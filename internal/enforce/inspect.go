@@ -10,10 +10,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
-
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -28,11 +30,11 @@ type inspection struct {
 	// more than maxInMemory. whole is false where the body was not read, as for
 	// what cannot be JSON.
 	body  []byte
-	kept  *onDisk
+	kept  *bodies.File
 	whole bool
 	// cut: media were left out of body.
 	cut  bool
-	held *hold // the room that body takes
+	held *bodies.Hold // the room that body takes
 	// waits is the room that it takes in shadow mode, in bytes.
 	waits int64
 	// no is why the body cannot be judged by: broken or too large.
@@ -41,7 +43,7 @@ type inspection struct {
 	rpc   *mcp.Message
 	bad   *mcp.Error // what is wrong with a message of MCP
 	llm   *llm.Request
-	meter *metering
+	meter *usage.Account
 	usage value.Value
 	// settled: the request was counted, and is decided on again.
 	settled bool
@@ -65,11 +67,11 @@ func headOf(h http.Header, length int64) bodyHead {
 
 // wanted is what the controls in scope want to see beside the head; false:
 // nothing. It costs one look into the matcher.
-func (b *Bouncer) wanted(st *state, in *inbound) (lang.Refs, bool) {
-	if st.set == nil {
+func (b *Bouncer) wanted(st *settings.State, in *inbound) (lang.Refs, bool) {
+	if st.Set == nil {
 		return lang.Refs{}, false
 	}
-	refs := in.placed(st.set).Needs()
+	refs := in.placed(st.Set).Needs()
 	return refs, refs.MCP || refs.LLM || refs.Usage
 }
 
@@ -81,16 +83,16 @@ func (b *Bouncer) inspect(w http.ResponseWriter, r *http.Request, in *inbound, r
 		seen.whole = true
 		return seen, nil
 	}
-	body := &clientBody{ReadCloser: r.Body, rc: http.NewResponseController(w), now: b.cfg.Now, began: in.at}
+	body := bodies.FromClient(w, r.Body, b.cfg.Now, in.at)
 	if seen.no = unreadable(seen.head); seen.no != nil {
 		return seen, nil
 	}
-	seen.held = &hold{of: &b.bodies.memory}
+	seen.held = b.bodies.Room()
 	data, whole, err := readBounded(body, seen.head, seen.held, wanted)
 	switch {
-	case body.slow:
-		return nil, errSlowBody
-	case errors.Is(err, errTooManyBodies):
+	case body.TooSlow():
+		return nil, bodies.ErrSlow
+	case errors.Is(err, bodies.ErrTooMany):
 		seen.no = tooMany()
 		return seen, nil
 	case err != nil:
@@ -99,14 +101,14 @@ func (b *Bouncer) inspect(w http.ResponseWriter, r *http.Request, in *inbound, r
 	switch {
 	case whole:
 		seen.body, seen.whole = data, true
-		r.Body, r.ContentLength = &sent{rest: data, done: seen.held.release}, int64(len(data))
+		r.Body, r.ContentLength = bodies.NewSent(data, seen.held.Release), int64(len(data))
 		if len(data) == 0 {
 			r.Body = http.NoBody
 		}
 	case wanted(seen.head, data):
 		return seen, b.keep(r, seen, data, body)
 	default:
-		r.Body = &replayed{Reader: io.MultiReader(bytes.NewReader(data), body), Closer: body}
+		r.Body = bodies.Prepend(data, body)
 		return seen, nil
 	}
 	r.TransferEncoding = nil
@@ -115,16 +117,16 @@ func (b *Bouncer) inspect(w http.ResponseWriter, r *http.Request, in *inbound, r
 
 // keep puts a large body on disk, from where it is read to be decided on and to be
 // sent.
-func (b *Bouncer) keep(r *http.Request, seen *inspection, begun []byte, body *clientBody) error {
-	kept, tooLong, err := b.bodies.store(begun, body, maxBody)
-	seen.held.release()
+func (b *Bouncer) keep(r *http.Request, seen *inspection, begun []byte, body *bodies.Client) error {
+	kept, tooLong, err := b.bodies.Keep(begun, body, bodies.MaxBody)
+	seen.held.Release()
 	switch {
-	case body.slow:
-		return errSlowBody
+	case body.TooSlow():
+		return bodies.ErrSlow
 	case tooLong:
-		seen.no = tooLarge("body", maxBody)
+		seen.no = tooLarge("body", bodies.MaxBody)
 		return nil
-	case errors.Is(err, errTooManyBodies):
+	case errors.Is(err, bodies.ErrTooMany):
 		b.log.WarnContext(r.Context(), "a body that a control needs could not be kept", "error", err)
 		seen.no = tooMany()
 		return nil
@@ -132,15 +134,15 @@ func (b *Bouncer) keep(r *http.Request, seen *inspection, begun []byte, body *cl
 		return err
 	}
 	seen.kept, seen.whole = kept, true
-	r.Body, r.ContentLength, r.TransferEncoding = kept.open(), kept.size, nil
+	r.Body, r.ContentLength, r.TransferEncoding = kept.Open(), kept.Length(), nil
 	return nil
 }
 
 // close gives back what a request kept of its body.
 func (s *inspection) close() {
 	if s != nil {
-		s.kept.close()
-		s.held.release()
+		s.kept.Close()
+		s.held.Release()
 	}
 }
 
@@ -152,39 +154,33 @@ func needsBody(refs lang.Refs) bool {
 	})
 }
 
-// replayed is a body of which the beginning was read already.
-type replayed struct {
-	io.Reader
-	io.Closer
-}
-
 // unreadable refuses bodies that would have to be guessed at.
 func unreadable(h bodyHead) *refusal {
 	if h.encoding != "" && !strings.EqualFold(h.encoding, "identity") {
 		return &refusal{http.StatusUnsupportedMediaType, "body_encoded", "a control needs this body, which is compressed"}
 	}
-	if h.length > maxBody && isJSON(h.contentType) {
-		return tooLarge("body", maxBody)
+	if h.length > bodies.MaxBody && bodies.IsJSON(h.contentType) {
+		return tooLarge("body", bodies.MaxBody)
 	}
 	return nil
 }
 
 // readBounded reads a body whole, or its beginning: as much as tells that it is
 // not wanted, or more than maxInMemory.
-func readBounded(body io.Reader, h bodyHead, held *hold, wanted func(bodyHead, []byte) bool) (data []byte, whole bool, err error) {
+func readBounded(body io.Reader, h bodyHead, held *bodies.Hold, wanted func(bodyHead, []byte) bool) (data []byte, whole bool, err error) {
 	size := 4096
-	if h.length >= 0 && h.length <= maxInMemory {
+	if h.length >= 0 && h.length <= bodies.MaxInMemory {
 		size = int(h.length) + 1
 	}
-	if !held.grow(size) {
-		return nil, false, errTooManyBodies
+	if !held.Grow(size) {
+		return nil, false, bodies.ErrTooMany
 	}
 	data = make([]byte, 0, size)
 	for {
 		if len(data) == cap(data) {
-			grown := make([]byte, len(data), min(4*cap(data), maxInMemory+1))
-			if !held.grow(cap(grown) - cap(data)) {
-				return nil, false, errTooManyBodies
+			grown := make([]byte, len(data), min(4*cap(data), bodies.MaxInMemory+1))
+			if !held.Grow(cap(grown) - cap(data)) {
+				return nil, false, bodies.ErrTooMany
 			}
 			copy(grown, data)
 			data = grown
@@ -196,7 +192,7 @@ func readBounded(body io.Reader, h bodyHead, held *hold, wanted func(bodyHead, [
 			return data, true, nil
 		case err != nil:
 			return nil, false, err
-		case len(data) > maxInMemory:
+		case len(data) > bodies.MaxInMemory:
 			return data, false, nil
 		case len(data) > 64 && !wanted(h, data):
 			return data, false, nil
@@ -213,7 +209,7 @@ func mayBePrompt(h bodyHead, begin []byte) bool { return mayBeJSON(begin, h) || 
 // beginning of a JSON object or array, whatever the media type says. Bytes that
 // hint at another encoding of Unicode count as such.
 func mayBeJSON(data []byte, h bodyHead) bool {
-	if isJSON(h.contentType) {
+	if bodies.IsJSON(h.contentType) {
 		return true
 	}
 	data = bytes.TrimLeft(data, " \t\r\n\f\v\x00")
@@ -225,20 +221,25 @@ func mayBeJSON(data []byte, h bodyHead) bool {
 }
 
 // account begins the metering of a request whose controls ask for usage.
-func (b *Bouncer) account(ctx context.Context, st *state, in *inbound, who *identity.Caller) {
+func (b *Bouncer) account(ctx context.Context, st *settings.State, in *inbound, who *identity.Caller) {
 	s := in.seen
 	if !s.refs.Usage || s.no != nil || s.settled {
 		return
 	}
 	if s.meter == nil {
-		s.meter = b.newMetering(st, in, who, resourceKey(st, in))
+		s.meter = b.accounts.Open(subjectOf(st, in, who))
 	}
-	s.usage = s.meter.reserve(ctx, in.at, s.llm)
+	s.usage = s.meter.Reserve(ctx, in.at, s.llm)
+}
+
+// subjectOf says whose use a request counts as.
+func subjectOf(st *settings.State, in *inbound, who *identity.Caller) usage.Subject {
+	return usage.Subject{Tenant: st.Tenant, Environment: st.Environment, Resource: resourceKey(st, in), Client: in.client, Who: who}
 }
 
 // resourceKey names what is asked for: the registered resource, else the host.
-func resourceKey(st *state, in *inbound) string {
-	if res := st.set.Match(in.locator()); res != nil {
+func resourceKey(st *settings.State, in *inbound) string {
+	if res := st.Set.Match(in.locator()); res != nil {
 		return strconv.FormatInt(res.ID, 10)
 	}
 	return "host:" + in.host
@@ -264,7 +265,7 @@ func (s *inspection) extra() []value.Member {
 
 // look inspects a request before it is decided on; false: it was answered. What
 // it keeps is given back by in.seen.close.
-func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, st *state, in *inbound, refs lang.Refs) bool {
+func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, st *settings.State, in *inbound, refs lang.Refs) bool {
 	wanted := mayBe
 	if servingOf(st, in).model {
 		wanted = mayBePrompt
@@ -274,14 +275,14 @@ func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, st *state, in *in
 	case err == nil:
 		in.seen = seen
 		return true
-	case errors.Is(err, errSlowBody): // the read that ran out of time ended the context, too
-		b.count.slowClient.Add(1)
+	case errors.Is(err, bodies.ErrSlow): // the read that ran out of time ended the context, too
+		b.count.SlowClient.Add(1)
 		b.refuse(w, in, "", &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"})
 	case r.Context().Err() != nil:
-		b.count.clientGone.Add(1)
+		b.count.ClientGone.Add(1)
 		panic(http.ErrAbortHandler)
 	default:
-		b.count.refused.Add(1)
+		b.count.Refused.Add(1)
 		b.refuse(w, in, "", badRequest("the request's body broke off"))
 	}
 	return false
@@ -296,9 +297,19 @@ func (b *Bouncer) heard(s *inspection) {
 }
 
 // metered is the request's metering; nil when nothing is counted.
-func (s *inspection) metered() *metering {
+func (s *inspection) metered() *usage.Account {
 	if s == nil {
 		return nil
 	}
 	return s.meter
+}
+
+// tooLarge refuses what is larger than a limit.
+func tooLarge(limit string, bytes int) *refusal {
+	return &refusal{http.StatusRequestEntityTooLarge, "body_too_large", "a control needs this body, which is larger than the limit \"" + limit + "\" of " + strconv.Itoa(bytes) + " bytes"}
+}
+
+// tooMany refuses a body that there is no room for beside the others.
+func tooMany() *refusal {
+	return &refusal{http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the limit \"all_bodies\" is met by those that wait"}
 }

@@ -5,41 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
-)
-
-// state is all that a decision depends on: immutable, swapped whole.
-type state struct {
-	*settings
-	// set is nil until there was a bundle.
-	set      *rego.Set
-	revision string
-	// credentials are what the application gets in place of the callers'; nil: nothing.
-	credentials *upstreamCredentials
-	// activated is when the bundle became the one decided on; zero: never.
-	activated time.Time
-	controls  int
-}
-
-// Words of a verdict: X-Decision and the decision log use them.
-const (
-	wordPermit      = "PERMIT"
-	wordDeny        = "DENY"
-	wordMask        = "MASK"
-	wordPassThrough = "PASS_THROUGH"
-	wordShadowDeny  = "SHADOW_WOULD_DENY"
-	wordShadowMask  = "SHADOW_WOULD_MASK"
 )
 
 // verdict is what becomes of a request.
 type verdict struct {
 	id   string // decision id
-	mode mode
+	mode settings.Mode
 	// pass is whether the request goes on to the application.
 	pass bool
 	// no is the answer in place of the application's: as given when enforcing,
@@ -56,7 +35,7 @@ type verdict struct {
 	keep   func(name string) bool
 	listed func([]mcp.Tool)
 	// listen hears the answer without changing it; nil: nobody does.
-	listen func(ans *answer) (done func())
+	listen func(ans *upstream.Answer) (done func())
 	// eventsOnly: only a stream of events is filtered.
 	eventsOnly bool
 	// changed are tools of which a server says something else than before.
@@ -71,7 +50,7 @@ type verdict struct {
 
 // permits reports whether controls and default action grant access, whatever the mode.
 func (v *verdict) permits() bool {
-	return v.word == wordPermit || v.word == wordMask || v.word == wordPassThrough || v.word == wordShadowMask
+	return v.word == metrics.Permit || v.word == metrics.Mask || v.word == metrics.PassThrough || v.word == metrics.ShadowMask
 }
 
 // effect is the controls' effect, and DENY where they granted what was then refused
@@ -91,8 +70,8 @@ func (v *verdict) named() bool {
 
 // judge decides. Nothing here fails open while enforcing: whatever stands in
 // the way of a proper decision is a denial.
-func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identity.Caller, idErr error) (v verdict) {
-	v = verdict{id: b.ids.next(in.at), mode: st.mode}
+func (b *Bouncer) judge(ctx context.Context, st *settings.State, in *inbound, who *identity.Caller, idErr error) (v verdict) {
+	v = verdict{id: b.ids.Next(in.at), mode: st.Mode}
 	defer func() {
 		if p := recover(); p != nil {
 			b.panicked(ctx, "a decision panicked", p, in.id)
@@ -100,24 +79,24 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 			v.settle(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
 		}
 	}()
-	if st.set == nil {
+	if st.Set == nil {
 		v.failed = "no policy bundle was ever received"
 		v.settle(&refusal{http.StatusServiceUnavailable, "no_bundle", "no policies are loaded yet"}, nil)
 		return v
 	}
-	if st.maxStale > 0 && b.sinceContact(in.at) > st.maxStale {
+	if st.MaxStale > 0 && b.sinceContact(in.at) > st.MaxStale {
 		v.failed = "the policies are older than max_stale"
 		v.settle(&refusal{http.StatusServiceUnavailable, "policy_stale", "the policies are too old to decide on"}, nil)
 		return v
 	}
 	var err error
-	if _, in.decided, err = in.placed(st.set).Locate(); err != nil {
+	if _, in.decided, err = in.placed(st.Set).Locate(); err != nil {
 		v.failed = err.Error()
 		v.settle(badRequest("the path is ambiguous: "+err.Error()), nil)
 		return v
 	}
 	var cache *rego.Cache
-	if st.cache && in.seen == nil { // what a body says, or a count, does not come again
+	if st.Cache && in.seen == nil { // what a body says, or a count, does not come again
 		cache = b.cache
 	}
 	if in.seen != nil {
@@ -125,7 +104,7 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 		in.seen.serves = servingOf(st, in)
 		in.seen.read(in)
 		if no := in.seen.no; no != nil {
-			v.dec.Resource = st.set.Match(in.locator())
+			v.dec.Resource = st.Set.Match(in.locator())
 			v.failed = no.message
 			v.settle(no, nil)
 			return v
@@ -133,19 +112,19 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 		b.account(ctx, st, in, who)
 		defer func() {
 			if !v.permits() {
-				in.seen.meter.refund(ctx)
+				in.seen.meter.Refund(ctx)
 			}
 		}()
 	}
-	req := question(in, st.settings, who)
-	opt := rego.Options{Place: &in.place, Cache: cache, CacheTTL: st.cacheTTL, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
+	req := question(in, st.Settings, who)
+	opt := rego.Options{Place: &in.place, Cache: cache, CacheTTL: st.CacheTTL, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
 	v.asked = req
-	v.dec = st.set.Decide(ctx, &req, opt)
+	v.dec = st.Set.Decide(ctx, &req, opt)
 	if p := v.dec.Panic(); p != nil {
 		b.caught(ctx, in.id)(p)
 	}
 	v.hidden = v.dec.Hidden(&req)
-	b.count.decision(v.dec.Duration, v.dec.CacheHit)
+	b.count.Decision(v.dec.Duration, v.dec.CacheHit)
 	if r := v.dec.Resource; r != nil && (r.AuditLevel == auditDetailed || r.AuditLevel == auditComprehensive) {
 		opt.Caught = b.caught(ctx, in.id)
 		v.explain(ctx, st, &req, opt)
@@ -163,16 +142,16 @@ func (b *Bouncer) judge(ctx context.Context, st *state, in *inbound, who *identi
 // explain keeps why it was decided so. Values at the paths of secrets are redacted
 // where the log is taken in, with those of the input; what a control made of them
 // is taken out here, for a mask may keep them from the log.
-func (v *verdict) explain(ctx context.Context, st *state, req *rego.Request, opt rego.Options) {
+func (v *verdict) explain(ctx context.Context, st *settings.State, req *rego.Request, opt rego.Options) {
 	v.hidden = v.dec.HiddenInput(req)
 	var why []rego.Explanation
 	if v.dec.Resource.AuditLevel == auditComprehensive {
 		var steps []rego.Step
-		if steps, why = st.set.Trace(ctx, req, opt, v.dec); len(steps) > 0 {
+		if steps, why = st.Set.Trace(ctx, req, opt, v.dec); len(steps) > 0 {
 			v.trace = document(steps, v.hidden)
 		}
 	} else {
-		why = st.set.Why(ctx, req, opt, v.dec)
+		why = st.Set.Why(ctx, req, opt, v.dec)
 	}
 	if len(why) > 0 {
 		v.why = document(why, v.hidden)
@@ -191,15 +170,15 @@ func document(list any, hidden redact.Found) []byte {
 }
 
 // weigh makes a verdict of a decision.
-func (v *verdict) weigh(st *state, idErr error) {
+func (v *verdict) weigh(st *settings.State, idErr error) {
 	d := &v.dec
 	switch {
 	case d.Considered == 0 && d.Err == nil:
-		if st.denyDefault {
+		if st.DenyByDefault {
 			v.settle(&refusal{http.StatusForbidden, "access_denied", "no control covers this request, and the default is to deny"}, nil)
 			return
 		}
-		v.word, v.pass, v.no.code = wordPassThrough, true, "ok"
+		v.word, v.pass, v.no.code = metrics.PassThrough, true, "ok"
 	case d.Err != nil:
 		v.failed = d.Err.Error()
 		v.settle(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
@@ -222,16 +201,16 @@ func (v *verdict) settle(no *refusal, mask []rego.MaskRule) {
 	v.no.code = "ok"
 	switch {
 	case no != nil:
-		v.no, v.pass, v.word = *no, false, wordDeny
-		if v.mode == shadowing {
-			v.pass, v.word = true, wordShadowDeny
+		v.no, v.pass, v.word = *no, false, metrics.Deny
+		if v.mode == settings.Shadowing {
+			v.pass, v.word = true, metrics.ShadowDeny
 		}
 	case len(mask) > 0:
-		v.pass, v.word, v.mask = true, wordMask, mask
-		if v.mode == shadowing {
-			v.word, v.mask = wordShadowMask, nil
+		v.pass, v.word, v.mask = true, metrics.Mask, mask
+		if v.mode == settings.Shadowing {
+			v.word, v.mask = metrics.ShadowMask, nil
 		}
 	default:
-		v.pass, v.word = true, wordPermit
+		v.pass, v.word = true, metrics.Permit
 	}
 }

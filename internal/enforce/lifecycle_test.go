@@ -239,8 +239,8 @@ func TestRefusedBundles(t *testing.T) {
 			last := p.polls[len(p.polls)-1]
 			return strings.Contains(last, `"r5"`) && strings.Contains(last, etag)
 		})
-		if got := fetch(t, "GET", b.url+"/admin", nil); got.status != 403 || b.state.Load().revision != "5" {
-			t.Errorf("%s: the good bundle is gone: %d, revision %s", tc.name, got.status, b.state.Load().revision)
+		if got := fetch(t, "GET", b.url+"/admin", nil); got.status != 403 || b.state.Load().Revision != "5" {
+			t.Errorf("%s: the good bundle is gone: %d, revision %s", tc.name, got.status, b.state.Load().Revision)
 		}
 	}
 	p.publish(policySet{revision: 10, mode: "enforce", controls: []control{{id: 1, source: denyAll}}})
@@ -270,10 +270,10 @@ func TestSignedBundles(t *testing.T) {
 	b := start(t, p, app.URL, func(c *Config) { c.Verify = &rego.Verify{KeyID: "k1", Key: public} }).at(t, 1)
 	for i, key := range []*rego.SigningKey{nil, {ID: "k1", Key: foreign}, {ID: "k2", Key: private}} {
 		s.revision, s.signing = i+2, key
-		refused := b.count.bundlesRefused.Load()
+		refused := b.count.BundlesRefused.Load()
 		p.publish(s)
-		eventually(t, "the bundle to be refused", func() bool { return b.count.bundlesRefused.Load() > refused })
-		if rev := b.state.Load().revision; rev != "1" {
+		eventually(t, "the bundle to be refused", func() bool { return b.count.BundlesRefused.Load() > refused })
+		if rev := b.state.Load().Revision; rev != "1" {
 			t.Errorf("a bundle with a bad signature became active: %s", rev)
 		}
 	}
@@ -323,10 +323,10 @@ func TestFrozenPolls(t *testing.T) {
 			p.set(func() { p.signing, p.replays, p.stands = key, "", "" })
 			eventually(t, "a proof to confirm them", func() bool { return fetch(t, "GET", b.url+"/x", nil).status == 200 })
 			s.revision = 4
-			refused := b.count.bundlesRefused.Load()
+			refused := b.count.BundlesRefused.Load()
 			p.publish(s)
-			eventually(t, "the older bundle to be refused", func() bool { return b.count.bundlesRefused.Load() > refused })
-			if rev := b.state.Load().revision; rev != "5" {
+			eventually(t, "the older bundle to be refused", func() bool { return b.count.BundlesRefused.Load() > refused })
+			if rev := b.state.Load().Revision; rev != "5" {
 				t.Errorf("revision %s is active after 5", rev)
 			}
 		})

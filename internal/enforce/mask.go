@@ -13,9 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
@@ -35,9 +38,9 @@ var errUnmaskable = errors.New("the answer cannot be masked")
 // masked rewrites an answer by the verdict's masks, or answers 502: what cannot
 // be read cannot be masked, and is never handed on in clear. A
 // document is read whole and has its length; what comes as a stream goes on as one.
-func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound, ans *answer, v *verdict, rules *mask.Rules) {
+func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound, ans *upstream.Answer, v *verdict, rules *mask.Rules) {
 	clean := false
-	defer func() { ans.finish(clean) }()
+	defer func() { ans.Finish(clean) }()
 	h := w.Header()
 	header.CopyAnswer(h, ans.Header)
 	for _, name := range maskedAway {
@@ -85,7 +88,7 @@ func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound
 			return
 		}
 		if err == nil && rest != nil {
-			b.stream(w, ans, rules, how, io.MultiReader(&sent{rest: doc}, rest))
+			b.stream(w, ans, rules, how, io.MultiReader(bodies.NewSent(doc, nil), rest))
 			clean = true
 			return
 		}
@@ -112,7 +115,7 @@ func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound
 
 // unmasked refuses in place of an answer that could not be masked.
 func (b *Bouncer) unmasked(w http.ResponseWriter, in *inbound, v *verdict, no *refusal) {
-	b.count.maskFailures.Add(1)
+	b.count.MaskFailures.Add(1)
 	clear(w.Header())
 	b.refuse(w, in, v.id, no)
 }
@@ -125,7 +128,7 @@ func bodyless(method string, status int) bool {
 
 // ends reports whether an answer's body is at its end before its first byte. It
 // waits for that byte as long as the application may take to answer.
-func (b *Bouncer) ends(ans *answer) (bool, error) {
+func (b *Bouncer) ends(ans *upstream.Answer) (bool, error) {
 	timed := &timedBody{ans: ans, now: b.cfg.Now, end: b.cfg.Now().Add(b.cfg.UpstreamTimeout)}
 	var first [1]byte
 	n, err := io.ReadFull(timed, first[:])
@@ -135,7 +138,7 @@ func (b *Bouncer) ends(ans *answer) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	ans.Body = &replayed{io.MultiReader(bytes.NewReader(first[:n]), ans.Body), ans.Body}
+	ans.Body = bodies.Prepend(first[:n], ans.Body)
 	return false, nil
 }
 
@@ -184,11 +187,11 @@ func rewriting(types []string, rules *mask.Rules) wayToRewrite {
 		return unreadableType
 	}
 	media, params, err := mime.ParseMediaType(types[0])
-	if err != nil || !isUTF8(params["charset"]) {
+	if err != nil || !bodies.IsUTF8(params["charset"]) {
 		return unreadableType
 	}
 	switch {
-	case isJSON(types[0]):
+	case bodies.IsJSON(types[0]):
 		return wholeJSON
 	case media == "text/event-stream":
 		return events
@@ -203,10 +206,6 @@ func rewriting(types []string, rules *mask.Rules) wayToRewrite {
 	return unreadableType
 }
 
-func isUTF8(charset string) bool {
-	return charset == "" || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "utf8") || strings.EqualFold(charset, "us-ascii")
-}
-
 // rewriter is a body that is changed while it passes.
 type rewriter interface {
 	io.Writer
@@ -215,7 +214,7 @@ type rewriter interface {
 
 // stream hands a body on piece by piece. What cannot be masked breaks the
 // connection: the head is gone, and nothing else tells that this is not all.
-func (b *Bouncer) stream(w http.ResponseWriter, ans *answer, rules *mask.Rules, how wayToRewrite, body io.Reader) {
+func (b *Bouncer) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mask.Rules, how wayToRewrite, body io.Reader) {
 	rc := http.NewResponseController(w)
 	w.WriteHeader(ans.StatusCode)
 	_ = rc.Flush()
@@ -238,18 +237,18 @@ func (b *Bouncer) stream(w http.ResponseWriter, ans *answer, rules *mask.Rules, 
 		to = rules.AnyTo(out)
 	}
 	if err := b.rewrite(to, ans, body); err != nil {
-		b.count.maskFailures.Add(1)
+		b.count.MaskFailures.Add(1)
 		panic(http.ErrAbortHandler)
 	}
 }
 
 // rewrite copies a body through a rewriter.
-func (b *Bouncer) rewrite(to rewriter, ans *answer, body io.Reader) error {
-	buf := b.buffers.get()
-	defer b.buffers.put(buf)
+func (b *Bouncer) rewrite(to rewriter, ans *upstream.Answer, body io.Reader) error {
+	buf := b.buffers.Get()
+	defer b.buffers.Put(buf)
 	return b.contained(func() error {
 		for {
-			if err := ans.extend(b.cfg.BodyIdle); err != nil {
+			if err := ans.Extend(b.cfg.BodyIdle); err != nil {
 				return err
 			}
 			n, err := body.Read(buf[:])
@@ -281,7 +280,7 @@ func (b *Bouncer) applyMask(doc []byte, rules *mask.Rules) (out []byte, err erro
 }
 
 // unpacked is a body without its encoding; other encodings than gzip are an error.
-func unpacked(ans *answer, body io.Reader) (io.Reader, error) {
+func unpacked(ans *upstream.Answer, body io.Reader) (io.Reader, error) {
 	switch enc := ans.Header["Content-Encoding"]; {
 	case len(enc) == 0 || len(enc) == 1 && (enc[0] == "" || strings.EqualFold(enc[0], "identity")):
 		return body, nil
@@ -304,7 +303,7 @@ type zipped struct {
 // Read implements io.Reader.
 func (z *zipped) Read(p []byte) (int, error) {
 	n, err := z.Reader.Read(p)
-	if errors.Is(err, io.EOF) && !drain(z.below) {
+	if errors.Is(err, io.EOF) && !upstream.Drain(z.below) {
 		return n, errUnmaskable
 	}
 	return n, err
@@ -313,7 +312,7 @@ func (z *zipped) Read(p []byte) (int, error) {
 // readWhole reads the answer's document, unpacking gzip, within the size bound
 // and within the upstream timeout as a whole. A larger one is given as its
 // beginning and its rest, for which pieces lifts the bound of time.
-func (b *Bouncer) readWhole(ans *answer, pieces bool) (doc []byte, rest io.Reader, err error) {
+func (b *Bouncer) readWhole(ans *upstream.Answer, pieces bool) (doc []byte, rest io.Reader, err error) {
 	timed := &timedBody{ans: ans, now: b.cfg.Now, end: b.cfg.Now().Add(b.cfg.UpstreamTimeout)}
 	src, err := unpacked(ans, timed)
 	if err != nil {
@@ -327,7 +326,7 @@ func (b *Bouncer) readWhole(ans *answer, pieces bool) (doc []byte, rest io.Reade
 		timed.free = pieces
 		return doc, src, nil
 	}
-	if !drain(timed) { // nothing may follow
+	if !upstream.Drain(timed) { // nothing may follow
 		return nil, nil, errUnmaskable
 	}
 	return doc, nil, nil
@@ -359,7 +358,7 @@ func gather(src io.Reader, length int64) ([]byte, error) {
 
 // timedBody reads a body until a fixed time.
 type timedBody struct {
-	ans *answer
+	ans *upstream.Answer
 	now func() time.Time
 	end time.Time
 	// free: whoever reads on sets the time of each read.
@@ -375,30 +374,17 @@ func (t *timedBody) Read(p []byte) (int, error) {
 	if left <= 0 {
 		return 0, errUnmaskable
 	}
-	if err := t.ans.extend(left); err != nil {
+	if err := t.ans.Extend(left); err != nil {
 		return 0, err
 	}
 	return t.ans.Body.Read(p)
 }
 
-// isJSON reports whether a media type is JSON in UTF-8: application/json, or
-// any type with the +json suffix (RFC 6839).
-func isJSON(contentType string) bool {
-	media, params, err := mime.ParseMediaType(contentType)
-	if err != nil {
-		return false
-	}
-	if !isUTF8(params["charset"]) {
-		return false
-	}
-	return media == "application/json" || strings.HasSuffix(media, "+json")
-}
-
 // rulesFor are the masks of a verdict made ready; a mask that means nothing is
 // an error, since what it was to hide is not known.
-func (b *Bouncer) rulesFor(st *settings, v *verdict) (*mask.Rules, error) {
+func (b *Bouncer) rulesFor(st *settings.Settings, v *verdict) (*mask.Rules, error) {
 	answer, _ := mask.Split(v.mask)
-	rules, err := mask.New(answer, st.hashKey)
+	rules, err := mask.New(answer, st.HashKey)
 	if err == nil && v.keep != nil {
 		rules.Rewrite = func(doc []byte) ([]byte, error) {
 			out, tools, err := mcp.FilterTools(doc, v.keep)

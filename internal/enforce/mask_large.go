@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 )
 
@@ -29,17 +30,17 @@ func unmaskable(limit string, bytes int) *refusal {
 // maskLarge masks a document of which begun was read, and which is larger than what
 // is held. It waits on disk, before and after, so that neither a slow application nor
 // a slow client costs memory. Nothing goes out before all of it is masked.
-func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, rules *mask.Rules) (*onDisk, *refusal) {
+func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, rules *mask.Rules) (*bodies.File, *refusal) {
 	failed := &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked"}
 	if rules.Rewrite != nil {
 		return nil, unmaskable("tool_list", maxMasked)
 	}
-	doc, tooLong, err := b.bodies.store(begun, rest, maxMaskedBody)
-	defer func() { doc.close() }()
+	doc, tooLong, err := b.bodies.Keep(begun, rest, bodies.MaxMasked)
+	defer func() { doc.Close() }()
 	switch {
 	case tooLong:
-		return nil, unmaskable("path_mask", maxMaskedBody)
-	case errors.Is(err, errTooManyBodies):
+		return nil, unmaskable("path_mask", bodies.MaxMasked)
+	case errors.Is(err, bodies.ErrTooMany):
 		b.log.WarnContext(ctx, "an answer that is to be masked could not be kept", "error", err)
 		return nil, tooMany()
 	case err != nil:
@@ -57,7 +58,7 @@ func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, r
 	}
 	masked, err := b.maskStored(doc, rules)
 	switch {
-	case errors.Is(err, errTooManyBodies):
+	case errors.Is(err, bodies.ErrTooMany):
 		return nil, tooMany()
 	case errors.Is(err, mask.ErrHeld):
 		return nil, unmaskable("value", mask.MaxHeld)
@@ -68,21 +69,21 @@ func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, r
 }
 
 // maskStored masks a document on disk into another one.
-func (b *Bouncer) maskStored(doc *onDisk, rules *mask.Rules) (*onDisk, error) {
+func (b *Bouncer) maskStored(doc *bodies.File, rules *mask.Rules) (*bodies.File, error) {
 	copies := copiesForPaths
 	if rules.Private() {
 		copies = copiesForPrivacy
 	}
-	room := &hold{of: &b.bodies.memory}
-	defer room.release()
-	if !room.grow(copies * int(doc.size)) {
-		return nil, errTooManyBodies
+	room := b.bodies.Room()
+	defer room.Release()
+	if !room.Grow(copies * int(doc.Length())) {
+		return nil, bodies.ErrTooMany
 	}
-	whole := make([]byte, doc.size)
-	if _, err := io.ReadFull(doc.open(), whole); err != nil {
+	whole := make([]byte, doc.Length())
+	if _, err := io.ReadFull(doc.Open(), whole); err != nil {
 		return nil, err
 	}
-	masked, err := b.bodies.create()
+	masked, err := b.bodies.Create()
 	if err != nil {
 		return nil, err
 	}
@@ -93,20 +94,20 @@ func (b *Bouncer) maskStored(doc *onDisk, rules *mask.Rules) (*onDisk, error) {
 		})
 	})
 	if err != nil {
-		masked.close()
+		masked.Close()
 		return nil, err
 	}
 	return masked, nil
 }
 
 // sendStored sends a masked document as the body of the answer.
-func (b *Bouncer) sendStored(w http.ResponseWriter, status int, doc *onDisk) {
-	defer doc.close()
-	w.Header().Set("Content-Length", strconv.FormatInt(doc.size, 10))
+func (b *Bouncer) sendStored(w http.ResponseWriter, status int, doc *bodies.File) {
+	defer doc.Close()
+	w.Header().Set("Content-Length", strconv.FormatInt(doc.Length(), 10))
 	w.WriteHeader(status)
-	rc, body := http.NewResponseController(w), doc.open()
-	buf := b.buffers.get()
-	defer b.buffers.put(buf)
+	rc, body := http.NewResponseController(w), doc.Open()
+	buf := b.buffers.Get()
+	defer b.buffers.Put(buf)
 	for {
 		n, err := body.Read(buf[:])
 		if n > 0 {
@@ -119,7 +120,7 @@ func (b *Bouncer) sendStored(w http.ResponseWriter, status int, doc *onDisk) {
 			return
 		}
 		if err != nil {
-			b.count.aborted.Add(1)
+			b.count.Aborted.Add(1)
 			panic(http.ErrAbortHandler)
 		}
 	}

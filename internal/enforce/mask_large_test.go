@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
@@ -49,7 +50,7 @@ func TestLargeAnswers(t *testing.T) {
 			_, _ = w.Write(body)
 		}
 	}
-	large, most, over := rowsOf(3<<20), rowsOf(maxMaskedBody-256), rowsOf(maxMaskedBody+4096)
+	large, most, over := rowsOf(3<<20), rowsOf(bodies.MaxMasked-256), rowsOf(bodies.MaxMasked+4096)
 	revision := 0
 	for name, source := range map[string]string{"paths": paths, "paths and categories": both} {
 		revision++
@@ -85,7 +86,7 @@ func TestLargeAnswers(t *testing.T) {
 			if tc.status == 200 && (!json.Valid([]byte(got.body)) || len(got.body) < 2<<20 || strings.Contains(got.body, "bea@") != (source == paths) || got.header.Get("Content-Length") != fmt.Sprint(len(got.body))) {
 				t.Errorf("%s, %s: %d bytes, %v: %.300s", name, what, len(got.body), got.header, got.body)
 			}
-			if m, d := b.bodies.memory.Load(), b.bodies.disk.Load(); m != 0 || d != 0 {
+			if m, d := b.bodies.InMemory(), b.bodies.OnDisk(); m != 0 || d != 0 {
 				t.Errorf("%s, %s: %d bytes of memory and %d on disk are not given back", name, what, m, d)
 			}
 		}
@@ -113,7 +114,7 @@ func TestLargeAnswersAtOnce(t *testing.T) {
 				watched <- most
 				return
 			default:
-				most = max(most, b.bodies.memory.Load())
+				most = max(most, b.bodies.InMemory())
 			}
 		}
 	}()
@@ -131,8 +132,11 @@ func TestLargeAnswersAtOnce(t *testing.T) {
 		t.Errorf("%d bytes were in memory at once, more than %d", most, bound)
 	}
 	// Without room the refusal names the limit, and nothing is handed on.
-	b.bodies.memory.Add(maxBodies)
-	defer b.bodies.memory.Add(-maxBodies)
+	room := b.bodies.Room()
+	if !room.Grow(bodies.MaxHeld) {
+		t.Fatal("there is no room")
+	}
+	defer room.Release()
 	if got := fetch(t, "GET", b.url+"/x", nil); got.status != 503 || !strings.Contains(got.body, "all_bodies") || strings.Contains(got.body, "canary") {
 		t.Errorf("%d %.300s", got.status, got.body)
 	}

@@ -6,12 +6,12 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
-
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -19,16 +19,16 @@ import (
 // maskRequest rewrites a request's body by those masks that are about it
 // (request:...). A body that cannot be masked is refused: the application, or
 // the model behind it, must not see it.
-func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settings, in *inbound, v *verdict) *refusal {
+func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settings.Settings, in *inbound, v *verdict) *refusal {
 	_, list := mask.Split(v.mask)
 	if len(list) == 0 {
 		return nil
 	}
 	cannot := func(why string) *refusal {
-		b.count.maskFailures.Add(1)
+		b.count.MaskFailures.Add(1)
 		return &refusal{http.StatusUnprocessableEntity, "request_unmaskable", "the request's body would have to be masked, but " + why}
 	}
-	rules, err := mask.New(list, st.hashKey)
+	rules, err := mask.New(list, st.HashKey)
 	if err != nil {
 		return cannot(err.Error())
 	}
@@ -62,7 +62,7 @@ func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settin
 	default:
 		return cannot("its media type is none that is read")
 	}
-	r.Body, r.ContentLength, r.TransferEncoding = &sent{rest: out, done: seen.held.release}, int64(len(out)), nil
+	r.Body, r.ContentLength, r.TransferEncoding = bodies.NewSent(out, seen.held.Release), int64(len(out)), nil
 	in.otherBytes()
 	if len(out) == 0 {
 		r.Body = http.NoBody
@@ -88,16 +88,16 @@ func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules
 		return cannot("there is no randomness")
 	}
 	mark := letters(key[:])
-	doc, cuts, err := llm.Excise(seen.content(), maxMaskedBody, mark)
+	doc, cuts, err := llm.Excise(seen.content(), bodies.MaxMasked, mark)
 	switch {
 	case errors.Is(err, llm.ErrTooMuchText):
-		return tooLarge("path_mask", maxMaskedBody)
+		return tooLarge("path_mask", bodies.MaxMasked)
 	case err != nil:
 		return cannot("it is not proper JSON")
 	}
-	room := &hold{of: &b.bodies.memory}
-	defer room.release()
-	if !room.grow(copiesForPaths * len(doc)) {
+	room := b.bodies.Room()
+	defer room.Release()
+	if !room.Grow(copiesForPaths * len(doc)) {
 		return tooMany()
 	}
 	out := make([]byte, 0, len(doc)+len(doc)/8)
@@ -105,8 +105,8 @@ func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules
 		return rules.JSONInto(doc, func(p []byte) error {
 			if len(out)+len(p) > cap(out) { // short values may become long ones
 				more := cap(out) + len(p)
-				if !room.grow(more) {
-					return errTooManyBodies
+				if !room.Grow(more) {
+					return bodies.ErrTooMany
 				}
 				out = append(make([]byte, 0, cap(out)+more), out...)
 			}
@@ -115,24 +115,24 @@ func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules
 		})
 	})
 	switch {
-	case errors.Is(err, errTooManyBodies):
+	case errors.Is(err, bodies.ErrTooMany):
 		return tooMany()
 	case errors.Is(err, mask.ErrHeld):
 		return tooLarge("value", mask.MaxHeld)
 	case err != nil:
 		return cannot("it is not proper JSON")
 	}
-	masked, err := b.bodies.create()
+	masked, err := b.bodies.Create()
 	if err == nil {
 		err = llm.Splice(masked, out, mark, cuts, seen.content())
 	}
 	if err != nil {
-		masked.close()
+		masked.Close()
 		return tooMany()
 	}
-	seen.kept.close()
+	seen.kept.Close()
 	seen.kept = masked
-	r.Body, r.ContentLength, r.TransferEncoding = masked.open(), masked.size, nil
+	r.Body, r.ContentLength, r.TransferEncoding = masked.Open(), masked.Length(), nil
 	in.otherBytes()
 	return nil
 }
@@ -185,7 +185,7 @@ func (s *inspection) letGo() {
 	}
 	s.body = nil
 	if s.kept != nil {
-		s.held.release()
+		s.held.Release()
 	}
 	if s.rpc != nil {
 		s.rpc.Arguments = value.Value{}
@@ -196,41 +196,6 @@ func (s *inspection) letGo() {
 	}
 }
 
-// sent is a body that is in memory until it was read.
-type sent struct {
-	mu   sync.Mutex // the transport may still read when the answer is through
-	rest []byte
-	done func() // gives the room back that it takes
-}
-
-// Read implements io.Reader.
-func (s *sent) Read(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := copy(p, s.rest)
-	if s.rest = s.rest[n:]; len(s.rest) > 0 {
-		return n, nil
-	}
-	s.drop()
-	return n, io.EOF
-}
-
-func (s *sent) drop() {
-	s.rest = nil
-	if s.done != nil {
-		s.done()
-		s.done = nil
-	}
-}
-
-// Close implements io.Closer.
-func (s *sent) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.drop()
-	return nil
-}
-
 // readForMask reads a body that is to be masked; one that was read for a control
 // is here already.
 func (b *Bouncer) readForMask(w http.ResponseWriter, r *http.Request, in *inbound) (*inspection, *refusal) {
@@ -238,7 +203,7 @@ func (b *Bouncer) readForMask(w http.ResponseWriter, r *http.Request, in *inboun
 	if seen == nil || !seen.whole || !needsBody(seen.refs) {
 		read, err := b.inspect(w, r, in, lang.Refs{LLM: true}, func(bodyHead, []byte) bool { return true })
 		switch {
-		case errors.Is(err, errSlowBody):
+		case errors.Is(err, bodies.ErrSlow):
 			return nil, &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"}
 		case err != nil:
 			return nil, badRequest("the request's body broke off")

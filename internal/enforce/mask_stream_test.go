@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 )
 
 // maskPII hides everything, cards but for four digits.
@@ -264,7 +266,7 @@ func TestRequestMasks(t *testing.T) {
 		"broken":      {"application/json", `{"secret":1`, "", 422},
 		"text":        {"text/plain", "bea@example.com", "", 422}, // a path means nothing there
 		"a picture":   {"image/png", "\x89PNG", "", 422},
-		"too large":   {"application/json", `{"x":"` + strings.Repeat("x", maxBody) + `"}`, "", 413},
+		"too large":   {"application/json", `{"x":"` + strings.Repeat("x", bodies.MaxBody) + `"}`, "", 413},
 		"JSON hidden": {"text/plain", `{"secret":1,"x":"bea@example.com"}`, `{\"x\":\"[redacted]\"}`, 200},
 	} {
 		got := post(t, b.url+"/x", tc.kind, tc.body, func(r *http.Request) {

@@ -280,7 +280,7 @@ func TestToolLists(t *testing.T) {
 		if i == 2 {
 			want = 2
 		}
-		if n := b.count.toolsChanged.Load(); n != want {
+		if n := b.count.ToolsChanged.Load(); n != want {
 			t.Errorf("%d changes after %q", n, describe)
 		}
 	}
@@ -302,7 +302,7 @@ func TestToolLists(t *testing.T) {
 	b = start(t, p, app.URL, func(c *Config) { c.DataDir = dir }).at(t, 1)
 	answers["described"] = send("application/json", strings.Replace(list, `"search"`, `"search","description":"again else"`, 1))
 	rpc(t, b.url, ask, "Case", "described")
-	if n := b.count.toolsChanged.Load(); n != 1 {
+	if n := b.count.ToolsChanged.Load(); n != 1 {
 		t.Errorf("%d changes after a restart", n)
 	}
 }

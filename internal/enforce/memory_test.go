@@ -44,15 +44,15 @@ func TestMemoryInFlight(t *testing.T) {
 	const masks = "package masks\n\nallow := true\n\nmask contains \"pii:emails\"\n"
 	for name, tc := range map[string]struct {
 		source, send string
-		answer       []string // written, and then nothing more until the end
+		Answer       []string // written, and then nothing more until the end
 		kind         string
 	}{
 		"a prompt that was decided on": {source: reads, send: prompt},
 		"a prompt that is masked":      {source: "package m\n\nallow := true\n\nmask contains \"request:pii:emails\" if input.llm.model\n", send: prompt},
-		"half of an answer":            {source: masks, answer: []string{list}, kind: "application/json"},
-		"by a path":                    {source: masks + "\nmask contains \"rows.0\"\n", answer: []string{list}, kind: "application/json"},
-		"a long string of a long one":  {source: masks, answer: []string{`{"a":"` + words + `"` + strings.Repeat(" ", 8192) + `,"b":"\\n`, words}, kind: "application/json"},
-		"a long event":                 {source: masks, answer: []string{"data: {\"text\":\"\\n" + words}, kind: "text/event-stream"},
+		"half of an answer":            {source: masks, Answer: []string{list}, kind: "application/json"},
+		"by a path":                    {source: masks + "\nmask contains \"rows.0\"\n", Answer: []string{list}, kind: "application/json"},
+		"a long string of a long one":  {source: masks, Answer: []string{`{"a":"` + words + `"` + strings.Repeat(" ", 8192) + `,"b":"\\n`, words}, kind: "application/json"},
+		"a long event":                 {source: masks, Answer: []string{"data: {\"text\":\"\\n" + words}, kind: "text/event-stream"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var held sync.WaitGroup
@@ -61,10 +61,10 @@ func TestMemoryInFlight(t *testing.T) {
 			app := newApplication(t, func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				w.Header().Set("Content-Type", tc.kind)
-				for _, piece := range tc.answer {
+				for _, piece := range tc.Answer {
 					_, _ = io.WriteString(w, piece)
 				}
-				if len(tc.answer) > 0 {
+				if len(tc.Answer) > 0 {
 					_ = http.NewResponseController(w).Flush()
 				}
 				held.Done()
@@ -98,7 +98,7 @@ func TestMemoryInFlight(t *testing.T) {
 			eventually(t, "a request in flight holds a mebibyte at most", func() bool {
 				looks++
 				each = min(each, (heap()-before)/inFlight)
-				return each <= 1<<20+overhead && (len(tc.answer) == 0 || looks >= 20)
+				return each <= 1<<20+overhead && (len(tc.Answer) == 0 || looks >= 20)
 			})
 			t.Logf("%s: %d KiB each", name, each>>10)
 			if each > 1<<20+overhead {

@@ -7,20 +7,21 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
-
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // watch lets a request pass in shadow mode whose controls want to see its body:
 // they are given what the application read, while it reads it.
-func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *state, in *inbound, who *identity.Caller, idErr error, refs lang.Refs) {
+func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *settings.State, in *inbound, who *identity.Caller, idErr error, refs lang.Refs) {
 	seen := &inspection{refs: refs, head: headOf(r.Header, r.ContentLength)}
 	in.seen = seen
 	if refs.Usage {
-		seen.meter = b.newMetering(st, in, who, resourceKey(st, in))
+		seen.meter = b.accounts.Open(subjectOf(st, in, who))
 	}
-	v := &verdict{pass: true, mode: shadowing}
+	v := &verdict{pass: true, mode: settings.Shadowing}
 	lists := b.hearTools(r, st, in, who, v)
 	seen.no = unreadable(seen.head)
 	if r.Body == nil || r.Body == http.NoBody || !needsBody(refs) || seen.no != nil {
@@ -37,7 +38,7 @@ func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *state, in *i
 			seen.body, seen.whole, seen.waits = o.data, true, int64(len(o.data))
 			lists.asked(o.data)
 		case tooMuch:
-			seen.no = tooLarge("body", maxBody)
+			seen.no = tooLarge("body", bodies.MaxBody)
 		case listens:
 			seen.no = badRequest("the body broke off")
 		case crowded:
@@ -91,9 +92,9 @@ func (o *overheard) hear(p []byte) {
 		return
 	}
 	switch {
-	case len(o.data)+len(p) > maxBody:
+	case len(o.data)+len(p) > bodies.MaxBody:
 		o.state = tooMuch
-	case o.waiting.Add(int64(len(p))) > maxShadowBytes:
+	case o.waiting.Add(int64(len(p))) > bodies.MaxShadow:
 		o.waiting.Add(-int64(len(p)))
 		o.state = crowded
 	default:

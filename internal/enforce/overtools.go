@@ -9,9 +9,13 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -30,7 +34,7 @@ type toolsHeard struct {
 // hearTools has the answer listened to where a request may list the tools of an
 // MCP server. What it asks for is known when it was read (asked), which is
 // before a server answers it.
-func (b *Bouncer) hearTools(r *http.Request, st *state, in *inbound, who *identity.Caller, v *verdict) *toolsHeard {
+func (b *Bouncer) hearTools(r *http.Request, st *settings.State, in *inbound, who *identity.Caller, v *verdict) *toolsHeard {
 	if !in.seen.refs.MCP {
 		return nil
 	}
@@ -40,8 +44,8 @@ func (b *Bouncer) hearTools(r *http.Request, st *state, in *inbound, who *identi
 	told.seen = &inspection{refs: in.seen.refs, rpc: &mcp.Message{Method: "tools/list", Session: in.seen.head.mcp.Session, Version: in.seen.head.mcp.Version}}
 	ctx := context.WithoutCancel(r.Context())
 	h.listed = func(tools []mcp.Tool) {
-		noted := verdict{mode: shadowing, pass: true, word: wordPassThrough, no: refusal{code: "ok"}}
-		noted.dec.Resource = st.set.Match(told.locator())
+		noted := verdict{mode: settings.Shadowing, pass: true, word: metrics.PassThrough, no: refusal{code: "ok"}}
+		noted.dec.Resource = st.Set.Match(told.locator())
 		b.noteTools(ctx, st, &told, who, &noted, tools)
 	}
 	h.list.Store(b.resumes(r, st, in))
@@ -54,7 +58,7 @@ func (h *toolsHeard) asked(body []byte) {
 	if h == nil || !bytes.Contains(body, []byte("tools")) {
 		return
 	}
-	if doc, err := value.Decode(body, value.Limits{Depth: bodyDepth, Bytes: maxInMemory}); err == nil {
+	if doc, err := value.Decode(body, value.Limits{Depth: bodies.MaxDepth, Bytes: bodies.MaxInMemory}); err == nil {
 		if method, _ := doc.Get("method").Str(); method == "tools/list" {
 			h.list.Store(true)
 		}
@@ -62,9 +66,9 @@ func (h *toolsHeard) asked(body []byte) {
 }
 
 // listen taps an answer.
-func (h *toolsHeard) listen(ans *answer) (done func()) {
+func (h *toolsHeard) listen(ans *upstream.Answer) (done func()) {
 	kind := ans.Header.Get("Content-Type")
-	if ans.StatusCode != http.StatusOK || !isEvents(kind) && !isJSON(kind) {
+	if ans.StatusCode != http.StatusOK || !bodies.IsEvents(kind) && !bodies.IsJSON(kind) {
 		return func() {}
 	}
 	ear := &toolsEar{heard: h}
@@ -75,11 +79,11 @@ func (h *toolsHeard) listen(ans *answer) (done func()) {
 		return doc, nil
 	}
 	packed := len(ans.Header["Content-Encoding"]) > 0
-	if isEvents(kind) && !packed {
+	if bodies.IsEvents(kind) && !packed {
 		ear.to = ear.rules.EventsTo(func([]byte) error { return nil })
 	}
-	ans.Body = tapped{ans.Body, ear}
-	return func() { ear.end(ans, isEvents(kind)) }
+	ans.Body = bodies.Tapped{ReadCloser: ans.Body, To: ear}
+	return func() { ear.end(ans, bodies.IsEvents(kind)) }
 }
 
 // toolsEar reads an answer that is handed on: events as they come, a document,
@@ -115,7 +119,7 @@ func (e *toolsEar) hear(p []byte) (err error) {
 		_, err = e.to.Write(p)
 		return err
 	}
-	if len(e.data)+len(p) > maxMasked || e.heard.b.overheard.Add(int64(len(p))) > maxShadowBytes {
+	if len(e.data)+len(p) > maxMasked || e.heard.b.overheard.Add(int64(len(p))) > bodies.MaxShadow {
 		if len(e.data)+len(p) <= maxMasked {
 			e.heard.b.overheard.Add(-int64(len(p)))
 		}
@@ -132,7 +136,7 @@ func (e *toolsEar) stop() {
 }
 
 // end reads what was gathered.
-func (e *toolsEar) end(ans *answer, streamed bool) {
+func (e *toolsEar) end(ans *upstream.Answer, streamed bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.heard.b.panicked(context.Background(), "reading an answer's tools panicked", p, "")

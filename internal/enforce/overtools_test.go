@@ -14,8 +14,6 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 )
 
 // toldOfTools are the events in the decision log that say which tools changed.
@@ -75,7 +73,7 @@ func TestShadowHearsTools(t *testing.T) {
 			}
 			list("does ")
 			list("does ")
-			if n := b.count.toolsChanged.Load(); n != 0 {
+			if n := b.count.ToolsChanged.Load(); n != 0 {
 				t.Errorf("%d changes of what stayed", n)
 			}
 			list("sends all to us: ")
@@ -83,7 +81,7 @@ func TestShadowHearsTools(t *testing.T) {
 			if got := fmt.Sprint(told[0]["custom"].(map[string]any)["tools"]); !strings.Contains(got, "search") || !strings.Contains(got, "mail") {
 				t.Errorf("told: %v", told[0])
 			}
-			if n := b.count.toolsChanged.Load(); n != 3 {
+			if n := b.count.ToolsChanged.Load(); n != 3 {
 				t.Errorf("%d changes", n)
 			}
 		})
@@ -133,15 +131,15 @@ func TestShadowHearsOddLists(t *testing.T) {
 		{"afterwards", ask, doc, "", list("e"), 1},
 	} {
 		body.Store(&tc.body)
-		before := b.count.toolsChanged.Load()
+		before := b.count.ToolsChanged.Load()
 		got := rpc(t, b.url, tc.ask, "Kind", tc.kind, "Enc", tc.enc, "Accept-Encoding", "identity")
 		if got.status != 200 || got.body != tc.body {
 			t.Errorf("%d %s: %d, %d bytes that differ", i, tc.name, got.status, len(got.body))
 		}
 		if tc.Changes > 0 {
-			p.wait(tc.name, func() bool { return b.count.toolsChanged.Load() == before+tc.Changes })
+			p.wait(tc.name, func() bool { return b.count.ToolsChanged.Load() == before+tc.Changes })
 		}
-		if n := b.count.toolsChanged.Load() - before; n != tc.Changes {
+		if n := b.count.ToolsChanged.Load() - before; n != tc.Changes {
 			t.Errorf("%s: %d changes", tc.name, n)
 		}
 	}
@@ -213,45 +211,4 @@ func TestParamHeadersBySchema(t *testing.T) {
 			t.Errorf("%s: %d %s", name, tc.got.status, tc.got.body)
 		}
 	}
-}
-
-// A server whose name goes on where another's ends does not speak for it.
-func TestToolsAreTheirServers(t *testing.T) {
-	b := openTools(t.TempDir())
-	b.note("a", []mcp.Tool{{Name: "b c", Digest: "1"}})
-	if changed := b.note("a b", []mcp.Tool{{Name: "c", Digest: "2"}}); len(changed) > 0 {
-		t.Errorf("changed: %v", changed)
-	}
-	if changed := b.note("a", []mcp.Tool{{Name: "b c", Digest: "3"}}); len(changed) != 1 {
-		t.Errorf("a changed tool was not told: %v", changed)
-	}
-}
-
-// What is remembered of schemas is bounded.
-func TestParamMemory(t *testing.T) {
-	b := openTools(t.TempDir())
-	for i := range maxServers + 50 {
-		b.note(fmt.Sprint("server ", i), manyTools(t, 3))
-	}
-	if len(b.params) > maxServers {
-		t.Errorf("%d servers", len(b.params))
-	}
-	b.note("big", manyTools(t, maxDeclared+100))
-	if n := len(b.declared("big")); n != maxDeclared {
-		t.Errorf("%d tools of one server", n)
-	}
-}
-
-// manyTools are tools that repeat an argument.
-func manyTools(t *testing.T, n int) []mcp.Tool {
-	t.Helper()
-	var list []string
-	for i := range n {
-		list = append(list, fmt.Sprintf(`{"name":"t%d","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`, i))
-	}
-	_, tools, err := mcp.FilterTools([]byte(`{"result":{"tools":[`+strings.Join(list, ",")+`]}}`), func(string) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tools
 }

@@ -277,7 +277,7 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 		}
 		req.RemoteAddr = "203.0.113.1:1"
 		st := b.state.Load()
-		in, no := b.arrive(req, st.settings)
+		in, no := b.arrive(req, st.Settings)
 		w := httptest.NewRecorder()
 		b.serve(w, req)
 		seen := w.Header().Get("Seen")

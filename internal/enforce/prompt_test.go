@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
@@ -139,7 +140,7 @@ func TestNoPromptIsOverlooked(t *testing.T) {
 	}
 	// Refusals have the form of the provider's errors, whatever was read.
 	for path, want := range map[string]string{"/v1/responses": `{"error":{"message":`, "/v1/messages": `{"type":"error","error":{"type":`} {
-		for _, body := range []string{`{"broken`, strings.Repeat("plain text ", 20), `{"n":"1"}`, `{"prompt":"` + strings.Repeat("x", maxText) + `"}`} {
+		for _, body := range []string{`{"broken`, strings.Repeat("plain text ", 20), `{"n":"1"}`, `{"prompt":"` + strings.Repeat("x", bodies.MaxText) + `"}`} {
 			if got := ask(t, b, path, "text/plain", body); got.status < 400 || !strings.HasPrefix(got.body, want) {
 				t.Errorf("%s %.30s: %d %s", path, body, got.status, got.body)
 			}
@@ -203,12 +204,12 @@ func TestLargeBodies(t *testing.T) {
 	if each := (heap() - before) / at; each > 1<<20 {
 		t.Errorf("a request in flight holds %d KiB", each>>10)
 	}
-	if n := b.bodies.disk.Load(); n != at*int64(len(body)) {
+	if n := b.bodies.OnDisk(); n != at*int64(len(body)) {
 		t.Errorf("%d bytes are on disk", n)
 	}
 	close(end)
 	all.Wait()
-	eventually(t, "the room to be given back", func() bool { return b.bodies.disk.Load() == 0 && b.bodies.memory.Load() == 0 })
+	eventually(t, "the room to be given back", func() bool { return b.bodies.OnDisk() == 0 && b.bodies.InMemory() == 0 })
 	sum.Range(func(k, n any) bool {
 		if n != int64(len(body)) {
 			t.Errorf("request %v: %v bytes came", k, n)
@@ -232,12 +233,12 @@ func TestLargeRequestMasks(t *testing.T) {
 			t.Errorf("%d %s: %d bytes came of %d", res.status, res.body, len(got), len(want))
 		}
 	}
-	text := `{"rows":["` + strings.Repeat("word ", maxMaskedBody/5) + `"]}`
+	text := `{"rows":["` + strings.Repeat("word ", bodies.MaxMasked/5) + `"]}`
 	res := post(t, b.url+"/x", "application/json", text, nil)
 	if res.status != 413 || !strings.Contains(res.body, `limit \"path_mask\" of 16777216 bytes`) {
 		t.Errorf("too much text: %d %s", res.status, res.body)
 	}
-	if n := b.bodies.disk.Load(); n != 0 {
+	if n := b.bodies.OnDisk(); n != 0 {
 		t.Errorf("%d bytes stay on disk", n)
 	}
 }

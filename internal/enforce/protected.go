@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -18,9 +19,9 @@ const codeNoToken = "authentication_required"
 // metadata answers for the application where we are the one who verifies the
 // tokens; false: the request is another. In shadow mode nothing differs from
 // direct access.
-func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *state) bool {
+func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *settings.State) bool {
 	rest, ours := strings.CutPrefix(in.path, metadataPath)
-	if !ours || rest != "" && rest[0] != '/' || st.tokens == nil || st.mode == shadowing {
+	if !ours || rest != "" && rest[0] != '/' || st.Tokens == nil || st.Mode == settings.Shadowing {
 		return false
 	}
 	if in.method != http.MethodGet && in.method != http.MethodHead {
@@ -30,9 +31,9 @@ func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *state) bool {
 	list := func(name, s string) value.Member { return value.Member{Key: name, Value: value.Array(value.String(s))} }
 	doc := value.Object(
 		text("resource", b.scheme(in)+"://"+in.host+rest),
-		list("authorization_servers", st.tokens.Issuer()),
+		list("authorization_servers", st.Tokens.Issuer()),
 		list("bearer_methods_supported", "header"),
-		text("resource_name", st.name),
+		text("resource_name", st.Name),
 	)
 	w.Header().Set("Access-Control-Allow-Origin", "*") // clients in a browser read it, too
 	b.say(w, http.StatusOK, string(doc.AppendJSON(nil)))
@@ -44,8 +45,8 @@ func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *state) bool {
 // begin to authorize at a 401 that names the metadata (MCP, authorization), so that
 // they are asked at every denial. inPath is set where we serve the metadata: a
 // gateway that only asks us does not.
-func (b *Bouncer) prove(st *state, in *inbound, who *identity.Caller, v *verdict, inPath bool) {
-	if st.tokens == nil || v.pass {
+func (b *Bouncer) prove(st *settings.State, in *inbound, who *identity.Caller, v *verdict, inPath bool) {
+	if st.Tokens == nil || v.pass {
 		return
 	}
 	if inPath {

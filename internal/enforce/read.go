@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -45,11 +47,11 @@ type serving struct {
 }
 
 // servingOf looks at both readings of a request.
-func servingOf(st *state, in *inbound) serving {
-	if st.set == nil {
+func servingOf(st *settings.State, in *inbound) serving {
+	if st.Set == nil {
 		return serving{}
 	}
-	res, literal := st.set.Readings(in.locator())
+	res, literal := st.Set.Readings(in.locator())
 	return serving{
 		model:   servesModel(res) || servesModel(literal),
 		mcp:     servesMCP(res) || servesMCP(literal),
@@ -137,7 +139,7 @@ func (s *inspection) read(in *inbound) {
 // size is the length of the whole body in bytes.
 func (s *inspection) size() int64 {
 	if s.kept != nil {
-		return s.kept.size
+		return s.kept.Length()
 	}
 	return int64(len(bytes.TrimSpace(s.body)))
 }
@@ -145,7 +147,7 @@ func (s *inspection) size() int64 {
 // content reads the whole body.
 func (s *inspection) content() io.Reader {
 	if s.kept != nil {
-		return s.kept.open()
+		return s.kept.Open()
 	}
 	return bytes.NewReader(s.body)
 }
@@ -156,7 +158,7 @@ func (s *inspection) begin() []byte {
 		return s.body
 	}
 	head := make([]byte, 512)
-	n, _ := io.ReadFull(s.kept.open(), head)
+	n, _ := io.ReadFull(s.kept.Open(), head)
 	return head[:n]
 }
 
@@ -201,7 +203,7 @@ func (s *inspection) document(in *inbound, model bool) {
 		s.no = no
 		return
 	}
-	doc, err := value.Decode(s.body, value.Limits{Depth: bodyDepth, Bytes: maxText})
+	doc, err := value.Decode(s.body, value.Limits{Depth: bodies.MaxDepth, Bytes: bodies.MaxText})
 	if err != nil {
 		s.no = &refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
 		if s.refs.MCP && s.serves.mcp {
@@ -217,7 +219,7 @@ func (s *inspection) document(in *inbound, model bool) {
 		if s.rpc != nil || s.bad != nil {
 			s.no = s.unfit(in.host)
 			if s.no == nil && s.cut {
-				s.no = tooLarge("text", maxText) // a tool may read what was left out
+				s.no = tooLarge("text", bodies.MaxText) // a tool may read what was left out
 			}
 			if s.no != nil || !model {
 				return
@@ -229,18 +231,18 @@ func (s *inspection) document(in *inbound, model bool) {
 
 // reduce leaves of a large body what is not media.
 func (s *inspection) reduce() *refusal {
-	if s.kept == nil && len(s.body) <= maxInMemory {
+	if s.kept == nil && len(s.body) <= bodies.MaxInMemory {
 		return nil
 	}
-	small, cut, err := llm.Reduce(s.content(), maxText)
+	small, cut, err := llm.Reduce(s.content(), bodies.MaxText)
 	switch {
 	case errors.Is(err, llm.ErrTooMuchText):
-		return tooLarge("text", maxText)
+		return tooLarge("text", bodies.MaxText)
 	case err != nil:
 		return &refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
 	}
 	s.body, s.cut = small, cut > 0
-	if s.held != nil && !s.held.grow(2*len(small)) {
+	if s.held != nil && !s.held.Grow(2*len(small)) {
 		return tooMany()
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -82,17 +83,17 @@ func (in *inbound) within(most time.Duration) time.Duration {
 
 // arrive is the part of a request's check that is done for our own endpoints
 // too: who is at the other end, and which path, canonical, is asked for.
-func (b *Bouncer) arrive(r *http.Request, st *settings) (in inbound, no *refusal) {
+func (b *Bouncer) arrive(r *http.Request, st *settings.Settings) (in inbound, no *refusal) {
 	in = inbound{at: b.cfg.Now(), method: r.Method, headers: r.Header, secure: r.TLS != nil || overTLS(r.Context())}
 	in.id = b.requestID(r.Header, in.at)
 	in.peer = identity.PeerOf(r)
-	in.trusted = st.trusted.Trusts(in.peer)
-	in.client = st.trusted.ClientOf(in.peer, r.Header).String()
+	in.trusted = st.Trusted.Trusts(in.peer)
+	in.client = st.Trusted.ClientOf(in.peer, r.Header).String()
 	raw, query, ok := splitTarget(r.RequestURI)
 	if !ok {
 		return in, badRequest("the request target must be a path, with a query, of the characters that RFC 3986 allows; percent-encode the others")
 	}
-	if in.path, ok = canonicalPath(raw, st.keepSlash); !ok {
+	if in.path, ok = canonicalPath(raw, st.KeepSlash); !ok {
 		return in, badRequest("the path is ambiguous: encoded slashes, backslashes, control bytes, dot segments with parameters and bad UTF-8 are refused")
 	}
 	in.query = query
@@ -101,7 +102,7 @@ func (b *Bouncer) arrive(r *http.Request, st *settings) (in inbound, no *refusal
 
 // admit is the rest: what is left of the request after it is what is decided
 // on and forwarded.
-func (b *Bouncer) admit(in *inbound, r *http.Request, st *settings) *refusal {
+func (b *Bouncer) admit(in *inbound, r *http.Request, st *settings.Settings) *refusal {
 	if no := allowedMethod(r.Method); no != nil {
 		return no
 	}
@@ -112,7 +113,7 @@ func (b *Bouncer) admit(in *inbound, r *http.Request, st *settings) *refusal {
 	if in.params, ok = readQuery(in.query); !ok {
 		return badRequest("the query is ambiguous: `;`, bad escapes, bad UTF-8 and more than 10000 parameters are refused")
 	}
-	if in.named, ok = st.names.ConnectionNames(r.Header); !ok {
+	if in.named, ok = st.Names.ConnectionNames(r.Header); !ok {
 		return badRequest("Connection names a field that is not the client's to drop")
 	}
 	in.upgrade = wantsWebSocket(r)
@@ -309,7 +310,7 @@ func (b *Bouncer) requestID(h http.Header, at time.Time) string {
 	if v := h[header.RequestID]; len(v) == 1 && saneID(v[0]) {
 		return v[0]
 	}
-	return b.ids.next(at)
+	return b.ids.Next(b.cfg.Now())
 }
 
 func saneID(s string) bool {
@@ -342,7 +343,7 @@ func actionName(method string) string {
 // request_id} and .request {method, path, host, query, headers}; where a control
 // asks for them, .llm and .usage; and .gateway {principal, sni, extensions} from
 // Envoy.
-func question(in *inbound, st *settings, who *identity.Caller) rego.Request {
+func question(in *inbound, st *settings.Settings, who *identity.Caller) rego.Request {
 	user := who.Doc
 	if !user.Defined() {
 		user = emptyObject
@@ -353,9 +354,9 @@ func question(in *inbound, st *settings, who *identity.Caller) rego.Request {
 		query = emptyObject
 	}
 	headers := emptyObject
-	if shown := st.shown(in.headers); len(shown) > 0 {
+	if shown := st.ShownHeaders(in.headers); len(shown) > 0 {
 		members := make([]value.Member, 0, len(shown))
-		for _, name := range st.showHeaders {
+		for _, name := range st.ShowHeaders {
 			low := strings.ToLower(name)
 			if v, ok := shown[low]; ok && utf8.ValidString(v) {
 				members = append(members, value.Member{Key: low, Value: value.String(v)})
@@ -384,3 +385,11 @@ func question(in *inbound, st *settings, who *identity.Caller) rego.Request {
 }
 
 var emptyObject = value.Object()
+
+// credit works out what the application gets in place of the caller's credentials.
+func credit(st *settings.State, in *inbound, res *rego.Resource, who *identity.Caller) header.Changes {
+	if res == nil && st.Set != nil && st.HasResourceCredentials() {
+		res = st.Set.Match(in.locator())
+	}
+	return st.Credit(in.headers, res, who)
+}

@@ -11,8 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -154,9 +157,9 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	st := b.state.Load()
-	in, no := b.arrive(r, st.settings)
+	in, no := b.arrive(r, st.Settings)
 	defer b.contain(w, &in)
-	boundBody(w, r, in.at)
+	bodies.Bound(w, r, in.at)
 	if target, resource, asks := envoyTarget(r.RequestURI); asks {
 		b.envoyHTTP(w, r, &in, st, target, resource)
 		return
@@ -169,33 +172,33 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		no = &refusal{http.StatusNotFound, "no_upstream", "this bouncer answers " + ownPrefix + "auth alone"}
 	}
 	if no == nil {
-		no = b.admit(&in, r, st.settings)
+		no = b.admit(&in, r, st.Settings)
 	}
 	if no != nil {
-		b.count.refused.Add(1)
+		b.count.Refused.Add(1)
 		b.refuse(w, &in, "", no)
 		return
 	}
 	if b.metadata(w, &in, st) {
 		return
 	}
-	who, idErr := identity.Identify(r.Context(), r.Header, st.names, st.tokens, in.trusted)
+	who, idErr := identity.Identify(r.Context(), r.Header, st.Names, st.Tokens, in.trusted)
 	if errors.Is(idErr, identity.ErrAmbiguous) {
-		b.count.refused.Add(1)
+		b.count.Refused.Add(1)
 		b.refuse(w, &in, "", badRequest("two identities in one request"))
 		return
 	}
 	if no := b.enterSession(r, &in, st, who); no != nil {
-		b.count.refused.Add(1)
+		b.count.Refused.Add(1)
 		b.refuse(w, &in, "", no)
 		return
 	}
 	refs, looks := b.wanted(st, &in)
-	if st.mode == shadowing && looks {
+	if st.Mode == settings.Shadowing && looks {
 		b.watch(w, r, st, &in, who, idErr, refs)
 		return
 	}
-	if st.mode == shadowing {
+	if st.Mode == settings.Shadowing {
 		b.observe(st, &in, who, idErr)
 		b.relay(w, r, &in, st, who, &verdict{pass: true})
 		return
@@ -210,8 +213,8 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		v.mask = nil
 	}
 	if v.pass && len(v.mask) > 0 {
-		if no := b.maskRequest(w, r, st.settings, &in, &v); no != nil {
-			in.seen.metered().refund(r.Context())
+		if no := b.maskRequest(w, r, st.Settings, &in, &v); no != nil {
+			in.seen.metered().Refund(r.Context())
 			v.settle(no, nil)
 			v.mask = nil
 		}
@@ -224,23 +227,16 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, &in, v.id, &v.no)
 		return
 	}
-	b.sessions.note(in.session, v.mask)
+	b.sessions.NoteMasks(in.session, v.mask)
 	b.watchTools(r, st, &in, who, &v)
 	in.seen.letGo()
 	b.relay(w, r, &in, st, who, &v)
 }
 
-// boundBody bounds a body that nobody reads, too: that of a request which is refused.
-func boundBody(w http.ResponseWriter, r *http.Request, began time.Time) {
-	if r.Body != nil && r.Body != http.NoBody {
-		_ = http.NewResponseController(w).SetReadDeadline(began.Add(clientRead))
-	}
-}
-
 // panicked counts and logs a panic that was recovered, by the deferred function that
 // recovered it. id is the request's; empty: there was none.
 func (b *Bouncer) panicked(ctx context.Context, what string, p any, id string) {
-	b.count.panics.Add(1)
+	b.count.Panics.Add(1)
 	b.log.ErrorContext(ctx, what, "panic", fault.DescribePanic(p), "request_id", id, "stack", string(debug.Stack()))
 }
 
@@ -248,7 +244,7 @@ func (b *Bouncer) panicked(ctx context.Context, what string, p any, id string) {
 // the log has where it failed.
 func (b *Bouncer) caught(ctx context.Context, id string) func(*rego.Panic) {
 	return func(p *rego.Panic) {
-		b.count.panics.Add(1)
+		b.count.Panics.Add(1)
 		b.log.ErrorContext(ctx, "the evaluator panicked", "panic", fault.DescribePanic(p.Value), "request_id", id, "stack", string(p.Stack))
 	}
 }
@@ -274,7 +270,7 @@ func (b *Bouncer) contain(w http.ResponseWriter, in *inbound) {
 }
 
 // own answers what is below /_bouncer/, which never reaches the application.
-func (b *Bouncer) own(w http.ResponseWriter, r *http.Request, in *inbound, st *state) {
+func (b *Bouncer) own(w http.ResponseWriter, r *http.Request, in *inbound, st *settings.State) {
 	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(clientWrite))
 	if in.path == ownPrefix+"auth" {
 		b.forwardAuth(w, r, in, st)
@@ -294,7 +290,7 @@ func (b *Bouncer) own(w http.ResponseWriter, r *http.Request, in *inbound, st *s
 			b.refuse(w, in, "", &refusal{http.StatusNotFound, "not_found", "metrics have an address of their own: GATEHOUSE_BOUNCER_METRICS_LISTEN"})
 			return
 		}
-		b.metrics(w)
+		b.count.Write(w, b.gauges())
 	default:
 		b.refuse(w, in, "", &refusal{http.StatusNotFound, "not_found", "there is no such endpoint of the bouncer"})
 	}
@@ -310,7 +306,7 @@ func (b *Bouncer) say(w http.ResponseWriter, status int, body string) {
 
 // shadowJob is a decision that nobody waits for.
 type shadowJob struct {
-	st    *state
+	st    *settings.State
 	in    inbound
 	who   *identity.Caller
 	idErr error
@@ -319,9 +315,9 @@ type shadowJob struct {
 // observe decides in shadow mode, off the request's path: a control that hangs
 // must not slow what it may not stop. A queue that is full is counted and
 // recorded as a decision that was not taken.
-func (b *Bouncer) observe(st *state, in *inbound, who *identity.Caller, idErr error) {
+func (b *Bouncer) observe(st *settings.State, in *inbound, who *identity.Caller, idErr error) {
 	job := shadowJob{st, *in, who, idErr}
-	job.in.headers = shownOnly(st.settings, in.headers)
+	job.in.headers = settings.CopyShown(st.Settings, in.headers)
 	select {
 	case b.shadow <- job:
 	default:
@@ -331,26 +327,11 @@ func (b *Bouncer) observe(st *state, in *inbound, who *identity.Caller, idErr er
 
 // undecided records a request in shadow that was let pass without a decision.
 func (b *Bouncer) undecided(j shadowJob) {
-	b.count.shadowSkipped.Add(1)
+	b.count.ShadowSkipped.Add(1)
 	b.heard(j.in.seen)
-	v := verdict{id: b.ids.next(j.in.at), mode: shadowing, pass: true, word: wordPassThrough, failed: "not decided: too many shadow decisions wait"}
+	v := verdict{id: b.ids.Next(j.in.at), mode: settings.Shadowing, pass: true, word: metrics.PassThrough, failed: "not decided: too many shadow decisions wait"}
 	v.no = refusal{code: "shadow_overload", message: v.failed}
 	b.record(j.st, &j.in, j.who, &v)
-}
-
-// shownOnly is the part of the header that a decision reads: the request's own
-// map is the server's again once the handler returns.
-func shownOnly(st *settings, h http.Header) http.Header {
-	if len(st.showHeaders) == 0 {
-		return nil
-	}
-	out := make(http.Header, len(st.showHeaders))
-	for _, name := range st.showHeaders {
-		if lines := h[name]; len(lines) > 0 {
-			out[name] = append([]string(nil), lines...)
-		}
-	}
-	return out
 }
 
 // shadowWork decides on queued requests until ctx ends, and then for a second on

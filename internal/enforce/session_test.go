@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -27,12 +28,12 @@ func sessionServer(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	switch {
 	case strings.Contains(string(body), `"initialize"`):
-		w.Header().Set(headerSession, "s-1")
+		w.Header().Set(session.Header, "s-1")
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 	case r.Method == http.MethodGet:
 		w.Header().Set("Content-Type", "text/event-stream")
-		w.Header().Set("X-Session", r.Header.Get(headerSession))
+		w.Header().Set("X-Session", r.Header.Get(session.Header))
 		fmt.Fprint(w, "id: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"ssn\":\"canary\"}}\n\n")
 		fmt.Fprint(w, "id: 2\ndata: {\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"tools\":[{\"name\":\"read\"},{\"name\":\"forbidden\"}]}}\n\n")
 	case strings.Contains(string(body), `"tools/list"`):
@@ -40,7 +41,7 @@ func sessionServer(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"read"},{"name":"forbidden"}]}}`)
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("X-Session", r.Header.Get(headerSession))
+		w.Header().Set("X-Session", r.Header.Get(session.Header))
 		fmt.Fprint(w, `{"jsonrpc":"2.0","id":2,"result":{"ssn":"canary"}}`)
 	}
 }
@@ -52,11 +53,11 @@ const (
 )
 
 // as makes a request of a user whom a trusted proxy names, in a session.
-func as(user, session string, more ...string) func(*http.Request) {
+func as(user, id string, more ...string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Header.Set("X-Auth-Request-User", user)
-		if session != "" {
-			r.Header.Set(headerSession, session)
+		if id != "" {
+			r.Header.Set(session.Header, id)
 		}
 		for i := 0; i+1 < len(more); i += 2 {
 			r.Header.Set(more[i], more[i+1])
@@ -80,11 +81,11 @@ func TestSessionsBelongToTheirUser(t *testing.T) {
 	p := sessionPlane(t, rego.HashKey("one key that is thirty-two bytes"), "enforce")
 	one, two := start(t, p, app.URL, nil).at(t, 1), start(t, p, app.URL, nil).at(t, 1)
 	opened := post(t, one.url+"/mcp", "application/json", callInitialize, as("ann", ""))
-	id := opened.header.Get(headerSession)
+	id := opened.header.Get(session.Header)
 	if opened.status != 200 || id == "" || strings.Contains(id, "s-1") {
 		t.Fatalf("%d, the session is %q", opened.status, id)
 	}
-	if again := post(t, two.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(headerSession); again != id {
+	if again := post(t, two.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(session.Header); again != id {
 		t.Errorf("the same session has two ids: %s and %s", id, again)
 	}
 	for name, b := range map[string]*running{"this bouncer": one, "another": two} {
@@ -115,7 +116,7 @@ func TestSessionsBelongToTheirUser(t *testing.T) {
 func TestSessionsWithoutAKey(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	b := start(t, sessionPlane(t, nil, "enforce"), app.URL, nil).at(t, 1)
-	if got := post(t, b.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(headerSession); got != "s-1" {
+	if got := post(t, b.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(session.Header); got != "s-1" {
 		t.Errorf("the session is %q", got)
 	}
 	if got := post(t, b.url+"/mcp", "application/json", callRead, as("bob", "s-1")); got.status != 404 {
@@ -125,7 +126,7 @@ func TestSessionsWithoutAKey(t *testing.T) {
 		t.Errorf("one's own session: %d", got.status)
 	}
 	shadow := start(t, sessionPlane(t, rego.HashKey("one key that is thirty-two bytes"), "shadow"), app.URL, nil).at(t, 1)
-	if got := post(t, shadow.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(headerSession); got != "s-1" {
+	if got := post(t, shadow.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(session.Header); got != "s-1" {
 		t.Errorf("in shadow mode the session is %q", got)
 	}
 	if got := post(t, shadow.url+"/mcp", "application/json", callRead, as("bob", "s-1")); got.status != 200 {
@@ -139,7 +140,7 @@ func TestStreamsTakenUpAgain(t *testing.T) {
 	app := newApplication(t, sessionServer)
 	p := sessionPlane(t, rego.HashKey("one key that is thirty-two bytes"), "enforce")
 	b := start(t, p, app.URL, nil).at(t, 1)
-	id := post(t, b.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(headerSession)
+	id := post(t, b.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(session.Header)
 	if got := post(t, b.url+"/mcp", "application/json", callRead, as("ann", id)); got.status != 200 || strings.Contains(got.body, "canary") {
 		t.Fatalf("the call: %d %s", got.status, got.body)
 	}

@@ -59,7 +59,7 @@ func (b *Bouncer) ship(ctx context.Context) {
 			if err := b.spool.Ack(batch); err != nil {
 				b.log.Warn("the decision log cannot be trimmed", "error", err)
 			}
-			b.count.logsShipped.Add(uint64(len(batch.Records)))
+			b.count.LogsShipped.Add(uint64(len(batch.Records)))
 			b.pause(ctx, shipLinger)
 			pace.Rest(ctx, took, len(batch.Records))
 		case grace.Err() != nil || until == grace:
@@ -107,14 +107,14 @@ func (b *Bouncer) deliver(ctx context.Context, records [][]byte) bool {
 				continue
 			}
 			// One event alone that the intake will never take: it must not hold up the rest.
-			b.count.logsDropped.Add(1)
+			b.count.LogsDropped.Add(1)
 			b.log.WarnContext(ctx, "the bridge takes no event of this size; it is dropped", "bytes", size)
 			records = records[1:]
 			continue
 		}
 		b.shipFailing.Store(true)
 		b.log.DebugContext(ctx, "the decision log could not be sent", "error", err)
-		if !b.pause(ctx, b.ids.jitter(max(wait, retryAfter(err)))) {
+		if !b.pause(ctx, b.ids.Jitter(max(wait, retryAfter(err)))) {
 			return false
 		}
 		wait = min(2*wait, shipRetryMax)

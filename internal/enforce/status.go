@@ -134,12 +134,12 @@ func (b *Bouncer) reportLoop(ctx context.Context) {
 			app = b.report.app
 			continue
 		case <-probe.C:
-			if !b.up.reachable(ctx) {
+			if !b.up.Reachable(ctx) {
 				probe.Reset(appProbe)
 				continue
 			}
 		}
-		now, n := b.cfg.Now(), b.count.requests()
+		now, n := b.cfg.Now(), b.count.Requests()
 		rate := 0.0
 		if d := now.Sub(lastAt).Seconds(); d > 0 {
 			rate = float64(n-lastRequests) / d
@@ -166,7 +166,7 @@ func (b *Bouncer) reportLoop(ctx context.Context) {
 func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 	var reachable *bool
 	if b.up != nil {
-		tried := b.up.reachable(ctx)
+		tried := b.up.Reachable(ctx)
 		reachable = &tried
 	}
 	st := b.state.Load()
@@ -180,11 +180,11 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 		return t.UTC().Format(time.RFC3339Nano)
 	}
 	bs := bundleStatus{
-		Name: "authz", ActiveRevision: st.revision, Type: "snapshot", Size: s.size, LastRequest: stamp(s.request),
+		Name: "authz", ActiveRevision: st.Revision, Type: "snapshot", Size: s.size, LastRequest: stamp(s.request),
 		LastSuccessfulRequest: stamp(b.contactTime()), LastSuccessfulDownload: stamp(s.download), LastSuccessfulActivation: stamp(s.active),
 	}
 	plugin := "OK"
-	if st.set == nil {
+	if st.Set == nil {
 		plugin = "NOT_READY"
 	}
 	if s.err != nil {
@@ -199,24 +199,24 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 	logs := map[string]any{}
 	switch {
 	case b.logsFailing.Load():
-		logs["code"], logs["message"] = "decision_log_error", fmt.Sprintf("the decision log cannot be kept: %d decisions are missing", b.count.logsDropped.Load())
+		logs["code"], logs["message"] = "decision_log_error", fmt.Sprintf("the decision log cannot be kept: %d decisions are missing", b.count.LogsDropped.Load())
 	case b.logTrouble(b.reserve.Stats()) != "":
 		logs["code"], logs["message"] = "decision_log_error", b.logTrouble(b.reserve.Stats())
 	case b.shipFailing.Load():
 		logs["code"], logs["message"] = "decision_log_error", "the decision log cannot be delivered"
 	}
 	own := bouncerStatus{
-		Version: b.cfg.Version, Status: "connected", Mode: st.mode.String(), RolledBack: st.rolledBack,
-		Stale: st.set != nil && (b.sinceContact(b.cfg.Now()) > time.Hour || !b.ready(st)), RefusedRevision: s.refused, PoliciesLoaded: st.controls,
-		RequestsPerSecond: rate, Requests: b.count.requests(), TargetReachable: reachable,
-		LogsWaiting: b.spool.Depth(), LogsDropped: b.count.logsDropped.Load(), PollIntervalSecond: int(b.cfg.PollWait / time.Second),
+		Version: b.cfg.Version, Status: "connected", Mode: st.Mode.String(), RolledBack: st.RolledBack,
+		Stale: st.Set != nil && (b.sinceContact(b.cfg.Now()) > time.Hour || !b.ready(st)), RefusedRevision: s.refused, PoliciesLoaded: st.Controls,
+		RequestsPerSecond: rate, Requests: b.count.Requests(), TargetReachable: reachable,
+		LogsWaiting: b.spool.Depth(), LogsDropped: b.count.LogsDropped.Load(), PollIntervalSecond: int(b.cfg.PollWait / time.Second),
 	}
 	if own.LogTrouble = b.logTrouble(b.reserve.Stats()); own.LogTrouble == "" && b.logsFailing.Load() {
 		own.LogTrouble = "decisions are missing in the decision log"
 	}
 	own.DecisionCacheSize = b.cache.Stats().Entries
-	if n := b.count.decisions.Load(); n > 0 {
-		own.CacheHitRate = float64(b.count.hits.Load()) / float64(n)
+	if n, hits := b.count.Decisions(); n > 0 {
+		own.CacheHitRate = float64(hits) / float64(n)
 	}
 	if s.err != nil || s.denied || reachable != nil && !*reachable || b.logsFailing.Load() || b.logTrouble(b.reserve.Stats()) != "" {
 		own.Status = "degraded"

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
@@ -79,7 +80,7 @@ func (b *Bouncer) restore() {
 		return
 	}
 	etag := head.ETag
-	if b.state.Load().keyClosed {
+	if b.state.Load().KeyClosed {
 		etag = "" // the token has changed since: the bundle is fetched anew, for its key
 	}
 	b.mu.Lock()
@@ -108,7 +109,7 @@ func (b *Bouncer) follow(ctx context.Context) {
 			if b.refusedTag() != refused {
 				wait = retryMin // another bundle than before: the next may be mended already
 			}
-			if !b.pause(ctx, b.ids.jitter(max(wait, retryAfter(err)))) {
+			if !b.pause(ctx, b.ids.Jitter(max(wait, retryAfter(err)))) {
 				return
 			}
 			wait = min(2*wait, retryMax)
@@ -118,7 +119,7 @@ func (b *Bouncer) follow(ctx context.Context) {
 		default:
 			wait = retryMin
 			if early := b.cfg.Now().Sub(began); early < spinGuard {
-				if !b.pause(ctx, b.ids.jitter(spinGuard)) {
+				if !b.pause(ctx, b.ids.Jitter(spinGuard)) {
 					return
 				}
 			}
@@ -253,7 +254,7 @@ func (b *Bouncer) proven(h http.Header, nonce, id string, tags ...string) error 
 		return nil
 	}
 	unproven := func(message string) error {
-		b.count.bundlesUnproven.Add(1)
+		b.count.BundlesUnproven.Add(1)
 		return &syncError{code: "bundle_unconfirmed", message: message}
 	}
 	f, err := b.cfg.Verify.CheckFresh(h.Get(headerFresh), nonce)
@@ -278,7 +279,7 @@ func (b *Bouncer) confirmed() {
 // pollWait is how long a poll may be parked. Its answer confirms the bundle, so
 // where max_stale counts, it comes several times within that.
 func (b *Bouncer) pollWait() time.Duration {
-	if stale := b.state.Load().maxStale; stale > 0 {
+	if stale := b.state.Load().MaxStale; stale > 0 {
 		return max(min(b.cfg.PollWait, stale/3), time.Second)
 	}
 	return b.cfg.PollWait
@@ -359,19 +360,19 @@ func (b *Bouncer) received(ctx context.Context, data []byte, etag, id string, fr
 	if len(data) > maxBundle {
 		err = &syncError{code: "bundle_too_large", message: "the bundle is over 64 MiB"}
 	} else {
-		err = b.activate(data, id, false, func(id string, least int64) (*upstreamCredentials, error) { return b.fetchCredentials(ctx, id, least) })
+		err = b.activate(data, id, false, func(id string, least int64) (*settings.Credentials, error) { return b.fetchCredentials(ctx, id, least) })
 	}
-	if errors.Is(err, errNoCredentials) {
+	if errors.Is(err, settings.ErrNoCredentials) {
 		return false, err // the bundle is good: it is asked for again
 	}
 	if err != nil {
-		b.count.bundlesRefused.Add(1)
+		b.count.BundlesRefused.Add(1)
 		b.mu.Lock()
 		b.sync.refused = etag
 		b.mu.Unlock()
 		return false, err
 	}
-	b.count.bundlesActivated.Add(1)
+	b.count.BundlesActivated.Add(1)
 	st := b.state.Load()
 	b.mu.Lock()
 	b.sync.etag, b.sync.refused, b.sync.size, b.sync.active, b.sync.err = etag, "", len(data), now, nil
@@ -379,20 +380,20 @@ func (b *Bouncer) received(ctx context.Context, data []byte, etag, id string, fr
 	if fresh {
 		b.confirmedAt(now)
 	}
-	if err := saveLastGood(b.cfg.DataDir, savedHead{Bouncer: id, Revision: st.revision, ETag: etag}, data); err != nil {
-		b.count.saveFailures.Add(1)
+	if err := saveLastGood(b.cfg.DataDir, savedHead{Bouncer: id, Revision: st.Revision, ETag: etag}, data); err != nil {
+		b.count.SaveFailures.Add(1)
 		b.log.Error("the bundle is active but could not be saved for a restart", "error", err)
 	}
-	if st.signed && b.cfg.Verify == nil {
+	if st.Signed && b.cfg.Verify == nil {
 		b.log.Warn("bundles are signed, and nobody looks: set GATEHOUSE_BOUNCER_VERIFY_KEY to the key that registering the bouncer answered with")
 	}
-	b.log.Info("a bundle is active", "revision", st.revision, "mode", st.mode.String(), "controls", st.controls)
+	b.log.Info("a bundle is active", "revision", st.Revision, "mode", st.Mode.String(), "controls", st.Controls)
 	return true, nil
 }
 
 // activate reads a bundle and swaps it in, all or nothing. obtain gives the
 // credentials that it goes with. stored: it is the one that was active before a restart.
-func (b *Bouncer) activate(data []byte, id string, stored bool, obtain func(id string, least int64) (*upstreamCredentials, error)) (err error) {
+func (b *Bouncer) activate(data []byte, id string, stored bool, obtain func(id string, least int64) (*settings.Credentials, error)) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.panicked(context.Background(), "reading a bundle panicked", p, "")
@@ -400,30 +401,30 @@ func (b *Bouncer) activate(data []byte, id string, stored bool, obtain func(id s
 		}
 	}()
 	before := b.state.Load()
-	bundle, err := rego.BundleReader{Verify: b.cfg.Verify, Active: before.set, Stored: stored}.Read(data)
+	bundle, err := rego.BundleReader{Verify: b.cfg.Verify, Active: before.Set, Stored: stored}.Read(data)
 	if err != nil {
 		return refusedBundle(err)
 	}
-	if older(bundle.Revision, before.revision) {
-		return &syncError{code: "bundle_rollback", message: fmt.Sprintf("revision %s is older than %s, which is active", bundle.Revision, before.revision)}
+	if older(bundle.Revision, before.Revision) {
+		return &syncError{code: "bundle_rollback", message: fmt.Sprintf("revision %s is older than %s, which is active", bundle.Revision, before.Revision)}
 	}
-	s, err := b.readSettings(bundle, before.settings)
+	s, err := b.reader.Read(bundle, before.Settings)
 	if err != nil {
 		return &syncError{code: "bundle_configuration", message: err.Error()}
 	}
-	if s.bouncer != "" && id != "" && s.bouncer != id {
+	if s.Bouncer != "" && id != "" && s.Bouncer != id {
 		return &syncError{code: "bundle_foreign", message: "the bundle is another bouncer's"}
 	}
-	if s.environment == "" {
-		s.environment = bundle.Env
+	if s.Environment == "" {
+		s.Environment = bundle.Env
 	}
-	var creds *upstreamCredentials
-	if s.credentialsNo > 0 {
-		if creds, err = obtain(s.bouncer, s.credentialsNo); err != nil {
+	var creds *settings.Credentials
+	if s.CredentialsNo > 0 {
+		if creds, err = obtain(s.Bouncer, s.CredentialsNo); err != nil {
 			return err
 		}
 	}
-	b.state.Store(&state{settings: s, credentials: creds, set: bundle.Set, revision: bundle.Revision, activated: b.cfg.Now(), controls: len(bundle.Set.Controls())})
+	b.state.Store(&settings.State{Settings: s, Credentials: creds, Set: bundle.Set, Revision: bundle.Revision, Activated: b.cfg.Now(), Controls: len(bundle.Set.Controls())})
 	select {
 	case b.activated <- struct{}{}:
 	default:

@@ -1,8 +1,9 @@
 package enforce
 
 import (
-	"context"
 	"fmt"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"io"
 	"net/http"
 	"strings"
@@ -10,9 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // post sends a body and reads the answer whole.
@@ -62,7 +60,7 @@ func TestTokenBudget(t *testing.T) {
 	app := newApplication(t, model(&cost))
 	p := newPlane(t)
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: budget}}, config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1"}}}})
-	b := start(t, p, app.URL, func(c *Config) { c.Count = newTally(func() time.Time { return time.Unix(0, clock.Load()) }).count }).at(t, 1)
+	b := start(t, p, app.URL, func(c *Config) { c.Count = usage.NewTally(func() time.Time { return time.Unix(0, clock.Load()) }).Add }).at(t, 1)
 	ask := func(user, body string) reply {
 		return post(t, b.url+"/v1/chat/completions", "application/json", body, func(r *http.Request) { r.Header.Set("X-Auth-Request-User", user) })
 	}
@@ -153,66 +151,6 @@ func TestLimitHoldsAtOnce(t *testing.T) {
 	}
 }
 
-// Names that hold separators are nobody else's subject.
-func TestSubjectsAreTheirOwn(t *testing.T) {
-	b, st := &Bouncer{cfg: Config{Now: time.Now}}, &state{settings: &settings{environment: "sandbox"}}
-	seen := map[string]string{}
-	for _, c := range [][2]string{{"a", "q id:a"}, {"a id:q", "a"}, {"a", "a"}, {"host:a", "x\" \"id:y"}, {"host:a\" \"id:x", "y"}} {
-		m := b.newMetering(st, &inbound{client: "192.0.2.1"}, &identity.Caller{ID: c[1]}, c[0])
-		if other, taken := seen[m.subjects[0]]; taken {
-			t.Errorf("%q is counted as %s", c, other)
-		}
-		seen[m.subjects[0]] = fmt.Sprint(c)
-	}
-}
-
-func TestMetering(t *testing.T) {
-	now := time.Date(2026, 5, 1, 12, 0, 59, 0, time.UTC)
-	tally := newTally(func() time.Time { return now })
-	ctx := context.Background()
-	b := &Bouncer{cfg: Config{Count: tally.count, Now: func() time.Time { return now }}}
-	st := &state{settings: &settings{environment: "sandbox"}}
-	one := func() *metering {
-		return b.newMetering(st, &inbound{client: "192.0.2.1"}, &identity.Caller{ID: "ann", Agent: "helper"}, "7")
-	}
-	peek := func() string { return string(one().reserve(ctx, now, nil).AppendJSON(nil)) }
-	m := one()
-	if got := string(m.reserve(ctx, now, nil).AppendJSON(nil)); !strings.HasPrefix(got, `{"requests":{"minute":0,"hour":0,"day":0},"tokens":{"minute":0`) || !strings.Contains(got, `"agent":{`) || !strings.Contains(got, `"resource":{`) {
-		t.Errorf("at first: %s", got)
-	}
-	m.refund(ctx)
-	m.refund(ctx)
-	if got := peek(); !strings.HasPrefix(got, `{"requests":{"minute":0`) {
-		t.Errorf("a refused request was counted: %s", got)
-	}
-	// What was reserved in a window that is over is not given back to the next.
-	m = one()
-	m.reserve(ctx, now, nil)
-	m.prompted, m.reserved = true, 50
-	for _, s := range m.subjects {
-		tally.count(ctx, s+":tokens", 50, time.Minute)
-		tally.count(ctx, s+":tokens", 50, time.Hour)
-		tally.count(ctx, s+":tokens", 50, 24*time.Hour)
-	}
-	now = now.Add(2 * time.Second)
-	m.settle(ctx, func(int64) int64 { return 10 })
-	m.settle(ctx, func(int64) int64 { return 1000 })
-	if got := peek(); !strings.HasPrefix(got, `{"requests":{"minute":0,"hour":2,"day":2},"tokens":{"minute":0,"hour":10,"day":10}`) {
-		t.Errorf("over the end of a minute: %s", got)
-	}
-}
-
-func TestTallyIsBounded(t *testing.T) {
-	fulltest.Only(t)
-	tally := newTally(time.Now)
-	for i := range 3 * maxSubjects * countKinds * len(usageWindows) / 2 {
-		tally.count(context.Background(), fmt.Sprint(i), 1, time.Hour)
-	}
-	if n := len(tally.young) + len(tally.old); n > maxSubjects*countKinds*len(usageWindows) {
-		t.Errorf("%d counters", n)
-	}
-}
-
 // A body that a control needs is judged whole or refused; one that can hold
 // nothing of interest passes at any size.
 func TestBodiesThatControlsNeed(t *testing.T) {
@@ -222,8 +160,8 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 	})
 	const source = "package guard\n\nallow if count(deny) == 0\n\ndeny contains \"secret\" if contains(input.llm.messages[_].content, \"secret\")\n"
 	const asks = `{"model":"m","messages":[{"role":"user","content":"the secret"}]}`
-	big := strings.Repeat("x", maxBody+10)
-	largest := `{"model":"m","messages":[{"role":"user","content":"hi","images":["` + pngOf(maxBody-200)
+	big := strings.Repeat("x", bodies.MaxBody+10)
+	largest := `{"model":"m","messages":[{"role":"user","content":"hi","images":["` + pngOf(bodies.MaxBody-200)
 	largest += `"]}]}`
 	type target struct {
 		p      *plane
@@ -261,9 +199,9 @@ func TestBodiesThatControlsNeed(t *testing.T) {
 		"too large as text":     {"text/plain", `{"messages":"` + big + `"}`, nil, 413},
 		"a large picture":       {"image/png", "\x89PNG" + big, nil, 200},
 		"a form":                {"application/x-www-form-urlencoded", "a=b", nil, 200},
-		"too much text":         {"application/json", `{"messages":"` + big[:maxText] + `"}`, nil, 413},
-		"a picture as text":     {"application/json", `{"messages":"data:image/png;base64,` + pngOf(maxText) + `"}`, nil, 413},
-		"the most text":         {"application/json", `{"x":"` + big[:maxText-8] + `"}`, nil, 200},
+		"too much text":         {"application/json", `{"messages":"` + big[:bodies.MaxText] + `"}`, nil, 413},
+		"a picture as text":     {"application/json", `{"messages":"data:image/png;base64,` + pngOf(bodies.MaxText) + `"}`, nil, 413},
+		"the most text":         {"application/json", `{"x":"` + big[:bodies.MaxText-8] + `"}`, nil, 200},
 		"the largest that goes": {"application/json", largest, nil, 200},
 	} {
 		for mode, to := range targets {

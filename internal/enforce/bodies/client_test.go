@@ -1,0 +1,107 @@
+package bodies
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// closing is a body that the server closes with its last byte, as it does when
+// the head of the answer goes out.
+type closing struct{ left string }
+
+func (c *closing) Read(p []byte) (int, error) {
+	if c.left == "" {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	n := copy(p, c.left)
+	if c.left = c.left[n:]; c.left == "" {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (c *closing) Close() error { return nil }
+
+// A body at its end stays there: the transport, which looks whether there is
+// more, must not find an error and give up the answer.
+func TestBodyEndsOnce(t *testing.T) {
+	body := FromClient(httptest.NewRecorder(), &closing{"abc"}, time.Now, time.Now())
+	data, err := io.ReadAll(body)
+	if string(data) != "abc" || err != nil {
+		t.Fatalf("%q %v", data, err)
+	}
+	if n, err := body.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("after its end: %d bytes, %v", n, err)
+	}
+}
+
+// trickle is a body that yields a byte after a while by the test's clock.
+type trickle struct {
+	now   *time.Time
+	after time.Duration
+}
+
+func (t *trickle) Read(p []byte) (int, error) {
+	*t.now = t.now.Add(t.after)
+	p[0] = 'x'
+	return 1, nil
+}
+
+func (t *trickle) Close() error { return nil }
+
+// A body that comes too slowly ends after thirty seconds, not with the deadline of
+// the read that began just before; a clock that steps forward ends none.
+func TestSlowBody(t *testing.T) {
+	start := time.Now()
+	now := start
+	w := &deadlines{}
+	from := &trickle{now: &now, after: 29 * time.Second}
+	body := FromClient(w, from, func() time.Time { return now }, now)
+	buf := make([]byte, 1)
+	if _, err := body.Read(buf); err != nil {
+		t.Fatal(err)
+	}
+	from.after = time.Second
+	if _, err := body.Read(buf); err != nil || w.last.After(start.Add(ClientPace)) {
+		t.Fatalf("%v; the read after 29 s may last until %v", err, w.last.Sub(start))
+	}
+	if _, err := body.Read(buf); !errors.Is(err, ErrSlow) || !body.slow {
+		t.Errorf("two bytes in half a minute: %v", err)
+	}
+	from.after = 10 * time.Hour
+	body = FromClient(w, from, func() time.Time { return now }, now)
+	for range 3 {
+		if _, err := body.Read(buf); err != nil {
+			t.Errorf("the clock went forward: %v", err)
+		}
+	}
+}
+
+// The transport may read a body for longer than its request is served. It must not
+// lift the deadline under which the server ends its own reads then: the connection
+// would wait for ever.
+func TestBodyOutlivesItsRequest(t *testing.T) {
+	w := &deadlines{}
+	body := FromClient(w, io.NopCloser(strings.NewReader("ab")), time.Now, time.Now())
+	if _, err := body.Read(make([]byte, 1)); err != nil || w.set != 1 {
+		t.Fatalf("%v, %d deadlines", err, w.set)
+	}
+	body.Detach()
+	if _, err := io.ReadAll(body); err != nil || w.set != 1 {
+		t.Errorf("%v, and the deadline was moved %d times after the request had ended", err, w.set-1)
+	}
+}
+
+// deadlines is a writer that takes deadlines.
+type deadlines struct {
+	http.ResponseWriter
+	set  int
+	last time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error { d.set++; d.last = t; return nil }

@@ -1,0 +1,69 @@
+package bodies
+
+import (
+	"bytes"
+	"io"
+	"sync"
+)
+
+// Sent is a body that is in memory until it was read.
+type Sent struct {
+	mu   sync.Mutex // the transport may still read when the answer is through
+	rest []byte
+	done func() // gives the room back that it takes
+}
+
+// NewSent is a body of these bytes; done, if it is not nil, is called once they were read.
+func NewSent(data []byte, done func()) *Sent { return &Sent{rest: data, done: done} }
+
+// Read implements io.Reader.
+func (s *Sent) Read(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := copy(p, s.rest)
+	if s.rest = s.rest[n:]; len(s.rest) > 0 {
+		return n, nil
+	}
+	s.drop()
+	return n, io.EOF
+}
+
+func (s *Sent) drop() {
+	s.rest = nil
+	if s.done != nil {
+		s.done()
+		s.done = nil
+	}
+}
+
+// Close implements io.Closer.
+func (s *Sent) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop()
+	return nil
+}
+
+// replayed is a body of which the beginning was read already.
+type replayed struct {
+	io.Reader
+	io.Closer
+}
+
+// Prepend reads begun, and then the rest of the body.
+func Prepend(begun []byte, body io.ReadCloser) io.ReadCloser {
+	return &replayed{io.MultiReader(bytes.NewReader(begun), body), body}
+}
+
+// Tapped is a body that somebody listens to.
+type Tapped struct {
+	io.ReadCloser
+	To io.Writer
+}
+
+// Read implements io.Reader.
+func (t Tapped) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	_, _ = t.To.Write(p[:n])
+	return n, err
+}

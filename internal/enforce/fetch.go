@@ -1,0 +1,60 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+)
+
+const (
+	// credentialsName is the file that they are kept in, sealed under the token,
+	// which is not in the data directory.
+	credentialsName = "credentials.sealed"
+	maxCredentials  = 2 << 20
+)
+
+// fetchCredentials asks the control plane, and keeps the answer for a restart.
+func (b *Bouncer) fetchCredentials(ctx context.Context, id string, least int64) (*settings.Credentials, error) {
+	if have := b.state.Load().Credentials; have != nil && have.Number() >= least {
+		return have, nil
+	}
+	req, err := b.request(ctx, http.MethodGet, "/bridge/credentials", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := b.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, failedStatus(resp))
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxCredentials))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, err)
+	}
+	out, err := settings.OpenCredentials(data, b.cfg.Token, id, least)
+	if err != nil {
+		return nil, err
+	}
+	if err := saveFile(b.cfg.DataDir, credentialsName, data); err != nil {
+		b.count.SaveFailures.Add(1)
+		b.log.ErrorContext(ctx, "the credentials for the application could not be saved for a restart", "error", err)
+	}
+	return out, nil
+}
+
+// savedCredentials are those of the last run.
+func (b *Bouncer) savedCredentials(id string, least int64) (*settings.Credentials, error) {
+	data, err := os.ReadFile(filepath.Join(b.cfg.DataDir, credentialsName))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, err)
+	}
+	return settings.OpenCredentials(data, b.cfg.Token, id, least)
+}

@@ -1,0 +1,50 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+)
+
+// A server whose name goes on where another's ends does not speak for it.
+func TestToolsAreTheirServers(t *testing.T) {
+	b := OpenTools(t.TempDir())
+	b.Note("a", []mcp.Tool{{Name: "b c", Digest: "1"}})
+	if changed := b.Note("a b", []mcp.Tool{{Name: "c", Digest: "2"}}); len(changed) > 0 {
+		t.Errorf("changed: %v", changed)
+	}
+	if changed := b.Note("a", []mcp.Tool{{Name: "b c", Digest: "3"}}); len(changed) != 1 {
+		t.Errorf("a changed tool was not told: %v", changed)
+	}
+}
+
+// What is remembered of schemas is bounded.
+func TestParamMemory(t *testing.T) {
+	b := OpenTools(t.TempDir())
+	for i := range maxServers + 50 {
+		b.Note(fmt.Sprint("server ", i), manyTools(t, 3))
+	}
+	if len(b.params) > maxServers {
+		t.Errorf("%d servers", len(b.params))
+	}
+	b.Note("big", manyTools(t, maxDeclared+100))
+	if n := len(b.Declared("big")); n != maxDeclared {
+		t.Errorf("%d tools of one server", n)
+	}
+}
+
+// manyTools are tools that repeat an argument.
+func manyTools(t *testing.T, n int) []mcp.Tool {
+	t.Helper()
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf(`{"name":"t%d","inputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}`, i))
+	}
+	_, tools, err := mcp.FilterTools([]byte(`{"result":{"tools":[`+strings.Join(list, ",")+`]}}`), func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tools
+}

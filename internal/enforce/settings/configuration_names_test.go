@@ -1,0 +1,32 @@
+package settings
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+)
+
+// TestConfigurationNames: the control plane takes each member of a configuration that
+// this data plane reads.
+func TestConfigurationNames(t *testing.T) {
+	known := func(at string, members map[string]any) {
+		for _, d := range (bouncer.Draft{Name: "x", Configuration: members}).Offences() {
+			if strings.Contains(d.Message, "no such member") {
+				t.Errorf("%s: %s %s", at, d.Pointer, d.Message)
+			}
+		}
+	}
+	names := func(of reflect.Type) map[string]any {
+		out := map[string]any{}
+		for f := range of.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			out[name] = "x"
+		}
+		return out
+	}
+	known("configuration", names(reflect.TypeFor[configuration]()))
+	known("identity", map[string]any{"identity": names(reflect.TypeFor[identity.Config]())})
+}

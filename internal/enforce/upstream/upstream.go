@@ -1,0 +1,490 @@
+// Package upstream is the bouncer's way to the protected application: pooled
+// connections on which nothing is taken that was not asked for.
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
+)
+
+// Bounds of the way to the application.
+const (
+	dialTimeout        = 5 * time.Second
+	maxAnswerHead      = 256 << 10
+	maxIdleConnections = 256
+	idleConnectionLife = 30 * time.Second
+	// maxInterim is how many 1xx answers may come before the answer itself.
+	maxInterim = 5
+)
+
+var (
+	errAnswerHead = errors.New("the application's answer has too large a head")
+	errInterim    = errors.New("the application sends interim answers without end")
+)
+
+// Upstream is the way to the protected application. Requests without a body on
+// plain HTTP/1.1, which is most of them, take the lean way: written and read on
+// pooled connections by the goroutine that serves the client. All else (bodies,
+// upgrades, TLS, HTTP/2) goes through the standard transport. Both use HTTP/1.1
+// connections that framing.ClientConn guards: what an application sends without
+// being asked reaches nobody.
+type Upstream struct {
+	target    *url.URL
+	address   string // host:port
+	timeout   time.Duration
+	now       func() time.Time
+	dialer    net.Dialer
+	transport *http.Transport
+	trust     *framing.Trust
+	lean      bool
+	limit     chan struct{} // one token for each lean exchange that runs
+
+	mu     sync.Mutex
+	idle   []*lane // the latest used last
+	closed bool
+}
+
+// New prepares the way to raw, scheme://host[:port]. unasked is called each
+// time the application sends bytes that belong to no request.
+func New(raw string, timeout time.Duration, maxConns int, now func() time.Time, unasked func()) (*Upstream, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
+		return nil, fmt.Errorf("the upstream %q must be scheme://host[:port] alone", raw)
+	}
+	up := &Upstream{target: u, timeout: timeout, now: now, dialer: net.Dialer{Timeout: dialTimeout}, limit: make(chan struct{}, maxConns)}
+	up.trust = framing.NewTrust(now, unasked)
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	switch u.Scheme {
+	case "http":
+		up.address, up.lean = withPort(u.Host, "80"), true
+	case "https":
+		up.address = withPort(u.Host, "443")
+		protocols.SetHTTP2(true)
+	case "h2c": // HTTP/2 with prior knowledge, for gRPC applications
+		up.address = withPort(u.Host, "80")
+		up.target = &url.URL{Scheme: "http", Host: u.Host}
+		protocols.SetHTTP1(false)
+		protocols.SetUnencryptedHTTP2(true)
+	default:
+		return nil, fmt.Errorf("the upstream %q must be http, https or h2c", raw)
+	}
+	up.transport = &http.Transport{
+		DialContext: up.dialer.DialContext, Protocols: protocols, DisableCompression: true,
+		// Sessions are resumed: a connection that is closed after its answer costs less.
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
+		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: timeout,
+		MaxIdleConns: maxIdleConnections, MaxIdleConnsPerHost: maxIdleConnections, MaxConnsPerHost: maxConns,
+		IdleConnTimeout: idleConnectionLife, MaxResponseHeaderBytes: maxAnswerHead,
+	}
+	switch u.Scheme {
+	case "http":
+		up.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return up.dial(ctx) }
+	case "https":
+		up.transport.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return up.dialSecure(ctx) }
+	}
+	return up, nil
+}
+
+// dial opens a connection for HTTP/1.1.
+func (u *Upstream) dial(ctx context.Context) (*framing.ClientConn, error) {
+	c, err := u.dialer.DialContext(ctx, "tcp", u.address)
+	if err != nil {
+		return nil, err
+	}
+	return framing.NewClientConn(c, u.trust), nil
+}
+
+// dialSecure opens a TLS connection. One that agreed on HTTP/2 is returned as it is:
+// the transport takes it up by its type.
+func (u *Upstream) dialSecure(ctx context.Context) (net.Conn, error) {
+	c, err := u.dialer.DialContext(ctx, "tcp", u.address)
+	if err != nil {
+		return nil, err
+	}
+	config := u.transport.TLSClientConfig.Clone()
+	if config.ServerName == "" {
+		config.ServerName = u.target.Hostname()
+	}
+	config.NextProtos = []string{"h2", "http/1.1"}
+	secure := framing.Secure(c, config)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	if secure.ConnectionState().NegotiatedProtocol == "h2" {
+		return secure, nil
+	}
+	return framing.NewSecureConn(secure, u.trust), nil
+}
+
+func withPort(host, port string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(strings.Trim(host, "[]"), port)
+}
+
+// Reachable tries a connection.
+func (u *Upstream) Reachable(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	c, err := u.dialer.DialContext(ctx, "tcp", u.address)
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
+}
+
+// Request is what the application is asked: every part of it was checked.
+type Request struct {
+	Method, Host, Path, Query string
+	Upgrade                   bool // a WebSocket handshake
+}
+
+// Do sends a request with the body of r and gives the application's answer. interim is
+// called for answers that come before it (1xx).
+func (u *Upstream) Do(r *http.Request, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
+	if u.plain(r, in) {
+		return u.ask(r.Context(), in, head, interim)
+	}
+	return u.send(r.Context(), r, in, head, interim)
+}
+
+// Running is how many requests take the lean way now.
+func (u *Upstream) Running() int { return len(u.limit) }
+
+// UseTransport has all requests go through the standard transport. It may be called
+// before the first one.
+func (u *Upstream) UseTransport() { u.lean = false }
+
+// TLSConfig is what connections to the application are opened with. It may be changed
+// before the first one.
+func (u *Upstream) TLSConfig() *tls.Config { return u.transport.TLSClientConfig }
+
+// plain reports whether a request may take the lean way.
+func (u *Upstream) plain(r *http.Request, in *Request) bool {
+	return u.lean && !in.Upgrade && r.ContentLength == 0 && r.Body == http.NoBody &&
+		(in.Method == http.MethodGet || in.Method == http.MethodHead || in.Method == http.MethodOptions)
+}
+
+// lane is one pooled connection to the application.
+type lane struct {
+	conn *framing.ClientConn
+	br   *bufio.Reader
+	out  []byte
+	left int64 // how much of the head may still be read; negative: no bound
+	used bool
+	last time.Time
+	// got is set once a byte of the current answer is here; failed is why the
+	// connection could not be read, which http.ReadResponse would cover up.
+	got    bool
+	failed error
+}
+
+// Read is the lane's bounded reading end, under br.
+func (l *lane) Read(p []byte) (int, error) {
+	if l.left == 0 {
+		l.failed = errAnswerHead
+		return 0, errAnswerHead
+	}
+	if l.left > 0 && int64(len(p)) > l.left {
+		p = p[:l.left]
+	}
+	n, err := l.conn.Read(p)
+	if n > 0 {
+		l.got = true
+	}
+	if l.left > 0 {
+		l.left -= int64(n)
+	}
+	if err != nil {
+		l.failed = err
+	}
+	return n, err
+}
+
+// take gives an idle connection, or a new one, and the time.
+func (u *Upstream) take(ctx context.Context, fresh bool) (l *lane, now time.Time, err error) {
+	if !fresh {
+		now = u.now()
+		u.mu.Lock()
+		for len(u.idle) > 0 {
+			l := u.idle[len(u.idle)-1]
+			u.idle = u.idle[:len(u.idle)-1]
+			if now.Sub(l.last) < idleConnectionLife {
+				u.mu.Unlock()
+				return l, now, nil
+			}
+			_ = l.conn.Close()
+		}
+		u.mu.Unlock()
+	}
+	c, err := u.dial(ctx)
+	if err != nil {
+		return nil, now, err
+	}
+	l = &lane{conn: c, out: make([]byte, 0, 2048)}
+	l.br = bufio.NewReaderSize(l, 4096)
+	return l, u.now(), nil
+}
+
+// give puts a connection back that another request may follow on. Whether it is still
+// silent then is asked once more before that is written.
+func (u *Upstream) give(l *lane) {
+	if l.br.Buffered() > 0 || !l.conn.Reusable() {
+		_ = l.conn.Close()
+		return
+	}
+	l.used, l.last = true, u.now()
+	if cap(l.out) > 64<<10 {
+		l.out = make([]byte, 0, 2048)
+	}
+	u.mu.Lock()
+	if u.closed || len(u.idle) >= maxIdleConnections {
+		u.mu.Unlock()
+		_ = l.conn.Close()
+		return
+	}
+	u.idle = append(u.idle, l)
+	u.mu.Unlock()
+}
+
+// Sweep closes connections that were idle too long; called now and then.
+func (u *Upstream) Sweep() {
+	now := u.now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	keep := u.idle[:0]
+	for _, l := range u.idle {
+		if now.Sub(l.last) < idleConnectionLife {
+			keep = append(keep, l)
+		} else {
+			_ = l.conn.Close()
+		}
+	}
+	clear(u.idle[len(keep):])
+	u.idle = keep
+}
+
+// Close drops every idle connection.
+func (u *Upstream) Close() {
+	u.mu.Lock()
+	u.closed = true
+	for _, l := range u.idle {
+		_ = l.conn.Close()
+	}
+	u.idle = nil
+	u.mu.Unlock()
+	u.transport.CloseIdleConnections()
+}
+
+// Answer is the application's answer; finish must be called once its body was
+// read to the end (clean) or given up.
+type Answer struct {
+	*http.Response
+	Finish func(clean bool)
+	// Extend gives the next read of the body so long; nil where the request's context bounds it.
+	Extend func(time.Duration) error
+}
+
+// ErrSaturated says that too many exchanges run already.
+var ErrSaturated = errors.New("too many requests are on their way to the application")
+
+// ask sends a request without a body the lean way. A connection that died
+// while it was idle is tried once more on a new one: the methods are safe.
+func (u *Upstream) ask(ctx context.Context, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
+	select {
+	case u.limit <- struct{}{}:
+	default:
+		wait := time.NewTimer(u.timeout)
+		defer wait.Stop()
+		select {
+		case u.limit <- struct{}{}:
+		case <-wait.C:
+			return nil, ErrSaturated
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	var l *lane
+	var resp *http.Response
+	var stop func() bool
+	for fresh := false; ; fresh = true {
+		var now time.Time
+		var err error
+		if l, now, err = u.take(ctx, fresh); err != nil {
+			<-u.limit
+			return nil, err
+		}
+		again := l.used && !fresh
+		conn := l.conn
+		stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+		if resp, err = u.exchange(ctx, l, now, in, head, interim); err == nil { //nolint:bodyclose // whoever relays the answer closes it
+			break
+		}
+		stop()
+		_ = l.conn.Close()
+		var late net.Error
+		if again && !l.got && ctx.Err() == nil && (!errors.As(err, &late) || !late.Timeout()) {
+			continue
+		}
+		<-u.limit
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, err
+	}
+	keep := !resp.Close
+	extend := func(d time.Duration) error {
+		if err := l.conn.SetReadDeadline(u.now().Add(d)); err != nil {
+			return err
+		}
+		return ctx.Err()
+	}
+	return &Answer{Response: resp, Extend: extend, Finish: func(clean bool) {
+		if stop() && clean && keep {
+			u.give(l)
+		} else {
+			_ = l.conn.Close()
+		}
+		<-u.limit
+	}}, nil
+}
+
+// exchange writes the request, now, and reads the answer's head.
+func (u *Upstream) exchange(ctx context.Context, l *lane, now time.Time, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*http.Response, error) {
+	l.got, l.failed = false, nil
+	if err := l.conn.SetDeadline(now.Add(u.timeout)); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // the client left before the deadline was set, which undid the wake-up
+	}
+	l.out = appendRequest(l.out[:0], in, head, u.target.Host)
+	if _, err := l.conn.Write(l.out); err != nil {
+		return nil, err
+	}
+	for range maxInterim {
+		l.left = maxAnswerHead
+		resp, err := http.ReadResponse(l.br, methodOnly(in.Method))
+		if err != nil {
+			if l.failed != nil && !errors.Is(l.failed, io.EOF) {
+				err = l.failed
+			}
+			return nil, err
+		}
+		if resp.StatusCode >= 200 {
+			l.left = -1
+			return resp, nil
+		}
+		if resp.StatusCode == http.StatusSwitchingProtocols {
+			return nil, errors.New("the application switched protocols unasked")
+		}
+		interim(resp.StatusCode, resp.Header)
+	}
+	return nil, errInterim
+}
+
+var getOnly, headOnly, optionsOnly = &http.Request{Method: "GET"}, &http.Request{Method: "HEAD"}, &http.Request{Method: "OPTIONS"}
+
+// methodOnly is all that http.ReadResponse wants to know of the request.
+func methodOnly(m string) *http.Request {
+	switch m {
+	case http.MethodHead:
+		return headOnly
+	case http.MethodOptions:
+		return optionsOnly
+	}
+	return getOnly
+}
+
+// appendRequest writes a request's head as it goes on the wire. Every value in
+// it was checked: the client's by the server that parsed it, ours when made.
+func appendRequest(dst []byte, in *Request, head *header.Outgoing, host string) []byte {
+	dst = append(dst, in.Method...)
+	dst = append(dst, ' ')
+	dst = append(dst, in.Path...)
+	if in.Query != "" {
+		dst = append(dst, '?')
+		dst = append(dst, in.Query...)
+	}
+	dst = append(dst, " HTTP/1.1\r\nHost: "...)
+	if in.Host != "" {
+		host = in.Host
+	}
+	dst = append(dst, host...)
+	dst = append(dst, '\r', '\n')
+	head.Each(func(name, value string) {
+		dst = append(dst, name...)
+		dst = append(dst, ':', ' ')
+		dst = append(dst, value...)
+		dst = append(dst, '\r', '\n')
+	})
+	return append(dst, '\r', '\n')
+}
+
+// send goes through the standard transport. cancel ends the exchange.
+func (u *Upstream) send(ctx context.Context, r *http.Request, in *Request, head *header.Outgoing, interim func(int, http.Header)) (*Answer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	interims := 0
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(status int, h textproto.MIMEHeader) error {
+		if interims++; interims > maxInterim {
+			return errInterim
+		}
+		interim(status, http.Header(h))
+		return nil
+	}})
+	out := &http.Request{
+		Method: in.Method, URL: &url.URL{Scheme: u.target.Scheme, Host: u.target.Host, Opaque: in.Path, RawQuery: in.Query},
+		Header: head.Map(), Host: in.Host, ContentLength: r.ContentLength, Body: r.Body,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	if r.ContentLength == 0 {
+		out.Body = nil
+	}
+	if in.Upgrade {
+		out.Header.Set("Connection", "Upgrade")
+		out.Header.Set("Upgrade", "websocket")
+	}
+	resp, err := u.transport.RoundTrip(out.WithContext(ctx)) //nolint:bodyclose // whoever relays the answer closes it
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	// The transport reads under the context: a timer that cancels it is the read deadline.
+	idle := time.AfterFunc(u.timeout, cancel)
+	return &Answer{
+		Response: resp,
+		Extend:   func(d time.Duration) error { idle.Reset(d); return ctx.Err() },
+		Finish: func(bool) {
+			idle.Stop()
+			_ = resp.Body.Close()
+			cancel()
+		},
+	}, nil
+}
+
+// Drain reads what is left of a small body, so that its connection can be used again.
+func Drain(body io.Reader) bool {
+	n, err := io.CopyN(io.Discard, body, 64<<10)
+	return errors.Is(err, io.EOF) && n < 64<<10
+}

@@ -1,0 +1,337 @@
+// Package usage counts requests and tokens of callers and resources, for budgets: what
+// input.usage tells of. A request reserves before it goes on, and is settled by what its
+// answer came to.
+package usage
+
+import (
+	"iter"
+
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Count adds n to a counter of the present window and gives its state after
+// that. The key begins with the tenant and a colon. Windows are fixed and cut by
+// the clock, so that all bouncers that share a counter agree on them. It does not
+// fail: a store that is away is replaced by counting alone.
+type Count func(ctx context.Context, key string, n int64, window time.Duration) int64
+
+// usageWindows are the windows of input.usage.
+var usageWindows = [...]struct {
+	name   string
+	length time.Duration
+}{{"minute", time.Minute}, {"hour", time.Hour}, {"day", 24 * time.Hour}}
+
+const (
+	// maxReserve bounds the tokens that one request can reserve.
+	maxReserve = 1 << 30
+	// maxSubjects bounds the subjects that a process counts for. Beyond it those
+	// that were seen least lately are forgotten.
+	maxSubjects = 1 << 17
+)
+
+// What is counted of a subject.
+const (
+	countRequests = iota
+	countTokens
+	countKinds
+)
+
+// Tally counts in this process. Two generations bound it: what is used stays.
+type Tally struct {
+	now func() time.Time
+
+	mu         sync.Mutex
+	young, old map[string]*windowCount
+}
+
+type windowCount struct {
+	start time.Time
+	n     int64
+}
+
+// NewTally makes an empty one; now is the clock.
+func NewTally(now func() time.Time) *Tally {
+	return &Tally{now: now, young: map[string]*windowCount{}, old: map[string]*windowCount{}}
+}
+
+// Add is a Count.
+func (t *Tally) Add(_ context.Context, key string, n int64, window time.Duration) int64 {
+	start := windowStart(t.now(), window)
+	key = window.String() + key
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.young[key]
+	if c == nil {
+		if c = t.old[key]; c == nil {
+			c = &windowCount{start: start}
+		}
+		if len(t.young) >= maxSubjects*countKinds*len(usageWindows)/2 {
+			t.young, t.old = map[string]*windowCount{}, t.young
+		}
+		t.young[key] = c
+	}
+	if !c.start.Equal(start) {
+		c.start, c.n = start, 0
+	}
+	c.n += n
+	return c.n
+}
+
+// Renewals gives, for each window, input.usage as it will be when that window and the
+// shorter ones have begun anew, and how long that is from now.
+func Renewals(usage value.Value, now time.Time) iter.Seq2[value.Value, time.Duration] {
+	return func(yield func(value.Value, time.Duration) bool) {
+		renewed := map[string]bool{}
+		for _, w := range usageWindows {
+			renewed[w.name] = true
+			if !yield(unused(usage, renewed), windowStart(now, w.length).Add(w.length).Sub(now)) {
+				return
+			}
+		}
+	}
+}
+
+func windowStart(now time.Time, window time.Duration) time.Time {
+	return now.UTC().Truncate(window)
+}
+
+// unused is input.usage with nothing counted in the windows that are renewed.
+func unused(usage value.Value, renewed map[string]bool) value.Value {
+	members := make([]value.Member, 0, usage.Len())
+	usage.Each(func(name string, v value.Value) bool {
+		switch {
+		case v.Kind() == value.ObjectKind:
+			v = unused(v, renewed)
+		case renewed[name]:
+			v = value.Int(0)
+		}
+		members = append(members, value.Member{Key: name, Value: v})
+		return true
+	})
+	return value.Object(members...)
+}
+
+// Account is one request's account: what it took before it went on, and what
+// it settles for afterwards. In shadow mode the two may come in either order.
+type Account struct {
+	count Count
+	now   func() time.Time
+	// subjects are the user on this resource, the user, the agent ("" if none)
+	// and the resource.
+	subjects [4]string
+
+	mu        sync.Mutex
+	at        time.Time
+	estimated int64 // tokens of the prompt
+	reserved  int64
+	prompted  bool // the request asks a model
+	taken     bool // reserve was called
+	refunded  bool
+	settled   bool
+	total     func(estimated int64) int64 // what the answer came to, before it was taken
+}
+
+// The subjects, in the order of metering.subjects; the first is input.usage itself.
+var subjectNames = [...]string{"", "user", "agent", "resource"}
+
+// Accounts opens the accounts of requests. count and now are needed.
+type Accounts struct {
+	count Count
+	now   func() time.Time
+}
+
+// New makes accounts that count by count.
+func New(count Count, now func() time.Time) *Accounts { return &Accounts{count, now} }
+
+// Subject says whose use is counted: of resource, by who, or by the address where
+// nobody was proven.
+type Subject struct {
+	Tenant, Environment, Resource string
+	Client                        string
+	Who                           *identity.Caller
+}
+
+// Open begins the account of one request.
+func (a *Accounts) Open(of Subject) *Account {
+	user, who := "ip:"+of.Client, of.Who
+	if who != nil && who.Proven() {
+		user = "id:" + who.ID
+	}
+	m := &Account{count: a.count, now: a.now}
+	key := func(kind string, names ...string) string {
+		// Names are callers' own words: a digest bounds them, and keeps them out of a
+		// store that is shared. Quotes keep "a b" and "c" from being "a" and "b c".
+		sum := sha256.Sum256(fmt.Appendf(nil, "%q", names))
+		// Two tenants may have a resource, and a user, of one name.
+		return of.Tenant + ":" + of.Environment + ":" + kind + ":" + hex.EncodeToString(sum[:12])
+	}
+	m.subjects[0] = key("caller", of.Resource, user)
+	m.subjects[1] = key("user", user)
+	if who != nil && who.Agent != "" {
+		m.subjects[2] = key("agent", who.Agent)
+	}
+	m.subjects[3] = key("resource", of.Resource)
+	return m
+}
+
+// Reserve counts the request and its tokens, and gives input.usage: what was
+// used before it. Counting first and looking second keeps a budget whole when
+// many requests come at once: each sees all that came before it.
+func (m *Account) Reserve(ctx context.Context, at time.Time, req *llm.Request) value.Value {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.at, m.taken = at, true
+	if req != nil {
+		m.prompted, m.estimated = true, req.Estimated
+		m.reserved = bounded(req.Estimated + bounded(req.MaxTokens))
+		if m.settled {
+			m.reserved = bounded(m.total(m.estimated))
+		}
+	}
+	var state [len(subjectNames)][countKinds][len(usageWindows)]int64
+	var wait sync.WaitGroup
+	for s, subject := range m.subjects {
+		if subject == "" {
+			continue
+		}
+		wait.Go(func() {
+			for w, window := range usageWindows {
+				state[s][countRequests][w] = m.count(ctx, subject+":requests", 1, window.length) - 1
+				state[s][countTokens][w] = m.count(ctx, subject+":tokens", m.reserved, window.length) - m.reserved
+			}
+		})
+	}
+	wait.Wait()
+	members := make([]value.Member, 0, 5)
+	for s, subject := range m.subjects {
+		if subject == "" {
+			continue
+		}
+		doc := counts(state[s])
+		if s == 0 {
+			doc.Each(func(k string, v value.Value) bool {
+				members = append(members, value.Member{Key: k, Value: v})
+				return true
+			})
+			continue
+		}
+		members = append(members, value.Member{Key: subjectNames[s], Value: doc})
+	}
+	return value.Object(members...)
+}
+
+// counts is {requests: {minute, hour, day}, tokens: {minute, hour, day}}.
+func counts(state [countKinds][len(usageWindows)]int64) value.Value {
+	var kinds [countKinds]value.Value
+	for k := range state {
+		members := make([]value.Member, len(usageWindows))
+		for w, n := range state[k] {
+			members[w] = value.Member{Key: usageWindows[w].name, Value: value.Int(max(n, 0))}
+		}
+		kinds[k] = value.Object(members...)
+	}
+	return value.Object(value.Member{Key: "requests", Value: kinds[countRequests]}, value.Member{Key: "tokens", Value: kinds[countTokens]})
+}
+
+// Refund takes everything back: the request did not go on.
+func (m *Account) Refund(ctx context.Context) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.taken && !m.refunded {
+		m.refunded = true
+		m.correct(ctx, -1, -m.reserved)
+	}
+}
+
+// Settle replaces what was reserved by what it came to, which total tells of
+// the estimate of the prompt. The first call counts.
+func (m *Account) Settle(ctx context.Context, total func(estimated int64) int64) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refunded || m.settled {
+		return
+	}
+	m.settled, m.total = true, total
+	if m.taken && m.prompted {
+		m.correct(ctx, 0, bounded(total(m.estimated))-m.reserved)
+	}
+}
+
+func bounded(tokens int64) int64 { return min(max(tokens, 0), maxReserve) }
+
+// Nothing is what a request costs that no model answered.
+func Nothing(int64) int64 { return 0 }
+
+// correct changes the counts. What was taken in a window that is over is not
+// given back to the present one.
+func (m *Account) correct(ctx context.Context, requests, tokens int64) {
+	now := m.now()
+	for _, subject := range m.subjects {
+		if subject == "" {
+			continue
+		}
+		for _, w := range usageWindows {
+			same := windowStart(now, w.length).Equal(windowStart(m.at, w.length))
+			if requests != 0 && same {
+				m.count(ctx, subject+":requests", requests, w.length)
+			}
+			if tokens > 0 || tokens < 0 && same {
+				m.count(ctx, subject+":tokens", tokens, w.length)
+			}
+		}
+	}
+}
+
+// Meter reads what an answer costs while it passes, and settles for that before
+// the caller has the end of it: the next request may come with that end. The
+// function that it gives settles for an answer that was not read to its end. One
+// that is packed, or an error, is not read.
+func (m *Account) Meter(ctx context.Context, model string, ans *upstream.Answer) (done func()) {
+	ctx = context.WithoutCancel(ctx)
+	encoding := ans.Header.Get("Content-Encoding")
+	switch {
+	case ans.StatusCode < 200 || ans.StatusCode >= 300:
+		return func() { m.Settle(ctx, Nothing) }
+	case encoding != "" && encoding != "identity":
+		return func() { m.Settle(ctx, func(estimated int64) int64 { return estimated }) }
+	}
+	read := llm.NewMeter(model, bodies.IsEvents(ans.Header.Get("Content-Type")))
+	done = func() { m.Settle(ctx, read.Cost().Total) }
+	ans.Body = &meteredBody{Tapped: bodies.Tapped{ReadCloser: ans.Body, To: read}, read: read, left: ans.ContentLength, done: done}
+	return done
+}
+
+// meteredBody is a body whose cost is settled with its last bytes.
+type meteredBody struct {
+	bodies.Tapped
+	read *llm.Meter
+	left int64 // bytes to come; negative where nobody said
+	done func()
+}
+
+// Read implements io.Reader.
+func (m *meteredBody) Read(p []byte) (int, error) {
+	n, err := m.Tapped.Read(p)
+	m.left -= int64(n)
+	if err != nil || m.left == 0 || m.read.Over() {
+		m.done()
+	}
+	return n, err
+}

@@ -1,0 +1,71 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+)
+
+// Names that hold separators are nobody else's subject.
+func TestSubjectsAreTheirOwn(t *testing.T) {
+	all := New(nil, time.Now)
+	seen := map[string]string{}
+	for _, c := range [][2]string{{"a", "q id:a"}, {"a id:q", "a"}, {"a", "a"}, {"host:a", "x\" \"id:y"}, {"host:a\" \"id:x", "y"}} {
+		m := all.Open(Subject{Environment: "sandbox", Client: "192.0.2.1", Who: &identity.Caller{ID: c[1]}, Resource: c[0]})
+		if other, taken := seen[m.subjects[0]]; taken {
+			t.Errorf("%q is counted as %s", c, other)
+		}
+		seen[m.subjects[0]] = fmt.Sprint(c)
+	}
+}
+
+func TestMetering(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 59, 0, time.UTC)
+	tally := NewTally(func() time.Time { return now })
+	ctx := context.Background()
+	all := New(tally.Add, func() time.Time { return now })
+	one := func() *Account {
+		return all.Open(Subject{Environment: "sandbox", Client: "192.0.2.1", Who: &identity.Caller{ID: "ann", Agent: "helper"}, Resource: "7"})
+	}
+	peek := func() string { return string(one().Reserve(ctx, now, nil).AppendJSON(nil)) }
+	m := one()
+	if got := string(m.Reserve(ctx, now, nil).AppendJSON(nil)); !strings.HasPrefix(got, `{"requests":{"minute":0,"hour":0,"day":0},"tokens":{"minute":0`) || !strings.Contains(got, `"agent":{`) || !strings.Contains(got, `"resource":{`) {
+		t.Errorf("at first: %s", got)
+	}
+	m.Refund(ctx)
+	m.Refund(ctx)
+	if got := peek(); !strings.HasPrefix(got, `{"requests":{"minute":0`) {
+		t.Errorf("a refused request was counted: %s", got)
+	}
+	// What was reserved in a window that is over is not given back to the next.
+	m = one()
+	m.Reserve(ctx, now, nil)
+	m.prompted, m.reserved = true, 50
+	for _, s := range m.subjects {
+		tally.Add(ctx, s+":tokens", 50, time.Minute)
+		tally.Add(ctx, s+":tokens", 50, time.Hour)
+		tally.Add(ctx, s+":tokens", 50, 24*time.Hour)
+	}
+	now = now.Add(2 * time.Second)
+	m.Settle(ctx, func(int64) int64 { return 10 })
+	m.Settle(ctx, func(int64) int64 { return 1000 })
+	if got := peek(); !strings.HasPrefix(got, `{"requests":{"minute":0,"hour":2,"day":2},"tokens":{"minute":0,"hour":10,"day":10}`) {
+		t.Errorf("over the end of a minute: %s", got)
+	}
+}
+
+func TestTallyIsBounded(t *testing.T) {
+	fulltest.Only(t)
+	tally := NewTally(time.Now)
+	for i := range 3 * maxSubjects * countKinds * len(usageWindows) / 2 {
+		tally.Add(context.Background(), fmt.Sprint(i), 1, time.Hour)
+	}
+	if n := len(tally.young) + len(tally.old); n > maxSubjects*countKinds*len(usageWindows) {
+		t.Errorf("%d counters", n)
+	}
+}

@@ -41,6 +41,37 @@ export const screens: Screen[] = [
     nav: { group: "controls", title: "decisions.title", icon: "decision", key: "e" },
   },
   { path: "/decisions/:id", load: () => import("./pages/decisions/Decision"), permission: "audit:read" },
+  {
+    path: "/users",
+    load: () => import("./pages/users/Users"),
+    permission: "users:read",
+    nav: { group: "people", title: "users.title", icon: "users", key: "u" },
+  },
+  {
+    path: "/api-keys",
+    load: () => import("./pages/keys/Keys"),
+    permission: "tenants:read",
+    nav: { group: "people", title: "keys.title", icon: "key", key: "k" },
+  },
+  {
+    path: "/bouncers",
+    load: () => import("./pages/bouncers/Bouncers"),
+    permission: "bouncers:read",
+    nav: { group: "estate", title: "bouncers.title", icon: "gate", key: "b" },
+  },
+  { path: "/bouncers/:id", load: () => import("./pages/bouncers/Bouncer"), permission: "bouncers:read" },
+  {
+    path: "/revisions",
+    load: () => import("./pages/revisions/Revisions"),
+    permission: "bouncers:read",
+    nav: { group: "estate", title: "revisions.title", icon: "revision", key: "v" },
+  },
+  {
+    path: "/audit",
+    load: () => import("./pages/audit/Audit"),
+    permission: "audit:read",
+    nav: { group: "people", title: "audit.title", icon: "audit", key: "a" },
+  },
 ];
 
 /** Whether there is a screen at a path as it is written above, so that links lead to something. */

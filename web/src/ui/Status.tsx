@@ -34,6 +34,8 @@ const tones: Record<string, Tone> = {
   cancelled: "neutral",
   disabled: "neutral",
   in_progress: "info",
+  pending: "info",
+  synced: "good",
   enforce: "good",
   shadow: "info",
   production: "warn",

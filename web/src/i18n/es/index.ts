@@ -1,9 +1,14 @@
+import audit from "./audit";
+import bouncers from "./bouncers";
 import common from "./common";
 import dashboard from "./dashboard";
 import decisions from "./decisions";
+import keys from "./keys";
 import login from "./login";
 import policies from "./policies";
+import revisions from "./revisions";
 import shell from "./shell";
+import users from "./users";
 import workbench from "./workbench";
 
 // One area each line.
@@ -15,4 +20,9 @@ export default {
   decisions,
   policies,
   workbench,
+  users,
+  keys,
+  revisions,
+  bouncers,
+  audit,
 };

@@ -1,0 +1,53 @@
+import type en from "../en/audit";
+import type { Area } from "../shape";
+
+const audit: Area<typeof en> = {
+  about: "Quién cambió qué, con los valores de antes y después. Cada entrada forma parte de una cadena de hashes.",
+  actor: "Autor",
+  actorExact: "Id del autor",
+  actor_api_key: "Clave de API",
+  actor_bouncer: "Bouncer",
+  actor_system: "El servidor",
+  actor_user: "Persona",
+  address: "Dirección",
+  after: "Después",
+  before: "Antes",
+  break: "Entrada {position}:",
+  broken: "Rota",
+  brokenAbout:
+    "Alguien modificó o eliminó entradas a espaldas del servidor. Compare con su SIEM o con una copia de seguridad.",
+  changes: "Cambios",
+  checked: {
+    one: "{count} entrada comprobada, último hash",
+    many: "{count} de entradas comprobadas, último hash",
+    other: "{count} entradas comprobadas, último hash",
+  },
+  context: "Contexto",
+  empty: "Todavía no hay entradas",
+  emptyAbout:
+    "Cada cambio de una política, un recurso, un bouncer, un usuario, una clave o un ajuste deja aquí una entrada.",
+  event: "Evento",
+  eventExact: "Tipo de evento",
+  from: "Desde",
+  intact: "Íntegra",
+  intactAbout: "Ninguna entrada se ha modificado ni eliminado.",
+  member: "Campo",
+  object: "Objeto",
+  object_policy: "Política",
+  object_resource: "Recurso",
+  object_bouncer: "Bouncer",
+  object_user: "Usuario",
+  object_key: "Clave de API",
+  object_tenant: "Organización",
+  object_environment: "Entorno",
+  object_deployment: "Despliegue",
+  object_repository: "Repositorio",
+  object_replay: "Repetición",
+  object_anomaly: "Anomalía",
+  object_simulation_scenario: "Escenario",
+  refresh: "Actualizar",
+  title: "Registro de auditoría",
+  to: "Hasta",
+  verify: "Verificar la cadena de hashes",
+};
+export default audit;

@@ -1,0 +1,53 @@
+import type en from "../en/audit";
+import type { Area } from "../shape";
+
+const audit: Area<typeof en> = {
+  about: "Qui a changé quoi, avec les valeurs d’avant et d’après. Chaque entrée fait partie d’une chaîne de hachage.",
+  actor: "Auteur",
+  actorExact: "Identifiant de l’auteur",
+  actor_api_key: "Clé d’API",
+  actor_bouncer: "Bouncer",
+  actor_system: "Le serveur",
+  actor_user: "Personne",
+  address: "Adresse",
+  after: "Après",
+  before: "Avant",
+  break: "Entrée {position} :",
+  broken: "Rompue",
+  brokenAbout:
+    "Quelqu’un a modifié ou supprimé des entrées à l’insu du serveur. Comparez avec votre SIEM ou une sauvegarde.",
+  changes: "Modifications",
+  checked: {
+    one: "{count} entrée vérifiée, dernier hachage",
+    many: "{count} d’entrées vérifiées, dernier hachage",
+    other: "{count} entrées vérifiées, dernier hachage",
+  },
+  context: "Contexte",
+  empty: "Pas encore d’entrées",
+  emptyAbout:
+    "Chaque changement d’une politique, d’une ressource, d’un bouncer, d’un utilisateur, d’une clé ou d’un réglage laisse ici une entrée.",
+  event: "Événement",
+  eventExact: "Type d’événement",
+  from: "Du",
+  intact: "Intacte",
+  intactAbout: "Aucune entrée n’a été modifiée ni supprimée.",
+  member: "Champ",
+  object: "Objet",
+  object_policy: "Politique",
+  object_resource: "Ressource",
+  object_bouncer: "Bouncer",
+  object_user: "Utilisateur",
+  object_key: "Clé d’API",
+  object_tenant: "Organisation",
+  object_environment: "Environnement",
+  object_deployment: "Déploiement",
+  object_repository: "Dépôt",
+  object_replay: "Rejeu",
+  object_anomaly: "Anomalie",
+  object_simulation_scenario: "Scénario",
+  refresh: "Actualiser",
+  title: "Journal d’audit",
+  to: "Au",
+  verify: "Vérifier la chaîne de hachage",
+};
+export default audit;

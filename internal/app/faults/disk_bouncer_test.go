@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 )
 
 // logPart is the decision log's part of a bouncer's readiness.
@@ -30,17 +29,7 @@ func TestBouncerDiskFull(t *testing.T) {
 		t.Run(posture, func(t *testing.T) {
 			t.Parallel()
 			dir := apptest.SmallDisk(t, "24m")
-			s := apptest.StartServer(t, dbtest.SQLite)
-			app := apptest.NewBackend(t, nil)
-			apptest.Enforce(t, s.Admin, "sandbox")
-			apptest.Activate(t, s.Admin, "not closed", "sandbox", notBelow("/closed"), nil)
-			b := s.Register(t, s.Admin, body{"name": "guard", "environment": "sandbox", "configuration": body{"audit": posture}}, app.Addr)
-			b.Dir = dir
-			b.Detached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_DISK_RESERVE=4194304")
-			c := &apptest.Client{Base: b.URL}
-			apptest.Answers(t, c, "/_bouncer/ready", 200, 10*time.Second)
-			apptest.Answers(t, c, "/closed", 403, 5*time.Second)
-			s.Kill() // nothing is shipped from here on
+			s, _, c := alone(t, posture, dir, "GATEHOUSE_BOUNCER_DISK_RESERVE=4194304")
 			sent := 0
 			ask := func() int {
 				sent++

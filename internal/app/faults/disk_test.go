@@ -71,24 +71,13 @@ func TestDiskFull(t *testing.T) {
 	for _, posture := range []string{"required", "best_effort"} {
 		t.Run(posture, func(t *testing.T) {
 			t.Parallel()
-			dir := apptest.SmallDisk(t, "48m")
-			s := apptest.StartServerIn(t, dir, "GATEHOUSE_DISK_RESERVE=8388608", "GATEHOUSE_AUDIT="+posture)
-			a := s.Admin
-			a.Do(t, "POST", "/policies", body{"name": "any", "environment": "production", "status": "active", "rego_code": "package any\n\nallow if true\n"}).Want(201)
-			var promised []string
-			ask := func() *apptest.Response {
-				t.Helper()
-				res := a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ann"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}})
-				if id, ok := res.Get("decision_id").(string); ok && res.Status == 200 {
-					promised = append(promised, id)
-				}
-				return res
-			}
+			c := newCramped(t, posture, 8<<20)
+			s, a, ask := c.Server, c.Admin, func() *apptest.Response { return c.ask(t) }
 			ask().Want(200)
 			if status, overall, audit := vitals(t, s); status != 200 || overall != "healthy" || audit.Status != "up" || audit.Reserve != 8<<20 {
 				t.Fatalf("with room: %d %s %+v", status, overall, audit)
 			}
-			free := apptest.Stuff(t, dir)
+			free := apptest.Stuff(t, c.dir)
 			until(t, s, "the reserve in use", func(_ int, overall string, a auditPart) bool {
 				return overall == "degraded" && a.Reserve < 8<<20 && a.Status == "degraded" && !a.Refusing
 			})
@@ -106,14 +95,8 @@ func TestDiskFull(t *testing.T) {
 				}
 				return nil
 			})
-			// Whoever fills the disk takes the reserve, too.
-			until(t, s, "the reserve used up", func(int, string, auditPart) bool {
-				apptest.Stuff(t, dir)
-				res := ask()
-				_, _, audit := vitals(t, s)
-				return audit.Status == "down" && (res.Status == 503 || posture == "best_effort")
-			})
-			before := len(promised)
+			c.fill(t) // whoever fills the disk takes the reserve, too
+			before := len(c.promised)
 			ready := s.Anonymous().Do(t, "GET", "/health/ready", nil)
 			status, overall, audit := vitals(t, s)
 			if posture == "required" {
@@ -142,9 +125,9 @@ func TestDiskFull(t *testing.T) {
 			ask().Want(200)
 			a.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/r"}).Want(201)
 			_, _, audit = vitals(t, s)
-			apptest.Eventually(t, 20*time.Second, func() error { return accountedFor(t, a, promised, audit.Missing) })
-			if posture == "best_effort" && (audit.Missing < 5 || len(promised) <= before) {
-				t.Errorf("%d are missing of %d", audit.Missing, len(promised))
+			apptest.Eventually(t, 20*time.Second, func() error { return accountedFor(t, a, c.promised, audit.Missing) })
+			if posture == "best_effort" && (audit.Missing < 5 || len(c.promised) <= before) {
+				t.Errorf("%d are missing of %d", audit.Missing, len(c.promised))
 			}
 			apptest.Eventually(t, 10*time.Second, func() error {
 				if alerts := openAlerts(t, s); alerts != "" {
@@ -157,43 +140,4 @@ func TestDiskFull(t *testing.T) {
 			}
 		})
 	}
-}
-
-// accountedFor holds the log to what was answered: each decision is in it once,
-// or among those that it says are missing.
-func accountedFor(t *testing.T, a *apptest.Client, promised []string, missing int64) error {
-	t.Helper()
-	var page struct {
-		Logs []struct {
-			ID     string `json:"decision_id"`
-			Action string `json:"action"`
-			Reason string `json:"reason"`
-		} `json:"logs"`
-	}
-	a.Do(t, "GET", "/decisions/audit?limit=1000", nil).Want(200).Into(&page)
-	logged, said := map[string]int{}, int64(0)
-	for _, d := range page.Logs {
-		logged[d.ID]++
-		if d.Action == "decisions_missing" {
-			var n int64
-			if _, err := fmt.Sscanf(d.Reason, "%d decisions are missing", &n); err != nil {
-				return err
-			}
-			said += n
-		}
-	}
-	absent := int64(0)
-	for _, id := range promised {
-		switch logged[id] {
-		case 0:
-			absent++
-		case 1:
-		default:
-			return fmt.Errorf("%s is in the log %d times", id, logged[id])
-		}
-	}
-	if absent != missing || said != missing {
-		return fmt.Errorf("%d decisions are absent; the log says %d, health %d", absent, said, missing)
-	}
-	return nil
 }

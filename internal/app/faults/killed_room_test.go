@@ -8,20 +8,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
-	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
-
-// saidMissing adds up what the log says is missing.
-func saidMissing(log []apptest.LogEntry) (n int) {
-	for _, e := range log {
-		var one int
-		if _, err := fmt.Sscanf(e.Reason, "%d decisions are missing", &one); err == nil {
-			n += one
-		}
-	}
-	return n
-}
 
 // TestBouncerKilledWithoutRoom kills a bouncer whose log takes nothing more, because
 // its disk is full or its spool at the ceiling, and starts it again, three times.
@@ -40,22 +28,11 @@ func TestBouncerKilledWithoutRoom(t *testing.T) {
 
 func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 	t.Helper()
-	s := apptest.StartServer(t, dbtest.SQLite)
-	app := apptest.NewBackend(t, nil)
-	apptest.Enforce(t, s.Admin, "sandbox")
-	apptest.Activate(t, s.Admin, "not closed", "sandbox", notBelow("/closed"), nil)
-	b := s.Register(t, s.Admin, body{"name": "guard", "environment": "sandbox", "configuration": body{"audit": posture}}, app.Addr)
-	free := func() {}
+	free, dir, settings := func() {}, "", []string{fmt.Sprint("GATEHOUSE_BOUNCER_SPOOL_BYTES=", 17<<20), "GATEHOUSE_BOUNCER_DISK_RESERVE=0"}
 	if why == "disk" {
-		b.Dir = apptest.SmallDisk(t, "24m")
-		b.Detached(t, s.URL, app.Addr, "GATEHOUSE_BOUNCER_DISK_RESERVE=2097152")
-	} else {
-		b.Detached(t, s.URL, app.Addr, fmt.Sprint("GATEHOUSE_BOUNCER_SPOOL_BYTES=", 17<<20), "GATEHOUSE_BOUNCER_DISK_RESERVE=0")
+		dir, settings = apptest.SmallDisk(t, "24m"), []string{"GATEHOUSE_BOUNCER_DISK_RESERVE=2097152"}
 	}
-	c := &apptest.Client{Base: b.URL}
-	apptest.Answers(t, c, "/_bouncer/ready", 200, 10*time.Second)
-	apptest.Answers(t, c, "/closed", 403, 5*time.Second)
-	s.Kill() // nothing is shipped from here on
+	s, b, c := alone(t, posture, dir, settings...)
 
 	var mu sync.Mutex
 	var permitted []string
@@ -160,64 +137,33 @@ func TestKilledOnFullDisk(t *testing.T) {
 	for _, posture := range []string{"required", "best_effort"} {
 		t.Run(posture, func(t *testing.T) {
 			t.Parallel()
-			dir := apptest.SmallDisk(t, "48m")
-			s := apptest.StartServerIn(t, dir, "GATEHOUSE_DISK_RESERVE=4194304", "GATEHOUSE_AUDIT="+posture)
-			a := s.Admin
-			a.Do(t, "POST", "/policies", body{"name": "any", "environment": "production", "status": "active", "rego_code": "package any\n\nallow if true\n"}).Want(201)
-			var promised []string
-			ask := func() int {
-				t.Helper()
-				res := a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ann"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}})
-				if id, ok := res.Get("decision_id").(string); ok && res.Status == 200 {
-					promised = append(promised, id)
-				}
-				return res.Status
-			}
-			var free func()
-			full := func() {
-				t.Helper()
-				until(t, s, "a full disk", func(int, string, auditPart) bool {
-					free = apptest.Stuff(t, dir)
-					status := ask()
-					_, _, audit := vitals(t, s)
-					return audit.Status == "down" && (status == 503 || posture == "best_effort")
-				})
-			}
-			full()
+			c := newCramped(t, posture, 4<<20)
+			s, a := c.Server, c.Admin
+			free := c.fill(t)
 			for range 3 {
 				for range 5 {
-					ask()
+					c.ask(t)
 				}
 				s.Kill()
 				s.Start()
-				full()
+				free = c.fill(t)
 			}
 			s.Kill()
 			free()
 			s.Start()
 			apptest.Eventually(t, 20*time.Second, func() error {
-				if status := ask(); status != 200 {
+				if status := c.ask(t).Status; status != 200 {
 					return fmt.Errorf("with room again: %d", status)
 				}
 				return nil
 			})
 			apptest.Eventually(t, 20*time.Second, func() error {
-				log := apptest.DecisionLog(t, a, "production")
-				logged, absent := map[string]int{}, 0
-				for _, e := range log {
-					logged[e.ID]++
+				absent, said, err := counted(t, a, c.promised)
+				if err != nil {
+					return err
 				}
-				for _, id := range promised {
-					switch logged[id] {
-					case 0:
-						absent++
-					case 1:
-					default:
-						return fmt.Errorf("%s is in the log %d times", id, logged[id])
-					}
-				}
-				if said := saidMissing(log); said != absent || posture == "best_effort" && absent < 15 {
-					return fmt.Errorf("of %d decisions %d are absent; the log says %d", len(promised), absent, said)
+				if said != absent || posture == "best_effort" && absent < 15 {
+					return fmt.Errorf("of %d decisions %d are absent; the log says %d", len(c.promised), absent, said)
 				}
 				return nil
 			})

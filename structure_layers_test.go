@@ -62,6 +62,11 @@ var layers = []layer{
 	}},
 	{"around the decision point", []string{
 		"internal/hint",
+		"internal/rego/bundle",
+		"internal/rego/explain",
+		"internal/rego/masking",
+	}},
+	{"uses of explanations", []string{
 		"internal/rego/suite",
 		"internal/rerun",
 	}},
@@ -165,7 +170,10 @@ var dataPlane = []string{
 	"internal/outbound",
 	"internal/redact",
 	"internal/rego",
+	"internal/rego/bundle",
+	"internal/rego/explain",
 	"internal/rego/lang",
+	"internal/rego/masking",
 	"internal/rego/value",
 	"internal/scope",
 	"internal/secret",

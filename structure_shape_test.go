@@ -26,13 +26,11 @@ var (
 	longPackages = map[string]int{
 		"internal/audit":       4500,
 		"internal/enforce":     10500,
-		"internal/rego":        6500,
 		"internal/rest":        4500,
 		"internal/rego/native": 7500,
 	}
 	widePackages = map[string]int{
 		"internal/enforce": 45,
-		"internal/rego":    35,
 	}
 	bigTypes = map[string]int{
 		"internal/auth.Service":        65,

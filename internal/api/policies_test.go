@@ -20,6 +20,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -38,12 +39,12 @@ func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string, 
 	return e.Validate(ctx, id, source, libs...)
 }
 
-func (inProcess) Test(ctx context.Context, _ scope.TenantID, r worker.TestRequest) ([]rego.TestResult, error) {
+func (inProcess) Test(ctx context.Context, _ scope.TenantID, r worker.TestRequest) ([]suite.TestResult, error) {
 	c, issues := rego.Compile(rego.Meta{ID: 1, Name: r.Name}, r.Source, r.Libraries...)
 	if len(issues) > 0 {
 		return nil, errors.New(issues[0].Message)
 	}
-	return rego.RunTests(ctx, c, r.Cases, nil, rego.Limits{}, time.Now), nil
+	return suite.RunTests(ctx, c, r.Cases, nil, rego.Limits{}, time.Now), nil
 }
 
 // controlPlane is a rig with policies, resources and bouncers on a store.

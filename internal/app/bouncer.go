@@ -13,7 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
 // BouncerConfig is what an enforcement point needs to know. All else comes with
@@ -74,7 +75,7 @@ func Bounce(ctx context.Context, cfg BouncerConfig, version string, out io.Write
 
 // verifyKey reads the key of signed bundles: PEM, in which \n may stand for a line's
 // end (many an environment file holds no others), or a path.
-func verifyKey(setting string) (*rego.Verify, error) {
+func verifyKey(setting string) (*bundle.Verify, error) {
 	if setting == "" {
 		return nil, nil //nolint:nilnil // no key is no check
 	}
@@ -86,7 +87,7 @@ func verifyKey(setting string) (*rego.Verify, error) {
 		}
 		text = string(data)
 	}
-	verify, err := rego.ReadVerify(text)
+	verify, err := bundle.ReadVerify(text)
 	if err != nil {
 		return nil, fmt.Errorf("GATEHOUSE_BOUNCER_VERIFY_KEY: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -27,10 +28,10 @@ type Explanation struct {
 	Available bool `json:"available" doc:"Whether rule and conditions were kept"`
 	// Explanations are those of the control that decided, or of each control that
 	// did not match, the nearest first.
-	Explanations []rego.Explanation `json:"explanations" doc:"That of the control that decided; where none matched, those of the controls in scope, the nearest first"`
-	Text         string             `json:"text" doc:"The explanation in words, for administrators"`
-	Public       string             `json:"public" doc:"What the person who asked for access is told"`
-	Note         string             `json:"note,omitempty" doc:"Why there is no more"`
+	Explanations []explain.Explanation `json:"explanations" doc:"That of the control that decided; where none matched, those of the controls in scope, the nearest first"`
+	Text         string                `json:"text" doc:"The explanation in words, for administrators"`
+	Public       string                `json:"public" doc:"What the person who asked for access is told"`
+	Note         string                `json:"note,omitempty" doc:"Why there is no more"`
 }
 
 // Explain tells why a recorded decision was made, as far as its audit level
@@ -42,7 +43,7 @@ func (rd *Reader) Explain(ctx context.Context, sc scope.Scope, id string) (Expla
 	}
 	out := Explanation{
 		DecisionID: d.DecisionID, AuditLevel: LevelOf(string(d.AuditLevel)), Decision: d.Decision, Reason: d.Reason,
-		PolicyID: d.PolicyID, PolicyName: d.PolicyName, PolicyVersion: d.PolicyVersion, Explanations: []rego.Explanation{},
+		PolicyID: d.PolicyID, PolicyName: d.PolicyName, PolicyVersion: d.PolicyVersion, Explanations: []explain.Explanation{},
 	}
 	public := rego.Decision{Effect: effectOf(&d), Reason: d.Reason}
 	if d.PolicyName != nil {
@@ -57,7 +58,7 @@ func (rd *Reader) Explain(ctx context.Context, sc scope.Scope, id string) (Expla
 		out.Available, out.Text, out.Public = true, strings.Join(texts, "\n"), out.Explanations[0].Public
 		return out, nil
 	}
-	out.Explanations = []rego.Explanation{}
+	out.Explanations = []explain.Explanation{}
 	out.Text = d.Reason
 	switch {
 	case out.AuditLevel == Basic:
@@ -142,7 +143,7 @@ func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
 // appendExplanation writes the explanations of a decision without secrets. What
 // cannot be read, as of a bouncer that made it up, is left out.
 func appendExplanation(dst, src []byte, found redact.Found) []byte {
-	var list []rego.Explanation
+	var list []explain.Explanation
 	if json.Unmarshal(src, &list) != nil {
 		return appendForeign(dst, src, found) // the note of one that was too long
 	}
@@ -155,11 +156,11 @@ func appendExplanation(dst, src []byte, found redact.Found) []byte {
 // appendTrace writes the steps of a decision without secrets. A trace that is
 // none of ours has its members redacted by name.
 func appendTrace(dst, src []byte, found redact.Found) []byte {
-	var steps []rego.Step
+	var steps []explain.Step
 	if json.Unmarshal(src, &steps) != nil || len(steps) == 0 || steps[0].Type == "" {
 		return appendForeign(dst, src, found)
 	}
-	return append(dst, found.Document(marshalled(rego.RedactedSteps(steps, hiderOf(found))))...)
+	return append(dst, found.Document(marshalled(explain.RedactedSteps(steps, hiderOf(found))))...)
 }
 
 func appendForeign(dst, src []byte, found redact.Found) []byte {

@@ -17,7 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -27,7 +28,7 @@ const (
 	bob   = "package p\n\nallow if input.user.id == \"bob\"\n"
 )
 
-func names(b *rego.Bundle) []string {
+func names(b *bundle.Bundle) []string {
 	out := []string{}
 	for _, c := range b.Set.Controls() {
 		out = append(out, c.Meta().Name)
@@ -36,7 +37,7 @@ func names(b *rego.Bundle) []string {
 	return out
 }
 
-func paths(b *rego.Bundle) []string {
+func paths(b *bundle.Bundle) []string {
 	out := []string{}
 	for _, r := range b.Set.Resources() {
 		out = append(out, r.Path)
@@ -379,10 +380,10 @@ func TestSignedBundles(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := slices.Concat(a.Parts...)
-		if _, err := (rego.BundleReader{Verify: &rego.Verify{KeyID: key.ID, Key: parsePEM(t, key.PEM)}}).Read(whole); err != nil {
+		if _, err := (bundle.Reader{Verify: &bundle.Verify{KeyID: key.ID, Key: parsePEM(t, key.PEM)}}).Read(whole); err != nil {
 			t.Error(err)
 		}
-		if _, err := (rego.BundleReader{Verify: &rego.Verify{KeyID: "other", Key: parsePEM(t, key.PEM)}}).Read(whole); err == nil {
+		if _, err := (bundle.Reader{Verify: &bundle.Verify{KeyID: "other", Key: parsePEM(t, key.PEM)}}).Read(whole); err == nil {
 			t.Error("another key id was taken")
 		}
 		again := newHouse(t, h.stores)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -39,7 +40,7 @@ type delivered struct {
 // group is a content that bouncers with the same resources share.
 type group struct {
 	identity [sha256.Size]byte
-	packed   *rego.Packed
+	packed   *bundle.Packed
 	items    []bouncer.Item
 }
 
@@ -174,7 +175,7 @@ func (r *round) group(ids []int64) (*group, error) {
 		for _, id := range resources {
 			spec.Resources = append(spec.Resources, r.resource(id).Resource)
 		}
-		packed, err := rego.Pack(rego.NewSet(spec))
+		packed, err := bundle.Pack(rego.NewSet(spec))
 		if err != nil {
 			return nil, err
 		}

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -17,7 +18,7 @@ type target struct {
 	revision    int64
 	publishedAt time.Time
 	hash        string
-	packed      *rego.Packed // shared
+	packed      *bundle.Packed // shared
 	meta        value.Value
 	masks       maskKey
 	signed      bool

@@ -27,7 +27,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -48,7 +50,7 @@ func (e inProcess) Check(ctx context.Context, id scope.TenantID, source string, 
 	return e.Validate(ctx, id, source, libs...)
 }
 
-func (inProcess) Test(context.Context, scope.TenantID, worker.TestRequest) ([]rego.TestResult, error) {
+func (inProcess) Test(context.Context, scope.TenantID, worker.TestRequest) ([]suite.TestResult, error) {
 	return nil, errors.New("no tests here")
 }
 
@@ -271,14 +273,14 @@ func (g *guard) poll(wait time.Duration, remote string, tags ...string) (*Answer
 }
 
 // fetch is poll that must give a bundle, which arrives.
-func (g *guard) fetch(tags ...string) (string, *rego.Bundle) {
+func (g *guard) fetch(tags ...string) (string, *bundle.Bundle) {
 	g.h.t.Helper()
 	a, err := g.poll(10*time.Second, "conn", tags...)
 	if err != nil || a.Parts == nil {
 		g.h.t.Fatalf("no bundle: %+v, error %v", a, err)
 	}
 	a.Delivered()
-	b, err := rego.BundleReader{}.Read(bytes.Join(a.Parts, nil))
+	b, err := bundle.Reader{}.Read(bytes.Join(a.Parts, nil))
 	if err != nil {
 		g.h.t.Fatal(err)
 	}

@@ -7,7 +7,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -33,13 +34,13 @@ func (h *house) populate(n int) {
 
 // rounds gives what the feed made so far, what it holds on to, and the packed
 // contents that its bouncers share.
-func (h *house) rounds() (w work, resources int, contents map[*rego.Packed]int) {
+func (h *house) rounds() (w work, resources int, contents map[*bundle.Packed]int) {
 	f := h.feed(place{scope.DefaultTenant, scope.Production})
 	f.refreshing.Lock()
 	defer f.refreshing.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	contents = map[*rego.Packed]int{}
+	contents = map[*bundle.Packed]int{}
 	for _, d := range f.desks {
 		contents[d.now().packed]++
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
@@ -19,7 +20,7 @@ import (
 // maskKey is what a tenant's masks hash values with.
 type maskKey struct {
 	id  string
-	key rego.HashKey
+	key masking.HashKey
 }
 
 // MaskKeys makes the keys that tenants' masks hash values with.
@@ -56,14 +57,14 @@ func (m MaskKeys) Rotate(ctx context.Context, stores *db.Cluster, sc scope.Scope
 
 // add makes a key and stores it sealed, bound to its tenant and name.
 func (m MaskKeys) add(ctx context.Context, tx *db.Tx, tenantID scope.TenantID) (storedMaskKey, error) {
-	var raw [rego.HashKeyBytes + 6]byte
+	var raw [masking.HashKeyBytes + 6]byte
 	if _, err := io.ReadFull(m.Random, raw[:]); err != nil {
 		return storedMaskKey{}, fault.Wrap(err, "make a mask key")
 	}
 	now := m.Now()
-	row := storedMaskKey{ID: now.UTC().Format("masks-20060102-150405-") + hex.EncodeToString(raw[rego.HashKeyBytes:])}
+	row := storedMaskKey{ID: now.UTC().Format("masks-20060102-150405-") + hex.EncodeToString(raw[masking.HashKeyBytes:])}
 	var err error
-	if row.Sealed, err = m.Box.Seal(raw[:rego.HashKeyBytes], rego.MaskKeyPlace(string(tenantID), row.ID)); err != nil {
+	if row.Sealed, err = m.Box.Seal(raw[:masking.HashKeyBytes], masking.KeyPlace(string(tenantID), row.ID)); err != nil {
 		return storedMaskKey{}, fault.Wrap(err, "seal a mask key")
 	}
 	return row, insertMaskKey(ctx, tx, row, now)
@@ -79,7 +80,7 @@ func (s *Service) maskKeyIn(ctx context.Context, tx *db.Tx, tenantID scope.Tenan
 }
 
 func (s *Service) openMaskKey(row storedMaskKey, tenantID scope.TenantID) (maskKey, error) {
-	key, err := s.cfg.Box.Open(row.Sealed, rego.MaskKeyPlace(string(tenantID), row.ID))
+	key, err := s.cfg.Box.Open(row.Sealed, masking.KeyPlace(string(tenantID), row.ID))
 	if err != nil {
 		return maskKey{}, fault.Wrap(err, "open a mask key")
 	}
@@ -111,11 +112,11 @@ func (s *Service) firstMaskKey(ctx context.Context, store *db.DB, tenantID scope
 // tenant's masks, which only the holder of its token can open: a stock OPA shows a
 // manifest to whoever asks.
 func (t *target) metaFor(tenantID scope.TenantID, bearer string) (value.Value, error) {
-	sealed, err := t.masks.key.SealFor(bearer, rego.MaskKeyPlace(string(tenantID), t.masks.id))
+	sealed, err := t.masks.key.SealFor(bearer, masking.KeyPlace(string(tenantID), t.masks.id))
 	if err != nil {
 		return value.Value{}, err
 	}
-	members := []value.Member{{Key: rego.MaskKeyMember, Value: value.Object(
+	members := []value.Member{{Key: masking.KeyMember, Value: value.Object(
 		value.Member{Key: "id", Value: value.String(t.masks.id)},
 		value.Member{Key: "sealed", Value: value.String(sealed)},
 	)}}

@@ -8,31 +8,33 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // maskKeyOf is the key that a bundle gives the holder of a token, and its id.
-func maskKeyOf(t *testing.T, b *rego.Bundle, tenant, token string) (rego.HashKey, string) {
+func maskKeyOf(t *testing.T, b *bundle.Bundle, tenant, token string) (masking.HashKey, string) {
 	t.Helper()
-	own, _ := b.Meta[rego.MaskKeyMember].(map[string]any)
+	own, _ := b.Meta[masking.KeyMember].(map[string]any)
 	id, _ := own["id"].(string)
 	sealed, _ := own["sealed"].(string)
-	key, err := rego.OpenHashKey(sealed, token, rego.MaskKeyPlace(tenant, id))
+	key, err := masking.OpenHashKey(sealed, token, masking.KeyPlace(tenant, id))
 	if err != nil {
 		t.Fatalf("%v: %v", own, err)
 	}
 	return key, id
 }
 
-func (g *guard) fetchWith(bearer string, tags ...string) *rego.Bundle {
+func (g *guard) fetchWith(bearer string, tags ...string) *bundle.Bundle {
 	g.h.t.Helper()
 	a, err := g.h.Bundle(context.Background(), g.sc, Poll{BouncerID: g.id, Token: g.token, Bearer: bearer, Tags: tags, Wait: 10 * time.Second})
 	if err != nil || a.Parts == nil {
 		g.h.t.Fatalf("no bundle: %+v, error %v", a, err)
 	}
 	a.Delivered()
-	b, err := rego.BundleReader{}.Read(bytes.Join(a.Parts, nil))
+	b, err := bundle.Reader{}.Read(bytes.Join(a.Parts, nil))
 	if err != nil {
 		g.h.t.Fatal(err)
 	}
@@ -52,9 +54,9 @@ func TestMaskKeys(t *testing.T) {
 		if same, _ := maskKeyOf(t, two.fetchWith("token two"), string(scope.DefaultTenant), "token two"); !bytes.Equal(same, key) {
 			t.Error("two bouncers of a tenant hash differently")
 		}
-		own := bundle.Meta[rego.MaskKeyMember].(map[string]any)
+		own := bundle.Meta[masking.KeyMember].(map[string]any)
 		for _, wrong := range [][3]string{{"token two", string(scope.DefaultTenant), id}, {"", string(scope.DefaultTenant), id}, {"token one", "another", id}, {"token one", string(scope.DefaultTenant), "x"}} {
-			if _, err := rego.OpenHashKey(own["sealed"].(string), wrong[0], rego.MaskKeyPlace(wrong[1], wrong[2])); err == nil {
+			if _, err := masking.OpenHashKey(own["sealed"].(string), wrong[0], masking.KeyPlace(wrong[1], wrong[2])); err == nil {
 				t.Errorf("the key opens with %v", wrong)
 			}
 		}

@@ -12,7 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -111,7 +112,7 @@ func (s *Service) signFreshness(ctx context.Context, f *feed, d *desk, p Poll, t
 	if err != nil {
 		return "", err
 	}
-	return key.SignFresh(rego.Freshness{Bouncer: p.BouncerID, Revision: tag, Nonce: p.Nonce})
+	return key.SignFresh(bundle.Freshness{Bouncer: p.BouncerID, Revision: tag, Nonce: p.Nonce})
 }
 
 // await answers a poll once there is something to say, or its time is over.
@@ -192,7 +193,7 @@ func firstErr(errs ...error) error {
 // bundle writes the bouncer's own part before the shared one.
 func (s *Service) bundle(ctx context.Context, f *feed, d *desk, p *Poll) (*Answer, error) {
 	t := d.now()
-	var key *rego.SigningKey
+	var key *bundle.SigningKey
 	if t.signed {
 		var err error
 		if key, err = s.signingKey(ctx, f.tenant); err != nil {
@@ -240,13 +241,13 @@ func (s *Service) Discovery(ctx context.Context, sc scope.Scope, p Poll) (*Answe
 	}
 	s.ledger.add(f.tenant, d, entry{seen: s.cfg.Now()})
 	t := d.now()
-	var key *rego.SigningKey
+	var key *bundle.SigningKey
 	if t.signed {
 		if key, err = s.signingKey(ctx, f.tenant); err != nil {
 			return nil, err
 		}
 	}
-	packed, err := rego.PackDocument(s.discovered(d.id, f.env, key))
+	packed, err := bundle.PackDocument(s.discovered(d.id, f.env, key))
 	if err != nil {
 		return nil, fault.Wrap(err, "write a discovery bundle")
 	}
@@ -280,7 +281,7 @@ func tagged(lines []string, tag string) bool {
 
 // discovered is the configuration that a stock OPA finds. Its long poll times
 // out before proxies lose patience, and after a failure it asks again soon.
-func (s *Service) discovered(id int64, env scope.Env, key *rego.SigningKey) value.Value {
+func (s *Service) discovered(id int64, env scope.Env, key *bundle.SigningKey) value.Value {
 	m := func(k string, v value.Value) value.Member { return value.Member{Key: k, Value: v} }
 	service := m("service", value.String("gatehouse"))
 	bundle := []value.Member{

@@ -12,7 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -22,7 +23,7 @@ const signingAlgorithm = "ES256"
 // keyring holds the tenants' signing keys that were used on this replica.
 type keyring struct {
 	mu   sync.Mutex
-	keys map[scope.TenantID]*rego.SigningKey
+	keys map[scope.TenantID]*bundle.SigningKey
 }
 
 // storedKey is a row of bridge_keys.
@@ -43,7 +44,7 @@ func (s *Service) VerifyKey(ctx context.Context, tenantID scope.TenantID) (bounc
 	return bouncer.VerifyKey{ID: key.ID, Algorithm: signingAlgorithm, PEM: public}, err
 }
 
-func publicPEM(key *rego.SigningKey) (string, error) {
+func publicPEM(key *bundle.SigningKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key.Key.Public())
 	if err != nil {
 		return "", fault.Wrap(err, "write a public key")
@@ -51,7 +52,7 @@ func publicPEM(key *rego.SigningKey) (string, error) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})), nil
 }
 
-func (s *Service) signingKey(ctx context.Context, tenantID scope.TenantID) (*rego.SigningKey, error) {
+func (s *Service) signingKey(ctx context.Context, tenantID scope.TenantID) (*bundle.SigningKey, error) {
 	s.keys.mu.Lock()
 	defer s.keys.mu.Unlock()
 	if key := s.keys.keys[tenantID]; key != nil {
@@ -86,9 +87,9 @@ func (s *Service) signingKey(ctx context.Context, tenantID scope.TenantID) (*reg
 	if err != nil {
 		return nil, fault.Wrap(err, "read a signing key")
 	}
-	key := &rego.SigningKey{ID: row.ID, Key: private}
+	key := &bundle.SigningKey{ID: row.ID, Key: private}
 	if s.keys.keys == nil {
-		s.keys.keys = map[scope.TenantID]*rego.SigningKey{}
+		s.keys.keys = map[scope.TenantID]*bundle.SigningKey{}
 	}
 	s.keys.keys[tenantID] = key
 	return key, nil
@@ -105,7 +106,7 @@ func (s *Service) newKey(tenantID scope.TenantID) (storedKey, error) {
 		return storedKey{}, fault.Wrap(err, "write a signing key")
 	}
 	row := storedKey{ID: fmt.Sprintf("bundles-%d", s.cfg.Now().Unix())}
-	if row.Public, err = publicPEM(&rego.SigningKey{ID: row.ID, Key: private}); err != nil {
+	if row.Public, err = publicPEM(&bundle.SigningKey{ID: row.ID, Key: private}); err != nil {
 		return storedKey{}, err
 	}
 	row.Sealed, err = s.cfg.Box.Seal(plain, sealedFor(tenantID, row.ID))

@@ -97,7 +97,7 @@ func testHere(ctx context.Context, files []controlfile.File) (controlfile.TestRe
 			if control == nil {
 				continue
 			}
-			rs := rego.RunTests(ctx, control, cases, nil, rego.Limits{Now: time.Now()}, time.Now)
+			rs := suite.RunTests(ctx, control, cases, nil, rego.Limits{Now: time.Now()}, time.Now)
 			results = append(results, c.Results(rs)...)
 		}
 		return controlfile.NewTestReport(issues, mods, results), nil

@@ -40,9 +40,9 @@ func TestColours(t *testing.T) {
 // a case that was not judged does not say that it got what it expected.
 func TestCaseWords(t *testing.T) {
 	rep := controlfile.NewTestReport(nil, suite.ModuleReport{}, []controlfile.CaseResult{
-		{Control: "a.rego", Result: rego.TestResult{Name: "broken", Passed: true, Effect: "DENY", Error: "cannot lower 7"}},
-		{Control: "a.rego", Result: rego.TestResult{Name: "endless", Effect: "DENY", Reason: rego.ReasonLimit, Error: "out of time"}},
-		{Control: "a.rego", Result: rego.TestResult{Name: "shut", Expected: true, Effect: "DENY", Reason: "no"}},
+		{Control: "a.rego", Result: suite.TestResult{Name: "broken", Passed: true, Effect: "DENY", Error: "cannot lower 7"}},
+		{Control: "a.rego", Result: suite.TestResult{Name: "endless", Effect: "DENY", Reason: rego.ReasonLimit, Error: "out of time"}},
+		{Control: "a.rego", Result: suite.TestResult{Name: "shut", Expected: true, Effect: "DENY", Reason: "no"}},
 	})
 	for format, want := range map[string][]string{
 		FormatText:  {"PASS a.rego: broken", "cannot lower 7", "FAIL a.rego: endless", "out of time: DENY", "expected true, got false: DENY, no"},

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -229,14 +228,14 @@ func badPath(p string) string {
 }
 
 // RegoCases gives the control's cases as the evaluator takes them.
-func (c Control) RegoCases() ([]rego.TestCase, []lang.FileIssue) {
+func (c Control) RegoCases() ([]suite.TestCase, []lang.FileIssue) {
 	if c.Cases == nil {
 		return nil, nil
 	}
-	var out []rego.TestCase
+	var out []suite.TestCase
 	var issues []lang.FileIssue
 	for _, k := range *c.Cases {
-		t := rego.TestCase{Name: k.Name, Expected: k.Expected}
+		t := suite.TestCase{Name: k.Name, Expected: k.Expected}
 		var err error
 		if t.Input, err = value.FromAny(k.Input); err == nil && len(k.Data) > 0 {
 			t.Data, err = value.FromAny(k.Data)
@@ -251,7 +250,7 @@ func (c Control) RegoCases() ([]rego.TestCase, []lang.FileIssue) {
 }
 
 // Results puts the places of the control's cases to their results, which are in order.
-func (c Control) Results(results []rego.TestResult) []CaseResult {
+func (c Control) Results(results []suite.TestResult) []CaseResult {
 	out := make([]CaseResult, len(results))
 	for i, r := range results {
 		at := (*c.Cases)[i].at

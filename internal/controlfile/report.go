@@ -1,7 +1,6 @@
 package controlfile
 
 import (
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
@@ -32,10 +31,10 @@ type TestReport struct {
 
 // CaseResult is how a test case of a gatehouse.yaml went.
 type CaseResult struct {
-	File    string          `json:"file" doc:"The gatehouse.yaml"`
-	Line    int             `json:"line" doc:"Line of the case, 1-based"`
-	Control string          `json:"control" doc:"Path of the control"`
-	Result  rego.TestResult `json:"result" doc:"The result"`
+	File    string           `json:"file" doc:"The gatehouse.yaml"`
+	Line    int              `json:"line" doc:"Line of the case, 1-based"`
+	Control string           `json:"control" doc:"Path of the control"`
+	Result  suite.TestResult `json:"result" doc:"The result"`
 }
 
 // Summary counts Rego tests and cases together.

@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -176,7 +177,7 @@ func (s *Service) decideInto(ctx context.Context, sc scope.Scope, set *rego.Set,
 	switch rec.AuditLevel {
 	case audit.Detailed, audit.Comprehensive:
 		opt.Caught = s.panicHandler(ctx, sc, id)
-		explain(ctx, rec, set, req, opt, d)
+		addExplanation(ctx, rec, set, req, opt, d)
 	case audit.Basic:
 		if s.KeepsInput != nil && s.KeepsInput(sc.Tenant, now) {
 			rec.Input = appendInput(make([]byte, 0, 512), req)
@@ -261,15 +262,15 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 	}
 }
 
-// explain adds what the upper audit levels keep: input and explanation, and at
+// addExplanation adds what the upper audit levels keep: input and explanation, and at
 // comprehensive the trace.
-func explain(ctx context.Context, rec *audit.Decision, set *rego.Set, req *rego.Request, opt rego.Options, d rego.Decision) {
+func addExplanation(ctx context.Context, rec *audit.Decision, set *rego.Set, req *rego.Request, opt rego.Options, d rego.Decision) {
 	rec.Input, rec.Hidden = appendInput(nil, req), d.HiddenInput(req)
 	if rec.AuditLevel == audit.Detailed {
-		rec.Explanation = document(set.Why(ctx, req, opt, d))
+		rec.Explanation = document(explain.Decision(ctx, set, req, opt, d))
 		return
 	}
-	steps, why := set.Trace(ctx, req, opt, d)
+	steps, why := explain.TraceDecision(ctx, set, req, opt, d)
 	rec.Trace, rec.Explanation = document(steps), document(why)
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
 // hostForms are hosts as clients may write them, and what the controls see; empty:
@@ -98,13 +99,13 @@ func TestHeadIsGuardedAsGet(t *testing.T) {
 func TestSignedBundlesFromTheDisk(t *testing.T) {
 	t.Parallel()
 	public, private, _ := ed25519.GenerateKey(rand.Reader)
-	verify := func(c *Config) { c.Verify = &rego.Verify{Key: public} }
+	verify := func(c *Config) { c.Verify = &bundle.Verify{Key: public} }
 	app := newApplication(t, nil)
 	for name, tc := range map[string]struct {
-		key  *rego.SigningKey
+		key  *bundle.SigningKey
 		want int
 	}{
-		"signed": {&rego.SigningKey{ID: "any", Key: private}, 200}, "unsigned": {nil, 503},
+		"signed": {&bundle.SigningKey{ID: "any", Key: private}, 200}, "unsigned": {nil, 503},
 	} {
 		p, dir := newPlane(t), t.TempDir()
 		p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}, signing: tc.key})

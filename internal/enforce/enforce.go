@@ -50,6 +50,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
@@ -86,7 +87,7 @@ type Config struct {
 	InitialMode string
 	// Verify is the key that bundles must be signed with, those from the disk too;
 	// nil: signatures are not looked at.
-	Verify *rego.Verify
+	Verify *bundle.Verify
 	// RootCAs are the authorities for the control plane's certificate; nil: the system's.
 	RootCAs *x509.CertPool
 	// Serving, if set, is called once: when the listener is open and a bundle is

@@ -20,6 +20,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -31,9 +33,9 @@ type policySet struct {
 	mode      string
 	config    map[string]any
 	bouncer   int
-	signing   *rego.SigningKey
-	hashKey   rego.HashKey // empty: the bundle carries none
-	token     string       // that the key is sealed for; empty: testToken
+	signing   *bundle.SigningKey
+	hashKey   masking.HashKey // empty: the bundle carries none
+	token     string          // that the key is sealed for; empty: testToken
 }
 
 type control struct {
@@ -62,13 +64,13 @@ func (p policySet) bundle(t testing.TB) []byte {
 	}
 	var meta value.Value
 	if len(p.hashKey) > 0 {
-		sealed, err := p.hashKey.SealFor(cmp.Or(p.token, testToken), rego.MaskKeyPlace("", "k1"))
+		sealed, err := p.hashKey.SealFor(cmp.Or(p.token, testToken), masking.KeyPlace("", "k1"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		meta = value.Object(value.Member{Key: rego.MaskKeyMember, Value: value.Object(value.Member{Key: "id", Value: value.String("k1")}, value.Member{Key: "sealed", Value: value.String(sealed)})})
+		meta = value.Object(value.Member{Key: masking.KeyMember, Value: value.Object(value.Member{Key: "id", Value: value.String("k1")}, value.Member{Key: "sealed", Value: value.String(sealed)})})
 	}
-	data, err := rego.WriteBundle(rego.BundleSpec{Revision: fmt.Sprint(p.revision), Set: set, Bouncer: own, Signing: p.signing, Meta: meta})
+	data, err := bundle.Write(bundle.Spec{Revision: fmt.Sprint(p.revision), Set: set, Bouncer: own, Signing: p.signing, Meta: meta})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +89,7 @@ type plane struct {
 	denied   bool
 	down     bool
 	logsDown bool
-	signing  *rego.SigningKey
+	signing  *bundle.SigningKey
 	// stands, where it is set, is the revision that the plane says it stands by, and
 	// replays a proof that it gives to every poll: somebody on the way.
 	stands, replays string
@@ -157,7 +159,7 @@ func (p *plane) serveBundle(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
 		proof, stands := p.replays, cmp.Or(p.stands, etag)
 		if nonce := r.Header.Get(headerNonce); proof == "" && nonce != "" && p.signing != nil && p.signing.Key != nil {
-			proof, _ = p.signing.SignFresh(rego.Freshness{Bouncer: 7, Revision: stands, Nonce: nonce})
+			proof, _ = p.signing.SignFresh(bundle.Freshness{Bouncer: 7, Revision: stands, Nonce: nonce})
 		}
 		p.mu.Unlock()
 		if proof != "" {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 const hashing = "package hashes\n\nallow := true\n\nmask := {\"id\": \"hash\", \"pii:emails\": \"hash\", \"header:X-Owner\": \"hash\"}\n"
@@ -25,7 +25,7 @@ func TestHashesAreKeyed(t *testing.T) {
 		w.Header().Set("X-Owner", "bea@example.com")
 		fmt.Fprint(w, `{"id":"bea@example.com","text":"bea@example.com"}`)
 	})
-	keys := map[string]rego.HashKey{"one": rego.HashKey("one key that is thirty-two bytes"), "other": rego.HashKey("another, which is 32 bytes too.."), "none": nil}
+	keys := map[string]masking.HashKey{"one": masking.HashKey("one key that is thirty-two bytes"), "other": masking.HashKey("another, which is 32 bytes too.."), "none": nil}
 	seen := map[string]string{}
 	for _, who := range []string{"one", "one", "other", "none"} {
 		p := newPlane(t)
@@ -54,7 +54,7 @@ func TestHashesAreKeyed(t *testing.T) {
 			t.Error("the key is on the disk in clear")
 		}
 	}
-	if seen["one"] == seen["other"] || seen["none"] != rego.Redacted || !strings.HasPrefix(seen["one"], "sha256:") || len(seen["one"]) != len("sha256:")+64 {
+	if seen["one"] == seen["other"] || seen["none"] != masking.Redacted || !strings.HasPrefix(seen["one"], "sha256:") || len(seen["one"]) != len("sha256:")+64 {
 		t.Errorf("the hashes are %v", seen)
 	}
 }
@@ -67,7 +67,7 @@ func TestHashKeyAfterANewToken(t *testing.T) {
 		fmt.Fprint(w, `{"id":"7"}`)
 	})
 	p := newPlane(t)
-	set := policySet{revision: 1, mode: "enforce", hashKey: rego.HashKey("one key that is thirty-two bytes"), token: "a former token", controls: []control{{id: 1, source: hashing}}}
+	set := policySet{revision: 1, mode: "enforce", hashKey: masking.HashKey("one key that is thirty-two bytes"), token: "a former token", controls: []control{{id: 1, source: hashing}}}
 	p.publish(set)
 	dir := t.TempDir()
 	b := start(t, p, app.URL, func(c *Config) { c.DataDir = dir }).at(t, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 )
 
 // verdict is what becomes of a request.
@@ -144,14 +145,14 @@ func (b *Bouncer) judge(ctx context.Context, st *settings.State, in *inbound, wh
 // is taken out here, for a mask may keep them from the log.
 func (v *verdict) explain(ctx context.Context, st *settings.State, req *rego.Request, opt rego.Options) {
 	v.hidden = v.dec.HiddenInput(req)
-	var why []rego.Explanation
+	var why []explain.Explanation
 	if v.dec.Resource.AuditLevel == auditComprehensive {
-		var steps []rego.Step
-		if steps, why = st.Set.Trace(ctx, req, opt, v.dec); len(steps) > 0 {
+		var steps []explain.Step
+		if steps, why = explain.TraceDecision(ctx, st.Set, req, opt, v.dec); len(steps) > 0 {
 			v.trace = document(steps, v.hidden)
 		}
 	} else {
-		why = st.Set.Why(ctx, req, opt, v.dec)
+		why = explain.Decision(ctx, st.Set, req, opt, v.dec)
 	}
 	if len(why) > 0 {
 		v.why = document(why, v.hidden)

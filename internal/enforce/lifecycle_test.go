@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
 
 // F9: a first start without a control plane enforces, and answers nothing else
@@ -265,10 +266,10 @@ func TestSignedBundles(t *testing.T) {
 	_, foreign, _ := ed25519.GenerateKey(rand.Reader)
 	app := newApplication(t, nil)
 	p := newPlane(t)
-	s := policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}, signing: &rego.SigningKey{ID: "k1", Key: private}}
+	s := policySet{revision: 1, mode: "enforce", controls: []control{{id: 1, source: allowAll}}, signing: &bundle.SigningKey{ID: "k1", Key: private}}
 	p.publish(s)
-	b := start(t, p, app.URL, func(c *Config) { c.Verify = &rego.Verify{KeyID: "k1", Key: public} }).at(t, 1)
-	for i, key := range []*rego.SigningKey{nil, {ID: "k1", Key: foreign}, {ID: "k2", Key: private}} {
+	b := start(t, p, app.URL, func(c *Config) { c.Verify = &bundle.Verify{KeyID: "k1", Key: public} }).at(t, 1)
+	for i, key := range []*bundle.SigningKey{nil, {ID: "k1", Key: foreign}, {ID: "k2", Key: private}} {
 		s.revision, s.signing = i+2, key
 		refused := b.count.BundlesRefused.Load()
 		p.publish(s)
@@ -288,8 +289,8 @@ func TestFrozenPolls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := &rego.SigningKey{ID: "k1", Key: private}
-	old, err := key.SignFresh(rego.Freshness{Bouncer: 7, Revision: `"r5"`, Nonce: "an older poll's"})
+	key := &bundle.SigningKey{ID: "k1", Key: private}
+	old, err := key.SignFresh(bundle.Freshness{Bouncer: 7, Revision: `"r5"`, Nonce: "an older poll's"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +311,7 @@ func TestFrozenPolls(t *testing.T) {
 			}
 			p.publish(s)
 			b := start(t, p, app.URL, func(c *Config) {
-				c.Verify, c.PollWait = &rego.Verify{KeyID: "k1", Key: public}, time.Second
+				c.Verify, c.PollWait = &bundle.Verify{KeyID: "k1", Key: public}, time.Second
 			}).at(t, 5)
 			eventually(t, "the bundle to be confirmed", func() bool { return fetch(t, "GET", b.url+"/x", nil).status == 200 })
 			p.set(func() { freeze(p) })

@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 const toolMasks = `package tools
@@ -65,7 +66,7 @@ func as(user, id string, more ...string) func(*http.Request) {
 	}
 }
 
-func sessionPlane(t *testing.T, key rego.HashKey, mode string) *plane {
+func sessionPlane(t *testing.T, key masking.HashKey, mode string) *plane {
 	p := newPlane(t)
 	p.publish(policySet{
 		revision: 1, mode: mode, hashKey: key, config: map[string]any{"identity": map[string]any{"trusted_proxies": []string{"127.0.0.1/32"}}},
@@ -78,7 +79,7 @@ func sessionPlane(t *testing.T, key rego.HashKey, mode string) *plane {
 // server sees its own id.
 func TestSessionsBelongToTheirUser(t *testing.T) {
 	app := newApplication(t, sessionServer)
-	p := sessionPlane(t, rego.HashKey("one key that is thirty-two bytes"), "enforce")
+	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")
 	one, two := start(t, p, app.URL, nil).at(t, 1), start(t, p, app.URL, nil).at(t, 1)
 	opened := post(t, one.url+"/mcp", "application/json", callInitialize, as("ann", ""))
 	id := opened.header.Get(session.Header)
@@ -125,7 +126,7 @@ func TestSessionsWithoutAKey(t *testing.T) {
 	if got := post(t, b.url+"/mcp", "application/json", callRead, as("ann", "s-1")); got.status != 200 {
 		t.Errorf("one's own session: %d", got.status)
 	}
-	shadow := start(t, sessionPlane(t, rego.HashKey("one key that is thirty-two bytes"), "shadow"), app.URL, nil).at(t, 1)
+	shadow := start(t, sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "shadow"), app.URL, nil).at(t, 1)
 	if got := post(t, shadow.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(session.Header); got != "s-1" {
 		t.Errorf("in shadow mode the session is %q", got)
 	}
@@ -138,7 +139,7 @@ func TestSessionsWithoutAKey(t *testing.T) {
 // and lists no tool that may not be called, whatever the request accepts.
 func TestStreamsTakenUpAgain(t *testing.T) {
 	app := newApplication(t, sessionServer)
-	p := sessionPlane(t, rego.HashKey("one key that is thirty-two bytes"), "enforce")
+	p := sessionPlane(t, masking.HashKey("one key that is thirty-two bytes"), "enforce")
 	b := start(t, p, app.URL, nil).at(t, 1)
 	id := post(t, b.url+"/mcp", "application/json", callInitialize, as("ann", "")).header.Get(session.Header)
 	if got := post(t, b.url+"/mcp", "application/json", callRead, as("ann", id)); got.status != 200 || strings.Contains(got.body, "canary") {

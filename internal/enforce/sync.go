@@ -16,7 +16,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -401,7 +402,7 @@ func (b *Bouncer) activate(data []byte, id string, stored bool, obtain func(id s
 		}
 	}()
 	before := b.state.Load()
-	bundle, err := rego.BundleReader{Verify: b.cfg.Verify, Active: before.Set, Stored: stored}.Read(data)
+	bundle, err := bundle.Reader{Verify: b.cfg.Verify, Active: before.Set, Stored: stored}.Read(data)
 	if err != nil {
 		return refusedBundle(err)
 	}
@@ -436,7 +437,7 @@ func (b *Bouncer) activate(data []byte, id string, stored bool, obtain func(id s
 // refusedBundle keeps the place in the control that a bundle was refused for.
 func refusedBundle(err error) error {
 	e := &syncError{code: "bundle_error", message: err.Error()}
-	var no *rego.RefusedError
+	var no *bundle.RefusedError
 	if errors.As(err, &no) {
 		e.code, e.issues = "rego_compile_error", no.Issues
 		e.file = "gatehouse/controls/c" + strconv.FormatInt(no.Control, 10) + ".rego"

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -61,9 +62,9 @@ func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []Tes
 		return TestReport{}, fault.New(fault.Conflict, "is_library", "a library decides nothing: test the controls that use it")
 	}
 	if len(cases) == 0 {
-		return summarise([]rego.TestResult{}), nil
+		return summarise([]suite.TestResult{}), nil
 	}
-	asked := make([]rego.TestCase, len(cases))
+	asked := make([]suite.TestCase, len(cases))
 	for i, c := range cases {
 		t, err := c.rego()
 		if err != nil {
@@ -85,7 +86,7 @@ func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []Tes
 // RunCases runs cases in the worker, over the data of an environment; without the
 // attributes of resources for a caller who may not read these, since a control can
 // show what it reads. Faults: those of worker.Pool.Test.
-func (s *Service) RunCases(ctx context.Context, sc scope.Scope, env scope.Env, r worker.TestRequest) ([]rego.TestResult, error) {
+func (s *Service) RunCases(ctx context.Context, sc scope.Scope, env scope.Env, r worker.TestRequest) ([]suite.TestResult, error) {
 	r.Data = func(ctx context.Context) (rego.DataSource, error) {
 		data, err := s.Data(ctx, sc.Tenant, env)
 		if err == nil && sc.Require("resources:read") != nil {
@@ -97,9 +98,9 @@ func (s *Service) RunCases(ctx context.Context, sc scope.Scope, env scope.Env, r
 }
 
 // rego is the case as the evaluator takes it.
-func (c TestCase) rego() (rego.TestCase, error) {
+func (c TestCase) rego() (suite.TestCase, error) {
 	in, err := value.FromAny(c.Input)
-	t := rego.TestCase{Name: c.Name, Input: in, Expected: c.Expected}
+	t := suite.TestCase{Name: c.Name, Input: in, Expected: c.Expected}
 	if data := c.Data.Members(); err == nil && len(data) > 0 {
 		t.Data, err = value.FromAny(data)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -46,20 +47,20 @@ func (e *inProcess) Check(ctx context.Context, id scope.TenantID, source string,
 	return e.Validate(ctx, id, source, libs...)
 }
 
-func (e *inProcess) Test(ctx context.Context, _ scope.TenantID, r worker.TestRequest) ([]rego.TestResult, error) {
+func (e *inProcess) Test(ctx context.Context, _ scope.TenantID, r worker.TestRequest) ([]suite.TestResult, error) {
 	e.tests.Add(1)
 	c, issues := rego.Compile(rego.Meta{ID: 1, Name: r.Name}, r.Source, r.Libraries...)
 	if len(issues) > 0 {
 		return nil, errors.New(issues[0].Message)
 	}
 	var data rego.DataSource
-	if len(rego.Unset(c, r.Cases)) > 0 {
+	if len(suite.Unset(c, r.Cases)) > 0 {
 		var err error
 		if data, err = r.Data(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return rego.RunTests(ctx, c, r.Cases, data, rego.Limits{Now: now}, nil), nil
+	return suite.RunTests(ctx, c, r.Cases, data, rego.Limits{Now: now}, nil), nil
 }
 
 // house is a Service with what is around it. Bouncers 71 (sandbox) and 72

@@ -15,8 +15,9 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -183,8 +184,8 @@ type Validation struct {
 
 // TestReport is the answer to POST /policies/{policy_id}/test.
 type TestReport struct {
-	Results []rego.TestResult `json:"results" doc:"One result a case, in order."`
-	Summary Summary           `json:"summary" doc:"The counts."`
+	Results []suite.TestResult `json:"results" doc:"One result a case, in order."`
+	Summary Summary            `json:"summary" doc:"The counts."`
 }
 
 // Summary counts test results; PassRate is 0 to 1, and 0 where there was no case.
@@ -218,7 +219,7 @@ func (p *Policy) count() {
 	}
 }
 
-func summarise(results []rego.TestResult) TestReport {
+func summarise(results []suite.TestResult) TestReport {
 	r := TestReport{Results: results, Summary: Summary{Total: len(results)}}
 	for _, t := range results {
 		if t.Passed {

@@ -8,7 +8,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -224,7 +225,7 @@ func (s *Service) checkTests(ctx context.Context, sc scope.Scope, p Policy) erro
 	if err != nil || report.Summary.Failed == 0 {
 		return err
 	}
-	failures := []rego.TestResult{}
+	failures := []suite.TestResult{}
 	f := fault.Newf(fault.Invalid, "tests_failed", "%d of %d stored test cases fail", report.Summary.Failed, report.Summary.Total)
 	for i, r := range shownResults(sc, p.TestCases, report.Results) {
 		if !r.Passed {

@@ -7,7 +7,8 @@ import (
 	"slices"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -46,7 +47,7 @@ func shownCases(sc scope.Scope, cases []TestCase) []TestCase {
 
 // shownResults are the results of cases as a caller may see them. What a control says
 // can hold its input, so of a hidden case the outcome alone stays.
-func shownResults(sc scope.Scope, cases []TestCase, results []rego.TestResult) []rego.TestResult {
+func shownResults(sc scope.Scope, cases []TestCase, results []suite.TestResult) []suite.TestResult {
 	if SeesRecorded(sc) {
 		return results
 	}

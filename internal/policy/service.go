@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/resource"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -23,7 +24,7 @@ import (
 type Evaluator interface {
 	Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error)
 	Check(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error)
-	Test(ctx context.Context, tenant scope.TenantID, r worker.TestRequest) ([]rego.TestResult, error)
+	Test(ctx context.Context, tenant scope.TenantID, r worker.TestRequest) ([]suite.TestResult, error)
 }
 
 // Service is the use cases on controls. The function fields are needs that

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -159,9 +159,9 @@ func TestUntested(t *testing.T) {
 			{File: "a_test.rego", Name: "test_odd", Status: suite.TestError, Error: "no such thing", Line: 4},
 		},
 		Cases: []controlfile.CaseResult{
-			{File: "gatehouse.yaml", Line: 5, Result: rego.TestResult{Name: "fine", Passed: true}},
-			{File: "gatehouse.yaml", Line: 6, Result: rego.TestResult{Name: "staff", Expected: true}},
-			{File: "gatehouse.yaml", Line: 7, Result: rego.TestResult{Name: "broken", Error: "took too long"}},
+			{File: "gatehouse.yaml", Line: 5, Result: suite.TestResult{Name: "fine", Passed: true}},
+			{File: "gatehouse.yaml", Line: 6, Result: suite.TestResult{Name: "staff", Expected: true}},
+			{File: "gatehouse.yaml", Line: 7, Result: suite.TestResult{Name: "broken", Error: "took too long"}},
 		},
 	}))
 	want := []fault.Detail{

@@ -101,7 +101,7 @@ func TestCacheTellsSpellingsApart(t *testing.T) {
 			cache := NewCache(64 << 20)
 			for i, v := range values {
 				r := request(v)
-				fresh[i] = describe(s.Decide(context.Background(), &r, Options{Now: corpusNow, Deadline: time.Minute}))
+				fresh[i] = describe(s.Decide(context.Background(), &r, Options{Now: testNow, Deadline: time.Minute}))
 				answers[fresh[i]] = true
 			}
 			distinct += len(answers)
@@ -112,7 +112,7 @@ func TestCacheTellsSpellingsApart(t *testing.T) {
 					i = 2*len(values) - 1 - n
 				}
 				r := request(values[i])
-				if got := describe(s.Decide(context.Background(), &r, Options{Now: corpusNow, Deadline: time.Minute, Cache: cache})); got != fresh[i] {
+				if got := describe(s.Decide(context.Background(), &r, Options{Now: testNow, Deadline: time.Minute, Cache: cache})); got != fresh[i] {
 					t.Errorf("%s of %s on %s:\nwithout a cache %s\nwith one        %s", observer, part, lookalikes[i], fresh[i], got)
 				}
 			}
@@ -158,7 +158,7 @@ func TestCacheTellsDrawnValuesApart(t *testing.T) {
 		s := spellingSet(all[rapid.IntRange(0, len(all)-1).Draw(t, "first")], all[rapid.IntRange(0, len(all)-1).Draw(t, "second")])
 		for range 8 {
 			r := Request{Context: member("v", draw(t, "v")), User: member("id", draw(t, "id"))}
-			opt := Options{Now: corpusNow, Deadline: time.Minute}
+			opt := Options{Now: testNow, Deadline: time.Minute}
 			fresh := describe(s.Decide(context.Background(), &r, opt))
 			opt.Cache = cache
 			for range 2 {

@@ -1,6 +1,7 @@
 package rego
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,7 +29,7 @@ func (r *run) env(b *timeBudget) *native.Env {
 		return r.nat
 	}
 	lim := r.lim
-	e := &native.Env{Now: lim.Now, Done: b.done, Pause: lim.Pause, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, Settles: denies}
+	e := &native.Env{Now: lim.Now, Done: b.done, Pause: lim.Pause, Bytes: int(lim.Bytes), Steps: lim.Steps, SkipReason: true, Strict: true, Settles: Denies}
 	if lim.Clock != nil {
 		e.Clock, e.Deadline = lim.Clock, lim.Clock().Add(b.deadline)
 	} else {
@@ -36,6 +37,13 @@ func (r *run) env(b *timeBudget) *native.Env {
 	}
 	r.nat = e
 	return e
+}
+
+// Env is what a program of the evaluator needs to know of the limits. The caller must
+// call release when the program has ended.
+func (l Limits) Env(ctx context.Context) (env *native.Env, release func()) {
+	b := newTimeBudget(ctx, l)
+	return newRun(value.Value{}, nil, l).env(b), b.release
 }
 
 // Panic is a fault of the evaluator that was recovered. The control then denies, and

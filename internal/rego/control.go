@@ -24,10 +24,10 @@ type Control struct {
 	// compiled is there once ready was called; every exported method calls it, and
 	// a plan does for its controls.
 	*compiled
-	text *bundledText
-	// reasons is a pointer: copies of the control share it.
+	// These are pointers: copies of the control share them.
+	derived *derivative
 	reasons *whyProgram
-	actions *actionNames // a pointer for the same reason
+	actions *actionNames
 }
 
 // lazily is what happens once, and whether it did.
@@ -60,7 +60,7 @@ func Compile(m Meta, source string, libs ...lang.Library) (*Control, []lang.Issu
 // then. A control that turns out not to compile denies, and says why. It keeps
 // libs, which the caller must not change.
 func Defer(m Meta, source string, libs []lang.Library) *Control {
-	return &Control{meta: m, source: source, shelf: libs, once: &lazily{}, text: &bundledText{}, reasons: &whyProgram{}, actions: &actionNames{}}
+	return &Control{meta: m, source: source, shelf: libs, once: &lazily{}, derived: &derivative{}, reasons: &whyProgram{}, actions: &actionNames{}}
 }
 
 // ready compiles the control if nobody did yet. It is bounded: by the bounds on
@@ -153,14 +153,53 @@ func (c *Control) broken() Outcome {
 	return out
 }
 
-// refusedControl is a control of a bundle whose writer could not compile it.
-func refusedControl(m Meta, source string, libs []lang.Library, issue lang.Issue) *Control {
+// Refused is a control that denies for the given issue. It is for a control of a bundle
+// whose writer could not compile it.
+func Refused(m Meta, source string, libs []lang.Library, issue lang.Issue) *Control {
 	c := Defer(m, source, libs)
 	c.once.Do(func() {
 		c.compiled = &compiled{issues: []lang.Issue{issue}}
 		c.once.done.Store(true)
 	})
 	return c
+}
+
+// whyProgram is the second compilation of a control, made when it is first
+// asked why.
+type whyProgram struct {
+	once sync.Once
+	prog *native.Why // nil: not possible
+}
+
+// Why is the program that explains the control's outcomes; nil where there is none. The
+// first call compiles it from the source, which takes milliseconds.
+func (c *Control) Why() *native.Why {
+	c.ready()
+	if len(c.issues) > 0 {
+		return nil
+	}
+	c.reasons.once.Do(func() { c.reasons.prog = lang.CompileWhy(c.source, c.code.Libraries) })
+	return c.reasons.prog
+}
+
+// derivative is a value that another package makes of a control.
+type derivative struct {
+	once sync.Once
+	v    any
+}
+
+// Derive returns what create made of the control. It calls create once, and keeps the
+// result as long as the control: a bundle's text of a control is made once, so that a
+// deployment costs the controls that changed. There is room for one such value.
+func (c *Control) Derive(create func() any) any {
+	c.derived.once.Do(func() { c.derived.v = create() })
+	return c.derived.v
+}
+
+// Rules says which of the four rules the control defines.
+func (c *Control) Rules() lang.RuleSet {
+	c.ready()
+	return c.code.Rules
 }
 
 // EvalError is why a control could not be evaluated.

@@ -1,4 +1,4 @@
-package rego
+package rego_test
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,8 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -44,7 +45,7 @@ type corpusCase struct {
 
 type corpusFile struct {
 	name  string
-	set   *Set
+	set   *rego.Set
 	cases []corpusCase
 }
 
@@ -90,9 +91,9 @@ func loadCorpusFile(t testing.TB, name string, files map[string]string) corpusFi
 	t.Helper()
 	f := corpusFile{name: name}
 	var set struct {
-		Controls  map[string]Meta `json:"controls"`
-		Resources []Resource      `json:"resources"`
-		PIP       value.Value     `json:"pip"`
+		Controls  map[string]rego.Meta `json:"controls"`
+		Resources []rego.Resource      `json:"resources"`
+		PIP       value.Value          `json:"pip"`
 	}
 	if text, ok := files["set.json"]; ok {
 		if err := json.Unmarshal([]byte(text), &set); err != nil {
@@ -102,7 +103,7 @@ func loadCorpusFile(t testing.TB, name string, files map[string]string) corpusFi
 	if err := json.Unmarshal([]byte(files["cases.json"]), &f.cases); err != nil {
 		t.Fatalf("%s: cases.json: %v", name, err)
 	}
-	spec := SetSpec{Revision: 3, Env: "production", Resources: set.Resources, PIP: set.PIP}
+	spec := rego.SetSpec{Revision: 3, Env: "production", Resources: set.Resources, PIP: set.PIP}
 	var libs []lang.Library
 	for file, source := range files {
 		if name, ok := strings.CutPrefix(strings.TrimSuffix(file, ".rego"), "lib/"); ok {
@@ -126,29 +127,29 @@ func loadCorpusFile(t testing.TB, name string, files map[string]string) corpusFi
 		if m.Version == 0 {
 			m.Version = 1
 		}
-		c, issues := Compile(m, source, libs...)
+		c, issues := rego.Compile(m, source, libs...)
 		if issues != nil {
 			t.Fatalf("%s: %s: %v", name, file, issues)
 		}
 		spec.Controls = append(spec.Controls, c)
 	}
-	f.set = NewSet(spec)
+	f.set = rego.NewSet(spec)
 	return f
 }
 
 // answer is a decision as the corpus compares it.
-func answer(t testing.TB, s *Set, in json.RawMessage, cache *Cache) map[string]any {
+func answer(t testing.TB, s *rego.Set, in json.RawMessage, cache *rego.Cache) map[string]any {
 	t.Helper()
-	r, bad := ParseRequest(mustDecode(t, string(in)))
+	r, bad := rego.ParseRequest(decoded(t, string(in)))
 	if bad != nil {
 		t.Fatalf("request: %v", bad)
 	}
-	d := s.Decide(context.Background(), &r, Options{Cache: cache, Now: corpusNow, Deadline: 5 * time.Second})
+	d := s.Decide(context.Background(), &r, rego.Options{Cache: cache, Now: corpusNow, Deadline: 5 * time.Second})
 	out := map[string]any{}
 	if err := json.Unmarshal(d.AppendJSON(nil), &out); err != nil {
 		t.Fatal(err)
 	}
-	if d.Err != nil && d.Reason != reasonPath && isEvalError(d.Err) {
+	if d.Err != nil && d.Reason != "Invalid path" && isEvalError(d.Err) {
 		out["error"] = true
 	}
 	return out
@@ -157,14 +158,10 @@ func answer(t testing.TB, s *Set, in json.RawMessage, cache *Cache) map[string]a
 // compare holds each control in scope of a request to topdown.
 func (f *corpusFile) compare(t *testing.T, in json.RawMessage) {
 	t.Helper()
-	r, _ := ParseRequest(mustDecode(t, string(in)))
-	doc, err := f.set.Input(&r)
-	if err != nil {
-		return // it is refused before any control is asked
-	}
-	at, _ := f.set.locate(&r)
-	for _, c := range f.set.planOf(at.slot).controls {
-		got := c.Eval(context.Background(), doc, f.set, Limits{Now: corpusNow, Deadline: 5 * time.Second})
+	r, _ := rego.ParseRequest(decoded(t, string(in)))
+	controls, doc := f.set.Scope(&r, &rego.Decision{}) // none where it is refused before any control is asked
+	for _, c := range controls {
+		got := c.Eval(context.Background(), doc, f.set, rego.Limits{Now: corpusNow, Deadline: 5 * time.Second})
 		want := byTopdown(t, c, doc, f.set, corpusNow)
 		if (got.Err != nil) != (want.Err != nil) || got.Effect != want.Effect || got.Err == nil && got.Reason != want.Reason || !cmp.Equal(got.Mask, want.Mask) {
 			t.Errorf("control %d: %+v\ntopdown: %+v", c.Meta().ID, got, want)
@@ -175,7 +172,7 @@ func (f *corpusFile) compare(t *testing.T, in json.RawMessage) {
 // isEvalError tells an error that Rego itself raises from a value that the
 // control should not have answered: the first ends OPA's evaluation too.
 func isEvalError(err error) bool {
-	var e *EvalError
+	var e *rego.EvalError
 	return errors.As(err, &e) && e.Line > 0
 }
 
@@ -185,19 +182,19 @@ func TestCorpus(t *testing.T) {
 		total += len(f.cases)
 		controls += len(f.set.Controls())
 		t.Run(f.name, func(t *testing.T) {
-			data, err := WriteBundle(BundleSpec{Revision: "3", Set: f.set})
+			data, err := bundle.Write(bundle.Spec{Revision: "3", Set: f.set})
 			if err != nil {
 				t.Fatal(err)
 			}
-			read, err := ReadBundle(data, nil)
+			read, err := readBundle(data)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var stock []map[string]any
 			if !fulltest.Inner() {
-				stock = askOPA(t, stockOPA(t), data, f.cases)
+				stock = askOPA(t, apptest.OPA(t), data, f.cases)
 			}
-			cache := NewCache(1 << 20)
+			cache := rego.NewCache(1 << 20)
 			for i, c := range f.cases {
 				t.Run(c.Name, func(t *testing.T) {
 					got := answer(t, f.set, c.Input, nil)
@@ -297,45 +294,4 @@ func askOPA(t *testing.T, opa string, bundle []byte, cases []corpusCase) []map[s
 		}
 	}
 	return answers
-}
-
-var stockOPABuild struct {
-	once sync.Once
-	path string
-	err  error
-}
-
-// stockOPA finds the OPA that bundles are tried on: GATEHOUSE_TEST_OPA, else
-// the repository's bin/opa, else one that is built from tools/go.mod. Without
-// one the test fails where everything is required, and is skipped elsewhere.
-func stockOPA(t *testing.T) string {
-	t.Helper()
-	if p := os.Getenv("GATEHOUSE_TEST_OPA"); p != "" {
-		return p
-	}
-	b := &stockOPABuild
-	b.once.Do(func() {
-		root, err := filepath.Abs("../..")
-		if err != nil {
-			b.err = err
-			return
-		}
-		b.path = filepath.Join(root, "bin", "opa")
-		if _, err := os.Stat(b.path); err == nil {
-			return
-		}
-		b.path = filepath.Join(os.TempDir(), "gatehouse-test-opa", "opa")
-		if _, err := os.Stat(b.path); err == nil {
-			return
-		}
-		cmd := exec.Command("go", "build", "-o", b.path, "github.com/open-policy-agent/opa")
-		cmd.Dir = filepath.Join(root, "tools")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			b.err = fmt.Errorf("build a stock OPA: %w: %s", err, out)
-		}
-	})
-	if b.err != nil {
-		apptest.Missing(t, b.err.Error())
-	}
-	return b.path
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -28,8 +30,8 @@ type Options struct {
 	Caught func(*Panic)
 }
 
-// limits are the bounds of one decision.
-func (o *Options) limits() Limits {
+// Limits are the bounds of one decision.
+func (o *Options) Limits() Limits {
 	return Limits{Deadline: o.Deadline, Now: o.Now, Clock: o.Clock, Pause: o.Pause, Caught: o.Caught}
 }
 
@@ -221,7 +223,7 @@ func (s *Set) locate(r *Request) (at place, err error) {
 
 // evaluate runs the controls and combines their outcomes.
 func (p *plan) evaluate(ctx context.Context, s *Set, r *Request, path string, opt Options) verdict {
-	lim := opt.limits()
+	lim := opt.Limits()
 	b := newTimeBudget(ctx, lim)
 	defer b.release()
 	run := newRun(p.input(r, path), s, lim)
@@ -360,4 +362,22 @@ func (s *Set) Readings(r *Request) (res, literal *Resource) {
 		literal = at.literal.res
 	}
 	return at.res, literal
+}
+
+// Scope is what made a decision of this set on this request: the controls in scope of
+// the resource that decided, and the input that they were given. There are none for a
+// path that has no one reading.
+func (s *Set) Scope(r *Request, d *Decision) ([]*Control, value.Value) {
+	at, err := s.locate(r)
+	if err != nil {
+		return nil, value.Value{}
+	}
+	p, path := s.planOf(at.slot), at.path
+	if at.literal != nil && d.Resource == at.literal.res { // it was stricter
+		p, path = s.planOf(at.literal), at.literal.decided(at.sent)
+	}
+	if len(p.controls) == 0 {
+		return nil, value.Value{}
+	}
+	return p.controls, p.input(r, path)
 }

@@ -56,7 +56,7 @@ func TestCachedIsFresh(t *testing.T) {
 		s := NewSet(spec)
 		for range 20 {
 			r := drawRequest(t)
-			opt := Options{Now: corpusNow, Deadline: time.Minute}
+			opt := Options{Now: testNow, Deadline: time.Minute}
 			fresh := s.Decide(context.Background(), &r, opt)
 			opt.Cache = cache
 			for range 2 {
@@ -101,7 +101,7 @@ func drawRequest(t *rapid.T) Request {
 			out := map[string]any{}
 			for _, k := range []string{"id", "roles", "a", "name", "hour", "paths", "attributes", "tool"} {
 				if rapid.Bool().Draw(t, k) {
-					out[k] = drawDepth(t, 2)
+					out[k] = drawDocument(t, 2)
 				}
 			}
 			return out
@@ -202,7 +202,7 @@ func TestWithIsNewSet(t *testing.T) {
 			for range 4 {
 				r := drawRequest(t)
 				r.Host = rapid.SampledFrom([]string{"", "h", "h:8", "g"}).Draw(t, "host")
-				opt := Options{Now: corpusNow, Deadline: time.Minute}
+				opt := Options{Now: testNow, Deadline: time.Minute}
 				if d := cmp.Diff(describe(anew.Decide(context.Background(), &r, opt)), describe(s.Decide(context.Background(), &r, opt))); d != "" {
 					t.Fatalf("%s", d)
 				}
@@ -486,5 +486,32 @@ func BenchmarkNormalizePath(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// drawDocument draws a document of so many levels.
+func drawDocument(t *rapid.T, left int) any {
+	kind := rapid.IntRange(0, 6).Draw(t, "kind")
+	switch {
+	case kind == 0:
+		return nil
+	case kind == 1:
+		return rapid.Bool().Draw(t, "b")
+	case kind == 2:
+		return rapid.IntRange(-3, 3).Draw(t, "n")
+	case kind == 3 || left == 0:
+		return rapid.SampledFrom([]string{"", "a", "1", "ann", "bob", "x;y", "ünï"}).Draw(t, "s")
+	case kind == 4:
+		out := []any{}
+		for range rapid.IntRange(0, 3).Draw(t, "len") {
+			out = append(out, drawDocument(t, left-1))
+		}
+		return out
+	default:
+		out := map[string]any{}
+		for range rapid.IntRange(0, 3).Draw(t, "len") {
+			out[rapid.SampledFrom([]string{"id", "a", "b", "roles", "x"}).Draw(t, "k")] = drawDocument(t, left-1)
+		}
+		return out
 	}
 }

@@ -1,9 +1,10 @@
-package rego
+package rego_test
 
 import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -30,12 +31,12 @@ func TestValuesThatOnceDiffered(t *testing.T) {
 		`object.get(data.pip.h, 1, "none") == "none"`, `object.get({1: "a"}, 1.0, "none") == "a"`, `data.pip.n.a == 1`, `walk(data.pip.n, [["a"], 1])`, `some k, 6 in input.list; k == 1.0`,
 	} {
 		t.Run(condition, func(t *testing.T) {
-			c, issues := Compile(Meta{ID: 1, Name: "a", Version: 1}, "package a\n\nallow if { "+condition+" }\n")
+			c, issues := rego.Compile(rego.Meta{ID: 1, Name: "a", Version: 1}, "package a\n\nallow if { "+condition+" }\n")
 			if len(issues) > 0 {
 				t.Fatal(issues)
 			}
 			now := time.Unix(1_700_000_000, 0)
-			ours := c.Eval(t.Context(), input, data, Limits{Now: now})
+			ours := c.Eval(t.Context(), input, data, rego.Limits{Now: now})
 			theirs := byTopdown(t, c, input, data, now)
 			if ours.Effect != theirs.Effect || (ours.Err == nil) != (theirs.Err == nil) {
 				t.Errorf("native says %s (%v), topdown %s (%v)", ours.Effect, ours.Err, theirs.Effect, theirs.Err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
@@ -36,17 +37,17 @@ const (
 	verdicts
 )
 
-func decide(c *rego.Control, w world) (rego.Outcome, rego.Explanation) {
+func decide(c *rego.Control, w world) (rego.Outcome, explain.Explanation) {
 	in, err1 := value.FromAny(w.input)
 	data, err2 := value.FromAny(w.data)
 	if err1 != nil || err2 != nil {
 		panic("a world that is no JSON")
 	}
-	return c.Explain(context.Background(), in, rego.Object(data), rego.Limits{Deadline: 5 * time.Second, Now: time.Unix(1_800_000_000, 0)})
+	return explain.Control(context.Background(), c, in, rego.Object(data), rego.Limits{Deadline: 5 * time.Second, Now: time.Unix(1_800_000_000, 0)})
 }
 
 // judge turns one decision around by its explanation.
-func judge(c *rego.Control, w world) (verdict, rego.Explanation) {
+func judge(c *rego.Control, w world) (verdict, explain.Explanation) {
 	out, e := decide(c, w)
 	if out.Err != nil {
 		return unexplained, e
@@ -73,7 +74,7 @@ func judge(c *rego.Control, w world) (verdict, rego.Explanation) {
 }
 
 // meet turns every condition of a list.
-func meet(f *flipper, missing []rego.Condition) bool {
+func meet(f *flipper, missing []explain.Condition) bool {
 	for _, c := range missing {
 		if !f.flip(c, !c.Holds) {
 			return false
@@ -85,7 +86,7 @@ func meet(f *flipper, missing []rego.Condition) bool {
 // judgeHeld makes a condition fail of the rule that decided, and of each other
 // rule that would have decided the same. Every one of the deciding rule's
 // conditions is tried; all that can be turned mechanically have to do it.
-func judgeHeld(c *rego.Control, w world, e rego.Explanation, changed func(rego.Outcome) bool) verdict {
+func judgeHeld(c *rego.Control, w world, e explain.Explanation, changed func(rego.Outcome) bool) verdict {
 	result := unmechanical
 	if len(e.Conditions) == 0 {
 		return unexplained
@@ -108,7 +109,7 @@ func judgeHeld(c *rego.Control, w world, e rego.Explanation, changed func(rego.O
 }
 
 // breakAll breaks one condition of each rule that still decides the same.
-func breakAll(c *rego.Control, w world, e rego.Explanation, changed func(rego.Outcome) bool, left int) bool {
+func breakAll(c *rego.Control, w world, e explain.Explanation, changed func(rego.Outcome) bool, left int) bool {
 	if left == 0 {
 		return false
 	}
@@ -130,7 +131,7 @@ func breakAll(c *rego.Control, w world, e rego.Explanation, changed func(rego.Ou
 // Every condition of the rule is tried: none may leave that rule as it was, and
 // one has to turn the decision. Where each sets off a deny rule that did not hold
 // before, that one's explanation is followed in turn, and it is counted apart.
-func judgeDenied(c *rego.Control, w world, e rego.Explanation, rounds int) verdict {
+func judgeDenied(c *rego.Control, w world, e explain.Explanation, rounds int) verdict {
 	result := unmechanical
 	for _, cond := range e.Conditions {
 		f := newFlipper(w, e.Conditions)
@@ -168,8 +169,8 @@ func judgeDenied(c *rego.Control, w world, e rego.Explanation, rounds int) verdi
 	return result
 }
 
-func named(e rego.Explanation, line int) bool {
-	return line == e.Line || slices.ContainsFunc(e.Also, func(a rego.Alternative) bool { return a.Line == line })
+func named(e explain.Explanation, line int) bool {
+	return line == e.Line || slices.ContainsFunc(e.Also, func(a explain.Alternative) bool { return a.Line == line })
 }
 
 // tally counts the verdicts of one source of decisions.
@@ -288,7 +289,7 @@ func flipCorpus(t *testing.T, y *tally) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files := rego.Txtar(string(text))
+		files := txtar(string(text))
 		var set struct {
 			Resources []map[string]any `json:"resources"`
 			PIP       map[string]any   `json:"pip"`

@@ -1,29 +1,31 @@
-package rego
+package rego_test
 
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // guarded is a set with resources of several kinds of patterns.
-func guarded(t testing.TB) *Set {
+func guarded(t testing.TB) *rego.Set {
 	t.Helper()
-	deny, issues := Compile(Meta{ID: 1, Name: "closed", Version: 1, ResourceID: 5}, "package c\n\nallow := false\n\nreason := \"closed\"\n")
-	allow, more := Compile(Meta{ID: 2, Name: "open", Version: 1}, "package o\n\nallow := true\n\nreason := input.resource.path\n")
+	deny, issues := rego.Compile(rego.Meta{ID: 1, Name: "closed", Version: 1, ResourceID: 5}, "package c\n\nallow := false\n\nreason := \"closed\"\n")
+	allow, more := rego.Compile(rego.Meta{ID: 2, Name: "open", Version: 1}, "package o\n\nallow := true\n\nreason := input.resource.path\n")
 	if issues != nil || more != nil {
 		t.Fatal(issues, more)
 	}
-	return NewSet(SetSpec{Controls: []*Control{deny, allow}, Resources: []Resource{
+	return rego.NewSet(rego.SetSpec{Controls: []*rego.Control{deny, allow}, Resources: []rego.Resource{
 		{ID: 5, Path: "/orders/**", Doc: value.Object()},
 		{ID: 6, Path: "/**", Doc: value.Object()},
 		{ID: 7, Path: "/files/*", Doc: value.Object()},
-		{ID: 8, Path: "/raw/**", PathMatching: PathExact, Doc: value.Object()},
+		{ID: 8, Path: "/raw/**", PathMatching: rego.PathExact, Doc: value.Object()},
 		{ID: 9, Path: "/Twins/a", Doc: value.Object()},
 		{ID: 10, Path: "/twins/a", Doc: value.Object()},
 		{ID: 11, Path: "/api/{id}/Secret", Doc: value.Object()},
@@ -156,7 +158,7 @@ func TestSpellings(t *testing.T) {
 		{"/api/1/secret;a", 11, "/api/1/Secret"},
 		{"/API/X/SECRET", 11, "/api/X/Secret"},
 	} {
-		place := s.Find(&Request{Path: tc.path})
+		place := s.Find(&rego.Request{Path: tc.path})
 		res, path, err := place.Locate()
 		var id int64
 		if res != nil {
@@ -165,7 +167,7 @@ func TestSpellings(t *testing.T) {
 		if (err != nil) != (tc.id == 0) || id != tc.id || path != tc.decided {
 			t.Errorf("%q: resource %d, path %q, %v; want %d, %q", tc.path, id, path, err, tc.id, tc.decided)
 		}
-		d := s.Decide(context.Background(), &Request{Path: tc.path, Resource: value.Object(value.Member{Key: "path", Value: value.String(tc.path)})}, Options{})
+		d := s.Decide(context.Background(), &rego.Request{Path: tc.path, Resource: value.Object(value.Member{Key: "path", Value: value.String(tc.path)})}, rego.Options{})
 		if d.Permit != (tc.id > 5) || d.Permit && d.Reason != tc.decided {
 			t.Errorf("%q: permit %v, %q", tc.path, d.Permit, d.Reason)
 		}
@@ -176,54 +178,13 @@ func TestSpellings(t *testing.T) {
 		cases = append(cases, corpusCase{Input: in})
 	}
 	// A stock OPA finds the same resource and sees the same path.
-	data, err := WriteBundle(BundleSpec{Set: s, Revision: "1"})
+	data, err := bundle.Write(bundle.Spec{Set: s, Revision: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, got := range askOPA(t, stockOPA(t), data, cases) {
+	for i, got := range askOPA(t, apptest.OPA(t), data, cases) {
 		if d := cmp.Diff(answer(t, s, cases[i].Input, nil), got); d != "" {
 			t.Errorf("a stock OPA differs for %s:\n%s", cases[i].Input, d)
 		}
 	}
-}
-
-// What a client wrote is what is forwarded: no escape but of unreserved characters is
-// ever removed.
-func TestNormalizeKeepsReserved(t *testing.T) {
-	for raw, want := range map[string]string{
-		"/a%3bb%2bc%2cd%3de%40f%3ag%24h%26": "/a%3Bb%2Bc%2Cd%3De%40f%3Ag%24h%26",
-		"/a;b+c,d=e@f:g$h&":                 "/a;b+c,d=e@f:g$h&",
-		"/%41%7e%2d%5f%2e":                  "/A~-_.",
-		"/%21%27%28%29%2a":                  "/%21%27%28%29%2A",
-		"/a b/%20/\u00e9/%c3%a9":            "/a%20b/%20/%C3%A9/%C3%A9",
-		"/%2541":                            "/%2541",
-		"/x/%2e%2e/y":                       "/y",
-	} {
-		got, err := NormalizePath(raw)
-		again, _ := NormalizePath(got)
-		if err != nil || got != want || again != got {
-			t.Errorf("%q: %q %v, then %q; want %q", raw, got, err, again, want)
-		}
-	}
-}
-
-// FuzzFold holds folding to its invariants: a folded path folds to itself, keeps its
-// segments, and finds the same resource.
-func FuzzFold(f *testing.F) {
-	for _, s := range []string{"/orders;x/1", "/%256frders/1", "/A/%20/..;/b", "/\uff0f/%252e%252e", "/a%25252fb%3b"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, raw string) {
-		canon, err := NormalizePath(raw)
-		if err != nil {
-			return
-		}
-		l := foldPath(canon)
-		if strings.Count(l.folded, "/") != strings.Count(canon, "/") {
-			t.Fatalf("%q folds to %q", canon, l.folded)
-		}
-		if isFolded(canon) && l.folded != canon {
-			t.Fatalf("%q is folded, and folds to %q", canon, l.folded)
-		}
-	})
 }

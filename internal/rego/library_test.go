@@ -1,4 +1,4 @@
-package rego
+package rego_test
 
 import (
 	"fmt"
@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -20,9 +23,9 @@ const textLibrary = "package lib.text\n\nsame(a, b) if lower(a) == lower(b)\n\nl
 func TestLibrariesOfAControl(t *testing.T) {
 	people := lib(1, "package lib.people\n\nimport data.lib.text\n\nnamed(n) if text.same(input.user.id, n)\n\nprompt := input.llm.model\n\ntime_of := time.now_ns()\n\nhr := data.pip.hr.x\n")
 	libs := []lang.Library{people, lib(2, textLibrary), lib(3, "package lib.other\n\nx := 1\n")}
-	m := Meta{ID: 1, Name: "a", Version: 1}
+	m := rego.Meta{ID: 1, Name: "a", Version: 1}
 	const source = "package a\n\nimport data.lib.people\n\nallow if people.named(\"ann\")\n"
-	c, issues := Compile(m, source, libs...)
+	c, issues := rego.Compile(m, source, libs...)
 	if issues != nil {
 		t.Fatal(issues)
 	}
@@ -35,7 +38,7 @@ func TestLibrariesOfAControl(t *testing.T) {
 	if got := lang.Reach(source, libs); !slices.Equal(got, c.Libraries()) {
 		t.Errorf("reach %v", got)
 	}
-	d, issues := Compile(m, strings.Replace(source, `named("ann")`, "prompt == people.hr", 1), libs...)
+	d, issues := rego.Compile(m, strings.Replace(source, `named("ann")`, "prompt == people.hr", 1), libs...)
 	if issues != nil {
 		t.Fatal(issues)
 	}
@@ -44,24 +47,24 @@ func TestLibrariesOfAControl(t *testing.T) {
 	}
 	changed := slices.Clone(libs)
 	changed[1].Source, changed[1].Version = strings.ReplaceAll(textLibrary, "lower", "upper"), 2
-	e, issues := Compile(m, source, changed...)
+	e, issues := rego.Compile(m, source, changed...)
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	if e.sum == c.sum || !c.Of(m, source, libs) || c.Of(m, source, changed) || !c.Of(m, source, append(libs[:2:2], lib(9, "package lib.new\n\nx := 1"))) {
+	if e.Sum() == c.Sum() || !c.Of(m, source, libs) || c.Of(m, source, changed) || !c.Of(m, source, append(libs[:2:2], lib(9, "package lib.new\n\nx := 1"))) {
 		t.Error("a change of a library does not show")
 	}
-	files, err := bundleFiles(BundleSpec{Set: NewSet(SetSpec{Controls: []*Control{c, mustCompile(t, Meta{ID: 2}, "package b\nallow := true")}})})
+	data, err := bundle.Write(bundle.Spec{Set: rego.NewSet(rego.SetSpec{Controls: []*rego.Control{c, compiledControl(t, rego.Meta{ID: 2}, "package b\nallow := true")}})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for name := range files {
+	for _, name := range tarNames(t, data) {
 		if strings.Contains(name, "libraries/") {
 			names = append(names, name)
 		}
 	}
-	if slices.Sort(names); !slices.Equal(names, []string{"gatehouse/libraries/l1v1.rego", "gatehouse/libraries/l2v1.rego"}) {
+	if !slices.Equal(names, []string{"/gatehouse/libraries/l1v1.rego", "/gatehouse/libraries/l2v1.rego"}) {
 		t.Errorf("the bundle holds %q", names)
 	}
 }
@@ -69,13 +72,13 @@ func TestLibrariesOfAControl(t *testing.T) {
 // A library's rule is one condition in an explanation: the author of the control
 // sees what was asked of it.
 func TestExplainWithALibrary(t *testing.T) {
-	c, issues := Compile(Meta{ID: 1, Name: "a", Version: 1}, "package a\n\nimport data.lib.text\n\ndefault allow := false\n\nallow if text.same(input.user.id, \"ann\")\n", lib(2, textLibrary))
+	c, issues := rego.Compile(rego.Meta{ID: 1, Name: "a", Version: 1}, "package a\n\nimport data.lib.text\n\ndefault allow := false\n\nallow if text.same(input.user.id, \"ann\")\n", lib(2, textLibrary))
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	for id, want := range map[string]Effect{"ANN": Allow, "bob": Deny} {
-		in := mustDecode(t, fmt.Sprintf(`{"user":{"id":%q}}`, id))
-		out, why := c.Explain(t.Context(), in, nil, Limits{})
+	for id, want := range map[string]rego.Effect{"ANN": rego.Allow, "bob": rego.Deny} {
+		in := decoded(t, fmt.Sprintf(`{"user":{"id":%q}}`, id))
+		out, why := explain.Control(t.Context(), c, in, nil, rego.Limits{})
 		list := why.Conditions
 		if why.Nearest != nil {
 			list = why.Nearest.Missing

@@ -1,25 +1,25 @@
-package rego
+package rego_test
 
 import (
 	"context"
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/oracle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // byTopdown is the outcome of a control by OPA's own evaluator.
-func byTopdown(t testing.TB, c *Control, in value.Value, data DataSource, now time.Time) Outcome {
+func byTopdown(t testing.TB, c *rego.Control, in value.Value, data rego.DataSource, now time.Time) rego.Outcome {
 	t.Helper()
-	c.ready()
 	var libs []string
 	for _, l := range c.Libraries() {
 		libs = append(libs, l.Source)
 	}
 	o, err := oracle.Compile(c.Source(), libs...)
 	if err != nil {
-		t.Fatalf("%s: %v", c.meta.Name, err)
+		t.Fatalf("%s: %v", c.Meta().Name, err)
 	}
 	ask := func(rule string, defined bool) value.Value {
 		if !defined || err != nil {
@@ -29,29 +29,29 @@ func byTopdown(t testing.TB, c *Control, in value.Value, data DataSource, now ti
 		v, err = o.Rule(context.Background(), rule, in, data, now)
 		return v
 	}
-	deny := ask("deny", c.code.Rules.Deny)
+	deny := ask("deny", c.Rules().Deny)
 	var mask, allow value.Value
-	if !denies(deny) {
-		mask, allow = ask("mask", c.code.Rules.Mask), ask("allow", c.code.Rules.Allow)
+	if !rego.Denies(deny) {
+		mask, allow = ask("mask", c.Rules().Mask), ask("allow", c.Rules().Allow)
 	}
 	if err != nil {
-		return Outcome{Effect: Deny, Err: err}
+		return rego.Outcome{Effect: rego.Deny, Err: err}
 	}
-	out := c.outcome(deny, mask, allow)
-	if out.Err == nil && out.Effect != NoMatch {
-		reason := ask("reason", c.code.Rules.Reason)
+	out := c.OutcomeOf(deny, mask, allow)
+	if out.Err == nil && out.Effect != rego.NoMatch {
+		reason := ask("reason", c.Rules().Reason)
 		if err != nil {
-			return Outcome{Effect: Deny, Err: err}
+			return rego.Outcome{Effect: rego.Deny, Err: err}
 		}
 		if s, ok := reason.Str(); ok && s != "" {
 			out.Reason = s
 		}
 		if out.Reason == "" {
-			out.Reason = c.defaultReason(out.Effect)
+			out.Reason = c.DefaultReason(out.Effect)
 		}
-		out.Reason = cutReason(out.Reason)
+		out.Reason = rego.CutReason(out.Reason)
 	} else if out.Reason == "" {
-		out.Reason = noMatchReason
+		out.Reason = rego.NoMatchReason
 	}
 	return out
 }

@@ -57,7 +57,7 @@ func (o *Outcome) reasoned() bool { return o.Err == nil && o.Effect != NoMatch }
 
 // outcome is what the values of the rules come to.
 func (c *Control) outcome(deny, mask, allow value.Value) Outcome {
-	if denies(deny) {
+	if Denies(deny) {
 		return Outcome{Effect: Deny, Reason: joinReasons(deny)}
 	}
 	return c.settle(mask, allow)
@@ -84,9 +84,9 @@ func (c *Control) settle(mask, allow value.Value) Outcome {
 	return Outcome{Effect: NoMatch}
 }
 
-// denies reports whether deny's value denies: anything but false and an empty
+// Denies reports whether deny's value denies: anything but false and an empty
 // collection or string.
-func denies(v value.Value) bool {
+func Denies(v value.Value) bool {
 	switch v.Kind() {
 	case value.UndefinedKind:
 		return false
@@ -186,19 +186,22 @@ func (c *Control) giveReason(out *Outcome, reason value.Value) {
 	}
 	out.Authored = out.Reason != ""
 	if !out.Authored {
-		out.Reason = c.defaultReason(out.Effect)
+		out.Reason = c.DefaultReason(out.Effect)
 	}
 	out.Reason = cutReason(out.Reason)
 }
 
-func (c *Control) defaultReason(e Effect) string {
+// DefaultReason is the reason of an effect for which the control gives none.
+func (c *Control) DefaultReason(e Effect) string { return defaultReason(c.meta.Name, e) }
+
+func defaultReason(control string, e Effect) string {
 	switch e {
 	case Deny:
-		return "Denied by control " + c.meta.Name
+		return "Denied by control " + control
 	case Mask:
-		return "Masked by control " + c.meta.Name
+		return "Masked by control " + control
 	default:
-		return "Allowed by control " + c.meta.Name
+		return "Allowed by control " + control
 	}
 }
 

@@ -8,8 +8,10 @@
 //	request -> NormalizePath -> matcher -> plan (controls in scope)
 //	        -> cache? -> each control: its compiled program -> combine
 //
-// The language of controls is in lang, the evaluator in native, values in value, and
-// the tests that authors write run in suite.
+// The folders: value has the values, native the evaluator, lang the language of
+// controls. Around the engine are bundle (what carries controls to bouncers), explain
+// (why a control decided), masking (how an answer is masked) and suite (the tests that
+// authors write).
 package rego
 
 import (

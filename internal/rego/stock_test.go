@@ -1,4 +1,4 @@
-package rego
+package rego_test
 
 import (
 	"io/fs"
@@ -6,6 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 
 	"github.com/open-policy-agent/opa/v1/test/cases"
 	"github.com/open-policy-agent/opa/v1/test/cases/testdata"
@@ -19,8 +23,8 @@ import (
 // The sources are OPA's own cases, as far as a control may be written like that.
 func TestStockOPATakesWhatTheCheckTakes(t *testing.T) {
 	fulltest.Only(t)
-	opa := stockOPA(t)
-	var list []*Control
+	opa := apptest.OPA(t)
+	var list []*rego.Control
 	err := fs.WalkDir(testdata.V1, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -35,7 +39,7 @@ func TestStockOPATakesWhatTheCheckTakes(t *testing.T) {
 		}
 		for _, tc := range set.Cases {
 			for _, source := range tc.Modules {
-				if c, issues := Compile(Meta{ID: int64(len(list)), Name: tc.Note, Version: 1}, source); issues == nil {
+				if c, issues := rego.Compile(rego.Meta{ID: int64(len(list)), Name: tc.Note, Version: 1}, source); issues == nil {
 					list = append(list, c)
 				}
 			}
@@ -45,7 +49,7 @@ func TestStockOPATakesWhatTheCheckTakes(t *testing.T) {
 	if err != nil || len(list) < 700 {
 		t.Fatalf("%d controls, %v", len(list), err)
 	}
-	data, err := WriteBundle(BundleSpec{Revision: "1", Set: NewSet(SetSpec{Controls: list})})
+	data, err := bundle.Write(bundle.Spec{Revision: "1", Set: rego.NewSet(rego.SetSpec{Controls: list})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,3 +46,12 @@ func plainResources(all value.Value) value.Value {
 	})
 	return value.Object(members...)
 }
+
+// Object makes a DataSource of one object with the members resources and pip,
+// for tests and trials.
+func Object(data value.Value) DataSource { return objectSource{data} }
+
+type objectSource struct{ v value.Value }
+
+// Data is the value at path.
+func (o objectSource) Data(path []string) value.Value { return o.v.At(path...) }

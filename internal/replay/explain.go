@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -50,7 +51,7 @@ func (s *Service) Explain(ctx context.Context, sc scope.Scope, id string) (audit
 
 // why explains a decision from its kept input; nothing where there is none, or
 // where the control that decided is not known any more.
-func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (list []rego.Explanation, differs bool, err error) {
+func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (list []explain.Explanation, differs bool, err error) {
 	req, why := request(d)
 	if why != "" {
 		return nil, false, nil
@@ -64,7 +65,8 @@ func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (li
 	}
 	opt := rego.Options{Now: d.Timestamp, Deadline: s.Deadline, Clock: s.Now, Caught: caught}
 	if d.PolicyID == 0 {
-		again, list := set.Explain(ctx, &req, opt)
+		again := set.Decide(ctx, &req, opt)
+		list := explain.Decision(ctx, set, &req, opt, again)
 		return redacted(list, &req, set), again.PolicyID != 0, nil
 	}
 	control, err := s.versionOf(ctx, sc, set, d)
@@ -75,13 +77,13 @@ func (s *Service) why(ctx context.Context, sc scope.Scope, d audit.Decision) (li
 	if err != nil {
 		return nil, false, nil
 	}
-	outcome, e := control.Explain(ctx, in, set, rego.Limits{Deadline: s.Deadline, Now: d.Timestamp, Clock: s.Now, Caught: caught})
-	return redacted([]rego.Explanation{e}, &req, set), outcome.Effect.Permits() != granted(d), nil
+	outcome, e := explain.Control(ctx, control, in, set, rego.Limits{Deadline: s.Deadline, Now: d.Timestamp, Clock: s.Now, Caught: caught})
+	return redacted([]explain.Explanation{e}, &req, set), outcome.Effect.Permits() != granted(d), nil
 }
 
 // redacted takes what no log may hold out of explanations: what stands under
 // secret names in the input or the resource, and the owner's address.
-func redacted(list []rego.Explanation, req *rego.Request, set *rego.Set) []rego.Explanation {
+func redacted(list []explain.Explanation, req *rego.Request, set *rego.Set) []explain.Explanation {
 	found := redact.In(req.User, req.Action, req.Resource, req.Context, req.Extra)
 	if r := set.Resource(req.ResourceID); r != nil {
 		found = found.With(r.Doc, false)

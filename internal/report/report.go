@@ -12,7 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 )
@@ -91,7 +92,7 @@ func exportCSV(k simulator.Kept) []byte {
 		add("condition", c.Source, conditionValues(c), strconv.Itoa(c.Line), conditionResult(c))
 	}
 	if near := rec.Explanation.Nearest; near != nil {
-		for _, c := range append(append([]rego.Condition{}, near.Held...), near.Missing...) {
+		for _, c := range append(append([]explain.Condition{}, near.Held...), near.Missing...) {
 			add("nearest rule that would have allowed", c.Source, conditionValues(c), strconv.Itoa(c.Line), conditionResult(c))
 		}
 	}
@@ -156,7 +157,7 @@ func facts(k simulator.Kept) []fact {
 }
 
 // conditionResult says how a condition came out.
-func conditionResult(c rego.Condition) string {
+func conditionResult(c explain.Condition) string {
 	switch {
 	case c.Unreached:
 		return "not reached"
@@ -168,7 +169,7 @@ func conditionResult(c rego.Condition) string {
 }
 
 // conditionValues lists the values that a condition read.
-func conditionValues(c rego.Condition) string {
+func conditionValues(c explain.Condition) string {
 	texts := make([]string, len(c.Values))
 	for i, b := range c.Values {
 		texts[i] = binding(b)
@@ -176,7 +177,7 @@ func conditionValues(c rego.Condition) string {
 	return strings.Join(texts, "; ")
 }
 
-func binding(b rego.Binding) string {
+func binding(b explain.Binding) string {
 	if !b.Value.Defined() {
 		return b.Path + " is absent"
 	}

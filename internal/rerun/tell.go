@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 )
 
 // tell traces a flip to the rule behind it, and keeps it as a sample while
@@ -14,11 +15,11 @@ func (m *Machine) tell(ctx context.Context, p *Part, r *record, s *sides, req *r
 	}
 	m.told++
 	after := m.verdict(&o.after, o.afterBlocked)
-	m.explain(&after, s.cand.Why(ctx, req, opt, o.after))
+	m.explain(&after, explain.Decision(ctx, s.cand, req, opt, o.after))
 	before := m.verdict(&o.before, o.beforeBlocked)
 	sampled := m.samples < m.spec.Samples
 	if sampled || after.Rule == "" {
-		m.explain(&before, s.base.Why(ctx, req, opt, o.before))
+		m.explain(&before, explain.Decision(ctx, s.base, req, opt, o.before))
 	}
 	behind, who := &after, &o.after
 	if after.Rule == "" || o.after.PolicyID == 0 && o.before.PolicyID != 0 {
@@ -54,7 +55,7 @@ func (m *Machine) verdict(d *rego.Decision, blocked bool) Verdict {
 
 // explain names the rule that decided; where only a default did, or nothing,
 // the nearest rule that would have granted access.
-func (m *Machine) explain(v *Verdict, why []rego.Explanation) {
+func (m *Machine) explain(v *Verdict, why []explain.Explanation) {
 	if len(why) == 0 {
 		return
 	}

@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -102,10 +103,10 @@ func TestExpand(t *testing.T) {
 func TestHide(t *testing.T) {
 	long := strings.Repeat("s", minSecret)
 	for _, c := range []struct{ text, name, want string }{
-		{long, "reason", rego.Redacted},
-		{"it was " + long + "!", "reason", "it was " + rego.Redacted + "!"},
-		{long + long, "", rego.Redacted + rego.Redacted},
-		{"7", "reason", rego.Redacted},
+		{long, "reason", masking.Redacted},
+		{"it was " + long + "!", "reason", "it was " + masking.Redacted + "!"},
+		{long + long, "", masking.Redacted + masking.Redacted},
+		{"7", "reason", masking.Redacted},
 		{"17", "reason", "17"},
 		{"7", "line", "7"},
 		{"nothing", "reason", "nothing"},

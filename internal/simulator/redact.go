@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -112,9 +113,9 @@ func hide(text, name string, secrets []string) string {
 	for _, secret := range secrets {
 		switch {
 		case text == secret:
-			return rego.Redacted
+			return masking.Redacted
 		case len(secret) >= minSecret:
-			text = strings.ReplaceAll(text, secret, rego.Redacted)
+			text = strings.ReplaceAll(text, secret, masking.Redacted)
 		}
 	}
 	return text

@@ -17,7 +17,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -93,14 +94,14 @@ type SourceLine struct {
 // Record is what is kept of a run, and what an export shows. Secrets and
 // owner_email are taken out of it.
 type Record struct {
-	Decision        string           `json:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"ALLOW; DENY; MASK: granted, with data masked; NO_MATCH: the control says nothing, and the default action applies."`
-	Reason          string           `json:"reason" doc:"Why, in words: the control's own reason where it gives one."`
-	Trace           []rego.Step      `json:"trace" doc:"The way to the decision, step by step; at most 1000 steps."`
-	Input           Object           `json:"input_json" doc:"The input as it was sent."`
-	Output          Object           `json:"output_json" doc:"What an enforcement point would be given: the answer of data.gatehouse.decision."`
-	ExecutionTimeMS float64          `json:"execution_time_ms" doc:"Time that the evaluation took, in milliseconds, without the trace."`
-	Timestamp       time.Time        `json:"timestamp" doc:"When it ran, UTC."`
-	Explanation     rego.Explanation `json:"explanation" doc:"The rule and line that decided and the values it saw; for a denial, the nearest rule that would have allowed."`
+	Decision        string              `json:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"ALLOW; DENY; MASK: granted, with data masked; NO_MATCH: the control says nothing, and the default action applies."`
+	Reason          string              `json:"reason" doc:"Why, in words: the control's own reason where it gives one."`
+	Trace           []explain.Step      `json:"trace" doc:"The way to the decision, step by step; at most 1000 steps."`
+	Input           Object              `json:"input_json" doc:"The input as it was sent."`
+	Output          Object              `json:"output_json" doc:"What an enforcement point would be given: the answer of data.gatehouse.decision."`
+	ExecutionTimeMS float64             `json:"execution_time_ms" doc:"Time that the evaluation took, in milliseconds, without the trace."`
+	Timestamp       time.Time           `json:"timestamp" doc:"When it ran, UTC."`
+	Explanation     explain.Explanation `json:"explanation" doc:"The rule and line that decided and the values it saw; for a denial, the nearest rule that would have allowed."`
 	// Notes say where a live decision would differ.
 	Notes          []string     `json:"notes" doc:"What a live decision would do otherwise, in words; empty when nothing."`
 	EvaluatedInput Object       `json:"evaluated_input" doc:"The input as the control saw it: filled in from the resource and the stored user, as for a live decision."`

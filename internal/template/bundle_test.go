@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -43,11 +44,11 @@ func TestBundle(t *testing.T) {
 		}
 	}
 	set := rego.NewSet(spec)
-	data, err := rego.WriteBundle(rego.BundleSpec{Revision: "1", Set: set})
+	data, err := bundle.Write(bundle.Spec{Revision: "1", Set: set})
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := rego.BundleReader{}.Read(data)
+	read, err := bundle.Reader{}.Read(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestEmptyParameters(t *testing.T) {
 		ctl, _ = rego.Compile(rego.Meta{ID: int64(i + 1), Name: id, Version: 1}, ctl.Source())
 		spec.Controls = append(spec.Controls, ctl)
 	}
-	data, err := rego.WriteBundle(rego.BundleSpec{Revision: "1", Set: rego.NewSet(spec)})
+	data, err := bundle.Write(bundle.Spec{Revision: "1", Set: rego.NewSet(spec)})
 	if err != nil {
 		t.Fatal(err)
 	}

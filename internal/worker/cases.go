@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -19,7 +20,7 @@ type TestRequest struct {
 	Name, Source string
 	// Libraries are what the source may import.
 	Libraries []lang.Library
-	Cases     []rego.TestCase
+	Cases     []suite.TestCase
 	// Data is called, in this process, where the control reads something below
 	// data that not every case sets; nil is none.
 	Data func(ctx context.Context) (rego.DataSource, error)
@@ -29,7 +30,7 @@ type TestRequest struct {
 // control refers to. Besides the faults of Validate and of Data, a source that
 // does not compile is Invalid "invalid_policy", and one that reads too much of
 // data Invalid "evaluation_limit".
-func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, r TestRequest) ([]rego.TestResult, error) {
+func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, r TestRequest) ([]suite.TestResult, error) {
 	req := request{Op: opTest, Name: r.Name, Source: r.Source, Cases: r.Cases, Libraries: r.Libraries}
 	rep, err := p.call(ctx, tenant, p.cfg.TestDeadline, req)
 	if err == nil && len(rep.Needs) > 0 {
@@ -45,7 +46,7 @@ func (p *Pool) Test(ctx context.Context, tenant scope.TenantID, r TestRequest) (
 		return nil, uncompiled(rep.Issues)
 	}
 	if rep.Tests == nil {
-		rep.Tests = []rego.TestResult{}
+		rep.Tests = []suite.TestResult{}
 	}
 	return rep.Tests, nil
 }
@@ -68,7 +69,7 @@ func (c *child) test(ctx context.Context, req request) reply {
 		return reply{Issues: issues}
 	}
 	var data rego.DataSource
-	if needs := rego.Unset(control, req.Cases); len(needs) > 0 {
+	if needs := suite.Unset(control, req.Cases); len(needs) > 0 {
 		if len(req.Data) == 0 {
 			return reply{Needs: needs}
 		}
@@ -78,5 +79,5 @@ func (c *child) test(ctx context.Context, req request) reply {
 		}
 		data = rego.Object(v)
 	}
-	return reply{Tests: rego.RunTests(ctx, control, req.Cases, data, rego.Limits{Now: time.Now(), Caught: c.note}, time.Now)}
+	return reply{Tests: suite.RunTests(ctx, control, req.Cases, data, rego.Limits{Now: time.Now(), Caught: c.note}, time.Now)}
 }

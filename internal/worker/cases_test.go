@@ -12,6 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -22,7 +23,7 @@ func TestCasesWithData(t *testing.T) {
 	data, calls := &asked{DataSource: rego.Object(object(t, `{"resources":{"7":{"owner":"ada"},"8":{"owner":"bob"}},"pip":{"hr":{"x":1}}}`))}, 0
 	r := TestRequest{
 		Name: "owners", Source: "package owners\n\nallow if data.resources[\"7\"].owner == input.user.id\n\nallow if data.pip.hr.x == 2\n",
-		Cases: []rego.TestCase{
+		Cases: []suite.TestCase{
 			{Name: "ada", Input: object(t, `{"user":{"id":"ada"}}`), Expected: true},
 			{Name: "bob", Input: object(t, `{"user":{"id":"bob"}}`), Expected: false},
 			{Name: "bob's", Input: object(t, `{"user":{"id":"bob"}}`), Expected: true, Data: object(t, `{"resources":{"7":{"owner":"bob"}}}`)},
@@ -51,10 +52,10 @@ func TestCasesWithData(t *testing.T) {
 	run("some set some", []string{"pip", "hr", "x"}, []string{"resources", "7", "owner"})
 	r.Cases = r.Cases[2:4]
 	run("all set one", []string{"pip", "hr", "x"})
-	r.Cases = []rego.TestCase{{Name: "both", Expected: true, Data: object(t, `{"resources":{},"pip":{"hr":{"x":2}}}`)}}
+	r.Cases = []suite.TestCase{{Name: "both", Expected: true, Data: object(t, `{"resources":{},"pip":{"hr":{"x":2}}}`)}}
 	run("all set all")
 	r.Data = nil
-	r.Cases = []rego.TestCase{{Name: "no data", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false}}
+	r.Cases = []suite.TestCase{{Name: "no data", Input: object(t, `{"user":{"id":"ada"}}`), Expected: false}}
 	run("there is none")
 	down := fault.New(fault.Unavailable, "store_unavailable", "down")
 	r.Data = func(context.Context) (rego.DataSource, error) { return nil, down }
@@ -93,7 +94,7 @@ func TestCasesWithMuchData(t *testing.T) {
 		{"too much", plain, 100_000, 200, "more than 16 MiB of data"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := TestRequest{Source: "package much\n\n" + c.body + "\n", Data: resources(c.n, c.padding), Cases: []rego.TestCase{
+			r := TestRequest{Source: "package much\n\n" + c.body + "\n", Data: resources(c.n, c.padding), Cases: []suite.TestCase{
 				{Name: "last", Input: object(t, `{"name":"resource 5000"}`), Expected: true}, {Name: "none", Input: object(t, `{"name":"x"}`), Expected: false},
 			}}
 			began := time.Now()

@@ -13,7 +13,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 )
 
@@ -55,7 +55,7 @@ func TestPanicsOfChildren(t *testing.T) {
 		t.Error(err)
 	}
 	more("a simulation", 1)
-	if _, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []rego.TestCase{{Name: "one", Input: input}}}); err != nil {
+	if _, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []suite.TestCase{{Name: "one", Input: input}}}); err != nil {
 		t.Error(err)
 	}
 	more("a test", 1)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -52,9 +53,9 @@ type Simulation struct {
 	Reason string          `json:"reason"`
 	Mask   []rego.MaskRule `json:"mask,omitempty"`
 	// Error is why the control could not be evaluated; the effect is then DENY.
-	Error       string           `json:"error,omitempty"`
-	Steps       []rego.Step      `json:"steps"`
-	Explanation rego.Explanation `json:"explanation"`
+	Error       string              `json:"error,omitempty"`
+	Steps       []explain.Step      `json:"steps"`
+	Explanation explain.Explanation `json:"explanation"`
 	// Took is how long the evaluation took, without its trace.
 	Took time.Duration `json:"took"`
 }
@@ -258,11 +259,11 @@ func (c *child) simulate(ctx context.Context, req request) reply {
 	lim := rego.Limits{Deadline: t.Deadline, Steps: math.MaxInt, Now: start, Caught: c.note}
 	out := control.Eval(ctx, input, rego.Object(data), lim)
 	took := time.Since(start)
-	var steps []rego.Step
-	var why rego.Explanation
+	var steps []explain.Step
+	var why explain.Explanation
 	if !errors.Is(out.Err, rego.ErrLimit) {
 		lim.Deadline = max(t.Deadline-took, time.Millisecond)
-		out, steps, why = control.Trace(ctx, input, rego.Object(data), lim)
+		out, steps, why = explain.Trace(ctx, control, input, rego.Object(data), lim)
 	}
 	if errors.Is(out.Err, rego.ErrLimit) {
 		if time.Since(start) < t.Deadline {

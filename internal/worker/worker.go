@@ -21,7 +21,7 @@ import (
 	"io"
 
 	"github.com/gatehouse-dev/gatehouse/internal/gitpack"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
@@ -50,10 +50,10 @@ type Validation struct {
 }
 
 type request struct {
-	Op     string          `json:"op"`
-	Name   string          `json:"name,omitempty"`
-	Source string          `json:"source"`
-	Cases  []rego.TestCase `json:"cases,omitempty"`
+	Op     string           `json:"op"`
+	Name   string           `json:"name,omitempty"`
+	Source string           `json:"source"`
+	Cases  []suite.TestCase `json:"cases,omitempty"`
 	// Data is what the cases need of data, once the child has said it.
 	Data json.RawMessage `json:"data,omitempty"`
 	// Modules are the files of test_modules.
@@ -74,7 +74,7 @@ type request struct {
 }
 
 type reply struct {
-	Tests []rego.TestResult `json:"tests,omitempty"`
+	Tests []suite.TestResult `json:"tests,omitempty"`
 	// Needs are the paths below data without which the cases cannot run.
 	Needs  [][]string   `json:"needs,omitempty"`
 	Issues []lang.Issue `json:"issues,omitempty"`

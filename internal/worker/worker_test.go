@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/suite"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -74,7 +75,7 @@ func TestTest(t *testing.T) {
 		}
 		return v
 	}
-	got, err := p.Test(t.Context(), "default", TestRequest{Name: "fine", Source: fine, Cases: []rego.TestCase{
+	got, err := p.Test(t.Context(), "default", TestRequest{Name: "fine", Source: fine, Cases: []suite.TestCase{
 		{Name: "admin", Input: in("admin"), Expected: true}, {Name: "guest", Input: in("guest"), Expected: true},
 	}})
 	if err != nil || len(got) != 2 || !got[0].Passed || got[1].Passed {
@@ -182,7 +183,7 @@ func TestHostile(t *testing.T) {
 				return
 			}
 			began = time.Now()
-			got, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []rego.TestCase{{Name: "one", Input: in, Expected: true}}})
+			got, err := p.Test(t.Context(), "default", TestRequest{Source: source, Cases: []suite.TestCase{{Name: "one", Input: in, Expected: true}}})
 			within(t, "test", began, cfg.TestDeadline, err)
 			if err == nil && got[0].Passed && strings.Contains("shift split squares marshal expand memory", name) {
 				t.Errorf("%s ran to its end: %+v", name, got[0])
@@ -279,7 +280,7 @@ func TestFairShare(t *testing.T) {
 	refused := make(chan error, 64)
 	for range 64 {
 		wg.Go(func() {
-			_, err := p.Test(ctx, "noisy", TestRequest{Source: loop, Cases: []rego.TestCase{{Input: in}, {Input: in}, {Input: in}, {Input: in}}})
+			_, err := p.Test(ctx, "noisy", TestRequest{Source: loop, Cases: []suite.TestCase{{Input: in}, {Input: in}, {Input: in}, {Input: in}}})
 			refused <- err
 		})
 	}
@@ -314,7 +315,7 @@ func TestValidateFindsARoom(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 2 * p.cfg.Size {
 		wg.Go(func() {
-			_, _ = p.Test(ctx, scope.TenantID(fmt.Sprint("noisy-", i)), TestRequest{Source: loop, Cases: []rego.TestCase{{Input: in}, {Input: in}, {Input: in}, {Input: in}}})
+			_, _ = p.Test(ctx, scope.TenantID(fmt.Sprint("noisy-", i)), TestRequest{Source: loop, Cases: []suite.TestCase{{Input: in}, {Input: in}, {Input: in}, {Input: in}}})
 		})
 	}
 	for len(p.long) < cap(p.long) {

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -47,10 +48,10 @@ func (r *Rules) JSONInto(doc []byte, out func([]byte) error) error {
 		return out(doc)
 	}
 	if r.set == 0 {
-		return rego.ApplyMaskTo(doc, r.paths, r.key, out)
+		return masking.ApplyTo(doc, r.paths, r.key, out)
 	}
 	private := r.JSONTo(out)
-	err := rego.ApplyMaskTo(doc, r.paths, r.key, func(p []byte) error {
+	err := masking.ApplyTo(doc, r.paths, r.key, func(p []byte) error {
 		_, err := private.Write(p)
 		return err
 	})
@@ -67,7 +68,7 @@ func (r *Rules) structured(doc []byte) (_ []byte, err error) {
 			return nil, err
 		}
 	}
-	return rego.ApplyMask(doc, r.paths, r.key)
+	return masking.Apply(doc, r.paths, r.key)
 }
 
 // JSONStream hides personal data in the strings and numbers of a document that

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 const (
@@ -64,7 +65,7 @@ type Rules struct {
 	how     [8]string // strategy by category
 	paths   []rego.MaskRule
 	headers []headerRule
-	key     rego.HashKey
+	key     masking.HashKey
 }
 
 // Split tells the masks of the request from those of the answer.
@@ -81,7 +82,7 @@ func Split(list []rego.MaskRule) (answer, request []rego.MaskRule) {
 
 // New makes rules of masks, which hash with the tenant's key. A category that
 // nobody knows is an error, and so is a field of the head that cannot be masked.
-func New(list []rego.MaskRule, key rego.HashKey) (*Rules, error) {
+func New(list []rego.MaskRule, key masking.HashKey) (*Rules, error) {
 	r := &Rules{key: key}
 	for _, m := range list {
 		if name, ok := strings.CutPrefix(m.Path, Header); ok {

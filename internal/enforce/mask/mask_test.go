@@ -12,10 +12,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/pii"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 // testKey is the key that tests hash with.
-var testKey = rego.HashKey("a key of 32 bytes for tests only")
+var testKey = masking.HashKey("a key of 32 bytes for tests only")
 
 func rules(t testing.TB, list ...string) *Rules {
 	t.Helper()

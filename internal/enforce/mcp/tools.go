@@ -9,6 +9,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -70,7 +71,7 @@ func FilterTools(doc []byte, keep func(name string) bool) (out []byte, tools []T
 	if len(drop) == 0 {
 		return doc, tools, nil
 	}
-	out, err = rego.ApplyMask(doc, drop, nil)
+	out, err = masking.Apply(doc, drop, nil)
 	return out, tools, err
 }
 

@@ -1,14 +1,14 @@
 package pii
 
 import (
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 // Hide appends what stands for a text under a mask's strategy: nothing for remove,
 // the keyed digest for hash, "****" and the last four characters for last4,
 // "[redacted]" for any other, and for hash without a key.
-func Hide(dst, text []byte, strategy string, key rego.HashKey) []byte {
+func Hide(dst, text []byte, strategy string, key masking.HashKey) []byte {
 	switch strategy {
 	case lang.StrategyRemove:
 		return dst
@@ -21,5 +21,5 @@ func Hide(dst, text []byte, strategy string, key rego.HashKey) []byte {
 		}
 		return dst
 	}
-	return append(dst, rego.Redacted...)
+	return append(dst, masking.Redacted...)
 }

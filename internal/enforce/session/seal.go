@@ -6,7 +6,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 	"strings"
 )
 
@@ -19,7 +20,7 @@ type Seal struct {
 }
 
 // NewSeal is nil without a key.
-func NewSeal(key rego.HashKey) *Seal {
+func NewSeal(key masking.HashKey) *Seal {
 	own := key.Derive("mcp-session/v1")
 	if len(own) == 0 {
 		return nil

@@ -16,7 +16,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
 // Mode is whether denials are acted on.
@@ -102,10 +104,10 @@ type Settings struct {
 	// CredentialsNo is the number of the credentials that belong to the bundle.
 	CredentialsNo int64
 	Tokens        *identity.Verifier
-	HashKey       rego.HashKey  // of the tenant; empty: what is to be hashed is redacted
-	SessionSeal   *session.Seal // nil without a key
-	KeyClosed     bool          // there is a key, and it does not open
-	identity      string        // the identity configuration, to see whether it changed
+	HashKey       masking.HashKey // of the tenant; empty: what is to be hashed is redacted
+	SessionSeal   *session.Seal   // nil without a key
+	KeyClosed     bool            // there is a key, and it does not open
+	identity      string          // the identity configuration, to see whether it changed
 }
 
 // neverShown are headers that no control may read: a control's author is no
@@ -127,7 +129,7 @@ type Reader struct {
 // Read makes settings of what a bundle says of us. Whatever it cannot
 // understand is an error, and the bundle is refused: a guessed mode or a
 // dropped key set would open a door.
-func (r *Reader) Read(bundle *rego.Bundle, before *Settings) (*Settings, error) {
+func (r *Reader) Read(bundle *bundle.Bundle, before *Settings) (*Settings, error) {
 	var m bundleMeta
 	own, err := json.Marshal(bundle.Meta["bouncer"]) // null when there is none, which changes nothing
 	if bundle.Bouncer.Defined() {
@@ -176,14 +178,14 @@ func (r *Reader) Read(bundle *rego.Bundle, before *Settings) (*Settings, error) 
 // readHashKey opens the key of the tenant's masks, which is sealed for our token.
 // One that does not open keeps no bundle from being active: what is to be hashed is
 // redacted then. It is a saved bundle's, fetched with a former token.
-func (s *Settings) readHashKey(bundle *rego.Bundle, token string) {
-	own, ok := bundle.Meta[rego.MaskKeyMember].(map[string]any)
+func (s *Settings) readHashKey(bundle *bundle.Bundle, token string) {
+	own, ok := bundle.Meta[masking.KeyMember].(map[string]any)
 	if !ok {
 		return // of a control plane that has none yet
 	}
 	id, _ := own["id"].(string)
 	sealed, _ := own["sealed"].(string)
-	key, err := rego.OpenHashKey(sealed, token, rego.MaskKeyPlace(s.Tenant, id))
+	key, err := masking.OpenHashKey(sealed, token, masking.KeyPlace(s.Tenant, id))
 	s.HashKey, s.KeyClosed = key, err != nil
 	s.SessionSeal = session.NewSeal(key)
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/open-policy-agent/opa/v1/types"
 )
 
-// offered is the list of built-ins for controls. It stands in the package above,
+// offered is the list of built-ins for controls. It stands in package lang,
 // which these tests cannot import: it is read from its source.
 var offered = sync.OnceValue(func() []*ast.Builtin {
-	file, err := parser.ParseFile(gotoken.NewFileSet(), "../capabilities.go", nil, 0)
+	file, err := parser.ParseFile(gotoken.NewFileSet(), "../lang/capabilities.go", nil, 0)
 	if err != nil {
 		panic(err)
 	}

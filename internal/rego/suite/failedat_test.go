@@ -67,7 +67,7 @@ func TestFailedCaseSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := rego.RunTests(t.Context(), c, []rego.TestCase{{Name: "granted", Input: in, Expected: true}, {Name: "refused", Input: in}}, nil, rego.Limits{}, nil)
+	got := RunTests(t.Context(), c, []TestCase{{Name: "granted", Input: in, Expected: true}, {Name: "refused", Input: in}}, nil, rego.Limits{}, nil)
 	if got[0].Passed || !strings.Contains(got[0].Why, "count(input.items) > 0") && !strings.Contains(got[0].Why, "input.user.id") {
 		t.Errorf("the failed case does not say why: %+v", got[0])
 	}

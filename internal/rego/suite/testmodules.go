@@ -1,8 +1,9 @@
-// Package suite runs the tests that authors write for their controls: modules of
-// Rego tests, with coverage and with the expressions that failed.
+// Package suite runs the tests that authors write for their controls: stored cases
+// (an input and whether access is expected), and modules of Rego tests, with coverage
+// and with the expressions that failed.
 //
-// They run on OPA's own evaluator and test runner. Built-ins whose work can outgrow
-// their arguments run behind bounds (bounded.go).
+// Cases run on the engine. Modules run on OPA's own evaluator and test runner, where
+// built-ins whose work can outgrow their arguments are bounded (bounded.go).
 package suite
 
 import (

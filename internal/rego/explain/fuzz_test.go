@@ -1,11 +1,15 @@
-package rego
+package explain
 
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -14,11 +18,7 @@ import (
 // the attributes, nor an explanation or a trace of what it decides. What an
 // explanation says of the outcome is what Eval says.
 func FuzzSource(f *testing.F) {
-	for _, c := range loadCorpus(f) {
-		for _, ctl := range c.set.Controls() {
-			f.Add(ctl.Source(), string(c.cases[0].Input))
-		}
-	}
+	addCorpus(f)
 	f.Add(payroll, `{"user":{"roles":["clerk"]}}`)
 	for _, source := range []string{
 		"", "package", "package x", "package x\n\nallow if {", "package x\n\nallow if input[_][_]", "package x\n\nallow if input == input",
@@ -40,7 +40,7 @@ func FuzzSource(f *testing.F) {
 		if two, _ := json.Marshal(again); string(one) != string(two) || issues != nil && list != nil {
 			t.Fatalf("attributes differ: %s, %s", one, two)
 		}
-		c, issues := Compile(Meta{ID: 1, Name: "fuzz", Version: 1}, source)
+		c, issues := rego.Compile(rego.Meta{ID: 1, Name: "fuzz", Version: 1}, source)
 		if issues != nil {
 			return
 		}
@@ -48,12 +48,12 @@ func FuzzSource(f *testing.F) {
 		if err != nil {
 			return
 		}
-		lim := Limits{Deadline: time.Second, Now: corpusNow}
+		lim := rego.Limits{Deadline: time.Second, Now: explainNow}
 		want := c.Eval(context.Background(), in, nil, lim)
 		if want.Err != nil || c.Refs().NonDeterministic {
 			return
 		}
-		out, steps, e := c.Trace(context.Background(), in, nil, lim)
+		out, steps, e := Trace(context.Background(), c, in, nil, lim)
 		if out.Err == nil && (out.Effect != want.Effect || e.Effect != want.Effect.String()) {
 			t.Fatalf("explained %v (%s), decided %v", out.Effect, e.Effect, want.Effect)
 		}
@@ -63,8 +63,37 @@ func FuzzSource(f *testing.F) {
 		if _, err := json.Marshal(e); err != nil {
 			t.Fatal(err)
 		}
-		if out.Effect == Allow && !e.Partial && e.Rule != "allow" {
+		if out.Effect == rego.Allow && !e.Partial && e.Rule != "allow" {
 			t.Fatalf("allowed by %q: %s", e.Rule, e.Text)
 		}
 	})
+}
+
+// addCorpus adds the controls of the corpus, each with the first input of its file.
+func addCorpus(f *testing.F) {
+	f.Helper()
+	paths, err := filepath.Glob("../testdata/*.txtar")
+	if err != nil || len(paths) == 0 {
+		f.Fatalf("no corpus: %v", err)
+	}
+	for _, p := range paths {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			f.Fatal(err)
+		}
+		files := map[string]string{}
+		for _, part := range strings.Split("\n"+string(text), "\n-- ")[1:] {
+			name, content, _ := strings.Cut(part, " --\n")
+			files[name] = content
+		}
+		var cases []struct{ Input json.RawMessage }
+		if err := json.Unmarshal([]byte(files["cases.json"]), &cases); err != nil {
+			f.Fatalf("%s: %v", p, err)
+		}
+		for name, source := range files {
+			if strings.HasSuffix(name, ".rego") && !strings.HasPrefix(name, "lib/") {
+				f.Add(source, string(cases[0].Input))
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
-package rego
+package bundle
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,7 +10,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/format"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // In a bundle two controls may have the same package, and a stock OPA takes an
@@ -39,9 +42,9 @@ func libraryKey(l lang.Library) string { return fmt.Sprintf("l%dv%d", l.ID, l.Ve
 // move is a package here, and what it is in the bundle.
 type move struct{ from, to ast.Ref }
 
-// moves are where the control and its libraries go; the control's own is the first.
-func (c *Control) moves(mod *ast.Module, libs []lang.LinkedModule) []move {
-	out := []move{{mod.Package.Path, bundlePackage("controls", controlKey(c.meta.ID))}}
+// movesOf says where a control and its libraries go; the control's own is the first.
+func movesOf(control int64, mod *ast.Module, libs []lang.LinkedModule) []move {
+	out := []move{{mod.Package.Path, bundlePackage("controls", controlKey(control))}}
 	for _, l := range libs {
 		out = append(out, move{l.Module.Package.Path, bundlePackage("libraries", libraryKey(l.Library))})
 	}
@@ -54,7 +57,7 @@ func bundlePackage(kind, key string) ast.Ref {
 
 // rewritten is a module of a control for a bundle, its own or a library's, and
 // the names of gatehouse.strict that it uses.
-func (c *Control) rewritten(moves []move, module *ast.Module) (text string, strict []string, err error) {
+func rewritten(control int64, moves []move, module *ast.Module) (text string, strict []string, err error) {
 	mod := module.Copy()
 	w := &rewriter{moves: moves, own: lang.TopNames(mod), used: map[string]bool{}}
 	for _, imp := range mod.Imports {
@@ -68,12 +71,12 @@ func (c *Control) rewritten(moves []move, module *ast.Module) (text string, stri
 	mod.Package.Path = w.moved(mod.Package.Path)
 	for _, rule := range mod.Rules {
 		if err := w.rule(rule); err != nil {
-			return "", nil, fmt.Errorf("rewrite control %d for a bundle: %w", c.meta.ID, err)
+			return "", nil, fmt.Errorf("rewrite control %d for a bundle: %w", control, err)
 		}
 	}
 	out, err := format.AstWithOpts(mod, format.Opts{RegoVersion: ast.RegoV1})
 	if err != nil {
-		return "", nil, fmt.Errorf("write control %d for a bundle: %w", c.meta.ID, err)
+		return "", nil, fmt.Errorf("write control %d for a bundle: %w", control, err)
 	}
 	return string(out), slices.Sorted(maps.Keys(w.used)), nil
 }
@@ -168,8 +171,8 @@ func (w *rewriter) patterns(r *ast.Rule) {
 			r.Body.Append(ast.Equality.Expr(name, ast.NewTerm(v)))
 			return name.Value, nil
 		}), arg)
-		if value, ok := v.(ast.Value); ok && err == nil {
-			r.Head.Args[i].Value = value
+		if changed, ok := v.(ast.Value); ok && err == nil {
+			r.Head.Args[i].Value = changed
 		}
 	}
 }
@@ -273,46 +276,46 @@ var emptyRules = map[string]string{
 }
 
 // outcomeModule says what a control's rules come to, word for word
-// what Control.effect and Control.explain do.
-func (c *Control) outcomeModule() string {
+// what the engine does (rego/outcome.go).
+func outcomeModule(c *rego.Control) string {
 	var b strings.Builder
-	key := controlKey(c.meta.ID)
+	key, has := controlKey(c.Meta().ID), c.Rules()
 	fmt.Fprintf(&b, "package gatehouse.outcomes.%s\n\nimport data.gatehouse.controls.%s as control\nimport data.gatehouse.rules\n", key, key)
-	if len(c.issues) > 0 {
-		problem := regoString(c.broken().Reason)
+	if len(c.Broken()) > 0 {
+		problem := regoString(c.Eval(context.Background(), value.Value{}, nil, rego.Limits{}).Reason) // whatever the input
 		return fmt.Sprintf("package gatehouse.outcomes.%s\n\nverdict := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": %s}\n\nreason := %s\n", key, problem, problem)
 	}
 	broken := func(msg string) string {
-		return regoString(fmt.Sprintf("Control %q could not be evaluated: ", c.meta.Name) + msg)
+		return regoString(fmt.Sprintf("Control %q could not be evaluated: ", c.Meta().Name) + msg)
 	}
 	b.WriteString("\nverdict := {\"effect\": \"DENY\", \"mask\": {}} if {\n")
-	if c.code.Rules.Deny {
+	if has.Deny {
 		b.WriteString("\trules.denies(rules.value(control.deny))\n")
 	} else {
 		b.WriteString("\tfalse\n")
 	}
-	if c.code.Rules.Allow {
+	if has.Allow {
 		b.WriteString("} else := {\"effect\": \"DENY\", \"mask\": {}} if {\n\trules.value(control.allow) == false\n")
 		fmt.Fprintf(&b, "} else := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": concat(\"\", [%s, type_name(control.allow)])} if {\n\trules.value(control.allow) != true\n", broken("allow must be true or false, not "))
 	}
-	if c.code.Rules.Mask {
-		fmt.Fprintf(&b, "} else := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": %s} if {\n\trules.too_many(rules.value(control.mask))\n", regoString(ReasonLimit))
+	if has.Mask {
+		fmt.Fprintf(&b, "} else := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": %s} if {\n\trules.too_many(rules.value(control.mask))\n", regoString(rego.ReasonLimit))
 		fmt.Fprintf(&b, "} else := {\"effect\": \"DENY\", \"mask\": {}, \"problem\": concat(\"\", [%s, rules.mask_problem(rules.value(control.mask))])} if {\n\ttrue\n", broken(""))
 		b.WriteString("} else := {\"effect\": \"MASK\", \"mask\": m} if {\n\tm := rules.mask(rules.value(control.mask))\n\tcount(m) > 0\n")
 	}
-	if c.code.Rules.Allow {
+	if has.Allow {
 		b.WriteString("} else := {\"effect\": \"ALLOW\", \"mask\": {}} if {\n\trules.value(control.allow) == true\n")
 	}
 	b.WriteString("} else := {\"effect\": \"NO_MATCH\", \"mask\": {}}\n")
 	b.WriteString("\nreason := problem if {\n\tproblem := object.get(verdict, \"problem\", \"\")\n\tproblem != \"\"\n")
-	if c.code.Rules.Reason {
+	if has.Reason {
 		b.WriteString("} else := rules.cut(r) if {\n\tr := rules.value(control.reason)\n\tis_string(r)\n\tr != \"\"\n")
 	}
-	if c.code.Rules.Deny {
+	if has.Deny {
 		b.WriteString("} else := rules.cut(r) if {\n\trules.denies(rules.value(control.deny))\n\tr := rules.joined(rules.value(control.deny))\n\tr != \"\"\n")
 	}
 	fmt.Fprintf(&b, "} else := rules.cut(object.get({\"DENY\": %s, \"MASK\": %s, \"ALLOW\": %s}, verdict.effect, \"\"))\n",
-		regoString(c.defaultReason(Deny)), regoString(c.defaultReason(Mask)), regoString(c.defaultReason(Allow)))
+		regoString(c.DefaultReason(rego.Deny)), regoString(c.DefaultReason(rego.Mask)), regoString(c.DefaultReason(rego.Allow)))
 	return b.String()
 }
 

@@ -1,4 +1,4 @@
-package rego
+package bundle
 
 import (
 	"archive/tar"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/util"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -28,7 +29,7 @@ const (
 type Bundle struct {
 	Revision string
 	Env      string
-	Set      *Set
+	Set      *rego.Set
 	// Meta is the manifest's metadata.
 	Meta map[string]any
 	// Bouncer is the bouncer's own configuration, undefined if there is none.
@@ -36,12 +37,12 @@ type Bundle struct {
 }
 
 // BundleReader reads bundles for one enforcement point.
-type BundleReader struct {
+type Reader struct {
 	// Verify checks the signature, for exactly the files that are there; nil ignores it.
 	Verify *Verify
 	// Active is the set that decides now, nil for none. Controls that it has too
 	// are taken over, so that the next bundle costs what differs.
-	Active *Set
+	Active *rego.Set
 	// Stored: the bundle was read here before. Its controls compile when they are
 	// first asked, so that a restart need not wait for thousands; one that does not
 	// compile any more denies.
@@ -51,7 +52,7 @@ type BundleReader struct {
 // Read reads what WriteBundle wrote and compiles its controls. A delta, a file
 // that does not belong, a bundle without its manifest or roots, and a control that
 // does not compile are errors: a bundle is taken whole or not at all.
-func (r BundleReader) Read(data []byte) (*Bundle, error) {
+func (r Reader) Read(data []byte) (*Bundle, error) {
 	verify := r.Verify
 	files, err := unpack(data)
 	if err != nil {
@@ -85,7 +86,7 @@ func (r BundleReader) Read(data []byte) (*Bundle, error) {
 	if b.Set, err = r.index(doc.Get("index"), files); err != nil {
 		return nil, err
 	}
-	b.Env = b.Set.env
+	b.Env = b.Set.Env()
 	return b, nil
 }
 
@@ -191,11 +192,11 @@ func checkFiles(files map[string][]byte) error {
 }
 
 // index builds the set that a bundle was written of.
-func (r BundleReader) index(index value.Value, files map[string][]byte) (*Set, error) {
+func (r Reader) index(index value.Value, files map[string][]byte) (*rego.Set, error) {
 	if index.Kind() != value.ObjectKind {
 		return nil, errors.New("the bundle has no index")
 	}
-	spec := SetSpec{}
+	spec := rego.SetSpec{}
 	spec.Env, _ = index.Get("env").Str()
 	spec.Revision, _ = index.Get("revision").Int64()
 	libraries := map[string]lang.Library{}
@@ -228,7 +229,7 @@ func (r BundleReader) index(index value.Value, files map[string][]byte) (*Set, e
 		}
 		spec.PIP = pip
 	}
-	return NewSet(spec), nil
+	return rego.NewSet(spec), nil
 }
 
 func readLibrary(v value.Value) (l lang.Library, err error) {
@@ -243,8 +244,8 @@ func readLibrary(v value.Value) (l lang.Library, err error) {
 	return l, err
 }
 
-func (r BundleReader) control(v value.Value, libraries map[string]lang.Library) (*Control, error) {
-	var m Meta
+func (r Reader) control(v value.Value, libraries map[string]lang.Library) (*rego.Control, error) {
+	var m rego.Meta
 	var ok [5]bool
 	m.ID, ok[0] = v.Get("id").Int64()
 	m.Name, ok[1] = v.Get("name").Str()
@@ -270,14 +271,14 @@ func (r BundleReader) control(v value.Value, libraries map[string]lang.Library) 
 		line, _ := why.Get("line").Int64()
 		column, _ := why.Get("column").Int64()
 		is.Line, is.Column = int(line), int(column)
-		return refusedControl(m, source, libs, is), nil
+		return rego.Refused(m, source, libs, is), nil
 	}
-	var c *Control
+	var c *rego.Control
 	if r.Active != nil {
 		c = r.Active.Control(m.ID)
 	}
 	if c == nil || !c.Of(m, source, libs) {
-		c = Defer(m, source, libs)
+		c = rego.Defer(m, source, libs)
 	}
 	if r.Stored {
 		return c, nil
@@ -300,8 +301,8 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("control %d (version %d) does not compile: line %d, column %d: %s", e.Control, e.Version, is.Line, is.Column, is.Message)
 }
 
-func readResource(v value.Value) (Resource, error) {
-	var r Resource
+func readResource(v value.Value) (rego.Resource, error) {
+	var r rego.Resource
 	var ok bool
 	if r.ID, ok = v.Get("id").Int64(); !ok {
 		return r, errors.New("the bundle's index holds a resource that cannot be read")

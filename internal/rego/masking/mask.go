@@ -1,4 +1,6 @@
-package rego
+// Package masking hides values in JSON documents as mask rules say, and holds the
+// tenant's key for those that are hashed.
+package masking
 
 import (
 	"bytes"
@@ -10,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -49,7 +52,7 @@ type maskNode struct {
 //
 // Bytes outside the masks stay as they are. A document that is not JSON is an
 // error, never passed through.
-func ApplyMask(doc []byte, rules []MaskRule, key HashKey) ([]byte, error) {
+func Apply(doc []byte, rules []rego.MaskRule, key HashKey) ([]byte, error) {
 	if len(rules) == 0 {
 		return doc, nil
 	}
@@ -67,7 +70,7 @@ func ApplyMask(doc []byte, rules []MaskRule, key HashKey) ([]byte, error) {
 // ApplyMaskTo is ApplyMask for large documents: it hands the result to out in
 // pieces, as it goes. Beside doc it holds a piece, or what one value needs. What
 // out got before an error must not be passed on.
-func ApplyMaskTo(doc []byte, rules []MaskRule, key HashKey, out func([]byte) error) error {
+func ApplyTo(doc []byte, rules []rego.MaskRule, key HashKey, out func([]byte) error) error {
 	root, err := maskTree(rules)
 	if err != nil {
 		return err
@@ -80,7 +83,7 @@ func ApplyMaskTo(doc []byte, rules []MaskRule, key HashKey, out func([]byte) err
 }
 
 // maskTree merges the paths of rules into a tree.
-func maskTree(rules []MaskRule) (*maskNode, error) {
+func maskTree(rules []rego.MaskRule) (*maskNode, error) {
 	root := &maskNode{}
 	for _, r := range rules {
 		if err := root.add(r); err != nil {
@@ -104,7 +107,7 @@ func (m *masker) document(nodes []*maskNode, depth int) error {
 }
 
 // add puts a rule into the tree.
-func (n *maskNode) add(r MaskRule) error {
+func (n *maskNode) add(r rego.MaskRule) error {
 	if lang.Strictness(r.Strategy) == 0 {
 		return fmt.Errorf("unknown mask strategy %q", r.Strategy)
 	}

@@ -1,12 +1,17 @@
-package rego
+// Package explain says why controls came to an outcome: the rule that decided, its
+// conditions with the values that they saw, the nearest rule that would have allowed,
+// and the trace of all conditions.
+//
+// It runs a second program of each control (native.Why), which the engine never waits
+// for.
+package explain
 
 import (
 	"context"
 	"errors"
 	"runtime/debug"
-	"sync"
 
-	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -73,25 +78,6 @@ type Explanation struct {
 	Public string `json:"public" doc:"What the person who was refused is told"`
 }
 
-// whyProgram is the second compilation of a control, made when it is first
-// asked why.
-type whyProgram struct {
-	once sync.Once
-	prog *native.Why // nil: not within what is compiled
-}
-
-// why compiles the control for questions, once, from its source: what compiling
-// needs is not kept.
-func (c *Control) why() *native.Why {
-	if len(c.issues) > 0 {
-		return nil
-	}
-	c.reasons.once.Do(func() {
-		c.reasons.prog = lang.CompileWhy(c.source, c.code.Libraries)
-	})
-	return c.reasons.prog
-}
-
 // The bounds of one explanation: some milliseconds, whatever the control.
 const (
 	whySteps = 300_000
@@ -99,39 +85,40 @@ const (
 	maxAlso  = 8
 )
 
-// Explain evaluates the control and says why it came out so. It costs some
-// microseconds more than Eval; the control's first explanation compiles it a
+// explainControl evaluates a control and says why it came out so. It costs some
+// microseconds more than Control.Eval; the control's first explanation compiles it a
 // second time (milliseconds).
-func (c *Control) Explain(ctx context.Context, in value.Value, data DataSource, lim Limits) (Outcome, Explanation) {
+func Control(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits) (rego.Outcome, Explanation) {
 	out := c.Eval(ctx, in, data, lim)
-	return out, c.explanation(ctx, in, data, lim, out)
+	return out, Outcome(ctx, c, in, data, lim, out)
 }
 
-// explanation says why out is the outcome.
-func (c *Control) explanation(ctx context.Context, in value.Value, data DataSource, lim Limits, out Outcome) Explanation {
+// explainOutcome says why out is the outcome of a control on an input.
+func Outcome(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits, out rego.Outcome) Explanation {
+	m := c.Meta()
 	e := Explanation{
-		PolicyID: c.meta.ID, PolicyName: c.meta.Name, PolicyVersion: c.meta.Version,
+		PolicyID: m.ID, PolicyName: m.Name, PolicyVersion: m.Version,
 		Effect: out.Effect.String(), Conditions: []Condition{},
 	}
-	c.fillIn(ctx, in, data, lim, out, &e)
-	e.Public = c.public(out)
+	e.askRules(ctx, c, in, data, lim, out)
+	e.Public = (&rego.Decision{Effect: out.Effect, Reason: out.Reason, Err: out.Err, PolicyName: m.Name}).Public()
 	e.Text = e.words(out)
 	return e
 }
 
-// fillIn is the part of an explanation that asks the rules. A fault of it must
+// askRules is the part of an explanation that asks the rules. A fault in it must
 // not become one of the decision.
-func (c *Control) fillIn(ctx context.Context, in value.Value, data DataSource, lim Limits, out Outcome, e *Explanation) {
+func (e *Explanation) askRules(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits, out rego.Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.Partial = true
 			if lim.Caught != nil {
-				lim.Caught(&Panic{Value: p, Stack: debug.Stack()})
+				lim.Caught(&rego.Panic{Value: p, Stack: debug.Stack()})
 			}
 		}
 	}()
-	w := c.why()
-	var failure *EvalError
+	w := c.Why()
+	var failure *rego.EvalError
 	switch {
 	case errors.As(out.Err, &failure):
 		e.Line = failure.Line
@@ -147,16 +134,16 @@ func (c *Control) fillIn(ctx context.Context, in value.Value, data DataSource, l
 
 // ask puts questions to the rules of a control, within the bounds of one
 // explanation and those of lim.
-func ask(ctx context.Context, w *native.Why, in value.Value, data DataSource, lim Limits, fn func(q *native.Inquiry)) error {
-	b := newTimeBudget(ctx, lim)
-	defer b.release()
-	r := newRun(in, data, lim)
-	env := *r.env(b)
+func ask(ctx context.Context, w *native.Why, in value.Value, data rego.DataSource, lim rego.Limits, fn func(q *native.Inquiry)) error {
+	env, release := lim.Env(ctx)
+	defer release()
 	env.Steps, env.Bytes = whySteps, whyBytes
-	if err := w.Ask(&env, in, data, fn); err != nil {
-		return r.failure(err)
+	err := w.Ask(env, in, data, fn)
+	var fault *rego.Panic
+	if errors.As(err, &fault) && lim.Caught != nil {
+		lim.Caught(fault)
 	}
-	return nil
+	return err
 }
 
 func isTrue(v value.Value) bool  { return v.True() }
@@ -164,41 +151,41 @@ func isFalse(v value.Value) bool { return v.False() }
 func always(value.Value) bool    { return true }
 
 // fill asks why the effect is what it is.
-func (e *Explanation) fill(q *native.Inquiry, effect Effect) {
+func (e *Explanation) fill(q *native.Inquiry, effect rego.Effect) {
 	switch effect {
-	case Allow:
+	case rego.Allow:
 		e.decided(q.Holding("allow", isTrue))
-	case Mask:
+	case rego.Mask:
 		e.decided(q.Holding("mask", masks))
-	case Deny:
+	case rego.Deny:
 		if denying := denyBranches(q); len(denying) > 0 {
 			e.decided(denying)
-			q.Without("deny", func() { e.Nearest = wayIn(q) })
+			q.Without("deny", func() { e.Nearest = nearestWay(q) })
 			return
 		}
 		e.decided(q.Holding("allow", isFalse))
 		if e.Rule == "" {
 			e.Rule, e.Line = "allow", q.DefaultLine("allow")
 		}
-		e.Nearest = wayIn(q)
+		e.Nearest = nearestWay(q)
 	default:
-		e.Nearest = wayIn(q)
+		e.Nearest = nearestWay(q)
 	}
 }
 
 // denyBranches are the rules named deny that hold and deny.
 func denyBranches(q *native.Inquiry) []native.Branch {
 	v := q.Value("deny")
-	if !denies(v) {
+	if !rego.Denies(v) {
 		return nil
 	}
 	if v.Kind() == value.SetKind || v.Kind() == value.ObjectKind {
 		return q.Holding("deny", always)
 	}
-	return q.Holding("deny", denies)
+	return q.Holding("deny", rego.Denies)
 }
 
-// decided takes the first branch for the rule that decided.
+// decided takes the first branch as the rule that decided.
 func (e *Explanation) decided(branches []native.Branch) {
 	for i, b := range branches {
 		if i == 0 {
@@ -213,8 +200,8 @@ func (e *Explanation) decided(branches []native.Branch) {
 	}
 }
 
-// wayIn is the nearest rule that would grant access, but for deny.
-func wayIn(q *native.Inquiry) *Alternative {
+// nearestWay is the nearest rule that would grant access, but for deny.
+func nearestWay(q *native.Inquiry) *Alternative {
 	best, ok := nearestGrant(q)
 	if !ok {
 		return nil

@@ -1,4 +1,4 @@
-package rego
+package masking
 
 import (
 	"crypto/aes"
@@ -45,10 +45,10 @@ func (k HashKey) Derive(purpose string) HashKey {
 
 // MaskKeyMember is the member of a manifest's metadata that holds the key of the
 // tenant's masks: {id, sealed}.
-const MaskKeyMember = "mask_key"
+const KeyMember = "mask_key"
 
 // MaskKeyPlace is what a sealed key of masks belongs to.
-func MaskKeyPlace(tenant, id string) string { return "mask_keys/" + tenant + "/" + id }
+func KeyPlace(tenant, id string) string { return "mask_keys/" + tenant + "/" + id }
 
 // SealFor encrypts k for the holder of a bouncer's token, so that a bundle may
 // carry it past a stock OPA, which shows a bundle's manifest to whoever asks, and

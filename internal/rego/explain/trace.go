@@ -1,9 +1,10 @@
-package rego
+package explain
 
 import (
 	"context"
 	"fmt"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/native"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -31,23 +32,23 @@ const (
 // the final decision among them.
 const MaxSteps = 1000
 
-// Trace evaluates the control and tells each condition that was reached, with
-// its line and the values that it saw. A body is told up to its first
+// traceControl evaluates a control and lists each condition that was reached, with
+// its line and the values that it saw. A body is listed up to its first
 // condition that does not hold; of a loop, the round that came furthest.
-func (c *Control) Trace(ctx context.Context, in value.Value, data DataSource, lim Limits) (Outcome, []Step, Explanation) {
-	out, why := c.Explain(ctx, in, data, lim)
-	return out, c.steps(ctx, in, data, lim, out, &why), why
+func Trace(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits) (rego.Outcome, []Step, Explanation) {
+	out, why := Control(ctx, c, in, data, lim)
+	return out, stepsOf(ctx, c, in, data, lim, out, &why), why
 }
 
-// steps are those of a control that was evaluated and explained.
-func (c *Control) steps(ctx context.Context, in value.Value, data DataSource, lim Limits, out Outcome, why *Explanation) []Step {
+// stepsOf are the steps of a control that was evaluated and explained.
+func stepsOf(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits, out rego.Outcome, why *Explanation) []Step {
 	t := tracer{}
-	t.add(StepMatched, fmt.Sprintf("Control %q is evaluated", c.meta.Name), true, value.Object(
-		value.Member{Key: "policy_id", Value: value.Int(c.meta.ID)},
-		value.Member{Key: "policy_name", Value: value.String(c.meta.Name)},
-		value.Member{Key: "policy_version", Value: value.Int(c.meta.Version)},
+	t.add(StepMatched, fmt.Sprintf("Control %q is evaluated", c.Meta().Name), true, value.Object(
+		value.Member{Key: "policy_id", Value: value.Int(c.Meta().ID)},
+		value.Member{Key: "policy_name", Value: value.String(c.Meta().Name)},
+		value.Member{Key: "policy_version", Value: value.Int(c.Meta().Version)},
 	))
-	if w := c.why(); w != nil {
+	if w := c.Why(); w != nil {
 		_ = ask(ctx, w, in, data, lim, func(q *native.Inquiry) { t.rules(q) }) // a limit cuts the trace: no reason to fail
 	}
 	t.final(out, why)
@@ -94,13 +95,13 @@ func (t *tracer) add(kind, text string, result bool, details value.Value) {
 	t.steps = append(t.steps, Step{Number: len(t.steps) + 1, Type: kind, Description: text, Result: result, Details: details})
 }
 
-// rules tells the rules in the order in which they count.
+// rules lists the rules in the order in which they count.
 func (t *tracer) rules(q *native.Inquiry) {
 	for _, name := range []string{"deny", "mask", "allow"} {
 		for _, b := range q.Readings(name) {
 			t.conditions(conditions(b.Reached))
 		}
-		if name == "deny" && denies(q.Value("deny")) {
+		if name == "deny" && rego.Denies(q.Value("deny")) {
 			return
 		}
 	}
@@ -113,7 +114,7 @@ func (t *tracer) conditions(list []Condition) {
 	}
 }
 
-// stepOf is the step that tells a condition.
+// stepOf is the step of a condition.
 func stepOf(c Condition) Step {
 	result := "does not hold"
 	switch {
@@ -143,7 +144,7 @@ func stepOf(c Condition) Step {
 }
 
 // final ends the trace.
-func (t *tracer) final(out Outcome, why *Explanation) {
+func (t *tracer) final(out rego.Outcome, why *Explanation) {
 	if t.cut {
 		t.add(StepTruncated, cutDescription, true, value.Object())
 	}

@@ -1,55 +1,13 @@
-package rego
+package explain
 
 import (
 	"fmt"
 	"strings"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
-
-// The neutral sentences that a person is told where the control has no reason
-// of its own: no rule, no name, no value.
-const (
-	publicDenied  = "You do not have access to this. If you think you should, ask the people who run this service and give them the decision id."
-	publicAllowed = "Access is granted."
-	publicMasked  = "Access is granted; some of the content is hidden."
-	publicFailed  = "Access could not be decided and is refused. Ask the people who run this service and give them the decision id."
-)
-
-// public is the text for the person who asked for access.
-func (c *Control) public(out Outcome) string {
-	if out.Err == nil && out.Effect != NoMatch && out.Reason == c.defaultReason(out.Effect) {
-		out.Reason = ""
-	}
-	return publicText(out)
-}
-
-// Public is what the person who asked for access is told of the decision: the
-// author's own reason, else a neutral sentence. It names no control, no rule and
-// no value.
-func (d *Decision) Public() string {
-	out := Outcome{Effect: d.Effect, Reason: d.Reason, Err: d.Err}
-	own := Control{meta: Meta{Name: d.PolicyName}}
-	return own.public(out)
-}
-
-func publicText(out Outcome) string {
-	switch {
-	case out.Err != nil:
-		return publicFailed
-	case out.Reason != "" && out.Effect != NoMatch:
-		return out.Reason
-	}
-	switch out.Effect {
-	case Allow:
-		return publicAllowed
-	case Mask:
-		return publicMasked
-	default:
-		return publicDenied
-	}
-}
 
 // Redacted is the explanation with each value that was seen replaced by what
 // hide makes of it, in the texts too. hide is given the path and the value.
@@ -89,11 +47,11 @@ func (e Explanation) Redacted(hide func(path string, v value.Value) value.Value)
 }
 
 // words is the administrator's text.
-func (e *Explanation) words(out Outcome) string {
+func (e *Explanation) words(out rego.Outcome) string {
 	return e.body(e.headline(out))
 }
 
-func (e *Explanation) headline(out Outcome) string {
+func (e *Explanation) headline(out rego.Outcome) string {
 	name := fmt.Sprintf("Control %q", e.PolicyName)
 	if e.PolicyVersion > 0 {
 		name += fmt.Sprintf(" (version %d)", e.PolicyVersion)

@@ -1,4 +1,4 @@
-package rego
+package bundle
 
 import (
 	"archive/tar"
@@ -19,31 +19,33 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-func bundleSet(t testing.TB) *Set {
+func bundleSet(t testing.TB) *rego.Set {
 	t.Helper()
-	c := mustCompile(t, Meta{ID: 3, Name: "docs", Version: 2}, abac)
-	return NewSet(SetSpec{
-		Revision: 12, Env: "sandbox", Controls: []*Control{c},
-		PIP:       mustDecode(t, `{"hr":{"suspended":{"eve":true},"salaries":{"ann":1}},"crm":{"secret":"s"}}`),
-		Resources: []Resource{{ID: 1, Type: "api", Path: "/a/*", Methods: []string{"get"}, Tags: []string{"GDPR"}, AuditLevel: "detailed", Doc: mustDecode(t, `{"id":1,"n":1.50}`)}},
+	c := compiledControlOf(t, rego.Meta{ID: 3, Name: "docs", Version: 2}, accessControl)
+	return rego.NewSet(rego.SetSpec{
+		Revision: 12, Env: "sandbox", Controls: []*rego.Control{c},
+		PIP:       decodedValue(t, `{"hr":{"suspended":{"eve":true},"salaries":{"ann":1}},"crm":{"secret":"s"}}`),
+		Resources: []rego.Resource{{ID: 1, Type: "api", Path: "/a/*", Methods: []string{"get"}, Tags: []string{"GDPR"}, AuditLevel: "detailed", Doc: decodedValue(t, `{"id":1,"n":1.50}`)}},
 	})
 }
 
 func TestBundleIsDeterministicAndReadBack(t *testing.T) {
-	spec := BundleSpec{Revision: "12", Set: bundleSet(t), Meta: mustDecode(t, `{"tenant":"default"}`), Bouncer: mustDecode(t, `{"mode":"enforce"}`)}
-	one, err := WriteBundle(spec)
+	spec := Spec{Revision: "12", Set: bundleSet(t), Meta: decodedValue(t, `{"tenant":"default"}`), Bouncer: decodedValue(t, `{"mode":"enforce"}`)}
+	one, err := Write(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec.Set = bundleSet(t)
-	two, err := WriteBundle(spec)
+	two, err := Write(spec)
 	if err != nil || !bytes.Equal(one, two) {
 		t.Fatalf("two bundles of the same differ (%v)", err)
 	}
-	b, err := ReadBundle(one, nil)
+	b, err := readVerified(one, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,14 +59,14 @@ func TestBundleIsDeterministicAndReadBack(t *testing.T) {
 	if r.AuditLevel != "detailed" || r.Tags[0] != "GDPR" || r.Methods[0] != "GET" {
 		t.Errorf("%+v", r)
 	}
-	if b.Set.Controls()[0].Source() != abac {
+	if b.Set.Controls()[0].Source() != accessControl {
 		t.Error("the source is another")
 	}
 	// Of the data only what the controls refer to.
 	if text := string(b.Set.PIP().AppendJSON(nil)); strings.Contains(text, "crm") || !strings.Contains(text, "suspended") {
 		t.Errorf("data.pip is %s", text)
 	}
-	again, err := WriteBundle(BundleSpec{Revision: "12", Set: b.Set, Meta: spec.Meta, Bouncer: spec.Bouncer})
+	again, err := Write(Spec{Revision: "12", Set: b.Set, Meta: spec.Meta, Bouncer: spec.Bouncer})
 	if err != nil || len(again) == 0 {
 		t.Errorf("what was read cannot be written: %v", err)
 	}
@@ -107,21 +109,21 @@ func signingKeys(t *testing.T) map[string]crypto.Signer {
 }
 
 func TestSignedBundles(t *testing.T) {
-	opa := stockOPA(t)
+	opa := apptest.OPA(t)
 	for alg, key := range signingKeys(t) {
 		t.Run(alg, func(t *testing.T) {
-			data, err := WriteBundle(BundleSpec{Revision: "1", Set: bundleSet(t), Signing: &SigningKey{ID: "k1", Key: key}})
+			data, err := Write(Spec{Revision: "1", Set: bundleSet(t), Signing: &SigningKey{ID: "k1", Key: key}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			good := &Verify{KeyID: "k1", Key: key.Public()}
-			if _, err := ReadBundle(data, good); err != nil {
+			if _, err := readVerified(data, good); err != nil {
 				t.Errorf("a good signature: %v", err)
 			}
-			if _, err := ReadBundle(data, &Verify{Key: key.Public()}); err != nil {
+			if _, err := readVerified(data, &Verify{Key: key.Public()}); err != nil {
 				t.Errorf("by the key alone: %v", err)
 			}
-			if _, err := ReadBundle(data, nil); err != nil {
+			if _, err := readVerified(data, nil); err != nil {
 				t.Errorf("unverified: %v", err)
 			}
 			for name, tc := range map[string]struct {
@@ -148,7 +150,7 @@ func TestSignedBundles(t *testing.T) {
 				}), good},
 				"a second signature file": {repack(t, data, func(f map[string][]byte) { f["x/.signatures.json"] = f[signaturesFile] }), good},
 			} {
-				if _, err := ReadBundle(tc.data, tc.verify); err == nil {
+				if _, err := readVerified(tc.data, tc.verify); err == nil {
 					t.Errorf("%s passes", name)
 				}
 			}
@@ -221,7 +223,7 @@ func verifyByOPA(t *testing.T, opa string, data []byte, alg string, key crypto.S
 }
 
 func TestReadBundleRefuses(t *testing.T) {
-	data, err := WriteBundle(BundleSpec{Revision: "1", Set: bundleSet(t)})
+	data, err := Write(Spec{Revision: "1", Set: bundleSet(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,14 +246,14 @@ func TestReadBundleRefuses(t *testing.T) {
 		}),
 		"bad JSON": repack(t, data, func(f map[string][]byte) { f[indexFile] = f[indexFile][:20] }),
 	} {
-		if _, err := ReadBundle(bad, nil); err == nil {
+		if _, err := readVerified(bad, nil); err == nil {
 			t.Errorf("%s passes", name)
 		} else {
 			t.Logf("%s: %v", name, err)
 		}
 	}
 	var refused *RefusedError
-	if _, err := ReadBundle(repack(t, data, func(f map[string][]byte) {
+	if _, err := readVerified(repack(t, data, func(f map[string][]byte) {
 		f[indexFile] = bytes.Replace(f[indexFile], []byte("default allow"), []byte("defaulx allow"), 1)
 	}), nil); !errors.As(err, &refused) || refused.Control != 3 || refused.Issues[0].Line != 3 {
 		t.Errorf("%v", err)
@@ -260,7 +262,7 @@ func TestReadBundleRefuses(t *testing.T) {
 	for i := range data {
 		flipped := bytes.Clone(data)
 		flipped[i] ^= 0x20
-		if b, err := ReadBundle(flipped, nil); err == nil && b.Set.Controls()[0].Source() != abac {
+		if b, err := readVerified(flipped, nil); err == nil && b.Set.Controls()[0].Source() != accessControl {
 			t.Errorf("byte %d: taken, with another content", i)
 		}
 		if i > 1500 {
@@ -270,16 +272,61 @@ func TestReadBundleRefuses(t *testing.T) {
 }
 
 func FuzzReadBundle(f *testing.F) {
-	c, issues := Compile(Meta{ID: 1}, "package a\nallow := true")
+	c, issues := rego.Compile(rego.Meta{ID: 1}, "package a\nallow := true")
 	if issues != nil {
 		f.Fatal(issues)
 	}
-	data, err := WriteBundle(BundleSpec{Set: NewSet(SetSpec{Controls: []*Control{c}, PIP: value.Object()})})
+	data, err := Write(Spec{Set: rego.NewSet(rego.SetSpec{Controls: []*rego.Control{c}, PIP: value.Object()})})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(data)
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		_, _ = ReadBundle(data, nil)
+		_, _ = readVerified(data, nil)
 	})
 }
+
+// readVerified reads a bundle with no set known beforehand.
+func readVerified(data []byte, verify *Verify) (*Bundle, error) {
+	return Reader{Verify: verify}.Read(data)
+}
+
+func decodedValue(t testing.TB, s string) value.Value {
+	t.Helper()
+	v, err := value.Decode([]byte(s), value.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func compiledControlOf(t testing.TB, m rego.Meta, source string) *rego.Control {
+	t.Helper()
+	c, issues := rego.Compile(m, source)
+	if issues != nil {
+		t.Fatalf("%v\n%s", issues, source)
+	}
+	return c
+}
+
+// accessControl is a control of the usual kind: roles, attributes, a deny with reasons.
+const accessControl = `package acme.documents
+
+default allow := false
+
+allow if {
+	"editor" in input.user.roles
+	input.action.name == "read"
+	input.resource.data_classification != "restricted"
+}
+
+allow if {
+	input.user.id == input.resource.attributes.owner
+}
+
+deny contains "outside office hours" if input.context.hour > 20
+
+deny contains "suspended" if data.pip.hr.suspended[input.user.id]
+
+reason := "the owner may" if input.user.id == input.resource.attributes.owner
+`

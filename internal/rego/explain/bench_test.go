@@ -1,14 +1,16 @@
-package rego
+package explain
 
 import (
 	"context"
 	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
 // What an explanation costs beside the evaluation that it explains, for a
 // control of three rules.
 func BenchmarkExplain(b *testing.B) {
-	c, issues := Compile(Meta{ID: 7, Name: "Payroll", Version: 3}, payroll)
+	c, issues := rego.Compile(rego.Meta{ID: 7, Name: "Payroll", Version: 3}, payroll)
 	if issues != nil {
 		b.Fatal(issues)
 	}
@@ -17,8 +19,8 @@ func BenchmarkExplain(b *testing.B) {
 		"miss":  `{"user":{"roles":["x","y"]},"action":{"name":"write"},"context":{"ip":"10.1.1.1"},"resource":{"owner":"o"}}`,
 		"deny":  `{"user":{"id":"o"},"amount":200,"context":{"ip":"8.8.8.8"},"resource":{"owner":"o"}}`,
 	} {
-		in := mustDecode(b, text)
-		lim := Limits{Now: corpusNow}
+		in := decodedInput(b, text)
+		lim := rego.Limits{Now: explainNow}
 		b.Run(name+"/eval", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -28,13 +30,13 @@ func BenchmarkExplain(b *testing.B) {
 		b.Run(name+"/explain", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				c.Explain(context.Background(), in, nil, lim)
+				Control(context.Background(), c, in, nil, lim)
 			}
 		})
 		b.Run(name+"/trace", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				c.Trace(context.Background(), in, nil, lim)
+				Trace(context.Background(), c, in, nil, lim)
 			}
 		})
 	}

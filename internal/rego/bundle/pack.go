@@ -1,4 +1,4 @@
-package rego
+package bundle
 
 import (
 	"archive/tar"
@@ -6,65 +6,73 @@ import (
 	"compress/flate"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// bundledText is a control as bundles hold it, written once: a control does not
-// change, and a deploy should cost the control that was deployed.
-type bundledText struct {
-	once             sync.Once
+// text is a control as bundles hold it.
+type text struct {
 	control, outcome []byte
 	libraries        map[string][]byte // by key
 	strict           []string          // names of gatehouse.strict that all of it uses
 	err              error
 }
 
-func (c *Control) bundled() (*bundledText, error) {
-	t := c.text
-	t.once.Do(func() {
-		if len(c.Broken()) > 0 { // it denies there, too: the outcome says it all
-			pkg := bundlePackage("controls", controlKey(c.meta.ID))
-			t.control, t.outcome = []byte("package "+pkg[1:].String()+"\n"), []byte(c.outcomeModule())
-			return
-		}
-		mod, libs, issues := lang.ParseLinked(c.source, c.code.Libraries)
-		if len(issues) > 0 {
-			t.err = fmt.Errorf("control %d: line %d: %s", c.meta.ID, issues[0].Line, issues[0].Message)
-			return
-		}
-		moves := c.moves(mod, libs)
-		t.control, t.err = t.module(c, moves, mod)
-		t.outcome, t.libraries = []byte(c.outcomeModule()), map[string][]byte{}
-		for _, l := range libs {
-			if t.err == nil {
-				t.libraries[libraryKey(l.Library)], t.err = t.module(c, moves, l.Module)
-			}
-		}
-	})
+// textOf is the text of a control, written once: a control does not change, and a
+// deployment should cost the control that was deployed.
+func textOf(c *rego.Control) (*text, error) {
+	t, ok := c.Derive(func() any { return newText(c) }).(*text)
+	if !ok {
+		return nil, errors.New("the control keeps something else than its text")
+	}
 	return t, t.err
 }
 
-func (t *bundledText) module(c *Control, moves []move, mod *ast.Module) ([]byte, error) {
-	text, strict, err := c.rewritten(moves, mod)
+func newText(c *rego.Control) *text {
+	t := &text{}
+	id := c.Meta().ID
+	if len(c.Broken()) > 0 { // it denies there, too: the outcome says it all
+		pkg := bundlePackage("controls", controlKey(id))
+		t.control, t.outcome = []byte("package "+pkg[1:].String()+"\n"), []byte(outcomeModule(c))
+		return t
+	}
+	mod, libs, issues := lang.ParseLinked(c.Source(), c.Libraries())
+	if len(issues) > 0 {
+		t.err = fmt.Errorf("control %d: line %d: %s", id, issues[0].Line, issues[0].Message)
+		return t
+	}
+	moves := movesOf(id, mod, libs)
+	t.control, t.err = t.module(id, moves, mod)
+	t.outcome, t.libraries = []byte(outcomeModule(c)), map[string][]byte{}
+	for _, l := range libs {
+		if t.err == nil {
+			t.libraries[libraryKey(l.Library)], t.err = t.module(id, moves, l.Module)
+		}
+	}
+	return t
+}
+
+func (t *text) module(control int64, moves []move, mod *ast.Module) ([]byte, error) {
+	source, strict, err := rewritten(control, moves, mod)
 	if err != nil {
 		return nil, err
 	}
 	// The rewriting must never hand out a bundle that OPA refuses.
-	if _, err := ast.ParseModuleWithOpts("control.rego", text, ast.ParserOptions{RegoVersion: ast.RegoV1}); err != nil {
-		return nil, fmt.Errorf("control %d cannot be written for a bundle: %w", c.meta.ID, err)
+	if _, err := ast.ParseModuleWithOpts("control.rego", source, ast.ParserOptions{RegoVersion: ast.RegoV1}); err != nil {
+		return nil, fmt.Errorf("control %d cannot be written for a bundle: %w", control, err)
 	}
 	t.strict = append(t.strict, strict...)
-	return []byte(text), nil
+	return []byte(source), nil
 }
 
 // Packed is the part of a bundle that many enforcement points share, packed
@@ -78,8 +86,8 @@ type Packed struct {
 
 // Pack packs what controls and resources a set has, and of its data what the
 // controls refer to.
-func Pack(set *Set) (*Packed, error) {
-	files, err := bundleFiles(BundleSpec{Set: set})
+func Pack(set *rego.Set) (*Packed, error) {
+	files, err := bundleFiles(Spec{Set: set})
 	if err != nil {
 		return nil, err
 	}

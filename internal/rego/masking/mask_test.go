@@ -1,4 +1,4 @@
-package rego
+package masking
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
@@ -19,17 +20,17 @@ func TestApplyMask(t *testing.T) {
 	doc := `{ "user" : {"email":"ann@example.com","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`
 	for _, tc := range []struct {
 		name  string
-		rules []MaskRule
+		rules []rego.MaskRule
 		want  string
 	}{
-		{"dotted", []MaskRule{{"user.email", "redact"}}, `{ "user" : {"email":"[redacted]","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
-		{"pointer", []MaskRule{{"/a~1b/c~0d", "redact"}}, `{ "user" : {"email":"ann@example.com","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"[redacted]"}, "\u0065t":"esc" }`},
-		{"remove first and last", []MaskRule{{"user", "remove"}, {"et", "remove"}}, `{  "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}}`},
-		{"last4 in every element", []MaskRule{{"items.*.card", "last4"}, {"user.ssn", "last4"}, {"user.age", "last4"}}, `{ "user" : {"email":"ann@example.com","ssn":"****6789", "age":"****"}, "items":[{"id":1,"card":"****1111"},{"id":2,"card":"****9999"}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
-		{"stricter wins, outer covers inner", []MaskRule{{"user.ssn", "last4"}, {"user.*", "remove"}, {"items.0", "redact"}, {"items.*.id", "hash"}}, `{ "user" : {}, "items":["[redacted]",{"id":"sha256:65d7ddafbece2dafbb92c257625d9f41c26ef61524f7fe0117d2511093b056fe","card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
-		{"absent", []MaskRule{{"nobody.here", "remove"}}, doc},
+		{"dotted", []rego.MaskRule{{Path: "user.email", Strategy: "redact"}}, `{ "user" : {"email":"[redacted]","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
+		{"pointer", []rego.MaskRule{{Path: "/a~1b/c~0d", Strategy: "redact"}}, `{ "user" : {"email":"ann@example.com","ssn":"123-45-6789", "age":41}, "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"[redacted]"}, "\u0065t":"esc" }`},
+		{"remove first and last", []rego.MaskRule{{Path: "user", Strategy: "remove"}, {Path: "et", Strategy: "remove"}}, `{  "items":[{"id":1,"card":"4111111111111111"},{"id":2,"card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}}`},
+		{"last4 in every element", []rego.MaskRule{{Path: "items.*.card", Strategy: "last4"}, {Path: "user.ssn", Strategy: "last4"}, {Path: "user.age", Strategy: "last4"}}, `{ "user" : {"email":"ann@example.com","ssn":"****6789", "age":"****"}, "items":[{"id":1,"card":"****1111"},{"id":2,"card":"****9999"}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
+		{"stricter wins, outer covers inner", []rego.MaskRule{{Path: "user.ssn", Strategy: "last4"}, {Path: "user.*", Strategy: "remove"}, {Path: "items.0", Strategy: "redact"}, {Path: "items.*.id", Strategy: "hash"}}, `{ "user" : {}, "items":["[redacted]",{"id":"sha256:65d7ddafbece2dafbb92c257625d9f41c26ef61524f7fe0117d2511093b056fe","card":4111111111119999}],"n":1.50e+3, "a/b":{"c~d":"x"}, "\u0065t":"esc" }`},
+		{"absent", []rego.MaskRule{{Path: "nobody.here", Strategy: "remove"}}, doc},
 	} {
-		got, err := ApplyMask([]byte(doc), tc.rules, testHashKey)
+		got, err := Apply([]byte(doc), tc.rules, testHashKey)
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s: %v\n got %s\nwant %s", tc.name, err, got, tc.want)
 		}
@@ -38,7 +39,7 @@ func TestApplyMask(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{``, `{`, `{"a":1,}`, `[1,]`, `{"a" 1}`, `{"a":1} x`, `tru`, `{"a":01}`, "{\"a\":\"\n\"}", `{"a":"\x"}`, `[1 2]`, `<html>`} {
-		if got, err := ApplyMask([]byte(bad), []MaskRule{{"a", "redact"}}, nil); err == nil {
+		if got, err := Apply([]byte(bad), []rego.MaskRule{{Path: "a", Strategy: "redact"}}, nil); err == nil {
 			t.Errorf("%q passed as %q", bad, got)
 		}
 	}
@@ -49,7 +50,7 @@ func FuzzApplyMask(f *testing.F) {
 	f.Add([]byte(`[[],{},{"":""},null,true]`), "/0", uint8(0))
 	strategies := []string{lang.StrategyRedact, lang.StrategyHash, lang.StrategyLast4, lang.StrategyRemove}
 	f.Fuzz(func(t *testing.T, doc []byte, path string, s uint8) {
-		got, err := ApplyMask(doc, []MaskRule{{path, strategies[s%4]}}, testHashKey)
+		got, err := Apply(doc, []rego.MaskRule{{Path: path, Strategy: strategies[s%4]}}, testHashKey)
 		if err != nil {
 			return
 		}
@@ -67,7 +68,7 @@ func TestApplyMaskKeepsBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := rapid.Custom(drawJSON).Draw(t, "doc")
 		doc, _ := json.MarshalIndent(v, "", " ")
-		got, err := ApplyMask(doc, []MaskRule{{"no.such.path", lang.StrategyRemove}}, nil)
+		got, err := Apply(doc, []rego.MaskRule{{Path: "no.such.path", Strategy: lang.StrategyRemove}}, nil)
 		if err != nil || !bytes.Equal(got, doc) {
 			t.Fatalf("%v: %s became %s", err, doc, got)
 		}
@@ -121,7 +122,7 @@ func TestApplyMaskInStrings(t *testing.T) {
 		"no path to it":   {"other.ssn", `{"text":"{\"ssn\": 1"}`, `{"text":"{\"ssn\": 1"}`},
 		"the whole of it": {"*.*", `{"text":"{\"a\":1,\"b\":2}"}`, `{"text":"{\"a\":\"[redacted]\",\"b\":\"[redacted]\"}"}`},
 	} {
-		got, err := ApplyMask([]byte(tc.doc), []MaskRule{{tc.path, lang.StrategyRedact}}, nil)
+		got, err := Apply([]byte(tc.doc), []rego.MaskRule{{Path: tc.path, Strategy: lang.StrategyRedact}}, nil)
 		if err != nil || string(got) != tc.want {
 			t.Errorf("%s: %s %v, want %s", name, got, err, tc.want)
 		}
@@ -145,7 +146,7 @@ func TestHashKey(t *testing.T) {
 
 // In pieces the result is the same, whatever goes and however large a value is.
 func TestApplyMaskTo(t *testing.T) {
-	rules := []MaskRule{
+	rules := []rego.MaskRule{
 		{Path: "rows.*.secret", Strategy: lang.StrategyHash},
 		{Path: "rows.*.gone", Strategy: lang.StrategyRemove},
 		{Path: "rows.0", Strategy: lang.StrategyRemove},
@@ -161,13 +162,13 @@ func TestApplyMaskTo(t *testing.T) {
 		"small":       `{"rows":[{}, {"gone":1}]}`,
 		"a word":      ` true `,
 	} {
-		want, err := ApplyMask([]byte(doc), rules, HashKey("k"))
+		want, err := Apply([]byte(doc), rules, HashKey("k"))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		var got []byte
 		pieces := 0
-		if err := ApplyMaskTo([]byte(doc), rules, HashKey("k"), func(p []byte) error { pieces++; got = append(got, p...); return nil }); err != nil {
+		if err := ApplyTo([]byte(doc), rules, HashKey("k"), func(p []byte) error { pieces++; got = append(got, p...); return nil }); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if !bytes.Equal(got, want) || !json.Valid(got) {
@@ -178,7 +179,7 @@ func TestApplyMaskTo(t *testing.T) {
 		}
 	}
 	refused := errors.New("full")
-	if err := ApplyMaskTo([]byte(`{"rows":[]}`), rules, nil, func([]byte) error { return refused }); !errors.Is(err, refused) {
+	if err := ApplyTo([]byte(`{"rows":[]}`), rules, nil, func([]byte) error { return refused }); !errors.Is(err, refused) {
 		t.Errorf("the error of the receiver is %v", err)
 	}
 }
@@ -187,7 +188,7 @@ func TestApplyMaskTo(t *testing.T) {
 func TestApplyMaskInLargeStrings(t *testing.T) {
 	inner := `{"secret":"canary","b":"` + strings.Repeat("x", maxInnerDocument) + `"}`
 	quoted, _ := json.Marshal(map[string]string{"text": inner, "plain": strings.Repeat("x", maxInnerDocument+1)})
-	got, err := ApplyMask(quoted, []MaskRule{{Path: "text.secret", Strategy: lang.StrategyRemove}, {Path: "plain.secret", Strategy: lang.StrategyRemove}}, nil)
+	got, err := Apply(quoted, []rego.MaskRule{{Path: "text.secret", Strategy: lang.StrategyRemove}, {Path: "plain.secret", Strategy: lang.StrategyRemove}}, nil)
 	if err != nil || bytes.Contains(got, []byte("canary")) || !bytes.Contains(got, []byte(`"text":"[redacted]"`)) || len(got) < maxInnerDocument {
 		t.Errorf("%.200s %v", got, err)
 	}

@@ -1,11 +1,13 @@
-package rego
+package explain
 
 import (
 	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -37,15 +39,15 @@ deny contains "too much" if input.amount > 100
 inside(ip) if startswith(ip, "10.")
 `
 
-func explained(t *testing.T, source, input string) (Outcome, Explanation) {
+func explained(t *testing.T, source, input string) (rego.Outcome, Explanation) {
 	t.Helper()
-	c, issues := Compile(Meta{ID: 7, Name: "Payroll", Version: 3}, source)
+	c, issues := rego.Compile(rego.Meta{ID: 7, Name: "Payroll", Version: 3}, source)
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	in := mustDecode(t, input)
-	out, e := c.Explain(context.Background(), in, nil, Limits{Now: corpusNow})
-	if want := c.Eval(context.Background(), in, nil, Limits{Now: corpusNow}); out.Effect != want.Effect || out.Reason != want.Reason {
+	in := decodedInput(t, input)
+	out, e := Control(context.Background(), c, in, nil, rego.Limits{Now: explainNow})
+	if want := c.Eval(context.Background(), in, nil, rego.Limits{Now: explainNow}); out.Effect != want.Effect || out.Reason != want.Reason {
 		t.Errorf("Explain answers %v %q, Eval %v %q", out.Effect, out.Reason, want.Effect, want.Reason)
 	}
 	return out, e
@@ -69,7 +71,7 @@ func told(list []Condition) string {
 
 func TestExplainAllow(t *testing.T) {
 	out, e := explained(t, payroll, `{"user":{"roles":["x","clerk"]},"action":{"name":"read"},"context":{"ip":"10.1.1.1"}}`)
-	if out.Effect != Allow || e.Effect != "ALLOW" || e.Rule != "allow" || e.Line != 5 || e.Nearest != nil {
+	if out.Effect != rego.Allow || e.Effect != "ALLOW" || e.Rule != "allow" || e.Line != 5 || e.Nearest != nil {
 		t.Fatalf("%v %+v", out, e)
 	}
 	want := `6 is_clerk true {is_clerk = true}
@@ -79,7 +81,7 @@ func TestExplainAllow(t *testing.T) {
 	if got := told(e.Conditions); got != want {
 		t.Errorf("conditions:\n%s\nwant:\n%s", got, want)
 	}
-	if e.Text == "" || e.Public != publicAllowed || e.PolicyID != 7 || e.PolicyName != "Payroll" || e.PolicyVersion != 3 {
+	if e.Text == "" || e.Public != (&rego.Decision{Effect: rego.Allow}).Public() || e.PolicyID != 7 || e.PolicyName != "Payroll" || e.PolicyVersion != 3 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -128,7 +130,7 @@ func TestExplainDeny(t *testing.T) {
 // The end user's text holds nothing of the control, its rules or its values.
 func TestExplainPublic(t *testing.T) {
 	_, e := explained(t, payroll, `{"user":{"roles":["secret-role"]},"context":{"ip":"10.1.1.1"}}`)
-	if e.Public != publicDenied {
+	if e.Public != (&rego.Decision{}).Public() {
 		t.Errorf("public: %q", e.Public)
 	}
 	_, e = explained(t, "package x\n\nallow if input.a == 1\n\nreason := \"Ask the payroll desk\"\n\ndeny if input.b", `{"b":true}`)
@@ -136,7 +138,7 @@ func TestExplainPublic(t *testing.T) {
 		t.Errorf("public: %q", e.Public)
 	}
 	out, e := explained(t, "package x\n\ndeny if to_number(input.a) > 1", `{"a":"secret"}`)
-	if out.Err == nil || e.Public != publicFailed || e.Line != 3 {
+	if out.Err == nil || e.Public != (&rego.Decision{Err: rego.ErrLimit}).Public() || e.Line != 3 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -159,13 +161,13 @@ func TestExplainRedacted(t *testing.T) {
 }
 
 func TestTrace(t *testing.T) {
-	c, issues := Compile(Meta{ID: 7, Name: "Payroll", Version: 3}, payroll)
+	c, issues := rego.Compile(rego.Meta{ID: 7, Name: "Payroll", Version: 3}, payroll)
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	in := mustDecode(t, `{"user":{"roles":["x"]},"action":{"name":"write"},"context":{"ip":"10.1.1.1"},"resource":{"owner":"o"}}`)
-	out, steps, e := c.Trace(context.Background(), in, nil, Limits{Now: corpusNow})
-	if out.Effect != Deny || e.Nearest == nil {
+	in := decodedInput(t, `{"user":{"roles":["x"]},"action":{"name":"write"},"context":{"ip":"10.1.1.1"},"resource":{"owner":"o"}}`)
+	out, steps, e := Trace(context.Background(), c, in, nil, rego.Limits{Now: explainNow})
+	if out.Effect != rego.Deny || e.Nearest == nil {
 		t.Fatalf("%+v", out)
 	}
 	var lines []string
@@ -243,7 +245,19 @@ func TestExplainBounded(t *testing.T) {
 	}
 	b.WriteString("\nf9(x) if x == input.b\n")
 	out, e := explained(t, b.String(), `{"a":1,"b":2}`)
-	if out.Effect != NoMatch || !e.Partial {
+	if out.Effect != rego.NoMatch || !e.Partial {
 		t.Errorf("%v, partial %v", out.Effect, e.Partial)
 	}
+}
+
+// explainNow is the time of evaluations.
+var explainNow = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+func decodedInput(t testing.TB, s string) value.Value {
+	t.Helper()
+	v, err := value.Decode([]byte(s), value.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }

@@ -1,9 +1,10 @@
-package rego
+package bundle
 
 import (
 	"bytes"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -20,11 +21,11 @@ deny contains "suspended" if data.pip.hr.suspended[input.user.id]
 `
 
 func TestPackedIsTheBundle(t *testing.T) {
-	ctl, issues := Compile(Meta{ID: 1, Name: "docs", Version: 3, ResourceID: 7}, packable)
+	ctl, issues := rego.Compile(rego.Meta{ID: 1, Name: "docs", Version: 3, ResourceID: 7}, packable)
 	if issues != nil {
 		t.Fatal(issues)
 	}
-	set := NewSet(SetSpec{Env: "production", Controls: []*Control{ctl}, Resources: []Resource{{ID: 7, Type: "api", Path: "/docs/*", Doc: value.Object()}}})
+	set := rego.NewSet(rego.SetSpec{Env: "production", Controls: []*rego.Control{ctl}, Resources: []rego.Resource{{ID: 7, Type: "api", Path: "/docs/*", Doc: value.Object()}}})
 	meta := value.Object(value.Member{Key: "bouncer", Value: value.String("4")})
 	p, err := Pack(set)
 	if err != nil {
@@ -36,7 +37,7 @@ func TestPackedIsTheBundle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ReadBundle(bytes.Join(parts, nil), nil)
+		got, err := readVerified(bytes.Join(parts, nil), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,15 +49,15 @@ func TestPackedIsTheBundle(t *testing.T) {
 	if err != nil || again.Sum() != p.Sum() || !bytes.Equal(again.deflated, p.deflated) {
 		t.Errorf("packing is not deterministic, error %v", err)
 	}
-	other, err := Pack(NewSet(SetSpec{Env: "production", Controls: []*Control{ctl}}))
+	other, err := Pack(rego.NewSet(rego.SetSpec{Env: "production", Controls: []*rego.Control{ctl}}))
 	if err != nil || other.Sum() == p.Sum() {
 		t.Errorf("another set has the same sum, error %v", err)
 	}
 }
 
 func BenchmarkPackedBundle(b *testing.B) {
-	ctl, _ := Compile(Meta{ID: 1, Name: "docs", Version: 3}, packable)
-	p, err := Pack(NewSet(SetSpec{Env: "production", Controls: []*Control{ctl}}))
+	ctl, _ := rego.Compile(rego.Meta{ID: 1, Name: "docs", Version: 3}, packable)
+	p, err := Pack(rego.NewSet(rego.SetSpec{Env: "production", Controls: []*rego.Control{ctl}}))
 	if err != nil {
 		b.Fatal(err)
 	}

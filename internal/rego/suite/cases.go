@@ -1,4 +1,4 @@
-package rego
+package suite
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -23,14 +25,14 @@ type TestCase struct {
 
 // TestResult is how a case went.
 type TestResult struct {
-	Name             string     `json:"name"`
-	Passed           bool       `json:"passed"`
-	Expected         bool       `json:"expected"`
-	Actual           bool       `json:"actual"`
-	Effect           string     `json:"effect"`
-	Reason           string     `json:"reason"`
-	Mask             []MaskRule `json:"mask,omitempty"`
-	EvaluationTimeMS float64    `json:"evaluation_time_ms"`
+	Name             string          `json:"name"`
+	Passed           bool            `json:"passed"`
+	Expected         bool            `json:"expected"`
+	Actual           bool            `json:"actual"`
+	Effect           string          `json:"effect"`
+	Reason           string          `json:"reason"`
+	Mask             []rego.MaskRule `json:"mask,omitempty"`
+	EvaluationTimeMS float64         `json:"evaluation_time_ms"`
 	// Error is why the control could not be evaluated. That counts as a DENY, and
 	// so a case passes that expects no access; one that met a limit does not, for
 	// it was not judged.
@@ -39,8 +41,8 @@ type TestResult struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Missed says why a case did not pass, as far as expected and actual tell; ""
-// where it passed.
+// Missed says why a case did not pass, by its expected and actual result; "" where it
+// passed.
 func (r *TestResult) Missed() string {
 	switch {
 	case r.Passed:
@@ -54,11 +56,11 @@ func (r *TestResult) Missed() string {
 
 // RunTests evaluates the cases one after another. The input is taken as it is:
 // no resource is matched. clock measures; nil leaves the times 0.
-func RunTests(ctx context.Context, c *Control, cases []TestCase, data DataSource, lim Limits, clock func() time.Time) []TestResult {
+func RunTests(ctx context.Context, c *rego.Control, cases []TestCase, data rego.DataSource, lim rego.Limits, clock func() time.Time) []TestResult {
 	out := make([]TestResult, 0, len(cases))
 	for _, tc := range cases {
 		if ctx.Err() != nil {
-			out = append(out, TestResult{Name: tc.Name, Expected: tc.Expected, Effect: Deny.String(), Reason: ReasonLimit, Error: ReasonLimit})
+			out = append(out, TestResult{Name: tc.Name, Expected: tc.Expected, Effect: rego.Deny.String(), Reason: rego.ReasonLimit, Error: rego.ReasonLimit})
 			continue
 		}
 		var start time.Time
@@ -76,9 +78,9 @@ func RunTests(ctx context.Context, c *Control, cases []TestCase, data DataSource
 		if o.Err != nil {
 			r.Error = o.Err.Error()
 		}
-		r.Passed = r.Actual == r.Expected && !errors.Is(o.Err, ErrLimit)
+		r.Passed = r.Actual == r.Expected && !errors.Is(o.Err, rego.ErrLimit)
 		if !r.Passed && o.Err == nil {
-			r.Why = c.explanation(ctx, tc.Input, tc.over(data), lim, o).Text
+			r.Why = explain.Outcome(ctx, c, tc.Input, tc.over(data), lim, o).Text
 		}
 		out = append(out, r)
 	}
@@ -87,7 +89,7 @@ func RunTests(ctx context.Context, c *Control, cases []TestCase, data DataSource
 
 // Unset are the paths below data that the control reads and not each of the
 // cases sets: what their run needs a DataSource for.
-func Unset(c *Control, cases []TestCase) [][]string {
+func Unset(c *rego.Control, cases []TestCase) [][]string {
 	return slices.DeleteFunc(slices.Clone(c.Refs().Data), func(path []string) bool {
 		return !slices.ContainsFunc(cases, func(tc TestCase) bool { return !tc.sets(path) })
 	})
@@ -99,7 +101,7 @@ func (tc TestCase) sets(path []string) bool {
 }
 
 // over is data with what the case sets in its place.
-func (tc TestCase) over(data DataSource) DataSource {
+func (tc TestCase) over(data rego.DataSource) rego.DataSource {
 	if !tc.Data.Defined() {
 		return data
 	}
@@ -109,7 +111,7 @@ func (tc TestCase) over(data DataSource) DataSource {
 // overlay gives what a case sets, and the rest from below, which may be nil.
 type overlay struct {
 	tc    TestCase
-	below DataSource
+	below rego.DataSource
 }
 
 // Data is the value at path.
@@ -119,12 +121,3 @@ func (o overlay) Data(path []string) value.Value {
 	}
 	return o.below.Data(path)
 }
-
-// Object makes a DataSource of one object with the members resources and pip,
-// for tests and trials.
-func Object(data value.Value) DataSource { return objectSource{data} }
-
-type objectSource struct{ v value.Value }
-
-// Data is the value at path.
-func (o objectSource) Data(path []string) value.Value { return o.v.At(path...) }

@@ -1,0 +1,263 @@
+// Package bundle writes, signs and reads the OPA bundles that carry controls to
+// bouncers and to stock OPAs.
+//
+// A bundle holds the controls twice: their sources in an index, which a bouncer
+// compiles (read.go), and rewritten for a stock OPA, which runs the entry point
+// entry.rego over them (rewrite.go). Both come to the same decisions.
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	_ "embed" // the two modules below
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+//go:embed entry.rego
+var entryModule string
+
+//go:embed rules.rego
+var rulesModule string
+
+// The files of a bundle.
+const (
+	manifestFile   = ".manifest"
+	signaturesFile = ".signatures.json"
+	indexFile      = "gatehouse/data.json"
+	entryFile      = "gatehouse/decision.rego"
+	rulesFile      = "gatehouse/rules.rego"
+	strictFile     = "gatehouse/strict.rego"
+)
+
+// bundleRoots are what a bundle owns of an OPA's data.
+var bundleRoots = []string{"gatehouse", "resources", "pip"}
+
+// BundleSpec is what WriteBundle writes.
+type Spec struct {
+	// Revision is the bundle's ETag and what OPA reports as active.
+	Revision string
+	// Set holds the controls, resources and data; of the data only what the
+	// controls refer to is written.
+	Set *rego.Set
+	// Meta goes into the manifest's metadata: an object, or undefined.
+	Meta value.Value
+	// Bouncer is the bouncer's own configuration, under gatehouse.bouncer; an
+	// object, or undefined.
+	Bouncer value.Value
+	// Signing signs the bundle; nil leaves it unsigned.
+	Signing *SigningKey
+}
+
+// WriteBundle writes an OPA bundle: a gzipped tar with a manifest, the controls
+// rewritten into packages of their own, the data, and one entry point,
+// data.gatehouse.decision, that gives a stock OPA the decision of rego.Set.Decide.
+// The bytes depend on nothing but the spec.
+func Write(spec Spec) ([]byte, error) {
+	files, err := bundleFiles(spec)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Signing != nil {
+		sig, err := spec.Signing.sign(files)
+		if err != nil {
+			return nil, err
+		}
+		files[signaturesFile] = sig
+	}
+	var buf bytes.Buffer
+	zip := gzip.NewWriter(&buf)
+	out := tar.NewWriter(zip)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		h := &tar.Header{Name: "/" + name, Mode: 0o600, Size: int64(len(files[name])), ModTime: time.Unix(0, 0).UTC(), Format: tar.FormatUSTAR, Typeflag: tar.TypeReg}
+		if err := out.WriteHeader(h); err != nil {
+			return nil, fmt.Errorf("write the bundle: %w", err)
+		}
+		if _, err := out.Write(files[name]); err != nil {
+			return nil, fmt.Errorf("write the bundle: %w", err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		return nil, fmt.Errorf("write the bundle: %w", err)
+	}
+	if err := zip.Close(); err != nil {
+		return nil, fmt.Errorf("write the bundle: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// bundleFiles are the files by name, but for the signatures.
+func bundleFiles(spec Spec) (map[string][]byte, error) {
+	s := spec.Set
+	files := map[string][]byte{
+		entryFile: []byte(entryModule),
+		rulesFile: []byte(rulesModule),
+	}
+	strict := map[string]bool{}
+	for _, c := range s.Controls() {
+		text, err := textOf(c)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range text.strict {
+			strict[name] = true
+		}
+		files["gatehouse/controls/"+controlKey(c.Meta().ID)+".rego"] = text.control
+		files["gatehouse/outcomes/"+controlKey(c.Meta().ID)+".rego"] = text.outcome
+		for key, library := range text.libraries {
+			files["gatehouse/libraries/"+key+".rego"] = library
+		}
+	}
+	files[strictFile] = []byte(strictModule(slices.Sorted(maps.Keys(strict))))
+	index := []value.Member{{Key: "index", Value: index(s)}}
+	if spec.Bouncer.Defined() {
+		index = append(index, value.Member{Key: "bouncer", Value: spec.Bouncer})
+	}
+	files[indexFile] = value.Object(index...).AppendJSON(nil)
+	for root, doc := range referredData(s) {
+		files[root+"/data.json"] = doc.AppendJSON(nil)
+	}
+	files[manifestFile] = manifest(spec.Revision, spec.Meta, bundleRoots)
+	return files, nil
+}
+
+func manifest(revision string, meta value.Value, roots []string) []byte {
+	list := make([]value.Value, 0, len(roots))
+	for _, r := range roots {
+		list = append(list, value.String(r))
+	}
+	m := []value.Member{
+		{Key: "revision", Value: value.String(revision)},
+		{Key: "roots", Value: value.Array(list...)},
+		{Key: "rego_version", Value: value.Int(1)},
+	}
+	if meta.Defined() {
+		m = append(m, value.Member{Key: "metadata", Value: meta})
+	}
+	return value.Object(m...).AppendJSON(nil)
+}
+
+// index is data.gatehouse.index: the controls' names and sources, which
+// controls are in scope where, the resources and the matcher's tables.
+func index(s *rego.Set) value.Value {
+	controls := make([]value.Member, 0, len(s.Controls()))
+	libraries := map[string]lang.Library{}
+	linked := map[int64]bool{} // resources with controls of their own
+	for _, c := range s.Controls() {
+		linked[c.Meta().ResourceID] = true
+		for _, l := range c.Libraries() {
+			libraries[libraryKey(l)] = l
+		}
+		controls = append(controls, value.Member{Key: controlKey(c.Meta().ID), Value: controlIndex(c)})
+	}
+	var scope []value.Member
+	tables := s.Tables()
+	for _, p := range tables.Resources.Pairs() {
+		id, _ := p.V.Get("id").Int64()
+		if linked[id] {
+			key, _ := p.K.Str()
+			scope = append(scope, value.Member{Key: key, Value: controlKeys(s.ControlsOf([]int64{id}))})
+		}
+	}
+	return value.Object(
+		value.Member{Key: "env", Value: value.String(s.Env())},
+		value.Member{Key: "revision", Value: value.Int(s.Revision())},
+		value.Member{Key: "controls", Value: value.Object(controls...)},
+		value.Member{Key: "libraries", Value: libraryIndex(libraries)},
+		value.Member{Key: "global", Value: controlKeys(s.ControlsOf(nil))},
+		value.Member{Key: "scope", Value: value.Object(scope...)},
+		value.Member{Key: "resources", Value: tables.Resources},
+		value.Member{Key: "match", Value: tables.Match},
+		value.Member{Key: "fold", Value: tables.Fold},
+		value.Member{Key: "strictness", Value: strictnessTable()},
+	)
+}
+
+// controlIndex is a control in the index.
+func controlIndex(c *rego.Control) value.Value {
+	libs := c.Libraries()
+	used := make([]value.Value, 0, len(libs))
+	for _, l := range libs {
+		used = append(used, value.String(libraryKey(l)))
+	}
+	var refused value.Value
+	if issues := c.Broken(); len(issues) > 0 {
+		refused = value.Object(value.Member{Key: "message", Value: value.String(issues[0].Message)},
+			value.Member{Key: "line", Value: value.Int(int64(issues[0].Line))}, value.Member{Key: "column", Value: value.Int(int64(issues[0].Column))})
+	}
+	m := c.Meta()
+	return value.Object(
+		value.Member{Key: "id", Value: value.Int(m.ID)},
+		value.Member{Key: "name", Value: value.String(m.Name)},
+		value.Member{Key: "version", Value: value.Int(m.Version)},
+		value.Member{Key: "resource_id", Value: value.Int(m.ResourceID)},
+		value.Member{Key: "source", Value: value.String(c.Source())},
+		value.Member{Key: "refused", Value: refused},
+		value.Member{Key: "libraries", Value: value.Array(used...)},
+	)
+}
+
+func libraryIndex(libraries map[string]lang.Library) value.Value {
+	var list []value.Member
+	for _, key := range slices.Sorted(maps.Keys(libraries)) {
+		l := libraries[key]
+		list = append(list, value.Member{Key: key, Value: value.Object(
+			value.Member{Key: "id", Value: value.Int(l.ID)},
+			value.Member{Key: "name", Value: value.String(l.Name)},
+			value.Member{Key: "version", Value: value.Int(l.Version)},
+			value.Member{Key: "source", Value: value.String(l.Source)},
+		)})
+	}
+	return value.Object(list...)
+}
+
+func strictnessTable() value.Value {
+	var m []value.Member
+	for _, name := range []string{lang.StrategyLast4, lang.StrategyHash, lang.StrategyRedact, lang.StrategyRemove} {
+		m = append(m, value.Member{Key: name, Value: value.Int(int64(lang.Strictness(name)))})
+	}
+	return value.Object(m...)
+}
+
+func controlKeys(list []*rego.Control) value.Value {
+	keys := make([]value.Value, 0, len(list))
+	for _, c := range list {
+		keys = append(keys, value.String(controlKey(c.Meta().ID)))
+	}
+	return value.Array(keys...)
+}
+
+// referredData is what the controls refer to of data.resources and data.pip,
+// by root.
+func referredData(s *rego.Set) map[string]value.Value {
+	refs := make([]lang.Refs, 0, len(s.Controls()))
+	for _, c := range s.Controls() {
+		refs = append(refs, c.Refs())
+	}
+	out := map[string]value.Value{}
+	for _, p := range lang.UniteRefs(refs...).Data {
+		v := s.Data(p)
+		if !v.Defined() {
+			continue
+		}
+		// Only two levels are cut out; below that a document is whole.
+		switch len(p) {
+		case 1:
+			out[p[0]] = v
+		default:
+			root := out[p[0]]
+			if !root.Defined() {
+				root = value.Object()
+			}
+			out[p[0]] = root.With(p[1], s.Data(p[:2]))
+		}
+	}
+	return out
+}

@@ -1,0 +1,74 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// maxExplained is how many controls one decision's explanation speaks of.
+const maxExplained = 8
+
+// explainDecision explains a decision that a set made of a request, from its cache or
+// not. The first explanation is that of the control that decided. With NO_MATCH it is
+// that of the control that was nearest to granting access, and the others in scope
+// follow. There is none where no control was asked: an invalid path, no control in scope.
+func Decision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision) []Explanation {
+	var list []Explanation
+	eachExplained(s, r, opt, d, func(c *rego.Control, in value.Value, lim rego.Limits, out rego.Outcome) {
+		list = append(list, Outcome(ctx, c, in, s, lim, out))
+	})
+	slices.SortStableFunc(list, func(a, b Explanation) int { return cmp.Compare(a.distance(), b.distance()) })
+	return list
+}
+
+// traceDecision is explainDecision with the steps of the controls that it explains, one
+// control after the other, MaxSteps in all.
+func TraceDecision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision) ([]Step, []Explanation) {
+	var list []Explanation
+	var steps []Step
+	eachExplained(s, r, opt, d, func(c *rego.Control, in value.Value, lim rego.Limits, out rego.Outcome) {
+		e := Outcome(ctx, c, in, s, lim, out)
+		list = append(list, e)
+		for _, step := range stepsOf(ctx, c, in, s, lim, out, &e) {
+			if len(steps) == MaxSteps {
+				return
+			}
+			step.Number = len(steps) + 1
+			if len(steps) == MaxSteps-1 && step.Type != StepFinal {
+				step = Step{Number: MaxSteps, Type: StepTruncated, Description: cutDescription, Result: true, Details: value.Object()}
+			}
+			steps = append(steps, step)
+		}
+	})
+	slices.SortStableFunc(list, func(a, b Explanation) int { return cmp.Compare(a.distance(), b.distance()) })
+	return steps, list
+}
+
+// eachExplained calls fn with the controls that a decision's explanation is about, and
+// with what they were asked.
+func eachExplained(s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision, fn func(*rego.Control, value.Value, rego.Limits, rego.Outcome)) {
+	controls, in := s.Scope(r, &d)
+	out := rego.Outcome{Effect: d.Effect, Reason: d.Reason, Mask: d.Mask, Err: d.Err}
+	lim, n := opt.Limits(), 0
+	for _, c := range controls {
+		if n == maxExplained {
+			break
+		}
+		if d.Effect == rego.NoMatch || c.Meta().ID == d.PolicyID {
+			n++
+			fn(c, in, lim, out)
+		}
+	}
+}
+
+// distance is how far the control was from granting access.
+func (e *Explanation) distance() int {
+	if e.Nearest == nil {
+		return 1 << 20
+	}
+	return len(e.Nearest.Missing)
+}

@@ -33,6 +33,9 @@ var mended = []struct{ name, source, want string }{
 	{"a walk to a pair that was put together", `r := [1 | p := [[input.one_e0], 5]; walk([4, 5], p)]`, "[]"},
 	{"a walk to a key of 1e0", `r := [x | walk({1: 7, "1": 8}, [[input.one_e0], x])]`, "[7]"},
 	{"a walk to an element of a set", `r := [[p, x] | walk({"b", ["d"]}, [[["d"], p], x])]`, `[[0,"d"]]`},
+	{"of two equal keys the last value counts", `r := {"x": 1, input.a: 2}`, `{"x":2}`},
+	{"for the first key", `r := sprintf("%v", [{1: "a", input.one_0: "b"}])`, `"{1: \"b\"}"`},
+	{"in the order of the text", `r := sprintf("%v", [{input.one_0: "a", input.one_e0: "b"}])`, `"{1.0: \"b\"}"`},
 	{"a key that is no string is no fault", `r := io.jwt.decode_verify("..", object.get({}, 0, {1: 2}))`, "error"},
 }
 

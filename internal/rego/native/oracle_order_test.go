@@ -21,18 +21,70 @@ func (s *subject) ordered(t reporter, name string, input, data, got value.Value,
 		chained, plugged := inTurn(mods[path]), plug(mods[path])
 		changed = changed || chained || plugged
 	}
-	if !changed {
-		return s.clauses(name, input, data, got, gotErr)
+	fixed := s
+	if changed {
+		c := ast.NewCompiler().WithSkipStages(ast.StageBuildComprehensionIndices)
+		if c.Compile(mods); c.Failed() {
+			t.Errorf("the module does not compile once its order is fixed: %v", c.Errors)
+			return false
+		}
+		fixed = &subject{}
+		*fixed = *s
+		fixed.compiler, fixed.mods = c, mods
+		if want, _, err := fixed.topdown(name, input, data, false); ends(want, err, got, gotErr) {
+			return true
+		}
+	}
+	return fixed.clauses(name, input, data, got, gotErr) || fixed.keyed(name, input, data, got, gotErr)
+}
+
+// keyed tells whether topdown ends as native did once it knows the keys of each object
+// that is written with computed ones. It looks into such an object member by member, as
+// it is written, and so may find two for one key.
+func (s *subject) keyed(name string, input, data, got value.Value, gotErr *EvalError) bool {
+	mods, changed := map[string]*ast.Module{}, false
+	for path, mod := range s.mods {
+		mods[path] = mod.Copy()
+		changed = plugKeys(mods[path]) || changed
 	}
 	c := ast.NewCompiler().WithSkipStages(ast.StageBuildComprehensionIndices)
-	if c.Compile(mods); c.Failed() {
-		t.Errorf("the module does not compile once its order is fixed: %v", c.Errors)
+	if c.Compile(mods); !changed || c.Failed() { // it fails where such an object is a pattern
 		return false
 	}
 	fixed := *s
 	fixed.compiler = c
 	want, _, err := fixed.topdown(name, input, data, false)
-	return ends(want, err, got, gotErr) || fixed.clauses(name, input, data, got, gotErr)
+	return ends(want, err, got, gotErr)
+}
+
+// plugKeys passes the objects that are written with several keys, one of which is
+// computed, through a built-in that leaves them as they are.
+func plugKeys(mod *ast.Module) (changed bool) {
+	var within func(t *ast.Term) bool
+	within = func(t *ast.Term) bool {
+		x, ok := t.Value.(ast.Object)
+		if !ok || x.Len() < 2 || ast.IsConstant(x) {
+			return false
+		}
+		computed := false
+		x.Foreach(func(k, v *ast.Term) {
+			computed = computed || !ast.IsConstant(k.Value)
+			ast.WalkTerms(k, within)
+			ast.WalkTerms(v, within)
+		})
+		if computed {
+			t.Value, changed = hidden(ast.NewTerm(x)).Value, true
+		}
+		return true
+	}
+	ast.WalkTerms(mod, within)
+	return changed
+}
+
+// hidden passes t through a built-in that leaves it as it is.
+func hidden(t *ast.Term) *ast.Term {
+	call := ast.CallTerm(ast.NewTerm(ast.MustParseRef("object.get")), ast.ObjectTerm(), ast.IntNumberTerm(0), t)
+	return call.SetLocation(t.Location)
 }
 
 // ends tells whether topdown came to native's value, or to native's kind of error.
@@ -107,8 +159,7 @@ func plug(mod *ast.Module) (changed bool) {
 	}
 	hide := func(t *ast.Term) *ast.Term {
 		changed = true
-		call := ast.CallTerm(ast.NewTerm(ast.MustParseRef("object.get")), ast.ObjectTerm(), ast.IntNumberTerm(0), t)
-		return call.SetLocation(t.Location)
+		return hidden(t)
 	}
 	ast.WalkExprs(mod, func(e *ast.Expr) bool {
 		switch x := e.Terms.(type) {
@@ -165,8 +216,12 @@ func TestOrdered(t *testing.T) {
 		{"r if every x in [1] { every y in {input.a, `1`} { to_number(y) > x + 2 } }", value.Value{}, nil, true},
 		{"r if every x in input.list { to_number(x) > 0 }", value.Value{}, nil, false}, // an array has one order
 		{"r if every x in [input.a, `1`] { to_number(x) > 3 }", value.Value{}, nil, false},
-		{"r if every x in {`1`, `zz`} { to_number(x) > 0 }", value.Value{}, nil, false}, // a set that is written out too
-		{"r if to_number(input.a) == 1\n\nr if input.b", boolean, nil, false},           // the first one fails in both orders
+		{"r if every x in {`1`, `zz`} { to_number(x) > 0 }", value.Value{}, nil, false},  // a set that is written out too
+		{"r if to_number(input.a) == 1\n\nr if input.b", boolean, nil, false},            // the first one fails in both orders
+		{"r := x if { o := {`zz`: 1, input.a: 2}; x := o.zz }", value.Int(2), nil, true}, // OPA looks into what is written, member by member
+		{"r := x if { o := {`zz`: 1, input.a: 2}; x := o.zz }", value.Int(3), nil, false},
+		{"r := x if { o := {`zz`: 1, `y`: 2}; x := o.zz }", value.Int(2), nil, false},
+		{"r := [k | {1: 1, object.get({}, 0, 1.0): 2}[k]]", value.Array(value.Int(1)), nil, true},
 	} {
 		s, err := load("package m\n\n" + c.source + "\n")
 		if err != nil || s.err != nil {

@@ -158,11 +158,22 @@ func (s *scope) object(x ast.Object) term {
 			}
 		}
 		v, err := value.ObjectOf(pairs)
-		if err != nil { // keys that turn out equal: the last one counts
-			v = value.LastOf(pairs)
+		if err != nil { // keys that turn out equal: the last value counts, for the first key
+			v = value.LastOf(firstKeys(pairs))
 		}
 		return m.made(v)
 	}
+}
+
+// firstKeys gives the members of sorted pairs whose keys are equal the key of the
+// first of them: one number may be written in two ways.
+func firstKeys(pairs []value.Pair) []value.Pair {
+	for i := 1; i < len(pairs); i++ {
+		if value.Equal(pairs[i-1].K, pairs[i].K) {
+			pairs[i].K = pairs[i-1].K
+		}
+	}
+	return pairs
 }
 
 func (s *scope) arrayComprehension(x *ast.ArrayComprehension) term {

@@ -111,12 +111,15 @@ func (s *subject) topdown(name string, input, data value.Value, whole bool) (v v
 }
 
 // thorough evaluates every rule as a whole, as the native evaluator does, and
-// tells what topdown meets on the way.
+// tells what topdown meets on the way. A rule that fails in two ways ends at one of
+// them: which one comes first may be another when nothing is left out.
 func (s *subject) thorough(input, data value.Value) *seen {
 	all := &seen{}
 	for _, name := range s.names {
 		_, met, err := s.topdown(name, input, data, true)
 		all.add(met, err)
+		_, _, err = s.topdown(name, input, data, false)
+		all.add(&seen{}, err)
 	}
 	return all
 }

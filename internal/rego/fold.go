@@ -162,7 +162,9 @@ func escaped(s string) string {
 func isFolded(path string) bool {
 	for i := range len(path) {
 		switch c := path[i]; {
-		case c >= 'A' && c <= 'Z', c == '%', c == ';':
+		case c >= 'A' && c <= 'Z', c == '%', c == ';', c == '+':
+			return false
+		case c == ':' && i+1 < len(path) && path[i+1] == '$':
 			return false
 		case c == '.' && (i+1 == len(path) || path[i+1] == '/'):
 			return false
@@ -278,11 +280,14 @@ const (
 	dropped    = "." + whiteSpace
 )
 
-// foldSegment drops what stands behind a `;`, `?`, `#` or NUL, final dots, and white
-// space at both ends.
+// foldSegment drops what stands behind a `;`, `?`, `#` or NUL, the name of an NTFS
+// stream, final dots, and white space at both ends, for which a plus may stand.
 func foldSegment(s string) string {
-	return strings.TrimLeft(strings.TrimRight(cut(s), dropped), whiteSpace)
+	return strings.TrimLeft(strings.TrimRight(spaced(cut(s)), dropped), whiteSpace)
 }
+
+// spaced is s as a server reads it that takes a plus for a space, as in forms.
+func spaced(s string) string { return strings.ReplaceAll(s, "+", " ") }
 
 // withoutFormat is a folded path without what some servers take for the format of the
 // answer: what stands behind the last dot of its last segment (Rails), and behind the
@@ -302,13 +307,22 @@ func withoutFormat(folded string) (bare [2]string) {
 
 func cut(s string) string {
 	if i := strings.IndexAny(s, cutBehind); i >= 0 {
+		s = s[:i]
+	}
+	return withoutStream(s)
+}
+
+// withoutStream is a name without the stream and its type, which Windows takes behind
+// it: `a.txt::$data` is the content of a.txt, `d:$i30:$index_allocation` the folder d.
+func withoutStream(s string) string {
+	if i := strings.IndexByte(s, ':'); i >= 0 && strings.Contains(s[i+1:], ":$") {
 		return s[:i]
 	}
 	return s
 }
 
 // isStepUp reports a segment that some servers read as `..`.
-func isStepUp(s string) bool { return strings.Trim(cut(s), whiteSpace) == ".." }
+func isStepUp(s string) bool { return strings.Trim(spaced(cut(s)), whiteSpace) == ".." }
 
 // withoutParameters is a canonical path without the parameters of its segments. A
 // segment that is nothing else stays.

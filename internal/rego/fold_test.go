@@ -32,6 +32,8 @@ func guarded(t testing.TB) *rego.Set {
 		{ID: 12, Path: "/orders.csv", Doc: value.Object()},
 		{ID: 13, Path: "/café/**", Doc: value.Object()},
 		{ID: 14, Path: "/v2/deep/orders/**", Doc: value.Object()},
+		{ID: 15, Path: "/two%20words/**", Doc: value.Object()},
+		{ID: 16, Path: "/c++/**", Doc: value.Object()},
 	}})
 }
 
@@ -120,6 +122,32 @@ func TestSpellings(t *testing.T) {
 		{"/files/..\u00ad/orders/1", 0, ""},
 		{"/files/a\u200db", 7, "/files/a%E2%80%8Db"},
 		{"/orders\u2022/1", 6, "/orders%E2%80%A2/1"},
+
+		// The streams of NTFS, and a plus for a space.
+		{"/orders::$DATA", 5, "/orders"},
+		{"/orders::$DATA/1", 5, "/orders/1"},
+		{"/Orders::$Index_Allocation/1", 5, "/orders/1"},
+		{"/orders:$I30:$INDEX_ALLOCATION/1", 5, "/orders/1"},
+		{"/orders%3A%3A%24DATA/1", 5, "/orders/1"},
+		{"/orders%253a%253a$data/1", 5, "/orders/1"},
+		{"/orders.::$DATA;x/1", 5, "/orders/1"},
+		{"/files/a::$DATA", 7, "/files/a::$DATA"},
+		{"/orders:batch/1", 6, "/orders:batch/1"},
+		{"/orders:$x/1", 6, "/orders:$x/1"},
+		{"/orders$:/1", 6, "/orders$:/1"},
+		{"/orders+/1", 5, "/orders/1"},
+		{"/+Orders.+/1", 5, "/orders/1"},
+		{"/orders%2B/1", 5, "/orders/1"},
+		{"/orders%252b;x/1", 5, "/orders/1"},
+		{"/two+words/1", 15, "/two%20words/1"},
+		{"/two%20words/1", 15, "/two%20words/1"},
+		{"/TWO%2520words/1", 15, "/two%20words/1"},
+		{"/files/a+b", 7, "/files/a+b"},
+		{"/c++/1", 16, "/c++/1"},
+		{"/+/orders/1", 0, ""},
+		{"/x/..+/orders/1", 0, ""},
+		{"/x/%2B..%2B/orders/1", 0, ""},
+		{"/x/..::$DATA/orders/1", 0, ""},
 
 		// Other segments appear behind a second reading.
 		{"/orders%252f1", 0, ""},

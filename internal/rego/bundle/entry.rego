@@ -463,7 +463,7 @@ folded := segments if {
 } else := [f | some s in unescaped_segments; f := folded_segment(s)]
 
 # Most paths fold to themselves.
-settled if not regex.match(`[A-Z%;]|\.(/|$)`, escaped)
+settled if not regex.match(`[A-Z%;+]|:\$|\.(/|$)`, escaped)
 
 unescaped_segments := [u | some s in segments; u := unescaped(lower(s))]
 
@@ -477,9 +477,13 @@ unescaped_once(s) := strings.replace_n(index.fold.wide, s) if {
 	contains(s, "%")
 } else := s
 
-cut(s) := regex.replace(s, `(?s)[;?#\x00].*`, "")
+# Behind a name Windows takes a stream with its type: a.txt::$DATA.
+cut(s) := regex.replace(regex.replace(s, `(?s)[;?#\x00].*`, ""), `(?s):.*:\$.*`, "")
 
-trimmed(s) := regex.replace(cut(s), `^[ \t\n\v\f\r]+|[. \t\n\v\f\r]+$`, "")
+# Some servers read a plus as a space.
+spaced(s) := replace(cut(s), "+", " ")
+
+trimmed(s) := regex.replace(spaced(s), `^[ \t\n\v\f\r]+|[. \t\n\v\f\r]+$`, "")
 
 folded_segment(s) := t if {
 	t := trimmed(s)
@@ -495,7 +499,7 @@ pieces := [p | some s in unescaped_segments; some p in pieces_of(s)]
 hidden if {
 	not foreseen
 	some p in pieces
-	regex.match(`^[ \t\n\v\f\r]*\.\.[ \t\n\v\f\r]*$`, cut(p))
+	regex.match(`^[ \t\n\v\f\r]*\.\.[ \t\n\v\f\r]*$`, spaced(p))
 }
 
 hidden if {

@@ -33,6 +33,7 @@ export const screens: Screen[] = [
     permission: "policies:read",
     nav: { group: "controls", title: "policies.title", icon: "policy", key: "p" },
   },
+  { path: "/policies/new", load: () => import("./pages/policies/NewPolicy"), permission: "policies:write" },
   { path: "/policies/:id", load: () => import("./pages/policies/Workbench"), permission: "policies:read" },
   {
     path: "/decisions",
@@ -41,6 +42,13 @@ export const screens: Screen[] = [
     nav: { group: "controls", title: "decisions.title", icon: "decision", key: "e" },
   },
   { path: "/decisions/:id", load: () => import("./pages/decisions/Decision"), permission: "audit:read" },
+  {
+    path: "/resources",
+    load: () => import("./pages/resources/Resources"),
+    permission: "resources:read",
+    nav: { group: "estate", title: "resources.title", icon: "resource", key: "r" },
+  },
+  { path: "/resources/:id", load: () => import("./pages/resources/Resource"), permission: "resources:read" },
   {
     path: "/users",
     load: () => import("./pages/users/Users"),

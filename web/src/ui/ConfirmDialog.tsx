@@ -17,6 +17,7 @@ export function ConfirmDialog({
   environment,
   about,
   action,
+  plain = false,
   busy,
   error,
   confirm,
@@ -29,6 +30,8 @@ export function ConfirmDialog({
   environment?: Environment;
   about: string;
   action: string;
+  /** It touches nothing that is stored yet, or one member of an object: no environment is named. */
+  plain?: boolean;
   busy: boolean;
   error?: unknown;
   confirm: () => void;
@@ -46,7 +49,8 @@ export function ConfirmDialog({
       <Stack gap="sm">
         <div className="gh-row">
           <strong style={{ overflowWrap: "anywhere" }}>{object}</strong>
-          {environment ? <StatusOf value={environment} /> : <Status tone="neutral">{t("common.wholeTenant")}</Status>}
+          {environment && <StatusOf value={environment} />}
+          {!environment && !plain && <Status tone="neutral">{t("common.wholeTenant")}</Status>}
         </div>
         <div>{about}</div>
         {children}

@@ -59,17 +59,17 @@ export default function Palette({ close }: { close: () => void }) {
       found.unshift({ to: `/decisions/${wanted}`, title: wanted, kind: t("shell.decision"), icon: "decision" });
     }
     if (wanted) {
-      for (const p of policies.data?.policies ?? []) {
+      for (const p of (has("/policies/:id") && policies.data?.policies) || []) {
         if (matches(p.name, p.description)) {
           found.push({ to: `/policies/${p.id}`, title: p.name, kind: t("shell.policy"), icon: "policy" });
         }
       }
-      for (const r of resources.data?.resources ?? []) {
+      for (const r of (has("/resources/:id") && resources.data?.resources) || []) {
         if (matches(r.name, r.path, r.original_host)) {
           found.push({ to: `/resources/${r.id}`, title: r.name, kind: t("shell.resource"), icon: "resource" });
         }
       }
-      for (const b of bouncers.data?.bouncers ?? []) {
+      for (const b of (has("/bouncers/:id") && bouncers.data?.bouncers) || []) {
         if (matches(b.name, b.hostname)) {
           found.push({ to: `/bouncers/${b.id}`, title: b.name, kind: t("shell.bouncer"), icon: "gate" });
         }

@@ -57,7 +57,12 @@ export function TimeChart({
         cursor: { drag: { x: false, y: false }, points: { size: 6 } },
         scales: { y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] } },
         axes: [
-          { ...axis, size: 30, values: (_, at) => at.map((s) => (span > 172_800 ? day : short).format(s * 1000)) },
+          {
+            ...axis,
+            size: 30,
+            space: 90,
+            values: (_, at) => at.map((s) => (span > 172_800 ? day : short).format(s * 1000)),
+          },
           { ...axis, size: 64, values: (_, at) => at.map((v) => latest.current(v)) },
         ],
         series: [

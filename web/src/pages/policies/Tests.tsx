@@ -145,6 +145,7 @@ export function Tests({
         close={() => setRemoving(null)}
         title={t("workbench.removeTitle")}
         object={removing ?? ""}
+        plain
         about={t("workbench.removeAbout", { name: policy.name })}
         action={t("common.delete")}
         busy={busy}

@@ -24,7 +24,7 @@ export function Usage({ policy }: { policy: Policy }) {
   );
   const users = api.useQuery(
     "get",
-    "/api/v1/policies/{policy_id}/users",
+    "/api/v1/policies/{policy_id}/dependents",
     { params: { path: { policy_id: policy.id }, query: { environment } } },
     { enabled: policy.kind === "library" },
   );

@@ -168,6 +168,7 @@ function Bench({ policy }: { policy: Policy }) {
         close={() => blocker.reset?.()}
         title={t("workbench.leave")}
         object={policy.name}
+        plain
         about={t("workbench.leaveAbout")}
         action={t("workbench.leaveAction")}
         busy={false}

@@ -18,6 +18,7 @@ export function useDiagnostics(code: string): {
     queryKey: ["validate", asked],
     queryFn: async ({ signal }) =>
       must(await client.POST("/api/v1/policies/validate", { body: { rego_code: asked }, signal })),
+    enabled: asked.trim() !== "",
     staleTime: 60_000,
     gcTime: 60_000,
     placeholderData: (before) => before,

@@ -27,7 +27,7 @@ func (b *Bouncer) outOfBudget(ctx context.Context, st *settings.State, in *inbou
 	for renewed, left := range usage.Renewals(in.seen.usage, in.at) {
 		seen.usage = renewed
 		q := question(&asked, st.Settings, who)
-		d := st.Set.Decide(ctx, &q, rego.Options{Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now, Caught: b.caught(ctx, in.id)})
+		d := st.Set.Decide(ctx, &q, rego.Options{Now: in.at, Deadline: in.deadline(b.cfg.DecisionDeadline), Clock: b.cfg.Now, Caught: b.caught(ctx, in.id)})
 		if d.Err != nil || !d.Permit {
 			continue
 		}

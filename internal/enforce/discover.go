@@ -62,8 +62,8 @@ type candidate struct {
 	refused bool
 }
 
-// before reports whether c has more to say for it than o.
-func (c *candidate) before(o *candidate) bool {
+// outranks reports whether c has more to say for it than o.
+func (c *candidate) outranks(o *candidate) bool {
 	if len(c.clients) != len(o.clients) {
 		return len(c.clients) > len(o.clients)
 	}
@@ -73,7 +73,7 @@ func (c *candidate) before(o *candidate) bool {
 // scout remembers which hosts were seen, so that each is reported once, and
 // gathers those that are to be reported.
 type scout struct {
-	last atomic.Pointer[settled] // the host asked about last
+	last atomic.Pointer[quietHost] // the host asked about last
 	wake chan struct{}
 
 	mu    sync.Mutex
@@ -86,8 +86,8 @@ type scout struct {
 	extra int                   // how many of those were reported within the window
 }
 
-// settled is a host, as requests name it, that is not asked about for a while.
-type settled struct {
+// quietHost is a host, as requests name it, that is not asked about for a while.
+type quietHost struct {
 	host  string
 	until time.Time
 }
@@ -96,9 +96,9 @@ func newScout() *scout {
 	return &scout{until: map[string]time.Time{}, from: map[string]int{}, more: map[string]*candidate{}, wake: make(chan struct{}, 1)}
 }
 
-// notice takes down the host of a request that no resource is about. Of what the
+// noteHost takes down the host of a request that no resource is about. Of what the
 // client says it takes the name alone; nothing is decided by it.
-func (b *Bouncer) notice(st *settings.State, in *inbound, v *verdict) {
+func (b *Bouncer) noteHost(st *settings.State, in *inbound, v *verdict) {
 	if !st.Discovery || st.Set == nil || v.dec.Resource != nil {
 		return
 	}
@@ -113,7 +113,7 @@ func (b *Bouncer) notice(st *settings.State, in *inbound, v *verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if until, seen := s.until[name]; seen && in.at.Before(until) {
-		s.last.Store(&settled{strings.Clone(in.host), until})
+		s.last.Store(&quietHost{strings.Clone(in.host), until})
 		return
 	}
 	if in.at.Sub(s.began) >= scoutWindow {
@@ -182,7 +182,7 @@ func (s *scout) watch(c *candidate) {
 	if len(s.more) >= scoutCandidates {
 		least, looked := "", 0
 		for n, o := range s.more {
-			if least == "" || s.more[least].before(o) {
+			if least == "" || s.more[least].outranks(o) {
 				least = n
 			}
 			if looked++; looked == 8 {
@@ -227,7 +227,7 @@ func (s *scout) promote(now time.Time, st *settings.State) bool {
 	}
 	var best *candidate
 	for _, c := range s.more {
-		if c.sight.Requests >= oftenSeen && (best == nil || c.before(best)) {
+		if c.sight.Requests >= oftenSeen && (best == nil || c.outranks(best)) {
 			best = c
 		}
 	}

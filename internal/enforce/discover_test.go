@@ -104,7 +104,7 @@ func TestNoticeIsBounded(t *testing.T) {
 	st := b.state.Load()
 	flood := func(n int, label string) {
 		for i := range n {
-			b.notice(st, &inbound{at: b.cfg.Now(), host: fmt.Sprintf("%s%d.example", label, i), path: "/", client: fmt.Sprint("192.0.2.", i%200)}, &verdict{})
+			b.noteHost(st, &inbound{at: b.cfg.Now(), host: fmt.Sprintf("%s%d.example", label, i), path: "/", client: fmt.Sprint("192.0.2.", i%200)}, &verdict{})
 		}
 	}
 	flood(20_000, "a")
@@ -143,7 +143,7 @@ func TestNoticeShare(t *testing.T) {
 			st, now := b.state.Load(), time.Now()
 			flood := func(label string) {
 				for i := range 1000 {
-					b.notice(st, &inbound{at: now, host: fmt.Sprintf("%s%d.example", label, i), path: "/", client: client(i)}, &verdict{})
+					b.noteHost(st, &inbound{at: now, host: fmt.Sprintf("%s%d.example", label, i), path: "/", client: client(i)}, &verdict{})
 				}
 			}
 			spent := func() int {
@@ -156,7 +156,7 @@ func TestNoticeShare(t *testing.T) {
 				t.Errorf("one source took %d of %d", n, scoutBudget)
 			}
 			for i := range scoutBudget - scoutShare {
-				b.notice(st, &inbound{at: now, host: fmt.Sprintf("real%d.example", i), path: "/", client: []string{"198.51.100.7", "2001:db8:1:3::1"}[i%2]}, &verdict{})
+				b.noteHost(st, &inbound{at: now, host: fmt.Sprintf("real%d.example", i), path: "/", client: []string{"198.51.100.7", "2001:db8:1:3::1"}[i%2]}, &verdict{})
 			}
 			if n := spent(); n != scoutBudget {
 				t.Errorf("with the hosts of others %d of %d are taken", n, scoutBudget)
@@ -232,9 +232,9 @@ func TestFloodHidesNoHost(t *testing.T) {
 	b := start(t, p, app.URL, nil).at(t, 1)
 	st := b.state.Load()
 	for i := range 20_000 {
-		b.notice(st, &inbound{at: b.cfg.Now(), host: fmt.Sprintf("a%d.example", i), path: "/", client: "192.0.2.1"}, &verdict{})
+		b.noteHost(st, &inbound{at: b.cfg.Now(), host: fmt.Sprintf("a%d.example", i), path: "/", client: "192.0.2.1"}, &verdict{})
 		if i%500 == 499 { // now and then somebody asks for the real one
-			b.notice(st, &inbound{at: b.cfg.Now(), host: "real.example", path: "/orders", client: fmt.Sprint("198.51.100.", i/500)}, &verdict{})
+			b.noteHost(st, &inbound{at: b.cfg.Now(), host: "real.example", path: "/orders", client: fmt.Sprint("198.51.100.", i/500)}, &verdict{})
 		}
 	}
 	eventually(t, "the real host", func() bool { return slices.Contains(g.hosts(), "real.example") })

@@ -199,10 +199,10 @@ func TestReasonsInTheLog(t *testing.T) {
 	b := start(t, p, app.URL, func(c *Config) { c.DecisionDeadline = 50 * time.Millisecond }).at(t, 1)
 	old := is.token(t, "ed", map[string]any{"exp": time.Now().Add(-time.Hour).Unix()})
 	for i, tc := range []struct {
-		path, token                    string
-		status                         int
-		told, effect, reason, decision string
-		policy                         any
+		path, token                              string
+		status                                   int
+		promptsOfQuery, effect, reason, decision string
+		policy                                   any
 	}{
 		{"/endless", "", 503, "the request could not be decided", "DENY", "evaluation_limit", "DENY", 1.0},
 		{"/wrong", "", 503, "the request could not be decided", "DENY", "allow must be true or false", "DENY", 2.0},
@@ -214,7 +214,7 @@ func TestReasonsInTheLog(t *testing.T) {
 				r.Header.Set("Authorization", "Bearer "+tc.token)
 			}
 		})
-		if got.status != tc.status || !strings.Contains(got.body, tc.told) || strings.Contains(got.body, "evaluation_limit") || strings.Contains(got.body, "allow must be") {
+		if got.status != tc.status || !strings.Contains(got.body, tc.promptsOfQuery) || strings.Contains(got.body, "evaluation_limit") || strings.Contains(got.body, "allow must be") {
 			t.Errorf("%s answers %d %s", tc.path, got.status, got.body)
 		}
 		e := p.logged(i + 1)[i]
@@ -282,7 +282,7 @@ func TestReachabilityIsReportedAtOnce(t *testing.T) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for time.Since(began) < 3*appRest/2 { // as an application that comes and goes
-		b.report.lose()
+		b.report.noteAppLost()
 		b.report.lost.Store(false)
 		<-tick.C
 	}

@@ -218,12 +218,12 @@ type Bouncer struct {
 	mu   sync.Mutex
 	sync syncState
 
-	shadow    chan shadowJob
-	overheard atomic.Int64 // bytes of bodies that wait in shadow mode
-	scout     *scout
-	pending   atomic.Int64   // decisions for Envoy in shadow mode that run
-	checking  sync.WaitGroup // the same, to be waited for
-	activated chan struct{}  // holds a token after a bundle became active
+	shadow      chan shadowJob
+	shadowBytes atomic.Int64 // bytes of bodies that wait in shadow mode
+	scout       *scout
+	pending     atomic.Int64   // decisions for Envoy in shadow mode that run
+	checking    sync.WaitGroup // the same, to be waited for
+	activated   chan struct{}  // holds a token after a bundle became active
 }
 
 // New opens the spool, restores the last good bundle and connects to nothing yet.
@@ -242,7 +242,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	var up *upstream.Upstream
 	var b *Bouncer
 	if cfg.Upstream != "" {
-		up, err = upstream.New(cfg.Upstream, cfg.UpstreamTimeout, cfg.UpstreamConns, cfg.Now, func() { b.unasked() })
+		up, err = upstream.New(cfg.Upstream, cfg.UpstreamTimeout, cfg.UpstreamConns, cfg.Now, func() { b.noteUnsolicited() })
 	}
 	if err != nil {
 		return nil, err
@@ -273,7 +273,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		return nil, err
 	}
 	b.events.New = func() any { buf := make([]byte, 0, 2048); return &buf }
-	b.state.Store(b.unled())
+	b.state.Store(b.initialState())
 	b.confirmedAt(time.Time{})
 	b.relabel("")
 	if b.reserve, err = spool.HoldBack(cfg.DataDir, cfg.DiskReserve); err != nil {
@@ -290,8 +290,8 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	return b, nil
 }
 
-// unled is the state before there is a bundle.
-func (b *Bouncer) unled() *settings.State {
+// initialState is the state before there is a bundle.
+func (b *Bouncer) initialState() *settings.State {
 	initial := settings.Enforcing
 	if b.cfg.InitialMode == "shadow" {
 		initial = settings.Shadowing
@@ -383,7 +383,7 @@ func (b *Bouncer) upkeep(ctx context.Context) {
 			}
 		case <-b.activated: // a new policy may close sockets that are open
 		}
-		b.recheck(ctx)
+		b.recheckTunnels(ctx)
 		st := b.state.Load()
 		if st.Tokens == nil || !st.Tokens.Fetches() || b.cfg.Now().Sub(keysAt) < identity.RefreshEvery {
 			continue

@@ -40,10 +40,10 @@ const (
 // mode the answer is always yes, in time, with the verdict in its metadata.
 func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Answer) {
 	st := b.state.Load()
-	in := b.heldBy(st, c)
-	defer b.survive(ctx, st, &in, &a)
-	if no := in.examine(c, st); no != nil {
-		return b.turnedAway(st, &in, no)
+	in := b.requestOf(st, c)
+	defer b.recoverCheck(ctx, st, &in, &a)
+	if no := in.validateCheck(c, st); no != nil {
+		return b.refuseCheck(st, &in, no)
 	}
 	patience := envoyPatience
 	if end, set := ctx.Deadline(); set {
@@ -53,18 +53,18 @@ func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 		in.patience = max(patience, time.Millisecond)
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		return b.weighed(ctx, st, in, c)
+		return b.decideHeld(ctx, st, in, c)
 	}
 	if b.pending.Add(1) > maxPending {
 		b.pending.Add(-1)
-		b.undecided(shadowJob{st: st, in: in, who: identity.Nobody()})
-		return b.unsettled(st, &in, "shadow_overload")
+		b.recordSkipped(shadowJob{st: st, in: in, who: identity.Nobody()})
+		return b.passCheck(st, &in, "shadow_overload")
 	}
 	in.headers = in.headers.Clone() // the decision may outlive the request
 	done := make(chan *extauthz.Answer, 1)
 	b.checking.Go(func() {
 		defer b.pending.Add(-1)
-		done <- b.weighed(context.WithoutCancel(ctx), st, in, c)
+		done <- b.decideHeld(context.WithoutCancel(ctx), st, in, c)
 	})
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -72,27 +72,27 @@ func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 	case a := <-done:
 		return a
 	case <-late.C:
-		return b.unsettled(st, &in, "pending") // it is recorded when it is there
+		return b.passCheck(st, &in, "pending") // it is recorded when it is there
 	}
 }
 
-// survive turns a panic into an answer.
-func (b *Bouncer) survive(ctx context.Context, st *settings.State, in *inbound, a **extauthz.Answer) {
+// recoverCheck turns a panic into an answer.
+func (b *Bouncer) recoverCheck(ctx context.Context, st *settings.State, in *inbound, a **extauthz.Answer) {
 	if p := recover(); p != nil {
 		b.panicked(ctx, "a check panicked", p, in.id)
-		*a = b.turnedAway(st, in, &refusal{http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"})
+		*a = b.refuseCheck(st, in, &refusal{http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"})
 	}
 }
 
-// unsettled is the answer in shadow mode without a decision.
-func (b *Bouncer) unsettled(st *settings.State, in *inbound, code string) *extauthz.Answer {
+// passCheck is the answer in shadow mode without a decision.
+func (b *Bouncer) passCheck(st *settings.State, in *inbound, code string) *extauthz.Answer {
 	v := verdict{mode: st.Mode, pass: true, word: metrics.PassThrough}
 	v.no.code = code
 	return b.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
-// heldBy is what is known of a request before it is looked at.
-func (b *Bouncer) heldBy(st *settings.State, c *extauthz.Check) inbound {
+// requestOf is what is known of a request before it is looked at.
+func (b *Bouncer) requestOf(st *settings.State, c *extauthz.Check) inbound {
 	in := inbound{at: b.cfg.Now(), method: c.Method, headers: http.Header(c.Header), secure: c.Scheme == "https", peer: c.Peer}
 	if c.ID != "" && len(in.headers[header.RequestID]) == 0 && saneID(c.ID) {
 		in.id = c.ID
@@ -117,49 +117,49 @@ func asks(trusted identity.Proxies, peer netip.Addr) bool {
 	return trusted.Trusts(peer)
 }
 
-// examine is what is done before a decision: may the peer ask, and is there one
+// validateCheck is what is done before a decision: may the peer ask, and is there one
 // reading of what it holds.
-func (in *inbound) examine(c *extauthz.Check, st *settings.State) *refusal {
+func (in *inbound) validateCheck(c *extauthz.Check, st *settings.State) *refusal {
 	if !in.trusted {
 		return &refusal{http.StatusForbidden, "untrusted_proxy", "this endpoint is for the proxies that the bouncer was told to trust"}
 	}
-	if no := in.held(c.Method, c.Host, c.Target, st.Settings); no != nil {
+	if no := in.adopt(c.Method, c.Host, c.Target, st.Settings); no != nil {
 		return no
 	}
-	apart(in.headers, c.Merged, st.Names)
+	splitMerged(in.headers, c.Merged, st.Names)
 	return in.routed(c, st)
 }
 
-// weighed decides on a request that Envoy holds.
-func (b *Bouncer) weighed(ctx context.Context, st *settings.State, in inbound, c *extauthz.Check) (a *extauthz.Answer) {
-	defer b.survive(ctx, st, &in, &a)
+// decideHeld decides on a request that Envoy holds.
+func (b *Bouncer) decideHeld(ctx context.Context, st *settings.State, in inbound, c *extauthz.Check) (a *extauthz.Answer) {
+	defer b.recoverCheck(ctx, st, &in, &a)
 	who, idErr := identity.Identify(ctx, in.headers, st.Names, st.Tokens, st.ByHeaders)
-	if refs, looks := b.wanted(st, &in); looks {
+	if refs, looks := b.needs(st, &in); looks {
 		in.seen = shownBody(c, refs)
 	}
 	v := b.judge(ctx, st, &in, who, idErr)
 	switch {
 	case errors.Is(idErr, identity.ErrAmbiguous):
-		v.settle(&refusal{http.StatusBadRequest, "bad_request", "two identities in one request"}, nil)
+		v.resolve(&refusal{http.StatusBadRequest, "bad_request", "two identities in one request"}, nil)
 		v.mask = nil
 	case v.word == metrics.Mask || v.word == metrics.ShadowMask:
 		// Envoy sends the application's answer, and we never see it.
-		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which ext_authz cannot do"}, nil)
+		v.resolve(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which ext_authz cannot do"}, nil)
 		v.mask = nil
 	}
-	b.prove(st, &in, who, &v, false)
+	b.challengeCaller(st, &in, who, &v, false)
 	if !b.record(st, &in, who, &v) {
-		b.unlogged(ctx, &in, st, &v)
+		b.refuseUnlogged(ctx, &in, st, &v)
 	}
 	return b.envoyAnswer(st, &in, who, &v)
 }
 
-// turnedAway refuses a request that there is nothing to decide on; in shadow
+// refuseCheck refuses a request that there is nothing to decide on; in shadow
 // mode it passes.
-func (b *Bouncer) turnedAway(st *settings.State, in *inbound, no *refusal) *extauthz.Answer {
+func (b *Bouncer) refuseCheck(st *settings.State, in *inbound, no *refusal) *extauthz.Answer {
 	b.count.Refused.Add(1)
 	v := verdict{mode: st.Mode}
-	v.settle(no, nil)
+	v.resolve(no, nil)
 	return b.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
@@ -202,8 +202,8 @@ func (in *inbound) routed(c *extauthz.Check, st *settings.State) *refusal {
 	return nil
 }
 
-// apart undoes the joining of identity headers: two of them are none.
-func apart(h http.Header, merged bool, names header.Names) {
+// splitMerged undoes the joining of identity headers: two of them are none.
+func splitMerged(h http.Header, merged bool, names header.Names) {
 	if !merged {
 		return
 	}

@@ -25,24 +25,24 @@ const (
 // again.
 func (b *Bouncer) record(st *settings.State, in *inbound, who *identity.Caller, v *verdict) (kept bool) {
 	b.count.Verdict(v.word, v.failed != "")
-	b.notice(st, in, v)
+	b.noteHost(st, in, v)
 	told, said, short := in, v, false
-	switch b.offer(st, in, who, v) {
+	switch b.foldRefusal(st, in, who, v) {
 	case fold.Folded:
 		b.count.LogsFolded.Add(1)
 		return true
 	case fold.Brief:
-		told, said = brief(in, v)
+		told, said = shorten(in, v)
 		short = true
 	}
 	buf := b.events.Get().(*[]byte)
 	*buf = b.appendEvent((*buf)[:0], st, told, who, said, short)
-	err := b.put(v.pass, *buf)
+	err := b.spoolEvent(v.pass, *buf)
 	switch {
 	case err != nil:
-		b.lost(in.at, v.pass, err)
+		b.noteLost(in.at, v.pass, err)
 	case b.logsFailing.Load():
-		b.found(st, in.at)
+		b.writeGaps(st, in.at)
 	}
 	b.events.Put(buf)
 	v.asked = rego.Request{} // a body's parts need not outlive their record

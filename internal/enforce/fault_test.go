@@ -274,7 +274,7 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/mcp" { // a body that controls want to see
 			st, in := b.state.Load(), &inbound{at: time.Now().Add(100*time.Millisecond - bodies.ClientPace), method: r.Method, path: r.URL.Path, headers: r.Header}
-			if refs, looks := b.wanted(st, in); !looks || b.look(w, r, st, in, refs) {
+			if refs, looks := b.needs(st, in); !looks || b.inspectRequest(w, r, st, in, refs) {
 				t.Error("the body was not looked at")
 			}
 			return

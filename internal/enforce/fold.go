@@ -20,8 +20,8 @@ const foldEvery = time.Second
 // briefText is how much of a text, in bytes, an event keeps while bytes are scarce.
 const briefText = 256
 
-// offer says what becomes of a refusal's event. What passes is never folded.
-func (b *Bouncer) offer(st *settings.State, in *inbound, who *identity.Caller, v *verdict) fold.Verdict {
+// foldRefusal says what becomes of a refusal's event. What passes is never folded.
+func (b *Bouncer) foldRefusal(st *settings.State, in *inbound, who *identity.Caller, v *verdict) fold.Verdict {
 	if v.pass || v.permits() {
 		return fold.Own
 	}
@@ -55,8 +55,8 @@ func (s *inspection) bodyBytes() int {
 	return len(s.body)
 }
 
-// brief is a request and a verdict without documents, their texts cut.
-func brief(in *inbound, v *verdict) (*inbound, *verdict) {
+// shorten is a request and a verdict without documents, their texts cut.
+func shorten(in *inbound, v *verdict) (*inbound, *verdict) {
 	told, said := *in, *v
 	told.seen, told.query, told.path, told.id = nil, "", cut(in.path), cut(in.id)
 	said.why, said.trace = nil, nil
@@ -73,7 +73,7 @@ func cut(s string) string {
 
 // exampleEvent is the event of refusals that are counted together: what they have in common.
 func (b *Bouncer) exampleEvent(st *settings.State, in *inbound, who *identity.Caller, v *verdict, by fold.Grade) []byte {
-	told, said := brief(in, v)
+	told, said := shorten(in, v)
 	if by != fold.Equal {
 		who, told.path, told.host, told.method, told.id, said.failed = nil, "", "", "", "", ""
 		said.dec.Reason = "refusals of one address, counted together"

@@ -43,7 +43,7 @@ func (s *inspection) form(in *inbound) {
 	case f.broken != "":
 		s.no = &refusal{http.StatusBadRequest, "body_malformed", f.broken}
 	case err != nil:
-		s.foreign(in, true, "the form cannot be read: "+err.Error())
+		s.markUnreadable(in, true, "the form cannot be read: "+err.Error())
 	default:
 		req, bad := llm.Lines(s.source(in, true), append([]value.Value{value.Object(f.fields...)}, f.requests...))
 		if s.prompt(req, bad); bad == nil {

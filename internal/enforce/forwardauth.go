@@ -26,7 +26,7 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 		return
 	}
 	who, idErr := identity.Identify(r.Context(), r.Header, st.Names, st.Tokens, st.ByHeaders)
-	if refs, looks := b.wanted(st, &in); looks {
+	if refs, looks := b.needs(st, &in); looks {
 		in.seen = &inspection{refs: refs, whole: true}
 		if needsBody(refs) && (in.method == http.MethodPost || in.method == http.MethodPut || in.method == http.MethodPatch) {
 			in.seen.no = &refusal{http.StatusForbidden, "body_unavailable", "a control needs the body, which forward-auth does not see"}
@@ -36,14 +36,14 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 	switch {
 	case len(v.mask) > 0:
 		// The proxy in front sends the application's answer, and we never see it.
-		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"}, nil)
+		v.resolve(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"}, nil)
 		v.mask = nil
 	case errors.Is(idErr, identity.ErrAmbiguous) && v.mode == settings.Enforcing:
-		v.settle(&refusal{http.StatusForbidden, "bad_request", "two identities in one request"}, nil)
+		v.resolve(&refusal{http.StatusForbidden, "bad_request", "two identities in one request"}, nil)
 	}
-	b.prove(st, &in, who, &v, false)
+	b.challengeCaller(st, &in, who, &v, false)
 	if !b.record(st, &in, who, &v) {
-		b.unlogged(r.Context(), &in, st, &v)
+		b.refuseUnlogged(r.Context(), &in, st, &v)
 	}
 	b.authAnswer(w, &in, st, who, &v)
 }
@@ -101,16 +101,16 @@ func (b *Bouncer) original(r *http.Request, outer *inbound, st *settings.State) 
 		return deny("bad_request", "method, host and target of the request are needed: X-Forwarded-Method|-Host|-Uri or X-Original-Method|-Host|-URI")
 	}
 	in := *outer
-	if no := in.held(method, host, target, st.Settings); no != nil {
+	if no := in.adopt(method, host, target, st.Settings); no != nil {
 		return deny(no.code, no.message)
 	}
 	return in, nil
 }
 
-// held takes over what a gateway says of the request that it holds. The gateway
+// adopt takes over what a gateway says of the request that it holds. The gateway
 // hands the raw path on, so that only one that every application reads as we
 // did may be decided on.
-func (in *inbound) held(method, host, target string, st *settings.Settings) *refusal {
+func (in *inbound) adopt(method, host, target string, st *settings.Settings) *refusal {
 	in.method = method
 	if no := allowedMethod(method); no != nil {
 		return no

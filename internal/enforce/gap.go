@@ -87,9 +87,9 @@ func (g *gaps) note(id func() string, at time.Time, passed bool) error {
 	return g.marks.Set(g.own.place, text)
 }
 
-// said removes the first gap. A mark that stays is said again after a restart,
+// removeFirst removes the first gap. A mark that stays is said again after a restart,
 // under the same id. Caller holds mu.
-func (g *gaps) said() error {
+func (g *gaps) removeFirst() error {
 	one := g.list[0]
 	g.list = g.list[1:]
 	if one == g.own {
@@ -101,30 +101,30 @@ func (g *gaps) said() error {
 	return g.marks.Clear(one.place)
 }
 
-// put writes an event. Those of refusals leave the last room to those of what
+// spoolEvent writes an event. Those of refusals leave the last room to those of what
 // passed: nothing that was permitted is lost to make room for what was not.
-func (b *Bouncer) put(passed bool, event []byte) error {
+func (b *Bouncer) spoolEvent(passed bool, event []byte) error {
 	if passed {
 		return b.spool.Append(event)
 	}
 	return b.spool.AppendIfRoom(event)
 }
 
-// lost notes an event that could not be written: the disk is full, or fails. The
+// noteLost notes an event that could not be written: the disk is full, or fails. The
 // first one is told at once.
-func (b *Bouncer) lost(at time.Time, passed bool, err error) {
+func (b *Bouncer) noteLost(at time.Time, passed bool, err error) {
 	b.count.LogsDropped.Add(1)
 	if failed := b.missing.note(func() string { return b.ids.Next(at) }, at, passed); failed != nil && !b.logsFailing.Load() {
 		b.log.Warn("missing decisions are noted in memory alone", "error", failed)
 	}
 	if !b.logsFailing.Swap(true) {
 		b.log.Error("decisions cannot be logged", "error", err)
-		b.report.poke()
+		b.report.wakeUp()
 	}
 }
 
-// found writes into the log how many decisions are missing before what follows.
-func (b *Bouncer) found(st *settings.State, now time.Time) {
+// writeGaps writes into the log how many decisions are missing before what follows.
+func (b *Bouncer) writeGaps(st *settings.State, now time.Time) {
 	g := &b.missing
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,12 +134,12 @@ func (b *Bouncer) found(st *settings.State, now time.Time) {
 			return // still no room: the next to be kept tries again
 		}
 		b.log.Warn("decisions are logged again", "missing", one.Count, "passed", one.Passed, "from", one.First.UTC(), "to", one.Last.UTC())
-		if err := g.said(); err != nil {
+		if err := g.removeFirst(); err != nil {
 			b.log.Warn("a note of missing decisions cannot be removed", "error", err)
 		}
 	}
 	b.logsFailing.Store(false)
-	b.report.poke()
+	b.report.wakeUp()
 }
 
 // logCheck is how often the decision log and its disk are looked at.
@@ -159,7 +159,7 @@ func (b *Bouncer) keepLog(ctx context.Context) {
 		}
 		disk := b.reserve.Check()
 		if (b.logsFailing.Load() || b.missing.any()) && !b.spool.Stats().Refuses() {
-			b.found(b.state.Load(), b.cfg.Now())
+			b.writeGaps(b.state.Load(), b.cfg.Now())
 		}
 		now := b.logTrouble(disk)
 		if now == told {
@@ -170,7 +170,7 @@ func (b *Bouncer) keepLog(ctx context.Context) {
 		} else {
 			b.log.Info("the decision log and its disk are well again")
 		}
-		b.report.poke()
+		b.report.wakeUp()
 	}
 }
 
@@ -198,8 +198,8 @@ func (b *Bouncer) logKept(st *settings.State) bool {
 	return !st.LogRequired || st.Mode == settings.Shadowing || !b.spool.Stats().Refuses()
 }
 
-// sayReady answers /_bouncer/ready.
-func (b *Bouncer) sayReady(w http.ResponseWriter, st *settings.State) {
+// writeReady answers /_bouncer/ready.
+func (b *Bouncer) writeReady(w http.ResponseWriter, st *settings.State) {
 	reason := ""
 	switch {
 	case b.leaving.Load():
@@ -219,10 +219,10 @@ func (b *Bouncer) sayReady(w http.ResponseWriter, st *settings.State) {
 	log := fmt.Sprintf(`"audit":{"posture":%q,"writable":%t,"trouble":%q,"waiting":%d,"waiting_bytes":%d,"limit_bytes":%d,"lag_seconds":%.1f,"refused":%d,"missing":%d,"healed":%d}`,
 		posture, !s.Refuses(), b.logTrouble(b.reserve.Stats()), s.Records, s.Bytes, s.MaxBytes, s.Lag.Seconds(), s.Refused, b.count.LogsDropped.Load(), s.Healed)
 	if reason != "" {
-		b.say(w, http.StatusServiceUnavailable, fmt.Sprintf(`{"status":"not_ready","reason":%q,%s}`, reason, log))
+		b.writeJSON(w, http.StatusServiceUnavailable, fmt.Sprintf(`{"status":"not_ready","reason":%q,%s}`, reason, log))
 		return
 	}
-	b.say(w, http.StatusOK, `{"status":"ready",`+log+`}`)
+	b.writeJSON(w, http.StatusOK, `{"status":"ready",`+log+`}`)
 }
 
 // gapEvent is an event of the decision log about those that are not in it.
@@ -242,13 +242,13 @@ func (b *Bouncer) gapEvent(st *settings.State, g *gap, now time.Time) []byte {
 	return append(dst, '}', '}')
 }
 
-// unlogged refuses a request whose decision the log could not keep, where the log
+// refuseUnlogged refuses a request whose decision the log could not keep, where the log
 // is required; in shadow mode nothing is refused.
-func (b *Bouncer) unlogged(ctx context.Context, in *inbound, st *settings.State, v *verdict) {
+func (b *Bouncer) refuseUnlogged(ctx context.Context, in *inbound, st *settings.State, v *verdict) {
 	if !st.LogRequired || v.mode == settings.Shadowing || !v.pass {
 		return
 	}
 	in.seen.metered().Refund(ctx)
-	v.settle(&refusal{http.StatusServiceUnavailable, "audit_unavailable", "the decision cannot be logged, and this bouncer lets nothing pass that is not"}, nil)
+	v.resolve(&refusal{http.StatusServiceUnavailable, "audit_unavailable", "the decision cannot be logged, and this bouncer lets nothing pass that is not"}, nil)
 	v.mask = nil
 }

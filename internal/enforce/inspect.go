@@ -45,8 +45,8 @@ type inspection struct {
 	llm   *llm.Request
 	meter *usage.Account
 	usage value.Value
-	// settled: the request was counted, and is decided on again.
-	settled bool
+	// counted: the request was counted, and is decided on again.
+	counted bool
 }
 
 // bodyHead are the header fields that say how a body is to be read.
@@ -65,9 +65,9 @@ func headOf(h http.Header, length int64) bodyHead {
 	}
 }
 
-// wanted is what the controls in scope want to see beside the head; false:
+// needs is what the controls in scope want to see beside the head; false:
 // nothing. It costs one look into the matcher.
-func (b *Bouncer) wanted(st *settings.State, in *inbound) (lang.Refs, bool) {
+func (b *Bouncer) needs(st *settings.State, in *inbound) (lang.Refs, bool) {
 	if st.Set == nil {
 		return lang.Refs{}, false
 	}
@@ -223,7 +223,7 @@ func mayBeJSON(data []byte, h bodyHead) bool {
 // account begins the metering of a request whose controls ask for usage.
 func (b *Bouncer) account(ctx context.Context, st *settings.State, in *inbound, who *identity.Caller) {
 	s := in.seen
-	if !s.refs.Usage || s.no != nil || s.settled {
+	if !s.refs.Usage || s.no != nil || s.counted {
 		return
 	}
 	if s.meter == nil {
@@ -263,9 +263,9 @@ func (s *inspection) extra() []value.Member {
 	return out
 }
 
-// look inspects a request before it is decided on; false: it was answered. What
+// inspectRequest inspects a request before it is decided on; false: it was answered. What
 // it keeps is given back by in.seen.close.
-func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, st *settings.State, in *inbound, refs lang.Refs) bool {
+func (b *Bouncer) inspectRequest(w http.ResponseWriter, r *http.Request, st *settings.State, in *inbound, refs lang.Refs) bool {
 	wanted := mayBe
 	if servingOf(st, in).model {
 		wanted = mayBePrompt
@@ -288,10 +288,10 @@ func (b *Bouncer) look(w http.ResponseWriter, r *http.Request, st *settings.Stat
 	return false
 }
 
-// heard gives back the memory of a body that was decided on in shadow mode.
-func (b *Bouncer) heard(s *inspection) {
+// releaseBody gives back the memory of a body that was decided on in shadow mode.
+func (b *Bouncer) releaseBody(s *inspection) {
 	if s != nil {
-		b.overheard.Add(-s.waits)
+		b.shadowBytes.Add(-s.waits)
 		s.body, s.waits = nil, 0
 	}
 }

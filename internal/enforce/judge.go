@@ -35,8 +35,8 @@ type verdict struct {
 	// told of all that the server has.
 	keep   func(name string) bool
 	listed func([]mcp.Tool)
-	// listen hears the answer without changing it; nil: nobody does.
-	listen func(ans *upstream.Answer) (done func())
+	// tapAnswer hears the answer without changing it; nil: nobody does.
+	tapAnswer func(ans *upstream.Answer) (done func())
 	// eventsOnly: only a stream of events is filtered.
 	eventsOnly bool
 	// changed are tools of which a server says something else than before.
@@ -77,23 +77,23 @@ func (b *Bouncer) judge(ctx context.Context, st *settings.State, in *inbound, wh
 		if p := recover(); p != nil {
 			b.panicked(ctx, "a decision panicked", p, in.id)
 			v.failed = "the evaluation broke down"
-			v.settle(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
+			v.resolve(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
 		}
 	}()
 	if st.Set == nil {
 		v.failed = "no policy bundle was ever received"
-		v.settle(&refusal{http.StatusServiceUnavailable, "no_bundle", "no policies are loaded yet"}, nil)
+		v.resolve(&refusal{http.StatusServiceUnavailable, "no_bundle", "no policies are loaded yet"}, nil)
 		return v
 	}
 	if st.MaxStale > 0 && b.sinceContact(in.at) > st.MaxStale {
 		v.failed = "the policies are older than max_stale"
-		v.settle(&refusal{http.StatusServiceUnavailable, "policy_stale", "the policies are too old to decide on"}, nil)
+		v.resolve(&refusal{http.StatusServiceUnavailable, "policy_stale", "the policies are too old to decide on"}, nil)
 		return v
 	}
 	var err error
 	if _, in.decided, err = in.placed(st.Set).Locate(); err != nil {
 		v.failed = err.Error()
-		v.settle(badRequest("the path is ambiguous: "+err.Error()), nil)
+		v.resolve(badRequest("the path is ambiguous: "+err.Error()), nil)
 		return v
 	}
 	var cache *rego.Cache
@@ -107,7 +107,7 @@ func (b *Bouncer) judge(ctx context.Context, st *settings.State, in *inbound, wh
 		if no := in.seen.no; no != nil {
 			v.dec.Resource = st.Set.Match(in.locator())
 			v.failed = no.message
-			v.settle(no, nil)
+			v.resolve(no, nil)
 			return v
 		}
 		b.account(ctx, st, in, who)
@@ -118,7 +118,7 @@ func (b *Bouncer) judge(ctx context.Context, st *settings.State, in *inbound, wh
 		}()
 	}
 	req := question(in, st.Settings, who)
-	opt := rego.Options{Place: &in.place, Cache: cache, CacheTTL: st.CacheTTL, Now: in.at, Deadline: in.within(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
+	opt := rego.Options{Place: &in.place, Cache: cache, CacheTTL: st.CacheTTL, Now: in.at, Deadline: in.deadline(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
 	v.asked = req
 	v.dec = st.Set.Decide(ctx, &req, opt)
 	if p := v.dec.Panic(); p != nil {
@@ -130,11 +130,11 @@ func (b *Bouncer) judge(ctx context.Context, st *settings.State, in *inbound, wh
 		opt.Caught = b.caught(ctx, in.id)
 		v.explain(ctx, st, &req, opt)
 	}
-	v.weigh(st, idErr)
+	v.takeDecision(st, idErr)
 	if v.no.code == "access_denied" && in.seen.harmless() {
 		v.dec = rego.Decision{Effect: rego.Allow, Permit: true, Reason: "MCP: pings and notifications pass", Resource: v.dec.Resource, Revision: v.dec.Revision, Considered: v.dec.Considered, Ran: v.dec.Ran, CacheHit: v.dec.CacheHit, Duration: v.dec.Duration}
 		v.why, v.trace = nil, nil
-		v.settle(nil, nil)
+		v.resolve(nil, nil)
 	}
 	b.outOfBudget(ctx, st, in, who, &v)
 	return v
@@ -170,35 +170,35 @@ func document(list any, hidden redact.Found) []byte {
 	return hidden.Document(text)
 }
 
-// weigh makes a verdict of a decision.
-func (v *verdict) weigh(st *settings.State, idErr error) {
+// takeDecision makes a verdict of a decision.
+func (v *verdict) takeDecision(st *settings.State, idErr error) {
 	d := &v.dec
 	switch {
 	case d.Considered == 0 && d.Err == nil:
 		if st.DenyByDefault {
-			v.settle(&refusal{http.StatusForbidden, "access_denied", "no control covers this request, and the default is to deny"}, nil)
+			v.resolve(&refusal{http.StatusForbidden, "access_denied", "no control covers this request, and the default is to deny"}, nil)
 			return
 		}
 		v.word, v.pass, v.no.code = metrics.PassThrough, true, "ok"
 	case d.Err != nil:
 		v.failed = d.Err.Error()
-		v.settle(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
+		v.resolve(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
 	case errors.Is(idErr, identity.ErrUnavailable):
 		v.failed = idErr.Error()
-		v.settle(&refusal{http.StatusServiceUnavailable, "identity_unavailable", "the caller's token cannot be checked now"}, nil)
+		v.resolve(&refusal{http.StatusServiceUnavailable, "identity_unavailable", "the caller's token cannot be checked now"}, nil)
 	case idErr != nil:
-		v.settle(&refusal{http.StatusUnauthorized, "invalid_token", "the bearer token is not valid"}, nil)
+		v.resolve(&refusal{http.StatusUnauthorized, "invalid_token", "the bearer token is not valid"}, nil)
 	case d.Effect == rego.Mask:
-		v.settle(nil, d.Mask)
+		v.resolve(nil, d.Mask)
 	case d.Effect == rego.Allow:
-		v.settle(nil, nil)
+		v.resolve(nil, nil)
 	default:
-		v.settle(&refusal{http.StatusForbidden, "access_denied", d.Public()}, nil)
+		v.resolve(&refusal{http.StatusForbidden, "access_denied", d.Public()}, nil)
 	}
 }
 
-// settle applies the mode: shadow lets pass what enforce would refuse or mask.
-func (v *verdict) settle(no *refusal, mask []rego.MaskRule) {
+// resolve applies the mode: shadow lets pass what enforce would refuse or mask.
+func (v *verdict) resolve(no *refusal, mask []rego.MaskRule) {
 	v.no.code = "ok"
 	switch {
 	case no != nil:

@@ -35,10 +35,10 @@ var maskedAway = []string{
 
 var errUnmaskable = errors.New("the answer cannot be masked")
 
-// masked rewrites an answer by the verdict's masks, or answers 502: what cannot
+// maskAnswer rewrites an answer by the verdict's masks, or answers 502: what cannot
 // be read cannot be masked, and is never handed on in clear. A
 // document is read whole and has its length; what comes as a stream goes on as one.
-func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound, ans *upstream.Answer, v *verdict, rules *mask.Rules) {
+func (b *Bouncer) maskAnswer(ctx context.Context, w http.ResponseWriter, in *inbound, ans *upstream.Answer, v *verdict, rules *mask.Rules) {
 	clean := false
 	defer func() { ans.Finish(clean) }()
 	h := w.Header()
@@ -60,7 +60,7 @@ func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound
 	empty := ans.ContentLength == 0
 	if !empty && how != events && (how != plainText || len(ans.Header["Content-Encoding"]) > 0) {
 		// What is nothing is read by no type, and by no encoding.
-		empty, err = b.ends(ans)
+		empty, err = b.isEmpty(ans)
 	}
 	switch {
 	case err != nil:
@@ -80,7 +80,7 @@ func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound
 		if err == nil && rest != nil && rules.Structured() {
 			stored, no := b.maskLarge(ctx, doc, rest, rules)
 			if no != nil {
-				b.unmasked(w, in, v, no)
+				b.refuseUnmasked(w, in, v, no)
 				return
 			}
 			clean = true
@@ -105,7 +105,7 @@ func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound
 		}
 	}
 	if err != nil {
-		b.unmasked(w, in, v, &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked"})
+		b.refuseUnmasked(w, in, v, &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked"})
 		return
 	}
 	h.Set("Content-Length", strconv.Itoa(len(doc)))
@@ -113,8 +113,8 @@ func (b *Bouncer) masked(ctx context.Context, w http.ResponseWriter, in *inbound
 	_, _ = w.Write(doc)
 }
 
-// unmasked refuses in place of an answer that could not be masked.
-func (b *Bouncer) unmasked(w http.ResponseWriter, in *inbound, v *verdict, no *refusal) {
+// refuseUnmasked refuses in place of an answer that could not be masked.
+func (b *Bouncer) refuseUnmasked(w http.ResponseWriter, in *inbound, v *verdict, no *refusal) {
 	b.count.MaskFailures.Add(1)
 	clear(w.Header())
 	b.refuse(w, in, v.id, no)
@@ -126,9 +126,9 @@ func bodyless(method string, status int) bool {
 	return method == http.MethodHead || status == http.StatusNoContent || status == http.StatusResetContent || status == http.StatusNotModified
 }
 
-// ends reports whether an answer's body is at its end before its first byte. It
+// isEmpty reports whether an answer's body is at its end before its first byte. It
 // waits for that byte as long as the application may take to answer.
-func (b *Bouncer) ends(ans *upstream.Answer) (bool, error) {
+func (b *Bouncer) isEmpty(ans *upstream.Answer) (bool, error) {
 	timed := &timedBody{ans: ans, now: b.cfg.Now, end: b.cfg.Now().Add(b.cfg.UpstreamTimeout)}
 	var first [1]byte
 	n, err := io.ReadFull(timed, first[:])
@@ -148,7 +148,7 @@ func (b *Bouncer) maskWhole(doc []byte, rules *mask.Rules, how wayToRewrite) ([]
 		return b.applyMask(doc, rules)
 	}
 	var out []byte
-	err := b.contained(func() error {
+	err := b.guard(func() error {
 		to := rules.AnyTo(func(p []byte) error { out = append(out, p...); return nil })
 		if _, err := to.Write(doc); err != nil {
 			return err
@@ -158,8 +158,8 @@ func (b *Bouncer) maskWhole(doc []byte, rules *mask.Rules, how wayToRewrite) ([]
 	return out, err
 }
 
-// contained runs fn: a document that nobody thought of must not let the rest pass.
-func (b *Bouncer) contained(fn func() error) (err error) {
+// guard runs fn: a document that nobody thought of must not let the rest pass.
+func (b *Bouncer) guard(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			b.panicked(context.Background(), "a mask panicked", p, "")
@@ -246,7 +246,7 @@ func (b *Bouncer) stream(w http.ResponseWriter, ans *upstream.Answer, rules *mas
 func (b *Bouncer) rewrite(to rewriter, ans *upstream.Answer, body io.Reader) error {
 	buf := b.buffers.Get()
 	defer b.buffers.Put(buf)
-	return b.contained(func() error {
+	return b.guard(func() error {
 		for {
 			if err := ans.Extend(b.cfg.BodyIdle); err != nil {
 				return err
@@ -272,7 +272,7 @@ func (b *Bouncer) applyMask(doc []byte, rules *mask.Rules) (out []byte, err erro
 	if len(bytes.TrimSpace(doc)) == 0 {
 		return nil, nil
 	}
-	err = b.contained(func() error {
+	err = b.guard(func() error {
 		out, err = rules.JSON(doc)
 		return err
 	})

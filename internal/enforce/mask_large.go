@@ -87,7 +87,7 @@ func (b *Bouncer) maskStored(doc *bodies.File, rules *mask.Rules) (*bodies.File,
 	if err != nil {
 		return nil, err
 	}
-	err = b.contained(func() error {
+	err = b.guard(func() error {
 		return rules.JSONInto(whole, func(p []byte) error {
 			_, err := masked.Write(p)
 			return err

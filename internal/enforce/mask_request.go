@@ -101,7 +101,7 @@ func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules
 		return tooMany()
 	}
 	out := make([]byte, 0, len(doc)+len(doc)/8)
-	err = b.contained(func() error {
+	err = b.guard(func() error {
 		return rules.JSONInto(doc, func(p []byte) error {
 			if len(out)+len(p) > cap(out) { // short values may become long ones
 				more := cap(out) + len(p)
@@ -176,10 +176,10 @@ func (b *Bouncer) recordable(in *inbound, v *verdict) *inbound {
 	return &told
 }
 
-// letGo drops what a decision was made by, once it is recorded: while the
+// dropParsed drops what a decision was made by, once it is recorded: while the
 // application works on its answer, a request holds no more than what of its body
 // is still to be sent.
-func (s *inspection) letGo() {
+func (s *inspection) dropParsed() {
 	if s == nil {
 		return
 	}

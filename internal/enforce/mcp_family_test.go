@@ -131,7 +131,7 @@ func TestNoSocketToTools(t *testing.T) {
 	for _, tc := range []struct {
 		name, path, body string
 		fields           []string
-		passes           bool
+		notJSON          bool
 	}{
 		{"a tool server", "/mcp", "", nil, false},
 		{"a tool server, with a ping", "/mcp", ping, []string{"Content-Type", "application/json"}, false},
@@ -143,7 +143,7 @@ func TestNoSocketToTools(t *testing.T) {
 	} {
 		app.take()
 		got := handshake(tc.path, tc.body, tc.fields...)
-		if came := len(app.take()); (came == 1) != tc.passes || !tc.passes && got.status != 403 {
+		if came := len(app.take()); (came == 1) != tc.notJSON || !tc.notJSON && got.status != 403 {
 			t.Errorf("%s: %d came, %d %s", tc.name, came, got.status, got.body)
 		}
 	}

@@ -36,16 +36,16 @@ func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *settings.Stat
 		text("resource_name", st.Name),
 	)
 	w.Header().Set("Access-Control-Allow-Origin", "*") // clients in a browser read it, too
-	b.say(w, http.StatusOK, string(doc.AppendJSON(nil)))
+	b.writeJSON(w, http.StatusOK, string(doc.AppendJSON(nil)))
 	return true
 }
 
-// prove has a caller without a token be asked for one, with 401, where one could
+// challengeCaller has a caller without a token be asked for one, with 401, where one could
 // help: keys are configured, and the decision depends on who asks. Clients of MCP
 // begin to authorize at a 401 that names the metadata (MCP, authorization), so that
 // they are asked at every denial. inPath is set where we serve the metadata: a
 // gateway that only asks us does not.
-func (b *Bouncer) prove(st *settings.State, in *inbound, who *identity.Caller, v *verdict, inPath bool) {
+func (b *Bouncer) challengeCaller(st *settings.State, in *inbound, who *identity.Caller, v *verdict, inPath bool) {
 	if st.Tokens == nil || v.pass {
 		return
 	}

@@ -68,15 +68,15 @@ var queryPrompts = []string{
 func (s *inspection) source(in *inbound, model bool) llm.Source {
 	src := llm.Source{Path: in.path, AnthropicVersion: s.head.version, Model: model, Texts: readsTexts(s.refs)}
 	if model {
-		src.Beside = append(told(in.params), s.toldByPath(in.path)...)
+		src.Beside = append(promptsOfQuery(in.params), s.promptsOfPath(in.path)...)
 	}
 	return src
 }
 
-// toldByPath are the segments of a path that say something: some services take a prompt
+// promptsOfPath are the segments of a path that say something: some services take a prompt
 // there. Of a request without a body those with spaces count alone, since a GET of
 // /models/some-model-name asks nothing.
-func (s *inspection) toldByPath(path string) (out []value.Member) {
+func (s *inspection) promptsOfPath(path string) (out []value.Member) {
 	for seg := range strings.SplitSeq(path, "/") {
 		text, err := url.PathUnescape(seg)
 		if err == nil && llm.IsWordy(text) && (s.size() > 0 || strings.ContainsAny(text, " \t\r\n+")) {
@@ -86,9 +86,9 @@ func (s *inspection) toldByPath(path string) (out []value.Member) {
 	return out
 }
 
-// told are the parameters of a query in which a model may be told something: those
+// promptsOfQuery are the parameters of a query in which a model may be told something: those
 // with the name of a prompt, and those whose name or value says something.
-func told(params value.Value) (out []value.Member) {
+func promptsOfQuery(params value.Value) (out []value.Member) {
 	params.Each(func(name string, values value.Value) bool {
 		says := slices.Contains(queryPrompts, strings.ToLower(name)) || llm.IsWordy(name)
 		for _, v := range values.Elems() {
@@ -122,15 +122,15 @@ func (s *inspection) read(in *inbound) {
 	case in.socket():
 		s.socket(in, model)
 	case !s.whole:
-		s.foreign(in, model, "the body is no JSON")
+		s.markUnreadable(in, model, "the body is no JSON")
 	case s.size() == 0:
-		s.bare(in, model)
+		s.withoutBody(in, model)
 	case model && !readsCharset(s.head.contentType):
-		s.foreign(in, model, "the charset of the body is not read")
+		s.markUnreadable(in, model, "the charset of the body is not read")
 	case model && isForm(s.head.contentType) && !mayBeJSON(s.begin(), s.head):
 		s.form(in)
 	case !mayBeJSON(s.begin(), s.head):
-		s.foreign(in, model, "the body is no JSON")
+		s.markUnreadable(in, model, "the body is no JSON")
 	default:
 		s.document(in, model)
 	}
@@ -162,8 +162,8 @@ func (s *inspection) begin() []byte {
 	return head[:n]
 }
 
-// foreign is a body in a form that is not read.
-func (s *inspection) foreign(in *inbound, model bool, why string) {
+// markUnreadable is a body in a form that is not read.
+func (s *inspection) markUnreadable(in *inbound, model bool, why string) {
 	if model {
 		s.llm = llm.Unreadable(s.source(in, model), why)
 	}
@@ -181,11 +181,11 @@ func (s *inspection) socket(in *inbound, model bool) {
 	if s.refs.MCP && speaksMCP {
 		s.no = &refusal{http.StatusForbidden, "body_unavailable", "a control needs the messages, which a socket does not show"}
 	}
-	s.foreign(in, model, "the messages of a socket are not read")
+	s.markUnreadable(in, model, "the messages of a socket are not read")
 }
 
-// bare is a request without a body.
-func (s *inspection) bare(in *inbound, model bool) {
+// withoutBody is a request without a body.
+func (s *inspection) withoutBody(in *inbound, model bool) {
 	if !model {
 		return
 	}

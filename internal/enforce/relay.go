@@ -63,7 +63,7 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 	}
 	ans, err := b.up.Do(r, &upstream.Request{Method: in.method, Host: in.host, Path: in.path, Query: in.query, Upgrade: in.upgrade}, head, interim)
 	if err != nil {
-		b.unreached(w, r, in, err)
+		b.answerUpstreamError(w, r, in, err)
 		return
 	}
 	b.openSession(in, st, who, ans.Header)
@@ -74,14 +74,14 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 		}
 		defer meter.Meter(r.Context(), model, ans)()
 	}
-	if v.listen != nil {
-		defer v.listen(ans)()
+	if v.tapAnswer != nil {
+		defer v.tapAnswer(ans)()
 	}
 	switch {
 	case ans.StatusCode == http.StatusSwitchingProtocols:
 		b.tunnel(w, r, in, who, ans, rules)
 	case head.Masked && !(v.eventsOnly && !bodies.IsEvents(ans.Header.Get("Content-Type"))):
-		b.masked(r.Context(), w, in, ans, v, rules)
+		b.maskAnswer(r.Context(), w, in, ans, v, rules)
 	default:
 		b.pass(w, in, ans, rules)
 	}
@@ -122,15 +122,15 @@ func (b *Bouncer) outgoingHeader(in *inbound, st *settings.Settings, who *identi
 	return head
 }
 
-// unreached answers for an application that did not.
-func (b *Bouncer) unreached(w http.ResponseWriter, r *http.Request, in *inbound, err error) {
+// answerUpstreamError answers for an application that did not.
+func (b *Bouncer) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *inbound, err error) {
 	if body, ok := r.Body.(*bodies.Client); ok && body.TooSlow() {
 		b.count.SlowClient.Add(1)
 		b.refuse(w, in, "", &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"})
 		return
 	}
 	if noConnection(err) && r.Context().Err() == nil {
-		b.report.lose()
+		b.report.noteAppLost()
 	}
 	switch {
 	case r.Context().Err() != nil:
@@ -241,14 +241,14 @@ func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *inbound, wh
 	back, ok := ans.Body.(io.ReadWriteCloser)
 	if !in.upgrade || !ok || !strings.EqualFold(ans.Header.Get("Upgrade"), "websocket") {
 		ans.Finish(false)
-		b.unreached(w, r, in, errors.New("the application switched protocols unasked"))
+		b.answerUpstreamError(w, r, in, errors.New("the application switched protocols unasked"))
 		return
 	}
 	defer ans.Finish(false)
 	rc := http.NewResponseController(w)
 	conn, front, err := rc.Hijack()
 	if err != nil {
-		b.unreached(w, r, in, err)
+		b.answerUpstreamError(w, r, in, err)
 		return
 	}
 	defer conn.Close()
@@ -324,15 +324,15 @@ func (t *tunnels) size() int {
 	return len(t.open)
 }
 
-// recheck decides anew on every open socket, and closes those that would be
+// recheckTunnels decides anew on every open socket, and closes those that would be
 // refused now: a revoked caller keeps no open door.
-func (b *Bouncer) recheck(ctx context.Context) {
+func (b *Bouncer) recheckTunnels(ctx context.Context) {
 	st := b.state.Load()
 	b.tunnels.each(func(o *openTunnel) {
 		in := o.in
 		in.at = b.cfg.Now()
 		if in.seen != nil {
-			in.seen = &inspection{refs: in.seen.refs, usage: in.seen.usage, whole: true, settled: true}
+			in.seen = &inspection{refs: in.seen.refs, usage: in.seen.usage, whole: true, counted: true}
 		}
 		who, err := o.who, error(nil)
 		if !who.Expires.IsZero() && in.at.After(who.Expires) {
@@ -353,8 +353,8 @@ func release(c net.Conn) {
 	}
 }
 
-// unasked tells the operator that the application sent bytes that belong to no request.
-func (b *Bouncer) unasked() {
+// noteUnsolicited tells the operator that the application sent bytes that belong to no request.
+func (b *Bouncer) noteUnsolicited() {
 	b.count.UnaskedBytes.Add(1)
 	b.log.Warn("the application sent bytes that belong to no request; for a while its connections serve one request each", "upstream", b.cfg.Upstream)
 }

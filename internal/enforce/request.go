@@ -73,8 +73,8 @@ func (in *inbound) placed(set *rego.Set) *rego.Place {
 	return &in.place
 }
 
-// within is the deadline of the request's decision.
-func (in *inbound) within(most time.Duration) time.Duration {
+// deadline is the deadline of the request's decision.
+func (in *inbound) deadline(most time.Duration) time.Duration {
 	if in.patience > 0 {
 		return min(in.patience, most)
 	}
@@ -310,7 +310,7 @@ func (b *Bouncer) requestID(h http.Header, at time.Time) string {
 	if v := h[header.RequestID]; len(v) == 1 && saneID(v[0]) {
 		return v[0]
 	}
-	return b.ids.Next(b.cfg.Now())
+	return b.ids.Next(at)
 }
 
 func saneID(s string) bool {

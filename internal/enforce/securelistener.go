@@ -23,9 +23,9 @@ type secureListener struct {
 	all  sync.WaitGroup
 }
 
-// secured begins to accept from l. Closing the result closes l, ends handshakes
+// newSecureListener begins to accept from l. Closing the result closes l, ends handshakes
 // that are under way and waits for them.
-func secured(l net.Listener, config *tls.Config) *secureListener {
+func newSecureListener(l net.Listener, config *tls.Config) *secureListener {
 	s := &secureListener{Listener: l, config: config, ready: make(chan net.Conn), failed: make(chan error, 1)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.all.Go(s.accept)
@@ -48,12 +48,12 @@ func (s *secureListener) accept() {
 			s.failed <- err
 			return
 		}
-		s.all.Go(func() { s.greet(c) })
+		s.all.Go(func() { s.handshake(c) })
 	}
 }
 
-// greet shakes hands beside the others, so that a slow client keeps nobody waiting.
-func (s *secureListener) greet(c net.Conn) {
+// handshake shakes hands beside the others, so that a slow client keeps nobody waiting.
+func (s *secureListener) handshake(c net.Conn) {
 	ctx, cancel := context.WithTimeout(s.ctx, headTimeout)
 	defer cancel()
 	secure := tls.Server(c, s.config)

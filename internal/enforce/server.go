@@ -81,7 +81,7 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	b.listening(l.Addr().String())
 	select {
 	case <-ctx.Done():
-		b.leave()
+		b.announceStop()
 		if b.cfg.StopDelay > 0 && framing.Drain(l) {
 			b.pause(context.Background(), framing.DrainTime)
 		}
@@ -109,7 +109,7 @@ func (b *Bouncer) strict(l net.Listener) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return secured(l, config), nil
+	return newSecureListener(l, config), nil
 }
 
 func (b *Bouncer) server() *http.Server {
@@ -125,9 +125,9 @@ func (b *Bouncer) server() *http.Server {
 	}
 }
 
-// leave is the time before the end in which balancers find out: the bouncer is not
+// announceStop is the time before the end in which balancers find out: the bouncer is not
 // ready, each answer ends its connection, and requests are served as before.
-func (b *Bouncer) leave() {
+func (b *Bouncer) announceStop() {
 	b.leaving.Store(true)
 	if b.cfg.StopDelay > 0 {
 		b.pause(context.Background(), b.cfg.StopDelay)
@@ -158,14 +158,14 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	st := b.state.Load()
 	in, no := b.arrive(r, st.Settings)
-	defer b.contain(w, &in)
+	defer b.recoverRequest(w, &in)
 	bodies.Bound(w, r, in.at)
 	if target, resource, asks := envoyTarget(r.RequestURI); asks {
 		b.envoyHTTP(w, r, &in, st, target, resource)
 		return
 	}
 	if no == nil && (strings.HasPrefix(in.path, ownPrefix) || in.path+"/" == ownPrefix) {
-		b.own(w, r, &in, st)
+		b.serveOwn(w, r, &in, st)
 		return
 	}
 	if no == nil && b.up == nil {
@@ -193,35 +193,35 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, &in, "", no)
 		return
 	}
-	refs, looks := b.wanted(st, &in)
+	refs, looks := b.needs(st, &in)
 	if st.Mode == settings.Shadowing && looks {
-		b.watch(w, r, st, &in, who, idErr, refs)
+		b.relayInShadow(w, r, st, &in, who, idErr, refs)
 		return
 	}
 	if st.Mode == settings.Shadowing {
-		b.observe(st, &in, who, idErr)
+		b.decideInShadow(st, &in, who, idErr)
 		b.relay(w, r, &in, st, who, &verdict{pass: true})
 		return
 	}
 	defer func() { in.seen.close() }()
-	if looks && !b.look(w, r, st, &in, refs) {
+	if looks && !b.inspectRequest(w, r, st, &in, refs) {
 		return
 	}
 	v := b.judge(r.Context(), st, &in, who, idErr)
 	if v.pass && in.upgrade && !mask.HeadOnly(v.mask) {
-		v.settle(&refusal{http.StatusForbidden, "mask_impossible", "a socket's messages cannot be masked"}, nil)
+		v.resolve(&refusal{http.StatusForbidden, "mask_impossible", "a socket's messages cannot be masked"}, nil)
 		v.mask = nil
 	}
 	if v.pass && len(v.mask) > 0 {
 		if no := b.maskRequest(w, r, st.Settings, &in, &v); no != nil {
 			in.seen.metered().Refund(r.Context())
-			v.settle(no, nil)
+			v.resolve(no, nil)
 			v.mask = nil
 		}
 	}
-	b.prove(st, &in, who, &v, true)
+	b.challengeCaller(st, &in, who, &v, true)
 	if !b.record(st, &in, who, &v) {
-		b.unlogged(r.Context(), &in, st, &v)
+		b.refuseUnlogged(r.Context(), &in, st, &v)
 	}
 	if !v.pass {
 		b.refuse(w, &in, v.id, &v.no)
@@ -229,7 +229,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	b.sessions.NoteMasks(in.session, v.mask)
 	b.watchTools(r, st, &in, who, &v)
-	in.seen.letGo()
+	in.seen.dropParsed()
 	b.relay(w, r, &in, st, who, &v)
 }
 
@@ -249,8 +249,8 @@ func (b *Bouncer) caught(ctx context.Context, id string) func(*rego.Panic) {
 	}
 }
 
-// contain ends a panic with the request that caused it.
-func (b *Bouncer) contain(w http.ResponseWriter, in *inbound) {
+// recoverRequest ends a panic with the request that caused it.
+func (b *Bouncer) recoverRequest(w http.ResponseWriter, in *inbound) {
 	p := recover()
 	if p == nil {
 		return
@@ -269,8 +269,8 @@ func (b *Bouncer) contain(w http.ResponseWriter, in *inbound) {
 	b.refuse(w, in, "", &refusal{http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"})
 }
 
-// own answers what is below /_bouncer/, which never reaches the application.
-func (b *Bouncer) own(w http.ResponseWriter, r *http.Request, in *inbound, st *settings.State) {
+// serveOwn answers what is below /_bouncer/, which never reaches the application.
+func (b *Bouncer) serveOwn(w http.ResponseWriter, r *http.Request, in *inbound, st *settings.State) {
 	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(clientWrite))
 	if in.path == ownPrefix+"auth" {
 		b.forwardAuth(w, r, in, st)
@@ -282,9 +282,9 @@ func (b *Bouncer) own(w http.ResponseWriter, r *http.Request, in *inbound, st *s
 	}
 	switch in.path {
 	case ownPrefix + "live":
-		b.say(w, http.StatusOK, `{"status":"live"}`)
+		b.writeJSON(w, http.StatusOK, `{"status":"live"}`)
 	case ownPrefix + "ready":
-		b.sayReady(w, st)
+		b.writeReady(w, st)
 	case ownPrefix + "metrics":
 		if b.cfg.MetricsListen != MetricsSame {
 			b.refuse(w, in, "", &refusal{http.StatusNotFound, "not_found", "metrics have an address of their own: GATEHOUSE_BOUNCER_METRICS_LISTEN"})
@@ -296,7 +296,7 @@ func (b *Bouncer) own(w http.ResponseWriter, r *http.Request, in *inbound, st *s
 	}
 }
 
-func (b *Bouncer) say(w http.ResponseWriter, status int, body string) {
+func (b *Bouncer) writeJSON(w http.ResponseWriter, status int, body string) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
@@ -312,23 +312,23 @@ type shadowJob struct {
 	idErr error
 }
 
-// observe decides in shadow mode, off the request's path: a control that hangs
+// decideInShadow decides in shadow mode, off the request's path: a control that hangs
 // must not slow what it may not stop. A queue that is full is counted and
 // recorded as a decision that was not taken.
-func (b *Bouncer) observe(st *settings.State, in *inbound, who *identity.Caller, idErr error) {
+func (b *Bouncer) decideInShadow(st *settings.State, in *inbound, who *identity.Caller, idErr error) {
 	job := shadowJob{st, *in, who, idErr}
 	job.in.headers = settings.CopyShown(st.Settings, in.headers)
 	select {
 	case b.shadow <- job:
 	default:
-		b.undecided(job)
+		b.recordSkipped(job)
 	}
 }
 
-// undecided records a request in shadow that was let pass without a decision.
-func (b *Bouncer) undecided(j shadowJob) {
+// recordSkipped records a request in shadow that was let pass without a decision.
+func (b *Bouncer) recordSkipped(j shadowJob) {
 	b.count.ShadowSkipped.Add(1)
-	b.heard(j.in.seen)
+	b.releaseBody(j.in.seen)
 	v := verdict{id: b.ids.Next(j.in.at), mode: settings.Shadowing, pass: true, word: metrics.PassThrough, failed: "not decided: too many shadow decisions wait"}
 	v.no = refusal{code: "shadow_overload", message: v.failed}
 	b.record(j.st, &j.in, j.who, &v)
@@ -345,7 +345,7 @@ func (b *Bouncer) shadowWork(ctx context.Context) {
 				b.pause(ctx, took)
 			}
 		}()
-		defer b.heard(j.in.seen)
+		defer b.releaseBody(j.in.seen)
 		v := b.judge(context.WithoutCancel(ctx), j.st, &j.in, j.who, j.idErr)
 		b.record(j.st, &j.in, j.who, &v)
 	}
@@ -360,7 +360,7 @@ func (b *Bouncer) shadowWork(ctx context.Context) {
 					if b.cfg.Now().Before(end) {
 						decide(j)
 					} else {
-						b.undecided(j)
+						b.recordSkipped(j)
 					}
 				default:
 					return

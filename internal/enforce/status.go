@@ -32,9 +32,9 @@ func newReporter() reporter {
 	return reporter{wake: make(chan struct{}, 1), app: make(chan struct{}, 1)}
 }
 
-// lose notes that a request got no connection to the application. The first since
+// noteAppLost notes that a request got no connection to the application. The first since
 // the last report has the next one come now. That it is back the report loop finds.
-func (r *reporter) lose() {
+func (r *reporter) noteAppLost() {
 	if r.lost.Swap(true) {
 		return
 	}
@@ -44,7 +44,7 @@ func (r *reporter) lose() {
 	}
 }
 
-func (r *reporter) poke() {
+func (r *reporter) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default: // one report is due already

@@ -102,11 +102,11 @@ func (b *Bouncer) follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		b.note(err)
+		b.noteOutcome(err)
 		switch {
 		case err != nil:
 			b.log.Warn("the bundle could not be updated", "error", err)
-			b.report.poke()
+			b.report.wakeUp()
 			if b.refusedTag() != refused {
 				wait = retryMin // another bundle than before: the next may be mended already
 			}
@@ -116,7 +116,7 @@ func (b *Bouncer) follow(ctx context.Context) {
 			wait = min(2*wait, retryMax)
 		case changed:
 			wait = retryMin
-			b.report.poke()
+			b.report.wakeUp()
 		default:
 			wait = retryMin
 			if early := b.cfg.Now().Sub(began); early < spinGuard {
@@ -135,8 +135,8 @@ func (b *Bouncer) refusedTag() string {
 	return b.sync.refused
 }
 
-// note keeps the outcome of a poll for the status report.
-func (b *Bouncer) note(err error) {
+// noteOutcome keeps the outcome of a poll for the status report.
+func (b *Bouncer) noteOutcome(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var no *statusError
@@ -163,7 +163,7 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 	s := b.sync
 	b.mu.Unlock()
 	if !s.met {
-		if s, err = b.meet(ctx); err != nil {
+		if s, err = b.identifySelf(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -208,10 +208,10 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 	defer resp.Body.Close()
 	switch resp.StatusCode {
 	case http.StatusNotModified:
-		if err := b.proven(resp.Header, nonce, s.id, s.etag, s.refused); err != nil {
+		if err := b.verifyFresh(resp.Header, nonce, s.id, s.etag, s.refused); err != nil {
 			return false, err
 		}
-		b.confirmed()
+		b.noteConfirmed()
 		return false, nil
 	case http.StatusOK:
 		data, err := io.ReadAll(io.LimitReader(resp.Body, maxBundle+1))
@@ -219,8 +219,8 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 			return false, fmt.Errorf("the bundle broke off: %w", err)
 		}
 		tag := resp.Header.Get("ETag")
-		unproven := b.proven(resp.Header, nonce, s.id, tag)
-		if changed, err = b.received(ctx, data, tag, s.id, unproven == nil); err == nil {
+		unproven := b.verifyFresh(resp.Header, nonce, s.id, tag)
+		if changed, err = b.takeBundle(ctx, data, tag, s.id, unproven == nil); err == nil {
 			err = unproven
 		}
 		return changed, err
@@ -247,10 +247,10 @@ func (b *Bouncer) nonce() (string, error) {
 	return hex.EncodeToString(raw[:]), nil
 }
 
-// proven checks that an answer is the control plane's own, of now, and stands by one
+// verifyFresh checks that an answer is the control plane's own, of now, and stands by one
 // of the tags. Nobody on the way can repeat "not modified" for ever: what is not proven
 // confirms nothing, and the status report says so.
-func (b *Bouncer) proven(h http.Header, nonce, id string, tags ...string) error {
+func (b *Bouncer) verifyFresh(h http.Header, nonce, id string, tags ...string) error {
 	if b.cfg.Verify == nil {
 		return nil
 	}
@@ -270,8 +270,8 @@ func (b *Bouncer) proven(h http.Header, nonce, id string, tags ...string) error 
 	return nil
 }
 
-// confirmed notes that the control plane stands by the active bundle.
-func (b *Bouncer) confirmed() {
+// noteConfirmed notes that the control plane stands by the active bundle.
+func (b *Bouncer) noteConfirmed() {
 	now := b.cfg.Now()
 	b.confirmedAt(now)
 	touchLastGood(b.cfg.DataDir, now)
@@ -288,9 +288,9 @@ func (b *Bouncer) pollWait() time.Duration {
 
 var errForeignCopy = errors.New("the saved bundle is another bouncer's")
 
-// meet finds out who we are, once a run, before the first poll. What was saved
+// identifySelf finds out who we are, once a run, before the first poll. What was saved
 // by another bouncer in this directory is dropped: it is not ours to decide on.
-func (b *Bouncer) meet(ctx context.Context) (syncState, error) {
+func (b *Bouncer) identifySelf(ctx context.Context) (syncState, error) {
 	id, err := b.whoAmI(ctx)
 	if err != nil {
 		return syncState{}, err
@@ -304,7 +304,7 @@ func (b *Bouncer) meet(ctx context.Context) (syncState, error) {
 	b.mu.Unlock()
 	if foreign {
 		b.log.Error("the saved bundle is not usable; waiting for the control plane", "error", errForeignCopy)
-		b.state.Store(b.unled())
+		b.state.Store(b.initialState())
 		b.confirmedAt(time.Time{})
 	}
 	b.relabel(id)
@@ -349,10 +349,10 @@ func (b *Bouncer) whoAmI(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// received takes a bundle that was downloaded, or says why not. One that is
+// takeBundle takes a bundle that was downloaded, or says why not. One that is
 // refused leaves the last good one in place.
 // fresh: the control plane stands by it now.
-func (b *Bouncer) received(ctx context.Context, data []byte, etag, id string, fresh bool) (bool, error) {
+func (b *Bouncer) takeBundle(ctx context.Context, data []byte, etag, id string, fresh bool) (bool, error) {
 	now := b.cfg.Now()
 	b.mu.Lock()
 	b.sync.download = now

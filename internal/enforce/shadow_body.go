@@ -13,113 +13,113 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
-// watch lets a request pass in shadow mode whose controls want to see its body:
+// relayInShadow lets a request pass in shadow mode whose controls want to see its body:
 // they are given what the application read, while it reads it.
-func (b *Bouncer) watch(w http.ResponseWriter, r *http.Request, st *settings.State, in *inbound, who *identity.Caller, idErr error, refs lang.Refs) {
+func (b *Bouncer) relayInShadow(w http.ResponseWriter, r *http.Request, st *settings.State, in *inbound, who *identity.Caller, idErr error, refs lang.Refs) {
 	seen := &inspection{refs: refs, head: headOf(r.Header, r.ContentLength)}
 	in.seen = seen
 	if refs.Usage {
 		seen.meter = b.accounts.Open(subjectOf(st, in, who))
 	}
 	v := &verdict{pass: true, mode: settings.Shadowing}
-	lists := b.hearTools(r, st, in, who, v)
+	lists := b.tapTools(r, st, in, who, v)
 	seen.no = unreadable(seen.head)
 	if r.Body == nil || r.Body == http.NoBody || !needsBody(refs) || seen.no != nil {
 		seen.whole = seen.no == nil
-		b.observe(st, in, who, idErr)
+		b.decideInShadow(st, in, who, idErr)
 		b.relay(w, r, in, st, who, v)
 		return
 	}
 	decided := *in // relay goes on with its own
-	o := &overheard{ReadCloser: r.Body, head: seen.head, waiting: &b.overheard}
-	o.done = func(state listening) {
+	o := &shadowBody{ReadCloser: r.Body, head: seen.head, waiting: &b.shadowBytes}
+	o.done = func(state bodyState) {
 		switch state {
-		case through:
+		case complete:
 			seen.body, seen.whole, seen.waits = o.data, true, int64(len(o.data))
-			lists.asked(o.data)
-		case tooMuch:
+			lists.noteRequest(o.data)
+		case overLimit:
 			seen.no = tooLarge("body", bodies.MaxBody)
-		case listens:
+		case collecting:
 			seen.no = badRequest("the body broke off")
-		case crowded:
-			b.undecided(shadowJob{st, decided, who, idErr})
+		case overRoom:
+			b.recordSkipped(shadowJob{st, decided, who, idErr})
 			return
 		}
-		b.observe(st, &decided, who, idErr)
+		b.decideInShadow(st, &decided, who, idErr)
 	}
 	r.Body = o
 	defer o.finish(false)
 	b.relay(w, r, in, st, who, v)
 }
 
-// overheard is a body that the application reads while we listen.
-type overheard struct {
+// shadowBody is a body that the application reads while we listen.
+type shadowBody struct {
 	io.ReadCloser
 	head    bodyHead
 	waiting *atomic.Int64 // bytes of all bodies that wait for a decision
-	done    func(listening)
+	done    func(bodyState)
 
 	mu    sync.Mutex // the transport may still read when the answer is through
 	data  []byte
-	state listening
+	state bodyState
 	told  bool
 }
 
-type listening uint8
+type bodyState uint8
 
 const (
-	listens listening = iota
-	passes            // no JSON: nothing to hear
-	tooMuch
-	crowded
-	through
+	collecting bodyState = iota
+	notJSON              // no JSON: nothing to hear
+	overLimit
+	overRoom
+	complete
 )
 
 // Read implements io.Reader.
-func (o *overheard) Read(p []byte) (int, error) {
+func (o *shadowBody) Read(p []byte) (int, error) {
 	n, err := o.ReadCloser.Read(p)
-	o.hear(p[:n])
+	o.collect(p[:n])
 	if errors.Is(err, io.EOF) {
 		o.finish(true)
 	}
 	return n, err
 }
 
-func (o *overheard) hear(p []byte) {
+func (o *shadowBody) collect(p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.state != listens || o.told {
+	if o.state != collecting || o.told {
 		return
 	}
 	switch {
 	case len(o.data)+len(p) > bodies.MaxBody:
-		o.state = tooMuch
+		o.state = overLimit
 	case o.waiting.Add(int64(len(p))) > bodies.MaxShadow:
 		o.waiting.Add(-int64(len(p)))
-		o.state = crowded
+		o.state = overRoom
 	default:
 		if o.data = append(o.data, p...); len(o.data) > 64 && !mayBeJSON(o.data, o.head) {
-			o.state = passes
+			o.state = notJSON
 		}
 	}
-	if o.state != listens {
+	if o.state != collecting {
 		o.waiting.Add(-int64(len(o.data)))
 		o.data = nil
 	}
 }
 
 // finish hands the body over, once. ended is false for one that broke off.
-func (o *overheard) finish(ended bool) {
+func (o *shadowBody) finish(ended bool) {
 	o.mu.Lock()
 	if o.told {
 		o.mu.Unlock()
 		return
 	}
 	o.told = true
-	if o.state == listens && ended {
-		o.state = through
+	if o.state == collecting && ended {
+		o.state = complete
 	}
-	if o.state == listens {
+	if o.state == collecting {
 		o.waiting.Add(-int64(len(o.data)))
 		o.data = nil
 	}

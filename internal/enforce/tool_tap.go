@@ -19,26 +19,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// errHeardEnough ends a listener that has no room for more.
-var errHeardEnough = errors.New("the list is too long to be listened to")
+// errTapFull ends a listener that has no room for more.
+var errTapFull = errors.New("the list is too long to be listened to")
 
-// toolsHeard listens in shadow mode to what a server lists, so that a changed
+// toolTap listens in shadow mode to what a server lists, so that a changed
 // description is noticed there too. The answer goes on as it came.
-type toolsHeard struct {
+type toolTap struct {
 	b *Bouncer
 	// list is set once the request asks for the tools.
 	list   atomic.Bool
 	listed func([]mcp.Tool)
 }
 
-// hearTools has the answer listened to where a request may list the tools of an
+// tapTools has the answer listened to where a request may list the tools of an
 // MCP server. What it asks for is known when it was read (asked), which is
 // before a server answers it.
-func (b *Bouncer) hearTools(r *http.Request, st *settings.State, in *inbound, who *identity.Caller, v *verdict) *toolsHeard {
+func (b *Bouncer) tapTools(r *http.Request, st *settings.State, in *inbound, who *identity.Caller, v *verdict) *toolTap {
 	if !in.seen.refs.MCP {
 		return nil
 	}
-	h := &toolsHeard{b: b}
+	h := &toolTap{b: b}
 	// The request is decided on by others meanwhile: what is told here is told by itself.
 	told := *in
 	told.seen = &inspection{refs: in.seen.refs, rpc: &mcp.Message{Method: "tools/list", Session: in.seen.head.mcp.Session, Version: in.seen.head.mcp.Version}}
@@ -49,12 +49,12 @@ func (b *Bouncer) hearTools(r *http.Request, st *settings.State, in *inbound, wh
 		b.noteTools(ctx, st, &told, who, &noted, tools)
 	}
 	h.list.Store(b.resumes(r, st, in))
-	v.listen = h.listen
+	v.tapAnswer = h.tapAnswer
 	return h
 }
 
-// asked is told the request's body.
-func (h *toolsHeard) asked(body []byte) {
+// noteRequest is told the request's body.
+func (h *toolTap) noteRequest(body []byte) {
 	if h == nil || !bytes.Contains(body, []byte("tools")) {
 		return
 	}
@@ -65,13 +65,13 @@ func (h *toolsHeard) asked(body []byte) {
 	}
 }
 
-// listen taps an answer.
-func (h *toolsHeard) listen(ans *upstream.Answer) (done func()) {
+// tapAnswer taps an answer.
+func (h *toolTap) tapAnswer(ans *upstream.Answer) (done func()) {
 	kind := ans.Header.Get("Content-Type")
 	if ans.StatusCode != http.StatusOK || !bodies.IsEvents(kind) && !bodies.IsJSON(kind) {
 		return func() {}
 	}
-	ear := &toolsEar{heard: h}
+	ear := &tapWriter{tap: h}
 	ear.rules.Rewrite = func(doc []byte) ([]byte, error) {
 		if _, tools, err := mcp.FilterTools(doc, func(string) bool { return true }); err == nil && len(tools) > 0 {
 			h.listed(tools)
@@ -83,67 +83,67 @@ func (h *toolsHeard) listen(ans *upstream.Answer) (done func()) {
 		ear.to = ear.rules.EventsTo(func([]byte) error { return nil })
 	}
 	ans.Body = bodies.Tapped{ReadCloser: ans.Body, To: ear}
-	return func() { ear.end(ans, bodies.IsEvents(kind)) }
+	return func() { ear.finish(ans, bodies.IsEvents(kind)) }
 }
 
-// toolsEar reads an answer that is handed on: events as they come, a document,
+// tapWriter reads an answer that is handed on: events as they come, a document,
 // or what is packed, whole and up to maxMasked bytes.
-type toolsEar struct {
-	heard *toolsHeard
-	rules mask.Rules
-	to    rewriter
-	data  []byte
-	deaf  bool
+type tapWriter struct {
+	tap     *toolTap
+	rules   mask.Rules
+	to      rewriter
+	data    []byte
+	stopped bool
 }
 
 // Write implements io.Writer. It takes all, whatever becomes of it.
-func (e *toolsEar) Write(p []byte) (int, error) {
-	if e.deaf || len(p) == 0 || !e.heard.list.Load() {
+func (e *tapWriter) Write(p []byte) (int, error) {
+	if e.stopped || len(p) == 0 || !e.tap.list.Load() {
 		return len(p), nil
 	}
-	if err := e.hear(p); err != nil {
+	if err := e.collect(p); err != nil {
 		e.stop()
 	}
 	return len(p), nil
 }
 
-// hear is contained: a document that nobody thought of must not end the answer.
-func (e *toolsEar) hear(p []byte) (err error) {
+// collect is contained: a document that nobody thought of must not end the answer.
+func (e *tapWriter) collect(p []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.heard.b.panicked(context.Background(), "reading an answer's tools panicked", p, "")
-			err = errHeardEnough
+			e.tap.b.panicked(context.Background(), "reading an answer's tools panicked", p, "")
+			err = errTapFull
 		}
 	}()
 	if e.to != nil {
 		_, err = e.to.Write(p)
 		return err
 	}
-	if len(e.data)+len(p) > maxMasked || e.heard.b.overheard.Add(int64(len(p))) > bodies.MaxShadow {
+	if len(e.data)+len(p) > maxMasked || e.tap.b.shadowBytes.Add(int64(len(p))) > bodies.MaxShadow {
 		if len(e.data)+len(p) <= maxMasked {
-			e.heard.b.overheard.Add(-int64(len(p)))
+			e.tap.b.shadowBytes.Add(-int64(len(p)))
 		}
-		return errHeardEnough
+		return errTapFull
 	}
 	e.data = append(e.data, p...)
 	return nil
 }
 
 // stop gives the memory back.
-func (e *toolsEar) stop() {
-	e.heard.b.overheard.Add(-int64(len(e.data)))
-	e.deaf, e.data = true, nil
+func (e *tapWriter) stop() {
+	e.tap.b.shadowBytes.Add(-int64(len(e.data)))
+	e.stopped, e.data = true, nil
 }
 
-// end reads what was gathered.
-func (e *toolsEar) end(ans *upstream.Answer, streamed bool) {
+// finish reads what was gathered.
+func (e *tapWriter) finish(ans *upstream.Answer, streamed bool) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.heard.b.panicked(context.Background(), "reading an answer's tools panicked", p, "")
+			e.tap.b.panicked(context.Background(), "reading an answer's tools panicked", p, "")
 		}
 		e.stop()
 	}()
-	if e.deaf || len(e.data) == 0 {
+	if e.stopped || len(e.data) == 0 {
 		return
 	}
 	doc := e.data

@@ -80,6 +80,23 @@ export const screens: Screen[] = [
     permission: "audit:read",
     nav: { group: "people", title: "audit.title", icon: "audit", key: "a" },
   },
+  {
+    path: "/replays",
+    load: () => import("./pages/replays/Replays"),
+    permission: "policies:write",
+    nav: { group: "controls", title: "replays.title", icon: "replay", key: "y" },
+  },
+  {
+    path: "/inventory",
+    load: () => import("./pages/inventory/Inventory"),
+    permission: "resources:read",
+    nav: { group: "estate", title: "inventory.title", icon: "inventory", key: "i" },
+  },
+  {
+    path: "/settings",
+    load: () => import("./pages/settings/Settings"),
+    nav: { group: "settings", title: "settings.title", icon: "settings", key: "s" },
+  },
 ];
 
 /** Whether there is a screen at a path as it is written above, so that links lead to something. */

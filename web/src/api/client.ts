@@ -31,7 +31,7 @@ export class ApiError extends Error {
 
 // What goes with each request. The tenant is set by platform administrators who
 // look at another tenant than their own; the language is the person's choice.
-const sent = { language: "en", tenant: "", token: "" };
+const sent = { language: "en", tenant: "" };
 let onSignedOut: () => void = () => {};
 
 export const session = {
@@ -42,21 +42,23 @@ export const session = {
     sent.tenant = tenant;
   },
   tenant: () => sent.tenant,
-  /** Keeps an access token in memory; it is gone with the tab. */
-  setToken: (token: string) => {
-    sent.token = token;
-  },
   /** Calls back when a request was refused because nobody is signed in. */
   whenSignedOut: (call: () => void) => {
     onSignedOut = call;
   },
 };
 
+let lastInput = Date.now();
+for (const event of ["pointerdown", "keydown", "wheel"]) {
+  window.addEventListener(event, () => (lastInput = Date.now()), { capture: true, passive: true });
+}
+
 const middleware: Middleware = {
   onRequest({ request }) {
     request.headers.set("Accept-Language", sent.language);
     if (sent.tenant) request.headers.set("X-Tenant-ID", sent.tenant);
-    if (sent.token) request.headers.set("Authorization", `Bearer ${sent.token}`);
+    // What nobody at the screen asked for does not lengthen the session.
+    if (Date.now() - lastInput > 60_000) request.headers.set("X-Background", "1");
     return request;
   },
   async onResponse({ request, response }) {
@@ -65,7 +67,7 @@ const middleware: Middleware = {
       .clone()
       .json()
       .catch(() => undefined);
-    const signingIn = /\/auth\/(login|me|session)$/.test(new URL(request.url).pathname);
+    const signingIn = /\/auth\/(me|sessions|sessions\/redeem)$/.test(new URL(request.url).pathname);
     if (response.status === 401 && !signingIn) onSignedOut();
     throw new ApiError(response.status, body, response.headers.get("X-Request-ID") ?? "");
   },

@@ -1,13 +1,21 @@
-import { client, must, session } from "./client";
+import { client } from "./client";
 
-/** Signs in. The tenant is named where it is not the one of the address. */
+/** Signs in. The server answers with a cookie that no script can read. */
 export async function signIn(username: string, password: string): Promise<void> {
-  const grant = must(await client.POST("/api/v1/auth/login", { body: { username, password } }));
-  session.setToken(grant.access_token);
+  await client.POST("/api/v1/auth/sessions", { body: { username, password } });
+}
+
+/** Signs in with the link that the server prints at its first start. It works once. */
+export async function signInByLink(link: string): Promise<void> {
+  await client.POST("/api/v1/auth/sessions/redeem", { body: { link } });
 }
 
 /** Ends the session. */
 export async function signOut(): Promise<void> {
   await client.POST("/api/v1/auth/logout").catch(() => undefined);
-  session.setToken("");
+}
+
+/** The token of a sign-in link in an address's fragment, #link=…; empty: there is none. */
+export function linkOf(hash: string): string {
+  return new URLSearchParams(hash.replace(/^#/, "")).get("link") ?? "";
 }

@@ -4,11 +4,14 @@ import builder from "./builder";
 import common from "./common";
 import dashboard from "./dashboard";
 import decisions from "./decisions";
+import inventory from "./inventory";
 import keys from "./keys";
 import login from "./login";
 import policies from "./policies";
+import replays from "./replays";
 import resources from "./resources";
 import revisions from "./revisions";
+import settings from "./settings";
 import shell from "./shell";
 import users from "./users";
 import workbench from "./workbench";
@@ -29,4 +32,7 @@ export default {
   audit,
   builder,
   resources,
+  replays,
+  inventory,
+  settings,
 };

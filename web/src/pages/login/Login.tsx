@@ -1,9 +1,9 @@
 import { Button, PasswordInput, Stack, TextInput } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
-import { type FormEvent, useEffect, useState } from "react";
+import { type FormEvent, useCallback, useEffect, useRef, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 import { ApiError } from "../../api/client";
-import { signIn } from "../../api/session";
+import { linkOf, signIn, signInByLink } from "../../api/session";
 import { type Language, languages, useI18n } from "../../i18n";
 import { ErrorPanel } from "../../ui/ErrorPanel";
 
@@ -19,26 +19,45 @@ export default function Login() {
   const [params] = useSearchParams();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
+  const [byLink, setByLink] = useState(false);
   useEffect(() => {
     document.title = `${t("login.title")} · gatehouse`;
   }, [t]);
 
+  const enter = useCallback(
+    async (sign: () => Promise<void>) => {
+      setBusy(true);
+      setError(null);
+      try {
+        await sign();
+        queries.clear();
+        await navigate(safeNext(params.get("next")), { replace: true });
+      } catch (failure) {
+        setError(failure);
+      } finally {
+        setBusy(false);
+      }
+    },
+    [navigate, params, queries],
+  );
+  // The link works once: it leaves the address bar first, and is sent once though effects run twice in development.
+  const link = useRef(linkOf(window.location.hash));
+  useEffect(() => {
+    const token = link.current;
+    if (!token) return;
+    link.current = "";
+    window.history.replaceState(window.history.state, "", window.location.pathname + window.location.search);
+    setByLink(true);
+    void enter(() => signInByLink(token));
+  }, [enter]);
+
   const submit = async (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget);
-    setBusy(true);
-    setError(null);
-    try {
-      await signIn(String(form.get("username")), String(form.get("password")));
-      queries.clear();
-      await navigate(safeNext(params.get("next")), { replace: true });
-    } catch (failure) {
-      setError(failure);
-    } finally {
-      setBusy(false);
-    }
+    setByLink(false);
+    await enter(() => signIn(String(form.get("username")), String(form.get("password"))));
   };
-  const refused = error instanceof ApiError && error.status === 401;
+  const refused = !byLink && error instanceof ApiError && error.status === 401;
   return (
     <div className="gh-login">
       <main>

@@ -1,0 +1,23 @@
+const replays = {
+  about: "Decide recorded requests again with a change applied, and see what would flip before anybody notices.",
+  activeOnes: "The active controls",
+  cancel: "Cancel the replay",
+  controls: "Controls",
+  controlsAbout: "They are treated as active. Without any, the active controls alone decide again.",
+  done: "{done} decided, {left} left",
+  empty: "No replays yet",
+  emptyAbout: "Start one to see how a draft would have decided the requests of the last day.",
+  evaluated: "Decided",
+  hours: { one: "the last {count} hour", other: "the last {count} hours" },
+  nothing: "No decisions with an input are recorded in this time.",
+  one: "Replay {id}",
+  progress: "Progress",
+  source: "Decisions of",
+  sourceAbout: "Choose production to see what a promotion would change.",
+  start: "Start a replay",
+  started: "Started",
+  status: "State",
+  title: "Replays",
+  window: "Window",
+};
+export default replays;

@@ -1,0 +1,27 @@
+import type en from "../en/replays";
+import type { Area } from "../shape";
+
+const replays: Area<typeof en> = {
+  about:
+    "Vuelva a decidir peticiones registradas con un cambio aplicado y vea qué cambiaría antes de que nadie lo note.",
+  activeOnes: "Los controles activos",
+  cancel: "Cancelar la repetición",
+  controls: "Controles",
+  controlsAbout: "Se tratan como activos. Sin ninguno, deciden de nuevo solo los controles activos.",
+  done: "{done} decididas, quedan {left}",
+  empty: "Todavía no hay repeticiones",
+  emptyAbout: "Inicie una para ver cómo habría decidido un borrador las peticiones del último día.",
+  evaluated: "Decididas",
+  hours: { one: "la última {count} hora", many: "las últimas {count} de horas", other: "las últimas {count} horas" },
+  nothing: "No hay decisiones registradas con entrada en este periodo.",
+  one: "Repetición {id}",
+  progress: "Progreso",
+  source: "Decisiones de",
+  sourceAbout: "Elija producción para ver qué cambiaría una promoción.",
+  start: "Iniciar una repetición",
+  started: "Iniciada",
+  status: "Estado",
+  title: "Repeticiones",
+  window: "Periodo",
+};
+export default replays;

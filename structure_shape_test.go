@@ -36,7 +36,6 @@ var (
 		"internal/auth.Service":        65,
 		"internal/enforce.Bouncer":     150,
 		"internal/enforce/pii.scan":    60,
-		"internal/policy.Service":      65,
 		"internal/rego/native.machine": 45,
 		"internal/rego/native.scope":   70,
 	}

@@ -52,9 +52,9 @@ func controlPlane(t *testing.T, c *db.Cluster) *rig {
 	return newRig(t, func(s *Config) {
 		tenants := &tenant.Service{Stores: c, Now: time.Now}
 		s.Policies = &policy.Service{
-			Stores: c, Now: time.Now, Evaluator: inProcess{}, Tenants: tenants,
-			DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
-			MayPromote:        func(context.Context, scope.Scope) error { return nil },
+			Stores: c, Now: time.Now, Compiler: policy.Compiler{Evaluator: inProcess{}}, Tenants: tenants,
+			Links:      policy.Links{DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil }},
+			MayPromote: func(context.Context, scope.Scope) error { return nil },
 			SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) {
 				return map[int64][]policy.SyncError{1: {{BouncerID: 9, Version: 1, Message: "no"}}}, nil
 			},
@@ -63,7 +63,7 @@ func controlPlane(t *testing.T, c *db.Cluster) *rig {
 			Stores: c, Now: time.Now, Random: rand.Reader, Tenants: tenants, Root: "https://gate.example/api/v1", LinksOf: policy.LinksOfBouncer,
 		}
 		s.Resources = &resource.Service{Stores: c, Now: time.Now, PoliciesOf: policy.ByResource, BouncersOf: bouncer.LinkedTo}
-		s.Policies.Resources, s.Bouncers.Resources = s.Resources, s.Resources
+		s.Policies.Resources = s.Resources
 		s.Policies.BouncerEnv, s.Policies.BouncerTwin = bouncer.EnvironmentOf, bouncer.FindTwin
 		tenants.Counters = map[string]func(context.Context, *db.Tx) (int64, error){tenant.Policies: policy.Count, tenant.Bouncers: bouncer.Count}
 	})

@@ -183,7 +183,11 @@ func (p *parts) people(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.tenants = &tenant.Service{Stores: p.stores, Now: p.now, BaseDomain: p.cfg.BaseDomain, Counters: map[string]func(context.Context, *db.Tx) (int64, error){}}
+	p.tenants = &tenant.Service{
+		Stores: p.stores, Now: p.now, BaseDomain: p.cfg.BaseDomain,
+		Counters:    map[string]func(context.Context, *db.Tx) (int64, error){tenant.Users: user.Count, tenant.Policies: policy.Count, tenant.Bouncers: bouncer.Count},
+		RevokeHooks: []func(context.Context, *db.Tx) error{auth.RevokeAll, bouncer.RevokeTokens, ide.DisableWebhooks},
+	}
 	if err := p.tenants.EnsureDefault(ctx); err != nil {
 		return err
 	}
@@ -210,7 +214,6 @@ func (p *parts) people(ctx context.Context) error {
 		p.auth.Run(ctx, func(err error) { p.log.Warn("credentials", "error", err) })
 		return nil
 	})
-	p.tenants.Counters[tenant.Users] = user.Count
 	return nil
 }
 
@@ -223,9 +226,9 @@ func blind(grace time.Duration) time.Duration {
 }
 
 // bouncerByToken tells auth whose a bouncer's token is.
-func (p *parts) bouncerByToken(ctx context.Context, tx *db.Tx, digest string) (auth.Bouncer, error) {
+func (p *parts) bouncerByToken(ctx context.Context, tx *db.Tx, digest string) (auth.BouncerIdentity, error) {
 	b, err := bouncer.ByToken(ctx, tx, digest)
-	return auth.Bouncer{ID: strconv.FormatInt(b.ID, 10), Name: b.Name, Env: b.Environment}, err
+	return auth.BouncerIdentity{ID: strconv.FormatInt(b.ID, 10), Name: b.Name, Env: b.Environment}, err
 }
 
 // bouncerTimes tells auth since when there is a bouncer.
@@ -240,32 +243,39 @@ func (p *parts) bouncerTimes(ctx context.Context, tx *db.Tx, id string) (made, c
 
 // subjects sets up what is protected, by what, and where.
 func (p *parts) subjects(context.Context) error {
-	p.resources = &resource.Service{Stores: p.stores, Now: p.now, AssistOn: assistOn}
-	if err := p.assistant(); err != nil {
-		return err
-	}
 	credentials, err := p.box.For("bouncer credentials")
 	if err != nil {
 		return err
 	}
-	p.bouncers = &bouncer.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Resources: p.resources, Box: credentials}
+	p.bouncers = &bouncer.Service{
+		Stores: p.stores, Now: p.now, Random: rand.Reader, Tenants: p.tenants, Box: credentials, Root: p.cfg.URL() + "/api/v1", LinksOf: policy.LinksOfBouncer,
+		VerifyKey: func(ctx context.Context, t scope.TenantID) (bouncer.VerifyKey, error) {
+			return p.bridge.VerifyKey(ctx, t)
+		},
+	}
+	assistant, err := p.assistant()
+	if err != nil {
+		return err
+	}
+	p.resources = &resource.Service{
+		Stores: p.stores, Now: p.now, Assist: assistant, AssistOn: assistOn, PoliciesOf: policy.ByResource, BouncersOf: bouncer.LinkedTo,
+		AddToBouncer: p.bouncers.AddResources, RemoveFromBouncers: p.bouncers.RemoveResource,
+	}
 	p.policies = &policy.Service{
-		Stores: p.stores, Now: p.now, Evaluator: p.workers, Resources: p.resources, Tenants: p.tenants,
-		Data: p.dataOf, BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
-		// There are no channels or integrations yet, so no destination exists.
-		DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
-		Person:            p.users.Named, SyncErrors: p.syncErrors,
+		Stores: p.stores, Now: p.now, Tenants: p.tenants, Compiler: policy.Compiler{Evaluator: p.workers},
+		Links: policy.Links{
+			Resources: p.resources, BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
+			// There are no channels or integrations yet, so no destination exists.
+			DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
+		},
+		Data: p.dataOf, Person: p.users.Named, SyncErrors: p.syncErrors, RecordCopy: policycode.RecordCopy,
+		Impact: func(ctx context.Context, sc scope.Scope, next policy.Policy, replaced []policy.Policy) (*policy.Impact, error) {
+			return p.replays.Gate(ctx, sc, next, replaced)
+		},
 	}
 	p.policyCode = &policycode.Service{
-		Stores: p.stores, Now: p.now, NewID: newID, Evaluator: p.workers, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
+		Stores: p.stores, Now: p.now, NewID: newID, Evaluator: p.workers, Policies: p.policies,
 	}
-	p.policies.RecordCopy = policycode.RecordCopy
-	p.resources.PoliciesOf, p.resources.BouncersOf = policy.ByResource, bouncer.LinkedTo
-	p.resources.AddToBouncer, p.resources.RemoveFromBouncers = p.bouncers.AddResources, p.bouncers.RemoveResource
-	p.bouncers.LinksOf = policy.LinksOfBouncer
-	p.tenants.Counters[tenant.Policies] = policy.Count
-	p.tenants.Counters[tenant.Bouncers] = bouncer.Count
-	p.tenants.RevokeHooks = append(p.tenants.RevokeHooks, auth.RevokeAll, bouncer.RevokeTokens)
 	return nil
 }
 
@@ -278,19 +288,20 @@ func (p *parts) decide(context.Context) error {
 	p.evaluated = newEvaluations(p.registry)
 	people := &decision.People{Find: p.findPerson, Revision: p.peopleRevision, Now: p.now}
 	p.snapshots = &decision.Snapshots{Load: p.loadSnapshot, Changes: p.loadChanges, Revision: p.envRevision, Log: p.log, Idle: 10 * time.Minute, Now: p.now}
+	var cached *rego.Cache // nil caches nothing
+	if p.cfg.DecisionCache == "on" {
+		cached = rego.NewCache(decisionCacheBytes)
+	}
 	p.decisions = &decision.Service{
 		Snapshots: p.snapshots, Person: people.Person, Record: p.audit.Record, RecordAll: p.audit.RecordAll, Now: p.now, NewID: newID,
 		Observe: p.evaluated.count, Evaluated: p.metrics.Add,
 		Deadline: p.cfg.DecisionDeadline, BulkDeadline: p.cfg.BulkDeadline, Share: decision.NewShare(runtime.GOMAXPROCS(0), p.now),
-		KeepsInput: p.audit.KeepsInput, Panics: p.panics,
+		KeepsInput: p.audit.KeepsInput, Panics: p.panics, Cache: cached,
 	}
 	p.decisions.Share.Weight = p.weight
 	subjects := &decision.People{Find: p.findSubject, Revision: p.peopleRevision, Now: p.now}
 	p.authzen = &authzen.Service{Decisions: p.decisions, Subject: subjects.Person, Subjects: p.users.Usernames}
 	p.simulate(people)
-	if p.cfg.DecisionCache == "on" {
-		p.decisions.Cache = rego.NewCache(decisionCacheBytes)
-	}
 	stop := p.stores.Watch(func(t scope.TenantID, name string) {
 		p.snapshots.Changed(t, name)
 		if name == user.Revision || name == "" {
@@ -315,7 +326,6 @@ func (p *parts) deliver(context.Context) error {
 		Stores: p.stores, Bouncers: p.bouncers, Snapshots: p.snapshots, Links: policy.BouncerLinks, Facts: p.tenants.Facts,
 		Discover: p.resources.Discover, Audit: p.audit, Observe: p.metrics.Add, Box: p.box, Random: rand.Reader, Now: p.now, Log: p.log,
 	})
-	p.bouncers.Root, p.bouncers.VerifyKey = p.cfg.URL()+"/api/v1", p.bridge.VerifyKey
 	p.task("bridge", p.bridge.Run)
 	return nil
 }

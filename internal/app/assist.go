@@ -14,20 +14,19 @@ import (
 // assistTimeout is how long classification waits for the assistant.
 const assistTimeout = 20 * time.Second
 
-// assistant sets up whom classification may ask, when an endpoint is configured.
-// It is called under the same guard as every other target.
-func (p *parts) assistant() error {
+// assistant is the endpoint that classification may ask; nil if none is configured.
+// Calls to it pass the same guard as every outbound call.
+func (p *parts) assistant() (resource.Assistant, error) {
 	if p.cfg.AssistURL == "" {
-		return nil
+		return nil, nil
 	}
 	allow, err := p.cfg.Targets()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	client := outbound.New(outbound.Config{AllowCIDRs: allow, AllowHTTP: strings.HasPrefix(p.cfg.AssistURL, "http://"), Timeout: assistTimeout})
 	p.closers.add("assistant", time.Second, func(context.Context) error { client.Close(); return nil })
-	p.resources.Assist = &resource.Chat{Client: client, URL: p.cfg.AssistURL, Model: p.cfg.AssistModel, Key: p.cfg.AssistKey}
-	return nil
+	return &resource.Chat{Client: client, URL: p.cfg.AssistURL, Model: p.cfg.AssistModel, Key: p.cfg.AssistKey}, nil
 }
 
 // assistOn reports whether the tenant turned the assisted fallback on.

@@ -41,7 +41,6 @@ func (p *parts) editors(context.Context) error {
 		Check: p.policies.Validate, Code: p.policyCode, Templates: templates,
 		As: p.asRepository, LinksExist: p.linksExist, PublicURL: p.cfg.URL(),
 	}
-	p.tenants.RevokeHooks = append(p.tenants.RevokeHooks, ide.DisableWebhooks)
 	stop := p.stores.Watch(p.ide.OnChange)
 	p.closers.add("watch of deployments", time.Second, func(context.Context) error { stop(); return nil })
 	return nil

@@ -19,7 +19,6 @@ func (p *parts) rehearse(context.Context) error {
 		Stores: p.stores, Now: p.now, Audit: p.audit, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
 		Snapshots: p.snapshots, Workers: p.workers, Log: p.log, Panics: p.panics, Deadline: p.cfg.DecisionDeadline, Patience: previewPatience,
 	}
-	p.policies.Impact = p.replays.Gate
 	p.hourly("retention of what was before", p.replays.Forget)
 	return nil
 }

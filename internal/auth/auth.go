@@ -97,7 +97,7 @@ type Config struct {
 	Pause func(ctx context.Context, d time.Duration) error
 	// Bouncer finds the bouncer of a token's digest in its tenant's store, or
 	// answers NotFound; nil: bouncers' tokens are refused.
-	Bouncer func(ctx context.Context, tx *db.Tx, digest string) (Bouncer, error)
+	Bouncer func(ctx context.Context, tx *db.Tx, digest string) (BouncerIdentity, error)
 	// SessionLife is how long a browser's session lasts at most (12 hours when 0);
 	// SessionIdle is how long it lasts without a request (an hour when 0).
 	SessionLife, SessionIdle time.Duration
@@ -106,8 +106,8 @@ type Config struct {
 	BouncerTimes func(ctx context.Context, tx *db.Tx, id string) (made, changed time.Time, err error)
 }
 
-// Bouncer is what a scope says of an enforcement point.
-type Bouncer struct {
+// BouncerIdentity is what a scope says of an enforcement point.
+type BouncerIdentity struct {
 	ID, Name string
 	Env      scope.Env
 }

@@ -205,11 +205,11 @@ func TestBouncersToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.want("without bouncers", Credential{Bearer: text}, "401")
-	r.Bouncer = func(_ context.Context, _ *db.Tx, digest string) (Bouncer, error) {
+	r.Bouncer = func(_ context.Context, _ *db.Tx, digest string) (BouncerIdentity, error) {
 		if digest != digestOf(text) {
-			return Bouncer{}, fault.NotFoundf("no such bouncer")
+			return BouncerIdentity{}, fault.NotFoundf("no such bouncer")
 		}
-		return Bouncer{ID: "7", Name: "edge", Env: scope.Sandbox}, nil
+		return BouncerIdentity{ID: "7", Name: "edge", Env: scope.Sandbox}, nil
 	}
 	sc, who, err := r.Authenticate(ctx, Credential{Bearer: text})
 	if err != nil || sc.Tenant != dbtest.Second || sc.Actor.Kind != scope.Bouncer || sc.Actor.ID != "7" || !sc.EnvBound || who.RateLimited || len(sc.Permissions.List) != 0 || sc.Permissions.All {

@@ -28,7 +28,8 @@ var now = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 // gate is a Service with what is around it; names says which controls name a bouncer.
 type gate struct {
 	*Service
-	names map[int64][]int64
+	Resources *resource.Service
+	names     map[int64][]int64
 }
 
 func newGate(c *db.Cluster) *gate {

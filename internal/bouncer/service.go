@@ -23,11 +23,10 @@ import (
 
 // Service is the use cases on bouncers.
 type Service struct {
-	Stores    *db.Cluster
-	Now       func() time.Time
-	Random    io.Reader
-	Tenants   *tenant.Service
-	Resources *resource.Service
+	Stores  *db.Cluster
+	Now     func() time.Time
+	Random  io.Reader
+	Tenants *tenant.Service
 	// Box seals the credentials that bouncers send to applications.
 	Box *secret.Box
 	// Root is the API root that bouncers reach, such as https://gate.example/api/v1.

@@ -100,12 +100,14 @@ func newHouse(t testing.TB, c *db.Cluster) *house {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h.tenants = &tenant.Service{Stores: c, Now: h.now, Counters: map[string]func(context.Context, *db.Tx) (int64, error){}}
 	h.resources = &resource.Service{Stores: c, Now: h.now}
-	bouncers := &bouncer.Service{Stores: c, Now: h.now, Random: rand.Reader, Tenants: h.tenants, Resources: h.resources, Root: "http://gate/api/v1"}
+	bouncers := &bouncer.Service{Stores: c, Now: h.now, Random: rand.Reader, Tenants: h.tenants, Root: "http://gate/api/v1"}
 	h.policies = &policy.Service{
-		Stores: c, Now: h.now, Evaluator: inProcess{}, Resources: h.resources, Tenants: h.tenants,
-		BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
-		DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
-		SyncErrors:        func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) { return nil, nil },
+		Stores: c, Now: h.now, Compiler: policy.Compiler{Evaluator: inProcess{}}, Tenants: h.tenants,
+		Links: policy.Links{
+			Resources: h.resources, BouncerEnv: bouncer.EnvironmentOf, BouncerTwin: bouncer.FindTwin,
+			DestinationExists: func(context.Context, *db.Tx, scope.Env, string) (bool, error) { return false, nil },
+		},
+		SyncErrors: func(context.Context, *db.Tx, int64, int64) (map[int64][]policy.SyncError, error) { return nil, nil },
 	}
 	h.resources.PoliciesOf, h.resources.BouncersOf = policy.ByResource, bouncer.LinkedTo
 	h.resources.AddToBouncer, h.resources.RemoveFromBouncers = bouncers.AddResources, bouncers.RemoveResource

@@ -119,7 +119,18 @@ func (d *TestData) Members() map[string]any {
 	return out
 }
 
-// checkCompiles is compilesWith the libraries of p's environment.
+// Compiler checks that controls and libraries compile, with a process of its own.
+// Compilations of one tenant take turns: the worker pool answers 429 to a flood of
+// them. It remembers what compiled, and compiles that only once.
+type Compiler struct {
+	// Evaluator runs the checks.
+	Evaluator Evaluator
+
+	compilations turns
+	known        compiledCache
+}
+
+// checkCompiles is checkCompilesWith the libraries of p's environment.
 func (s *Service) checkCompiles(ctx context.Context, sc scope.Scope, p Policy) error {
 	libs, err := s.Libraries(ctx, sc, p.Environment)
 	if err != nil {
@@ -128,34 +139,32 @@ func (s *Service) checkCompiles(ctx context.Context, sc scope.Scope, p Policy) e
 	return s.checkCompilesWith(ctx, sc, p, libs)
 }
 
-// checkCompilesWith answers Invalid "invalid_policy" unless p compiles, as what it is.
-// Compilations of one tenant take turns: the worker pool answers 429 to floods of
-// them, and a change that came in time should not pay for that. What compiled once
-// in this process is not asked again.
-func (s *Service) checkCompilesWith(ctx context.Context, sc scope.Scope, p Policy, libs []lang.Library) error {
+// checkCompilesWith refuses (Invalid "invalid_policy") a policy that does not compile
+// as its kind.
+func (c *Compiler) checkCompilesWith(ctx context.Context, sc scope.Scope, p Policy, libs []lang.Library) error {
 	if issues := lang.Misplaced(p.RegoCode, p.Kind == KindLibrary); issues != nil {
 		return uncompiled(issues)
 	}
 	digest := digestOf(p.RegoCode, libs)
-	if s.known.has(digest) {
+	if c.known.has(digest) {
 		return nil
 	}
-	leave, err := s.turns.enter(ctx, "compile/"+string(sc.Tenant))
+	leave, err := c.compilations.enter(ctx, string(sc.Tenant))
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if s.known.has(digest) {
+	if c.known.has(digest) {
 		return nil
 	}
-	v, err := s.Evaluator.Check(ctx, sc.Tenant, p.RegoCode, libs...)
+	v, err := c.Evaluator.Check(ctx, sc.Tenant, p.RegoCode, libs...)
 	if err != nil {
 		return err
 	}
 	if !v.Valid {
 		return uncompiled(v.Errors)
 	}
-	s.known.add(digest)
+	c.known.add(digest)
 	return nil
 }
 
@@ -179,10 +188,21 @@ func uncompiled(issues []lang.Issue) error {
 	return f
 }
 
-// checkLinks checks the ids of next that differ from old's: each must stand for
-// something in the control's own environment. An id of another environment or
-// tenant is answered like one that was never given out.
-func (s *Service) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) error {
+// Links checks and moves what policies refer to: resource, bouncer, destinations.
+type Links struct {
+	Resources *resource.Service
+	// BouncerEnv is the environment that a bouncer is in, or NotFound.
+	BouncerEnv func(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error)
+	// BouncerTwin is the production bouncer of the same name; nil for none.
+	BouncerTwin func(ctx context.Context, tx *db.Tx, id int64) (*int64, error)
+	// DestinationExists reports whether env has the destination that an action names.
+	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, ref string) (bool, error)
+}
+
+// checkLinks checks the ids of next that differ from old's: each must exist in the
+// policy's own environment. An id of another environment or tenant gets the same
+// answer as one that does not exist.
+func (l *Links) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) error {
 	var offences []fault.Detail
 	absent := func(pointer, format string, args ...any) {
 		offences = append(offences, fault.Detail{Pointer: pointer, Message: fmt.Sprintf(format, args...)})
@@ -193,7 +213,7 @@ func (s *Service) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) e
 		env           func(context.Context, *db.Tx, int64) (scope.Env, error)
 	}{
 		{"/resource_id", "resource", old.ResourceID, next.ResourceID, resource.EnvironmentOf},
-		{"/bouncer_id", "bouncer", old.BouncerID, next.BouncerID, s.BouncerEnv},
+		{"/bouncer_id", "bouncer", old.BouncerID, next.BouncerID, l.BouncerEnv},
 	} {
 		if ref.next == nil || ref.old != nil && *ref.old == *ref.next && old.Environment == next.Environment {
 			continue
@@ -215,7 +235,7 @@ func (s *Service) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) e
 			absent(fmt.Sprintf("/actions/%d/destination_ref", i), "%s", msg)
 			continue
 		}
-		ok, err := s.DestinationExists(ctx, tx, next.Environment, a.DestinationRef)
+		ok, err := l.DestinationExists(ctx, tx, next.Environment, a.DestinationRef)
 		if err != nil {
 			return err
 		}

@@ -79,7 +79,25 @@ func newHouse(t *testing.T, c *db.Cluster) *house {
 	clock := func() time.Time { return now.Add(time.Duration(tick.Add(1)) * time.Millisecond) }
 	tenants := &tenant.Service{Stores: c, Now: clock}
 	h.Service = &Service{
-		Stores: c, Now: clock, Evaluator: h.eval, Tenants: tenants,
+		Stores: c, Now: clock, Compiler: Compiler{Evaluator: h.eval}, Tenants: tenants,
+		Links: Links{
+			BouncerEnv: func(_ context.Context, _ *db.Tx, id int64) (scope.Env, error) {
+				env, ok := map[int64]scope.Env{71: scope.Sandbox, 72: scope.Production, 73: scope.Sandbox}[id]
+				if !ok {
+					return "", fault.NotFoundf("no bouncer")
+				}
+				return env, nil
+			},
+			BouncerTwin: func(_ context.Context, _ *db.Tx, id int64) (*int64, error) {
+				if twin := int64(72); id == 71 {
+					return &twin, nil
+				}
+				return nil, nil
+			},
+			DestinationExists: func(_ context.Context, _ *db.Tx, _ scope.Env, ref string) (bool, error) {
+				return ref == "channel:1", nil
+			},
+		},
 		Data: func(ctx context.Context, id scope.TenantID, env scope.Env) (rego.DataSource, error) {
 			spec := rego.SetSpec{Env: string(env)}
 			err := c.Read(ctx, id, func(tx *db.Tx) (err error) {
@@ -87,22 +105,6 @@ func newHouse(t *testing.T, c *db.Cluster) *house {
 				return err
 			})
 			return rego.NewSet(spec), err
-		},
-		BouncerEnv: func(_ context.Context, _ *db.Tx, id int64) (scope.Env, error) {
-			env, ok := map[int64]scope.Env{71: scope.Sandbox, 72: scope.Production, 73: scope.Sandbox}[id]
-			if !ok {
-				return "", fault.NotFoundf("no bouncer")
-			}
-			return env, nil
-		},
-		BouncerTwin: func(_ context.Context, _ *db.Tx, id int64) (*int64, error) {
-			if twin := int64(72); id == 71 {
-				return &twin, nil
-			}
-			return nil, nil
-		},
-		DestinationExists: func(_ context.Context, _ *db.Tx, _ scope.Env, ref string) (bool, error) {
-			return ref == "channel:1", nil
 		},
 		MayPromote: func(context.Context, scope.Scope) error { return h.license },
 		Person: func(_ context.Context, _ scope.Scope, name string) (user.User, error) {

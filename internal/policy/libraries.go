@@ -77,7 +77,7 @@ func LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]lang.Library
 
 // Libraries is LibrariesFor in a transaction of its own.
 func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) (libs []lang.Library, err error) {
-	err = s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		libs, err = LibrariesFor(ctx, tx, env)
 		return err
 	})
@@ -90,7 +90,7 @@ func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) 
 func (s *Service) LibrariesWith(ctx context.Context, sc scope.Scope, env scope.Env, library Policy, source string) (libs []lang.Library, err error) {
 	library.RegoCode, library.Status, library.DeletedAt, library.Environment = source, Active, nil, env
 	library.Version++
-	err = s.read(ctx, sc, func(tx *db.Tx) error {
+	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		all, err := activeLibraries(ctx, tx)
 		libs = shelf(all).as(library).of(env)
 		return err
@@ -101,7 +101,7 @@ func (s *Service) LibrariesWith(ctx context.Context, sc scope.Scope, env scope.E
 // Users says who uses a library; a control is Conflict "not_a_library".
 func (s *Service) Users(ctx context.Context, sc scope.Scope, id int64) (Usage, error) {
 	var u Usage
-	err := s.read(ctx, sc, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		p, err := loadLive(ctx, tx, sc, id)
 		if err == nil && p.Kind != KindLibrary {
 			err = fault.New(fault.Conflict, "not_a_library", "the policy is a control; only libraries have users")
@@ -155,19 +155,18 @@ func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []lang.Library,
 	}), err
 }
 
-// checkUses holds a change, which is written already, to what libraries ask of it: a
-// control compiles with those of its environment, and a library leaves all who
-// use it compiling. It runs in the change's transaction, so that neither can
-// change meanwhile. superseded are libraries, as they were, that the change took
-// the place of.
-func (s *Service) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, superseded ...Policy) error {
+// checkUses checks a change that is already written: a control must compile with the
+// libraries of its environment, and all users of a library must still compile. It
+// runs in the change's transaction, so that nothing changes meanwhile. superseded
+// are the libraries that the change replaced, as they were.
+func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, superseded ...Policy) error {
 	all, err := activeLibraries(ctx, tx)
 	if err != nil {
 		return err
 	}
 	after := shelf(all)
 	if next.DeletedAt == nil && strings.Contains(next.RegoCode, lang.LibraryRoot) {
-		if err := s.checkCompilesWith(ctx, sc, next, after.of(next.Environment)); err != nil {
+		if err := c.checkCompilesWith(ctx, sc, next, after.of(next.Environment)); err != nil {
 			return err
 		}
 	}
@@ -198,7 +197,7 @@ func (s *Service) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old,
 		}
 		users, err := usersOf(ctx, tx, env, had, next.ID, pkg, was)
 		if err == nil {
-			err = s.findHarm(ctx, sc, &h, users, had, has)
+			err = c.findHarm(ctx, sc, &h, users, had, has)
 		}
 		if err != nil {
 			return err
@@ -242,7 +241,7 @@ func (h *harm) err() error {
 }
 
 // findHarm finds the harm to users that compiled with had and would have has.
-func (s *Service) findHarm(ctx context.Context, sc scope.Scope, h *harm, users []Policy, had, has []lang.Library) error {
+func (c *Compiler) findHarm(ctx context.Context, sc scope.Scope, h *harm, users []Policy, had, has []lang.Library) error {
 	lost := func(l lang.Library) bool {
 		return !slices.ContainsFunc(has, func(o lang.Library) bool { return o.Package() == l.Package() })
 	}
@@ -255,7 +254,7 @@ func (s *Service) findHarm(ctx context.Context, sc scope.Scope, h *harm, users [
 			h.lost = append(h.lost, fault.Detail{Message: name})
 			continue
 		}
-		v, err := s.Evaluator.Check(ctx, sc.Tenant, u.RegoCode, has...)
+		v, err := c.Evaluator.Check(ctx, sc.Tenant, u.RegoCode, has...)
 		if err != nil {
 			return err
 		}
@@ -290,7 +289,7 @@ func (p Policy) checkLibrary() error {
 // checkLibrariesInProduction refuses a promotion of what uses libraries that are in sandbox only.
 func (s *Service) checkLibrariesInProduction(ctx context.Context, sc scope.Scope, p Policy) error {
 	var all shelf
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		all, err = activeLibraries(ctx, tx)
 		return err
 	})

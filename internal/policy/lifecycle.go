@@ -79,11 +79,11 @@ func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy
 }
 
 // dropDeadLinks drops links to what is not there any more, and stops a control that lost one.
-func (s *Service) dropDeadLinks(ctx context.Context, tx *db.Tx, p *Policy) error {
+func (k *Links) dropDeadLinks(ctx context.Context, tx *db.Tx, p *Policy) error {
 	for _, l := range []struct {
 		id  **int64
 		env func(context.Context, *db.Tx, int64) (scope.Env, error)
-	}{{&p.ResourceID, resource.EnvironmentOf}, {&p.BouncerID, s.BouncerEnv}} {
+	}{{&p.ResourceID, resource.EnvironmentOf}, {&p.BouncerID, k.BouncerEnv}} {
 		if *l.id == nil {
 			continue
 		}

@@ -43,7 +43,7 @@ func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 		return Policy{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for one environment, and a promotion changes two")
 	}
 	// Callers for one control take turns, so that its tests run once and the rest hear 409.
-	leave, err := s.turns.enter(ctx, fmt.Sprintf("promote/%s/%d", sc.Tenant, id))
+	leave, err := s.promotions.enter(ctx, fmt.Sprintf("promote/%s/%d", sc.Tenant, id))
 	if err != nil {
 		return Policy{}, err
 	}
@@ -184,7 +184,7 @@ func promotable(p Policy, ifVersion int64) error {
 // environment, and promote nothing.)
 func (s *Service) checkApproval(ctx context.Context, sc scope.Scope, approver string) error {
 	on := false
-	err := s.read(ctx, sc, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		settings, err := tenant.SettingsIn(ctx, tx)
 		on = settings.FourEyes()
 		return err
@@ -243,9 +243,9 @@ func (s *Service) checkTests(ctx context.Context, sc scope.Scope, p Policy) erro
 }
 
 // moveLinks puts the production resource and bouncer in the place of the sandbox ones.
-func (s *Service) moveLinks(ctx context.Context, tx *db.Tx, sc scope.Scope, p *Policy) error {
+func (l *Links) moveLinks(ctx context.Context, tx *db.Tx, sc scope.Scope, p *Policy) error {
 	if p.ResourceID != nil {
-		id, err := s.Resources.Counterpart(ctx, tx, sc, *p.ResourceID)
+		id, err := l.Resources.Counterpart(ctx, tx, sc, *p.ResourceID)
 		if errors.Is(err, db.ErrNoRows) {
 			return fault.Invalidf("/resource_id", "the linked resource is gone")
 		}
@@ -255,7 +255,7 @@ func (s *Service) moveLinks(ctx context.Context, tx *db.Tx, sc scope.Scope, p *P
 		p.ResourceID = &id
 	}
 	if p.BouncerID != nil {
-		twin, err := s.BouncerTwin(ctx, tx, *p.BouncerID)
+		twin, err := l.BouncerTwin(ctx, tx, *p.BouncerID)
 		if err != nil {
 			return err
 		}

@@ -87,7 +87,7 @@ func (b beside) warnings(p Policy) []Warning {
 // production would have neither.
 func (s *Service) findReplaced(ctx context.Context, sc scope.Scope, p Policy) ([]Policy, error) {
 	var b beside
-	err := s.read(ctx, sc, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		if p.ResourceID != nil {
 			// Without a counterpart there is no control for it either. That the resource
 			// is gone is for the transaction to tell.

@@ -27,51 +27,44 @@ type Evaluator interface {
 	Test(ctx context.Context, tenant scope.TenantID, r worker.TestRequest) ([]suite.TestResult, error)
 }
 
-// Service is the use cases on controls. The function fields are needs that
+// Service is the use cases on policies. The function fields are needs that
 // packages beside or above this one fill; each but MayPromote and Impact must be set.
 type Service struct {
-	Stores    *db.Cluster
-	Now       func() time.Time
-	Evaluator Evaluator
-	Resources *resource.Service
-	Tenants   *tenant.Service
+	Compiler
+	Links
+	Stores  *db.Cluster
+	Now     func() time.Time
+	Tenants *tenant.Service
 	// Data is what decisions of an environment have below data.
 	Data func(ctx context.Context, tenant scope.TenantID, env scope.Env) (rego.DataSource, error)
-	// BouncerEnv is the environment that a bouncer is in; NotFound for no bouncer.
-	BouncerEnv func(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error)
-	// BouncerTwin is the production bouncer of the same name; nil for none.
-	BouncerTwin func(ctx context.Context, tx *db.Tx, id int64) (*int64, error)
-	// DestinationExists tells whether an action's destination_ref stands for something in env.
-	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, ref string) (bool, error)
-	// MayPromote asks the license; it answers a Forbidden fault. Nil: nothing is gated.
+	// MayPromote asks the license; a refusal is a Forbidden fault. Nil gates nothing.
 	MayPromote func(ctx context.Context, sc scope.Scope) error
 	// Impact replays production's decisions with a control that is to be promoted
-	// and without those that it replaces; it answers Invalid "impact_blocked" where
-	// that flips too many. Nil, and a nil answer: nothing is gated.
+	// and without those that it replaces. If too many decisions flip, the fault is
+	// Invalid "impact_blocked". Nil, and a nil answer, gate nothing.
 	Impact func(ctx context.Context, sc scope.Scope, p Policy, replaced []Policy) (*Impact, error)
-	// Copied notes that a promotion left policy id to in sandbox as a copy of policy
-	// id from, in the promotion's transaction.
+	// RecordCopy records, in the promotion's transaction, that policy id to stays in
+	// sandbox as a copy of policy id from.
 	RecordCopy func(ctx context.Context, tx *db.Tx, from, to int64) error
-	// Person is whoever name stands for (username, e-mail or id); NotFound for nobody.
+	// Person finds a user by username, e-mail address or id, or NotFound.
 	Person func(ctx context.Context, sc scope.Scope, name string) (user.User, error)
-	// SyncErrors gives the refusals by bouncers, for the controls with ids from first to last.
+	// SyncErrors lists the bouncers' refusals of the controls with ids from first to last.
 	SyncErrors func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]SyncError, error)
 
-	turns turns
-	known compiledCache
+	promotions turns
 }
 
 // List is one page of the live controls, by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	page := Page{Page: f.Skip/max(f.Limit, 1) + 1, PageSize: f.Limit}
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if page.Total, err = count(ctx, tx, sc.Env, f); err != nil {
 			return err
 		}
 		if page.Policies, err = list(ctx, tx, sc.Env, f); err != nil {
 			return err
 		}
-		return s.addSyncErrors(ctx, tx, page.Policies)
+		return addSyncErrors(ctx, tx, page.Policies, s.SyncErrors)
 	})
 	for i := range page.Policies {
 		page.Policies[i].Content = page.Policies[i].shownTo(sc)
@@ -89,12 +82,12 @@ func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Policy, er
 // stored is one live control with all that it holds: not for answers.
 func (s *Service) stored(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
 	var p Policy
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if p, err = loadLive(ctx, tx, sc, id); err != nil {
 			return err
 		}
 		one := []Policy{p}
-		err = s.addSyncErrors(ctx, tx, one)
+		err = addSyncErrors(ctx, tx, one, s.SyncErrors)
 		p = one[0]
 		return err
 	})
@@ -240,11 +233,12 @@ func loadLive(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy,
 	return p, err
 }
 
-func (s *Service) addSyncErrors(ctx context.Context, tx *db.Tx, ps []Policy) error {
+// addSyncErrors fills in SyncErrors of policies, which are sorted by id.
+func addSyncErrors(ctx context.Context, tx *db.Tx, ps []Policy, list func(context.Context, *db.Tx, int64, int64) (map[int64][]SyncError, error)) error {
 	if len(ps) == 0 {
 		return nil
 	}
-	all, err := s.SyncErrors(ctx, tx, ps[0].ID, ps[len(ps)-1].ID)
+	all, err := list(ctx, tx, ps[0].ID, ps[len(ps)-1].ID)
 	for i := range ps {
 		if found := all[ps[i].ID]; found != nil {
 			ps[i].SyncErrors = found
@@ -266,10 +260,6 @@ func actor(sc scope.Scope) string {
 		return sc.Actor.Name
 	}
 	return sc.Actor.ID
-}
-
-func (s *Service) read(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {
-	return s.Stores.Read(ctx, sc.Tenant, fn)
 }
 
 func (s *Service) write(ctx context.Context, sc scope.Scope, fn func(tx *db.Tx) error) error {

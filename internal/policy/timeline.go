@@ -51,7 +51,7 @@ func (m Moment) Since(env scope.Env) int64 {
 // enough to tell what was active at any moment since.
 func (s *Service) Timeline(ctx context.Context, sc scope.Scope, from time.Time) ([]Moment, error) {
 	var out []Moment
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		out, err = timeline(ctx, tx, from)
 		return err
 	})

@@ -44,7 +44,7 @@ type MemberDifference struct {
 // Versions lists what a live control was, newest first.
 func (s *Service) Versions(ctx context.Context, sc scope.Scope, id, skip, limit int64) (History, error) {
 	var h History
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if _, err = loadLive(ctx, tx, sc, id); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (s *Service) Version(ctx context.Context, sc scope.Scope, id, v int64) (Ver
 // storedVersion is a version with all that it holds: not for answers.
 func (s *Service) storedVersion(ctx context.Context, sc scope.Scope, id, v int64) (Version, error) {
 	var out Version
-	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
 		if _, err = loadLive(ctx, tx, sc, id); err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func loadVersion(ctx context.Context, tx *db.Tx, id, v int64) (Version, error) {
 // Diff compares two versions; to 0 is the newest, from 0 the one before to.
 func (s *Service) Diff(ctx context.Context, sc scope.Scope, id, from, to int64) (Difference, error) {
 	var a, b Version
-	err := s.read(ctx, sc, func(tx *db.Tx) error {
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		p, err := loadLive(ctx, tx, sc, id)
 		if err != nil {
 			return err

@@ -7,8 +7,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 )
 
-// Bouncer is a running enforcement point.
-type Bouncer struct {
+// BouncerProcess is a running enforcement point.
+type BouncerProcess struct {
 	*Process
 	// ID and Token are those it was registered with.
 	ID    int64
@@ -19,7 +19,7 @@ type Bouncer struct {
 
 // Bouncer registers a bouncer and starts it in front of an upstream
 // (host:port). It trusts identity headers from loopback.
-func (s *Server) Bouncer(t testing.TB, by *Client, record Body, upstream string, env ...string) *Bouncer {
+func (s *Server) Bouncer(t testing.TB, by *Client, record Body, upstream string, env ...string) *BouncerProcess {
 	t.Helper()
 	b := s.Register(t, by, record, upstream)
 	b.launch(t, s.URL, upstream, "/_bouncer/ready", env)
@@ -28,13 +28,13 @@ func (s *Server) Bouncer(t testing.TB, by *Client, record Body, upstream string,
 
 // Detached starts a registered bouncer that need not find its server: it is
 // waited for until it serves, and not until it can decide.
-func (b *Bouncer) Detached(t testing.TB, server, upstream string, env ...string) *Bouncer {
+func (b *BouncerProcess) Detached(t testing.TB, server, upstream string, env ...string) *BouncerProcess {
 	t.Helper()
 	b.launch(t, server, upstream, "/_bouncer/live", env)
 	return b
 }
 
-func (b *Bouncer) launch(t testing.TB, server, upstream, wait string, env []string) {
+func (b *BouncerProcess) launch(t testing.TB, server, upstream, wait string, env []string) {
 	t.Helper()
 	addr := freeport.Addr(t)
 	if b.Dir == "" {
@@ -49,7 +49,7 @@ func (b *Bouncer) launch(t testing.TB, server, upstream, wait string, env []stri
 }
 
 // Register registers a bouncer without starting it.
-func (s *Server) Register(t testing.TB, by *Client, record Body, upstream string) *Bouncer {
+func (s *Server) Register(t testing.TB, by *Client, record Body, upstream string) *BouncerProcess {
 	t.Helper()
 	full := Body{"hostname": "127.0.0.1", "port": 8081, "target_app": upstream}
 	for k, v := range record {
@@ -60,10 +60,10 @@ func (s *Server) Register(t testing.TB, by *Client, record Body, upstream string
 		Token string `json:"token"`
 	}
 	by.Do(t, http.MethodPost, "/bouncers", full).Want(201).Into(&made)
-	return &Bouncer{ID: made.ID, Token: made.Token}
+	return &BouncerProcess{ID: made.ID, Token: made.Token}
 }
 
 // As is a client of the protected application that a trusted proxy vouches for.
-func (b *Bouncer) As(user, groups string) *Client {
+func (b *BouncerProcess) As(user, groups string) *Client {
 	return (&Client{Base: b.URL}).With("X-Auth-Request-User", user).With("X-Auth-Request-Groups", groups)
 }

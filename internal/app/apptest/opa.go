@@ -54,7 +54,7 @@ func OPA(t testing.TB) string {
 // ConfiguredOPA starts a stock OPA with what GET /bouncers/{id}/opa-config prints
 // and the token in its environment, as the printed text says. edit may change
 // the text.
-func ConfiguredOPA(t *testing.T, s *Server, b *Bouncer, edit func(string) string) *StockOPA {
+func ConfiguredOPA(t *testing.T, s *Server, b *BouncerProcess, edit func(string) string) *StockOPA {
 	t.Helper()
 	config := string(s.Admin.Do(t, "GET", fmt.Sprintf("/bouncers/%d/opa-config", b.ID), nil).Want(200).Body)
 	if edit != nil {

@@ -158,7 +158,7 @@ func superseded(t *testing.T, a *apptest.Client, old, by int64) {
 
 // watched asks for those who are let in by both versions, without pause, until
 // it is stopped: between two versions there is never none.
-func watched(t *testing.T, a *apptest.Client, b *apptest.Bouncer) (stop func()) {
+func watched(t *testing.T, a *apptest.Client, b *apptest.BouncerProcess) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

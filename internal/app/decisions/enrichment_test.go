@@ -122,7 +122,7 @@ func TestEnrichment(t *testing.T) {
 }
 
 // bundle is what a bouncer is given, unpacked as far as gzip goes.
-func bundle(t *testing.T, s *apptest.Server, b *apptest.Bouncer) []byte {
+func bundle(t *testing.T, s *apptest.Server, b *apptest.BouncerProcess) []byte {
 	t.Helper()
 	c := s.Anonymous()
 	c.Bearer = b.Token

@@ -58,7 +58,7 @@ func TestBouncerVerifiesBundles(t *testing.T) {
 	if unsigned := a.Do(t, "POST", "/bouncers", body{"name": "plain", "hostname": "edge.example", "port": 8443, "environment": "sandbox"}).Want(201); unsigned.Get("verify_key") != nil {
 		t.Errorf("a bouncer without signing is given the key %v", unsigned.Get("verify_key"))
 	}
-	b := &apptest.Bouncer{ID: made.ID(), Token: token, Dir: t.TempDir()}
+	b := &apptest.BouncerProcess{ID: made.ID(), Token: token, Dir: t.TempDir()}
 	at := fmt.Sprint("/bouncers/", b.ID)
 	file := filepath.Join(t.TempDir(), "bundles.pem")
 	if err := os.WriteFile(file, []byte(key), 0o600); err != nil {

@@ -151,7 +151,7 @@ func TestEnforcementSwitch(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app := s.Admin, apptest.NewBackend(t, nil)
-	bouncers := map[string]*apptest.Bouncer{}
+	bouncers := map[string]*apptest.BouncerProcess{}
 	for name, env := range map[string]string{"sandbox": "sandbox", "one": "production", "two": "production"} {
 		bouncers[name] = s.Bouncer(t, a, body{"name": name, "environment": env}, app.Addr)
 	}
@@ -220,7 +220,7 @@ func TestNothingForeign(t *testing.T) {
 	apptest.Activate(t, a, "drafted-control", "sandbox", say("drafted", ""), body{"status": "draft"})
 	// Another tenant's things.
 	s.Admin.With("X-Tenant-ID", "t2").Do(t, "POST", "/policies", body{"name": "tenant-control", "environment": "sandbox", "status": "active", "rego_code": say("tenant", "")}).Want(201)
-	bundle := func(b *apptest.Bouncer) string {
+	bundle := func(b *apptest.BouncerProcess) string {
 		c := s.Anonymous()
 		c.Bearer = b.Token
 		return apptest.Unpacked(t, c.Do(t, "GET", fmt.Sprint("/bridge/bundles/", b.ID), nil).Want(200).Body)

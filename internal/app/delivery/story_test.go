@@ -32,7 +32,7 @@ const (
 type story struct {
 	*testing.T
 	a    *apptest.Client
-	b    *apptest.Bouncer
+	b    *apptest.BouncerProcess
 	app  *apptest.Backend
 	ran  atomic.Int64 // statements that the tool ran
 	sent int          // requests, for their ids

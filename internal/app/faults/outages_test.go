@@ -21,7 +21,7 @@ func notBelow(path string) string {
 }
 
 // guarded is a server with a bouncer that enforces: all but /closed is open.
-func guarded(t *testing.T, s *apptest.Server, members body) (b *apptest.Bouncer, app *apptest.Backend, policy int64) {
+func guarded(t *testing.T, s *apptest.Server, members body) (b *apptest.BouncerProcess, app *apptest.Backend, policy int64) {
 	t.Helper()
 	app = apptest.NewBackend(t, nil)
 	apptest.Enforce(t, s.Admin, "sandbox")
@@ -36,7 +36,7 @@ func guarded(t *testing.T, s *apptest.Server, members body) (b *apptest.Bouncer,
 }
 
 // decides holds a bouncer to its control a number of times.
-func decides(t *testing.T, b *apptest.Bouncer, open, closed string) {
+func decides(t *testing.T, b *apptest.BouncerProcess, open, closed string) {
 	t.Helper()
 	c := &apptest.Client{Base: b.URL}
 	for range 20 {
@@ -137,11 +137,11 @@ func TestFirstStart(t *testing.T) {
 	}
 	lent := (&apptest.Client{Base: lenient.URL}).With("X-Request-Id", "lent")
 	lent.Do(t, "GET", "/closed", nil).Want(200)
-	for _, b := range []*apptest.Bouncer{strict, lenient} {
+	for _, b := range []*apptest.BouncerProcess{strict, lenient} {
 		(&apptest.Client{Base: b.URL}).Do(t, "GET", "/_bouncer/ready", nil).Want(503)
 	}
 	s.Start()
-	for _, b := range []*apptest.Bouncer{strict, lenient} {
+	for _, b := range []*apptest.BouncerProcess{strict, lenient} {
 		apptest.Answers(t, &apptest.Client{Base: b.URL}, "/_bouncer/ready", 200, 10*time.Second)
 		decides(t, b, "/open", "/closed")
 	}
@@ -201,7 +201,7 @@ func TestDiskCopy(t *testing.T) {
 	if err := os.WriteFile(file, flipped(len(good)/3), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cut := &apptest.Bouncer{ID: b.ID, Token: b.Token, Dir: b.Dir}
+	cut := &apptest.BouncerProcess{ID: b.ID, Token: b.Token, Dir: b.Dir}
 	cut.Detached(t, s.URL, app.Addr)
 	app.Take()
 	(&apptest.Client{Base: cut.URL}).Do(t, "GET", "/_bouncer/ready", nil).Want(503)
@@ -319,7 +319,7 @@ func TestCredentialEnds(t *testing.T) {
 	decides(t, b, "/open", "/closed")
 	// With its new token, it is in touch again, and up to date.
 	b.Kill()
-	fresh := &apptest.Bouncer{ID: b.ID, Token: issued.Token, Dir: b.Dir}
+	fresh := &apptest.BouncerProcess{ID: b.ID, Token: issued.Token, Dir: b.Dir}
 	fresh.Detached(t, s.URL, app.Addr)
 	apptest.Answers(t, &apptest.Client{Base: fresh.URL}, "/open", 403, 5*time.Second)
 	apptest.Eventually(t, 5*time.Second, func() error {

@@ -93,7 +93,7 @@ func saidMissing(log []apptest.LogEntry) (n int) {
 
 // alone starts a bouncer that enforces one control, with the disk dir where it is
 // given, and then kills its server: nothing is shipped from there on.
-func alone(t *testing.T, posture, dir string, env ...string) (s *apptest.Server, b *apptest.Bouncer, c *apptest.Client) {
+func alone(t *testing.T, posture, dir string, env ...string) (s *apptest.Server, b *apptest.BouncerProcess, c *apptest.Client) {
 	t.Helper()
 	s = apptest.StartServer(t, dbtest.SQLite)
 	app := apptest.NewBackend(t, nil)

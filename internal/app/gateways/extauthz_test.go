@@ -151,7 +151,7 @@ reason := "administrators only" if not allow
 	(&apptest.Client{Base: fmt.Sprint(b.URL, "/_bouncer/ext_authz_for/", id)}).Do(t, "GET", "/orders", nil).Want(403)
 
 	second := freeport.Addr(t)
-	twin := &apptest.Bouncer{ID: b.ID, Token: b.Token}
+	twin := &apptest.BouncerProcess{ID: b.ID, Token: b.Token}
 	twin.Detached(t, s.URL, "127.0.0.1:9", "GATEHOUSE_BOUNCER_GRPC_LISTEN="+second)
 	first := envoy
 	envoy = asEnvoy(t, second)

@@ -132,7 +132,7 @@ func TestRollingRestarts(t *testing.T) {
 	a, app := s.Admin, apptest.NewBackend(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	a.Do(t, "PUT", "/environments/sandbox/enforcement", body{"mode": "enforce"}).Want(200)
 	apptest.Activate(t, a, "all", "sandbox", "package all\n\nallow := true\n", nil)
-	var replicas []*apptest.Bouncer
+	var replicas []*apptest.BouncerProcess
 	var addrs []string
 	for _, name := range []string{"one", "two"} {
 		b := s.Bouncer(t, a, body{"name": name, "environment": "sandbox"}, app.Addr, "GATEHOUSE_STOP_DELAY=1s")

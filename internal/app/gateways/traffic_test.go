@@ -36,9 +36,9 @@ type roadshow struct {
 	cases     []wired
 	asked     []wired // what no bouncer makes of a request: put to the decision API
 	resources []int64
-	ids       map[string]int64 // resource by host
-	plain     *apptest.Bouncer // believes a proxy's headers
-	tokens    *apptest.Bouncer // verifies tokens
+	ids       map[string]int64        // resource by host
+	plain     *apptest.BouncerProcess // believes a proxy's headers
+	tokens    *apptest.BouncerProcess // verifies tokens
 }
 
 // TestTemplateTraffic: the example traffic of every template, all of it, through
@@ -70,7 +70,7 @@ func TestTemplateTraffic(t *testing.T) {
 	for r.cases[first].x.Want.Effect != "DENY" {
 		first++
 	}
-	for _, b := range []*apptest.Bouncer{r.plain, r.tokens} {
+	for _, b := range []*apptest.BouncerProcess{r.plain, r.tokens} {
 		apptest.Eventually(t, 10*time.Second, func() error {
 			if status, got := r.cases[first].send(t, b.URL, strconv.Itoa(first), "wait"); status == 403 || strings.Contains(got, "-32001") {
 				return nil

@@ -17,7 +17,7 @@ func TestBothReadingsGuard(t *testing.T) {
 	permit, _ := Compile(Meta{ID: 2}, "package p\n\nallow := true\n")
 	both := 0
 	rapid.Check(t, func(t *rapid.T) {
-		segment := rapid.SampledFrom([]string{"a", "A", "b", "B", "a.b", "*"})
+		segment := rapid.SampledFrom([]string{"a", "A", "b", "B", "a.b", "a+", "a+b", "a%20b", "*"})
 		var spec, exact SetSpec
 		for i := range rapid.IntRange(1, 5).Draw(t, "resources") {
 			segs := rapid.SliceOfN(segment, 0, 3).Draw(t, "pattern")
@@ -39,7 +39,7 @@ func TestBothReadingsGuard(t *testing.T) {
 			spec.Controls = append(spec.Controls, c)
 		}
 		exact.Controls = spec.Controls
-		sent := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "A", "b", "B", "a;x", "%2541", "a.", "a.b", "b%20"}), 1, 4).Draw(t, "path")
+		sent := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "A", "b", "B", "a;x", "%2541", "a.", "a.b", "b%20", "a+", "a+b", "a%20b", "b::$DATA"}), 1, 4).Draw(t, "path")
 		r := Request{Path: "/" + strings.Join(sent, "/")}
 		literal := NewSet(exact).Decide(t.Context(), &r, Options{})
 		got := NewSet(spec).Decide(t.Context(), &r, Options{})
@@ -53,7 +53,7 @@ func TestBothReadingsGuard(t *testing.T) {
 			t.Errorf("%s: nothing is asked, though resource %d has a control: %+v", r.Path, literal.Resource.ID, spec.Resources)
 		}
 	})
-	if both == 0 {
+	if both == 0 && !testing.Short() { // the short run draws too few to be sure of one
 		t.Error("no path named two resources")
 	}
 }

@@ -48,8 +48,9 @@ bench: build $(BIN)/opa $(BIN)/caddy ## Measure against a stock OPA, nginx and C
 	$(GO) run ./bench -gatehouse $(BIN)/gatehouse -opa $(BIN)/opa -caddy $(BIN)/caddy
 
 .PHONY: web
-web: ## Rebuild what the server embeds for browsers (nothing to build yet: the page is rendered by the server)
-	@echo "the start page is rendered by the server; there is no bundle to build"
+web: ## Check and build the console of web/ into internal/webui/dist (needs npm; the Go build does not)
+	@command -v npm >/dev/null || { echo "npm is not installed: the console that is in the repository stays as it is"; exit 1; }
+	cd web && npm ci --ignore-scripts --no-audit --no-fund && npm run schema && npm run check && npm run build
 
 .PHONY: docs
 docs: ## Regenerate docs/configuration.md and the golden OpenAPI document

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // DevPorts are the addresses of what `gatehouse dev` starts beside the server.
@@ -75,7 +76,11 @@ func Dev(ctx context.Context, cfg Config, ports DevPorts, version string, out io
 	launch("server", s.run)
 	err = devParts(ctx, cfg, ports, version, password, launch)
 	if err == nil {
-		printWelcome(out, cfg, ports, version, password)
+		var link string
+		if link, err = s.signInLink(ctx); err != nil {
+			log.Warn("no sign-in link", "error", err)
+		}
+		printWelcome(out, cfg, ports, version, password, link)
 		<-ctx.Done()
 	}
 	stop(err)
@@ -179,11 +184,31 @@ func readState(path string) (s devState, ok bool, err error) {
 	return s, true, json.Unmarshal(text, &s)
 }
 
-func printWelcome(out io.Writer, cfg Config, ports DevPorts, version, password string) {
+// linkLife is how long the link that a start prints can be used.
+const linkLife = 10 * time.Minute
+
+// signInLink is a link that signs the administrator in once, from this machine. The
+// secret stands behind #, so that no server and no log is sent it. Where the console
+// was left out of the build there is nothing to open: the link is empty.
+func (s *server) signInLink(ctx context.Context) (string, error) {
+	if !s.console.Built() {
+		return "", nil
+	}
+	secret, err := s.auth.Sessions.Link(ctx, scope.DefaultTenant, "admin", linkLife)
+	if err != nil {
+		return "", err
+	}
+	return s.cfg.URL() + "/login#link=" + secret, nil
+}
+
+func printWelcome(out io.Writer, cfg Config, ports DevPorts, version, password, link string) {
+	if link != "" {
+		fmt.Fprintf(out, "\nOpen the console, signed in (works once, for %d minutes, on this machine):\n\n  %s\n", linkLife/time.Minute, link)
+	}
 	fmt.Fprintf(out, `
 gatehouse %[1]s is running. Ctrl-C stops it; data and logs are in %[2]s.
 
-  API and start page   %[3]s        (API document: %[3]s/openapi.json)
+  Console and API      %[3]s        (API document: %[3]s/openapi.json)
   Login                admin / %[4]s
   Sandbox bouncer      http://%[5]s   enforces the example control in front of the demo application
   Production bouncer   http://%[6]s   in shadow mode until you promote a control and enforce it

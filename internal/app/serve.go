@@ -70,6 +70,7 @@ func tune(limit int64) {
 type server struct {
 	*parts
 	api       *api.API
+	console   *webui.Console
 	listener  net.Listener
 	generated string
 }
@@ -93,11 +94,11 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 	if s.generated, err = p.auth.EnsureAdmin(ctx, cfg.AdminPassword); err != nil {
 		return nil, err
 	}
-	console, err := webui.New(webui.About{Version: version, Database: p.stores.Health(ctx).Backend, URL: cfg.URL(), Demo: cfg.Demo})
+	s.console, err = webui.New(webui.About{Version: version, Database: p.stores.Health(ctx).Backend, URL: cfg.URL(), Demo: cfg.Demo})
 	if err != nil {
 		return nil, err
 	}
-	if s.api, err = api.New(p.apiConfig(version, console)); err != nil {
+	if s.api, err = api.New(p.apiConfig(version, s.console)); err != nil {
 		return nil, err
 	}
 	s.task("kept answers", func(ctx context.Context) error {

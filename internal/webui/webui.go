@@ -1,21 +1,27 @@
-// Package webui answers people's browsers at the host's root: for now one page
-// that says what runs and where to go on. It needs no script and loads nothing
-// from elsewhere.
+// Package webui serves the console to browsers: the built application of web/, which
+// the binary embeds. Where it was left out, one page says what runs and what to do.
 package webui
 
 import (
 	"bytes"
 	"embed"
 	"html/template"
+	"io/fs"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 //go:embed page
 var files embed.FS
 
-// policy lets a page of ours load its style sheet and nothing else.
-const policy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// dist is the built console. The prefix all: takes names with _ and . too.
+//
+//go:embed all:dist
+var dist embed.FS
+
+// pagePolicy lets the short page load its style sheet and nothing else.
+const pagePolicy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // About is what the page says of the running service.
 type About struct {
@@ -27,12 +33,14 @@ type About struct {
 	Demo bool
 }
 
-// Console serves the page. Make one with New.
+// Console serves the built console, or the short page. Make one with New.
 type Console struct {
 	page, style []byte
+	built       *bundle // nil: the console was not built
 }
 
-// New renders the page once: what it says does not change while the process runs.
+// New reads the built console and renders the short page: neither changes while
+// the process runs.
 func New(about About) (*Console, error) {
 	t, err := template.ParseFS(files, "page/index.html")
 	if err != nil {
@@ -46,27 +54,72 @@ func New(about About) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Console{page: page.Bytes(), style: style}, nil
+	sub, err := fs.Sub(dist, "dist")
+	if err != nil {
+		return nil, err
+	}
+	built, err := readBundle(sub)
+	return &Console{page: page.Bytes(), style: style, built: built}, err
+}
+
+// Built reports whether the console is there, and not the short page alone.
+func (c *Console) Built() bool { return c.built != nil }
+
+// noPage are the paths below which no screen of the console lies: what is missing
+// there is missing, and not answered with a page.
+var noPage = []string{"/api", "/assets", "/v1", "/access", "/bridge", "/health", "/metrics", "/devdocs", "/docs-assets", "/openapi.json", "/.well-known"}
+
+func isPage(path string) bool {
+	for _, prefix := range noPage {
+		if path == prefix || strings.HasPrefix(path, prefix+"/") {
+			return false
+		}
+	}
+	return true
 }
 
 // ServeHTTP implements http.Handler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	status, media, body := http.StatusOK, "text/html; charset=utf-8", c.page
-	switch req.URL.Path {
-	case "/":
-	case "/console.css":
-		media, body = "text/css; charset=utf-8", c.style
-	default:
-		status, media, body = http.StatusNotFound, "text/plain; charset=utf-8", []byte("There is nothing at this address.\n")
-	}
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Content-Security-Policy", pagePolicy)
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
-		status, media, body = http.StatusMethodNotAllowed, "text/plain; charset=utf-8", []byte("This address answers GET and HEAD only.\n")
+		answer(w, req, http.StatusMethodNotAllowed, textMedia, []byte("This address answers GET and HEAD only.\n"))
+		return
 	}
+	path := req.URL.Path
+	if c.built != nil {
+		if f := c.built.files[path]; f != nil {
+			f.serve(w, req)
+			return
+		}
+		if isPage(path) {
+			c.built.servePage(w, req)
+			return
+		}
+	}
+	switch {
+	case c.built == nil && path == "/":
+		answer(w, req, http.StatusOK, htmlMedia, c.page)
+	case c.built == nil && path == "/console.css":
+		answer(w, req, http.StatusOK, "text/css; charset=utf-8", c.style)
+	default:
+		answer(w, req, http.StatusNotFound, textMedia, []byte("There is nothing at this address.\n"))
+	}
+}
+
+const (
+	textMedia = "text/plain; charset=utf-8"
+	htmlMedia = "text/html; charset=utf-8"
+)
+
+// answer writes a whole answer, without its body to a HEAD request.
+func answer(w http.ResponseWriter, req *http.Request, status int, media string, body []byte) {
+	h := w.Header()
 	h.Set("Content-Type", media)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)

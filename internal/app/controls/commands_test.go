@@ -1,6 +1,7 @@
 package controls_test
 
 import (
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,7 @@ func TestDevAfterPasswordReset(t *testing.T) {
 	}
 	p := apptest.Launch(t, "http://"+listen, "", env, "dev")
 	welcome(t, p, 1)
+	openLink(t, p, "http://"+listen, dir)
 	p.Stop()
 	reset := exec.Command(apptest.Binary(t), "admin", "reset-password")
 	reset.Env = append(os.Environ(), env...)
@@ -61,6 +63,57 @@ func TestDevAfterPasswordReset(t *testing.T) {
 	}
 	login := apptest.Body{"username": "admin", "password": made[1]}
 	(&apptest.Client{Base: "http://" + listen + "/api/v1"}).Do(t, "POST", "/auth/login", login).Want(200)
+}
+
+// openLink opens the link that the demo prints as a browser does: the page, then the
+// sign-in, which works once. What stands behind # is in no log.
+func openLink(t *testing.T, p *apptest.Process, base, dir string) {
+	t.Helper()
+	link := regexp.MustCompile(`(\S+/login)#link=(\S+)`).FindStringSubmatch(p.Log.String())
+	if link == nil {
+		t.Fatalf("no link in\n%s", p.Log)
+	}
+	ask := func(method, url, body, cookie string) *http.Response {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
+		req.Header.Set("Content-Type", "application/json")
+		if cookie != "" {
+			req.Header.Set("Cookie", cookie)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		return res
+	}
+	page := ask("GET", link[1], "", "")
+	if policy := page.Header.Get("Content-Security-Policy"); page.StatusCode != 200 || !strings.Contains(policy, "'nonce-") || page.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("the page: %d, %v", page.StatusCode, page.Header)
+	}
+	const redeem = "/api/v1/auth/sessions/redeem"
+	in := ask("POST", base+redeem, `{"link":"`+link[2]+`"}`, "")
+	cookies := in.Cookies()
+	if in.StatusCode != 200 || len(cookies) != 1 {
+		t.Fatalf("signing in: %d, %v", in.StatusCode, cookies)
+	}
+	cookie := cookies[0].Name + "=" + cookies[0].Value
+	for _, path := range []string{"/auth/me", "/dashboard/stats", "/policies", "/pis/test-history"} {
+		if res := ask("GET", base+"/api/v1"+path, "", cookie); res.StatusCode != 200 {
+			t.Errorf("%s with the cookie: %d", path, res.StatusCode)
+		}
+	}
+	if again := ask("POST", base+redeem, `{"link":"`+link[2]+`"}`, ""); again.StatusCode != 401 {
+		t.Errorf("a second time: %d", again.StatusCode)
+	}
+	log, err := os.ReadFile(filepath.Join(dir, "dev.log"))
+	if err != nil || strings.Contains(string(log), link[2]) || strings.Contains(string(log), cookies[0].Value) {
+		t.Errorf("the log holds a secret, or cannot be read: %v", err)
+	}
 }
 
 // welcome waits until the demo has said n times that it runs.

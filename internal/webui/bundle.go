@@ -1,0 +1,170 @@
+package webui
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// nonceMark stands in the built page where the nonce of the request belongs.
+const nonceMark = "__CSP_NONCE__"
+
+// media are the types of the built files, by the end of their name. The host's
+// table is not asked: it differs from host to host.
+var media = map[string]string{
+	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml", ".html": htmlMedia,
+	".json": "application/json", ".map": "application/json", ".txt": textMedia, ".webmanifest": "application/manifest+json",
+	".woff2": "font/woff2", ".png": "image/png", ".ico": "image/x-icon", ".wasm": "application/wasm",
+}
+
+// bundle is the built console, in memory.
+type bundle struct {
+	index [][]byte // between the nonces
+	files map[string]*file
+}
+
+// file is one file of the console besides its page.
+type file struct {
+	media string
+	// packed is the body with gzip, nil where it is not worth it; plain the body as
+	// it is, nil where only packed is kept.
+	packed, plain []byte
+	tag           string // without the encoding
+	cache         string
+}
+
+// readBundle reads a built console; nil where there is none.
+func readBundle(dir fs.FS) (*bundle, error) {
+	index, err := fs.ReadFile(dir, "index.html")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &bundle{index: bytes.Split(index, []byte(nonceMark)), files: map[string]*file{}}
+	if len(b.index) < 2 {
+		return nil, fmt.Errorf("webui: index.html has no place for a nonce")
+	}
+	err = fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || name == "index.html" || name == "manifest.json" {
+			return err
+		}
+		body, err := fs.ReadFile(dir, name)
+		if err != nil {
+			return err
+		}
+		return b.add(name, body)
+	})
+	return b, err
+}
+
+func (b *bundle) add(name string, body []byte) error {
+	sum := sha256.Sum256(body)
+	f := &file{plain: body, tag: base64.RawURLEncoding.EncodeToString(sum[:12]), cache: "no-cache"}
+	if base, ok := strings.CutSuffix(name, ".gz"); ok {
+		name, f.packed, f.plain = base, body, nil
+		if _, err := unpack(body); err != nil {
+			return fmt.Errorf("webui: %s: %w", name, err)
+		}
+	}
+	if f.media = media[path.Ext(name)]; f.media == "" {
+		return fmt.Errorf("webui: %s: files of this kind have no media type here", name)
+	}
+	if strings.HasPrefix(name, "assets/") { // the name changes with the content
+		f.cache = "public, max-age=31536000, immutable"
+	}
+	b.files["/"+name] = f
+	return nil
+}
+
+func unpack(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+// serve answers with a file. Ranges are not served: they would be of the packed body.
+func (f *file) serve(w http.ResponseWriter, req *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", f.cache)
+	body, tag := f.plain, `"`+f.tag+`"`
+	if f.packed != nil {
+		h.Set("Vary", "Accept-Encoding")
+		if takesGzip(req.Header.Values("Accept-Encoding")) {
+			body, tag = f.packed, `"`+f.tag+`-gz"`
+			h.Set("Content-Encoding", "gzip")
+		}
+	}
+	h.Set("ETag", tag)
+	if matches(req.Header.Values("If-None-Match"), tag) {
+		h.Del("Content-Encoding")
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if body == nil {
+		var err error
+		if body, err = unpack(f.packed); err != nil { // it could be when it was read
+			http.Error(w, "the file is damaged", http.StatusInternalServerError)
+			return
+		}
+	}
+	answer(w, req, http.StatusOK, f.media, body)
+}
+
+// servePage answers with the page of every screen. Each answer has a nonce of its
+// own, so it is never stored.
+func (b *bundle) servePage(w http.ResponseWriter, req *http.Request) {
+	nonce := rand.Text()
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-"+nonce+"'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "+
+		"base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'; require-trusted-types-for 'script'; trusted-types default")
+	answer(w, req, http.StatusOK, htmlMedia, bytes.Join(b.index, []byte(nonce)))
+}
+
+// takesGzip reads Accept-Encoding (RFC 9110, section 12.5.3): gzip is named, or *,
+// and not with the weight 0.
+func takesGzip(values []string) bool {
+	star := false
+	for _, one := range strings.Split(strings.Join(values, ","), ",") {
+		name, params, _ := strings.Cut(one, ";")
+		q := 1.0
+		if _, weight, ok := strings.Cut(strings.ToLower(strings.ReplaceAll(params, " ", "")), "q="); ok {
+			var err error
+			if q, err = strconv.ParseFloat(weight, 64); err != nil {
+				q = 0
+			}
+		}
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "gzip", "x-gzip":
+			return q > 0
+		case "*":
+			star = q > 0
+		}
+	}
+	return star
+}
+
+// matches compares If-None-Match with a tag, weakly (RFC 9110, section 13.1.2).
+func matches(values []string, tag string) bool {
+	for _, one := range strings.Split(strings.Join(values, ","), ",") {
+		one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
+		if one == tag || one == "*" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,279 @@
+package webui
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io/fs"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func pack(t *testing.T, text string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func small(t *testing.T) *Console {
+	t.Helper()
+	b, err := readBundle(fstest.MapFS{
+		"index.html":          {Data: []byte(`<script nonce="__CSP_NONCE__" src="/assets/a-1.js"></script><meta nonce="__CSP_NONCE__">`)},
+		"manifest.json":       {Data: []byte(`{}`)},
+		"assets/a-1.js.gz":    {Data: pack(t, "run()")},
+		"assets/_b-1.css.gz":  {Data: pack(t, "a{}")},
+		"assets/font-1.woff2": {Data: []byte("font")},
+		"theme.js.gz":         {Data: pack(t, "theme()")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Console{built: b}
+}
+
+func get(c *Console, method, path string, headers ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, path, nil)
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Add(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	c.ServeHTTP(w, req)
+	return w
+}
+
+// TestPaths: files are served as they are, every screen's address has the page, and
+// what is missing below the paths of others is missing.
+func TestPaths(t *testing.T) {
+	c := small(t)
+	for _, tc := range []struct {
+		method, path string
+		status       int
+		media, cache string
+	}{
+		{"GET", "/", 200, htmlMedia, "no-store"},
+		{"GET", "/index.html", 200, htmlMedia, "no-store"},
+		{"GET", "/policies/7", 200, htmlMedia, "no-store"},
+		{"GET", "/api-keys", 200, htmlMedia, "no-store"},
+		{"GET", "/healthy", 200, htmlMedia, "no-store"},
+		{"HEAD", "/login", 200, htmlMedia, "no-store"},
+		{"GET", "/assets/a-1.js", 200, "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"},
+		{"GET", "/assets/_b-1.css", 200, "text/css; charset=utf-8", "public, max-age=31536000, immutable"},
+		{"GET", "/assets/font-1.woff2", 200, "font/woff2", "public, max-age=31536000, immutable"},
+		{"GET", "/theme.js", 200, "text/javascript; charset=utf-8", "no-cache"},
+		{"GET", "/assets/a-0.js", 404, textMedia, ""},
+		{"GET", "/assets/a-1.js.gz", 404, textMedia, ""},
+		{"GET", "/assets/", 404, textMedia, ""},
+		{"GET", "/api/v1/nothing", 404, textMedia, ""},
+		{"GET", "/v1/x", 404, textMedia, ""},
+		{"GET", "/access/v1", 404, textMedia, ""},
+		{"GET", "/bridge/x", 404, textMedia, ""},
+		{"GET", "/health/x", 404, textMedia, ""},
+		{"GET", "/metrics/x", 404, textMedia, ""},
+		{"GET", "/devdocs", 404, textMedia, ""},
+		{"GET", "/.well-known/x", 404, textMedia, ""},
+		{"POST", "/", 405, textMedia, ""},
+		{"DELETE", "/assets/a-1.js", 405, textMedia, ""},
+	} {
+		w := get(c, tc.method, tc.path)
+		h := w.Header()
+		if w.Code != tc.status || h.Get("Content-Type") != tc.media || h.Get("Cache-Control") != tc.cache {
+			t.Errorf("%s %s: %d %q %q", tc.method, tc.path, w.Code, h.Get("Content-Type"), h.Get("Cache-Control"))
+		}
+		if tc.method == "HEAD" && w.Body.Len() > 0 {
+			t.Errorf("%s %s has a body", tc.method, tc.path)
+		}
+		for _, name := range []string{"X-Content-Type-Options", "Referrer-Policy", "Cross-Origin-Opener-Policy", "Content-Security-Policy"} {
+			if h.Get(name) == "" {
+				t.Errorf("%s %s: no %s", tc.method, tc.path, name)
+			}
+		}
+	}
+}
+
+// TestNonce: each page has a nonce of its own, on its tags and in its policy.
+func TestNonce(t *testing.T) {
+	c, seen := small(t), map[string]bool{}
+	for range 3 {
+		w := get(c, "GET", "/")
+		found := regexp.MustCompile(`nonce="([^"]+)"`).FindAllStringSubmatch(w.Body.String(), -1)
+		if len(found) != 2 || found[0][1] != found[1][1] || seen[found[0][1]] || len(found[0][1]) < 26 {
+			t.Fatalf("nonces %v", found)
+		}
+		seen[found[0][1]] = true
+		policy := w.Header().Get("Content-Security-Policy")
+		for _, part := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self' 'nonce-" + found[0][1] + "'", "require-trusted-types-for 'script'", "trusted-types default", "frame-ancestors 'none'", "base-uri 'none'"} {
+			if !strings.Contains(policy, part) {
+				t.Errorf("policy lacks %q: %s", part, policy)
+			}
+		}
+		if strings.Contains(policy, "unsafe") {
+			t.Errorf("policy %s", policy)
+		}
+	}
+}
+
+// TestEncodings: whoever takes gzip gets it, everybody else the text, each with a tag
+// of its own that is recognised again.
+func TestEncodings(t *testing.T) {
+	c := small(t)
+	for accept, want := range map[string]bool{
+		"gzip": true, "": false, "br, gzip;q=0.5": true, "gzip;q=0": false, "gzip; q=0.0, *": false, "*": true, "*;q=0": false,
+		"identity": false, "GZIP": true, "gzip;q=nonsense": false, "deflate,br": false, "xgzip": false,
+	} {
+		w := get(c, "GET", "/assets/a-1.js", "Accept-Encoding", accept)
+		body := w.Body.Bytes()
+		if got := w.Header().Get("Content-Encoding") == "gzip"; got != want {
+			t.Errorf("%q: gzip %v", accept, got)
+		} else if got {
+			var err error
+			if body, err = unpack(body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if string(body) != "run()" || w.Header().Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%q: %q, Vary %q", accept, body, w.Header().Get("Vary"))
+		}
+		tag := w.Header().Get("ETag")
+		for held, status := range map[string]int{tag: 304, "W/" + tag: 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200, "": 200} {
+			again := get(c, "GET", "/assets/a-1.js", "Accept-Encoding", accept, "If-None-Match", held)
+			if again.Code != status || status == 304 && again.Body.Len() > 0 {
+				t.Errorf("%q, If-None-Match %q: %d", accept, held, again.Code)
+			}
+		}
+	}
+	one, two := get(c, "GET", "/assets/a-1.js"), get(c, "GET", "/assets/a-1.js", "Accept-Encoding", "gzip")
+	if one.Header().Get("ETag") == two.Header().Get("ETag") {
+		t.Error("both encodings have one tag")
+	}
+}
+
+// TestBrokenBuilds: what could not be served is found at the start.
+func TestBrokenBuilds(t *testing.T) {
+	for what, dir := range map[string]fstest.MapFS{
+		"no nonce":      {"index.html": {Data: []byte("<html>")}},
+		"no gzip":       {"index.html": {Data: []byte(nonceMark)}, "a.js.gz": {Data: []byte("run()")}},
+		"unknown media": {"index.html": {Data: []byte(nonceMark)}, "a.exe": {Data: []byte("x")}},
+	} {
+		if _, err := readBundle(dir); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+	if b, err := readBundle(fstest.MapFS{"assets/x": {}}); b != nil || err != nil {
+		t.Errorf("no build: %v, %v", b, err)
+	}
+}
+
+// manifest is what the build says of itself.
+type manifest struct {
+	Source string
+	Files  map[string]string
+}
+
+func readManifest(t *testing.T) manifest {
+	t.Helper()
+	var m manifest
+	text, err := dist.ReadFile("dist/manifest.json")
+	if err != nil {
+		t.Skip("the console was not built")
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// TestBuildIsWhole: the built files are those of the manifest, before compression.
+func TestBuildIsWhole(t *testing.T) {
+	m := readManifest(t)
+	got := map[string]string{}
+	err := fs.WalkDir(dist, "dist", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || name == "dist/manifest.json" {
+			return err
+		}
+		body, err := dist.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		name = strings.TrimPrefix(name, "dist/")
+		if base, ok := strings.CutSuffix(name, ".gz"); ok {
+			name = base
+			if body, err = unpack(body); err != nil {
+				return err
+			}
+		}
+		sum := sha256.Sum256(body)
+		got[name] = hex.EncodeToString(sum[:])
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range m.Files {
+		if got[name] != want {
+			t.Errorf("%s is not what was built", name)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		t.Errorf("%s was not built", name)
+	}
+}
+
+// TestBuildIsFresh: the console in the repository is built from the sources beside it.
+func TestBuildIsFresh(t *testing.T) {
+	m := readManifest(t)
+	const root = "../../web"
+	hashes := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if slices.Contains([]string{"node_modules", "dist", "coverage"}, d.Name()) {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if d.IsDir() {
+			return nil
+		}
+		body, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		sum := sha256.Sum256(bytes.ReplaceAll(body, []byte("\r\n"), []byte("\n")))
+		hashes[filepath.ToSlash(name)] = hex.EncodeToString(sum[:])
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := sha256.New()
+	names := make([]string, 0, len(hashes))
+	for name := range hashes {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		_, _ = all.Write([]byte(name + "\n" + hashes[name] + "\n"))
+	}
+	if got := hex.EncodeToString(all.Sum(nil)); got != m.Source {
+		t.Errorf("the console was built from other sources (%s) than there are (%s): run make web", m.Source, got)
+	}
+}

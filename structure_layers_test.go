@@ -103,6 +103,9 @@ var layers = []layer{
 		"internal/ide",
 		"internal/report",
 	}},
+	{"parts of the kit of the API", []string{
+		"internal/rest/bind",
+	}},
 	{"the kit of the API", []string{
 		"internal/rest",
 		"internal/rest/resttest",

@@ -2,15 +2,17 @@ package rest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/bind"
 )
 
 // MaxDepth is how deep a JSON body may nest.
@@ -61,55 +63,99 @@ func checkMedia(rt *route, req *http.Request) error {
 	return fault.Newf(fault.UnsupportedMedia, "unsupported_media_type", "send the body as %s", strings.Join(rt.media, " or "))
 }
 
-// prepare is precheck and, for typed operations, the body: read, parsed
-// strictly, checked against its schema, and put back for the decoder.
-func (r *Router) prepare(x *exchange, req **http.Request) error {
+// read fills the input of a Register operation: its parameters and its body, parsed
+// strictly and checked. The body is bound from the value that was checked.
+func (r *Router) read(x *exchange, req *http.Request, input *bind.Input, in reflect.Value) error {
 	rt := x.route
-	if err := r.precheck(x, *req); err != nil {
+	if err := r.precheck(x, req); err != nil {
 		return err
+	}
+	query, err := parseQuery(req)
+	if err != nil {
+		return err
+	}
+	if err := input.Params(in, req, query); err != nil {
+		return BadRequest("invalid_parameter", "a parameter cannot be read").Because(err)
 	}
 	if !rt.hasBody {
 		return nil
 	}
-	data, err := x.read(*req, false)
+	data, err := x.read(req, false)
 	if err != nil {
 		return err
 	}
-	if rt.body != nil {
-		if data, err = r.checkBody(rt, data); err != nil {
-			return err
-		}
+	doc, err := r.checkBody(rt, data)
+	if err != nil {
+		return err
 	}
-	// The decoder gets the very bytes that were checked.
-	fresh := **req
-	fresh.Body = io.NopCloser(bytes.NewReader(data))
-	fresh.ContentLength = int64(len(data))
-	*req = &fresh
+	if err := input.Body(in, doc); err != nil {
+		return wrongForm(err)
+	}
 	return nil
 }
 
-// checkBody parses and validates a JSON body. It answers the bytes to decode:
-// data itself, or a copy without read-only members.
-func (r *Router) checkBody(rt *route, data []byte) ([]byte, error) {
+// wrongForm is the fault of a value that its schema takes and its type does not. The
+// error of the type's decoder may quote the value, so it is left out.
+func wrongForm(err error) error {
+	d := fault.Detail{Message: "a value does not have the form that is expected of it"}
+	var wrong *bind.WrongError
+	if errors.As(err, &wrong) {
+		d.Pointer = Pointer(wrong.Path)
+	}
+	return invalid([]fault.Detail{d})
+}
+
+// checkBody parses and validates a JSON body. It returns the value without read-only
+// members, or an undefined one for an optional body that is empty.
+func (r *Router) checkBody(rt *route, data []byte) (value.Value, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		if rt.doc.RequestBody != nil && !rt.doc.RequestBody.Required {
-			return nil, nil
+			return value.Value{}, nil
 		}
-		return nil, BadRequest("invalid_json", "the body is empty, a JSON document was expected")
+		return value.Value{}, BadRequest("invalid_json", "the body is empty, a JSON document was expected")
 	}
 	doc, err := Parse(data)
 	if err != nil {
-		return nil, err
+		return value.Value{}, err
 	}
 	c := check{v: r.valid, lenient: rt.op.Lenient}
 	doc = c.value(rt.body, rt.record, doc)
 	if len(c.details) > 0 {
-		return nil, invalid(c.withOffences(rt.offender, doc))
+		return value.Value{}, invalid(c.withOffences(rt.offender, doc))
 	}
-	if !c.stripped {
-		return data, nil
+	return doc, nil
+}
+
+// write answers with the output of a Register operation.
+func (r *Router) write(x *exchange, output *bind.Output, out reflect.Value) {
+	status := output.Status(out, x.route.doc.DefaultStatus)
+	output.Headers(out, x.Header())
+	body, ok := output.Body(out)
+	if !ok {
+		x.WriteHeader(status)
+		return
 	}
-	return doc.AppendJSON(nil), nil
+	r.empty.fix(body)
+	buf, reused := r.answers.Get().(*bytes.Buffer)
+	if !reused {
+		buf = &bytes.Buffer{}
+	}
+	defer r.recycle(buf)
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(body.Addr().Interface()); err != nil {
+		x.fail(err)
+		return
+	}
+	WriteBytes(x, status, JSONMedia, buf.Bytes())
+}
+
+// recycle keeps the buffer of an answer, unless it has grown large.
+func (r *Router) recycle(buf *bytes.Buffer) {
+	if buf.Cap() <= 64<<10 {
+		buf.Reset()
+		r.answers.Put(buf)
+	}
 }
 
 // invalid is the fault of all offences against a schema.

@@ -16,13 +16,8 @@ type fill func(v reflect.Value)
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// answer fixes the result of a handler, a pointer to a struct.
-func (f *filler) answer(out any) {
-	v := reflect.ValueOf(out).Elem()
-	body := v.FieldByName("Body")
-	if !body.IsValid() {
-		return
-	}
+// fix fixes the body of an answer.
+func (f *filler) fix(body reflect.Value) {
 	if fix := f.plan(body.Type(), false); fix != nil {
 		fix(body)
 	}

@@ -94,8 +94,7 @@ func seconds(d time.Duration) int64 {
 	return max(1, int64(math.Ceil(d.Seconds())))
 }
 
-// answer is a fault as it is answered. It implements huma's StatusError and
-// HeadersError, so that typed handlers fail the way raw ones do.
+// answer is a fault as it is answered.
 type answer struct {
 	fault  *fault.Error
 	shape  Shape
@@ -103,23 +102,15 @@ type answer struct {
 	status int
 }
 
-// GetStatus implements huma.StatusError.
-func (a *answer) GetStatus() int { return a.status }
-
-// Error implements error. The cause is not part of it.
-func (a *answer) Error() string { return a.fault.Code }
-
-// GetHeaders implements huma.HeadersError.
-func (a *answer) GetHeaders() http.Header {
-	h := http.Header{}
+// headers sets the header fields of the answer.
+func (a *answer) headers(h http.Header) {
 	if a.fault.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(seconds(a.fault.RetryAfter), 10))
 	}
 	if a.status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="gatehouse"`)
 	}
-	h.Set("Cache-Control", "no-store")
-	return h
+	h["Cache-Control"] = noStore
 }
 
 // MarshalJSON renders the body in its shape.

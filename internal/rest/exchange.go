@@ -287,9 +287,7 @@ func (x *exchange) fail(err error) {
 		body = []byte(`{"error":"internal_error"}` + "\n")
 	}
 	h := x.Header()
-	for name, values := range a.GetHeaders() {
-		h[name] = values
-	}
+	a.headers(h)
 	h["Content-Type"] = JSONMedia
 	h.Del("ETag")
 	more := x.bodyPending()

@@ -58,9 +58,18 @@ func New(c Config) (*Router, error) {
 		},
 		Formats:       map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
 		DefaultFormat: "application/json",
-	}, r)}
+	}, unserved{})}
 	return r, nil
 }
+
+// unserved is a huma.Adapter that serves nothing.
+type unserved struct{}
+
+// Handle implements huma.Adapter.
+func (unserved) Handle(*huma.Operation, func(huma.Context)) {}
+
+// ServeHTTP implements huma.Adapter.
+func (unserved) ServeHTTP(w http.ResponseWriter, req *http.Request) { http.NotFound(w, req) }
 
 // documenter writes operations into the document.
 type documenter struct{ huma.API }

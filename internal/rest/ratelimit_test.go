@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -174,53 +173,3 @@ func TestRevision(t *testing.T) {
 		}
 	}
 }
-
-// sink is a ResponseWriter that costs nothing.
-type sink struct{ h http.Header }
-
-func (s *sink) Header() http.Header         { return s.h }
-func (s *sink) WriteHeader(int)             {}
-func (s *sink) Write(p []byte) (int, error) { return len(p), nil }
-
-// BenchmarkAdmission is all that the API adds to a Raw operation on the hot
-// path: routing, credential, rate limit, permission, body, metrics, headers.
-func BenchmarkAdmission(b *testing.B) {
-	g := newRig(b, func(s *Config) {
-		w := cache.Window{Count: 1, Reset: time.Now()}
-		s.Count = func(context.Context, string, string, int64, time.Duration) (cache.Window, error) { return w, nil }
-	}, nil)
-	g.Spec = nil
-	const body = `{"user":{"id":"ada","roles":["hr"]},"action":{"name":"read"},"resource":{"path":"/employees/1"}}`
-	req := resttest.Call{Method: "POST", Path: "/api/v1/raw", Key: "full", Headers: []string{"Content-Type", "application/json"}}.Request()
-	req.ContentLength = int64(len(body))
-	w := &sink{h: http.Header{}}
-	reader := strings.NewReader("")
-	req.Body = readCloser{reader}
-	b.ReportAllocs()
-	for b.Loop() {
-		clear(w.h)
-		reader.Reset(body)
-		g.ServeHTTP(w, req)
-	}
-}
-
-// BenchmarkTyped is a typed operation with a body.
-func BenchmarkTyped(b *testing.B) {
-	g := newRig(b, nil, nil)
-	const body = `{"name":"x","kind":"a","parts":[{"size":2,"material":"oak"}],"settings":{"a":1}}`
-	req := resttest.Call{Method: "PUT", Path: "/api/v1/widgets/7", Key: "full", Headers: []string{"Content-Type", "application/json"}}.Request()
-	req.ContentLength = int64(len(body))
-	w := &sink{h: http.Header{}}
-	reader := strings.NewReader("")
-	b.ReportAllocs()
-	for b.Loop() {
-		clear(w.h)
-		reader.Reset(body)
-		req.Body = readCloser{reader}
-		g.ServeHTTP(w, req)
-	}
-}
-
-type readCloser struct{ *strings.Reader }
-
-func (readCloser) Close() error { return nil }

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rest/bind"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -119,15 +119,13 @@ type route struct {
 
 // Router collects the operations and serves them.
 type Router struct {
-	cfg    Config
-	api    documenter
-	mux    *http.ServeMux
-	static map[string]map[string]*route // path without parameters → method → route
-	routes []*route
-	valid  *validator
-	pool   sync.Pool
-	// pending receives the handler that huma makes while Register runs.
-	pending func(huma.Context)
+	cfg     Config
+	api     documenter
+	mux     *http.ServeMux
+	static  map[string]map[string]*route // path without parameters → method → route
+	routes  []*route
+	valid   *validator
+	pool    sync.Pool
 	docs    map[string]rendered // by language
 	empty   filler
 	metrics *metrics
@@ -136,34 +134,19 @@ type Router struct {
 	limiter *limiter
 	large   *semaphore.Weighted // room for large bodies
 	buffers sync.Pool           // of *[]byte, for large bodies
+	answers sync.Pool           // of *bytes.Buffer
 	idem    *idempotency
 }
 
-// Handle implements huma.Adapter. It keeps the handler for Register.
-func (r *Router) Handle(_ *huma.Operation, handler func(huma.Context)) { r.pending = handler }
-
 // Register adds an operation whose input and output are typed. I is a struct
 // with path, query and header tags and perhaps a Body; O one with header tags
-// and perhaps a Body or Status. The handler's error is a fault. A bad operation is
+// and perhaps a Body or Status. h gets the input filled in, its parameters and body
+// checked against the document. The handler's error is a fault. A bad operation is
 // a mistake in the program, so it panics.
 func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.Scope, in *I) (*O, error)) {
 	rt := r.route(op)
-	huma.Register(r.api.API, *rt.doc, func(ctx context.Context, in *I) (*O, error) {
-		x, ok := ctx.Value(exchangeKey{}).(*exchange)
-		if !ok {
-			return nil, errNoExchange
-		}
-		out, err := h(ctx, x.scope, in)
-		if err != nil {
-			return nil, x.answer(err)
-		}
-		if out != nil {
-			r.empty.answer(out)
-		}
-		return out, nil
-	})
-	handler := r.pending
-	r.pending = nil
+	// Huma documents the types. It serves nothing.
+	huma.Register(r.api.API, *rt.doc, func(context.Context, *I) (*O, error) { return nil, errNoExchange })
 	rt.doc = r.api.documented(rt)
 	if t, ok := reflect.TypeFor[I]().FieldByName("Body"); ok {
 		rt.hasBody = true
@@ -177,17 +160,24 @@ func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.S
 		if !op.Lenient { // foreign protocols have their own rules
 			r.valid.markNames(rt.body, map[*huma.Schema]bool{})
 		}
-	} else if _, ok := reflect.TypeFor[I]().FieldByName("RawBody"); ok {
-		rt.hasBody = true
 	}
+	input, output := bind.InputOf(reflect.TypeFor[I]()), bind.OutputOf(reflect.TypeFor[O]())
 	rt.serve = func(x *exchange, req *http.Request, sc scope.Scope) {
-		if err := r.prepare(x, &req); err != nil {
+		in := new(I)
+		if err := r.read(x, req, input, reflect.ValueOf(in).Elem()); err != nil {
 			x.fail(err)
 			return
 		}
 		x.scope = sc
-		ctx := context.WithValue(req.Context(), exchangeKey{}, x)
-		handler(humago.NewContext(rt.doc, req.WithContext(ctx), x))
+		out, err := h(context.WithValue(req.Context(), exchangeKey{}, x), sc, in)
+		switch {
+		case err != nil:
+			x.fail(err)
+		case out == nil:
+			x.WriteHeader(rt.doc.DefaultStatus)
+		default:
+			r.write(x, output, reflect.ValueOf(out).Elem())
+		}
 	}
 	r.add(rt)
 }

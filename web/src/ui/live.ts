@@ -1,11 +1,5 @@
 import { type QueryClient, useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
-
-/** What a message of the stream says: objects of a topic changed. */
-interface Change {
-  topic: string;
-  id?: string;
-}
+import { useEffect } from "react";
 
 // Which paths of the API show which topic. A change refetches the queries whose path begins with one of them.
 const shownBy: Record<string, string[]> = {
@@ -33,30 +27,21 @@ export function refresh(queries: QueryClient, topic: string): void {
   });
 }
 
-export type LiveState = "connecting" | "live" | "off";
+const every = 5_000;
 
-/** One stream of changes for the tab: what the screen shows is fetched again when it changed. */
-export function useLive(): LiveState {
+/** Keeps what the screen shows up to date: it is asked for again every few seconds while somebody can see it. */
+export function useLive(): void {
   const queries = useQueryClient();
-  const [state, setState] = useState<LiveState>("connecting");
   useEffect(() => {
-    const stream = new EventSource("/api/v1/events/stream");
-    stream.addEventListener("open", () => setState("live"));
-    stream.addEventListener("error", () => setState(stream.readyState === EventSource.CLOSED ? "off" : "connecting"));
-    stream.addEventListener("reload", () => void queries.invalidateQueries());
-    stream.addEventListener("change", (event) => {
-      const change = JSON.parse((event as MessageEvent<string>).data) as Change;
-      refresh(queries, change.topic);
-    });
-    // Where there is no stream, such as behind a proxy that buffers, the screen asks now and then.
+    const live = [...new Set(Object.values(shownBy).flat())];
     const poll = window.setInterval(() => {
-      if (stream.readyState === EventSource.CLOSED && !document.hidden)
-        void queries.invalidateQueries({ type: "active" });
-    }, 15_000);
-    return () => {
-      stream.close();
-      window.clearInterval(poll);
-    };
+      if (document.hidden || queries.isFetching() > 0) return;
+      void queries.invalidateQueries({
+        type: "active",
+        predicate: ({ queryKey }) =>
+          typeof queryKey[1] === "string" && live.some((p) => (queryKey[1] as string).startsWith(p)),
+      });
+    }, every);
+    return () => window.clearInterval(poll);
   }, [queries]);
-  return state;
 }

@@ -2,6 +2,7 @@
 // they are suggested. It is pure: the catalogue is part of the program.
 //
 //	catalogue/<ID>/control.rego    the control: parameters as literals, then the rules
+//	               words.txt       long word lists, written into the control (words.go)
 //	               template.json   title, description, parameters, inputs
 //	               cases.json      its test cases, run by both evaluators
 //	               traffic.json    example traffic with the expected outcome
@@ -21,7 +22,7 @@ import (
 )
 
 // files are the shipped templates: catalogue/<ID>/{control.rego, template.json,
-// cases.json, traffic.json}.
+// cases.json, traffic.json}, and words.txt where a control has long lists.
 //
 //go:embed catalogue
 var files embed.FS
@@ -153,7 +154,9 @@ func read(root fs.FS, id string) (Template, error) {
 	if err != nil {
 		return t, err
 	}
-	t.source = string(source)
+	if t.source, err = withWords(root, id, string(source)); err != nil {
+		return t, err
+	}
 	var cases struct {
 		Base  map[string]any `json:"base"`
 		Cases []Case         `json:"cases"`

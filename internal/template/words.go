@@ -1,0 +1,188 @@
+package template
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// A control must be one text that authors can copy and that sees no data of ours, so
+// its long word lists cannot be data to it. They stand in a file beside it, words.txt,
+// and are written into the text when the catalogue is loaded: a line `# Words: name`
+// stands for the rule with the list of that name.
+//
+// The file has sections: a line `[kind name]`, then entries. The kinds are
+//
+//	list, set    one text a line; one that begins or ends with a space in quotation marks
+//	letters      a letter (or none), a colon, and words that get it, "" for the empty
+//	             word: an object from word to letter
+//
+// A line that begins with `# ` is a comment, and goes into the control. Empty lines say
+// nothing.
+const (
+	wordsFile   = "words.txt"
+	wordsMarker = "# Words: "
+)
+
+// maxWordsLine is where a line of a list breaks, in bytes.
+const maxWordsLine = 115
+
+// wordList is one section of the file.
+type wordList struct {
+	kind, name string
+	text       bytes.Buffer // the rule, without its last bracket
+	line       int          // bytes of the line at hand
+	seen       map[string]bool
+}
+
+// withWords is a control with the word lists of its folder written in.
+func withWords(root fs.FS, id, source string) (string, error) {
+	if !strings.Contains(source, "\n"+wordsMarker) {
+		return source, nil
+	}
+	text, err := fs.ReadFile(root, path.Join(id, wordsFile))
+	if err != nil {
+		return "", err
+	}
+	lists, err := readWords(string(text))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", wordsFile, err)
+	}
+	var out strings.Builder
+	for line := range strings.Lines(source) {
+		name, marked := strings.CutPrefix(strings.TrimSpace(line), wordsMarker)
+		if !marked {
+			out.WriteString(line)
+			continue
+		}
+		list := lists[name]
+		if list == nil {
+			return "", fmt.Errorf("%s has no list %q, or the control names it twice", wordsFile, name)
+		}
+		out.WriteString(list.rule())
+		delete(lists, name)
+	}
+	for name := range lists {
+		return "", fmt.Errorf("%s: the control does not name the list %q", wordsFile, name)
+	}
+	return out.String(), nil
+}
+
+// readWords reads the sections by name.
+func readWords(text string) (map[string]*wordList, error) {
+	lists := map[string]*wordList{}
+	var list *wordList
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimRight(line, "\n")
+		if head, ok := strings.CutPrefix(line, "["); ok && strings.HasSuffix(head, "]") && len(strings.Fields(head)) == 2 {
+			kind, name, _ := strings.Cut(strings.TrimSuffix(head, "]"), " ")
+			if !strings.Contains(" list set letters ", " "+kind+" ") || lists[name] != nil {
+				return nil, fmt.Errorf("line %d: the section %q is of no kind, or there twice", n, name)
+			}
+			list = newWordList(kind, name)
+			lists[name] = list
+			continue
+		}
+		if list == nil {
+			if line != "" && !strings.HasPrefix(line, "# ") {
+				return nil, fmt.Errorf("line %d: it stands before the first section", n)
+			}
+			continue
+		}
+		if err := list.add(line); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return lists, nil
+}
+
+func newWordList(kind, name string) *wordList {
+	l := &wordList{kind: kind, name: name, seen: map[string]bool{}}
+	l.text.WriteString(name + " := " + map[string]string{"list": "[", "set": "{", "letters": "{"}[kind])
+	l.newLine()
+	return l
+}
+
+// add takes one line of the section.
+func (l *wordList) add(line string) error {
+	switch {
+	case line == "":
+		return nil
+	case strings.HasPrefix(line, "# "):
+		if l.line > 0 {
+			l.newLine()
+		}
+		l.text.WriteString(line)
+		l.newLine()
+		return nil
+	case l.kind != "letters":
+		text := line
+		if strings.HasPrefix(line, `"`) && json.Unmarshal([]byte(line), &text) != nil {
+			return fmt.Errorf("%s is no string", line)
+		}
+		if text == line && strings.TrimSpace(line) != line {
+			return fmt.Errorf("%q begins or ends with a space: put it in quotation marks", line)
+		}
+		return l.entry(text, "")
+	}
+	letter, words, ok := strings.Cut(line, ": ")
+	if !ok || words == "" {
+		return fmt.Errorf("%q is no letter with words", line)
+	}
+	for _, word := range strings.Fields(words) {
+		if word == `""` {
+			word = ""
+		}
+		if err := l.entry(word, ": "+quoted(letter)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry adds one text, and behind it what it stands for.
+func (l *wordList) entry(text, behind string) error {
+	if l.seen[text] {
+		return fmt.Errorf("%q stands in the list %q twice", text, l.name)
+	}
+	l.seen[text] = true
+	entry := quoted(text) + behind + ","
+	switch {
+	case l.line > 0 && l.line+1+len(entry) > maxWordsLine:
+		l.newLine()
+	case l.line > 0:
+		l.text.WriteByte(' ')
+		l.line++
+	}
+	l.text.WriteString(entry)
+	l.line += len(entry)
+	return nil
+}
+
+func (l *wordList) newLine() {
+	l.text.WriteString("\n\t")
+	l.line = 0
+}
+
+// rule is the list as Rego.
+func (l *wordList) rule() string {
+	end := "]\n"
+	if l.kind != "list" {
+		end = "}\n"
+	}
+	return strings.TrimRight(l.text.String(), "\n\t") + "\n" + end
+}
+
+// quoted is a text as a string of Rego.
+func quoted(text string) string {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(text) // a string always has a JSON form
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,109 @@
+package template
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+const wordsControl = "package x\n\n# Words: mild\n\n# What they are worth.\n# Words: worth\n\n# Words: some\n\nallow if input.x in mild\n"
+
+// The lists become literals of the control, each where it is named, with their comments.
+func TestWords(t *testing.T) {
+	const words = `# About the file.
+
+[list mild]
+# first
+a b
+"c "
+<d>
+
+[letters worth]
+v: x y
+: z ""
+#: q
+:: w
+[set some]
+é
+`
+	got, err := withWords(fstest.MapFS{"X/words.txt": {Data: []byte(words)}}, "X", wordsControl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "package x\n\nmild := [\n\t# first\n\t\"a b\", \"c \", \"<d>\",\n]\n\n# What they are worth.\nworth := {\n\t" +
+		"\"x\": \"v\", \"y\": \"v\", \"z\": \"\", \"\": \"\", \"q\": \"#\", \"w\": \":\",\n}\n\nsome := {\n\t\"é\",\n}\n\nallow if input.x in mild\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Long lists break into lines, and every word of them is there once.
+func TestWordsBreakLines(t *testing.T) {
+	var words strings.Builder
+	words.WriteString("[list many]\n")
+	for i := range 500 {
+		words.WriteString("word" + strings.Repeat("x", i%30) + string(rune('a'+i%26)) + string(rune('a'+i/26)) + "\n")
+	}
+	got, err := withWords(fstest.MapFS{"X/words.txt": {Data: []byte(words.String())}}, "X", "package x\n\n# Words: many\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(got) {
+		if len(line) > maxWordsLine+3 {
+			t.Errorf("%d bytes: %s", len(line), line)
+		}
+	}
+	mod, err := ast.ParseModuleWithOpts("x.rego", got, ast.ParserOptions{RegoVersion: ast.RegoV1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, ok := mod.Rules[0].Head.Value.Value.(*ast.Array); !ok || list.Len() != 500 {
+		t.Errorf("%v", mod.Rules[0].Head.Value)
+	}
+}
+
+// What is wrong with the lists is said when the catalogue is loaded.
+func TestWordsRefused(t *testing.T) {
+	const fine = "[list mild]\na\n[letters worth]\nv: x\n[set some]\nb\n"
+	for want, words := range map[string]string{
+		`no list "mild"`:             strings.Replace(fine, "mild", "wild", 1),
+		`does not name`:              fine + "[list more]\nz\n",
+		`twice`:                      fine + "b\n",
+		`before the first section`:   "a\n" + fine,
+		`is of no kind`:              fine + "[heap more]\n",
+		`or there twice`:             fine + "[list mild]\n",
+		`no letter with words`:       strings.Replace(fine, "v: x", "v", 1),
+		`put it in quotation marks`:  fine + "b \n",
+		`is no string`:               fine + "\"b\n",
+		`"x" stands in the list "wo`: strings.Replace(fine, "v: x", "v: x\nw: x", 1),
+	} {
+		_, err := withWords(fstest.MapFS{"X/words.txt": {Data: []byte(words)}}, "X", wordsControl)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+	if _, err := withWords(fstest.MapFS{}, "X", wordsControl); err == nil {
+		t.Error("a control whose lists are not there is taken")
+	}
+}
+
+// The shipped control holds its lists: nothing is left of the places where they go.
+func TestShippedWords(t *testing.T) {
+	c, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, id := range c.IDs() {
+		tpl, _ := c.Get(id)
+		if strings.Contains(tpl.Source(), wordsMarker) {
+			t.Errorf("%s has a list that was not written in", id)
+		}
+		found += strings.Count(tpl.Source(), "\nlexicon := {\n")
+	}
+	if found != 1 {
+		t.Errorf("%d controls have a lexicon, not 1", found)
+	}
+}

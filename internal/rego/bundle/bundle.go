@@ -40,7 +40,7 @@ const (
 // bundleRoots are what a bundle owns of an OPA's data.
 var bundleRoots = []string{"gatehouse", "resources", "pip"}
 
-// BundleSpec is what WriteBundle writes.
+// Spec is what Write writes.
 type Spec struct {
 	// Revision is the bundle's ETag and what OPA reports as active.
 	Revision string
@@ -56,7 +56,7 @@ type Spec struct {
 	Signing *SigningKey
 }
 
-// WriteBundle writes an OPA bundle: a gzipped tar with a manifest, the controls
+// Write writes an OPA bundle: a gzipped tar with a manifest, the controls
 // rewritten into packages of their own, the data, and one entry point,
 // data.gatehouse.decision, that gives a stock OPA the decision of rego.Set.Decide.
 // The bytes depend on nothing but the spec.

@@ -36,7 +36,7 @@ type Bundle struct {
 	Bouncer value.Value
 }
 
-// BundleReader reads bundles for one enforcement point.
+// Reader reads bundles for one enforcement point.
 type Reader struct {
 	// Verify checks the signature, for exactly the files that are there; nil ignores it.
 	Verify *Verify
@@ -49,7 +49,7 @@ type Reader struct {
 	Stored bool
 }
 
-// Read reads what WriteBundle wrote and compiles its controls. A delta, a file
+// Read reads what Write wrote and compiles its controls. A delta, a file
 // that does not belong, a bundle without its manifest or roots, and a control that
 // does not compile are errors: a bundle is taken whole or not at all.
 func (r Reader) Read(data []byte) (*Bundle, error) {

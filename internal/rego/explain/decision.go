@@ -12,7 +12,7 @@ import (
 // maxExplained is how many controls one decision's explanation speaks of.
 const maxExplained = 8
 
-// explainDecision explains a decision that a set made of a request, from its cache or
+// Decision explains a decision that a set made of a request, from its cache or
 // not. The first explanation is that of the control that decided. With NO_MATCH it is
 // that of the control that was nearest to granting access, and the others in scope
 // follow. There is none where no control was asked: an invalid path, no control in scope.
@@ -25,7 +25,7 @@ func Decision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Option
 	return list
 }
 
-// traceDecision is explainDecision with the steps of the controls that it explains, one
+// TraceDecision is Decision with the steps of the controls that it explains, one
 // control after the other, MaxSteps in all.
 func TraceDecision(ctx context.Context, s *rego.Set, r *rego.Request, opt rego.Options, d rego.Decision) ([]Step, []Explanation) {
 	var list []Explanation

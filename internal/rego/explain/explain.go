@@ -85,7 +85,7 @@ const (
 	maxAlso  = 8
 )
 
-// explainControl evaluates a control and says why it came out so. It costs some
+// Control evaluates a control and says why it came out so. It costs some
 // microseconds more than Control.Eval; the control's first explanation compiles it a
 // second time (milliseconds).
 func Control(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits) (rego.Outcome, Explanation) {
@@ -93,7 +93,7 @@ func Control(ctx context.Context, c *rego.Control, in value.Value, data rego.Dat
 	return out, Outcome(ctx, c, in, data, lim, out)
 }
 
-// explainOutcome says why out is the outcome of a control on an input.
+// Outcome says why out is the outcome of a control on an input.
 func Outcome(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits, out rego.Outcome) Explanation {
 	m := c.Meta()
 	e := Explanation{

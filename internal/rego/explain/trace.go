@@ -32,7 +32,7 @@ const (
 // the final decision among them.
 const MaxSteps = 1000
 
-// traceControl evaluates a control and lists each condition that was reached, with
+// Trace evaluates a control and lists each condition that was reached, with
 // its line and the values that it saw. A body is listed up to its first
 // condition that does not hold; of a loop, the round that came furthest.
 func Trace(ctx context.Context, c *rego.Control, in value.Value, data rego.DataSource, lim rego.Limits) (rego.Outcome, []Step, Explanation) {

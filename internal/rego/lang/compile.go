@@ -27,7 +27,7 @@ type Compiled struct {
 	FixedReason bool
 }
 
-// compileSource checks and compiles a control's source together with those of libs that it
+// Compile checks and compiles a control's source together with those of libs that it
 // reaches. The result means nothing where there are issues.
 func Compile(source string, libs []Library) (out Compiled, issues []Issue) {
 	defer func() {

@@ -43,11 +43,11 @@ func (k HashKey) Derive(purpose string) HashKey {
 	return sub
 }
 
-// MaskKeyMember is the member of a manifest's metadata that holds the key of the
+// KeyMember is the member of a manifest's metadata that holds the key of the
 // tenant's masks: {id, sealed}.
 const KeyMember = "mask_key"
 
-// MaskKeyPlace is what a sealed key of masks belongs to.
+// KeyPlace is what a sealed key of masks belongs to.
 func KeyPlace(tenant, id string) string { return "mask_keys/" + tenant + "/" + id }
 
 // SealFor encrypts k for the holder of a bouncer's token, so that a bundle may

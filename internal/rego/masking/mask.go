@@ -34,7 +34,7 @@ type maskNode struct {
 	action string // strategy that applies here; empty: none
 }
 
-// ApplyMask hides the values at the paths of rules in a JSON document. A path
+// Apply hides the values at the paths of rules in a JSON document. A path
 // is dotted (user.email) or a JSON pointer (/user/email); `*` is every element
 // of an array or member of an object, a number one element. Where two rules
 // meet, the stricter counts, and what lies within a hidden value is hidden
@@ -67,7 +67,7 @@ func Apply(doc []byte, rules []rego.MaskRule, key HashKey) ([]byte, error) {
 	return m.out, nil
 }
 
-// ApplyMaskTo is ApplyMask for large documents: it hands the result to out in
+// ApplyTo is Apply for large documents: it hands the result to out in
 // pieces, as it goes. Beside doc it holds a piece, or what one value needs. What
 // out got before an error must not be passed on.
 func ApplyTo(doc []byte, rules []rego.MaskRule, key HashKey, out func([]byte) error) error {

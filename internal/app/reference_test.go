@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 var update = flag.Bool("update", false, "write the generated files instead of comparing them")
@@ -94,6 +96,7 @@ func TestConfigCheck(t *testing.T) {
 
 // TestWeakAdministrator: a weak first password is taken, and warned of.
 func TestWeakAdministrator(t *testing.T) {
+	fulltest.Only(t)
 	for password, weak := range map[string]bool{"hunter2": true, "admin": true, "eight or more": false} {
 		var log bytes.Buffer
 		cfg := Config{

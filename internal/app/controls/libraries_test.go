@@ -21,6 +21,7 @@ const namedControl = "package only\n\nimport data.lib.people\n\nallow if people.
 // a stock OPA without a change of the controls that use it; while they do, it
 // stays, and another tenant knows nothing of it.
 func TestLibraryReachesAll(t *testing.T) {
+	fulltest.Only(t)
 	apptest.OPA(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin

@@ -92,6 +92,7 @@ func TestStockOPAReplays(t *testing.T) {
 // TestCasesFromDecisions: recorded decisions become stored tests, and what no
 // decision touched is listed.
 func TestCasesFromDecisions(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a := s.Admin

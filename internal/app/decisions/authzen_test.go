@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // certified is a control that meets the scenario of AuthZEN's certification.
@@ -334,6 +335,7 @@ func refusals(t *testing.T, p pdp, s *apptest.Server) {
 // TestAuthZENSearchVectors works out who may view, edit and delete twenty records by
 // their owners and departments, and asks for it by all three searches.
 func TestAuthZENSearchVectors(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, "sqlite")
 	prod := s.Admin.With("X-Environment", "production")
 	type person struct {

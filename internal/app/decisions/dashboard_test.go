@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestDashboard counts by hand what the dashboard counts: controls, resources,
@@ -146,6 +147,7 @@ func top(t *testing.T, a *apptest.Client, shut string) {
 // people. It is flagged once, with its evidence and its audit entry; a tenant that
 // switched detection off hears nothing.
 func TestAnomalies(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, "sqlite", "GATEHOUSE_ANOMALY_INTERVAL=200ms")
 	a := s.Admin.With("X-Environment", "production")
 	guard := s.Anonymous()

@@ -8,11 +8,13 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestTwinResources: of resources with equal environment, type, host, path and
 // methods there is one, also when they are made at once.
 func TestTwinResources(t *testing.T) {
+	fulltest.Only(t)
 	for _, backend := range []string{dbtest.SQLite, dbtest.Postgres} {
 		t.Run(backend, func(t *testing.T) {
 			a := apptest.StartServer(t, backend).Admin
@@ -88,6 +90,7 @@ func TestWhichMethodsDecide(t *testing.T) {
 // TestTenantComesBack: a deleted tenant that is made active again has its data
 // and none of its credentials.
 func TestTenantComesBack(t *testing.T) {
+	fulltest.Only(t)
 	s := apptest.StartServer(t, dbtest.SQLite)
 	id, _ := s.Admin.Do(t, "POST", "/tenants", body{"name": "Back"}).Want(201).Get("id").(string)
 	at := s.Admin.With("X-Tenant-ID", id)
@@ -116,6 +119,7 @@ func TestTenantComesBack(t *testing.T) {
 // TestUnresolvedResource: a number that no resource has decides alone, whoever
 // asks; tenant-wide controls decide then, and without one the reason names it.
 func TestUnresolvedResource(t *testing.T) {
+	fulltest.Only(t)
 	a := apptest.StartServer(t, dbtest.SQLite).Admin
 	id := a.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/r", "environment": "production"}).Want(201).ID()
 	a.Do(t, "POST", "/policies", body{"name": "p", "rego_code": "package p\n\nallow := true\n", "environment": "production", "status": "active", "resource_id": id}).Want(201)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 const payrollControl = `package payroll
@@ -140,6 +141,7 @@ func TestWhyDenied(t *testing.T) {
 // control's name or rules, and the decision's id leads an administrator to the
 // same explanation that the server gives.
 func TestWhyDeniedAtBouncer(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin

@@ -131,6 +131,7 @@ func p99(took []time.Duration) time.Duration { return took[len(took)*99/100] }
 // TestBulkEnds: a bulk call ends at its deadline, with evaluation_limit for what is
 // left, and soon after its caller left.
 func TestBulkEnds(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_BULK_DEADLINE=400ms")
 	c := slowTenant(t, s)
@@ -161,6 +162,7 @@ func TestBulkEnds(t *testing.T) {
 
 // TestBulkEndsWithItsCaller: what nobody waits for any more is not decided.
 func TestBulkEndsWithItsCaller(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_BULK_DEADLINE=1m")
 	c := slowTenant(t, s)

@@ -244,6 +244,7 @@ func TestSimulateAgrees(t *testing.T) {
 
 // TestSimulatorLists: what can be loaded, what a control reads, histories and scenarios.
 func TestSimulatorLists(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDesk(t, s, "active")
 		a := d.a
@@ -328,6 +329,7 @@ func TestSimulatorLists(t *testing.T) {
 // TestSimulatorRefuses: the simulator's own statuses and its error body; other
 // tenants, other environments, other people.
 func TestSimulatorRefuses(t *testing.T) {
+	fulltest.Only(t)
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		d := newDesk(t, s, "active")
 		a := d.a

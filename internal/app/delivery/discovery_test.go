@@ -113,6 +113,7 @@ func reasonsOf(t testing.TB, a *apptest.Client, id int64) (out []string) {
 // TestDiscoveryOpensNothing: traffic to a host that nobody named makes it a resource, and
 // the control of a path of every host holds for it as before, at the bouncer and in the API.
 func TestDiscoveryOpensNothing(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
 		a, app := s.Admin, apptest.NewBackend(t, nil)

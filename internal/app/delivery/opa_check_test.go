@@ -40,6 +40,7 @@ func bouncerIs(t *testing.T, a *apptest.Client, id int64, status, detail string)
 // TestOPASigning: with the printed configuration a stock OPA verifies what is
 // signed; with another key it takes nothing, which the bouncer's record tells.
 func TestOPASigning(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -86,6 +87,7 @@ func anotherKey(t *testing.T) string {
 // take, a stock OPA of the day compiles, so this one is played: the words are
 // those of an OPA that does not know a built-in.
 func TestOPARefuses(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a := s.Admin
@@ -276,6 +278,7 @@ func generated(rng *mathrand.Rand, resources []int64) body {
 // TestOPABodies: what is no query is answered as a stock OPA does: the same
 // status, and a body with the same members.
 func TestOPABodies(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	root := *s.Admin

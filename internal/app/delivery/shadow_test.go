@@ -148,6 +148,7 @@ func slowest(t *testing.T, c *apptest.Client, path string) time.Duration {
 // TestEnforcementSwitch: sandbox enforces before production may; a bouncer acts
 // within a second; one bouncer is rolled back by its configuration, alone.
 func TestEnforcementSwitch(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	a, app := s.Admin, apptest.NewBackend(t, nil)

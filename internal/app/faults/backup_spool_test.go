@@ -9,12 +9,14 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // TestBackupHasTheSpool: decisions that wait to be stored when a backup is taken
 // are in it. A server that is started on it, and killed while it stores them,
 // has each of them in its log once.
 func TestBackupHasTheSpool(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	ask := func() string {

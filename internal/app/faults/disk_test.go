@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 )
 
 // audit is the decision log's part of /health, or of /health/ready.
@@ -68,6 +69,7 @@ func until(t *testing.T, s *apptest.Server, what string, holds func(status int, 
 // When that is used up the posture says what decisions do, readiness and health
 // say so, and all heals by itself once there is room.
 func TestDiskFull(t *testing.T) {
+	fulltest.Only(t)
 	for _, posture := range []string{"required", "best_effort"} {
 		t.Run(posture, func(t *testing.T) {
 			t.Parallel()

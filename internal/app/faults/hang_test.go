@@ -146,6 +146,7 @@ func TestStoreThatHangs(t *testing.T) {
 // decisions and sign-in go on without waiting for it, the server is ready and says
 // that it counts alone, and it uses Redis again when that answers.
 func TestRedisThatHangs(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	u, err := url.Parse(cachetest.Start(t).URL())
 	if err != nil {

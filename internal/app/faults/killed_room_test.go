@@ -16,6 +16,7 @@ import (
 // What passed and was answered is in the log once, or among those that the log says
 // are missing: a kill forgets none of these.
 func TestBouncerKilledWithoutRoom(t *testing.T) {
+	fulltest.Only(t)
 	for _, posture := range []string{"required", "best_effort"} {
 		for _, why := range []string{"disk", "ceiling"} {
 			t.Run(posture+"/"+why, func(t *testing.T) {

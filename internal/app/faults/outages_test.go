@@ -111,6 +111,7 @@ func TestMaxStale(t *testing.T) {
 // everything and is not ready; told to start in shadow, it passes everything and
 // logs it. Once the server is there it decides.
 func TestFirstStart(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	app := apptest.NewBackend(t, nil)
@@ -156,6 +157,7 @@ func TestFirstStart(t *testing.T) {
 // TestDiskCopy (F10): a saved bundle that is not what was saved is not used: the
 // bouncer fetches another, and refuses everything until it has one.
 func TestDiskCopy(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	b, app, _ := guarded(t, s, nil)
@@ -350,6 +352,7 @@ func TestCredentialEnds(t *testing.T) {
 // TestSuspendedTenant: the bouncers of a tenant that is suspended get nothing
 // within five seconds, enforce what they have, and are back when it is.
 func TestSuspendedTenant(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite)
 	inside := *s

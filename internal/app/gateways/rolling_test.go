@@ -124,6 +124,7 @@ func load(ctx context.Context, url string, rate int) (sent, failed int64, last s
 // TestRollingRestarts: replicas of a bouncer are restarted one after the
 // other, under load, behind a real nginx, and no request is lost.
 func TestRollingRestarts(t *testing.T) {
+	fulltest.Only(t)
 	restarts, rate := fulltest.Rounds(2, 20), fulltest.Rounds(200, 1000)
 	if !fulltest.Run() && testing.Short() {
 		t.Skip("restarts take seconds")
@@ -163,6 +164,7 @@ func TestRollingRestarts(t *testing.T) {
 // TestServerLeaves: told to stop, the server is not ready at once, answers what
 // comes and ends those connections, and then ends in good order.
 func TestServerLeaves(t *testing.T) {
+	fulltest.Only(t)
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_STOP_DELAY=2s")
 	s.Interrupt()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
 	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
@@ -124,6 +125,7 @@ func providers(w http.ResponseWriter, r *http.Request) {
 // TestOfficialSDKs: the TypeScript SDKs of OpenAI, Anthropic and MCP run unchanged
 // through a bouncer with the templates of their resources, also over masks.
 func TestOfficialSDKs(t *testing.T) {
+	fulltest.Only(t)
 	if testing.Short() {
 		t.Skip("installs packages")
 	}

@@ -63,7 +63,7 @@ func section(b *bytes.Buffer, title, commands string, of reflect.Type) {
 }
 
 func TestConfigCheck(t *testing.T) {
-	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second, SpoolBytes: minSpoolBytes}
+	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second, SpoolBytes: minSpoolBytes, SessionIdle: time.Hour, SessionLife: 12 * time.Hour}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}

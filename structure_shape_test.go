@@ -33,7 +33,6 @@ var (
 		"internal/enforce": 45,
 	}
 	bigTypes = map[string]int{
-		"internal/auth.Service":        65,
 		"internal/enforce.Bouncer":     150,
 		"internal/enforce/pii.scan":    60,
 		"internal/rego/native.machine": 45,

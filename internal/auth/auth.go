@@ -24,7 +24,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -115,12 +114,12 @@ type BouncerIdentity struct {
 // Service authenticates and keeps credentials. Make one with New.
 type Service struct {
 	Config
+	*keyring
+	*realms
 	// Sessions signs browsers in and out.
 	Sessions *Sessions
 	entries  *otter.Cache[[sha256.Size]byte, *entry]
 	loads    singleflight.Group
-	realms   sync.Map // scope.TenantID → *realm
-	keys     keyring
 	used     usage
 	lobby    lobby
 	stop     func()
@@ -150,7 +149,7 @@ func New(ctx context.Context, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{Config: cfg, entries: entries}
+	s := &Service{Config: cfg, keyring: &keyring{cfg: cfg}, realms: &realms{cfg: cfg}, entries: entries}
 	s.Sessions = &Sessions{s: s}
 	if err := s.rotate(ctx); err != nil {
 		return nil, err

@@ -181,7 +181,7 @@ func TestStoreDown(t *testing.T) {
 func TestStoreDownAtOnce(t *testing.T) {
 	c := dbtest.Open(t, dbtest.SQLite)
 	r := newReplica(t, c, newClock())
-	r.Blind = -1
+	r.realms.cfg.Blind = -1
 	k := r.key(scope.DefaultTenant, "policies:read")
 	r.want("up", Credential{APIKey: k.Key}, "ok")
 	if err := c.Close(); err != nil {

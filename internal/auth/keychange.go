@@ -20,8 +20,8 @@ type KeyChange struct {
 }
 
 // checkLive refuses (409) a key that has ended.
-func (s *Service) checkLive(k Key) error {
-	if k.ExpiresAt != nil && !k.ExpiresAt.After(s.Now()) {
+func checkLive(k Key, now time.Time) error {
+	if k.ExpiresAt != nil && !k.ExpiresAt.After(now) {
 		return fault.New(fault.Conflict, "key_expired", "the key has ended, and stays so: make a new one")
 	}
 	return nil
@@ -38,7 +38,7 @@ func (s *Service) UpdateKey(ctx context.Context, sc scope.Scope, id string, ch K
 		if err != nil {
 			return err
 		}
-		if err := s.checkLive(before); err != nil {
+		if err := checkLive(before, s.Now()); err != nil {
 			return err
 		}
 		after = before

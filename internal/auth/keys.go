@@ -317,7 +317,7 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 	if err := sc.May(old.Environment); err != nil {
 		return Key{}, err
 	}
-	if err := s.checkLive(old); err != nil {
+	if err := checkLive(old, s.Now()); err != nil {
 		return Key{}, err
 	}
 	end := s.Now().Add(grace)

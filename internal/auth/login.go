@@ -195,7 +195,7 @@ func (s *Service) recordSuccess(ctx context.Context, store *db.DB, sc scope.Scop
 
 // Me is the caller as a record: a person, or a key or bouncer in the shape of one.
 func (s *Service) Me(ctx context.Context, sc scope.Scope) (user.User, error) {
-	home, err := s.homeStore(ctx, sc)
+	home, err := homeStore(ctx, s.Stores, sc)
 	if err != nil {
 		return user.User{}, err
 	}
@@ -271,9 +271,9 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 }
 
 // randomPassword has 128 random bits.
-func (s *Service) randomPassword() (string, error) {
+func randomPassword(random io.Reader) (string, error) {
 	var raw [16]byte
-	if _, err := io.ReadFull(s.Random, raw[:]); err != nil {
+	if _, err := io.ReadFull(random, raw[:]); err != nil {
 		return "", err
 	}
 	return digits(new(big.Int).SetBytes(raw[:]), 22), nil
@@ -284,7 +284,7 @@ func (s *Service) randomPassword() (string, error) {
 // the only time; the answer is empty in every other case.
 func (s *Service) EnsureAdmin(ctx context.Context, password string) (generated string, err error) {
 	if password == "" {
-		if generated, err = s.randomPassword(); err != nil {
+		if generated, err = randomPassword(s.Random); err != nil {
 			return "", err
 		}
 		password = generated
@@ -319,7 +319,7 @@ func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, pas
 		return "", err
 	}
 	if password == "" {
-		if password, err = s.randomPassword(); err != nil {
+		if password, err = randomPassword(s.Random); err != nil {
 			return "", err
 		}
 	}

@@ -46,26 +46,32 @@ type realm struct {
 	until time.Time
 }
 
+// realms holds what this replica knows of each tenant, and keeps it young.
+type realms struct {
+	cfg   Config
+	known sync.Map // scope.TenantID → *realm
+}
+
 // realm finds or makes the realm of a tenant, up to date. An unknown tenant is
 // a NotFound fault; nothing is kept of it.
-func (s *Service) realm(ctx context.Context, id scope.TenantID, now time.Time) (*realm, error) {
-	if got, ok := s.realms.Load(id); ok {
+func (rs *realms) realm(ctx context.Context, id scope.TenantID, now time.Time) (*realm, error) {
+	if got, ok := rs.known.Load(id); ok {
 		r, _ := got.(*realm)
-		return r, s.ensureFresh(ctx, r, now)
+		return r, rs.ensureFresh(ctx, r, now)
 	}
 	r := &realm{id: id}
-	if err := s.refreshRealm(ctx, r, now); err != nil {
+	if err := rs.refreshRealm(ctx, r, now); err != nil {
 		return nil, err
 	}
-	got, _ := s.realms.LoadOrStore(id, r)
+	got, _ := rs.known.LoadOrStore(id, r)
 	r, _ = got.(*realm)
 	return r, nil
 }
 
 // Plan is a tenant's plan, as this replica knows it; "" where it knows nothing. It
 // asks no store.
-func (s *Service) Plan(id scope.TenantID) string {
-	got, ok := s.realms.Load(id)
+func (rs *realms) Plan(id scope.TenantID) string {
+	got, ok := rs.known.Load(id)
 	if !ok {
 		return ""
 	}
@@ -87,7 +93,7 @@ func (r *realm) serves() error {
 }
 
 // ensureFresh makes sure that what is known of a realm is young enough.
-func (s *Service) ensureFresh(ctx context.Context, r *realm, now time.Time) error {
+func (rs *realms) ensureFresh(ctx context.Context, r *realm, now time.Time) error {
 	age := now.UnixNano() - r.checked.Load()
 	if age < int64(softAge) {
 		return nil
@@ -106,21 +112,21 @@ func (s *Service) ensureFresh(ctx context.Context, r *realm, now time.Time) erro
 	if r.down != nil && now.Before(r.until) {
 		return r.down // nobody waits for another's patience
 	}
-	return s.refreshRealm(ctx, r, now)
+	return rs.refreshRealm(ctx, r, now)
 }
 
 // refreshRealm asks the stores about a realm. The caller holds r.mu, or has r alone.
-func (s *Service) refreshRealm(ctx context.Context, r *realm, now time.Time) error {
+func (rs *realms) refreshRealm(ctx context.Context, r *realm, now time.Time) error {
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	facts, revision, err := s.loadFacts(short, r.id)
+	facts, revision, err := rs.loadFacts(short, r.id)
 	switch {
 	case err == nil:
 	case fault.Is(err, fault.NotFound):
-		s.realms.Delete(r.id)
+		rs.known.Delete(r.id)
 		r.gen.Add(1)
 		return err
-	case r.facts.Load() != nil && ctx.Err() == nil && now.Sub(r.seen) < s.Blind:
+	case r.facts.Load() != nil && ctx.Err() == nil && now.Sub(r.seen) < rs.cfg.Blind:
 		r.checked.Store(now.Add(blindPause - softAge).UnixNano())
 		return nil
 	default:
@@ -139,12 +145,12 @@ func (s *Service) refreshRealm(ctx context.Context, r *realm, now time.Time) err
 	return nil
 }
 
-func (s *Service) loadFacts(ctx context.Context, id scope.TenantID) (tenant.Facts, int64, error) {
-	facts, err := s.Tenants.Facts(ctx, id)
+func (rs *realms) loadFacts(ctx context.Context, id scope.TenantID) (tenant.Facts, int64, error) {
+	facts, err := rs.cfg.Tenants.Facts(ctx, id)
 	if err != nil {
 		return tenant.Facts{}, 0, err
 	}
-	store, err := s.Stores.Tenant(ctx, id)
+	store, err := rs.cfg.Stores.Tenant(ctx, id)
 	if err != nil {
 		return tenant.Facts{}, 0, err
 	}
@@ -153,10 +159,10 @@ func (s *Service) loadFacts(ctx context.Context, id scope.TenantID) (tenant.Fact
 }
 
 // onChange is told of every change in the stores, of this replica and the others.
-func (s *Service) onChange(id scope.TenantID, name string) {
+func (rs *realms) onChange(id scope.TenantID, name string) {
 	switch {
 	case id == "" && (name == tenant.Revision || name == ""):
-		s.realms.Range(func(_, got any) bool {
+		rs.known.Range(func(_, got any) bool {
 			r, _ := got.(*realm)
 			r.checked.Store(0)
 			if name == "" { // a gap: anything may have changed
@@ -165,7 +171,7 @@ func (s *Service) onChange(id scope.TenantID, name string) {
 			return true
 		})
 	case id != "" && name == user.Revision:
-		if got, ok := s.realms.Load(id); ok {
+		if got, ok := rs.known.Load(id); ok {
 			r, _ := got.(*realm)
 			r.gen.Add(1)
 		}

@@ -65,7 +65,7 @@ func (b *Sessions) Logout(ctx context.Context, sc scope.Scope) error {
 	if sc.Session == "" {
 		return fault.New(fault.BadRequest, "not_a_session", "an API key has no session; revoke the key instead")
 	}
-	home, err := b.s.homeStore(ctx, sc)
+	home, err := homeStore(ctx, b.s.Stores, sc)
 	if err != nil {
 		return err
 	}

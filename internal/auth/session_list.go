@@ -70,7 +70,7 @@ func (b *Sessions) List(ctx context.Context, sc scope.Scope) ([]SessionInfo, err
 	if err := person(sc); err != nil {
 		return nil, err
 	}
-	home, err := b.s.homeStore(ctx, sc)
+	home, err := homeStore(ctx, b.s.Stores, sc)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (b *Sessions) End(ctx context.Context, sc scope.Scope, id string) error {
 	if err := person(sc); err != nil {
 		return err
 	}
-	home, err := b.s.homeStore(ctx, sc)
+	home, err := homeStore(ctx, b.s.Stores, sc)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (b *Sessions) EndOthers(ctx context.Context, sc scope.Scope) (int, error) {
 	if err := person(sc); err != nil {
 		return 0, err
 	}
-	home, err := b.s.homeStore(ctx, sc)
+	home, err := homeStore(ctx, b.s.Stores, sc)
 	if err != nil {
 		return 0, err
 	}

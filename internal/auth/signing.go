@@ -36,8 +36,11 @@ type signingKey struct {
 	private ed25519.PrivateKey
 }
 
-// keyring holds the keys that this replica knows.
+// keyring holds the signing keys that this replica knows. It signs and verifies
+// tokens.
 type keyring struct {
+	cfg Config
+
 	mu sync.RWMutex
 	// byHeader finds a key by the first segment of a token, which must be,
 	// byte for byte, the one that we write: no other algorithm, type or member
@@ -64,11 +67,11 @@ type JWKS struct {
 }
 
 // JWKS gives the public keys, newest first.
-func (s *Service) JWKS() JWKS {
-	s.keys.mu.RLock()
-	defer s.keys.mu.RUnlock()
-	set := JWKS{Keys: make([]JWK, 0, len(s.keys.list))}
-	for _, k := range s.keys.list {
+func (ring *keyring) JWKS() JWKS {
+	ring.mu.RLock()
+	defer ring.mu.RUnlock()
+	set := JWKS{Keys: make([]JWK, 0, len(ring.list))}
+	for _, k := range ring.list {
 		set.Keys = append(set.Keys, JWK{
 			KeyType: "OKP", Curve: "Ed25519", X: base64.RawURLEncoding.EncodeToString(k.Public), KeyID: k.KID, Use: "sig", Algorithm: "EdDSA",
 		})
@@ -78,24 +81,24 @@ func (s *Service) JWKS() JWKS {
 
 // rotate makes a new signing key when the newest is old, drops those that no
 // living token was signed with, and loads the rest.
-func (s *Service) rotate(ctx context.Context) error {
-	now := s.Now()
-	fresh, err := s.newSigningKey(now)
+func (ring *keyring) rotate(ctx context.Context) error {
+	now := ring.cfg.Now()
+	fresh, err := ring.newSigningKey(now)
 	if err != nil {
 		return err
 	}
 	var list []signingKey
-	err = s.Stores.System().Write(ctx, func(tx *db.Tx) error {
+	err = ring.cfg.Stores.System().Write(ctx, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "signing_keys"); err != nil {
 			return err
 		}
-		if err := deleteSigningKeys(ctx, tx, now.Add(-2*s.Rotate-TokenLife-settleTime)); err != nil {
+		if err := deleteSigningKeys(ctx, tx, now.Add(-2*ring.cfg.Rotate-TokenLife-settleTime)); err != nil {
 			return err
 		}
 		if list, err = selectSigningKeys(ctx, tx); err != nil {
 			return err
 		}
-		if len(list) > 0 && now.Sub(list[0].CreatedAt) < s.Rotate {
+		if len(list) > 0 && now.Sub(list[0].CreatedAt) < ring.cfg.Rotate {
 			return nil
 		}
 		list = slices.Insert(list, 0, fresh)
@@ -104,31 +107,31 @@ func (s *Service) rotate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.install(list, now)
+	return ring.install(list, now)
 }
 
-func (s *Service) newSigningKey(now time.Time) (signingKey, error) {
+func (ring *keyring) newSigningKey(now time.Time) (signingKey, error) {
 	seed := make([]byte, ed25519.SeedSize)
-	if _, err := io.ReadFull(s.Random, seed); err != nil {
+	if _, err := io.ReadFull(ring.cfg.Random, seed); err != nil {
 		return signingKey{}, err
 	}
 	public, _ := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
-	k := signingKey{KID: s.NewID(), Public: public, CreatedAt: now}
+	k := signingKey{KID: ring.cfg.NewID(), Public: public, CreatedAt: now}
 	var err error
-	k.Sealed, err = s.Box.Seal(seed, sealName(k.KID))
+	k.Sealed, err = ring.cfg.Box.Seal(seed, sealName(k.KID))
 	return k, err
 }
 
 func sealName(kid string) string { return "signing_key:" + kid }
 
 // install opens the keys of the store and puts them to use.
-func (s *Service) install(list []signingKey, now time.Time) error {
+func (ring *keyring) install(list []signingKey, now time.Time) error {
 	byHeader := make(map[string]*signingKey, len(list))
 	var keys []*signingKey
 	var signer *signingKey
 	for i := range list {
 		k := &list[i]
-		seed, err := s.Box.Open(k.Sealed, sealName(k.KID))
+		seed, err := ring.cfg.Box.Open(k.Sealed, sealName(k.KID))
 		if err != nil {
 			return fault.Wrap(err, "open a signing key: is the encryption key another one?")
 		}
@@ -144,9 +147,9 @@ func (s *Service) install(list []signingKey, now time.Time) error {
 			signer = k
 		}
 	}
-	s.keys.mu.Lock()
-	defer s.keys.mu.Unlock()
-	s.keys.byHeader, s.keys.list, s.keys.signer, s.keys.loaded = byHeader, keys, signer, now
+	ring.mu.Lock()
+	defer ring.mu.Unlock()
+	ring.byHeader, ring.list, ring.signer, ring.loaded = byHeader, keys, signer, now
 	return nil
 }
 
@@ -168,33 +171,33 @@ func headerOf(kid string) (string, error) {
 
 // keyFor finds the key of a header; for one that is not known the store is asked
 // again, but not more often than every two seconds.
-func (s *Service) keyFor(ctx context.Context, header string) (*signingKey, bool) {
-	s.keys.mu.RLock()
-	k, ok := s.keys.byHeader[header]
-	recent := s.Now().Sub(s.keys.loaded) < reloadPause
-	s.keys.mu.RUnlock()
+func (ring *keyring) keyFor(ctx context.Context, header string) (*signingKey, bool) {
+	ring.mu.RLock()
+	k, ok := ring.byHeader[header]
+	recent := ring.cfg.Now().Sub(ring.loaded) < reloadPause
+	ring.mu.RUnlock()
 	if ok || recent || len(header) > 256 {
 		return k, ok
 	}
 	var list []signingKey
-	err := s.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
+	err := ring.cfg.Stores.System().Read(ctx, func(tx *db.Tx) (err error) {
 		list, err = selectSigningKeys(ctx, tx)
 		return err
 	})
-	if err != nil || s.install(list, s.Now()) != nil {
+	if err != nil || ring.install(list, ring.cfg.Now()) != nil {
 		return nil, false
 	}
-	s.keys.mu.RLock()
-	defer s.keys.mu.RUnlock()
-	k, ok = s.keys.byHeader[header]
+	ring.mu.RLock()
+	defer ring.mu.RUnlock()
+	k, ok = ring.byHeader[header]
 	return k, ok
 }
 
 // sign writes a token.
-func (s *Service) sign(c claims) (string, error) {
-	s.keys.mu.RLock()
-	k := s.keys.signer
-	s.keys.mu.RUnlock()
+func (ring *keyring) sign(c claims) (string, error) {
+	ring.mu.RLock()
+	k := ring.signer
+	ring.mu.RUnlock()
 	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
 	t.Header["kid"], t.Header["typ"] = k.KID, tokenType
 	return t.SignedString(k.private)

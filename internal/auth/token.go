@@ -80,19 +80,19 @@ func (s *Service) beginSession(ctx context.Context, tx *db.Tx, t scope.TenantID,
 
 // verify checks a token's form, signature and fixed claims. Its size is bounded
 // and its header compared before anything of it is parsed.
-func (s *Service) verify(ctx context.Context, text string) (claims, error) {
+func (ring *keyring) verify(ctx context.Context, text string) (claims, error) {
 	header, rest, ok := strings.Cut(text, ".")
 	if !ok || len(text) > maxCredential || strings.Count(rest, ".") != 1 {
 		return claims{}, refused()
 	}
-	key, ok := s.keyFor(ctx, header)
+	key, ok := ring.keyFor(ctx, header)
 	if !ok {
 		return claims{}, refused()
 	}
 	var c claims
 	parser := jwt.NewParser(
-		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithIssuer(s.Issuer), jwt.WithAudience(audience),
-		jwt.WithExpirationRequired(), jwt.WithTimeFunc(s.Now), jwt.WithStrictDecoding(),
+		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}), jwt.WithIssuer(ring.cfg.Issuer), jwt.WithAudience(audience),
+		jwt.WithExpirationRequired(), jwt.WithTimeFunc(ring.cfg.Now), jwt.WithStrictDecoding(),
 	)
 	_, err := parser.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return ed25519.PublicKey(key.Public), nil })
 	if err != nil || c.ID == "" || c.Tenant == "" || len(c.Audience) != 1 {
@@ -217,7 +217,7 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (
 	if ss.Limited {
 		ss.Scopes = user.Scopes(scope.Permissions{List: user.Imply(slices.Clone(asked))})
 	}
-	home, err := s.homeStore(ctx, sc)
+	home, err := homeStore(ctx, s.Stores, sc)
 	if err != nil {
 		return Grant{}, err
 	}
@@ -251,9 +251,9 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (
 
 // homeStore is the store of the tenant that the caller belongs to: platform
 // administrators are people of the default tenant wherever they work.
-func (s *Service) homeStore(ctx context.Context, sc scope.Scope) (*db.DB, error) {
+func homeStore(ctx context.Context, stores *db.Cluster, sc scope.Scope) (*db.DB, error) {
 	if sc.Platform {
-		return s.Stores.Tenant(ctx, scope.DefaultTenant)
+		return stores.Tenant(ctx, scope.DefaultTenant)
 	}
-	return s.Stores.Tenant(ctx, sc.Tenant)
+	return stores.Tenant(ctx, sc.Tenant)
 }

@@ -30,7 +30,7 @@ func TestTokenAbuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := r.keys.signer
+	key := r.signer
 	enc := base64.RawURLEncoding.EncodeToString
 	header := func(h map[string]any) string { raw, _ := json.Marshal(h); return enc(raw) }
 	forge := func(h map[string]any) string { // our real key under another header

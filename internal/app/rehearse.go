@@ -2,10 +2,9 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
-	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
 )
@@ -25,21 +24,8 @@ func (p *parts) rehearse(context.Context) error {
 
 // work sets up the one runner of all jobs: it is after every service that has some.
 func (p *parts) work(context.Context) error {
-	handlers := p.replays.Handlers()
-	handlers[ide.JobKind] = p.ide.Work
 	jobs := &job.Runner{
-		Cluster: p.stores, Handlers: handlers, Now: p.now, Logger: p.log, Panics: p.panics, Lease: 20 * time.Second,
-		Dead: func(ctx context.Context, tx *db.Tx, t job.Task, cause error) error {
-			switch t.Kind {
-			case ide.JobKind:
-				return p.ide.HandleDead(ctx, tx, t, cause)
-			case replay.JobKind:
-				return p.replays.HandleDead(ctx, tx, t, cause)
-			default: // of another version: nobody here knows what waits for it
-				p.log.WarnContext(ctx, "a job of an unknown kind is given up", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", cause)
-				return nil
-			}
-		},
+		Cluster: p.stores, Kinds: slices.Concat(p.replays.Jobs(), p.ide.Jobs()), Now: p.now, Logger: p.log, Panics: p.panics, Lease: 20 * time.Second,
 	}
 	p.task("jobs", jobs.Run)
 	return nil

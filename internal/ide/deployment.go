@@ -27,9 +27,6 @@ const (
 	Failed     = "failed"
 )
 
-// JobKind is the kind of the job that does a deployment's work.
-const JobKind = "ide_deployment"
-
 // workTime bounds the work of one deployment, editorTime that of an editor's,
 // which somebody waits for. One of an editor that has not ended lostAfter its
 // begin has lost its server.

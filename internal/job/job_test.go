@@ -129,7 +129,7 @@ func TestRunsEachOnce(t *testing.T) {
 			}
 		}
 		for range 3 {
-			start(t, &job.Runner{Cluster: c, Handlers: handlers})
+			start(t, &job.Runner{Cluster: c, Kinds: kinds(handlers, nil)})
 		}
 		for _, id := range []scope.TenantID{"default", "t2"} {
 			for i := 5; i < 10; i++ {
@@ -179,16 +179,15 @@ func TestRetryAndDeath(t *testing.T) {
 			}},
 			Cluster: c,
 			Backoff: func(string, int) time.Duration { return time.Millisecond },
-			Handlers: map[string]job.Handler{
+			Kinds: kinds(map[string]job.Handler{
 				"fails":    func(context.Context, job.Task) error { attempts.Add(1); return errors.New("no\x00t yet") },
 				"panics":   func(context.Context, job.Task) error { panic("a bug") },
 				"hopeless": func(context.Context, job.Task) error { return job.Permanent(errors.New("never")) },
 				"later":    func(context.Context, job.Task) error { return job.RetryAfter(time.Hour, errors.New("later")) },
-			},
-			Dead: func(_ context.Context, _ *db.Tx, task job.Task, cause error) error {
+			}, func(_ context.Context, _ *db.Tx, task job.Task, cause error) error {
 				dead <- fmt.Sprintf("%s %d", task.Kind, task.Attempt)
 				return nil
-			},
+			}),
 		})
 		insert(t, d, job.Job{Kind: "fails", MaxAttempts: 3, UniqueKey: "k"}, job.Job{Kind: "panics", MaxAttempts: 2}, job.Job{Kind: "hopeless"},
 			job.Job{Kind: "later"}, job.Job{Kind: "unknown"})
@@ -212,10 +211,10 @@ func TestRetryAndDeath(t *testing.T) {
 func TestLaterJobsWait(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		ran := make(chan time.Time, 1)
-		start(t, &job.Runner{Cluster: c, Handlers: map[string]job.Handler{"x": func(context.Context, job.Task) error {
+		start(t, &job.Runner{Cluster: c, Kinds: kinds(map[string]job.Handler{"x": func(context.Context, job.Task) error {
 			ran <- time.Now()
 			return nil
-		}}})
+		}}, nil)})
 		at := time.Now().Add(150 * time.Millisecond)
 		insert(t, tenant(t, c, "default"), job.Job{Kind: "x", RunAt: at})
 		if got := get(t, ran); got.Before(at.Truncate(time.Microsecond)) {
@@ -248,13 +247,13 @@ func TestDeadRunner(t *testing.T) {
 				return nil
 			})
 		}}
-		start(t, &job.Runner{Cluster: c, Handlers: handlers, Now: now})
+		start(t, &job.Runner{Cluster: c, Kinds: kinds(handlers, nil), Now: now})
 		insert(t, d, job.Job{Kind: "x"})
 		if first := get(t, runs); first.Attempt != 1 {
 			t.Errorf("%+v", first)
 		}
 		offset.Store(int64(2 * time.Minute)) // past the lease
-		start(t, &job.Runner{Cluster: c, Handlers: handlers, Now: now})
+		start(t, &job.Runner{Cluster: c, Kinds: kinds(handlers, nil), Now: now})
 		if second := get(t, runs); second.Attempt != 2 {
 			t.Errorf("%+v", second)
 		}
@@ -270,11 +269,11 @@ func TestStopGivesBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
 		d := tenant(t, c, "default")
 		running := make(chan struct{}, 1)
-		stop := start(t, &job.Runner{Cluster: c, Handlers: map[string]job.Handler{"x": func(ctx context.Context, _ job.Task) error {
+		stop := start(t, &job.Runner{Cluster: c, Kinds: kinds(map[string]job.Handler{"x": func(ctx context.Context, _ job.Task) error {
 			running <- struct{}{}
 			<-ctx.Done()
 			return ctx.Err()
-		}}})
+		}}, nil)})
 		insert(t, d, job.Job{Kind: "x", MaxAttempts: 1})
 		get(t, running)
 		stop()
@@ -282,10 +281,10 @@ func TestStopGivesBack(t *testing.T) {
 			t.Errorf("%v", s)
 		}
 		again := make(chan int, 1)
-		start(t, &job.Runner{Cluster: c, Handlers: map[string]job.Handler{"x": func(_ context.Context, task job.Task) error {
+		start(t, &job.Runner{Cluster: c, Kinds: kinds(map[string]job.Handler{"x": func(_ context.Context, task job.Task) error {
 			again <- task.Attempt
 			return nil
-		}}})
+		}}, nil)})
 		if n := get(t, again); n != 1 {
 			t.Errorf("attempt %d", n)
 		}
@@ -365,12 +364,12 @@ func BenchmarkJobs(b *testing.B) {
 			var done atomic.Int64
 			all := make(chan struct{})
 			b.ResetTimer()
-			stop := start(b, &job.Runner{Cluster: c, Handlers: map[string]job.Handler{"x": func(context.Context, job.Task) error {
+			stop := start(b, &job.Runner{Cluster: c, Kinds: kinds(map[string]job.Handler{"x": func(context.Context, job.Task) error {
 				if done.Add(1) == int64(b.N) {
 					close(all)
 				}
 				return nil
-			}}})
+			}}, nil)})
 			<-all
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 			b.StopTimer()
@@ -397,10 +396,10 @@ func TestKillsItsRunners(t *testing.T) {
 		dead := make(chan error, 1)
 		insert(t, d, job.Job{Kind: "x", MaxAttempts: 2})
 		for attempt := range 3 {
-			start(t, &job.Runner{Cluster: c, Handlers: handlers, Now: now, Dead: func(_ context.Context, _ *db.Tx, _ job.Task, cause error) error {
+			start(t, &job.Runner{Cluster: c, Now: now, Kinds: kinds(handlers, func(_ context.Context, _ *db.Tx, _ job.Task, cause error) error {
 				dead <- cause
 				return nil
-			}})
+			})})
 			if attempt < 2 {
 				if task := get(t, runs); task.Attempt != attempt+1 {
 					t.Errorf("attempt %d, want %d", task.Attempt, attempt+1)
@@ -416,4 +415,13 @@ func TestKillsItsRunners(t *testing.T) {
 			t.Errorf("it ran %d times more", len(runs))
 		}
 	})
+}
+
+// kinds declares each handler as a kind of job; all of them end with dead.
+func kinds(handlers map[string]job.Handler, dead func(context.Context, *db.Tx, job.Task, error) error) []job.Kind {
+	var out []job.Kind
+	for name, h := range handlers {
+		out = append(out, job.Kind{Name: name, Work: h, Dead: dead})
+	}
+	return out
 }

@@ -14,13 +14,24 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
+// Kind is one kind of job: who does it, and who ends what waits for it.
+type Kind struct {
+	Name string
+	// Work does a job.
+	Work Handler
+	// Dead, if set, is called in the transaction that buries a job of this kind after
+	// its last attempt.
+	Dead func(ctx context.Context, tx *db.Tx, t Task, cause error) error
+}
+
 // Runner runs the jobs of all tenants. Replicas each have one; the store keeps
 // them from running a job twice at a time.
 type Runner struct {
-	Cluster  *db.Cluster
-	Handlers map[string]Handler
-	Now      func() time.Time
-	Logger   *slog.Logger
+	Cluster *db.Cluster
+	// Kinds are the kinds of job that packages declare, each in its jobs.go.
+	Kinds  []Kind
+	Now    func() time.Time
+	Logger *slog.Logger
 	// Panics counts the panics of handlers.
 	Panics *fault.Panics
 	// Concurrency is how many jobs run at a time (8).
@@ -32,8 +43,6 @@ type Runner struct {
 	Poll time.Duration
 	// Backoff is the pause after a failed attempt; nil means the package's.
 	Backoff func(kind string, attempt int) time.Duration
-	// Dead, if set, is called in the transaction that buries a job.
-	Dead func(ctx context.Context, tx *db.Tx, t Task, cause error) error
 
 	mu    sync.Mutex
 	due   map[scope.TenantID]time.Time // when to look at a tenant next
@@ -306,11 +315,20 @@ func (r *Runner) call(ctx context.Context, t Task) (err error) {
 			r.Logger.Error("a job panicked", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "panic", fault.DescribePanic(p), "stack", string(debug.Stack()))
 		}
 	}()
-	h, ok := r.Handlers[t.Kind]
-	if !ok {
+	k, known := r.kind(t.Kind)
+	if !known {
 		return RetryAfter(time.Hour, fmt.Errorf("no handler for jobs of kind %q in this version", t.Kind))
 	}
-	return h(ctx, t)
+	return k.Work(ctx, t)
+}
+
+func (r *Runner) kind(name string) (Kind, bool) {
+	for _, k := range r.Kinds {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Kind{}, false
 }
 
 // finish writes down how a task went.
@@ -327,10 +345,17 @@ func (r *Runner) finish(ctx context.Context, stopping bool, t Task, cause error)
 			return err
 		case errors.As(cause, &forGood) || t.Attempt >= t.MaxAttempts:
 			n, err := buryTask(ctx, tx, t, r.Now(), reason(cause))
-			if err != nil || n == 0 || r.Dead == nil {
+			if err != nil || n == 0 {
 				return err
 			}
-			return r.Dead(ctx, tx, t, cause)
+			k, known := r.kind(t.Kind)
+			switch {
+			case !known: // of another version: nobody here knows what waits for it
+				r.Logger.WarnContext(ctx, "a job of an unknown kind is given up", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", cause)
+			case k.Dead != nil:
+				return k.Dead(ctx, tx, t, cause)
+			}
+			return nil
 		}
 		delay := r.Backoff(t.Kind, t.Attempt)
 		if errors.As(cause, &delayed) {

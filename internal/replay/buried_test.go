@@ -17,7 +17,7 @@ func TestBuriedOfAnotherKind(t *testing.T) {
 			t.Errorf("%q: %v", kind, err)
 		}
 	}
-	if handlers := s.Handlers(); len(handlers) != 1 || handlers[JobKind] == nil {
-		t.Errorf("%d kinds are taken", len(handlers))
+	if kinds := s.Jobs(); len(kinds) != 1 || kinds[0].Name != JobKind {
+		t.Errorf("%d kinds are taken", len(kinds))
 	}
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rerun"
 )
 
-// Handlers are what package job runs for this package.
-func (s *Service) Handlers() map[string]job.Handler { return map[string]job.Handler{JobKind: s.work} }
+// Jobs declares the kinds of job of this package.
+func (s *Service) Jobs() []job.Kind {
+	return []job.Kind{{Name: JobKind, Work: s.work, Dead: s.HandleDead}}
+}
 
 // errStopped ends a run that was cancelled.
 var errStopped = errors.New("replay: the run was cancelled")

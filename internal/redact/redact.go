@@ -15,15 +15,10 @@ import (
 // Mark stands where a secret stood.
 const Mark = "[redacted]"
 
-// Secret reports whether a member of this name holds what must not be logged: its
+// secret reports whether a member of this name holds what must not be logged: its
 // name, folded to lower-case letters and digits so that api_key, API-Key and apiKey
 // are one, holds one of the words below. Names that end in token are secrets, those
 // that count tokens are not.
-func Secret(name string) bool {
-	var buf [64]byte
-	return secret(foldName(buf[:0], name))
-}
-
 func secret(folded []byte) bool {
 	for i := range folded {
 		if secretAt(folded[i:]) {
@@ -52,12 +47,6 @@ func secretAt(s []byte) bool {
 }
 
 func begins(s []byte, word string) bool { return len(s) >= len(word) && string(s[:len(word)]) == word }
-
-// Personal reports whether a member of this name is owner_email.
-func Personal(name string) bool {
-	var buf [64]byte
-	return personal(foldName(buf[:0], name))
-}
 
 func personal(folded []byte) bool { return string(folded) == "owneremail" }
 

@@ -79,12 +79,12 @@ func TestAppendDeepValue(t *testing.T) {
 func TestSecretWords(t *testing.T) {
 	for _, word := range []string{"password", "passwd", "passphrase", "secret", "credential", "authorization", "apikey", "privatekey", "cookie", "bearer"} {
 		for _, name := range []string{word, "x" + word, word + "x", "my_" + strings.ToUpper(word) + "-9", word[:1] + word, word[:3] + word} {
-			if !Secret(name) {
+			if !Hides(name) {
 				t.Errorf("%q is no secret", name)
 			}
 		}
 		for _, name := range []string{word[:len(word)-1], word[1:]} {
-			if Secret(name) {
+			if Hides(name) {
 				t.Errorf("%q is a secret", name)
 			}
 		}

@@ -115,6 +115,7 @@ var layers = []layer{
 		"internal/enforce/ids",
 		"internal/enforce/plaintext",
 		"internal/enforce/spelling",
+		"internal/enforce/wire",
 	}},
 	{"the data plane: messages", []string{
 		"internal/enforce/bodies",
@@ -124,6 +125,7 @@ var layers = []layer{
 		"internal/enforce/mcp",
 		"internal/enforce/metrics",
 		"internal/enforce/pii",
+		"internal/enforce/uplink",
 		"internal/enforce/upstream",
 	}},
 	{"the data plane: masks", []string{

@@ -13,8 +13,10 @@ var dataPlaneHTTP = []string{
 	"internal/enforce/identity",
 	"internal/enforce/metrics",
 	"internal/enforce/settings",
+	"internal/enforce/uplink",
 	"internal/enforce/upstream",
 	"internal/enforce/usage",
+	"internal/enforce/wire",
 }
 
 // checkReserved: what only some packages may import.

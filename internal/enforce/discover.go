@@ -15,7 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -290,24 +292,24 @@ func (b *Bouncer) scouting(ctx context.Context) {
 				continue
 			}
 		}
-		if !b.pause(ctx, scoutLinger) {
+		if !ids.Pause(ctx, scoutLinger) {
 			return
 		}
 		list := b.scout.take()
-		for wait := shipRetryMin; len(list) > 0; wait = min(2*wait, shipRetryMax) {
+		for wait := uplink.RetryMin; len(list) > 0; wait = min(2*wait, uplink.RetryMax) {
 			refused, err := b.reportHosts(ctx, list)
-			var no *statusError
+			var no *uplink.StatusError
 			if err == nil {
 				b.count.HostsReported.Add(uint64(len(list)))
 				b.scout.refuse(list, refused, b.cfg.Now().Add(scoutLater))
 				break
 			}
-			if errors.As(err, &no) && no.code/100 == 4 && no.code != http.StatusTooManyRequests {
+			if errors.As(err, &no) && no.Code/100 == 4 && no.Code != http.StatusTooManyRequests {
 				b.log.WarnContext(ctx, "the control plane takes no report of hosts", "error", err)
 				b.scout.later(hostsOf(list), b.cfg.Now().Add(scoutLater))
 				break
 			}
-			if !b.pause(ctx, b.ids.Jitter(max(wait, retryAfter(err)))) {
+			if !ids.Pause(ctx, b.ids.Jitter(max(wait, uplink.RetryAfter(err)))) {
 				return
 			}
 		}
@@ -330,7 +332,7 @@ func (b *Bouncer) reportHosts(ctx context.Context, list []sighting) (refused map
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	req, err := b.request(ctx, http.MethodPost, "/bridge/discovery", bytes.NewReader(body))
+	req, err := b.client.Request(ctx, http.MethodPost, "/bridge/discovery", bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -341,7 +343,7 @@ func (b *Bouncer) reportHosts(ctx context.Context, list []sighting) (refused map
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
-		return nil, failedStatus(resp)
+		return nil, uplink.ErrorOf(resp)
 	}
 	var out struct {
 		Refused []struct {

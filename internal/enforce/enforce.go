@@ -21,7 +21,6 @@
 package enforce
 
 import (
-	"compress/gzip"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -29,12 +28,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +41,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
@@ -180,14 +177,15 @@ func (c *Config) Validate() error {
 // Bouncer is a running data plane. Make it with New; it serves with Run, or
 // through Handler where somebody else listens.
 type Bouncer struct {
-	cfg    Config
-	log    *slog.Logger
-	base   string // the control plane's API root
-	out    *outbound.Client
-	client *http.Client // out's, for the control plane and key sets
-	reader settings.Reader
-	up     *upstream.Upstream // nil: forward-auth only
-	state  atomic.Pointer[settings.State]
+	cfg     Config
+	log     *slog.Logger
+	base    string // the control plane's API root
+	out     *outbound.Client
+	client  *uplink.Client
+	shipper *uplink.Shipper
+	reader  settings.Reader
+	up      *upstream.Upstream // nil: forward-auth only
+	state   atomic.Pointer[settings.State]
 	// announced is whether Config.Serving was called.
 	announced announcement
 	cache     *rego.Cache
@@ -199,7 +197,6 @@ type Bouncer struct {
 	events    sync.Pool // *[]byte
 	inputs    *spool.Allowance
 	folder    *fold.Folder[[]byte]
-	zip       *gzip.Writer // the shipper's: its tables are 800 KB
 	labels    atomic.Pointer[[]byte]
 	leaving   atomic.Bool // told to stop: answers end their connections
 	missing   gaps        // decisions that the log could not keep
@@ -211,9 +208,9 @@ type Bouncer struct {
 	maskers   chan struct{} // holds a token for each large answer that is being masked
 	report    reporter
 
-	contact                  atomic.Pointer[time.Time]
-	polling                  atomic.Bool
-	logsFailing, shipFailing atomic.Bool
+	contact     atomic.Pointer[time.Time]
+	polling     atomic.Bool
+	logsFailing atomic.Bool
 
 	mu   sync.Mutex
 	sync syncState
@@ -231,7 +228,8 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	base, err := apiRoot(cfg.URL)
+	plane := outbound.Trusted(outbound.Config{RootCAs: cfg.RootCAs})
+	api, err := uplink.NewClient(cfg.URL, cfg.Token, cfg.Version, plane.HTTP())
 	if err != nil {
 		return nil, err
 	}
@@ -255,9 +253,9 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		return nil, fmt.Errorf("bouncer: %w", err)
 	}
 	b = &Bouncer{
-		cfg: cfg, log: logger, base: base, up: up, cache: rego.NewCache(cfg.CacheBytes),
+		cfg: cfg, log: logger, client: api, up: up, cache: rego.NewCache(cfg.CacheBytes),
 		tools:  session.OpenTools(cfg.DataDir),
-		out:    outbound.Trusted(outbound.Config{RootCAs: cfg.RootCAs}),
+		out:    plane,
 		ids:    ids.New(seed),
 		report: newReporter(), scout: newScout(), inputs: newInputAllowance(), folder: fold.New[[]byte](cfg.Fold),
 		shadow: make(chan shadowJob, shadowQueue), activated: make(chan struct{}, 1),
@@ -267,11 +265,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if b.bodies, err = bodies.Open(cfg.DataDir, cfg.Entropy); err != nil {
 		return nil, err
 	}
-	b.client = b.out.HTTP()
-	b.reader = settings.Reader{Trusted: trusted, Token: cfg.Token, Client: b.client, Now: cfg.Now}
-	if b.zip, err = gzip.NewWriterLevel(io.Discard, gzip.BestSpeed); err != nil {
-		return nil, err
-	}
+	b.reader = settings.Reader{Trusted: trusted, Token: cfg.Token, Client: plane.HTTP(), Now: cfg.Now}
 	b.events.New = func() any { buf := make([]byte, 0, 2048); return &buf }
 	b.state.Store(b.initialState())
 	b.confirmedAt(time.Time{})
@@ -284,6 +278,10 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("bouncer: the decision log: %w", err), b.reserve.Close())
+	}
+	b.shipper, err = uplink.NewShipper(b.spool, b.client, b.ids, &b.count, logger, cfg.Now, func() { b.logsFailing.Store(true) })
+	if err != nil {
+		return nil, errors.Join(err, b.spool.Close(), b.reserve.Close())
 	}
 	b.openGaps()
 	b.restore()
@@ -306,19 +304,6 @@ func (b *Bouncer) Close() error {
 	}
 	b.out.Close()
 	return errors.Join(b.spool.Close(), b.missing.marks.Close(), b.reserve.Close())
-}
-
-// apiRoot is the API below which the bridge is.
-func apiRoot(raw string) (string, error) {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil {
-		return "", fmt.Errorf("bouncer: %q is no http(s) address of a control plane", raw)
-	}
-	path := strings.TrimRight(u.Path, "/")
-	if !strings.HasSuffix(path, "/api/v1") {
-		path += "/api/v1"
-	}
-	return u.Scheme + "://" + u.Host + path, nil
 }
 
 // labelMap says who reports, as OPA's labels do.
@@ -358,7 +343,7 @@ func (b *Bouncer) ready(st *settings.State) bool {
 // loops runs everything beside the traffic until ctx ends.
 func (b *Bouncer) loops(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := []func(context.Context){b.follow, b.ship, b.reportLoop, b.upkeep, b.scouting, b.keepLog, b.foldLoop}
+	loops := []func(context.Context){b.follow, b.shipper.Run, b.reportLoop, b.upkeep, b.scouting, b.keepLog, b.foldLoop}
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
 		loops = append(loops, b.shadowWork)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/extauthz"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 )
 
 // checks is the gRPC side of the bouncer; nil when there is none.
@@ -32,7 +33,7 @@ func (b *Bouncer) openChecks(ctx context.Context) (*checks, error) {
 	var secure *tls.Config
 	if b.cfg.TLSCert != "" {
 		var err error
-		if secure, err = secureConfig(b.cfg.TLSCert, b.cfg.TLSKey); err != nil {
+		if secure, err = wire.TLSConfig(b.cfg.TLSCert, b.cfg.TLSKey); err != nil {
 			return nil, fmt.Errorf("bouncer: %w", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 )
 
 const (
@@ -23,7 +24,7 @@ func (b *Bouncer) fetchCredentials(ctx context.Context, id string, least int64) 
 	if have := b.state.Load().Credentials; have != nil && have.Number() >= least {
 		return have, nil
 	}
-	req, err := b.request(ctx, http.MethodGet, "/bridge/credentials", nil)
+	req, err := b.client.Request(ctx, http.MethodGet, "/bridge/credentials", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +34,7 @@ func (b *Bouncer) fetchCredentials(ctx context.Context, id string, least int64) 
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, failedStatus(resp))
+		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, uplink.ErrorOf(resp))
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxCredentials))
 	if err != nil {
@@ -43,7 +44,7 @@ func (b *Bouncer) fetchCredentials(ctx context.Context, id string, least int64) 
 	if err != nil {
 		return nil, err
 	}
-	if err := saveFile(b.cfg.DataDir, credentialsName, data); err != nil {
+	if err := uplink.SaveFile(b.cfg.DataDir, credentialsName, data); err != nil {
 		b.count.SaveFailures.Add(1)
 		b.log.ErrorContext(ctx, "the credentials for the application could not be saved for a restart", "error", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -88,7 +89,7 @@ func (b *Bouncer) exampleEvent(st *settings.State, in *inbound, who *identity.Ca
 
 // foldLoop writes the events of refusals that were counted, until ctx ends.
 func (b *Bouncer) foldLoop(ctx context.Context) {
-	for b.pause(ctx, foldEvery) {
+	for ids.Pause(ctx, foldEvery) {
 		b.writeFolded(false)
 	}
 	b.writeFolded(true)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
 )
 
@@ -47,7 +48,7 @@ func TestHashesAreKeyed(t *testing.T) {
 		var saved []byte
 		eventually(t, "the bundle is saved", func() bool {
 			var err error
-			saved, err = os.ReadFile(filepath.Join(b.cfg.DataDir, lastGoodName))
+			saved, err = os.ReadFile(filepath.Join(b.cfg.DataDir, uplink.BundleFile))
 			return err == nil
 		})
 		if key := keys[who]; key != nil && (bytes.Contains(saved, key) || bytes.Contains(saved, []byte(hex.EncodeToString(key)))) {

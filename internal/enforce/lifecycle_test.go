@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
 )
@@ -179,7 +180,7 @@ func TestLastGoodBundle(t *testing.T) {
 	later.stop()
 
 	// F10: a damaged copy is not taken.
-	file := filepath.Join(dir, lastGoodName)
+	file := filepath.Join(dir, uplink.BundleFile)
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -84,7 +85,7 @@ func (in *inbound) deadline(most time.Duration) time.Duration {
 // arrive is the part of a request's check that is done for our own endpoints
 // too: who is at the other end, and which path, canonical, is asked for.
 func (b *Bouncer) arrive(r *http.Request, st *settings.Settings) (in inbound, no *refusal) {
-	in = inbound{at: b.cfg.Now(), method: r.Method, headers: r.Header, secure: r.TLS != nil || overTLS(r.Context())}
+	in = inbound{at: b.cfg.Now(), method: r.Method, headers: r.Header, secure: r.TLS != nil || wire.IsSecure(r.Context())}
 	in.id = b.requestID(r.Header, in.at)
 	in.peer = identity.PeerOf(r)
 	in.trusted = st.Trusted.Trusts(in.peer)

@@ -13,9 +13,12 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -27,7 +30,6 @@ const (
 	idleTimeout   = 60 * time.Second
 	maxHeadBytes  = 64 << 10
 	stopTimeout   = 10 * time.Second
-	flushTimeout  = 2 * time.Second
 	serverSlop    = 4096 // net/http reads this much more than it is told
 	ownPrefix     = "/_bouncer/"
 	shadowQueue   = 1024
@@ -83,7 +85,7 @@ func (b *Bouncer) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 		b.announceStop()
 		if b.cfg.StopDelay > 0 && framing.Drain(l) {
-			b.pause(context.Background(), framing.DrainTime)
+			ids.Pause(context.Background(), framing.DrainTime)
 		}
 		err = b.shutdown(srv, checks)
 	case err = <-served: // one listener failed: this is no whole bouncer any more
@@ -105,11 +107,11 @@ func (b *Bouncer) strict(l net.Listener) (net.Listener, error) {
 	if b.cfg.TLSCert == "" {
 		return framing.Listener{Listener: l}, nil
 	}
-	config, err := secureConfig(b.cfg.TLSCert, b.cfg.TLSKey)
+	config, err := wire.TLSConfig(b.cfg.TLSCert, b.cfg.TLSKey)
 	if err != nil {
 		return nil, err
 	}
-	return newSecureListener(l, config), nil
+	return wire.NewSecureListener(l, config), nil
 }
 
 func (b *Bouncer) server() *http.Server {
@@ -118,7 +120,7 @@ func (b *Bouncer) server() *http.Server {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler: b.Handler(), ConnContext: markSecure, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
+		Handler: b.Handler(), ConnContext: wire.MarkSecure, Protocols: protocols, ReadHeaderTimeout: headTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeadBytes - serverSlop, DisableGeneralOptionsHandler: true,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: maxHTTP2Loads, SendPingTimeout: 30 * time.Second, WriteByteTimeout: clientWrite},
 		ErrorLog: slog.NewLogLogger(b.log.Handler(), slog.LevelDebug),
@@ -130,13 +132,13 @@ func (b *Bouncer) server() *http.Server {
 func (b *Bouncer) announceStop() {
 	b.leaving.Store(true)
 	if b.cfg.StopDelay > 0 {
-		b.pause(context.Background(), b.cfg.StopDelay)
+		ids.Pause(context.Background(), b.cfg.StopDelay)
 	}
 }
 
 // shutdown ends the server in order, and by force when that takes too long.
 func (b *Bouncer) shutdown(srv *http.Server, checks *checks) error {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout-flushTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout-uplink.FlushTimeout)
 	defer cancel()
 	b.tunnels.each(func(o *openTunnel) { o.shut() })
 	checks.stop(ctx)
@@ -342,7 +344,7 @@ func (b *Bouncer) shadowWork(ctx context.Context) {
 		began := b.cfg.Now()
 		defer func() {
 			if took := b.cfg.Now().Sub(began); took > shadowSlow {
-				b.pause(ctx, took)
+				ids.Pause(ctx, took)
 			}
 		}()
 		defer b.releaseBody(j.in.seen)

@@ -154,7 +154,7 @@ func (b *Bouncer) reportLoop(ctx context.Context) {
 		}
 		body, err := json.Marshal(st)
 		if err == nil {
-			err = b.post(ctx, "/bridge/status", body, false)
+			err = b.client.Post(ctx, "/bridge/status", body, false)
 		}
 		if err != nil && ctx.Err() == nil {
 			b.log.DebugContext(ctx, "the status could not be reported", "error", err)
@@ -202,7 +202,7 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 		logs["code"], logs["message"] = "decision_log_error", fmt.Sprintf("the decision log cannot be kept: %d decisions are missing", b.count.LogsDropped.Load())
 	case b.logTrouble(b.reserve.Stats()) != "":
 		logs["code"], logs["message"] = "decision_log_error", b.logTrouble(b.reserve.Stats())
-	case b.shipFailing.Load():
+	case b.shipper.Failing():
 		logs["code"], logs["message"] = "decision_log_error", "the decision log cannot be delivered"
 	}
 	own := bouncerStatus{

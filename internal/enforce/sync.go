@@ -14,7 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
@@ -66,7 +68,7 @@ func (e *syncError) Error() string { return e.code + ": " + e.message }
 // restore makes the saved bundle the active one, so that a bouncer that starts
 // while the control plane is away goes on where it stopped.
 func (b *Bouncer) restore() {
-	head, data, contact, err := loadLastGood(b.cfg.DataDir)
+	head, data, contact, err := uplink.LoadBundle(b.cfg.DataDir)
 	if errors.Is(err, os.ErrNotExist) {
 		return
 	}
@@ -110,7 +112,7 @@ func (b *Bouncer) follow(ctx context.Context) {
 			if b.refusedTag() != refused {
 				wait = retryMin // another bundle than before: the next may be mended already
 			}
-			if !b.pause(ctx, b.ids.Jitter(max(wait, retryAfter(err)))) {
+			if !ids.Pause(ctx, b.ids.Jitter(max(wait, uplink.RetryAfter(err)))) {
 				return
 			}
 			wait = min(2*wait, retryMax)
@@ -120,7 +122,7 @@ func (b *Bouncer) follow(ctx context.Context) {
 		default:
 			wait = retryMin
 			if early := b.cfg.Now().Sub(began); early < spinGuard {
-				if !b.pause(ctx, b.ids.Jitter(spinGuard)) {
+				if !ids.Pause(ctx, b.ids.Jitter(spinGuard)) {
 					return
 				}
 			}
@@ -139,7 +141,7 @@ func (b *Bouncer) refusedTag() string {
 func (b *Bouncer) noteOutcome(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var no *statusError
+	var no *uplink.StatusError
 	var refused *syncError
 	switch {
 	case err == nil:
@@ -150,8 +152,8 @@ func (b *Bouncer) noteOutcome(err error) {
 	case errors.As(err, &refused):
 		b.sync.err = refused
 	case errors.As(err, &no):
-		b.sync.err = &syncError{code: "bundle_error", message: no.Error(), httpCode: no.code}
-		b.sync.denied = no.code == http.StatusUnauthorized || no.code == http.StatusForbidden
+		b.sync.err = &syncError{code: "bundle_error", message: no.Error(), httpCode: no.Code}
+		b.sync.denied = no.Code == http.StatusUnauthorized || no.Code == http.StatusForbidden
 	default:
 		b.sync.err = &syncError{code: "bundle_error", message: err.Error()}
 	}
@@ -170,7 +172,7 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 	park := b.pollWait()
 	ctx, cancel := context.WithTimeout(ctx, park+30*time.Second)
 	defer cancel()
-	req, err := b.request(ctx, http.MethodGet, "/bridge/bundles/"+s.id, nil)
+	req, err := b.client.Request(ctx, http.MethodGet, "/bridge/bundles/"+s.id, nil)
 	if err != nil {
 		return false, err
 	}
@@ -214,7 +216,7 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 		b.noteConfirmed()
 		return false, nil
 	case http.StatusOK:
-		data, err := io.ReadAll(io.LimitReader(resp.Body, maxBundle+1))
+		data, err := io.ReadAll(io.LimitReader(resp.Body, uplink.MaxBundle+1))
 		if err != nil {
 			return false, fmt.Errorf("the bundle broke off: %w", err)
 		}
@@ -225,7 +227,7 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 		}
 		return changed, err
 	}
-	return false, failedStatus(resp)
+	return false, uplink.ErrorOf(resp)
 }
 
 // The proof that an answer to a poll is fresh: the bouncer sends a nonce, and the
@@ -274,7 +276,7 @@ func (b *Bouncer) verifyFresh(h http.Header, nonce, id string, tags ...string) e
 func (b *Bouncer) noteConfirmed() {
 	now := b.cfg.Now()
 	b.confirmedAt(now)
-	touchLastGood(b.cfg.DataDir, now)
+	uplink.ConfirmBundle(b.cfg.DataDir, now)
 }
 
 // pollWait is how long a poll may be parked. Its answer confirms the bundle, so
@@ -320,7 +322,7 @@ func (b *Bouncer) whoAmI(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	req, err := b.request(ctx, http.MethodGet, "/bridge/self", nil)
+	req, err := b.client.Request(ctx, http.MethodGet, "/bridge/self", nil)
 	if err != nil {
 		return "", err
 	}
@@ -330,7 +332,7 @@ func (b *Bouncer) whoAmI(ctx context.Context) (string, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", failedStatus(resp)
+		return "", uplink.ErrorOf(resp)
 	}
 	var self struct {
 		ID      json.Number `json:"id"`
@@ -358,7 +360,7 @@ func (b *Bouncer) takeBundle(ctx context.Context, data []byte, etag, id string, 
 	b.sync.download = now
 	b.mu.Unlock()
 	err := error(nil)
-	if len(data) > maxBundle {
+	if len(data) > uplink.MaxBundle {
 		err = &syncError{code: "bundle_too_large", message: "the bundle is over 64 MiB"}
 	} else {
 		err = b.activate(data, id, false, func(id string, least int64) (*settings.Credentials, error) { return b.fetchCredentials(ctx, id, least) })
@@ -381,7 +383,7 @@ func (b *Bouncer) takeBundle(ctx context.Context, data []byte, etag, id string, 
 	if fresh {
 		b.confirmedAt(now)
 	}
-	if err := saveLastGood(b.cfg.DataDir, savedHead{Bouncer: id, Revision: st.Revision, ETag: etag}, data); err != nil {
+	if err := uplink.SaveBundle(b.cfg.DataDir, uplink.SavedHead{Bouncer: id, Revision: st.Revision, ETag: etag}, data); err != nil {
 		b.count.SaveFailures.Add(1)
 		b.log.Error("the bundle is active but could not be saved for a restart", "error", err)
 	}

@@ -1,4 +1,4 @@
-package enforce
+package uplink
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 // F10: every flipped bit of the saved bundle is seen, and so is every cut.
 func TestSavedBundleDetectsEveryChange(t *testing.T) {
 	bundle := bytes.Repeat([]byte("bundle bytes "), 100)
-	good, err := encodeLastGood(savedHead{Bouncer: "7", Revision: "r12", ETag: `"r12"`}, bundle)
+	good, err := encodeLastGood(SavedHead{Bouncer: "7", Revision: "r12", ETag: `"r12"`}, bundle)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,18 +1,24 @@
-package enforce
+// Package wire takes TLS connections of clients, those of HTTP/1 with the strict framing
+// of package framing.
+package wire
 
 import (
 	"context"
 	"crypto/tls"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 )
 
-// secureListener hands out TLS connections after their handshake: those that
+// handshakeTimeout is how long a client may take to shake hands.
+const handshakeTimeout = 10 * time.Second
+
+// SecureListener hands out TLS connections after their handshake: those that
 // agreed on HTTP/2 as they are, for net/http takes them up by their type, and
 // those of HTTP/1 behind the same framing checks as plain ones.
-type secureListener struct {
+type SecureListener struct {
 	net.Listener
 	config *tls.Config
 	ready  chan net.Conn
@@ -23,17 +29,17 @@ type secureListener struct {
 	all  sync.WaitGroup
 }
 
-// newSecureListener begins to accept from l. Closing the result closes l, ends handshakes
+// NewSecureListener begins to accept from l. Closing the result closes l, ends handshakes
 // that are under way and waits for them.
-func newSecureListener(l net.Listener, config *tls.Config) *secureListener {
-	s := &secureListener{Listener: l, config: config, ready: make(chan net.Conn), failed: make(chan error, 1)}
+func NewSecureListener(l net.Listener, config *tls.Config) *SecureListener {
+	s := &SecureListener{Listener: l, config: config, ready: make(chan net.Conn), failed: make(chan error, 1)}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.all.Go(s.accept)
 	return s
 }
 
-// secureConfig is what the server speaks with a certificate and its key.
-func secureConfig(cert, key string) (*tls.Config, error) {
+// TLSConfig is what the server speaks with a certificate and its key.
+func TLSConfig(cert, key string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		return nil, err
@@ -41,7 +47,7 @@ func secureConfig(cert, key string) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}, nil
 }
 
-func (s *secureListener) accept() {
+func (s *SecureListener) accept() {
 	for {
 		c, err := s.Listener.Accept()
 		if err != nil {
@@ -53,8 +59,8 @@ func (s *secureListener) accept() {
 }
 
 // handshake shakes hands beside the others, so that a slow client keeps nobody waiting.
-func (s *secureListener) handshake(c net.Conn) {
-	ctx, cancel := context.WithTimeout(s.ctx, headTimeout)
+func (s *SecureListener) handshake(c net.Conn) {
+	ctx, cancel := context.WithTimeout(s.ctx, handshakeTimeout)
 	defer cancel()
 	secure := tls.Server(c, s.config)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -73,7 +79,7 @@ func (s *secureListener) handshake(c net.Conn) {
 }
 
 // Accept implements net.Listener.
-func (s *secureListener) Accept() (net.Conn, error) {
+func (s *SecureListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.ready:
 		return c, nil
@@ -84,7 +90,7 @@ func (s *secureListener) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (s *secureListener) Close() error {
+func (s *SecureListener) Close() error {
 	err := s.Listener.Close()
 	s.stop()
 	s.all.Wait()
@@ -93,8 +99,8 @@ func (s *secureListener) Close() error {
 
 type secureKey struct{}
 
-// markSecure is a server's ConnContext: net/http sees no TLS in a framing.ServerConn.
-func markSecure(ctx context.Context, c net.Conn) context.Context {
+// MarkSecure is a server's ConnContext: net/http sees no TLS in a framing.ServerConn.
+func MarkSecure(ctx context.Context, c net.Conn) context.Context {
 	if s, ok := c.(*framing.ServerConn); ok {
 		if _, ok := s.Conn.(*tls.Conn); ok {
 			return context.WithValue(ctx, secureKey{}, true)
@@ -103,8 +109,8 @@ func markSecure(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// overTLS reports whether the request of ctx came in over a marked connection.
-func overTLS(ctx context.Context) bool {
+// IsSecure reports whether the request of ctx came in over a marked connection.
+func IsSecure(ctx context.Context) bool {
 	secure, _ := ctx.Value(secureKey{}).(bool)
 	return secure
 }

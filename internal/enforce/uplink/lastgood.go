@@ -1,4 +1,4 @@
-package enforce
+package uplink
 
 import (
 	"bytes"
@@ -19,12 +19,12 @@ import (
 // changed, cut or added is no bundle.
 const (
 	lastGoodMagic = "GHBNDL1\n"
-	lastGoodName  = "last-good.bundle"
-	maxBundle     = 64 << 20
+	BundleFile    = "last-good.bundle"
+	MaxBundle     = 64 << 20
 )
 
-// savedHead is what is kept beside the bundle.
-type savedHead struct {
+// SavedHead is what is kept beside the bundle.
+type SavedHead struct {
 	Bouncer  string `json:"bouncer"`
 	Revision string `json:"revision"`
 	ETag     string `json:"etag"`
@@ -33,7 +33,7 @@ type savedHead struct {
 var errDamaged = errors.New("the saved bundle is damaged")
 
 // encodeLastGood is the file's content.
-func encodeLastGood(head savedHead, bundle []byte) ([]byte, error) {
+func encodeLastGood(head SavedHead, bundle []byte) ([]byte, error) {
 	meta, err := json.Marshal(head)
 	if err != nil {
 		return nil, err
@@ -51,8 +51,8 @@ func encodeLastGood(head savedHead, bundle []byte) ([]byte, error) {
 }
 
 // decodeLastGood checks and takes apart a file's content.
-func decodeLastGood(data []byte) (savedHead, []byte, error) {
-	var head savedHead
+func decodeLastGood(data []byte) (SavedHead, []byte, error) {
+	var head SavedHead
 	const fixed = len(lastGoodMagic) + 4
 	if len(data) < fixed+8+sha256.Size || string(data[:len(lastGoodMagic)]) != lastGoodMagic {
 		return head, nil, errDamaged
@@ -76,18 +76,18 @@ func decodeLastGood(data []byte) (savedHead, []byte, error) {
 	return head, bundle, nil
 }
 
-// saveLastGood replaces the file as one step: after a crash there is the old
+// SaveBundle replaces the file as one step: after a crash there is the old
 // bundle or the new one.
-func saveLastGood(dir string, head savedHead, bundle []byte) error {
+func SaveBundle(dir string, head SavedHead, bundle []byte) error {
 	data, err := encodeLastGood(head, bundle)
 	if err != nil {
 		return err
 	}
-	return saveFile(dir, lastGoodName, data)
+	return SaveFile(dir, BundleFile, data)
 }
 
-// saveFile replaces a file as one step; only its owner may read it.
-func saveFile(dir, name string, data []byte) error {
+// SaveFile replaces a file as one step; only its owner may read it.
+func SaveFile(dir, name string, data []byte) error {
 	f, err := os.CreateTemp(dir, name+".*")
 	if err != nil {
 		return err
@@ -118,10 +118,10 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// loadLastGood reads the file; os.ErrNotExist when there is none. contact is
+// LoadBundle reads the file; os.ErrNotExist when there is none. contact is
 // when the control plane last confirmed it: the file's modification time.
-func loadLastGood(dir string) (head savedHead, bundle []byte, contact time.Time, err error) {
-	f, err := os.Open(filepath.Join(dir, lastGoodName))
+func LoadBundle(dir string) (head SavedHead, bundle []byte, contact time.Time, err error) {
+	f, err := os.Open(filepath.Join(dir, BundleFile))
 	if err != nil {
 		return head, nil, contact, err
 	}
@@ -130,7 +130,7 @@ func loadLastGood(dir string) (head savedHead, bundle []byte, contact time.Time,
 	if err != nil {
 		return head, nil, contact, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxBundle+1<<20))
+	data, err := io.ReadAll(io.LimitReader(f, MaxBundle+1<<20))
 	if err != nil {
 		return head, nil, contact, fmt.Errorf("the saved bundle: %w", err)
 	}
@@ -138,8 +138,8 @@ func loadLastGood(dir string) (head savedHead, bundle []byte, contact time.Time,
 	return head, bundle, info.ModTime(), err
 }
 
-// touchLastGood notes that the control plane confirmed the saved bundle.
-func touchLastGood(dir string, at time.Time) {
+// ConfirmBundle notes that the control plane confirmed the saved bundle.
+func ConfirmBundle(dir string, at time.Time) {
 	// Should this fail, the bundle counts as older than it is after a restart: the safe side.
-	_ = os.Chtimes(filepath.Join(dir, lastGoodName), at, at)
+	_ = os.Chtimes(filepath.Join(dir, BundleFile), at, at)
 }

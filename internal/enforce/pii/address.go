@@ -27,9 +27,12 @@ var (
 // germanic are ends of words that name a street.
 var germanic = []string{"straße", "strasse", "str.", "gasse", "platz", "allee", "weg", "straat", "laan", "gracht", "gatan", "vej"}
 
+// address finds postal addresses in what is scanned.
+type address struct{ *scan }
+
 // token reads a word of an address at i: letters, digits, apostrophes, hyphens.
 // It is in lower case; capital tells how it began.
-func (s *scan) token(i int) (word string, capital bool, end int) {
+func (s address) token(i int) (word string, capital bool, end int) {
 	var buf [32]byte
 	n, at := 0, i
 	for ; n < len(buf); at++ {
@@ -50,7 +53,7 @@ func (s *scan) token(i int) (word string, capital bool, end int) {
 	return string(buf[:n]), capital, at
 }
 
-func (s *scan) first(i int) byte {
+func (s address) first(i int) byte {
 	if i < len(s.t) {
 		return s.t[i]
 	}
@@ -59,66 +62,33 @@ func (s *scan) first(i int) byte {
 
 // numberedStreet is the end of an address that begins with its number at i:
 // 221B Baker Street, 12 rue de Rivoli.
-func (s *scan) numberedStreet(i int) int {
-	if b := s.before(i); b == '.' || b == ',' || b == '-' || b == '/' || b == ':' || b == '$' || b == '#' {
+func (s address) numberedStreet(i int) int {
+	if strings.IndexByte(".,-/:$#", s.before(i)) >= 0 {
 		return 0
 	}
-	at := i
-	for ; isDigit(s.at(at)); at++ {
-		if at-i > 5 {
-			return 0
-		}
-	}
-	if c := s.at(at); class[c] == letter || c == '-' && isDigit(s.at(at+1)) {
-		if c == '-' {
-			at += 2
-			for isDigit(s.at(at)) && at-i < 12 {
-				at++
-			}
-		} else if at++; isAlnum(s.at(at)) {
-			return 0
-		}
-	}
-	if c := s.at(at); c == ',' && s.at(at+1) == ' ' {
-		at++
-	}
-	if s.at(at) != ' ' {
+	at := s.numberBefore(i)
+	if at == 0 {
 		return 0
 	}
-	at++
-	capitals, plain := 0, 0
+	street := streetWords{from: i}
 	for n := 0; n < 6; n++ {
 		word, capital, end := s.token(at)
-		if word == "" || n == 0 && (notStreets[word] || len(word) == 1 && !directions[word]) {
+		if n == 0 {
+			if e, decided := s.firstWord(word, capital, end); decided {
+				return e
+			}
+		}
+		if word == "" {
 			return 0
 		}
-		if n == 0 && word == "broadway" && capital {
-			return s.place(end)
+		if street.named(n, at, word, capital) {
+			return s.place(s.lastKind(word, capital, end))
 		}
-		if n == 0 && namedBefore[word] {
-			if e := s.streetName(end); e > 0 {
-				return s.place(e)
-			}
-		}
-		if n > 0 && streetTypes[word] && (capitals > 0 && plain == 0 && capital || n == 1 && plainStreets[word] && at-i < 40) {
-			// Of "Park Street" the last kind counts.
-			if next, more, e := s.peek(end); more && streetTypes[next] && capital {
-				end = e
-			}
-			if s.at(end) == '.' && len(word) <= 4 {
-				end++
-			}
-			return s.place(end)
-		}
-		if capital || directions[word] {
-			capitals++
-		} else {
-			plain++
-		}
+		street.count(word, capital)
 		if s.at(end) == '.' && len(word) <= 3 {
 			end++
 		}
-		if plain > 1 || s.at(end) != ' ' {
+		if street.plain > 1 || s.at(end) != ' ' {
 			return 0
 		}
 		at = end + 1
@@ -126,8 +96,87 @@ func (s *scan) numberedStreet(i int) int {
 	return 0
 }
 
+// numberBefore is where a street begins whose house number is at i: 221B, 12-14; 0:
+// nowhere.
+func (s address) numberBefore(i int) int {
+	at := i
+	for ; isDigit(s.at(at)); at++ {
+		if at-i > 5 {
+			return 0
+		}
+	}
+	switch c := s.at(at); {
+	case c == '-' && isDigit(s.at(at+1)):
+		at += 2
+		for isDigit(s.at(at)) && at-i < 12 {
+			at++
+		}
+	case class[c] == letter:
+		if at++; isAlnum(s.at(at)) {
+			return 0
+		}
+	}
+	if s.at(at) == ',' && s.at(at+1) == ' ' {
+		at++
+	}
+	if s.at(at) != ' ' {
+		return 0
+	}
+	return at + 1
+}
+
+// firstWord looks at the first word after a house number, which ends at end. decided:
+// the address ends at the result, or there is none (0).
+func (s address) firstWord(word string, capital bool, end int) (at int, decided bool) {
+	switch {
+	case word == "", notStreets[word], len(word) == 1 && !directions[word]:
+		return 0, true
+	case word == "broadway" && capital:
+		return s.place(end), true
+	case namedBefore[word]:
+		if e := s.streetName(end); e > 0 {
+			return s.place(e), true
+		}
+	}
+	return 0, false
+}
+
+// streetWords counts the words of a street's name, which begins after the number at from.
+type streetWords struct {
+	from, capitals, plain int
+}
+
+// named reports whether the n-th word, at at, says what kind of street the words before
+// it name.
+func (w *streetWords) named(n, at int, word string, capital bool) bool {
+	if n == 0 || !streetTypes[word] {
+		return false
+	}
+	return w.capitals > 0 && w.plain == 0 && capital || n == 1 && plainStreets[word] && at-w.from < 40
+}
+
+func (w *streetWords) count(word string, capital bool) {
+	if capital || directions[word] {
+		w.capitals++
+	} else {
+		w.plain++
+	}
+}
+
+// lastKind is the end of the kind of a street, which ends at end: of "Park Street" the
+// last one counts.
+func (s address) lastKind(word string, capital bool, end int) int {
+	if next, more, e := s.peek(end); more && streetTypes[next] && capital {
+		end = e
+	}
+	if s.at(end) == '.' && len(word) <= 4 {
+		end++
+	}
+	return end
+}
+
 // peek is the next word after a space at i.
-func (s *scan) peek(i int) (word string, ok bool, end int) {
+func (s address) peek(i int) (word string, ok bool, end int) {
 	if s.at(i) != ' ' {
 		return "", false, 0
 	}
@@ -139,7 +188,7 @@ var joining = wordSet("de del della di la le les du des da do dos das d' l' von 
 
 // streetName is the end of a name of one to five words after a space at i, of
 // which at least one has a capital.
-func (s *scan) streetName(i int) int {
+func (s address) streetName(i int) int {
 	end := 0
 	for range 5 {
 		if s.at(i) != ' ' {
@@ -159,32 +208,14 @@ func (s *scan) streetName(i int) int {
 
 // namedStreet is the end of an address that begins with a word at i: P.O. Box
 // 12, Hauptstraße 5, Via Roma 7.
-func (s *scan) namedStreet(i int) int {
+func (s address) namedStreet(i int) int {
 	if c := s.t[i]; !isUpper(c) && c < 0x80 {
 		return 0
 	}
 	word, _, at := s.token(i)
 	switch {
 	case word == "p" || word == "po":
-		if word == "p" {
-			if s.at(at) != '.' {
-				return 0
-			}
-			if at++; s.at(at) == ' ' {
-				at++
-			}
-			if c := s.at(at); c != 'O' && c != 'o' {
-				return 0
-			}
-			at++
-		}
-		if s.at(at) == '.' {
-			at++
-		}
-		if e := s.follows(at, " box"); e > 0 {
-			return s.houseNumber(e)
-		}
-		return 0
+		return s.postBox(word, at)
 	case namedBefore[word]:
 		if e := s.streetName(at); e > 0 {
 			return s.houseNumber(e)
@@ -192,8 +223,8 @@ func (s *scan) namedStreet(i int) int {
 		return 0
 	}
 	for _, suffix := range germanic {
-		if strings.HasSuffix(suffix, ".") {
-			if strings.HasSuffix(word, suffix[:len(suffix)-1]) && len(word) > len(suffix) && s.at(at) == '.' {
+		if short, dotted := strings.CutSuffix(suffix, "."); dotted {
+			if strings.HasSuffix(word, short) && len(word) > len(suffix) && s.at(at) == '.' {
 				return s.houseNumber(at + 1)
 			}
 		} else if strings.HasSuffix(word, suffix) && len(word) > len(suffix)+2 {
@@ -203,8 +234,32 @@ func (s *scan) namedStreet(i int) int {
 	return 0
 }
 
+// postBox is the end of a box whose first word, p or po, ends at i: P.O. Box 12.
+func (s address) postBox(word string, i int) int {
+	at := i
+	if word == "p" {
+		if s.at(at) != '.' {
+			return 0
+		}
+		if at++; s.at(at) == ' ' {
+			at++
+		}
+		if s.at(at)|0x20 != 'o' {
+			return 0
+		}
+		at++
+	}
+	if s.at(at) == '.' {
+		at++
+	}
+	if e := s.follows(at, " box"); e > 0 {
+		return s.houseNumber(e)
+	}
+	return 0
+}
+
 // houseNumber is the end of what follows a street's name at i: a number, and a place.
-func (s *scan) houseNumber(i int) int {
+func (s address) houseNumber(i int) int {
 	if s.at(i) == ',' {
 		i++
 	}
@@ -227,27 +282,12 @@ func (s *scan) houseNumber(i int) int {
 
 // place is the end of what may follow a street: a direction, a unit, a city with
 // its state or its code. What only looks like a city is left out.
-func (s *scan) place(i int) int {
+func (s address) place(i int) int {
 	end := i
 	if word, ok, e := s.peek(end); ok && directions[word] {
 		end = e
 	}
-	if at := s.comma(end); at > 0 {
-		if s.at(at) == '#' {
-			if word, _, e := s.token(at + 1); word != "" {
-				end = e
-			}
-		} else if word, _, e := s.token(at); units[word] {
-			if s.at(e) == '.' {
-				e++
-			}
-			if s.at(e) == ' ' {
-				if number, _, e2 := s.token(e + 1); number != "" && len(number) <= 5 {
-					end = e2
-				}
-			}
-		}
-	}
+	end = s.unit(end)
 	at := s.comma(end)
 	if at == 0 {
 		return end
@@ -284,8 +324,37 @@ func (s *scan) place(i int) int {
 	return end
 }
 
+// unit is the end of a flat, suite or floor that follows a street at i (#4, Apt. 12); i:
+// none follows.
+func (s address) unit(i int) int {
+	at := s.comma(i)
+	if at == 0 {
+		return i
+	}
+	if s.at(at) == '#' {
+		if word, _, e := s.token(at + 1); word != "" {
+			return e
+		}
+		return i
+	}
+	word, _, e := s.token(at)
+	if !units[word] {
+		return i
+	}
+	if s.at(e) == '.' {
+		e++
+	}
+	if s.at(e) != ' ' {
+		return i
+	}
+	if number, _, end := s.token(e + 1); number != "" && len(number) <= 5 {
+		return end
+	}
+	return i
+}
+
 // ends reports whether a part of a text ends at i: with a sign, a line, or the text.
-func (s *scan) ends(i int) bool {
+func (s address) ends(i int) bool {
 	switch c := s.at(i); c {
 	case 0:
 		return i >= len(s.t)
@@ -300,7 +369,7 @@ func (s *scan) ends(i int) bool {
 
 // comma is where the next part of an address begins after a comma, a line's
 // end or a space at i; 0: nowhere.
-func (s *scan) comma(i int) int {
+func (s address) comma(i int) int {
 	at := i
 	for n := 0; n < 3; n++ {
 		if c := s.at(at); c != ',' && c != ' ' && c != '\n' {
@@ -315,7 +384,7 @@ func (s *scan) comma(i int) int {
 }
 
 // city is the end of one to three words with capitals after a byte at i.
-func (s *scan) city(i int) int {
+func (s address) city(i int) int {
 	end := 0
 	for n := 0; n < 3; n++ {
 		if s.at(i) != ' ' && n > 0 {
@@ -331,7 +400,7 @@ func (s *scan) city(i int) int {
 }
 
 // lastWord is where the last word of t[from:to] begins; 0 when it is the only one.
-func (s *scan) lastWord(from, to int) int {
+func (s address) lastWord(from, to int) int {
 	if at := strings.LastIndexByte(string(s.t[from:to]), ' '); at >= 0 {
 		return from + at + 1
 	}
@@ -339,7 +408,7 @@ func (s *scan) lastWord(from, to int) int {
 }
 
 // region is the end of a state's two letters at i, with its ZIP code if there is one.
-func (s *scan) region(i int) int {
+func (s address) region(i int) int {
 	if !isUpper(s.at(i)) || !isUpper(s.at(i+1)) || isAlnum(s.at(i+2)) {
 		return 0
 	}
@@ -356,7 +425,7 @@ func (s *scan) region(i int) int {
 }
 
 // postcode is the end of a code at i: 12345, 12345-6789, SW1A 1AA.
-func (s *scan) postcode(i int) int {
+func (s address) postcode(i int) int {
 	at := i
 	if isDigit(s.at(i)) {
 		for isDigit(s.at(at)) && at-i < 6 {

@@ -283,7 +283,7 @@ func (s *scan) word(i int) (end int, kind Kind) {
 		try(Health, s.health(i))
 	}
 	if s.set.Has(Addresses) {
-		try(Addresses, s.namedStreet(i))
+		try(Addresses, address{s}.namedStreet(i))
 	}
 	if s.set.Has(Names) {
 		try(Names, s.name(i))
@@ -308,10 +308,10 @@ func (s *scan) number(i int) (end int, kind Kind) {
 		return end, kind
 	}
 	if s.set.Has(Phones) {
-		try(Phones, s.phone(i))
+		try(Phones, telephone{s}.phone(i))
 	}
 	if s.set.Has(Addresses) {
-		try(Addresses, s.numberedStreet(i))
+		try(Addresses, address{s}.numberedStreet(i))
 	}
 	if s.set.Has(Emails) {
 		try(Emails, s.email(i))
@@ -332,7 +332,7 @@ func (s *scan) sign(i int) (end int, kind Kind) {
 		}
 	default:
 		if s.set.Has(Phones) && !s.alnumBefore(i) {
-			return s.phone(i), Phones
+			return telephone{s}.phone(i), Phones
 		}
 	}
 	return 0, 0

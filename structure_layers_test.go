@@ -125,7 +125,6 @@ var layers = []layer{
 		"internal/enforce/mcp",
 		"internal/enforce/metrics",
 		"internal/enforce/pii",
-		"internal/enforce/uplink",
 		"internal/enforce/upstream",
 	}},
 	{"the data plane: masks", []string{
@@ -133,6 +132,7 @@ var layers = []layer{
 	}},
 	{"the data plane: what builds on messages", []string{
 		"internal/enforce/session",
+		"internal/enforce/uplink",
 		"internal/enforce/usage",
 	}},
 	{"the data plane: settings", []string{

@@ -7,11 +7,11 @@ import (
 
 // tellsOfPanics are what logs and counts a recovered panic, or passes it to whoever
 // does: as an error of the evaluator, as an issue of a check, or to the parent process.
-var tellsOfPanics = []string{"Caught", "panicked", "Count", "PanicError", "brokeOff", "broke", "panic"}
+var tellsOfPanics = []string{"Caught", "panicked", "Count", "PanicError", "CrashIssue", "broke", "panic"}
 
 // untold are the functions that recover a panic and pass it to no one.
 var untold = map[string]string{
-	"internal/rego.Format":           "the text is left as it was; it is a formatter, and its answer says only whether it could",
+	"internal/rego/lang.Format":      "the text is left as it was; it is a formatter, and its answer says only whether it could",
 	"internal/controlfile.parseYAML": "the file is refused, and the issue has what was thrown",
 	"internal/rego/oracle.Rule":      "only tests call it",
 	"internal/lsp.call":              "it logs with the stack; the program of an editor has no metrics",

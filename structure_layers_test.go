@@ -144,6 +144,7 @@ var layers = []layer{
 		"internal/api/decisions",
 		"internal/api/editors",
 		"internal/api/estate",
+		"internal/api/identity",
 		"internal/api/insight",
 		"internal/api/simulate",
 		"internal/api/system",

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/api/decisions"
 	"github.com/gatehouse-dev/gatehouse/internal/api/editors"
 	"github.com/gatehouse-dev/gatehouse/internal/api/estate"
+	"github.com/gatehouse-dev/gatehouse/internal/api/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/api/insight"
 	"github.com/gatehouse-dev/gatehouse/internal/api/simulate"
 	"github.com/gatehouse-dev/gatehouse/internal/api/system"
@@ -95,7 +96,7 @@ type room interface{ Mount(r *rest.Router) }
 // rooms are in the order of docs/permissions.md.
 func (c Config) rooms(e *editors.Handler) []room {
 	return []room{
-		&identity{c.Auth, c.Users, c.Tenants},
+		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants},
 		&controls.Handler{Policies: c.Policies, PolicyCode: c.PolicyCode, Resources: c.Resources, Replays: c.Replays},
 		&estate.Handler{Resources: c.Resources, Bouncers: c.Bouncers, Tenants: c.Tenants, Bridge: c.Bridge},
 		e,

@@ -1,4 +1,5 @@
-package api
+// Package identity serves sign-in, sessions, API keys, tenants and people.
+package identity
 
 import (
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
@@ -7,17 +8,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// identity serves sign-in, keys, tenants and people.
-type identity struct {
+// Handler serves the operations of this package.
+type Handler struct {
 	Auth    *auth.Service
 	Users   *user.Service
 	Tenants *tenant.Service
 }
 
 // Mount registers the operations.
-func (h *identity) Mount(r *rest.Router) {
+func (h *Handler) Mount(r *rest.Router) {
 	h.auth(r)
 	h.authSessions(r)
+	h.wellKnown(r)
 	h.developerPortal(r)
 	h.tenants(r)
 	h.users(r)

@@ -1,4 +1,4 @@
-package api
+package identity
 
 import (
 	"context"
@@ -68,7 +68,7 @@ type keyRotateIn struct {
 }
 
 // tenants registers the tenants of the deployment.
-func (h *identity) tenants(r *rest.Router) {
+func (h *Handler) tenants(r *rest.Router) {
 	tags, record := []string{"Tenants"}, reflect.TypeFor[tenant.Tenant]()
 	rest.Register(r, rest.Op{
 		ID: "list-tenants", Method: http.MethodGet, Path: "/tenants", Permission: "tenants:read", Tags: tags,
@@ -127,7 +127,7 @@ func (h *identity) tenants(r *rest.Router) {
 }
 
 // tenantKeys registers the tenant's API keys.
-func (h *identity) tenantKeys(r *rest.Router, tags []string) {
+func (h *Handler) tenantKeys(r *rest.Router, tags []string) {
 	record := reflect.TypeFor[auth.Key]()
 	rest.Register(r, rest.Op{
 		ID: "list-api-keys", Method: http.MethodGet, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:read", Tags: tags,
@@ -170,7 +170,7 @@ func (h *identity) tenantKeys(r *rest.Router, tags []string) {
 }
 
 // tenantKeyChanges registers what becomes of an API key once it is made.
-func (h *identity) tenantKeyChanges(r *rest.Router, tags []string) {
+func (h *Handler) tenantKeyChanges(r *rest.Router, tags []string) {
 	record := reflect.TypeFor[auth.Key]()
 	rest.Register(r, rest.Op{
 		ID: "update-api-key", Method: http.MethodPut, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags, Record: record,

@@ -1,4 +1,4 @@
-package api
+package identity
 
 import (
 	"context"
@@ -42,7 +42,7 @@ type SessionsEnded struct {
 type sessionsEndedOut struct{ Body SessionsEnded }
 
 // authSessions registers what browsers sign in with, and people's own sessions.
-func (h *identity) authSessions(r *rest.Router) {
+func (h *Handler) authSessions(r *rest.Router) {
 	tags := []string{"Authentication"}
 	rest.Register(r, rest.Op{
 		ID: "sign-in", Method: http.MethodPost, Path: "/auth/sessions", Public: true, Tags: tags,

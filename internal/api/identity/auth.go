@@ -1,4 +1,4 @@
-package api
+package identity
 
 import (
 	"context"
@@ -47,13 +47,8 @@ type signedOutOut struct {
 	Body      Done
 }
 
-type jwksOut struct {
-	CacheControl string `header:"Cache-Control" doc:"The set may be kept for five minutes"`
-	Body         auth.JWKS
-}
-
 // auth registers signing in and out, and the token endpoint.
-func (h *identity) auth(r *rest.Router) {
+func (h *Handler) auth(r *rest.Router) {
 	tags := []string{"Authentication"}
 	rest.Register(r, rest.Op{
 		ID: "login", Method: http.MethodPost, Path: "/auth/login", Public: true, Tags: tags,
@@ -108,20 +103,12 @@ func (h *identity) auth(r *rest.Router) {
 			w.Header()["Pragma"] = []string{"no-cache"} // RFC 6749 section 5.1
 			rest.WriteJSON(w, http.StatusOK, g)
 		})
-	rest.Register(r, rest.Op{
-		ID: "get-jwks", Method: http.MethodGet, Path: "/.well-known/jwks.json", Root: true, Public: true, Tags: tags,
-		Summary:     "Keys that tokens are signed with",
-		Description: "A JSON Web Key Set (RFC 7517). Keys rotate; a new one is published before it signs.",
-	},
-		func(context.Context, scope.Scope, *struct{}) (*jwksOut, error) {
-			return &jwksOut{"public, max-age=300", h.Auth.JWKS()}, nil
-		})
 }
 
 // token does what the token endpoint is asked for. Which tenant the request
 // names it must know itself: a stranger's scope does not tell naming the default
 // one from naming none.
-func (h *identity) token(r *rest.Router, w http.ResponseWriter, req *http.Request, sc scope.Scope) (auth.Grant, error) {
+func (h *Handler) token(r *rest.Router, w http.ResponseWriter, req *http.Request, sc scope.Scope) (auth.Grant, error) {
 	ask, err := tokenRequest(w, req)
 	if err != nil {
 		return auth.Grant{}, err
@@ -221,7 +208,7 @@ func formMembers(text string, members map[string]*string) error {
 
 // within gives the scope of an operation whose path names a tenant: the
 // caller's own, or for platform administrators that one.
-func (h *identity) within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
+func (h *Handler) within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
 	if !sc.Platform && id != sc.Tenant {
 		return sc, rest.TenantDenied(string(id))
 	}

@@ -1,4 +1,4 @@
-package api
+package identity
 
 import (
 	"context"
@@ -58,7 +58,7 @@ type Revoked struct {
 type revokedOut struct{ Body Revoked }
 
 // users registers the people of a tenant.
-func (h *identity) users(r *rest.Router) {
+func (h *Handler) users(r *rest.Router) {
 	tags, record := []string{"Users"}, reflect.TypeFor[user.User]()
 	rest.Register(r, rest.Op{
 		ID: "list-users", Method: http.MethodGet, Path: "/users", Permission: "users:read", Tags: tags,

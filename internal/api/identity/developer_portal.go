@@ -1,4 +1,4 @@
-package api
+package identity
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type portalKeyIn struct {
 type keyOut struct{ Body auth.Key }
 
 // developerPortal registers what developers get themselves to start with.
-func (h *identity) developerPortal(r *rest.Router) {
+func (h *Handler) developerPortal(r *rest.Router) {
 	tags := []string{"Developer portal"}
 	rest.Register(r, rest.Op{
 		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Reach: rest.ReachSelf, Tags: tags,

@@ -1,0 +1,238 @@
+package e2e
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// axe is axe-core 4.14.1 (MPL-2.0), which finds what people with disabilities
+// would stumble over. It is injected through the protocol, so the page's
+// content security policy stays as it is.
+//
+//go:embed axe.min.js
+var axe string
+
+// tab is one tab of the browser. Errors of its console, reports of the content
+// security policy and requests to elsewhere fail the test.
+type tab struct {
+	t      *testing.T
+	ctx    context.Context
+	origin string
+
+	mu       sync.Mutex
+	expected []string // parts of messages that a step brings about itself
+	problems []string
+}
+
+// open starts a browser with a fresh profile and one tab.
+func open(t *testing.T, d deployment) *tab {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
+		chromedp.Flag("force-prefers-reduced-motion", true), chromedp.WSURLReadTimeout(time.Minute))
+	allocator, endAll := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, end := chromedp.NewContext(allocator)
+	p := &tab{t: t, ctx: ctx, origin: d.console}
+	t.Cleanup(func() {
+		if t.Failed() {
+			p.picture("failed")
+		}
+		_ = chromedp.Cancel(ctx)
+		end()
+		endAll()
+		p.check()
+	})
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("the browser does not start: %v", err)
+	}
+	messages := chromedp.Console(ctx)
+	go func() {
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			if m.Type == chromedp.ConsoleError || m.Type == chromedp.ConsoleException || m.Type == chromedp.ConsoleWarning {
+				p.problem(fmt.Sprintf("console %s: %s (%s)", m.Type, m.Text, m.URL))
+			}
+		}
+	}()
+	requests := chromedp.Events(ctx, network.RequestWillBeSent)
+	go func() {
+		for r, err := range requests {
+			if err != nil {
+				return
+			}
+			if u := r.Request.URL; !strings.HasPrefix(u, d.console) && !strings.HasPrefix(u, "data:") {
+				p.problem("a request to elsewhere: " + u)
+			}
+		}
+	}()
+	return p
+}
+
+func (p *tab) problem(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.problems = append(p.problems, what)
+}
+
+// expect lets messages pass that hold a text, such as the refusal of a wrong password.
+func (p *tab) expect(part string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expected = append(p.expected, part)
+}
+
+func (p *tab) check() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+next:
+	for _, problem := range p.problems {
+		for _, part := range p.expected {
+			if strings.Contains(problem, part) {
+				continue next
+			}
+		}
+		p.t.Error(problem)
+	}
+	p.problems = nil
+}
+
+// do runs actions, and fails with the place where the browser is.
+func (p *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		at, _ := chromedp.Run(p.ctx, chromedp.Location())
+		p.t.Fatalf("%s at %s: %v", what, at, err)
+	}
+}
+
+// wait waits until a JavaScript expression is true.
+func (p *tab) wait(what, expression string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
+	defer cancel()
+	_, err := chromedp.Run(ctx, chromedp.Poll[bool]("!!("+expression+")", chromedp.WithPollingInterval(50*time.Millisecond)))
+	if err != nil {
+		text, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string]("document.body.innerText.slice(0, 1500)"))
+		p.t.Fatalf("waiting for %s: %v\nthe page says:\n%s", what, err, text)
+	}
+}
+
+// read is what a JavaScript expression says.
+func (p *tab) read(expression string) string {
+	p.t.Helper()
+	text, err := chromedp.Run(p.ctx, chromedp.Evaluate[string]("String("+expression+")"))
+	if err != nil {
+		p.t.Fatalf("%s: %v", expression, err)
+	}
+	return text
+}
+
+// settled is true when a screen shows what it has to show.
+const settled = `document.querySelector("h1") && !document.querySelector("[aria-busy=true], .gh-skeleton") && document.fonts.status === "loaded"`
+
+// visit opens an address of the console, and waits until it shows its data.
+func (p *tab) visit(path string) {
+	p.t.Helper()
+	p.do("opening "+path, chromedp.Navigate(p.origin+path))
+	p.wait(path+" with its data", settled)
+}
+
+// signIn uses the form.
+func (p *tab) signIn(next string) {
+	p.t.Helper()
+	p.visit("/login?next=" + url.QueryEscape(next))
+	p.fill("username", "admin")
+	p.fill("password", password)
+	p.press("form button[type=submit]")
+	p.wait("the screen after the sign-in", `location.pathname === `+strconv.Quote(strings.SplitN(next, "?", 2)[0])+` && `+settled)
+}
+
+// fill types into the field of a name.
+func (p *tab) fill(name, text string) {
+	p.t.Helper()
+	field := chromedp.CSS(fmt.Sprintf("[name=%q]", name))
+	p.do("typing into "+name, chromedp.WaitVisible(field), chromedp.Clear(field), chromedp.SendKeys(field, text))
+}
+
+// press clicks the first element of a CSS selector.
+func (p *tab) press(selector string) {
+	p.t.Helper()
+	p.do("pressing "+selector, chromedp.WaitVisible(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
+}
+
+// button clicks the last button with a text: that of a dialog comes after the page's.
+func (p *tab) button(text string) {
+	p.t.Helper()
+	find := fmt.Sprintf(`[...document.querySelectorAll("button")].filter(b => b.textContent.trim() === %q && !b.disabled).pop()`, text)
+	p.wait("the button "+text, find)
+	p.do("pressing "+text, chromedp.Evaluate[chromedp.Void](find+`.click()`))
+}
+
+// shows waits until the page has a text.
+func (p *tab) shows(text string) {
+	p.t.Helper()
+	p.wait(strconv.Quote(text), fmt.Sprintf(`document.body.innerText.includes(%q)`, text))
+}
+
+// scheme makes the system prefer dark or light.
+func (p *tab) scheme(name string) {
+	p.t.Helper()
+	_, err := chromedp.Call(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"},
+	}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// accessible fails for each rule of WCAG 2.2 AA and of good practice that the page breaks.
+func (p *tab) accessible(where string) {
+	p.t.Helper()
+	p.do("injecting axe", chromedp.Evaluate[chromedp.Void](`if (!window.axe) { `+axe+` }`))
+	found, err := chromedp.Run(p.ctx, chromedp.Evaluate[[]string](
+		`axe.run(document, {resultTypes: ["violations"]}).then(r => r.violations.map(v =>
+			v.id + ": " + v.help + " " + v.nodes.slice(0, 3).map(n => n.target.join(" ")).join(", ")))`,
+		chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("axe at %s: %v", where, err)
+	}
+	for _, f := range found {
+		p.t.Errorf("%s: %s", where, f)
+	}
+}
+
+// picture keeps a screenshot where CI, or GATEHOUSE_E2E_PICTURES, wants it.
+func (p *tab) picture(name string) {
+	dir := os.Getenv("GATEHOUSE_E2E_PICTURES")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		p.t.Logf("no picture: %v", err)
+		return
+	}
+	file := filepath.Join(dir, strings.NewReplacer("/", "_", " ", "_").Replace(p.t.Name()+"_"+name)+".png")
+	if err := os.WriteFile(file, png, 0o600); err != nil {
+		p.t.Logf("no picture: %v", err)
+	}
+}

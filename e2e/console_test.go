@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+)
+
+// screens are the addresses of the console that the demo has something to show at.
+var screens = []string{
+	"/", "/policies", "/policies/new", "/policies/1", "/policies/1?tab=tests", "/policies/1?tab=versions",
+	"/policies/1?tab=usage", "/decisions", "/replays", "/resources", "/resources/1", "/inventory",
+	"/bouncers", "/bouncers/1", "/revisions", "/users", "/api-keys", "/audit", "/settings",
+	"/nowhere", "/policies/999999", "/bouncers/999999", "/?environment=production", "/policies?environment=production",
+}
+
+// TestConsole walks the main stories, and then every screen in every form, in
+// one browser against one server.
+func TestConsole(t *testing.T) {
+	chromium(t)
+	d := start(t)
+	p := open(t, d)
+	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	// The browser itself reports the refusals that the stories ask for.
+	for _, refused := range []string{"/api/v1/auth/me", "/api/v1/auth/sessions", "/policies/999999", "/bouncers/999999"} {
+		p.expect(refused)
+	}
+
+	t.Run("sign in", func(t *testing.T) { signsIn(p.in(t)) })
+	t.Run("a denial is found and explained", func(t *testing.T) { denialExplained(p.in(t), d) })
+	t.Run("the editor names an error", func(t *testing.T) { editorHelps(p.in(t)) })
+	t.Run("a colleague is added", func(t *testing.T) { colleagueAdded(p.in(t)) })
+	t.Run("a bouncer is rolled back", func(t *testing.T) { bouncerRolledBack(p.in(t), d) })
+	t.Run("a key is made and works", func(t *testing.T) { keyMade(p.in(t), d) })
+	t.Run("the screens", func(t *testing.T) { everyScreen(p.in(t)) })
+}
+
+// in is the tab as part of another test.
+func (p *tab) in(t *testing.T) *tab {
+	t.Helper()
+	q := &tab{t: t, ctx: p.ctx, origin: p.origin}
+	t.Cleanup(func() {
+		if t.Failed() {
+			q.picture("failed")
+		}
+	})
+	return q
+}
+
+func signsIn(p *tab) {
+	p.visit("/bouncers")
+	p.wait("the sign-in form", `location.pathname === "/login"`)
+	p.fill("username", "admin")
+	p.fill("password", "not the password")
+	p.press("form button[type=submit]")
+	p.shows("The user name or the password is wrong.")
+	if at := p.read("location.pathname"); at != "/login" {
+		p.t.Errorf("after a wrong password: %s", at)
+	}
+	p.signIn("/bouncers")
+	if held := p.read("document.cookie + JSON.stringify(localStorage) + JSON.stringify(sessionStorage)"); strings.Contains(held, "eyJ") || strings.Contains(held, "session") {
+		p.t.Errorf("a script can read the session: %s", held)
+	}
+}
+
+func denialExplained(p *tab, d deployment) {
+	if status, _ := d.visit(d.sandbox, "/employees/1", "mallory", "visitor"); status != http.StatusForbidden {
+		p.t.Fatalf("the visitor got %d", status)
+	}
+	p.visit("/decisions?decision=DENY&user_id=mallory")
+	p.wait("the denial in the log", `[...document.querySelectorAll("tbody tr")].some(r => r.innerText.includes("mallory"))`)
+	p.press("tbody tr td a")
+	p.wait("the decision", `location.pathname.startsWith("/decisions/") && `+settled)
+	p.shows("mallory")
+	p.shows("allow")
+	p.accessible("a decision")
+}
+
+func editorHelps(p *tab) {
+	p.visit("/policies/1")
+	p.press(".cm-content")
+	p.do("going to the end", chromedp.Evaluate[chromedp.Void](`(() => { const c = document.querySelector(".cm-content"); c.focus(); getSelection().selectAllChildren(c); getSelection().collapseToEnd(); })()`))
+	if _, err := chromedp.Call(p.ctx, input.InsertText, input.InsertTextParams{Text: "\nallow if input.user.role == admin\n"}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.wait("the finding", `[...document.querySelectorAll(".gh-findings li")].some(l => /admin/.test(l.innerText))`)
+	p.accessible("the workbench with an error")
+}
+
+func colleagueAdded(p *tab) {
+	p.visit("/users")
+	p.button("Add a person")
+	p.fill("new-username", "carla")
+	p.fill("email", "carla@example.com")
+	p.fill("new-password", "a long enough secret")
+	p.accessible("the form of a new person")
+	p.press("[role=dialog] button[type=submit]")
+	p.wait("the colleague in the list", `[...document.querySelectorAll("tbody tr")].some(r => r.innerText.includes("carla@example.com"))`)
+}
+
+func bouncerRolledBack(p *tab, d deployment) {
+	passes := func() bool {
+		status, _ := d.visit(d.sandbox, "/employees/1", "eve", "visitor")
+		return status == http.StatusOK
+	}
+	p.visit("/bouncers/1")
+	p.button("Roll back to shadow")
+	p.accessible("the question before a roll back")
+	p.button("Roll back to shadow")
+	eventually(p.t, "the visitor passes in shadow mode", passes)
+	p.button("Follow the environment")
+	p.wait("the question", `document.querySelector("[role=dialog]")`)
+	p.button("Follow the environment")
+	eventually(p.t, "the visitor is refused again", func() bool { return !passes() })
+}
+
+func keyMade(p *tab, d deployment) {
+	p.visit("/api-keys")
+	p.button("Create a key")
+	p.fill("name", "pipeline")
+	p.press("[role=dialog] button[type=submit]")
+	p.wait("the key", `document.querySelector(".gh-command pre")?.innerText.startsWith("gh_")`)
+	key := p.read(`document.querySelector(".gh-command pre").innerText.trim()`)
+	req, err := http.NewRequest(http.MethodGet, d.console+"/api/v1/auth/me", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	req.Header.Set("X-API-Key", key)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		p.t.Errorf("the key that the page shows: %s", res.Status)
+	}
+	p.accessible("a new key")
+}
+
+func everyScreen(p *tab) {
+	for _, form := range []struct {
+		name          string
+		scheme        string
+		width, height int64
+	}{{"light", "light", 1440, 900}, {"dark", "dark", 1440, 900}, {"narrow", "light", 390, 844}} {
+		p.scheme(form.scheme)
+		p.do("sizing the window", chromedp.EmulateViewport(form.width, form.height))
+		for _, path := range screens {
+			p.visit(path)
+			where := path + ", " + form.name
+			if n := p.read(`document.querySelectorAll("h1").length`); n != "1" {
+				p.t.Errorf("%s has %s h1", where, n)
+			}
+			if title := p.read("document.title"); !strings.HasSuffix(title, "· gatehouse") {
+				p.t.Errorf("%s has the title %q", where, title)
+			}
+			if wide := p.read(`document.documentElement.scrollWidth > innerWidth`); wide == "true" {
+				p.t.Errorf("%s is wider than the window", where)
+			}
+			p.accessible(where)
+			p.picture(where)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+// Package e2e walks the console in a real browser, against a real server.
+package e2e
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+const password = "correct-horse-battery-9"
+
+// deployment is `gatehouse dev` in a process of its own: a server, two bouncers
+// and the demo application.
+type deployment struct {
+	console    string // origin of the console and the API
+	sandbox    string // origin of the bouncer that enforces
+	production string // origin of the bouncer that observes
+}
+
+// chromium is the browser, or why there is none. CI sets GATEHOUSE_TEST_REQUIRE,
+// which makes that a failure.
+func chromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
+		if name == "" {
+			continue
+		}
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("GATEHOUSE_TEST_REQUIRE") != "" {
+		t.Fatal("there is no Chromium: install it, or name it in CHROMIUM")
+	}
+	t.Skip("there is no Chromium: install it, or name it in CHROMIUM")
+	return ""
+}
+
+// start builds the program, runs it on free ports, and waits until it serves.
+func start(t *testing.T) deployment {
+	t.Helper()
+	dir := t.TempDir()
+	binary := filepath.Join(dir, "gatehouse")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/gatehouse")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	ports := freePorts(t, 4)
+	at := func(i int) string { return "127.0.0.1:" + strconv.Itoa(ports[i]) }
+	run := exec.Command(binary, "dev")
+	run.Dir = dir
+	run.Env = append(os.Environ(),
+		"GATEHOUSE_ADMIN_PASSWORD="+password, "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",
+		"GATEHOUSE_LISTEN="+at(0), "GATEHOUSE_DATA_DIR="+filepath.Join(dir, "data"),
+		"GATEHOUSE_DEV_SANDBOX="+at(1), "GATEHOUSE_DEV_PRODUCTION="+at(2), "GATEHOUSE_DEV_APPLICATION="+at(3))
+	log := new(strings.Builder)
+	run.Stdout, run.Stderr = log, log
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- run.Wait() }()
+	t.Cleanup(func() {
+		_ = run.Process.Signal(os.Interrupt)
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			_ = run.Process.Kill()
+			<-ended
+		}
+		if t.Failed() {
+			t.Logf("the server said:\n%s", log)
+		}
+	})
+	d := deployment{console: "http://" + at(0), sandbox: "http://" + at(1), production: "http://" + at(2)}
+	// The demo's control has arrived once the bouncer denies a visitor.
+	eventually(t, "the bouncer enforces", func() bool {
+		status, _ := d.visit(d.sandbox, "/employees/1", "eve", "visitor")
+		return status == http.StatusForbidden
+	})
+	return d
+}
+
+// visit asks a bouncer as somebody of a group, and answers the status and the body.
+func (d deployment) visit(bouncer, path, user, group string) (int, string) {
+	req, err := http.NewRequest(http.MethodGet, bouncer+path, nil)
+	if err != nil {
+		return 0, err.Error()
+	}
+	req.Header.Set("X-Auth-Request-User", user)
+	req.Header.Set("X-Auth-Request-Groups", group)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body)
+	return res.StatusCode, string(body)
+}
+
+// eventually waits for a condition, for a minute at most.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				t.Fatalf("did not come about: %s", what)
+			}
+			t.Fatal(ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}

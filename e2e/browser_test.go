@@ -15,6 +15,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
@@ -82,6 +83,16 @@ func open(t *testing.T, d deployment) *tab {
 			}
 		}
 	}()
+	// Unsaved work asks before it is left; a test leaves it.
+	dialogs := chromedp.Events(ctx, page.JavascriptDialogOpening)
+	go func() {
+		for _, err := range dialogs {
+			if err != nil {
+				return
+			}
+			_, _ = chromedp.Call(ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
+		}
+	}()
 	return p
 }
 
@@ -119,8 +130,7 @@ func (p *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
 	if err := chromedp.Do(ctx, actions...); err != nil {
-		at, _ := chromedp.Run(p.ctx, chromedp.Location())
-		p.t.Fatalf("%s at %s: %v", what, at, err)
+		p.t.Fatalf("%s: %v", what, err)
 	}
 }
 
@@ -131,7 +141,9 @@ func (p *tab) wait(what, expression string) {
 	defer cancel()
 	_, err := chromedp.Run(ctx, chromedp.Poll[bool]("!!("+expression+")", chromedp.WithPollingInterval(50*time.Millisecond)))
 	if err != nil {
-		text, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string]("document.body.innerText.slice(0, 1500)"))
+		short, end := context.WithTimeout(p.ctx, 5*time.Second)
+		defer end()
+		text, _ := chromedp.Run(short, chromedp.Evaluate[string]("document.body.innerText.slice(0, 1500)"))
 		p.t.Fatalf("waiting for %s: %v\nthe page says:\n%s", what, err, text)
 	}
 }

@@ -197,9 +197,7 @@ func (p *parts) people(ctx context.Context) error {
 	p.users = &user.Service{
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
 		CheckLimit: p.tenants.CheckLimit, Released: p.tenants.Released,
-		Revoke: func(ctx context.Context, tx *db.Tx, id string, what user.Ending) error {
-			return auth.RevokeUser(ctx, tx, id, what)
-		},
+		Revoke: auth.RevokeUser,
 	}
 	p.auth, err = auth.New(ctx, auth.Config{
 		Stores: p.stores, Tenants: p.tenants, Users: p.users, Hasher: hasher, Box: p.box, Now: p.now, NewID: newID, Random: rand.Reader,

@@ -179,7 +179,6 @@ func (c *Config) Validate() error {
 type Bouncer struct {
 	cfg     Config
 	log     *slog.Logger
-	base    string // the control plane's API root
 	out     *outbound.Client
 	client  *uplink.Client
 	shipper *uplink.Shipper

@@ -2,8 +2,6 @@ package enforce
 
 import (
 	"fmt"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 	"io"
 	"net/http"
 	"strings"
@@ -11,6 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
 )
 
 // post sends a body and reads the answer whole.

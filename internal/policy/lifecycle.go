@@ -79,20 +79,20 @@ func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy
 }
 
 // dropDeadLinks drops links to what is not there any more, and stops a control that lost one.
-func (k *Links) dropDeadLinks(ctx context.Context, tx *db.Tx, p *Policy) error {
-	for _, l := range []struct {
+func (l *Links) dropDeadLinks(ctx context.Context, tx *db.Tx, p *Policy) error {
+	for _, link := range []struct {
 		id  **int64
 		env func(context.Context, *db.Tx, int64) (scope.Env, error)
-	}{{&p.ResourceID, resource.EnvironmentOf}, {&p.BouncerID, k.BouncerEnv}} {
-		if *l.id == nil {
+	}{{&p.ResourceID, resource.EnvironmentOf}, {&p.BouncerID, l.BouncerEnv}} {
+		if *link.id == nil {
 			continue
 		}
-		env, err := l.env(ctx, tx, **l.id)
+		env, err := link.env(ctx, tx, **link.id)
 		if err != nil && !isNotFound(err) {
 			return err
 		}
 		if err != nil || env != p.Environment {
-			*l.id = nil
+			*link.id = nil
 			if p.Status == Active {
 				p.Status = Inactive
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -81,7 +82,7 @@ func readWords(text string) (map[string]*wordList, error) {
 		line = strings.TrimRight(line, "\n")
 		if head, ok := strings.CutPrefix(line, "["); ok && strings.HasSuffix(head, "]") && len(strings.Fields(head)) == 2 {
 			kind, name, _ := strings.Cut(strings.TrimSuffix(head, "]"), " ")
-			if !strings.Contains(" list set letters ", " "+kind+" ") || lists[name] != nil {
+			if !slices.Contains([]string{"list", "set", "letters"}, kind) || lists[name] != nil {
 				return nil, fmt.Errorf("line %d: the section %q is of no kind, or there twice", n, name)
 			}
 			list = newWordList(kind, name)

@@ -6,9 +6,9 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/masking"
-	"strings"
 )
 
 // Seal makes the ids of MCP sessions worthless to all but who opened them.

@@ -3,8 +3,9 @@
 package session
 
 import (
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
 const (

@@ -2,7 +2,6 @@ package session
 
 import (
 	"encoding/json"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 )
 
 const (

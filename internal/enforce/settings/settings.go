@@ -25,8 +25,9 @@ import (
 type Mode uint8
 
 const (
-	// Enforcing is the zero value: who knows nothing acts.
+	// Enforcing refuses what is denied. It is the zero value, so a mode that is not set is the strict one.
 	Enforcing Mode = iota
+	// Shadowing lets everything pass, and records what it would have done.
 	Shadowing
 )
 

@@ -1,8 +1,9 @@
 package settings
 
 import (
-	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
 // State is all that a decision depends on: immutable, swapped whole.

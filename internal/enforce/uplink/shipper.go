@@ -5,13 +5,14 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
-	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"io"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )

@@ -4,12 +4,11 @@
 package usage
 
 import (
-	"iter"
-
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 

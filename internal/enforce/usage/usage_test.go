@@ -3,10 +3,11 @@ package usage
 import (
 	"context"
 	"fmt"
-	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 )

@@ -26,6 +26,12 @@ run: build ## Start everything on the embedded default: server, two bouncers, a 
 .PHONY: test
 test: ## Run every test; finds or starts PostgreSQL, Redis and a stock OPA by itself
 	GATEHOUSE_TEST_FULL=1 $(GO) test -timeout 30m $(PKGS)
+	$(MAKE) --no-print-directory browser
+
+.PHONY: browser
+browser: ## Walk the console in Chromium (skipped where there is none)
+	@command -v "$${CHROMIUM:-chromium}" >/dev/null || echo "there is no Chromium here: the console's browser tests are skipped"
+	cd e2e && $(GO) test -count=1 -timeout 15m ./...
 
 .PHONY: slow
 slow: ## Name the packages whose tests take over ten seconds in the inner loop
@@ -50,7 +56,11 @@ bench: build $(BIN)/opa $(BIN)/caddy ## Measure against a stock OPA, nginx and C
 .PHONY: web
 web: ## Check and build the console of web/ into internal/webui/dist (needs npm; the Go build does not)
 	@command -v npm >/dev/null || { echo "npm is not installed: the console that is in the repository stays as it is"; exit 1; }
-	cd web && npm ci --ignore-scripts --no-audit --no-fund && npm run schema && npm run check && npm run build
+	cd web && npm ci --ignore-scripts --no-audit --no-fund && npm run schema && npm run notices && npm run check && npm run build
+
+.PHONY: pictures
+pictures: ## Take the pictures of the README and the docs anew (needs Chromium)
+	cd e2e && GATEHOUSE_E2E_DOCS=$(CURDIR)/docs/images $(GO) test -count=1 -run '^TestPictures$$' ./...
 
 .PHONY: docs
 docs: ## Regenerate docs/configuration.md and the golden OpenAPI document

@@ -58,10 +58,14 @@ func (b *Sessions) info(ss session, current string) SessionInfo {
 
 // person refuses callers that are not people: they have no sessions of their own.
 func person(sc scope.Scope) error {
-	if sc.Actor.Kind != scope.Person {
+	switch sc.Actor.Kind {
+	case scope.Person:
+		return nil
+	case scope.Bouncer:
+		return fault.New(fault.Forbidden, "permission_denied", "a bouncer's token opens the policy bridge alone")
+	default:
 		return fault.New(fault.BadRequest, "not_a_session", "only people have sessions; an API key is revoked instead")
 	}
-	return nil
 }
 
 // List gives the caller's own sign-ins that have not ended, last used first.

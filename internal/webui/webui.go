@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -69,7 +70,14 @@ func (c *Console) Built() bool { return c.built != nil }
 // there is missing, and not answered with a page.
 var noPage = []string{"/api", "/assets", "/v1", "/access", "/bridge", "/health", "/metrics", "/devdocs", "/docs-assets", "/openapi.json", "/.well-known"}
 
+// screen is the form of a screen's address: words in lower case, then ids. Other
+// spellings of a path, such as /API/v1, are no screens.
+var screen = regexp.MustCompile(`^/([a-z][a-z-]*(/[A-Za-z0-9_-]+)*/?)?$`)
+
 func isPage(path string) bool {
+	if path != "/index.html" && !screen.MatchString(path) {
+		return false
+	}
 	for _, prefix := range noPage {
 		if path == prefix || strings.HasPrefix(path, prefix+"/") {
 			return false

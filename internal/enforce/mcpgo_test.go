@@ -3,7 +3,6 @@ package enforce
 import (
 	"context"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,16 +16,21 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/template"
 )
 
 // templateSource is a shipped control as it is.
 func templateSource(t testing.TB, id string) string {
 	t.Helper()
-	data, err := os.ReadFile("../template/catalogue/" + id + "/control.rego")
+	catalogue, err := template.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(data)
+	shipped, ok := catalogue.Get(id)
+	if !ok {
+		t.Fatalf("there is no template %q", id)
+	}
+	return shipped.Source()
 }
 
 // executed are the tools that a server ran.

@@ -134,17 +134,27 @@ func (p *tab) do(what string, actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// wait waits until a JavaScript expression is true.
+// wait waits until a JavaScript expression is true. A page that is replaced while it
+// is asked is asked again.
 func (p *tab) wait(what, expression string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, time.Minute)
 	defer cancel()
-	_, err := chromedp.Run(ctx, chromedp.Poll[bool]("!!("+expression+")", chromedp.WithPollingInterval(50*time.Millisecond)))
-	if err != nil {
-		short, end := context.WithTimeout(p.ctx, 5*time.Second)
-		defer end()
-		text, _ := chromedp.Run(short, chromedp.Evaluate[string]("document.body.innerText.slice(0, 1500)"))
-		p.t.Fatalf("waiting for %s: %v\nthe page says:\n%s", what, err, text)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		holds, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
+		if err == nil && holds {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			short, end := context.WithTimeout(p.ctx, 5*time.Second)
+			defer end()
+			text, _ := chromedp.Run(short, chromedp.Evaluate[string]("document.body.innerText.slice(0, 1500)"))
+			p.t.Fatalf("waiting for %s: %v\nthe page says:\n%s", what, err, text)
+		case <-tick.C:
+		}
 	}
 }
 

@@ -36,6 +36,10 @@ func TestConsole(t *testing.T) {
 	t.Run("a bouncer is rolled back", func(t *testing.T) { bouncerRolledBack(p.in(t), d) })
 	t.Run("a key is made and works", func(t *testing.T) { keyMade(p.in(t), d) })
 	t.Run("the screens", func(t *testing.T) { everyScreen(p.in(t)) })
+	p.scheme("light")
+	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
+	t.Run("a field is masked", func(t *testing.T) { fieldMasked(p.in(t), d) })
+	t.Run("a control is promoted", func(t *testing.T) { controlPromoted(p.in(t), d) })
 }
 
 // in is the tab as part of another test.
@@ -81,13 +85,54 @@ func denialExplained(p *tab, d deployment) {
 
 func editorHelps(p *tab) {
 	p.visit("/policies/1")
-	p.press(".cm-content")
-	p.do("going to the end", chromedp.Evaluate[chromedp.Void](`(() => { const c = document.querySelector(".cm-content"); c.focus(); getSelection().selectAllChildren(c); getSelection().collapseToEnd(); })()`))
-	if _, err := chromedp.Call(p.ctx, input.InsertText, input.InsertTextParams{Text: "\nallow if input.user.role == admin\n"}); err != nil {
-		p.t.Fatal(err)
-	}
+	p.append("\nallow if input.user.role == admin\n")
 	p.wait("the finding", `[...document.querySelectorAll(".gh-findings li")].some(l => /admin/.test(l.innerText))`)
 	p.accessible("the workbench with an error")
+}
+
+// append types at the end of the control in the editor.
+func (p *tab) append(text string) {
+	p.t.Helper()
+	p.press(".cm-content")
+	p.do("going to the end", chromedp.Evaluate[chromedp.Void](`(() => { const c = document.querySelector(".cm-content"); c.focus(); getSelection().selectAllChildren(c); getSelection().collapseToEnd(); })()`))
+	if _, err := chromedp.Call(p.ctx, input.InsertText, input.InsertTextParams{Text: text}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func fieldMasked(p *tab, d deployment) {
+	staff := func() string {
+		_, body := d.visit(d.sandbox, "/employees/1", "ben", "staff")
+		return body
+	}
+	if body := staff(); !strings.Contains(body, `"name":`) || strings.Contains(body, `"name":"[redacted]"`) {
+		p.t.Fatalf("before the change staff read %s", body)
+	}
+	p.visit("/policies/1")
+	p.append("\nmask contains \"name\" if \"staff\" in input.user.roles\n")
+	p.button("Save")
+	p.shows("version 2")
+	eventually(p.t, "staff read the name redacted", func() bool { return strings.Contains(staff(), `"name":"[redacted]"`) })
+}
+
+func controlPromoted(p *tab, d deployment) {
+	p.visit("/policies/1?tab=promote")
+	p.shows("Production has no active control of this name")
+	p.accessible("the page of a promotion")
+	p.button("Promote to production")
+	confirm := chromedp.CSS("[role=dialog] input")
+	p.do("typing the name", chromedp.WaitVisible(confirm), chromedp.SendKeys(confirm, "Payroll access"))
+	p.accessible("the question before a promotion")
+	p.button("Promote to production")
+	p.wait("the control in production", `location.search.includes("environment=production") && `+settled)
+	p.shows("Payroll access")
+	eventually(p.t, "production's log says what it would have done", func() bool {
+		if status, body := d.visit(d.production, "/employees/1", "mallory", "visitor"); status != http.StatusOK {
+			p.t.Fatalf("a bouncer in shadow mode answers %d %s", status, body)
+		}
+		p.visit("/decisions?environment=production")
+		return p.read(`document.body.innerText.includes("Shadow: would deny")`) == "true"
+	})
 }
 
 func colleagueAdded(p *tab) {

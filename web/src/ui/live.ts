@@ -18,10 +18,11 @@ const shownBy: Record<string, string[]> = {
   tenant: ["/api/v1/tenants", "/api/v1/environments"],
 };
 
-/** Refetches what shows a topic. Queries are keyed ["get", path, …]. */
-export function refresh(queries: QueryClient, topic: string): void {
+/** Refetches what shows a topic; with "none", only once it is shown again. Queries are keyed ["get", path, …]. */
+export function refresh(queries: QueryClient, topic: string, refetchType: "active" | "none" = "active"): void {
   const paths = shownBy[topic] ?? [];
   void queries.invalidateQueries({
+    refetchType,
     predicate: ({ queryKey }) =>
       typeof queryKey[1] === "string" && paths.some((p) => (queryKey[1] as string).startsWith(p)),
   });

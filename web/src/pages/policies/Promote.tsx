@@ -36,7 +36,8 @@ export function Promote({ policy, dirty }: { policy: Policy; dirty: boolean }) {
   }, [runTests, policy]);
   const promote = api.useMutation("post", "/api/v1/policies/{policy_id}/promote", {
     onSuccess: (made) => {
-      refresh(queries, "policies");
+      // The control has left this address: what the page still shows of it is not asked for again.
+      refresh(queries, "policies", "none");
       void navigate(address(`/policies/${made.policy_id}`, "production"));
     },
   });

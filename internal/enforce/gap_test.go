@@ -16,6 +16,8 @@ import (
 // fill takes the room of a bouncer's decision log away and gives it back.
 func fill(t *testing.T, p *plane, b *running) (free func()) {
 	t.Helper()
+	// What is under way would make room again once it is acknowledged.
+	eventually(t, "an empty log", func() bool { return b.spool.Depth() == 0 })
 	p.set(func() { p.down = true }) // nothing is shipped, so that nothing is trimmed
 	st := b.state.Load()
 	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // the last gap is smaller than any event

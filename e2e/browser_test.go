@@ -79,7 +79,7 @@ func open(t *testing.T, d deployment) *tab {
 			if err != nil {
 				return
 			}
-			if u := r.Request.URL; !strings.HasPrefix(u, d.console) && !strings.HasPrefix(u, "data:") {
+			if u := r.Request.URL; !strings.HasPrefix(u, d.console) && !strings.HasPrefix(u, "data:") && u != "about:blank" {
 				p.problem("a request to elsewhere: " + u)
 			}
 		}

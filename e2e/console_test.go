@@ -29,6 +29,7 @@ func TestConsole(t *testing.T) {
 		p.expect(refused)
 	}
 
+	t.Run("the printed link signs in once", func(t *testing.T) { linkSignsInOnce(p.in(t), d) })
 	t.Run("sign in", func(t *testing.T) { signsIn(p.in(t)) })
 	t.Run("a denial is found and explained", func(t *testing.T) { denialExplained(p.in(t), d) })
 	t.Run("the editor names an error", func(t *testing.T) { editorHelps(p.in(t)) })
@@ -52,6 +53,21 @@ func (p *tab) in(t *testing.T) *tab {
 		}
 	})
 	return q
+}
+
+func linkSignsInOnce(p *tab, d deployment) {
+	p.do("opening the link", chromedp.Navigate(d.link))
+	p.wait("the dashboard", `location.pathname === "/" && `+settled)
+	if at := p.read("location.href"); strings.Contains(at, "link=") {
+		p.t.Errorf("the address bar keeps the link: %s", at)
+	}
+	p.do("signing out", chromedp.Evaluate[chromedp.Void](`fetch("/api/v1/auth/logout", {method: "POST"})`, chromedp.EvalAwaitPromise))
+	p.do("leaving the page", chromedp.Navigate("about:blank"))
+	p.do("opening the link again", chromedp.Navigate(d.link))
+	p.shows("This link has been used")
+	if at := p.read("location.pathname"); at != "/login" {
+		p.t.Errorf("a used link leads to %s", at)
+	}
 }
 
 func signsIn(p *tab) {

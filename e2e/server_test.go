@@ -10,8 +10,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -24,6 +26,7 @@ type deployment struct {
 	console    string // origin of the console and the API
 	sandbox    string // origin of the bouncer that enforces
 	production string // origin of the bouncer that observes
+	link       string // signs in once, as the server printed it
 }
 
 // chromium is the browser, or why there is none. CI sets GATEHOUSE_TEST_REQUIRE,
@@ -63,7 +66,7 @@ func start(t *testing.T) deployment {
 		"GATEHOUSE_ADMIN_PASSWORD="+password, "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",
 		"GATEHOUSE_LISTEN="+at(0), "GATEHOUSE_DATA_DIR="+filepath.Join(dir, "data"),
 		"GATEHOUSE_DEV_SANDBOX="+at(1), "GATEHOUSE_DEV_PRODUCTION="+at(2), "GATEHOUSE_DEV_APPLICATION="+at(3))
-	log := new(strings.Builder)
+	log := new(output)
 	run.Stdout, run.Stderr = log, log
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
@@ -88,8 +91,29 @@ func start(t *testing.T) deployment {
 		status, _ := d.visit(d.sandbox, "/employees/1", "eve", "visitor")
 		return status == http.StatusForbidden
 	})
+	d.link = log.find(regexp.MustCompile(regexp.QuoteMeta(d.console) + `/login#link=\S+`))
 	return d
 }
+
+// output is what the server wrote so far.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func (o *output) find(pattern *regexp.Regexp) string { return pattern.FindString(o.String()) }
 
 // visit asks a bouncer as somebody of a group, and answers the status and the body.
 func (d deployment) visit(bouncer, path, user, group string) (int, string) {

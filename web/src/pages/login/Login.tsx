@@ -57,7 +57,9 @@ export default function Login() {
     setByLink(false);
     await enter(() => signIn(String(form.get("username")), String(form.get("password"))));
   };
-  const refused = !byLink && error instanceof ApiError && error.status === 401;
+  const unauthenticated = error instanceof ApiError && error.status === 401;
+  const refused = unauthenticated && !byLink;
+  const linkRefused = unauthenticated && byLink;
   return (
     <div className="gh-login">
       <main>
@@ -88,7 +90,12 @@ export default function Login() {
               visibilityToggleButtonProps={{ "aria-label": t("login.show") }}
               error={refused ? t("login.refused") : undefined}
             />
-            {error && !refused ? <ErrorPanel error={error} /> : null}
+            {linkRefused && (
+              <p className="gh-note" data-tone="warn" role="alert" style={{ margin: 0 }}>
+                {t("login.linkFailed")}
+              </p>
+            )}
+            {error && !refused && !linkRefused ? <ErrorPanel error={error} /> : null}
             <Button type="submit" loading={busy} fullWidth>
               {t("login.action")}
             </Button>

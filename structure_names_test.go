@@ -1,7 +1,9 @@
 package gatehouse
 
 import (
+	"go/ast"
 	"path"
+	"regexp"
 	"slices"
 	"testing"
 )
@@ -31,6 +33,25 @@ func checkNames(t *testing.T, files []source) {
 	for _, s := range files {
 		if slices.Contains(never, path.Base(s.dir)) {
 			t.Errorf("%s: a package of this name says nothing", s.dir)
+		}
+	}
+}
+
+// oldName is a first word that can only be a name: it has a capital inside.
+var oldName = regexp.MustCompile(`^[a-z]+[A-Z][A-Za-z0-9]*\b`)
+
+// checkDocNames: a comment that begins with a function's name begins with that of
+// its own function. A rename by tool leaves the old one behind.
+func checkDocNames(t *testing.T, files []source) {
+	for _, s := range files {
+		for _, d := range s.file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Doc == nil {
+				continue
+			}
+			if first := oldName.FindString(fn.Doc.Text()); first != "" && first != fn.Name.Name {
+				t.Errorf("%s: the comment of %s is about %s", s.fset.Position(fn.Doc.Pos()), fn.Name.Name, first)
+			}
 		}
 	}
 }

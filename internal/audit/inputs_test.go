@@ -57,7 +57,7 @@ func withInputs(from, n int, at time.Time) []Decision {
 	return out
 }
 
-// recorded reads all pages and gives the inputs by decision, in their order.
+// recordedInputs reads all pages and gives the inputs by decision, in their order.
 func recordedInputs(t testing.TB, l *DecisionLog, r Recording, n int) (ids []string, inputs map[string]string) {
 	t.Helper()
 	inputs = map[string]string{}

@@ -169,7 +169,7 @@ func cookieDigest(text string) [sha256.Size]byte {
 	return sha256.Sum256([]byte("cookie\x00" + text))
 }
 
-// loadCookie makes the entry of a browser's session.
+// load makes the entry of a browser's session.
 func (b *Sessions) load(ctx context.Context, text string, digest [sha256.Size]byte, now time.Time) (*entry, error) {
 	t, ok := cookieTenant(text)
 	if !ok {

@@ -380,7 +380,7 @@ func newApplication(t testing.TB, h http.HandlerFunc) *application {
 	return a
 }
 
-// last takes what was seen since the last call.
+// take takes what was seen since the last call.
 func (a *application) take() []*http.Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()

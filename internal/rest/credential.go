@@ -147,7 +147,7 @@ func (r *Router) credential(x *exchange, req *http.Request) (Credential, error) 
 	return c, nil
 }
 
-// queryOf parses the query strictly; nil where there is none.
+// parseQuery parses the query strictly; nil where there is none.
 func parseQuery(req *http.Request) (url.Values, error) {
 	if req.URL.RawQuery == "" {
 		return nil, nil

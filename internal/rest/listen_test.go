@@ -37,7 +37,7 @@ func served(t *testing.T, change func(*http.Server), register func(*rig)) (addr 
 	return l.Addr().String(), func() error { cancel(); return <-done }
 }
 
-// raw sends text and answers the status line.
+// rawStatus sends text and answers the status line.
 func rawStatus(t *testing.T, addr, text string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

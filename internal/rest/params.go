@@ -23,7 +23,7 @@ type param struct {
 	schema   *huma.Schema
 }
 
-// paramsOf lists the parameters of an operation.
+// params lists the parameters of an operation.
 func (v *validator) params(op *huma.Operation) []param {
 	var ps []param
 	for _, p := range op.Parameters {

@@ -161,7 +161,7 @@ type ModeChange struct {
 	Mode string `json:"mode" enum:"shadow,enforce" doc:"production takes enforce only after sandbox has."`
 }
 
-// hostname is a lower-case DNS name of at least one label.
+// validHostname is a lower-case DNS name of at least one label.
 func validHostname(s string) bool {
 	return len(s) <= 253 && regexp.MustCompile(`^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`).MatchString(s)
 }

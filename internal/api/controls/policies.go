@@ -70,7 +70,6 @@ type PolicyDeleted struct {
 
 type policyDeletedOut struct{ Body PolicyDeleted }
 
-// policies registers the life of a policy.
 // createdMessage says what was created, and whom it affects where that is everybody.
 func createdMessage(p policy.Policy) string {
 	if p.ResourceID != nil || p.Kind == policy.KindLibrary {
@@ -79,6 +78,7 @@ func createdMessage(p policy.Policy) string {
 	return "Policy created successfully. It has no resource: once active, it applies to every request of " + string(p.Environment)
 }
 
+// policies registers the life of a policy.
 func (h *Handler) policies(r *rest.Router) {
 	tags, record := []string{"Policies"}, reflect.TypeFor[policy.Policy]()
 	rest.Register(r, rest.Op{

@@ -175,7 +175,6 @@ func (r *rig) secured() []operation {
 	return slices.DeleteFunc(slices.Clone(r.ops), func(op operation) bool { return op.public || op.optional })
 }
 
-// bridge says whether the operation is for bouncers' tokens.
 // unsupported is the status of a body in a form that is not taken: AuthZEN has no 415.
 func (op operation) unsupported() int {
 	if strings.HasPrefix(op.path, "/access/v1/") {
@@ -184,6 +183,7 @@ func (op operation) unsupported() int {
 	return 415
 }
 
+// bridge says whether the operation is for bouncers' tokens.
 func (op operation) bridge() bool { return strings.HasPrefix(op.path, "/api/v1/bridge/") }
 
 // at is the operation's path with its parameters filled in by value, which

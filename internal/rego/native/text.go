@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// prefixMatch is strings.any_prefix_match, or with HasSuffix
+// anyMatch is strings.any_prefix_match, or with HasSuffix
 // strings.any_suffix_match.
 func anyMatch(test func(s, affix string) bool) func(m *machine, a, b value.Value) (value.Value, bool) {
 	return func(m *machine, a, b value.Value) (value.Value, bool) {

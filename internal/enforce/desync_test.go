@@ -258,7 +258,14 @@ func crowd(t *testing.T, url, way string, app *hostile) {
 		all.Wait()
 		app.flush()
 	}
-	if n := int(served.Load()); n < waves*callers/3*3/4 {
-		t.Errorf("%s: of %d sound requests only %d were answered", way, waves*callers/3, n)
+	// A POST is never sent twice, so one that takes a connection which late bytes have
+	// just spoiled is a 502. Only the first wave is sure to meet none.
+	sound := waves * callers / 3
+	least := sound * 3 / 4
+	if way == "body" {
+		least = callers / 3 * 2 / 3
+	}
+	if n := int(served.Load()); n < least {
+		t.Errorf("%s: of %d sound requests only %d were answered", way, sound, n)
 	}
 }

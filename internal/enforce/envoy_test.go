@@ -317,14 +317,14 @@ func TestExtAuthzShadow(t *testing.T) {
 		{2, 0, "package masks\n\nmask contains \"ssn\" if input.resource.path == \"/masked\"\n"},
 		{3, 0, "package slow\n\nxs := numbers.range(1, 4000)\n\nallow if {\n\tinput.resource.path == \"/slow\"\n\tsome i in xs\n\tsome j in xs\n\tsome k in xs\n\ti + j + k == -1\n}\n"},
 	}})
-	b, e := grpcBouncer(t, p, nil)
+	b, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
 	b.at(t, 1)
 	get := func(path string) *authv3.CheckResponse { return e.ask(held("GET", "shop.example", path, nil)) }
 	wants(t, "open", get("/x"), "OK PERMIT ok")
 	wants(t, "what would be denied", get("/admin"), "OK SHADOW_WOULD_DENY access_denied")
 	wants(t, "what could not be masked", get("/masked"), "OK SHADOW_WOULD_DENY mask_impossible")
 	wants(t, "an ambiguous path", get("/x/../admin"), "OK SHADOW_WOULD_DENY bad_request")
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	slow, err := e.client.Check(ctx, held("GET", "shop.example", "/slow", nil))
 	if err != nil {
@@ -345,11 +345,11 @@ func TestExtAuthzShadow(t *testing.T) {
 // control takes too long, the answer is a denial, never a failure.
 func TestExtAuthzFailsClosed(t *testing.T) {
 	p := newPlane(t)
-	b, e := grpcBouncer(t, p, nil)
+	b, e := grpcBouncer(t, p, func(c *Config) { c.DecisionDeadline = 2 * time.Second }) // longer than Envoy waits
 	wants(t, "no bundle", e.ask(held("GET", "shop.example", "/x", nil)), "503 DENY no_bundle")
 	p.publish(policySet{revision: 1, mode: "enforce", controls: []control{{1, 0, "package slow\n\nallow if {\n\tsome i in numbers.range(1, 4000)\n\tsome j in numbers.range(1, 4000)\n\ti * j == -1\n}\n"}}})
 	b.at(t, 1)
-	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	res, err := e.client.Check(ctx, held("GET", "shop.example", "/x", nil))
 	if err != nil {

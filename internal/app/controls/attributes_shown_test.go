@@ -80,7 +80,7 @@ func TestRecordedInputsShown(t *testing.T) {
 		decision := a.Do(t, "POST", "/decisions/evaluate?environment=sandbox", ask).Want(200).Get("decision_id")
 		a.Do(t, "POST", fmt.Sprintf("/pis/policies/%d/simulate?environment=sandbox", policy), body{"input_json": ask}).Want(200)
 		preview := body{"environment": "sandbox", "window_hours": 1, "candidates": []body{{"policy_id": policy, "rego_code": letIn("ann", "ben")}}}
-		apptest.Eventually(t, 15*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			if res := a.Do(t, "POST", "/compliance/impact-preview", preview).Want(200); res.Get("changed") != float64(1) || !bytes.Contains(res.Body, []byte("ben")) {
 				return fmt.Errorf("not recorded yet: %s", res.Body)
 			}

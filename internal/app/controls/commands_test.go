@@ -222,7 +222,7 @@ func TestBouncerWithAnUnknownToken(t *testing.T) {
 
 func awaitText(t *testing.T, p *apptest.Process, text string) {
 	t.Helper()
-	apptest.Eventually(t, 20*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if !strings.Contains(p.Log.String(), text) {
 			return os.ErrNotExist
 		}

@@ -109,7 +109,7 @@ func TestReplaySetting(t *testing.T) {
 	}
 	evaluated := func(want int64) {
 		t.Helper()
-		apptest.Eventually(t, 5*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			res := a.Do(t, "POST", "/compliance/impact-preview", body{"environment": "production"}).Want(200)
 			var got apptest.ImpactFigures
 			if err := json.Unmarshal(res.Body, &got); err != nil || got.Evaluated != want {

@@ -41,7 +41,7 @@ func TestStockOPAReplays(t *testing.T) {
 	asks := func(user, role string) body {
 		return body{"input": body{"user": body{"id": user, "roles": []string{role}}, "resource": body{"type": "api", "path": "/desk/9"}, "action": body{"method": "GET"}}}
 	}
-	apptest.Eventually(t, 20*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		r, err := o.Try("POST", "/v1/data/gatehouse/decision", asks("ann", "staff"))
 		if err != nil || !strings.Contains(string(r.Body), `"PERMIT"`) {
 			return fmt.Errorf("no decision yet: %v\n%s", err, o.Log)
@@ -57,7 +57,7 @@ func TestStockOPAReplays(t *testing.T) {
 	ticket["input"].(body)["ticket"] = "open"
 	root.Do(t, "POST", "/v1/data/gatehouse/decision", ticket).Want(200)
 
-	apptest.Eventually(t, 20*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		kinds := map[int64]int{}
 		for _, e := range apptest.DecisionLog(t, a, "production") {
 			if e.BouncerID != reg.ID || e.Effect != "" { // what OPA was asked before it had its bundle has no result

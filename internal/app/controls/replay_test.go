@@ -145,7 +145,7 @@ func TestReplayRuns(t *testing.T) {
 		// Each decision takes until its limit, so this one goes on until it is cancelled.
 		slow := a.Do(t, "POST", "/compliance/replays", body{"environment": "production", "candidates": []body{{"policy_id": policy, "rego_code": endlessInvoices}}}).Want(202)
 		at = fmt.Sprint("/compliance/replays/", slow.ID())
-		apptest.Eventually(t, 20*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			if r := a.Do(t, "GET", at+"?wait=2", nil).Want(200); r.Get("progress", "evaluated") == 0.0 {
 				return fmt.Errorf("no progress: %s", r.Body)
 			}

@@ -134,7 +134,7 @@ func TestReplayBundleThen(t *testing.T) {
 	}
 	decides := func(path, want string) {
 		t.Helper()
-		apptest.Eventually(t, 20*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			r, err := o.Try("POST", "/v1/data/gatehouse/decision", asks(path))
 			if err != nil || !strings.Contains(string(r.Body), `"`+want+`"`) {
 				return fmt.Errorf("no %s yet: %v\n%s", want, err, o.Log)
@@ -148,7 +148,7 @@ func TestReplayBundleThen(t *testing.T) {
 	decides("/desk/2", "DENY")
 	a.Do(t, "PUT", fmt.Sprint("/bouncers/", reg.ID), body{"resource_ids": []int64{}}).Want(200)
 	decides("/desk/3", "NO_MATCH")
-	apptest.Eventually(t, 20*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		got := replayThen(t, a, body{})
 		if got.Evaluated < 2 || got.WouldBlock == 0 || got.WouldAllow == 0 || got.Drifted.Total != 0 {
 			return fmt.Errorf("%+v", got)

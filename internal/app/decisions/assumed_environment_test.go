@@ -61,7 +61,7 @@ func TestAssumedEnvironment(t *testing.T) {
 			t.Errorf("an error became %v", got)
 		}
 		last := a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "last"}, "resource": body{"path": "/nowhere"}}).Want(200)
-		apptest.Eventually(t, 10*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			logs, _ := a.Do(t, "GET", "/decisions/audit?user_id=last", nil).Want(200).Get("logs").([]any)
 			if len(logs) != 1 {
 				return fmt.Errorf("%d entries", len(logs))

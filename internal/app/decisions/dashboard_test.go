@@ -72,7 +72,7 @@ func TestDashboard(t *testing.T) {
 				query = "?environment=" + env
 			}
 			var got *apptest.Response
-			apptest.Eventually(t, 10*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				got = a.Do(t, "GET", "/dashboard/stats"+query, nil).Want(200)
 				if n := got.Get("authDecisions24h"); n != asNumber(want["authDecisions24h"]) {
 					return fmt.Errorf("%s: %v decisions, want %v", env, n, want["authDecisions24h"])
@@ -171,7 +171,7 @@ func TestAnomalies(t *testing.T) {
 	ship(time.Now(), 40, "203.0.113.66", "DENY", func(i int) string { return fmt.Sprint("guess", i) })
 
 	var got *apptest.Response
-	apptest.Eventually(t, 20*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		got = a.Do(t, "GET", "/dashboard/anomalies?kind=suspicious_source_ip", nil).Want(200)
 		if got.Get("total") != float64(1) {
 			return fmt.Errorf("%s", got.Body)
@@ -183,7 +183,7 @@ func TestAnomalies(t *testing.T) {
 			t.Errorf("no %s in %s", want, got.Body)
 		}
 	}
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if n := a.Do(t, "GET", "/dashboard/anomalies?kind=denial_spike", nil).Want(200).Get("total"); n != float64(1) {
 			return fmt.Errorf("%v spikes of denials", n)
 		}

@@ -100,7 +100,7 @@ func TestEnrichment(t *testing.T) {
 		apptest.Answers(t, caller, "/employees/1", 200, 5*time.Second)
 
 		// The audit has the regimes and the snapshot, and not the address.
-		apptest.Eventually(t, 5*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			logs := a.Do(t, "GET", "/decisions/audit?environment=sandbox&decision=PERMIT", nil).Want(200)
 			if n := bytes.Count(logs.Body, []byte(`"regulation_tags":["GDPR"]`)); n < 2 || bytes.Contains(logs.Body, []byte("canary")) {
 				return fmt.Errorf("%d of two decisions have the tag: %s", n, logs.Body)

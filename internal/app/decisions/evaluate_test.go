@@ -39,7 +39,7 @@ func TestEvaluate(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		logged := map[string]bool{} // our ids, by which the log names what the caller calls "mine"
-		apptest.Eventually(t, 10*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			for _, e := range a.Do(t, "GET", "/decisions/audit?environment=sandbox&user_id=bob", nil).Want(200).Get("logs").([]any) {
 				if e := e.(map[string]any); e["caller_decision_id"] == "mine" {
 					logged[fmt.Sprint(e["decision_id"])] = true
@@ -55,7 +55,7 @@ func TestEvaluate(t *testing.T) {
 				t.Errorf("%s is found as %v", r.AuditID, got)
 			}
 		}
-		apptest.Eventually(t, 10*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			for _, path := range []string{admins, guests} {
 				if n := a.Do(t, "GET", path, nil).Want(200).Get("performance_metrics", "total_evaluations"); n != 6.0 {
 					return fmt.Errorf("%s has %v evaluations, not 6", path, n)

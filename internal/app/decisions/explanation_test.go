@@ -162,7 +162,7 @@ func TestWhyDeniedAtBouncer(t *testing.T) {
 	if m := c.Do(t, "GET", "/shop/1", nil).Want(403).Get("message"); m != "The shop is closed on Sundays." {
 		t.Errorf("the author's own reason is %q", m)
 	}
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		e := a.Do(t, "GET", fmt.Sprintf("/decisions/audit/%v/explanation", no.Get("decision_id")), nil)
 		if e.Status != 200 {
 			return fmt.Errorf("%d %s", e.Status, e.Body)

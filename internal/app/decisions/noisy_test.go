@@ -106,7 +106,7 @@ func TestNoisyNeighbour(t *testing.T) {
 	}
 	n.quiet.Do(t, "POST", "/policies/validate", body{"rego_code": "package q\n\nallow if true\n"}).Want(200)
 	// Two run at most, sixteen may wait: the others are refused at once.
-	apptest.Eventually(t, 5*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if got := counts.of(429); got < 50-2-16 {
 			return fmt.Errorf("%d of the burst of 50 were refused", got)
 		}

@@ -186,7 +186,7 @@ func TestBulkEndsWithItsCaller(t *testing.T) {
 			t.Error("the call was answered")
 		}
 	}()
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if evaluations(t, s) == 0 {
 			return errors.New("nothing is decided yet")
 		}
@@ -195,7 +195,7 @@ func TestBulkEndsWithItsCaller(t *testing.T) {
 	leave()
 	<-answered
 	last := int64(-1)
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		n := evaluations(t, s)
 		defer func() { last = n }()
 		if n != last {

@@ -128,7 +128,7 @@ func TestSimulationHangUp(t *testing.T) {
 		res.Body.Close()
 		t.Fatalf("it ended with %d", res.StatusCode)
 	}
-	apptest.Eventually(t, 5*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		h := d.a.Do(t, "GET", fmt.Sprintf("/pis/policies/%d/test-history", slow), nil).Want(200)
 		if h.Get("total") != 1.0 {
 			return fmt.Errorf("the history: %s", h.Body)

@@ -68,7 +68,7 @@ func TestBouncerVerifiesBundles(t *testing.T) {
 	}
 	is := func(what string, active, refused, converged bool) {
 		t.Helper()
-		apptest.Eventually(t, 20*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			if r, no, ok := refusedRevision(t, a, b.ID); r != 0 != active || no != 0 != refused || ok != converged {
 				return fmt.Errorf("%s: it runs %d, refused %d, converged %t", what, r, no, ok)
 			}
@@ -196,7 +196,7 @@ func TestAuditTellsWhy(t *testing.T) {
 	if reason("hanging") != wants["hanging"] {
 		t.Errorf("the server's reason is %v", reason("hanging"))
 	}
-	apptest.Eventually(t, 15*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		log := apptest.ByRequest(apptest.DecisionLog(t, a, "sandbox"))
 		for name, want := range wants {
 			if len(log[name]) != 1 {
@@ -231,7 +231,7 @@ func TestAuditTellsWhy(t *testing.T) {
 		t.Fatalf("the cache has no hits: %s", first)
 	}
 	a.Do(t, "PUT", fmt.Sprint("/bouncers/", b.ID), body{"configuration": body{"identity": is.Identity(), "cache_ttl": "1ns"}}).Want(200)
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if got := ask(); strings.Split(got, " to ")[0] != strings.Split(got, " to ")[1] {
 			return fmt.Errorf("with cache_ttl 1ns, hits go from %s", got)
 		}

@@ -43,7 +43,7 @@ func TestDiscovery(t *testing.T) {
 			through(host).Do(t, "GET", "/other", nil).Want(200)
 		}
 		var found body
-		apptest.Eventually(t, 10*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			if found = hosts(t, a, "sandbox")["api.openai.com"]; found == nil {
 				return fmt.Errorf("not discovered: %s", b.Log)
 			}
@@ -125,7 +125,7 @@ func TestDiscoveryOpensNothing(t *testing.T) {
 		apptest.Answers(t, shop, "/secret/1", 403, 10*time.Second)
 		shop.Do(t, "GET", "/other", nil).Want(200)
 		var found body
-		apptest.Eventually(t, 10*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			if found = hosts(t, a, "sandbox")["shop.example"]; found == nil {
 				return fmt.Errorf("not discovered: %s", b.Log)
 			}
@@ -171,7 +171,7 @@ func TestDiscoveryIsBounded(t *testing.T) {
 	}
 	(&apptest.Client{Base: quiet.URL}).With("Host", "quiet.example").Do(t, "GET", "/", nil).Want(200)
 	all.Wait()
-	apptest.Eventually(t, 15*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if n := len(hosts(t, a, "sandbox")); n != 100 {
 			return fmt.Errorf("%d hosts discovered", n)
 		}

@@ -28,7 +28,7 @@ import (
 // bouncerIs waits until the record of a bouncer has the status and the detail.
 func bouncerIs(t *testing.T, a *apptest.Client, id int64, status, detail string) {
 	t.Helper()
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		r := a.Do(t, "GET", fmt.Sprint("/bouncers/", id), nil).Want(200)
 		if said, _ := r.Get("status_detail").(string); r.Get("status") != status || !strings.Contains(said, detail) {
 			return fmt.Errorf("%s, want %s (%s)", r.Body, status, detail)
@@ -111,7 +111,7 @@ func TestOPARefuses(t *testing.T) {
 	second := ask(first, 10).Want(200).Header.Get("ETag")
 	file := fmt.Sprintf("authz/gatehouse/controls/c%d.rego", policy)
 	status(strings.Trim(first, `"`), `,"code":"bundle_error","message":"1 error occurred: rego_type_error: undefined function","errors":[{"code":"rego_type_error","message":"undefined function strings.shout","location":{"file":"`+file+`","row":3,"col":10}}]`)
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		r := a.Do(t, "GET", at, nil).Want(200)
 		list, _ := r.Get("sync_errors").([]any)
 		want := map[string]any{"bouncer_id": float64(b.ID), "version": 1.0, "message": "undefined function strings.shout", "file": file, "line": 3.0}
@@ -134,7 +134,7 @@ func TestOPARefuses(t *testing.T) {
 	}
 	status(strings.Trim(third, `"`), "")
 	bouncerIs(t, a, b.ID, "connected", "")
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if r := a.Do(t, "GET", at, nil).Want(200); len(r.Get("sync_errors").([]any)) != 0 {
 			return fmt.Errorf("%s", r.Body)
 		}
@@ -191,7 +191,7 @@ func TestOPAParity(t *testing.T) {
 	}
 	b := s.Register(t, a, body{"name": "opa", "environment": "production", "resource_ids": linked}, "127.0.0.1:9")
 	o := apptest.ConfiguredOPA(t, s, b, nil)
-	apptest.Eventually(t, 20*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		r, err := o.Try("POST", "/v1/data/gatehouse/decision", body{"input": body{}})
 		if err != nil || !strings.Contains(string(r.Body), `"effect"`) {
 			return fmt.Errorf("no decision yet: %v\n%s", err, o.Log)
@@ -233,7 +233,7 @@ func TestOPAParity(t *testing.T) {
 			t.Errorf("only %d inputs come to %s", effects[effect], effect)
 		}
 	}
-	apptest.Eventually(t, 20*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		n, m := 0, 0
 		for _, e := range apptest.DecisionLog(t, a, "production") {
 			if logged[e.ID] && e.BouncerID == b.ID {
@@ -293,7 +293,7 @@ func TestOPABodies(t *testing.T) {
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait()
 	})
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		_, err := o.Try("GET", "/health", nil)
 		return err
 	})

@@ -36,7 +36,7 @@ func TestStockOPA(t *testing.T) {
 		}
 		runs := func(revision float64) {
 			t.Helper()
-			apptest.Eventually(t, 10*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				if r := row(); r["active_revision"] != revision || r["status"] != "connected" {
 					return fmt.Errorf("%v", r)
 				}
@@ -94,7 +94,7 @@ func TestStockOPA(t *testing.T) {
 		runs(3)
 		// The end of its token: it stays on what it has and is seen to be cut off.
 		a.Do(t, "POST", fmt.Sprintf("/bouncers/%d/rotate-token", o.ID), body{}).Want(200, 201)
-		apptest.Eventually(t, 5*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			if r := a.Do(t, "GET", fmt.Sprint("/bouncers/", o.ID), nil).Want(200); r.Get("status") != "degraded" {
 				return fmt.Errorf("%s", r.Body)
 			}

@@ -136,7 +136,7 @@ func TestReplayOffReachesBouncers(t *testing.T) {
 		t.Helper()
 		was, _, _ := refusedRevision(t, a, b.ID)
 		a.Do(t, "PUT", "/tenants/default", body{"settings": body{"replay": v}}).Want(200)
-		apptest.Eventually(t, 10*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			if now, _, _ := refusedRevision(t, a, b.ID); now <= was {
 				return fmt.Errorf("the bouncer runs revision %d still", now)
 			}
@@ -150,7 +150,7 @@ func TestReplayOffReachesBouncers(t *testing.T) {
 		where := map[string]func() string{"spool": func() string { return spooled(t, b.Dir) }, "wire": tap.text}
 		check := func(place string) {
 			t.Helper()
-			apptest.Eventually(t, 15*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				if text := where[place](); !strings.Contains(text, name+"-basic-id") || !strings.Contains(text, name+"-detailed-id") {
 					return fmt.Errorf("%s: the decisions are not in the %s", name, place)
 				}

@@ -111,7 +111,7 @@ func TestShadowLetsPass(t *testing.T) {
 			expected[id] = want[name]
 		}
 	}
-	apptest.Eventually(t, 15*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		log := apptest.ByRequest(apptest.DecisionLog(t, s.Admin, "sandbox"))
 		for id := range expected {
 			if len(log[id]) == 0 {

@@ -187,7 +187,7 @@ func TestLanguageServerKnowsResources(t *testing.T) {
 	key := s.Key(t, s.Admin, "sandbox", "resources:read", "policies:read")
 	c := startLSP(t, "GATEHOUSE_URL="+s.URL, "GATEHOUSE_API_KEY="+key.APIKey)
 	c.tell("textDocument/didOpen", apptest.Body{"textDocument": apptest.Body{"uri": "file:///a.rego", "languageId": "rego", "version": 1, "text": "package a\n\nallow if input.resource.attributes.co"}})
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if labels := c.complete("file:///a.rego", 2, 37); len(labels) != 1 || labels[0] != "input.resource.attributes.cost_centre" {
 			return fmt.Errorf("completion: %v", labels)
 		}

@@ -269,7 +269,7 @@ func TestDeploymentInProgress(t *testing.T) {
 		answered <- r
 	}()
 	var id string
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		var page struct {
 			Deployments []struct {
 				ID     string `json:"deployment_id"`
@@ -482,7 +482,7 @@ func TestRepositoryRegistration(t *testing.T) {
 		s.Admin.Do(t, "POST", "/ide-integration/repositories", apptest.Body{"name": "x", "url": "https://git.example.com/x.git", "secret": hookSecret, "resource_id": 999}).Want(400)
 		s.Admin.Do(t, "DELETE", at, nil).Want(200)
 		s.Admin.Do(t, "GET", at, nil).Want(404)
-		apptest.Eventually(t, 5*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			return filepath.WalkDir(s.Dir, func(p string, d os.DirEntry, err error) error {
 				if err != nil || d.IsDir() {
 					return nil

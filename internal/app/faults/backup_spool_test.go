@@ -56,7 +56,7 @@ func TestBackupHasTheSpool(t *testing.T) {
 		restored.Kill()
 		restored.Start()
 	}
-	apptest.Eventually(t, 20*time.Second, func() error { return accountedFor(t, restored.Admin, promised, 0) })
+	apptest.Eventually(t, 30*time.Second, func() error { return accountedFor(t, restored.Admin, promised, 0) })
 	if v := restored.Admin.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
 		t.Error("the audit of the copy does not verify")
 	}

@@ -48,7 +48,7 @@ func TestBouncerDiskFull(t *testing.T) {
 				t.Fatalf("with room: %d %+v", status, part)
 			}
 			free := apptest.Stuff(t, dir)
-			apptest.Eventually(t, 10*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				if status, part := ready(); status != 200 || !strings.Contains(part.Audit.Trouble, "held back") {
 					return fmt.Errorf("the reserve in use: %d %+v", status, part)
 				}
@@ -59,7 +59,7 @@ func TestBouncerDiskFull(t *testing.T) {
 					t.Errorf("with the reserve in use: %d", status)
 				}
 			}
-			apptest.Eventually(t, 20*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				apptest.Stuff(t, dir)
 				got := ask()
 				if _, part := ready(); part.Audit.Writable || part.Audit.Refused == 0 || (posture == "required") != (got == 503) {
@@ -77,7 +77,7 @@ func TestBouncerDiskFull(t *testing.T) {
 				t.Errorf("ready without a log: %d, want %d", status, want)
 			}
 			free()
-			apptest.Eventually(t, 10*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				if status, part := ready(); status != 200 || !part.Audit.Writable || part.Audit.Trouble != "" {
 					return fmt.Errorf("with room again: %d %+v", status, part)
 				}

@@ -56,7 +56,7 @@ func openAlerts(t *testing.T, s *apptest.Server) string {
 // until waits for a server's health to be so.
 func until(t *testing.T, s *apptest.Server, what string, holds func(status int, overall string, a auditPart) bool) {
 	t.Helper()
-	apptest.Eventually(t, 20*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if status, overall, a := vitals(t, s); !holds(status, overall, a) {
 			return fmt.Errorf("%s: %d %s %+v\n%s", what, status, overall, a, s.Log)
 		}
@@ -91,7 +91,7 @@ func TestDiskFull(t *testing.T) {
 			if res := a.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/r"}); res.Status != 507 || res.Get("error") != "storage_full" {
 				t.Errorf("a change on a full disk: %d %s", res.Status, res.Body)
 			}
-			apptest.Eventually(t, 10*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				if alerts := openAlerts(t, s); !strings.Contains(alerts, "disk_space: the disk is full") {
 					return errors.New("no alert: " + alerts)
 				}
@@ -127,11 +127,11 @@ func TestDiskFull(t *testing.T) {
 			ask().Want(200)
 			a.Do(t, "POST", "/resources", body{"name": "r", "type": "api", "path": "/r"}).Want(201)
 			_, _, audit = vitals(t, s)
-			apptest.Eventually(t, 20*time.Second, func() error { return accountedFor(t, a, c.promised, audit.Missing) })
+			apptest.Eventually(t, 30*time.Second, func() error { return accountedFor(t, a, c.promised, audit.Missing) })
 			if posture == "best_effort" && (audit.Missing < 5 || len(c.promised) <= before) {
 				t.Errorf("%d are missing of %d", audit.Missing, len(c.promised))
 			}
-			apptest.Eventually(t, 10*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				if alerts := openAlerts(t, s); alerts != "" {
 					return errors.New("open still: " + alerts)
 				}

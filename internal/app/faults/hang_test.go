@@ -186,7 +186,7 @@ func TestRedisThatHangs(t *testing.T) {
 		t.Errorf("100 decisions took %s", all)
 	}
 	s.Login(t, "admin", apptest.Password)
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if status := redis(); status != "degraded" {
 			return fmt.Errorf("Redis is said to be %v", status)
 		}
@@ -197,7 +197,7 @@ func TestRedisThatHangs(t *testing.T) {
 		t.Errorf("readiness took %s", time.Since(began))
 	}
 	proxy.resume()
-	apptest.Eventually(t, 20*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if status := redis(); status != "up" {
 			return fmt.Errorf("Redis is said to be %v", status)
 		}

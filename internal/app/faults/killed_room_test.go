@@ -97,7 +97,7 @@ func bouncerKilledWithoutRoom(t *testing.T, posture, why string) {
 	s.Start()
 	b.Start()
 	apptest.Answers(t, c, "/_bouncer/ready", 200, 10*time.Second)
-	apptest.Eventually(t, 20*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if got := ask(); got != 200 {
 			return fmt.Errorf("with room again: %d", got)
 		}
@@ -152,13 +152,13 @@ func TestKilledOnFullDisk(t *testing.T) {
 			s.Kill()
 			free()
 			s.Start()
-			apptest.Eventually(t, 20*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				if status := c.ask(t).Status; status != 200 {
 					return fmt.Errorf("with room again: %d", status)
 				}
 				return nil
 			})
-			apptest.Eventually(t, 20*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				absent, said, err := counted(t, a, c.promised)
 				if err != nil {
 					return err

@@ -82,7 +82,7 @@ func TestDestructiveToolIsAudited(t *testing.T) {
 	if res.Status != 200 || !strings.Contains(string(res.Body), "-32001") || len(app.Take()) != 0 {
 		t.Errorf("%d %s", res.Status, res.Body)
 	}
-	apptest.Eventually(t, 15*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		page := s.Admin.Do(t, "GET", "/decisions/audit?limit=100&environment=sandbox", nil).Want(200)
 		if !strings.Contains(string(page.Body), "DROP TABLE users") {
 			return fmt.Errorf("the arguments are not in the audit: %s", page.Body)

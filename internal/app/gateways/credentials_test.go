@@ -53,7 +53,7 @@ func TestCredentials(t *testing.T) {
 	if strings.Contains(string(got.Body), secret) {
 		t.Errorf("the answer shows the value: %s", got.Body)
 	}
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if h := sent(withToken, "/v1/models"); h.Get("Authorization") != "Bearer "+secret || h.Get("X-Api-Key") != secret || len(h["X-Auth-Request-User"]) != 0 {
 			return fmt.Errorf("the application sees %v", h)
 		}
@@ -68,7 +68,7 @@ func TestCredentials(t *testing.T) {
 
 	// It is kept where no value is sent, and can be read nowhere.
 	put(body{"header": "Authorization", "resource_id": model}, body{"header": "Api-Key", "value": "other"}).Want(200)
-	apptest.Eventually(t, 10*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if h := sent(withToken, "/v1/models"); h.Get("Authorization") != "Bearer "+secret || h.Get("Api-Key") != "other" || h.Get("X-Api-Key") != "" {
 			return fmt.Errorf("the application sees %v", h)
 		}

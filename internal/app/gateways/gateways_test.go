@@ -43,7 +43,7 @@ func program(t *testing.T, addr string, cmd *exec.Cmd) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	apptest.Eventually(t, 15*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, log)
@@ -121,7 +121,7 @@ func startTraefik(t *testing.T, bouncer, app string, edit func(static string) st
 	program(t, addr, cmd)
 	url = "http://" + addr
 	// It listens before it has read who stands behind.
-	apptest.Eventually(t, 15*time.Second, func() error {
+	apptest.Eventually(t, 30*time.Second, func() error {
 		if res := (&apptest.Client{Base: url}).Do(t, "GET", "/open", nil); res.Status != 200 {
 			return fmt.Errorf("Traefik answers %d", res.Status)
 		}
@@ -217,7 +217,7 @@ mask contains "ssn" if startswith(input.resource.path, "/masked")
 					}
 				}
 			}
-			apptest.Eventually(t, 10*time.Second, func() error {
+			apptest.Eventually(t, 30*time.Second, func() error {
 				log := map[string]apptest.LogEntry{}
 				for _, e := range apptest.DecisionLog(t, a, "sandbox") {
 					log[e.ID] = e

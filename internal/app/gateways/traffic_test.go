@@ -71,7 +71,7 @@ func TestTemplateTraffic(t *testing.T) {
 		first++
 	}
 	for _, b := range []*apptest.BouncerProcess{r.plain, r.tokens} {
-		apptest.Eventually(t, 10*time.Second, func() error {
+		apptest.Eventually(t, 30*time.Second, func() error {
 			if status, got := r.cases[first].send(t, b.URL, strconv.Itoa(first), "wait"); status == 403 || strings.Contains(got, "-32001") {
 				return nil
 			}

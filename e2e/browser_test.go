@@ -79,7 +79,7 @@ func open(t *testing.T, d deployment) *tab {
 			if err != nil {
 				return
 			}
-			if u := r.Request.URL; !strings.HasPrefix(u, d.console) && !strings.HasPrefix(u, "data:") && u != "about:blank" {
+			if u := r.Request.URL; !strings.HasPrefix(strings.TrimPrefix(u, "blob:"), d.console) && !strings.HasPrefix(u, "data:") && u != "about:blank" {
 				p.problem("a request to elsewhere: " + u)
 			}
 		}
@@ -208,6 +208,23 @@ func (p *tab) button(text string) {
 	find := fmt.Sprintf(`[...document.querySelectorAll("button")].filter(b => b.textContent.trim() === %q && !b.disabled).pop()`, text)
 	p.wait("the button "+text, find)
 	p.do("pressing "+text, chromedp.Evaluate[chromedp.Void](find+`.click()`))
+}
+
+// choose picks an option of a list by its text.
+func (p *tab) choose(label, option string) {
+	p.t.Helper()
+	p.press(fmt.Sprintf("input[aria-label=%q], input[placeholder=%q]", label, label))
+	find := fmt.Sprintf(`[...document.querySelectorAll("[role=option]")].find(o => o.innerText.trim() === %q)`, option)
+	p.wait("the option "+option, find)
+	p.do("choosing "+option, chromedp.Evaluate[chromedp.Void](find+`.click()`))
+}
+
+// addTag types an entry into the field of a label that takes several.
+func (p *tab) addTag(label, text string) {
+	p.t.Helper()
+	field := fmt.Sprintf(`document.getElementById([...document.querySelectorAll("label")].find(l => l.innerText === %q)?.htmlFor)`, label)
+	p.wait("the field "+label, field)
+	p.do("adding to "+label, chromedp.Evaluate[chromedp.Void](field+`.focus()`), chromedp.KeyEvent(text+"\r"))
 }
 
 // shows waits until the page has a text.

@@ -12,7 +12,8 @@ import (
 // screens are the addresses of the console that the demo has something to show at.
 var screens = []string{
 	"/", "/policies", "/policies/new", "/policies/1", "/policies/1?tab=tests", "/policies/1?tab=versions",
-	"/policies/1?tab=usage", "/decisions", "/replays", "/resources", "/resources/1", "/inventory",
+	"/policies/1?tab=usage", "/simulator", "/simulator?policy=1", "/simulator?policy=1&tab=history", "/simulator?tab=compare",
+	"/decisions", "/replays", "/resources", "/resources/1", "/inventory",
 	"/bouncers", "/bouncers/1", "/revisions", "/users", "/api-keys", "/audit", "/settings",
 	"/nowhere", "/policies/999999", "/bouncers/999999", "/?environment=production", "/policies?environment=production",
 }
@@ -36,6 +37,7 @@ func TestConsole(t *testing.T) {
 	t.Run("a colleague is added", func(t *testing.T) { colleagueAdded(p.in(t)) })
 	t.Run("a bouncer is rolled back", func(t *testing.T) { bouncerRolledBack(p.in(t), d) })
 	t.Run("a key is made and works", func(t *testing.T) { keyMade(p.in(t), d) })
+	t.Run("a control is tried", func(t *testing.T) { controlTried(p.in(t)) })
 	t.Run("the screens", func(t *testing.T) { everyScreen(p.in(t)) })
 	p.scheme("light")
 	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))

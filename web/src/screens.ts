@@ -36,6 +36,12 @@ export const screens: Screen[] = [
   { path: "/policies/new", load: () => import("./pages/policies/NewPolicy"), permission: "policies:write" },
   { path: "/policies/:id", load: () => import("./pages/policies/Workbench"), permission: "policies:read" },
   {
+    path: "/simulator",
+    load: () => import("./pages/simulator/Simulator"),
+    permission: "simulator:read",
+    nav: { group: "controls", title: "simulator.title", icon: "simulator", key: "m" },
+  },
+  {
     path: "/decisions",
     load: () => import("./pages/decisions/Decisions"),
     permission: "audit:read",

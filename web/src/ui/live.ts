@@ -13,6 +13,7 @@ const shownBy: Record<string, string[]> = {
   replays: ["/api/v1/compliance/replays"],
   deployments: ["/api/v1/ide-integration/deployments", "/api/v1/policies-as-code"],
   repositories: ["/api/v1/ide-integration/repositories"],
+  scenarios: ["/api/v1/pis/scenarios"],
   users: ["/api/v1/users"],
   api_keys: ["/api/v1/tenants"],
   tenant: ["/api/v1/tenants", "/api/v1/environments"],

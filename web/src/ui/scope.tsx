@@ -80,13 +80,17 @@ export function useClearFilters(names: string[]) {
     );
 }
 
-/** The same screen in the other environment. Screens of one object go back to their list: ids differ. */
+// Parameters that name objects, which are of one environment.
+const ids = ["policy", "policy_id", "resource_id", "run", "scenario", "first", "second"];
+
+/** The same screen in the other environment, without what names objects there: ids differ. */
 export function useSwitchAddress() {
   const { pathname, search } = useLocation();
   return (environment: Environment) => {
     const [, area = "", id] = pathname.split("/");
     if (id !== undefined) return `/${area}?environment=${environment}`;
     const params = new URLSearchParams(search);
+    for (const name of ids) params.delete(name);
     params.set("environment", environment);
     return `${pathname}?${params}`;
   };

@@ -13,6 +13,7 @@ import resources from "./resources";
 import revisions from "./revisions";
 import settings from "./settings";
 import shell from "./shell";
+import simulator from "./simulator";
 import users from "./users";
 import workbench from "./workbench";
 
@@ -35,4 +36,5 @@ export default {
   replays,
   inventory,
   settings,
+  simulator,
 };

@@ -206,7 +206,8 @@ function Findings({
   );
 }
 
-function Result({ outcome, goTo }: { outcome: Outcome; goTo: (line: number) => void }) {
+/** What came of a run: the decision, why, and the way to it. Without goTo, lines are named and lead nowhere. */
+export function Result({ outcome, goTo }: { outcome: Outcome; goTo?: (line: number) => void }) {
   const { t, duration } = useI18n();
   const [failedOnly, setFailedOnly] = useState(false);
   const [output, setOutput] = useState(false);
@@ -253,9 +254,13 @@ function Result({ outcome, goTo }: { outcome: Outcome; goTo: (line: number) => v
                 <span aria-hidden="true">{s.held ? "✓" : "✕"}</span>
                 <span className="gh-sr">{s.held ? t("decisions.holds") : t("decisions.fails")}</span>
                 <code>{s.source}</code>
-                <button type="button" className="gh-line" onClick={() => goTo(s.line)}>
-                  {t("common.line", { line: s.line })}
-                </button>
+                {goTo ? (
+                  <button type="button" className="gh-line" onClick={() => goTo(s.line)}>
+                    {t("common.line", { line: s.line })}
+                  </button>
+                ) : (
+                  <span className="gh-line-name">{t("common.line", { line: s.line })}</span>
+                )}
                 {s.values.map(([path, value]) => (
                   <code key={path} className="gh-value">
                     {path} = {JSON.stringify(value)}

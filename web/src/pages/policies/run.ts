@@ -69,6 +69,11 @@ export async function runStored(
       body: { input_json: input, test_type: "manual" },
     }),
   );
+  return outcomeOf(result);
+}
+
+/** What came of a simulation, as the screens show it. */
+export function outcomeOf(result: Omit<Schemas["SimulatorResult"], "simulation_id" | "checksum">): Outcome {
   return {
     effect: result.decision,
     reason: result.reason,

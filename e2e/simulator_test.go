@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/chromedp"
+)
+
+// controlTried walks the simulator: a run from the form, the address that keeps
+// it, a scenario, the comparison of two runs, the history and the files.
+func controlTried(p *tab) {
+	p.visit("/simulator")
+	p.shows("Choose a control above")
+	p.choose("Choose a control", "Payroll access")
+	p.wait("the form of what the control reads", `document.querySelector("[name='action.method']")`)
+	p.fill("action.method", "GET")
+	p.addTag("user.roles", "visitor")
+	p.button("Run")
+	p.wait("a denial", `document.querySelector(".gh-verdict[data-effect=DENY]")`)
+	p.shows("Lines of the control")
+	p.accessible("a denial in the simulator")
+	denied := p.read("location.href")
+
+	p.addTag("user.roles", "hr")
+	p.button("Run")
+	p.wait("an allowance", `document.querySelector(".gh-verdict[data-effect=ALLOW]")`)
+
+	p.button("Save as a scenario")
+	p.fill("scenario-name", "A person of HR reads")
+	p.accessible("the form of a scenario")
+	p.press("[role=dialog] button[type=submit]")
+	p.wait("the scenario", `location.search.includes("scenario=") && !document.querySelector("[role=dialog]")`)
+
+	p.button("Compare with the run before")
+	p.shows("The two runs decide differently.")
+	p.shows("user.roles")
+	p.accessible("two runs beside each other")
+
+	// The address of a run is a link that shows the same to a colleague.
+	p.visit(strings.TrimPrefix(denied, p.origin))
+	p.wait("the denial again", `document.querySelector(".gh-verdict[data-effect=DENY]")`)
+	p.wait("its input", `document.querySelector("[name='action.method']").value === "GET"`)
+
+	p.visit("/simulator?policy=1&tab=history")
+	p.wait("both runs", `document.querySelectorAll("tbody tr").length >= 2`)
+	p.accessible("the history of the simulator")
+	p.visit("/simulator?policy=1&tab=history&end_date=2001-01-01")
+	p.shows("Nothing matches")
+	p.button("Clear filters")
+	p.wait("the runs without the filter", `document.querySelectorAll("tbody tr").length >= 2`)
+
+	dir := p.t.TempDir()
+	_, err := chromedp.Call(p.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
+		Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir,
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for format, start := range map[string]string{"JSON": "{", "CSV": "", "PDF": "%PDF-"} {
+		p.button(format)
+		eventually(p.t, "the "+format+" file", func() bool {
+			files, _ := filepath.Glob(filepath.Join(dir, "*."+strings.ToLower(format)))
+			if len(files) != 1 {
+				return false
+			}
+			text, err := os.ReadFile(files[0])
+			return err == nil && len(text) > 100 && strings.HasPrefix(string(text), start)
+		})
+	}
+}

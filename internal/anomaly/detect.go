@@ -37,14 +37,14 @@ type Finding struct {
 
 // Evidence is why something was flagged: numbers that a person can check.
 type Evidence struct {
-	Summary   string  `json:"summary" doc:"One sentence for people."`
-	Measured  float64 `json:"measured" doc:"What was measured, in the unit."`
-	Usual     float64 `json:"usual" doc:"What the tenant's baseline is, in the unit."`
-	Threshold float64 `json:"threshold" doc:"From which value on it is flagged, in the unit."`
+	Summary   string  `json:"summary" doc:"One sentence that describes it."`
+	Measured  float64 `json:"measured" doc:"The measured value, in the unit."`
+	Usual     float64 `json:"usual" doc:"The tenant's baseline, in the unit."`
+	Threshold float64 `json:"threshold" doc:"Values from here on are an anomaly, in the unit."`
 	Unit      string  `json:"unit" enum:"percent,ms,decisions" doc:"Unit of the three figures above."`
-	Decisions int64   `json:"decisions" doc:"How many decisions it stands on."`
-	Window    int64   `json:"window_seconds" doc:"In how many seconds they were made."`
-	Baseline  int64   `json:"baseline_seconds" doc:"How many seconds of history the baseline stands on."`
+	Decisions int64   `json:"decisions" doc:"Number of decisions that this is based on."`
+	Window    int64   `json:"window_seconds" doc:"Length of the time in which they were made, in seconds."`
+	Baseline  int64   `json:"baseline_seconds" doc:"Length of history that the baseline is based on, in seconds."`
 }
 
 // Tuning is how far from usual is an anomaly.

@@ -42,19 +42,19 @@ type Service struct {
 // Anomaly is one that was found.
 type Anomaly struct {
 	ID          int64     `json:"id" db:"id" doc:"Identifies the anomaly."`
-	Kind        Kind      `json:"kind" db:"kind" enum:"denial_spike,error_spike,latency_anomaly,resource_access_spike,user_activity,suspicious_source_ip" doc:"What was found."`
-	Environment scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"Where."`
-	Subject     string    `json:"subject" db:"subject" doc:"The user, resource or address that it is about; empty: all of the environment."`
+	Kind        Kind      `json:"kind" db:"kind" enum:"denial_spike,error_spike,latency_anomaly,resource_access_spike,user_activity,suspicious_source_ip" doc:"The anomalies."`
+	Environment scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment."`
+	Subject     string    `json:"subject" db:"subject" doc:"The user, resource or address that it concerns; empty: the whole environment."`
 	BeganAt     time.Time `json:"began_at" db:"began_at" doc:"When it was first seen."`
-	LastAt      time.Time `json:"last_at" db:"last_at" doc:"When it was last seen. Seen again within 15 minutes, it is the same anomaly."`
+	LastAt      time.Time `json:"last_at" db:"last_at" doc:"When it was last seen. If it is seen again within 15 minutes, it is the same anomaly."`
 	Measured    float64   `json:"-" db:"measured"`
-	Evidence    Evidence  `json:"evidence" db:"evidence" doc:"Why it was flagged, at its worst moment."`
+	Evidence    Evidence  `json:"evidence" db:"evidence" doc:"Why it is an anomaly, at its worst moment."`
 }
 
 // Page is a list of anomalies.
 type Page struct {
 	Anomalies []Anomaly `json:"anomalies" doc:"Newest first."`
-	Total     int64     `json:"total" doc:"How many the filter leaves."`
+	Total     int64     `json:"total" doc:"Number that match the filter."`
 }
 
 // Run looks at the tenants whose decisions this process stored within the window of

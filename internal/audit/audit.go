@@ -82,14 +82,14 @@ const (
 // Decision is one entry of the decision log: the specification's "Audit log
 // entry" and what we add to it.
 type Decision struct {
-	DecisionID string    `json:"decision_id" doc:"Identifies the decision; the log knows an entry again by it."`
+	DecisionID string    `json:"decision_id" doc:"Identifies the decision; entries that are sent twice are recognised by it."`
 	Timestamp  time.Time `json:"timestamp" doc:"When it was decided, RFC 3339 UTC."`
 	// User, Resource and Action are what the decision was about.
 	User             User     `json:"user"`
 	Resource         Resource `json:"resource"`
-	Action           string   `json:"action" doc:"The name of the action, or the HTTP method where it has no name."`
+	Action           string   `json:"action" doc:"The name of the action; without a name, the HTTP method."`
 	Decision         string   `json:"decision" enum:"PERMIT,DENY"`
-	Effect           string   `json:"effect,omitempty" enum:"ALLOW,DENY,MASK,NO_MATCH,SHADOW_WOULD_DENY,SHADOW_WOULD_MASK" doc:"What the controls said; in shadow mode, what enforcing would have done."`
+	Effect           string   `json:"effect,omitempty" enum:"ALLOW,DENY,MASK,NO_MATCH,SHADOW_WOULD_DENY,SHADOW_WOULD_MASK" doc:"The effect that the controls returned; in shadow mode, what enforce mode would have done."`
 	PolicyID         int64    `json:"policy_id,omitempty" doc:"The control that decided; absent where none matched."`
 	PolicyName       *string  `json:"policy_name" doc:"Null where no control matched."`
 	PolicyVersion    int64    `json:"policy_version,omitempty"`
@@ -99,9 +99,9 @@ type Decision struct {
 
 	Environment    scope.Env `json:"environment" enum:"sandbox,production"`
 	ResourceID     int64     `json:"resource_id,omitempty" doc:"The matched resource; absent where none matched."`
-	BouncerID      int64     `json:"bouncer_id,omitempty" doc:"The bouncer that decided; absent where this service did."`
+	BouncerID      int64     `json:"bouncer_id,omitempty" doc:"The bouncer that decided; absent when this service decided."`
 	RequestID      string    `json:"request_id,omitempty"`
-	CallerID       string    `json:"caller_decision_id,omitempty" doc:"The decision_id that the caller sent with the request; callers may use one twice."`
+	CallerID       string    `json:"caller_decision_id,omitempty" doc:"The decision_id that the caller sent; callers may use the same one twice."`
 	CacheHit       bool      `json:"cache_hit"`
 	Revision       int64     `json:"revision,omitempty" doc:"The revision of the controls that decided."`
 	Mode           string    `json:"mode,omitempty" enum:"shadow,enforce" doc:"Set by bouncers."`
@@ -112,13 +112,13 @@ type Decision struct {
 	// Input and Explanation are kept from level detailed up, Trace at
 	// comprehensive; all have passed through redact.JSON. At basic an Input is kept for
 	// replay (Kept), and is no part of the entry.
-	Input json.RawMessage `json:"input,omitempty" doc:"The redacted input; from audit level detailed up."`
+	Input json.RawMessage `json:"input,omitempty" doc:"The redacted input; at audit levels detailed and comprehensive."`
 	Trace json.RawMessage `json:"trace,omitempty" doc:"The evaluation's steps; at audit level comprehensive."`
 	// Explanation is a list of rego.Explanation: that of the control that decided,
 	// or those of the controls that did not match.
-	Explanation json.RawMessage `json:"explanation,omitempty" doc:"Why it was decided so: rule, line, conditions and values; from audit level detailed up."`
+	Explanation json.RawMessage `json:"explanation,omitempty" doc:"The reason for the decision: rule, line, conditions and values; at audit levels detailed and comprehensive."`
 	// Folded is set where the entry stands for many refusals.
-	Folded *FoldedCount `json:"folded,omitempty" doc:"Set where the entry stands for many refusals, which came faster than the log keeps each."`
+	Folded *FoldedCount `json:"folded,omitempty" doc:"Set when the entry stands for many refusals that came too fast to store each one."`
 	// Gap marks a bouncer's note that decisions are missing, which is never folded.
 	Gap bool `json:"-"`
 	// Hidden is what the input held that must not be logged: it is taken out of
@@ -158,7 +158,7 @@ type Entry struct {
 
 // Event is one row of the administrative log.
 type Event struct {
-	ID           int64           `json:"id" db:"seq" doc:"The position in the tenant's log; only grows."`
+	ID           int64           `json:"id" db:"seq" doc:"The position in the tenant's log; it only grows."`
 	Timestamp    time.Time       `json:"timestamp" db:"at"`
 	Type         string          `json:"type" db:"type" doc:"Such as POLICY_CREATED, RESOURCE_UPDATED, POLICY_SIMULATION_RUN."`
 	Object       string          `json:"object" db:"object" doc:"The kind of thing that changed."`

@@ -77,9 +77,9 @@ type EventFilter struct {
 // EventPage is a stretch of the administrative log, newest first.
 type EventPage struct {
 	Events     []Event `json:"events" doc:"The entries, newest first."`
-	Total      int64   `json:"total" doc:"How many entries the log holds, before any filter."`
-	Filtered   int64   `json:"filtered" doc:"How many entries the filters leave."`
-	NextCursor string  `json:"next_cursor,omitempty" doc:"Send it as cursor for the entries that follow; absent at the end."`
+	Total      int64   `json:"total" doc:"Number of entries in the log, before any filter."`
+	Filtered   int64   `json:"filtered" doc:"Number of entries that match the filters."`
+	NextCursor string  `json:"next_cursor,omitempty" doc:"Send it as cursor to get the next entries; absent on the last page."`
 }
 
 // Events gives a page of the administrative log. A credential bound to one

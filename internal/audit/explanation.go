@@ -17,21 +17,21 @@ import (
 // Explanation is what the log knows of why a decision was made.
 type Explanation struct {
 	DecisionID string `json:"decision_id" doc:"The decision"`
-	AuditLevel Level  `json:"audit_level" enum:"basic,detailed,comprehensive" doc:"What was kept of it"`
-	Decision   string `json:"decision" enum:"PERMIT,DENY" doc:"What was decided"`
-	Reason     string `json:"reason" doc:"The reason that was given"`
+	AuditLevel Level  `json:"audit_level" enum:"basic,detailed,comprehensive" doc:"How much was stored of it"`
+	Decision   string `json:"decision" enum:"PERMIT,DENY" doc:"The decision"`
+	Reason     string `json:"reason" doc:"The reason in the answer"`
 	// PolicyID, PolicyName and PolicyVersion name the control that decided.
 	PolicyID      int64   `json:"policy_id,omitempty" doc:"The control that decided; absent where none matched"`
 	PolicyName    *string `json:"policy_name" nullable:"true" doc:"Its name; null where none matched"`
-	PolicyVersion int64   `json:"policy_version,omitempty" doc:"Its version at the time"`
+	PolicyVersion int64   `json:"policy_version,omitempty" doc:"Its version at the time of the decision"`
 	// Available: the rule and the conditions are known.
-	Available bool `json:"available" doc:"Whether rule and conditions were kept"`
+	Available bool `json:"available" doc:"Whether rule and conditions were stored"`
 	// Explanations are those of the control that decided, or of each control that
 	// did not match, the nearest first.
-	Explanations []explain.Explanation `json:"explanations" doc:"That of the control that decided; where none matched, those of the controls in scope, the nearest first"`
+	Explanations []explain.Explanation `json:"explanations" doc:"The rule of the control that decided; if none matched, the rules of the controls in scope, the nearest first"`
 	Text         string                `json:"text" doc:"The explanation in words, for administrators"`
-	Public       string                `json:"public" doc:"What the person who asked for access is told"`
-	Note         string                `json:"note,omitempty" doc:"Why there is no more"`
+	Public       string                `json:"public" doc:"The explanation for the person who asked for access"`
+	Note         string                `json:"note,omitempty" doc:"Why the explanation is incomplete"`
 }
 
 // Explain tells why a recorded decision was made, as far as its audit level

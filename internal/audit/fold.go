@@ -16,11 +16,11 @@ import (
 // FoldedCount says that an entry stands for many refusals. It was written because they
 // came faster than the log keeps each (package fold).
 type FoldedCount struct {
-	Count  int64     `json:"count" doc:"How many refusals the entry stands for."`
-	First  time.Time `json:"first" doc:"When the first of them was decided."`
-	Last   time.Time `json:"last" doc:"When the last of them was decided."`
-	By     string    `json:"by" enum:"equal,alike,rest" doc:"What they have in common: equal, all but time and ids; alike, the address, the control and the resource; rest, nothing."`
-	Digest string    `json:"digest" doc:"SHA-256 of their decision ids, each with a newline, in the order in which they were counted."`
+	Count  int64     `json:"count" doc:"Number of refusals that this entry stands for."`
+	First  time.Time `json:"first" doc:"Time of the first of these decisions."`
+	Last   time.Time `json:"last" doc:"Time of the last of these decisions."`
+	By     string    `json:"by" enum:"equal,alike,rest" doc:"What the refusals have in common. equal: everything but time and ids. alike: address, control and resource. rest: nothing."`
+	Digest string    `json:"digest" doc:"SHA-256 of the decision ids, each followed by a newline, in the order in which they were counted."`
 }
 
 // source is who makes decisions: this service (bouncer 0) or a bouncer, in one environment.

@@ -36,9 +36,9 @@ type Filter struct {
 // Page is a stretch of the decision log, newest first.
 type Page struct {
 	Logs       []Decision `json:"logs" doc:"The entries, newest first."`
-	Total      int64      `json:"total" doc:"How many entries the log holds, before any filter."`
-	Filtered   int64      `json:"filtered" doc:"How many entries the filters leave."`
-	NextCursor string     `json:"next_cursor,omitempty" doc:"Send it as cursor for the entries that follow; absent at the end."`
+	Total      int64      `json:"total" doc:"Number of entries in the log, before any filter."`
+	Filtered   int64      `json:"filtered" doc:"Number of entries that match the filters."`
+	NextCursor string     `json:"next_cursor,omitempty" doc:"Send it as cursor to get the next entries; absent on the last page."`
 }
 
 // Page limits: how many entries an answer has where the caller does not say, and at most.

@@ -12,7 +12,7 @@ import (
 
 // Report is what Verify found over both logs.
 type Report struct {
-	Valid     bool        `json:"valid" doc:"True when every chain holds."`
+	Valid     bool        `json:"valid" doc:"True when every chain is intact."`
 	CheckedAt time.Time   `json:"checked_at"`
 	Chains    []ChainInfo `json:"chains"`
 }
@@ -22,11 +22,11 @@ type Report struct {
 type ChainInfo struct {
 	Name    string `json:"name" doc:"events, or decisions.<audit level>."`
 	Valid   bool   `json:"valid"`
-	Checked int64  `json:"checked" doc:"Rows that were read."`
+	Checked int64  `json:"checked" doc:"Number of rows read."`
 	// Head is the hash of the newest row; kept elsewhere, it proves later that
 	// nothing up to it was rewritten.
 	Head   string  `json:"head"`
-	Breaks []Break `json:"breaks" doc:"Where the chain does not hold; at most 100."`
+	Breaks []Break `json:"breaks" doc:"Entries where the chain is broken; at most 100."`
 }
 
 // Break is one place where a chain does not hold.

@@ -15,8 +15,8 @@ import (
 // KeyChange is what of an API key is to change; absent members stay.
 type KeyChange struct {
 	Name      patch.Field[string]    `json:"name,omitzero" minLength:"1" maxLength:"128" doc:"What the key is for." example:"ci"`
-	Scopes    patch.Field[[]string]  `json:"scopes,omitzero" minItems:"1" maxItems:"64" doc:"What the key may do from now on; replaces all of them. The caller must hold them." example:"[\"policies:read\"]"`
-	ExpiresAt patch.Field[time.Time] `json:"expires_at,omitzero" doc:"When it ends; null: when it is revoked." example:"2030-01-01T00:00:00Z"`
+	Scopes    patch.Field[[]string]  `json:"scopes,omitzero" minItems:"1" maxItems:"64" doc:"What the key may do from now on; replaces all scopes. The caller must hold them." example:"[\"policies:read\"]"`
+	ExpiresAt patch.Field[time.Time] `json:"expires_at,omitzero" doc:"When it ends; null: only when it is revoked." example:"2030-01-01T00:00:00Z"`
 }
 
 // checkLive refuses (409) a key that has ended.

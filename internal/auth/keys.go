@@ -24,17 +24,17 @@ const (
 
 // Key is an API key (specification, "Tenant API key").
 type Key struct {
-	ID          string     `json:"id" db:"id" doc:"Identifies the key; it is not secret."`
+	ID          string     `json:"id" db:"id" doc:"Identifies the key; not secret."`
 	Name        string     `json:"name" db:"name" doc:"What the key is for."`
-	Key         string     `json:"key,omitempty" db:"-" doc:"The key itself; in the answer that makes it, and never again."`
-	Hint        string     `json:"hint" db:"hint" doc:"The key's beginning, to know it by."`
+	Key         string     `json:"key,omitempty" db:"-" doc:"The key itself; only the answer that creates it contains it."`
+	Hint        string     `json:"hint" db:"hint" doc:"The beginning of the key, to recognise it."`
 	Scopes      []string   `json:"scopes" db:"scopes" nullable:"false" doc:"What the key may do: <area>:<read|write>."`
-	Environment scope.Env  `json:"environment,omitempty" db:"environment" enum:"sandbox,production" doc:"The one environment that the key is good for; absent: both."`
-	Owner       string     `json:"owner,omitempty" db:"owner" doc:"The person whose key it is: it can do no more than that person, and ends with them. Absent for the tenant's own keys."`
-	CreatedBy   string     `json:"created_by" db:"created_by" doc:"Who made it."`
-	CreatedAt   time.Time  `json:"created_at" db:"created_at" doc:"When it was made."`
-	ExpiresAt   *time.Time `json:"expires_at" db:"expires_at" doc:"When it ends; null: when it is revoked."`
-	LastUsedAt  *time.Time `json:"last_used_at" db:"last_used_at" doc:"When it was last used, to within half a minute."`
+	Environment scope.Env  `json:"environment,omitempty" db:"environment" enum:"sandbox,production" doc:"The only environment in which the key is valid; absent: both."`
+	Owner       string     `json:"owner,omitempty" db:"owner" doc:"The owner of the key. The key can do no more than this person and ends with the account. Absent for the tenant's own keys."`
+	CreatedBy   string     `json:"created_by" db:"created_by" doc:"Who created it."`
+	CreatedAt   time.Time  `json:"created_at" db:"created_at" doc:"When it was created."`
+	ExpiresAt   *time.Time `json:"expires_at" db:"expires_at" doc:"When it ends; null: only when it is revoked."`
+	LastUsedAt  *time.Time `json:"last_used_at" db:"last_used_at" doc:"When it was last used, accurate to half a minute."`
 	Digest      string     `json:"-" db:"digest"`
 }
 
@@ -42,8 +42,8 @@ type Key struct {
 type KeyDraft struct {
 	Name        string     `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for."`
 	Scopes      []string   `json:"scopes" minItems:"1" maxItems:"64" nullable:"false" doc:"What the key may do: <area>:<read|write>; write implies read. The caller must hold them."`
-	Environment scope.Env  `json:"environment,omitempty" enum:"sandbox,production" doc:"The one environment that the key is good for; absent: both."`
-	ExpiresAt   *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: when it is revoked."`
+	Environment scope.Env  `json:"environment,omitempty" enum:"sandbox,production" doc:"The only environment in which the key is valid; absent: both."`
+	ExpiresAt   *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: only when it is revoked."`
 }
 
 // Offences are those of a draft that its schema cannot say, to be told with the
@@ -71,19 +71,19 @@ func checkNameAndScopes(name string, scopes []string) (string, []scope.Permissio
 // be left out.
 type PortalDraft struct {
 	Name      string     `json:"name,omitempty" maxLength:"128" doc:"What the key is for."`
-	Scopes    []string   `json:"scopes,omitempty" maxItems:"64" nullable:"false" doc:"What the key may do; absent: decisions:read, policies:read and resources:read, as far as the caller holds them. Scopes that are of no use within one environment, such as users:read, are left out: scopes of the answer says what the key got."`
-	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: when it is revoked."`
+	Scopes    []string   `json:"scopes,omitempty" maxItems:"64" nullable:"false" doc:"What the key may do; absent: decisions:read, policies:read and resources:read, as far as the caller holds them. Scopes that have no use within one environment, such as users:read, are dropped; scopes in the answer lists those granted."`
+	ExpiresAt *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: only when it is revoked."`
 }
 
 // KeyPage is one page of keys.
 type KeyPage struct {
-	Keys  []Key `json:"api_keys" nullable:"false" doc:"The keys, oldest first, without the keys themselves."`
-	Total int64 `json:"total" doc:"How many there are in all."`
+	Keys  []Key `json:"api_keys" nullable:"false" doc:"The keys, oldest first; the keys themselves are never returned."`
+	Total int64 `json:"total" doc:"Total number."`
 }
 
 // RotateRequest is the body of a rotation.
 type RotateRequest struct {
-	GraceSeconds int64 `json:"grace_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the old key lives on; 0: it ends now."`
+	GraceSeconds int64 `json:"grace_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the old key still works, in seconds; 0: not at all."`
 }
 
 // CreateKey makes a key of the tenant's own, good for both environments or for

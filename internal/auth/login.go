@@ -224,9 +224,9 @@ type TokenRequest struct {
 	GrantType    string `json:"grant_type" enum:"password,client_credentials" doc:"password, or client_credentials with an API key as the secret."`
 	Username     string `json:"username,omitempty" doc:"For password."`
 	Password     string `json:"password,omitempty" doc:"For password."`
-	ClientID     string `json:"client_id,omitempty" doc:"For client_credentials: the key's id, or whatever the client calls itself; the key alone counts."`
+	ClientID     string `json:"client_id,omitempty" doc:"For client_credentials: the key's id or any client name. Only the key itself is checked."`
 	ClientSecret string `json:"client_secret,omitempty" doc:"For client_credentials: the API key."`
-	Scope        string `json:"scope,omitempty" doc:"Scopes separated by spaces, to ask for fewer than there are."`
+	Scope        string `json:"scope,omitempty" doc:"Space-separated scopes, to request fewer than the credential holds."`
 	// Named is the tenant that the request names, by host, header or query; empty
 	// for none. The stranger's scope has the default one for either.
 	Named scope.TenantID `json:"-"`

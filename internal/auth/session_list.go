@@ -28,15 +28,15 @@ const (
 // SessionInfo is a sign-in as its person sees it. It holds no secret.
 type SessionInfo struct {
 	ID        string      `json:"id" doc:"Identifies the session; it is not the cookie or the token."`
-	Kind      SessionKind `json:"kind" enum:"browser,token" doc:"browser: signed in with a cookie; token: with an access token."`
-	Device    string      `json:"device" doc:"Program and system that signed in, as its User-Agent header names them; empty when unknown."`
+	Kind      SessionKind `json:"kind" enum:"browser,token" doc:"browser: signed in with a cookie; token: signed in with an access token."`
+	Device    string      `json:"device" doc:"Program and operating system, taken from the User-Agent header; empty when unknown."`
 	UserAgent string      `json:"user_agent" doc:"User-Agent header of the sign-in, at most 256 bytes."`
-	IPAddress string      `json:"ip_address" doc:"Address that signed in."`
-	CreatedAt time.Time   `json:"created_at" doc:"When the session began."`
-	UsedAt    time.Time   `json:"last_used_at" doc:"Last request, exact to about 30 seconds."`
-	ExpiresAt time.Time   `json:"expires_at" doc:"When the session ends at the latest."`
+	IPAddress string      `json:"ip_address" doc:"Address of the client that signed in."`
+	CreatedAt time.Time   `json:"created_at" doc:"When the session started."`
+	UsedAt    time.Time   `json:"last_used_at" doc:"Time of the last request, accurate to about 30 seconds."`
+	ExpiresAt time.Time   `json:"expires_at" doc:"When the session ends, even if it is used."`
 	IdleAt    *time.Time  `json:"idle_expires_at,omitempty" doc:"When the session ends if it is not used; absent for tokens."`
-	Current   bool        `json:"current" doc:"Whether this request was made with the session."`
+	Current   bool        `json:"current" doc:"Whether this request uses this session."`
 }
 
 // info shows a session to its person, whose request stands on the session current.

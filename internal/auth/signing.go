@@ -56,9 +56,9 @@ type JWK struct {
 	KeyType   string `json:"kty" enum:"OKP" doc:"Key type."`
 	Curve     string `json:"crv" enum:"Ed25519" doc:"Curve."`
 	X         string `json:"x" doc:"The public key, base64url."`
-	KeyID     string `json:"kid" doc:"Key id, as in the header of tokens."`
+	KeyID     string `json:"kid" doc:"Key id, as in the header of the tokens."`
 	Use       string `json:"use" enum:"sig" doc:"What the key is for."`
-	Algorithm string `json:"alg" enum:"EdDSA" doc:"The one algorithm that it is used with."`
+	Algorithm string `json:"alg" enum:"EdDSA" doc:"The only algorithm that the key is used with."`
 }
 
 // JWKS is the set of keys that tokens may be signed with (RFC 7517).

@@ -51,8 +51,8 @@ type session struct {
 type Grant struct {
 	AccessToken string `json:"access_token" doc:"Send it as Authorization: Bearer <access_token>."`
 	TokenType   string `json:"token_type" enum:"bearer" doc:"Always bearer."`
-	ExpiresIn   int64  `json:"expires_in" doc:"Seconds that the token is good for."`
-	Scope       string `json:"scope,omitempty" doc:"The scopes held, separated by spaces; absent where the roles say."`
+	ExpiresIn   int64  `json:"expires_in" doc:"Seconds until the token expires."`
+	Scope       string `json:"scope,omitempty" doc:"The scopes held, separated by spaces; absent where the roles decide."`
 }
 
 // beginSession writes a session and gives its token.

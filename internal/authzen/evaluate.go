@@ -16,22 +16,22 @@ import (
 // several has an error.
 type Decision struct {
 	Decision bool             `json:"decision" doc:"Whether access is granted"`
-	Context  *DecisionContext `json:"context,omitempty" doc:"Why, where the request's context has explain true; the mask of a decision that masks; the error of an item that cannot be decided"`
+	Context  *DecisionContext `json:"context,omitempty" doc:"The reason, when the request's context has explain true; the mask, when the decision masks data; the error, when the item could not be decided"`
 }
 
 // DecisionContext is what goes beyond the decision.
 type DecisionContext struct {
-	Reason     string          `json:"reason,omitempty" doc:"Why it was decided so"`
-	Effect     string          `json:"effect,omitempty" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"What the controls said"`
+	Reason     string          `json:"reason,omitempty" doc:"The reason for the decision"`
+	Effect     string          `json:"effect,omitempty" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"The effect that the controls returned"`
 	PolicyName string          `json:"policy_name,omitempty" doc:"The control that decided"`
-	Mask       []rego.MaskRule `json:"mask,omitempty" doc:"What must be masked in what is given out"`
+	Mask       []rego.MaskRule `json:"mask,omitempty" doc:"What the PEP must mask in the data that it returns"`
 	Error      *ItemError      `json:"error,omitempty" doc:"Why the item could not be decided"`
 }
 
 // ItemError is the error of one item of several.
 type ItemError struct {
-	Status  int    `json:"status" example:"400" doc:"The status that the item alone would have had"`
-	Message string `json:"message" doc:"What is wrong, for people"`
+	Status  int    `json:"status" example:"400" doc:"The status that this item would have had on its own"`
+	Message string `json:"message" doc:"What is wrong, in words"`
 }
 
 // The semantics of evaluations.

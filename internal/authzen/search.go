@@ -24,8 +24,8 @@ const (
 
 // Found is the answer to a search: the candidates that are permitted, in order.
 type Found struct {
-	Results []Result  `json:"results" nullable:"false" doc:"What is permitted"`
-	Page    *PageDone `json:"page,omitempty" doc:"There when the request has a page, and when there is more"`
+	Results []Result  `json:"results" nullable:"false" doc:"The results that are permitted"`
+	Page    *PageDone `json:"page,omitempty" doc:"Present when the request has page, and when more results follow"`
 }
 
 // Result is one subject or resource (type and id), or one action (name).
@@ -37,7 +37,7 @@ type Result struct {
 
 // PageDone says where the next page begins.
 type PageDone struct {
-	NextToken string `json:"next_token" doc:"Send it as page.token with the same request; empty: there is no more"`
+	NextToken string `json:"next_token" doc:"Send it as page.token with the same request; empty: this is the last page"`
 	Count     int    `json:"count" doc:"Results on this page"`
 }
 

@@ -49,24 +49,24 @@ const (
 
 // Bouncer is one enforcement point.
 type Bouncer struct {
-	ID            int64          `json:"id" db:"id" doc:"Identifier, unique over both environments." example:"42"`
+	ID            int64          `json:"id" db:"id" doc:"Identifier, unique across both environments." example:"42"`
 	Name          string         `json:"name" db:"name" doc:"Name, unique in its environment." example:"edge-1"`
-	Hostname      string         `json:"hostname" db:"hostname" doc:"Host it runs on." example:"edge-1.example.com"`
-	Port          int            `json:"port" db:"port" doc:"Port it listens on; 0 when not known."`
+	Hostname      string         `json:"hostname" db:"hostname" doc:"Host that it runs on." example:"edge-1.example.com"`
+	Port          int            `json:"port" db:"port" doc:"Port that it listens on; 0 when unknown."`
 	Environment   scope.Env      `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment whose controls it enforces."`
 	TargetApp     string         `json:"target_app" db:"target_app" doc:"host:port of the application behind it." example:"app:8080"`
-	Configuration map[string]any `json:"configuration" db:"configuration" doc:"cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and what else a bouncer reads; members that begin with x- are yours."`
-	ResourceIDs   []int64        `json:"resource_ids" db:"resource_ids" doc:"Resources it stands before, beside those of the controls that name it. What it discovers is added."`
+	Configuration map[string]any `json:"configuration" db:"configuration" doc:"cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and the other settings of a bouncer; members that begin with x- are free for your own use."`
+	ResourceIDs   []int64        `json:"resource_ids" db:"resource_ids" doc:"Resources that it protects, besides those of the controls that name it. Resources that it discovers are added."`
 	// What the bridge reports.
-	Status            string     `json:"status" db:"status" enum:"connected,degraded,disconnected" doc:"As the bridge sees it."`
+	Status            string     `json:"status" db:"status" enum:"connected,degraded,disconnected" doc:"The state that the bridge sees."`
 	StatusDetail      string     `json:"status_detail,omitempty" db:"status_detail" doc:"Why it is degraded."`
-	LastHeartbeat     *time.Time `json:"last_heartbeat" db:"last_heartbeat" doc:"Last sign of life; null before the first."`
+	LastHeartbeat     *time.Time `json:"last_heartbeat" db:"last_heartbeat" doc:"When it was last seen; null if never."`
 	Version           string     `json:"version" db:"version" doc:"Version of its program."`
-	PoliciesSynced    int64      `json:"policies_synced" db:"policies_synced" doc:"How many controls its running bundle holds."`
+	PoliciesSynced    int64      `json:"policies_synced" db:"policies_synced" doc:"Number of controls in the bundle that it runs."`
 	RequestsPerSecond float64    `json:"requests_per_second" db:"requests_per_second" doc:"Its load."`
-	CacheHitRate      float64    `json:"cache_hit_rate" db:"cache_hit_rate" doc:"Share answered from its decision cache, 0 to 1."`
+	CacheHitRate      float64    `json:"cache_hit_rate" db:"cache_hit_rate" doc:"Share of requests answered from its decision cache, 0 to 1."`
 	CreatedAt         time.Time  `json:"created_at" db:"created_at" doc:"When it was registered."`
-	UpdatedAt         time.Time  `json:"updated_at" db:"updated_at" doc:"When a person last changed it."`
+	UpdatedAt         time.Time  `json:"updated_at" db:"updated_at" doc:"When a user last changed it."`
 
 	TargetAppReachable bool      `json:"-" db:"target_app_reachable"`
 	PolicyCacheSize    int64     `json:"-" db:"policy_cache_size"`
@@ -82,33 +82,33 @@ type Bouncer struct {
 // Issued is a bouncer with its token, which is shown this once.
 type Issued struct {
 	Bouncer
-	Token string `json:"token" doc:"The bouncer's credential; shown once, stored as a digest."`
+	Token string `json:"token" doc:"The bouncer's token; shown once, stored as a hash."`
 	// OPAConfig is the boot configuration with the token in it.
-	OPAConfig string `json:"opa_config" doc:"Boot configuration for a stock OPA, this token included (YAML)."`
+	OPAConfig string `json:"opa_config" doc:"Boot configuration for a stock OPA, including this token (YAML)."`
 	// VerifyKey is the public key that checks signed bundles.
-	VerifyKey string `json:"verify_key,omitempty" doc:"Public key (PEM) that its bundles are signed with; there where configuration.signing is signed. A gatehouse bouncer takes it as GATEHOUSE_BOUNCER_VERIFY_KEY; opa_config holds it."`
+	VerifyKey string `json:"verify_key,omitempty" doc:"Public key (PEM) that verifies its bundles, when configuration.signing is signed. A gatehouse bouncer takes it as GATEHOUSE_BOUNCER_VERIFY_KEY; opa_config contains it."`
 }
 
 // Draft is what a create takes.
 type Draft struct {
 	Name          string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique in its environment." example:"edge-1"`
-	Hostname      string         `json:"hostname" minLength:"1" maxLength:"253" doc:"Host it runs on." example:"edge-1.example.com"`
-	Port          int            `json:"port" minimum:"1" maximum:"65535" doc:"Port it listens on." example:"8443"`
-	Environment   scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox when absent."`
+	Hostname      string         `json:"hostname" minLength:"1" maxLength:"253" doc:"Host that it runs on." example:"edge-1.example.com"`
+	Port          int            `json:"port" minimum:"1" maximum:"65535" doc:"Port that it listens on." example:"8443"`
+	Environment   scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox by default."`
 	TargetApp     string         `json:"target_app,omitempty" maxLength:"260" doc:"host:port of the application behind it."`
-	Configuration map[string]any `json:"configuration,omitempty" doc:"Its members are checked. One that a bouncer does not read is 422, with the nearest name that it does; members that begin with x- are yours."`
-	ResourceIDs   []int64        `json:"resource_ids,omitempty" maxItems:"1000" doc:"Resources of the same environment that it stands before."`
+	Configuration map[string]any `json:"configuration,omitempty" doc:"The members are checked. An unknown member is a 422 that names the closest known one; members that begin with x- are free for your own use."`
+	ResourceIDs   []int64        `json:"resource_ids,omitempty" maxItems:"1000" doc:"Resources of the same environment that it protects."`
 }
 
 // Change is what an update takes: the members sent change, the others stay.
 type Change struct {
 	Name          *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique in its environment."`
-	Hostname      *string                     `json:"hostname,omitempty" minLength:"1" maxLength:"253" doc:"Host it runs on."`
-	Port          *int                        `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"Port it listens on."`
-	Environment   *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the bouncer's own: it does not move."`
+	Hostname      *string                     `json:"hostname,omitempty" minLength:"1" maxLength:"253" doc:"Host that it runs on."`
+	Port          *int                        `json:"port,omitempty" minimum:"1" maximum:"65535" doc:"Port that it listens on."`
+	Environment   *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the bouncer's own environment: a bouncer does not move."`
 	TargetApp     patch.Field[string]         `json:"target_app,omitzero" maxLength:"260" doc:"host:port of the application behind it."`
-	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the configuration whole. A member that a bouncer does not read is 422, unless it is stored with this value already; members that begin with x- are yours."`
-	ResourceIDs   patch.Field[[]int64]        `json:"resource_ids,omitzero" maxItems:"1000" doc:"Resources of the same environment; replaces the list whole."`
+	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the configuration as a whole. An unknown member is a 422, unless it is already stored with this value; members that begin with x- are free for your own use."`
+	ResourceIDs   patch.Field[[]int64]        `json:"resource_ids,omitzero" maxItems:"1000" doc:"Resources of the same environment; replaces the complete list."`
 }
 
 // Filter narrows a list. The environment comes from the scope.
@@ -120,27 +120,27 @@ type Filter struct {
 
 // Page is one page of a list, by id.
 type Page struct {
-	Bouncers []Bouncer `json:"bouncers" doc:"The page, by id."`
-	Total    int64     `json:"total" doc:"How many match the filters."`
+	Bouncers []Bouncer `json:"bouncers" doc:"The page, sorted by id."`
+	Total    int64     `json:"total" doc:"Number that match the filters."`
 }
 
 // Health is the specification's bouncer health.
 type Health struct {
 	BouncerID          int64       `json:"bouncer_id" doc:"The bouncer."`
-	Status             string      `json:"status" enum:"connected,degraded,disconnected" doc:"As the bridge sees it."`
+	Status             string      `json:"status" enum:"connected,degraded,disconnected" doc:"The state that the bridge sees."`
 	StatusDetail       string      `json:"status_detail,omitempty" doc:"Why it is degraded."`
-	LastHeartbeat      *time.Time  `json:"last_heartbeat" doc:"Last sign of life; null before the first."`
+	LastHeartbeat      *time.Time  `json:"last_heartbeat" doc:"When it was last seen; null if never."`
 	BridgeConnected    bool        `json:"policy-bridge_connected" doc:"Whether it is in touch with the bridge."`
-	TargetAppReachable bool        `json:"target_app_reachable" doc:"Whether it tried to reach its application, and did. A bouncer that is gone or never tries, such as a stock OPA, does not."`
-	PoliciesLoaded     int64       `json:"policies_loaded" doc:"How many controls its running bundle holds."`
+	TargetAppReachable bool        `json:"target_app_reachable" doc:"Whether its last attempt to reach its application succeeded. False for a bouncer that is gone, and for one that never tries, such as a stock OPA."`
+	PoliciesLoaded     int64       `json:"policies_loaded" doc:"Number of controls in the bundle that it runs."`
 	Cache              CacheStatus `json:"cache_status" doc:"Its caches."`
 }
 
 // CacheStatus is the state of a bouncer's caches.
 type CacheStatus struct {
-	PolicyCacheSize   int64   `json:"policy_cache_size" doc:"Prepared controls."`
+	PolicyCacheSize   int64   `json:"policy_cache_size" doc:"Cached prepared controls."`
 	DecisionCacheSize int64   `json:"decision_cache_size" doc:"Cached decisions."`
-	HitRate           float64 `json:"hit_rate" doc:"Share answered from the decision cache, 0 to 1."`
+	HitRate           float64 `json:"hit_rate" doc:"Share of decisions answered from the decision cache, 0 to 1."`
 }
 
 // The states of a delivery. A control that a bouncer runs is enabled there, as
@@ -159,9 +159,9 @@ type Sync struct {
 	PolicyID  int64      `json:"policy_id" db:"policy_id" doc:"The control."`
 	Version   int64      `json:"version" db:"version" doc:"Its version in the bundle."`
 	Revision  int64      `json:"-" db:"revision"`
-	Status    string     `json:"status" db:"status" enum:"pending,in_progress,enabled,failed" doc:"Where its delivery stands; enabled: the bouncer decides by it."`
+	Status    string     `json:"status" db:"status" enum:"pending,in_progress,enabled,failed" doc:"State of the delivery; enabled: the bouncer uses this control."`
 	StartedAt time.Time  `json:"-" db:"started_at"`
-	SyncedAt  *time.Time `json:"synced_at" db:"synced_at" doc:"When the bouncer took it; null before."`
+	SyncedAt  *time.Time `json:"synced_at" db:"synced_at" doc:"When the bouncer loaded it; null before that."`
 	Error     string     `json:"error,omitempty" db:"error" doc:"Why the bouncer refused it."`
 	File      string     `json:"file,omitempty" db:"file" doc:"File in the bundle that it refused."`
 	Line      int        `json:"line,omitempty" db:"line" doc:"Line in that file."`
@@ -170,9 +170,9 @@ type Sync struct {
 // SyncStatus is the answer to GET /peps/{pep_id}/sync-status.
 type SyncStatus struct {
 	PepID        int64      `json:"pep_id" doc:"The bouncer."`
-	Status       string     `json:"status" enum:"pending,in_progress,synced,failed" doc:"failed if one control was refused, in_progress while one is on its way, else synced; pending before the first bundle."`
+	Status       string     `json:"status" enum:"pending,in_progress,synced,failed" doc:"failed: the bouncer refused a control. in_progress: a control is on its way. pending: no bundle yet. synced: none of these."`
 	LastSyncTime *time.Time `json:"last_sync_time" doc:"When it last took a bundle; null before the first."`
-	Policies     []Sync     `json:"policies" doc:"One entry a control of its bundle, by id."`
+	Policies     []Sync     `json:"policies" doc:"One entry for each control of its bundle, sorted by id."`
 	Revision     int64      `json:"revision" doc:"The revision it runs; 0 before the first."`
 }
 

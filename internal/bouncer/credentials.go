@@ -32,28 +32,28 @@ const (
 // the application. Its value is written and never read again.
 type Credential struct {
 	Header     string `json:"header" minLength:"1" maxLength:"64" doc:"Name of the header." example:"Authorization"`
-	Action     string `json:"action" enum:"set,add,strip" doc:"set: the application gets this value, whatever the caller sent. add: where the caller sent none. strip: the application gets no such header." example:"set"`
-	ResourceID int64  `json:"resource_id,omitempty" minimum:"0" doc:"Only on requests for this resource; absent: on all."`
-	ValueSet   bool   `json:"value_set" readOnly:"true" doc:"Whether a value is kept. It is never shown."`
+	Action     string `json:"action" enum:"set,add,strip" doc:"set: the application gets this value, whatever the caller sent. add: it gets this value when the caller sent none. strip: the application does not get the header." example:"set"`
+	ResourceID int64  `json:"resource_id,omitempty" minimum:"0" doc:"Apply it only to requests for this resource; absent: to all."`
+	ValueSet   bool   `json:"value_set" readOnly:"true" doc:"Whether a value is stored. It is never returned."`
 }
 
 // CredentialDraft is a credential as it is sent.
 type CredentialDraft struct {
 	Header     string  `json:"header" minLength:"1" maxLength:"64" doc:"Name of the header." example:"Authorization"`
-	Action     string  `json:"action,omitempty" enum:"set,add,strip" doc:"set, when absent; add or strip." example:"set"`
-	ResourceID int64   `json:"resource_id,omitempty" minimum:"0" doc:"Only on requests for this resource; absent: on all."`
-	Value      *string `json:"value,omitempty" writeOnly:"true" maxLength:"8192" doc:"The header's whole value, such as Bearer and a key. Absent: the value stays that is kept for this header and resource."`
+	Action     string  `json:"action,omitempty" enum:"set,add,strip" doc:"set by default; or add, or strip." example:"set"`
+	ResourceID int64   `json:"resource_id,omitempty" minimum:"0" doc:"Apply it only to requests for this resource; absent: to all."`
+	Value      *string `json:"value,omitempty" writeOnly:"true" maxLength:"8192" doc:"The complete header value, such as Bearer and a key. Absent: the value stored for this header and resource stays."`
 }
 
 // Credentials are those of a bouncer.
 type Credentials struct {
 	BouncerID   int64        `json:"bouncer_id" doc:"The bouncer."`
-	Credentials []Credential `json:"credentials" doc:"In the order sent; the values are not shown."`
+	Credentials []Credential `json:"credentials" doc:"In the order in which they were set; values are never returned."`
 }
 
 // CredentialsChange replaces a bouncer's credentials.
 type CredentialsChange struct {
-	Credentials []CredentialDraft `json:"credentials" maxItems:"100" doc:"All of them: what is not named is removed."`
+	Credentials []CredentialDraft `json:"credentials" maxItems:"100" doc:"The complete list: credentials that it does not name are removed."`
 }
 
 // SealedCredential is one with its value, for the bouncer alone.

@@ -16,8 +16,8 @@ import (
 // callers' credentials, sealed under a key that is derived from its token.
 type SealedCredentials struct {
 	BouncerID int64  `json:"bouncer_id" doc:"The bouncer."`
-	No        int64  `json:"no" doc:"Grows with each change; the bundle's metadata names it as bouncer.credentials."`
-	Sealed    []byte `json:"sealed" doc:"AES-256-GCM under a key derived from the bouncer's token (base64)."`
+	No        int64  `json:"no" doc:"Grows with each change; bouncer.credentials in the bundle's metadata holds the same number."`
+	Sealed    []byte `json:"sealed" doc:"Encrypted with AES-256-GCM; the key is derived from the bouncer's token (base64)."`
 }
 
 // CredentialsPurpose names the key that they are sealed under.

@@ -28,8 +28,8 @@ const takenTogether = 200
 
 // Intake is what became of a chunk of a decision log.
 type Intake struct {
-	Accepted int `json:"accepted" doc:"Events that are safe now."`
-	SetAside int `json:"set_aside" doc:"Events that could not be understood and were kept apart."`
+	Accepted int `json:"accepted" doc:"Number of events that are stored safely."`
+	SetAside int `json:"set_aside" doc:"Number of events that could not be read and were set aside."`
 }
 
 // logEvent is an event of OPA's decision log (its Decision Log Service API) and

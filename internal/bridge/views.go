@@ -18,9 +18,9 @@ import (
 type Self struct {
 	BouncerID   int64     `json:"bouncer_id" doc:"The bouncer whose token this is."`
 	Name        string    `json:"name" doc:"Its name."`
-	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Whose controls it enforces."`
-	Bundle      string    `json:"bundle" doc:"Path of its bundle, below the API's root."`
-	PollSeconds int       `json:"poll_seconds" doc:"How long it should let a poll wait."`
+	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"The environment whose controls it enforces."`
+	Bundle      string    `json:"bundle" doc:"Path of its bundle, relative to the API's root."`
+	PollSeconds int       `json:"poll_seconds" doc:"How long it should let a long poll wait."`
 	Revision    int64     `json:"revision" doc:"The revision that it should run."`
 }
 
@@ -83,8 +83,8 @@ func document(set *rego.Set, only []int64) Data {
 // publication is done when all that are in touch run what they should.
 type Revisions struct {
 	Environment scope.Env         `json:"environment" enum:"sandbox,production"`
-	Converged   bool              `json:"converged" doc:"True when every bouncer in touch runs its newest revision."`
-	Bouncers    []BouncerRevision `json:"bouncers" doc:"By id."`
+	Converged   bool              `json:"converged" doc:"True when every connected bouncer runs its newest revision."`
+	Bouncers    []BouncerRevision `json:"bouncers" doc:"Sorted by id."`
 }
 
 // BouncerRevision is one bouncer's part of it.
@@ -92,12 +92,12 @@ type BouncerRevision struct {
 	BouncerID       int64             `json:"bouncer_id"`
 	Name            string            `json:"name"`
 	Status          string            `json:"status" enum:"connected,degraded,disconnected"`
-	Revision        int64             `json:"revision" doc:"The revision that it should run; 0 before the first."`
-	PublishedAt     *time.Time        `json:"published_at" doc:"Since when."`
-	ActiveRevision  int64             `json:"active_revision" doc:"The revision that it runs; 0 before the first."`
-	ActivatedAt     *time.Time        `json:"activated_at" doc:"Since when."`
-	RefusedRevision int64             `json:"refused_revision,omitempty" doc:"A revision that it refused; it is not sent again."`
-	Errors          []bouncer.Refusal `json:"errors" doc:"Why it refused it."`
+	Revision        int64             `json:"revision" doc:"The revision that it should run; 0 before the first bundle."`
+	PublishedAt     *time.Time        `json:"published_at" doc:"Start of this state."`
+	ActiveRevision  int64             `json:"active_revision" doc:"The revision that it runs; 0 before the first bundle."`
+	ActivatedAt     *time.Time        `json:"activated_at" doc:"Start of this state."`
+	RefusedRevision int64             `json:"refused_revision,omitempty" doc:"A revision that it refused; it is not sent to this bouncer again."`
+	Errors          []bouncer.Refusal `json:"errors" doc:"Why it refused the bundle."`
 	Converged       bool              `json:"converged"`
 }
 

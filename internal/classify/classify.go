@@ -48,17 +48,17 @@ type Subject struct {
 
 // Proposal is what a resource seems to be (specification, ProposedEnrichment).
 type Proposal struct {
-	Kind                string   `json:"resource_kind" enum:"api,llm_endpoint,mcp_server,agent,rag_index,dataset,tool" doc:"What it seems to be; api when nothing says otherwise."`
-	AIProvider          *string  `json:"ai_provider" nullable:"true" doc:"Who seems to host its model: openai, anthropic, google, azure, aws or self_hosted; null when nothing says so, and for kinds without a model." example:"openai"`
-	AIModelFamily       *string  `json:"ai_model_family" nullable:"true" doc:"Model family that is named; null for none." example:"gpt-4*"`
-	MCPProtocolVersion  *string  `json:"mcp_protocol_version" nullable:"true" doc:"Protocol version that is named, of an mcp_server; null for none." example:"2025-06-18"`
-	AgentCapabilities   []string `json:"agent_capabilities" enum:"tool_use,code_exec,file_io,web_browse,memory" doc:"What its paths let it do."`
-	PIICategories       []string `json:"pii_categories" enum:"names,emails,ssn,card_numbers,health_records,addresses" doc:"Personal data that it seems to hold."`
-	EgressDestinations  []string `json:"egress_destinations" doc:"Host names that are mentioned beside its own."`
-	SuggestedData       *string  `json:"suggested_data_classification" nullable:"true" doc:"public, internal, confidential or restricted; null when nothing speaks for one." example:"restricted"`
-	SuggestedCompliance []string `json:"suggested_compliance_tags" doc:"Regimes that seem to apply."`
-	Confidence          float64  `json:"confidence" minimum:"0" maximum:"1" doc:"0.4 for the default kind, 0.6 for a kind that a marker names, 0.1 more for each further independent marker, at most 1." example:"0.8"`
-	Source              string   `json:"source" enum:"heuristic,assist" doc:"Who proposes."`
+	Kind                string   `json:"resource_kind" enum:"api,llm_endpoint,mcp_server,agent,rag_index,dataset,tool" doc:"What it probably is; api by default."`
+	AIProvider          *string  `json:"ai_provider" nullable:"true" doc:"Who probably hosts its model: openai, anthropic, google, azure, aws or self_hosted; null if unknown, and for kinds without a model." example:"openai"`
+	AIModelFamily       *string  `json:"ai_model_family" nullable:"true" doc:"Model family that the request names; null if none." example:"gpt-4*"`
+	MCPProtocolVersion  *string  `json:"mcp_protocol_version" nullable:"true" doc:"Protocol version of an mcp_server; null if none is named." example:"2025-06-18"`
+	AgentCapabilities   []string `json:"agent_capabilities" enum:"tool_use,code_exec,file_io,web_browse,memory" doc:"What its paths allow it to do."`
+	PIICategories       []string `json:"pii_categories" enum:"names,emails,ssn,card_numbers,health_records,addresses" doc:"Personal data that it seems to contain."`
+	EgressDestinations  []string `json:"egress_destinations" doc:"Other host names that it mentions."`
+	SuggestedData       *string  `json:"suggested_data_classification" nullable:"true" doc:"public, internal, confidential or restricted; null if nothing indicates one." example:"restricted"`
+	SuggestedCompliance []string `json:"suggested_compliance_tags" doc:"Regimes that probably apply."`
+	Confidence          float64  `json:"confidence" minimum:"0" maximum:"1" doc:"0.4 for the default kind; 0.6 for a kind that a marker shows, and 0.1 more for each further independent marker, at most 1." example:"0.8"`
+	Source              string   `json:"source" enum:"heuristic,assist" doc:"Source of the proposal."`
 	Rationale           []string `json:"rationale" doc:"One line for each marker."`
 }
 

@@ -9,41 +9,41 @@ import (
 type Validation struct {
 	Valid    bool             `json:"valid" doc:"Whether every file can be deployed"`
 	Controls []Named          `json:"controls" doc:"The controls, by path"`
-	Errors   []lang.FileIssue `json:"errors" doc:"What stops a deployment, with file, line and column"`
-	Warnings []lang.FileIssue `json:"warnings" doc:"What a linter says; nothing is stopped by it"`
+	Errors   []lang.FileIssue `json:"errors" doc:"Errors that stop a deployment, with file, line and column"`
+	Warnings []lang.FileIssue `json:"warnings" doc:"The linter's warnings; they stop nothing"`
 }
 
 // Named is a control and its name.
 type Named struct {
 	Path string `json:"path" doc:"Path of the control"`
-	Name string `json:"name" doc:"Name by which it is known: from gatehouse.yaml, else its path without .rego"`
+	Name string `json:"name" doc:"Name: from gatehouse.yaml, else its path without .rego"`
 }
 
 // TestReport is how the tests of a repository went.
 type TestReport struct {
-	Passed   bool               `json:"passed" doc:"Whether the files are right and no test failed"`
-	Errors   []lang.FileIssue   `json:"errors" doc:"What kept the tests from running, with file, line and column"`
+	Passed   bool               `json:"passed" doc:"Whether the files are valid and no test failed"`
+	Errors   []lang.FileIssue   `json:"errors" doc:"Errors that kept the tests from running, with file, line and column"`
 	Tests    []suite.ModuleTest `json:"tests" doc:"The Rego tests (*_test.rego), by file and line"`
 	Cases    []CaseResult       `json:"cases" doc:"The test cases of gatehouse.yaml"`
-	Coverage []suite.Coverage   `json:"coverage" doc:"What the Rego tests reached of each control"`
-	Summary  Summary            `json:"summary" doc:"The counts"`
+	Coverage []suite.Coverage   `json:"coverage" doc:"Coverage of each control by the Rego tests"`
+	Summary  Summary            `json:"summary" doc:"Figures"`
 }
 
 // CaseResult is how a test case of a gatehouse.yaml went.
 type CaseResult struct {
 	File    string           `json:"file" doc:"The gatehouse.yaml"`
-	Line    int              `json:"line" doc:"Line of the case, 1-based"`
+	Line    int              `json:"line" doc:"Line of the case, from 1"`
 	Control string           `json:"control" doc:"Path of the control"`
 	Result  suite.TestResult `json:"result" doc:"The result"`
 }
 
 // Summary counts Rego tests and cases together.
 type Summary struct {
-	Total    int     `json:"total" doc:"How many there are"`
-	Passed   int     `json:"passed" doc:"How many passed"`
-	Failed   int     `json:"failed" doc:"How many failed or could not be evaluated"`
-	Skipped  int     `json:"skipped" doc:"How many were skipped (todo_test_…)"`
-	Coverage float64 `json:"coverage" doc:"Share of all lines of controls that Rego tests reached, 0 to 100"`
+	Total    int     `json:"total" doc:"Number in total"`
+	Passed   int     `json:"passed" doc:"Number that passed"`
+	Failed   int     `json:"failed" doc:"Number that failed or could not be evaluated"`
+	Skipped  int     `json:"skipped" doc:"Number that were skipped (todo_test_…)"`
+	Coverage float64 `json:"coverage" doc:"Share of all lines of controls that the Rego tests covered, 0 to 100"`
 }
 
 // NewTestReport puts the parts together and counts.

@@ -32,19 +32,19 @@ type Service struct {
 // Stats is the specification's dashboard.
 type Stats struct {
 	TotalPolicies               int64    `json:"totalPolicies" doc:"Controls that are not deleted, libraries left out."`
-	ActivePolicies              int64    `json:"activePolicies" doc:"Those that decide."`
-	DraftPolicies               int64    `json:"draftPolicies" doc:"Those that are drafts."`
+	ActivePolicies              int64    `json:"activePolicies" doc:"Active ones, which decide."`
+	DraftPolicies               int64    `json:"draftPolicies" doc:"Drafts."`
 	PoliciesProtectingResources int64    `json:"policiesProtectingResources" doc:"Active controls that are bound to a resource."`
-	TotalResources              int64    `json:"totalResources" doc:"Resources, discovered ones included."`
-	DeployedPEPs                int64    `json:"deployedPEPs" doc:"Bouncers (policy enforcement points) that are registered."`
+	TotalResources              int64    `json:"totalResources" doc:"Resources, including discovered ones."`
+	DeployedPEPs                int64    `json:"deployedPEPs" doc:"Number of registered bouncers (PEPs)."`
 	OperationalPEPs             int64    `json:"operationalPEPs" doc:"Those that are connected and healthy."`
 	WarningPEPs                 int64    `json:"warningPEPs" doc:"Those that are degraded or disconnected."`
 	SmartConnections            int64    `json:"smartConnections" doc:"Pairs of a bouncer and a control that the policy bridge delivers to it."`
-	ActiveConnections           int64    `json:"activeConnections" doc:"Those of smartConnections whose bouncer runs the control."`
-	PendingConnections          int64    `json:"pendingConnections" doc:"Those of smartConnections that are on their way. Failed deliveries are in neither."`
+	ActiveConnections           int64    `json:"activeConnections" doc:"smartConnections whose bouncer runs the control."`
+	PendingConnections          int64    `json:"pendingConnections" doc:"smartConnections that are still being delivered. Failed deliveries are in neither figure."`
 	Decisions24h                int64    `json:"authDecisions24h" doc:"Decisions of the last 24 hours, to the minute."`
-	AllowedPercentage           float64  `json:"allowedPercentage" doc:"Share of PERMIT among them, in percent; 0 where there are none."`
-	DeniedPercentage            float64  `json:"deniedPercentage" doc:"Share of DENY among them, in percent; 0 where there are none."`
+	AllowedPercentage           float64  `json:"allowedPercentage" doc:"Share of PERMIT among them, in percent; 0 without decisions."`
+	DeniedPercentage            float64  `json:"deniedPercentage" doc:"Share of DENY among them, in percent; 0 without decisions."`
 	AnomalousActivity           int64    `json:"anomalousActivity" doc:"Anomalies that began or lasted within the last 24 hours; 0 means none. GET /dashboard/anomalies lists them."`
 	RealTime                    RealTime `json:"realTimeMetrics" doc:"Figures of the last hour."`
 }
@@ -53,13 +53,13 @@ type Stats struct {
 type RealTime struct {
 	RequestsPerHour   int64   `json:"totalRequestsPerHour" doc:"Decisions of the last hour, to the minute."`
 	RequestsPerMinute int64   `json:"totalRequestsPerMinute" doc:"Decisions of the last minute, to ten seconds."`
-	LatencyP50        float64 `json:"latencyP50" doc:"Median time of an evaluation in the last hour, in milliseconds, exact to an eighth."`
-	LatencyP95        float64 `json:"latencyP95" doc:"Time that 95 of 100 evaluations did not pass, in milliseconds."`
-	LatencyP99        float64 `json:"latencyP99" doc:"Time that 99 of 100 evaluations did not pass, in milliseconds."`
-	ErrorRate         float64 `json:"overallErrorRate" doc:"Share of the last hour's decisions that are denials because a control failed or met a limit, in percent."`
-	Errors            int64   `json:"totalErrors" doc:"Their number."`
-	PolicyDenials     int64   `json:"totalPolicyDenials" doc:"Denials of the last hour that a control made; where no control matched is not counted."`
-	HealthScore       float64 `json:"averageHealthScore" doc:"Mean over the bouncers: 100 for connected, 50 for degraded, 0 for disconnected; 100 where there are none."`
+	LatencyP50        float64 `json:"latencyP50" doc:"Median evaluation time in the last hour, in milliseconds, accurate to an eighth."`
+	LatencyP95        float64 `json:"latencyP95" doc:"95 of 100 evaluations took at most this long, in milliseconds."`
+	LatencyP99        float64 `json:"latencyP99" doc:"99 of 100 evaluations took at most this long, in milliseconds."`
+	ErrorRate         float64 `json:"overallErrorRate" doc:"Share of the last hour's decisions that were denied because a control failed or reached a limit, in percent."`
+	Errors            int64   `json:"totalErrors" doc:"Number."`
+	PolicyDenials     int64   `json:"totalPolicyDenials" doc:"Denials by a control within the last hour; denials because no control matched are not counted."`
+	HealthScore       float64 `json:"averageHealthScore" doc:"Mean over the bouncers: 100 for a connected one, 50 for degraded, 0 for disconnected. 100 without bouncers."`
 	ActivePEPs        int64   `json:"activePEPsCount" doc:"Bouncers that are in touch with the policy bridge."`
 }
 

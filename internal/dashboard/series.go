@@ -10,24 +10,24 @@ import (
 
 // Series is what was decided over time, for charts.
 type Series struct {
-	Environment *scope.Env `json:"environment" nullable:"true" doc:"The environment asked for; null: both." example:"production"`
+	Environment *scope.Env `json:"environment" nullable:"true" doc:"The environment in the request; null: both." example:"production"`
 	Window      string     `json:"window" enum:"15m,1h,6h,24h,7d,30d,90d,365d" doc:"How far back it goes."`
 	Step        int64      `json:"step_seconds" doc:"How long each point lasts, in seconds."`
 	From        time.Time  `json:"from" doc:"Start of the first point."`
-	To          time.Time  `json:"to" doc:"Now. The last point is not over yet."`
+	To          time.Time  `json:"to" doc:"The current time. The last point is not yet complete."`
 	Points      []Point    `json:"points" doc:"Oldest first and without gaps."`
 }
 
 // Point is one stretch of a series.
 type Point struct {
-	Start         time.Time `json:"start" doc:"When it begins, RFC 3339 UTC."`
-	Permitted     int64     `json:"permitted" doc:"PERMIT, masked ones included."`
+	Start         time.Time `json:"start" doc:"Start of the point, RFC 3339 UTC."`
+	Permitted     int64     `json:"permitted" doc:"PERMIT, including masked ones."`
 	Denied        int64     `json:"denied" doc:"DENY."`
 	Masked        int64     `json:"masked" doc:"PERMIT with a mask."`
-	PolicyDenials int64     `json:"policy_denials" doc:"DENY that a control made."`
-	Errors        int64     `json:"errors" doc:"DENY because a control failed or met a limit."`
-	CacheHits     int64     `json:"cache_hits" doc:"Decisions from the decision cache."`
-	P50           float64   `json:"latency_p50" doc:"Median time of an evaluation in milliseconds; 0 where nothing was decided."`
+	PolicyDenials int64     `json:"policy_denials" doc:"DENY by a control."`
+	Errors        int64     `json:"errors" doc:"DENY because a control failed or reached a limit."`
+	CacheHits     int64     `json:"cache_hits" doc:"Decisions answered from the decision cache."`
+	P50           float64   `json:"latency_p50" doc:"Median evaluation time in milliseconds; 0 without decisions."`
 	P95           float64   `json:"latency_p95" doc:"95th percentile in milliseconds."`
 	P99           float64   `json:"latency_p99" doc:"99th percentile in milliseconds."`
 }

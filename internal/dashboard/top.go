@@ -17,18 +17,18 @@ const (
 
 // Top is which controls or resources most decisions were about.
 type Top struct {
-	By     string    `json:"by" enum:"policy,resource" doc:"What is listed."`
-	Window string    `json:"window" enum:"15m,1h,6h,24h,7d,30d,90d,365d" doc:"How far back it counts, to the hour."`
+	By     string    `json:"by" enum:"policy,resource" doc:"The ranked kind."`
+	Window string    `json:"window" enum:"15m,1h,6h,24h,7d,30d,90d,365d" doc:"Start of the count, to the full hour."`
 	From   time.Time `json:"from" doc:"Start of the first hour that is counted."`
-	Items  []TopItem `json:"items" doc:"Those with most denials first."`
+	Items  []TopItem `json:"items" doc:"Most denials first."`
 }
 
 // TopItem is one control or resource.
 type TopItem struct {
-	ID        string `json:"id" doc:"Id of the control or resource; of a resource that is not registered, what callers named it."`
+	ID        string `json:"id" doc:"Id of the control or resource; for an unregistered resource, the name that callers used."`
 	Permitted int64  `json:"permitted" doc:"PERMIT decisions."`
 	Denied    int64  `json:"denied" doc:"DENY decisions."`
-	Errors    int64  `json:"errors" doc:"Denials because a control failed or met a limit."`
+	Errors    int64  `json:"errors" doc:"Denials because a control failed or reached a limit."`
 }
 
 // Top gives the n controls or resources with most denials in a window.

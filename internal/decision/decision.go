@@ -27,20 +27,20 @@ const MaxBulk = 1000
 // Result is the answer to a decision request (specification, "Decision
 // request and result").
 type Result struct {
-	Decision         string          `json:"decision" enum:"PERMIT,DENY" doc:"PERMIT when the controls in scope allow (with MASK: but for the masked parts), else DENY"`
-	Reason           string          `json:"reason" doc:"Why, in words: the control's own reason where it gives one"`
+	Decision         string          `json:"decision" enum:"PERMIT,DENY" doc:"PERMIT when the controls in scope allow (with MASK: except the masked parts), else DENY"`
+	Reason           string          `json:"reason" doc:"The reason in words; the control's own reason if it gives one"`
 	PolicyName       *string         `json:"policy_name" nullable:"true" doc:"The control that decided; null when none matched"`
 	EvaluationTimeMS float64         `json:"evaluation_time_ms" doc:"Time the evaluation took, in milliseconds"`
-	CacheHit         bool            `json:"cache_hit" doc:"True when the decision cache answered"`
-	DecisionID       string          `json:"decision_id" doc:"Names this decision in the audit"`
+	CacheHit         bool            `json:"cache_hit" doc:"True when the answer came from the decision cache"`
+	DecisionID       string          `json:"decision_id" doc:"Identifies this decision in the audit"`
 	Timestamp        time.Time       `json:"timestamp" doc:"When it was decided, UTC"`
-	Mask             []rego.MaskRule `json:"mask,omitempty" doc:"With an effect of MASK: what the enforcement point must hide"`
+	Mask             []rego.MaskRule `json:"mask,omitempty" doc:"For MASK: what the PEP must mask"`
 }
 
 // BulkResult is the answer to one item of a bulk call.
 type BulkResult struct {
-	DecisionID       string          `json:"decision_id" doc:"The id that the caller sent, or one made here"`
-	AuditID          string          `json:"audit_id" doc:"Names this decision in the audit: callers may use an id of theirs twice"`
+	DecisionID       string          `json:"decision_id" doc:"The id that the caller sent, or a generated one"`
+	AuditID          string          `json:"audit_id" doc:"Identifies this decision in the audit; unlike decision_id, it is unique"`
 	Decision         string          `json:"decision" enum:"PERMIT,DENY"`
 	Reason           string          `json:"reason"`
 	EvaluationTimeMS float64         `json:"evaluation_time_ms"`

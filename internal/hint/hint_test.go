@@ -87,7 +87,7 @@ func TestHover(t *testing.T) {
 		"package a\nallow if net.cidr_c¦ontains(\"a\", \"b\")":     "net.cidr_contains(",
 		"package a\nallow if input.user.ro¦les":                    "Role names",
 		"package a\nallow if inp¦ut.user.roles":                    "",
-		"package a\nallow if input.us¦er.roles":                    "Who asks",
+		"package a\nallow if input.us¦er.roles":                    "The subject",
 		"package a\n¦every":                                        "each element",
 		"package a\nx := http.se¦nd({})":                           "not offered",
 		"package a\n# Owners may.\nowner if true\nallow if own¦er": "Owners may.",

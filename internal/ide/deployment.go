@@ -42,23 +42,23 @@ var errEnded = fault.New(fault.Conflict, "deployment_ended", "the deployment has
 // Deployment is what a delivery or an editor had done.
 type Deployment struct {
 	ID           string     `json:"deployment_id" db:"id" doc:"Identifier."`
-	RepositoryID *int64     `json:"repository_id" db:"repository_id" nullable:"true" doc:"Registered repository that it comes from."`
-	Source       string     `json:"source" db:"source" enum:"service,github,gitlab,editor" doc:"Who brought it."`
-	EventType    string     `json:"event_type" db:"event_type" enum:"push,pull_request,tag,deploy" doc:"What happened: a pull_request is validated only."`
-	Status       string     `json:"status" db:"status" enum:"in_progress,completed,failed" doc:"Where it stands."`
+	RepositoryID *int64     `json:"repository_id" db:"repository_id" nullable:"true" doc:"Registered repository that it came from."`
+	Source       string     `json:"source" db:"source" enum:"service,github,gitlab,editor" doc:"Source of the change."`
+	EventType    string     `json:"event_type" db:"event_type" enum:"push,pull_request,tag,deploy" doc:"The event: a pull_request is only validated."`
+	Status       string     `json:"status" db:"status" enum:"in_progress,completed,failed" doc:"State."`
 	Branch       string     `json:"branch,omitempty" db:"branch" doc:"Branch, or name of the tag."`
 	CommitHash   string     `json:"commit_hash,omitempty" db:"commit_hash" doc:"Commit."`
-	Outcome      Outcome    `json:"outcome" db:"result" doc:"What came of it; empty while in progress."`
-	CreatedBy    string     `json:"created_by" db:"created_by" doc:"Who asked for it."`
+	Outcome      Outcome    `json:"outcome" db:"result" doc:"Result; empty while in progress."`
+	CreatedBy    string     `json:"created_by" db:"created_by" doc:"Who requested it."`
 	CreatedAt    time.Time  `json:"created_at" db:"created_at" doc:"When it began."`
 	FinishedAt   *time.Time `json:"finished_at" db:"finished_at" nullable:"true" doc:"When it ended; null before."`
 }
 
 // Outcome is what came of a deployment.
 type Outcome struct {
-	Message string         `json:"message,omitempty" doc:"What was done, or went wrong."`
-	Files   []FileResult   `json:"files,omitempty" doc:"By file."`
-	Errors  []fault.Detail `json:"errors,omitempty" doc:"What is wrong, with file, line and column."`
+	Message string         `json:"message,omitempty" doc:"What was done, or what went wrong."`
+	Files   []FileResult   `json:"files,omitempty" doc:"Results by file."`
+	Errors  []fault.Detail `json:"errors,omitempty" doc:"Errors, with file, line and column."`
 }
 
 // DeploymentPage is one page of the deployments, newest first.

@@ -21,25 +21,25 @@ type Place struct {
 // Range is a part of a text, its end excluded.
 type Range struct {
 	Start Place `json:"start" doc:"Where it begins"`
-	End   Place `json:"end" doc:"Where it ends: the first character behind it"`
+	End   Place `json:"end" doc:"Where it ends: the position after the last character"`
 }
 
 // Completion is something that may be typed at the place that was asked about.
 type Completion struct {
-	Label         string `json:"label" doc:"What is shown" example:"input.user.roles"`
+	Label         string `json:"label" doc:"The text to show" example:"input.user.roles"`
 	Kind          string `json:"kind" enum:"input,data,function,keyword,rule,template" doc:"What it is"`
 	Detail        string `json:"detail,omitempty" doc:"Type or signature"`
 	Documentation string `json:"documentation,omitempty" doc:"What it means, in Markdown"`
-	InsertText    string `json:"insert_text" doc:"What replaces range"`
-	Range         Range  `json:"range" doc:"What is replaced"`
+	InsertText    string `json:"insert_text" doc:"The text that replaces the range"`
+	Range         Range  `json:"range" doc:"The text to replace"`
 }
 
 // Fix is a change that mends an error or a warning.
 type Fix struct {
 	Title   string     `json:"title" doc:"What it does"`
-	Range   Range      `json:"range" doc:"What is replaced"`
-	NewText string     `json:"new_text" doc:"By what"`
-	Mends   lang.Issue `json:"mends" doc:"The error or warning that it is for"`
+	Range   Range      `json:"range" doc:"The text to replace"`
+	NewText string     `json:"new_text" doc:"The replacement text"`
+	Mends   lang.Issue `json:"mends" doc:"The error or warning that it fixes"`
 }
 
 // Suggestions are what an editor may offer for a text.
@@ -52,9 +52,9 @@ type Suggestions struct {
 
 // Attribute is a member of the input that a text refers to.
 type Attribute struct {
-	Path        string `json:"path" doc:"Path, input included" example:"input.user.roles"`
-	Type        string `json:"type" doc:"Type by use"`
-	Description string `json:"description,omitempty" doc:"Where it stands, and what it is compared with"`
+	Path        string `json:"path" doc:"Path, starting with input" example:"input.user.roles"`
+	Type        string `json:"type" doc:"Type, as far as its use shows"`
+	Description string `json:"description,omitempty" doc:"State and comparison with the environment"`
 }
 
 // Verdict is the outcome of validating one control.

@@ -39,7 +39,7 @@ const Topic = "ide_deployments"
 type FileResult struct {
 	Path     string `json:"path" doc:"Path of the file"`
 	Name     string `json:"name" doc:"Name of the control"`
-	Result   string `json:"result" enum:"created,updated,unchanged,valid" doc:"What was done, or found"`
+	Result   string `json:"result" enum:"created,updated,unchanged,valid" doc:"What was done or found"`
 	PolicyID int64  `json:"policy_id,omitempty" doc:"Id of the control"`
 	Version  int64  `json:"version,omitempty" doc:"Its version"`
 }

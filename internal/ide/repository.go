@@ -23,12 +23,12 @@ const maxRepositories = 1000
 type Repository struct {
 	ID         int64     `json:"id" db:"id" doc:"Identifier." example:"3"`
 	Name       string    `json:"name" db:"name" doc:"Name, unique." example:"controls"`
-	URL        string    `json:"url" db:"url" doc:"Address that it is fetched from over https." example:"https://git.example.com/acme/controls.git"`
+	URL        string    `json:"url" db:"url" doc:"Address to fetch the repository from, over https." example:"https://git.example.com/acme/controls.git"`
 	Branch     string    `json:"branch" db:"branch" doc:"Only this branch deploys, and only pull requests into it are validated; empty: every branch."`
-	Path       string    `json:"path" db:"path" doc:"Only files below this folder count; empty: all."`
+	Path       string    `json:"path" db:"path" doc:"Only use files below this folder; empty: all."`
 	ResourceID *int64    `json:"resource_id" db:"resource_id" nullable:"true" doc:"Resource that deployed controls are linked to."`
 	BouncerID  *int64    `json:"bouncer_id" db:"bouncer_id" nullable:"true" doc:"Bouncer that deployed controls are linked to."`
-	Enabled    bool      `json:"enabled" db:"enabled" doc:"Whether deliveries are taken."`
+	Enabled    bool      `json:"enabled" db:"enabled" doc:"Whether deliveries are accepted."`
 	WebhookURL string    `json:"webhook_url" db:"-" doc:"Where the repository sends its events."`
 	TokenSet   bool      `json:"access_token_set" db:"-" doc:"Whether an access token is stored."`
 	CreatedBy  string    `json:"created_by" db:"created_by" doc:"Who registered it."`
@@ -44,32 +44,32 @@ type Repository struct {
 // RepositoryDraft is what a registration takes.
 type RepositoryDraft struct {
 	Name        string `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"controls"`
-	URL         string `json:"url" minLength:"1" maxLength:"2000" doc:"Address that it is fetched from; https." example:"https://git.example.com/acme/controls.git"`
-	Secret      string `json:"secret" minLength:"16" maxLength:"500" doc:"Secret that deliveries are signed with; write-only."`
-	AccessToken string `json:"access_token,omitempty" maxLength:"2000" doc:"Token that a private repository is fetched with, or name:token where the host goes by a user name; write-only."`
+	URL         string `json:"url" minLength:"1" maxLength:"2000" doc:"Address to fetch the repository from; https." example:"https://git.example.com/acme/controls.git"`
+	Secret      string `json:"secret" minLength:"16" maxLength:"500" doc:"Secret that signs the deliveries; write-only."`
+	AccessToken string `json:"access_token,omitempty" maxLength:"2000" doc:"Token for fetching a private repository, or name:token when the host needs a user name; write-only."`
 	Branch      string `json:"branch,omitempty" maxLength:"255" doc:"Only this branch deploys; absent: every branch."`
-	Path        string `json:"path,omitempty" maxLength:"512" doc:"Only files below this folder count; absent: all."`
+	Path        string `json:"path,omitempty" maxLength:"512" doc:"Only use files below this folder; absent: all."`
 	ResourceID  *int64 `json:"resource_id,omitempty" nullable:"true" minimum:"1" doc:"Resource that deployed controls are linked to."`
 	BouncerID   *int64 `json:"bouncer_id,omitempty" nullable:"true" minimum:"1" doc:"Bouncer that deployed controls are linked to."`
-	Enabled     *bool  `json:"enabled,omitempty" doc:"Whether deliveries are taken; true when absent."`
+	Enabled     *bool  `json:"enabled,omitempty" doc:"Whether deliveries are accepted; true by default."`
 }
 
 // RepositoryChange is what an update takes: the members sent change.
 type RepositoryChange struct {
 	Name        *string             `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
-	URL         *string             `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"Address. Another host needs access_token again where one is stored."`
-	Secret      *string             `json:"secret,omitempty" minLength:"16" maxLength:"500" doc:"Secret that deliveries are signed with; write-only."`
-	AccessToken patch.Field[string] `json:"access_token,omitzero" maxLength:"2000" doc:"Token that a private repository is fetched with, or name:token where the host goes by a user name; write-only, null takes it away."`
+	URL         *string             `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"Address. If an access token is stored, a change to another host needs access_token again."`
+	Secret      *string             `json:"secret,omitempty" minLength:"16" maxLength:"500" doc:"Secret that signs the deliveries; write-only."`
+	AccessToken patch.Field[string] `json:"access_token,omitzero" maxLength:"2000" doc:"Token for fetching a private repository, or name:token when the host needs a user name; write-only, null deletes it."`
 	Branch      patch.Field[string] `json:"branch,omitzero" maxLength:"255" doc:"Only this branch deploys; null: every branch."`
-	Path        patch.Field[string] `json:"path,omitzero" maxLength:"512" doc:"Only files below this folder count; null: all."`
+	Path        patch.Field[string] `json:"path,omitzero" maxLength:"512" doc:"Only use files below this folder; null: all."`
 	ResourceID  patch.Field[int64]  `json:"resource_id,omitzero" minimum:"1" doc:"Resource that deployed controls are linked to; null: none."`
 	BouncerID   patch.Field[int64]  `json:"bouncer_id,omitzero" minimum:"1" doc:"Bouncer that deployed controls are linked to; null: none."`
-	Enabled     *bool               `json:"enabled,omitempty" doc:"Whether deliveries are taken."`
+	Enabled     *bool               `json:"enabled,omitempty" doc:"Whether deliveries are accepted."`
 }
 
 // RepositoryPage is one page of the registrations, by id.
 type RepositoryPage struct {
-	Repositories []Repository `json:"repositories" doc:"The page, by id."`
+	Repositories []Repository `json:"repositories" doc:"The page, sorted by id."`
 	Total        int64        `json:"total" doc:"How many there are."`
 }
 

@@ -83,10 +83,10 @@ func settings(ctx context.Context, tx *db.Tx, actor, editor string) (map[string]
 
 // Integration is one way in, as GET /ide-integration/status lists it.
 type Integration struct {
-	Available       bool     `json:"available" doc:"Whether it can be used"`
+	Available       bool     `json:"available" doc:"Whether it is available"`
 	Version         string   `json:"version" doc:"Version of the service"`
 	Features        []string `json:"features" doc:"What it does"`
-	SupportedEvents []string `json:"supported_events,omitempty" doc:"Of the webhook: the events that it takes"`
+	SupportedEvents []string `json:"supported_events,omitempty" doc:"For the webhook: the events that it handles"`
 }
 
 // Status lists the ways in.

@@ -218,7 +218,7 @@ func TestCompletionAndHover(t *testing.T) {
 	var h struct {
 		Contents markup `json:"contents"`
 	}
-	if err := e.ask("textDocument/hover", at{identifier{URI: uri}, position{2, 16}}, &h); err != nil || !strings.Contains(h.Contents.Value, "Who asks") {
+	if err := e.ask("textDocument/hover", at{identifier{URI: uri}, position{2, 16}}, &h); err != nil || !strings.Contains(h.Contents.Value, "The subject") {
 		t.Errorf("%+v, %v", h, err)
 	}
 	if err := e.ask("textDocument/hover", at{identifier{URI: "file:///other"}, position{0, 0}}, nil); err == nil || err.Code != codeInvalidParams {

@@ -17,8 +17,8 @@ import (
 type User struct {
 	ID          int64     `json:"id" doc:"The policy."`
 	Name        string    `json:"name" doc:"Its name."`
-	Kind        string    `json:"kind" enum:"control,library" doc:"What it is."`
-	Status      string    `json:"status" enum:"draft,active,inactive" doc:"Its state."`
+	Kind        string    `json:"kind" enum:"control,library" doc:"Kind."`
+	Status      string    `json:"status" enum:"draft,active,inactive" doc:"Its status."`
 	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Its environment."`
 	Version     int64     `json:"version" doc:"Its version."`
 }
@@ -27,7 +27,7 @@ type User struct {
 type Usage struct {
 	PolicyID int64  `json:"policy_id" doc:"The library."`
 	Package  string `json:"package" doc:"Its package." example:"lib.text"`
-	Users    []User `json:"users" doc:"The policies that use it, in either environment, by id."`
+	Users    []User `json:"users" doc:"The policies that use it, in either environment, sorted by id."`
 	Total    int    `json:"total" doc:"How many there are."`
 }
 

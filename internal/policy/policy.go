@@ -38,28 +38,28 @@ const (
 // TestCase is a stored or sent test: is access granted for this input?
 type TestCase struct {
 	Name     string         `json:"name" minLength:"1" maxLength:"200" doc:"Name of the case." example:"owner may read"`
-	Input    map[string]any `json:"input" doc:"The input: user, resource, action, context and what else the control reads."`
+	Input    map[string]any `json:"input" doc:"The input: user, resource, action, context and whatever else the control reads."`
 	Expected bool           `json:"expected" doc:"Whether access should be granted (ALLOW or MASK)."`
-	Data     *TestData      `json:"data,omitempty" doc:"What the control finds below data instead of what the environment has. Absent: what a decision would find."`
+	Data     *TestData      `json:"data,omitempty" doc:"What the control reads below data, in place of the environment's own. Absent: the same as in a decision."`
 	// Source is FromDecision for a case that was made of a recorded decision.
-	Source string `json:"source,omitempty" enum:"decision" doc:"decision: the case was made of a recorded decision."`
+	Source string `json:"source,omitempty" enum:"decision" doc:"decision: the case was made from a recorded decision."`
 	// InputHidden is set where the caller may not see Input and Data; never in the store.
-	InputHidden bool `json:"input_hidden,omitempty" doc:"The input is that of a recorded decision, and the caller has no audit:read: input is empty and data absent. Sent back, the case keeps the stored input."`
+	InputHidden bool `json:"input_hidden,omitempty" doc:"The input comes from a recorded decision and the caller lacks audit:read: input is empty and data absent. If the case is sent back, it keeps the stored input."`
 }
 
 // TestData takes the place of what a decision would find below data, each
 // member as a whole, as `with data.resources as …` does in a Rego test.
 type TestData struct {
-	Resources map[string]any `json:"resources,omitzero" doc:"Takes the place of data.resources: resources by their id as a string."`
-	PIP       map[string]any `json:"pip,omitzero" doc:"Takes the place of data.pip: what data-source connections brought, by connection."`
+	Resources map[string]any `json:"resources,omitzero" doc:"Replaces data.resources: resources, by their id as a string."`
+	PIP       map[string]any `json:"pip,omitzero" doc:"Replaces data.pip: the data of data-source connections, by connection."`
 }
 
 // Action is done after a decision.
 type Action struct {
-	Type           string  `json:"type" enum:"notification,webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"What is done."`
-	DestinationRef string  `json:"destination_ref" pattern:"^(channel|integration):[1-9][0-9]{0,17}$" doc:"Where it goes: channel:<id> for a notification, integration:<id> for the rest." example:"channel:3"`
+	Type           string  `json:"type" enum:"notification,webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"Action."`
+	DestinationRef string  `json:"destination_ref" pattern:"^(channel|integration):[1-9][0-9]{0,17}$" doc:"Target: channel:<id> for a notification, integration:<id> for the others." example:"channel:3"`
 	Trigger        string  `json:"trigger" enum:"on_deny,on_permit,on_mask" doc:"Which decisions set it off."`
-	Payload        Payload `json:"payload,omitzero" doc:"What is said."`
+	Payload        Payload `json:"payload,omitzero" doc:"The message."`
 }
 
 // Payload is what an action says.
@@ -70,15 +70,15 @@ type Payload struct {
 
 // Content is what a version keeps of a control: all that an author sets.
 type Content struct {
-	Name        string     `json:"name" db:"name" doc:"Name, searchable by a part of it." example:"Payments: owners only"`
+	Name        string     `json:"name" db:"name" doc:"Name; a search can match a part of it." example:"Payments: owners only"`
 	Description string     `json:"description" db:"description" doc:"Description for people."`
 	Status      string     `json:"status" db:"status" enum:"draft,active,inactive" doc:"Only active controls decide."`
-	Environment scope.Env  `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment; changes by promotion only."`
+	Environment scope.Env  `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment; only a promotion changes it."`
 	RegoCode    string     `json:"rego_code" db:"rego_code" doc:"One Rego v1 module."`
-	TestCases   []TestCase `json:"test_cases" db:"test_cases" doc:"Stored test cases; all must pass to promote."`
-	Actions     []Action   `json:"actions" db:"actions" doc:"Post-decision actions."`
-	Version     int64      `json:"version" db:"version" doc:"Grows by one with each change; the ETag."`
-	ResourceID  *int64     `json:"resource_id" db:"resource_id" doc:"Linked resource; null is tenant-wide."`
+	TestCases   []TestCase `json:"test_cases" db:"test_cases" doc:"Stored test cases; all must pass before a promotion."`
+	Actions     []Action   `json:"actions" db:"actions" doc:"Actions after a decision."`
+	Version     int64      `json:"version" db:"version" doc:"Grows by one with each change; also the ETag."`
+	ResourceID  *int64     `json:"resource_id" db:"resource_id" doc:"Linked resource; null: tenant-wide."`
 	BouncerID   *int64     `json:"bouncer_id" db:"bouncer_id" doc:"Linked bouncer."`
 	CreatedBy   string     `json:"created_by" db:"created_by" doc:"Who created it."`
 	CreatedAt   time.Time  `json:"created_at" db:"created_at" doc:"When it was created."`
@@ -86,13 +86,13 @@ type Content struct {
 
 // Policy is one control.
 type Policy struct {
-	ID   int64  `json:"id" db:"id" doc:"Identifier, unique over both environments; it stays through a promotion." example:"12"`
-	Kind string `json:"kind" db:"kind" enum:"control,library" doc:"A control decides; a library is a module in a package under lib that controls import. It stays what it was created as."`
+	ID   int64  `json:"id" db:"id" doc:"Identifier, unique across both environments; a promotion does not change it." example:"12"`
+	Kind string `json:"kind" db:"kind" enum:"control,library" doc:"A control decides; a library is a module, in a package under lib, that controls import. The kind never changes."`
 	Content
 	UpdatedAt  time.Time   `json:"updated_at" db:"updated_at" doc:"When it last changed."`
-	PromotedAt *time.Time  `json:"promoted_at,omitempty" db:"promoted_at" doc:"When it was promoted; absent when it was not."`
+	PromotedAt *time.Time  `json:"promoted_at,omitempty" db:"promoted_at" doc:"When it was promoted; absent if it was not."`
 	DeletedAt  *time.Time  `json:"deleted_at,omitempty" db:"deleted_at" doc:"When it was deleted; absent on live controls."`
-	Metrics    Performance `json:"performance_metrics" db:"-" doc:"Counted from its evaluations."`
+	Metrics    Performance `json:"performance_metrics" db:"-" doc:"Taken from its evaluations."`
 	SyncErrors []SyncError `json:"sync_errors" db:"-" doc:"Bouncers that refused a bundle because of this control."`
 	// Affected is set in the answer to a change of a library.
 	Affected []User `json:"affected_policies,omitempty" db:"-" doc:"In the answer to a change of a library: the policies that use it."`
@@ -110,32 +110,32 @@ type Policy struct {
 
 // Performance is counted from live evaluations, by the service and its bouncers.
 type Performance struct {
-	AvgEvaluationTimeMS float64 `json:"avg_evaluation_time_ms" doc:"Mean time of an evaluation in milliseconds."`
+	AvgEvaluationTimeMS float64 `json:"avg_evaluation_time_ms" doc:"Mean evaluation time in milliseconds."`
 	TotalEvaluations    int64   `json:"total_evaluations" doc:"How often it was evaluated."`
-	CacheHitRate        float64 `json:"cache_hit_rate" minimum:"0" maximum:"1" doc:"Share answered from the decision cache, 0 to 1."`
+	CacheHitRate        float64 `json:"cache_hit_rate" minimum:"0" maximum:"1" doc:"Share of decisions answered from the decision cache, 0 to 1."`
 }
 
 // SyncError is a bouncer's refusal of this control.
 type SyncError struct {
-	BouncerID int64  `json:"bouncer_id" doc:"The bouncer that refused."`
-	Version   int64  `json:"version" doc:"The version it refused."`
-	Message   string `json:"message" doc:"What it said."`
+	BouncerID int64  `json:"bouncer_id" doc:"The bouncer that refused the bundle."`
+	Version   int64  `json:"version" doc:"The version that it refused."`
+	Message   string `json:"message" doc:"The message of the error."`
 	File      string `json:"file,omitempty" doc:"File in the bundle."`
 	Line      int    `json:"line,omitempty" doc:"Line in the file."`
 }
 
 // Draft is what a create takes.
 type Draft struct {
-	Kind        string     `json:"kind,omitempty" enum:"control,library" doc:"control when absent."`
+	Kind        string     `json:"kind,omitempty" enum:"control,library" doc:"control by default."`
 	Name        string     `json:"name" minLength:"1" maxLength:"200" doc:"Name." example:"Payments: owners only"`
 	Description string     `json:"description,omitempty" maxLength:"4000" doc:"Description for people."`
 	RegoCode    string     `json:"rego_code" minLength:"1" doc:"One Rego v1 module." example:"package payments\n\nallow if input.user.id == input.resource.attributes.owner"`
-	Environment scope.Env  `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox when absent."`
-	Status      string     `json:"status,omitempty" enum:"draft,active" doc:"draft when absent."`
-	ResourceID  *int64     `json:"resource_id,omitempty" nullable:"true" minimum:"1" doc:"Linked resource of the same environment; absent or null is tenant-wide."`
+	Environment scope.Env  `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox by default."`
+	Status      string     `json:"status,omitempty" enum:"draft,active" doc:"draft by default."`
+	ResourceID  *int64     `json:"resource_id,omitempty" nullable:"true" minimum:"1" doc:"Linked resource of the same environment; absent or null: tenant-wide."`
 	BouncerID   *int64     `json:"bouncer_id,omitempty" nullable:"true" minimum:"1" doc:"Linked bouncer of the same environment."`
 	TestCases   []TestCase `json:"test_cases,omitempty" maxItems:"1000" doc:"Test cases."`
-	Actions     []Action   `json:"actions,omitempty" maxItems:"50" doc:"Post-decision actions."`
+	Actions     []Action   `json:"actions,omitempty" maxItems:"50" doc:"Actions after a decision."`
 }
 
 // Change is what an update takes: the members sent change, the others stay.
@@ -143,12 +143,12 @@ type Change struct {
 	Name        *string                 `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name."`
 	Description patch.Field[string]     `json:"description,omitzero" maxLength:"4000" doc:"Description for people."`
 	RegoCode    *string                 `json:"rego_code,omitempty" minLength:"1" doc:"One Rego v1 module."`
-	Environment *scope.Env              `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the control's own: promotion changes it."`
-	Status      *string                 `json:"status,omitempty" enum:"draft,active,inactive" doc:"draft to active, active to inactive and back."`
+	Environment *scope.Env              `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the control's own environment: only a promotion changes it."`
+	Status      *string                 `json:"status,omitempty" enum:"draft,active,inactive" doc:"From draft to active, from active to inactive, and back to active."`
 	ResourceID  patch.Field[int64]      `json:"resource_id,omitzero" minimum:"1" doc:"Linked resource; null makes the control tenant-wide."`
-	BouncerID   patch.Field[int64]      `json:"bouncer_id,omitzero" minimum:"1" doc:"Linked bouncer; null unlinks it."`
-	TestCases   patch.Field[[]TestCase] `json:"test_cases,omitzero" maxItems:"1000" doc:"Test cases; replaces them whole."`
-	Actions     patch.Field[[]Action]   `json:"actions,omitzero" maxItems:"50" doc:"Post-decision actions; replaces them whole."`
+	BouncerID   patch.Field[int64]      `json:"bouncer_id,omitzero" minimum:"1" doc:"Linked bouncer; null removes the link."`
+	TestCases   patch.Field[[]TestCase] `json:"test_cases,omitzero" maxItems:"1000" doc:"Test cases; replaces all of them."`
+	Actions     patch.Field[[]Action]   `json:"actions,omitzero" maxItems:"50" doc:"Actions after a decision; replaces all of them."`
 	// KeepRecorded leaves stored cases of decisions that TestCases has not: it comes
 	// from files, which do not hold them for who may not read the audit.
 	KeepRecorded bool `json:"-"`
@@ -167,33 +167,33 @@ type Filter struct {
 
 // Page is one page of a list, by id.
 type Page struct {
-	Policies []Policy `json:"policies" doc:"The page, by id."`
-	Total    int64    `json:"total" doc:"How many match the filters."`
-	Page     int64    `json:"page" doc:"Number of the page, from 1: skip/limit+1."`
-	PageSize int64    `json:"page_size" doc:"The limit asked for."`
+	Policies []Policy `json:"policies" doc:"The page, sorted by id."`
+	Total    int64    `json:"total" doc:"Number that match the filters."`
+	Page     int64    `json:"page" doc:"Page number, from 1: skip/limit+1."`
+	PageSize int64    `json:"page_size" doc:"The limit of the page."`
 }
 
 // Validation is the answer to POST /policies/validate: 200 either way. A source
 // that compiles has a list of warnings, one that does not a list of errors.
 type Validation struct {
 	Valid    bool         `json:"valid" doc:"Whether the source compiles."`
-	Message  string       `json:"message,omitempty" doc:"Set when it does."`
-	Errors   []lang.Issue `json:"errors,omitzero" doc:"What stops it, with line and column."`
-	Warnings []lang.Issue `json:"warnings,omitzero" doc:"What a linter says; nothing is stopped by it."`
+	Message  string       `json:"message,omitempty" doc:"Which decisions trigger it."`
+	Errors   []lang.Issue `json:"errors,omitzero" doc:"Errors that stop it, with line and column."`
+	Warnings []lang.Issue `json:"warnings,omitzero" doc:"The linter's warnings; they stop nothing."`
 }
 
 // TestReport is the answer to POST /policies/{policy_id}/test.
 type TestReport struct {
-	Results []suite.TestResult `json:"results" doc:"One result a case, in order."`
-	Summary Summary            `json:"summary" doc:"The counts."`
+	Results []suite.TestResult `json:"results" doc:"One result for each case, in order."`
+	Summary Summary            `json:"summary" doc:"Figures."`
 }
 
 // Summary counts test results; PassRate is 0 to 1, and 0 where there was no case.
 type Summary struct {
-	Total    int     `json:"total" doc:"How many cases ran."`
-	Passed   int     `json:"passed" doc:"How many passed."`
-	Failed   int     `json:"failed" doc:"How many failed."`
-	PassRate float64 `json:"pass_rate" doc:"Share that passed, 0 to 1; 0 where there was no case."`
+	Total    int     `json:"total" doc:"Number of cases run."`
+	Passed   int     `json:"passed" doc:"Number of passed cases."`
+	Failed   int     `json:"failed" doc:"Number of failed cases."`
+	PassRate float64 `json:"pass_rate" doc:"Share of passed cases, 0 to 1; 0 without cases."`
 }
 
 // Control is an active control as snapshots and bundles take it.

@@ -17,10 +17,10 @@ import (
 
 // Promotion is what a promote takes.
 type Promotion struct {
-	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"Why; kept with the version and in the audit."`
-	Approver        string `json:"approver,omitempty" maxLength:"200" doc:"Who approved it. When four-eyes is on: the user name, e-mail address or id of an active person with policies:write, other than the caller."`
-	Replace         bool   `json:"replace,omitempty" doc:"Make what it replaces inactive in the same moment: production's active controls of the same name for the same resource; for a library, the active one of its package."`
-	KeepInSandbox   bool   `json:"keep_in_sandbox,omitempty" doc:"Leave a copy in sandbox: same name, status, links and content, with an id of its own."`
+	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"The reason; stored with the version and in the audit."`
+	Approver        string `json:"approver,omitempty" maxLength:"200" doc:"Who approved it. With four-eyes: the user name, e-mail address or id of an active person with policies:write, other than the caller."`
+	Replace         bool   `json:"replace,omitempty" doc:"Make the controls that it replaces inactive in the same transaction: production's active controls with the same name for the same resource; for a library, the active one of its package."`
+	KeepInSandbox   bool   `json:"keep_in_sandbox,omitempty" doc:"Leave a copy in sandbox, with the same name, status, links and content, and an id of its own."`
 }
 
 // errMoved says that the control changed while its tests ran.

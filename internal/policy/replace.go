@@ -15,14 +15,14 @@ import (
 type Superseded struct {
 	PolicyID int64  `json:"policy_id" doc:"The policy, now inactive."`
 	Name     string `json:"name" doc:"Its name."`
-	Version  int64  `json:"version" doc:"The version that it was made inactive with."`
+	Version  int64  `json:"version" doc:"Its version now that it is inactive."`
 }
 
 // Warning is something that was done as asked and may surprise.
 type Warning struct {
-	Code        string  `json:"code" enum:"not_enforced,tenant_wide,sandbox_uncovered,same_name_active,same_name_elsewhere" doc:"not_enforced: the policy is a draft or inactive, and enforces nothing until it is active. tenant_wide: the control names no resource and applies to every request of its environment. sandbox_uncovered: resources of sandbox have no active control left. same_name_active: active controls of the same name for the same resource stay, and decide too. same_name_elsewhere: active controls of the same name for another resource stay."`
-	Message     string  `json:"message" doc:"For people."`
-	PolicyIDs   []int64 `json:"policy_ids" doc:"The policies that it is about: the promoted one, or those that stay."`
+	Code        string  `json:"code" enum:"not_enforced,tenant_wide,sandbox_uncovered,same_name_active,same_name_elsewhere" doc:"not_enforced: the policy is a draft or inactive, and enforces nothing until it is active. tenant_wide: the control names no resource and applies to every request of its environment. sandbox_uncovered: resources of sandbox have no active control left. same_name_active: active controls with the same name for the same resource stay active and decide too. same_name_elsewhere: active controls with the same name for another resource stay active."`
+	Message     string  `json:"message" doc:"Message for people."`
+	PolicyIDs   []int64 `json:"policy_ids" doc:"The policies concerned: the promoted one, or those that stay."`
 	ResourceIDs []int64 `json:"resource_ids,omitempty" doc:"sandbox_uncovered: the resources without a control, the first 10."`
 }
 
@@ -138,7 +138,7 @@ func (s *Service) deactivate(ctx context.Context, tx *db.Tx, sc scope.Scope, nex
 
 // Reinstatement is what a reinstate takes.
 type Reinstatement struct {
-	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"Why; kept with the version and in the audit."`
+	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"The reason; stored with the version and in the audit."`
 }
 
 // Reinstate makes a policy active and, in the same moment, those inactive that

@@ -81,15 +81,15 @@ func Shelf(env scope.Env, active map[scope.Env][]lang.Library) []lang.Library {
 type Impact struct {
 	Mode                string  `json:"mode" enum:"warn,block" doc:"The tenant's setting impact_gate."`
 	WindowHours         int     `json:"window_hours" doc:"How far back decisions were replayed."`
-	Evaluated           int64   `json:"evaluated" doc:"How many recorded decisions were decided again."`
-	Changed             int64   `json:"changed" doc:"How many the control flips."`
-	NewlyBlocked        int64   `json:"newly_blocked" doc:"How many it would stop that pass without it."`
-	NewlyAllowed        int64   `json:"newly_allowed" doc:"How many it would let pass that are stopped without it."`
+	Evaluated           int64   `json:"evaluated" doc:"Number of recorded decisions that were replayed."`
+	Changed             int64   `json:"changed" doc:"Number that the control flips."`
+	NewlyBlocked        int64   `json:"newly_blocked" doc:"Number that it would block and that are allowed without it."`
+	NewlyAllowed        int64   `json:"newly_allowed" doc:"Number that it would allow and that are blocked without it."`
 	NewlyBlockedPercent float64 `json:"newly_blocked_percent" doc:"Share of newly_blocked, 0 to 100."`
 	ThresholdPercent    float64 `json:"threshold_percent" doc:"The tenant's setting impact_gate_threshold_percent."`
-	Exceeded            bool    `json:"exceeded" doc:"Whether the share is over the threshold."`
+	Exceeded            bool    `json:"exceeded" doc:"Whether the share is above the threshold."`
 	Truncated           bool    `json:"truncated" doc:"Whether time ran out before all were replayed; the newest were."`
 	Rule                string  `json:"rule,omitempty" doc:"The rule behind most flips."`
-	Line                int     `json:"line,omitempty" doc:"The line that it begins in."`
-	Note                string  `json:"note,omitempty" doc:"What these figures do not say."`
+	Line                int     `json:"line,omitempty" doc:"Line on which it begins."`
+	Note                string  `json:"note,omitempty" doc:"Limits of these figures."`
 }

@@ -14,31 +14,31 @@ import (
 // Version is a control as one change left it. Its created_by and created_at are the change's.
 type Version struct {
 	PolicyID int64  `json:"policy_id" db:"policy_id" doc:"The control."`
-	Change   string `json:"change" db:"change" enum:"created,updated,promoted,deleted,restored" doc:"What made this version."`
-	Note     string `json:"note,omitempty" db:"note" doc:"Deployment notes of a promotion, or what was restored."`
+	Change   string `json:"change" db:"change" enum:"created,updated,promoted,deleted,restored" doc:"The change that made this version."`
+	Note     string `json:"note,omitempty" db:"note" doc:"Notes on a promotion, or what was restored."`
 	Content
 }
 
 // History is one page of versions, newest first.
 type History struct {
 	Versions []Version `json:"versions" doc:"The page, newest first."`
-	Total    int64     `json:"total" doc:"How many versions there are."`
+	Total    int64     `json:"total" doc:"Number of versions."`
 }
 
 // Difference is what changed between two versions.
 type Difference struct {
 	PolicyID int64              `json:"policy_id" doc:"The control."`
-	From     int64              `json:"from" doc:"The version compared with."`
-	To       int64              `json:"to" doc:"The version compared."`
-	Changes  []MemberDifference `json:"changes" doc:"Members that differ, but for rego_code."`
-	Rego     string             `json:"rego_diff" doc:"Unified diff of rego_code; empty where it is the same."`
+	From     int64              `json:"from" doc:"The older version."`
+	To       int64              `json:"to" doc:"The newer version."`
+	Changes  []MemberDifference `json:"changes" doc:"Members that differ, except rego_code."`
+	Rego     string             `json:"rego_diff" doc:"Unified diff of rego_code; empty if there is no difference."`
 }
 
 // MemberDifference is one member that differs.
 type MemberDifference struct {
 	Member string `json:"member" doc:"Name of the member." example:"status"`
-	From   any    `json:"from,omitempty" doc:"Its value before; absent where it had none."`
-	To     any    `json:"to,omitempty" doc:"Its value after; absent where it has none."`
+	From   any    `json:"from,omitempty" doc:"Its value in the older version; absent when it has none."`
+	To     any    `json:"to,omitempty" doc:"Its value in the newer version; absent when it has none."`
 }
 
 // Versions lists what a live control was, newest first.

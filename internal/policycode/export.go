@@ -17,7 +17,7 @@ const maxExport = 10 << 20
 
 // Export is controls as files.
 type Export struct {
-	Environment scope.Env          `json:"environment" enum:"sandbox,production" doc:"Environment they are of"`
+	Environment scope.Env          `json:"environment" enum:"sandbox,production" doc:"Environment of the controls"`
 	Files       []controlfile.File `json:"files" doc:"Modules and manifests, by path"`
 }
 

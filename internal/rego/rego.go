@@ -53,7 +53,7 @@ func (e Effect) Permits() bool { return e == Allow || e == Mask }
 type MaskRule struct {
 	// Path is dotted (user.email, items.*.ssn) or a JSON pointer (/user/email);
 	// `*` stands for every element of an array or member of an object.
-	Path string `json:"path" doc:"Dotted path or JSON pointer; * for every element"`
+	Path string `json:"path" doc:"Dotted path or JSON pointer; * matches every element"`
 	// Strategy is redact, hash, last4 or remove.
 	Strategy string `json:"strategy" enum:"redact,hash,last4,remove" doc:"How the value is hidden"`
 }

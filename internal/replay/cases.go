@@ -24,39 +24,39 @@ const (
 // or the newest that a filter leaves.
 type FromDecisions struct {
 	DecisionIDs []string `json:"decision_ids,omitempty" maxItems:"200" doc:"The decisions, by id."`
-	Filter      *Picked  `json:"filter,omitempty" doc:"Instead: the newest that these leave."`
-	DryRun      bool     `json:"dry_run,omitempty" doc:"Answer with the cases, and store none."`
+	Filter      *Picked  `json:"filter,omitempty" doc:"Instead of decision_ids: the newest decisions that match these filters."`
+	DryRun      bool     `json:"dry_run,omitempty" doc:"Return the cases without storing them."`
 }
 
 // Picked is a filter of recorded decisions that kept an input.
 type Picked struct {
-	Environment scope.Env `json:"environment,omitempty" enum:"sandbox,production" doc:"Where they were made; absent: production."`
-	Decision    string    `json:"decision,omitempty" enum:"PERMIT,DENY" doc:"Only these."`
-	PolicyID    int64     `json:"policy_id,omitempty" minimum:"1" doc:"Only those that this control decided."`
-	ResourceID  int64     `json:"resource_id,omitempty" minimum:"1" doc:"Only those about this resource."`
-	UserID      string    `json:"user_id,omitempty" maxLength:"4096" doc:"Only those of this subject."`
-	WindowHours int       `json:"window_hours,omitempty" minimum:"1" maximum:"8760" doc:"How far back; 24 when absent."`
-	Limit       int       `json:"limit,omitempty" minimum:"1" maximum:"200" doc:"How many at most; 20 when absent."`
+	Environment scope.Env `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment of the decisions; absent: production."`
+	Decision    string    `json:"decision,omitempty" enum:"PERMIT,DENY" doc:"Only these decisions."`
+	PolicyID    int64     `json:"policy_id,omitempty" minimum:"1" doc:"Only decisions made by this control."`
+	ResourceID  int64     `json:"resource_id,omitempty" minimum:"1" doc:"Only decisions about this resource."`
+	UserID      string    `json:"user_id,omitempty" maxLength:"4096" doc:"Only decisions about this subject."`
+	WindowHours int       `json:"window_hours,omitempty" minimum:"1" maximum:"8760" doc:"How far back; 24 by default."`
+	Limit       int       `json:"limit,omitempty" minimum:"1" maximum:"200" doc:"Largest number of cases; 20 by default."`
 }
 
 // Made are the test cases that were made of decisions.
 type Made struct {
 	PolicyID int64             `json:"policy_id" doc:"The control."`
 	Version  int64             `json:"version" doc:"Its version now."`
-	Added    []AddedCase       `json:"added" doc:"The new cases, and how the control fares in them."`
-	Skipped  []Skipped         `json:"skipped" doc:"Decisions that make no case."`
-	Total    int               `json:"total" doc:"How many cases the control has now."`
-	Cases    []policy.TestCase `json:"test_cases" doc:"The new cases as they are stored."`
+	Added    []AddedCase       `json:"added" doc:"The new cases, and their results against the control."`
+	Skipped  []Skipped         `json:"skipped" doc:"Decisions without a case, and why."`
+	Total    int               `json:"total" doc:"Number of cases that the control has now."`
+	Cases    []policy.TestCase `json:"test_cases" doc:"The new cases, as stored."`
 }
 
 // AddedCase is one new case.
 type AddedCase struct {
 	DecisionID string `json:"decision_id" doc:"The decision."`
-	Name       string `json:"name" doc:"The name of its case."`
+	Name       string `json:"name" doc:"Name of its case."`
 	Expected   bool   `json:"expected" doc:"Whether access was granted."`
-	Passed     bool   `json:"passed" doc:"Whether the control, alone, comes to the same."`
-	Actual     bool   `json:"actual" doc:"What it comes to."`
-	Redacted   bool   `json:"redacted" doc:"Whether the input has values that the log redacted."`
+	Passed     bool   `json:"passed" doc:"Whether the control alone gives the same result."`
+	Actual     bool   `json:"actual" doc:"The result."`
+	Redacted   bool   `json:"redacted" doc:"Whether the input has values that were redacted in the log."`
 }
 
 // Skipped is a decision that makes no case.

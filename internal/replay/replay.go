@@ -34,16 +34,16 @@ const (
 
 // Request says what is replayed, and by what.
 type Request struct {
-	Environment       scope.Env   `json:"environment,omitempty" enum:"sandbox,production" doc:"Where the controls are; absent: the credential's environment, else production."`
-	SourceEnvironment scope.Env   `json:"source_environment,omitempty" enum:"sandbox,production" doc:"Whose recorded decisions, active controls and resources are taken; absent: environment. With environment sandbox and this production, sandbox controls meet production's traffic, as a promotion would have them."`
-	ControlIDs        []int64     `json:"control_ids,omitempty" maxItems:"200" doc:"Stored controls that would be active, besides the active ones; absent or empty: the active ones alone, which tells what enforcing them would block." example:"[12]"`
-	Candidates        []Candidate `json:"candidates,omitempty" maxItems:"20" doc:"Edits: source that is not stored."`
-	WithoutIDs        []int64     `json:"without_control_ids,omitempty" maxItems:"200" doc:"Active controls of the source environment that would not be."`
-	WindowHours       int         `json:"window_hours,omitempty" minimum:"1" maximum:"8760" doc:"How far back decisions are replayed; 24 when absent." example:"24"`
-	Baseline          string      `json:"baseline,omitempty" enum:"then,now" doc:"What the candidate is compared with: for each decision the controls and libraries that decided then (default), or those active now."`
-	Data              string      `json:"data,omitempty" enum:"then,now" doc:"The resources by which both decide: as they were when each decision was made (default), or as they are now."`
-	MaxDecisions      int64       `json:"max_decisions,omitempty" minimum:"1" maximum:"100000000" doc:"Replay the newest so many only."`
-	Samples           *int        `json:"samples,omitempty" minimum:"0" maximum:"100" doc:"How many flips are told one by one; 20 when absent."`
+	Environment       scope.Env   `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment of the controls; absent: the credential's environment, else production."`
+	SourceEnvironment scope.Env   `json:"source_environment,omitempty" enum:"sandbox,production" doc:"Environment whose recorded decisions, active controls and resources are used; absent: same as environment. With environment sandbox and this production, sandbox controls are tried on production's traffic, as a promotion would do."`
+	ControlIDs        []int64     `json:"control_ids,omitempty" maxItems:"200" doc:"Stored controls to activate in addition to the active ones. Absent or empty: only the active ones, which shows what enforcing them would block." example:"[12]"`
+	Candidates        []Candidate `json:"candidates,omitempty" maxItems:"20" doc:"Edited source that is not stored."`
+	WithoutIDs        []int64     `json:"without_control_ids,omitempty" maxItems:"200" doc:"Active controls of the source environment that would not be active."`
+	WindowHours       int         `json:"window_hours,omitempty" minimum:"1" maximum:"8760" doc:"How far back decisions are replayed; 24 by default." example:"24"`
+	Baseline          string      `json:"baseline,omitempty" enum:"then,now" doc:"What the candidate is compared with: for each decision, the controls and libraries that decided it (default), or those that are active now."`
+	Data              string      `json:"data,omitempty" enum:"then,now" doc:"The resources that both sides use: as they were at the time of each decision (default), or as they are now."`
+	MaxDecisions      int64       `json:"max_decisions,omitempty" minimum:"1" maximum:"100000000" doc:"Replay only this many decisions, the newest."`
+	Samples           *int        `json:"samples,omitempty" minimum:"0" maximum:"100" doc:"Largest number of single flips in the answer; 20 by default."`
 }
 
 // Candidate is a control as its author edits it.
@@ -51,49 +51,49 @@ type Candidate struct {
 	PolicyID   int64  `json:"policy_id,omitempty" minimum:"1" doc:"The stored control that it would replace; absent: a new one."`
 	RegoCode   string `json:"rego_code,omitempty" maxLength:"1000000" doc:"Its source; absent: the stored one." example:"package payments\n\nallow if input.user.role == \"clerk\""`
 	ResourceID int64  `json:"resource_id,omitempty" minimum:"1" doc:"For a new control: the resource that it would be linked to; absent: tenant-wide."`
-	Name       string `json:"name,omitempty" maxLength:"200" doc:"For a new control: what answers call it."`
+	Name       string `json:"name,omitempty" maxLength:"200" doc:"For a new control: its name in the answer."`
 }
 
 // Impact is what a replay found.
 type Impact struct {
-	Environment       scope.Env `json:"environment" enum:"sandbox,production" doc:"Where the controls are."`
-	SourceEnvironment scope.Env `json:"source_environment" enum:"sandbox,production" doc:"Whose decisions were replayed."`
+	Environment       scope.Env `json:"environment" enum:"sandbox,production" doc:"Environment of the controls."`
+	SourceEnvironment scope.Env `json:"source_environment" enum:"sandbox,production" doc:"Environment whose decisions were replayed."`
 	WindowHours       int       `json:"window_hours" doc:"How far back."`
-	From              time.Time `json:"from" doc:"The begin of the window."`
+	From              time.Time `json:"from" doc:"Start of the period."`
 	To                time.Time `json:"to" doc:"Its end."`
-	Revision          int64     `json:"revision" doc:"The newest revision of controls and data that decided again."`
+	Revision          int64     `json:"revision" doc:"The newest revision of controls and data used in the replay."`
 	Baseline          string    `json:"baseline" enum:"then,now" doc:"What the candidate was compared with."`
-	Data              string    `json:"data" enum:"then,now" doc:"By which resources both decided."`
-	Controls          []Subject `json:"controls" doc:"The candidate: what would be active, or not, besides the baseline."`
+	Data              string    `json:"data" enum:"then,now" doc:"Which resources both sides used."`
+	Controls          []Subject `json:"controls" doc:"The candidate: controls to activate or deactivate, compared with the baseline."`
 
-	Recorded     int64 `json:"recorded" doc:"Decisions in the window."`
-	WithoutInput int64 `json:"without_input" doc:"Of these, the ones of which no input was kept (see the tenant's setting replay), so that they cannot be replayed."`
-	Evaluated    int64 `json:"evaluated" doc:"How many were decided again: would_block, would_allow and would_mask together."`
-	WouldBlock   int64 `json:"would_block" doc:"How many the candidate stops."`
-	WouldAllow   int64 `json:"would_allow" doc:"How many it lets pass."`
-	WouldMask    int64 `json:"would_mask" doc:"How many it lets pass with parts hidden."`
-	WouldNoMatch int64 `json:"would_no_match" doc:"Of would_block, those that no control matches."`
-	Changed      int64 `json:"changed" doc:"How many it flips: the baseline decides otherwise, or hides other parts."`
-	NewlyBlocked int64 `json:"newly_blocked" doc:"How many it stops that the baseline lets pass."`
-	NewlyAllowed int64 `json:"newly_allowed" doc:"How many it lets pass that the baseline stops."`
+	Recorded     int64 `json:"recorded" doc:"Decisions in the period."`
+	WithoutInput int64 `json:"without_input" doc:"Among these: decisions without a stored input (see the tenant's setting replay). They cannot be replayed."`
+	Evaluated    int64 `json:"evaluated" doc:"Number that were replayed: would_block, would_allow and would_mask together."`
+	WouldBlock   int64 `json:"would_block" doc:"Number that the candidate blocks."`
+	WouldAllow   int64 `json:"would_allow" doc:"Number that it allows."`
+	WouldMask    int64 `json:"would_mask" doc:"Number that it allows with parts masked."`
+	WouldNoMatch int64 `json:"would_no_match" doc:"Among would_block: decisions that no control matches."`
+	Changed      int64 `json:"changed" doc:"Number that it flips: the baseline decides differently, or masks other parts."`
+	NewlyBlocked int64 `json:"newly_blocked" doc:"Number that it blocks and the baseline allows."`
+	NewlyAllowed int64 `json:"newly_allowed" doc:"Number that it allows and the baseline blocks."`
 
-	WouldBlockPercent   float64 `json:"would_block_percent" doc:"would_block of evaluated, 0 to 100."`
-	ChangedPercent      float64 `json:"changed_percent" doc:"changed of evaluated, 0 to 100."`
-	NewlyBlockedPercent float64 `json:"newly_blocked_percent" doc:"newly_blocked of evaluated, 0 to 100."`
+	WouldBlockPercent   float64 `json:"would_block_percent" doc:"would_block as a percentage of evaluated."`
+	ChangedPercent      float64 `json:"changed_percent" doc:"changed as a percentage of evaluated."`
+	NewlyBlockedPercent float64 `json:"newly_blocked_percent" doc:"newly_blocked as a percentage of evaluated."`
 
-	Drifted       Drift         `json:"drifted" doc:"Decisions that the baseline, too, decides otherwise than was recorded: not because of the candidate, but because the baseline is not what decided then."`
-	NotReplayable NotReplayable `json:"not_replayable" doc:"Decisions with an input that could not be decided again as they were."`
+	Drifted       Drift         `json:"drifted" doc:"Decisions for which the baseline, too, differs from what was recorded. The cause is not the candidate: the baseline is not what decided at the time."`
+	NotReplayable NotReplayable `json:"not_replayable" doc:"Decisions with a stored input that could not be repeated as they were."`
 
-	ByControl  []ByControl    `json:"by_control" doc:"By the control that decides, or that is missed by what it flips; most flips first."`
+	ByControl  []ByControl    `json:"by_control" doc:"By the control that decides, or that no longer decides what flips; most flips first."`
 	ByResource []ByResource   `json:"by_resource" doc:"By the resource that matches; most flips first."`
-	BySubject  []BySubject    `json:"by_subject" doc:"The subjects whose decisions flip; most flips first, 100 at most."`
+	BySubject  []BySubject    `json:"by_subject" doc:"The subjects whose decisions flip; most flips first, at most 100."`
 	ByRule     []ByRule       `json:"by_rule" doc:"The rules behind the flips; most flips first."`
-	Samples    []rerun.Sample `json:"samples" doc:"Flips one by one, newest first."`
+	Samples    []rerun.Sample `json:"samples" doc:"Single flips, newest first."`
 
-	Truncated          bool    `json:"truncated" doc:"Whether not all that kept their input were replayed, because time ran out or max_decisions is less; the newest were."`
+	Truncated          bool    `json:"truncated" doc:"Whether some decisions with a stored input were not replayed, because time ran out or max_decisions is lower. The newest were replayed."`
 	DurationMS         float64 `json:"duration_ms" doc:"How long it took."`
-	DecisionsPerSecond float64 `json:"decisions_per_second" doc:"How fast."`
-	Note               string  `json:"note,omitempty" doc:"What these figures do not say."`
+	DecisionsPerSecond float64 `json:"decisions_per_second" doc:"Speed."`
+	Note               string  `json:"note,omitempty" doc:"Limits of these figures."`
 }
 
 // recordedInputs is the permission to see what requests held, and whose they were.
@@ -120,36 +120,36 @@ type Subject struct {
 	PolicyID int64  `json:"policy_id,omitempty" doc:"The control; absent for a new one."`
 	Name     string `json:"name" doc:"Its name."`
 	Version  int64  `json:"version,omitempty" doc:"Its version; absent for source that is not stored."`
-	Edited   bool   `json:"edited" doc:"Whether its source was sent, not stored."`
-	Removed  bool   `json:"removed" doc:"Whether it would not be active."`
+	Edited   bool   `json:"edited" doc:"Whether its source was sent with the request and is not stored."`
+	Removed  bool   `json:"removed" doc:"Whether the control would be inactive."`
 }
 
 // Drift is where the baseline is not what decided then.
 type Drift struct {
-	Total    int64 `json:"total" doc:"How many drifted. With the baseline and data of then: none, but for what is not known any more."`
-	Controls int64 `json:"controls" doc:"Of these, decided by a control, or a version of one, that the baseline has not."`
-	Unknown  int64 `json:"unknown" doc:"Of the others, those of which it is not known any more what decided: made before its history began or beyond its bounds, or by what was deleted for good."`
-	Data     int64 `json:"data" doc:"The rest: the baseline has what decided, so its libraries or the resources moved, or another control came."`
+	Total    int64 `json:"total" doc:"Number of decisions that drifted. When the baseline and data are those of the time, this is 0, apart from what is no longer known."`
+	Controls int64 `json:"controls" doc:"Among these: decisions made by a control, or by a version of one, that the baseline does not have."`
+	Unknown  int64 `json:"unknown" doc:"Among the others: decisions for which it is no longer known what decided. They were made before the history starts or are beyond its limits, or what decided was permanently deleted."`
+	Data     int64 `json:"data" doc:"The rest: the baseline has the control that decided, so its libraries or the resources have changed, or a control was added."`
 }
 
 // NotReplayable counts decisions by why they cannot be decided again.
 type NotReplayable struct {
 	Total      int64 `json:"total" doc:"How many."`
-	NoInput    int64 `json:"no_input" doc:"The input was too large to keep, or was not sent."`
-	Redacted   int64 `json:"redacted" doc:"A control reads a value that the log redacted."`
-	Incomplete int64 `json:"incomplete" doc:"The candidate reads a part of the request that the bouncer did not look at then."`
-	Unreadable int64 `json:"unreadable" doc:"The input is no decision request."`
+	NoInput    int64 `json:"no_input" doc:"The input was too large to store, or was not sent."`
+	Redacted   int64 `json:"redacted" doc:"A control reads a value that was redacted in the log."`
+	Incomplete int64 `json:"incomplete" doc:"The candidate reads a part of the request that the bouncer did not read at the time."`
+	Unreadable int64 `json:"unreadable" doc:"The input is not a decision request."`
 }
 
 // Figures are the sums of one control, resource or subject.
 type Figures struct {
 	Evaluated    int64 `json:"evaluated" doc:"Decisions."`
-	WouldBlock   int64 `json:"would_block" doc:"Stopped by the candidate."`
-	WouldAllow   int64 `json:"would_allow" doc:"Let pass."`
-	WouldMask    int64 `json:"would_mask" doc:"Let pass with parts hidden."`
-	Changed      int64 `json:"changed" doc:"Flipped."`
-	NewlyBlocked int64 `json:"newly_blocked" doc:"Stopped, where the baseline lets pass."`
-	NewlyAllowed int64 `json:"newly_allowed" doc:"Let pass, where the baseline stops."`
+	WouldBlock   int64 `json:"would_block" doc:"Blocked by the candidate."`
+	WouldAllow   int64 `json:"would_allow" doc:"Allowed."`
+	WouldMask    int64 `json:"would_mask" doc:"Allowed with parts masked."`
+	Changed      int64 `json:"changed" doc:"Flipped decisions."`
+	NewlyBlocked int64 `json:"newly_blocked" doc:"Blocked, and the baseline allows it."`
+	NewlyAllowed int64 `json:"newly_allowed" doc:"Allowed, and the baseline blocks it."`
 }
 
 // ByControl is the part of one control.
@@ -177,6 +177,6 @@ type ByRule struct {
 	PolicyID   int64  `json:"policy_id,omitempty" doc:"The control; absent for one that is not stored."`
 	PolicyName string `json:"policy_name" doc:"Its name."`
 	Rule       string `json:"rule" doc:"The rule."`
-	Line       int    `json:"line" doc:"The line that it begins in, 1-based."`
-	Changed    int64  `json:"changed" doc:"How many flips."`
+	Line       int    `json:"line" doc:"Line on which it begins, from 1."`
+	Changed    int64  `json:"changed" doc:"Number of flips."`
 }

@@ -23,16 +23,16 @@ const (
 // Run is a replay that runs by itself.
 type Run struct {
 	ID                int64      `json:"id" db:"id" doc:"Identifier."`
-	Status            string     `json:"status" db:"status" enum:"running,completed,failed,cancelled" doc:"Its state. A run that was on its way when the server ended starts anew."`
-	Environment       scope.Env  `json:"environment" db:"environment" enum:"sandbox,production" doc:"Where the controls are."`
-	SourceEnvironment scope.Env  `json:"source_environment" db:"source_environment" enum:"sandbox,production" doc:"Whose decisions are replayed."`
-	Progress          Progress   `json:"progress" db:"-" doc:"How far it is."`
-	Request           Request    `json:"request" db:"request" doc:"What was asked for."`
-	Result            *Impact    `json:"result,omitempty" db:"result" doc:"What was found: all of it once completed, what there was when it ended otherwise. Absent from lists."`
+	Status            string     `json:"status" db:"status" enum:"running,completed,failed,cancelled" doc:"Its state. A replay that was running when the server stopped starts again from the beginning."`
+	Environment       scope.Env  `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment of the controls."`
+	SourceEnvironment scope.Env  `json:"source_environment" db:"source_environment" enum:"sandbox,production" doc:"Environment whose decisions are replayed."`
+	Progress          Progress   `json:"progress" db:"-" doc:"Progress."`
+	Request           Request    `json:"request" db:"request" doc:"The request."`
+	Result            *Impact    `json:"result,omitempty" db:"result" doc:"The result: complete once the replay is completed, otherwise what there was when it ended. Absent in lists."`
 	Error             string     `json:"error,omitempty" db:"error" doc:"Why it failed."`
-	CreatedBy         string     `json:"created_by" db:"created_by" doc:"Who asked for it."`
-	CreatedAt         time.Time  `json:"created_at" db:"created_at" doc:"When it was asked for."`
-	UpdatedAt         time.Time  `json:"updated_at" db:"updated_at" doc:"When it last got further."`
+	CreatedBy         string     `json:"created_by" db:"created_by" doc:"Who requested it."`
+	CreatedAt         time.Time  `json:"created_at" db:"created_at" doc:"When it was requested."`
+	UpdatedAt         time.Time  `json:"updated_at" db:"updated_at" doc:"When it last made progress."`
 	FinishedAt        *time.Time `json:"finished_at,omitempty" db:"finished_at" doc:"When it ended."`
 	Evaluated         int64      `json:"-" db:"evaluated"`
 	Total             int64      `json:"-" db:"total"`
@@ -40,8 +40,8 @@ type Run struct {
 
 // Progress is how far a run is.
 type Progress struct {
-	Evaluated int64   `json:"evaluated" doc:"Decisions that it is through with."`
-	Total     int64   `json:"total" doc:"Decisions that are to be replayed; 0 before it has begun."`
+	Evaluated int64   `json:"evaluated" doc:"Decisions replayed so far."`
+	Total     int64   `json:"total" doc:"Decisions to replay; 0 before the replay has begun."`
 	Percent   float64 `json:"percent" doc:"The share, 0 to 100."`
 }
 

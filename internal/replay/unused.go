@@ -21,12 +21,12 @@ import (
 // Unused lists what no decision touched.
 type Unused struct {
 	Environment scope.Env     `json:"environment" enum:"sandbox,production" doc:"The environment."`
-	Days        int           `json:"days" doc:"For how long."`
-	Since       time.Time     `json:"since" doc:"Since when: whole hours."`
-	Examined    int           `json:"examined" doc:"How many active controls there are."`
-	Controls    []UnusedOne   `json:"controls" doc:"Active controls that decided nothing since, by id."`
-	Rules       []UnusedRules `json:"rules" doc:"Of the others, rules that no recorded explanation since names, by control."`
-	Note        string        `json:"note,omitempty" doc:"What this list does not say."`
+	Days        int           `json:"days" doc:"Length of the period."`
+	Since       time.Time     `json:"since" doc:"Start of the period, in whole hours."`
+	Examined    int           `json:"examined" doc:"Number of active controls."`
+	Controls    []UnusedOne   `json:"controls" doc:"Active controls that have decided nothing in that time, by id."`
+	Rules       []UnusedRules `json:"rules" doc:"For the other controls: the rules that no recorded explanation in that time names, by control."`
+	Note        string        `json:"note,omitempty" doc:"Limits of this list."`
 }
 
 // UnusedOne is a control that decided nothing.
@@ -34,8 +34,8 @@ type UnusedOne struct {
 	PolicyID      int64      `json:"policy_id" doc:"The control."`
 	Name          string     `json:"name" doc:"Its name."`
 	ResourceID    int64      `json:"resource_id,omitempty" doc:"The resource that it is linked to; absent: tenant-wide."`
-	UpdatedAt     time.Time  `json:"updated_at" doc:"When it last changed: one that changed since has had less time."`
-	Changed       bool       `json:"changed_since" doc:"Whether it changed since."`
+	UpdatedAt     time.Time  `json:"updated_at" doc:"When it last changed; a recent change means that it had less time to decide."`
+	Changed       bool       `json:"changed_since" doc:"Whether it has changed since."`
 	LastDecidedAt *time.Time `json:"last_decided_at" nullable:"true" doc:"The hour in which it last decided something; null: never."`
 }
 
@@ -44,7 +44,7 @@ type UnusedRules struct {
 	PolicyID int64  `json:"policy_id" doc:"The control."`
 	Name     string `json:"name" doc:"Its name."`
 
-	Explanations int `json:"explanations" doc:"How many recorded explanations of its current version were read."`
+	Explanations int `json:"explanations" doc:"Number of recorded explanations of its current version that were read."`
 
 	Rules []UnusedRule `json:"rules" doc:"The rules, by line."`
 }
@@ -52,7 +52,7 @@ type UnusedRules struct {
 // UnusedRule is a rule that decided nothing.
 type UnusedRule struct {
 	Rule string `json:"rule" doc:"Its name."`
-	Line int    `json:"line" doc:"The line that it begins in, 1-based."`
+	Line int    `json:"line" doc:"Line on which it begins, from 1."`
 }
 
 // Unused lists the active controls of an environment that no decision touched

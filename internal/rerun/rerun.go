@@ -207,38 +207,38 @@ const (
 
 // Sample is one decision that the candidate flips.
 type Sample struct {
-	DecisionID string    `json:"decision_id" doc:"The decision, as the audit knows it."`
+	DecisionID string    `json:"decision_id" doc:"The decision_id in the audit."`
 	Timestamp  time.Time `json:"timestamp" doc:"When it was decided."`
-	UserID     string    `json:"user_id" doc:"Whose request it was."`
-	Action     string    `json:"action" doc:"What was asked for."`
+	UserID     string    `json:"user_id" doc:"The subject of the request."`
+	Action     string    `json:"action" doc:"The request."`
 	ResourceID int64     `json:"resource_id,omitempty" doc:"The resource that matches; absent where none does."`
-	Path       string    `json:"path,omitempty" doc:"The path that was asked for."`
-	BouncerID  int64     `json:"bouncer_id,omitempty" doc:"The bouncer that decided; absent where this service did."`
-	Change     string    `json:"change" enum:"newly_blocked,newly_allowed,mask_changed" doc:"How the candidate flips it."`
-	Recorded   Recorded  `json:"recorded" doc:"What was decided then."`
-	Before     Verdict   `json:"before" doc:"What the baseline decides over the recorded input."`
-	After      Verdict   `json:"after" doc:"What it decides with the candidate."`
+	Path       string    `json:"path,omitempty" doc:"The requested path."`
+	BouncerID  int64     `json:"bouncer_id,omitempty" doc:"The bouncer that decided; absent when this service decided."`
+	Change     string    `json:"change" enum:"newly_blocked,newly_allowed,mask_changed" doc:"How the candidate flips the decision."`
+	Recorded   Recorded  `json:"recorded" doc:"The decision at the time."`
+	Before     Verdict   `json:"before" doc:"The decision of the baseline on the recorded input."`
+	After      Verdict   `json:"after" doc:"The decision with the candidate."`
 }
 
 // Recorded is what the log says of a decision.
 type Recorded struct {
-	Decision      string `json:"decision" enum:"PERMIT,DENY" doc:"The decision that was answered."`
-	Effect        string `json:"effect" enum:"ALLOW,DENY,MASK,NO_MATCH,SHADOW_WOULD_DENY,SHADOW_WOULD_MASK" doc:"What the controls said then."`
+	Decision      string `json:"decision" enum:"PERMIT,DENY" doc:"The decision in the answer."`
+	Effect        string `json:"effect" enum:"ALLOW,DENY,MASK,NO_MATCH,SHADOW_WOULD_DENY,SHADOW_WOULD_MASK" doc:"The effect that the controls returned at the time."`
 	PolicyID      int64  `json:"policy_id,omitempty" doc:"The control that decided; absent where none matched."`
-	PolicyVersion int64  `json:"policy_version,omitempty" doc:"Its version then."`
+	PolicyVersion int64  `json:"policy_version,omitempty" doc:"Its version at the time."`
 	Revision      int64  `json:"revision,omitempty" doc:"The revision of controls and data that decided."`
 }
 
 // Verdict is what a set of controls decides, and by which rule.
 type Verdict struct {
-	Effect        string          `json:"effect" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"What the controls say."`
-	Blocked       bool            `json:"blocked" doc:"Whether the request would be stopped."`
+	Effect        string          `json:"effect" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"The effect that the controls return."`
+	Blocked       bool            `json:"blocked" doc:"Whether the request would be blocked."`
 	PolicyID      int64           `json:"policy_id,omitempty" doc:"The control that decides; absent where none matches, and for a candidate that is not stored."`
 	PolicyName    string          `json:"policy_name,omitempty" doc:"Its name."`
 	PolicyVersion int64           `json:"policy_version,omitempty" doc:"Its version."`
 	Reason        string          `json:"reason" doc:"Why, in words."`
-	Rule          string          `json:"rule,omitempty" doc:"The rule that decides; where only a default does, or none, the nearest that would have granted access."`
-	Line          int             `json:"line,omitempty" doc:"The line that the rule begins in, 1-based."`
+	Rule          string          `json:"rule,omitempty" doc:"The rule that decides. Where only a default decides, or nothing does: the nearest rule that would have granted access."`
+	Line          int             `json:"line,omitempty" doc:"Line on which the rule begins, from 1."`
 	Explanation   string          `json:"explanation,omitempty" doc:"The conditions that held, or those that were missing for access."`
-	Mask          []rego.MaskRule `json:"mask,omitempty" doc:"With MASK: what is hidden."`
+	Mask          []rego.MaskRule `json:"mask,omitempty" doc:"For MASK: the masked parts."`
 }

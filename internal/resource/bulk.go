@@ -16,11 +16,11 @@ import (
 // the sum of Classified, Unchanged and Errors.
 type Bulk struct {
 	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Environment that was classified."`
-	Examined    int64     `json:"examined" doc:"Resources that were looked at: not yet classified ones first, then those classified longest ago."`
-	Classified  int64     `json:"classified" doc:"Resources that got values, or their first classification."`
-	Unchanged   int64     `json:"unchanged" doc:"Resources without an empty member that could be filled."`
-	Skipped     int64     `json:"skipped" doc:"Resources of the environment that were left alone because a person or the assistant classified them."`
-	Errors      []string  `json:"errors" doc:"One line for each resource that could not be classified: its id and why." example:"[\"17: a confidential or restricted resource needs at least one compliance tag\"]"`
+	Examined    int64     `json:"examined" doc:"Resources examined: those never classified first, then those classified longest ago."`
+	Classified  int64     `json:"classified" doc:"Resources that got values, or were classified for the first time."`
+	Unchanged   int64     `json:"unchanged" doc:"Resources with no empty member to fill in."`
+	Skipped     int64     `json:"skipped" doc:"Resources of the environment that were skipped, because a person or the assistant classified them."`
+	Errors      []string  `json:"errors" doc:"One line for each resource that could not be classified: its id and the reason." example:"[\"17: a confidential or restricted resource needs at least one compliance tag\"]"`
 }
 
 // ClassifyBulk applies the heuristic to up to limit resources of an environment

@@ -19,7 +19,7 @@ type Assistant interface {
 type ClassificationChange struct {
 	EnrichmentChange
 	Source     string   `json:"classification_source,omitempty" enum:"manual,heuristic,assist" default:"manual" doc:"Who classified it."`
-	Confidence *float64 `json:"classification_confidence,omitempty" minimum:"0" maximum:"1" doc:"How sure the classification is; 1 when absent and the source is manual."`
+	Confidence *float64 `json:"classification_confidence,omitempty" minimum:"0" maximum:"1" doc:"Confidence of the classification; 1 by default when the source is manual."`
 }
 
 // subject is what classification looks at: the address is the url, or where none

@@ -39,11 +39,11 @@ const (
 
 // Sighting is traffic to a host that a bouncer has no resource for.
 type Sighting struct {
-	Host   string `json:"host" maxLength:"260" doc:"Host name of the request; a port is left out." example:"api.openai.com"`
-	Scheme string `json:"scheme,omitempty" enum:"http,https" doc:"How the request came."`
-	Path   string `json:"path,omitempty" maxLength:"2048" doc:"Canonical path of the first request, without its query. Only leading words of it are kept, as a hint for the classification." example:"/v1/chat/completions"`
+	Host   string `json:"host" maxLength:"260" doc:"Host name of the request; a port is ignored." example:"api.openai.com"`
+	Scheme string `json:"scheme,omitempty" enum:"http,https" doc:"Scheme of the request."`
+	Path   string `json:"path,omitempty" maxLength:"2048" doc:"Normalised path of the first request, without its query. Only the leading words are kept, as a hint for classification." example:"/v1/chat/completions"`
 	// Requests is how many there were, where that is why it is reported.
-	Requests int `json:"requests,omitempty" minimum:"0" doc:"How many requests named the host, where that is why it is reported beyond the hourly budget."`
+	Requests int `json:"requests,omitempty" minimum:"0" doc:"Number of requests that named the host, when that is the reason why it is reported beyond the hourly limit."`
 }
 
 // allowance is how many hosts a bouncer may bring about within an hour, this one among them.
@@ -62,16 +62,16 @@ type Discovered struct {
 
 // Undiscovered is a host that was not taken up.
 type Undiscovered struct {
-	Host   string `json:"host" doc:"The host as it was sent."`
-	Reason string `json:"reason" enum:"invalid_host,rate_limited,too_many_unreviewed,discovery_off" doc:"Not the name of a host; the bouncer's hourly budget is used up; people should look at what was found first; the bouncer's configuration turns discovery off."`
+	Host   string `json:"host" doc:"The host as it was reported."`
+	Reason string `json:"reason" enum:"invalid_host,rate_limited,too_many_unreviewed,discovery_off" doc:"Why: it is not a host name; the bouncer has used up its hourly limit; people should first look at the resources found so far; or the bouncer's configuration turns discovery off."`
 }
 
 // Discovery is what became of a bouncer's report.
 type Discovery struct {
-	Created   []Discovered   `json:"created" doc:"Hosts that are resources now."`
-	Known     []string       `json:"known" doc:"Hosts that a resource names already; it stays as it is."`
-	Refused   []Undiscovered `json:"refused" doc:"Hosts that were not taken up, and why."`
-	Remaining int64          `json:"remaining" doc:"How many more hosts this bouncer may bring about within the hour."`
+	Created   []Discovered   `json:"created" doc:"Hosts that now have a resource."`
+	Known     []string       `json:"known" doc:"Hosts that a resource already names; the resource does not change."`
+	Refused   []Undiscovered `json:"refused" doc:"Hosts that got no resource, and why."`
+	Remaining int64          `json:"remaining" doc:"How many more hosts this bouncer may report within the hour."`
 }
 
 // Discover registers the hosts that a bouncer reports and no resource of the

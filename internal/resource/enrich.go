@@ -17,7 +17,7 @@ type Impact struct {
 	PolicyID   int64  `json:"policy_id,omitempty" doc:"The bound control."`
 	TemplateID string `json:"template_id,omitempty" doc:"The suggested template."`
 	Effect     string `json:"effect" enum:"input_changed,unchanged,suggested,no_longer_suggested" doc:"What it means for the control." example:"input_changed"`
-	Detail     string `json:"detail" doc:"The same, for people."`
+	Detail     string `json:"detail" doc:"The same, as text."`
 }
 
 // Enriched is a resource after its enrichment, with what that means for controls.

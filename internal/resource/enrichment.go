@@ -14,48 +14,48 @@ import (
 // Enrichment is the operator-approved metadata of a resource. Empty means not set: such members are absent from
 // answers that hold single values, and always from the engine's input.
 type Enrichment struct {
-	Kind               string   `json:"resource_kind,omitempty" db:"resource_kind" enum:"api,llm_endpoint,mcp_server,agent,rag_index,dataset,tool" doc:"What it is; selects control templates."`
-	DataClassification string   `json:"data_classification,omitempty" db:"data_classification" enum:"public,internal,confidential,restricted" doc:"How sensitive its data is."`
-	ComplianceTags     []string `json:"compliance_tags" db:"compliance_tags" doc:"Regimes such as GDPR, HIPAA, PCI-DSS, SOX."`
-	AuditLevel         string   `json:"audit_level,omitempty" db:"audit_level" enum:"none,basic,detailed,comprehensive" doc:"Audit detail and retention."`
-	SLATier            string   `json:"sla_tier,omitempty" db:"sla_tier" enum:"gold,silver,bronze" doc:"Monitoring frequency and alert thresholds."`
-	DataResidency      string   `json:"data_residency,omitempty" db:"data_residency" doc:"Where its data must stay." example:"eu"`
-	OwnerTeam          string   `json:"owner_team,omitempty" db:"owner_team" doc:"Team that incidents go to."`
+	Kind               string   `json:"resource_kind,omitempty" db:"resource_kind" enum:"api,llm_endpoint,mcp_server,agent,rag_index,dataset,tool" doc:"Kind; selects control templates."`
+	DataClassification string   `json:"data_classification,omitempty" db:"data_classification" enum:"public,internal,confidential,restricted" doc:"Sensitivity of its data."`
+	ComplianceTags     []string `json:"compliance_tags" db:"compliance_tags" doc:"Compliance regimes such as GDPR, HIPAA, PCI-DSS, SOX."`
+	AuditLevel         string   `json:"audit_level,omitempty" db:"audit_level" enum:"none,basic,detailed,comprehensive" doc:"Audit level and retention."`
+	SLATier            string   `json:"sla_tier,omitempty" db:"sla_tier" enum:"gold,silver,bronze" doc:"How often to monitor, and alert thresholds."`
+	DataResidency      string   `json:"data_residency,omitempty" db:"data_residency" doc:"Where its data must be stored." example:"eu"`
+	OwnerTeam          string   `json:"owner_team,omitempty" db:"owner_team" doc:"Team that handles incidents."`
 	// OwnerEmail is personal data: it may reach the engine's input, never an audit row or a prompt.
-	OwnerEmail         string   `json:"owner_email,omitempty" db:"owner_email" format:"email" doc:"Address that incidents go to; kept out of audit snapshots."`
-	BusinessContext    string   `json:"business_context,omitempty" db:"business_context" maxLength:"500" doc:"What it is for, at most 500 characters."`
+	OwnerEmail         string   `json:"owner_email,omitempty" db:"owner_email" format:"email" doc:"Contact address for incidents; left out of audit snapshots."`
+	BusinessContext    string   `json:"business_context,omitempty" db:"business_context" maxLength:"500" doc:"Purpose, at most 500 characters."`
 	AIProvider         string   `json:"ai_provider,omitempty" db:"ai_provider" enum:"openai,anthropic,google,azure,aws,self_hosted" doc:"Who hosts its model."`
 	AIModelFamily      string   `json:"ai_model_family,omitempty" db:"ai_model_family" doc:"Model family; wildcards allowed." example:"llama-*"`
 	MCPProtocolVersion string   `json:"mcp_protocol_version,omitempty" db:"mcp_protocol_version" doc:"Protocol version of an mcp_server."`
 	AgentCapabilities  []string `json:"agent_capabilities" db:"agent_capabilities" enum:"tool_use,code_exec,file_io,web_browse,memory" doc:"What an agent can do."`
-	PIICategories      []string `json:"pii_categories" db:"pii_categories" enum:"names,emails,ssn,card_numbers,health_records,addresses" doc:"Personal data it holds."`
+	PIICategories      []string `json:"pii_categories" db:"pii_categories" enum:"names,emails,ssn,card_numbers,health_records,addresses" doc:"Personal data that it contains."`
 	EgressDestinations []string `json:"egress_destinations" db:"egress_destinations" doc:"Host names it may call."`
 }
 
 // Classification is set by the service when a classification is applied, and by nobody else.
 type Classification struct {
 	Source           string     `json:"classification_source,omitempty" db:"classification_source" enum:"manual,heuristic,assist" readOnly:"true" doc:"Who classified it."`
-	Confidence       *float64   `json:"classification_confidence,omitempty" db:"classification_confidence" minimum:"0" maximum:"1" readOnly:"true" doc:"How sure the classification is."`
+	Confidence       *float64   `json:"classification_confidence,omitempty" db:"classification_confidence" minimum:"0" maximum:"1" readOnly:"true" doc:"Confidence of the classification."`
 	LastClassifiedAt *time.Time `json:"last_classified_at,omitempty" db:"last_classified_at" readOnly:"true" doc:"When it was last classified."`
-	Tags             []string   `json:"tags" db:"tags" readOnly:"true" doc:"Tags set by classification."`
+	Tags             []string   `json:"tags" db:"tags" readOnly:"true" doc:"Tags that classification has set."`
 }
 
 // EnrichmentChange is any subset of the enrichment; null clears a member.
 type EnrichmentChange struct {
-	Kind               patch.Field[string]   `json:"resource_kind,omitzero" enum:"api,llm_endpoint,mcp_server,agent,rag_index,dataset,tool" doc:"What it is; selects control templates."`
-	DataClassification patch.Field[string]   `json:"data_classification,omitzero" enum:"public,internal,confidential,restricted" doc:"How sensitive its data is; confidential and restricted need a compliance tag."`
-	ComplianceTags     patch.Field[[]string] `json:"compliance_tags,omitzero" maxItems:"50" uniqueItems:"true" minLength:"1" maxLength:"64" doc:"Regimes such as GDPR, HIPAA, PCI-DSS, SOX."`
-	AuditLevel         patch.Field[string]   `json:"audit_level,omitzero" enum:"none,basic,detailed,comprehensive" doc:"Audit detail and retention."`
-	SLATier            patch.Field[string]   `json:"sla_tier,omitzero" enum:"gold,silver,bronze" doc:"Monitoring frequency and alert thresholds."`
-	DataResidency      patch.Field[string]   `json:"data_residency,omitzero" maxLength:"64" doc:"Where its data must stay."`
-	OwnerTeam          patch.Field[string]   `json:"owner_team,omitzero" maxLength:"200" doc:"Team that incidents go to."`
-	OwnerEmail         patch.Field[string]   `json:"owner_email,omitzero" maxLength:"254" doc:"Address that incidents go to."`
-	BusinessContext    patch.Field[string]   `json:"business_context,omitzero" maxLength:"500" doc:"What it is for, at most 500 characters."`
+	Kind               patch.Field[string]   `json:"resource_kind,omitzero" enum:"api,llm_endpoint,mcp_server,agent,rag_index,dataset,tool" doc:"Kind; selects control templates."`
+	DataClassification patch.Field[string]   `json:"data_classification,omitzero" enum:"public,internal,confidential,restricted" doc:"Sensitivity of its data; confidential and restricted need a compliance tag."`
+	ComplianceTags     patch.Field[[]string] `json:"compliance_tags,omitzero" maxItems:"50" uniqueItems:"true" minLength:"1" maxLength:"64" doc:"Compliance regimes such as GDPR, HIPAA, PCI-DSS, SOX."`
+	AuditLevel         patch.Field[string]   `json:"audit_level,omitzero" enum:"none,basic,detailed,comprehensive" doc:"Audit level and retention."`
+	SLATier            patch.Field[string]   `json:"sla_tier,omitzero" enum:"gold,silver,bronze" doc:"How often to monitor, and alert thresholds."`
+	DataResidency      patch.Field[string]   `json:"data_residency,omitzero" maxLength:"64" doc:"Where its data must be stored."`
+	OwnerTeam          patch.Field[string]   `json:"owner_team,omitzero" maxLength:"200" doc:"Team that handles incidents."`
+	OwnerEmail         patch.Field[string]   `json:"owner_email,omitzero" maxLength:"254" doc:"Contact address for incidents."`
+	BusinessContext    patch.Field[string]   `json:"business_context,omitzero" maxLength:"500" doc:"Purpose, at most 500 characters."`
 	AIProvider         patch.Field[string]   `json:"ai_provider,omitzero" enum:"openai,anthropic,google,azure,aws,self_hosted" doc:"Who hosts its model."`
 	AIModelFamily      patch.Field[string]   `json:"ai_model_family,omitzero" maxLength:"200" doc:"Model family; wildcards allowed."`
 	MCPProtocolVersion patch.Field[string]   `json:"mcp_protocol_version,omitzero" maxLength:"32" doc:"Protocol version of an mcp_server."`
 	AgentCapabilities  patch.Field[[]string] `json:"agent_capabilities,omitzero" uniqueItems:"true" enum:"tool_use,code_exec,file_io,web_browse,memory" doc:"What an agent can do."`
-	PIICategories      patch.Field[[]string] `json:"pii_categories,omitzero" uniqueItems:"true" enum:"names,emails,ssn,card_numbers,health_records,addresses" doc:"Personal data it holds."`
+	PIICategories      patch.Field[[]string] `json:"pii_categories,omitzero" uniqueItems:"true" enum:"names,emails,ssn,card_numbers,health_records,addresses" doc:"Personal data that it contains."`
 	EgressDestinations patch.Field[[]string] `json:"egress_destinations,omitzero" maxItems:"200" uniqueItems:"true" minLength:"1" maxLength:"253" doc:"Host names it may call."`
 }
 

@@ -25,25 +25,25 @@ const noControl = "no_control"
 
 // Inventory is the summary of an environment's resources.
 type Inventory struct {
-	Environment *scope.Env       `json:"environment" nullable:"true" doc:"The environment asked for; null: both." example:"production"`
+	Environment *scope.Env       `json:"environment" nullable:"true" doc:"The environment in the request; null: both." example:"production"`
 	Total       int64            `json:"total" doc:"All resources."`
-	Protected   int64            `json:"protected" doc:"Those that an active control is bound to."`
-	Classified  int64            `json:"classified" doc:"Those with a data_classification."`
-	AICount     int64            `json:"ai_count" doc:"Those with a model behind them: llm_endpoint, mcp_server, agent, rag_index."`
-	ByKind      map[string]int64 `json:"by_kind" doc:"How many of each resource_kind; unknown where none is set."`
-	ByLevel     map[string]int64 `json:"by_classification" doc:"How many of each data_classification; unset where none is set."`
-	ByTag       map[string]int64 `json:"by_compliance_tag" doc:"How many have each compliance tag."`
-	Attention   []Attention      `json:"needs_attention" doc:"At most 25 resources that lack something, those that lack most first."`
+	Protected   int64            `json:"protected" doc:"Resources with an active control bound to them."`
+	Classified  int64            `json:"classified" doc:"Resources with a data_classification."`
+	AICount     int64            `json:"ai_count" doc:"Resources with a model: llm_endpoint, mcp_server, agent, rag_index."`
+	ByKind      map[string]int64 `json:"by_kind" doc:"Number of each resource_kind; unknown where there is none."`
+	ByLevel     map[string]int64 `json:"by_classification" doc:"Number with each data_classification; unset where there is none."`
+	ByTag       map[string]int64 `json:"by_compliance_tag" doc:"Number with each compliance tag."`
+	Attention   []Attention      `json:"needs_attention" doc:"At most 25 incomplete resources, those that lack most first."`
 }
 
 // Attention is a resource that somebody should look at.
 type Attention struct {
 	ID          int64     `json:"id" doc:"Id of the resource"`
-	Name        string    `json:"name" doc:"Name for people."`
+	Name        string    `json:"name" doc:"Display name."`
 	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Environment the resource belongs to."`
 	Kind        string    `json:"resource_kind" doc:"Its resource_kind, or unknown." example:"unknown"`
 	Level       string    `json:"data_classification" doc:"Its data_classification, or unset." example:"unset"`
-	Reasons     []string  `json:"reasons" enum:"auto_discovered,no_resource_kind,no_data_classification,no_ai_provider,low_confidence,no_control" doc:"What it lacks: it was discovered and nobody classified it; it has no kind, classification or provider; the heuristic was not sure; no active control is bound to it."`
+	Reasons     []string  `json:"reasons" enum:"auto_discovered,no_resource_kind,no_data_classification,no_ai_provider,low_confidence,no_control" doc:"What is missing: it was discovered and nobody has classified it; it has no kind, classification or provider; the heuristic was not sure; no active control is bound to it."`
 }
 
 // tally is the number of resources that have these values in common.

@@ -17,54 +17,54 @@ import (
 
 // Resource is one protected resource.
 type Resource struct {
-	ID           int64     `json:"id" db:"id" doc:"Identifier, unique over both environments." example:"7"`
-	Name         string    `json:"name" db:"name" doc:"Name for people." example:"Payments API"`
-	Type         string    `json:"type" db:"type" doc:"Kind of thing, as requests name it." example:"api"`
+	ID           int64     `json:"id" db:"id" doc:"Identifier, unique across both environments." example:"7"`
+	Name         string    `json:"name" db:"name" doc:"Display name." example:"Payments API"`
+	Type         string    `json:"type" db:"type" doc:"Type, as requests name it." example:"api"`
 	Environment  scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"Environment the resource belongs to."`
 	Path         string    `json:"path" db:"path" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
-	Methods      []string  `json:"methods" db:"methods" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
-	PathMatching string    `json:"path_matching" db:"path_matching" enum:"folded,exact" doc:"Which spellings of its paths are the resource's: folded, all that some server reads as the same (case, parameters of segments, final dots and spaces, escapes that are encoded again, Unicode compatibility forms); exact, only those that are spelled as the pattern is. An application behind exact must tell all of them apart itself."`
+	Methods      []string  `json:"methods" db:"methods" doc:"HTTP methods; empty means every method; GET includes HEAD."`
+	PathMatching string    `json:"path_matching" db:"path_matching" enum:"folded,exact" doc:"Which spellings of a path belong to the resource. folded: all spellings that some server treats as the same (case, path parameters, trailing dots and spaces, double escapes, Unicode compatibility forms). exact: only those spelled as in the pattern. With exact, the application must tell all of them apart itself."`
 	// OriginalHost and URL serve matching, discovery and the heuristic.
 	OriginalHost string         `json:"original_host" db:"original_host" doc:"Host that requests for the resource name; empty matches every host." example:"pay.example.com"`
 	URL          string         `json:"url" db:"url" doc:"Address of the resource, where known." example:"https://pay.example.com/payments"`
-	Attributes   map[string]any `json:"attributes" db:"attributes" doc:"Free attributes: sensitivity, owner, compliance and the like."`
+	Attributes   map[string]any `json:"attributes" db:"attributes" doc:"Free-form attributes: sensitivity, owner, compliance and others."`
 	Policies     []int64        `json:"policies" db:"-" doc:"Ids of the controls bound to the resource."`
 	Description  string         `json:"description" db:"description" doc:"Description for people."`
 	// AutoDiscovered resources were reported by a bouncer.
-	AutoDiscovered bool `json:"auto_discovered" db:"auto_discovered" doc:"True when a bouncer created it on first traffic for an unregistered host."`
+	AutoDiscovered bool `json:"auto_discovered" db:"auto_discovered" doc:"True when a bouncer created it, on the first traffic for an unregistered host."`
 	Enrichment
 	Classification
-	Version   int64     `json:"version" db:"version" doc:"Grows by one with each change; the ETag."`
+	Version   int64     `json:"version" db:"version" doc:"Grows by one with each change; also the ETag."`
 	CreatedAt time.Time `json:"created_at" db:"created_at" doc:"When the resource was created."`
 	UpdatedAt time.Time `json:"updated_at" db:"updated_at" doc:"When it last changed."`
 }
 
 // Draft is what a create takes. Environment defaults to the request's, then to sandbox.
 type Draft struct {
-	Name         string         `json:"name" minLength:"1" maxLength:"200" doc:"Name for people." example:"Payments API"`
-	Type         string         `json:"type" minLength:"1" maxLength:"64" doc:"Kind of thing, as requests name it." example:"api"`
-	Environment  scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox when absent."`
+	Name         string         `json:"name" minLength:"1" maxLength:"200" doc:"Display name." example:"Payments API"`
+	Type         string         `json:"type" minLength:"1" maxLength:"64" doc:"Type, as requests name it." example:"api"`
+	Environment  scope.Env      `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment; sandbox by default."`
 	Path         string         `json:"path" minLength:"1" maxLength:"2048" doc:"Path pattern: * is one segment, ** the rest, {name} one named segment." example:"/payments/{id}"`
-	Methods      []string       `json:"methods,omitempty" maxItems:"16" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
-	PathMatching string         `json:"path_matching,omitempty" enum:"folded,exact" doc:"folded when absent: every spelling of its paths is the resource's. exact, only for an application that tells all spellings apart: the others are then without its controls."`
+	Methods      []string       `json:"methods,omitempty" maxItems:"16" doc:"HTTP methods; empty means every method; GET includes HEAD."`
+	PathMatching string         `json:"path_matching,omitempty" enum:"folded,exact" doc:"folded by default: every spelling of its paths belongs to the resource. Use exact only for an application that tells all spellings apart: the others then have none of its controls."`
 	OriginalHost string         `json:"original_host,omitempty" maxLength:"260" doc:"Host that requests for the resource name; empty matches every host."`
 	URL          string         `json:"url,omitempty" maxLength:"2048" doc:"Address of the resource, where known."`
-	Attributes   map[string]any `json:"attributes,omitempty" doc:"Free attributes."`
+	Attributes   map[string]any `json:"attributes,omitempty" doc:"Free-form attributes."`
 	Description  string         `json:"description,omitempty" maxLength:"4000" doc:"Description for people."`
 	EnrichmentChange
 }
 
 // Change is what an update takes: the members sent change, the others stay.
 type Change struct {
-	Name         *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name for people."`
-	Type         *string                     `json:"type,omitempty" minLength:"1" maxLength:"64" doc:"Kind of thing, as requests name it."`
-	Environment  *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the resource's own: it does not move."`
+	Name         *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Display name."`
+	Type         *string                     `json:"type,omitempty" minLength:"1" maxLength:"64" doc:"Type, as requests name it."`
+	Environment  *scope.Env                  `json:"environment,omitempty" enum:"sandbox,production" doc:"Must be the resource's own environment: a resource does not move."`
 	Path         *string                     `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"Path pattern."`
-	Methods      patch.Field[[]string]       `json:"methods,omitzero" maxItems:"16" doc:"HTTP methods; empty means every method, and GET takes HEAD too."`
-	PathMatching *string                     `json:"path_matching,omitempty" enum:"folded,exact" doc:"folded or exact; exact only for an application that tells all spellings of a path apart."`
+	Methods      patch.Field[[]string]       `json:"methods,omitzero" maxItems:"16" doc:"HTTP methods; empty means every method; GET includes HEAD."`
+	PathMatching *string                     `json:"path_matching,omitempty" enum:"folded,exact" doc:"folded or exact; use exact only for an application that tells all spellings of a path apart."`
 	OriginalHost patch.Field[string]         `json:"original_host,omitzero" maxLength:"260" doc:"Host; empty matches every host."`
 	URL          patch.Field[string]         `json:"url,omitzero" maxLength:"2048" doc:"Address of the resource."`
-	Attributes   patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Free attributes; replaces them whole."`
+	Attributes   patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Free-form attributes; replaces all of them."`
 	Description  patch.Field[string]         `json:"description,omitzero" maxLength:"4000" doc:"Description for people."`
 	EnrichmentChange
 }
@@ -77,8 +77,8 @@ type Filter struct {
 
 // Page is one page of a list, by id.
 type Page struct {
-	Resources []Resource `json:"resources" doc:"The page, by id."`
-	Total     int64      `json:"total" doc:"How many match the filters."`
+	Resources []Resource `json:"resources" doc:"The page, sorted by id."`
+	Total     int64      `json:"total" doc:"Number that match the filters."`
 }
 
 // Offences are those of a draft that its schema cannot say, to be told with the

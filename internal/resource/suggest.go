@@ -14,29 +14,29 @@ import (
 // SuggestedControls are the templates that a resource's enrichment asks for.
 type SuggestedControls struct {
 	ResourceID  int64               `json:"resource_id" doc:"Id of the resource"`
-	TemplateIDs []string            `json:"template_ids" doc:"Ids of the suggested templates, each once." example:"[\"EGRESS_PII_MASKING\"]"`
-	Suggestions []SuggestedTemplate `json:"suggestions" doc:"The same with their reasons."`
-	Summary     EnrichmentSummary   `json:"enrichment_summary" doc:"The inputs that the rules saw; null where nothing is set."`
+	TemplateIDs []string            `json:"template_ids" doc:"Ids of the suggested templates, without duplicates." example:"[\"EGRESS_PII_MASKING\"]"`
+	Suggestions []SuggestedTemplate `json:"suggestions" doc:"The same, with reasons."`
+	Summary     EnrichmentSummary   `json:"enrichment_summary" doc:"The values that the rules used; null where nothing is set."`
 }
 
 // SuggestedTemplate is one suggestion.
 type SuggestedTemplate struct {
 	TemplateID  string   `json:"template_id" doc:"Id of the template." example:"EGRESS_PII_MASKING"`
-	TriggeredBy []string `json:"triggered_by" doc:"Members of the enrichment that asked for it." example:"[\"data_classification\",\"pii_categories\"]"`
-	Builder     string   `json:"builder_path" doc:"Where the console's policy builder opens with it." example:"/policies/new?template=EGRESS_PII_MASKING&resource_id=7"`
+	TriggeredBy []string `json:"triggered_by" doc:"Members of the enrichment that led to it." example:"[\"data_classification\",\"pii_categories\"]"`
+	Builder     string   `json:"builder_path" doc:"Link that opens the console's policy builder with the template." example:"/policies/new?template=EGRESS_PII_MASKING&resource_id=7"`
 }
 
 // EnrichmentSummary is what the trigger rules read; null where nothing is set.
 type EnrichmentSummary struct {
-	Kind               *string   `json:"resource_kind" nullable:"true" doc:"What it is; selects control templates."`
-	DataClassification *string   `json:"data_classification" nullable:"true" doc:"How sensitive its data is."`
-	ComplianceTags     *[]string `json:"compliance_tags" nullable:"true" doc:"Regimes such as GDPR, HIPAA, PCI-DSS, SOX."`
-	AuditLevel         *string   `json:"audit_level" nullable:"true" doc:"Audit detail and retention."`
-	SLATier            *string   `json:"sla_tier" nullable:"true" doc:"Monitoring frequency and alert thresholds."`
-	DataResidency      *string   `json:"data_residency" nullable:"true" doc:"Where its data must stay."`
+	Kind               *string   `json:"resource_kind" nullable:"true" doc:"Kind; selects control templates."`
+	DataClassification *string   `json:"data_classification" nullable:"true" doc:"Sensitivity of its data."`
+	ComplianceTags     *[]string `json:"compliance_tags" nullable:"true" doc:"Compliance regimes such as GDPR, HIPAA, PCI-DSS, SOX."`
+	AuditLevel         *string   `json:"audit_level" nullable:"true" doc:"Audit level and retention."`
+	SLATier            *string   `json:"sla_tier" nullable:"true" doc:"How often to monitor, and alert thresholds."`
+	DataResidency      *string   `json:"data_residency" nullable:"true" doc:"Where its data must be stored."`
 	AIProvider         *string   `json:"ai_provider" nullable:"true" doc:"Who hosts its model."`
 	AgentCapabilities  *[]string `json:"agent_capabilities" nullable:"true" doc:"What an agent can do."`
-	PIICategories      *[]string `json:"pii_categories" nullable:"true" doc:"Personal data it holds."`
+	PIICategories      *[]string `json:"pii_categories" nullable:"true" doc:"Personal data that it contains."`
 	EgressDestinations *[]string `json:"egress_destinations" nullable:"true" doc:"Host names it may call."`
 }
 
@@ -50,8 +50,8 @@ type SmartSuggestions struct {
 type Hint struct {
 	TemplateID string `json:"template_id" doc:"Id of the template." example:"EGRESS_ALLOWLIST"`
 	Attribute  string `json:"attribute" doc:"Member of the enrichment." example:"egress_destinations"`
-	Value      any    `json:"value" doc:"The value to use: a string or a list; null where a person must say."`
-	Hint       string `json:"hint" doc:"What to do with it, for people."`
+	Value      any    `json:"value" doc:"The value to use: a string or a list; null when a person must choose."`
+	Hint       string `json:"hint" doc:"What to do with it, in words."`
 }
 
 // SuggestControls gives the templates for a resource by the trigger table.

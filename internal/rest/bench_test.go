@@ -67,7 +67,7 @@ func BenchmarkList(b *testing.B) {
 	type out struct {
 		Body struct {
 			Items []widget `json:"items" doc:"Widgets"`
-			Total int      `json:"total" doc:"How many there are"`
+			Total int      `json:"total" doc:"Number in total"`
 		}
 	}
 	var page out

@@ -12,23 +12,23 @@ type (
 	// Error is the body of errors outside the areas below.
 	Error struct {
 		Error     string         `json:"error" doc:"A stable code in snake_case" example:"not_found"`
-		Message   string         `json:"message" doc:"What went wrong, for people"`
-		RequestID string         `json:"request_id" doc:"Ties this answer to our logs"`
-		Details   []fault.Detail `json:"details,omitempty" doc:"Each offence, with a JSON pointer into the body or the name of the parameter"`
+		Message   string         `json:"message" doc:"What went wrong, in words"`
+		RequestID string         `json:"request_id" doc:"Identifies this answer in the server's logs"`
+		Details   []fault.Detail `json:"details,omitempty" doc:"Every error, with a JSON pointer into the body or the name of the parameter"`
 		_         struct{}       `additionalProperties:"true"`
 	}
 	// TenantError is the body of errors of the tenant operations.
 	TenantError struct {
 		Error    string         `json:"error" doc:"A stable code in snake_case" example:"tenant_not_found"`
-		Message  string         `json:"message" doc:"What went wrong, for people"`
+		Message  string         `json:"message" doc:"What went wrong, in words"`
 		TenantID string         `json:"tenant_id,omitempty" doc:"The tenant that was asked for"`
-		Details  []fault.Detail `json:"details,omitempty" doc:"Each offence, with a JSON pointer into the body or the name of the parameter"`
+		Details  []fault.Detail `json:"details,omitempty" doc:"Every error, with a JSON pointer into the body or the name of the parameter"`
 		_        struct{}       `additionalProperties:"true"`
 	}
 	// RateLimitError is the body of a 429.
 	RateLimitError struct {
 		Error      string   `json:"error" doc:"A stable code in snake_case" example:"rate_limit_exceeded"`
-		Message    string   `json:"message" doc:"What went wrong, for people"`
+		Message    string   `json:"message" doc:"What went wrong, in words"`
 		RetryAfter int64    `json:"retry_after,omitempty" doc:"Seconds to wait before trying again"`
 		Limit      int64    `json:"limit,omitempty" doc:"Requests allowed in the window"`
 		Remaining  int64    `json:"remaining,omitempty" doc:"Requests left in the window"`
@@ -36,26 +36,26 @@ type (
 	}
 	// DetailError is the body of errors of telemetry and the simulator.
 	DetailError struct {
-		Detail string   `json:"detail" doc:"What went wrong, for people"`
+		Detail string   `json:"detail" doc:"What went wrong, in words"`
 		_      struct{} `additionalProperties:"true"`
 	}
 	// EditorError is the body of errors of the editor integration.
 	EditorError struct {
 		Success bool           `json:"success" doc:"Always false"`
-		Message string         `json:"message" doc:"What went wrong, for people"`
-		Errors  []fault.Detail `json:"errors" doc:"Each offence"`
+		Message string         `json:"message" doc:"What went wrong, in words"`
+		Errors  []fault.Detail `json:"errors" doc:"Every error"`
 		_       struct{}       `additionalProperties:"true"`
 	}
 	// OPAError is the body of errors where clients of OPA are served.
 	OPAError struct {
-		Code    string `json:"code" doc:"The code that OPA would answer" example:"invalid_parameter"`
-		Message string `json:"message" doc:"What went wrong, for people"`
+		Code    string `json:"code" doc:"The code that OPA would return" example:"invalid_parameter"`
+		Message string `json:"message" doc:"What went wrong, in words"`
 	}
 	// OAuthError is the body of errors of the token endpoint (RFC 6749 section 5.2).
 	OAuthError struct {
 		Error       string   `json:"error" doc:"A stable code in snake_case" example:"invalid_grant"`
-		Description string   `json:"error_description" doc:"What went wrong, for people"`
-		Message     string   `json:"message" doc:"What went wrong, for people"`
+		Description string   `json:"error_description" doc:"What went wrong, in words"`
+		Message     string   `json:"message" doc:"What went wrong, in words"`
 		_           struct{} `additionalProperties:"true"`
 	}
 )

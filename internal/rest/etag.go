@@ -11,7 +11,7 @@ import (
 
 // IfMatch is the condition of a change: embed it in an input.
 type IfMatch struct {
-	IfMatch string `header:"If-Match" doc:"The ETag that the object must still have, or several with commas between them, or *; else 412"`
+	IfMatch string `header:"If-Match" doc:"The current ETag of the object, several separated by commas, or *. Any other value: 412"`
 }
 
 // ETag is the entity tag of a versioned object: its version in quotes.

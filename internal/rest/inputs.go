@@ -8,32 +8,32 @@ import (
 
 // Page is the paging of lists: embed it in an input.
 type Page struct {
-	Skip  int `query:"skip" default:"0" minimum:"0" doc:"How many entries to leave out at the beginning"`
-	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"How many entries to answer at most"`
+	Skip  int `query:"skip" default:"0" minimum:"0" doc:"Number of entries to skip"`
+	Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Largest number of entries in the answer"`
 }
 
 // InEnvironment narrows an operation to one environment: embed it in an input. The
 // kit reads the parameter with the credential, so handlers find it in the scope.
 type InEnvironment struct {
-	Environment string `query:"environment" enum:"sandbox,production" doc:"Look in one environment only; absent: in both. X-Environment says the same"`
+	Environment string `query:"environment" enum:"sandbox,production" doc:"Only this environment; absent: both. X-Environment has the same effect"`
 }
 
 // Window narrows a log to a period: embed it in an input.
 type Window struct {
-	Start string `query:"start_date" minLength:"1" maxLength:"40" doc:"From when on: ISO 8601, a time or a date"`
-	End   string `query:"end_date" minLength:"1" maxLength:"40" doc:"Until when, inclusive: ISO 8601, a time or a date"`
+	Start string `query:"start_date" minLength:"1" maxLength:"40" doc:"Start of the period: an ISO 8601 time or date"`
+	End   string `query:"end_date" minLength:"1" maxLength:"40" doc:"End of the period, inclusive: an ISO 8601 time or date"`
 }
 
 // Scroll is the paging of logs, newest first: embed it in an input.
 type Scroll struct {
-	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"How many entries to answer at most"`
-	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the answer before, for the entries that follow it"`
+	Limit  int    `query:"limit" default:"100" minimum:"1" maximum:"1000" doc:"Largest number of entries in the answer"`
+	Cursor string `query:"cursor" maxLength:"200" doc:"next_cursor of the previous answer"`
 }
 
 // Removed is the answer to deleting what cannot be restored.
 type Removed struct {
 	Message string `json:"message" doc:"What was done"`
-	ID      int64  `json:"id" doc:"Id of what is gone"`
+	ID      int64  `json:"id" doc:"Id of the removed resource"`
 }
 
 // Period parses the window. A date without a time means the whole day.

@@ -52,7 +52,7 @@ func New(c Config) (*Router, error) {
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "An API key of a tenant"},
 					"bearer": {Type: "http", Scheme: "bearer", Description: "An access token of a person, or an API key"},
-					"cookie": {Type: "apiKey", In: "cookie", Name: secureCookie, Description: "The session of a browser, from POST /auth/sessions; without TLS the name is gatehouse. Requests must come from a page of this origin"},
+					"cookie": {Type: "apiKey", In: "cookie", Name: secureCookie, Description: "A browser's session, from POST /auth/sessions. Without TLS the cookie is named gatehouse. Requests must come from a page of this origin"},
 				},
 			},
 		},
@@ -161,8 +161,8 @@ func (d documenter) respond(doc *huma.Operation, rt *route, status int) {
 func rateDocs() map[string]*huma.Header {
 	number := &huma.Schema{Type: huma.TypeInteger}
 	return map[string]*huma.Header{
-		"X-RateLimit-Limit":     {Schema: number, Description: "On every answer to an API key, refusals too: the requests that it may make in an hour. Absent for people, bouncers and where there is no limit"},
-		"X-RateLimit-Remaining": {Schema: number, Description: "How many of them are left"},
+		"X-RateLimit-Limit":     {Schema: number, Description: "Requests that the API key may make in an hour. Sent with every answer to an API key, errors included; absent for people, bouncers, and where there is no limit"},
+		"X-RateLimit-Remaining": {Schema: number, Description: "Number of entries left"},
 		"X-RateLimit-Reset":     {Schema: number, Description: "When the hour ends, in Unix seconds"},
 	}
 }
@@ -267,8 +267,8 @@ func jsonSchema(doc *huma.Operation) *huma.Schema {
 func commonParameters() map[string]*huma.Param {
 	text := &huma.Schema{Type: huma.TypeString}
 	return map[string]*huma.Param{
-		"Tenant":         {Name: "X-Tenant-ID", In: "header", Schema: text, Description: "The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400."},
-		"TenantQuery":    {Name: "tenant_id", In: "query", Schema: text, Description: "The same as X-Tenant-ID, for clients that cannot send headers"},
-		"IdempotencyKey": {Name: idempotencyHeader, In: "header", Schema: text, Description: "1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422."},
+		"Tenant":         {Name: "X-Tenant-ID", In: "header", Schema: text, Description: "The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400."},
+		"TenantQuery":    {Name: "tenant_id", In: "query", Schema: text, Description: "The same as X-Tenant-ID, for clients that cannot set headers"},
+		"IdempotencyKey": {Name: idempotencyHeader, In: "header", Schema: text, Description: "1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422."},
 	}
 }

@@ -36,11 +36,11 @@ type Loadable struct {
 	ID           int64     `json:"id" db:"id" doc:"Id of the control."`
 	Name         string    `json:"name" db:"name" doc:"Its name."`
 	Description  string    `json:"description" db:"description" doc:"Its description."`
-	Status       string    `json:"status" db:"status" enum:"enabled,inactive,draft" doc:"enabled is active: it decides live."`
+	Status       string    `json:"status" db:"status" enum:"enabled,inactive,draft" doc:"enabled means active: it decides live requests."`
 	Environment  scope.Env `json:"environment" db:"environment" enum:"sandbox,production" doc:"Its environment."`
-	ResourceName *string   `json:"resource_name" db:"resource_name" nullable:"true" doc:"Name of the linked resource; null for a control of the whole tenant."`
+	ResourceName *string   `json:"resource_name" db:"resource_name" nullable:"true" doc:"Name of the linked resource; null for a tenant-wide control."`
 	BouncerName  *string   `json:"bouncer_name" db:"bouncer_name" nullable:"true" doc:"Name of the linked bouncer; null where there is none."`
-	TargetAction []string  `json:"target_action" db:"-" doc:"The actions that the control speaks of: what its Rego compares input.action with, else the methods of its resource."`
+	TargetAction []string  `json:"target_action" db:"-" doc:"The actions that the control mentions: those that its Rego compares input.action with, else the methods of its resource."`
 	Methods      []string  `json:"-" db:"methods"`
 	Source       string    `json:"-" db:"rego_code"`
 }
@@ -64,7 +64,7 @@ type Request struct {
 
 // Actor is who ran a simulation.
 type Actor struct {
-	Kind scope.ActorKind `json:"kind" enum:"user,api_key,system" doc:"Person or key."`
+	Kind scope.ActorKind `json:"kind" enum:"user,api_key,system" doc:"Person or API key."`
 	ID   string          `json:"id" doc:"Id of the user or the key."`
 	Name string          `json:"name" doc:"Name of the user or the key."`
 }
@@ -72,15 +72,15 @@ type Actor struct {
 // Subject is the control that was simulated, as it then was.
 type Subject struct {
 	ID      int64  `json:"id" doc:"Id of the control."`
-	Name    string `json:"name" doc:"Its name then."`
-	Version int64  `json:"version" doc:"Its version then."`
-	Status  string `json:"status" enum:"enabled,inactive,draft" doc:"Its state then; only enabled ones decide live."`
+	Name    string `json:"name" doc:"Its name at the time."`
+	Version int64  `json:"version" doc:"Its version at the time."`
+	Status  string `json:"status" enum:"enabled,inactive,draft" doc:"Its state at the time; only enabled ones decide live requests."`
 }
 
 // Named is an object by id and name.
 type Named struct {
 	ID   int64  `json:"id" doc:"Its id."`
-	Name string `json:"name" doc:"Its name then."`
+	Name string `json:"name" doc:"Its name at the time."`
 }
 
 // SourceLine is one line of the control that had to do with the decision.
@@ -88,39 +88,39 @@ type SourceLine struct {
 	Line int    `json:"line" doc:"Line in the source, from 1."`
 	Text string `json:"text" doc:"The line."`
 	// Outcome is empty for lines that are shown for the context only.
-	Outcome string `json:"outcome,omitempty" enum:"held,failed,decided" doc:"What became of the condition on this line; decided: the rule's own line. Absent for lines that are shown as context."`
+	Outcome string `json:"outcome,omitempty" enum:"held,failed,decided" doc:"Result of the condition on this line; decided: the line of the rule itself. Absent for lines that are shown as context."`
 }
 
 // Record is what is kept of a run, and what an export shows. Secrets and
 // owner_email are taken out of it.
 type Record struct {
-	Decision        string              `json:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"ALLOW; DENY; MASK: granted, with data masked; NO_MATCH: the control says nothing, and the default action applies."`
-	Reason          string              `json:"reason" doc:"Why, in words: the control's own reason where it gives one."`
-	Trace           []explain.Step      `json:"trace" doc:"The way to the decision, step by step; at most 1000 steps."`
-	Input           Object              `json:"input_json" doc:"The input as it was sent."`
-	Output          Object              `json:"output_json" doc:"What an enforcement point would be given: the answer of data.gatehouse.decision."`
-	ExecutionTimeMS float64             `json:"execution_time_ms" doc:"Time that the evaluation took, in milliseconds, without the trace."`
+	Decision        string              `json:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"ALLOW; DENY; MASK: granted, with data masked; NO_MATCH: the control does not apply, and the default action is used."`
+	Reason          string              `json:"reason" doc:"The reason in words; the control's own reason if it gives one."`
+	Trace           []explain.Step      `json:"trace" doc:"The steps of the evaluation; at most 1000."`
+	Input           Object              `json:"input_json" doc:"The input as sent."`
+	Output          Object              `json:"output_json" doc:"What a PEP would receive: the value of data.gatehouse.decision."`
+	ExecutionTimeMS float64             `json:"execution_time_ms" doc:"Evaluation time in milliseconds, without the trace."`
 	Timestamp       time.Time           `json:"timestamp" doc:"When it ran, UTC."`
-	Explanation     explain.Explanation `json:"explanation" doc:"The rule and line that decided and the values it saw; for a denial, the nearest rule that would have allowed."`
+	Explanation     explain.Explanation `json:"explanation" doc:"The rule and line that decided, and the values that it read; for a denial, the nearest rule that would have granted access."`
 	// Notes say where a live decision would differ.
-	Notes          []string     `json:"notes" doc:"What a live decision would do otherwise, in words; empty when nothing."`
-	EvaluatedInput Object       `json:"evaluated_input" doc:"The input as the control saw it: filled in from the resource and the stored user, as for a live decision."`
-	SourceLines    []SourceLine `json:"source_lines" doc:"The lines of the control that had to do with the decision."`
+	Notes          []string     `json:"notes" doc:"How a live decision would differ, in words; empty if it would not."`
+	EvaluatedInput Object       `json:"evaluated_input" doc:"The input as the control read it: completed from the resource and the stored user, as for a live decision."`
+	SourceLines    []SourceLine `json:"source_lines" doc:"The lines of the control that took part in the decision."`
 	Policy         Subject      `json:"policy" doc:"The control."`
-	Resource       *Named       `json:"resource,omitempty" doc:"The resource whose fields filled in the input; absent where there was none."`
+	Resource       *Named       `json:"resource,omitempty" doc:"The resource whose fields completed the input; absent without one."`
 	Environment    scope.Env    `json:"environment" enum:"sandbox,production" doc:"The environment."`
 	TestType       string       `json:"test_type" enum:"manual,scenario,regression" doc:"The kind of run."`
-	Scenario       *Named       `json:"scenario,omitempty" doc:"The scenario that was run; absent for none."`
+	Scenario       *Named       `json:"scenario,omitempty" doc:"The scenario that was run; absent when there is none."`
 	User           Actor        `json:"user" doc:"Who ran it."`
 	// Error is set where the control could not be evaluated, or ran into a limit.
-	Error string `json:"error,omitempty" doc:"Why the control could not be evaluated; absent where it could."`
+	Error string `json:"error,omitempty" doc:"Why the control could not be evaluated; absent if it could."`
 }
 
 // Result is the answer to a simulation.
 type Result struct {
-	SimulationID *int64 `json:"simulation_id" nullable:"true" doc:"Names this run in the history and the audit."`
+	SimulationID *int64 `json:"simulation_id" nullable:"true" doc:"Identifies this run in the history and in the audit."`
 	// Checksum is that of the record as it is kept, not of this answer.
-	Checksum string `json:"checksum" doc:"sha256: and the digest of the record that is kept of this run, as exports and the audit entry show it."`
+	Checksum string `json:"checksum" doc:"sha256: and the digest of the stored record of this run, as exports and the audit entry contain it."`
 	Record
 }
 
@@ -128,13 +128,13 @@ type Result struct {
 type Entry struct {
 	ID              int64           `json:"id" db:"id" doc:"The run's simulation_id."`
 	PolicyID        int64           `json:"policy_id" db:"policy_id" doc:"The control."`
-	PolicyName      string          `json:"policy_name" db:"policy_name" doc:"Its name then."`
+	PolicyName      string          `json:"policy_name" db:"policy_name" doc:"Its name at the time."`
 	User            string          `json:"user" db:"actor_name" doc:"Who ran it: a username, or a key's name."`
-	Decision        string          `json:"decision" db:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"What came of it."`
-	ExecutionTimeMS float64         `json:"execution_time_ms" db:"-" doc:"Time of the evaluation in milliseconds."`
+	Decision        string          `json:"decision" db:"decision" enum:"ALLOW,DENY,MASK,NO_MATCH" doc:"Result."`
+	ExecutionTimeMS float64         `json:"execution_time_ms" db:"-" doc:"Evaluation time in milliseconds."`
 	Timestamp       time.Time       `json:"timestamp" db:"created_at" doc:"When it ran, UTC."`
-	InputSummary    string          `json:"input_summary" db:"summary" doc:"The input in one line, without what is secret in it. Empty for the runs of others without audit:read." example:"user.id=ada user.role=intern action.method=GET"`
-	CanExport       bool            `json:"can_export" db:"-" doc:"Whether the caller may export it: one's own runs, and those of others with audit:read."`
+	InputSummary    string          `json:"input_summary" db:"summary" doc:"The input in one line, without secrets. For the runs of others, it is empty without audit:read." example:"user.id=ada user.role=intern action.method=GET"`
+	CanExport       bool            `json:"can_export" db:"-" doc:"Whether the caller may export it: your own runs, and those of others with audit:read."`
 	Environment     scope.Env       `json:"environment" db:"environment" enum:"sandbox,production" doc:"The environment."`
 	Nanoseconds     int64           `json:"-" db:"nanoseconds"`
 	ActorKind       scope.ActorKind `json:"-" db:"actor_kind"`
@@ -144,10 +144,10 @@ type Entry struct {
 // History is one page of runs, newest first.
 type History struct {
 	Entries []Entry `json:"entries" doc:"The runs, newest first."`
-	Total   int64   `json:"total" doc:"How many there are in the stretch of time asked for."`
-	Limit   int64   `json:"limit" doc:"The limit asked for."`
-	Offset  int64   `json:"offset" doc:"The offset asked for."`
-	HasMore bool    `json:"has_more" doc:"Whether older ones follow."`
+	Total   int64   `json:"total" doc:"Number of runs in the period."`
+	Limit   int64   `json:"limit" doc:"The limit of the page."`
+	Offset  int64   `json:"offset" doc:"The offset of the page."`
+	HasMore bool    `json:"has_more" doc:"Whether there are older runs."`
 }
 
 // Filter narrows a history. Start and End are inclusive; zero does not bound.
@@ -161,7 +161,7 @@ type Scenario struct {
 	ID          int64          `json:"id" db:"id" doc:"Identifier."`
 	Name        string         `json:"name" db:"name" doc:"Name." example:"intern on a Sunday"`
 	Description string         `json:"description" db:"description" doc:"Description for people."`
-	PolicyID    int64          `json:"policy_id" db:"policy_id" doc:"The control that it is for."`
+	PolicyID    int64          `json:"policy_id" db:"policy_id" doc:"The control that it belongs to."`
 	PolicyName  string         `json:"policy_name" db:"policy_name" doc:"Its name."`
 	Attributes  map[string]any `json:"attributes" db:"attributes" doc:"Attribute keys, such as user.role, and their values."`
 	CreatedAt   time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
@@ -171,7 +171,7 @@ type Scenario struct {
 
 // ScenarioDraft is what a create takes.
 type ScenarioDraft struct {
-	PolicyID    int64          `json:"policy_id" minimum:"1" doc:"The control that it is for."`
+	PolicyID    int64          `json:"policy_id" minimum:"1" doc:"The control that it belongs to."`
 	Name        string         `json:"name" minLength:"1" maxLength:"200" doc:"Name." example:"intern on a Sunday"`
 	Description string         `json:"description,omitempty" maxLength:"4000" doc:"Description for people."`
 	Attributes  map[string]any `json:"attributes,omitempty" doc:"Attribute keys, such as user.role, and their values." example:"{\"user.role\":\"intern\",\"action.method\":\"GET\"}"`
@@ -179,8 +179,8 @@ type ScenarioDraft struct {
 
 // ScenarioChange is what an update takes: the members sent change.
 type ScenarioChange struct {
-	PolicyID    *int64                      `json:"policy_id,omitempty" minimum:"1" doc:"The control that it is for."`
+	PolicyID    *int64                      `json:"policy_id,omitempty" minimum:"1" doc:"The control that it belongs to."`
 	Name        *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name."`
 	Description patch.Field[string]         `json:"description,omitzero" maxLength:"4000" doc:"Description for people."`
-	Attributes  patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Attribute keys and their values; replaces them whole."`
+	Attributes  patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Attribute keys and their values; replaces all of them."`
 }

@@ -47,12 +47,12 @@ type Template struct {
 // Parameter is a value that stands in the control's text as a literal, for an
 // author to change.
 type Parameter struct {
-	Name        string `json:"name" doc:"Name of the rule in the Rego that holds the value." example:"tokens_per_minute"`
+	Name        string `json:"name" doc:"Name of the Rego rule that holds the value." example:"tokens_per_minute"`
 	Description string `json:"description" doc:"What it does."`
 	Type        string `json:"type" enum:"string,number,boolean,array,object" doc:"JSON type of the value."`
-	Default     any    `json:"default" doc:"Value as shipped."`
-	From        string `json:"from,omitempty" doc:"Enrichment field that the value comes from. The control reads the field itself at every decision; the literal counts while the field is not set." example:"pii_categories"`
-	Value       any    `json:"value" doc:"Value in rego_code: that of the resource's enrichment where from names a field that is set, else the default."`
+	Default     any    `json:"default" doc:"Default value."`
+	From        string `json:"from,omitempty" doc:"Enrichment field that the value comes from. The control reads this field at every decision; the literal applies while the field is not set." example:"pii_categories"`
+	Value       any    `json:"value" doc:"Value in rego_code: from the resource's enrichment when from names a field that is set, else the default."`
 }
 
 // Case is a test of a control. A decision's effect and reason are looked at by

@@ -308,32 +308,32 @@ func (Settings) Schema(huma.Registry) *huma.Schema {
 	limit := func(what string) *huma.Schema {
 		return &huma.Schema{
 			Type: huma.TypeInteger, Format: "int64", Minimum: &zero, Nullable: true,
-			Description: "How many " + what + " the tenant may have; absent: no limit.",
+			Description: "Largest number of " + what + "; absent: no limit.",
 		}
 	}
 	s := &huma.Schema{
 		Type: huma.TypeObject, AdditionalProperties: true,
 		Properties: map[string]*huma.Schema{
 			"max_policies": limit("controls"), "max_users": limit("people"), "max_bouncers": limit("bouncers"),
-			AssistSetting:   {Type: huma.TypeBoolean, Nullable: true, Description: "Classification may ask the model that the server is configured with, where its own rules are unsure."},
+			AssistSetting:   {Type: huma.TypeBoolean, Nullable: true, Description: "Classification may ask the server's configured model when its own rules are not sure."},
 			FourEyesSetting: {Type: huma.TypeBoolean, Nullable: true, Description: "A promotion needs an approver other than the caller."},
 			ImpactGateSetting: {
 				Type: huma.TypeString, Nullable: true, Enum: []any{ImpactOff, ImpactWarn, ImpactBlock},
-				Description: "Whether a promotion replays production's recorded decisions first: off (default), warn tells the figures in the answer, block refuses above the threshold.",
+				Description: "Whether a promotion first replays production's recorded decisions. off (default): no. warn: the figures are in the answer. block: the promotion is refused above the threshold.",
 			},
 			ImpactThresholdSetting: {
 				Type: huma.TypeNumber, Format: "double", Minimum: &zero, Maximum: &hundred, Nullable: true,
-				Description: "How many percent of the replayed decisions a promotion may newly block; absent: none.",
+				Description: "Largest share of the replayed decisions that a promotion may newly block, in percent; absent: none.",
 			},
 			ImpactWindowSetting: {
 				Type: huma.TypeInteger, Format: "int64", Minimum: &one, Maximum: &year, Nullable: true,
-				Description: "How many hours back decisions are replayed before a promotion; absent: 168.",
+				Description: "How many hours of decisions are replayed before a promotion; absent: 168.",
 			},
 			AnomaliesSetting: {
-				Description: "From how many times the usual on decisions are flagged as an anomaly: off, or a number from 2 to 20; absent: 3.",
+				Description: "How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3.",
 			},
 			ReplaySetting: {
-				Description: "What is kept of decisions' inputs for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none keep nothing.",
+				Description: "How long inputs of decisions are stored for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none store nothing.",
 			},
 		},
 	}

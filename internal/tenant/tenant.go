@@ -53,24 +53,24 @@ const Revision = "tenants"
 
 // Tenant is the specification's "Tenant".
 type Tenant struct {
-	ID           scope.TenantID `json:"id" db:"id" doc:"A DNS label, made from the name; never given again."`
+	ID           scope.TenantID `json:"id" db:"id" doc:"A DNS label, made from the name; never reused."`
 	Name         string         `json:"name" db:"name" doc:"Display name."`
 	Domain       string         `json:"domain" db:"domain" doc:"The tenant's domain; by default its subdomain of the base domain."`
-	CustomDomain *string        `json:"custom_domain" db:"custom_domain" doc:"A domain of the tenant's own; it routes once verified."`
+	CustomDomain *string        `json:"custom_domain" db:"custom_domain" doc:"A domain of the tenant's own; requests are routed by it once it is verified."`
 	Status       string         `json:"status" db:"status" enum:"active,suspended,deleted" doc:"Only an active tenant is served."`
-	Region       string         `json:"region" db:"region" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"Where the tenant's data is."`
+	Region       string         `json:"region" db:"region" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"Where the tenant's data is stored."`
 	PlanType     string         `json:"plan_type" db:"plan_type" enum:"standard,pro,enterprise" doc:"The plan; it sets the request rate of each key."`
-	CreatedAt    time.Time      `json:"created_at" db:"created_at" doc:"When the tenant was made."`
+	CreatedAt    time.Time      `json:"created_at" db:"created_at" doc:"When the tenant was created."`
 	UpdatedAt    time.Time      `json:"updated_at" db:"updated_at" doc:"When the record last changed."`
 	ExpiresAt    *time.Time     `json:"expires_at" db:"expires_at" doc:"When a deleted tenant's data is purged; null otherwise."`
 	DeletedAt    *time.Time     `json:"deleted_at,omitempty" db:"deleted_at" doc:"When the tenant was deleted."`
-	Settings     Settings       `json:"settings" db:"settings" doc:"Limits and switches of the tenant."`
-	Limits       *Usage         `json:"limits,omitempty" db:"-" doc:"What is used of the limits; absent in lists."`
+	Settings     Settings       `json:"settings" db:"settings" doc:"Limits and features of the tenant."`
+	Limits       *Usage         `json:"limits,omitempty" db:"-" doc:"Usage of the limits; absent in lists."`
 }
 
 // Usage is how much of each limited kind a tenant has.
 type Usage struct {
-	PoliciesUsed int64 `json:"policies_used" doc:"Controls, deleted ones not counted."`
+	PoliciesUsed int64 `json:"policies_used" doc:"Controls, except deleted ones."`
 	UsersUsed    int64 `json:"users_used" doc:"People."`
 	BouncersUsed int64 `json:"bouncers_used" doc:"Bouncers."`
 }
@@ -79,10 +79,10 @@ type Usage struct {
 type Draft struct {
 	Name         string   `json:"name" minLength:"1" maxLength:"128" doc:"Display name; the id is made from it."`
 	Domain       string   `json:"domain,omitempty" maxLength:"253" doc:"The tenant's domain; absent: its subdomain of the base domain."`
-	CustomDomain string   `json:"custom_domain,omitempty" maxLength:"253" doc:"A domain of the tenant's own; it routes once verified."`
-	PlanType     string   `json:"plan_type,omitempty" enum:"standard,pro,enterprise" doc:"standard when absent."`
-	Region       string   `json:"region,omitempty" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"us-east-1 when absent."`
-	Settings     Settings `json:"settings,omitempty" doc:"Limits and switches; an absent limit is none. Members that begin with x- are yours; another unknown one is 422, with the nearest name."`
+	CustomDomain string   `json:"custom_domain,omitempty" maxLength:"253" doc:"A domain of the tenant's own; requests are routed by it once it is verified."`
+	PlanType     string   `json:"plan_type,omitempty" enum:"standard,pro,enterprise" doc:"standard by default."`
+	Region       string   `json:"region,omitempty" enum:"us-east-1,us-west-2,ca-central-1,eu-west-1,eu-central-1,eu-north-1,ap-southeast-1,ap-northeast-1,ap-south-1" doc:"us-east-1 by default."`
+	Settings     Settings `json:"settings,omitempty" doc:"Limits and features; an absent limit means none. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one."`
 }
 
 // Offences are those of a draft that its schema cannot say, to be told with the
@@ -95,10 +95,10 @@ func (d Draft) Offences() []fault.Detail {
 // Change is what of a tenant is to change; absent members stay. Plan, status and
 // limits are a platform administrator's to change.
 type Change struct {
-	Name     patch.Field[string]   `json:"name,omitzero" minLength:"1" maxLength:"128" doc:"Display name; the id stays."`
-	Settings patch.Field[Settings] `json:"settings,omitzero" doc:"Members that are sent change, others stay; null removes one. max_* are a platform administrator's to change. Members that begin with x- are yours; another unknown one is 422, with the nearest name, unless it is stored with this value already."`
-	PlanType patch.Field[string]   `json:"plan_type,omitzero" enum:"standard,pro,enterprise" doc:"A platform administrator's to change."`
-	Status   patch.Field[string]   `json:"status,omitzero" enum:"active,suspended,deleted" doc:"active or suspended: a platform administrator's to change. Deleting has its own operation."`
+	Name     patch.Field[string]   `json:"name,omitzero" minLength:"1" maxLength:"128" doc:"Display name; the id does not change."`
+	Settings patch.Field[Settings] `json:"settings,omitzero" doc:"Only the members that are sent change; null removes one. Only a platform administrator may change max_*. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one, unless it is already stored with this value."`
+	PlanType patch.Field[string]   `json:"plan_type,omitzero" enum:"standard,pro,enterprise" doc:"Only a platform administrator may change it."`
+	Status   patch.Field[string]   `json:"status,omitzero" enum:"active,suspended,deleted" doc:"active or suspended; only a platform administrator may change it. To delete a tenant, use the delete operation."`
 }
 
 // Offences are those of the members that are sent which their schemas cannot say, to
@@ -121,7 +121,7 @@ type Filter struct{ Skip, Limit int }
 // Page is one page of tenants.
 type Page struct {
 	Tenants []Tenant `json:"tenants" nullable:"false" doc:"The tenants by id; without their usage."`
-	Total   int64    `json:"total" doc:"How many there are in all."`
+	Total   int64    `json:"total" doc:"Total number."`
 }
 
 // Deletion answers a delete.
@@ -134,12 +134,12 @@ type Deletion struct {
 // Alert is the specification's "Tenant alert".
 type Alert struct {
 	ID         int64      `json:"id" db:"id"`
-	Type       string     `json:"type" db:"type" doc:"usage_limit: a limit is nearly or wholly used. bouncer_disconnected: nothing was heard of a bouncer for three of its poll intervals. bouncer_trouble: a bouncer cannot keep its decision log, or its policy was not confirmed for too long."`
+	Type       string     `json:"type" db:"type" doc:"usage_limit: usage is close to a limit or has reached it. bouncer_disconnected: a bouncer has been silent for three of its poll intervals. bouncer_trouble: a bouncer cannot store its decision log, or its policy has not been confirmed for too long."`
 	Severity   string     `json:"severity" db:"severity" enum:"warning,error,critical" doc:"usage_limit: warning from 80 %, critical from 100 %. bouncer_disconnected and bouncer_trouble: error."`
-	Subject    string     `json:"subject" db:"subject" doc:"What it is about. usage_limit: policies, users or bouncers. Bouncers: the bouncer's id."`
+	Subject    string     `json:"subject" db:"subject" doc:"Subject of the alert. For usage_limit: policies, users or bouncers. For bouncers: the bouncer's id."`
 	Message    string     `json:"message" db:"message"`
 	CreatedAt  time.Time  `json:"created_at" db:"created_at"`
-	ResolvedAt *time.Time `json:"resolved_at" db:"resolved_at" doc:"When the reason was gone, such as when usage fell again; null while it is there."`
+	ResolvedAt *time.Time `json:"resolved_at" db:"resolved_at" doc:"When its cause ended, such as when usage fell again; null while it lasts."`
 }
 
 // The two modes of an environment.
@@ -158,7 +158,7 @@ type Enforcement struct {
 
 // ModeChange is the body of PUT /environments/{environment}/enforcement.
 type ModeChange struct {
-	Mode string `json:"mode" enum:"shadow,enforce" doc:"production takes enforce only after sandbox has."`
+	Mode string `json:"mode" enum:"shadow,enforce" doc:"production accepts enforce only after sandbox."`
 }
 
 // validHostname is a lower-case DNS name of at least one label.

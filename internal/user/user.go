@@ -32,17 +32,17 @@ const (
 
 // User is a person of the tenant (specification, "User").
 type User struct {
-	ID          string         `json:"id" db:"id" doc:"Identifies the person; never given again."`
-	Email       string         `json:"email" db:"email" doc:"E-mail address; unique in the tenant, and good for signing in."`
-	Username    string         `json:"username" db:"username" doc:"Name to sign in with; unique in the tenant regardless of case."`
-	Roles       []string       `json:"roles" db:"roles" nullable:"false" doc:"Role names. platform_admin, admin, policy_author, resource_manager, operator, auditor and viewer carry permissions; other names are attributes for controls."`
+	ID          string         `json:"id" db:"id" doc:"Identifies the person; never reused."`
+	Email       string         `json:"email" db:"email" doc:"E-mail address, unique in the tenant. It can be used to sign in."`
+	Username    string         `json:"username" db:"username" doc:"Name to sign in with; unique in the tenant, ignoring case."`
+	Roles       []string       `json:"roles" db:"roles" nullable:"false" doc:"Role names. platform_admin, admin, policy_author, resource_manager, operator, auditor and viewer grant permissions; other names are attributes that controls can read."`
 	Department  string         `json:"department" db:"department" doc:"Department, for controls to refer to."`
-	Attributes  map[string]any `json:"attributes" db:"attributes" doc:"Free attributes, such as a clearance level or the manager."`
-	Permissions []string       `json:"permissions,omitempty" db:"-" doc:"Scopes held; on the current-user view only."`
+	Attributes  map[string]any `json:"attributes" db:"attributes" doc:"Free-form attributes, such as a clearance level or the manager."`
+	Permissions []string       `json:"permissions,omitempty" db:"-" doc:"Scopes held; only when reading the current user."`
 	Status      string         `json:"status" db:"status" enum:"active,disabled" doc:"A disabled person cannot sign in."`
 	CreatedAt   time.Time      `json:"created_at" db:"created_at" doc:"When the person was added."`
 	UpdatedAt   time.Time      `json:"updated_at" db:"updated_at" doc:"When the record last changed."`
-	LastLoginAt *time.Time     `json:"last_login_at" db:"last_login_at" doc:"When the person last signed in with a password; null before the first time."`
+	LastLoginAt *time.Time     `json:"last_login_at" db:"last_login_at" doc:"When the person last signed in with a password; null if never."`
 	// PasswordHash is a PHC string; empty for people without a password.
 	PasswordHash string `json:"-" db:"password_hash"`
 }
@@ -50,11 +50,11 @@ type User struct {
 // Draft is what a person is made from.
 type Draft struct {
 	Email      string         `json:"email" format:"email" minLength:"3" maxLength:"254" doc:"E-mail address; unique in the tenant."`
-	Username   string         `json:"username" minLength:"1" maxLength:"128" doc:"Name to sign in with; unique in the tenant regardless of case."`
+	Username   string         `json:"username" minLength:"1" maxLength:"128" doc:"Name to sign in with; unique in the tenant, ignoring case."`
 	Password   string         `json:"password,omitempty" minLength:"8" maxLength:"1024" writeOnly:"true" doc:"Absent: the person cannot sign in with a password."`
-	Roles      []string       `json:"roles,omitempty" maxItems:"64" nullable:"false" doc:"Role names; display names such as Resource Manager are folded. The caller must hold what they allow."`
+	Roles      []string       `json:"roles,omitempty" maxItems:"64" nullable:"false" doc:"Role names; display names such as Resource Manager are converted. The caller must hold what they allow."`
 	Department string         `json:"department,omitempty" maxLength:"256" doc:"Department."`
-	Attributes map[string]any `json:"attributes,omitempty" doc:"Free attributes."`
+	Attributes map[string]any `json:"attributes,omitempty" doc:"Free-form attributes."`
 }
 
 // Offences are those of a draft that its schema cannot say, to be told with the
@@ -76,17 +76,17 @@ type Change struct {
 	Email      patch.Field[string]         `json:"email,omitzero" format:"email" minLength:"3" maxLength:"254" doc:"New e-mail address."`
 	Username   patch.Field[string]         `json:"username,omitzero" minLength:"1" maxLength:"128" doc:"New name to sign in with."`
 	Password   patch.Field[string]         `json:"password,omitzero" minLength:"8" maxLength:"1024" writeOnly:"true" doc:"New password; ends the person's sessions and own API keys."`
-	KeepKeys   bool                        `json:"keep_api_keys,omitempty" writeOnly:"true" doc:"With password: the person's own API keys live on."`
-	Roles      patch.Field[[]string]       `json:"roles,omitzero" maxItems:"64" doc:"New roles; ends the person's sessions when they differ."`
+	KeepKeys   bool                        `json:"keep_api_keys,omitempty" writeOnly:"true" doc:"With password: the person's own API keys stay valid."`
+	Roles      patch.Field[[]string]       `json:"roles,omitzero" maxItems:"64" doc:"New roles; a change ends the person's sessions."`
 	Department patch.Field[string]         `json:"department,omitzero" maxLength:"256" doc:"Department."`
-	Attributes patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Free attributes; replaces all of them."`
+	Attributes patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Free-form attributes; replaces all of them."`
 	Status     patch.Field[string]         `json:"status,omitzero" enum:"active,disabled" doc:"disabled ends the person's sessions and keys at once."`
 }
 
 // RolesChange is the body of PUT /users/{user_id}/roles.
 type RolesChange struct {
 	Roles  []string `json:"roles" maxItems:"64" nullable:"false" doc:"The person's new roles."`
-	Reason string   `json:"reason,omitempty" maxLength:"1000" doc:"Why; kept in the audit."`
+	Reason string   `json:"reason,omitempty" maxLength:"1000" doc:"The reason; stored in the audit."`
 }
 
 // Filter narrows a list of people.
@@ -99,7 +99,7 @@ type Filter struct {
 // Page is one page of people.
 type Page struct {
 	Users []User `json:"users" nullable:"false" doc:"The people, oldest first."`
-	Total int64  `json:"total" doc:"How many there are in all under the filter."`
+	Total int64  `json:"total" doc:"Total number that match the filter."`
 }
 
 // Fold gives a name the form in which it is compared: compatibility

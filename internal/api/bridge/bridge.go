@@ -24,32 +24,32 @@ const bundleMedia = "application/vnd.openpolicyagent.bundles"
 const maxLogChunk = 10 << 20
 
 type bundleIn struct {
-	ID          int64  `path:"bouncer_id" minimum:"1" doc:"Id of the bouncer: the caller's own"`
-	IfNoneMatch string `header:"If-None-Match" doc:"ETags: first that of the bundle that is active, then others that are not wanted"`
-	Prefer      string `header:"Prefer" doc:"wait=N parks the request for up to N seconds, 300 at most, until there is another bundle"`
+	ID          int64  `path:"bouncer_id" minimum:"1" doc:"Id of the bouncer; must be the caller's own"`
+	IfNoneMatch string `header:"If-None-Match" doc:"ETags: first that of the active bundle, then those that the client does not want"`
+	Prefer      string `header:"Prefer" doc:"wait=N keeps the request open for up to N seconds, at most 300, until there is another bundle"`
 }
 
 type partitionIn struct {
-	Partition string `path:"partition" maxLength:"200" doc:"Any name; OPA's old partition_name"`
+	Partition string `path:"partition" maxLength:"200" doc:"Any name; OPA's former partition_name"`
 }
 
 // StatusReport documents OPA's status; members beyond these are ignored.
 type StatusReport struct {
 	Labels       map[string]string `json:"labels,omitempty" doc:"The bouncer's labels"`
-	Bundles      map[string]any    `json:"bundles,omitempty" doc:"By name: active_revision, code, message, http_code, errors"`
+	Bundles      map[string]any    `json:"bundles,omitempty" doc:"By bundle name: active_revision, code, message, http_code, errors"`
 	DecisionLogs map[string]any    `json:"decision_logs,omitempty" doc:"code, when the decision log cannot be delivered"`
-	Gatehouse    map[string]any    `json:"gatehouse,omitempty" doc:"What our own bouncer adds: version, requests_per_second, cache_hit_rate, target_app_reachable"`
+	Gatehouse    map[string]any    `json:"gatehouse,omitempty" doc:"Added by a gatehouse bouncer: version, requests_per_second, cache_hit_rate, target_app_reachable"`
 }
 
 // LogEvent documents an event of OPA's decision log; members beyond these are
 // kept as far as they are understood.
 type LogEvent struct {
-	DecisionID string         `json:"decision_id" doc:"The event is known again by it"`
+	DecisionID string         `json:"decision_id" doc:"Identifies the event when it is sent again"`
 	Timestamp  time.Time      `json:"timestamp" doc:"When it was decided"`
-	Path       string         `json:"path,omitempty" doc:"What was asked for, such as gatehouse/decision"`
+	Path       string         `json:"path,omitempty" doc:"The rule that was queried, such as gatehouse/decision"`
 	Input      map[string]any `json:"input,omitempty" doc:"The input"`
-	Result     any            `json:"result,omitempty" doc:"What it came to; absent when undefined"`
-	Custom     map[string]any `json:"custom,omitempty" doc:"What our own bouncer adds: mode, outcome, cache_hit, request_id"`
+	Result     any            `json:"result,omitempty" doc:"The result; absent when undefined"`
+	Custom     map[string]any `json:"custom,omitempty" doc:"Added by a gatehouse bouncer: mode, outcome, cache_hit, request_id"`
 }
 
 // bridge registers what bouncers speak: OPA's management protocols.
@@ -58,7 +58,7 @@ func (h *Handler) bridge(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "bridge-bundle", Method: http.MethodGet, Path: "/bridge/bundles/{bouncer_id}", Reach: rest.ReachEnvironment, Tags: tags, Slow: true,
 		Summary:     "Fetch the bouncer's bundle",
-		Description: "An OPA bundle with the controls for the bouncer's resources and the tenant-wide ones. The ETag is its revision, which only grows. 304: there is no other bundle, or a parked request ran out. A revision that the bouncer refused is not sent again.",
+		Description: "An OPA bundle with the controls for the bouncer's resources and the tenant-wide ones. The ETag is its revision, which only grows. 304: there is no newer bundle, or a long poll timed out. A revision that the bouncer refused is not sent again.",
 	},
 		rest.RawDocs{Params: reflect.TypeFor[bundleIn](), Response: reflect.TypeFor[[]byte](), ResponseType: bundleMedia},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
@@ -73,7 +73,7 @@ func (h *Handler) bridge(r *rest.Router) {
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			h.answerPoll(w, req, sc, h.Bridge.Discovery)
 		})
-	rest.Raw(r, rest.Op{ID: "bridge-self", Method: http.MethodGet, Path: "/bridge/self", Reach: rest.ReachEnvironment, Tags: tags, Summary: "Which bouncer this token belongs to"},
+	rest.Raw(r, rest.Op{ID: "bridge-self", Method: http.MethodGet, Path: "/bridge/self", Reach: rest.ReachEnvironment, Tags: tags, Summary: "Identify the bouncer that owns this token"},
 		rest.RawDocs{Response: reflect.TypeFor[bridge.Self]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			me, err := h.Bridge.Self(req.Context(), sc, tokenDigest(req))
@@ -86,7 +86,7 @@ func (h *Handler) bridge(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "bridge-credentials", Method: http.MethodGet, Path: "/bridge/credentials", Reach: rest.ReachEnvironment, Tags: tags,
 		Summary:     "Fetch the credentials for the application",
-		Description: "A bouncer's own alone, sealed under a key that is derived from its token. The bundle's metadata says when there are others.",
+		Description: "Returns the calling bouncer's own credentials, encrypted with a key that is derived from its token. The metadata of the bundle tells the bouncer when they have changed.",
 	},
 		rest.RawDocs{Response: reflect.TypeFor[bridge.SealedCredentials]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
@@ -101,7 +101,7 @@ func (h *Handler) bridge(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "bridge-resources", Method: http.MethodGet, Path: "/bridge/data/resources", Reach: rest.ReachEnvironment, Tags: tags,
 		Summary:     "Read the data feed data.resources",
-		Description: "Registered resources with their enrichment, by id, as controls see them. A bouncer gets those that it stands before; others need `resources:read` and get all of the environment.",
+		Description: "Registered resources with their enrichment, by id, as controls read them. A bouncer gets the resources that it protects; other callers need `resources:read` and get all resources of the environment.",
 	},
 		rest.RawDocs{Params: reflect.TypeFor[rest.InEnvironment](), Response: reflect.TypeFor[map[string]any]()}, h.resourceFeed)
 }
@@ -113,7 +113,7 @@ func (h *Handler) intakes(r *rest.Router) {
 		ID: "bridge-logs", Method: http.MethodPost, Path: "/bridge/logs", Reach: rest.ReachEnvironment, Tags: tags, MaxBody: maxLogChunk, Gzip: true, Lenient: true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 		Summary:     "Take a chunk of a bouncer's decision log",
-		Description: "A JSON array of events, which may be gzipped. It is never refused for its content: what cannot be understood is set aside. The answer comes when the events are safe; one that is sent again is known by its decision_id.",
+		Description: "A JSON array of events, optionally gzipped. The chunk is never refused for its content: events that cannot be read are set aside. The answer follows when the events are stored safely. An event that is sent again is recognised by its decision_id.",
 	}
 	docs := rest.RawDocs{Request: reflect.TypeFor[[]LogEvent](), Response: reflect.TypeFor[bridge.Intake]()}
 	rest.Raw(r, logs, docs, h.takeLogs)
@@ -122,8 +122,8 @@ func (h *Handler) intakes(r *rest.Router) {
 	rest.Raw(r, logs, docs, h.takeLogs)
 	rest.Raw(r, rest.Op{
 		ID: "bridge-report-hosts", Method: http.MethodPost, Path: "/bridge/discovery", Reach: rest.ReachEnvironment, Tags: tags, Lenient: true,
-		Summary:     "Report hosts that no resource knows",
-		Description: "First traffic to a host that no resource of the environment names creates one: auto_discovered, classified by the heuristic. One that is there is never changed. At most 100 an hour and bouncer, and 1000 an environment that no person has classified yet; names of hosts only, no addresses.",
+		Summary:     "Report hosts that no resource names",
+		Description: "The first request to a host that no resource of the environment names creates a resource with auto_discovered set, classified by the heuristic. An existing resource is never changed. Limits: 100 an hour for each bouncer, and 1000 an environment that no person has classified yet. Only host names count, not addresses.",
 	},
 		rest.RawDocs{Request: reflect.TypeFor[bridge.Sightings](), Response: reflect.TypeFor[resource.Discovery]()}, h.takeHosts)
 	rest.Raw(r, rest.Op{

@@ -21,8 +21,8 @@ type policyListIn struct {
 	rest.InEnvironment
 	rest.Page
 	Kind   string `query:"kind" enum:"control,library" doc:"Only policies of this kind"`
-	Status string `query:"status" enum:"active,inactive,draft" doc:"Only policies in this state"`
-	Name   string `query:"name" maxLength:"200" doc:"Only policies whose name holds this text, in any case"`
+	Status string `query:"status" enum:"active,inactive,draft" doc:"Only policies with this status"`
+	Name   string `query:"name" maxLength:"200" doc:"Only policies whose name contains this text, ignoring case"`
 }
 
 type policyPageOut struct{ Body policy.Page }
@@ -38,7 +38,7 @@ type policyCreateIn struct{ Body policy.Draft }
 type PolicyCreated struct {
 	ID          int64     `json:"id" doc:"Id of the new policy"`
 	Name        string    `json:"name" doc:"Its name"`
-	Status      string    `json:"status" enum:"draft,active" doc:"Its state"`
+	Status      string    `json:"status" enum:"draft,active" doc:"Its status"`
 	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Its environment"`
 	CreatedAt   time.Time `json:"created_at" doc:"When it was created"`
 	Message     string    `json:"message" doc:"What was done"`
@@ -58,7 +58,7 @@ type policyUpdateIn struct {
 type policyDeleteIn struct {
 	PolicyPath
 	rest.IfMatch
-	Hard bool `query:"hard_delete" doc:"Remove the policy and its versions for good"`
+	Hard bool `query:"hard_delete" doc:"Delete the policy and its versions for good"`
 }
 
 // PolicyDeleted is the answer to DELETE /policies/{policy_id}.
@@ -83,7 +83,7 @@ func (h *Handler) policies(r *rest.Router) {
 	tags, record := []string{"Policies"}, reflect.TypeFor[policy.Policy]()
 	rest.Register(r, rest.Op{
 		ID: "list-policies", Method: http.MethodGet, Path: "/policies", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
-		Summary: "List policies", Description: "By id. Deleted policies are not listed.",
+		Summary: "List policies", Description: "Sorted by id. Deleted policies are not listed.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyListIn) (*policyPageOut, error) {
 			page, err := h.Policies.List(ctx, sc, policy.Filter{Kind: in.Kind, Status: in.Status, Name: in.Name, Skip: int64(in.Skip), Limit: int64(in.Limit)})
@@ -93,7 +93,7 @@ func (h *Handler) policies(r *rest.Router) {
 		ID: "create-policy", Method: http.MethodPost, Path: "/policies", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Create a policy",
-		Description: "With kind `library` it is a module that controls import; it has no resource, bouncer, test cases or actions, and where its package has an active library in the environment already: 409. A policy that does not compile is refused with the errors that validate gives (`invalid_policy`). To be created active is to be deployed. Over the tenant's `max_policies`: 403 `limit_exceeded`.",
+		Description: "With kind `library` the policy is a module that controls import. A library has no resource, bouncer, test cases or actions; if its package already has an active library in the environment: 409. A policy that does not compile is refused with the same errors as in validate (`invalid_policy`). A policy that is created active is deployed at once. Over the tenant's `max_policies`: 403 `limit_exceeded`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyCreateIn) (*policyCreatedOut, error) {
 			p, err := h.Policies.Create(ctx, sc, in.Body)
@@ -111,7 +111,7 @@ func (h *Handler) policies(r *rest.Router) {
 		ID: "update-policy", Method: http.MethodPut, Path: "/policies/{policy_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a policy",
-		Description: "Members that are not sent stay as they are. Every change is a new version. Draft becomes active, active inactive and back; nothing becomes draft again (409). The environment changes by promotion only. A library must leave all policies compiling that use it: 409 `library_in_use` where it would be gone for them, 422 `library_breaks_users` with each place where they would not compile.",
+		Description: "Members that are not sent keep their value. Every change makes a new version. A draft can become active, and a policy can go from active to inactive and back; nothing can become a draft again (409). Only a promotion changes the environment. A change to a library must leave all policies that use it compiling: 409 `library_in_use` when they would lose it, 422 `library_breaks_users` with each error in them.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyUpdateIn) (*policyOut, error) {
 			p, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {
@@ -123,7 +123,7 @@ func (h *Handler) policies(r *rest.Router) {
 		ID: "delete-policy", Method: http.MethodDelete, Path: "/policies/{policy_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Delete a policy",
-		Description: "It is gone from reads and decisions at once, and can be restored unless it is deleted hard. A library that policies use: 409 `library_in_use`.",
+		Description: "The policy disappears from reads and decisions at once. It can be restored, unless it is deleted for good. A library that policies use: 409 `library_in_use`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyDeleteIn) (*policyDeletedOut, error) {
 			at, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (time.Time, error) {
@@ -138,8 +138,8 @@ func (h *Handler) policies(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "restore-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/restore", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
-		Summary:     "Bring a deleted policy back",
-		Description: "It comes back as it was. Where its resource or bouncer is gone meanwhile, it comes back inactive and unlinked. A policy that is not deleted: 409.",
+		Summary:     "Restore a deleted policy",
+		Description: "Restores the policy as it was. If its resource or bouncer has been removed since, the policy is restored inactive and without links. A policy that is not deleted: 409.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*policyOut, error) {
 			p, err := h.Policies.Restore(ctx, sc, in.ID)

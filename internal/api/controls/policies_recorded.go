@@ -11,7 +11,7 @@ import (
 
 type unusedIn struct {
 	rest.InEnvironment
-	Days int `query:"days" default:"30" minimum:"1" maximum:"365" doc:"For how many days no decision may have touched them"`
+	Days int `query:"days" default:"30" minimum:"1" maximum:"365" doc:"How many days without a decision count as unused"`
 }
 
 type unusedOut struct{ Body replay.Unused }
@@ -28,8 +28,8 @@ func (h *Handler) recorded(r *rest.Router) {
 	tags := []string{"Policies"}
 	rest.Register(r, rest.Op{
 		ID: "list-unused-policies", Method: http.MethodGet, Path: "/policies/unused", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
-		Summary:     "List active policies that decided nothing",
-		Description: "Counted by the decisions that name a policy: one that matched and was overruled by another is not named. Rules are told where resources at audit level detailed or comprehensive recorded why they decided.",
+		Summary:     "List active policies that have decided nothing",
+		Description: "Counts the decisions that name a policy. A policy that matched but was overruled by another is not named. Rules are listed for resources whose audit level, detailed or comprehensive, stores explanations.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *unusedIn) (*unusedOut, error) {
 			out, err := h.Replays.Unused(ctx, sc, in.Days)
@@ -38,8 +38,8 @@ func (h *Handler) recorded(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "test-cases-from-decisions", Method: http.MethodPost, Path: "/policies/{policy_id}/test-cases/from-decisions", Reach: rest.ReachEnvironment, Permission: "policies:write", Also: "audit:read", Tags: tags,
 		Errors:      []int{http.StatusPreconditionFailed},
-		Summary:     "Make test cases of recorded decisions",
-		Description: "Each case holds the input as the policies saw it, the matched resource's fields included, and whether access was granted by all policies together (in shadow mode: would have been). The new cases are run against this policy alone at once, so that those show which other policies decide. A decision of which no input is kept makes none. It shows what requests held, so it needs the permission audit:read too.",
+		Summary:     "Make test cases from recorded decisions",
+		Description: "Each case holds the input as the policies read it, with the fields of the matched resource, and whether all policies together granted access (in shadow mode: would have granted it). The new cases are run at once against this policy alone, so they also show which ones another policy decided. A decision without a stored input gives no case. Cases show what requests contained, so the caller also needs audit:read.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *casesIn) (*casesOut, error) {
 			out, err := h.Replays.Cases(ctx, sc, in.ID, in.Body)

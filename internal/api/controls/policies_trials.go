@@ -43,9 +43,9 @@ type PolicyPromoted struct {
 	Environment scope.Env `json:"environment" enum:"production" doc:"Its environment now"`
 	PromotedAt  time.Time `json:"promoted_at" doc:"When it was promoted"`
 
-	Impact   *policy.Impact      `json:"impact,omitempty" doc:"What the impact gate measured; absent where it is off"`
-	Replaced []policy.Superseded `json:"replaced,omitempty" doc:"With replace: the policies that it took the place of. To go back, reinstate one of them"`
-	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"What was done as asked and may surprise"`
+	Impact   *policy.Impact      `json:"impact,omitempty" doc:"The result of the impact gate; absent when it is off"`
+	Replaced []policy.Superseded `json:"replaced,omitempty" doc:"With replace: the policies that it replaced. To go back, reinstate one of them"`
+	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"Things to know about what was done"`
 
 	SandboxCopyID int64 `json:"sandbox_copy_id,omitempty" doc:"With keep_in_sandbox: the id of the copy in sandbox"`
 }
@@ -68,8 +68,8 @@ type PolicyReinstated struct {
 	Environment scope.Env `json:"environment" enum:"sandbox,production" doc:"Its environment"`
 	Version     int64     `json:"version" doc:"Its version"`
 
-	Replaced []policy.Superseded `json:"replaced" doc:"The policies that it took the place of"`
-	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"What was done as asked and may surprise"`
+	Replaced []policy.Superseded `json:"replaced" doc:"The policies that it replaced"`
+	Warnings []policy.Warning    `json:"warnings,omitempty" doc:"Things to know about what was done"`
 }
 
 type policyReinstatedOut struct {
@@ -83,7 +83,7 @@ func (h *Handler) trials(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "validate-policy", Method: http.MethodPost, Path: "/policies/validate", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "Check Rego source",
-		Description: "Answers 200 whether it compiles or not, as a library where its package is under lib: with the linter's warnings, or with errors and their places. A source that takes too long or too much memory to check: 422 `evaluation_limit`.",
+		Description: "Answers 200 whether the source compiles or not, with the linter's warnings, or with errors and their positions. A package under lib is checked as a library. A source that takes too much time or memory to check: 422 `evaluation_limit`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyValidateIn) (*policyValidationOut, error) {
 			v, err := h.Policies.Validate(ctx, sc, in.Body.RegoCode)
@@ -93,7 +93,7 @@ func (h *Handler) trials(r *rest.Router) {
 		ID: "test-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/test", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Run test cases against a policy",
-		Description: "Without a body, or without test_cases in it, the stored cases are run. expected is compared with whether access is granted (ALLOW or MASK). Below data the control finds what decisions of its environment do; the member data of a case takes its place. A control that reads more than 16 MiB of data, or takes too long or too much memory: 422 `evaluation_limit`. A library decides nothing and has no test cases: 409 `is_library`.",
+		Description: "Without a body, or without test_cases, the stored cases are run. expected is compared with whether access is granted (ALLOW or MASK). The control reads the same data as decisions of its environment do; the member data of a case replaces it. A control that reads more than 16 MiB of data, or takes too much time or memory: 422 `evaluation_limit`. A library decides nothing and has no test cases: 409 `is_library`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyTestIn) (*policyTestOut, error) {
 			var cases []policy.TestCase
@@ -107,7 +107,7 @@ func (h *Handler) trials(r *rest.Router) {
 		ID: "promote-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/promote", Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Promote a policy to production",
-		Description: "The policy keeps its id. Its stored test cases must pass over production's data, as it is before (422 with the failures), the license must allow it (403), and where the tenant's setting four_eyes is on, approver names an active person with policies:write other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn tells the figures in the answer, block refuses over the threshold (422 `impact_blocked`, with the figures and samples). Its resource becomes the production one of the same type, name and path, copied when there is none; its bouncer the production one of the same name, else null. With replace, production's active controls of the same name for the same resource (for a library: the active one of its package) become inactive in the same transaction, and the impact gate counts only what differs; a policy that is not active replaces nothing (409 `not_active`). Without it they stay active beside it, and warnings says so. It also says when the policy is not active and so enforces nothing, when it is tenant-wide, and when resources of sandbox have no active control left. With keep_in_sandbox a copy of the same name stays in sandbox, with an id of its own; it counts towards the tenant's limit (403 `limit_exceeded`). Already in production: 409, and 409 `libraries_not_promoted` while a library that it uses is in sandbox only.",
+		Description: "The policy keeps its id. Its stored test cases must pass with production's data as it is before the promotion (422 with the failures), and the license must allow it (403). With the tenant's setting four_eyes, approver must name an active person with policies:write other than the caller (422). With the setting impact_gate, production's recorded decisions are replayed first: warn returns the figures in the answer, block refuses above the threshold (422 `impact_blocked`, with the figures and samples). The policy's resource becomes the production one of the same type, name and path, which is copied if it does not exist. Its bouncer becomes the production one of the same name, else null. With replace, production's active controls with the same name for the same resource (for a library: the active one of its package) become inactive in the same transaction, and the impact gate counts only the difference; a policy that is not active replaces nothing (409 `not_active`). Without replace they stay active beside it, and warnings lists them. warnings also tells when the policy is not active and so enforces nothing, when it is tenant-wide, and when resources of sandbox have no active control left. With keep_in_sandbox, a copy of the same name stays in sandbox with its own id; it counts towards the tenant's limit (403 `limit_exceeded`). A policy that is already in production: 409. A library that it uses and that exists only in sandbox: 409 `libraries_not_promoted`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyPromoteIn) (*policyPromotedOut, error) {
 			var promotion policy.Promotion
@@ -125,8 +125,8 @@ func (h *Handler) trials(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "reinstate-policy", Method: http.MethodPost, Path: "/policies/{policy_id}/reinstate", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
-		Summary:     "Put a policy back in its place",
-		Description: "The way back from a promotion with replace: the policy becomes active, and in the same transaction the active ones in its place inactive: those of the same name for the same resource, for a library the one of its package. Called for one of those, it goes forth again. It is asked no more than an update that activates a policy, so that going back is quick; where nothing is to be done, nothing is.",
+		Summary:     "Reinstate a replaced policy",
+		Description: "Reverses a promotion with replace. The policy becomes active, and the active ones in its place become inactive in the same transaction: those with the same name for the same resource; for a library, the one of its package. Call it for one of those to undo this. It has the same requirements as an update that activates a policy, so that a rollback is quick. If there is nothing to change, nothing changes.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyReinstateIn) (*policyReinstatedOut, error) {
 			var r policy.Reinstatement

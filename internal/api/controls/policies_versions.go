@@ -26,8 +26,8 @@ type policyVersionOut struct{ Body policy.Version }
 
 type policyDiffIn struct {
 	PolicyPath
-	From int64 `query:"from" minimum:"1" doc:"Version to compare with; absent: the one before to"`
-	To   int64 `query:"to" minimum:"1" doc:"Version to compare; absent: the newest"`
+	From int64 `query:"from" minimum:"1" doc:"The older version; absent: the one before to"`
+	To   int64 `query:"to" minimum:"1" doc:"The newer version; absent: the newest one"`
 }
 
 type policyDiffOut struct{ Body policy.Difference }
@@ -67,8 +67,8 @@ func (h *Handler) versions(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "restore-policy-version", Method: http.MethodPost, Path: "/policies/{policy_id}/versions/{version}/restore", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
-		Summary:     "Make an old version the newest",
-		Description: "A new version with the content of the old one. Status and environment stay as they are, and so do the links when the old version was of the other environment.",
+		Summary:     "Restore an old version",
+		Description: "Creates a new version with the content of the old one. Status and environment do not change. Links do not change either if the old version was of the other environment.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyVersionRestoreIn) (*policyOut, error) {
 			p, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (policy.Policy, error) {

@@ -17,23 +17,23 @@ type TemplateSummary struct {
 	ID            string               `json:"id" doc:"Identifier." example:"EGRESS_PII_MASKING"`
 	Title         string               `json:"title" doc:"Short name for people." example:"Mask personal data in answers"`
 	Description   string               `json:"description" doc:"What the control does."`
-	ResourceKinds []string             `json:"resource_kinds" doc:"Kinds of resources that it is made for."`
+	ResourceKinds []string             `json:"resource_kinds" doc:"Kinds of resources that it suits."`
 	Inputs        []string             `json:"inputs" doc:"Members of the input that the control reads." example:"[\"input.user.roles\"]"`
 	Parameters    []template.Parameter `json:"parameters" doc:"Values in the control that an author may change."`
 }
 
 // TemplateList is the answer to GET /templates.
 type TemplateList struct {
-	Templates []TemplateSummary `json:"templates" doc:"By id."`
+	Templates []TemplateSummary `json:"templates" doc:"Sorted by id."`
 	Total     int               `json:"total" doc:"How many there are." example:"12"`
 }
 
 // TemplateExample is a request of a template's example traffic.
 type TemplateExample struct {
-	Name   string         `json:"name" doc:"What the request is about."`
-	Input  map[string]any `json:"input" doc:"The input as the enforcement point makes it, without the resource's own members."`
+	Name   string         `json:"name" doc:"What the request does."`
+	Input  map[string]any `json:"input" doc:"The input as a PEP builds it, without the fields of the resource."`
 	Effect string         `json:"effect" enum:"ALLOW,MASK,DENY" doc:"Expected outcome."`
-	Reason string         `json:"reason,omitempty" doc:"A part of the expected reason."`
+	Reason string         `json:"reason,omitempty" doc:"Text that the reason must contain."`
 }
 
 // TemplateFilled is a control made from a template: rego_code and test_cases can
@@ -41,8 +41,8 @@ type TemplateExample struct {
 type TemplateFilled struct {
 	TemplateSummary
 	ResourceID *int64            `json:"resource_id" nullable:"true" doc:"Resource whose enrichment was filled in; null without one."`
-	RegoCode   string            `json:"rego_code" doc:"One Rego v1 module, with the parameters' values in it."`
-	TestCases  []policy.TestCase `json:"test_cases" doc:"Test cases that hold with these values."`
+	RegoCode   string            `json:"rego_code" doc:"One Rego v1 module that contains the parameters' values."`
+	TestCases  []policy.TestCase `json:"test_cases" doc:"Test cases that pass with these values."`
 	Examples   []TemplateExample `json:"examples" doc:"Example traffic of a resource such as the template is made for."`
 }
 
@@ -63,7 +63,7 @@ func (h *Handler) templates(r *rest.Router) {
 	load := sync.OnceValues(template.Load)
 	rest.Register(r, rest.Op{
 		ID: "list-templates", Method: http.MethodGet, Path: "/templates", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
-		Summary: "List the control templates", Description: "Every template works as shipped. Which ones fit a resource is what suggested-controls tells.",
+		Summary: "List the control templates", Description: "Every template works as it is. suggested-controls lists those that fit a resource.",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*templateListOut, error) {
 			c, err := load()
@@ -81,7 +81,7 @@ func (h *Handler) templates(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "get-template", Method: http.MethodGet, Path: "/templates/{template_id}", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
 		Summary:     "Read a control template, filled in for a resource",
-		Description: "With resource_id, the parameters that come from enrichment have that resource's values. The control reads the enrichment itself at every decision too, so that a later change of it counts without an edit. An unknown template or resource: 404.",
+		Description: "With resource_id, parameters that come from enrichment have the values of that resource. The control also reads the enrichment at every decision, so a later change takes effect without an edit. An unknown template or resource: 404.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *templateGetIn) (*templateOut, error) {
 			c, err := load()

@@ -13,46 +13,46 @@ import (
 
 // AuthZENEntity documents a subject or resource of AuthZEN.
 type AuthZENEntity struct {
-	Type       string         `json:"type" doc:"Kind of thing; a subject of type user is a stored user" example:"user"`
-	ID         string         `json:"id,omitempty" doc:"Which one: of a user the id or user name, of a resource its name, integer id or path. Left out of what is searched for" example:"ada"`
-	Properties map[string]any `json:"properties,omitempty" doc:"Further facts; controls see them as attributes"`
+	Type       string         `json:"type" doc:"Type of the entity; a subject of type user is a stored user" example:"user"`
+	ID         string         `json:"id,omitempty" doc:"For a user: the id or user name. For a resource: its name, integer id or path. Absent for the entity that is searched for" example:"ada"`
+	Properties map[string]any `json:"properties,omitempty" doc:"More facts; controls read them as attributes"`
 }
 
 // AuthZENAction documents an action of AuthZEN.
 type AuthZENAction struct {
-	Name       string         `json:"name" doc:"What is to be done; an HTTP method is the method too" example:"read"`
+	Name       string         `json:"name" doc:"The action; when its name is an HTTP method, it is the method of the request too" example:"read"`
 	Properties map[string]any `json:"properties,omitempty" doc:"Further facts"`
 }
 
 // AuthZENRequest documents the body of an evaluation.
 type AuthZENRequest struct {
-	Subject  AuthZENEntity  `json:"subject,omitzero" doc:"Who asks"`
-	Action   AuthZENAction  `json:"action,omitzero" doc:"What is to be done; a search of actions has none"`
-	Resource AuthZENEntity  `json:"resource,omitzero" doc:"On what"`
-	Context  map[string]any `json:"context,omitempty" doc:"Facts about the request; explain true asks for the reason in the answer's context"`
+	Subject  AuthZENEntity  `json:"subject,omitzero" doc:"The subject"`
+	Action   AuthZENAction  `json:"action,omitzero" doc:"The action; absent in a search for actions"`
+	Resource AuthZENEntity  `json:"resource,omitzero" doc:"The resource"`
+	Context  map[string]any `json:"context,omitempty" doc:"Facts about the request. With explain true, the answer's context holds the reason"`
 }
 
 // AuthZENRequests documents the body of several evaluations.
 type AuthZENRequests struct {
 	AuthZENRequest
-	Evaluations []AuthZENRequest `json:"evaluations,omitempty" maxItems:"1000" doc:"Requests; each takes what it does not have itself, entity by entity, from the members beside the list"`
+	Evaluations []AuthZENRequest `json:"evaluations,omitempty" maxItems:"1000" doc:"The requests. Where an item lacks subject, action, resource or context, the value beside the list applies"`
 	Options     struct {
-		Semantic string `json:"evaluations_semantic,omitempty" enum:"execute_all,deny_on_first_deny,permit_on_first_permit" doc:"Whether to stop at the first denial or permission; execute_all when absent"`
-	} `json:"options,omitzero" doc:"How the list is gone through"`
+		Semantic string `json:"evaluations_semantic,omitempty" enum:"execute_all,deny_on_first_deny,permit_on_first_permit" doc:"Whether to stop at the first denial or at the first permission; execute_all by default"`
+	} `json:"options,omitzero" doc:"How the list is evaluated"`
 }
 
 // AuthZENDecisions documents the answer to several evaluations.
 type AuthZENDecisions struct {
-	Evaluations []authzen.Decision `json:"evaluations" doc:"Decisions in the order of the requests, up to the one that ended the call"`
+	Evaluations []authzen.Decision `json:"evaluations" doc:"Decisions in the order of the requests, up to the one that stopped the call"`
 }
 
 // AuthZENSearch documents the body of a search.
 type AuthZENSearch struct {
 	AuthZENRequest
 	Page struct {
-		Limit int    `json:"limit,omitempty" minimum:"1" doc:"Results to answer at most; at most 1000"`
-		Token string `json:"token,omitempty" doc:"next_token of the page before"`
-	} `json:"page,omitzero" doc:"Which page"`
+		Limit int    `json:"limit,omitempty" minimum:"1" doc:"Largest number of results; at most 1000"`
+		Token string `json:"token,omitempty" doc:"next_token of the previous page"`
+	} `json:"page,omitzero" doc:"The page to return"`
 }
 
 // authzen registers the AuthZEN Authorization API 1.0, which needs no SDK of ours.
@@ -66,10 +66,10 @@ func (h *Handler) authzen(r *rest.Router) {
 	}
 	body, answer := reflect.TypeFor[AuthZENRequest](), reflect.TypeFor[authzen.Decision]()
 	rest.Raw(r, op("authzen-evaluation", "evaluation", "Decide one AuthZEN request",
-		"The same decision as /decisions/evaluate. Controls see the subject as input.user, the resource as input.resource with its properties as attributes, and the request as it was sent under input.authzen. A denial is 200. Errors have a text as their body."),
+		"Makes the same decision as /decisions/evaluate. Controls read the subject as input.user, the resource as input.resource with its properties as attributes, and the original request as input.authzen. A denial is a 200. Error bodies are plain text."),
 		rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: body, Response: answer}, h.authzenEvaluation)
 	several := op("authzen-evaluations", "evaluations", "Decide several AuthZEN requests",
-		"All are decided against one snapshot of the controls. An item that cannot be decided is a denial with the error in its context. Without items the answer is that of one evaluation.")
+		"All items are decided against one snapshot of the controls. An item that cannot be decided is denied, and its context holds the error. Without evaluations, the answer is that of a single evaluation.")
 	several.MaxBody = maxBulkBody
 	rest.Raw(r, several, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENRequests](), Response: reflect.TypeFor[AuthZENDecisions]()}, h.authzenEvaluations)
 	for _, search := range []struct {
@@ -79,11 +79,11 @@ func (h *Handler) authzen(r *rest.Router) {
 		also  scope.Permission
 		reach rest.Reach
 	}{
-		{authzen.Subjects, "Search subjects", "Which stored users may do this? Subjects of another type than user are not stored, so none is found. The answer names users, so it needs the permission users:read too; a key that is bound to one environment is refused.", "users:read", rest.ReachTenant},
-		{authzen.Resources, "Search resources", "Which registered resources of this type may the subject do this with? The answer names resources, so it needs the permission resources:read too.", "resources:read", rest.ReachEnvironment},
-		{authzen.Actions, "Search actions", "What may the subject do with this resource? Tried are the actions that controls compare with, and the methods of resources.", "", rest.ReachEnvironment},
+		{authzen.Subjects, "Search subjects", "Lists the stored users who may perform the action. Only subjects of type user are stored, so any other type finds none. The answer names users, so the caller also needs users:read, and a key for a single environment is refused.", "users:read", rest.ReachTenant},
+		{authzen.Resources, "Search resources", "Lists the registered resources of this type on which the subject may perform the action. The answer names resources, so the caller also needs resources:read.", "resources:read", rest.ReachEnvironment},
+		{authzen.Actions, "Search actions", "Lists what the subject may do with this resource. The search tries the actions that controls compare with, and the methods of resources.", "", rest.ReachEnvironment},
 	} {
-		o := op("authzen-search-"+search.what, "search/"+search.what, search.summary, search.description+" What a search tries is not recorded as decisions.")
+		o := op("authzen-search-"+search.what, "search/"+search.what, search.summary, search.description+" The search does not record what it tries as decisions.")
 		o.Also, o.Reach = search.also, search.reach
 		rest.Raw(r, o, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[AuthZENSearch](), Response: reflect.TypeFor[authzen.Found]()},
 			func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {

@@ -18,28 +18,28 @@ const maxBulkBody = 10 << 20
 // DecisionParts documents what a decision is asked about. The handler reads it
 // without reflection; the parts are open objects.
 type DecisionParts struct {
-	User     map[string]any `json:"user,omitempty" doc:"Subject: id, email, roles, department, attributes. Members that are not sent are filled in from the stored user of the same id" example:"{\"id\":\"ada\",\"roles\":[\"hr\"]}"`
-	Resource map[string]any `json:"resource,omitempty" doc:"Object: id (a registered resource's integer id), type, path, attributes" example:"{\"type\":\"api\",\"path\":\"/employees/1\"}"`
-	Action   map[string]any `json:"action,omitempty" doc:"What is to be done: name, method" example:"{\"name\":\"read\",\"method\":\"GET\"}"`
+	User     map[string]any `json:"user,omitempty" doc:"Subject: id, email, roles, department, attributes. Missing members are filled in from the stored user with the same id" example:"{\"id\":\"ada\",\"roles\":[\"hr\"]}"`
+	Resource map[string]any `json:"resource,omitempty" doc:"The resource: id (a registered resource's integer id), type, path, attributes" example:"{\"type\":\"api\",\"path\":\"/employees/1\"}"`
+	Action   map[string]any `json:"action,omitempty" doc:"The action: name, method" example:"{\"name\":\"read\",\"method\":\"GET\"}"`
 	Context  map[string]any `json:"context,omitempty" doc:"Environment of the request: ip_address, timestamp, request_id"`
 	Request  map[string]any `json:"request,omitempty" doc:"The HTTP request, as a bouncer fills it in: method, path, host, query, headers"`
-	MCP      map[string]any `json:"mcp,omitempty" doc:"An MCP call, as a bouncer reads it: method, tool, arguments, session"`
-	LLM      map[string]any `json:"llm,omitempty" doc:"A request to a model, as a bouncer reads it: provider, model, messages, max_tokens, estimated_tokens, stream"`
-	Usage    map[string]any `json:"usage,omitempty" doc:"What the subject used, as a bouncer counts it: requests and tokens by minute, hour and day"`
+	MCP      map[string]any `json:"mcp,omitempty" doc:"An MCP call, as a bouncer parses it: method, tool, arguments, session"`
+	LLM      map[string]any `json:"llm,omitempty" doc:"A request to a model, as a bouncer parses it: provider, model, messages, max_tokens, estimated_tokens, stream"`
+	Usage    map[string]any `json:"usage,omitempty" doc:"The subject's usage, as a bouncer counts it: requests and tokens by minute, hour and day"`
 }
 
 // DecisionRequest documents the body of an evaluation.
 type DecisionRequest struct {
 	DecisionParts
-	Environment string `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment to decide in, as the query or X-Environment name it. One that differs from theirs: 400 environment_conflict; from the key's: 403 environment_denied"`
-	DecisionID  string `json:"decision_id,omitempty" maxLength:"200" doc:"Taken, so that an item of a bulk call can be sent alone; the answer has an id of its own"`
+	Environment string `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment to decide in; the same as the query or X-Environment, if they are set. A different one: 400 environment_conflict. One that the key is not valid in: 403 environment_denied"`
+	DecisionID  string `json:"decision_id,omitempty" maxLength:"200" doc:"Accepted so that an item of a bulk call can be sent alone; the answer has its own id"`
 }
 
 // BulkItem documents one item of a bulk evaluation.
 type BulkItem struct {
-	DecisionID string `json:"decision_id,omitempty" maxLength:"200" doc:"The caller's name for this item; made here when absent"`
+	DecisionID string `json:"decision_id,omitempty" maxLength:"200" doc:"The caller's name for this item; generated when absent"`
 	DecisionParts
-	Environment string `json:"environment,omitempty" enum:"sandbox,production" doc:"May say again the environment of the call; another: 422"`
+	Environment string `json:"environment,omitempty" enum:"sandbox,production" doc:"May repeat the environment of the call; another: 422"`
 }
 
 // BulkRequest documents the body of a bulk evaluation.
@@ -57,14 +57,14 @@ func (h *Handler) decisions(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "evaluate-decision", Method: http.MethodPost, Path: "/decisions/evaluate", Reach: rest.ReachEnvironment, Permission: "decisions:read", Tags: tags,
 		Summary:     "Decide one request",
-		Description: "Evaluates the active controls of the environment over subject, action, resource and environment. ALLOW and MASK are PERMIT (MASK adds `mask`), DENY and no matching control are DENY. The audit record is safe before the answer is sent. Where the request names no environment, a reason that no control wrote says that production decided.",
+		Description: "Evaluates the active controls of the environment against subject, action, resource and environment. ALLOW and MASK give PERMIT (MASK adds `mask`); DENY and no matching control give DENY. The audit record is stored safely before the answer is sent. When the request names no environment and no control gives a reason, the reason says that production decided.",
 		Brief:       true,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 	}, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[DecisionRequest](), Response: reflect.TypeFor[decision.Result]()}, h.evaluate)
 	rest.Raw(r, rest.Op{
 		ID: "evaluate-decisions-bulk", Method: http.MethodPost, Path: "/decisions/evaluate/bulk", Reach: rest.ReachEnvironment, Permission: "decisions:read", Tags: tags,
 		Summary:     "Decide up to 1000 requests",
-		Description: "All items are decided against one snapshot of the controls. One call counts once against the rate limit. A call with an offence in any item decides nothing. The call has a deadline as a whole (GATEHOUSE_BULK_DEADLINE, 10 s): an item that it leaves no time for is DENY with the reason evaluation_limit. The call ends when its caller leaves.",
+		Description: "All items are decided against one snapshot of the controls. The call counts once against the rate limit. If any item is invalid, nothing is decided. The call has one deadline (GATEHOUSE_BULK_DEADLINE, 10 s): items that it leaves no time for are DENY with the reason evaluation_limit. The call stops when the caller disconnects.",
 		MaxBody:     maxBulkBody,
 		Errors:      []int{http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 	}, rest.RawDocs{Params: reflect.TypeFor[environmentParams](), Request: reflect.TypeFor[BulkRequest](), Response: reflect.TypeFor[decision.Bulk]()}, h.evaluateBulk)

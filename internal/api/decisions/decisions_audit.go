@@ -14,9 +14,9 @@ type decisionLogIn struct {
 	rest.Window
 	rest.Scroll
 	UserID     string `query:"user_id" maxLength:"4096" doc:"Only decisions about this user"`
-	ResourceID string `query:"resource_id" maxLength:"4096" doc:"Only decisions about this resource: a registered one's id, or the id that the request gave where none was matched"`
-	Decision   string `query:"decision" enum:"PERMIT,DENY" doc:"Only these decisions"`
-	PolicyID   int64  `query:"policy_id" minimum:"1" doc:"Only what this policy decided"`
+	ResourceID string `query:"resource_id" maxLength:"4096" doc:"Only decisions about this resource: the id of a registered one, or the id that the request gave if none matched"`
+	Decision   string `query:"decision" enum:"PERMIT,DENY" doc:"Only these outcomes"`
+	PolicyID   int64  `query:"policy_id" minimum:"1" doc:"Only decisions made by this policy"`
 }
 
 type decisionLogOut struct{ Body audit.Page }
@@ -33,7 +33,7 @@ func (h *Handler) log(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-decisions", Method: http.MethodGet, Path: "/decisions/audit", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Summary:     "Read the decision log",
-		Description: "Newest first. `total` counts the entries before the filters, `filtered` after. What is kept of a decision, and for how long, follows the audit level of its resource.",
+		Description: "Newest first. `total` counts all entries, `filtered` those that match the filters. The audit level of a resource sets what is stored of its decisions, and for how long.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *decisionLogIn) (*decisionLogOut, error) {
 			f := audit.Filter{UserID: in.UserID, ResourceID: in.ResourceID, Decision: in.Decision, PolicyID: in.PolicyID, Limit: in.Limit, Cursor: in.Cursor}
@@ -47,8 +47,8 @@ func (h *Handler) log(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Errors:      []int{http.StatusNotFound},
-		Summary:     "Why was this decided?",
-		Description: "The rule and line that decided, its conditions with the values that they saw and, where access was not granted, the nearest rule that would have granted it with what was missing. It is kept from audit level detailed up; below that it is worked out from the input that is kept for replay, as long as there is one. Secrets are redacted.",
+		Summary:     "Explain a decision",
+		Description: "The rule and line that decided, its conditions with the values that they read and, when access was not granted, the nearest rule that would have granted it, with what was missing. At audit levels detailed and comprehensive it is stored; at lower levels it is worked out from the input stored for replay, as long as there is one. Secrets are redacted.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *explanationIn) (*explanationOut, error) {
 			e, err := h.Replays.Explain(ctx, sc, in.ID)

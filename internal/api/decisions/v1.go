@@ -13,13 +13,13 @@ import (
 
 // OPAInput documents the body of OPA's REST query.
 type OPAInput struct {
-	Input map[string]any `json:"input,omitempty" doc:"A decision request: user, resource, action, context. Further members reach the controls as they are"`
+	Input map[string]any `json:"input,omitempty" doc:"A decision request: user, resource, action, context. Controls also read any further members, unchanged"`
 }
 
 // OPAResult documents the answer of OPA's REST query.
 type OPAResult struct {
-	DecisionID string      `json:"decision_id" doc:"Names this decision in the audit"`
-	Result     OPADecision `json:"result" doc:"What data.gatehouse.decision is in a bouncer's bundle"`
+	DecisionID string      `json:"decision_id" doc:"Identifies this decision in the audit"`
+	Result     OPADecision `json:"result" doc:"The value of data.gatehouse.decision in a bouncer's bundle"`
 }
 
 // OPADecision is the generated entry point's result, as a stock OPA gives it
@@ -41,8 +41,8 @@ type OPADecision struct {
 func (h *Handler) opa(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "opa-decision", Method: http.MethodPost, Path: "/v1/data/gatehouse/decision", Reach: rest.ReachEnvironment, Root: true, Permission: "decisions:read",
-		Tags: []string{"Decisions"}, Summary: "Decide one request, as OPA's clients ask",
-		Description: "The same decision as /decisions/evaluate in the form of OPA's REST API, so that any OPA client library works unchanged.",
+		Tags: []string{"Decisions"}, Summary: "Decide one request in OPA's format",
+		Description: "Makes the same decision as /decisions/evaluate in the format of OPA's REST API, so that any OPA client library works unchanged.",
 		Lenient:     true,
 		Brief:       true,
 	}, rest.RawDocs{Request: reflect.TypeFor[OPAInput](), Response: reflect.TypeFor[OPAResult]()}, h.opaDecision)

@@ -11,11 +11,11 @@ import (
 // AuthZENMetadata is the discovery document (AuthZEN Authorization API 1.0, section 9).
 type AuthZENMetadata struct {
 	DecisionPoint string   `json:"policy_decision_point" doc:"Identifier of this policy decision point"`
-	Evaluation    string   `json:"access_evaluation_endpoint" doc:"Where one request is decided"`
-	Evaluations   string   `json:"access_evaluations_endpoint" doc:"Where several are"`
-	Subject       string   `json:"search_subject_endpoint" doc:"Where subjects are searched"`
-	Resource      string   `json:"search_resource_endpoint" doc:"Where resources are searched"`
-	Action        string   `json:"search_action_endpoint" doc:"Where actions are searched"`
+	Evaluation    string   `json:"access_evaluation_endpoint" doc:"Endpoint for one request"`
+	Evaluations   string   `json:"access_evaluations_endpoint" doc:"Endpoint for several requests"`
+	Subject       string   `json:"search_subject_endpoint" doc:"Endpoint for subject searches"`
+	Resource      string   `json:"search_resource_endpoint" doc:"Endpoint for resource searches"`
+	Action        string   `json:"search_action_endpoint" doc:"Endpoint for action searches"`
 	_             struct{} `additionalProperties:"true"`
 }
 
@@ -31,7 +31,7 @@ type AuthZENTenant struct {
 func (h *Handler) discovery(r *rest.Router) {
 	op := rest.Op{
 		ID: "authzen-configuration", Method: http.MethodGet, Path: "/.well-known/authzen-configuration", Reach: rest.ReachSelf, Root: true, Public: true, Tags: []string{"AuthZEN"},
-		Summary: "Find the AuthZEN endpoints", Description: "The metadata of AuthZEN's policy decision point. It says nothing about which tenants there are.",
+		Summary: "Find the AuthZEN endpoints", Description: "The metadata of the AuthZEN policy decision point. It does not reveal which tenants exist.",
 	}
 	rest.Register(r, op, func(context.Context, scope.Scope, *struct{}) (*metadataOut, error) {
 		return &metadataOut{h.authzenMetadata("")}, nil

@@ -17,11 +17,11 @@ import (
 
 // EditorARequest is the body of POST /ide-integration/editor-a.
 type EditorARequest struct {
-	Action        string             `json:"action" enum:"validate,test,deploy,get_templates" doc:"What to do"`
-	PolicyContent string             `json:"policy_content,omitempty" doc:"One Rego v1 module; needed but for get_templates" example:"package orders\n\nallow if input.user.id == \"ada\""`
-	PolicyPath    string             `json:"policy_path,omitempty" maxLength:"512" doc:"Path of its file; it names the control on deploy" example:"orders/access.rego"`
-	WorkspaceID   string             `json:"workspace_id,omitempty" maxLength:"200" doc:"The editor's workspace; taken and not used"`
-	Files         []controlfile.File `json:"files,omitempty" maxItems:"1000" doc:"Files beside it: tests (_test.rego), gatehouse.yaml, further controls"`
+	Action        string             `json:"action" enum:"validate,test,deploy,get_templates" doc:"The action"`
+	PolicyContent string             `json:"policy_content,omitempty" doc:"One Rego v1 module; not needed for get_templates" example:"package orders\n\nallow if input.user.id == \"ada\""`
+	PolicyPath    string             `json:"policy_path,omitempty" maxLength:"512" doc:"Path of its file; on deploy, it identifies the control" example:"orders/access.rego"`
+	WorkspaceID   string             `json:"workspace_id,omitempty" maxLength:"200" doc:"The editor's workspace; accepted and ignored"`
+	Files         []controlfile.File `json:"files,omitempty" maxItems:"1000" doc:"The files beside it: tests (_test.rego), gatehouse.yaml, other controls"`
 }
 
 // EditorTemplate is a shipped control, whole.
@@ -35,10 +35,10 @@ type EditorTemplate struct {
 // EditorAAnswer is the answer to POST /ide-integration/editor-a: which members it
 // has depends on the action.
 type EditorAAnswer struct {
-	Success    bool                    `json:"success" doc:"Always true; failures have the error body"`
+	Success    bool                    `json:"success" doc:"Always true; failures have an error body"`
 	Valid      *bool                   `json:"valid,omitempty" doc:"validate: whether the module compiles"`
-	Errors     []lang.Issue            `json:"errors" doc:"validate: what keeps it from compiling, with line and column"`
-	Warnings   []lang.Issue            `json:"warnings" doc:"validate: the linter's advice"`
+	Errors     []lang.Issue            `json:"errors" doc:"validate: compile errors, with line and column"`
+	Warnings   []lang.Issue            `json:"warnings" doc:"validate: the linter's findings"`
 	Results    *controlfile.TestReport `json:"results,omitempty" doc:"test: results and coverage"`
 	Deployment *ide.Deployment         `json:"deployment,omitempty" doc:"deploy: what was done in sandbox"`
 	Templates  []EditorTemplate        `json:"templates,omitempty" doc:"get_templates: the catalogue"`
@@ -46,44 +46,44 @@ type EditorAAnswer struct {
 
 // EditorBRequest is the body of POST /ide-integration/editor-b.
 type EditorBRequest struct {
-	Action        string     `json:"action" enum:"validate,get_suggestions" doc:"What to do"`
+	Action        string     `json:"action" enum:"validate,get_suggestions" doc:"The action"`
 	PolicyContent string     `json:"policy_content" doc:"One Rego v1 module"`
-	ProjectPath   string     `json:"project_path,omitempty" maxLength:"1000" doc:"The editor's project; taken and not used"`
-	FilePath      string     `json:"file_path,omitempty" maxLength:"1000" doc:"The file in it; taken and not used"`
-	Position      *ide.Place `json:"position,omitempty" doc:"get_suggestions: where completions are asked for; absent: at the end"`
+	ProjectPath   string     `json:"project_path,omitempty" maxLength:"1000" doc:"The editor's project; accepted and ignored"`
+	FilePath      string     `json:"file_path,omitempty" maxLength:"1000" doc:"The file; accepted and ignored"`
+	Position      *ide.Place `json:"position,omitempty" doc:"get_suggestions: position for completions; absent: the end"`
 }
 
 // EditorBAnswer is the answer to POST /ide-integration/editor-b.
 type EditorBAnswer struct {
-	Success     bool             `json:"success" doc:"Always true; failures have the error body"`
+	Success     bool             `json:"success" doc:"Always true; failures have an error body"`
 	Valid       bool             `json:"valid" doc:"Whether the module compiles"`
-	Errors      []lang.Issue     `json:"errors" doc:"What keeps it from compiling, with line and column"`
-	Warnings    []lang.Issue     `json:"warnings" doc:"The linter's advice"`
-	Completions []ide.Completion `json:"completions" doc:"get_suggestions: what may be typed at the position"`
-	Fixes       []ide.Fix        `json:"fixes" doc:"get_suggestions: changes that mend errors and warnings"`
+	Errors      []lang.Issue     `json:"errors" doc:"Compile errors, with line and column"`
+	Warnings    []lang.Issue     `json:"warnings" doc:"The linter's findings"`
+	Completions []ide.Completion `json:"completions" doc:"get_suggestions: what can be typed at the position"`
+	Fixes       []ide.Fix        `json:"fixes" doc:"get_suggestions: changes that fix errors and warnings"`
 }
 
 // EditorSessionRequest is the body of POST /ide-integration/editor-a-server.
 type EditorSessionRequest struct {
-	Action        string  `json:"action" enum:"sync,get_context" doc:"What to do"`
-	PolicyContent *string `json:"policy_content,omitempty" doc:"Needed for sync: the text to keep, up to 1 MiB; it may be empty"`
-	SessionID     string  `json:"session_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]*$" doc:"The session; sync without one begins it"`
-	FilePath      string  `json:"file_path,omitempty" maxLength:"1000" doc:"sync: the file that the text is of"`
+	Action        string  `json:"action" enum:"sync,get_context" doc:"The action"`
+	PolicyContent *string `json:"policy_content,omitempty" doc:"Required for sync: the text to store, up to 1 MiB; it may be empty"`
+	SessionID     string  `json:"session_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]*$" doc:"The session; sync without it starts a new one"`
+	FilePath      string  `json:"file_path,omitempty" maxLength:"1000" doc:"sync: the file that the text belongs to"`
 }
 
 // EditorSession is the answer to POST /ide-integration/editor-a-server.
 type EditorSession struct {
-	Success       bool            `json:"success" doc:"Always true; failures have the error body"`
+	Success       bool            `json:"success" doc:"Always true; failures have an error body"`
 	SessionID     string          `json:"session_id" doc:"The session"`
-	Version       int64           `json:"version" doc:"How often it was synced"`
-	FilePath      string          `json:"file_path,omitempty" doc:"The file that the text is of"`
+	Version       int64           `json:"version" doc:"How often it has been synced"`
+	FilePath      string          `json:"file_path,omitempty" doc:"The file that the text belongs to"`
 	PolicyContent string          `json:"policy_content,omitempty" doc:"get_context: the text"`
 	Package       string          `json:"package,omitempty" doc:"Its package"`
-	Attributes    []ide.Attribute `json:"attributes" doc:"Members of the input that it refers to, with their types by use"`
+	Attributes    []ide.Attribute `json:"attributes" doc:"Members of the input that it reads, with their types as far as their use shows"`
 	Valid         bool            `json:"valid" doc:"Whether it compiles"`
-	Errors        []lang.Issue    `json:"errors" doc:"What keeps it from compiling, with line and column"`
-	Warnings      []lang.Issue    `json:"warnings" doc:"The linter's advice"`
-	ExpiresAt     time.Time       `json:"expires_at" doc:"When it is dropped unless it is synced again: 8 hours after the last time. Of one person or key 20 sessions are kept"`
+	Errors        []lang.Issue    `json:"errors" doc:"Compile errors, with line and column"`
+	Warnings      []lang.Issue    `json:"warnings" doc:"The linter's findings"`
+	ExpiresAt     time.Time       `json:"expires_at" doc:"When it expires: 8 hours after the last sync. The newest 20 sessions of a person or key are kept"`
 }
 
 // EditorSettings is what is set for an editor.
@@ -93,14 +93,14 @@ type EditorSettings struct {
 
 // EditorSettingsAnswer is the settings that hold for the caller.
 type EditorSettingsAnswer struct {
-	Success bool `json:"success" doc:"Always true; failures have the error body"`
+	Success bool `json:"success" doc:"Always true; failures have an error body"`
 	EditorSettings
 }
 
 // EditorStatus is the answer to GET /ide-integration/status.
 type EditorStatus struct {
-	Success bool                       `json:"success" doc:"Always true; failures have the error body"`
-	Status  map[string]ide.Integration `json:"status" doc:"By way in: editor-a, editor-b, editor-a-server, webhook, websocket, lsp"`
+	Success bool                       `json:"success" doc:"Always true; failures have an error body"`
+	Status  map[string]ide.Integration `json:"status" doc:"Source: editor-a, editor-b, editor-a-server, webhook, websocket, lsp"`
 }
 
 type (
@@ -121,23 +121,23 @@ func (h *Handler) ide(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "editor-a", Method: http.MethodPost, Path: "/ide-integration/editor-a", Reach: rest.ReachEnvironment, Permission: "editor:write", Tags: tags,
 		Summary:     "Validate, test or deploy from an editor",
-		Description: "validate answers success also for a module that does not compile, with its errors. test runs the Rego tests among files, with coverage. deploy needs policies:write and brings the control to sandbox, all files or none: what cannot be deployed is a 400 with its errors. get_templates gives the catalogue.",
+		Description: "validate returns success even for a module that does not compile; the answer lists its errors. test runs the Rego tests in files, with coverage. deploy needs policies:write and deploys the control to sandbox, all files or none: errors in the files are a 400 that lists them. get_templates returns the catalogue.",
 	}, h.editorA)
 	rest.Register(r, rest.Op{
 		ID: "editor-b", Method: http.MethodPost, Path: "/ide-integration/editor-b", Reach: rest.ReachEnvironment, Permission: "editor:read", Tags: tags,
 		Summary:     "Validate in an editor, or ask for suggestions",
-		Description: "get_suggestions gives completions for a position, and fixes for what is wrong anywhere in the module, each with the range that it replaces.",
+		Description: "get_suggestions returns completions for a position and fixes for problems anywhere in the module, each with the range that it replaces.",
 	}, h.editorB)
 	rest.Register(r, rest.Op{
 		ID: "editor-a-server", Method: http.MethodPost, Path: "/ide-integration/editor-a-server", Reach: rest.ReachEnvironment, Permission: "editor:write", Tags: tags,
 		Errors:      []int{http.StatusNotFound},
 		Summary:     "Keep an editor's document on the server",
-		Description: "sync keeps the text and validates it; get_context gives it back with what is known of it. A session belongs to the person or key that began it; another's, or one that is over: 404.",
+		Description: "sync stores the text and validates it; get_context returns it with what is known about it. A session belongs to the person or key that started it; a session of another owner, or an expired one: 404.",
 	}, h.editorSession)
 	for _, editor := range []string{"editor-a", "editor-b"} {
 		rest.Register(r, rest.Op{
 			ID: "get-" + editor + "-settings", Method: http.MethodGet, Path: "/ide-integration/" + editor + "/settings", Reach: rest.ReachSelf, Permission: "editor:read", Tags: tags,
-			Summary: "Read the settings of an editor", Description: "Those of the calling person or key: the defaults, and over them what was set.",
+			Summary: "Read the settings of an editor", Description: "The settings of the calling person or key: the defaults, overridden by what was set.",
 		},
 			func(ctx context.Context, sc scope.Scope, _ *struct{}) (*editorSetOut, error) {
 				v, err := h.IDE.Settings(ctx, sc, editor)
@@ -146,7 +146,7 @@ func (h *Handler) ide(r *rest.Router) {
 	}
 	rest.Register(r, rest.Op{
 		ID: "set-editor-a-settings", Method: http.MethodPost, Path: "/ide-integration/editor-a/settings", Reach: rest.ReachSelf, Permission: "editor:write", Tags: tags,
-		Summary: "Change the settings of an editor", Description: "The members that are sent change; null puts one back to its default. At most 64 KiB.",
+		Summary: "Change the settings of an editor", Description: "Only the members that are sent change; null restores the default. At most 64 KiB.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *editorSetIn) (*editorSetOut, error) {
 			v, err := h.IDE.SetSettings(ctx, sc, "editor-a", in.Body.Settings)
@@ -154,7 +154,7 @@ func (h *Handler) ide(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-editor-status", Method: http.MethodGet, Path: "/ide-integration/status", Reach: rest.ReachSelf, Permission: "editor:read", Tags: tags,
-		Summary: "What editors and repositories can use",
+		Summary: "List the features for editors and repositories",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*editorStatusOut, error) {
 			return &editorStatusOut{EditorStatus{true, h.IDE.Status()}}, nil
@@ -237,7 +237,7 @@ type (
 	repositoryPageOut  struct{ Body ide.RepositoryPage }
 	repositoryCreateIn struct{ Body ide.RepositoryDraft }
 	repositoryOut      struct {
-		ETag string `header:"ETag" doc:"Version of the registration"`
+		ETag string `header:"ETag" doc:"Version of the registered record"`
 		Body ide.Repository
 	}
 	repositoryUpdateIn struct {
@@ -263,7 +263,7 @@ func (h *Handler) repositories(r *rest.Router) {
 	tags, record := []string{"Editor integration"}, reflect.TypeFor[ide.Repository]()
 	rest.Register(r, rest.Op{
 		ID: "list-repositories", Method: http.MethodGet, Path: "/ide-integration/repositories", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
-		Summary: "List the repositories whose webhooks are taken", Description: "By id.",
+		Summary: "List the registered repositories", Description: "Sorted by id.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *pageIn) (*repositoryPageOut, error) {
 			page, err := h.IDE.Repositories(ctx, sc, int64(in.Skip), int64(in.Limit))
@@ -272,7 +272,7 @@ func (h *Handler) repositories(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "register-repository", Method: http.MethodPost, Path: "/ide-integration/repositories", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a repository",
-		Description: "Needs policies:write too, for its deliveries deploy. Give webhook_url and the secret to the repository: GitHub (content type application/json), GitLab (secret token), or anything that signs like our own webhooks. Secret and access token are stored encrypted and never shown. An address that may not be called: 400.",
+		Description: "Also needs policies:write, because its deliveries deploy controls. Configure webhook_url and the secret in the repository: GitHub (content type application/json), GitLab (secret token), or any sender that signs as our webhooks do. The secret and the access token are encrypted at rest and never returned. An address that the server may not call: 400.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *repositoryCreateIn) (*repositoryOut, error) {
 			made, err := h.IDE.Register(ctx, sc, in.Body)
@@ -290,7 +290,7 @@ func (h *Handler) repositories(r *rest.Router) {
 		ID: "update-repository", Method: http.MethodPut, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a repository's registration",
-		Description: "Members that are not sent stay as they are. Needs policies:write too. With an access token stored, another host needs it again (400).",
+		Description: "Members that are not sent keep their value. Also needs policies:write. If an access token is stored, a change to another host needs access_token again (400).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *repositoryUpdateIn) (*repositoryOut, error) {
 			got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (ide.Repository, error) {
@@ -301,7 +301,7 @@ func (h *Handler) repositories(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "delete-repository", Method: http.MethodDelete, Path: "/ide-integration/repositories/{repository_id}", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
-		Summary: "Remove a repository's registration", Description: "Its deliveries are refused from then on. What it deployed stays.",
+		Summary: "Remove a repository's registration", Description: "From then on, its deliveries are refused. What it has deployed stays.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *repositoryDeleteIn) (*removedOut, error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (struct{}, error) {
@@ -311,7 +311,7 @@ func (h *Handler) repositories(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-editor-deployments", Method: http.MethodGet, Path: "/ide-integration/deployments", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
-		Summary: "List what editors and repositories deployed or checked", Description: "Newest first; kept for 90 days.",
+		Summary: "List the deployments and checks of editors and repositories", Description: "Newest first; kept for 90 days.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *pageIn) (*deploymentPageOut, error) {
 			page, err := h.IDE.Deployments(ctx, sc, int64(in.Skip), int64(in.Limit))
@@ -319,7 +319,7 @@ func (h *Handler) repositories(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-editor-deployment", Method: http.MethodGet, Path: "/ide-integration/deployments/{deployment_id}", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
-		Summary: "Where a deployment stands",
+		Summary: "Get the state of a deployment",
 	},
 		func(ctx context.Context, sc scope.Scope, in *deploymentIn) (*deploymentOut, error) {
 			d, err := h.IDE.Deployment(ctx, sc, in.ID)

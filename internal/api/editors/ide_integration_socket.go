@@ -46,13 +46,13 @@ var ordinaryTimes = socketTimes{check: 500 * time.Millisecond, ping: 30 * time.S
 
 // SocketMessage is a message of the editors' WebSocket, either way.
 type SocketMessage struct {
-	Type string         `json:"type" enum:"ping,validate,deployment_status,pong,validation_result,error" doc:"ping, validate and deployment_status are sent by the client, the others by the server; deployment_status also answers"`
+	Type string         `json:"type" enum:"ping,validate,deployment_status,pong,validation_result,error" doc:"The client sends ping, validate and deployment_status; the server sends the others, and answers with deployment_status too"`
 	Data map[string]any `json:"data,omitempty" doc:"validate: policy_content; deployment_status: deployment_id"`
 }
 
 type socketIn struct {
-	UserID     string `path:"user_id" maxLength:"200" doc:"Id of the caller: the person's or the key's own"`
-	Origin     string `header:"Origin" maxLength:"300" doc:"Of a browser: must be this server's own"`
+	UserID     string `path:"user_id" maxLength:"200" doc:"Id of the caller: of the person or of the API key"`
+	Origin     string `header:"Origin" maxLength:"300" doc:"Sent by browsers; must be this server's own origin"`
 	Upgrade    string `header:"Upgrade" maxLength:"100" doc:"websocket"`
 	Connection string `header:"Connection" maxLength:"100" doc:"Upgrade"`
 }
@@ -74,7 +74,7 @@ func (h *Handler) socket(r *rest.Router) {
 		ID: "editor-socket", Method: http.MethodGet, Path: "/ide-integration/ws/{user_id}", Reach: rest.ReachSelf, Permission: "editor:read", Tags: []string{"Editor integration"}, Slow: true,
 		Errors:      []int{http.StatusForbidden},
 		Summary:     "Open an editor's WebSocket",
-		Description: "Messages are {type, data}. ping is answered by pong, validate {policy_content} by validation_result, deployment_status {deployment_id} by deployment_status, once more when a deployment that was in progress ends; what cannot be answered by error. The credential goes into the same headers as everywhere, and the path names its owner: another's is 403, and so is a browser's page of another origin. A message over 1 MiB closes with 1009, one that is not UTF-8 with 1007, one that is not text with 1003; over 50 messages a second, and a credential or tenant that is no longer good (at once here, within 5 s on other replicas; nothing more is answered), with 1008; the end of the server with 1001; a server that has too much to read at once with 1013. A peer that does not answer a ping within 10 s is dropped. Open at a time: 10 of one person or key, 500 of a tenant.",
+		Description: "Messages are {type, data}. The server answers ping with pong, validate {policy_content} with validation_result, and deployment_status {deployment_id} with deployment_status. It sends deployment_status again when a deployment that was in progress ends. It answers everything else with error. The credential goes into the same headers as in other requests. The path names the owner of the credential: another owner is a 403, and so is a browser page of another origin. Close codes: 1009, a message over 1 MiB; 1007, text that is not UTF-8; 1003, a message that is not text; 1008, more than 50 messages a second, or a credential or tenant that is no longer valid (at once on this replica, within 5 s on others; nothing more is answered); 1001, the server stops; 1013, the server has too much to read at once. A client that does not answer a ping within 10 s is disconnected. Limits: 10 open sockets for a person or key, 500 for a tenant.",
 	},
 		rest.RawDocs{Params: reflect.TypeFor[socketIn](), Response: reflect.TypeFor[SocketMessage]()}, h.serveSocket)
 }

@@ -22,34 +22,34 @@ var signatureHeaders = []string{"X-Service-Signature", "X-Hub-Signature-256", "X
 
 // ideWebhookIn documents how a delivery shows whose it is.
 type ideWebhookIn struct {
-	Repository int64  `query:"repository" minimum:"1" doc:"Registered repository whose secret signs the delivery; webhook_url names it. Absent: a credential with editor:write and policies:write vouches"`
-	Service    string `header:"X-Service-Signature" maxLength:"200" doc:"sha256= and the lower hex HMAC-SHA256 of the raw body, keyed with the repository's secret"`
-	GitHub     string `header:"X-Hub-Signature-256" maxLength:"200" doc:"The same, as GitHub sends it"`
+	Repository int64  `query:"repository" minimum:"1" doc:"Registered repository whose secret signs the delivery; webhook_url contains it. Absent: the caller needs a credential with editor:write and policies:write"`
+	Service    string `header:"X-Service-Signature" maxLength:"200" doc:"sha256= and the lower-case hex HMAC-SHA256 of the raw body; the key is the repository's secret"`
+	GitHub     string `header:"X-Hub-Signature-256" maxLength:"200" doc:"The same signature, in GitHub's header"`
 	GitLab     string `header:"X-Gitlab-Token" maxLength:"500" doc:"The repository's secret, as GitLab sends it"`
-	GitHubKind string `header:"X-GitHub-Event" maxLength:"100" doc:"GitHub's event: push and pull_request are taken, others answered and left"`
-	GitLabKind string `header:"X-Gitlab-Event" maxLength:"100" doc:"GitLab's event: Push Hook, Tag Push Hook and Merge Request Hook"`
-	Delivery   string `header:"X-Delivery-Id" maxLength:"200" doc:"Names the delivery: one that comes again is answered as it was, and not done again. GitHub and GitLab send their own"`
+	GitHubKind string `header:"X-GitHub-Event" maxLength:"100" doc:"GitHub's event: push and pull_request are handled, other events are ignored"`
+	GitLabKind string `header:"X-Gitlab-Event" maxLength:"100" doc:"GitLab's event: Push Hook, Tag Push Hook and Merge Request Hook are handled"`
+	Delivery   string `header:"X-Delivery-Id" maxLength:"200" doc:"Identifies the delivery. A repeated delivery gets the same answer and is not processed again. GitHub and GitLab send their own"`
 }
 
 // EditorDelivery is the body of POST /ide-integration/webhook in the service's
 // own form; GitHub's and GitLab's payloads are taken as they are.
 type EditorDelivery struct {
-	RepositoryURL string `json:"repository_url,omitempty" maxLength:"2000" doc:"Repository that the files are from; with ?repository= it must be the registered one" example:"https://git.example.com/acme/controls.git"`
+	RepositoryURL string `json:"repository_url,omitempty" maxLength:"2000" doc:"Repository that the files come from; with ?repository= it must be the registered one" example:"https://git.example.com/acme/controls.git"`
 	Branch        string `json:"branch,omitempty" maxLength:"255" doc:"Branch, or name of the tag" example:"main"`
-	CommitHash    string `json:"commit_hash,omitempty" maxLength:"64" doc:"Full id of the commit; needed unless every file brings its content"`
-	PolicyFiles   []any  `json:"policy_files,omitempty" doc:"Files as {path, content}, or paths that are fetched from the repository at commit_hash; absent: all Rego files and gatehouse.yaml"`
-	EventType     string `json:"event_type" enum:"push,pull_request,merge_request,tag,tag_push,tag_created" doc:"push deploys to sandbox, a pull request is validated, a tag event deploys from the tag"`
+	CommitHash    string `json:"commit_hash,omitempty" maxLength:"64" doc:"Full id of the commit; optional only when every file includes its content"`
+	PolicyFiles   []any  `json:"policy_files,omitempty" doc:"Files as {path, content}, or paths to fetch from the repository at commit_hash; absent: all Rego files and gatehouse.yaml"`
+	EventType     string `json:"event_type" enum:"push,pull_request,merge_request,tag,tag_push,tag_created" doc:"push deploys to sandbox, pull_request validates, tag deploys from the tag"`
 }
 
 // EditorReceipt is the answer to a delivery.
 type EditorReceipt struct {
-	Success      bool             `json:"success" doc:"Always true; failures have the error body"`
-	Status       string           `json:"status" enum:"completed,in_progress,ignored" doc:"in_progress: ask for the deployment later"`
+	Success      bool             `json:"success" doc:"Always true; failures have an error body"`
+	Status       string           `json:"status" enum:"completed,in_progress,ignored" doc:"in_progress: request the deployment again later"`
 	Message      string           `json:"message" doc:"What was done, or why nothing was"`
-	DeploymentID string           `json:"deployment_id,omitempty" doc:"Deployment; absent where nothing was done"`
+	DeploymentID string           `json:"deployment_id,omitempty" doc:"The deployment; absent when nothing was deployed"`
 	EventType    string           `json:"event_type,omitempty" doc:"push, pull_request or tag"`
-	Replayed     bool             `json:"replayed" doc:"Whether this delivery had come before"`
-	Files        []ide.FileResult `json:"files" doc:"What became of each control"`
+	Replayed     bool             `json:"replayed" doc:"Whether this delivery was received before"`
+	Files        []ide.FileResult `json:"files" doc:"What happened to each control"`
 }
 
 // webhook registers where repositories send their events.
@@ -57,8 +57,8 @@ func (h *Handler) webhook(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "editor-webhook", Method: http.MethodPost, Path: "/ide-integration/webhook", Reach: rest.ReachSandbox, Permission: "editor:write", Optional: true, Signed: signatureHeaders, Tags: []string{"Editor integration"}, MaxBody: 10 << 20,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusBadGateway},
-		Summary:     "Take an event of a repository",
-		Description: "A push deploys to sandbox, all controls or none; a pull request is validated; a tag is deployed. Files come with the event, or are fetched from the repository over https at its commit. 200: done. 202: still in progress. 400: refused, with the errors by file, line and column. 401: not signed as it should be, whatever the reason.",
+		Summary:     "Receive an event from a repository",
+		Description: "A push is deployed to sandbox, all controls or none; a pull request is validated; a tag is deployed. Files come with the event, or are fetched over https from the repository at the event's commit. 200: done. 202: in progress. 400: refused; the body lists the errors by file, line and column. 401: the signature is missing or wrong.",
 	},
 		rest.RawDocs{Params: reflect.TypeFor[ideWebhookIn](), Request: reflect.TypeFor[EditorDelivery](), Response: reflect.TypeFor[EditorReceipt]()}, h.takeDelivery)
 }

@@ -27,14 +27,14 @@ type bouncerListIn struct {
 type bouncerPageOut struct{ Body bouncer.Page }
 
 type bouncerOut struct {
-	ETag string `header:"ETag" doc:"Version of the registration; heartbeats leave it alone"`
+	ETag string `header:"ETag" doc:"Version of the registered record; heartbeats do not change it"`
 	Body bouncer.Bouncer
 }
 
 type bouncerCreateIn struct{ Body bouncer.Draft }
 
 type bouncerIssuedOut struct {
-	ETag string `header:"ETag" doc:"Version of the registration"`
+	ETag string `header:"ETag" doc:"Version of the registered record"`
 	Body bouncer.Issued
 }
 
@@ -63,7 +63,7 @@ func (h *Handler) bouncers(r *rest.Router) {
 	tags, record := []string{"Bouncers"}, reflect.TypeFor[bouncer.Issued]()
 	rest.Register(r, rest.Op{
 		ID: "list-bouncers", Method: http.MethodGet, Path: "/bouncers", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
-		Summary: "List bouncers", Description: "By id.",
+		Summary: "List bouncers", Description: "Sorted by id.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerListIn) (*bouncerPageOut, error) {
 			page, err := h.Bouncers.List(ctx, sc, bouncer.Filter{Status: in.Status, Skip: int64(in.Skip), Limit: int64(in.Limit)})
@@ -72,7 +72,7 @@ func (h *Handler) bouncers(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "create-bouncer", Method: http.MethodPost, Path: "/bouncers", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a bouncer",
-		Description: "The answer holds its token, this once. The name is unique in its environment (409). Over the tenant's `max_bouncers`: 403 `limit_exceeded`.",
+		Description: "Only this answer contains the token. The name is unique in its environment (409). Over the tenant's `max_bouncers`: 403 `limit_exceeded`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerCreateIn) (*bouncerIssuedOut, error) {
 			made, err := h.Bouncers.Create(ctx, sc, in.Body)
@@ -90,7 +90,7 @@ func (h *Handler) bouncers(r *rest.Router) {
 		ID: "update-bouncer", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a bouncer",
-		Description: "Members that are not sent stay as they are. configuration and resource_ids are replaced whole.",
+		Description: "Members that are not sent keep their value. configuration and resource_ids are replaced as a whole.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerUpdateIn) (*bouncerOut, error) {
 			b, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
@@ -102,7 +102,7 @@ func (h *Handler) bouncers(r *rest.Router) {
 		ID: "delete-bouncer", Method: http.MethodDelete, Path: "/bouncers/{bouncer_id}", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Remove a bouncer",
-		Description: "Its token ends at once. While policies name it: 409 `bouncer_in_use`, which says which.",
+		Description: "The token stops working at once. While a policy names the bouncer: 409 `bouncer_in_use`, which lists the policies.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *bouncerDeleteIn) (*removedOut, error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (bouncer.Bouncer, error) {
@@ -112,7 +112,7 @@ func (h *Handler) bouncers(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "rotate-bouncer-token", Method: http.MethodPost, Path: "/bouncers/{bouncer_id}/rotate-token", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
-		Summary: "Give a bouncer a new token", Description: "The old one ends at once.",
+		Summary: "Issue a new token to a bouncer", Description: "The old token stops working at once.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerIssuedOut, error) {
 			made, err := h.Bouncers.Rotate(ctx, sc, in.ID)
@@ -120,8 +120,8 @@ func (h *Handler) bouncers(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-bouncer-credentials", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/credentials", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
-		Summary:     "Which credentials a bouncer sends to the application",
-		Description: "The headers that it sets, adds or strips; their values are never shown.",
+		Summary:     "List the credentials that a bouncer sends to the application",
+		Description: "The headers that it sets, adds or strips; their values are never returned.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*credentialsOut, error) {
 			out, err := h.Bouncers.Credentials(ctx, sc, in.ID)
@@ -130,7 +130,7 @@ func (h *Handler) bouncers(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "set-bouncer-credentials", Method: http.MethodPut, Path: "/bouncers/{bouncer_id}/credentials", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Summary:     "Set the credentials that a bouncer sends to the application",
-		Description: "Replaces them all. Values are sealed at rest, are given to this bouncer alone, and are in no bundle, log or answer. One without a value keeps what is stored for its header and resource.",
+		Description: "Replaces the complete list. Values are encrypted at rest and given to this bouncer only; no bundle, log or answer contains them. An entry without a value keeps the value stored for its header and resource.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *credentialsIn) (*credentialsOut, error) {
 			out, err := h.Bouncers.SetCredentials(ctx, sc, in.ID, in.Body)
@@ -144,7 +144,7 @@ func (h *Handler) bouncerStates(r *rest.Router) {
 	tags := []string{"Bouncers"}
 	rest.Register(r, rest.Op{
 		ID: "get-bouncer-health", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/health", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
-		Summary: "How a bouncer is",
+		Summary: "Get the status of a bouncer",
 	},
 		func(ctx context.Context, sc scope.Scope, in *BouncerPath) (*bouncerHealthOut, error) {
 			h, err := h.Bouncers.Health(ctx, sc, in.ID)
@@ -153,7 +153,7 @@ func (h *Handler) bouncerStates(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "get-bouncer-opa-config", Method: http.MethodGet, Path: "/bouncers/{bouncer_id}/opa-config", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
 		Summary:     "Boot configuration for a stock OPA",
-		Description: "YAML. The token, which was shown once, is taken from GATEHOUSE_BOUNCER_TOKEN in OPA's environment; bundle, decision logs and status come by discovery.",
+		Description: "YAML. OPA reads the token, which was shown once, from GATEHOUSE_BOUNCER_TOKEN in its environment. It gets bundle, decision log and status settings by discovery.",
 	},
 		rest.RawDocs{Params: reflect.TypeFor[BouncerPath](), Response: reflect.TypeFor[map[string]any](), ResponseType: "application/yaml"}, h.opaConfig)
 }

@@ -16,8 +16,8 @@ func (h *Handler) deployments(r *rest.Router) {
 	tags := []string{"Bridge"}
 	rest.Raw(r, rest.Op{
 		ID: "get-revisions", Method: http.MethodGet, Path: "/deployments/revisions/{environment}", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
-		Summary:     "Which revision each bouncer runs",
-		Description: "A publication is done when all bouncers that are in touch run what they should.",
+		Summary:     "List the revision that each bouncer runs",
+		Description: "A publication is complete when all connected bouncers run the revision that they should.",
 	},
 		rest.RawDocs{Params: reflect.TypeFor[revisionsIn](), Response: reflect.TypeFor[bridge.Revisions]()},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {

@@ -37,7 +37,7 @@ func (h *Handler) environments(r *rest.Router) {
 		ID: "set-enforcement", Method: http.MethodPut, Path: "/environments/{environment}/enforcement", Reach: rest.ReachEnvironment, Permission: "bouncers:write", Tags: tags,
 		Errors: []int{http.StatusConflict}, Record: reflect.TypeFor[tenant.Enforcement](),
 		Summary:     "Set an environment's enforcement mode",
-		Description: "shadow lets pass and records what would have been denied; enforce denies. production takes enforce only while sandbox has it (409) and the license allows it (403). One bouncer is rolled back by its configuration.enforcement_mode.",
+		Description: "shadow allows every request and records what would have been denied; enforce denies. production accepts enforce only while sandbox is in enforce (409) and the license allows it (403). To roll back one bouncer, set its configuration.enforcement_mode.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *enforcementSetIn) (*enforcementOut, error) {
 			e, err := h.Tenants.SetEnforcement(ctx, sc, in.Environment, in.Body.Mode)

@@ -22,7 +22,7 @@ func (h *Handler) peps(r *rest.Router) {
 	tags := []string{"Bouncers"}
 	rest.Register(r, rest.Op{
 		ID: "get-sync-status", Method: http.MethodGet, Path: "/peps/{pep_id}/sync-status", Reach: rest.ReachEnvironment, Permission: "bouncers:read", Tags: tags,
-		Summary: "Where the delivery of policies to a bouncer stands",
+		Summary: "Get the delivery state of a bouncer's policies",
 	},
 		func(ctx context.Context, sc scope.Scope, in *PepPath) (*syncStatusOut, error) {
 			status, err := h.Bouncers.SyncStatus(ctx, sc, in.ID)

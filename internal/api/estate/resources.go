@@ -74,7 +74,7 @@ func (h *Handler) resources(r *rest.Router) {
 	tags, record := []string{"Resources"}, reflect.TypeFor[resource.Resource]()
 	rest.Register(r, rest.Op{
 		ID: "list-resources", Method: http.MethodGet, Path: "/resources", Reach: rest.ReachEnvironment, Permission: "resources:read", Tags: tags,
-		Summary: "List protected resources", Description: "By id.",
+		Summary: "List protected resources", Description: "Sorted by id.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceListIn) (*resourcePageOut, error) {
 			page, err := h.Resources.List(ctx, sc, resource.Filter{Type: in.Type, Skip: int64(in.Skip), Limit: int64(in.Limit)})
@@ -83,7 +83,7 @@ func (h *Handler) resources(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "create-resource", Method: http.MethodPost, Path: "/resources", Reach: rest.ReachEnvironment, Permission: "resources:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Register a protected resource",
-		Description: "Requests are matched by host, then type, path pattern and method; the most specific resource wins. Enrichment may be sent along. A confidential or restricted resource needs a compliance tag (422).",
+		Description: "Requests are matched by host, then by type, path pattern and method; the most specific resource wins. The body may include the enrichment. A confidential or restricted resource needs a compliance tag (422).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceCreateIn) (*resourceCreatedOut, error) {
 			made, err := h.Resources.Create(ctx, sc, in.Body)
@@ -101,7 +101,7 @@ func (h *Handler) resources(r *rest.Router) {
 		ID: "update-resource", Method: http.MethodPut, Path: "/resources/{resource_id}", Reach: rest.ReachEnvironment, Permission: "resources:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusPreconditionFailed},
 		Summary:     "Change a protected resource",
-		Description: "Members that are not sent stay as they are; null clears one that may be empty. attributes are replaced whole.",
+		Description: "Members that are not sent keep their value; null clears an optional one. attributes are replaced as a whole.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceUpdateIn) (*resourceOut, error) {
 			got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {
@@ -112,8 +112,8 @@ func (h *Handler) resources(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "enrich-resource", Method: http.MethodPut, Path: "/resources/{resource_id}/enrich", Reach: rest.ReachEnvironment, Permission: "resources:edit", Tags: tags, Record: record,
 		Errors:      []int{http.StatusPreconditionFailed},
-		Summary:     "Set enrichment fields of a resource",
-		Description: "Any subset; null clears a field. impacts says what the change means for each bound control and each suggested template. A confidential or restricted resource needs a compliance tag (422).",
+		Summary:     "Set the enrichment of a resource",
+		Description: "Any subset of the fields; null clears one. impacts explains what the change means for each bound control and each suggested template. A confidential or restricted resource needs a compliance tag (422).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceEnrichIn) (*resourceEnrichedOut, error) {
 			got, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Enriched, error) {
@@ -125,7 +125,7 @@ func (h *Handler) resources(r *rest.Router) {
 		ID: "delete-resource", Method: http.MethodDelete, Path: "/resources/{resource_id}", Reach: rest.ReachEnvironment, Permission: "resources:write", Tags: tags,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Remove a protected resource",
-		Description: "While policies or bouncers name it: 409 `resource_in_use`, which says which. A resource that was discovered goes out of the lists of bouncers with it.",
+		Description: "While policies or bouncers name it: 409 `resource_in_use`, which lists them. A discovered resource is removed from the lists of bouncers too.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *resourceDeleteIn) (*removedOut, error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (resource.Resource, error) {

@@ -17,7 +17,7 @@ import (
 
 // LoginRequest is the body of POST /auth/login.
 type LoginRequest struct {
-	Username string `json:"username" maxLength:"254" doc:"User name or e-mail address; case does not matter"`
+	Username string `json:"username" maxLength:"254" doc:"User name or e-mail address, ignoring case"`
 	Password string `json:"password" maxLength:"1024" writeOnly:"true" doc:"Password"`
 }
 
@@ -30,9 +30,9 @@ type Me struct {
 	user.User
 	// Permissions is User's own member, which here is always there.
 	Permissions []string        `json:"permissions" nullable:"false" doc:"Scopes held; empty for none"`
-	Kind        scope.ActorKind `json:"kind" enum:"user,api_key,bouncer" doc:"What the credential belongs to; a key or bouncer is shown in the shape of a person"`
+	Kind        scope.ActorKind `json:"kind" enum:"user,api_key,bouncer" doc:"The owner of the credential; an API key or bouncer has the same fields as a person"`
 	TenantID    scope.TenantID  `json:"tenant_id" doc:"Tenant that the request works in"`
-	Environment scope.Env       `json:"environment,omitempty" enum:"sandbox,production" doc:"The one environment that the credential is good for; absent: both"`
+	Environment scope.Env       `json:"environment,omitempty" enum:"sandbox,production" doc:"The only environment in which the credential is valid; absent: both"`
 }
 
 type meOut struct{ Body Me }
@@ -43,7 +43,7 @@ type Done struct {
 }
 
 type signedOutOut struct {
-	SetCookie string `header:"Set-Cookie" doc:"Takes the session cookie away, where one was shown"`
+	SetCookie string `header:"Set-Cookie" doc:"Deletes the session cookie, if the browser sent one"`
 	Body      Done
 }
 
@@ -54,7 +54,7 @@ func (h *Handler) auth(r *rest.Router) {
 		ID: "login", Method: http.MethodPost, Path: "/auth/login", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusTooManyRequests},
 		Summary:     "Sign in",
-		Description: "Gives a token for an hour. Whatever is wrong, the answer is one 401: an unknown name, a wrong password or a disabled account. Ten failures in 15 minutes lock the pair of account and address for 15 minutes: 429 `locked` with Retry-After. The account stays open to other addresses; those that never signed in to it wait up to two seconds while it is guessed at. 429 `too_many_sign_ins`: too many wait.",
+		Description: "Issues a token that is valid for an hour. Every failure gets the same 401: unknown name, wrong password or disabled account. Ten failures within 15 minutes lock this account for this client address for 15 minutes: 429 `locked` with Retry-After. Other addresses can still sign in. While someone guesses the password, addresses that have never signed in to the account wait up to two seconds. 429 `too_many_sign_ins`: too many callers are waiting.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *loginIn) (*grantOut, error) {
 			g, err := h.Auth.Login(ctx, sc, in.Body.Username, in.Body.Password)
@@ -63,7 +63,7 @@ func (h *Handler) auth(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "logout", Method: http.MethodPost, Path: "/auth/logout", Reach: rest.ReachSelf, Tags: tags,
 		Summary:     "Sign out",
-		Description: "Ends the caller's session, of a token or of a browser's cookie, and the tokens that were made from it, at once. An API key has no session: 400.",
+		Description: "Ends the caller's session at once, and the tokens that were made from it. API keys have no session: 400.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*signedOutOut, error) {
 			out := &signedOutOut{Body: Done{"Signed out"}}
@@ -75,7 +75,7 @@ func (h *Handler) auth(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "get-current-user", Method: http.MethodGet, Path: "/auth/me", Reach: rest.ReachSelf, Tags: tags,
 		Summary:     "The caller",
-		Description: "With the scopes that the credential holds in permissions.",
+		Description: "permissions holds the scopes of the credential.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*meOut, error) {
 			u, err := h.Auth.Me(ctx, sc)
@@ -89,7 +89,7 @@ func (h *Handler) auth(r *rest.Router) {
 		ID: "issue-token", Method: http.MethodPost, Path: "/auth/token", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
 		Summary:     "OAuth 2.0 token endpoint",
-		Description: "The grants password and client_credentials (RFC 6749); for the latter the API key is the client's secret, sent in the body or by HTTP Basic. scope asks for less than there is.",
+		Description: "The grants password and client_credentials (RFC 6749). For client_credentials, the API key is the client secret, sent in the body or by HTTP Basic. With scope, the token gets only a part of the scopes.",
 	},
 		rest.RawDocs{
 			Request: reflect.TypeFor[auth.TokenRequest](), RequestType: "application/x-www-form-urlencoded, application/json",

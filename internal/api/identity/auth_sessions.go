@@ -13,19 +13,19 @@ type signInIn struct{ Body LoginRequest }
 
 // RedeemRequest is the body of POST /auth/sessions/redeem.
 type RedeemRequest struct {
-	Link string `json:"link" minLength:"1" maxLength:"128" writeOnly:"true" doc:"What stands behind #link= in the link"`
+	Link string `json:"link" minLength:"1" maxLength:"128" writeOnly:"true" doc:"The part of the link after #link="`
 }
 
 type redeemIn struct{ Body RedeemRequest }
 
 type signedInOut struct {
-	SetCookie string `header:"Set-Cookie" doc:"The session cookie: HttpOnly, SameSite=Strict, over TLS Secure with the prefix __Host-"`
+	SetCookie string `header:"Set-Cookie" doc:"The session cookie: HttpOnly and SameSite=Strict; over TLS also Secure, with the prefix __Host-"`
 	Body      auth.SessionInfo
 }
 
 // SessionList is the answer of GET /auth/sessions.
 type SessionList struct {
-	Sessions []auth.SessionInfo `json:"sessions" nullable:"false" doc:"The sign-ins, last used first"`
+	Sessions []auth.SessionInfo `json:"sessions" nullable:"false" doc:"The sessions, last used first"`
 }
 
 type sessionsOut struct{ Body SessionList }
@@ -48,7 +48,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 		ID: "sign-in", Method: http.MethodPost, Path: "/auth/sessions", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
 		Summary:     "Sign in with a browser",
-		Description: "Begins a session whose secret is a cookie that scripts cannot read; API clients use /auth/login. Errors and locks are those of /auth/login. The session ends when it is not used for an hour, after 12 hours at the latest (both configurable), at sign-out, and when the person's password or roles change. A session that the browser had before ends. The request must come from a page of this origin: 403 `cross_origin`; so must every other that is made with the cookie.",
+		Description: "Starts a session for a browser. Its secret is a cookie that scripts cannot read; API clients use /auth/login instead. Errors and locks are the same as for /auth/login. The session ends after an hour without use, after 12 hours at the latest (both configurable), at sign-out, and when the person's password or roles change. An earlier session of this browser ends. This request, and every request made with the cookie, must come from a page of this origin: 403 `cross_origin` otherwise.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *signInIn) (*signedInOut, error) {
 			b, err := r.Browser(ctx)
@@ -62,7 +62,7 @@ func (h *Handler) authSessions(r *rest.Router) {
 		ID: "redeem-sign-in-link", Method: http.MethodPost, Path: "/auth/sessions/redeem", Public: true, Tags: tags,
 		Errors:      []int{http.StatusUnauthorized, http.StatusForbidden},
 		Summary:     "Sign in with a link",
-		Description: "For the link that a server prints when it is started to be tried out. It signs in once, within ten minutes, from the machine that the server runs on: 401 `invalid_link` otherwise.",
+		Description: "For the link that a server prints when it starts in its demo mode. The link works once, within ten minutes, from the machine that runs the server: 401 `invalid_link` otherwise.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *redeemIn) (*signedInOut, error) {
 			b, err := r.Browser(ctx)
@@ -77,8 +77,8 @@ func (h *Handler) authSessions(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-own-sessions", Method: http.MethodGet, Path: "/auth/sessions", Reach: rest.ReachSelf, Tags: tags,
-		Summary:     "List one's own sessions",
-		Description: "The caller's sign-ins that have not ended, of browsers and of tokens. API keys have none: 400 `not_a_session`.",
+		Summary:     "List your sessions",
+		Description: "The caller's active sessions, of browsers and of tokens. API keys have none: 400 `not_a_session`.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*sessionsOut, error) {
 			list, err := h.Auth.Sessions.List(ctx, sc)
@@ -86,16 +86,16 @@ func (h *Handler) authSessions(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "end-own-session", Method: http.MethodDelete, Path: "/auth/sessions/{session_id}", Reach: rest.ReachSelf, Tags: tags,
-		Summary:     "End one of one's own sessions",
-		Description: "At once, with the tokens that were made from it. Another person's session is not found: 404 `session_not_found`.",
+		Summary:     "End one of your sessions",
+		Description: "Ends the session and the tokens that were made from it at once. Another person's session: 404 `session_not_found`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *sessionPath) (*struct{}, error) {
 			return nil, h.Auth.Sessions.End(ctx, sc, in.SessionID)
 		})
 	rest.Register(r, rest.Op{
 		ID: "end-other-sessions", Method: http.MethodDelete, Path: "/auth/sessions", Reach: rest.ReachSelf, Tags: tags,
-		Summary:     "End all one's other sessions",
-		Description: "All the caller's sessions but the one that asks, at once.",
+		Summary:     "End all your other sessions",
+		Description: "Ends all the caller's sessions at once, except the one that makes this request.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*sessionsEndedOut, error) {
 			n, err := h.Auth.Sessions.EndOthers(ctx, sc)

@@ -19,7 +19,7 @@ type portalTokenIn struct {
 }
 
 type portalKeyIn struct {
-	Environment scope.Env `path:"environment" enum:"sandbox,production" doc:"Environment that the key is good for"`
+	Environment scope.Env `path:"environment" enum:"sandbox,production" doc:"The only environment in which the key is valid"`
 	Body        *auth.PortalDraft
 }
 
@@ -30,8 +30,8 @@ func (h *Handler) developerPortal(r *rest.Router) {
 	tags := []string{"Developer portal"}
 	rest.Register(r, rest.Op{
 		ID: "issue-portal-token", Method: http.MethodPost, Path: "/developer-portal/token", Reach: rest.ReachSelf, Tags: tags,
-		Summary:     "A token for the caller",
-		Description: "Good for an hour and for the caller's scopes, or fewer. It ends with the credential that it was made with. A scope that the caller does not hold: 403.",
+		Summary:     "Issue a token for the caller",
+		Description: "The token is valid for an hour and has the caller's scopes, or fewer. It ends with the credential that made it. A scope that the caller does not hold: 403.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *portalTokenIn) (*grantOut, error) {
 			var scopes []string
@@ -43,8 +43,8 @@ func (h *Handler) developerPortal(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "generate-api-key", Method: http.MethodPost, Path: "/developer-portal/api-keys/{environment}/generate", Tags: tags, Status: http.StatusCreated, Creates: true,
-		Summary:     "An API key for one environment",
-		Description: "The key is in this answer and never again. It does nothing outside its environment, and without `scopes` it gets the least: decisions, policies and resources to read. A person's key can do no more than that person and ends with them. An API key makes keys only with `tenants:write`, and none that outlive it. A scope that the caller does not hold: 403, an unknown one: 422.",
+		Summary:     "Create an API key for one environment",
+		Description: "Only this answer contains the key. The key works in its environment only. Without `scopes` it gets the least: read access to decisions, policies and resources. A person's key can do no more than the person and ends with the account. An API key needs `tenants:write` to make keys, and they end no later than itself. A scope that the caller does not hold: 403; an unknown one: 422.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *portalKeyIn) (*keyOut, error) {
 			var d auth.PortalDraft

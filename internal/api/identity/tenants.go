@@ -72,7 +72,7 @@ func (h *Handler) tenants(r *rest.Router) {
 	tags, record := []string{"Tenants"}, reflect.TypeFor[tenant.Tenant]()
 	rest.Register(r, rest.Op{
 		ID: "list-tenants", Method: http.MethodGet, Path: "/tenants", Permission: "tenants:read", Tags: tags,
-		Summary: "List tenants", Description: "By id. Platform administrators see all tenants, anyone else their own. Usage is on the single tenant only.",
+		Summary: "List tenants", Description: "Sorted by id. Platform administrators see all tenants, others only their own. Only the answer for a single tenant includes usage.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantListIn) (*tenantPageOut, error) {
 			page, err := h.Tenants.List(ctx, sc, tenant.Filter{Skip: in.Skip, Limit: in.Limit})
@@ -81,7 +81,7 @@ func (h *Handler) tenants(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "create-tenant", Method: http.MethodPost, Path: "/tenants", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create a tenant",
-		Description: "For platform administrators. The id is made from the name; where it is or ever was taken, a number follows it. A domain that another tenant has: 409.",
+		Description: "Only for platform administrators. The id is made from the name; if it is or was ever taken, a number is appended. A domain that another tenant has: 409.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantCreateIn) (*tenantOut, error) {
 			t, err := h.Tenants.Create(ctx, sc, in.Body)
@@ -89,7 +89,7 @@ func (h *Handler) tenants(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-tenant", Method: http.MethodGet, Path: "/tenants/{tenant_id}", Permission: "tenants:read", Tags: tags,
-		Summary: "Read a tenant", Description: "With its usage. Another tenant than the credential's: 403 `tenant_access_denied`, whether it exists or not.",
+		Summary: "Read a tenant", Description: "Includes the usage. A tenant other than the credential's: 403 `tenant_access_denied`, whether it exists or not.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*tenantOut, error) {
 			t, err := h.Tenants.Get(ctx, sc, in.ID)
@@ -99,7 +99,7 @@ func (h *Handler) tenants(r *rest.Router) {
 		ID: "update-tenant", Method: http.MethodPut, Path: "/tenants/{tenant_id}", Permission: "tenants:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Change a tenant",
-		Description: "Members that are not sent stay as they are, those of settings too; null removes one of these. Limits, plan and status are a platform administrator's to change (422). A suspended tenant is refused at once.",
+		Description: "Members that are not sent keep their value, within settings too; null removes a setting. Only a platform administrator may change limits, plan and status (422). A suspended tenant is refused at once.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantUpdateIn) (*tenantOut, error) {
 			t, err := h.Tenants.Update(ctx, sc, in.ID, in.Body)
@@ -109,7 +109,7 @@ func (h *Handler) tenants(r *rest.Router) {
 		ID: "delete-tenant", Method: http.MethodDelete, Path: "/tenants/{tenant_id}", Permission: "tenants:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Delete a tenant",
-		Description: "Its credentials stop at once; its data is kept for 30 days, or purged now by a platform administrator. The default tenant stays (409).",
+		Description: "The tenant's credentials stop working at once. Its data is kept for 30 days, or a platform administrator purges it now. The default tenant cannot be deleted (409).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantDeleteIn) (*tenantDeletedOut, error) {
 			d, err := h.Tenants.Delete(ctx, sc, in.ID, in.HardDelete)
@@ -117,7 +117,7 @@ func (h *Handler) tenants(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-tenant-alerts", Method: http.MethodGet, Path: "/tenants/{tenant_id}/alerts", Permission: "tenants:read", Tags: tags,
-		Summary: "List a tenant's alerts", Description: "Newest first. usage_limit opens at 80 % (warning) and 100 % (critical) of a limit and is resolved when usage falls.",
+		Summary: "List a tenant's alerts", Description: "Newest first. usage_limit opens at 80 % (warning) and 100 % (critical) of a limit, and is resolved when usage falls.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*tenantAlertsOut, error) {
 			list, err := h.Tenants.Alerts(ctx, sc, in.ID)
@@ -131,7 +131,7 @@ func (h *Handler) tenantKeys(r *rest.Router, tags []string) {
 	record := reflect.TypeFor[auth.Key]()
 	rest.Register(r, rest.Op{
 		ID: "list-api-keys", Method: http.MethodGet, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:read", Tags: tags,
-		Summary: "List API keys", Description: "Oldest first, without the keys themselves.",
+		Summary: "List API keys", Description: "Oldest first; the keys themselves are never returned.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyListIn) (*keyPageOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -144,7 +144,7 @@ func (h *Handler) tenantKeys(r *rest.Router, tags []string) {
 	rest.Register(r, rest.Op{
 		ID: "create-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create an API key",
-		Description: "A key of the tenant's own, good for both environments, or with `environment` for that one alone. The key is in this answer and never again. A scope that the caller does not hold, or an end later than that of the key which asks: 403; an unknown scope: 422.",
+		Description: "A key of the tenant's own, for both environments, or with `environment` for one. Only this answer contains the key. A scope that the caller does not hold, or an end later than that of the calling key: 403; an unknown scope: 422.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyCreateIn) (*keyOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -156,7 +156,7 @@ func (h *Handler) tenantKeys(r *rest.Router, tags []string) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-api-key", Method: http.MethodGet, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:read", Tags: tags,
-		Summary: "Read an API key", Description: "Without the key itself.",
+		Summary: "Read an API key", Description: "The key itself is never returned.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *KeyPath) (*keyOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -176,7 +176,7 @@ func (h *Handler) tenantKeyChanges(r *rest.Router, tags []string) {
 		ID: "update-api-key", Method: http.MethodPut, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Change an API key",
-		Description: "Members that are not sent stay as they are; null as expires_at lets the key go on until it is revoked. The change holds at once, for the tokens that were made from the key too; the key itself stays the same. What comes of it must be a key that the caller could make: a scope that the caller does not hold, or an end later than that of the key which asks: 403. A key that has ended stays so: 409 `key_expired`.",
+		Description: "Members that are not sent keep their value; null as expires_at means that the key never expires. The change takes effect at once, also for tokens that were made from the key; the key itself stays the same. The caller must be able to create a key like the result: a scope that the caller does not hold, or an end later than that of the calling key: 403. An expired key cannot be changed: 409 `key_expired`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyUpdateIn) (*keyOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -188,7 +188,7 @@ func (h *Handler) tenantKeyChanges(r *rest.Router, tags []string) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "revoke-api-key", Method: http.MethodDelete, Path: "/tenants/{tenant_id}/api-keys/{key_id}", Permission: "tenants:write", Tags: tags,
-		Summary: "Revoke an API key", Description: "It ends at once, and so do the tokens that were made from it.",
+		Summary: "Revoke an API key", Description: "The key ends at once, and so do the tokens that were made from it.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *KeyPath) (*revokedOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)
@@ -202,7 +202,7 @@ func (h *Handler) tenantKeyChanges(r *rest.Router, tags []string) {
 		ID: "rotate-api-key", Method: http.MethodPost, Path: "/tenants/{tenant_id}/api-keys/{key_id}/rotate", Permission: "tenants:write", Tags: tags, Status: http.StatusCreated, Creates: true,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Replace an API key",
-		Description: "Answers a new key of the same name, scopes and end. The old one lives on for grace_seconds, by default not at all. A key that has ended stays so: 409 `key_expired`.",
+		Description: "Makes a new key with the same name, scopes and end. The old key works for grace_seconds more; by default it ends at once. An expired key cannot be replaced: 409 `key_expired`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *keyRotateIn) (*keyOut, error) {
 			sc, err := h.within(ctx, sc, in.ID)

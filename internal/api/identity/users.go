@@ -18,7 +18,7 @@ type UserPath struct {
 
 type userListIn struct {
 	rest.Page
-	Search string `query:"search" maxLength:"254" doc:"Only users whose name or e-mail address holds this, regardless of case"`
+	Search string `query:"search" maxLength:"254" doc:"Only users whose name or e-mail address contains this text, ignoring case"`
 }
 
 type userPageOut struct{ Body user.Page }
@@ -32,7 +32,7 @@ type UserCreated struct {
 	ID        string    `json:"id" doc:"Id of the new user"`
 	Email     string    `json:"email" doc:"E-mail address"`
 	Username  string    `json:"username" doc:"User name"`
-	Roles     []string  `json:"roles" nullable:"false" doc:"Roles, as they are stored"`
+	Roles     []string  `json:"roles" nullable:"false" doc:"Roles, as stored"`
 	CreatedAt time.Time `json:"created_at" doc:"When the user was created"`
 	Message   string    `json:"message" doc:"What was done"`
 }
@@ -52,7 +52,7 @@ type userRolesIn struct {
 // Revoked is the answer to deleting what has a text for its id.
 type Revoked struct {
 	Message string `json:"message" doc:"What was done"`
-	ID      string `json:"id" doc:"Id of what is gone"`
+	ID      string `json:"id" doc:"Id of the removed resource"`
 }
 
 type revokedOut struct{ Body Revoked }
@@ -71,7 +71,7 @@ func (h *Handler) users(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "create-user", Method: http.MethodPost, Path: "/users", Permission: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create a user",
-		Description: "User names and e-mail addresses are unique regardless of case (409). The caller must hold what the roles allow (403). Over the tenant's max_users: 403 `limit_exceeded`.",
+		Description: "User names and e-mail addresses are unique, ignoring case (409). The caller must hold what the roles allow (403). Over the tenant's max_users: 403 `limit_exceeded`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *userCreateIn) (*userCreatedOut, error) {
 			u, err := h.Users.Create(ctx, sc, in.Body)
@@ -89,7 +89,7 @@ func (h *Handler) users(r *rest.Router) {
 		ID: "update-user", Method: http.MethodPut, Path: "/users/{user_id}", Permission: "users:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Change a user",
-		Description: "Members that are not sent stay as they are. A new password, other roles and disabling end the user's sessions at once. The caller must hold what the user may do, before and after (403). The last platform administrator stays one (409).",
+		Description: "Members that are not sent keep their value. A new password, other roles or disabling ends the user's sessions at once. The caller must hold everything that the user may do, before and after (403). The last platform administrator must remain one (409).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *userUpdateIn) (*userOut, error) {
 			u, err := h.Users.Update(ctx, sc, in.ID, in.Body)
@@ -98,8 +98,8 @@ func (h *Handler) users(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "set-user-roles", Method: http.MethodPut, Path: "/users/{user_id}/roles", Permission: "users:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
-		Summary:     "Give a user new roles",
-		Description: "Ends the sessions that stood on the old ones. The caller must hold what the old and the new roles allow (403).",
+		Summary:     "Set a user's roles",
+		Description: "Ends the sessions of the old roles. The caller must hold what the old and the new roles allow (403).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *userRolesIn) (*userOut, error) {
 			u, err := h.Users.SetRoles(ctx, sc, in.ID, in.Body)
@@ -109,7 +109,7 @@ func (h *Handler) users(r *rest.Router) {
 		ID: "delete-user", Method: http.MethodDelete, Path: "/users/{user_id}", Permission: "users:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Delete a user",
-		Description: "The user's sessions and own API keys end at once. The id is never given again.",
+		Description: "The user's sessions and own API keys end at once. The id is never reused.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *UserPath) (*revokedOut, error) {
 			u, err := h.Users.Delete(ctx, sc, in.ID)

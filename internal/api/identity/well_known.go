@@ -10,7 +10,7 @@ import (
 )
 
 type jwksOut struct {
-	CacheControl string `header:"Cache-Control" doc:"The set may be kept for five minutes"`
+	CacheControl string `header:"Cache-Control" doc:"The set may be cached for five minutes"`
 	Body         auth.JWKS
 }
 

@@ -16,7 +16,7 @@ type auditEventsIn struct {
 	Type     string `query:"type" maxLength:"100" doc:"Only entries of this type, such as RESOURCE_UPDATED"`
 	Object   string `query:"object" maxLength:"100" doc:"Only entries about this kind of object, such as policy"`
 	ObjectID string `query:"object_id" maxLength:"200" doc:"Only entries about the object with this id"`
-	ActorID  string `query:"actor_id" maxLength:"200" doc:"Only what this actor did"`
+	ActorID  string `query:"actor_id" maxLength:"200" doc:"Only entries by this actor"`
 }
 
 type auditEventsOut struct{ Body audit.EventPage }
@@ -29,7 +29,7 @@ func (h *Handler) audit(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "list-audit-events", Method: http.MethodGet, Path: "/audit/events", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Summary:     "Read the administrative log",
-		Description: "Who changed what, newest first. An entry is written in the transaction of its change: neither is there without the other.",
+		Description: "Who changed what, newest first. An entry is written in the same transaction as its change, so neither exists without the other.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *auditEventsIn) (*auditEventsOut, error) {
 			f := audit.EventFilter{Type: in.Type, Object: in.Object, ObjectID: in.ObjectID, ActorID: in.ActorID, Limit: in.Limit, Cursor: in.Cursor}
@@ -42,8 +42,8 @@ func (h *Handler) audit(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "verify-audit", Method: http.MethodGet, Path: "/audit/verify", Permission: "audit:read", Tags: tags, Slow: true,
-		Summary:     "Check that no log entry was changed",
-		Description: "Both logs are hash-chained. This reads them from end to end, and names the place of every entry that was edited, removed or moved.",
+		Summary:     "Verify the hash chains of the logs",
+		Description: "Both logs are hash chains. This reads them from end to end, and reports the position of every entry that was edited, removed or moved.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *struct{}) (*auditReportOut, error) {
 			rep, err := h.Audit.Verify(ctx, sc)

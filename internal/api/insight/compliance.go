@@ -30,7 +30,7 @@ type ReplayPath struct {
 
 type replayReadIn struct {
 	ReplayPath
-	Wait int `query:"wait" minimum:"0" maximum:"30" doc:"Seconds to wait, at most, for it to get further or to end; absent: answer at once"`
+	Wait int `query:"wait" minimum:"0" maximum:"30" doc:"Longest wait for progress or for the end, in seconds; absent: answer at once"`
 }
 
 // compliance registers what replays recorded decisions.
@@ -39,8 +39,8 @@ func (h *Handler) compliance(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "impact-preview", Method: http.MethodPost, Path: "/compliance/impact-preview", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Slow: true,
 		Errors:      []int{http.StatusServiceUnavailable},
-		Summary:     "What controls would do to requests that were made",
-		Description: "Decides the recorded decisions of the window again, each by the controls, libraries and resources of the revision that decided then, and by these with control_ids and candidates in force: what differs is due to them alone. The inputs of decisions are kept for 24 hours, or as the tenant's setting replay says; those of resources at audit level detailed or comprehensive as long as the audit; nothing recorded: zeros and a note. It answers within 30 s with what it has by then (`truncated`). Samples and subjects are shown with the permission audit:read; without it there are figures alone.",
+		Summary:     "Preview what controls would do to recorded requests",
+		Description: "Replays the recorded decisions of a period. Each is decided twice: with the controls, libraries and resources of the revision that decided it, and with control_ids and candidates active as well. So every difference is due to these alone. Inputs are stored for 24 hours, or as the tenant's setting replay says; at audit levels detailed and comprehensive, for as long as the audit. Without recorded decisions, the answer holds zeros and a note. The answer comes within 30 s with the results so far (`truncated`). Samples and subjects need the permission audit:read; without it, the answer has only figures.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *replayIn) (*impactOut, error) {
 			out, err := h.Replays.Preview(ctx, sc, in.Body)
@@ -50,7 +50,7 @@ func (h *Handler) compliance(r *rest.Router) {
 		ID: "start-replay", Method: http.MethodPost, Path: "/compliance/replays", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusAccepted, Creates: true,
 		Errors:      []int{http.StatusTooManyRequests},
 		Summary:     "Start a replay",
-		Description: "As impact-preview, without its limit of time: it runs by itself, and a server that ends in between has it start anew. Ten at most may run or wait; the newest 200 that ended are kept.",
+		Description: "Does the same as impact-preview, without its time limit. The replay runs in the background; if the server stops meanwhile, it starts again from the beginning. At most ten can run or wait; the newest 200 that have ended are kept.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *replayIn) (*replayOut, error) {
 			run, err := h.Replays.Start(ctx, sc, in.Body)
@@ -66,7 +66,7 @@ func (h *Handler) compliance(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-replay", Method: http.MethodGet, Path: "/compliance/replays/{replay_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Slow: true,
-		Summary: "Read a replay", Description: "Its state, its progress and, once it is completed, its result. With wait, the answer comes when it has got further.",
+		Summary: "Read a replay", Description: "Its state, its progress and, once it is completed, its result. With wait, the answer comes as soon as there is progress.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *replayReadIn) (*replayOut, error) {
 			run, err := h.Replays.Await(ctx, sc, in.ID, time.Duration(in.Wait)*time.Second)
@@ -75,7 +75,7 @@ func (h *Handler) compliance(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "cancel-replay", Method: http.MethodDelete, Path: "/compliance/replays/{replay_id}", Reach: rest.ReachEnvironment, Permission: "policies:write", Tags: tags, Status: http.StatusOK,
 		Errors:  []int{http.StatusConflict},
-		Summary: "Cancel a replay", Description: "It ends within a second or two, and stays to be read. One that has ended: 409.",
+		Summary: "Cancel a replay", Description: "The replay ends within a second or two, and can still be read. One that has ended: 409.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ReplayPath) (*replayOut, error) {
 			run, err := h.Replays.Cancel(ctx, sc, in.ID)

@@ -28,8 +28,8 @@ type seriesOut struct{ Body dashboard.Series }
 type topIn struct {
 	rest.InEnvironment
 	WindowParam
-	By    string `query:"by" enum:"policy,resource" default:"policy" doc:"What to list"`
-	Limit int    `query:"limit" default:"10" minimum:"1" maximum:"100" doc:"How many entries to answer at most"`
+	By    string `query:"by" enum:"policy,resource" default:"policy" doc:"What to rank"`
+	Limit int    `query:"limit" default:"10" minimum:"1" maximum:"100" doc:"Largest number of entries in the answer"`
 }
 
 type topOut struct{ Body dashboard.Top }
@@ -37,8 +37,8 @@ type topOut struct{ Body dashboard.Top }
 type anomaliesIn struct {
 	rest.InEnvironment
 	rest.Page
-	Kind  string `query:"kind" enum:"denial_spike,error_spike,latency_anomaly,resource_access_spike,user_activity,suspicious_source_ip" doc:"One kind only; absent: all"`
-	Hours int    `query:"hours" default:"24" minimum:"1" maximum:"2160" doc:"Those that lasted until this many hours ago or longer"`
+	Kind  string `query:"kind" enum:"denial_spike,error_spike,latency_anomaly,resource_access_spike,user_activity,suspicious_source_ip" doc:"Only this kind; absent: all"`
+	Hours int    `query:"hours" default:"24" minimum:"1" maximum:"2160" doc:"Only those that were still going on this many hours ago or later"`
 }
 
 type anomaliesOut struct{ Body anomaly.Page }
@@ -48,8 +48,8 @@ func (h *Handler) dashboard(r *rest.Router) {
 	tags := []string{"Dashboard"}
 	rest.Register(r, rest.Op{
 		ID: "dashboard-stats", Method: http.MethodGet, Path: "/dashboard/stats", Reach: rest.ReachEnvironment, Permission: "dashboard:read", Tags: tags,
-		Summary:     "What is going on",
-		Description: "Figures of controls, resources, bouncers and decisions, in one environment or in both. Decisions are counted as they are stored, audit level none included; the answer waits, half a second at most, for those that were just made.",
+		Summary:     "Get the key figures",
+		Description: "Figures of controls, resources, bouncers and decisions, in one environment or in both. Decisions are counted as they are stored, also at audit level none. The answer waits up to half a second for decisions that were made just before.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *rest.InEnvironment) (*statsOut, error) {
 			out, err := h.Dashboard.Stats(ctx, sc)
@@ -58,7 +58,7 @@ func (h *Handler) dashboard(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "dashboard-series", Method: http.MethodGet, Path: "/dashboard/series", Reach: rest.ReachEnvironment, Permission: "dashboard:read", Tags: tags,
 		Summary:     "Decisions over time",
-		Description: "Decisions, denials, errors and latency percentiles of a window, cut into 60 to 180 points. Points of 10 seconds are kept for 3 hours, of a minute for 2 days, of an hour for 35 days, of a day for 800 days.",
+		Description: "Decisions, denials, errors and latency percentiles of a window, in 60 to 180 points. Points of 10 seconds are kept for 3 hours, of a minute for 2 days, of an hour for 35 days, of a day for 800 days.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *seriesIn) (*seriesOut, error) {
 			out, err := h.Dashboard.Series(ctx, sc, in.Window)
@@ -66,7 +66,7 @@ func (h *Handler) dashboard(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "dashboard-top", Method: http.MethodGet, Path: "/dashboard/top", Reach: rest.ReachEnvironment, Permission: "dashboard:read", Tags: tags,
-		Summary:     "Where denials come from",
+		Summary:     "List what is denied most",
 		Description: "The controls or resources with most denials in a window, counted from the start of its first hour.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *topIn) (*topOut, error) {
@@ -76,7 +76,7 @@ func (h *Handler) dashboard(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "dashboard-anomalies", Method: http.MethodGet, Path: "/dashboard/anomalies", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
 		Summary:     "List anomalies",
-		Description: "What differed from the tenant's own baseline: spikes of denials, of errors, of one user's or resource's decisions, slow evaluations, addresses that probe. Each has its evidence. It names users and addresses, so it needs audit:read. The tenant's setting `anomalies` says how far from usual is flagged, or `off`.",
+		Description: "Lists deviations from the tenant's own baseline: spikes of denials, of errors, of decisions of one user or resource, slow evaluations, probing addresses. Each comes with its evidence. The list names users and addresses, so it needs audit:read. The tenant's setting `anomalies` sets how large a deviation must be, or is `off`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *anomaliesIn) (*anomaliesOut, error) {
 			since := h.Now().Add(-time.Duration(in.Hours) * time.Hour)

@@ -17,7 +17,7 @@ import (
 
 // SimulatedPolicy names a policy and the environment that it must be in.
 type SimulatedPolicy struct {
-	Environment string `query:"environment" required:"true" enum:"sandbox,production" doc:"The policy's environment; a policy of the other one is not found"`
+	Environment string `query:"environment" required:"true" enum:"sandbox,production" doc:"The policy's environment; a policy of the other environment is not found"`
 	ID          int64  `path:"policy_id" minimum:"1" doc:"Id of the policy"`
 }
 
@@ -31,9 +31,9 @@ type attributesOut struct{ Body []lang.Attribute }
 
 // SimulationRequest is the body of POST /pis/policies/{policy_id}/simulate.
 type SimulationRequest struct {
-	Input      simulator.Object `json:"input_json,omitzero" doc:"The input that the policy sees: user, resource, action, context and what else it reads. What the linked resource and the stored user add to a live decision is added where it was not sent. May be left out with scenario_id: its attributes are the input then." example:"{\"user\":{\"role\":\"intern\"},\"action\":{\"method\":\"GET\"}}"`
-	TestType   string           `json:"test_type,omitempty" enum:"manual,scenario,regression" doc:"The kind of run; manual when absent, and scenario with a scenario_id"`
-	ScenarioID *int64           `json:"scenario_id,omitempty" minimum:"1" doc:"A scenario of this policy: its last_used becomes now"`
+	Input      simulator.Object `json:"input_json,omitzero" doc:"The input that the policy reads: user, resource, action, context and others. Fields of the linked resource and the stored user, which a live decision has, are added where they are missing. Optional with scenario_id: the scenario's attributes are then the input." example:"{\"user\":{\"role\":\"intern\"},\"action\":{\"method\":\"GET\"}}"`
+	TestType   string           `json:"test_type,omitempty" enum:"manual,scenario,regression" doc:"The kind of run; manual by default, or scenario with a scenario_id"`
+	ScenarioID *int64           `json:"scenario_id,omitempty" minimum:"1" doc:"A scenario of this policy; the run updates its last_used"`
 }
 
 type simulateIn struct {
@@ -45,8 +45,8 @@ type simulateOut struct{ Body simulator.Result }
 
 // RunsPage is the paging of the simulator's histories.
 type RunsPage struct {
-	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"How many entries to answer at most"`
-	Offset int `query:"offset" default:"0" minimum:"0" doc:"How many entries to leave out at the beginning"`
+	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"200" doc:"Largest number of entries in the answer"`
+	Offset int `query:"offset" default:"0" minimum:"0" doc:"Number of entries to skip"`
 }
 
 // PolicyPath names a policy.
@@ -81,7 +81,7 @@ func (h *Handler) simulator(r *rest.Router) {
 	tags := []string{"Simulator"}
 	rest.Register(r, rest.Op{
 		ID: "list-loadable-policies", Method: http.MethodGet, Path: "/pis/policies/loadable", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
-		Summary: "List the policies that can be simulated", Description: "All policies of an environment, in any state, by id; active ones are called `enabled`.",
+		Summary: "List the policies that can be simulated", Description: "All policies of an environment, in any state, sorted by id; active ones have the state `enabled`.",
 	},
 		func(ctx context.Context, sc scope.Scope, _ *loadableIn) (*loadableOut, error) {
 			list, err := h.Simulator.Loadable(ctx, sc)
@@ -89,7 +89,7 @@ func (h *Handler) simulator(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-policy-attributes", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/attributes", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
-		Summary: "List what a policy reads of its input", Description: "From the references to input in its Rego; types come from how they are used.",
+		Summary: "List the input fields that a policy reads", Description: "From the references to input in its Rego; types are as far as their use shows.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *PolicyPath) (*attributesOut, error) {
 			list, err := h.Simulator.Attributes(ctx, sc, in.ID)
@@ -97,8 +97,8 @@ func (h *Handler) simulator(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "simulate-policy", Method: http.MethodPost, Path: "/pis/policies/{policy_id}/simulate", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags,
-		Summary:     "Try a policy on an input",
-		Description: "Evaluates this one policy, whatever its state, and says why it decided so. Live counters, the decision log and the cache are not touched; each run is kept in the history and in the audit (`POLICY_SIMULATION_RUN`). Where a live decision would differ, `notes` says so. After 30 seconds, or over the memory limit, the evaluation is cancelled: 400, and the run is kept as DENY with its error.",
+		Summary:     "Run a policy on an input",
+		Description: "Evaluates this policy alone, whatever its state, and explains the decision. Live counters, the decision log and the cache do not change. Each run is stored in the history and in the audit (`POLICY_SIMULATION_RUN`). `notes` says where a live decision would differ. After 30 seconds, or over the memory limit, the evaluation is cancelled: 400, and the run is stored as DENY with its error.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *simulateIn) (*simulateOut, error) {
 			rest.LiftDeadlines(ctx) // the service has its own
@@ -107,7 +107,7 @@ func (h *Handler) simulator(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-policy-simulations", Method: http.MethodGet, Path: "/pis/policies/{policy_id}/test-history", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
-		Summary: "List the simulations of a policy", Description: "Newest first, of all users. Runs are kept as long as the audit keeps decisions about the policy's resource.",
+		Summary: "List the simulations of a policy", Description: "Newest first, of all users. Runs are stored as long as the audit stores decisions about the policy's resource.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyRunsIn) (*runsOut, error) {
 			f, err := runsFilter(in.Window, in.RunsPage)
@@ -119,7 +119,7 @@ func (h *Handler) simulator(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-own-simulations", Method: http.MethodGet, Path: "/pis/test-history", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
-		Summary: "List one's own simulations", Description: "Newest first, over all policies.",
+		Summary: "List your simulations", Description: "Newest first, of all policies.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *ownRunsIn) (*runsOut, error) {
 			f, err := runsFilter(in.Window, in.RunsPage)
@@ -168,7 +168,7 @@ func (h *Handler) scenarios(r *rest.Router) {
 	tags, record := []string{"Simulator"}, reflect.TypeFor[simulator.Scenario]()
 	rest.Register(r, rest.Op{
 		ID: "list-scenarios", Method: http.MethodGet, Path: "/pis/scenarios", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: tags,
-		Summary: "List scenarios", Description: "By id. A scenario is of its policy's environment, and gone while its policy is deleted.",
+		Summary: "List scenarios", Description: "Sorted by id. A scenario belongs to its policy's environment and is hidden while its policy is deleted.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scenarioListIn) (*scenarioListOut, error) {
 			list, err := h.Simulator.Scenarios(ctx, sc, in.PolicyID)
@@ -176,7 +176,7 @@ func (h *Handler) scenarios(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "create-scenario", Method: http.MethodPost, Path: "/pis/scenarios", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
-		Summary: "Create a scenario", Description: "A policy that is not there: 404. Keys that contradict each other, as user and user.role may: 400.",
+		Summary: "Create a scenario", Description: "An unknown policy: 404. Keys that contradict each other, such as user and user.role: 400.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scenarioCreateIn) (*scenarioOut, error) {
 			made, err := h.Simulator.CreateScenario(ctx, sc, in.Body)
@@ -192,7 +192,7 @@ func (h *Handler) scenarios(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "update-scenario", Method: http.MethodPut, Path: "/pis/scenarios/{scenario_id}", Reach: rest.ReachEnvironment, Permission: "simulator:write", Bearer: true, Tags: tags, Record: record,
-		Summary: "Change a scenario", Description: "Members that are not sent stay as they are; attributes are replaced whole.",
+		Summary: "Change a scenario", Description: "Members that are not sent keep their value; attributes are replaced as a whole.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *scenarioUpdateIn) (*scenarioOut, error) {
 			next, err := h.Simulator.UpdateScenario(ctx, sc, in.ID, in.Body)
@@ -213,7 +213,7 @@ func (h *Handler) scenarios(r *rest.Router) {
 type simulationExportParams struct {
 	rest.InEnvironment
 	ID     int64  `path:"simulation_id" minimum:"1" doc:"Id of the simulation"`
-	Format string `query:"format" required:"true" enum:"json,csv,pdf" doc:"json: the record with its checksum; csv: the same as a table; pdf: a report for people"`
+	Format string `query:"format" required:"true" enum:"json,csv,pdf" doc:"json: the record with its checksum; csv: the record as a table; pdf: a report for people"`
 }
 
 // export registers the files that a run is exported as.
@@ -221,7 +221,7 @@ func (h *Handler) export(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "export-simulation", Method: http.MethodPost, Path: "/pis/export/{simulation_id}", Reach: rest.ReachEnvironment, Permission: "simulator:read", Bearer: true, Tags: []string{"Simulator"},
 		Summary:     "Export a simulation as a file",
-		Description: "The run as it was kept, without secrets, as `application/json`, `text/csv` or `application/pdf`. The simulation of somebody else needs `audit:read` (403). The checksum is that of the record, and stands in the run's audit entry too.",
+		Description: "The stored run, without secrets, as `application/json`, `text/csv` or `application/pdf`. Another user's simulation needs `audit:read` (403). The checksum is that of the record; the run's audit entry contains it too.",
 	}, rest.RawDocs{Params: reflect.TypeFor[simulationExportParams](), Response: reflect.TypeFor[[]byte](), ResponseType: "application/json, text/csv, application/pdf"},
 		func(w http.ResponseWriter, req *http.Request, sc scope.Scope) {
 			id, err := strconv.ParseInt(req.PathValue("simulation_id"), 10, 64)

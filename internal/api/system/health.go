@@ -38,41 +38,41 @@ type DatabaseHealth struct {
 
 // RedisHealth is the state of the cache, be it Redis or the process's own.
 type RedisHealth struct {
-	Status        string  `json:"status" enum:"up,degraded,embedded" doc:"embedded: the cache of the process itself; degraded: Redis does not answer, the process counts alone"`
+	Status        string  `json:"status" enum:"up,degraded,embedded" doc:"embedded: a cache inside the process; degraded: Redis does not answer, and each process counts alone"`
 	LatencyMS     float64 `json:"latency_ms" doc:"Time of one round trip, in milliseconds"`
 	MemoryUsageMB float64 `json:"memory_usage_mb" doc:"Memory in use, in MiB"`
 }
 
 // BridgeSummary is the policy bridge as /health shows it.
 type BridgeSummary struct {
-	Status           string     `json:"status" enum:"healthy,degraded,unhealthy" doc:"How the bridge is"`
-	LastSync         *time.Time `json:"last_sync" doc:"When a bouncer last fetched its policies; null before the first"`
-	ConnectedClients int        `json:"connected_clients" doc:"Bouncers that are connected"`
+	Status           string     `json:"status" enum:"healthy,degraded,unhealthy" doc:"Get the state of the policy bridge"`
+	LastSync         *time.Time `json:"last_sync" doc:"When a bouncer last fetched its policies; null if never"`
+	ConnectedClients int        `json:"connected_clients" doc:"Bouncers in touch"`
 }
 
 // BridgeHealth is the policy bridge in full.
 type BridgeHealth struct {
-	Status           string     `json:"status" enum:"healthy,degraded,unhealthy" doc:"How the bridge is"`
-	LastSync         *time.Time `json:"last_sync" doc:"When a bouncer last fetched its policies; null before the first"`
-	ConnectedClients int        `json:"connected_clients" doc:"Bouncers that are connected"`
-	InProgress       int        `json:"in_progress" doc:"Deliveries under way"`
-	StuckInProgress  int        `json:"stuck_in_progress" doc:"Deliveries under way for more than 60 seconds"`
-	SyncCompleted    bool       `json:"sync_completed" doc:"True when every bouncer holds what it should"`
+	Status           string     `json:"status" enum:"healthy,degraded,unhealthy" doc:"Get the state of the policy bridge"`
+	LastSync         *time.Time `json:"last_sync" doc:"When a bouncer last fetched its policies; null if never"`
+	ConnectedClients int        `json:"connected_clients" doc:"Bouncers in touch"`
+	InProgress       int        `json:"in_progress" doc:"Deliveries in progress"`
+	StuckInProgress  int        `json:"stuck_in_progress" doc:"Deliveries in progress for more than 60 seconds"`
+	SyncCompleted    bool       `json:"sync_completed" doc:"True when every bouncer runs the revision that it should"`
 }
 
 // AuditHealth is the state of the decision log between a decision and the store.
 type AuditHealth struct {
-	Status       string  `json:"status" enum:"up,degraded,down" doc:"degraded: it fills up, lags, misses decisions, or its disk is nearly full; down: it cannot be written"`
-	Posture      string  `json:"posture" enum:"required,best_effort" doc:"What becomes of decisions while it is down: they are refused, or go on and are counted as missing"`
-	Refusing     bool    `json:"refusing" doc:"Decisions are refused now"`
-	Waiting      int64   `json:"waiting" doc:"Records that are not in the store yet"`
-	WaitingBytes int64   `json:"waiting_bytes" doc:"Size of these"`
-	LimitBytes   int64   `json:"limit_bytes" doc:"Ceiling of that size"`
-	LagSeconds   float64 `json:"lag_seconds" doc:"Age of the oldest of these"`
-	Refused      int64   `json:"refused" doc:"Records that were not taken in since the process started"`
-	Missing      int64   `json:"missing" doc:"Decisions that were answered without a record since the process started; the log says how many"`
-	Healed       int64   `json:"healed" doc:"How often the log went on in a new file after the disk had failed"`
-	ReserveBytes int64   `json:"reserve_bytes" doc:"Room on the disk that is held back still"`
+	Status       string  `json:"status" enum:"up,degraded,down" doc:"degraded: the log is filling up, lags, misses decisions, or its disk is nearly full; down: the log cannot be written"`
+	Posture      string  `json:"posture" enum:"required,best_effort" doc:"What happens to decisions while the log is down: they are refused, or they go on and are counted as missing"`
+	Refusing     bool    `json:"refusing" doc:"Whether decisions are refused now"`
+	Waiting      int64   `json:"waiting" doc:"Records that are not yet in the store"`
+	WaitingBytes int64   `json:"waiting_bytes" doc:"Size of these records"`
+	LimitBytes   int64   `json:"limit_bytes" doc:"Largest allowed size"`
+	LagSeconds   float64 `json:"lag_seconds" doc:"Age of the oldest of these records"`
+	Refused      int64   `json:"refused" doc:"Records refused since the process started"`
+	Missing      int64   `json:"missing" doc:"Decisions answered without a record since the process started; the log contains the number"`
+	Healed       int64   `json:"healed" doc:"How often the log continued in a new file after a disk error"`
+	ReserveBytes int64   `json:"reserve_bytes" doc:"Disk space that is still reserved"`
 }
 
 // Components are the parts of the service.
@@ -80,22 +80,22 @@ type Components struct {
 	Database     DatabaseHealth `json:"database" doc:"The store"`
 	Redis        RedisHealth    `json:"redis" doc:"The cache"`
 	PolicyBridge BridgeSummary  `json:"policy-bridge" doc:"The delivery of policies to bouncers"`
-	Audit        AuditHealth    `json:"audit" doc:"The decision log on its way to the store"`
+	Audit        AuditHealth    `json:"audit" doc:"The decision log waiting to be stored"`
 }
 
 // Health is the answer of /health.
 type Health struct {
-	Status        string     `json:"status" enum:"healthy,degraded,unhealthy" doc:"The service as a whole; unhealthy comes with a 503"`
+	Status        string     `json:"status" enum:"healthy,degraded,unhealthy" doc:"The state of the whole service; unhealthy comes with a 503"`
 	Version       string     `json:"version" doc:"The build's version"`
 	UptimeSeconds int64      `json:"uptime_seconds" doc:"Seconds since the process began to serve"`
 	Components    Components `json:"components" doc:"The parts"`
-	Timestamp     time.Time  `json:"timestamp" doc:"When this was found out"`
+	Timestamp     time.Time  `json:"timestamp" doc:"Time of this check"`
 }
 
 // Liveness is the answer of /health/live and /health/ready.
 type Liveness struct {
-	Status string       `json:"status" enum:"live,ready" doc:"What the path asks for"`
-	Audit  *AuditHealth `json:"audit,omitempty" doc:"The decision log on its way to the store; of /health/ready only"`
+	Status string       `json:"status" enum:"live,ready" doc:"The answer"`
+	Audit  *AuditHealth `json:"audit,omitempty" doc:"The decision log waiting to be stored; only in /health/ready"`
 }
 
 type healthOut struct {
@@ -113,7 +113,7 @@ func (h *Handler) health(r *rest.Router) {
 	tags := []string{"Health"}
 	rest.Register(r, rest.Op{
 		ID: "get-health", Method: http.MethodGet, Path: "/health", Public: true, Tags: tags,
-		Summary: "How the service and its parts are", OwnErrors: map[int]reflect.Type{http.StatusServiceUnavailable: reflect.TypeFor[Health]()},
+		Summary: "Get the state of the service and its parts", OwnErrors: map[int]reflect.Type{http.StatusServiceUnavailable: reflect.TypeFor[Health]()},
 	},
 		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*healthOut, error) {
 			health := h.Health(ctx)
@@ -125,14 +125,14 @@ func (h *Handler) health(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-health-live", Method: http.MethodGet, Path: "/health/live", Public: true, Tags: tags,
-		Summary: "Whether the process runs",
+		Summary: "Check that the process runs",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*livenessOut, error) {
 			return &livenessOut{Liveness{Status: "live"}}, nil
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-health-ready", Method: http.MethodGet, Path: "/health/ready", Public: true, Tags: tags,
-		Summary: "Whether the service takes requests",
+		Summary: "Check that the service accepts requests",
 	},
 		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*livenessOut, error) {
 			if r.Leaving() {
@@ -148,7 +148,7 @@ func (h *Handler) health(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "get-health-bridge", Method: http.MethodGet, Path: "/health/policy-bridge", Public: true, Tags: tags,
-		Summary: "How the delivery of policies to bouncers goes",
+		Summary: "State of the delivery of policies to bouncers",
 	},
 		func(ctx context.Context, _ scope.Scope, _ *struct{}) (*bridgeOut, error) {
 			return &bridgeOut{h.bridgeHealth(ctx)}, nil

@@ -20,7 +20,7 @@ func (h *Handler) metrics(r *rest.Router) {
 	rest.Raw(r, rest.Op{
 		ID: "get-metrics", Method: http.MethodGet, Path: "/metrics", Optional: true, Tags: []string{"Health"},
 		Summary:     "Counters and histograms in Prometheus' text format",
-		Description: "A platform administrator sees all; a tenant's credential sees what is its tenant's own, without the label tenant. Whether it may be read without a credential is the operator's choice.",
+		Description: "Platform administrators see all metrics. A tenant's credential sees those of the tenant, without the label tenant. The operator decides whether the endpoint needs a credential.",
 	}, rest.RawDocs{Response: reflect.TypeFor[string](), ResponseType: "text/plain"}, func(w http.ResponseWriter, _ *http.Request, sc scope.Scope) {
 		everything := sc.Platform || h.OpenMetrics && sc.Actor.Kind == ""
 		if sc.Actor.Kind == "" && !everything {

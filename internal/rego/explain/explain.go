@@ -20,7 +20,7 @@ import (
 type Binding struct {
 	// Path is where it comes from, as Rego writes it: input.user.roles[0]. Of a
 	// value that was computed it is the variable's name.
-	Path string `json:"path" doc:"Where the value comes from, as Rego writes it"`
+	Path string `json:"path" doc:"Source of the value, as written in Rego"`
 	// Variable is the author's name for it, if it has one.
 	Variable string `json:"variable,omitempty" doc:"The control's own name for it"`
 	// Value is absent where nothing was there.
@@ -29,16 +29,16 @@ type Binding struct {
 
 // Condition is one condition of a control's text and how it came out.
 type Condition struct {
-	Rule   string `json:"rule" doc:"The rule that the condition stands in"`
+	Rule   string `json:"rule" doc:"The rule that contains the condition"`
 	Line   int    `json:"line" doc:"Its line in the control, 1-based"`
 	Source string `json:"source" doc:"The condition as it is written"`
 	Holds  bool   `json:"holds" doc:"Whether it held"`
 	// Unreached: it needs a value that an earlier condition would have given.
-	Unreached bool      `json:"unreached,omitempty" doc:"It could not be evaluated, as an earlier condition gave it nothing"`
-	Values    []Binding `json:"values" doc:"What it saw"`
+	Unreached bool      `json:"unreached,omitempty" doc:"Not evaluated, because an earlier condition gave it no value"`
+	Values    []Binding `json:"values" doc:"The value that it read"`
 	// Because are the conditions of other rules of the control that made this
 	// one come out so. For it to come out the other way, they all would have to.
-	Because []Condition `json:"because,omitempty" doc:"Conditions of the rules that it asks, and that made it so"`
+	Because []Condition `json:"because,omitempty" doc:"Conditions of the rules that it refers to and that decided its value"`
 }
 
 // Alternative is a rule that did not decide.
@@ -47,8 +47,8 @@ type Alternative struct {
 	Line int    `json:"line" doc:"Its line, 1-based"`
 	// Missing are the conditions that would have to come out the other way; one
 	// that holds must not. Those of the rules that the rule asks are among them.
-	Missing []Condition `json:"missing" doc:"What would have to be different; a condition that holds must not"`
-	Held    []Condition `json:"held" doc:"What was as it has to be"`
+	Missing []Condition `json:"missing" doc:"What would have to change; a condition that holds must not"`
+	Held    []Condition `json:"held" doc:"Conditions that were already met"`
 }
 
 // Explanation says why one control came to its outcome.
@@ -62,20 +62,20 @@ type Explanation struct {
 	Rule string `json:"rule,omitempty" doc:"The rule that decided"`
 	Line int    `json:"line,omitempty" doc:"Its line, 1-based"`
 	// Conditions are those of the rule that decided.
-	Conditions []Condition `json:"conditions" doc:"What made the rule hold"`
+	Conditions []Condition `json:"conditions" doc:"The conditions that made the rule hold"`
 	// Also are further rules that held and would have decided the same.
-	Also []Alternative `json:"also,omitempty" doc:"Other rules that held and decide the same"`
+	Also []Alternative `json:"also,omitempty" doc:"Other rules that held and give the same decision"`
 	// Nearest is, where access was not granted, the rule that would have
 	// granted it with the fewest differences; nil where there is none. Where a
 	// deny rule decided, it counts only once that one (and those in Also) no
 	// longer holds: one condition of each has to fail. Missing is then empty if
 	// nothing else stood in the way.
-	Nearest *Alternative `json:"nearest,omitempty" doc:"The nearest rule that would have allowed"`
+	Nearest *Alternative `json:"nearest,omitempty" doc:"The nearest rule that would have granted access"`
 	// Partial: the explanation ran into its limit.
 	Partial bool `json:"partial,omitempty" doc:"Not everything could be explained"`
 	// Text is for administrators, Public for the person who asked for access.
 	Text   string `json:"text" doc:"The explanation in words, for administrators"`
-	Public string `json:"public" doc:"What the person who was refused is told"`
+	Public string `json:"public" doc:"The explanation for the person who was refused"`
 }
 
 // The bounds of one explanation: some milliseconds, whatever the control.

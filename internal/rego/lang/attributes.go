@@ -19,8 +19,8 @@ type Attribute struct {
 	// Type is string, number, boolean, array or object, by how the control uses
 	// the value; string where nothing tells.
 	Type         string `json:"type" enum:"string,number,boolean,array,object"`
-	DefaultValue any    `json:"default_value" doc:"What the control takes where the value is absent; null where it does not say"`
-	Description  string `json:"description" doc:"Where the control looks at it"`
+	DefaultValue any    `json:"default_value" doc:"The value that the control uses when this one is absent; null when it names none"`
+	Description  string `json:"description" doc:"Where the control reads it"`
 	// Values are literals that the control compares it with (of an array: its
 	// elements), in the order of the text.
 	Values []any `json:"values" doc:"Values that the control compares it with"`

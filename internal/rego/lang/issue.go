@@ -17,13 +17,13 @@ import (
 // the linter.
 type Issue struct {
 	// Line and Column are 1-based; 0 where the finding is about the whole text.
-	Line    int    `json:"line" doc:"Line in the source, 1-based; 0 for the text as a whole"`
-	Column  int    `json:"column" doc:"Column in the line, 1-based"`
+	Line    int    `json:"line" doc:"Line in the source, from 1; 0 for the whole text"`
+	Column  int    `json:"column" doc:"Column in the line, from 1"`
 	Message string `json:"message" doc:"What is wrong"`
 	// Severity is "error" (the control is refused) or "warning".
 	Severity string `json:"severity" enum:"error,warning" doc:"error: the control is refused; warning: advice"`
 	// Rule names the check: a compiler's code, or category/title of the linter.
-	Rule string `json:"rule,omitempty" doc:"The check that speaks: a compiler code, or the linter's category/title"`
+	Rule string `json:"rule,omitempty" doc:"The check that reports it: a compiler code, or the linter's category/title"`
 
 	file   string             // of the module, while the check runs
 	caught *native.PanicError // the panic that ended the check

@@ -13,7 +13,7 @@ import (
 type Expression struct {
 	File   string `json:"file" doc:"File of the expression"`
 	Line   int    `json:"line" doc:"Its line, 1-based"`
-	Source string `json:"source" doc:"The expression as it is written; of a long one the beginning"`
+	Source string `json:"source" doc:"The expression as written; a long one is cut"`
 }
 
 // failures watches a run of tests for expressions that fail, beside the

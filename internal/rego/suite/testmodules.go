@@ -66,17 +66,17 @@ func (m Module) IsTest() bool { return strings.HasSuffix(m.Path, TestSuffix) }
 // (`test_x[name] if …`) names those that failed.
 type ModuleTest struct {
 	File        string   `json:"file" doc:"File that holds the test"`
-	Line        int      `json:"line" doc:"Line of the test rule, 1-based"`
+	Line        int      `json:"line" doc:"Line of the test rule, from 1"`
 	Package     string   `json:"package" doc:"Its package"`
 	Name        string   `json:"name" doc:"Name of the test rule"`
 	Status      string   `json:"status" enum:"passed,failed,skipped,error" doc:"skipped: its name begins with todo_; error: it could not be evaluated"`
 	DurationMS  float64  `json:"duration_ms" doc:"How long it took"`
 	Error       string   `json:"error,omitempty" doc:"Why it could not be evaluated"`
-	Output      string   `json:"output,omitempty" doc:"What it printed, cut after 8 KiB"`
-	FailedCases []string `json:"failed_cases,omitempty" doc:"Of a test with several cases, those that failed"`
+	Output      string   `json:"output,omitempty" doc:"Its output, cut after 8 KiB"`
+	FailedCases []string `json:"failed_cases,omitempty" doc:"The failed cases, for a test with several cases"`
 	// FailedAt and Because say why a test failed, as far as that can be told.
 	FailedAt *Expression `json:"failed_at,omitempty" doc:"The expression of the test that did not hold"`
-	Because  *Expression `json:"because,omitempty" doc:"The expression of the control that did not hold last before"`
+	Because  *Expression `json:"because,omitempty" doc:"The last expression of the control that did not hold before that"`
 }
 
 // The values of ModuleTest.Status.
@@ -91,9 +91,9 @@ const (
 // when anything on it was not reached.
 type Coverage struct {
 	File      string  `json:"file" doc:"File of the control"`
-	Percent   float64 `json:"percent" doc:"Share of the lines that tests reached, 0 to 100"`
-	Covered   int     `json:"covered_lines" doc:"How many lines were reached"`
-	Uncovered []int   `json:"uncovered_lines" doc:"The lines that were not, 1-based"`
+	Percent   float64 `json:"percent" doc:"Share of lines that the tests covered, 0 to 100"`
+	Covered   int     `json:"covered_lines" doc:"Number of covered lines"`
+	Uncovered []int   `json:"uncovered_lines" doc:"Lines that were not covered, from 1"`
 }
 
 // ModuleReport is the outcome of a run: issues that kept tests from running, or

@@ -26,7 +26,6 @@ var (
 	longPackages = map[string]int{
 		"internal/audit":       4435,
 		"internal/enforce":     6670,
-		"internal/rest":        4258,
 		"internal/rego/native": 7030,
 	}
 	widePackages = map[string]int{

@@ -13,6 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/bind"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
 )
 
 // MaxDepth is how deep a JSON body may nest.
@@ -100,7 +101,7 @@ func wrongForm(err error) error {
 	d := fault.Detail{Message: "a value does not have the form that is expected of it"}
 	var wrong *bind.WrongError
 	if errors.As(err, &wrong) {
-		d.Pointer = Pointer(wrong.Path)
+		d.Pointer = schema.Pointer(wrong.Path)
 	}
 	return invalid([]fault.Detail{d})
 }
@@ -118,10 +119,9 @@ func (r *Router) checkBody(rt *route, data []byte) (value.Value, error) {
 	if err != nil {
 		return value.Value{}, err
 	}
-	c := check{v: r.valid, lenient: rt.op.Lenient}
-	doc = c.value(rt.body, rt.record, doc)
-	if len(c.details) > 0 {
-		return value.Value{}, invalid(c.withOffences(rt.offender, doc))
+	doc, offences := r.valid.Check(schema.Body{Schema: rt.body, Record: rt.record, Lenient: rt.op.Lenient, Type: rt.bodyType}, doc)
+	if len(offences) > 0 {
+		return value.Value{}, invalid(offences)
 	}
 	return doc, nil
 }

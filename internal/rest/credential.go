@@ -2,13 +2,11 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -328,145 +326,4 @@ func (r *Router) address(req *http.Request) string {
 		}
 	}
 	return a.String()
-}
-
-// The names of the session cookie. Browsers take one with the prefix __Host- from
-// the host itself alone, and over TLS alone: no other subdomain can set it.
-const (
-	secureCookie = "__Host-gatehouse"
-	plainCookie  = "gatehouse"
-)
-
-// backgroundHeader marks requests that a page makes by itself.
-const backgroundHeader = "X-Background"
-
-// visit is a request as the rules of cookies and origins see it.
-type visit struct {
-	r   *Router
-	req *http.Request
-}
-
-// secure reports whether the caller reached us over TLS: by this connection, by
-// what a trusted proxy says, or because the deployment is known under an https URL
-// and was called by its host.
-func (v visit) secure() bool {
-	if v.req.TLS != nil {
-		return true
-	}
-	if len(v.r.cfg.TrustedProxies) > 0 && v.r.trusted(peer(v.req)) {
-		if proto := v.req.Header["X-Forwarded-Proto"]; len(proto) == 1 {
-			return strings.EqualFold(proto[0], "https")
-		}
-	}
-	public, err := url.Parse(v.r.cfg.PublicURL)
-	return err == nil && public.Scheme == "https" && strings.EqualFold(public.Host, v.req.Host)
-}
-
-func (v visit) cookieName() string {
-	if v.secure() {
-		return secureCookie
-	}
-	return plainCookie
-}
-
-// cookie is the session cookie that a request shows; empty for none, and for
-// several: somebody else may have set one of them.
-func (v visit) cookie() string {
-	if len(v.req.Header["Cookie"]) == 0 {
-		return ""
-	}
-	shown := v.req.CookiesNamed(v.cookieName())
-	if len(shown) != 1 {
-		return ""
-	}
-	return shown[0].Value
-}
-
-// setCookie is the header that has the browser keep a session's cookie for a time;
-// less than a second takes it away.
-func (v visit) setCookie(value string, life time.Duration) string {
-	c := http.Cookie{
-		Name: v.cookieName(), Value: value, Path: "/", MaxAge: int(life / time.Second),
-		HttpOnly: true, Secure: v.secure(), SameSite: http.SameSiteStrictMode,
-	}
-	if c.MaxAge <= 0 {
-		c.MaxAge = -1
-	}
-	return c.String()
-}
-
-// sameOrigin refuses what a page of another origin has a browser send. The cookie
-// goes with such requests where the other origin is a subdomain beside ours, so
-// SameSite alone does not do. Browsers say where a request comes from in
-// Sec-Fetch-Site, on connections without TLS in Origin alone. A request that
-// changes something, or that opens a socket, must carry one of them.
-func (v visit) sameOrigin() error {
-	safe := (v.req.Method == http.MethodGet || v.req.Method == http.MethodHead) && len(v.req.Header["Upgrade"]) == 0
-	ok := safe
-	if site := v.req.Header["Sec-Fetch-Site"]; len(site) > 0 {
-		ok = len(site) == 1 && (site[0] == "same-origin" || safe && site[0] == "none")
-	} else if origin := v.req.Header["Origin"]; len(origin) > 0 {
-		ok = len(origin) == 1 && v.ours(origin[0])
-	}
-	if ok {
-		return nil
-	}
-	return fault.New(fault.Forbidden, "cross_origin", "a session cookie counts for pages of this origin only; API clients send a token or a key")
-}
-
-// ours reports whether an Origin header names the origin that was called.
-func (v visit) ours(origin string) bool {
-	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || v.secure()) {
-		return false
-	}
-	if strings.EqualFold(u.Host, v.req.Host) {
-		return true
-	}
-	if public, err := url.Parse(v.r.cfg.PublicURL); err == nil && public.Scheme == u.Scheme && strings.EqualFold(public.Host, u.Host) {
-		return true
-	}
-	forwarded := v.req.Header["X-Forwarded-Host"]
-	return len(forwarded) == 1 && len(v.r.cfg.TrustedProxies) > 0 && v.r.trusted(peer(v.req)) && strings.EqualFold(u.Host, forwarded[0])
-}
-
-// relayed reports whether a proxy that is not trusted passed the request on: the
-// peer's address then is not the caller's.
-func (v visit) relayed() bool {
-	for _, name := range [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
-		if len(v.req.Header[name]) > 0 {
-			return !v.r.trusted(peer(v.req))
-		}
-	}
-	return false
-}
-
-// Browser is the client of a typed handler that signs people in and out.
-type Browser struct {
-	// Agent is the User-Agent header, Cookie the session cookie; empty for none.
-	Agent, Cookie string
-	// Relayed is set where a proxy that is not trusted passed the request on.
-	Relayed bool
-
-	visit visit
-}
-
-// SetCookie is the header that has the browser keep a session's cookie for a time.
-// No time at all takes the cookie away.
-func (b Browser) SetCookie(value string, life time.Duration) string {
-	return b.visit.setCookie(value, life)
-}
-
-// Browser gives the client of a typed handler's request. A request that did not
-// come from a page of our own origin is refused: 403 cross_origin.
-func (r *Router) Browser(ctx context.Context) (Browser, error) {
-	x, ok := ctx.Value(exchangeKey{}).(*exchange)
-	if !ok {
-		return Browser{}, errors.New("rest: no exchange in the context")
-	}
-	v := visit{r, x.req}
-	if err := v.sameOrigin(); err != nil {
-		return Browser{}, err
-	}
-	return Browser{Agent: x.req.UserAgent(), Cookie: v.cookie(), Relayed: v.relayed(), visit: v}, nil
 }

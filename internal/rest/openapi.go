@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
 )
 
 // New makes a Router without operations. Register them, then call Finish.
@@ -35,7 +36,7 @@ func New(c Config) (*Router, error) {
 	r.limiter = &limiter{limits: c.Limits, counts: c.Count, now: c.Now}
 	registry := huma.NewMapRegistry("#/components/schemas/", c.Document.schemaName)
 	registry.RegisterTypeAlias(reflect.TypeFor[value.Value](), reflect.TypeFor[any]())
-	r.valid = &validator{registry: registry, names: c.Document.Names}
+	r.valid = &schema.Checker{Registry: registry, Names: c.Document.Names}
 	r.api = documenter{huma.NewAPI(huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rest/bind"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -103,12 +104,11 @@ type route struct {
 	pattern string // path as the mux knows it
 	area    Area
 	doc     *huma.Operation
-	params  []param
+	params  []schema.Param
 	// body is the schema that JSON bodies are checked against; nil: not checked here.
-	body   *huma.Schema
-	record *huma.Schema
-	// offender is the type of a body that can report more offences than its schema.
-	offender reflect.Type
+	body     *huma.Schema
+	record   *huma.Schema
+	bodyType reflect.Type
 	hasBody  bool
 	media    []string
 	serve    func(x *exchange, req *http.Request, sc scope.Scope)
@@ -124,7 +124,7 @@ type Router struct {
 	mux     *http.ServeMux
 	static  map[string]map[string]*route // path without parameters → method → route
 	routes  []*route
-	valid   *validator
+	valid   *schema.Checker
 	pool    sync.Pool
 	docs    map[string]rendered // by language
 	empty   filler
@@ -150,15 +150,13 @@ func Register[I, O any](r *Router, op Op, h func(ctx context.Context, sc scope.S
 	rt.doc = r.api.documented(rt)
 	if t, ok := reflect.TypeFor[I]().FieldByName("Body"); ok {
 		rt.hasBody = true
-		if t.Type.Implements(offenderType) {
-			rt.offender = t.Type
-		}
+		rt.bodyType = t.Type
 		rt.body = jsonSchema(rt.doc)
 		if rt.body == nil {
 			panic(fmt.Sprintf("rest: %s: body %s has no JSON schema", op.ID, t.Type))
 		}
 		if !op.Lenient { // foreign protocols have their own rules
-			r.valid.markNames(rt.body, map[*huma.Schema]bool{})
+			r.valid.MarkNames(rt.body)
 		}
 	}
 	input, output := bind.InputOf(reflect.TypeFor[I]()), bind.OutputOf(reflect.TypeFor[O]())
@@ -221,7 +219,7 @@ func (r *Router) route(op Op) *route {
 // add puts a finished route into the mux and, where its path has no
 // parameters, into the table that is looked up first.
 func (r *Router) add(rt *route) {
-	rt.params = r.valid.params(rt.doc)
+	rt.params = r.valid.Params(rt.doc)
 	for media := range contentOf(rt.doc) {
 		rt.media = append(rt.media, media)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
@@ -169,9 +170,9 @@ func jsonMembers(data []byte, members map[string]*string) error {
 	var unknown []fault.Detail
 	doc.Each(func(name string, _ value.Value) bool {
 		if members[name] == nil {
-			unknown = append(unknown, fault.Detail{Pointer: rest.Pointer([]string{name}), Message: "there is no such member here"})
+			unknown = append(unknown, fault.Detail{Pointer: schema.Pointer([]string{name}), Message: "there is no such member here"})
 		}
-		return len(unknown) < rest.MaxDetails
+		return len(unknown) < schema.MaxDetails
 	})
 	if len(unknown) > 0 {
 		e := rest.BadRequest("invalid_request", "the body has members that are not known")

@@ -1,4 +1,4 @@
-package rest
+package schema
 
 import (
 	"slices"
@@ -10,15 +10,17 @@ import (
 // refuses.
 const nameFormat = "name"
 
-// markNames gives the names in a schema their format, at every depth, so that every
+// MarkNames gives the names in a schema their format, at every depth, so that every
 // operation refuses the same characters.
-func (v *validator) markNames(s *huma.Schema, seen map[*huma.Schema]bool) {
+func (v *Checker) MarkNames(s *huma.Schema) { v.markNames(s, map[*huma.Schema]bool{}) }
+
+func (v *Checker) markNames(s *huma.Schema, seen map[*huma.Schema]bool) {
 	if s = v.deref(s); s == nil || seen[s] {
 		return
 	}
 	seen[s] = true
 	for member, prop := range s.Properties {
-		if slices.Contains(v.names, member) {
+		if slices.Contains(v.Names, member) {
 			for _, at := range []*huma.Schema{prop, prop.Items} {
 				if at != nil && at.Type == huma.TypeString && at.Format == "" && len(at.Enum) == 0 {
 					at.Format = nameFormat

@@ -1,4 +1,8 @@
-package rest
+// Package schema checks the values of requests against the schemas of the API
+// document. huma makes the schemas and checks scalars. Objects and arrays are checked
+// here, because of JSON pointers, unknown members, and members that answers have but
+// requests ignore.
+package schema
 
 import (
 	"encoding/json"
@@ -18,17 +22,42 @@ import (
 // MaxDetails bounds how many offences one answer lists.
 const MaxDetails = 100
 
-// validator checks values against the schemas of the document. Huma checks scalars.
-// Objects and arrays are checked here, because of JSON pointers, unknown members,
-// and members that answers have but requests ignore.
-type validator struct {
-	registry huma.Registry
-	names    []string // see Document.Names
+// Checker checks values against the schemas of one document. It is safe for
+// concurrent use once the document is complete.
+type Checker struct {
+	// Registry resolves references between schemas.
+	Registry huma.Registry
+	// Names lists the members that are names for people, at every depth.
+	Names []string
+}
+
+// Body is what a body is checked against.
+type Body struct {
+	// Schema is the schema of the request.
+	Schema *huma.Schema
+	// Record is the schema of the answer to the same operation, nil where there is none.
+	// A client may send back what it read, so its members are known here too.
+	Record *huma.Schema
+	// Lenient ignores unknown members. Protocols of others need it.
+	Lenient bool
+	// Type is the Go type of the body. It may be an Offender.
+	Type reflect.Type
+}
+
+// Check returns doc without its read-only members, and what is wrong with it: at most
+// MaxDetails offences, each with the JSON pointer of its place.
+func (v *Checker) Check(b Body, doc value.Value) (value.Value, []fault.Detail) {
+	c := check{v: v, lenient: b.Lenient}
+	doc = c.value(b.Schema, b.Record, doc)
+	if len(c.details) > 0 {
+		return doc, c.withOffences(b.Type, doc)
+	}
+	return doc, nil
 }
 
 // check is one validation.
 type check struct {
-	v       *validator
+	v       *Checker
 	lenient bool
 	path    []string
 	details []fault.Detail
@@ -59,15 +88,15 @@ func Pointer(path []string) string {
 }
 
 // deref follows references to the schema itself.
-func (v *validator) deref(s *huma.Schema) *huma.Schema {
+func (v *Checker) deref(s *huma.Schema) *huma.Schema {
 	for s != nil && s.Ref != "" {
-		s = v.registry.SchemaFromRef(s.Ref)
+		s = v.Registry.SchemaFromRef(s.Ref)
 	}
 	return s
 }
 
 // nullable reports whether s takes null: where it stands, or as what it refers to.
-func (v *validator) nullable(s *huma.Schema) bool {
+func (v *Checker) nullable(s *huma.Schema) bool {
 	if s == nil {
 		return false
 	}
@@ -202,18 +231,18 @@ func (c *check) member(s, record *huma.Schema, name string, doc value.Value) (_ 
 	return doc, true
 }
 
-// offender is a body that can report offences which no schema expresses. Its use
+// Offender is a body that can report offences which no schema expresses. Its use
 // case reports them where the schema finds none. Where the schema finds some, they
 // are added here, so that a caller learns of all at once.
-type offender interface{ Offences() []fault.Detail }
+type Offender interface{ Offences() []fault.Detail }
 
-var offenderType = reflect.TypeFor[offender]()
+var offenderType = reflect.TypeFor[Offender]()
 
 // withOffences adds the offences that a body of type t reports. The body does not
 // get the values that its schema refuses; offences at, in or around their places
 // are left out.
 func (c *check) withOffences(t reflect.Type, doc value.Value) []fault.Detail {
-	if t == nil || doc.Kind() != value.ObjectKind {
+	if t == nil || !t.Implements(offenderType) || doc.Kind() != value.ObjectKind {
 		return c.details
 	}
 	kept, bad := doc, make([]string, 0, len(c.details))
@@ -227,7 +256,7 @@ func (c *check) withOffences(t reflect.Type, doc value.Value) []fault.Detail {
 	if err := json.Unmarshal(kept.AppendJSON(nil), body.Interface()); err != nil {
 		return c.details
 	}
-	if known, ok := body.Interface().(offender); ok {
+	if known, ok := body.Interface().(Offender); ok {
 		for _, d := range known.Offences() {
 			if !overlaps(bad, d.Pointer) && len(c.details) < MaxDetails {
 				c.details = append(c.details, d)
@@ -335,7 +364,7 @@ func beginnings(messages ...string) []string {
 }
 
 // scalar lists the offences of a scalar. The messages never quote it.
-func (v *validator) scalar(s *huma.Schema, doc any) []string {
+func (v *Checker) scalar(s *huma.Schema, doc any) []string {
 	text, isText := doc.(string)
 	if isText && strings.ContainsRune(text, 0) {
 		return []string{"the character U+0000 is not allowed"}
@@ -347,7 +376,7 @@ func (v *validator) scalar(s *huma.Schema, doc any) []string {
 	}
 	var res huma.ValidateResult
 	pb := huma.NewPathBuffer(nil, 0)
-	huma.Validate(v.registry, s, pb, huma.ModeWriteToServer, doc, &res)
+	huma.Validate(v.Registry, s, pb, huma.ModeWriteToServer, doc, &res)
 	if len(res.Errors) == 0 {
 		return nil
 	}

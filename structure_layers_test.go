@@ -105,6 +105,7 @@ var layers = []layer{
 	}},
 	{"parts of the kit of the API", []string{
 		"internal/rest/bind",
+		"internal/rest/origin",
 		"internal/rest/schema",
 	}},
 	{"the kit of the API", []string{

@@ -141,6 +141,17 @@ func TestCrossOrigin(t *testing.T) {
 		{"another scheme", []string{"Origin", "file://example.com"}, false, false},
 		{"origin and more", []string{"Origin", "http://example.com.evil.example"}, false, false},
 		{"said by both", []string{sameOriginHeader, "cross-site", "Origin", "http://example.com"}, false, false},
+		{"an address, not an origin", []string{"Origin", "http://example.com/path"}, false, false},
+		{"an origin with a user", []string{"Origin", "http://evil.example@example.com"}, false, false},
+		{"our host as a user", []string{"Origin", "http://example.com@evil.example"}, false, false},
+		{"an origin with a query", []string{"Origin", "http://example.com?x"}, false, false},
+		{"an origin without a scheme", []string{"Origin", "//example.com"}, false, false},
+		{"several origins", []string{"Origin", "http://example.com", "Origin", "http://evil.example"}, false, false},
+		{"an empty origin", []string{"Origin", ""}, false, false},
+		{"in capitals", []string{sameOriginHeader, "Same-Origin"}, false, false},
+		{"a list", []string{sameOriginHeader, "same-origin, cross-site"}, false, false},
+		{"a forwarded host of a stranger", []string{"Origin", "http://evil.example", "X-Forwarded-Host", "evil.example"}, false, false},
+		{"a referer alone", []string{"Referer", "http://example.com/"}, true, false},
 	} {
 		try := func(method, path, body string, headers ...string) int {
 			all := slices.Concat(tc.headers, headers, []string{"Cookie", "gatehouse" + "=" + cookie})
@@ -158,6 +169,9 @@ func TestCrossOrigin(t *testing.T) {
 		want("delete", try("DELETE", "/api/v1/users/nobody", ""), tc.change)
 		want("put", try("PUT", "/api/v1/users/nobody", `{}`), tc.change)
 		want("alias", try("POST", "/api/users", `{}`), tc.change)
+		want("simple form", try("POST", "/api/v1/users", `a=b`, "Content-Type", "application/x-www-form-urlencoded"), tc.change)
+		want("simple text", try("POST", "/api/v1/users", `{}`, "Content-Type", "text/plain"), tc.change)
+		want("method override", try("POST", "/api/v1/users/nobody", `{}`, "X-HTTP-Method-Override", "DELETE"), true) // a path without POST: 405 for all
 		want("sign in", try("POST", "/api/v1/auth/sessions", `{"username":"x","password":"y"}`), tc.change)
 		want("redeem", try("POST", "/api/v1/auth/sessions/redeem", `{"link":"x"}`), tc.change)
 	}
@@ -171,6 +185,7 @@ func TestCookieOverTLS(t *testing.T) {
 	for _, public := range []string{"", "https://example.com", "https://other.example"} {
 		towns[public] = newTown(t, dbtest.Open(t, dbtest.SQLite), func(s *Config) {
 			s.Kit.TrustedProxies, s.PublicURL = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, public
+			s.Kit.Console = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 		})
 	}
 	for _, tc := range []struct {
@@ -186,6 +201,7 @@ func TestCookieOverTLS(t *testing.T) {
 		{"known under https elsewhere", "192.0.2.1:5", "", "https://other.example", false, false},
 	} {
 		w := towns[tc.public]
+		var answered http.Header
 		send := func(method, path, body string, headers ...string) (int, []*http.Cookie) {
 			req := resttest.Call{Method: method, Path: path, Body: body, Headers: append(headers, sameOriginHeader, "same-origin")}.Request()
 			req.RemoteAddr = tc.peer
@@ -196,7 +212,11 @@ func TestCookieOverTLS(t *testing.T) {
 				req.TLS = &tls.ConnectionState{}
 			}
 			rec := w.Do(t, req)
+			answered = rec.Header()
 			return rec.Code, rec.Result().Cookies()
+		}
+		if send("GET", "/policies", ""); (answered.Get("Strict-Transport-Security") != "") != tc.secure {
+			t.Errorf("%s: the console's answer has %v", tc.what, answered)
 		}
 		_, cookies := send("POST", "/api/v1/auth/sessions", `{"username":"admin","password":"`+adminPassword+`"}`)
 		if len(cookies) != 1 || cookies[0].Secure != tc.secure || (cookies[0].Name == "__Host-gatehouse") != tc.secure {
@@ -222,15 +242,21 @@ func TestLinkOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	redeem := func(peer string, headers ...string) int {
-		req := resttest.Call{Method: "POST", Path: "/api/v1/auth/sessions/redeem", Body: `{"link":"` + secret + `"}`, Headers: append(headers, sameOriginHeader, "same-origin")}.Request()
-		req.RemoteAddr = peer
-		return w.Do(t, req).Code
+	at := func(w *town) func(peer string, headers ...string) int {
+		return func(peer string, headers ...string) int {
+			req := resttest.Call{Method: "POST", Path: "/api/v1/auth/sessions/redeem", Body: `{"link":"` + secret + `"}`, Headers: append(headers, sameOriginHeader, "same-origin")}.Request()
+			req.RemoteAddr = peer
+			return w.Do(t, req).Code
+		}
 	}
+	redeem := at(w)
 	if code := redeem("192.0.2.1:5"); code != 401 {
 		t.Errorf("from elsewhere: %d", code)
 	}
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Via"} {
+	for _, name := range []string{
+		"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Server", "X-Real-IP", "Via",
+		"True-Client-IP", "CF-Connecting-IP", "X-Client-IP", "X-Cluster-Client-IP",
+	} {
 		if code := redeem("127.0.0.1:5", name, "127.0.0.1"); code != 401 {
 			t.Errorf("through a proxy (%s): %d", name, code)
 		}
@@ -240,5 +266,29 @@ func TestLinkOverHTTP(t *testing.T) {
 	}
 	if code := redeem("127.0.0.1:5"); code != 401 {
 		t.Errorf("a second time: %d", code)
+	}
+
+	behind := newTown(t, dbtest.Open(t, dbtest.SQLite), func(s *Config) { s.Kit.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	if secret, err = behind.auth.Sessions.Link(context.Background(), scope.DefaultTenant, "admin", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	redeem = at(behind)
+	for _, headers := range [][]string{ // a trusted proxy that does not say for whom, or for somebody elsewhere
+		{"X-Real-IP", "192.0.2.1"},
+		{"Via", "1.1 proxy"},
+		{"Forwarded", "for=192.0.2.1"},
+		{"X-Forwarded-Host", "localhost"},
+		{"X-Forwarded-For", ""},
+		{"X-Forwarded-For", "unknown"},
+		{"X-Forwarded-For", "192.0.2.1"},
+		{"X-Forwarded-For", "127.0.0.1, 192.0.2.1"},
+		{"X-Forwarded-For", "garbage, 127.0.0.1"},
+	} {
+		if code := redeem("127.0.0.1:5", headers...); code != 401 {
+			t.Errorf("through a trusted proxy with %q: %d", headers, code)
+		}
+	}
+	if code := redeem("127.0.0.1:5", "X-Forwarded-For", "127.0.0.1"); code != 200 {
+		t.Errorf("from this machine, through a trusted proxy: %d", code)
 	}
 }

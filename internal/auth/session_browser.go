@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
@@ -150,20 +149,6 @@ func (b *Sessions) newCookie(t scope.TenantID) (string, error) {
 	return string(t) + "." + base64.RawURLEncoding.EncodeToString(raw[:]), nil
 }
 
-// cookieTenant reads the tenant off a cookie that has the form of ours.
-func cookieTenant(text string) (scope.TenantID, bool) {
-	t, secret, ok := strings.Cut(text, ".")
-	if !ok || t == "" || len(t) > 63 || len(secret) != base64.RawURLEncoding.EncodedLen(cookieBytes) {
-		return "", false
-	}
-	for _, c := range []byte(t) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return "", false
-		}
-	}
-	return scope.TenantID(t), true
-}
-
 // cookieDigest is what is kept of a cookie.
 func cookieDigest(text string) [sha256.Size]byte {
 	return sha256.Sum256([]byte("cookie\x00" + text))
@@ -171,7 +156,7 @@ func cookieDigest(text string) [sha256.Size]byte {
 
 // load makes the entry of a browser's session.
 func (b *Sessions) load(ctx context.Context, text string, digest [sha256.Size]byte, now time.Time) (*entry, error) {
-	t, ok := cookieTenant(text)
+	t, ok := scope.SessionTenant(text)
 	if !ok {
 		return nil, refused()
 	}
@@ -200,9 +185,31 @@ func (b *Sessions) load(ctx context.Context, text string, digest [sha256.Size]by
 	return e, refuseGone(err)
 }
 
+// tieToRoot has a token that was made from a person's sign-in live no longer than
+// the sign-in: it ends when the browser's session is idle, and its use is the
+// sign-in's.
+func (b *Sessions) tieToRoot(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time) error {
+	if ss.Root == ss.ID {
+		return nil
+	}
+	root, err := selectSession(ctx, tx, ss.Root)
+	if err != nil {
+		return err
+	}
+	e.used = &noted{tenant: e.realm.id, id: root.ID, session: true}
+	e.used.at.Store(root.UsedAt.UnixNano())
+	if root.Digest != "" {
+		e.idle = b.s.SessionIdle
+	}
+	if !root.ExpiresAt.After(now) || e.expired(now) {
+		return refused()
+	}
+	return nil
+}
+
 // endCookie ends the session of a cookie, if it still stands for one.
 func (b *Sessions) endCookie(ctx context.Context, text string) error {
-	t, ok := cookieTenant(text)
+	t, ok := scope.SessionTenant(text)
 	if !ok {
 		return nil
 	}

@@ -127,7 +127,10 @@ func (s *Service) loadToken(ctx context.Context, text string, now time.Time) (*e
 		if ss.KeyID != "" {
 			return fillFromSessionKey(ctx, tx, e, ss, now)
 		}
-		return fillFromUser(ctx, tx, e, ss)
+		if err := fillFromUser(ctx, tx, e, ss); err != nil {
+			return err
+		}
+		return s.Sessions.tieToRoot(ctx, tx, e, ss, now)
 	})
 	return e, refuseGone(err)
 }

@@ -250,7 +250,7 @@ func (b *Bouncer) envoyAnswer(st *settings.State, in *inbound, who *identity.Cal
 		reply(header.DecisionID, v.id)
 	}
 	st.IdentityFields(who, func(name, text string) { a.Set = append(a.Set, extauthz.Field{Name: name, Value: text}) })
-	c := credit(st, in, v.dec.Resource, who)
+	c := credit(st, in, v.dec.Resource, who).KeepSession(in.headers["Cookie"])
 	for _, f := range c.Set {
 		a.Set = append(a.Set, extauthz.Field{Name: f.Name, Value: f.Value})
 	}

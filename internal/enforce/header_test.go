@@ -48,3 +48,35 @@ func TestReservedHeadersDoNotPass(t *testing.T) {
 		}
 	}
 }
+
+// The console's session cookie stops at the bouncer, in the proxy and behind Envoy,
+// in both modes; an application sets none at the client.
+func TestConsoleSessionStopsHere(t *testing.T) {
+	session := "gatehouse=default." + strings.Repeat("A", 43)
+	app := newApplication(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("Set-Cookie", session+"; Path=/")
+		w.Header().Add("Set-Cookie", "theirs=1")
+	})
+	for _, mode := range []string{"enforce", "shadow"} {
+		p := newPlane(t)
+		p.publish(policySet{revision: 1, mode: mode, controls: []control{{id: 1, source: allowAll}}})
+		b := start(t, p, app.URL, nil).at(t, 1)
+		gate, e := grpcBouncer(t, p, nil)
+		gate.at(t, 1)
+		for line, want := range map[string]string{session: "", "a=1; " + session + "; b=2": "a=1; b=2", "__Host-" + session: "", "a=1;b=2": "a=1;b=2"} {
+			app.take()
+			got := fetch(t, "GET", b.url+"/x", func(r *http.Request) { r.Header.Set("Cookie", line) })
+			if seen := app.take(); got.status != 200 || len(seen) != 1 || seen[0].Header.Get("Cookie") != want {
+				t.Errorf("%s: %q: the application sees %v", mode, line, seen)
+			}
+			if set := got.header["Set-Cookie"]; !slices.Equal(set, []string{"theirs=1"}) {
+				t.Errorf("%s: the client is set %q", mode, set)
+			}
+			res := e.ask(held("GET", "app.test", "/x", map[string]string{"cookie": line})).GetOkResponse()
+			set, there := values(res.GetHeaders())["cookie"]
+			if gone := slices.Contains(res.GetHeadersToRemove(), "cookie"); gone != (want == "") || there != (want != "" && want != line) || there && set != want {
+				t.Errorf("%s: %q: Envoy sets %q, removes %v", mode, line, set, res.GetHeadersToRemove())
+			}
+		}
+	}
+}

@@ -9,13 +9,8 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
-)
-
-// The names of the session cookie. Browsers take one with the prefix __Host- from
-// the host itself alone, and over TLS alone: no other subdomain can set it.
-const (
-	secureCookie = "__Host-gatehouse"
-	plainCookie  = "gatehouse"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/origin"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // backgroundHeader marks requests that a page makes by itself.
@@ -45,9 +40,9 @@ func (v visit) secure() bool {
 
 func (v visit) cookieName() string {
 	if v.secure() {
-		return secureCookie
+		return scope.SecureSessionCookie
 	}
-	return plainCookie
+	return scope.SessionCookie
 }
 
 // cookie is the session cookie that a request shows; empty for none, and for
@@ -96,37 +91,34 @@ func (v visit) sameOrigin() error {
 }
 
 // ours reports whether an Origin header names the origin that was called.
-func (v visit) ours(origin string) bool {
-	u, err := url.Parse(origin)
-	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || v.secure()) {
+func (v visit) ours(text string) bool {
+	scheme, host, ok := origin.Parse(text)
+	if !ok || scheme == "http" && v.secure() {
 		return false
 	}
-	if strings.EqualFold(u.Host, v.req.Host) {
-		return true
-	}
-	if public, err := url.Parse(v.r.cfg.PublicURL); err == nil && public.Scheme == u.Scheme && strings.EqualFold(public.Host, u.Host) {
+	if strings.EqualFold(host, v.req.Host) || origin.IsOf(scheme, host, v.r.cfg.PublicURL) {
 		return true
 	}
 	forwarded := v.req.Header["X-Forwarded-Host"]
-	return len(forwarded) == 1 && len(v.r.cfg.TrustedProxies) > 0 && v.r.trusted(peer(v.req)) && strings.EqualFold(u.Host, forwarded[0])
+	return len(forwarded) == 1 && len(v.r.cfg.TrustedProxies) > 0 && v.r.trusted(peer(v.req)) && strings.EqualFold(host, forwarded[0])
 }
 
-// relayed reports whether a proxy that is not trusted passed the request on: the
-// peer's address then is not the caller's.
+// relayed reports whether the caller's address is not known for sure: a proxy
+// passed the request on, and it is not trusted or does not say for whom.
 func (v visit) relayed() bool {
-	for _, name := range [...]string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
-		if len(v.req.Header[name]) > 0 {
-			return !v.r.trusted(peer(v.req))
-		}
+	if !origin.Relayed(v.req.Header) {
+		return false
 	}
-	return false
+	a := peer(v.req)
+	_, known := v.r.forwarded(v.req, a)
+	return !known || !v.r.trusted(a)
 }
 
 // Browser is the client of a typed handler that signs people in and out.
 type Browser struct {
 	// Agent is the User-Agent header, Cookie the session cookie; empty for none.
 	Agent, Cookie string
-	// Relayed is set where a proxy that is not trusted passed the request on.
+	// Relayed is set where a proxy that is not trusted, or does not say for whom, asks.
 	Relayed bool
 
 	visit visit

@@ -309,6 +309,13 @@ func (r *Router) address(req *http.Request) string {
 	if len(r.cfg.TrustedProxies) == 0 || !r.trusted(a) {
 		return a.String()
 	}
+	a, _ = r.forwarded(req, a)
+	return a.String()
+}
+
+// forwarded is the address for which a trusted proxy, the peer, passed a request
+// on. known is false where X-Forwarded-For does not say it, or not all of it.
+func (r *Router) forwarded(req *http.Request, a netip.Addr) (from netip.Addr, known bool) {
 	hops := strings.Split(strings.Join(req.Header["X-Forwarded-For"], ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
 		text := strings.TrimSpace(hops[i])
@@ -316,7 +323,7 @@ func (r *Router) address(req *http.Request) string {
 		if err != nil { // some balancers add the port
 			var with netip.AddrPort
 			if with, err = netip.ParseAddrPort(text); err != nil {
-				break
+				return a, false
 			}
 			hop = with.Addr()
 		}
@@ -325,5 +332,5 @@ func (r *Router) address(req *http.Request) string {
 			break
 		}
 	}
-	return a.String()
+	return a, true
 }

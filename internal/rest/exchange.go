@@ -115,8 +115,9 @@ func (x *exchange) unmatched(req *http.Request) {
 		return
 	}
 	if r.cfg.Console != nil && !r.isAPI(x.path) {
-		h := x.Header()
-		delete(h, "Cache-Control")
+		if (visit{r, req}).secure() {
+			x.Header().Set("Strict-Transport-Security", "max-age=31536000") // RFC 6797: a year, without subdomains
+		}
 		r.cfg.Console.ServeHTTP(x, req)
 		return
 	}

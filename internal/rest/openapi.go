@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
 // New makes a Router without operations. Register them, then call Finish.
@@ -53,7 +54,7 @@ func New(c Config) (*Router, error) {
 				SecuritySchemes: map[string]*huma.SecurityScheme{
 					"apiKey": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "An API key of a tenant"},
 					"bearer": {Type: "http", Scheme: "bearer", Description: "An access token of a person, or an API key"},
-					"cookie": {Type: "apiKey", In: "cookie", Name: secureCookie, Description: "A browser's session, from POST /auth/sessions. Without TLS the cookie is named gatehouse. Requests must come from a page of this origin"},
+					"cookie": {Type: "apiKey", In: "cookie", Name: scope.SecureSessionCookie, Description: "A browser's session, from POST /auth/sessions. Without TLS the cookie is named gatehouse. Requests must come from a page of this origin"},
 				},
 			},
 		},

@@ -39,6 +39,7 @@ type file struct {
 	// packed is the body with gzip, nil where it is not worth it; plain the body as
 	// it is, nil where only packed is kept.
 	packed, plain []byte
+	size          int    // in bytes, of the body as it is
 	tag           string // without the encoding
 	cache         string
 }
@@ -71,12 +72,14 @@ func readBundle(dir fs.FS) (*bundle, error) {
 
 func (b *bundle) add(name string, body []byte) error {
 	sum := sha256.Sum256(body)
-	f := &file{plain: body, tag: base64.RawURLEncoding.EncodeToString(sum[:12]), cache: "no-cache"}
+	f := &file{plain: body, size: len(body), tag: base64.RawURLEncoding.EncodeToString(sum[:12]), cache: "no-cache"}
 	if base, ok := strings.CutSuffix(name, ".gz"); ok {
 		name, f.packed, f.plain = base, body, nil
-		if _, err := unpack(body); err != nil {
+		plain, err := unpack(body)
+		if err != nil {
 			return fmt.Errorf("webui: %s: %w", name, err)
 		}
+		f.size = len(plain)
 	}
 	if f.media = media[path.Ext(name)]; f.media == "" {
 		return fmt.Errorf("webui: %s: files of this kind have no media type here", name)
@@ -114,14 +117,19 @@ func (f *file) serve(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	if body == nil {
-		var err error
-		if body, err = unpack(f.packed); err != nil { // it could be when it was read
-			http.Error(w, "the file is damaged", http.StatusInternalServerError)
-			return
-		}
+	if body != nil {
+		answer(w, req, http.StatusOK, f.media, body)
+		return
 	}
-	answer(w, req, http.StatusOK, f.media, body)
+	h.Set("Content-Type", f.media)
+	h.Set("Content-Length", strconv.Itoa(f.size))
+	w.WriteHeader(http.StatusOK)
+	if req.Method == http.MethodHead {
+		return
+	}
+	if r, err := gzip.NewReader(bytes.NewReader(f.packed)); err == nil { // it could be read at the start
+		_, _ = io.Copy(w, r) // the peer may have gone
+	}
 }
 
 // servePage answers with the page of every screen. Each answer has a nonce of its

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -69,38 +70,46 @@ func TestPaths(t *testing.T) {
 		{"GET", "/index.html", 200, htmlMedia, "no-store"},
 		{"GET", "/policies/7", 200, htmlMedia, "no-store"},
 		{"GET", "/api-keys", 200, htmlMedia, "no-store"},
-		{"GET", "/API/v1/policies", 404, textMedia, ""},
-		{"GET", "//api/v1/policies", 404, textMedia, ""},
-		{"GET", "/policies.json", 404, textMedia, ""},
-		{"GET", "/policies;x", 404, textMedia, ""},
-		{"GET", "/x/../api/v1/policies", 404, textMedia, ""},
+		{"GET", "/API/v1/policies", 404, textMedia, "no-store"},
+		{"GET", "//api/v1/policies", 404, textMedia, "no-store"},
+		{"GET", "/policies.json", 404, textMedia, "no-store"},
+		{"GET", "/policies;x", 404, textMedia, "no-store"},
+		{"GET", "/x/../api/v1/policies", 404, textMedia, "no-store"},
 		{"GET", "/healthy", 200, htmlMedia, "no-store"},
 		{"HEAD", "/login", 200, htmlMedia, "no-store"},
+		{"HEAD", "/assets/a-1.js", 200, "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"},
+		{"HEAD", "/assets/a-0.js", 404, textMedia, "no-store"},
+		{"GET", "/assets/../index.html", 404, textMedia, "no-store"},
+		{"GET", "/assets/..\\index.html", 404, textMedia, "no-store"},
+		{"GET", "/manifest.json", 404, textMedia, "no-store"},
+		{"OPTIONS", "/", 405, textMedia, "no-store"},
 		{"GET", "/assets/a-1.js", 200, "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"},
 		{"GET", "/assets/_b-1.css", 200, "text/css; charset=utf-8", "public, max-age=31536000, immutable"},
 		{"GET", "/assets/font-1.woff2", 200, "font/woff2", "public, max-age=31536000, immutable"},
 		{"GET", "/theme.js", 200, "text/javascript; charset=utf-8", "no-cache"},
-		{"GET", "/assets/a-0.js", 404, textMedia, ""},
-		{"GET", "/assets/a-1.js.gz", 404, textMedia, ""},
-		{"GET", "/assets/", 404, textMedia, ""},
-		{"GET", "/api/v1/nothing", 404, textMedia, ""},
-		{"GET", "/v1/x", 404, textMedia, ""},
-		{"GET", "/access/v1", 404, textMedia, ""},
-		{"GET", "/bridge/x", 404, textMedia, ""},
-		{"GET", "/health/x", 404, textMedia, ""},
-		{"GET", "/metrics/x", 404, textMedia, ""},
-		{"GET", "/devdocs", 404, textMedia, ""},
-		{"GET", "/.well-known/x", 404, textMedia, ""},
-		{"POST", "/", 405, textMedia, ""},
-		{"DELETE", "/assets/a-1.js", 405, textMedia, ""},
+		{"GET", "/assets/a-0.js", 404, textMedia, "no-store"},
+		{"GET", "/assets/a-1.js.gz", 404, textMedia, "no-store"},
+		{"GET", "/assets/", 404, textMedia, "no-store"},
+		{"GET", "/api/v1/nothing", 404, textMedia, "no-store"},
+		{"GET", "/v1/x", 404, textMedia, "no-store"},
+		{"GET", "/access/v1", 404, textMedia, "no-store"},
+		{"GET", "/bridge/x", 404, textMedia, "no-store"},
+		{"GET", "/health/x", 404, textMedia, "no-store"},
+		{"GET", "/metrics/x", 404, textMedia, "no-store"},
+		{"GET", "/devdocs", 404, textMedia, "no-store"},
+		{"GET", "/.well-known/x", 404, textMedia, "no-store"},
+		{"POST", "/", 405, textMedia, "no-store"},
+		{"DELETE", "/assets/a-1.js", 405, textMedia, "no-store"},
 	} {
 		w := get(c, tc.method, tc.path)
 		h := w.Header()
 		if w.Code != tc.status || h.Get("Content-Type") != tc.media || h.Get("Cache-Control") != tc.cache {
 			t.Errorf("%s %s: %d %q %q", tc.method, tc.path, w.Code, h.Get("Content-Type"), h.Get("Cache-Control"))
 		}
-		if tc.method == "HEAD" && w.Body.Len() > 0 {
-			t.Errorf("%s %s has a body", tc.method, tc.path)
+		if tc.method == "HEAD" {
+			if same := get(c, "GET", tc.path); w.Body.Len() > 0 || h.Get("Content-Length") != strconv.Itoa(same.Body.Len()) {
+				t.Errorf("%s %s: %d bytes, of %s; GET has %d", tc.method, tc.path, w.Body.Len(), h.Get("Content-Length"), same.Body.Len())
+			}
 		}
 		for _, name := range []string{"X-Content-Type-Options", "Referrer-Policy", "Cross-Origin-Opener-Policy", "Content-Security-Policy"} {
 			if h.Get(name) == "" {
@@ -138,6 +147,7 @@ func TestEncodings(t *testing.T) {
 	c := small(t)
 	for accept, want := range map[string]bool{
 		"gzip": true, "": false, "br, gzip;q=0.5": true, "gzip;q=0": false, "gzip; q=0.0, *": false, "*": true, "*;q=0": false,
+		strings.Repeat(",", 60_000) + "gzip": true, strings.Repeat("br;q=1,", 10_000): false, "gzip;q=NaN": false, "gzip;q=-1": false,
 		"identity": false, "GZIP": true, "gzip;q=nonsense": false, "deflate,br": false, "xgzip": false,
 	} {
 		w := get(c, "GET", "/assets/a-1.js", "Accept-Encoding", accept)
@@ -154,7 +164,7 @@ func TestEncodings(t *testing.T) {
 			t.Errorf("%q: %q, Vary %q", accept, body, w.Header().Get("Vary"))
 		}
 		tag := w.Header().Get("ETag")
-		for held, status := range map[string]int{tag: 304, "W/" + tag: 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200, "": 200} {
+		for held, status := range map[string]int{strings.Repeat(`"x", `, 10_000) + tag: 304, strings.Repeat(`"x", `, 10_000): 200, tag + "x": 200, tag: 304, "W/" + tag: 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200, "": 200} {
 			again := get(c, "GET", "/assets/a-1.js", "Accept-Encoding", accept, "If-None-Match", held)
 			if again.Code != status || status == 304 && again.Body.Len() > 0 {
 				t.Errorf("%q, If-None-Match %q: %d", accept, held, again.Code)

@@ -94,6 +94,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Cache-Control", "no-store") // files say otherwise: what is missing today may be there tomorrow
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
 		answer(w, req, http.StatusMethodNotAllowed, textMedia, []byte("This address answers GET and HEAD only.\n"))

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"net"
 	"net/http"
-	"net/url"
 	"reflect"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/origin"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -161,13 +161,9 @@ func listed(values []string, token string) bool {
 // sameOrigin reports whether a browser's page comes from this server: from the
 // host that was called, or from the public address. The scheme of the call is
 // not known behind a proxy that ends TLS.
-func sameOrigin(origin, host, public string) bool {
-	o, err := url.Parse(origin)
-	if err != nil || o.Scheme != "https" && o.Scheme != "http" || o.Host == "" || o.User != nil || o.Path != "" || o.RawQuery != "" || o.Fragment != "" {
-		return false
-	}
-	p, err := url.Parse(public)
-	return strings.EqualFold(o.Host, host) || err == nil && p.Scheme == o.Scheme && strings.EqualFold(o.Host, p.Host)
+func sameOrigin(text, host, public string) bool {
+	scheme, from, ok := origin.Parse(text)
+	return ok && (strings.EqualFold(from, host) || origin.IsOf(scheme, from, public))
 }
 
 func (l *sockets) add(k *socket) error {

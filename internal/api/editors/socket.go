@@ -229,7 +229,7 @@ func (k *socket) guard(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-check.C:
-			if _, ok := k.good(ctx); !ok {
+			if _, ok := k.good(ctx, true); !ok {
 				return
 			}
 		case <-ping.C:
@@ -253,9 +253,12 @@ func (k *socket) guard(ctx context.Context) {
 
 // good gives the scope that the credential is good for now, and ends the socket
 // where it is good for nothing. Where the store does not answer, what was so
-// remains so, as for every request.
-func (k *socket) good(ctx context.Context) (scope.Scope, bool) {
-	sc, _, err := k.h.Authenticate(ctx, k.credential)
+// remains so, as for every request. idle says that nobody asked: that an open
+// socket is looked at does not keep a session from expiring.
+func (k *socket) good(ctx context.Context, idle bool) (scope.Scope, bool) {
+	c := k.credential
+	c.Idle = c.Idle || idle
+	sc, _, err := k.h.Authenticate(ctx, c)
 	if err == nil {
 		err = sc.Require("editor:read")
 	}
@@ -298,7 +301,7 @@ func (k *socket) recovered() {
 // deal answers one message; it is false where the socket ends.
 func (k *socket) deal(ctx context.Context, m socketIncoming) bool {
 	defer k.recovered()
-	sc, ok := k.good(ctx)
+	sc, ok := k.good(ctx, m.kind == "ping") // programs send it by themselves
 	if !ok {
 		return false
 	}
@@ -376,7 +379,7 @@ func (k *socket) send(ctx context.Context, v any) bool {
 		k.h.Log.Error("websocket message", "error", err)
 		return true
 	}
-	if _, ok := k.good(ctx); !ok {
+	if _, ok := k.good(ctx, true); !ok {
 		return false
 	}
 	short, cancel := context.WithTimeout(ctx, k.times.answer)

@@ -34,6 +34,9 @@ type wire struct {
 	addr    string
 	refused atomic.Pointer[fault.Error]
 	check   atomic.Pointer[validate]
+	// uses and looks count what the credential was asked for: by a person, and by
+	// the socket itself.
+	uses, looks atomic.Int64
 }
 
 type validate func(ctx context.Context, source string) (policy.Validation, error)
@@ -45,6 +48,11 @@ func newWire(t *testing.T, times socketTimes) *wire {
 	t.Helper()
 	w := &wire{t: t}
 	authenticate := func(_ context.Context, c rest.Credential) (scope.Scope, rest.Principal, error) {
+		if c.Idle {
+			w.looks.Add(1)
+		} else {
+			w.uses.Add(1)
+		}
 		if f := w.refused.Load(); f != nil {
 			return scope.Scope{}, rest.Principal{}, f
 		}
@@ -461,5 +469,39 @@ func TestSocketPanic(t *testing.T) {
 	}
 	if op, _, err := other.read(); op != 1 || err != nil {
 		t.Errorf("the other socket: %d %v", op, err)
+	}
+}
+
+// TestOpenSocketIsNoUse: what an open socket does by itself keeps no session from
+// expiring; what its person asks does.
+func TestOpenSocketIsNoUse(t *testing.T) {
+	w := newWire(t, quick)
+	w.checks(func(context.Context, string) (policy.Validation, error) { return policy.Validation{Valid: true}, nil })
+	b := w.open("a")
+	upgrade := w.uses.Load()
+	send := func(message, want string) {
+		t.Helper()
+		if _, err := b.Write(text(message)); err != nil {
+			t.Fatal(err)
+		}
+		if op, payload, err := b.read(); op != 1 || !strings.Contains(string(payload), want) || err != nil {
+			t.Fatalf("%s is answered by %d %q %v", message, op, payload, err)
+		}
+	}
+	send(`{"type":"ping"}`, `"pong"`)
+	deadline := time.After(30 * time.Second)
+	for tick := time.NewTicker(5 * time.Millisecond); w.looks.Load() < 6; {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("the socket does not look at its credential")
+		}
+	}
+	if n := w.uses.Load(); n != upgrade {
+		t.Errorf("an open socket used its credential %d times", n-upgrade)
+	}
+	send(`{"type":"validate","data":{"policy_content":"x"}}`, `"validation_result"`)
+	if n := w.uses.Load(); n != upgrade+1 {
+		t.Errorf("one request used the credential %d times", n-upgrade)
 	}
 }

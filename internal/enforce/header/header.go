@@ -274,6 +274,11 @@ func (o *Outgoing) Each(fn func(name, value string)) {
 			continue
 		}
 		for _, v := range values {
+			if name == "Cookie" {
+				if v = WithoutSession(v); v == "" {
+					continue
+				}
+			}
 			fn(name, v)
 		}
 	}
@@ -318,6 +323,12 @@ next:
 		for _, n := range named {
 			if n == name {
 				continue next
+			}
+		}
+		if name == "Set-Cookie" && slices.ContainsFunc(values, isSession) {
+			values = slices.DeleteFunc(slices.Clone(values), isSession)
+			if len(values) == 0 {
+				continue
 			}
 		}
 		dst[name] = values

@@ -1,0 +1,56 @@
+package header
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// WithoutSession is a Cookie header without the session cookie of the console.
+// Cookies do not tell ports apart: where a bouncer stands on the console's host,
+// browsers send the console's session to the applications behind it. Cookies of
+// the same name that do not have the form of a session stay.
+func WithoutSession(line string) string {
+	if !strings.Contains(line, scope.SessionCookie) {
+		return line
+	}
+	pairs := strings.Split(line, ";")
+	kept := slices.DeleteFunc(slices.Clone(pairs), isSession)
+	if len(kept) == len(pairs) {
+		return line
+	}
+	return strings.TrimSpace(strings.Join(kept, ";"))
+}
+
+// KeepSession adds that the lines of Cookie go on without the console's session.
+func (c Changes) KeepSession(lines []string) Changes {
+	left, had := make([]string, 0, len(lines)), false
+	for _, line := range lines {
+		rest := WithoutSession(line)
+		had = had || rest != line
+		if rest != "" {
+			left = append(left, rest)
+		}
+	}
+	switch {
+	case !had || slices.Contains(c.Drop, "Cookie"):
+	case len(left) == 0:
+		c.Drop = append(slices.Clone(c.Drop), "Cookie")
+	default:
+		c.Set = append(slices.Clone(c.Set), Field{"Cookie", strings.Join(left, "; ")})
+	}
+	return c
+}
+
+// isSession reports whether a pair of Cookie, or a whole Set-Cookie, is of a
+// session of the console.
+func isSession(text string) bool {
+	pair, _, _ := strings.Cut(text, ";")
+	name, value, _ := strings.Cut(pair, "=")
+	if name = strings.TrimSpace(name); name != scope.SessionCookie && name != scope.SecureSessionCookie {
+		return false
+	}
+	_, ok := scope.SessionTenant(strings.Trim(strings.TrimSpace(value), `"`))
+	return ok
+}

@@ -1,0 +1,30 @@
+package scope
+
+import "strings"
+
+// The names of the console's session cookie. Browsers take one with the prefix
+// __Host- from the host itself alone, and over TLS alone: no other subdomain can
+// set it.
+const (
+	SessionCookie       = "gatehouse"
+	SecureSessionCookie = "__Host-gatehouse"
+)
+
+// sessionSecret is the length of the secret in a session cookie: 256 bits in
+// base64url without padding.
+const sessionSecret = 43
+
+// SessionTenant reads the tenant off a value that has the form of a session
+// cookie: the tenant, a dot and a secret.
+func SessionTenant(value string) (TenantID, bool) {
+	t, secret, ok := strings.Cut(value, ".")
+	if !ok || t == "" || len(t) > 63 || len(secret) != sessionSecret {
+		return "", false
+	}
+	for _, c := range []byte(t) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return "", false
+		}
+	}
+	return TenantID(t), true
+}

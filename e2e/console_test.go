@@ -12,7 +12,7 @@ import (
 // screens are the addresses of the console that the demo has something to show at.
 var screens = []string{
 	"/", "/policies", "/policies/new", "/policies/1", "/policies/1?tab=tests", "/policies/1?tab=versions",
-	"/policies/1?tab=usage", "/simulator", "/simulator?policy=1", "/simulator?policy=1&tab=history", "/simulator?tab=compare",
+	"/policies/1?tab=usage", "/libraries", "/libraries?environment=production", "/simulator", "/simulator?policy=1", "/simulator?policy=1&tab=history", "/simulator?tab=compare",
 	"/decisions", "/replays", "/resources", "/resources/1", "/inventory",
 	"/bouncers", "/bouncers/1", "/revisions", "/users", "/api-keys", "/audit", "/settings",
 	"/nowhere", "/policies/999999", "/bouncers/999999", "/?environment=production", "/policies?environment=production",
@@ -38,6 +38,7 @@ func TestConsole(t *testing.T) {
 	t.Run("a bouncer is rolled back", func(t *testing.T) { bouncerRolledBack(p.in(t), d) })
 	t.Run("a key is made and works", func(t *testing.T) { keyMade(p.in(t), d) })
 	t.Run("a control is tried", func(t *testing.T) { controlTried(p.in(t)) })
+	t.Run("a library is written", func(t *testing.T) { libraryWritten(p.in(t)) })
 	t.Run("the screens", func(t *testing.T) { everyScreen(p.in(t)) })
 	p.scheme("light")
 	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))

@@ -36,6 +36,12 @@ export const screens: Screen[] = [
   { path: "/policies/new", load: () => import("./pages/policies/NewPolicy"), permission: "policies:write" },
   { path: "/policies/:id", load: () => import("./pages/policies/Workbench"), permission: "policies:read" },
   {
+    path: "/libraries",
+    load: () => import("./pages/libraries/Libraries"),
+    permission: "policies:read",
+    nav: { group: "controls", title: "libraries.title", icon: "library", key: "l" },
+  },
+  {
     path: "/simulator",
     load: () => import("./pages/simulator/Simulator"),
     permission: "simulator:read",

@@ -6,6 +6,7 @@ import dashboard from "./dashboard";
 import decisions from "./decisions";
 import inventory from "./inventory";
 import keys from "./keys";
+import libraries from "./libraries";
 import login from "./login";
 import policies from "./policies";
 import replays from "./replays";
@@ -37,4 +38,5 @@ export default {
   inventory,
   settings,
   simulator,
+  libraries,
 };

@@ -48,8 +48,6 @@ const workbench = {
   leaveAbout: "What you changed here is not stored yet.",
   leaveAction: "Leave and discard",
   leaveEditor: "Press Escape and then Tab to leave the editor.",
-  libraryTests: "A library decides nothing",
-  libraryTestsAbout: "Test the controls that import it.",
   load: "Load input",
   noInput: "No input of this decision is kept.",
   noTests: "No tests yet",

@@ -52,8 +52,6 @@ const workbench: Area<typeof en> = {
   leaveAbout: "Lo que ha cambiado aquí aún no está guardado.",
   leaveAction: "Salir y descartar",
   leaveEditor: "Pulse Escape y luego Tab para salir del editor.",
-  libraryTests: "Una biblioteca no decide nada",
-  libraryTestsAbout: "Pruebe los controles que la importan.",
   load: "Cargar entrada",
   noInput: "No se conserva la entrada de esta decisión.",
   noTests: "Aún no hay pruebas",

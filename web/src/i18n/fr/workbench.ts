@@ -53,8 +53,6 @@ const workbench: Area<typeof en> = {
   leaveAbout: "Ce que vous avez modifié ici n’est pas encore enregistré.",
   leaveAction: "Quitter et abandonner",
   leaveEditor: "Appuyez sur Échap puis Tab pour quitter l’éditeur.",
-  libraryTests: "Une bibliothèque ne décide rien",
-  libraryTestsAbout: "Testez les contrôles qui l’importent.",
   load: "Charger une entrée",
   noInput: "L’entrée de cette décision n’est pas conservée.",
   noTests: "Aucun test pour l’instant",

@@ -13,6 +13,7 @@ import { JsonView } from "../../ui/JsonView";
 import { Panel } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
 import { useEnvironment, useMe } from "../../ui/scope";
+import { LibraryUsers } from "../libraries/LibraryUsers";
 import { complete, fixes, hover, useDiagnostics } from "./assist";
 import { InputPicker } from "./InputPicker";
 import { type Outcome, parseInput, runStored, runText, tintsOf } from "./run";
@@ -68,6 +69,7 @@ export function Code({
     if (loaded.data) setText(JSON.stringify(loaded.data, null, 2));
   }, [loaded.data]);
 
+  const library = policy.kind === "library";
   const outcome = run.data ?? null;
   const tints = useMemo(() => tintsOf(outcome), [outcome]);
   const start = () => run.mutate();
@@ -93,7 +95,7 @@ export function Code({
             onChange={setCode}
             issues={issues}
             tints={tints}
-            run={start}
+            run={library ? undefined : start}
             save={dirty ? save : undefined}
             complete={can("editor:read") ? complete : undefined}
             hover={can("editor:read") ? hover : undefined}
@@ -103,44 +105,53 @@ export function Code({
           <Findings issues={issues} goTo={goTo} code={code} apply={can("editor:read") ? setCode : undefined} />
         </Panel>
       </div>
-      <div className="gh-bench-side">
-        <Panel
-          title={t("workbench.input")}
-          flush
-          actions={<InputPicker policy={policy} pick={(input) => setText(JSON.stringify(input, null, 2))} />}
-        >
-          <Editor
-            language="json"
-            label={t("workbench.input")}
-            description={t("workbench.leaveEditor")}
-            value={text}
-            onChange={setText}
-            run={start}
-            minHeight={150}
-            maxHeight={300}
-          />
-          <div className="gh-panel-body gh-row">
-            <Button leftSection={<Icon name="play" />} loading={run.isPending} disabled={!parsed.input} onClick={start}>
-              {t("workbench.run")}
-            </Button>
-            <kbd className="gh-kbd">Ctrl Enter</kbd>
-            {parsed.error && <span className="gh-bad-text">{t("workbench.badInput", { error: parsed.error })}</span>}
-            {loaded.error ? <ErrorPanel error={loaded.error} /> : null}
-          </div>
-        </Panel>
-        <Panel title={t("workbench.outcome")}>
-          {run.error ? (
-            <ErrorPanel error={run.error} />
-          ) : outcome ? (
-            <Result outcome={outcome} goTo={goTo} />
-          ) : (
-            <p className="gh-dim" style={{ margin: 0 }}>
-              {t("workbench.notRun")}
-            </p>
-          )}
-          {outcome && addTest && parsed.input && <AddTest input={parsed.input} outcome={outcome} add={addTest} />}
-        </Panel>
-      </div>
+      {library ? (
+        <LibraryUsers library={policy} />
+      ) : (
+        <div className="gh-bench-side">
+          <Panel
+            title={t("workbench.input")}
+            flush
+            actions={<InputPicker policy={policy} pick={(input) => setText(JSON.stringify(input, null, 2))} />}
+          >
+            <Editor
+              language="json"
+              label={t("workbench.input")}
+              description={t("workbench.leaveEditor")}
+              value={text}
+              onChange={setText}
+              run={start}
+              minHeight={150}
+              maxHeight={300}
+            />
+            <div className="gh-panel-body gh-row">
+              <Button
+                leftSection={<Icon name="play" />}
+                loading={run.isPending}
+                disabled={!parsed.input}
+                onClick={start}
+              >
+                {t("workbench.run")}
+              </Button>
+              <kbd className="gh-kbd">Ctrl Enter</kbd>
+              {parsed.error && <span className="gh-bad-text">{t("workbench.badInput", { error: parsed.error })}</span>}
+              {loaded.error ? <ErrorPanel error={loaded.error} /> : null}
+            </div>
+          </Panel>
+          <Panel title={t("workbench.outcome")}>
+            {run.error ? (
+              <ErrorPanel error={run.error} />
+            ) : outcome ? (
+              <Result outcome={outcome} goTo={goTo} />
+            ) : (
+              <p className="gh-dim" style={{ margin: 0 }}>
+                {t("workbench.notRun")}
+              </p>
+            )}
+            {outcome && addTest && parsed.input && <AddTest input={parsed.input} outcome={outcome} add={addTest} />}
+          </Panel>
+        </div>
+      )}
     </div>
   );
 }

@@ -33,8 +33,6 @@ export function Tests({
     mutate({ params: { path: { policy_id: policy.id }, query: { environment } }, body: {} });
   }, [mutate, cases, policy.id, environment]);
 
-  if (policy.kind === "library")
-    return <Empty title={t("workbench.libraryTests")} about={t("workbench.libraryTestsAbout")} />;
   if (cases.length === 0) return <Empty title={t("workbench.noTests")} about={t("workbench.noTestsAbout")} />;
   const results = new Map(run.data?.results.map((r) => [r.name, r]) ?? []);
   const summary = run.data?.summary;

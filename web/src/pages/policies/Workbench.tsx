@@ -88,7 +88,11 @@ function Bench({ policy }: { policy: Policy }) {
     return () => window.removeEventListener("beforeunload", stay);
   }, [dirty]);
 
-  const shown = tabs.filter((tab) => tab !== "promote" || (environment === "sandbox" && write));
+  const library = policy.kind === "library";
+  const shown = tabs.filter((tab) =>
+    tab === "promote" ? environment === "sandbox" && write : tab !== "tests" || !library,
+  );
+  const affected = library ? (save.data?.affected_policies ?? []) : [];
   const tab: Tab = shown.find((name) => name === chosen) ?? "code";
   return (
     <>
@@ -115,6 +119,15 @@ function Bench({ policy }: { policy: Policy }) {
         )}
       </PageHeader>
       {save.error ? <ErrorPanel error={save.error} /> : null}
+      {affected.length > 0 && (
+        <p className="gh-note" data-tone="good" role="status" style={{ marginTop: 0 }}>
+          {t("libraries.usersAbout", { count: affected.length })}{" "}
+          {affected
+            .slice(0, 10)
+            .map((p) => p.name)
+            .join(", ")}
+        </p>
+      )}
       {theirs && (
         <div className="gh-note" data-tone="warn" role="alert">
           {t("workbench.theirs", { version: policy.version })}{" "}
@@ -191,6 +204,7 @@ function StatusButton({
   const [asking, setAsking] = useState(false);
   const next = policy.status === "active" ? "inactive" : "active";
   const label = next === "active" ? t("policies.activate") : t("policies.deactivate");
+  const area = policy.kind === "library" ? "libraries" : "policies";
   return (
     <>
       <Button variant="default" onClick={() => setAsking(true)}>
@@ -202,7 +216,7 @@ function StatusButton({
         title={label}
         object={policy.name}
         environment={policy.environment}
-        about={next === "active" ? t("policies.activateAbout") : t("policies.deactivateAbout")}
+        about={t(`${area}.${next === "active" ? "activateAbout" : "deactivateAbout"}`)}
         action={label}
         busy={busy}
         confirm={() => {
@@ -223,7 +237,7 @@ function DeleteButton({ policy }: { policy: Policy }) {
   const remove = api.useMutation("delete", "/api/v1/policies/{policy_id}", {
     onSuccess: () => {
       refresh(queries, "policies");
-      void navigate(to("/policies"));
+      void navigate(to(policy.kind === "library" ? "/libraries" : "/policies"));
     },
   });
   return (
@@ -234,10 +248,10 @@ function DeleteButton({ policy }: { policy: Policy }) {
       <ConfirmDialog
         opened={asking}
         close={() => setAsking(false)}
-        title={t("workbench.delete")}
+        title={policy.kind === "library" ? t("libraries.delete") : t("workbench.delete")}
         object={policy.name}
         environment={policy.environment}
-        about={t("workbench.deleteAbout")}
+        about={policy.kind === "library" ? t("libraries.deleteAbout") : t("workbench.deleteAbout")}
         action={t("common.delete")}
         busy={remove.isPending}
         error={remove.error}

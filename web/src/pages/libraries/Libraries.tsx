@@ -1,0 +1,162 @@
+import { Button, Stack, Textarea, TextInput } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { type FormEvent, useState } from "react";
+import { useNavigate } from "react-router";
+import { api, client, must, type Schemas } from "../../api/client";
+import { nextSkip, usePaged } from "../../api/paged";
+import { useI18n } from "../../i18n";
+import { Dialog } from "../../ui/ConfirmDialog";
+import { type Column, DataTable } from "../../ui/DataTable";
+import { Empty } from "../../ui/Empty";
+import { ErrorPanel } from "../../ui/ErrorPanel";
+import { FilterSelect, Filters, FilterText } from "../../ui/Filters";
+import { Icon } from "../../ui/icons";
+import { refresh } from "../../ui/live";
+import { PageHeader } from "../../ui/PageHeader";
+import { StatusOf } from "../../ui/Status";
+import { Link, useClearFilters, useEnvironment, useFilter, useMe, useTo } from "../../ui/scope";
+import { Time } from "../../ui/Time";
+import { packageOf, shell } from "./library";
+
+type Policy = Schemas["Policy"];
+const statuses = ["active", "draft", "inactive"] as const;
+
+/** The modules that controls import, and which controls do. */
+export default function Libraries() {
+  const { t, number } = useI18n();
+  const environment = useEnvironment();
+  const { can } = useMe();
+  const [status] = useFilter("status");
+  const [name] = useFilter("name");
+  const clear = useClearFilters(["status", "name"]);
+  const [adding, setAdding] = useState(false);
+  const filters = { status: statuses.find((s) => s === status), name: name || undefined };
+  const { source, total } = usePaged<Policy>(
+    ["get", "/api/v1/policies", "libraries", environment, filters],
+    async (cursor, signal) => {
+      const skip = Number(cursor ?? 0);
+      const page = must(
+        await client.GET("/api/v1/policies", {
+          params: { query: { environment, kind: "library", limit: 200, skip, ...filters } },
+          signal,
+        }),
+      );
+      return { rows: page.policies, total: page.total, next: nextSkip(skip, page.policies.length, page.total) };
+    },
+  );
+  const columns: Column<Policy>[] = [
+    {
+      id: "name",
+      header: t("policies.name"),
+      cell: (p) => (
+        <Link to={`/policies/${p.id}`} title={p.description}>
+          {p.name}
+        </Link>
+      ),
+    },
+    { id: "package", header: t("libraries.package"), cell: (p) => <code>{packageOf(p.rego_code)}</code> },
+    { id: "status", header: t("policies.status"), cell: (p) => <StatusOf value={p.status} /> },
+    { id: "users", header: t("libraries.users"), numeric: true, cell: (p) => <Users id={p.id} /> },
+    { id: "version", header: t("policies.version"), numeric: true, cell: (p) => number(p.version) },
+    { id: "changed", header: t("policies.changed"), cell: (p) => <Time at={p.updated_at} /> },
+    { id: "about", header: t("libraries.description"), cell: (p) => p.description },
+  ];
+  const add = can("policies:write") && (
+    <Button leftSection={<Icon name="plus" />} onClick={() => setAdding(true)}>
+      {t("libraries.new")}
+    </Button>
+  );
+  return (
+    <>
+      <PageHeader title={t("libraries.title")} about={t("libraries.about")}>
+        {add}
+      </PageHeader>
+      <Filters count={total === undefined ? "" : t("common.count", { count: total })}>
+        <FilterText name="name" label={t("policies.findName")} />
+        <FilterSelect
+          name="status"
+          label={t("policies.status")}
+          options={statuses.map((s) => ({ value: s, label: t(`common.state_${s}`) }))}
+        />
+      </Filters>
+      <DataTable
+        label={t("libraries.title")}
+        columns={columns}
+        source={source}
+        rowKey={(p) => p.id}
+        filtered={Boolean(filters.status || filters.name)}
+        clear={clear}
+        empty={<Empty title={t("libraries.empty")} about={t("libraries.emptyAbout")} action={add || undefined} />}
+      />
+      {adding && <Create close={() => setAdding(false)} />}
+    </>
+  );
+}
+
+/** How many policies use a library. Rows out of view do not ask. */
+function Users({ id }: { id: number }) {
+  const { number } = useI18n();
+  const users = api.useQuery(
+    "get",
+    "/api/v1/policies/{policy_id}/dependents",
+    { params: { path: { policy_id: id } } },
+    { staleTime: 60_000 },
+  );
+  if (!users.data) return <span className="gh-dim">…</span>;
+  return (
+    <Link to={`/policies/${id}`} params={{ tab: "usage" }} title={users.data.users.map((u) => u.name).join(", ")}>
+      {number(users.data.total)}
+    </Link>
+  );
+}
+
+function Create({ close }: { close: () => void }) {
+  const { t } = useI18n();
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const to = useTo();
+  const create = api.useMutation("post", "/api/v1/policies", {
+    onSuccess: (made) => {
+      refresh(queries, "libraries");
+      void navigate(to(`/policies/${made.id}`));
+    },
+  });
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    create.mutate({
+      body: {
+        name: String(form.get("library-name")).trim(),
+        description: String(form.get("library-description")).trim(),
+        kind: "library",
+        environment,
+        status: "draft",
+        rego_code: shell(String(form.get("library-package")).trim()),
+      },
+    });
+  };
+  return (
+    <Dialog opened close={close} title={t("libraries.new")}>
+      <form onSubmit={submit}>
+        <Stack gap="sm">
+          <TextInput label={t("policies.name")} name="library-name" required maxLength={200} data-autofocus />
+          <TextInput
+            label={t("libraries.package")}
+            description={t("libraries.packageAbout")}
+            name="library-package"
+            placeholder="lib.roles"
+            pattern="(lib\.)?[a-zA-Z_][a-zA-Z0-9_]*(\.[a-zA-Z_][a-zA-Z0-9_]*)*"
+            classNames={{ input: "gh-mono" }}
+            required
+          />
+          <Textarea label={t("libraries.description")} name="library-description" maxLength={1000} />
+          {create.error ? <ErrorPanel error={create.error} /> : null}
+          <Button type="submit" loading={create.isPending}>
+            {t("libraries.create")}
+          </Button>
+        </Stack>
+      </form>
+    </Dialog>
+  );
+}

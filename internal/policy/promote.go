@@ -57,82 +57,102 @@ func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 	return Policy{}, fault.New(fault.Conflict, "conflict", "the policy keeps changing while it is promoted")
 }
 
-func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
+// promote makes one attempt. It fails with errMoved when the control, or what it
+// replaces, changed after the gates saw it.
+func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (p Policy, err error) {
 	g, err := s.checkGates(ctx, sc, id, pr, ifVersion)
 	if err != nil {
 		return Policy{}, err
 	}
-	extra := map[string]any{"deployment_notes": pr.DeploymentNotes, "approver": pr.Approver}
-	if g.impact != nil {
-		extra["impact"] = g.impact
-	}
-	var p Policy
 	err = s.write(ctx, sc, func(tx *db.Tx) error {
 		old, err := loadLive(ctx, tx, sc, id)
-		if err != nil {
-			return err
+		if err == nil {
+			err = promotable(old, ifVersion)
 		}
-		if err := promotable(old, ifVersion); err != nil {
+		if err != nil {
 			return err
 		}
 		if old.Version != g.seen.Version {
 			return errMoved
 		}
-		next := old
-		if err := s.moveLinks(ctx, tx, sc, &next); err != nil {
-			return err
-		}
-		now := s.Now()
-		next.Environment, next.Version, next.UpdatedAt, next.PromotedAt = scope.Production, old.Version+1, now, &now
-		if err := s.checkLinks(ctx, tx, old, next); err != nil {
-			return err
-		}
-		beside, err := findBeside(ctx, tx, next)
-		if err != nil {
-			return err
-		}
-		st := step{verb: "promoted", note: pr.DeploymentNotes, extra: extra, at: now}
-		var replaced []Superseded
-		if pr.Replace {
-			if !sameRows(beside.same, g.replaced) {
-				return errMoved
-			}
-			if replaced, err = s.deactivate(ctx, tx, sc, next, beside.same, &st); err != nil {
-				return err
-			}
-			beside.same = nil
-		}
-		if p, err = update(ctx, tx, next); err != nil {
-			return err
-		}
-		p.Impact, p.Replaced = g.impact, replaced
-		if err := s.record(ctx, tx, sc, old, p, st); err != nil {
-			return err
-		}
-		if pr.KeepInSandbox {
-			if p.SandboxCopyID, err = s.keepCopy(ctx, tx, sc, old); err != nil {
-				return err
-			}
-		}
-		p.Warnings, err = promotionWarnings(ctx, tx, old, p)
-		p.Warnings = append(p.Warnings, beside.warnings(p)...)
+		p, err = move{s, sc, pr, g}.apply(ctx, tx, old)
 		return err
 	})
 	return p, err
 }
 
+// move is a promotion that passed its gates.
+type move struct {
+	*Service
+	sc scope.Scope
+	Promotion
+	gated
+}
+
+// apply makes old a control of production.
+func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err error) {
+	next := old
+	if err := m.moveLinks(ctx, tx, m.sc, &next); err != nil {
+		return p, err
+	}
+	now := m.Now()
+	next.Environment, next.Version, next.UpdatedAt, next.PromotedAt = scope.Production, old.Version+1, now, &now
+	if err := m.checkLinks(ctx, tx, old, next); err != nil {
+		return p, err
+	}
+	beside, err := findBeside(ctx, tx, next)
+	if err != nil {
+		return p, err
+	}
+	st := step{verb: "promoted", note: m.DeploymentNotes, extra: m.extra(), at: now}
+	var replaced []Superseded
+	if m.Replace {
+		if !sameRows(beside.same, m.replaced) {
+			return p, errMoved
+		}
+		if replaced, err = m.deactivate(ctx, tx, m.sc, next, beside.same, &st); err != nil {
+			return p, err
+		}
+		beside.same = nil
+	}
+	if p, err = update(ctx, tx, next); err != nil {
+		return p, err
+	}
+	p.Impact, p.Replaced = m.impact, replaced
+	if err := m.record(ctx, tx, m.sc, old, p, st); err != nil {
+		return p, err
+	}
+	if m.KeepInSandbox {
+		if p.SandboxCopyID, err = m.keepCopy(ctx, tx, old); err != nil {
+			return p, err
+		}
+	}
+	p.Warnings, err = promotionWarnings(ctx, tx, old, p)
+	p.Warnings = append(p.Warnings, beside.warnings(p)...)
+	return p, err
+}
+
+// extra is what the audit entry holds beside the policy.
+func (m move) extra() map[string]any {
+	extra := map[string]any{"deployment_notes": m.DeploymentNotes, "approver": m.Approver}
+	if m.impact != nil {
+		extra["impact"] = m.impact
+	}
+	return extra
+}
+
 // keepCopy stores a copy of a control that was just promoted, as it was in
 // sandbox, and gives its id.
-func (s *Service) keepCopy(ctx context.Context, tx *db.Tx, sc scope.Scope, old Policy) (int64, error) {
+func (m move) keepCopy(ctx context.Context, tx *db.Tx, old Policy) (int64, error) {
 	c := Policy{Kind: old.Kind, Content: old.Content}
-	c.Version, c.CreatedBy = 1, actor(sc)
-	made, err := s.insertNew(ctx, tx, sc, c, step{
+	c.Version, c.CreatedBy = 1, actor(m.sc)
+	made, err := m.insertNew(ctx, tx, m.sc, c, step{
 		verb: "created", note: fmt.Sprintf("copy of policy %d, which was promoted", old.ID), extra: map[string]any{"copied_from": old.ID},
 	})
 	if err != nil {
 		return 0, err
 	}
-	return made.ID, s.RecordCopy(ctx, tx, old.ID, made.ID)
+	return made.ID, m.RecordCopy(ctx, tx, old.ID, made.ID)
 }
 
 // gated is a promotion that may be made: the control as its gates saw it, the

@@ -143,74 +143,100 @@ func within(sc scope.Scope, env scope.Env) scope.Scope {
 	return sc
 }
 
-// candidate reads the controls that would be active. Ids that stand for nothing
-// in the environment are offences, all of them.
+// reader reads what a request names into its plan and collects the offences of all
+// of it.
+type reader struct {
+	*Service
+	sc       scope.Scope
+	plan     *plan
+	offences []fault.Detail
+}
+
+// candidate reads the controls that would be active. Ids that stand for nothing in
+// the environment are offences, and all of them are named.
 func (s *Service) candidate(ctx context.Context, sc scope.Scope, p *plan) error {
-	in := within(sc, p.request.Environment)
-	var offences []fault.Detail
-	stored := func(pointer string, id int64) (policy.Policy, bool, error) {
-		c, err := s.Policies.Get(ctx, in, id)
-		if fault.Is(err, fault.NotFound) {
-			offences = append(offences, fault.Detail{Pointer: pointer, Message: fmt.Sprintf("no policy %d in %s", id, p.request.Environment)})
-			return c, false, nil
-		}
-		return c, err == nil, err
-	}
+	r := reader{Service: s, sc: sc, plan: p}
 	for i, id := range p.request.ControlIDs {
-		c, ok, err := stored(fmt.Sprintf("/control_ids/%d", i), id)
+		c, ok, err := r.stored(ctx, fmt.Sprintf("/control_ids/%d", i), id)
+		if ok {
+			err = r.add(ctx, c, false)
+		}
 		if err != nil {
 			return err
 		}
-		if ok && isLibrary(c) {
-			p.putLibrary(c, false)
-		} else if ok {
-			if err := s.put(ctx, sc, p, c, false); err != nil {
-				return err
-			}
-		}
 	}
 	for i, c := range p.request.Candidates {
-		at := fmt.Sprintf("/candidates/%d", i)
-		switch {
-		case c.PolicyID == 0 && c.RegoCode == "":
-			offences = append(offences, fault.Detail{Pointer: at, Message: "names a policy_id, or has a rego_code"})
-			continue
-		case c.PolicyID != 0 && c.ResourceID != 0:
-			offences = append(offences, fault.Detail{Pointer: at + "/resource_id", Message: "a stored control has its own"})
-			continue
-		}
-		var base policy.Policy
-		if c.PolicyID != 0 {
-			var ok bool
-			var err error
-			if base, ok, err = stored(at+"/policy_id", c.PolicyID); err != nil {
-				return err
-			} else if !ok {
-				continue
-			}
-		} else {
-			base.ID, base.Name = newID+int64(i), c.Name
-			if base.Name == "" {
-				base.Name = fmt.Sprintf("candidate %d", i+1)
-			}
-			if c.ResourceID != 0 {
-				base.ResourceID = &c.ResourceID
-			}
-		}
-		if c.RegoCode != "" {
-			base.RegoCode = c.RegoCode
-		}
-		if isLibrary(base) {
-			p.putLibrary(base, c.RegoCode != "")
-			continue
-		}
-		if err := s.put(ctx, sc, p, base, c.RegoCode != ""); fault.Is(err, fault.NotFound) {
-			offences = append(offences, fault.Detail{Pointer: at + "/resource_id", Message: fmt.Sprintf("no resource %d in %s", c.ResourceID, p.request.Environment)})
-		} else if err != nil {
+		if err := r.edited(ctx, i, c); err != nil {
 			return err
 		}
 	}
-	return refuse(offences)
+	return refuse(r.offences)
+}
+
+func (r *reader) offend(pointer, format string, args ...any) {
+	r.offences = append(r.offences, fault.Detail{Pointer: pointer, Message: fmt.Sprintf(format, args...)})
+}
+
+// stored reads a policy of the environment. ok is false where there is none, which is
+// an offence.
+func (r *reader) stored(ctx context.Context, pointer string, id int64) (c policy.Policy, ok bool, err error) {
+	c, err = r.Policies.Get(ctx, within(r.sc, r.plan.request.Environment), id)
+	if fault.Is(err, fault.NotFound) {
+		r.offend(pointer, "no policy %d in %s", id, r.plan.request.Environment)
+		return c, false, nil
+	}
+	return c, err == nil, err
+}
+
+func (r *reader) add(ctx context.Context, c policy.Policy, edited bool) error {
+	if isLibrary(c) {
+		r.plan.putLibrary(c, edited)
+		return nil
+	}
+	return r.put(ctx, r.sc, r.plan, c, edited)
+}
+
+// edited reads candidate i: a stored policy with other source, or a new one.
+func (r *reader) edited(ctx context.Context, i int, c Candidate) error {
+	at := fmt.Sprintf("/candidates/%d", i)
+	switch {
+	case c.PolicyID == 0 && c.RegoCode == "":
+		r.offend(at, "names a policy_id, or has a rego_code")
+		return nil
+	case c.PolicyID != 0 && c.ResourceID != 0:
+		r.offend(at+"/resource_id", "a stored control has its own")
+		return nil
+	}
+	base := newPolicy(i, c)
+	if c.PolicyID != 0 {
+		var ok bool
+		var err error
+		if base, ok, err = r.stored(ctx, at+"/policy_id", c.PolicyID); !ok {
+			return err
+		}
+	}
+	if c.RegoCode != "" {
+		base.RegoCode = c.RegoCode
+	}
+	err := r.add(ctx, base, c.RegoCode != "")
+	if fault.Is(err, fault.NotFound) {
+		r.offend(at+"/resource_id", "no resource %d in %s", c.ResourceID, r.plan.request.Environment)
+		return nil
+	}
+	return err
+}
+
+// newPolicy is candidate i as a policy that is stored nowhere.
+func newPolicy(i int, c Candidate) policy.Policy {
+	var p policy.Policy
+	p.ID, p.Name = newID+int64(i), c.Name
+	if p.Name == "" {
+		p.Name = fmt.Sprintf("candidate %d", i+1)
+	}
+	if c.ResourceID != 0 {
+		p.ResourceID = &c.ResourceID
+	}
+	return p
 }
 
 func refuse(offences []fault.Detail) error {

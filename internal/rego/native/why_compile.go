@@ -3,13 +3,16 @@ package native
 import (
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// maxSource is where the text of a condition is cut.
-const maxSource = 400
+const (
+	maxSource = 400 // where the text of a condition is cut
+	mostUses  = 8   // rules that one condition names
+)
 
 // clause compiles one rule for questions: parsed is the rule as written, r what
 // OPA's compiler made of it. Their expressions belong together by place: the
@@ -115,10 +118,8 @@ func plainSource(text string) string {
 // condAt is the condition that a place belongs to. What stands in no condition
 // belongs to the head.
 func (cl *whyClause) condAt(loc *ast.Location, parsed *ast.Rule) int {
-	for i, c := range cl.conds {
-		if c.Holds(loc) {
-			return i
-		}
+	if i := slices.IndexFunc(cl.conds, func(c *whyCond) bool { return c.Holds(loc) }); i >= 0 {
+		return i
 	}
 	return cl.headCond(parsed)
 }
@@ -126,10 +127,8 @@ func (cl *whyClause) condAt(loc *ast.Location, parsed *ast.Rule) int {
 // headCond is the condition that stands for the head: a pattern among a
 // function's parameters, or a value that has to be computed.
 func (cl *whyClause) headCond(parsed *ast.Rule) int {
-	for i, c := range cl.conds {
-		if c.End == -1 {
-			return i
-		}
+	if i := slices.IndexFunc(cl.conds, func(c *whyCond) bool { return c.End == -1 }); i >= 0 {
+		return i
 	}
 	cl.conds = append(cl.conds, &whyCond{Place: Place{Line: parsed.Location.Row, Source: cl.head, Offset: -1, End: -1}})
 	return len(cl.conds) - 1
@@ -174,41 +173,42 @@ func (s *scope) read(e *ast.Expr, before map[ast.Var]bool) []int {
 
 // noteUses finds the rules of the module that an expression asks.
 func (w *Why) noteUses(s *scope, cond *whyCond, e *ast.Expr, origins map[ast.Var]ast.Ref) {
-	const most = 8
-	add := func(u use) {
-		if len(cond.uses) < most {
-			cond.uses = append(cond.uses, u)
-		}
-	}
 	ast.NewGenericVisitor(func(x any) bool {
+		if len(cond.uses) >= mostUses {
+			return true
+		}
 		switch x := x.(type) {
 		case *ast.Expr:
 			if len(x.With) > 0 {
 				return true // what it asks has another input
 			}
-			terms, ok := x.Terms.([]*ast.Term)
-			if !ok || len(terms) == 0 {
-				return false
-			}
-			op, _ := terms[0].Value.(ast.Ref)
-			if g, _ := w.groupOf(s, op); g != nil && g.kind == function && len(terms) > len(g.params) {
-				args := terms[1 : len(g.params)+1]
-				for _, a := range args {
-					if s.open(a) {
-						return false
-					}
-				}
-				add(use{group: g, args: s.terms(args), from: w.sources(s, args, origins)})
-			}
+			w.noteCall(s, cond, x, origins)
 		case *ast.Term:
-			if ref, ok := x.Value.(ast.Ref); ok {
-				if g, _ := w.groupOf(s, ref); g != nil && g.kind != function {
-					add(use{group: g})
-				}
+			ref, _ := x.Value.(ast.Ref)
+			if g, _ := w.groupOf(s, ref); g != nil && g.kind != function {
+				cond.uses = append(cond.uses, use{group: g})
 			}
 		}
 		return false
 	}).Walk(e)
+}
+
+// noteCall notes the function of the module that an expression calls, if it calls one
+// with arguments that are bound.
+func (w *Why) noteCall(s *scope, cond *whyCond, e *ast.Expr, origins map[ast.Var]ast.Ref) {
+	terms, _ := e.Terms.([]*ast.Term)
+	if len(terms) == 0 {
+		return
+	}
+	op, _ := terms[0].Value.(ast.Ref)
+	g, _ := w.groupOf(s, op)
+	if g == nil || g.kind != function || len(terms) <= len(g.params) {
+		return
+	}
+	args := terms[1 : len(g.params)+1]
+	if !slices.ContainsFunc(args, s.open) {
+		cond.uses = append(cond.uses, use{group: g, args: s.terms(args), from: w.sources(s, args, origins)})
+	}
 }
 
 // groupOf is what a reference below the module's package leads to, and how much

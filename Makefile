@@ -6,7 +6,7 @@ PKGS  := ./...
 # VERSION is what the binary says of itself; a checkout without tags says its commit.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION := $(shell git rev-parse HEAD 2>/dev/null)
-LDFLAGS := -s -w -X main.version=$(VERSION) -X github.com/gatehouse-dev/gatehouse/internal/rest.commit=$(REVISION)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X github.com/gatehouse-dev/gatehouse/internal/rest/measure.commit=$(REVISION)
 
 .DEFAULT_GOAL := help
 

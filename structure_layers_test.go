@@ -38,6 +38,7 @@ var layers = []layer{
 		"internal/lane",
 		"internal/outbound",
 		"internal/spool",
+		"internal/tally",
 	}},
 	{"on the stores", []string{
 		"internal/blob",
@@ -89,6 +90,7 @@ var layers = []layer{
 		"internal/auth",
 		"internal/bouncer",
 		"internal/decision",
+		"internal/metering",
 		"internal/policy",
 	}},
 	{"uses of controls and decisions", []string{
@@ -105,6 +107,7 @@ var layers = []layer{
 	}},
 	{"parts of the kit of the API", []string{
 		"internal/rest/bind",
+		"internal/rest/measure",
 		"internal/rest/origin",
 		"internal/rest/schema",
 	}},

@@ -21,6 +21,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/replay"
@@ -53,6 +54,7 @@ type Config struct {
 	Dashboard  *dashboard.Service
 	Decisions  *decision.Service
 	IDE        *ide.Service
+	Metering   *metering.Service
 	Policies   *policy.Service
 	PolicyCode *policycode.Service
 	Replays    *replay.Service
@@ -96,7 +98,7 @@ type room interface{ Mount(r *rest.Router) }
 // rooms are in the order of docs/permissions.md.
 func (c Config) rooms(e *editors.Handler) []room {
 	return []room{
-		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants},
+		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering},
 		&controls.Handler{Policies: c.Policies, PolicyCode: c.PolicyCode, Resources: c.Resources, Replays: c.Replays},
 		&estate.Handler{Resources: c.Resources, Bouncers: c.Bouncers, Tenants: c.Tenants, Bridge: c.Bridge},
 		e,

@@ -28,6 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -82,6 +83,7 @@ type parts struct {
 	authzen   *authzen.Service
 	dashboard *dashboard.Service
 	anomalies *anomaly.Service
+	metering  *metering.Service
 }
 
 // task runs until the context ends; an error ends the server.
@@ -116,7 +118,8 @@ func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err 
 			_ = p.closers.close()
 		}
 	}()
-	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.editors, p.decide, p.deliver, p.rehearse, p.work, p.overview, p.background} {
+	usage := func(context.Context) error { return startMetering(p) }
+	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.editors, p.decide, usage, p.deliver, p.rehearse, p.work, p.overview, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

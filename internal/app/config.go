@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
@@ -49,6 +50,7 @@ type Config struct {
 	DiskReserve        int64         `env:"GATEHOUSE_DISK_RESERVE" default:"67108864" help:"Bytes held back on the disk of the data directory, so that decisions and sign-in go on when it is full; 0: none."`
 	RateLimit          string        `env:"GATEHOUSE_RATE_LIMIT" default:"plan" help:"Requests an hour and key: 'plan' (1000, 5000, 10000 by plan), a number, or 'none'."`
 	DecisionLimit      string        `env:"GATEHOUSE_DECISION_RATE_LIMIT" default:"plan" help:"The same for /decisions alone: 'plan', a number, or 'none'."`
+	Prices             string        `env:"GATEHOUSE_PRICES" help:"Prices of the plans, as JSON or as the name of a file with it (docs/operations/billing.md); absent: bills are 0."`
 	OpenMetrics        bool          `env:"GATEHOUSE_OPEN_METRICS" help:"Answer /metrics without a credential."`
 	StopDelay          time.Duration `env:"GATEHOUSE_STOP_DELAY" default:"3s" help:"When told to stop: how long the process goes on taking requests, not ready any more and with Connection: close on its answers, so that balancers turn away first; 0: not at all."`
 	LogLevel           string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
@@ -106,6 +108,9 @@ func (c *Config) Check() error {
 		if _, err := parseLimit(name, text); err != nil {
 			return err
 		}
+	}
+	if _, err := metering.LoadPrices(c.Prices); err != nil {
+		return fmt.Errorf("GATEHOUSE_PRICES: %w", err)
 	}
 	keys, err := c.Keys()
 	if err != nil {

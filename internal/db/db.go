@@ -87,6 +87,8 @@ type backend interface {
 	provision(ctx context.Context, id scope.TenantID) error
 	drop(ctx context.Context, id scope.TenantID) error
 	connections() int
+	// sizeQuery gives the bytes that the store of its connection takes.
+	sizeQuery() string
 	close() error
 }
 
@@ -318,6 +320,16 @@ func (c *Cluster) Health(ctx context.Context) Health {
 		h.Status = "down"
 	}
 	return h
+}
+
+// Size is how many bytes a tenant's store takes, with its indexes.
+func (c *Cluster) Size(ctx context.Context, id scope.TenantID) (int64, error) {
+	var n int64
+	err := c.Read(ctx, id, func(tx *Tx) (err error) {
+		n, err = One[int64](ctx, tx, c.backend.sizeQuery())
+		return err
+	})
+	return n, err
 }
 
 // Close ends all connections. Transactions that still run are not waited for;

@@ -353,6 +353,11 @@ func dropSchema(ctx context.Context, c *pgx.Conn, as binding) error {
 	return err
 }
 
+func (b *pgBackend) sizeQuery() string {
+	return `SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::BIGINT FROM pg_class
+		WHERE relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND relkind IN ('r', 'm')`
+}
+
 func (b *pgBackend) connections() int { return int(b.pool.Stat().TotalConns()) }
 
 func (b *pgBackend) close() error {

@@ -222,6 +222,11 @@ func (b *sqliteBackend) drop(_ context.Context, id scope.TenantID) error {
 	return errors.Join(append(errs, syncDir(filepath.Join(b.dir, "tenants")))...)
 }
 
+// sizeQuery leaves out pages that wait to be used again.
+func (b *sqliteBackend) sizeQuery() string {
+	return `SELECT (p.page_count - f.freelist_count) * s.page_size FROM pragma_page_count p, pragma_freelist_count f, pragma_page_size s`
+}
+
 func (b *sqliteBackend) connections() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -31,9 +32,11 @@ type exchange struct {
 	authenticated bool
 	// status is that of the answer, 0 before it has begun.
 	status int
-	body   []byte    // scratch for Body
-	held   int64     // bytes taken of the room for large bodies
-	ids    [1]string // holds id for the header
+	billed bool
+	tenant *measure.Tenant // of the scope, once it is looked up
+	body   []byte          // scratch for Body
+	held   int64           // bytes taken of the room for large bodies
+	ids    [1]string       // holds id for the header
 }
 
 // errNoExchange is the error of a ResponseWriter or context that is not the kit's.
@@ -238,6 +241,7 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 func (x *exchange) WriteHeader(status int) {
 	if x.status == 0 && status >= 200 {
 		x.status = status
+		x.bill()
 	}
 	x.ResponseWriter.WriteHeader(status)
 }
@@ -246,6 +250,7 @@ func (x *exchange) WriteHeader(status int) {
 func (x *exchange) Write(p []byte) (int, error) {
 	if x.status == 0 {
 		x.status = http.StatusOK
+		x.bill()
 	}
 	return x.ResponseWriter.Write(p)
 }
@@ -313,7 +318,7 @@ func (x *exchange) finish() {
 		}
 		x.fail(err)
 	}
-	x.r.metrics.observe(x)
+	x.observe()
 	reusable := x.body
 	if cap(reusable) > 64<<10 {
 		reusable = nil

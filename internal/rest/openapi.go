@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -31,9 +32,10 @@ func New(c Config) (*Router, error) {
 		}
 	})
 	var err error
-	if r.metrics, err = newMetrics(c.Registry, c.Version); err != nil {
+	if r.metrics, err = measure.New(c.Registry, c.Version, c.Meter); err != nil {
 		return nil, err
 	}
+	r.unmatchedStats = r.metrics.Prepare("none", "any")
 	r.limiter = &limiter{limits: c.Limits, counts: c.Count, now: c.Now}
 	registry := huma.NewMapRegistry("#/components/schemas/", c.Document.schemaName)
 	registry.RegisterTypeAlias(reflect.TypeFor[value.Value](), reflect.TypeFor[any]())

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
-	"runtime/debug"
 	"strconv"
 	"sync"
 	"testing"
@@ -150,26 +149,4 @@ func left(t *testing.T, g *rig, key string) int {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// TestRevision: a build says which commit it is of, as well as it knows.
-func TestRevision(t *testing.T) {
-	found := func(settings ...debug.BuildSetting) *debug.BuildInfo { return &debug.BuildInfo{Settings: settings} }
-	at := debug.BuildSetting{Key: "vcs.revision", Value: "abc"}
-	for _, tc := range []struct {
-		told string
-		info *debug.BuildInfo
-		want string
-	}{
-		{"", nil, "unknown"},
-		{"", found(), "unknown"},
-		{"", found(at), "abc"},
-		{"", found(at, debug.BuildSetting{Key: "vcs.modified", Value: "true"}), "abc-dirty"},
-		{"def", found(at), "def"},
-		{"def", nil, "def"},
-	} {
-		if got := revision(tc.told, tc.info); got != tc.want {
-			t.Errorf("%+v: %s", tc, got)
-		}
-	}
 }

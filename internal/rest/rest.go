@@ -29,6 +29,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/cache"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -76,6 +77,9 @@ type Config struct {
 	Count func(ctx context.Context, tenant, key string, n int64, window time.Duration) (cache.Window, error)
 	// Limits are the operator's request limits.
 	Limits Limits
+
+	// Meter counts requests for the tenants' bills. Nil: nothing is counted.
+	Meter measure.Meter
 
 	// Panics counts recovered panics.
 	Panics *fault.Panics

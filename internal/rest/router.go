@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rest/bind"
+	"github.com/gatehouse-dev/gatehouse/internal/rest/measure"
 	"github.com/gatehouse-dev/gatehouse/internal/rest/schema"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -112,7 +113,7 @@ type route struct {
 	hasBody  bool
 	media    []string
 	serve    func(x *exchange, req *http.Request, sc scope.Scope)
-	stats    routeStats
+	stats    measure.Operation
 	// namesTenant is set where the path has the parameter tenant_id.
 	namesTenant bool
 }
@@ -128,7 +129,9 @@ type Router struct {
 	pool    sync.Pool
 	docs    map[string]rendered // by language
 	empty   filler
-	metrics *metrics
+	metrics *measure.Metrics
+	// unmatchedStats are those of requests that no operation takes.
+	unmatchedStats measure.Operation
 	// leaving is set while the server is about to stop. Each answer then ends its connection.
 	leaving atomic.Bool
 	limiter *limiter
@@ -227,7 +230,7 @@ func (r *Router) add(rt *route) {
 		rt.record = r.api.schemaOf(rt.op.Record)
 	}
 	r.api.documentLimits(rt)
-	rt.stats = r.metrics.prepare(rt.op)
+	rt.stats = r.metrics.Prepare(rt.op.ID, rt.op.Method)
 	r.routes = append(r.routes, rt)
 	if !strings.Contains(rt.pattern, "{") {
 		methods := r.static[rt.pattern]

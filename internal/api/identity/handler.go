@@ -3,6 +3,7 @@ package identity
 
 import (
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
@@ -13,6 +14,8 @@ type Handler struct {
 	Auth    *auth.Service
 	Users   *user.Service
 	Tenants *tenant.Service
+	// Metering says what tenants use.
+	Metering *metering.Service
 }
 
 // Mount registers the operations.
@@ -22,5 +25,6 @@ func (h *Handler) Mount(r *rest.Router) {
 	h.wellKnown(r)
 	h.developerPortal(r)
 	h.tenants(r)
+	h.tenantBilling(r)
 	h.users(r)
 }

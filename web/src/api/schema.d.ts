@@ -1824,6 +1824,38 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tenants/{tenant_id}/billing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get-tenant-billing"];
+        put: operations["update-tenant-billing"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tenants/{tenant_id}/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get: operations["get-tenant-metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/users": {
         parameters: {
             query?: never;
@@ -1899,11 +1931,11 @@ export interface components {
              */
             began_at: string;
             /**
-             * @description Where.
+             * @description Environment.
              * @enum {string}
              */
             environment: "sandbox" | "production";
-            /** @description Why it was flagged, at its worst moment. */
+            /** @description Why it is an anomaly, at its worst moment. */
             evidence: components["schemas"]["AnomalyEvidence"];
             /**
              * Format: int64
@@ -1911,39 +1943,39 @@ export interface components {
              */
             id: number;
             /**
-             * @description What was found.
+             * @description The anomalies.
              * @enum {string}
              */
             kind: "denial_spike" | "error_spike" | "latency_anomaly" | "resource_access_spike" | "user_activity" | "suspicious_source_ip";
             /**
              * Format: date-time
-             * @description When it was last seen. Seen again within 15 minutes, it is the same anomaly.
+             * @description When it was last seen. If it is seen again within 15 minutes, it is the same anomaly.
              */
             last_at: string;
-            /** @description The user, resource or address that it is about; empty: all of the environment. */
+            /** @description The user, resource or address that it concerns; empty: the whole environment. */
             subject: string;
         };
         AnomalyEvidence: {
             /**
              * Format: int64
-             * @description How many seconds of history the baseline stands on.
+             * @description Length of history that the baseline is based on, in seconds.
              */
             baseline_seconds: number;
             /**
              * Format: int64
-             * @description How many decisions it stands on.
+             * @description Number of decisions that this is based on.
              */
             decisions: number;
             /**
              * Format: double
-             * @description What was measured, in the unit.
+             * @description The measured value, in the unit.
              */
             measured: number;
-            /** @description One sentence for people. */
+            /** @description One sentence that describes it. */
             summary: string;
             /**
              * Format: double
-             * @description From which value on it is flagged, in the unit.
+             * @description Values from here on are an anomaly, in the unit.
              */
             threshold: number;
             /**
@@ -1953,12 +1985,12 @@ export interface components {
             unit: "percent" | "ms" | "decisions";
             /**
              * Format: double
-             * @description What the tenant's baseline is, in the unit.
+             * @description The tenant's baseline, in the unit.
              */
             usual: number;
             /**
              * Format: int64
-             * @description In how many seconds they were made.
+             * @description Length of the time in which they were made, in seconds.
              */
             window_seconds: number;
         };
@@ -1967,7 +1999,7 @@ export interface components {
             anomalies: components["schemas"]["Anomaly"][];
             /**
              * Format: int64
-             * @description How many the filter leaves.
+             * @description Number that match the filter.
              */
             total: number;
         };
@@ -1981,11 +2013,11 @@ export interface components {
             position: number;
         };
         AuditChainInfo: {
-            /** @description Where the chain does not hold; at most 100. */
+            /** @description Entries where the chain is broken; at most 100. */
             breaks: components["schemas"]["AuditBreak"][];
             /**
              * Format: int64
-             * @description Rows that were read.
+             * @description Number of rows read.
              */
             checked: number;
             head: string;
@@ -1994,24 +2026,24 @@ export interface components {
             valid: boolean;
         };
         AuditDecision: {
-            /** @description The name of the action, or the HTTP method where it has no name. */
+            /** @description The name of the action; without a name, the HTTP method. */
             action: string;
             /** @enum {string} */
             audit_level?: "basic" | "detailed" | "comprehensive";
             /**
              * Format: int64
-             * @description The bouncer that decided; absent where this service did.
+             * @description The bouncer that decided; absent when this service decided.
              */
             bouncer_id?: number;
             cache_hit: boolean;
-            /** @description The decision_id that the caller sent with the request; callers may use one twice. */
+            /** @description The decision_id that the caller sent; callers may use the same one twice. */
             caller_decision_id?: string;
             /** @enum {string} */
             decision: "PERMIT" | "DENY";
-            /** @description Identifies the decision; the log knows an entry again by it. */
+            /** @description Identifies the decision; entries that are sent twice are recognised by it. */
             decision_id: string;
             /**
-             * @description What the controls said; in shadow mode, what enforcing would have done.
+             * @description The effect that the controls returned; in shadow mode, what enforce mode would have done.
              * @enum {string}
              */
             effect?: "ALLOW" | "DENY" | "MASK" | "NO_MATCH" | "SHADOW_WOULD_DENY" | "SHADOW_WOULD_MASK";
@@ -2020,11 +2052,11 @@ export interface components {
             error?: string;
             /** Format: double */
             evaluation_time_ms: number;
-            /** @description Why it was decided so: rule, line, conditions and values; from audit level detailed up. */
+            /** @description The reason for the decision: rule, line, conditions and values; at audit levels detailed and comprehensive. */
             explanation?: unknown;
-            /** @description Set where the entry stands for many refusals, which came faster than the log keeps each. */
+            /** @description Set when the entry stands for many refusals that came too fast to store each one. */
             folded?: components["schemas"]["AuditFoldedCount"];
-            /** @description The redacted input; from audit level detailed up. */
+            /** @description The redacted input; at audit levels detailed and comprehensive. */
             input?: unknown;
             ip_address: string;
             /**
@@ -2079,7 +2111,7 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description The position in the tenant's log; only grows.
+             * @description The position in the tenant's log; it only grows.
              */
             id: number;
             ip_address?: string;
@@ -2098,35 +2130,35 @@ export interface components {
             events: components["schemas"]["AuditEvent"][];
             /**
              * Format: int64
-             * @description How many entries the filters leave.
+             * @description Number of entries that match the filters.
              */
             filtered: number;
-            /** @description Send it as cursor for the entries that follow; absent at the end. */
+            /** @description Send it as cursor to get the next entries; absent on the last page. */
             next_cursor?: string;
             /**
              * Format: int64
-             * @description How many entries the log holds, before any filter.
+             * @description Number of entries in the log, before any filter.
              */
             total: number;
         };
         AuditExplanation: {
             /**
-             * @description What was kept of it
+             * @description How much was stored of it
              * @enum {string}
              */
             audit_level: "basic" | "detailed" | "comprehensive";
-            /** @description Whether rule and conditions were kept */
+            /** @description Whether rule and conditions were stored */
             available: boolean;
             /**
-             * @description What was decided
+             * @description The decision
              * @enum {string}
              */
             decision: "PERMIT" | "DENY";
             /** @description The decision */
             decision_id: string;
-            /** @description That of the control that decided; where none matched, those of the controls in scope, the nearest first */
+            /** @description The rule of the control that decided; if none matched, the rules of the controls in scope, the nearest first */
             explanations: components["schemas"]["RegoExplanation"][];
-            /** @description Why there is no more */
+            /** @description Why the explanation is incomplete */
             note?: string;
             /**
              * Format: int64
@@ -2137,107 +2169,107 @@ export interface components {
             policy_name: string | null;
             /**
              * Format: int64
-             * @description Its version at the time
+             * @description Its version at the time of the decision
              */
             policy_version?: number;
-            /** @description What the person who asked for access is told */
+            /** @description The explanation for the person who asked for access */
             public: string;
-            /** @description The reason that was given */
+            /** @description The reason in the answer */
             reason: string;
             /** @description The explanation in words, for administrators */
             text: string;
         };
         AuditFoldedCount: {
             /**
-             * @description What they have in common: equal, all but time and ids; alike, the address, the control and the resource; rest, nothing.
+             * @description What the refusals have in common. equal: everything but time and ids. alike: address, control and resource. rest: nothing.
              * @enum {string}
              */
             by: "equal" | "alike" | "rest";
             /**
              * Format: int64
-             * @description How many refusals the entry stands for.
+             * @description Number of refusals that this entry stands for.
              */
             count: number;
-            /** @description SHA-256 of their decision ids, each with a newline, in the order in which they were counted. */
+            /** @description SHA-256 of the decision ids, each followed by a newline, in the order in which they were counted. */
             digest: string;
             /**
              * Format: date-time
-             * @description When the first of them was decided.
+             * @description Time of the first of these decisions.
              */
             first: string;
             /**
              * Format: date-time
-             * @description When the last of them was decided.
+             * @description Time of the last of these decisions.
              */
             last: string;
         };
         AuditHealth: {
             /**
              * Format: int64
-             * @description How often the log went on in a new file after the disk had failed
+             * @description How often the log continued in a new file after a disk error
              */
             healed: number;
             /**
              * Format: double
-             * @description Age of the oldest of these
+             * @description Age of the oldest of these records
              */
             lag_seconds: number;
             /**
              * Format: int64
-             * @description Ceiling of that size
+             * @description Largest allowed size
              */
             limit_bytes: number;
             /**
              * Format: int64
-             * @description Decisions that were answered without a record since the process started; the log says how many
+             * @description Decisions answered without a record since the process started; the log contains the number
              */
             missing: number;
             /**
-             * @description What becomes of decisions while it is down: they are refused, or go on and are counted as missing
+             * @description What happens to decisions while the log is down: they are refused, or they go on and are counted as missing
              * @enum {string}
              */
             posture: "required" | "best_effort";
             /**
              * Format: int64
-             * @description Records that were not taken in since the process started
+             * @description Records refused since the process started
              */
             refused: number;
-            /** @description Decisions are refused now */
+            /** @description Whether decisions are refused now */
             refusing: boolean;
             /**
              * Format: int64
-             * @description Room on the disk that is held back still
+             * @description Disk space that is still reserved
              */
             reserve_bytes: number;
             /**
-             * @description degraded: it fills up, lags, misses decisions, or its disk is nearly full; down: it cannot be written
+             * @description degraded: the log is filling up, lags, misses decisions, or its disk is nearly full; down: the log cannot be written
              * @enum {string}
              */
             status: "up" | "degraded" | "down";
             /**
              * Format: int64
-             * @description Records that are not in the store yet
+             * @description Records that are not yet in the store
              */
             waiting: number;
             /**
              * Format: int64
-             * @description Size of these
+             * @description Size of these records
              */
             waiting_bytes: number;
         };
         AuditPage: {
             /**
              * Format: int64
-             * @description How many entries the filters leave.
+             * @description Number of entries that match the filters.
              */
             filtered: number;
             /** @description The entries, newest first. */
             logs: components["schemas"]["AuditDecision"][];
-            /** @description Send it as cursor for the entries that follow; absent at the end. */
+            /** @description Send it as cursor to get the next entries; absent on the last page. */
             next_cursor?: string;
             /**
              * Format: int64
-             * @description How many entries the log holds, before any filter.
+             * @description Number of entries in the log, before any filter.
              */
             total: number;
         };
@@ -2245,7 +2277,7 @@ export interface components {
             chains: components["schemas"]["AuditChainInfo"][];
             /** Format: date-time */
             checked_at: string;
-            /** @description True when every chain holds. */
+            /** @description True when every chain is intact. */
             valid: boolean;
         };
         AuditResource: {
@@ -2262,10 +2294,10 @@ export interface components {
             access_token: string;
             /**
              * Format: int64
-             * @description Seconds that the token is good for.
+             * @description Seconds until the token expires.
              */
             expires_in: number;
-            /** @description The scopes held, separated by spaces; absent where the roles say. */
+            /** @description The scopes held, separated by spaces; absent where the roles decide. */
             scope?: string;
             /**
              * @description Always bearer.
@@ -2275,7 +2307,7 @@ export interface components {
         };
         AuthJWK: {
             /**
-             * @description The one algorithm that it is used with.
+             * @description The only algorithm that the key is used with.
              * @enum {string}
              */
             alg: "EdDSA";
@@ -2284,7 +2316,7 @@ export interface components {
              * @enum {string}
              */
             crv: "Ed25519";
-            /** @description Key id, as in the header of tokens. */
+            /** @description Key id, as in the header of the tokens. */
             kid: string;
             /**
              * @description Key type.
@@ -2306,35 +2338,35 @@ export interface components {
         AuthKey: {
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description When it was created.
              */
             created_at: string;
-            /** @description Who made it. */
+            /** @description Who created it. */
             created_by: string;
             /**
-             * @description The one environment that the key is good for; absent: both.
+             * @description The only environment in which the key is valid; absent: both.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
             /**
              * Format: date-time
-             * @description When it ends; null: when it is revoked.
+             * @description When it ends; null: only when it is revoked.
              */
             expires_at: string | null;
-            /** @description The key's beginning, to know it by. */
+            /** @description The beginning of the key, to recognise it. */
             hint: string;
-            /** @description Identifies the key; it is not secret. */
+            /** @description Identifies the key; not secret. */
             id: string;
-            /** @description The key itself; in the answer that makes it, and never again. */
+            /** @description The key itself; only the answer that creates it contains it. */
             key?: string;
             /**
              * Format: date-time
-             * @description When it was last used, to within half a minute.
+             * @description When it was last used, accurate to half a minute.
              */
             last_used_at: string | null;
             /** @description What the key is for. */
             name: string;
-            /** @description The person whose key it is: it can do no more than that person, and ends with them. Absent for the tenant's own keys. */
+            /** @description The owner of the key. The key can do no more than this person and ends with the account. Absent for the tenant's own keys. */
             owner?: string;
             /** @description What the key may do: <area>:<read|write>. */
             scopes: string[];
@@ -2342,7 +2374,7 @@ export interface components {
         AuthKeyChange: {
             /**
              * Format: date-time
-             * @description When it ends; null: when it is revoked.
+             * @description When it ends; null: only when it is revoked.
              * @example 2030-01-01T00:00:00Z
              */
             expires_at?: string | null;
@@ -2353,7 +2385,7 @@ export interface components {
              */
             name?: string | null;
             /**
-             * @description What the key may do from now on; replaces all of them. The caller must hold them.
+             * @description What the key may do from now on; replaces all scopes. The caller must hold them.
              * @example [
              *       "policies:read"
              *     ]
@@ -2362,13 +2394,13 @@ export interface components {
         };
         AuthKeyDraft: {
             /**
-             * @description The one environment that the key is good for; absent: both.
+             * @description The only environment in which the key is valid; absent: both.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
             /**
              * Format: date-time
-             * @description When it ends; absent: when it is revoked.
+             * @description When it ends; absent: only when it is revoked.
              */
             expires_at?: string;
             /**
@@ -2380,18 +2412,18 @@ export interface components {
             scopes: string[];
         };
         AuthKeyPage: {
-            /** @description The keys, oldest first, without the keys themselves. */
+            /** @description The keys, oldest first; the keys themselves are never returned. */
             api_keys: components["schemas"]["AuthKey"][];
             /**
              * Format: int64
-             * @description How many there are in all.
+             * @description Total number.
              */
             total: number;
         };
         AuthPortalDraft: {
             /**
              * Format: date-time
-             * @description When it ends; absent: when it is revoked.
+             * @description When it ends; absent: only when it is revoked.
              */
             expires_at?: string;
             /**
@@ -2399,29 +2431,29 @@ export interface components {
              * @description What the key is for.
              */
             name?: string;
-            /** @description What the key may do; absent: decisions:read, policies:read and resources:read, as far as the caller holds them. Scopes that are of no use within one environment, such as users:read, are left out: scopes of the answer says what the key got. */
+            /** @description What the key may do; absent: decisions:read, policies:read and resources:read, as far as the caller holds them. Scopes that have no use within one environment, such as users:read, are dropped; scopes in the answer lists those granted. */
             scopes?: string[];
         };
         AuthRotateRequest: {
             /**
              * Format: int64
-             * @description How long the old key lives on; 0: it ends now.
+             * @description How long the old key still works, in seconds; 0: not at all.
              */
             grace_seconds?: number;
         };
         AuthSessionInfo: {
             /**
              * Format: date-time
-             * @description When the session began.
+             * @description When the session started.
              */
             created_at: string;
-            /** @description Whether this request was made with the session. */
+            /** @description Whether this request uses this session. */
             current: boolean;
-            /** @description Program and system that signed in, as its User-Agent header names them; empty when unknown. */
+            /** @description Program and operating system, taken from the User-Agent header; empty when unknown. */
             device: string;
             /**
              * Format: date-time
-             * @description When the session ends at the latest.
+             * @description When the session ends, even if it is used.
              */
             expires_at: string;
             /** @description Identifies the session; it is not the cookie or the token. */
@@ -2431,23 +2463,23 @@ export interface components {
              * @description When the session ends if it is not used; absent for tokens.
              */
             idle_expires_at?: string;
-            /** @description Address that signed in. */
+            /** @description Address of the client that signed in. */
             ip_address: string;
             /**
-             * @description browser: signed in with a cookie; token: with an access token.
+             * @description browser: signed in with a cookie; token: signed in with an access token.
              * @enum {string}
              */
             kind: "browser" | "token";
             /**
              * Format: date-time
-             * @description Last request, exact to about 30 seconds.
+             * @description Time of the last request, accurate to about 30 seconds.
              */
             last_used_at: string;
             /** @description User-Agent header of the sign-in, at most 256 bytes. */
             user_agent: string;
         };
         AuthTokenRequest: {
-            /** @description For client_credentials: the key's id, or whatever the client calls itself; the key alone counts. */
+            /** @description For client_credentials: the key's id or any client name. Only the key itself is checked. */
             client_id?: string;
             /** @description For client_credentials: the API key. */
             client_secret?: string;
@@ -2458,14 +2490,14 @@ export interface components {
             grant_type: "password" | "client_credentials";
             /** @description For password. */
             password?: string;
-            /** @description Scopes separated by spaces, to ask for fewer than there are. */
+            /** @description Space-separated scopes, to request fewer than the credential holds. */
             scope?: string;
             /** @description For password. */
             username?: string;
         };
         AuthZENAction: {
             /**
-             * @description What is to be done; an HTTP method is the method too
+             * @description The action; when its name is an HTTP method, it is the method of the request too
              * @example read
              */
             name: string;
@@ -2475,132 +2507,132 @@ export interface components {
             };
         };
         AuthZENDecisions: {
-            /** @description Decisions in the order of the requests, up to the one that ended the call */
+            /** @description Decisions in the order of the requests, up to the one that stopped the call */
             evaluations: components["schemas"]["AuthzenDecision"][];
         };
         AuthZENEntity: {
             /**
-             * @description Which one: of a user the id or user name, of a resource its name, integer id or path. Left out of what is searched for
+             * @description For a user: the id or user name. For a resource: its name, integer id or path. Absent for the entity that is searched for
              * @example ada
              */
             id?: string;
-            /** @description Further facts; controls see them as attributes */
+            /** @description More facts; controls read them as attributes */
             properties?: {
                 [key: string]: unknown;
             };
             /**
-             * @description Kind of thing; a subject of type user is a stored user
+             * @description Type of the entity; a subject of type user is a stored user
              * @example user
              */
             type: string;
         };
         AuthZENMetadata: {
-            /** @description Where one request is decided */
+            /** @description Endpoint for one request */
             access_evaluation_endpoint: string;
-            /** @description Where several are */
+            /** @description Endpoint for several requests */
             access_evaluations_endpoint: string;
             /** @description Identifier of this policy decision point */
             policy_decision_point: string;
-            /** @description Where actions are searched */
+            /** @description Endpoint for action searches */
             search_action_endpoint: string;
-            /** @description Where resources are searched */
+            /** @description Endpoint for resource searches */
             search_resource_endpoint: string;
-            /** @description Where subjects are searched */
+            /** @description Endpoint for subject searches */
             search_subject_endpoint: string;
         } & {
             [key: string]: unknown;
         };
         AuthZENRequest: {
-            /** @description What is to be done; a search of actions has none */
+            /** @description The action; absent in a search for actions */
             action?: components["schemas"]["AuthZENAction"];
-            /** @description Facts about the request; explain true asks for the reason in the answer's context */
+            /** @description Facts about the request. With explain true, the answer's context holds the reason */
             context?: {
                 [key: string]: unknown;
             };
-            /** @description On what */
+            /** @description The resource */
             resource?: components["schemas"]["AuthZENEntity"];
-            /** @description Who asks */
+            /** @description The subject */
             subject?: components["schemas"]["AuthZENEntity"];
         };
         AuthZENRequests: {
-            /** @description What is to be done; a search of actions has none */
+            /** @description The action; absent in a search for actions */
             action?: components["schemas"]["AuthZENAction"];
-            /** @description Facts about the request; explain true asks for the reason in the answer's context */
+            /** @description Facts about the request. With explain true, the answer's context holds the reason */
             context?: {
                 [key: string]: unknown;
             };
-            /** @description Requests; each takes what it does not have itself, entity by entity, from the members beside the list */
+            /** @description The requests. Where an item lacks subject, action, resource or context, the value beside the list applies */
             evaluations?: components["schemas"]["AuthZENRequest"][];
-            /** @description How the list is gone through */
+            /** @description How the list is evaluated */
             options?: components["schemas"]["AuthZENRequestsOptionsStruct"];
-            /** @description On what */
+            /** @description The resource */
             resource?: components["schemas"]["AuthZENEntity"];
-            /** @description Who asks */
+            /** @description The subject */
             subject?: components["schemas"]["AuthZENEntity"];
         };
         AuthZENRequestsOptionsStruct: {
             /**
-             * @description Whether to stop at the first denial or permission; execute_all when absent
+             * @description Whether to stop at the first denial or at the first permission; execute_all by default
              * @enum {string}
              */
             evaluations_semantic?: "execute_all" | "deny_on_first_deny" | "permit_on_first_permit";
         };
         AuthZENSearch: {
-            /** @description What is to be done; a search of actions has none */
+            /** @description The action; absent in a search for actions */
             action?: components["schemas"]["AuthZENAction"];
-            /** @description Facts about the request; explain true asks for the reason in the answer's context */
+            /** @description Facts about the request. With explain true, the answer's context holds the reason */
             context?: {
                 [key: string]: unknown;
             };
-            /** @description Which page */
+            /** @description The page to return */
             page?: components["schemas"]["AuthZENSearchPageStruct"];
-            /** @description On what */
+            /** @description The resource */
             resource?: components["schemas"]["AuthZENEntity"];
-            /** @description Who asks */
+            /** @description The subject */
             subject?: components["schemas"]["AuthZENEntity"];
         };
         AuthZENSearchPageStruct: {
             /**
              * Format: int64
-             * @description Results to answer at most; at most 1000
+             * @description Largest number of results; at most 1000
              */
             limit?: number;
-            /** @description next_token of the page before */
+            /** @description next_token of the previous page */
             token?: string;
         };
         AuthzenDecision: {
-            /** @description Why, where the request's context has explain true; the mask of a decision that masks; the error of an item that cannot be decided */
+            /** @description The reason, when the request's context has explain true; the mask, when the decision masks data; the error, when the item could not be decided */
             context?: components["schemas"]["AuthzenDecisionContext"];
             /** @description Whether access is granted */
             decision: boolean;
         };
         AuthzenDecisionContext: {
             /**
-             * @description What the controls said
+             * @description The effect that the controls returned
              * @enum {string}
              */
             effect?: "ALLOW" | "DENY" | "MASK" | "NO_MATCH";
             /** @description Why the item could not be decided */
             error?: components["schemas"]["AuthzenItemError"];
-            /** @description What must be masked in what is given out */
+            /** @description What the PEP must mask in the data that it returns */
             mask?: components["schemas"]["RegoMaskRule"][];
             /** @description The control that decided */
             policy_name?: string;
-            /** @description Why it was decided so */
+            /** @description The reason for the decision */
             reason?: string;
         };
         AuthzenFound: {
-            /** @description There when the request has a page, and when there is more */
+            /** @description Present when the request has page, and when more results follow */
             page?: components["schemas"]["AuthzenPageDone"];
-            /** @description What is permitted */
+            /** @description The results that are permitted */
             results: components["schemas"]["AuthzenResult"][];
         };
         AuthzenItemError: {
-            /** @description What is wrong, for people */
+            /** @description What is wrong, in words */
             message: string;
             /**
              * Format: int64
-             * @description The status that the item alone would have had
+             * @description The status that this item would have had on its own
              * @example 400
              */
             status: number;
@@ -2611,7 +2643,7 @@ export interface components {
              * @description Results on this page
              */
             count: number;
-            /** @description Send it as page.token with the same request; empty: there is no more */
+            /** @description Send it as page.token with the same request; empty: this is the last page */
             next_token: string;
         };
         AuthzenResult: {
@@ -2625,10 +2657,10 @@ export interface components {
         Bouncer: {
             /**
              * Format: double
-             * @description Share answered from its decision cache, 0 to 1.
+             * @description Share of requests answered from its decision cache, 0 to 1.
              */
             cache_hit_rate: number;
-            /** @description cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and what else a bouncer reads; members that begin with x- are yours. */
+            /** @description cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and the other settings of a bouncer; members that begin with x- are free for your own use. */
             configuration: {
                 [key: string]: unknown;
             };
@@ -2643,19 +2675,19 @@ export interface components {
              */
             environment: "sandbox" | "production";
             /**
-             * @description Host it runs on.
+             * @description Host that it runs on.
              * @example edge-1.example.com
              */
             hostname: string;
             /**
              * Format: int64
-             * @description Identifier, unique over both environments.
+             * @description Identifier, unique across both environments.
              * @example 42
              */
             id: number;
             /**
              * Format: date-time
-             * @description Last sign of life; null before the first.
+             * @description When it was last seen; null if never.
              */
             last_heartbeat: string | null;
             /**
@@ -2665,12 +2697,12 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description How many controls its running bundle holds.
+             * @description Number of controls in the bundle that it runs.
              */
             policies_synced: number;
             /**
              * Format: int64
-             * @description Port it listens on; 0 when not known.
+             * @description Port that it listens on; 0 when unknown.
              */
             port: number;
             /**
@@ -2678,10 +2710,10 @@ export interface components {
              * @description Its load.
              */
             requests_per_second: number;
-            /** @description Resources it stands before, beside those of the controls that name it. What it discovers is added. */
+            /** @description Resources that it protects, besides those of the controls that name it. Resources that it discovers are added. */
             resource_ids: number[];
             /**
-             * @description As the bridge sees it.
+             * @description The state that the bridge sees.
              * @enum {string}
              */
             status: "connected" | "degraded" | "disconnected";
@@ -2694,7 +2726,7 @@ export interface components {
             target_app: string;
             /**
              * Format: date-time
-             * @description When a person last changed it.
+             * @description When a user last changed it.
              */
             updated_at: string;
             /** @description Version of its program. */
@@ -2708,26 +2740,26 @@ export interface components {
             decision_cache_size: number;
             /**
              * Format: double
-             * @description Share answered from the decision cache, 0 to 1.
+             * @description Share of decisions answered from the decision cache, 0 to 1.
              */
             hit_rate: number;
             /**
              * Format: int64
-             * @description Prepared controls.
+             * @description Cached prepared controls.
              */
             policy_cache_size: number;
         };
         BouncerChange: {
-            /** @description Replaces the configuration whole. A member that a bouncer does not read is 422, unless it is stored with this value already; members that begin with x- are yours. */
+            /** @description Replaces the configuration as a whole. An unknown member is a 422, unless it is already stored with this value; members that begin with x- are free for your own use. */
             configuration?: {
                 [key: string]: unknown;
             } | null;
             /**
-             * @description Must be the bouncer's own: it does not move.
+             * @description Must be the bouncer's own environment: a bouncer does not move.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
-            /** @description Host it runs on. */
+            /** @description Host that it runs on. */
             hostname?: string;
             /**
              * Format: name
@@ -2736,17 +2768,17 @@ export interface components {
             name?: string;
             /**
              * Format: int64
-             * @description Port it listens on.
+             * @description Port that it listens on.
              */
             port?: number;
-            /** @description Resources of the same environment; replaces the list whole. */
+            /** @description Resources of the same environment; replaces the complete list. */
             resource_ids?: number[] | null;
             /** @description host:port of the application behind it. */
             target_app?: string | null;
         };
         BouncerCredential: {
             /**
-             * @description set: the application gets this value, whatever the caller sent. add: where the caller sent none. strip: the application gets no such header.
+             * @description set: the application gets this value, whatever the caller sent. add: it gets this value when the caller sent none. strip: the application does not get the header.
              * @example set
              * @enum {string}
              */
@@ -2758,15 +2790,15 @@ export interface components {
             header: string;
             /**
              * Format: int64
-             * @description Only on requests for this resource; absent: on all.
+             * @description Apply it only to requests for this resource; absent: to all.
              */
             resource_id?: number;
-            /** @description Whether a value is kept. It is never shown. */
+            /** @description Whether a value is stored. It is never returned. */
             readonly value_set: boolean;
         };
         BouncerCredentialDraft: {
             /**
-             * @description set, when absent; add or strip.
+             * @description set by default; or add, or strip.
              * @example set
              * @enum {string}
              */
@@ -2778,10 +2810,10 @@ export interface components {
             header: string;
             /**
              * Format: int64
-             * @description Only on requests for this resource; absent: on all.
+             * @description Apply it only to requests for this resource; absent: to all.
              */
             resource_id?: number;
-            /** @description The header's whole value, such as Bearer and a key. Absent: the value stays that is kept for this header and resource. */
+            /** @description The complete header value, such as Bearer and a key. Absent: the value stored for this header and resource stays. */
             value?: string;
         };
         BouncerCredentials: {
@@ -2790,25 +2822,25 @@ export interface components {
              * @description The bouncer.
              */
             bouncer_id: number;
-            /** @description In the order sent; the values are not shown. */
+            /** @description In the order in which they were set; values are never returned. */
             credentials: components["schemas"]["BouncerCredential"][];
         };
         BouncerCredentialsChange: {
-            /** @description All of them: what is not named is removed. */
+            /** @description The complete list: credentials that it does not name are removed. */
             credentials: components["schemas"]["BouncerCredentialDraft"][];
         };
         BouncerDraft: {
-            /** @description Its members are checked. One that a bouncer does not read is 422, with the nearest name that it does; members that begin with x- are yours. */
+            /** @description The members are checked. An unknown member is a 422 that names the closest known one; members that begin with x- are free for your own use. */
             configuration?: {
                 [key: string]: unknown;
             };
             /**
-             * @description Environment; sandbox when absent.
+             * @description Environment; sandbox by default.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
             /**
-             * @description Host it runs on.
+             * @description Host that it runs on.
              * @example edge-1.example.com
              */
             hostname: string;
@@ -2820,11 +2852,11 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description Port it listens on.
+             * @description Port that it listens on.
              * @example 8443
              */
             port: number;
-            /** @description Resources of the same environment that it stands before. */
+            /** @description Resources of the same environment that it protects. */
             resource_ids?: number[];
             /** @description host:port of the application behind it. */
             target_app?: string;
@@ -2839,33 +2871,33 @@ export interface components {
             cache_status: components["schemas"]["BouncerCacheStatus"];
             /**
              * Format: date-time
-             * @description Last sign of life; null before the first.
+             * @description When it was last seen; null if never.
              */
             last_heartbeat: string | null;
             /**
              * Format: int64
-             * @description How many controls its running bundle holds.
+             * @description Number of controls in the bundle that it runs.
              */
             policies_loaded: number;
             /** @description Whether it is in touch with the bridge. */
             "policy-bridge_connected": boolean;
             /**
-             * @description As the bridge sees it.
+             * @description The state that the bridge sees.
              * @enum {string}
              */
             status: "connected" | "degraded" | "disconnected";
             /** @description Why it is degraded. */
             status_detail?: string;
-            /** @description Whether it tried to reach its application, and did. A bouncer that is gone or never tries, such as a stock OPA, does not. */
+            /** @description Whether its last attempt to reach its application succeeded. False for a bouncer that is gone, and for one that never tries, such as a stock OPA. */
             target_app_reachable: boolean;
         };
         BouncerIssued: {
             /**
              * Format: double
-             * @description Share answered from its decision cache, 0 to 1.
+             * @description Share of requests answered from its decision cache, 0 to 1.
              */
             cache_hit_rate: number;
-            /** @description cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and what else a bouncer reads; members that begin with x- are yours. */
+            /** @description cache_enabled, cache_ttl, enforcement_mode, default_action, max_stale, signing, identity and the other settings of a bouncer; members that begin with x- are free for your own use. */
             configuration: {
                 [key: string]: unknown;
             };
@@ -2880,19 +2912,19 @@ export interface components {
              */
             environment: "sandbox" | "production";
             /**
-             * @description Host it runs on.
+             * @description Host that it runs on.
              * @example edge-1.example.com
              */
             hostname: string;
             /**
              * Format: int64
-             * @description Identifier, unique over both environments.
+             * @description Identifier, unique across both environments.
              * @example 42
              */
             id: number;
             /**
              * Format: date-time
-             * @description Last sign of life; null before the first.
+             * @description When it was last seen; null if never.
              */
             last_heartbeat: string | null;
             /**
@@ -2900,16 +2932,16 @@ export interface components {
              * @example edge-1
              */
             name: string;
-            /** @description Boot configuration for a stock OPA, this token included (YAML). */
+            /** @description Boot configuration for a stock OPA, including this token (YAML). */
             opa_config: string;
             /**
              * Format: int64
-             * @description How many controls its running bundle holds.
+             * @description Number of controls in the bundle that it runs.
              */
             policies_synced: number;
             /**
              * Format: int64
-             * @description Port it listens on; 0 when not known.
+             * @description Port that it listens on; 0 when unknown.
              */
             port: number;
             /**
@@ -2917,10 +2949,10 @@ export interface components {
              * @description Its load.
              */
             requests_per_second: number;
-            /** @description Resources it stands before, beside those of the controls that name it. What it discovers is added. */
+            /** @description Resources that it protects, besides those of the controls that name it. Resources that it discovers are added. */
             resource_ids: number[];
             /**
-             * @description As the bridge sees it.
+             * @description The state that the bridge sees.
              * @enum {string}
              */
             status: "connected" | "degraded" | "disconnected";
@@ -2931,24 +2963,24 @@ export interface components {
              * @example app:8080
              */
             target_app: string;
-            /** @description The bouncer's credential; shown once, stored as a digest. */
+            /** @description The bouncer's token; shown once, stored as a hash. */
             token: string;
             /**
              * Format: date-time
-             * @description When a person last changed it.
+             * @description When a user last changed it.
              */
             updated_at: string;
-            /** @description Public key (PEM) that its bundles are signed with; there where configuration.signing is signed. A gatehouse bouncer takes it as GATEHOUSE_BOUNCER_VERIFY_KEY; opa_config holds it. */
+            /** @description Public key (PEM) that verifies its bundles, when configuration.signing is signed. A gatehouse bouncer takes it as GATEHOUSE_BOUNCER_VERIFY_KEY; opa_config contains it. */
             verify_key?: string;
             /** @description Version of its program. */
             version: string;
         };
         BouncerPage: {
-            /** @description The page, by id. */
+            /** @description The page, sorted by id. */
             bouncers: components["schemas"]["Bouncer"][];
             /**
              * Format: int64
-             * @description How many match the filters.
+             * @description Number that match the filters.
              */
             total: number;
         };
@@ -2976,13 +3008,13 @@ export interface components {
              */
             policy_id: number;
             /**
-             * @description Where its delivery stands; enabled: the bouncer decides by it.
+             * @description State of the delivery; enabled: the bouncer uses this control.
              * @enum {string}
              */
             status: "pending" | "in_progress" | "enabled" | "failed";
             /**
              * Format: date-time
-             * @description When the bouncer took it; null before.
+             * @description When the bouncer loaded it; null before that.
              */
             synced_at: string | null;
             /**
@@ -3002,7 +3034,7 @@ export interface components {
              * @description The bouncer.
              */
             pep_id: number;
-            /** @description One entry a control of its bundle, by id. */
+            /** @description One entry for each control of its bundle, sorted by id. */
             policies: components["schemas"]["BouncerSync"][];
             /**
              * Format: int64
@@ -3010,7 +3042,7 @@ export interface components {
              */
             revision: number;
             /**
-             * @description failed if one control was refused, in_progress while one is on its way, else synced; pending before the first bundle.
+             * @description failed: the bouncer refused a control. in_progress: a control is on its way. pending: no bundle yet. synced: none of these.
              * @enum {string}
              */
             status: "pending" | "in_progress" | "synced" | "failed";
@@ -3018,33 +3050,33 @@ export interface components {
         BridgeBouncerRevision: {
             /**
              * Format: date-time
-             * @description Since when.
+             * @description Start of this state.
              */
             activated_at: string | null;
             /**
              * Format: int64
-             * @description The revision that it runs; 0 before the first.
+             * @description The revision that it runs; 0 before the first bundle.
              */
             active_revision: number;
             /** Format: int64 */
             bouncer_id: number;
             converged: boolean;
-            /** @description Why it refused it. */
+            /** @description Why it refused the bundle. */
             errors: components["schemas"]["BouncerRefusal"][];
             name: string;
             /**
              * Format: date-time
-             * @description Since when.
+             * @description Start of this state.
              */
             published_at: string | null;
             /**
              * Format: int64
-             * @description A revision that it refused; it is not sent again.
+             * @description A revision that it refused; it is not sent to this bouncer again.
              */
             refused_revision?: number;
             /**
              * Format: int64
-             * @description The revision that it should run; 0 before the first.
+             * @description The revision that it should run; 0 before the first bundle.
              */
             revision: number;
             /** @enum {string} */
@@ -3053,48 +3085,48 @@ export interface components {
         BridgeHealth: {
             /**
              * Format: int64
-             * @description Bouncers that are connected
+             * @description Bouncers in touch
              */
             connected_clients: number;
             /**
              * Format: int64
-             * @description Deliveries under way
+             * @description Deliveries in progress
              */
             in_progress: number;
             /**
              * Format: date-time
-             * @description When a bouncer last fetched its policies; null before the first
+             * @description When a bouncer last fetched its policies; null if never
              */
             last_sync: string | null;
             /**
-             * @description How the bridge is
+             * @description Get the state of the policy bridge
              * @enum {string}
              */
             status: "healthy" | "degraded" | "unhealthy";
             /**
              * Format: int64
-             * @description Deliveries under way for more than 60 seconds
+             * @description Deliveries in progress for more than 60 seconds
              */
             stuck_in_progress: number;
-            /** @description True when every bouncer holds what it should */
+            /** @description True when every bouncer runs the revision that it should */
             sync_completed: boolean;
         };
         BridgeIntake: {
             /**
              * Format: int64
-             * @description Events that are safe now.
+             * @description Number of events that are stored safely.
              */
             accepted: number;
             /**
              * Format: int64
-             * @description Events that could not be understood and were kept apart.
+             * @description Number of events that could not be read and were set aside.
              */
             set_aside: number;
         };
         BridgeRevisions: {
-            /** @description By id. */
+            /** @description Sorted by id. */
             bouncers: components["schemas"]["BridgeBouncerRevision"][];
-            /** @description True when every bouncer in touch runs its newest revision. */
+            /** @description True when every connected bouncer runs its newest revision. */
             converged: boolean;
             /** @enum {string} */
             environment: "sandbox" | "production";
@@ -3107,10 +3139,10 @@ export interface components {
             bouncer_id: number;
             /**
              * Format: int64
-             * @description Grows with each change; the bundle's metadata names it as bouncer.credentials.
+             * @description Grows with each change; bouncer.credentials in the bundle's metadata holds the same number.
              */
             no: number;
-            /** @description AES-256-GCM under a key derived from the bouncer's token (base64). */
+            /** @description Encrypted with AES-256-GCM; the key is derived from the bouncer's token (base64). */
             sealed: string;
         };
         BridgeSelf: {
@@ -3119,10 +3151,10 @@ export interface components {
              * @description The bouncer whose token this is.
              */
             bouncer_id: number;
-            /** @description Path of its bundle, below the API's root. */
+            /** @description Path of its bundle, relative to the API's root. */
             bundle: string;
             /**
-             * @description Whose controls it enforces.
+             * @description The environment whose controls it enforces.
              * @enum {string}
              */
             environment: "sandbox" | "production";
@@ -3130,7 +3162,7 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description How long it should let a poll wait.
+             * @description How long it should let a long poll wait.
              */
             poll_seconds: number;
             /**
@@ -3146,23 +3178,23 @@ export interface components {
         BridgeSummary: {
             /**
              * Format: int64
-             * @description Bouncers that are connected
+             * @description Bouncers in touch
              */
             connected_clients: number;
             /**
              * Format: date-time
-             * @description When a bouncer last fetched its policies; null before the first
+             * @description When a bouncer last fetched its policies; null if never
              */
             last_sync: string | null;
             /**
-             * @description How the bridge is
+             * @description Get the state of the policy bridge
              * @enum {string}
              */
             status: "healthy" | "degraded" | "unhealthy";
         };
         BulkItem: {
             /**
-             * @description What is to be done: name, method
+             * @description The action: name, method
              * @example {
              *       "method": "GET",
              *       "name": "read"
@@ -3175,18 +3207,18 @@ export interface components {
             context?: {
                 [key: string]: unknown;
             };
-            /** @description The caller's name for this item; made here when absent */
+            /** @description The caller's name for this item; generated when absent */
             decision_id?: string;
             /**
-             * @description May say again the environment of the call; another: 422
+             * @description May repeat the environment of the call; another: 422
              * @enum {string}
              */
             environment?: "sandbox" | "production";
-            /** @description A request to a model, as a bouncer reads it: provider, model, messages, max_tokens, estimated_tokens, stream */
+            /** @description A request to a model, as a bouncer parses it: provider, model, messages, max_tokens, estimated_tokens, stream */
             llm?: {
                 [key: string]: unknown;
             };
-            /** @description An MCP call, as a bouncer reads it: method, tool, arguments, session */
+            /** @description An MCP call, as a bouncer parses it: method, tool, arguments, session */
             mcp?: {
                 [key: string]: unknown;
             };
@@ -3195,7 +3227,7 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
-             * @description Object: id (a registered resource's integer id), type, path, attributes
+             * @description The resource: id (a registered resource's integer id), type, path, attributes
              * @example {
              *       "path": "/employees/1",
              *       "type": "api"
@@ -3204,12 +3236,12 @@ export interface components {
             resource?: {
                 [key: string]: unknown;
             };
-            /** @description What the subject used, as a bouncer counts it: requests and tokens by minute, hour and day */
+            /** @description The subject's usage, as a bouncer counts it: requests and tokens by minute, hour and day */
             usage?: {
                 [key: string]: unknown;
             };
             /**
-             * @description Subject: id, email, roles, department, attributes. Members that are not sent are filled in from the stored user of the same id
+             * @description Subject: id, email, roles, department, attributes. Missing members are filled in from the stored user with the same id
              * @example {
              *       "id": "ada",
              *       "roles": [
@@ -3226,55 +3258,55 @@ export interface components {
             decisions: components["schemas"]["BulkItem"][];
         };
         ClassifyProposal: {
-            /** @description What its paths let it do. */
+            /** @description What its paths allow it to do. */
             agent_capabilities: ("tool_use" | "code_exec" | "file_io" | "web_browse" | "memory")[];
             /**
-             * @description Model family that is named; null for none.
+             * @description Model family that the request names; null if none.
              * @example gpt-4*
              */
             ai_model_family: string | null;
             /**
-             * @description Who seems to host its model: openai, anthropic, google, azure, aws or self_hosted; null when nothing says so, and for kinds without a model.
+             * @description Who probably hosts its model: openai, anthropic, google, azure, aws or self_hosted; null if unknown, and for kinds without a model.
              * @example openai
              */
             ai_provider: string | null;
             /**
              * Format: double
-             * @description 0.4 for the default kind, 0.6 for a kind that a marker names, 0.1 more for each further independent marker, at most 1.
+             * @description 0.4 for the default kind; 0.6 for a kind that a marker shows, and 0.1 more for each further independent marker, at most 1.
              * @example 0.8
              */
             confidence: number;
-            /** @description Host names that are mentioned beside its own. */
+            /** @description Other host names that it mentions. */
             egress_destinations: string[];
             /**
-             * @description Protocol version that is named, of an mcp_server; null for none.
+             * @description Protocol version of an mcp_server; null if none is named.
              * @example 2025-06-18
              */
             mcp_protocol_version: string | null;
-            /** @description Personal data that it seems to hold. */
+            /** @description Personal data that it seems to contain. */
             pii_categories: ("names" | "emails" | "ssn" | "card_numbers" | "health_records" | "addresses")[];
             /** @description One line for each marker. */
             rationale: string[];
             /**
-             * @description What it seems to be; api when nothing says otherwise.
+             * @description What it probably is; api by default.
              * @enum {string}
              */
             resource_kind: "api" | "llm_endpoint" | "mcp_server" | "agent" | "rag_index" | "dataset" | "tool";
             /**
-             * @description Who proposes.
+             * @description Source of the proposal.
              * @enum {string}
              */
             source: "heuristic" | "assist";
-            /** @description Regimes that seem to apply. */
+            /** @description Regimes that probably apply. */
             suggested_compliance_tags: string[];
             /**
-             * @description public, internal, confidential or restricted; null when nothing speaks for one.
+             * @description public, internal, confidential or restricted; null if nothing indicates one.
              * @example restricted
              */
             suggested_data_classification: string | null;
         };
         Components: {
-            /** @description The decision log on its way to the store */
+            /** @description The decision log waiting to be stored */
             audit: components["schemas"]["AuditHealth"];
             /** @description The store */
             database: components["schemas"]["DatabaseHealth"];
@@ -3290,7 +3322,7 @@ export interface components {
             file: string;
             /**
              * Format: int64
-             * @description Line of the case, 1-based
+             * @description Line of the case, from 1
              */
             line: number;
             /** @description The result */
@@ -3311,7 +3343,7 @@ export interface components {
             path: string;
         };
         ControlfileNamed: {
-            /** @description Name by which it is known: from gatehouse.yaml, else its path without .rego */
+            /** @description Name: from gatehouse.yaml, else its path without .rego */
             name: string;
             /** @description Path of the control */
             path: string;
@@ -3319,40 +3351,40 @@ export interface components {
         ControlfileSummary: {
             /**
              * Format: double
-             * @description Share of all lines of controls that Rego tests reached, 0 to 100
+             * @description Share of all lines of controls that the Rego tests covered, 0 to 100
              */
             coverage: number;
             /**
              * Format: int64
-             * @description How many failed or could not be evaluated
+             * @description Number that failed or could not be evaluated
              */
             failed: number;
             /**
              * Format: int64
-             * @description How many passed
+             * @description Number that passed
              */
             passed: number;
             /**
              * Format: int64
-             * @description How many were skipped (todo_test_…)
+             * @description Number that were skipped (todo_test_…)
              */
             skipped: number;
             /**
              * Format: int64
-             * @description How many there are
+             * @description Number in total
              */
             total: number;
         };
         ControlfileTestReport: {
             /** @description The test cases of gatehouse.yaml */
             cases: components["schemas"]["ControlfileCaseResult"][];
-            /** @description What the Rego tests reached of each control */
+            /** @description Coverage of each control by the Rego tests */
             coverage: components["schemas"]["RegoCoverage"][];
-            /** @description What kept the tests from running, with file, line and column */
+            /** @description Errors that kept the tests from running, with file, line and column */
             errors: components["schemas"]["RegoFileIssue"][];
-            /** @description Whether the files are right and no test failed */
+            /** @description Whether the files are valid and no test failed */
             passed: boolean;
-            /** @description The counts */
+            /** @description Figures */
             summary: components["schemas"]["ControlfileSummary"];
             /** @description The Rego tests (*_test.rego), by file and line */
             tests: components["schemas"]["RegoModuleTest"][];
@@ -3360,17 +3392,17 @@ export interface components {
         ControlfileValidation: {
             /** @description The controls, by path */
             controls: components["schemas"]["ControlfileNamed"][];
-            /** @description What stops a deployment, with file, line and column */
+            /** @description Errors that stop a deployment, with file, line and column */
             errors: components["schemas"]["RegoFileIssue"][];
             /** @description Whether every file can be deployed */
             valid: boolean;
-            /** @description What a linter says; nothing is stopped by it */
+            /** @description The linter's warnings; they stop nothing */
             warnings: components["schemas"]["RegoFileIssue"][];
         };
         DashboardPoint: {
             /**
              * Format: int64
-             * @description Decisions from the decision cache.
+             * @description Decisions answered from the decision cache.
              */
             cache_hits: number;
             /**
@@ -3380,12 +3412,12 @@ export interface components {
             denied: number;
             /**
              * Format: int64
-             * @description DENY because a control failed or met a limit.
+             * @description DENY because a control failed or reached a limit.
              */
             errors: number;
             /**
              * Format: double
-             * @description Median time of an evaluation in milliseconds; 0 where nothing was decided.
+             * @description Median evaluation time in milliseconds; 0 without decisions.
              */
             latency_p50: number;
             /**
@@ -3405,17 +3437,17 @@ export interface components {
             masked: number;
             /**
              * Format: int64
-             * @description PERMIT, masked ones included.
+             * @description PERMIT, including masked ones.
              */
             permitted: number;
             /**
              * Format: int64
-             * @description DENY that a control made.
+             * @description DENY by a control.
              */
             policy_denials: number;
             /**
              * Format: date-time
-             * @description When it begins, RFC 3339 UTC.
+             * @description Start of the point, RFC 3339 UTC.
              */
             start: string;
         };
@@ -3427,37 +3459,37 @@ export interface components {
             activePEPsCount: number;
             /**
              * Format: double
-             * @description Mean over the bouncers: 100 for connected, 50 for degraded, 0 for disconnected; 100 where there are none.
+             * @description Mean over the bouncers: 100 for a connected one, 50 for degraded, 0 for disconnected. 100 without bouncers.
              */
             averageHealthScore: number;
             /**
              * Format: double
-             * @description Median time of an evaluation in the last hour, in milliseconds, exact to an eighth.
+             * @description Median evaluation time in the last hour, in milliseconds, accurate to an eighth.
              */
             latencyP50: number;
             /**
              * Format: double
-             * @description Time that 95 of 100 evaluations did not pass, in milliseconds.
+             * @description 95 of 100 evaluations took at most this long, in milliseconds.
              */
             latencyP95: number;
             /**
              * Format: double
-             * @description Time that 99 of 100 evaluations did not pass, in milliseconds.
+             * @description 99 of 100 evaluations took at most this long, in milliseconds.
              */
             latencyP99: number;
             /**
              * Format: double
-             * @description Share of the last hour's decisions that are denials because a control failed or met a limit, in percent.
+             * @description Share of the last hour's decisions that were denied because a control failed or reached a limit, in percent.
              */
             overallErrorRate: number;
             /**
              * Format: int64
-             * @description Their number.
+             * @description Number.
              */
             totalErrors: number;
             /**
              * Format: int64
-             * @description Denials of the last hour that a control made; where no control matched is not counted.
+             * @description Denials by a control within the last hour; denials because no control matched are not counted.
              */
             totalPolicyDenials: number;
             /**
@@ -3473,7 +3505,7 @@ export interface components {
         };
         DashboardSeries: {
             /**
-             * @description The environment asked for; null: both.
+             * @description The environment in the request; null: both.
              * @example production
              */
             environment: string | null;
@@ -3491,7 +3523,7 @@ export interface components {
             step_seconds: number;
             /**
              * Format: date-time
-             * @description Now. The last point is not over yet.
+             * @description The current time. The last point is not yet complete.
              */
             to: string;
             /**
@@ -3503,17 +3535,17 @@ export interface components {
         DashboardStats: {
             /**
              * Format: int64
-             * @description Those of smartConnections whose bouncer runs the control.
+             * @description smartConnections whose bouncer runs the control.
              */
             activeConnections: number;
             /**
              * Format: int64
-             * @description Those that decide.
+             * @description Active ones, which decide.
              */
             activePolicies: number;
             /**
              * Format: double
-             * @description Share of PERMIT among them, in percent; 0 where there are none.
+             * @description Share of PERMIT among them, in percent; 0 without decisions.
              */
             allowedPercentage: number;
             /**
@@ -3528,17 +3560,17 @@ export interface components {
             authDecisions24h: number;
             /**
              * Format: double
-             * @description Share of DENY among them, in percent; 0 where there are none.
+             * @description Share of DENY among them, in percent; 0 without decisions.
              */
             deniedPercentage: number;
             /**
              * Format: int64
-             * @description Bouncers (policy enforcement points) that are registered.
+             * @description Number of registered bouncers (PEPs).
              */
             deployedPEPs: number;
             /**
              * Format: int64
-             * @description Those that are drafts.
+             * @description Drafts.
              */
             draftPolicies: number;
             /**
@@ -3548,7 +3580,7 @@ export interface components {
             operationalPEPs: number;
             /**
              * Format: int64
-             * @description Those of smartConnections that are on their way. Failed deliveries are in neither.
+             * @description smartConnections that are still being delivered. Failed deliveries are in neither figure.
              */
             pendingConnections: number;
             /**
@@ -3570,7 +3602,7 @@ export interface components {
             totalPolicies: number;
             /**
              * Format: int64
-             * @description Resources, discovered ones included.
+             * @description Resources, including discovered ones.
              */
             totalResources: number;
             /**
@@ -3581,7 +3613,7 @@ export interface components {
         };
         DashboardTop: {
             /**
-             * @description What is listed.
+             * @description The ranked kind.
              * @enum {string}
              */
             by: "policy" | "resource";
@@ -3590,10 +3622,10 @@ export interface components {
              * @description Start of the first hour that is counted.
              */
             from: string;
-            /** @description Those with most denials first. */
+            /** @description Most denials first. */
             items: components["schemas"]["DashboardTopItem"][];
             /**
-             * @description How far back it counts, to the hour.
+             * @description Start of the count, to the full hour.
              * @enum {string}
              */
             window: "15m" | "1h" | "6h" | "24h" | "7d" | "30d" | "90d" | "365d";
@@ -3606,10 +3638,10 @@ export interface components {
             denied: number;
             /**
              * Format: int64
-             * @description Denials because a control failed or met a limit.
+             * @description Denials because a control failed or reached a limit.
              */
             errors: number;
-            /** @description Id of the control or resource; of a resource that is not registered, what callers named it. */
+            /** @description Id of the control or resource; for an unregistered resource, the name that callers used. */
             id: string;
             /**
              * Format: int64
@@ -3640,11 +3672,11 @@ export interface components {
             total_evaluation_time_ms: number;
         };
         DecisionBulkResult: {
-            /** @description Names this decision in the audit: callers may use an id of theirs twice */
+            /** @description Identifies this decision in the audit; unlike decision_id, it is unique */
             audit_id: string;
             /** @enum {string} */
             decision: "PERMIT" | "DENY";
-            /** @description The id that the caller sent, or one made here */
+            /** @description The id that the caller sent, or a generated one */
             decision_id: string;
             /** Format: double */
             evaluation_time_ms: number;
@@ -3653,7 +3685,7 @@ export interface components {
         };
         DecisionRequest: {
             /**
-             * @description What is to be done: name, method
+             * @description The action: name, method
              * @example {
              *       "method": "GET",
              *       "name": "read"
@@ -3666,18 +3698,18 @@ export interface components {
             context?: {
                 [key: string]: unknown;
             };
-            /** @description Taken, so that an item of a bulk call can be sent alone; the answer has an id of its own */
+            /** @description Accepted so that an item of a bulk call can be sent alone; the answer has its own id */
             decision_id?: string;
             /**
-             * @description Environment to decide in, as the query or X-Environment name it. One that differs from theirs: 400 environment_conflict; from the key's: 403 environment_denied
+             * @description Environment to decide in; the same as the query or X-Environment, if they are set. A different one: 400 environment_conflict. One that the key is not valid in: 403 environment_denied
              * @enum {string}
              */
             environment?: "sandbox" | "production";
-            /** @description A request to a model, as a bouncer reads it: provider, model, messages, max_tokens, estimated_tokens, stream */
+            /** @description A request to a model, as a bouncer parses it: provider, model, messages, max_tokens, estimated_tokens, stream */
             llm?: {
                 [key: string]: unknown;
             };
-            /** @description An MCP call, as a bouncer reads it: method, tool, arguments, session */
+            /** @description An MCP call, as a bouncer parses it: method, tool, arguments, session */
             mcp?: {
                 [key: string]: unknown;
             };
@@ -3686,7 +3718,7 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
-             * @description Object: id (a registered resource's integer id), type, path, attributes
+             * @description The resource: id (a registered resource's integer id), type, path, attributes
              * @example {
              *       "path": "/employees/1",
              *       "type": "api"
@@ -3695,12 +3727,12 @@ export interface components {
             resource?: {
                 [key: string]: unknown;
             };
-            /** @description What the subject used, as a bouncer counts it: requests and tokens by minute, hour and day */
+            /** @description The subject's usage, as a bouncer counts it: requests and tokens by minute, hour and day */
             usage?: {
                 [key: string]: unknown;
             };
             /**
-             * @description Subject: id, email, roles, department, attributes. Members that are not sent are filled in from the stored user of the same id
+             * @description Subject: id, email, roles, department, attributes. Missing members are filled in from the stored user with the same id
              * @example {
              *       "id": "ada",
              *       "roles": [
@@ -3713,25 +3745,25 @@ export interface components {
             };
         };
         DecisionResult: {
-            /** @description True when the decision cache answered */
+            /** @description True when the answer came from the decision cache */
             cache_hit: boolean;
             /**
-             * @description PERMIT when the controls in scope allow (with MASK: but for the masked parts), else DENY
+             * @description PERMIT when the controls in scope allow (with MASK: except the masked parts), else DENY
              * @enum {string}
              */
             decision: "PERMIT" | "DENY";
-            /** @description Names this decision in the audit */
+            /** @description Identifies this decision in the audit */
             decision_id: string;
             /**
              * Format: double
              * @description Time the evaluation took, in milliseconds
              */
             evaluation_time_ms: number;
-            /** @description With an effect of MASK: what the enforcement point must hide */
+            /** @description For MASK: what the PEP must mask */
             mask?: components["schemas"]["RegoMaskRule"][];
             /** @description The control that decided; null when none matched */
             policy_name: string | null;
-            /** @description Why, in words: the control's own reason where it gives one */
+            /** @description The reason in words; the control's own reason if it gives one */
             reason: string;
             /**
              * Format: date-time
@@ -3740,7 +3772,7 @@ export interface components {
             timestamp: string;
         };
         DetailError: {
-            /** @description What went wrong, for people */
+            /** @description What went wrong, in words */
             detail: string;
         } & {
             [key: string]: unknown;
@@ -3752,69 +3784,69 @@ export interface components {
         EditorAAnswer: {
             /** @description deploy: what was done in sandbox */
             deployment?: components["schemas"]["IdeDeployment"];
-            /** @description validate: what keeps it from compiling, with line and column */
+            /** @description validate: compile errors, with line and column */
             errors: components["schemas"]["RegoIssue"][];
             /** @description test: results and coverage */
             results?: components["schemas"]["ControlfileTestReport"];
-            /** @description Always true; failures have the error body */
+            /** @description Always true; failures have an error body */
             success: boolean;
             /** @description get_templates: the catalogue */
             templates?: components["schemas"]["EditorTemplate"][];
             /** @description validate: whether the module compiles */
             valid?: boolean;
-            /** @description validate: the linter's advice */
+            /** @description validate: the linter's findings */
             warnings: components["schemas"]["RegoIssue"][];
         };
         EditorARequest: {
             /**
-             * @description What to do
+             * @description The action
              * @enum {string}
              */
             action: "validate" | "test" | "deploy" | "get_templates";
-            /** @description Files beside it: tests (_test.rego), gatehouse.yaml, further controls */
+            /** @description The files beside it: tests (_test.rego), gatehouse.yaml, other controls */
             files?: components["schemas"]["ControlfileFile"][];
             /**
-             * @description One Rego v1 module; needed but for get_templates
+             * @description One Rego v1 module; not needed for get_templates
              * @example package orders
              *
              *     allow if input.user.id == "ada"
              */
             policy_content?: string;
             /**
-             * @description Path of its file; it names the control on deploy
+             * @description Path of its file; on deploy, it identifies the control
              * @example orders/access.rego
              */
             policy_path?: string;
-            /** @description The editor's workspace; taken and not used */
+            /** @description The editor's workspace; accepted and ignored */
             workspace_id?: string;
         };
         EditorBAnswer: {
-            /** @description get_suggestions: what may be typed at the position */
+            /** @description get_suggestions: what can be typed at the position */
             completions: components["schemas"]["IdeCompletion"][];
-            /** @description What keeps it from compiling, with line and column */
+            /** @description Compile errors, with line and column */
             errors: components["schemas"]["RegoIssue"][];
-            /** @description get_suggestions: changes that mend errors and warnings */
+            /** @description get_suggestions: changes that fix errors and warnings */
             fixes: components["schemas"]["IdeFix"][];
-            /** @description Always true; failures have the error body */
+            /** @description Always true; failures have an error body */
             success: boolean;
             /** @description Whether the module compiles */
             valid: boolean;
-            /** @description The linter's advice */
+            /** @description The linter's findings */
             warnings: components["schemas"]["RegoIssue"][];
         };
         EditorBRequest: {
             /**
-             * @description What to do
+             * @description The action
              * @enum {string}
              */
             action: "validate" | "get_suggestions";
-            /** @description The file in it; taken and not used */
+            /** @description The file; accepted and ignored */
             file_path?: string;
             /** @description One Rego v1 module */
             policy_content: string;
-            /** @description get_suggestions: where completions are asked for; absent: at the end */
+            /** @description get_suggestions: position for completions; absent: the end */
             position?: components["schemas"]["IdePlace"];
-            /** @description The editor's project; taken and not used */
+            /** @description The editor's project; accepted and ignored */
             project_path?: string;
         };
         EditorDelivery: {
@@ -3823,25 +3855,25 @@ export interface components {
              * @example main
              */
             branch?: string;
-            /** @description Full id of the commit; needed unless every file brings its content */
+            /** @description Full id of the commit; optional only when every file includes its content */
             commit_hash?: string;
             /**
-             * @description push deploys to sandbox, a pull request is validated, a tag event deploys from the tag
+             * @description push deploys to sandbox, pull_request validates, tag deploys from the tag
              * @enum {string}
              */
             event_type: "push" | "pull_request" | "merge_request" | "tag" | "tag_push" | "tag_created";
-            /** @description Files as {path, content}, or paths that are fetched from the repository at commit_hash; absent: all Rego files and gatehouse.yaml */
+            /** @description Files as {path, content}, or paths to fetch from the repository at commit_hash; absent: all Rego files and gatehouse.yaml */
             policy_files?: unknown[];
             /**
-             * @description Repository that the files are from; with ?repository= it must be the registered one
+             * @description Repository that the files come from; with ?repository= it must be the registered one
              * @example https://git.example.com/acme/controls.git
              */
             repository_url?: string;
         };
         EditorError: {
-            /** @description Each offence */
+            /** @description Every error */
             errors: components["schemas"]["FaultDetail"][];
-            /** @description What went wrong, for people */
+            /** @description What went wrong, in words */
             message: string;
             /** @description Always false */
             success: boolean;
@@ -3849,35 +3881,35 @@ export interface components {
             [key: string]: unknown;
         };
         EditorReceipt: {
-            /** @description Deployment; absent where nothing was done */
+            /** @description The deployment; absent when nothing was deployed */
             deployment_id?: string;
             /** @description push, pull_request or tag */
             event_type?: string;
-            /** @description What became of each control */
+            /** @description What happened to each control */
             files: components["schemas"]["IdeFileResult"][];
             /** @description What was done, or why nothing was */
             message: string;
-            /** @description Whether this delivery had come before */
+            /** @description Whether this delivery was received before */
             replayed: boolean;
             /**
-             * @description in_progress: ask for the deployment later
+             * @description in_progress: request the deployment again later
              * @enum {string}
              */
             status: "completed" | "in_progress" | "ignored";
-            /** @description Always true; failures have the error body */
+            /** @description Always true; failures have an error body */
             success: boolean;
         };
         EditorSession: {
-            /** @description Members of the input that it refers to, with their types by use */
+            /** @description Members of the input that it reads, with their types as far as their use shows */
             attributes: components["schemas"]["IdeAttribute"][];
-            /** @description What keeps it from compiling, with line and column */
+            /** @description Compile errors, with line and column */
             errors: components["schemas"]["RegoIssue"][];
             /**
              * Format: date-time
-             * @description When it is dropped unless it is synced again: 8 hours after the last time. Of one person or key 20 sessions are kept
+             * @description When it expires: 8 hours after the last sync. The newest 20 sessions of a person or key are kept
              */
             expires_at: string;
-            /** @description The file that the text is of */
+            /** @description The file that the text belongs to */
             file_path?: string;
             /** @description Its package */
             package?: string;
@@ -3885,29 +3917,29 @@ export interface components {
             policy_content?: string;
             /** @description The session */
             session_id: string;
-            /** @description Always true; failures have the error body */
+            /** @description Always true; failures have an error body */
             success: boolean;
             /** @description Whether it compiles */
             valid: boolean;
             /**
              * Format: int64
-             * @description How often it was synced
+             * @description How often it has been synced
              */
             version: number;
-            /** @description The linter's advice */
+            /** @description The linter's findings */
             warnings: components["schemas"]["RegoIssue"][];
         };
         EditorSessionRequest: {
             /**
-             * @description What to do
+             * @description The action
              * @enum {string}
              */
             action: "sync" | "get_context";
-            /** @description sync: the file that the text is of */
+            /** @description sync: the file that the text belongs to */
             file_path?: string;
-            /** @description Needed for sync: the text to keep, up to 1 MiB; it may be empty */
+            /** @description Required for sync: the text to store, up to 1 MiB; it may be empty */
             policy_content?: string;
-            /** @description The session; sync without one begins it */
+            /** @description The session; sync without it starts a new one */
             session_id?: string;
         };
         EditorSettings: {
@@ -3921,15 +3953,15 @@ export interface components {
             settings: {
                 [key: string]: unknown;
             };
-            /** @description Always true; failures have the error body */
+            /** @description Always true; failures have an error body */
             success: boolean;
         };
         EditorStatus: {
-            /** @description By way in: editor-a, editor-b, editor-a-server, webhook, websocket, lsp */
+            /** @description Source: editor-a, editor-b, editor-a-server, webhook, websocket, lsp */
             status: {
                 [key: string]: components["schemas"]["IdeIntegration"];
             };
-            /** @description Always true; failures have the error body */
+            /** @description Always true; failures have an error body */
             success: boolean;
         };
         EditorTemplate: {
@@ -3946,16 +3978,16 @@ export interface components {
             title: string;
         };
         Error: {
-            /** @description Each offence, with a JSON pointer into the body or the name of the parameter */
+            /** @description Every error, with a JSON pointer into the body or the name of the parameter */
             details?: components["schemas"]["FaultDetail"][];
             /**
              * @description A stable code in snake_case
              * @example not_found
              */
             error: string;
-            /** @description What went wrong, for people */
+            /** @description What went wrong, in words */
             message: string;
-            /** @description Ties this answer to our logs */
+            /** @description Identifies this answer in the server's logs */
             request_id: string;
         } & {
             [key: string]: unknown;
@@ -3972,13 +4004,13 @@ export interface components {
             /** @description The parts */
             components: components["schemas"]["Components"];
             /**
-             * @description The service as a whole; unhealthy comes with a 503
+             * @description The state of the whole service; unhealthy comes with a 503
              * @enum {string}
              */
             status: "healthy" | "degraded" | "unhealthy";
             /**
              * Format: date-time
-             * @description When this was found out
+             * @description Time of this check
              */
             timestamp: string;
             /**
@@ -3990,14 +4022,14 @@ export interface components {
             version: string;
         };
         IdeAttribute: {
-            /** @description Where it stands, and what it is compared with */
+            /** @description State and comparison with the environment */
             description?: string;
             /**
-             * @description Path, input included
+             * @description Path, starting with input
              * @example input.user.roles
              */
             path: string;
-            /** @description Type by use */
+            /** @description Type, as far as its use shows */
             type: string;
         };
         IdeCompletion: {
@@ -4005,7 +4037,7 @@ export interface components {
             detail?: string;
             /** @description What it means, in Markdown */
             documentation?: string;
-            /** @description What replaces range */
+            /** @description The text that replaces the range */
             insert_text: string;
             /**
              * @description What it is
@@ -4013,11 +4045,11 @@ export interface components {
              */
             kind: "input" | "data" | "function" | "keyword" | "rule" | "template";
             /**
-             * @description What is shown
+             * @description The text to show
              * @example input.user.roles
              */
             label: string;
-            /** @description What is replaced */
+            /** @description The text to replace */
             range: components["schemas"]["IdeRange"];
         };
         IdeDeployment: {
@@ -4030,12 +4062,12 @@ export interface components {
              * @description When it began.
              */
             created_at: string;
-            /** @description Who asked for it. */
+            /** @description Who requested it. */
             created_by: string;
             /** @description Identifier. */
             deployment_id: string;
             /**
-             * @description What happened: a pull_request is validated only.
+             * @description The event: a pull_request is only validated.
              * @enum {string}
              */
             event_type: "push" | "pull_request" | "tag" | "deploy";
@@ -4044,20 +4076,20 @@ export interface components {
              * @description When it ended; null before.
              */
             finished_at: string | null;
-            /** @description What came of it; empty while in progress. */
+            /** @description Result; empty while in progress. */
             outcome: components["schemas"]["IdeOutcome"];
             /**
              * Format: int64
-             * @description Registered repository that it comes from.
+             * @description Registered repository that it came from.
              */
             repository_id: number | null;
             /**
-             * @description Who brought it.
+             * @description Source of the change.
              * @enum {string}
              */
             source: "service" | "github" | "gitlab" | "editor";
             /**
-             * @description Where it stands.
+             * @description State.
              * @enum {string}
              */
             status: "in_progress" | "completed" | "failed";
@@ -4082,7 +4114,7 @@ export interface components {
              */
             policy_id?: number;
             /**
-             * @description What was done, or found
+             * @description What was done or found
              * @enum {string}
              */
             result: "created" | "updated" | "unchanged" | "valid";
@@ -4093,31 +4125,31 @@ export interface components {
             version?: number;
         };
         IdeFix: {
-            /** @description The error or warning that it is for */
+            /** @description The error or warning that it fixes */
             mends: components["schemas"]["RegoIssue"];
-            /** @description By what */
+            /** @description The replacement text */
             new_text: string;
-            /** @description What is replaced */
+            /** @description The text to replace */
             range: components["schemas"]["IdeRange"];
             /** @description What it does */
             title: string;
         };
         IdeIntegration: {
-            /** @description Whether it can be used */
+            /** @description Whether it is available */
             available: boolean;
             /** @description What it does */
             features: string[];
-            /** @description Of the webhook: the events that it takes */
+            /** @description For the webhook: the events that it handles */
             supported_events?: string[];
             /** @description Version of the service */
             version: string;
         };
         IdeOutcome: {
-            /** @description What is wrong, with file, line and column. */
+            /** @description Errors, with file, line and column. */
             errors?: components["schemas"]["FaultDetail"][];
-            /** @description By file. */
+            /** @description Results by file. */
             files?: components["schemas"]["IdeFileResult"][];
-            /** @description What was done, or went wrong. */
+            /** @description What was done, or what went wrong. */
             message?: string;
         };
         IdePlace: {
@@ -4133,7 +4165,7 @@ export interface components {
             line: number;
         };
         IdeRange: {
-            /** @description Where it ends: the first character behind it */
+            /** @description Where it ends: the position after the last character */
             end: components["schemas"]["IdePlace"];
             /** @description Where it begins */
             start: components["schemas"]["IdePlace"];
@@ -4155,7 +4187,7 @@ export interface components {
             created_at: string;
             /** @description Who registered it. */
             created_by: string;
-            /** @description Whether deliveries are taken. */
+            /** @description Whether deliveries are accepted. */
             enabled: boolean;
             /**
              * Format: int64
@@ -4168,7 +4200,7 @@ export interface components {
              * @example controls
              */
             name: string;
-            /** @description Only files below this folder count; empty: all. */
+            /** @description Only use files below this folder; empty: all. */
             path: string;
             /**
              * Format: int64
@@ -4181,7 +4213,7 @@ export interface components {
              */
             updated_at: string;
             /**
-             * @description Address that it is fetched from over https.
+             * @description Address to fetch the repository from, over https.
              * @example https://git.example.com/acme/controls.git
              */
             url: string;
@@ -4189,7 +4221,7 @@ export interface components {
             webhook_url: string;
         };
         IdeRepositoryChange: {
-            /** @description Token that a private repository is fetched with, or name:token where the host goes by a user name; write-only, null takes it away. */
+            /** @description Token for fetching a private repository, or name:token when the host needs a user name; write-only, null deletes it. */
             access_token?: string | null;
             /**
              * Format: int64
@@ -4198,27 +4230,27 @@ export interface components {
             bouncer_id?: number | null;
             /** @description Only this branch deploys; null: every branch. */
             branch?: string | null;
-            /** @description Whether deliveries are taken. */
+            /** @description Whether deliveries are accepted. */
             enabled?: boolean;
             /**
              * Format: name
              * @description Name, unique.
              */
             name?: string;
-            /** @description Only files below this folder count; null: all. */
+            /** @description Only use files below this folder; null: all. */
             path?: string | null;
             /**
              * Format: int64
              * @description Resource that deployed controls are linked to; null: none.
              */
             resource_id?: number | null;
-            /** @description Secret that deliveries are signed with; write-only. */
+            /** @description Secret that signs the deliveries; write-only. */
             secret?: string;
-            /** @description Address. Another host needs access_token again where one is stored. */
+            /** @description Address. If an access token is stored, a change to another host needs access_token again. */
             url?: string;
         };
         IdeRepositoryDraft: {
-            /** @description Token that a private repository is fetched with, or name:token where the host goes by a user name; write-only. */
+            /** @description Token for fetching a private repository, or name:token when the host needs a user name; write-only. */
             access_token?: string;
             /**
              * Format: int64
@@ -4227,7 +4259,7 @@ export interface components {
             bouncer_id?: number | null;
             /** @description Only this branch deploys; absent: every branch. */
             branch?: string;
-            /** @description Whether deliveries are taken; true when absent. */
+            /** @description Whether deliveries are accepted; true by default. */
             enabled?: boolean;
             /**
              * Format: name
@@ -4235,23 +4267,23 @@ export interface components {
              * @example controls
              */
             name: string;
-            /** @description Only files below this folder count; absent: all. */
+            /** @description Only use files below this folder; absent: all. */
             path?: string;
             /**
              * Format: int64
              * @description Resource that deployed controls are linked to.
              */
             resource_id?: number | null;
-            /** @description Secret that deliveries are signed with; write-only. */
+            /** @description Secret that signs the deliveries; write-only. */
             secret: string;
             /**
-             * @description Address that it is fetched from; https.
+             * @description Address to fetch the repository from; https.
              * @example https://git.example.com/acme/controls.git
              */
             url: string;
         };
         IdeRepositoryPage: {
-            /** @description The page, by id. */
+            /** @description The page, sorted by id. */
             repositories: components["schemas"]["IdeRepository"][];
             /**
              * Format: int64
@@ -4260,28 +4292,28 @@ export interface components {
             total: number;
         };
         Liveness: {
-            /** @description The decision log on its way to the store; of /health/ready only */
+            /** @description The decision log waiting to be stored; only in /health/ready */
             audit?: components["schemas"]["AuditHealth"];
             /**
-             * @description What the path asks for
+             * @description The answer
              * @enum {string}
              */
             status: "live" | "ready";
         };
         LogEvent: {
-            /** @description What our own bouncer adds: mode, outcome, cache_hit, request_id */
+            /** @description Added by a gatehouse bouncer: mode, outcome, cache_hit, request_id */
             custom?: {
                 [key: string]: unknown;
             };
-            /** @description The event is known again by it */
+            /** @description Identifies the event when it is sent again */
             decision_id: string;
             /** @description The input */
             input?: {
                 [key: string]: unknown;
             };
-            /** @description What was asked for, such as gatehouse/decision */
+            /** @description The rule that was queried, such as gatehouse/decision */
             path?: string;
-            /** @description What it came to; absent when undefined */
+            /** @description The result; absent when undefined */
             result?: unknown;
             /**
              * Format: date-time
@@ -4294,12 +4326,12 @@ export interface components {
             password: string;
             /**
              * Format: name
-             * @description User name or e-mail address; case does not matter
+             * @description User name or e-mail address, ignoring case
              */
             username: string;
         };
         Me: {
-            /** @description Free attributes, such as a clearance level or the manager. */
+            /** @description Free-form attributes, such as a clearance level or the manager. */
             attributes: {
                 [key: string]: unknown;
             };
@@ -4310,28 +4342,28 @@ export interface components {
             created_at: string;
             /** @description Department, for controls to refer to. */
             department: string;
-            /** @description E-mail address; unique in the tenant, and good for signing in. */
+            /** @description E-mail address, unique in the tenant. It can be used to sign in. */
             email: string;
             /**
-             * @description The one environment that the credential is good for; absent: both
+             * @description The only environment in which the credential is valid; absent: both
              * @enum {string}
              */
             environment?: "sandbox" | "production";
-            /** @description Identifies the person; never given again. */
+            /** @description Identifies the person; never reused. */
             id: string;
             /**
-             * @description What the credential belongs to; a key or bouncer is shown in the shape of a person
+             * @description The owner of the credential; an API key or bouncer has the same fields as a person
              * @enum {string}
              */
             kind: "user" | "api_key" | "bouncer";
             /**
              * Format: date-time
-             * @description When the person last signed in with a password; null before the first time.
+             * @description When the person last signed in with a password; null if never.
              */
             last_login_at: string | null;
             /** @description Scopes held; empty for none */
             permissions: string[];
-            /** @description Role names. platform_admin, admin, policy_author, resource_manager, operator, auditor and viewer carry permissions; other names are attributes for controls. */
+            /** @description Role names. platform_admin, admin, policy_author, resource_manager, operator, auditor and viewer grant permissions; other names are attributes that controls can read. */
             roles: string[];
             /**
              * @description A disabled person cannot sign in.
@@ -4345,8 +4377,244 @@ export interface components {
              * @description When the record last changed.
              */
             updated_at: string;
-            /** @description Name to sign in with; unique in the tenant regardless of case. */
+            /** @description Name to sign in with; unique in the tenant, ignoring case. */
             username: string;
+        };
+        MeteringAPICalls: {
+            /** @description The same by operation id. */
+            by_endpoint: {
+                [key: string]: number;
+            };
+            /**
+             * Format: int64
+             * @description Requests with a key or of a signed-in person. Bouncers' own traffic, refused credentials, requests over the limit and our own errors (5xx) are not counted.
+             */
+            total: number;
+        };
+        MeteringAddress: {
+            /** @description City. */
+            city: string;
+            /** @description Country. */
+            country: string;
+            /** @description Street and number. */
+            line1: string;
+            /** @description Postal code. */
+            postal_code: string;
+            /** @description State or province. */
+            state: string;
+        };
+        MeteringBill: {
+            /**
+             * Format: double
+             * @description What the plan costs.
+             */
+            base_cost: number;
+            /** @description Code of ISO 4217. */
+            currency: string;
+            /** @description The meters that the plan has a price for. */
+            lines: components["schemas"]["MeteringLine"][];
+            /**
+             * Format: double
+             * @description Both together.
+             */
+            total_cost: number;
+            /**
+             * Format: double
+             * @description What is used beyond what the plan includes: the sum of the lines.
+             */
+            usage_cost: number;
+        };
+        MeteringBillUsage: {
+            /**
+             * Format: int64
+             * @description Calls of the API in the period, as GET metrics counts them.
+             */
+            api_calls: number;
+            /**
+             * Format: int64
+             * @description Bouncers there are now.
+             */
+            bouncers: number;
+            /**
+             * Format: int64
+             * @description Controls and libraries there are now.
+             */
+            policies: number;
+            /**
+             * Format: double
+             * @description What the tenant's data takes in the store now, in units of 1,000,000,000 bytes.
+             */
+            storage_gb: number;
+            /**
+             * Format: int64
+             * @description People there are now.
+             */
+            users: number;
+        };
+        MeteringBilling: {
+            /** @description What it costs by the prices that the operator configured. */
+            billing: components["schemas"]["MeteringBill"];
+            /** @description Where bills go; null until it is set. */
+            billing_address: components["schemas"]["MeteringAddress"];
+            /**
+             * Format: date-time
+             * @description Where the next period begins.
+             */
+            current_period_end: string;
+            /**
+             * Format: date-time
+             * @description Periods are months that begin on the day of the month on which the tenant was made, at midnight UTC; on the last day of shorter months.
+             */
+            current_period_start: string;
+            /** @description Whether there is a token of a means of payment. The token itself is never shown. */
+            payment_method_set: boolean;
+            /**
+             * @description The tenant's plan; the whole period is billed by the plan of now.
+             * @enum {string}
+             */
+            plan: "standard" | "pro" | "enterprise";
+            /**
+             * @description Follows the tenant's own: canceled is that of a deleted one.
+             * @enum {string}
+             */
+            status: "active" | "suspended" | "canceled";
+            /** @description Identifies the tenant's subscription. */
+            subscription_id: string;
+            /** @description What was used. */
+            usage: components["schemas"]["MeteringBillUsage"];
+        };
+        MeteringBouncerCount: {
+            /**
+             * Format: int64
+             * @description Those that are connected or degraded.
+             */
+            active: number;
+            /**
+             * Format: double
+             * @description What active bouncers last reported, added up.
+             */
+            requests_per_minute: number;
+            /**
+             * Format: int64
+             * @description In both environments.
+             */
+            total: number;
+        };
+        MeteringChange: {
+            /** @description Members that are sent change, others stay; null removes the address. */
+            billing_address?: {
+                /** @description City. */
+                city?: string | null;
+                /** @description Country. */
+                country?: string | null;
+                /** @description Street and number. */
+                line1?: string | null;
+                /** @description Postal code. */
+                postal_code?: string | null;
+                /** @description State or province. */
+                state?: string | null;
+            } | null;
+            /** @description A token of your payment provider; null removes it. Never the number of a card (422). */
+            payment_method?: string | null;
+        };
+        MeteringFigures: {
+            api_calls: components["schemas"]["MeteringAPICalls"];
+            bouncers: components["schemas"]["MeteringBouncerCount"];
+            policies: components["schemas"]["MeteringPolicyCount"];
+            users: components["schemas"]["MeteringUserCount"];
+        };
+        MeteringLine: {
+            /**
+             * Format: double
+             * @description What it costs, rounded to cents.
+             */
+            cost: number;
+            /**
+             * Format: double
+             * @description How much of it the plan includes.
+             */
+            included: number;
+            /**
+             * @description Which member of usage it is about.
+             * @enum {string}
+             */
+            meter: "policies" | "users" | "bouncers" | "api_calls" | "storage_gb";
+            /**
+             * Format: double
+             * @description How many units the price is for.
+             */
+            per: number;
+            /**
+             * Format: double
+             * @description The price of that many units; parts of them cost their share.
+             */
+            price: number;
+            /**
+             * Format: double
+             * @description What was used.
+             */
+            used: number;
+        };
+        MeteringMetrics: {
+            /** @description Calls are those of the period; the other figures are those of now. */
+            metrics: components["schemas"]["MeteringFigures"];
+            /** @description The period that was looked at. */
+            period: components["schemas"]["MeteringPeriod"];
+            /** @description The calls of the period by granularity, oldest first; points without calls are there too. */
+            series: components["schemas"]["MeteringPoint"][];
+        };
+        MeteringPeriod: {
+            /**
+             * Format: date-time
+             * @description Where it ends.
+             */
+            end: string;
+            /**
+             * Format: date-time
+             * @description Its first moment; the start of an hour.
+             */
+            start: string;
+        };
+        MeteringPoint: {
+            /**
+             * Format: int64
+             * @description Calls in it.
+             */
+            api_calls: number;
+            /**
+             * Format: date-time
+             * @description Start of the hour, the day, the week (Monday) or the month, in UTC.
+             */
+            start: string;
+        };
+        MeteringPolicyCount: {
+            /**
+             * Format: int64
+             * @description Those that are active.
+             */
+            active: number;
+            /**
+             * Format: int64
+             * @description Those in sandbox.
+             */
+            sandbox: number;
+            /**
+             * Format: int64
+             * @description In both environments.
+             */
+            total: number;
+        };
+        MeteringUserCount: {
+            /**
+             * Format: int64
+             * @description Those who signed in or were signed in during the period.
+             */
+            active: number;
+            /**
+             * Format: int64
+             * @description All people, disabled ones too.
+             */
+            total: number;
         };
         OAuthError: {
             /**
@@ -4354,9 +4622,9 @@ export interface components {
              * @example invalid_grant
              */
             error: string;
-            /** @description What went wrong, for people */
+            /** @description What went wrong, in words */
             error_description: string;
-            /** @description What went wrong, for people */
+            /** @description What went wrong, in words */
             message: string;
         } & {
             [key: string]: unknown;
@@ -4379,27 +4647,27 @@ export interface components {
         };
         OPAError: {
             /**
-             * @description The code that OPA would answer
+             * @description The code that OPA would return
              * @example invalid_parameter
              */
             code: string;
-            /** @description What went wrong, for people */
+            /** @description What went wrong, in words */
             message: string;
         };
         OPAInput: {
-            /** @description A decision request: user, resource, action, context. Further members reach the controls as they are */
+            /** @description A decision request: user, resource, action, context. Controls also read any further members, unchanged */
             input?: {
                 [key: string]: unknown;
             };
         };
         OPAResult: {
-            /** @description Names this decision in the audit */
+            /** @description Identifies this decision in the audit */
             decision_id: string;
-            /** @description What data.gatehouse.decision is in a bouncer's bundle */
+            /** @description The value of data.gatehouse.decision in a bouncer's bundle */
             result: components["schemas"]["OPADecision"];
         };
         Policy: {
-            /** @description Post-decision actions. */
+            /** @description Actions after a decision. */
             actions: components["schemas"]["PolicyAction"][];
             /** @description In the answer to a change of a library: the policies that use it. */
             affected_policies?: components["schemas"]["PolicyUser"][];
@@ -4423,38 +4691,38 @@ export interface components {
             /** @description Description for people. */
             description: string;
             /**
-             * @description Environment; changes by promotion only.
+             * @description Environment; only a promotion changes it.
              * @enum {string}
              */
             environment: "sandbox" | "production";
             /**
              * Format: int64
-             * @description Identifier, unique over both environments; it stays through a promotion.
+             * @description Identifier, unique across both environments; a promotion does not change it.
              * @example 12
              */
             id: number;
             /**
-             * @description A control decides; a library is a module in a package under lib that controls import. It stays what it was created as.
+             * @description A control decides; a library is a module, in a package under lib, that controls import. The kind never changes.
              * @enum {string}
              */
             kind: "control" | "library";
             /**
-             * @description Name, searchable by a part of it.
+             * @description Name; a search can match a part of it.
              * @example Payments: owners only
              */
             name: string;
-            /** @description Counted from its evaluations. */
+            /** @description Taken from its evaluations. */
             performance_metrics: components["schemas"]["PolicyPerformance"];
             /**
              * Format: date-time
-             * @description When it was promoted; absent when it was not.
+             * @description When it was promoted; absent if it was not.
              */
             promoted_at?: string;
             /** @description One Rego v1 module. */
             rego_code: string;
             /**
              * Format: int64
-             * @description Linked resource; null is tenant-wide.
+             * @description Linked resource; null: tenant-wide.
              */
             resource_id: number | null;
             /**
@@ -4464,7 +4732,7 @@ export interface components {
             status: "draft" | "active" | "inactive";
             /** @description Bouncers that refused a bundle because of this control. */
             sync_errors: components["schemas"]["PolicySyncError"][];
-            /** @description Stored test cases; all must pass to promote. */
+            /** @description Stored test cases; all must pass before a promotion. */
             test_cases: components["schemas"]["PolicyTestCase"][];
             /**
              * Format: date-time
@@ -4473,17 +4741,17 @@ export interface components {
             updated_at: string;
             /**
              * Format: int64
-             * @description Grows by one with each change; the ETag.
+             * @description Grows by one with each change; also the ETag.
              */
             version: number;
         };
         PolicyAction: {
             /**
-             * @description Where it goes: channel:<id> for a notification, integration:<id> for the rest.
+             * @description Target: channel:<id> for a notification, integration:<id> for the others.
              * @example channel:3
              */
             destination_ref: string;
-            /** @description What is said. */
+            /** @description The message. */
             payload?: components["schemas"]["PolicyPayload"];
             /**
              * @description Which decisions set it off.
@@ -4491,23 +4759,23 @@ export interface components {
              */
             trigger: "on_deny" | "on_permit" | "on_mask";
             /**
-             * @description What is done.
+             * @description Action.
              * @enum {string}
              */
             type: "notification" | "webhook" | "workflow" | "approval_queue" | "policy_engine" | "break_glass_bridge" | "siem_forwarder";
         };
         PolicyChange: {
-            /** @description Post-decision actions; replaces them whole. */
+            /** @description Actions after a decision; replaces all of them. */
             actions?: components["schemas"]["PolicyAction"][] | null;
             /**
              * Format: int64
-             * @description Linked bouncer; null unlinks it.
+             * @description Linked bouncer; null removes the link.
              */
             bouncer_id?: number | null;
             /** @description Description for people. */
             description?: string | null;
             /**
-             * @description Must be the control's own: promotion changes it.
+             * @description Must be the control's own environment: only a promotion changes it.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
@@ -4524,11 +4792,11 @@ export interface components {
              */
             resource_id?: number | null;
             /**
-             * @description draft to active, active to inactive and back.
+             * @description From draft to active, from active to inactive, and back to active.
              * @enum {string}
              */
             status?: "draft" | "active" | "inactive";
-            /** @description Test cases; replaces them whole. */
+            /** @description Test cases; replaces all of them. */
             test_cases?: components["schemas"]["PolicyTestCase"][] | null;
         };
         PolicyCreated: {
@@ -4552,7 +4820,7 @@ export interface components {
             /** @description Its name */
             name: string;
             /**
-             * @description Its state
+             * @description Its status
              * @enum {string}
              */
             status: "draft" | "active";
@@ -4572,11 +4840,11 @@ export interface components {
             message: string;
         };
         PolicyDifference: {
-            /** @description Members that differ, but for rego_code. */
+            /** @description Members that differ, except rego_code. */
             changes: components["schemas"]["PolicyMemberDifference"][];
             /**
              * Format: int64
-             * @description The version compared with.
+             * @description The older version.
              */
             from: number;
             /**
@@ -4584,16 +4852,16 @@ export interface components {
              * @description The control.
              */
             policy_id: number;
-            /** @description Unified diff of rego_code; empty where it is the same. */
+            /** @description Unified diff of rego_code; empty if there is no difference. */
             rego_diff: string;
             /**
              * Format: int64
-             * @description The version compared.
+             * @description The newer version.
              */
             to: number;
         };
         PolicyDraft: {
-            /** @description Post-decision actions. */
+            /** @description Actions after a decision. */
             actions?: components["schemas"]["PolicyAction"][];
             /**
              * Format: int64
@@ -4603,12 +4871,12 @@ export interface components {
             /** @description Description for people. */
             description?: string;
             /**
-             * @description Environment; sandbox when absent.
+             * @description Environment; sandbox by default.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
             /**
-             * @description control when absent.
+             * @description control by default.
              * @enum {string}
              */
             kind?: "control" | "library";
@@ -4627,11 +4895,11 @@ export interface components {
             rego_code: string;
             /**
              * Format: int64
-             * @description Linked resource of the same environment; absent or null is tenant-wide.
+             * @description Linked resource of the same environment; absent or null: tenant-wide.
              */
             resource_id?: number | null;
             /**
-             * @description draft when absent.
+             * @description draft by default.
              * @enum {string}
              */
             status?: "draft" | "active";
@@ -4641,7 +4909,7 @@ export interface components {
         PolicyHistory: {
             /**
              * Format: int64
-             * @description How many versions there are.
+             * @description Number of versions.
              */
             total: number;
             /** @description The page, newest first. */
@@ -4650,19 +4918,19 @@ export interface components {
         PolicyImpact: {
             /**
              * Format: int64
-             * @description How many the control flips.
+             * @description Number that the control flips.
              */
             changed: number;
             /**
              * Format: int64
-             * @description How many recorded decisions were decided again.
+             * @description Number of recorded decisions that were replayed.
              */
             evaluated: number;
-            /** @description Whether the share is over the threshold. */
+            /** @description Whether the share is above the threshold. */
             exceeded: boolean;
             /**
              * Format: int64
-             * @description The line that it begins in.
+             * @description Line on which it begins.
              */
             line?: number;
             /**
@@ -4672,12 +4940,12 @@ export interface components {
             mode: "warn" | "block";
             /**
              * Format: int64
-             * @description How many it would let pass that are stopped without it.
+             * @description Number that it would allow and that are blocked without it.
              */
             newly_allowed: number;
             /**
              * Format: int64
-             * @description How many it would stop that pass without it.
+             * @description Number that it would block and that are allowed without it.
              */
             newly_blocked: number;
             /**
@@ -4685,7 +4953,7 @@ export interface components {
              * @description Share of newly_blocked, 0 to 100.
              */
             newly_blocked_percent: number;
-            /** @description What these figures do not say. */
+            /** @description Limits of these figures. */
             note?: string;
             /** @description The rule behind most flips. */
             rule?: string;
@@ -4703,32 +4971,32 @@ export interface components {
             window_hours: number;
         };
         PolicyMemberDifference: {
-            /** @description Its value before; absent where it had none. */
+            /** @description Its value in the older version; absent when it has none. */
             from?: unknown;
             /**
              * @description Name of the member.
              * @example status
              */
             member: string;
-            /** @description Its value after; absent where it has none. */
+            /** @description Its value in the newer version; absent when it has none. */
             to?: unknown;
         };
         PolicyPage: {
             /**
              * Format: int64
-             * @description Number of the page, from 1: skip/limit+1.
+             * @description Page number, from 1: skip/limit+1.
              */
             page: number;
             /**
              * Format: int64
-             * @description The limit asked for.
+             * @description The limit of the page.
              */
             page_size: number;
-            /** @description The page, by id. */
+            /** @description The page, sorted by id. */
             policies: components["schemas"]["Policy"][];
             /**
              * Format: int64
-             * @description How many match the filters.
+             * @description Number that match the filters.
              */
             total: number;
         };
@@ -4744,12 +5012,12 @@ export interface components {
         PolicyPerformance: {
             /**
              * Format: double
-             * @description Mean time of an evaluation in milliseconds.
+             * @description Mean evaluation time in milliseconds.
              */
             avg_evaluation_time_ms: number;
             /**
              * Format: double
-             * @description Share answered from the decision cache, 0 to 1.
+             * @description Share of decisions answered from the decision cache, 0 to 1.
              */
             cache_hit_rate: number;
             /**
@@ -4764,7 +5032,7 @@ export interface components {
              * @enum {string}
              */
             environment: "production";
-            /** @description What the impact gate measured; absent where it is off */
+            /** @description The result of the impact gate; absent when it is off */
             impact?: components["schemas"]["PolicyImpact"];
             /** @description What was done */
             message: string;
@@ -4778,24 +5046,24 @@ export interface components {
              * @description When it was promoted
              */
             promoted_at: string;
-            /** @description With replace: the policies that it took the place of. To go back, reinstate one of them */
+            /** @description With replace: the policies that it replaced. To go back, reinstate one of them */
             replaced?: components["schemas"]["PolicySuperseded"][];
             /**
              * Format: int64
              * @description With keep_in_sandbox: the id of the copy in sandbox
              */
             sandbox_copy_id?: number;
-            /** @description What was done as asked and may surprise */
+            /** @description Things to know about what was done */
             warnings?: components["schemas"]["PolicyWarning"][];
         };
         PolicyPromotion: {
-            /** @description Who approved it. When four-eyes is on: the user name, e-mail address or id of an active person with policies:write, other than the caller. */
+            /** @description Who approved it. With four-eyes: the user name, e-mail address or id of an active person with policies:write, other than the caller. */
             approver?: string;
-            /** @description Why; kept with the version and in the audit. */
+            /** @description The reason; stored with the version and in the audit. */
             deployment_notes?: string;
-            /** @description Leave a copy in sandbox: same name, status, links and content, with an id of its own. */
+            /** @description Leave a copy in sandbox, with the same name, status, links and content, and an id of its own. */
             keep_in_sandbox?: boolean;
-            /** @description Make what it replaces inactive in the same moment: production's active controls of the same name for the same resource; for a library, the active one of its package. */
+            /** @description Make the controls that it replaces inactive in the same transaction: production's active controls with the same name for the same resource; for a library, the active one of its package. */
             replace?: boolean;
         };
         PolicyReinstated: {
@@ -4811,39 +5079,39 @@ export interface components {
              * @description Id of the policy
              */
             policy_id: number;
-            /** @description The policies that it took the place of */
+            /** @description The policies that it replaced */
             replaced: components["schemas"]["PolicySuperseded"][];
             /**
              * Format: int64
              * @description Its version
              */
             version: number;
-            /** @description What was done as asked and may surprise */
+            /** @description Things to know about what was done */
             warnings?: components["schemas"]["PolicyWarning"][];
         };
         PolicyReinstatement: {
-            /** @description Why; kept with the version and in the audit. */
+            /** @description The reason; stored with the version and in the audit. */
             deployment_notes?: string;
         };
         PolicySummary: {
             /**
              * Format: int64
-             * @description How many failed.
+             * @description Number of failed cases.
              */
             failed: number;
             /**
              * Format: double
-             * @description Share that passed, 0 to 1; 0 where there was no case.
+             * @description Share of passed cases, 0 to 1; 0 without cases.
              */
             pass_rate: number;
             /**
              * Format: int64
-             * @description How many passed.
+             * @description Number of passed cases.
              */
             passed: number;
             /**
              * Format: int64
-             * @description How many cases ran.
+             * @description Number of cases run.
              */
             total: number;
         };
@@ -4857,14 +5125,14 @@ export interface components {
             policy_id: number;
             /**
              * Format: int64
-             * @description The version that it was made inactive with.
+             * @description Its version now that it is inactive.
              */
             version: number;
         };
         PolicySyncError: {
             /**
              * Format: int64
-             * @description The bouncer that refused.
+             * @description The bouncer that refused the bundle.
              */
             bouncer_id: number;
             /** @description File in the bundle. */
@@ -4874,24 +5142,24 @@ export interface components {
              * @description Line in the file.
              */
             line?: number;
-            /** @description What it said. */
+            /** @description The message of the error. */
             message: string;
             /**
              * Format: int64
-             * @description The version it refused.
+             * @description The version that it refused.
              */
             version: number;
         };
         PolicyTestCase: {
-            /** @description What the control finds below data instead of what the environment has. Absent: what a decision would find. */
+            /** @description What the control reads below data, in place of the environment's own. Absent: the same as in a decision. */
             data?: components["schemas"]["PolicyTestData"];
             /** @description Whether access should be granted (ALLOW or MASK). */
             expected: boolean;
-            /** @description The input: user, resource, action, context and what else the control reads. */
+            /** @description The input: user, resource, action, context and whatever else the control reads. */
             input: {
                 [key: string]: unknown;
             };
-            /** @description The input is that of a recorded decision, and the caller has no audit:read: input is empty and data absent. Sent back, the case keeps the stored input. */
+            /** @description The input comes from a recorded decision and the caller lacks audit:read: input is empty and data absent. If the case is sent back, it keeps the stored input. */
             input_hidden?: boolean;
             /**
              * Format: name
@@ -4900,25 +5168,25 @@ export interface components {
              */
             name: string;
             /**
-             * @description decision: the case was made of a recorded decision.
+             * @description decision: the case was made from a recorded decision.
              * @enum {string}
              */
             source?: "decision";
         };
         PolicyTestData: {
-            /** @description Takes the place of data.pip: what data-source connections brought, by connection. */
+            /** @description Replaces data.pip: the data of data-source connections, by connection. */
             pip?: {
                 [key: string]: unknown;
             };
-            /** @description Takes the place of data.resources: resources by their id as a string. */
+            /** @description Replaces data.resources: resources, by their id as a string. */
             resources?: {
                 [key: string]: unknown;
             };
         };
         PolicyTestReport: {
-            /** @description One result a case, in order. */
+            /** @description One result for each case, in order. */
             results: components["schemas"]["RegoTestResult"][];
-            /** @description The counts. */
+            /** @description Figures. */
             summary: components["schemas"]["PolicySummary"];
         };
         PolicyTestRequest: {
@@ -4941,7 +5209,7 @@ export interface components {
              * @description How many there are.
              */
             total: number;
-            /** @description The policies that use it, in either environment, by id. */
+            /** @description The policies that use it, in either environment, sorted by id. */
             users: components["schemas"]["PolicyUser"][];
         };
         PolicyUser: {
@@ -4956,14 +5224,14 @@ export interface components {
              */
             id: number;
             /**
-             * @description What it is.
+             * @description Kind.
              * @enum {string}
              */
             kind: "control" | "library";
             /** @description Its name. */
             name: string;
             /**
-             * @description Its state.
+             * @description Its status.
              * @enum {string}
              */
             status: "draft" | "active" | "inactive";
@@ -4978,17 +5246,17 @@ export interface components {
             rego_code: string;
         };
         PolicyValidation: {
-            /** @description What stops it, with line and column. */
+            /** @description Errors that stop it, with line and column. */
             errors?: components["schemas"]["RegoIssue"][];
-            /** @description Set when it does. */
+            /** @description Which decisions trigger it. */
             message?: string;
             /** @description Whether the source compiles. */
             valid: boolean;
-            /** @description What a linter says; nothing is stopped by it. */
+            /** @description The linter's warnings; they stop nothing. */
             warnings?: components["schemas"]["RegoIssue"][];
         };
         PolicyVersion: {
-            /** @description Post-decision actions. */
+            /** @description Actions after a decision. */
             actions: components["schemas"]["PolicyAction"][];
             /**
              * Format: int64
@@ -4996,7 +5264,7 @@ export interface components {
              */
             bouncer_id: number | null;
             /**
-             * @description What made this version.
+             * @description The change that made this version.
              * @enum {string}
              */
             change: "created" | "updated" | "promoted" | "deleted" | "restored";
@@ -5010,16 +5278,16 @@ export interface components {
             /** @description Description for people. */
             description: string;
             /**
-             * @description Environment; changes by promotion only.
+             * @description Environment; only a promotion changes it.
              * @enum {string}
              */
             environment: "sandbox" | "production";
             /**
-             * @description Name, searchable by a part of it.
+             * @description Name; a search can match a part of it.
              * @example Payments: owners only
              */
             name: string;
-            /** @description Deployment notes of a promotion, or what was restored. */
+            /** @description Notes on a promotion, or what was restored. */
             note?: string;
             /**
              * Format: int64
@@ -5030,7 +5298,7 @@ export interface components {
             rego_code: string;
             /**
              * Format: int64
-             * @description Linked resource; null is tenant-wide.
+             * @description Linked resource; null: tenant-wide.
              */
             resource_id: number | null;
             /**
@@ -5038,44 +5306,44 @@ export interface components {
              * @enum {string}
              */
             status: "draft" | "active" | "inactive";
-            /** @description Stored test cases; all must pass to promote. */
+            /** @description Stored test cases; all must pass before a promotion. */
             test_cases: components["schemas"]["PolicyTestCase"][];
             /**
              * Format: int64
-             * @description Grows by one with each change; the ETag.
+             * @description Grows by one with each change; also the ETag.
              */
             version: number;
         };
         PolicyWarning: {
             /**
-             * @description not_enforced: the policy is a draft or inactive, and enforces nothing until it is active. tenant_wide: the control names no resource and applies to every request of its environment. sandbox_uncovered: resources of sandbox have no active control left. same_name_active: active controls of the same name for the same resource stay, and decide too. same_name_elsewhere: active controls of the same name for another resource stay.
+             * @description not_enforced: the policy is a draft or inactive, and enforces nothing until it is active. tenant_wide: the control names no resource and applies to every request of its environment. sandbox_uncovered: resources of sandbox have no active control left. same_name_active: active controls with the same name for the same resource stay active and decide too. same_name_elsewhere: active controls with the same name for another resource stay active.
              * @enum {string}
              */
             code: "not_enforced" | "tenant_wide" | "sandbox_uncovered" | "same_name_active" | "same_name_elsewhere";
-            /** @description For people. */
+            /** @description Message for people. */
             message: string;
-            /** @description The policies that it is about: the promoted one, or those that stay. */
+            /** @description The policies concerned: the promoted one, or those that stay. */
             policy_ids: number[];
             /** @description sandbox_uncovered: the resources without a control, the first 10. */
             resource_ids?: number[];
         };
         PolicycodeDeployment: {
-            /** @description Commit, as the request said */
+            /** @description Commit, as given in the request */
             commit?: string;
             /** @description Id of the deployment; absent on a dry run */
             deployment_id?: string;
-            /** @description Whether nothing was done */
+            /** @description Whether this was a dry run, which changes nothing */
             dry_run: boolean;
             /**
-             * @description Where the controls are
+             * @description Environment of the controls
              * @enum {string}
              */
             environment: "sandbox";
             /** @description The controls, by path */
             files: components["schemas"]["PolicycodeOutcome"][];
-            /** @description Repository, as the request said */
+            /** @description Repository, as given in the request */
             repository?: string;
-            /** @description How the tests went that came first */
+            /** @description Results of the tests that ran first */
             tests: components["schemas"]["ControlfileSummary"];
         };
         PolicycodeDrift: {
@@ -5086,7 +5354,7 @@ export interface components {
              * @enum {string}
              */
             environment: "sandbox" | "production";
-            /** @description Whether nothing differs */
+            /** @description Whether there is no difference */
             in_sync: boolean;
         };
         PolicycodeDrifted: {
@@ -5096,17 +5364,17 @@ export interface components {
             diff?: string;
             /** @description Name of the control */
             name: string;
-            /** @description Where it was deployed from; absent where it was not */
+            /** @description Where it was deployed from; absent if it was not */
             origin?: components["schemas"]["PolicycodeOrigin"];
             /** @description Path of its file */
             path?: string;
             /**
              * Format: int64
-             * @description Id of the control; absent where it is only in the repository
+             * @description Id of the control; absent when it is only in the repository
              */
             policy_id?: number;
             /**
-             * @description added: only in the repository; changed: the repository has another content; changed_outside: the service has a version that no deployment made; missing: deployed from code, and no longer in the repository
+             * @description added: only in the repository; changed: different in the repository; changed_outside: the service has a version that no deployment made; missing: deployed from code, and no longer in the repository
              * @enum {string}
              */
             state: "added" | "changed" | "changed_outside" | "missing";
@@ -5118,7 +5386,7 @@ export interface components {
         };
         PolicycodeExport: {
             /**
-             * @description Environment they are of
+             * @description Environment of the controls
              * @enum {string}
              */
             environment: "sandbox" | "production";
@@ -5126,7 +5394,7 @@ export interface components {
             files: components["schemas"]["ControlfileFile"][];
         };
         PolicycodeOrigin: {
-            /** @description Commit, as the deployment said */
+            /** @description Commit, as given in the deployment */
             commit?: string;
             /**
              * Format: date-time
@@ -5137,18 +5405,18 @@ export interface components {
             deployment_id: string;
             /** @description Path of its file */
             path: string;
-            /** @description Repository, as the deployment said */
+            /** @description Repository, as given in the deployment */
             repository?: string;
             /**
              * Format: int64
-             * @description Version of the control that the deployment left
+             * @description Version of the control after the deployment
              */
             version: number;
         };
         PolicycodeOutcome: {
-            /** @description On a dry run, the other members that change */
+            /** @description In a dry run: the other members that change */
             changes?: components["schemas"]["PolicyMemberDifference"][];
-            /** @description On a dry run, a unified diff of its Rego */
+            /** @description In a dry run: a unified diff of its Rego */
             diff?: string;
             /** @description Name of the control */
             name: string;
@@ -5156,7 +5424,7 @@ export interface components {
             path: string;
             /**
              * Format: int64
-             * @description Id of the control; absent where a dry run would create it
+             * @description Id of the control; absent when a dry run would create it
              */
             policy_id?: number;
             /**
@@ -5165,46 +5433,46 @@ export interface components {
              */
             result: "created" | "updated" | "unchanged";
             /**
-             * @description Its state now, or then
+             * @description Its status now, or at the time
              * @enum {string}
              */
             status: "draft" | "active" | "inactive";
-            /** @description Whether the control has no resource and so applies to every request of the environment */
+            /** @description Whether the control has no resource, so that it applies to every request of the environment */
             tenant_wide: boolean;
             /**
              * Format: int64
-             * @description Its version now, or then
+             * @description Its version now, or at the time
              */
             version: number;
         };
         PolicycodeRequest: {
             /**
              * Format: int64
-             * @description Bouncer for the controls of which gatehouse.yaml names none.
+             * @description Bouncer for controls for which gatehouse.yaml names none.
              */
             bouncer_id?: number | null;
             /**
-             * @description Their commit; kept with the controls.
+             * @description Their commit; stored with the controls.
              * @example 4f1c2aa
              */
             commit?: string;
-            /** @description Say what a deployment would do, with diffs, and do nothing. */
+            /** @description Only show what a deployment would do, with diffs. */
             dry_run?: boolean;
             /**
-             * @description sandbox, which is the default; controls go to production by promotion, so production is refused (422).
+             * @description sandbox by default. production is refused (422): controls get there by promotion.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
-            /** @description Files: controls (.rego), their Rego tests (_test.rego), and gatehouse.yaml beside them, which names, links and tests them. */
+            /** @description Files: controls (.rego), their Rego tests (_test.rego), and gatehouse.yaml, which names, links and tests them. */
             files: components["schemas"]["ControlfileFile"][];
             /**
-             * @description Where the files are from; kept with the controls, for drift.
+             * @description Origin of the files; stored with the controls, to detect drift.
              * @example github.com/acme/controls
              */
             repository?: string;
             /**
              * Format: int64
-             * @description Resource for the controls of which gatehouse.yaml names none.
+             * @description Resource for controls for which gatehouse.yaml names none.
              */
             resource_id?: number | null;
         };
@@ -5223,7 +5491,7 @@ export interface components {
              * @description Requests allowed in the window
              */
             limit?: number;
-            /** @description What went wrong, for people */
+            /** @description What went wrong, in words */
             message: string;
             /**
              * Format: int64
@@ -5239,7 +5507,7 @@ export interface components {
             [key: string]: unknown;
         };
         RedeemRequest: {
-            /** @description What stands behind #link= in the link */
+            /** @description The part of the link after #link= */
             link: string;
         };
         RedisHealth: {
@@ -5254,28 +5522,28 @@ export interface components {
              */
             memory_usage_mb: number;
             /**
-             * @description embedded: the cache of the process itself; degraded: Redis does not answer, the process counts alone
+             * @description embedded: a cache inside the process; degraded: Redis does not answer, and each process counts alone
              * @enum {string}
              */
             status: "up" | "degraded" | "embedded";
         };
         RegoAlternative: {
-            /** @description What was as it has to be */
+            /** @description Conditions that were already met */
             held: components["schemas"]["RegoCondition"][];
             /**
              * Format: int64
              * @description Its line, 1-based
              */
             line: number;
-            /** @description What would have to be different; a condition that holds must not */
+            /** @description What would have to change; a condition that holds must not */
             missing: components["schemas"]["RegoCondition"][];
             /** @description The rule's name */
             rule: string;
         };
         RegoAttribute: {
-            /** @description What the control takes where the value is absent; null where it does not say */
+            /** @description The value that the control uses when this one is absent; null when it names none */
             default_value: unknown;
-            /** @description Where the control looks at it */
+            /** @description Where the control reads it */
             description: string;
             /** @description Path below input */
             key: string;
@@ -5287,7 +5555,7 @@ export interface components {
             values: unknown[];
         };
         RegoBinding: {
-            /** @description Where the value comes from, as Rego writes it */
+            /** @description Source of the value, as written in Rego */
             path: string;
             /** @description The value; absent where there was none */
             value?: unknown;
@@ -5295,7 +5563,7 @@ export interface components {
             variable?: string;
         };
         RegoCondition: {
-            /** @description Conditions of the rules that it asks, and that made it so */
+            /** @description Conditions of the rules that it refers to and that decided its value */
             because?: components["schemas"]["RegoCondition"][];
             /** @description Whether it held */
             holds: boolean;
@@ -5304,35 +5572,35 @@ export interface components {
              * @description Its line in the control, 1-based
              */
             line: number;
-            /** @description The rule that the condition stands in */
+            /** @description The rule that contains the condition */
             rule: string;
             /** @description The condition as it is written */
             source: string;
-            /** @description It could not be evaluated, as an earlier condition gave it nothing */
+            /** @description Not evaluated, because an earlier condition gave it no value */
             unreached?: boolean;
-            /** @description What it saw */
+            /** @description The value that it read */
             values: components["schemas"]["RegoBinding"][];
         };
         RegoCoverage: {
             /**
              * Format: int64
-             * @description How many lines were reached
+             * @description Number of covered lines
              */
             covered_lines: number;
             /** @description File of the control */
             file: string;
             /**
              * Format: double
-             * @description Share of the lines that tests reached, 0 to 100
+             * @description Share of lines that the tests covered, 0 to 100
              */
             percent: number;
-            /** @description The lines that were not, 1-based */
+            /** @description Lines that were not covered, from 1 */
             uncovered_lines: number[];
         };
         RegoExplanation: {
-            /** @description Other rules that held and decide the same */
+            /** @description Other rules that held and give the same decision */
             also?: components["schemas"]["RegoAlternative"][];
-            /** @description What made the rule hold */
+            /** @description The conditions that made the rule hold */
             conditions: components["schemas"]["RegoCondition"][];
             /** @enum {string} */
             effect: "ALLOW" | "DENY" | "MASK" | "NO_MATCH";
@@ -5341,7 +5609,7 @@ export interface components {
              * @description Its line, 1-based
              */
             line?: number;
-            /** @description The nearest rule that would have allowed */
+            /** @description The nearest rule that would have granted access */
             nearest?: components["schemas"]["RegoAlternative"];
             /** @description Not everything could be explained */
             partial?: boolean;
@@ -5350,7 +5618,7 @@ export interface components {
             policy_name: string;
             /** Format: int64 */
             policy_version: number;
-            /** @description What the person who was refused is told */
+            /** @description The explanation for the person who was refused */
             public: string;
             /** @description The rule that decided */
             rule?: string;
@@ -5365,25 +5633,25 @@ export interface components {
              * @description Its line, 1-based
              */
             line: number;
-            /** @description The expression as it is written; of a long one the beginning */
+            /** @description The expression as written; a long one is cut */
             source: string;
         };
         RegoFileIssue: {
             /**
              * Format: int64
-             * @description Column in the line, 1-based
+             * @description Column in the line, from 1
              */
             column: number;
             /** @description Path of the file */
             file: string;
             /**
              * Format: int64
-             * @description Line in the source, 1-based; 0 for the text as a whole
+             * @description Line in the source, from 1; 0 for the whole text
              */
             line: number;
             /** @description What is wrong */
             message: string;
-            /** @description The check that speaks: a compiler code, or the linter's category/title */
+            /** @description The check that reports it: a compiler code, or the linter's category/title */
             rule?: string;
             /**
              * @description error: the control is refused; warning: advice
@@ -5394,17 +5662,17 @@ export interface components {
         RegoIssue: {
             /**
              * Format: int64
-             * @description Column in the line, 1-based
+             * @description Column in the line, from 1
              */
             column: number;
             /**
              * Format: int64
-             * @description Line in the source, 1-based; 0 for the text as a whole
+             * @description Line in the source, from 1; 0 for the whole text
              */
             line: number;
             /** @description What is wrong */
             message: string;
-            /** @description The check that speaks: a compiler code, or the linter's category/title */
+            /** @description The check that reports it: a compiler code, or the linter's category/title */
             rule?: string;
             /**
              * @description error: the control is refused; warning: advice
@@ -5413,7 +5681,7 @@ export interface components {
             severity: "error" | "warning";
         };
         RegoMaskRule: {
-            /** @description Dotted path or JSON pointer; * for every element */
+            /** @description Dotted path or JSON pointer; * matches every element */
             path: string;
             /**
              * @description How the value is hidden
@@ -5422,7 +5690,7 @@ export interface components {
             strategy: "redact" | "hash" | "last4" | "remove";
         };
         RegoModuleTest: {
-            /** @description The expression of the control that did not hold last before */
+            /** @description The last expression of the control that did not hold before that */
             because?: components["schemas"]["RegoExpression"];
             /**
              * Format: double
@@ -5433,18 +5701,18 @@ export interface components {
             error?: string;
             /** @description The expression of the test that did not hold */
             failed_at?: components["schemas"]["RegoExpression"];
-            /** @description Of a test with several cases, those that failed */
+            /** @description The failed cases, for a test with several cases */
             failed_cases?: string[];
             /** @description File that holds the test */
             file: string;
             /**
              * Format: int64
-             * @description Line of the test rule, 1-based
+             * @description Line of the test rule, from 1
              */
             line: number;
             /** @description Name of the test rule */
             name: string;
-            /** @description What it printed, cut after 8 KiB */
+            /** @description Its output, cut after 8 KiB */
             output?: string;
             /** @description Its package */
             package: string;
@@ -5482,30 +5750,30 @@ export interface components {
         Removed: {
             /**
              * Format: int64
-             * @description Id of what is gone
+             * @description Id of the removed resource
              */
             id: number;
             /** @description What was done */
             message: string;
         };
         ReplayAddedCase: {
-            /** @description What it comes to. */
+            /** @description The result. */
             actual: boolean;
             /** @description The decision. */
             decision_id: string;
             /** @description Whether access was granted. */
             expected: boolean;
-            /** @description The name of its case. */
+            /** @description Name of its case. */
             name: string;
-            /** @description Whether the control, alone, comes to the same. */
+            /** @description Whether the control alone gives the same result. */
             passed: boolean;
-            /** @description Whether the input has values that the log redacted. */
+            /** @description Whether the input has values that were redacted in the log. */
             redacted: boolean;
         };
         ReplayByControl: {
             /**
              * Format: int64
-             * @description Flipped.
+             * @description Flipped decisions.
              */
             changed: number;
             /**
@@ -5515,12 +5783,12 @@ export interface components {
             evaluated: number;
             /**
              * Format: int64
-             * @description Let pass, where the baseline stops.
+             * @description Allowed, and the baseline blocks it.
              */
             newly_allowed: number;
             /**
              * Format: int64
-             * @description Stopped, where the baseline lets pass.
+             * @description Blocked, and the baseline allows it.
              */
             newly_blocked: number;
             /**
@@ -5532,24 +5800,24 @@ export interface components {
             policy_name: string;
             /**
              * Format: int64
-             * @description Let pass.
+             * @description Allowed.
              */
             would_allow: number;
             /**
              * Format: int64
-             * @description Stopped by the candidate.
+             * @description Blocked by the candidate.
              */
             would_block: number;
             /**
              * Format: int64
-             * @description Let pass with parts hidden.
+             * @description Allowed with parts masked.
              */
             would_mask: number;
         };
         ReplayByResource: {
             /**
              * Format: int64
-             * @description Flipped.
+             * @description Flipped decisions.
              */
             changed: number;
             /**
@@ -5561,12 +5829,12 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description Let pass, where the baseline stops.
+             * @description Allowed, and the baseline blocks it.
              */
             newly_allowed: number;
             /**
              * Format: int64
-             * @description Stopped, where the baseline lets pass.
+             * @description Blocked, and the baseline allows it.
              */
             newly_blocked: number;
             /**
@@ -5576,29 +5844,29 @@ export interface components {
             resource_id: number;
             /**
              * Format: int64
-             * @description Let pass.
+             * @description Allowed.
              */
             would_allow: number;
             /**
              * Format: int64
-             * @description Stopped by the candidate.
+             * @description Blocked by the candidate.
              */
             would_block: number;
             /**
              * Format: int64
-             * @description Let pass with parts hidden.
+             * @description Allowed with parts masked.
              */
             would_mask: number;
         };
         ReplayByRule: {
             /**
              * Format: int64
-             * @description How many flips.
+             * @description Number of flips.
              */
             changed: number;
             /**
              * Format: int64
-             * @description The line that it begins in, 1-based.
+             * @description Line on which it begins, from 1.
              */
             line: number;
             /**
@@ -5614,7 +5882,7 @@ export interface components {
         ReplayBySubject: {
             /**
              * Format: int64
-             * @description Flipped.
+             * @description Flipped decisions.
              */
             changed: number;
             /**
@@ -5624,36 +5892,36 @@ export interface components {
             evaluated: number;
             /**
              * Format: int64
-             * @description Let pass, where the baseline stops.
+             * @description Allowed, and the baseline blocks it.
              */
             newly_allowed: number;
             /**
              * Format: int64
-             * @description Stopped, where the baseline lets pass.
+             * @description Blocked, and the baseline allows it.
              */
             newly_blocked: number;
             /** @description The subject. */
             user_id: string;
             /**
              * Format: int64
-             * @description Let pass.
+             * @description Allowed.
              */
             would_allow: number;
             /**
              * Format: int64
-             * @description Stopped by the candidate.
+             * @description Blocked by the candidate.
              */
             would_block: number;
             /**
              * Format: int64
-             * @description Let pass with parts hidden.
+             * @description Allowed with parts masked.
              */
             would_mask: number;
         };
         ReplayCandidate: {
             /**
              * Format: name
-             * @description For a new control: what answers call it.
+             * @description For a new control: its name in the answer.
              */
             name?: string;
             /**
@@ -5677,31 +5945,31 @@ export interface components {
         ReplayDrift: {
             /**
              * Format: int64
-             * @description Of these, decided by a control, or a version of one, that the baseline has not.
+             * @description Among these: decisions made by a control, or by a version of one, that the baseline does not have.
              */
             controls: number;
             /**
              * Format: int64
-             * @description The rest: the baseline has what decided, so its libraries or the resources moved, or another control came.
+             * @description The rest: the baseline has the control that decided, so its libraries or the resources have changed, or a control was added.
              */
             data: number;
             /**
              * Format: int64
-             * @description How many drifted. With the baseline and data of then: none, but for what is not known any more.
+             * @description Number of decisions that drifted. When the baseline and data are those of the time, this is 0, apart from what is no longer known.
              */
             total: number;
             /**
              * Format: int64
-             * @description Of the others, those of which it is not known any more what decided: made before its history began or beyond its bounds, or by what was deleted for good.
+             * @description Among the others: decisions for which it is no longer known what decided. They were made before the history starts or are beyond its limits, or what decided was permanently deleted.
              */
             unknown: number;
         };
         ReplayFromDecisions: {
             /** @description The decisions, by id. */
             decision_ids?: string[];
-            /** @description Answer with the cases, and store none. */
+            /** @description Return the cases without storing them. */
             dry_run?: boolean;
-            /** @description Instead: the newest that these leave. */
+            /** @description Instead of decision_ids: the newest decisions that match these filters. */
             filter?: components["schemas"]["ReplayPicked"];
         };
         ReplayImpact: {
@@ -5710,37 +5978,37 @@ export interface components {
              * @enum {string}
              */
             baseline: "then" | "now";
-            /** @description By the control that decides, or that is missed by what it flips; most flips first. */
+            /** @description By the control that decides, or that no longer decides what flips; most flips first. */
             by_control: components["schemas"]["ReplayByControl"][];
             /** @description By the resource that matches; most flips first. */
             by_resource: components["schemas"]["ReplayByResource"][];
             /** @description The rules behind the flips; most flips first. */
             by_rule: components["schemas"]["ReplayByRule"][];
-            /** @description The subjects whose decisions flip; most flips first, 100 at most. */
+            /** @description The subjects whose decisions flip; most flips first, at most 100. */
             by_subject: components["schemas"]["ReplayBySubject"][];
             /**
              * Format: int64
-             * @description How many it flips: the baseline decides otherwise, or hides other parts.
+             * @description Number that it flips: the baseline decides differently, or masks other parts.
              */
             changed: number;
             /**
              * Format: double
-             * @description changed of evaluated, 0 to 100.
+             * @description changed as a percentage of evaluated.
              */
             changed_percent: number;
-            /** @description The candidate: what would be active, or not, besides the baseline. */
+            /** @description The candidate: controls to activate or deactivate, compared with the baseline. */
             controls: components["schemas"]["ReplaySubject"][];
             /**
-             * @description By which resources both decided.
+             * @description Which resources both sides used.
              * @enum {string}
              */
             data: "then" | "now";
             /**
              * Format: double
-             * @description How fast.
+             * @description Speed.
              */
             decisions_per_second: number;
-            /** @description Decisions that the baseline, too, decides otherwise than was recorded: not because of the candidate, but because the baseline is not what decided then. */
+            /** @description Decisions for which the baseline, too, differs from what was recorded. The cause is not the candidate: the baseline is not what decided at the time. */
             drifted: components["schemas"]["ReplayDrift"];
             /**
              * Format: double
@@ -5748,53 +6016,53 @@ export interface components {
              */
             duration_ms: number;
             /**
-             * @description Where the controls are.
+             * @description Environment of the controls.
              * @enum {string}
              */
             environment: "sandbox" | "production";
             /**
              * Format: int64
-             * @description How many were decided again: would_block, would_allow and would_mask together.
+             * @description Number that were replayed: would_block, would_allow and would_mask together.
              */
             evaluated: number;
             /**
              * Format: date-time
-             * @description The begin of the window.
+             * @description Start of the period.
              */
             from: string;
             /**
              * Format: int64
-             * @description How many it lets pass that the baseline stops.
+             * @description Number that it allows and the baseline blocks.
              */
             newly_allowed: number;
             /**
              * Format: int64
-             * @description How many it stops that the baseline lets pass.
+             * @description Number that it blocks and the baseline allows.
              */
             newly_blocked: number;
             /**
              * Format: double
-             * @description newly_blocked of evaluated, 0 to 100.
+             * @description newly_blocked as a percentage of evaluated.
              */
             newly_blocked_percent: number;
-            /** @description Decisions with an input that could not be decided again as they were. */
+            /** @description Decisions with a stored input that could not be repeated as they were. */
             not_replayable: components["schemas"]["ReplayNotReplayable"];
-            /** @description What these figures do not say. */
+            /** @description Limits of these figures. */
             note?: string;
             /**
              * Format: int64
-             * @description Decisions in the window.
+             * @description Decisions in the period.
              */
             recorded: number;
             /**
              * Format: int64
-             * @description The newest revision of controls and data that decided again.
+             * @description The newest revision of controls and data used in the replay.
              */
             revision: number;
-            /** @description Flips one by one, newest first. */
+            /** @description Single flips, newest first. */
             samples: components["schemas"]["RerunSample"][];
             /**
-             * @description Whose decisions were replayed.
+             * @description Environment whose decisions were replayed.
              * @enum {string}
              */
             source_environment: "sandbox" | "production";
@@ -5803,7 +6071,7 @@ export interface components {
              * @description Its end.
              */
             to: string;
-            /** @description Whether not all that kept their input were replayed, because time ran out or max_decisions is less; the newest were. */
+            /** @description Whether some decisions with a stored input were not replayed, because time ran out or max_decisions is lower. The newest were replayed. */
             truncated: boolean;
             /**
              * Format: int64
@@ -5812,50 +6080,50 @@ export interface components {
             window_hours: number;
             /**
              * Format: int64
-             * @description Of these, the ones of which no input was kept (see the tenant's setting replay), so that they cannot be replayed.
+             * @description Among these: decisions without a stored input (see the tenant's setting replay). They cannot be replayed.
              */
             without_input: number;
             /**
              * Format: int64
-             * @description How many it lets pass.
+             * @description Number that it allows.
              */
             would_allow: number;
             /**
              * Format: int64
-             * @description How many the candidate stops.
+             * @description Number that the candidate blocks.
              */
             would_block: number;
             /**
              * Format: double
-             * @description would_block of evaluated, 0 to 100.
+             * @description would_block as a percentage of evaluated.
              */
             would_block_percent: number;
             /**
              * Format: int64
-             * @description How many it lets pass with parts hidden.
+             * @description Number that it allows with parts masked.
              */
             would_mask: number;
             /**
              * Format: int64
-             * @description Of would_block, those that no control matches.
+             * @description Among would_block: decisions that no control matches.
              */
             would_no_match: number;
         };
         ReplayMade: {
-            /** @description The new cases, and how the control fares in them. */
+            /** @description The new cases, and their results against the control. */
             added: components["schemas"]["ReplayAddedCase"][];
             /**
              * Format: int64
              * @description The control.
              */
             policy_id: number;
-            /** @description Decisions that make no case. */
+            /** @description Decisions without a case, and why. */
             skipped: components["schemas"]["ReplaySkipped"][];
-            /** @description The new cases as they are stored. */
+            /** @description The new cases, as stored. */
             test_cases: components["schemas"]["PolicyTestCase"][];
             /**
              * Format: int64
-             * @description How many cases the control has now.
+             * @description Number of cases that the control has now.
              */
             total: number;
             /**
@@ -5867,17 +6135,17 @@ export interface components {
         ReplayNotReplayable: {
             /**
              * Format: int64
-             * @description The candidate reads a part of the request that the bouncer did not look at then.
+             * @description The candidate reads a part of the request that the bouncer did not read at the time.
              */
             incomplete: number;
             /**
              * Format: int64
-             * @description The input was too large to keep, or was not sent.
+             * @description The input was too large to store, or was not sent.
              */
             no_input: number;
             /**
              * Format: int64
-             * @description A control reads a value that the log redacted.
+             * @description A control reads a value that was redacted in the log.
              */
             redacted: number;
             /**
@@ -5887,48 +6155,48 @@ export interface components {
             total: number;
             /**
              * Format: int64
-             * @description The input is no decision request.
+             * @description The input is not a decision request.
              */
             unreadable: number;
         };
         ReplayPicked: {
             /**
-             * @description Only these.
+             * @description Only these decisions.
              * @enum {string}
              */
             decision?: "PERMIT" | "DENY";
             /**
-             * @description Where they were made; absent: production.
+             * @description Environment of the decisions; absent: production.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
             /**
              * Format: int64
-             * @description How many at most; 20 when absent.
+             * @description Largest number of cases; 20 by default.
              */
             limit?: number;
             /**
              * Format: int64
-             * @description Only those that this control decided.
+             * @description Only decisions made by this control.
              */
             policy_id?: number;
             /**
              * Format: int64
-             * @description Only those about this resource.
+             * @description Only decisions about this resource.
              */
             resource_id?: number;
-            /** @description Only those of this subject. */
+            /** @description Only decisions about this subject. */
             user_id?: string;
             /**
              * Format: int64
-             * @description How far back; 24 when absent.
+             * @description How far back; 24 by default.
              */
             window_hours?: number;
         };
         ReplayProgress: {
             /**
              * Format: int64
-             * @description Decisions that it is through with.
+             * @description Decisions replayed so far.
              */
             evaluated: number;
             /**
@@ -5938,69 +6206,69 @@ export interface components {
             percent: number;
             /**
              * Format: int64
-             * @description Decisions that are to be replayed; 0 before it has begun.
+             * @description Decisions to replay; 0 before the replay has begun.
              */
             total: number;
         };
         ReplayRequest: {
             /**
-             * @description What the candidate is compared with: for each decision the controls and libraries that decided then (default), or those active now.
+             * @description What the candidate is compared with: for each decision, the controls and libraries that decided it (default), or those that are active now.
              * @enum {string}
              */
             baseline?: "then" | "now";
-            /** @description Edits: source that is not stored. */
+            /** @description Edited source that is not stored. */
             candidates?: components["schemas"]["ReplayCandidate"][];
             /**
-             * @description Stored controls that would be active, besides the active ones; absent or empty: the active ones alone, which tells what enforcing them would block.
+             * @description Stored controls to activate in addition to the active ones. Absent or empty: only the active ones, which shows what enforcing them would block.
              * @example [
              *       12
              *     ]
              */
             control_ids?: number[];
             /**
-             * @description The resources by which both decide: as they were when each decision was made (default), or as they are now.
+             * @description The resources that both sides use: as they were at the time of each decision (default), or as they are now.
              * @enum {string}
              */
             data?: "then" | "now";
             /**
-             * @description Where the controls are; absent: the credential's environment, else production.
+             * @description Environment of the controls; absent: the credential's environment, else production.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
             /**
              * Format: int64
-             * @description Replay the newest so many only.
+             * @description Replay only this many decisions, the newest.
              */
             max_decisions?: number;
             /**
              * Format: int64
-             * @description How many flips are told one by one; 20 when absent.
+             * @description Largest number of single flips in the answer; 20 by default.
              */
             samples?: number;
             /**
-             * @description Whose recorded decisions, active controls and resources are taken; absent: environment. With environment sandbox and this production, sandbox controls meet production's traffic, as a promotion would have them.
+             * @description Environment whose recorded decisions, active controls and resources are used; absent: same as environment. With environment sandbox and this production, sandbox controls are tried on production's traffic, as a promotion would do.
              * @enum {string}
              */
             source_environment?: "sandbox" | "production";
             /**
              * Format: int64
-             * @description How far back decisions are replayed; 24 when absent.
+             * @description How far back decisions are replayed; 24 by default.
              * @example 24
              */
             window_hours?: number;
-            /** @description Active controls of the source environment that would not be. */
+            /** @description Active controls of the source environment that would not be active. */
             without_control_ids?: number[];
         };
         ReplayRun: {
             /**
              * Format: date-time
-             * @description When it was asked for.
+             * @description When it was requested.
              */
             created_at: string;
-            /** @description Who asked for it. */
+            /** @description Who requested it. */
             created_by: string;
             /**
-             * @description Where the controls are.
+             * @description Environment of the controls.
              * @enum {string}
              */
             environment: "sandbox" | "production";
@@ -6016,25 +6284,25 @@ export interface components {
              * @description Identifier.
              */
             id: number;
-            /** @description How far it is. */
+            /** @description Progress. */
             progress: components["schemas"]["ReplayProgress"];
-            /** @description What was asked for. */
+            /** @description The request. */
             request: components["schemas"]["ReplayRequest"];
-            /** @description What was found: all of it once completed, what there was when it ended otherwise. Absent from lists. */
+            /** @description The result: complete once the replay is completed, otherwise what there was when it ended. Absent in lists. */
             result?: components["schemas"]["ReplayImpact"];
             /**
-             * @description Whose decisions are replayed.
+             * @description Environment whose decisions are replayed.
              * @enum {string}
              */
             source_environment: "sandbox" | "production";
             /**
-             * @description Its state. A run that was on its way when the server ended starts anew.
+             * @description Its state. A replay that was running when the server stopped starts again from the beginning.
              * @enum {string}
              */
             status: "running" | "completed" | "failed" | "cancelled";
             /**
              * Format: date-time
-             * @description When it last got further.
+             * @description When it last made progress.
              */
             updated_at: string;
         };
@@ -6057,7 +6325,7 @@ export interface components {
             reason: "no_input" | "unreadable" | "already_there";
         };
         ReplaySubject: {
-            /** @description Whether its source was sent, not stored. */
+            /** @description Whether its source was sent with the request and is not stored. */
             edited: boolean;
             /** @description Its name. */
             name: string;
@@ -6066,7 +6334,7 @@ export interface components {
              * @description The control; absent for a new one.
              */
             policy_id?: number;
-            /** @description Whether it would not be active. */
+            /** @description Whether the control would be inactive. */
             removed: boolean;
             /**
              * Format: int64
@@ -6075,11 +6343,11 @@ export interface components {
             version?: number;
         };
         ReplayUnused: {
-            /** @description Active controls that decided nothing since, by id. */
+            /** @description Active controls that have decided nothing in that time, by id. */
             controls: components["schemas"]["ReplayUnusedOne"][];
             /**
              * Format: int64
-             * @description For how long.
+             * @description Length of the period.
              */
             days: number;
             /**
@@ -6089,21 +6357,21 @@ export interface components {
             environment: "sandbox" | "production";
             /**
              * Format: int64
-             * @description How many active controls there are.
+             * @description Number of active controls.
              */
             examined: number;
-            /** @description What this list does not say. */
+            /** @description Limits of this list. */
             note?: string;
-            /** @description Of the others, rules that no recorded explanation since names, by control. */
+            /** @description For the other controls: the rules that no recorded explanation in that time names, by control. */
             rules: components["schemas"]["ReplayUnusedRules"][];
             /**
              * Format: date-time
-             * @description Since when: whole hours.
+             * @description Start of the period, in whole hours.
              */
             since: string;
         };
         ReplayUnusedOne: {
-            /** @description Whether it changed since. */
+            /** @description Whether it has changed since. */
             changed_since: boolean;
             /**
              * Format: date-time
@@ -6124,14 +6392,14 @@ export interface components {
             resource_id?: number;
             /**
              * Format: date-time
-             * @description When it last changed: one that changed since has had less time.
+             * @description When it last changed; a recent change means that it had less time to decide.
              */
             updated_at: string;
         };
         ReplayUnusedRule: {
             /**
              * Format: int64
-             * @description The line that it begins in, 1-based.
+             * @description Line on which it begins, from 1.
              */
             line: number;
             /** @description Its name. */
@@ -6140,7 +6408,7 @@ export interface components {
         ReplayUnusedRules: {
             /**
              * Format: int64
-             * @description How many recorded explanations of its current version were read.
+             * @description Number of recorded explanations of its current version that were read.
              */
             explanations: number;
             /** @description Its name. */
@@ -6155,12 +6423,12 @@ export interface components {
         };
         RerunRecorded: {
             /**
-             * @description The decision that was answered.
+             * @description The decision in the answer.
              * @enum {string}
              */
             decision: "PERMIT" | "DENY";
             /**
-             * @description What the controls said then.
+             * @description The effect that the controls returned at the time.
              * @enum {string}
              */
             effect: "ALLOW" | "DENY" | "MASK" | "NO_MATCH" | "SHADOW_WOULD_DENY" | "SHADOW_WOULD_MASK";
@@ -6171,7 +6439,7 @@ export interface components {
             policy_id?: number;
             /**
              * Format: int64
-             * @description Its version then.
+             * @description Its version at the time.
              */
             policy_version?: number;
             /**
@@ -6181,27 +6449,27 @@ export interface components {
             revision?: number;
         };
         RerunSample: {
-            /** @description What was asked for. */
+            /** @description The request. */
             action: string;
-            /** @description What it decides with the candidate. */
+            /** @description The decision with the candidate. */
             after: components["schemas"]["RerunVerdict"];
-            /** @description What the baseline decides over the recorded input. */
+            /** @description The decision of the baseline on the recorded input. */
             before: components["schemas"]["RerunVerdict"];
             /**
              * Format: int64
-             * @description The bouncer that decided; absent where this service did.
+             * @description The bouncer that decided; absent when this service decided.
              */
             bouncer_id?: number;
             /**
-             * @description How the candidate flips it.
+             * @description How the candidate flips the decision.
              * @enum {string}
              */
             change: "newly_blocked" | "newly_allowed" | "mask_changed";
-            /** @description The decision, as the audit knows it. */
+            /** @description The decision_id in the audit. */
             decision_id: string;
-            /** @description The path that was asked for. */
+            /** @description The requested path. */
             path?: string;
-            /** @description What was decided then. */
+            /** @description The decision at the time. */
             recorded: components["schemas"]["RerunRecorded"];
             /**
              * Format: int64
@@ -6213,14 +6481,14 @@ export interface components {
              * @description When it was decided.
              */
             timestamp: string;
-            /** @description Whose request it was. */
+            /** @description The subject of the request. */
             user_id: string;
         };
         RerunVerdict: {
-            /** @description Whether the request would be stopped. */
+            /** @description Whether the request would be blocked. */
             blocked: boolean;
             /**
-             * @description What the controls say.
+             * @description The effect that the controls return.
              * @enum {string}
              */
             effect: "ALLOW" | "DENY" | "MASK" | "NO_MATCH";
@@ -6228,10 +6496,10 @@ export interface components {
             explanation?: string;
             /**
              * Format: int64
-             * @description The line that the rule begins in, 1-based.
+             * @description Line on which the rule begins, from 1.
              */
             line?: number;
-            /** @description With MASK: what is hidden. */
+            /** @description For MASK: the masked parts. */
             mask?: components["schemas"]["RegoMaskRule"][];
             /**
              * Format: int64
@@ -6247,7 +6515,7 @@ export interface components {
             policy_version?: number;
             /** @description Why, in words. */
             reason: string;
-            /** @description The rule that decides; where only a default does, or none, the nearest that would have granted access. */
+            /** @description The rule that decides. Where only a default decides, or nothing does: the nearest rule that would have granted access. */
             rule?: string;
         };
         Resource: {
@@ -6263,22 +6531,22 @@ export interface components {
              * @enum {string}
              */
             ai_provider?: "openai" | "anthropic" | "google" | "azure" | "aws" | "self_hosted";
-            /** @description Free attributes: sensitivity, owner, compliance and the like. */
+            /** @description Free-form attributes: sensitivity, owner, compliance and others. */
             attributes: {
                 [key: string]: unknown;
             };
             /**
-             * @description Audit detail and retention.
+             * @description Audit level and retention.
              * @enum {string}
              */
             audit_level?: "none" | "basic" | "detailed" | "comprehensive";
-            /** @description True when a bouncer created it on first traffic for an unregistered host. */
+            /** @description True when a bouncer created it, on the first traffic for an unregistered host. */
             auto_discovered: boolean;
-            /** @description What it is for, at most 500 characters. */
+            /** @description Purpose, at most 500 characters. */
             business_context?: string;
             /**
              * Format: double
-             * @description How sure the classification is.
+             * @description Confidence of the classification.
              */
             readonly classification_confidence?: number;
             /**
@@ -6286,7 +6554,7 @@ export interface components {
              * @enum {string}
              */
             readonly classification_source?: "manual" | "heuristic" | "assist";
-            /** @description Regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
+            /** @description Compliance regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
             compliance_tags: string[];
             /**
              * Format: date-time
@@ -6294,12 +6562,12 @@ export interface components {
              */
             created_at: string;
             /**
-             * @description How sensitive its data is.
+             * @description Sensitivity of its data.
              * @enum {string}
              */
             data_classification?: "public" | "internal" | "confidential" | "restricted";
             /**
-             * @description Where its data must stay.
+             * @description Where its data must be stored.
              * @example eu
              */
             data_residency?: string;
@@ -6314,7 +6582,7 @@ export interface components {
             environment: "sandbox" | "production";
             /**
              * Format: int64
-             * @description Identifier, unique over both environments.
+             * @description Identifier, unique across both environments.
              * @example 7
              */
             id: number;
@@ -6325,10 +6593,10 @@ export interface components {
             readonly last_classified_at?: string;
             /** @description Protocol version of an mcp_server. */
             mcp_protocol_version?: string;
-            /** @description HTTP methods; empty means every method, and GET takes HEAD too. */
+            /** @description HTTP methods; empty means every method; GET includes HEAD. */
             methods: string[];
             /**
-             * @description Name for people.
+             * @description Display name.
              * @example Payments API
              */
             name: string;
@@ -6339,10 +6607,10 @@ export interface components {
             original_host: string;
             /**
              * Format: email
-             * @description Address that incidents go to; kept out of audit snapshots.
+             * @description Contact address for incidents; left out of audit snapshots.
              */
             owner_email?: string;
-            /** @description Team that incidents go to. */
+            /** @description Team that handles incidents. */
             owner_team?: string;
             /**
              * @description Path pattern: * is one segment, ** the rest, {name} one named segment.
@@ -6350,28 +6618,28 @@ export interface components {
              */
             path: string;
             /**
-             * @description Which spellings of its paths are the resource's: folded, all that some server reads as the same (case, parameters of segments, final dots and spaces, escapes that are encoded again, Unicode compatibility forms); exact, only those that are spelled as the pattern is. An application behind exact must tell all of them apart itself.
+             * @description Which spellings of a path belong to the resource. folded: all spellings that some server treats as the same (case, path parameters, trailing dots and spaces, double escapes, Unicode compatibility forms). exact: only those spelled as in the pattern. With exact, the application must tell all of them apart itself.
              * @enum {string}
              */
             path_matching: "folded" | "exact";
-            /** @description Personal data it holds. */
+            /** @description Personal data that it contains. */
             pii_categories: ("names" | "emails" | "ssn" | "card_numbers" | "health_records" | "addresses")[];
             /** @description Ids of the controls bound to the resource. */
             policies: number[];
             /**
-             * @description What it is; selects control templates.
+             * @description Kind; selects control templates.
              * @enum {string}
              */
             resource_kind?: "api" | "llm_endpoint" | "mcp_server" | "agent" | "rag_index" | "dataset" | "tool";
             /**
-             * @description Monitoring frequency and alert thresholds.
+             * @description How often to monitor, and alert thresholds.
              * @enum {string}
              */
             sla_tier?: "gold" | "silver" | "bronze";
-            /** @description Tags set by classification. */
+            /** @description Tags that classification has set. */
             readonly tags: string[];
             /**
-             * @description Kind of thing, as requests name it.
+             * @description Type, as requests name it.
              * @example api
              */
             type: string;
@@ -6387,7 +6655,7 @@ export interface components {
             url: string;
             /**
              * Format: int64
-             * @description Grows by one with each change; the ETag.
+             * @description Grows by one with each change; also the ETag.
              */
             version: number;
         };
@@ -6407,9 +6675,9 @@ export interface components {
              * @description Id of the resource
              */
             id: number;
-            /** @description Name for people. */
+            /** @description Display name. */
             name: string;
-            /** @description What it lacks: it was discovered and nobody classified it; it has no kind, classification or provider; the heuristic was not sure; no active control is bound to it. */
+            /** @description What is missing: it was discovered and nobody has classified it; it has no kind, classification or provider; the heuristic was not sure; no active control is bound to it. */
             reasons: ("auto_discovered" | "no_resource_kind" | "no_data_classification" | "no_ai_provider" | "low_confidence" | "no_control")[];
             /**
              * @description Its resource_kind, or unknown.
@@ -6420,7 +6688,7 @@ export interface components {
         ResourceBulk: {
             /**
              * Format: int64
-             * @description Resources that got values, or their first classification.
+             * @description Resources that got values, or were classified for the first time.
              */
             classified: number;
             /**
@@ -6429,7 +6697,7 @@ export interface components {
              */
             environment: "sandbox" | "production";
             /**
-             * @description One line for each resource that could not be classified: its id and why.
+             * @description One line for each resource that could not be classified: its id and the reason.
              * @example [
              *       "17: a confidential or restricted resource needs at least one compliance tag"
              *     ]
@@ -6437,17 +6705,17 @@ export interface components {
             errors: string[];
             /**
              * Format: int64
-             * @description Resources that were looked at: not yet classified ones first, then those classified longest ago.
+             * @description Resources examined: those never classified first, then those classified longest ago.
              */
             examined: number;
             /**
              * Format: int64
-             * @description Resources of the environment that were left alone because a person or the assistant classified them.
+             * @description Resources of the environment that were skipped, because a person or the assistant classified them.
              */
             skipped: number;
             /**
              * Format: int64
-             * @description Resources without an empty member that could be filled.
+             * @description Resources with no empty member to fill in.
              */
             unchanged: number;
         };
@@ -6461,27 +6729,27 @@ export interface components {
              * @enum {string|null}
              */
             ai_provider?: "openai" | "anthropic" | "google" | "azure" | "aws" | "self_hosted" | null;
-            /** @description Free attributes; replaces them whole. */
+            /** @description Free-form attributes; replaces all of them. */
             attributes?: {
                 [key: string]: unknown;
             } | null;
             /**
-             * @description Audit detail and retention.
+             * @description Audit level and retention.
              * @enum {string|null}
              */
             audit_level?: "none" | "basic" | "detailed" | "comprehensive" | null;
-            /** @description What it is for, at most 500 characters. */
+            /** @description Purpose, at most 500 characters. */
             business_context?: string | null;
-            /** @description Regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
+            /** @description Compliance regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
             compliance_tags?: string[] | null;
             /**
-             * @description How sensitive its data is; confidential and restricted need a compliance tag.
+             * @description Sensitivity of its data; confidential and restricted need a compliance tag.
              * @enum {string|null}
              */
             data_classification?: "public" | "internal" | "confidential" | "restricted" | null;
             /**
              * Format: name
-             * @description Where its data must stay.
+             * @description Where its data must be stored.
              */
             data_residency?: string | null;
             /** @description Description for people. */
@@ -6489,48 +6757,48 @@ export interface components {
             /** @description Host names it may call. */
             egress_destinations?: string[] | null;
             /**
-             * @description Must be the resource's own: it does not move.
+             * @description Must be the resource's own environment: a resource does not move.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
             /** @description Protocol version of an mcp_server. */
             mcp_protocol_version?: string | null;
-            /** @description HTTP methods; empty means every method, and GET takes HEAD too. */
+            /** @description HTTP methods; empty means every method; GET includes HEAD. */
             methods?: string[] | null;
             /**
              * Format: name
-             * @description Name for people.
+             * @description Display name.
              */
             name?: string;
             /** @description Host; empty matches every host. */
             original_host?: string | null;
-            /** @description Address that incidents go to. */
+            /** @description Contact address for incidents. */
             owner_email?: string | null;
             /**
              * Format: name
-             * @description Team that incidents go to.
+             * @description Team that handles incidents.
              */
             owner_team?: string | null;
             /** @description Path pattern. */
             path?: string;
             /**
-             * @description folded or exact; exact only for an application that tells all spellings of a path apart.
+             * @description folded or exact; use exact only for an application that tells all spellings of a path apart.
              * @enum {string}
              */
             path_matching?: "folded" | "exact";
-            /** @description Personal data it holds. */
+            /** @description Personal data that it contains. */
             pii_categories?: ("names" | "emails" | "ssn" | "card_numbers" | "health_records" | "addresses")[] | null;
             /**
-             * @description What it is; selects control templates.
+             * @description Kind; selects control templates.
              * @enum {string|null}
              */
             resource_kind?: "api" | "llm_endpoint" | "mcp_server" | "agent" | "rag_index" | "dataset" | "tool" | null;
             /**
-             * @description Monitoring frequency and alert thresholds.
+             * @description How often to monitor, and alert thresholds.
              * @enum {string|null}
              */
             sla_tier?: "gold" | "silver" | "bronze" | null;
-            /** @description Kind of thing, as requests name it. */
+            /** @description Type, as requests name it. */
             type?: string;
             /** @description Address of the resource. */
             url?: string | null;
@@ -6546,15 +6814,15 @@ export interface components {
              */
             ai_provider?: "openai" | "anthropic" | "google" | "azure" | "aws" | "self_hosted" | null;
             /**
-             * @description Audit detail and retention.
+             * @description Audit level and retention.
              * @enum {string|null}
              */
             audit_level?: "none" | "basic" | "detailed" | "comprehensive" | null;
-            /** @description What it is for, at most 500 characters. */
+            /** @description Purpose, at most 500 characters. */
             business_context?: string | null;
             /**
              * Format: double
-             * @description How sure the classification is; 1 when absent and the source is manual.
+             * @description Confidence of the classification; 1 by default when the source is manual.
              */
             classification_confidence?: number;
             /**
@@ -6563,38 +6831,38 @@ export interface components {
              * @enum {string}
              */
             classification_source: "manual" | "heuristic" | "assist";
-            /** @description Regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
+            /** @description Compliance regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
             compliance_tags?: string[] | null;
             /**
-             * @description How sensitive its data is; confidential and restricted need a compliance tag.
+             * @description Sensitivity of its data; confidential and restricted need a compliance tag.
              * @enum {string|null}
              */
             data_classification?: "public" | "internal" | "confidential" | "restricted" | null;
             /**
              * Format: name
-             * @description Where its data must stay.
+             * @description Where its data must be stored.
              */
             data_residency?: string | null;
             /** @description Host names it may call. */
             egress_destinations?: string[] | null;
             /** @description Protocol version of an mcp_server. */
             mcp_protocol_version?: string | null;
-            /** @description Address that incidents go to. */
+            /** @description Contact address for incidents. */
             owner_email?: string | null;
             /**
              * Format: name
-             * @description Team that incidents go to.
+             * @description Team that handles incidents.
              */
             owner_team?: string | null;
-            /** @description Personal data it holds. */
+            /** @description Personal data that it contains. */
             pii_categories?: ("names" | "emails" | "ssn" | "card_numbers" | "health_records" | "addresses")[] | null;
             /**
-             * @description What it is; selects control templates.
+             * @description Kind; selects control templates.
              * @enum {string|null}
              */
             resource_kind?: "api" | "llm_endpoint" | "mcp_server" | "agent" | "rag_index" | "dataset" | "tool" | null;
             /**
-             * @description Monitoring frequency and alert thresholds.
+             * @description How often to monitor, and alert thresholds.
              * @enum {string|null}
              */
             sla_tier?: "gold" | "silver" | "bronze" | null;
@@ -6625,15 +6893,15 @@ export interface components {
             resource_id: number;
         };
         ResourceDiscovery: {
-            /** @description Hosts that are resources now. */
+            /** @description Hosts that now have a resource. */
             created: components["schemas"]["ResourceDiscovered"][];
-            /** @description Hosts that a resource names already; it stays as it is. */
+            /** @description Hosts that a resource already names; the resource does not change. */
             known: string[];
-            /** @description Hosts that were not taken up, and why. */
+            /** @description Hosts that got no resource, and why. */
             refused: components["schemas"]["ResourceUndiscovered"][];
             /**
              * Format: int64
-             * @description How many more hosts this bouncer may bring about within the hour.
+             * @description How many more hosts this bouncer may report within the hour.
              */
             remaining: number;
         };
@@ -6647,27 +6915,27 @@ export interface components {
              * @enum {string|null}
              */
             ai_provider?: "openai" | "anthropic" | "google" | "azure" | "aws" | "self_hosted" | null;
-            /** @description Free attributes. */
+            /** @description Free-form attributes. */
             attributes?: {
                 [key: string]: unknown;
             };
             /**
-             * @description Audit detail and retention.
+             * @description Audit level and retention.
              * @enum {string|null}
              */
             audit_level?: "none" | "basic" | "detailed" | "comprehensive" | null;
-            /** @description What it is for, at most 500 characters. */
+            /** @description Purpose, at most 500 characters. */
             business_context?: string | null;
-            /** @description Regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
+            /** @description Compliance regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
             compliance_tags?: string[] | null;
             /**
-             * @description How sensitive its data is; confidential and restricted need a compliance tag.
+             * @description Sensitivity of its data; confidential and restricted need a compliance tag.
              * @enum {string|null}
              */
             data_classification?: "public" | "internal" | "confidential" | "restricted" | null;
             /**
              * Format: name
-             * @description Where its data must stay.
+             * @description Where its data must be stored.
              */
             data_residency?: string | null;
             /** @description Description for people. */
@@ -6675,27 +6943,27 @@ export interface components {
             /** @description Host names it may call. */
             egress_destinations?: string[] | null;
             /**
-             * @description Environment; sandbox when absent.
+             * @description Environment; sandbox by default.
              * @enum {string}
              */
             environment?: "sandbox" | "production";
             /** @description Protocol version of an mcp_server. */
             mcp_protocol_version?: string | null;
-            /** @description HTTP methods; empty means every method, and GET takes HEAD too. */
+            /** @description HTTP methods; empty means every method; GET includes HEAD. */
             methods?: string[];
             /**
              * Format: name
-             * @description Name for people.
+             * @description Display name.
              * @example Payments API
              */
             name: string;
             /** @description Host that requests for the resource name; empty matches every host. */
             original_host?: string;
-            /** @description Address that incidents go to. */
+            /** @description Contact address for incidents. */
             owner_email?: string | null;
             /**
              * Format: name
-             * @description Team that incidents go to.
+             * @description Team that handles incidents.
              */
             owner_team?: string | null;
             /**
@@ -6704,24 +6972,24 @@ export interface components {
              */
             path: string;
             /**
-             * @description folded when absent: every spelling of its paths is the resource's. exact, only for an application that tells all spellings apart: the others are then without its controls.
+             * @description folded by default: every spelling of its paths belongs to the resource. Use exact only for an application that tells all spellings apart: the others then have none of its controls.
              * @enum {string}
              */
             path_matching?: "folded" | "exact";
-            /** @description Personal data it holds. */
+            /** @description Personal data that it contains. */
             pii_categories?: ("names" | "emails" | "ssn" | "card_numbers" | "health_records" | "addresses")[] | null;
             /**
-             * @description What it is; selects control templates.
+             * @description Kind; selects control templates.
              * @enum {string|null}
              */
             resource_kind?: "api" | "llm_endpoint" | "mcp_server" | "agent" | "rag_index" | "dataset" | "tool" | null;
             /**
-             * @description Monitoring frequency and alert thresholds.
+             * @description How often to monitor, and alert thresholds.
              * @enum {string|null}
              */
             sla_tier?: "gold" | "silver" | "bronze" | null;
             /**
-             * @description Kind of thing, as requests name it.
+             * @description Type, as requests name it.
              * @example api
              */
             type: string;
@@ -6741,22 +7009,22 @@ export interface components {
              * @enum {string}
              */
             ai_provider?: "openai" | "anthropic" | "google" | "azure" | "aws" | "self_hosted";
-            /** @description Free attributes: sensitivity, owner, compliance and the like. */
+            /** @description Free-form attributes: sensitivity, owner, compliance and others. */
             attributes: {
                 [key: string]: unknown;
             };
             /**
-             * @description Audit detail and retention.
+             * @description Audit level and retention.
              * @enum {string}
              */
             audit_level?: "none" | "basic" | "detailed" | "comprehensive";
-            /** @description True when a bouncer created it on first traffic for an unregistered host. */
+            /** @description True when a bouncer created it, on the first traffic for an unregistered host. */
             auto_discovered: boolean;
-            /** @description What it is for, at most 500 characters. */
+            /** @description Purpose, at most 500 characters. */
             business_context?: string;
             /**
              * Format: double
-             * @description How sure the classification is.
+             * @description Confidence of the classification.
              */
             readonly classification_confidence?: number;
             /**
@@ -6764,7 +7032,7 @@ export interface components {
              * @enum {string}
              */
             readonly classification_source?: "manual" | "heuristic" | "assist";
-            /** @description Regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
+            /** @description Compliance regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
             compliance_tags: string[];
             /**
              * Format: date-time
@@ -6772,12 +7040,12 @@ export interface components {
              */
             created_at: string;
             /**
-             * @description How sensitive its data is.
+             * @description Sensitivity of its data.
              * @enum {string}
              */
             data_classification?: "public" | "internal" | "confidential" | "restricted";
             /**
-             * @description Where its data must stay.
+             * @description Where its data must be stored.
              * @example eu
              */
             data_residency?: string;
@@ -6792,7 +7060,7 @@ export interface components {
             environment: "sandbox" | "production";
             /**
              * Format: int64
-             * @description Identifier, unique over both environments.
+             * @description Identifier, unique across both environments.
              * @example 7
              */
             id: number;
@@ -6805,10 +7073,10 @@ export interface components {
             readonly last_classified_at?: string;
             /** @description Protocol version of an mcp_server. */
             mcp_protocol_version?: string;
-            /** @description HTTP methods; empty means every method, and GET takes HEAD too. */
+            /** @description HTTP methods; empty means every method; GET includes HEAD. */
             methods: string[];
             /**
-             * @description Name for people.
+             * @description Display name.
              * @example Payments API
              */
             name: string;
@@ -6819,10 +7087,10 @@ export interface components {
             original_host: string;
             /**
              * Format: email
-             * @description Address that incidents go to; kept out of audit snapshots.
+             * @description Contact address for incidents; left out of audit snapshots.
              */
             owner_email?: string;
-            /** @description Team that incidents go to. */
+            /** @description Team that handles incidents. */
             owner_team?: string;
             /**
              * @description Path pattern: * is one segment, ** the rest, {name} one named segment.
@@ -6830,28 +7098,28 @@ export interface components {
              */
             path: string;
             /**
-             * @description Which spellings of its paths are the resource's: folded, all that some server reads as the same (case, parameters of segments, final dots and spaces, escapes that are encoded again, Unicode compatibility forms); exact, only those that are spelled as the pattern is. An application behind exact must tell all of them apart itself.
+             * @description Which spellings of a path belong to the resource. folded: all spellings that some server treats as the same (case, path parameters, trailing dots and spaces, double escapes, Unicode compatibility forms). exact: only those spelled as in the pattern. With exact, the application must tell all of them apart itself.
              * @enum {string}
              */
             path_matching: "folded" | "exact";
-            /** @description Personal data it holds. */
+            /** @description Personal data that it contains. */
             pii_categories: ("names" | "emails" | "ssn" | "card_numbers" | "health_records" | "addresses")[];
             /** @description Ids of the controls bound to the resource. */
             policies: number[];
             /**
-             * @description What it is; selects control templates.
+             * @description Kind; selects control templates.
              * @enum {string}
              */
             resource_kind?: "api" | "llm_endpoint" | "mcp_server" | "agent" | "rag_index" | "dataset" | "tool";
             /**
-             * @description Monitoring frequency and alert thresholds.
+             * @description How often to monitor, and alert thresholds.
              * @enum {string}
              */
             sla_tier?: "gold" | "silver" | "bronze";
-            /** @description Tags set by classification. */
+            /** @description Tags that classification has set. */
             readonly tags: string[];
             /**
-             * @description Kind of thing, as requests name it.
+             * @description Type, as requests name it.
              * @example api
              */
             type: string;
@@ -6867,7 +7135,7 @@ export interface components {
             url: string;
             /**
              * Format: int64
-             * @description Grows by one with each change; the ETag.
+             * @description Grows by one with each change; also the ETag.
              */
             version: number;
         };
@@ -6882,44 +7150,44 @@ export interface components {
              */
             ai_provider?: "openai" | "anthropic" | "google" | "azure" | "aws" | "self_hosted" | null;
             /**
-             * @description Audit detail and retention.
+             * @description Audit level and retention.
              * @enum {string|null}
              */
             audit_level?: "none" | "basic" | "detailed" | "comprehensive" | null;
-            /** @description What it is for, at most 500 characters. */
+            /** @description Purpose, at most 500 characters. */
             business_context?: string | null;
-            /** @description Regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
+            /** @description Compliance regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
             compliance_tags?: string[] | null;
             /**
-             * @description How sensitive its data is; confidential and restricted need a compliance tag.
+             * @description Sensitivity of its data; confidential and restricted need a compliance tag.
              * @enum {string|null}
              */
             data_classification?: "public" | "internal" | "confidential" | "restricted" | null;
             /**
              * Format: name
-             * @description Where its data must stay.
+             * @description Where its data must be stored.
              */
             data_residency?: string | null;
             /** @description Host names it may call. */
             egress_destinations?: string[] | null;
             /** @description Protocol version of an mcp_server. */
             mcp_protocol_version?: string | null;
-            /** @description Address that incidents go to. */
+            /** @description Contact address for incidents. */
             owner_email?: string | null;
             /**
              * Format: name
-             * @description Team that incidents go to.
+             * @description Team that handles incidents.
              */
             owner_team?: string | null;
-            /** @description Personal data it holds. */
+            /** @description Personal data that it contains. */
             pii_categories?: ("names" | "emails" | "ssn" | "card_numbers" | "health_records" | "addresses")[] | null;
             /**
-             * @description What it is; selects control templates.
+             * @description Kind; selects control templates.
              * @enum {string|null}
              */
             resource_kind?: "api" | "llm_endpoint" | "mcp_server" | "agent" | "rag_index" | "dataset" | "tool" | null;
             /**
-             * @description Monitoring frequency and alert thresholds.
+             * @description How often to monitor, and alert thresholds.
              * @enum {string|null}
              */
             sla_tier?: "gold" | "silver" | "bronze" | null;
@@ -6929,21 +7197,21 @@ export interface components {
             agent_capabilities: string[] | null;
             /** @description Who hosts its model. */
             ai_provider: string | null;
-            /** @description Audit detail and retention. */
+            /** @description Audit level and retention. */
             audit_level: string | null;
-            /** @description Regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
+            /** @description Compliance regimes such as GDPR, HIPAA, PCI-DSS, SOX. */
             compliance_tags: string[] | null;
-            /** @description How sensitive its data is. */
+            /** @description Sensitivity of its data. */
             data_classification: string | null;
-            /** @description Where its data must stay. */
+            /** @description Where its data must be stored. */
             data_residency: string | null;
             /** @description Host names it may call. */
             egress_destinations: string[] | null;
-            /** @description Personal data it holds. */
+            /** @description Personal data that it contains. */
             pii_categories: string[] | null;
-            /** @description What it is; selects control templates. */
+            /** @description Kind; selects control templates. */
             resource_kind: string | null;
-            /** @description Monitoring frequency and alert thresholds. */
+            /** @description How often to monitor, and alert thresholds. */
             sla_tier: string | null;
         };
         ResourceHint: {
@@ -6952,18 +7220,18 @@ export interface components {
              * @example egress_destinations
              */
             attribute: string;
-            /** @description What to do with it, for people. */
+            /** @description What to do with it, in words. */
             hint: string;
             /**
              * @description Id of the template.
              * @example EGRESS_ALLOWLIST
              */
             template_id: string;
-            /** @description The value to use: a string or a list; null where a person must say. */
+            /** @description The value to use: a string or a list; null when a person must choose. */
             value: unknown;
         };
         ResourceImpact: {
-            /** @description The same, for people. */
+            /** @description The same, as text. */
             detail: string;
             /**
              * @description What it means for the control.
@@ -6982,36 +7250,36 @@ export interface components {
         ResourceInventory: {
             /**
              * Format: int64
-             * @description Those with a model behind them: llm_endpoint, mcp_server, agent, rag_index.
+             * @description Resources with a model: llm_endpoint, mcp_server, agent, rag_index.
              */
             ai_count: number;
-            /** @description How many of each data_classification; unset where none is set. */
+            /** @description Number with each data_classification; unset where there is none. */
             by_classification: {
                 [key: string]: number;
             };
-            /** @description How many have each compliance tag. */
+            /** @description Number with each compliance tag. */
             by_compliance_tag: {
                 [key: string]: number;
             };
-            /** @description How many of each resource_kind; unknown where none is set. */
+            /** @description Number of each resource_kind; unknown where there is none. */
             by_kind: {
                 [key: string]: number;
             };
             /**
              * Format: int64
-             * @description Those with a data_classification.
+             * @description Resources with a data_classification.
              */
             classified: number;
             /**
-             * @description The environment asked for; null: both.
+             * @description The environment in the request; null: both.
              * @example production
              */
             environment: string | null;
-            /** @description At most 25 resources that lack something, those that lack most first. */
+            /** @description At most 25 incomplete resources, those that lack most first. */
             needs_attention: components["schemas"]["ResourceAttention"][];
             /**
              * Format: int64
-             * @description Those that an active control is bound to.
+             * @description Resources with an active control bound to them.
              */
             protected: number;
             /**
@@ -7021,32 +7289,32 @@ export interface components {
             total: number;
         };
         ResourcePage: {
-            /** @description The page, by id. */
+            /** @description The page, sorted by id. */
             resources: components["schemas"]["Resource"][];
             /**
              * Format: int64
-             * @description How many match the filters.
+             * @description Number that match the filters.
              */
             total: number;
         };
         ResourceSighting: {
             /**
-             * @description Host name of the request; a port is left out.
+             * @description Host name of the request; a port is ignored.
              * @example api.openai.com
              */
             host: string;
             /**
-             * @description Canonical path of the first request, without its query. Only leading words of it are kept, as a hint for the classification.
+             * @description Normalised path of the first request, without its query. Only the leading words are kept, as a hint for classification.
              * @example /v1/chat/completions
              */
             path?: string;
             /**
              * Format: int64
-             * @description How many requests named the host, where that is why it is reported beyond the hourly budget.
+             * @description Number of requests that named the host, when that is the reason why it is reported beyond the hourly limit.
              */
             requests?: number;
             /**
-             * @description How the request came.
+             * @description Scheme of the request.
              * @enum {string}
              */
             scheme?: "http" | "https";
@@ -7061,17 +7329,17 @@ export interface components {
             suggestions: components["schemas"]["ResourceHint"][];
         };
         ResourceSuggestedControls: {
-            /** @description The inputs that the rules saw; null where nothing is set. */
+            /** @description The values that the rules used; null where nothing is set. */
             enrichment_summary: components["schemas"]["ResourceEnrichmentSummary"];
             /**
              * Format: int64
              * @description Id of the resource
              */
             resource_id: number;
-            /** @description The same with their reasons. */
+            /** @description The same, with reasons. */
             suggestions: components["schemas"]["ResourceSuggestedTemplate"][];
             /**
-             * @description Ids of the suggested templates, each once.
+             * @description Ids of the suggested templates, without duplicates.
              * @example [
              *       "EGRESS_PII_MASKING"
              *     ]
@@ -7080,7 +7348,7 @@ export interface components {
         };
         ResourceSuggestedTemplate: {
             /**
-             * @description Where the console's policy builder opens with it.
+             * @description Link that opens the console's policy builder with the template.
              * @example /policies/new?template=EGRESS_PII_MASKING&resource_id=7
              */
             builder_path: string;
@@ -7090,7 +7358,7 @@ export interface components {
              */
             template_id: string;
             /**
-             * @description Members of the enrichment that asked for it.
+             * @description Members of the enrichment that led to it.
              * @example [
              *       "data_classification",
              *       "pii_categories"
@@ -7099,16 +7367,16 @@ export interface components {
             triggered_by: string[];
         };
         ResourceUndiscovered: {
-            /** @description The host as it was sent. */
+            /** @description The host as it was reported. */
             host: string;
             /**
-             * @description Not the name of a host; the bouncer's hourly budget is used up; people should look at what was found first; the bouncer's configuration turns discovery off.
+             * @description Why: it is not a host name; the bouncer has used up its hourly limit; people should first look at the resources found so far; or the bouncer's configuration turns discovery off.
              * @enum {string}
              */
             reason: "invalid_host" | "rate_limited" | "too_many_unreviewed" | "discovery_off";
         };
         Revoked: {
-            /** @description Id of what is gone */
+            /** @description Id of the removed resource */
             id: string;
             /** @description What was done */
             message: string;
@@ -7118,7 +7386,7 @@ export interface components {
             message: string;
         };
         SessionList: {
-            /** @description The sign-ins, last used first */
+            /** @description The sessions, last used first */
             sessions: components["schemas"]["AuthSessionInfo"][];
         };
         SessionsEnded: {
@@ -7130,7 +7398,7 @@ export interface components {
         };
         SimulationRequest: {
             /**
-             * @description The input that the policy sees: user, resource, action, context and what else it reads. What the linked resource and the stored user add to a live decision is added where it was not sent. May be left out with scenario_id: its attributes are the input then.
+             * @description The input that the policy reads: user, resource, action, context and others. Fields of the linked resource and the stored user, which a live decision has, are added where they are missing. Optional with scenario_id: the scenario's attributes are then the input.
              * @example {
              *       "action": {
              *         "method": "GET"
@@ -7145,11 +7413,11 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description A scenario of this policy: its last_used becomes now
+             * @description A scenario of this policy; the run updates its last_used
              */
             scenario_id?: number;
             /**
-             * @description The kind of run; manual when absent, and scenario with a scenario_id
+             * @description The kind of run; manual by default, or scenario with a scenario_id
              * @enum {string}
              */
             test_type?: "manual" | "scenario" | "regression";
@@ -7158,7 +7426,7 @@ export interface components {
             /** @description Id of the user or the key. */
             id: string;
             /**
-             * @description Person or key.
+             * @description Person or API key.
              * @enum {string}
              */
             kind: "user" | "api_key" | "system";
@@ -7166,10 +7434,10 @@ export interface components {
             name: string;
         };
         SimulatorEntry: {
-            /** @description Whether the caller may export it: one's own runs, and those of others with audit:read. */
+            /** @description Whether the caller may export it: your own runs, and those of others with audit:read. */
             can_export: boolean;
             /**
-             * @description What came of it.
+             * @description Result.
              * @enum {string}
              */
             decision: "ALLOW" | "DENY" | "MASK" | "NO_MATCH";
@@ -7180,7 +7448,7 @@ export interface components {
             environment: "sandbox" | "production";
             /**
              * Format: double
-             * @description Time of the evaluation in milliseconds.
+             * @description Evaluation time in milliseconds.
              */
             execution_time_ms: number;
             /**
@@ -7189,7 +7457,7 @@ export interface components {
              */
             id: number;
             /**
-             * @description The input in one line, without what is secret in it. Empty for the runs of others without audit:read.
+             * @description The input in one line, without secrets. For the runs of others, it is empty without audit:read.
              * @example user.id=ada user.role=intern action.method=GET
              */
             input_summary: string;
@@ -7198,7 +7466,7 @@ export interface components {
              * @description The control.
              */
             policy_id: number;
-            /** @description Its name then. */
+            /** @description Its name at the time. */
             policy_name: string;
             /**
              * Format: date-time
@@ -7211,21 +7479,21 @@ export interface components {
         SimulatorHistory: {
             /** @description The runs, newest first. */
             entries: components["schemas"]["SimulatorEntry"][];
-            /** @description Whether older ones follow. */
+            /** @description Whether there are older runs. */
             has_more: boolean;
             /**
              * Format: int64
-             * @description The limit asked for.
+             * @description The limit of the page.
              */
             limit: number;
             /**
              * Format: int64
-             * @description The offset asked for.
+             * @description The offset of the page.
              */
             offset: number;
             /**
              * Format: int64
-             * @description How many there are in the stretch of time asked for.
+             * @description Number of runs in the period.
              */
             total: number;
         };
@@ -7246,14 +7514,14 @@ export interface components {
             id: number;
             /** @description Its name. */
             name: string;
-            /** @description Name of the linked resource; null for a control of the whole tenant. */
+            /** @description Name of the linked resource; null for a tenant-wide control. */
             resource_name: string | null;
             /**
-             * @description enabled is active: it decides live.
+             * @description enabled means active: it decides live requests.
              * @enum {string}
              */
             status: "enabled" | "inactive" | "draft";
-            /** @description The actions that the control speaks of: what its Rego compares input.action with, else the methods of its resource. */
+            /** @description The actions that the control mentions: those that its Rego compares input.action with, else the methods of its resource. */
             target_action: string[];
         };
         SimulatorNamed: {
@@ -7262,14 +7530,14 @@ export interface components {
              * @description Its id.
              */
             id: number;
-            /** @description Its name then. */
+            /** @description Its name at the time. */
             name: string;
         };
         SimulatorResult: {
-            /** @description sha256: and the digest of the record that is kept of this run, as exports and the audit entry show it. */
+            /** @description sha256: and the digest of the stored record of this run, as exports and the audit entry contain it. */
             checksum: string;
             /**
-             * @description ALLOW; DENY; MASK: granted, with data masked; NO_MATCH: the control says nothing, and the default action applies.
+             * @description ALLOW; DENY; MASK: granted, with data masked; NO_MATCH: the control does not apply, and the default action is used.
              * @enum {string}
              */
             decision: "ALLOW" | "DENY" | "MASK" | "NO_MATCH";
@@ -7278,43 +7546,43 @@ export interface components {
              * @enum {string}
              */
             environment: "sandbox" | "production";
-            /** @description Why the control could not be evaluated; absent where it could. */
+            /** @description Why the control could not be evaluated; absent if it could. */
             error?: string;
-            /** @description The input as the control saw it: filled in from the resource and the stored user, as for a live decision. */
+            /** @description The input as the control read it: completed from the resource and the stored user, as for a live decision. */
             evaluated_input: {
                 [key: string]: unknown;
             };
             /**
              * Format: double
-             * @description Time that the evaluation took, in milliseconds, without the trace.
+             * @description Evaluation time in milliseconds, without the trace.
              */
             execution_time_ms: number;
-            /** @description The rule and line that decided and the values it saw; for a denial, the nearest rule that would have allowed. */
+            /** @description The rule and line that decided, and the values that it read; for a denial, the nearest rule that would have granted access. */
             explanation: components["schemas"]["RegoExplanation"];
-            /** @description The input as it was sent. */
+            /** @description The input as sent. */
             input_json: {
                 [key: string]: unknown;
             };
-            /** @description What a live decision would do otherwise, in words; empty when nothing. */
+            /** @description How a live decision would differ, in words; empty if it would not. */
             notes: string[];
-            /** @description What an enforcement point would be given: the answer of data.gatehouse.decision. */
+            /** @description What a PEP would receive: the value of data.gatehouse.decision. */
             output_json: {
                 [key: string]: unknown;
             };
             /** @description The control. */
             policy: components["schemas"]["SimulatorSubject"];
-            /** @description Why, in words: the control's own reason where it gives one. */
+            /** @description The reason in words; the control's own reason if it gives one. */
             reason: string;
-            /** @description The resource whose fields filled in the input; absent where there was none. */
+            /** @description The resource whose fields completed the input; absent without one. */
             resource?: components["schemas"]["SimulatorNamed"];
-            /** @description The scenario that was run; absent for none. */
+            /** @description The scenario that was run; absent when there is none. */
             scenario?: components["schemas"]["SimulatorNamed"];
             /**
              * Format: int64
-             * @description Names this run in the history and the audit.
+             * @description Identifies this run in the history and in the audit.
              */
             simulation_id: number | null;
-            /** @description The lines of the control that had to do with the decision. */
+            /** @description The lines of the control that took part in the decision. */
             source_lines: components["schemas"]["SimulatorSourceLine"][];
             /**
              * @description The kind of run.
@@ -7326,7 +7594,7 @@ export interface components {
              * @description When it ran, UTC.
              */
             timestamp: string;
-            /** @description The way to the decision, step by step; at most 1000 steps. */
+            /** @description The steps of the evaluation; at most 1000. */
             trace: components["schemas"]["RegoStep"][];
             /** @description Who ran it. */
             user: components["schemas"]["SimulatorActor"];
@@ -7362,14 +7630,14 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description The control that it is for.
+             * @description The control that it belongs to.
              */
             policy_id: number;
             /** @description Its name. */
             policy_name: string;
         };
         SimulatorScenarioChange: {
-            /** @description Attribute keys and their values; replaces them whole. */
+            /** @description Attribute keys and their values; replaces all of them. */
             attributes?: {
                 [key: string]: unknown;
             } | null;
@@ -7382,7 +7650,7 @@ export interface components {
             name?: string;
             /**
              * Format: int64
-             * @description The control that it is for.
+             * @description The control that it belongs to.
              */
             policy_id?: number;
         };
@@ -7407,7 +7675,7 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description The control that it is for.
+             * @description The control that it belongs to.
              */
             policy_id: number;
         };
@@ -7418,7 +7686,7 @@ export interface components {
              */
             line: number;
             /**
-             * @description What became of the condition on this line; decided: the rule's own line. Absent for lines that are shown as context.
+             * @description Result of the condition on this line; decided: the line of the rule itself. Absent for lines that are shown as context.
              * @enum {string}
              */
             outcome?: "held" | "failed" | "decided";
@@ -7431,16 +7699,16 @@ export interface components {
              * @description Id of the control.
              */
             id: number;
-            /** @description Its name then. */
+            /** @description Its name at the time. */
             name: string;
             /**
-             * @description Its state then; only enabled ones decide live.
+             * @description Its state at the time; only enabled ones decide live requests.
              * @enum {string}
              */
             status: "enabled" | "inactive" | "draft";
             /**
              * Format: int64
-             * @description Its version then.
+             * @description Its version at the time.
              */
             version: number;
         };
@@ -7450,13 +7718,13 @@ export interface components {
                 [key: string]: unknown;
             };
             /**
-             * @description ping, validate and deployment_status are sent by the client, the others by the server; deployment_status also answers
+             * @description The client sends ping, validate and deployment_status; the server sends the others, and answers with deployment_status too
              * @enum {string}
              */
             type: "ping" | "validate" | "deployment_status" | "pong" | "validation_result" | "error";
         };
         StatusReport: {
-            /** @description By name: active_revision, code, message, http_code, errors */
+            /** @description By bundle name: active_revision, code, message, http_code, errors */
             bundles?: {
                 [key: string]: unknown;
             };
@@ -7464,7 +7732,7 @@ export interface components {
             decision_logs?: {
                 [key: string]: unknown;
             };
-            /** @description What our own bouncer adds: version, requests_per_second, cache_hit_rate, target_app_reachable */
+            /** @description Added by a gatehouse bouncer: version, requests_per_second, cache_hit_rate, target_app_reachable */
             gatehouse?: {
                 [key: string]: unknown;
             };
@@ -7479,13 +7747,13 @@ export interface components {
              * @enum {string}
              */
             effect: "ALLOW" | "MASK" | "DENY";
-            /** @description The input as the enforcement point makes it, without the resource's own members. */
+            /** @description The input as a PEP builds it, without the fields of the resource. */
             input: {
                 [key: string]: unknown;
             };
-            /** @description What the request is about. */
+            /** @description What the request does. */
             name: string;
-            /** @description A part of the expected reason. */
+            /** @description Text that the reason must contain. */
             reason?: string;
         };
         TemplateFilled: {
@@ -7507,16 +7775,16 @@ export interface components {
             inputs: string[];
             /** @description Values in the control that an author may change. */
             parameters: components["schemas"]["TemplateParameter"][];
-            /** @description One Rego v1 module, with the parameters' values in it. */
+            /** @description One Rego v1 module that contains the parameters' values. */
             rego_code: string;
             /**
              * Format: int64
              * @description Resource whose enrichment was filled in; null without one.
              */
             resource_id: number | null;
-            /** @description Kinds of resources that it is made for. */
+            /** @description Kinds of resources that it suits. */
             resource_kinds: string[];
-            /** @description Test cases that hold with these values. */
+            /** @description Test cases that pass with these values. */
             test_cases: components["schemas"]["PolicyTestCase"][];
             /**
              * @description Short name for people.
@@ -7525,7 +7793,7 @@ export interface components {
             title: string;
         };
         TemplateList: {
-            /** @description By id. */
+            /** @description Sorted by id. */
             templates: components["schemas"]["TemplateSummary"][];
             /**
              * Format: int64
@@ -7535,17 +7803,17 @@ export interface components {
             total: number;
         };
         TemplateParameter: {
-            /** @description Value as shipped. */
+            /** @description Default value. */
             default: unknown;
             /** @description What it does. */
             description: string;
             /**
-             * @description Enrichment field that the value comes from. The control reads the field itself at every decision; the literal counts while the field is not set.
+             * @description Enrichment field that the value comes from. The control reads this field at every decision; the literal applies while the field is not set.
              * @example pii_categories
              */
             from?: string;
             /**
-             * @description Name of the rule in the Rego that holds the value.
+             * @description Name of the Rego rule that holds the value.
              * @example tokens_per_minute
              */
             name: string;
@@ -7554,7 +7822,7 @@ export interface components {
              * @enum {string}
              */
             type: "string" | "number" | "boolean" | "array" | "object";
-            /** @description Value in rego_code: that of the resource's enrichment where from names a field that is set, else the default. */
+            /** @description Value in rego_code: from the resource's enrichment when from names a field that is set, else the default. */
             value: unknown;
         };
         TemplateSummary: {
@@ -7574,7 +7842,7 @@ export interface components {
             inputs: string[];
             /** @description Values in the control that an author may change. */
             parameters: components["schemas"]["TemplateParameter"][];
-            /** @description Kinds of resources that it is made for. */
+            /** @description Kinds of resources that it suits. */
             resource_kinds: string[];
             /**
              * @description Short name for people.
@@ -7585,10 +7853,10 @@ export interface components {
         Tenant: {
             /**
              * Format: date-time
-             * @description When the tenant was made.
+             * @description When the tenant was created.
              */
             created_at: string;
-            /** @description A domain of the tenant's own; it routes once verified. */
+            /** @description A domain of the tenant's own; requests are routed by it once it is verified. */
             custom_domain: string | null;
             /**
              * Format: date-time
@@ -7602,9 +7870,9 @@ export interface components {
              * @description When a deleted tenant's data is purged; null otherwise.
              */
             expires_at: string | null;
-            /** @description A DNS label, made from the name; never given again. */
+            /** @description A DNS label, made from the name; never reused. */
             id: string;
-            /** @description What is used of the limits; absent in lists. */
+            /** @description Usage of the limits; absent in lists. */
             limits?: components["schemas"]["TenantUsage"];
             /** @description Display name. */
             name: string;
@@ -7614,49 +7882,49 @@ export interface components {
              */
             plan_type: "standard" | "pro" | "enterprise";
             /**
-             * @description Where the tenant's data is.
+             * @description Where the tenant's data is stored.
              * @enum {string}
              */
             region: "us-east-1" | "us-west-2" | "ca-central-1" | "eu-west-1" | "eu-central-1" | "eu-north-1" | "ap-southeast-1" | "ap-northeast-1" | "ap-south-1";
-            /** @description Limits and switches of the tenant. */
+            /** @description Limits and features of the tenant. */
             settings: {
-                /** @description From how many times the usual on decisions are flagged as an anomaly: off, or a number from 2 to 20; absent: 3. */
+                /** @description How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3. */
                 anomalies?: unknown;
-                /** @description Classification may ask the model that the server is configured with, where its own rules are unsure. */
+                /** @description Classification may ask the server's configured model when its own rules are not sure. */
                 "flags.resources.assist_classification"?: boolean | null;
                 /** @description A promotion needs an approver other than the caller. */
                 four_eyes?: boolean | null;
                 /**
-                 * @description Whether a promotion replays production's recorded decisions first: off (default), warn tells the figures in the answer, block refuses above the threshold.
+                 * @description Whether a promotion first replays production's recorded decisions. off (default): no. warn: the figures are in the answer. block: the promotion is refused above the threshold.
                  * @enum {string|null}
                  */
                 impact_gate?: "off" | "warn" | "block" | null;
                 /**
                  * Format: double
-                 * @description How many percent of the replayed decisions a promotion may newly block; absent: none.
+                 * @description Largest share of the replayed decisions that a promotion may newly block, in percent; absent: none.
                  */
                 impact_gate_threshold_percent?: number | null;
                 /**
                  * Format: int64
-                 * @description How many hours back decisions are replayed before a promotion; absent: 168.
+                 * @description How many hours of decisions are replayed before a promotion; absent: 168.
                  */
                 impact_gate_window_hours?: number | null;
                 /**
                  * Format: int64
-                 * @description How many bouncers the tenant may have; absent: no limit.
+                 * @description Largest number of bouncers; absent: no limit.
                  */
                 max_bouncers?: number | null;
                 /**
                  * Format: int64
-                 * @description How many controls the tenant may have; absent: no limit.
+                 * @description Largest number of controls; absent: no limit.
                  */
                 max_policies?: number | null;
                 /**
                  * Format: int64
-                 * @description How many people the tenant may have; absent: no limit.
+                 * @description Largest number of people; absent: no limit.
                  */
                 max_users?: number | null;
-                /** @description What is kept of decisions' inputs for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none keep nothing. */
+                /** @description How long inputs of decisions are stored for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none store nothing. */
                 replay?: unknown;
             } & {
                 [key: string]: unknown;
@@ -7680,7 +7948,7 @@ export interface components {
             message: string;
             /**
              * Format: date-time
-             * @description When the reason was gone, such as when usage fell again; null while it is there.
+             * @description When its cause ended, such as when usage fell again; null while it lasts.
              */
             resolved_at: string | null;
             /**
@@ -7688,67 +7956,67 @@ export interface components {
              * @enum {string}
              */
             severity: "warning" | "error" | "critical";
-            /** @description What it is about. usage_limit: policies, users or bouncers. Bouncers: the bouncer's id. */
+            /** @description Subject of the alert. For usage_limit: policies, users or bouncers. For bouncers: the bouncer's id. */
             subject: string;
-            /** @description usage_limit: a limit is nearly or wholly used. bouncer_disconnected: nothing was heard of a bouncer for three of its poll intervals. bouncer_trouble: a bouncer cannot keep its decision log, or its policy was not confirmed for too long. */
+            /** @description usage_limit: usage is close to a limit or has reached it. bouncer_disconnected: a bouncer has been silent for three of its poll intervals. bouncer_trouble: a bouncer cannot store its decision log, or its policy has not been confirmed for too long. */
             type: string;
         };
         TenantChange: {
             /**
              * Format: name
-             * @description Display name; the id stays.
+             * @description Display name; the id does not change.
              */
             name?: string | null;
             /**
-             * @description A platform administrator's to change.
+             * @description Only a platform administrator may change it.
              * @enum {string|null}
              */
             plan_type?: "standard" | "pro" | "enterprise" | null;
-            /** @description Members that are sent change, others stay; null removes one. max_* are a platform administrator's to change. Members that begin with x- are yours; another unknown one is 422, with the nearest name, unless it is stored with this value already. */
+            /** @description Only the members that are sent change; null removes one. Only a platform administrator may change max_*. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one, unless it is already stored with this value. */
             settings?: ({
-                /** @description From how many times the usual on decisions are flagged as an anomaly: off, or a number from 2 to 20; absent: 3. */
+                /** @description How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3. */
                 anomalies?: unknown;
-                /** @description Classification may ask the model that the server is configured with, where its own rules are unsure. */
+                /** @description Classification may ask the server's configured model when its own rules are not sure. */
                 "flags.resources.assist_classification"?: boolean | null;
                 /** @description A promotion needs an approver other than the caller. */
                 four_eyes?: boolean | null;
                 /**
-                 * @description Whether a promotion replays production's recorded decisions first: off (default), warn tells the figures in the answer, block refuses above the threshold.
+                 * @description Whether a promotion first replays production's recorded decisions. off (default): no. warn: the figures are in the answer. block: the promotion is refused above the threshold.
                  * @enum {string|null}
                  */
                 impact_gate?: "off" | "warn" | "block" | null;
                 /**
                  * Format: double
-                 * @description How many percent of the replayed decisions a promotion may newly block; absent: none.
+                 * @description Largest share of the replayed decisions that a promotion may newly block, in percent; absent: none.
                  */
                 impact_gate_threshold_percent?: number | null;
                 /**
                  * Format: int64
-                 * @description How many hours back decisions are replayed before a promotion; absent: 168.
+                 * @description How many hours of decisions are replayed before a promotion; absent: 168.
                  */
                 impact_gate_window_hours?: number | null;
                 /**
                  * Format: int64
-                 * @description How many bouncers the tenant may have; absent: no limit.
+                 * @description Largest number of bouncers; absent: no limit.
                  */
                 max_bouncers?: number | null;
                 /**
                  * Format: int64
-                 * @description How many controls the tenant may have; absent: no limit.
+                 * @description Largest number of controls; absent: no limit.
                  */
                 max_policies?: number | null;
                 /**
                  * Format: int64
-                 * @description How many people the tenant may have; absent: no limit.
+                 * @description Largest number of people; absent: no limit.
                  */
                 max_users?: number | null;
-                /** @description What is kept of decisions' inputs for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none keep nothing. */
+                /** @description How long inputs of decisions are stored for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none store nothing. */
                 replay?: unknown;
             } & {
                 [key: string]: unknown;
             }) | null;
             /**
-             * @description active or suspended: a platform administrator's to change. Deleting has its own operation.
+             * @description active or suspended; only a platform administrator may change it. To delete a tenant, use the delete operation.
              * @enum {string|null}
              */
             status?: "active" | "suspended" | "deleted" | null;
@@ -7760,7 +8028,7 @@ export interface components {
             message: string;
         };
         TenantDraft: {
-            /** @description A domain of the tenant's own; it routes once verified. */
+            /** @description A domain of the tenant's own; requests are routed by it once it is verified. */
             custom_domain?: string;
             /** @description The tenant's domain; absent: its subdomain of the base domain. */
             domain?: string;
@@ -7770,54 +8038,54 @@ export interface components {
              */
             name: string;
             /**
-             * @description standard when absent.
+             * @description standard by default.
              * @enum {string}
              */
             plan_type?: "standard" | "pro" | "enterprise";
             /**
-             * @description us-east-1 when absent.
+             * @description us-east-1 by default.
              * @enum {string}
              */
             region?: "us-east-1" | "us-west-2" | "ca-central-1" | "eu-west-1" | "eu-central-1" | "eu-north-1" | "ap-southeast-1" | "ap-northeast-1" | "ap-south-1";
-            /** @description Limits and switches; an absent limit is none. Members that begin with x- are yours; another unknown one is 422, with the nearest name. */
+            /** @description Limits and features; an absent limit means none. Members that begin with x- are free for your own use; any other unknown member is a 422 that names the closest known one. */
             settings?: {
-                /** @description From how many times the usual on decisions are flagged as an anomaly: off, or a number from 2 to 20; absent: 3. */
+                /** @description How many times the usual value is an anomaly: off, or a number from 2 to 20; absent: 3. */
                 anomalies?: unknown;
-                /** @description Classification may ask the model that the server is configured with, where its own rules are unsure. */
+                /** @description Classification may ask the server's configured model when its own rules are not sure. */
                 "flags.resources.assist_classification"?: boolean | null;
                 /** @description A promotion needs an approver other than the caller. */
                 four_eyes?: boolean | null;
                 /**
-                 * @description Whether a promotion replays production's recorded decisions first: off (default), warn tells the figures in the answer, block refuses above the threshold.
+                 * @description Whether a promotion first replays production's recorded decisions. off (default): no. warn: the figures are in the answer. block: the promotion is refused above the threshold.
                  * @enum {string|null}
                  */
                 impact_gate?: "off" | "warn" | "block" | null;
                 /**
                  * Format: double
-                 * @description How many percent of the replayed decisions a promotion may newly block; absent: none.
+                 * @description Largest share of the replayed decisions that a promotion may newly block, in percent; absent: none.
                  */
                 impact_gate_threshold_percent?: number | null;
                 /**
                  * Format: int64
-                 * @description How many hours back decisions are replayed before a promotion; absent: 168.
+                 * @description How many hours of decisions are replayed before a promotion; absent: 168.
                  */
                 impact_gate_window_hours?: number | null;
                 /**
                  * Format: int64
-                 * @description How many bouncers the tenant may have; absent: no limit.
+                 * @description Largest number of bouncers; absent: no limit.
                  */
                 max_bouncers?: number | null;
                 /**
                  * Format: int64
-                 * @description How many controls the tenant may have; absent: no limit.
+                 * @description Largest number of controls; absent: no limit.
                  */
                 max_policies?: number | null;
                 /**
                  * Format: int64
-                 * @description How many people the tenant may have; absent: no limit.
+                 * @description Largest number of people; absent: no limit.
                  */
                 max_users?: number | null;
-                /** @description What is kept of decisions' inputs for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none keep nothing. */
+                /** @description How long inputs of decisions are stored for replay, apart from the audit: off; a number of hours (1 to 720); or an object with hours, decisions (at most 100000) and size_mib (at most 256). Absent: 24 hours, and at most 100000 decisions or 256 MiB. Resources at audit level none store nothing. */
                 replay?: unknown;
             } & {
                 [key: string]: unknown;
@@ -7840,14 +8108,14 @@ export interface components {
             updated_by: string;
         };
         TenantError: {
-            /** @description Each offence, with a JSON pointer into the body or the name of the parameter */
+            /** @description Every error, with a JSON pointer into the body or the name of the parameter */
             details?: components["schemas"]["FaultDetail"][];
             /**
              * @description A stable code in snake_case
              * @example tenant_not_found
              */
             error: string;
-            /** @description What went wrong, for people */
+            /** @description What went wrong, in words */
             message: string;
             /** @description The tenant that was asked for */
             tenant_id?: string;
@@ -7856,7 +8124,7 @@ export interface components {
         };
         TenantModeChange: {
             /**
-             * @description production takes enforce only after sandbox has.
+             * @description production accepts enforce only after sandbox.
              * @enum {string}
              */
             mode: "shadow" | "enforce";
@@ -7866,7 +8134,7 @@ export interface components {
             tenants: components["schemas"]["Tenant"][];
             /**
              * Format: int64
-             * @description How many there are in all.
+             * @description Total number.
              */
             total: number;
         };
@@ -7878,7 +8146,7 @@ export interface components {
             bouncers_used: number;
             /**
              * Format: int64
-             * @description Controls, deleted ones not counted.
+             * @description Controls, except deleted ones.
              */
             policies_used: number;
             /**
@@ -7888,7 +8156,7 @@ export interface components {
             users_used: number;
         };
         User: {
-            /** @description Free attributes, such as a clearance level or the manager. */
+            /** @description Free-form attributes, such as a clearance level or the manager. */
             attributes: {
                 [key: string]: unknown;
             };
@@ -7899,18 +8167,18 @@ export interface components {
             created_at: string;
             /** @description Department, for controls to refer to. */
             department: string;
-            /** @description E-mail address; unique in the tenant, and good for signing in. */
+            /** @description E-mail address, unique in the tenant. It can be used to sign in. */
             email: string;
-            /** @description Identifies the person; never given again. */
+            /** @description Identifies the person; never reused. */
             id: string;
             /**
              * Format: date-time
-             * @description When the person last signed in with a password; null before the first time.
+             * @description When the person last signed in with a password; null if never.
              */
             last_login_at: string | null;
-            /** @description Scopes held; on the current-user view only. */
+            /** @description Scopes held; only when reading the current user. */
             permissions?: string[];
-            /** @description Role names. platform_admin, admin, policy_author, resource_manager, operator, auditor and viewer carry permissions; other names are attributes for controls. */
+            /** @description Role names. platform_admin, admin, policy_author, resource_manager, operator, auditor and viewer grant permissions; other names are attributes that controls can read. */
             roles: string[];
             /**
              * @description A disabled person cannot sign in.
@@ -7922,11 +8190,11 @@ export interface components {
              * @description When the record last changed.
              */
             updated_at: string;
-            /** @description Name to sign in with; unique in the tenant regardless of case. */
+            /** @description Name to sign in with; unique in the tenant, ignoring case. */
             username: string;
         };
         UserChange: {
-            /** @description Free attributes; replaces all of them. */
+            /** @description Free-form attributes; replaces all of them. */
             attributes?: {
                 [key: string]: unknown;
             } | null;
@@ -7940,11 +8208,11 @@ export interface components {
              * @description New e-mail address.
              */
             email?: string | null;
-            /** @description With password: the person's own API keys live on. */
+            /** @description With password: the person's own API keys stay valid. */
             keep_api_keys?: boolean;
             /** @description New password; ends the person's sessions and own API keys. */
             password?: string | null;
-            /** @description New roles; ends the person's sessions when they differ. */
+            /** @description New roles; a change ends the person's sessions. */
             roles?: string[] | null;
             /**
              * @description disabled ends the person's sessions and keys at once.
@@ -7969,13 +8237,13 @@ export interface components {
             id: string;
             /** @description What was done */
             message: string;
-            /** @description Roles, as they are stored */
+            /** @description Roles, as stored */
             roles: string[];
             /** @description User name */
             username: string;
         };
         UserDraft: {
-            /** @description Free attributes. */
+            /** @description Free-form attributes. */
             attributes?: {
                 [key: string]: unknown;
             };
@@ -7991,25 +8259,25 @@ export interface components {
             email: string;
             /** @description Absent: the person cannot sign in with a password. */
             password?: string;
-            /** @description Role names; display names such as Resource Manager are folded. The caller must hold what they allow. */
+            /** @description Role names; display names such as Resource Manager are converted. The caller must hold what they allow. */
             roles?: string[];
             /**
              * Format: name
-             * @description Name to sign in with; unique in the tenant regardless of case.
+             * @description Name to sign in with; unique in the tenant, ignoring case.
              */
             username: string;
         };
         UserPage: {
             /**
              * Format: int64
-             * @description How many there are in all under the filter.
+             * @description Total number that match the filter.
              */
             total: number;
             /** @description The people, oldest first. */
             users: components["schemas"]["User"][];
         };
         UserRolesChange: {
-            /** @description Why; kept in the audit. */
+            /** @description The reason; stored in the audit. */
             reason?: string;
             /** @description The person's new roles. */
             roles: string[];
@@ -8017,18 +8285,18 @@ export interface components {
     };
     responses: never;
     parameters: {
-        /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+        /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
         IdempotencyKey: string;
-        /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+        /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
         Tenant: string;
-        /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+        /** @description The same as X-Tenant-ID, for clients that cannot set headers */
         TenantQuery: string;
     };
     requestBodies: never;
     headers: {
-        /** @description On every answer to an API key, refusals too: the requests that it may make in an hour. Absent for people, bouncers and where there is no limit */
+        /** @description Requests that the API key may make in an hour. Sent with every answer to an API key, errors included; absent for people, bouncers, and where there is no limit */
         "X-RateLimit-Limit": number;
-        /** @description How many of them are left */
+        /** @description Number of entries left */
         "X-RateLimit-Remaining": number;
         /** @description When the hour ends, in Unix seconds */
         "X-RateLimit-Reset": number;
@@ -8748,7 +9016,7 @@ export interface operations {
     "list-audit-events": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 start_date?: string;
@@ -8761,7 +9029,7 @@ export interface operations {
                 actor_id?: string;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -8846,11 +9114,11 @@ export interface operations {
     "verify-audit": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -9032,11 +9300,11 @@ export interface operations {
     logout: {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -9154,11 +9422,11 @@ export interface operations {
     "get-current-user": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -9243,11 +9511,11 @@ export interface operations {
     "list-own-sessions": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -9438,11 +9706,11 @@ export interface operations {
     "end-other-sessions": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -9656,11 +9924,11 @@ export interface operations {
     "end-own-session": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -9875,7 +10143,7 @@ export interface operations {
     "list-bouncers": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 skip?: number;
@@ -9883,7 +10151,7 @@ export interface operations {
                 status?: "connected" | "degraded" | "disconnected";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -9968,13 +10236,13 @@ export interface operations {
     "create-bouncer": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -10104,12 +10372,12 @@ export interface operations {
     "get-bouncer": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -10197,12 +10465,12 @@ export interface operations {
     "update-bouncer": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -10343,12 +10611,12 @@ export interface operations {
     "delete-bouncer": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -10484,12 +10752,12 @@ export interface operations {
     "get-bouncer-credentials": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -10576,12 +10844,12 @@ export interface operations {
     "set-bouncer-credentials": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -10704,12 +10972,12 @@ export interface operations {
     "get-bouncer-health": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -10796,12 +11064,12 @@ export interface operations {
     "get-bouncer-opa-config": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -10890,12 +11158,12 @@ export interface operations {
     "rotate-bouncer-token": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -11015,11 +11283,11 @@ export interface operations {
     "bridge-bundle": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-None-Match"?: string;
                 Prefer?: string;
@@ -11108,11 +11376,11 @@ export interface operations {
     "bridge-discovery": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-None-Match"?: string;
                 Prefer?: string;
@@ -11201,11 +11469,11 @@ export interface operations {
     "bridge-credentials": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -11290,12 +11558,12 @@ export interface operations {
     "bridge-resources": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -11382,11 +11650,11 @@ export interface operations {
     "bridge-report-hosts": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -11507,11 +11775,11 @@ export interface operations {
     "bridge-logs": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -11632,11 +11900,11 @@ export interface operations {
     "bridge-logs-partition": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -11759,11 +12027,11 @@ export interface operations {
     "bridge-self": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -11848,11 +12116,11 @@ export interface operations {
     "bridge-status": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -11971,11 +12239,11 @@ export interface operations {
     "impact-preview": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -12096,14 +12364,14 @@ export interface operations {
     "list-replays": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 skip?: number;
                 limit?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -12188,13 +12456,13 @@ export interface operations {
     "start-replay": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -12323,12 +12591,12 @@ export interface operations {
     "get-replay": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 wait?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -12415,11 +12683,11 @@ export interface operations {
     "cancel-replay": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -12546,7 +12814,7 @@ export interface operations {
     "dashboard-anomalies": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 skip?: number;
@@ -12555,7 +12823,7 @@ export interface operations {
                 hours?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -12640,13 +12908,13 @@ export interface operations {
     "dashboard-series": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 window?: "15m" | "1h" | "6h" | "24h" | "7d" | "30d" | "90d" | "365d";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -12731,12 +12999,12 @@ export interface operations {
     "dashboard-stats": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -12821,7 +13089,7 @@ export interface operations {
     "dashboard-top": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 window?: "15m" | "1h" | "6h" | "24h" | "7d" | "30d" | "90d" | "365d";
@@ -12829,7 +13097,7 @@ export interface operations {
                 limit?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -12914,7 +13182,7 @@ export interface operations {
     "list-decisions": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 start_date?: string;
@@ -12927,7 +13195,7 @@ export interface operations {
                 policy_id?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -13012,11 +13280,11 @@ export interface operations {
     "explain-decision": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -13103,12 +13371,12 @@ export interface operations {
     "evaluate-decision": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -13229,12 +13497,12 @@ export interface operations {
     "evaluate-decisions-bulk": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -13355,11 +13623,11 @@ export interface operations {
     "get-revisions": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -13446,13 +13714,13 @@ export interface operations {
     "generate-api-key": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -13583,11 +13851,11 @@ export interface operations {
     "issue-portal-token": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -13846,11 +14114,11 @@ export interface operations {
     "get-enforcement": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -13937,11 +14205,11 @@ export interface operations {
     "set-enforcement": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -14248,13 +14516,13 @@ export interface operations {
     "list-editor-deployments": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -14339,11 +14607,11 @@ export interface operations {
     "get-editor-deployment": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -14430,11 +14698,11 @@ export interface operations {
     "editor-a": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -14547,11 +14815,11 @@ export interface operations {
     "editor-a-server": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -14664,11 +14932,11 @@ export interface operations {
     "get-editor-a-settings": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -14753,11 +15021,11 @@ export interface operations {
     "set-editor-a-settings": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -14870,11 +15138,11 @@ export interface operations {
     "editor-b": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -14987,11 +15255,11 @@ export interface operations {
     "get-editor-b-settings": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -15076,13 +15344,13 @@ export interface operations {
     "list-repositories": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -15167,13 +15435,13 @@ export interface operations {
     "register-repository": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -15295,11 +15563,11 @@ export interface operations {
     "get-repository": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -15387,11 +15655,11 @@ export interface operations {
     "update-repository": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -15524,11 +15792,11 @@ export interface operations {
     "delete-repository": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -15648,11 +15916,11 @@ export interface operations {
     "get-editor-status": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -15737,12 +16005,12 @@ export interface operations {
     "editor-webhook": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 repository?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "X-Service-Signature"?: string;
                 "X-Hub-Signature-256"?: string;
@@ -15869,11 +16137,11 @@ export interface operations {
     "editor-socket": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 Origin?: string;
                 Upgrade?: string;
@@ -15963,11 +16231,11 @@ export interface operations {
     "get-metrics": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -16098,12 +16366,12 @@ export interface operations {
     "get-sync-status": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -16190,13 +16458,13 @@ export interface operations {
     "export-simulation": {
         parameters: {
             query: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 format: "json" | "csv" | "pdf";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -16309,12 +16577,12 @@ export interface operations {
     "list-loadable-policies": {
         parameters: {
             query: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -16399,12 +16667,12 @@ export interface operations {
     "list-policy-attributes": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -16491,12 +16759,12 @@ export interface operations {
     "simulate-policy": {
         parameters: {
             query: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -16611,7 +16879,7 @@ export interface operations {
     "list-policy-simulations": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 start_date?: string;
@@ -16620,7 +16888,7 @@ export interface operations {
                 offset?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -16707,13 +16975,13 @@ export interface operations {
     "list-scenarios": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 policy_id?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -16798,14 +17066,14 @@ export interface operations {
     "create-scenario": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -16926,12 +17194,12 @@ export interface operations {
     "get-scenario": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -17018,12 +17286,12 @@ export interface operations {
     "update-scenario": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -17138,12 +17406,12 @@ export interface operations {
     "delete-scenario": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -17254,7 +17522,7 @@ export interface operations {
     "list-own-simulations": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 start_date?: string;
@@ -17263,7 +17531,7 @@ export interface operations {
                 offset?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -17348,7 +17616,7 @@ export interface operations {
     "list-policies": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 skip?: number;
@@ -17358,7 +17626,7 @@ export interface operations {
                 name?: string;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -17443,13 +17711,13 @@ export interface operations {
     "create-policy": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -17579,13 +17847,13 @@ export interface operations {
     "deploy-policy-files": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -17714,11 +17982,11 @@ export interface operations {
     "get-policy-deployment": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -17805,11 +18073,11 @@ export interface operations {
     "drift-of-policy-files": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -17930,13 +18198,13 @@ export interface operations {
     "export-policy-files": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 name?: string;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -18021,11 +18289,11 @@ export interface operations {
     "test-policy-files": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -18146,11 +18414,11 @@ export interface operations {
     "validate-policy-files": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -18271,13 +18539,13 @@ export interface operations {
     "list-unused-policies": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 days?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -18362,11 +18630,11 @@ export interface operations {
     "validate-policy": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -18487,12 +18755,12 @@ export interface operations {
     "get-policy": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -18580,12 +18848,12 @@ export interface operations {
     "update-policy": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -18726,13 +18994,13 @@ export interface operations {
     "delete-policy": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 hard_delete?: boolean;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -18868,12 +19136,12 @@ export interface operations {
     "list-policy-dependents": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -18968,12 +19236,12 @@ export interface operations {
     "promote-policy": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -19114,12 +19382,12 @@ export interface operations {
     "reinstate-policy": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -19260,12 +19528,12 @@ export interface operations {
     "restore-policy": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -19393,12 +19661,12 @@ export interface operations {
     "test-policy": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -19529,12 +19797,12 @@ export interface operations {
     "test-cases-from-decisions": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -19665,14 +19933,14 @@ export interface operations {
     "list-policy-versions": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 skip?: number;
                 limit?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -19759,14 +20027,14 @@ export interface operations {
     "diff-policy-versions": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 from?: number;
                 to?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -19853,12 +20121,12 @@ export interface operations {
     "get-policy-version": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -19946,12 +20214,12 @@ export interface operations {
     "restore-policy-version": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -20089,7 +20357,7 @@ export interface operations {
     "list-resources": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 skip?: number;
@@ -20097,7 +20365,7 @@ export interface operations {
                 type?: string;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -20182,13 +20450,13 @@ export interface operations {
     "create-resource": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -20318,13 +20586,13 @@ export interface operations {
     "auto-classify-bulk": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 limit?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -20441,12 +20709,12 @@ export interface operations {
     "get-inventory-summary": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -20531,12 +20799,12 @@ export interface operations {
     "get-resource": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -20624,12 +20892,12 @@ export interface operations {
     "update-resource": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -20762,12 +21030,12 @@ export interface operations {
     "delete-resource": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -20903,12 +21171,12 @@ export interface operations {
     "apply-classification": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -21041,12 +21309,12 @@ export interface operations {
     "auto-classify-resource": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -21165,12 +21433,12 @@ export interface operations {
     "enrich-resource": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
                 "If-Match"?: string;
             };
@@ -21303,12 +21571,12 @@ export interface operations {
     "smart-suggestions": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -21395,12 +21663,12 @@ export interface operations {
     "suggest-controls": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -21487,11 +21755,11 @@ export interface operations {
     "list-templates": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -21576,13 +21844,13 @@ export interface operations {
     "get-template": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 environment?: "sandbox" | "production";
                 resource_id?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -21669,13 +21937,13 @@ export interface operations {
     "list-tenants": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -21760,13 +22028,13 @@ export interface operations {
     "create-tenant": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -21895,11 +22163,11 @@ export interface operations {
     "get-tenant": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -21986,11 +22254,11 @@ export interface operations {
     "update-tenant": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -22121,12 +22389,12 @@ export interface operations {
     "delete-tenant": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 hard_delete?: boolean;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -22253,11 +22521,11 @@ export interface operations {
     "list-tenant-alerts": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -22344,13 +22612,13 @@ export interface operations {
     "list-api-keys": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -22437,13 +22705,13 @@ export interface operations {
     "create-api-key": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -22574,11 +22842,11 @@ export interface operations {
     "get-api-key": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -22666,11 +22934,11 @@ export interface operations {
     "update-api-key": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -22802,11 +23070,11 @@ export interface operations {
     "revoke-api-key": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -22926,13 +23194,13 @@ export interface operations {
     "rotate-api-key": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path: {
@@ -23061,17 +23329,329 @@ export interface operations {
             };
         };
     };
+    "get-tenant-billing": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                tenant_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MeteringBilling"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+        };
+    };
+    "update-tenant-billing": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                tenant_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MeteringChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MeteringBilling"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            507: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+        };
+    };
+    "get-tenant-metrics": {
+        parameters: {
+            query?: {
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
+                tenant_id?: components["parameters"]["TenantQuery"];
+                start_date?: string;
+                end_date?: string;
+                granularity?: "hour" | "day" | "week" | "month";
+            };
+            header?: {
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
+                "X-Tenant-ID"?: components["parameters"]["Tenant"];
+            };
+            path: {
+                tenant_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MeteringMetrics"];
+                };
+            };
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            429: {
+                headers: {
+                    "Retry-After"?: number;
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitError"];
+                };
+            };
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+            503: {
+                headers: {
+                    "Retry-After"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantError"];
+                };
+            };
+        };
+    };
     "list-users": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
                 skip?: number;
                 limit?: number;
                 search?: string;
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path?: never;
@@ -23156,13 +23736,13 @@ export interface operations {
     "create-user": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
-                /** @description 1 to 255 visible ASCII characters. The first success is replayed for 24 hours to whoever sends the key again; the same key with another request is a 422. */
+                /** @description 1 to 255 visible ASCII characters. For 24 hours, a request with the same key gets the answer of the first success. The same key with a different request is a 422. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
             path?: never;
@@ -23291,11 +23871,11 @@ export interface operations {
     "get-user": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -23382,11 +23962,11 @@ export interface operations {
     "update-user": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -23517,11 +24097,11 @@ export interface operations {
     "delete-user": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {
@@ -23648,11 +24228,11 @@ export interface operations {
     "set-user-roles": {
         parameters: {
             query?: {
-                /** @description The same as X-Tenant-ID, for clients that cannot send headers */
+                /** @description The same as X-Tenant-ID, for clients that cannot set headers */
                 tenant_id?: components["parameters"]["TenantQuery"];
             };
             header?: {
-                /** @description The tenant to work in; absent: that of the host name, else the credential's own. Sources that disagree are a 400. */
+                /** @description The tenant to work in; absent: the tenant of the host name, else that of the credential. Conflicting values are a 400. */
                 "X-Tenant-ID"?: components["parameters"]["Tenant"];
             };
             path: {

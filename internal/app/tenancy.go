@@ -1,0 +1,46 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/metering"
+	"github.com/gatehouse-dev/gatehouse/internal/tally"
+)
+
+// startMetering sets up the counting of what tenants use. It comes after the decision log,
+// which makes sure that no other process has the data directory.
+func startMetering(p *parts) error {
+	dir := filepath.Join(p.cfg.DataDir, "usage")
+	book, err := tally.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open the counters of API calls in %s: %w", dir, err)
+	}
+	p.closers.add("counters of API calls", time.Second, func(context.Context) error { return book.Close() })
+	box, err := p.box.For("billing")
+	if err != nil {
+		return err
+	}
+	prices, err := metering.LoadPrices(p.cfg.Prices)
+	if err != nil {
+		return fmt.Errorf("GATEHOUSE_PRICES: %w", err)
+	}
+	calls := metering.NewCalls(p.stores, book, p.now, p.log)
+	p.metering = &metering.Service{Stores: p.stores, Tenants: p.tenants, Calls: calls, Box: box, Prices: prices, Now: p.now}
+	p.task("counts of API calls", calls.Run)
+	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
+	p.task("old counts of API calls", func(ctx context.Context) error {
+		leases.Lead(ctx, "old counts of API calls", time.Minute, func(ctx context.Context) {
+			_ = every(ctx, 24*time.Hour, func() {
+				if err := calls.Fold(ctx); err != nil && ctx.Err() == nil {
+					p.log.Warn("old counts of API calls", "error", err)
+				}
+			})
+		})
+		return nil
+	})
+	return nil
+}

@@ -1,0 +1,202 @@
+package tenancy_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+)
+
+const prices = `{"currency": "EUR", "plans": {"pro": {"base": 49, "users": {"included": 1, "price": 10}, "api_calls": {"per": 10, "price": "0.5"}}}}`
+
+// metrics are the answer of GET metrics.
+type metrics struct {
+	Metrics struct {
+		APICalls struct {
+			Total      int64            `json:"total"`
+			ByEndpoint map[string]int64 `json:"by_endpoint"`
+		} `json:"api_calls"`
+		Policies map[string]int64   `json:"policies"`
+		Bouncers map[string]float64 `json:"bouncers"`
+		Users    map[string]int64   `json:"users"`
+	} `json:"metrics"`
+	Period struct{ Start, End time.Time } `json:"period"`
+	Series []struct {
+		Start    time.Time `json:"start"`
+		APICalls int64     `json:"api_calls"`
+	} `json:"series"`
+}
+
+// TestUsageSurvivesAKill: every call that was answered is counted, once, although the
+// server is killed; nobody else's calls are among them.
+func TestUsageSurvivesAKill(t *testing.T) {
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})
+		read := func(c company) (m metrics) {
+			t.Helper()
+			c.key.Do(t, "GET", c.at("/metrics?granularity=hour"), nil).Want(200).Into(&m)
+			sum := int64(0)
+			for _, p := range m.Series {
+				sum += p.APICalls
+			}
+			if sum != m.Metrics.APICalls.Total {
+				t.Errorf("the series adds up to %d of %d calls", sum, m.Metrics.APICalls.Total)
+			}
+			return m
+		}
+		rounds, each := fulltest.Rounds(1, 3), 17
+		for range rounds {
+			for range each {
+				acme.key.Do(t, "GET", "/policies", nil).Want(200)
+				acme.key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ann"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
+			}
+			acme.key.Do(t, "GET", "/policies/999999", nil).Want(404)
+			s.Admin.With("X-Tenant-ID", acme.id).Do(t, "GET", "/policies", nil).Want(200) // the platform's, not acme's
+			s.Anonymous().With("X-Tenant-ID", acme.id).Do(t, "GET", "/policies", nil).Want(401)
+			s.Kill()
+			s.Start()
+		}
+		got := read(acme).Metrics.APICalls.ByEndpoint
+		if got["list-policies"] != int64(rounds*each) || got["evaluate-decision"] != int64(rounds*each) || got["get-policy"] != int64(rounds) {
+			t.Errorf("after %d kills the calls are %v", rounds, got)
+		}
+		if n := read(other).Metrics.APICalls.ByEndpoint; n["list-policies"] != 0 {
+			t.Errorf("another tenant is counted %v", n)
+		}
+		if again := read(acme).Metrics.APICalls.ByEndpoint; again["list-policies"] != int64(rounds*each) || again["get-tenant-metrics"] != 1 {
+			t.Errorf("asked again: %v", again)
+		}
+	})
+}
+
+// TestMetricsOfATenant: the figures are those of the tenant, and the period is the one
+// that was asked for.
+func TestMetricsOfATenant(t *testing.T) {
+	s := apptest.StartServer(t, dbtest.SQLite)
+	acme := found(t, s, body{"name": "Acme"})
+	acme.admin.Do(t, "POST", "/users", body{"username": "ann", "email": "ann@acme.example"}).Want(201)
+	acme.key.Do(t, "POST", "/policies", body{"name": "one", "status": "active", "environment": "production", "rego_code": "package p\n\nallow := true\n"}).Want(201)
+	acme.key.Do(t, "POST", "/policies", body{"name": "two", "rego_code": "package p\n\nallow := true\n"}).Want(201)
+	acme.admin.Do(t, "POST", "/bouncers", body{"name": "edge", "hostname": "edge.acme.example", "port": 443}).Want(201)
+	var m metrics
+	acme.key.Do(t, "GET", acme.at("/metrics"), nil).Want(200).Into(&m)
+	f := m.Metrics
+	if f.Policies["total"] != 2 || f.Policies["active"] != 1 || f.Policies["sandbox"] != 1 || f.Users["total"] != 2 || f.Users["active"] != 1 || f.Bouncers["total"] != 1 || f.Bouncers["active"] != 0 {
+		t.Errorf("the figures are %+v", f)
+	}
+	if days := len(m.Series); days != 31 && days != 30 || m.Period.End.Sub(m.Period.Start) < 30*24*time.Hour {
+		t.Errorf("%d points of %+v", days, m.Period)
+	}
+	acme.key.Do(t, "GET", acme.at("/metrics?start_date=2020-01-01&end_date=2020-03-31&granularity=month"), nil).Want(200).Into(&m)
+	if len(m.Series) != 3 || m.Period.Start.Format(time.DateOnly) != "2020-01-01" || m.Period.End.Format(time.DateOnly) != "2020-03-31" {
+		t.Errorf("a past period: %+v", m)
+	}
+	var past metrics
+	acme.key.Do(t, "GET", acme.at("/metrics?start_date=2020-01-01&end_date=2020-01-01"), nil).Want(200).Into(&past)
+	if past.Metrics.APICalls.Total != 0 || past.Metrics.APICalls.ByEndpoint == nil || len(past.Series) != 1 {
+		t.Errorf("a day without calls: %+v", past)
+	}
+	for query, status := range map[string]int{
+		"granularity=minute": 422, "start_date=yesterday": 400, "start_date=2026-02-02&end_date=2026-02-01": 400,
+		"start_date=2020-01-01&end_date=2021-01-01&granularity=hour": 400, "since=2020": 400,
+	} {
+		if got := acme.key.Do(t, "GET", acme.at("/metrics?"+query), nil); got.Status != status && got.Status != 400 || got.Get("error") == nil {
+			t.Errorf("%s: %d %s", query, got.Status, got.Body)
+		}
+	}
+}
+
+// TestBillOfATenant: what is used is priced by the plan, and how the tenant pays is
+// kept to itself.
+func TestBillOfATenant(t *testing.T) {
+	for _, backend := range dbtest.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			s := apptest.StartServer(t, backend, "GATEHOUSE_PRICES="+prices)
+			acme, other := found(t, s, body{"name": "Acme", "plan_type": "pro"}), found(t, s, body{"name": "Other"})
+			acme.admin.Do(t, "POST", "/users", body{"username": "ann", "email": "ann@acme.example"}).Want(201)
+			const calls = 40
+			for range calls {
+				acme.key.Do(t, "GET", "/policies", nil).Want(200)
+			}
+			b := acme.key.Do(t, "GET", acme.at("/billing"), nil).Want(200)
+			var bill struct {
+				ID     string    `json:"subscription_id"`
+				Status string    `json:"status"`
+				Plan   string    `json:"plan"`
+				Start  time.Time `json:"current_period_start"`
+				End    time.Time `json:"current_period_end"`
+				Usage  struct {
+					Policies, Users, Bouncers int64
+					APICalls                  int64   `json:"api_calls"`
+					StorageGB                 float64 `json:"storage_gb"`
+				}
+				Billing struct {
+					Base     float64 `json:"base_cost"`
+					Usage    float64 `json:"usage_cost"`
+					Total    float64 `json:"total_cost"`
+					Currency string
+				}
+			}
+			b.Into(&bill)
+			now := time.Now().UTC()
+			if bill.Status != "active" || bill.Plan != "pro" || !strings.HasPrefix(bill.ID, "sub_") || bill.Start.After(now) || !bill.End.After(now) {
+				t.Errorf("the subscription: %+v", bill)
+			}
+			if bill.Usage.Users != 2 || bill.Usage.APICalls < calls || bill.Usage.StorageGB <= 0 {
+				t.Errorf("the usage: %+v", bill.Usage)
+			}
+			cents := 1000 + bill.Usage.APICalls*5 // a person beyond the first, and half a unit for ten calls
+			if bill.Billing.Base != 49 || int64(bill.Billing.Usage*100+0.5) != cents || int64(bill.Billing.Total*100+0.5) != 4900+cents || bill.Billing.Currency != "EUR" {
+				t.Errorf("the bill: %+v", bill.Billing)
+			}
+
+			changed := acme.admin.Do(t, "PUT", acme.at("/billing"), body{"payment_method": "pm_secret_token", "billing_address": body{"line1": "1 Main St", "city": "Springfield"}}).Want(200)
+			if changed.Get("payment_method_set") != true || changed.Get("billing_address", "city") != "Springfield" || changed.Get("subscription_id") != bill.ID {
+				t.Errorf("changed: %s", changed.Body)
+			}
+			changed = acme.admin.Do(t, "PUT", acme.at("/billing"), body{"billing_address": body{"country": "US", "city": nil}}).Want(200)
+			if changed.Get("payment_method_set") != true || changed.Get("billing_address", "line1") != "1 Main St" || changed.Get("billing_address", "country") != "US" || changed.Get("billing_address", "city") != "" {
+				t.Errorf("changed in part: %s", changed.Body)
+			}
+			var back map[string]any
+			if err := json.Unmarshal(changed.Body, &back); err != nil {
+				t.Fatal(err)
+			}
+			acme.admin.Do(t, "PUT", acme.at("/billing"), back).Want(200) // what was read can be sent back
+			for _, res := range []*apptest.Response{changed, acme.admin.Do(t, "GET", "/audit/events?type=BILLING_UPDATED", nil).Want(200)} {
+				if text := string(res.Body); strings.Contains(text, "pm_secret") {
+					t.Errorf("the token is shown: %s", text)
+				}
+			}
+			if log := string(acme.admin.Do(t, "GET", "/audit/events?type=BILLING_UPDATED", nil).Body); !strings.Contains(log, "payment_method") || strings.Contains(log, "Main St") {
+				t.Errorf("the log says %s", log)
+			}
+			if res := acme.admin.Do(t, "PUT", acme.at("/billing"), body{"payment_method": "4242 4242 4242 4242"}); res.Status != 422 || strings.Contains(string(res.Body), "4242") {
+				t.Errorf("the number of a card: %d %s", res.Status, res.Body)
+			}
+			acme.admin.Do(t, "PUT", acme.at("/billing"), body{"iban": "x"}).Want(422)
+			cleared := acme.admin.Do(t, "PUT", acme.at("/billing"), body{"payment_method": nil, "billing_address": nil}).Want(200)
+			if cleared.Get("payment_method_set") != false || cleared.Get("billing_address") != nil {
+				t.Errorf("cleared: %s", cleared.Body)
+			}
+
+			acme.key.Do(t, "PUT", acme.at("/billing"), body{}).Want(403) // reads bills, changes none
+			for _, path := range []string{"/billing", "/metrics", "/alerts"} {
+				if res := other.admin.Do(t, "GET", acme.at(path), nil); res.Status != 403 || res.Get("error") != "tenant_access_denied" {
+					t.Errorf("another tenant reads %s: %d %s", path, res.Status, res.Body)
+				}
+				s.Admin.Do(t, "GET", acme.at(path), nil).Want(200)
+				if res := s.Admin.Do(t, "GET", "/tenants/never-was"+path, nil); res.Status != 404 || res.Get("error") != "tenant_not_found" {
+					t.Errorf("%s of no tenant: %d %s", path, res.Status, res.Body)
+				}
+			}
+			if free := other.admin.Do(t, "GET", other.at("/billing"), nil).Want(200); free.Get("billing", "total_cost") != 0.0 || free.Get("plan") != "standard" {
+				t.Errorf("a plan without prices: %s", free.Body)
+			}
+		})
+	}
+}

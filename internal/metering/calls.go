@@ -1,0 +1,277 @@
+// Package metering counts what tenants use, and says what it costs.
+//
+// Calls of the API are counted in files that are mapped into memory (package tally):
+// a request adds to a number and waits for nothing, and a process that is killed has
+// counted every request that it answered. From there the counts are copied into the
+// tenants' stores. Policies, people, bouncers and storage are looked up when they
+// are asked for.
+package metering
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tally"
+)
+
+const (
+	// copyEvery is how often counts are copied into the stores: how old the figures
+	// of the other replicas are at most.
+	copyEvery = 15 * time.Second
+	// keepSlot is how long after its hour a counter keeps its slot, for requests
+	// that began in that hour.
+	keepSlot = time.Hour
+	// keepHours is how long calls are kept by the hour; later by the day.
+	keepHours = 62 * 24 * time.Hour
+)
+
+// hour is an hour since 1970.
+type hour int64
+
+func hourOf(t time.Time) hour { return hour(t.Unix() / 3600) }
+
+func (h hour) start() time.Time { return time.Unix(int64(h)*3600, 0).UTC() }
+
+// call is what is counted: an operation of a tenant in an hour.
+type call struct {
+	tenant    scope.TenantID
+	operation string
+	hour      hour
+}
+
+func (c call) key() string {
+	return string(c.tenant) + " " + c.operation + " " + strconv.FormatInt(int64(c.hour), 10)
+}
+
+func parseCall(key string) (call, bool) {
+	parts := strings.Split(key, " ")
+	if len(parts) != 3 {
+		return call{}, false
+	}
+	h, err := strconv.ParseInt(parts[2], 10, 64)
+	return call{scope.TenantID(parts[0]), parts[1], hour(h)}, err == nil
+}
+
+// counted is a counter of a call in this process.
+type counted struct {
+	call
+	*tally.Counter
+	copied int64 // of the count, into the store; guarded by Calls.copying
+}
+
+// meter counts one operation of one tenant.
+type meter struct {
+	calls     *Calls
+	tenant    scope.TenantID
+	operation string
+	current   atomic.Pointer[counted]
+}
+
+// count counts a request that began at a time.
+func (m *meter) count(at time.Time) {
+	if c := m.current.Load(); c != nil && c.hour == hourOf(at) {
+		c.Add(1)
+		return
+	}
+	m.calls.turn(m, hourOf(at)).Add(1)
+}
+
+// Calls counts the calls of the API. It is safe for concurrent use.
+type Calls struct {
+	stores *db.Cluster
+	book   *tally.Book
+	now    func() time.Time
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	meters map[call]*meter // hour 0
+	live   map[call]*counted
+	left   []*counted // of an earlier process
+
+	copying sync.Mutex
+}
+
+// NewCalls counts in a book of its own, and takes on what an earlier process left in
+// it.
+func NewCalls(stores *db.Cluster, book *tally.Book, now func() time.Time, log *slog.Logger) *Calls {
+	s := &Calls{stores: stores, book: book, now: now, log: log, meters: map[call]*meter{}, live: map[call]*counted{}}
+	for _, c := range book.Left() {
+		if key, ok := parseCall(c.Key); ok {
+			s.left = append(s.left, &counted{call: key, Counter: c})
+		} else {
+			book.Free(c)
+		}
+	}
+	return s
+}
+
+// Meter gives the function that counts an operation's calls of a tenant by the time
+// at which each began. The function costs one addition and may be kept.
+func (s *Calls) Meter(tenant scope.TenantID, operation string) func(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := call{tenant: tenant, operation: operation}
+	m := s.meters[key]
+	if m == nil {
+		m = &meter{calls: s, tenant: tenant, operation: operation}
+		s.meters[key] = m
+	}
+	return m.count
+}
+
+// turn finds or makes a meter's counter of an hour.
+func (s *Calls) turn(m *meter, h hour) *counted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := call{m.tenant, m.operation, h}
+	c := s.live[key]
+	if c == nil {
+		slot, err := s.book.New(key.key())
+		if err != nil {
+			s.log.Warn("calls of the API are counted in memory alone", "error", err)
+		}
+		c = &counted{call: key, Counter: slot}
+		s.live[key] = c
+	}
+	if old := m.current.Load(); old == nil || old.hour < h {
+		m.current.Store(c)
+	}
+	return c
+}
+
+// Run copies counts into the stores until ctx ends, and then once more.
+func (s *Calls) Run(ctx context.Context) error {
+	tick := time.NewTicker(copyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			return s.Copy(last)
+		case <-tick.C:
+			if err := s.Copy(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("counts of API calls cannot be stored yet", "error", err)
+			}
+		}
+	}
+}
+
+// Copy copies all counts into the stores, one transaction a tenant, and gives up the
+// counters of hours that are over.
+func (s *Calls) Copy(ctx context.Context) error {
+	s.copying.Lock()
+	defer s.copying.Unlock()
+	byTenant := map[scope.TenantID][]*counted{}
+	for _, c := range s.all() {
+		if c.Count() != c.copied {
+			byTenant[c.tenant] = append(byTenant[c.tenant], c)
+		}
+	}
+	var failed error
+	for tenant, list := range byTenant {
+		failed = errors.Join(failed, s.copyTenant(ctx, tenant, list))
+	}
+	s.release()
+	return failed
+}
+
+// CopyTenant copies the counts of one tenant.
+func (s *Calls) CopyTenant(ctx context.Context, tenant scope.TenantID) error {
+	s.copying.Lock()
+	defer s.copying.Unlock()
+	var list []*counted
+	for _, c := range s.all() {
+		if c.tenant == tenant && c.Count() != c.copied {
+			list = append(list, c)
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return s.copyTenant(ctx, tenant, list)
+}
+
+// all are the counters of this process and those that an earlier one left.
+func (s *Calls) all() []*counted {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := append(make([]*counted, 0, len(s.left)+len(s.live)), s.left...)
+	for _, c := range s.live {
+		out = append(out, c)
+	}
+	return out
+}
+
+// copyTenant writes what counters of a tenant count. A tenant that is gone takes its
+// counts along. The caller holds copying.
+func (s *Calls) copyTenant(ctx context.Context, tenant scope.TenantID, list []*counted) error {
+	rows := make([][]any, len(list))
+	counts := make([]int64, len(list))
+	for i, c := range list {
+		counts[i] = c.Count()
+		rows[i] = []any{int64(time.Hour / time.Microsecond), c.hour.start(), c.operation, c.Source, counts[i]}
+	}
+	err := s.stores.Write(ctx, tenant, func(tx *db.Tx) error { return putCalls(ctx, tx, rows) })
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return fmt.Errorf("tenant %s: %w", tenant, err)
+	}
+	for i, c := range list {
+		c.copied = counts[i]
+	}
+	return nil
+}
+
+// release gives up the counters of hours that are over, once they are copied. The
+// caller holds copying.
+func (s *Calls) release() {
+	over := hourOf(s.now().Add(-keepSlot))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done := func(c *counted) bool { return c.hour < over && c.Count() == c.copied }
+	rest := s.left[:0]
+	for _, c := range s.left {
+		if done(c) {
+			s.book.Free(c.Counter)
+		} else {
+			rest = append(rest, c)
+		}
+	}
+	s.left = rest
+	for key, c := range s.live {
+		if done(c) {
+			if m := s.meters[call{tenant: c.tenant, operation: c.operation}]; m != nil {
+				m.current.CompareAndSwap(c, nil)
+			}
+			delete(s.live, key)
+			s.book.Free(c.Counter)
+		}
+	}
+}
+
+// Fold adds up the calls of long ago by the day, in all tenants. It is for one
+// replica at a time and can be repeated.
+func (s *Calls) Fold(ctx context.Context) error {
+	tenants, err := s.stores.Tenants(ctx)
+	if err != nil {
+		return err
+	}
+	before := s.now().Add(-keepHours).Truncate(24 * time.Hour)
+	for _, id := range tenants {
+		err := s.stores.Write(ctx, id, func(tx *db.Tx) error { return foldCalls(ctx, tx, before) })
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return fmt.Errorf("tenant %s: %w", id, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package metering
+
+import (
+	"context"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+// Service answers what tenants use, and what it costs.
+type Service struct {
+	Stores  *db.Cluster
+	Tenants *tenant.Service
+	Calls   *Calls
+	// Box seals the token of the means of payment.
+	Box    *secret.Box
+	Prices Prices
+	Now    func() time.Time
+}
+
+// The granularities of a series.
+const (
+	byHour  = "hour"
+	byDay   = "day"
+	byWeek  = "week"
+	byMonth = "month"
+)
+
+const (
+	// usualPeriod is how far back metrics go where nothing else is asked for.
+	usualPeriod = 30 * 24 * time.Hour
+	// maxPoints is how many points a series has at most.
+	maxPoints = 2000
+)
+
+// Metrics is what a tenant used in a period.
+type Metrics struct {
+	Metrics Figures `json:"metrics" doc:"Calls are those of the period; the other figures are those of now."`
+	Period  Period  `json:"period" doc:"The period that was looked at."`
+	Series  []Point `json:"series" nullable:"false" doc:"The calls of the period by granularity, oldest first; points without calls are there too."`
+}
+
+// Figures are the totals.
+type Figures struct {
+	APICalls APICalls     `json:"api_calls"`
+	Policies PolicyCount  `json:"policies"`
+	Bouncers BouncerCount `json:"bouncers"`
+	Users    UserCount    `json:"users"`
+}
+
+// APICalls are the calls of the API in a period.
+type APICalls struct {
+	Total      int64            `json:"total" doc:"Requests with a key or of a signed-in person. Bouncers' own traffic, refused credentials, requests over the limit and our own errors (5xx) are not counted."`
+	ByEndpoint map[string]int64 `json:"by_endpoint" doc:"The same by operation id."`
+}
+
+// PolicyCount counts controls and libraries, without deleted ones.
+type PolicyCount struct {
+	Total   int64 `json:"total" db:"total" doc:"In both environments."`
+	Active  int64 `json:"active" db:"active" doc:"Those that are active."`
+	Sandbox int64 `json:"sandbox" db:"sandbox" doc:"Those in sandbox."`
+}
+
+// BouncerCount counts bouncers.
+type BouncerCount struct {
+	Total             int64   `json:"total" db:"total" doc:"In both environments."`
+	Active            int64   `json:"active" db:"active" doc:"Those that are connected or degraded."`
+	RequestsPerMinute float64 `json:"requests_per_minute" db:"requests_per_minute" doc:"What active bouncers last reported, added up."`
+}
+
+// UserCount counts people.
+type UserCount struct {
+	Total  int64 `json:"total" db:"total" doc:"All people, disabled ones too."`
+	Active int64 `json:"active" db:"active" doc:"Those who signed in or were signed in during the period."`
+}
+
+// Period is a stretch of time.
+type Period struct {
+	Start time.Time `json:"start" doc:"Its first moment; the start of an hour."`
+	End   time.Time `json:"end" doc:"Where it ends."`
+}
+
+// Point is one stretch of a series.
+type Point struct {
+	Start    time.Time `json:"start" doc:"Start of the hour, the day, the week (Monday) or the month, in UTC."`
+	APICalls int64     `json:"api_calls" doc:"Calls in it."`
+}
+
+// Metrics says what a tenant used from a time until another, cut by granularity.
+// Zero times stand for the last 30 days. Calls are counted by the hour, so the period
+// begins with its first hour; those of more than 62 days ago are kept by the day.
+func (s *Service) Metrics(ctx context.Context, sc scope.Scope, id scope.TenantID, start, end time.Time, granularity string) (Metrics, error) {
+	if _, err := s.Tenants.Get(ctx, sc, id); err != nil {
+		return Metrics{}, err
+	}
+	if end.IsZero() {
+		end = s.Now()
+	}
+	if start.IsZero() {
+		start = end.Add(-usualPeriod)
+	}
+	start = start.UTC().Truncate(time.Hour)
+	points, err := cut(start, end, granularity)
+	if err != nil {
+		return Metrics{}, err
+	}
+	_ = s.Calls.CopyTenant(ctx, id) // a store that takes nothing can still be read
+	out := Metrics{Period: Period{start, db.Stamp(end)}, Series: points}
+	out.Metrics.APICalls.ByEndpoint = map[string]int64{}
+	var calls []callsOf
+	err = s.Stores.Read(ctx, id, func(tx *db.Tx) (err error) {
+		if calls, err = selectCalls(ctx, tx, start, end); err != nil {
+			return err
+		}
+		if out.Metrics.Policies, err = countPolicies(ctx, tx); err != nil {
+			return err
+		}
+		if out.Metrics.Bouncers, err = countBouncers(ctx, tx); err != nil {
+			return err
+		}
+		out.Metrics.Users, err = countUsers(ctx, tx, start, end)
+		return err
+	})
+	at := 0
+	for _, c := range calls {
+		out.Metrics.APICalls.Total += c.N
+		out.Metrics.APICalls.ByEndpoint[c.Operation] += c.N
+		for at+1 < len(points) && !c.Bucket.Before(points[at+1].Start) {
+			at++
+		}
+		points[at].APICalls += c.N
+	}
+	return out, err
+}
+
+// cut gives the points of a period: the first one holds its start.
+func cut(start, end time.Time, granularity string) ([]Point, error) {
+	var out []Point
+	for at := floor(start, granularity); at.Before(end) || len(out) == 0; at = next(at, granularity) {
+		if len(out) == maxPoints {
+			f := fault.Newf(fault.BadRequest, "invalid_parameter", "the period has more than %d points: ask for a shorter one, or for a coarser granularity", maxPoints)
+			f.Details = []fault.Detail{{Pointer: "query.granularity", Message: f.Message}}
+			return nil, f
+		}
+		out = append(out, Point{Start: at})
+	}
+	return out, nil
+}
+
+// floor is the start of the stretch that a time is in.
+func floor(t time.Time, granularity string) time.Time {
+	day := t.Truncate(24 * time.Hour)
+	switch granularity {
+	case byHour:
+		return t.Truncate(time.Hour)
+	case byWeek:
+		return day.AddDate(0, 0, -(int(day.Weekday())+6)%7)
+	case byMonth:
+		return day.AddDate(0, 0, 1-day.Day())
+	}
+	return day
+}
+
+// next is the start of the stretch after one.
+func next(start time.Time, granularity string) time.Time {
+	switch granularity {
+	case byHour:
+		return start.Add(time.Hour)
+	case byWeek:
+		return start.AddDate(0, 0, 7)
+	case byMonth:
+		return start.AddDate(0, 1, 0)
+	}
+	return start.AddDate(0, 0, 1)
+}

@@ -1,0 +1,162 @@
+package metering
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The meters of a bill.
+const (
+	meterPolicies = "policies"
+	meterUsers    = "users"
+	meterBouncers = "bouncers"
+	meterCalls    = "api_calls"
+	meterStorage  = "storage_gb"
+)
+
+// meters are all of them, in the order of a bill.
+func meters() []string {
+	return []string{meterPolicies, meterUsers, meterBouncers, meterCalls, meterStorage}
+}
+
+// DefaultCurrency is the currency of bills where no prices are configured.
+const DefaultCurrency = "USD"
+
+// Prices are what each plan costs. The zero value costs nothing.
+type Prices struct {
+	Currency string
+	plans    map[string]planPrices
+}
+
+// planPrices is what one plan costs in a period.
+type planPrices struct {
+	base   *big.Rat
+	meters map[string]meterPrice
+}
+
+// meterPrice is what is used beyond a part that is included costs.
+type meterPrice struct{ included, per, price *big.Rat }
+
+// amount is a decimal number that is not negative, as a JSON number or a string.
+type amount struct{ *big.Rat }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *amount) UnmarshalJSON(data []byte) error {
+	text := strings.Trim(string(data), `"`)
+	if !regexp.MustCompile(`^\d{1,18}(\.\d{1,9})?$`).MatchString(text) {
+		return fmt.Errorf("%s is not an amount: a decimal number that is not negative, with up to 9 decimals", data)
+	}
+	a.Rat, _ = new(big.Rat).SetString(text) // the pattern fits
+	return nil
+}
+
+// or is the amount, or n where there is none.
+func (a amount) or(n int64) *big.Rat {
+	if a.Rat == nil {
+		return big.NewRat(n, 1)
+	}
+	return a.Rat
+}
+
+// planText is a plan in the configuration.
+type planText struct {
+	Base     amount     `json:"base"`
+	Policies *meterText `json:"policies"`
+	Users    *meterText `json:"users"`
+	Bouncers *meterText `json:"bouncers"`
+	Calls    *meterText `json:"api_calls"`
+	Storage  *meterText `json:"storage_gb"`
+}
+
+// meterText is a meter in the configuration.
+type meterText struct {
+	Included amount `json:"included"`
+	Per      amount `json:"per"`
+	Price    amount `json:"price"`
+}
+
+// LoadPrices reads prices from JSON text, or from the file of that name. Without a
+// text nothing costs anything.
+func LoadPrices(text string) (Prices, error) {
+	p := Prices{Currency: DefaultCurrency, plans: map[string]planPrices{}}
+	if text == "" {
+		return p, nil
+	}
+	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
+		raw, err := os.ReadFile(text)
+		if err != nil {
+			return p, err
+		}
+		text = string(raw)
+	}
+	var in struct {
+		Currency string              `json:"currency"`
+		Plans    map[string]planText `json:"plans"`
+	}
+	dec := json.NewDecoder(bytes.NewReader([]byte(text)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&in); err != nil {
+		return p, err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return p, fmt.Errorf("something follows the object")
+	}
+	if in.Currency != "" {
+		p.Currency = in.Currency
+	}
+	if !regexp.MustCompile(`^[A-Z]{3}$`).MatchString(p.Currency) {
+		return p, fmt.Errorf("currency: %q is not a code of ISO 4217 such as EUR", p.Currency)
+	}
+	for name, plan := range in.Plans {
+		if !slices.Contains([]string{"standard", "pro", "enterprise"}, name) {
+			return p, fmt.Errorf("plans: %q is not standard, pro or enterprise", name)
+		}
+		prices, err := plan.prices()
+		if err != nil {
+			return p, fmt.Errorf("plans: %s: %w", name, err)
+		}
+		p.plans[name] = prices
+	}
+	return p, nil
+}
+
+func (t planText) prices() (planPrices, error) {
+	out := planPrices{base: t.Base.or(0), meters: map[string]meterPrice{}}
+	for name, m := range map[string]*meterText{
+		meterPolicies: t.Policies, meterUsers: t.Users, meterBouncers: t.Bouncers, meterCalls: t.Calls, meterStorage: t.Storage,
+	} {
+		if m == nil {
+			continue
+		}
+		price := meterPrice{included: m.Included.or(0), per: m.Per.or(1), price: m.Price.or(0)}
+		if price.per.Sign() == 0 {
+			return out, fmt.Errorf("%s: per must be more than 0", name)
+		}
+		out.meters[name] = price
+	}
+	return out, nil
+}
+
+// cost is what used units cost, in cents rounded half up.
+func (m meterPrice) cost(used *big.Rat) int64 {
+	over := new(big.Rat).Sub(used, m.included)
+	if over.Sign() <= 0 {
+		return 0
+	}
+	return cents(over.Mul(over, m.price).Quo(over, m.per))
+}
+
+// cents rounds an amount that is not negative half up.
+func cents(amount *big.Rat) int64 {
+	n := new(big.Rat).Mul(amount, big.NewRat(100, 1))
+	n.Add(n, big.NewRat(1, 2))
+	q := new(big.Int).Quo(n.Num(), n.Denom())
+	return q.Int64()
+}

@@ -50,6 +50,9 @@ var layers = []layer{
 	{"values", []string{
 		"internal/rego/value",
 	}},
+	{"shapes of modules", []string{
+		"internal/rego/shape",
+	}},
 	{"evaluators of values", []string{
 		"internal/redact",
 		"internal/rego/native",

@@ -26,7 +26,7 @@ var (
 	longPackages = map[string]int{
 		"internal/audit":       4435,
 		"internal/enforce":     6670,
-		"internal/rego/native": 7030,
+		"internal/rego/native": 6852,
 	}
 	widePackages = map[string]int{
 		"internal/enforce": 31,

@@ -17,17 +17,23 @@ import (
 // Control is one control: its text, and what that compiles to. It is immutable
 // and safe for concurrent use.
 type Control struct {
-	meta   Meta
+	meta Meta
+	// compiled is there once ready was called; every exported method calls it, and
+	// a plan does for its controls. It stands beside meta: a decision reads both.
+	*compiled
+	// later is a pointer: copies of the control share it.
+	*later
 	source string
 	shelf  []lang.Library // that it may use
-	once   *lazily
-	// compiled is there once ready was called; every exported method calls it, and
-	// a plan does for its controls.
-	*compiled
-	// These are pointers: copies of the control share them.
-	derived *derivative
-	reasons *whyProgram
-	actions *actionNames
+}
+
+// later is what is made of a control when somebody asks.
+type later struct {
+	once lazily
+	// derived is what another package makes of it.
+	derived derivative
+	reasons whyProgram
+	actions actionNames
 }
 
 // lazily is what happens once, and whether it did.
@@ -41,8 +47,8 @@ type compiled struct {
 	// issues are why there is nothing to evaluate: the control denies.
 	issues []lang.Issue
 	code   lang.Compiled
-	sum    [32]byte   // of all that its outcome depends on
 	reads  []readPath // of code.Refs.Input
+	sum    [32]byte   // of all that its outcome depends on
 }
 
 // Compile checks and compiles source with those of libs that it reaches. A
@@ -60,7 +66,7 @@ func Compile(m Meta, source string, libs ...lang.Library) (*Control, []lang.Issu
 // then. A control that turns out not to compile denies, and says why. It keeps
 // libs, which the caller must not change.
 func Defer(m Meta, source string, libs []lang.Library) *Control {
-	return &Control{meta: m, source: source, shelf: libs, once: &lazily{}, derived: &derivative{}, reasons: &whyProgram{}, actions: &actionNames{}}
+	return &Control{meta: m, source: source, shelf: libs, later: &later{}}
 }
 
 // ready compiles the control if nobody did yet. It is bounded: by the bounds on
@@ -83,7 +89,16 @@ func compile(m Meta, source string, libs []lang.Library) *compiled {
 	if len(issues) > 0 {
 		return &compiled{issues: issues}
 	}
-	return &compiled{code: code, sum: identityOf(m, source, code.Libraries), reads: readPaths(code.Refs.Input)}
+	// What is read follows from the code, which siblings share.
+	r := code.Program.PerCode(func() any { return &reading{code.Refs, readPaths(code.Refs.Input)} }).(*reading)
+	code.Refs = r.refs
+	return &compiled{code: code, reads: r.paths, sum: identityOf(m, source, code.Libraries)}
+}
+
+// reading is what the controls of one code read.
+type reading struct {
+	refs  lang.Refs
+	paths []readPath
 }
 
 // Meta is what the control was compiled with.

@@ -168,3 +168,27 @@ allow if input.user.roles[0] == "x"
 
 // testNow is the time of evaluations.
 var testNow = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// What a control reads is its own, whichever control was compiled before it.
+func TestRefsAreTheControlsOwn(t *testing.T) {
+	for i, c := range []struct{ source, want string }{
+		{`allow if input.user.level >= 3`, "[[user level]] []"},
+		{`allow if input.user.level >= 4`, "[[user level]] []"},
+		{`allow if input.user.grade >= 3`, "[[user grade]] []"},
+		{`allow if input.user["level"] >= 5`, "[[user level]] []"},
+		{`allow if input.user.roles[_] == "x"`, "[[user roles]] []"},
+		{`allow if input.user.level >= data.pip.least`, "[[user level]] [[pip least]]"},
+		{`allow if input.user.level >= data.pip.most`, "[[user level]] [[pip most]]"},
+		{`allow if input.user.level >= data.resources["7"].level`, "[[user level]] [[resources 7 level]]"},
+		{`allow if input.user.level >= data.resources["8"].level`, "[[user level]] [[resources 8 level]]"},
+	} {
+		m := Meta{ID: int64(i + 1), Name: "c", Version: 1}
+		ctl, issues := Compile(m, fmt.Sprintf("package refs%d\n\n%s\n", i, c.source))
+		if issues != nil {
+			t.Fatal(c.source, issues)
+		}
+		if got := fmt.Sprint(ctl.Refs().Input, ctl.Refs().Data); got != c.want {
+			t.Errorf("%s reads %s, want %s", c.source, got, c.want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unique"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -87,19 +88,23 @@ func parsePattern(pattern string) ([]string, error) {
 
 // slot is a resource's place in a set.
 type slot struct {
-	res     *Resource
-	data    value.Value // what data.resources holds of it: the document without owner_email
+	res     *Resource // points to own, side by side with what a decision reads of the rest
 	index   int
-	host    string
-	segs    []string // as the pattern is spelled; nil: any path
-	folded  []string // the same, literals folded
 	exact   bool     // only paths that are spelled as the pattern is
 	bad     bool     // its pattern cannot be read: by id only
+	segs    []string // as the pattern is spelled; nil: any path
+	folded  []string // the same, literals folded
 	methods []string // upper case
+	own     Resource
+	host    string
+	data    value.Value // what data.resources holds of it: the document without owner_email
 }
 
 func newSlot(r *Resource, index int) *slot {
-	s := &slot{res: r, data: withoutMember(r.Doc, ownerEmail), index: index, host: canonicalHost(r.Host), exact: r.PathMatching == PathExact}
+	s := &slot{own: *r, data: withoutMember(r.Doc, ownerEmail), index: index, host: canonicalHost(r.Host), exact: r.PathMatching == PathExact}
+	s.res = &s.own
+	// Few of these differ: one text of each stays in the processor's caches.
+	s.own.Type, s.own.AuditLevel = unique.Make(r.Type).Value(), unique.Make(r.AuditLevel).Value()
 	for _, m := range r.Methods {
 		if m == "*" {
 			s.methods = nil

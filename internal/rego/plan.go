@@ -11,16 +11,17 @@ import (
 // plan is how requests to one resource are decided: its controls, and what
 // they read. It is made when the first request comes and then kept.
 type plan struct {
-	res      *Resource // nil: no resource matched
-	controls []*Control
-	refs     lang.Refs // of all controls together
-	reads    []readPath
+	res       *Resource // nil: no resource matched
+	controls  []*Control
+	own       [1]*Control // what controls points to where there is one
+	cacheable bool
+	readsData bool
+	reads     []readPath
+	refs      lang.Refs // of all controls together
 	// identity is a digest of everything that the decision depends on beside
 	// the request: equal identities and equal reads give equal decisions,
 	// whichever set, revision or tenant they come from.
-	identity  [32]byte
-	cacheable bool
-	readsData bool
+	identity [32]byte
 }
 
 // part is a member of input.
@@ -67,6 +68,8 @@ func (s *Set) newPlan(sl *slot) *plan {
 	}
 	if len(p.controls) == 1 { // shares what its control has
 		c := p.controls[0]
+		p.own[0] = c
+		p.controls = p.own[:]
 		p.refs, p.reads = c.Refs(), c.reads
 	} else {
 		p.unite()

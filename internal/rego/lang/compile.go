@@ -15,16 +15,16 @@ type RuleSet struct{ Allow, Deny, Mask, Reason bool }
 // Compiled is what an evaluation needs of a control's source. It keeps nothing of
 // OPA's compiler and of the syntax tree: an environment may have thousands of controls.
 type Compiled struct {
-	// Package is dotted, without data.
-	Package string
 	Program *native.Program
 	Rules   RuleSet
-	Refs    Refs
-	// Libraries are those that the control reaches, by package.
-	Libraries []Library
 	// FixedReason: every reason is a constant of the source, and so shows nothing
 	// of an input.
 	FixedReason bool
+	Refs        Refs
+	// Libraries are those that the control reaches, by package.
+	Libraries []Library
+	// Package is dotted, without data.
+	Package string
 }
 
 // Compile checks and compiles a control's source together with those of libs that it

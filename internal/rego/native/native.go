@@ -16,6 +16,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -123,6 +124,43 @@ type code struct {
 	groups   []*group
 	slots    int
 	data     [][]string
+
+	// texts are strings in the constants of the first program.
+	texts     map[string]string
+	textsOnce sync.Once
+	extra     any
+	extraOnce sync.Once
+}
+
+// maxTexts is how many strings a code keeps at most.
+const maxTexts = 100
+
+// packLikeSiblings lays the constants side by side. Strings that the first program of
+// the code has too are taken from there: siblings mostly differ in few of them.
+func (p *Program) packLikeSiblings() {
+	first := false
+	p.textsOnce.Do(func() {
+		first = true
+		p.constants = value.Pack(p.constants, nil)
+		p.texts = map[string]string{}
+		for _, c := range p.constants {
+			c.Strings(func(s string) {
+				if len(p.texts) < maxTexts {
+					p.texts[s] = s
+				}
+			})
+		}
+	})
+	if !first {
+		p.constants = value.Pack(p.constants, p.texts)
+	}
+}
+
+// PerCode is what create gives, made once for all programs that share the code. It must
+// not depend on the constants of one of them.
+func (p *Program) PerCode(create func() any) any {
+	p.extraOnce.Do(func() { p.extra = create() })
+	return p.extra
 }
 
 // text is the string that a constant is.
@@ -156,6 +194,9 @@ func Compile(compiler *ast.Compiler, pkg ast.Ref) (p *Program, err error) {
 		p = c.finish()
 		if shape, ok := c.shape(); ok {
 			p.code = shared.of(shape, p.code)
+			p.packLikeSiblings()
+		} else {
+			p.constants = value.Pack(p.constants, nil)
 		}
 		c.forget()
 	})
@@ -234,7 +275,7 @@ func (c *builder) finish() *Program {
 	p := c.prog
 	p.groups = slices.Clone(c.groups)
 	slices.SortFunc(p.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
-	p.entries, p.constants = slices.Clip(p.entries), slices.Clip(p.constants)
+	p.entries = slices.Clip(p.entries)
 	d := &p.deciding
 	d.deny, d.mask, d.allow, d.reason = p.entry("deny"), p.entry("mask"), p.entry("allow"), p.entry("reason")
 	return p

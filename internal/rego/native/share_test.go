@@ -5,10 +5,12 @@ import (
 	"runtime"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"pgregory.net/rapid"
 
+	"github.com/gatehouse-dev/gatehouse/internal/rego/shape"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
@@ -73,7 +75,7 @@ func TestShapes(t *testing.T) {
 
 // TestCodesGo: a code that no program uses is not kept.
 func TestCodesGo(t *testing.T) {
-	there := func(of func(c *code) bool) (key shape, ok bool) {
+	there := func(of func(c *code) bool) (key shape.Digest, ok bool) {
 		shared.mu.Lock()
 		defer shared.mu.Unlock()
 		for key, c := range shared.list {
@@ -83,7 +85,7 @@ func TestCodesGo(t *testing.T) {
 		}
 		return key, false
 	}
-	load := func() shape {
+	load := func() shape.Digest {
 		s, err := load("package gone\n\nr := concat(\"-\", [input.gone, \"x\"])\n")
 		if err != nil || s.err != nil {
 			t.Fatal(err, s.err)
@@ -111,6 +113,41 @@ func TestCodesGo(t *testing.T) {
 		case <-late:
 			t.Fatal("the code of a program that is gone is kept")
 		}
+	}
+}
+
+// Siblings read what they have in common at one place, and what follows from the code
+// is made once.
+func TestSiblingsShareStrings(t *testing.T) {
+	load := func(team string) *Program {
+		s, err := load("package p\n\nallow if input.role in {`analyst of the shared`, `" + team + "`}\n")
+		if err != nil || s.err != nil {
+			t.Fatal(err, s.err)
+		}
+		return s.prog
+	}
+	a, b := load("team-one"), load("team-two")
+	if a.code != b.code {
+		t.Fatal("the two do not share their code")
+	}
+	texts := func(p *Program) map[string]*byte {
+		out := map[string]*byte{}
+		for _, c := range p.constants {
+			c.Strings(func(s string) { out[s] = unsafe.StringData(s) })
+		}
+		return out
+	}
+	of := texts(b)
+	if shared := of["analyst of the shared"]; shared == nil || shared != texts(a)["analyst of the shared"] {
+		t.Error("a string of both is kept twice")
+	}
+	if of["team-two"] == nil {
+		t.Errorf("the constants are %v", of)
+	}
+	made := 0
+	create := func() any { made++; return made }
+	if a.PerCode(create) != b.PerCode(create) || made != 1 {
+		t.Errorf("made %d times", made)
 	}
 }
 

@@ -79,17 +79,17 @@ func fromSlice[T any](xs []T) (Value, error) {
 }
 
 func fromMap[T any](m map[string]T) (Value, error) {
-	mem := make([]Pair, 0, len(m))
+	o := room(len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		v, err := FromAny(m[k])
 		if err != nil {
 			return Value{}, err
 		}
 		if v.Defined() {
-			mem = append(mem, Pair{String(k), v})
+			o.mem = append(o.mem, Pair{String(k), v})
 		}
 	}
-	return objectOf(&object{mem: mem}), nil
+	return objectOf(o), nil
 }
 
 // Any is v in encoding/json's terms: nil, bool, json.Number, string, []any and

@@ -22,10 +22,7 @@ type object struct {
 	index atomic.Pointer[map[string]uint32]
 }
 
-type set struct{ elems []Value } // sorted, unique
-
 func (v Value) obj() *object { return (*object)(v.p) }
-func (v Value) set() *set    { return (*set)(v.p) }
 
 func objectOf(o *object) Value {
 	w := uint32(2)
@@ -101,6 +98,20 @@ func room(n int) *object {
 		})
 		o.mem = o.few[:0]
 		return &o.object
+	case 6, 7, 8:
+		o := new(struct {
+			object
+			few [8]Pair
+		})
+		o.mem = o.few[:0]
+		return &o.object
+	case 9, 10, 11, 12:
+		o := new(struct {
+			object
+			few [12]Pair
+		})
+		o.mem = o.few[:0]
+		return &o.object
 	}
 	return &object{mem: make([]Pair, 0, n)}
 }
@@ -150,7 +161,7 @@ func SetOf(elems []Value) Value {
 
 // SortedSet is a set of elements that are already sorted and unique. It keeps elems.
 func SortedSet(elems []Value) Value {
-	return Value{k: SetKind, p: unsafe.Pointer(&set{elems: elems}), w: sizeOf(elems)}
+	return Value{k: SetKind, n: len(elems), p: unsafe.Pointer(unsafe.SliceData(elems)), w: sizeOf(elems)}
 }
 
 // With is v with the member key set to val: a copy, v stays as it is. An
@@ -284,14 +295,15 @@ func (o *object) lookup(k Value) int {
 	return -1
 }
 
-func (s *set) find(k Value) (int, bool) {
-	if len(s.elems) <= 8 {
-		for i := range s.elems {
-			if s.elems[i].k == k.k && Equal(s.elems[i], k) {
+// findIn is the position of k among the elements of a set.
+func findIn(elems []Value, k Value) (int, bool) {
+	if len(elems) <= 8 {
+		for i := range elems {
+			if elems[i].k == k.k && Equal(elems[i], k) {
 				return i, true
 			}
 		}
 		return 0, false
 	}
-	return slices.BinarySearchFunc(s.elems, k, Compare)
+	return slices.BinarySearchFunc(elems, k, Compare)
 }

@@ -50,8 +50,8 @@ func (k Kind) String() string {
 // freely and safe for concurrent use. The zero Value is undefined.
 //
 // The pointer and the word mean, by kind: string: its bytes and length; number:
-// nil and an int64, or a *number; array: its first element and length; object:
-// an *object; set: a *set. Keeping them untagged by an interface halves the
+// nil and an int64, or a *number; array and set: the first element and the length;
+// object: an *object. Keeping them untagged by an interface halves the
 // cost of a decision against a tagged union of Go types.
 type Value struct {
 	p unsafe.Pointer
@@ -165,12 +165,10 @@ func (v Value) False() bool { return v.k == BoolKind && v.n == 0 }
 // Len is the number of elements or members, or the bytes of a string; 0 for all else.
 func (v Value) Len() int {
 	switch v.k {
-	case StringKind, ArrayKind:
+	case StringKind, ArrayKind, SetKind:
 		return v.n
 	case ObjectKind:
 		return len(v.obj().mem)
-	case SetKind:
-		return len(v.set().elems)
 	}
 	return 0
 }
@@ -189,11 +187,8 @@ func (v Value) Index(i int) Value {
 func (v Value) Elems() []Value { return v.elems() }
 
 func (v Value) elems() []Value {
-	switch v.k {
-	case ArrayKind:
+	if v.k == ArrayKind || v.k == SetKind {
 		return unsafe.Slice((*Value)(v.p), v.n)
-	case SetKind:
-		return v.set().elems
 	}
 	return nil
 }
@@ -247,8 +242,8 @@ func (v Value) Lookup(k Value) Value {
 			return v.elems()[i]
 		}
 	case SetKind:
-		if i, ok := v.set().find(k); ok {
-			return v.set().elems[i]
+		if i, ok := findIn(v.elems(), k); ok {
+			return v.elems()[i]
 		}
 	}
 	return Value{}
@@ -259,7 +254,7 @@ func (v Value) Has(k Value) bool {
 	if v.k != SetKind {
 		return false
 	}
-	_, ok := v.set().find(k)
+	_, ok := findIn(v.elems(), k)
 	return ok
 }
 

@@ -19,7 +19,7 @@ var (
 		"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample", "maxTokens", "maxCompletionTokens",
 		"maxOutputTokens", "maxNewTokens", "maxTokenCount", "num_predict", "numPredict", "n_predict", "max_gen_len", "budget_tokens", "budgetTokens",
 		"max_generation_tokens", "tokens_to_generate", "max_length", "maxLength", "max_reasoning_tokens", "max_thinking_tokens", "reasoning_budget", "reasoningBudget",
-		"thinking_budget", "thinkingBudget", "n", "best_of", "bestOf", "num_return_sequences", "candidate_count", "candidateCount", "num_generations",
+		"thinking_budget", "thinkingBudget", "min_tokens", "min_new_tokens", "min_completion_tokens", "minTokens", "minNewTokens", "n", "best_of", "bestOf", "num_return_sequences", "candidate_count", "candidateCount", "num_generations",
 	)
 	// itemNames are those of a message, or a part of one.
 	itemNames = spelling.Known(
@@ -31,7 +31,7 @@ var (
 		"max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "max_tokens_to_sample", "maxTokens", "maxCompletionTokens",
 		"maxOutputTokens", "maxNewTokens", "maxTokenCount", "num_predict", "numPredict", "n_predict", "max_gen_len", "budget_tokens", "budgetTokens",
 		"max_generation_tokens", "tokens_to_generate", "max_length", "maxLength", "max_reasoning_tokens", "max_thinking_tokens", "reasoning_budget", "reasoningBudget",
-		"thinking_budget", "thinkingBudget", "n", "best_of", "bestOf", "num_return_sequences", "candidate_count", "candidateCount", "num_generations",
+		"thinking_budget", "thinkingBudget", "min_tokens", "min_new_tokens", "min_completion_tokens", "minTokens", "minNewTokens", "n", "best_of", "bestOf", "num_return_sequences", "candidate_count", "candidateCount", "num_generations",
 		"thinking", "thinkingConfig", "thinking_config", "reasoning",
 	)
 )

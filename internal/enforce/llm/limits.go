@@ -8,13 +8,40 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
+// reach says what a bound of tokens holds, and so what one of zero or less means.
+type reach uint8
+
+const (
+	// ofAnswer bounds the whole answer. Servers take -1, -2 and 0 there for no bound.
+	ofAnswer reach = iota + 1
+	// ofPart bounds the thinking, or is the least length. Zero and less turn it off or
+	// leave it to the model, within what bounds the answer.
+	ofPart
+)
+
 // bounds are members that bound an answer, in tokens.
-var bounds = map[string]bool{
-	"max_tokens": true, "max_completion_tokens": true, "max_output_tokens": true, "max_new_tokens": true, "max_tokens_to_sample": true,
-	"maxTokens": true, "maxCompletionTokens": true, "maxOutputTokens": true, "maxNewTokens": true, "maxTokenCount": true,
-	"num_predict": true, "numPredict": true, "n_predict": true, "max_gen_len": true, "max_generation_tokens": true, "tokens_to_generate": true,
-	"max_length": true, "maxLength": true, "max_reasoning_tokens": true, "max_thinking_tokens": true, "reasoning_budget": true, "reasoningBudget": true,
-	"budget_tokens": true, "budgetTokens": true, "thinking_budget": true, "thinkingBudget": true,
+var bounds = map[string]reach{
+	"max_tokens": ofAnswer, "max_completion_tokens": ofAnswer, "max_output_tokens": ofAnswer, "max_new_tokens": ofAnswer, "max_tokens_to_sample": ofAnswer,
+	"maxTokens": ofAnswer, "maxCompletionTokens": ofAnswer, "maxOutputTokens": ofAnswer, "maxNewTokens": ofAnswer, "maxTokenCount": ofAnswer,
+	"num_predict": ofAnswer, "numPredict": ofAnswer, "n_predict": ofAnswer, "max_gen_len": ofAnswer, "max_generation_tokens": ofAnswer, "tokens_to_generate": ofAnswer,
+	"max_length": ofAnswer, "maxLength": ofAnswer, "max_reasoning_tokens": ofPart, "max_thinking_tokens": ofPart, "reasoning_budget": ofPart, "reasoningBudget": ofPart,
+	"budget_tokens": ofPart, "budgetTokens": ofPart, "thinking_budget": ofPart, "thinkingBudget": ofPart,
+	"min_tokens": ofPart, "min_new_tokens": ofPart, "min_completion_tokens": ofPart, "minTokens": ofPart, "minNewTokens": ofPart,
+}
+
+// unbounded is what an answer counts for that is asked for without a bound: more
+// tokens than any model answers with.
+const unbounded = 1 << 20
+
+// tokens is what a bound of n counts for; -1: nothing.
+func (r reach) tokens(n int64) int64 {
+	switch {
+	case n > 0:
+		return n
+	case r == ofAnswer:
+		return unbounded
+	}
+	return -1
 }
 
 // counts are members that say how many answers are wanted.
@@ -66,10 +93,10 @@ func (l *limit) read(where string, v value.Value, depth int) *Error {
 	v.Each(func(name string, m value.Value) bool {
 		switch {
 		case m.IsNull():
-		case bounds[name]:
+		case bounds[name] != 0:
 			var n int64
-			if n, bad = whole(where+name, m); n >= 0 && bad == nil { // less is no bound
-				l.bound = max(l.bound, n)
+			if n, bad = whole(where+name, m); bad == nil {
+				l.bound = max(l.bound, bounds[name].tokens(n))
 			}
 		case counts[name]:
 			var n int64
@@ -109,10 +136,13 @@ func stray(name string, v value.Value, depth int) int64 {
 		choices := int64(1)
 		v.Each(func(name string, m value.Value) bool {
 			switch {
-			case bounds[name] && name != "maxLength":
-				bound = max(bound, number(m))
+			case bounds[name] != 0 && name != "maxLength":
+				if n, ok := number(m); ok {
+					bound = max(bound, bounds[name].tokens(n))
+				}
 			case counts[name]:
-				choices = max(choices, number(m))
+				n, _ := number(m)
+				choices = max(choices, n)
 			case kinds[name] != isTools:
 				bound = max(bound, stray(name, m, depth+1))
 			}
@@ -125,17 +155,17 @@ func stray(name string, v value.Value, depth int) int64 {
 	return bound
 }
 
-// number is a whole number, also one that is written as text; -1: it is none.
-func number(v value.Value) int64 {
+// number is a whole number, also one that is written as text; ok is false for none.
+func number(v value.Value) (n int64, ok bool) {
 	if n, bad := whole("", v); bad == nil {
-		return min(n, maxBound)
+		return min(n, maxBound), true
 	}
-	if s, ok := v.Str(); ok {
+	if s, is := v.Str(); is {
 		if n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 62); err == nil {
-			return min(n, maxBound)
+			return min(n, maxBound), true
 		}
 	}
-	return -1
+	return 0, false
 }
 
 // whole is a whole number; 10.0 is one.

@@ -22,7 +22,7 @@ var deepTokenNames = map[string]bool{"input_ids": true, "inputids": true, "promp
 
 // notSearched are members below which a name such as input_ids is somebody's own: the
 // arguments and schemas of tools.
-var notSearched = map[string]bool{"messages": true, "tools": true, "functions": true, "metadata": true}
+var notSearched = map[string]bool{"tools": true, "functions": true, "metadata": true}
 
 const (
 	asTokens  = "a prompt that is given as tokens cannot be read"
@@ -35,12 +35,54 @@ func (s Source) encoded(body value.Value) string {
 	if why := s.encodedAtTop(body); why != "" {
 		return why
 	}
-	for _, m := range body.Get("messages").Elems() {
-		if content := m.Get("content"); content.Kind() == value.ArrayKind && numbers(content, 0) {
-			return asTokens
+	return encodedBelow(body, 0)
+}
+
+// conversations are members that hold what is told to a model, in messages, parts
+// and turns.
+var conversations = map[string]bool{
+	"messages": true, "contents": true, "content": true, "prompt": true, "prompts": true, "input": true, "inputs": true, "system": true, "system_instruction": true,
+	"systeminstruction": true, "instructions": true, "history": true, "chat_history": true, "conversation": true, "turns": true, "documents": true, "instances": true,
+}
+
+// notTold are members of a message in which a name such as tokens is somebody's own:
+// what a tool is called with, and what was measured of an earlier answer.
+var notTold = map[string]bool{
+	"arguments": true, "input": true, "args": true, "function": true, "function_call": true, "functioncall": true, "tool_calls": true,
+	"parameters": true, "metadata": true, "logprobs": true, "usage": true, "schema": true, "input_schema": true,
+}
+
+// wordMembers are members of a message that hold its words.
+var wordMembers = map[string]bool{"content": true, "text": true, "parts": true}
+
+// encodedIn says what of a conversation is told in numbers, wherever it stands in a
+// message.
+func encodedIn(v value.Value, depth int) (why string) {
+	if depth > 8 {
+		return ""
+	}
+	for _, e := range v.Elems() {
+		if why := encodedIn(e, depth+1); why != "" {
+			return why
 		}
 	}
-	return encodedBelow(body, 0)
+	if v.Kind() != value.ObjectKind {
+		return ""
+	}
+	v.Each(func(name string, member value.Value) bool {
+		low := strings.ToLower(name)
+		switch {
+		case notTold[low]:
+		case vectorNames[low] && !member.IsNull():
+			why = asVectors
+		case (tokenNames[low] || wordMembers[low]) && numbers(member, 0):
+			why = asTokens
+		default:
+			why = encodedIn(member, depth+1)
+		}
+		return why == ""
+	})
+	return why
 }
 
 // encodedBelow looks for names that mean tokens or vectors, and for tensors of that name,
@@ -60,8 +102,13 @@ func encodedBelow(v value.Value, depth int) (why string) {
 	}
 	v.Each(func(name string, member value.Value) bool {
 		low := strings.ToLower(name)
+		if conversations[low] {
+			if why = encodedIn(member, 0); why != "" {
+				return false
+			}
+		}
 		switch {
-		case depth == 0 && notSearched[low]:
+		case low == "messages" || depth == 0 && notSearched[low]:
 		case vectorNames[low] && !member.IsNull():
 			why = asVectors
 		case deepTokenNames[low] && numbers(member, 0):

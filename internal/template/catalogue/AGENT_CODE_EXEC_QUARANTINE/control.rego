@@ -105,6 +105,14 @@ runs_code if {
 	what in words
 }
 
+# runscript and vmexecutecode: the words are not set apart.
+runs_code if {
+	calling
+	not other
+	some word in words
+	regex.match(joined, word)
+}
+
 # Whatever it is called, a tool that is given a command runs it.
 runs_code if {
 	calling
@@ -113,6 +121,11 @@ runs_code if {
 	is_string(name)
 	lower(name) in {"command", "cmd", "shell", "script", "bash", "python", "code_to_run", "source_code"}
 }
+
+joined := concat("", [
+	`(?:run|exec|execute|launch|eval)(?:my|the)?`,
+	`(?:code|scripts?|commands?|cmd|shell|bash|python|program|notebook)$`,
+])
 
 # Something fetched or decoded that goes straight into an interpreter.
 piped := concat("", [

@@ -78,7 +78,18 @@ destructive contains sprintf("its name says %s", [stem]) if {
 	not declared_safe
 	some word in words
 	some stem in items(destructive_stems)
-	startswith(word, stem)
+	contains(strings.replace_n(harmless_words, word), stem)
+}
+
+# dbdrop and rmfile: a destructive word joined with what it destroys.
+destructive contains sprintf("its name says %s", [verb]) if {
+	calling
+	not declared_safe
+	some word in words
+	some verb in destructive_words
+	some rest in {trim_prefix(word, verb), trim_suffix(word, verb)} - {word}
+	regex.match(things, rest)
+	not sprintf("%s%s", [rest, verb]) in nouns
 }
 
 destructive contains "its arguments do" if {
@@ -112,6 +123,23 @@ destructive contains "its arguments ask for the method DELETE" if {
 	last := path[count(path) - 1]
 	is_string(last)
 	lower(last) in {"method", "http_method", "verb"}
+}
+
+# What is destroyed, as names say it.
+things := concat("", [
+	`^(?:all|my|our|data|databases?|db|tables?|rows?|records?|columns?|schemas?|index|collections?`,
+	`|documents?|files?|folders?|dirs?|buckets?|objects?|users?|accounts?|members?|groups?|roles?`,
+	`|keys?|tokens?|secrets?|repos?|branch|projects?|tenants?|pods?|nodes?|vms?|instances?|clusters?`,
+	`|containers?|volumes?|disks?|queues?|topics?|caches?|logs?|backups?|servers?|process|jobs?)+$`,
+])
+
+# Words that hold a destructive one and mean another.
+harmless_words := {"undelete": "", "indeterminate": "", "determinate": "", "nondestr": ""}
+
+# Names of things, not orders.
+nouns := {
+	"dataformat", "fileformat", "logformat", "documentformat",
+	"tableformat", "recordformat", "objectformat", "keyformat",
 }
 
 declared_safe if named(input.resource.attributes.safe_tools)

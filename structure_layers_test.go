@@ -143,7 +143,8 @@ var layers = []layer{
 		"internal/enforce/uplink",
 		"internal/enforce/usage",
 	}},
-	{"the data plane: settings", []string{
+	{"the data plane: settings and discovery", []string{
+		"internal/enforce/discovery",
 		"internal/enforce/settings",
 	}},
 	{"parts of the faces", []string{

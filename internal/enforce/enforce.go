@@ -16,7 +16,7 @@
 // Beside the traffic run four loops, which the control plane may be away from
 // for any time: follow (long poll for bundles; the last good one is kept on
 // disk), ship (decision log, spooled on disk until acknowledged) and the
-// reporter of our own status, in OPA's management protocols; and scouting, which
+// reporter of our own status, in OPA's management protocols; and discovery, which
 // reports hosts that nobody registered.
 package enforce
 
@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
@@ -216,7 +217,7 @@ type Bouncer struct {
 
 	shadow      chan shadowJob
 	shadowBytes atomic.Int64 // bytes of bodies that wait in shadow mode
-	scout       *scout
+	scout       *discovery.Scout
 	pending     atomic.Int64   // decisions for Envoy in shadow mode that run
 	checking    sync.WaitGroup // the same, to be waited for
 	activated   chan struct{}  // holds a token after a bundle became active
@@ -256,9 +257,10 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 		tools:  session.OpenTools(cfg.DataDir),
 		out:    plane,
 		ids:    ids.New(seed),
-		report: newReporter(), scout: newScout(), inputs: newInputAllowance(), folder: fold.New[[]byte](cfg.Fold),
+		report: newReporter(), inputs: newInputAllowance(), folder: fold.New[[]byte](cfg.Fold),
 		shadow: make(chan shadowJob, shadowQueue), activated: make(chan struct{}, 1),
 	}
+	b.scout = discovery.New(api, b.ids, &b.count, logger, cfg.Now, func() *rego.Set { return b.state.Load().Set })
 	b.maskers = make(chan struct{}, largeMaskers)
 	b.accounts = usage.New(cfg.Count, cfg.Now)
 	if b.bodies, err = bodies.Open(cfg.DataDir, cfg.Entropy); err != nil {
@@ -342,7 +344,7 @@ func (b *Bouncer) ready(st *settings.State) bool {
 // loops runs everything beside the traffic until ctx ends.
 func (b *Bouncer) loops(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := []func(context.Context){b.follow, b.shipper.Run, b.reportLoop, b.upkeep, b.scouting, b.keepLog, b.foldLoop}
+	loops := []func(context.Context){b.follow, b.shipper.Run, b.reportLoop, b.upkeep, b.scout.Run, b.keepLog, b.foldLoop}
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
 		loops = append(loops, b.shadowWork)
 	}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
@@ -47,6 +48,14 @@ func (b *Bouncer) record(st *settings.State, in *inbound, who *identity.Caller, 
 	b.events.Put(buf)
 	v.asked = rego.Request{} // a body's parts need not outlive their record
 	return err == nil
+}
+
+// noteHost takes down the host of a request that no resource is about.
+func (b *Bouncer) noteHost(st *settings.State, in *inbound, v *verdict) {
+	if !st.Discovery || st.Set == nil || v.dec.Resource != nil || b.scout.Quiet(in.host, in.at) {
+		return
+	}
+	b.scout.Note(st.Set, &discovery.Seen{By: *in.locator(), Client: in.client, Scheme: b.scheme(in), At: in.at})
 }
 
 // appendEvent writes one decision log event as OPA does (its "Decision Log

@@ -394,3 +394,14 @@ func credit(st *settings.State, in *inbound, res *rego.Resource, who *identity.C
 	}
 	return st.Credit(in.headers, res, who)
 }
+
+// scheme is how the client reached us, or the trusted proxy in front of us.
+func (b *Bouncer) scheme(in *inbound) string {
+	if p := in.headers["X-Forwarded-Proto"]; in.trusted && len(p) == 1 && (p[0] == "http" || p[0] == "https") {
+		return p[0]
+	}
+	if in.secure {
+		return "https"
+	}
+	return "http"
+}

@@ -6,6 +6,7 @@ package uplink
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,6 +57,11 @@ type StatusError struct {
 	after time.Duration
 }
 
+// Final reports whether the same request would be refused again.
+func (e *StatusError) Final() bool {
+	return e.Code/100 == 4 && e.Code != http.StatusTooManyRequests
+}
+
 // Error implements error.
 func (e *StatusError) Error() string {
 	said := "the control plane answered " + strconv.Itoa(e.Code)
@@ -85,6 +91,21 @@ func ErrorOf(resp *http.Response) error {
 
 // Post sends JSON to the bridge.
 func (c *Client) Post(ctx context.Context, path string, body []byte, zipped bool) error {
+	return c.post(ctx, path, body, zipped, func(r io.Reader) { _, _ = io.CopyN(io.Discard, r, 64<<10) })
+}
+
+// Ask sends JSON to the bridge and reads the answer into answer, 256 KiB of it at most.
+// An answer that cannot be read leaves answer as it is: the bridge has what was sent.
+func (c *Client) Ask(ctx context.Context, path string, body []byte, answer any) error {
+	return c.post(ctx, path, body, false, func(r io.Reader) {
+		if data, err := io.ReadAll(io.LimitReader(r, 256<<10)); err == nil && json.Valid(data) {
+			_ = json.Unmarshal(data, answer) // a member of another type is left out
+		}
+	})
+}
+
+// post sends JSON, and has read take the body of a 2xx answer.
+func (c *Client) post(ctx context.Context, path string, body []byte, zipped bool, read func(io.Reader)) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	req, err := c.Request(ctx, http.MethodPost, path, bytes.NewReader(body))
@@ -100,10 +121,11 @@ func (c *Client) Post(ctx context.Context, path string, body []byte, zipped bool
 		return fmt.Errorf("the control plane cannot be reached: %w", err)
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	if resp.StatusCode/100 != 2 {
+		_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 		return ErrorOf(resp)
 	}
+	read(resp.Body)
 	return nil
 }
 

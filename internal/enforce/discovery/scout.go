@@ -1,0 +1,295 @@
+// Package discovery finds hosts that no resource names and reports them to the control
+// plane, within bounds: of what clients say it takes the name of the host alone.
+package discovery
+
+import (
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+)
+
+// Bounds of discovery. The control plane holds the same budget.
+const (
+	// budget is how many hosts are reported within window.
+	budget = 100
+	window = time.Hour
+	// share is how many of these requests from one source bring about: an IPv4
+	// address, or an IPv6 network of 64 bits. Further hosts count as beyond the budget.
+	share = budget / 2
+	// memory is how many hosts are remembered as reported or known.
+	memory = 4096
+	// reportedFor is how long a host is not reported again once the control plane
+	// knows it, refusedFor after it was refused.
+	reportedFor = 24 * time.Hour
+	refusedFor  = time.Hour
+	// linger lets hosts gather before a report.
+	linger      = 200 * time.Millisecond
+	longestPath = 512
+	// reserve is what is kept beyond budget for hosts with traffic: made-up
+	// names, sent once each, must not hide a real one. One is taken every pace,
+	// the one that most clients, then most requests, named, and oftenSeen at least.
+	reserve    = 20
+	pace       = time.Second
+	candidates = 512
+	oftenSeen  = 3
+)
+
+// sighting is a host that no resource of the bundle names.
+type sighting struct {
+	Host   string `json:"host"`
+	Scheme string `json:"scheme,omitempty"`
+	Path   string `json:"path,omitempty"`
+	// Requests is how many there were, where that is why the host is reported.
+	Requests int `json:"requests,omitempty"`
+}
+
+// candidate is a host beyond the budget that more traffic may bring forward.
+type candidate struct {
+	sight   sighting
+	clients []string // the first few addresses
+	// refused: the control plane has no room for hosts without traffic.
+	refused bool
+}
+
+// outranks reports whether c has more to say for it than o.
+func (c *candidate) outranks(o *candidate) bool {
+	if len(c.clients) != len(o.clients) {
+		return len(c.clients) > len(o.clients)
+	}
+	return c.sight.Requests > o.sight.Requests
+}
+
+// Scout remembers which hosts were seen, so that each is reported once, and gathers
+// those that are to be reported.
+type Scout struct {
+	client *uplink.Client
+	ids    *ids.Source
+	count  *metrics.Counters
+	log    *slog.Logger
+	now    func() time.Time
+	set    func() *rego.Set // the active one; nil: none yet
+
+	last atomic.Pointer[quietHost] // the host asked about last
+	wake chan struct{}
+
+	mu    sync.Mutex
+	until map[string]time.Time // by host name: not reported until then
+	began time.Time            // of the budget's window
+	spent int
+	from  map[string]int // of spent, by source
+	queue []sighting
+	more  map[string]*candidate // by host name: beyond the budget
+	extra int                   // how many of those were reported within the window
+}
+
+// quietHost is a host, as requests name it, that is not asked about for a while.
+type quietHost struct {
+	host  string
+	until time.Time
+}
+
+// New makes a scout that reports to client. set gives the active controls.
+func New(client *uplink.Client, chance *ids.Source, count *metrics.Counters, log *slog.Logger, now func() time.Time, set func() *rego.Set) *Scout {
+	return &Scout{
+		client: client, ids: chance, count: count, log: log, now: now, set: set,
+		until: map[string]time.Time{}, from: map[string]int{}, more: map[string]*candidate{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// Seen is a request that no resource is about.
+type Seen struct {
+	// By is what finds its resource.
+	By rego.Request
+	// Client is its address, Scheme how the client reached us.
+	Client, Scheme string
+	At             time.Time
+}
+
+// Quiet reports whether there is nothing to note about a host, as requests name it. It
+// is the cheap question before Note.
+func (s *Scout) Quiet(host string, at time.Time) bool {
+	last := s.last.Load()
+	return last != nil && last.host == host && at.Before(last.until)
+}
+
+// Note takes down the host of a request that no resource of set is about. Nothing is
+// decided by it.
+func (s *Scout) Note(set *rego.Set, seen *Seen) {
+	name, ok := rego.HostName(seen.By.Host)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until, known := s.until[name]; known && seen.At.Before(until) {
+		s.last.Store(&quietHost{strings.Clone(seen.By.Host), until})
+		return
+	}
+	if seen.At.Sub(s.began) >= window {
+		s.began, s.spent, s.extra = seen.At, 0, 0
+		clear(s.from)
+	}
+	source := sourceOf(seen.Client)
+	if c := s.more[name]; s.spent >= budget || s.from[source] >= share || c != nil && c.refused || !s.room(seen.At) {
+		s.count.HostsWithheld.Add(1)
+		s.consider(name, seen)
+		return
+	}
+	if len(set.UnknownHosts([]string{name})) == 0 || set.Match(&seen.By) != nil {
+		s.until[name] = seen.At.Add(refusedFor) // another path of a host that is registered
+		return
+	}
+	s.spent++
+	s.from[strings.Clone(source)]++
+	name = strings.Clone(name) // what is kept must not hold on to the request
+	s.until[name] = seen.At.Add(reportedFor)
+	s.queue = append(s.queue, sightingOf(name, seen))
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// sightingOf is what is reported of a request.
+func sightingOf(name string, seen *Seen) sighting {
+	out := sighting{Host: name, Scheme: seen.Scheme}
+	if len(seen.By.Path) <= longestPath {
+		out.Path = strings.Clone(seen.By.Path)
+	}
+	return out
+}
+
+// sourceOf is what shares of the budget are counted by: whoever has one IPv6 address
+// usually has the network of 64 bits that it lies in.
+func sourceOf(client string) string {
+	addr, err := netip.ParseAddr(client)
+	if err != nil || addr.Unmap().Is4() {
+		return client
+	}
+	network, err := addr.Prefix(64)
+	if err != nil {
+		return client
+	}
+	return network.String()
+}
+
+// consider counts a request to a host beyond the budget. Of more hosts than can be
+// counted, one of those with the least traffic makes room. Caller holds mu.
+func (s *Scout) consider(name string, seen *Seen) {
+	c := s.more[name]
+	if c == nil {
+		c = &candidate{sight: sightingOf(strings.Clone(name), seen)}
+		s.watch(c)
+	}
+	c.sight.Requests++
+	if len(c.clients) < 4 && !slices.Contains(c.clients, seen.Client) {
+		c.clients = append(c.clients, strings.Clone(seen.Client))
+	}
+}
+
+// watch begins to count the requests to a host. Caller holds mu.
+func (s *Scout) watch(c *candidate) {
+	if len(s.more) >= candidates {
+		least, looked := "", 0
+		for n, o := range s.more {
+			if least == "" || s.more[least].outranks(o) {
+				least = n
+			}
+			if looked++; looked == 8 {
+				break
+			}
+		}
+		delete(s.more, least)
+	}
+	s.more[c.sight.Host] = c
+}
+
+// refuse takes note of hosts that the control plane did not take up. One for which it
+// had no room is reported again once it has traffic, the others after a while.
+func (s *Scout) refuse(list []sighting, refused map[string]string, at time.Time) {
+	var others []string
+	s.mu.Lock()
+	for _, sight := range list {
+		switch reason, no := refused[sight.Host]; {
+		case !no:
+		case reason == refusedFull && sight.Requests < oftenSeen:
+			delete(s.until, sight.Host)
+			sight.Requests = max(sight.Requests, 1)
+			s.watch(&candidate{sight: sight, refused: true})
+		default:
+			others = append(others, sight.Host)
+		}
+	}
+	s.mu.Unlock()
+	s.later(others, at)
+}
+
+// refusedFull is the control plane's word for a table that is full.
+const refusedFull = "too_many_unreviewed"
+
+// promote queues the candidate with the most traffic; false: there is none, or no
+// budget for it.
+func (s *Scout) promote(now time.Time, set *rego.Set) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.extra >= reserve || len(s.more) == 0 {
+		return false
+	}
+	var best *candidate
+	for _, c := range s.more {
+		if c.sight.Requests >= oftenSeen && (best == nil || c.outranks(best)) {
+			best = c
+		}
+	}
+	if best == nil {
+		return false
+	}
+	delete(s.more, best.sight.Host)
+	if set == nil || len(set.UnknownHosts([]string{best.sight.Host})) == 0 {
+		return false // it was registered meanwhile
+	}
+	s.extra++
+	s.until[best.sight.Host] = now.Add(reportedFor)
+	s.queue = append(s.queue, best.sight)
+	return true
+}
+
+// room reports whether one more host can be remembered. Caller holds mu.
+func (s *Scout) room(now time.Time) bool {
+	if len(s.until) < memory {
+		return true
+	}
+	for name, until := range s.until {
+		if !now.Before(until) {
+			delete(s.until, name)
+		}
+	}
+	return len(s.until) < memory
+}
+
+func (s *Scout) take() []sighting {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.queue
+	s.queue = nil
+	return out
+}
+
+// later lets hosts be reported again after a while.
+func (s *Scout) later(hosts []string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range hosts {
+		s.until[h] = at
+	}
+	s.last.Store(nil)
+}

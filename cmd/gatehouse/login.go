@@ -48,9 +48,9 @@ func (c *loginCommand) Run(ctx context.Context) error {
 	}
 	expires := time.Now().Add(time.Duration(token.ExpiresIn) * time.Second)
 	if err := (client.Session{URL: c.URL, Token: token.AccessToken, Username: c.Username, ExpiresAt: expires}).Save(path); err != nil {
-		return fmt.Errorf("keep the session: %w", err)
+		return fmt.Errorf("store the session: %w", err)
 	}
-	fmt.Printf("Signed in to %s as %s until %s. The session is kept in %s.\n", c.URL, c.Username, expires.Format("15:04"), path)
+	fmt.Printf("Signed in to %s as %s until %s. The session is stored in %s.\n", c.URL, c.Username, expires.Format("15:04"), path)
 	return nil
 }
 
@@ -64,7 +64,7 @@ func readPassword(stdin bool) (string, error) {
 		return strings.TrimRight(line, "\r\n"), nil
 	}
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return "", errors.New("standard input is no terminal: pass the password with --password-stdin")
+		return "", errors.New("standard input is not a terminal: pass the password with --password-stdin")
 	}
 	fmt.Fprint(os.Stderr, "Password: ")
 	password, err := term.ReadPassword(int(os.Stdin.Fd()))

@@ -82,7 +82,7 @@ func Shares(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tuni
 	} {
 		if f, ok := share(now, window, hours, t, m.of, m.least, m.floor); ok {
 			f.Kind = m.kind
-			f.Evidence.Summary = fmt.Sprintf("%.1f %% of %d decisions were %s; usual are %.1f %%", f.Evidence.Measured, now.Total(), m.what, f.Evidence.Usual)
+			f.Evidence.Summary = fmt.Sprintf("%.1f %% of %d decisions were %s; the usual share is %.1f %%", f.Evidence.Measured, now.Total(), m.what, f.Evidence.Usual)
 			out = append(out, f)
 		}
 	}
@@ -141,7 +141,7 @@ func Latency(now audit.Rollup, window time.Duration, hours []audit.Rollup, t Tun
 		return nil
 	}
 	return []Finding{{Kind: LatencyAnomaly, Evidence: Evidence{
-		Summary:  fmt.Sprintf("95 of 100 evaluations took up to %.1f ms; usual are %.1f ms", got, usual),
+		Summary:  fmt.Sprintf("95 of 100 evaluations took up to %.1f ms; the usual time is %.1f ms", got, usual),
 		Measured: got, Usual: usual, Threshold: limit, Unit: "ms",
 		Decisions: now.Latencies.Count(), Window: int64(window / time.Second), Baseline: spanned(hours),
 	}}}
@@ -181,7 +181,7 @@ func Spikes(kind Kind, stretch, baseline time.Duration, list []audit.Activity, t
 		}
 		what := map[Kind]string{UserSpike: "Of this user", ResourceSpike: "On this resource"}[kind]
 		out = append(out, Finding{Kind: kind, Subject: a.Subject, Evidence: Evidence{
-			Summary:  fmt.Sprintf("%s %d decisions were made since %s; usual are %.0f", what, a.Now, beginning(stretch), usual),
+			Summary:  fmt.Sprintf("%s %d decisions were made since %s; the usual number is %.0f", what, a.Now, beginning(stretch), usual),
 			Measured: float64(a.Now), Usual: math.Round(usual*10) / 10, Threshold: math.Ceil(limit), Unit: "decisions",
 			Decisions: a.Now, Window: int64(stretch / time.Second), Baseline: int64(baseline / time.Second),
 		}})

@@ -74,7 +74,7 @@ func (s *Service) Run(ctx context.Context) {
 	}
 	for _, t := range tenants {
 		if err := s.Detect(ctx, t); err != nil && ctx.Err() == nil {
-			s.Logger.Warn("anomalies: a tenant was left out", "tenant", t, "error", err)
+			s.Logger.Warn("anomalies: a tenant was skipped", "tenant", t, "error", err)
 		}
 	}
 }
@@ -190,6 +190,6 @@ func (s *Service) Forget(ctx context.Context) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Logger.Warn("anomalies: old ones were not removed", "error", err)
+		s.Logger.Warn("anomalies: old ones could not be removed", "error", err)
 	}
 }

@@ -126,7 +126,7 @@ func TestSignInAndOut(t *testing.T) {
 		}
 		for _, body := range []string{`{"username":"admin","password":"wrong"}`, `{"username":"nobody","password":"wrong"}`, `{"username":"","password":""}`} {
 			got := w.call(401, resttest.Call{Method: "POST", Path: "/api/v1/auth/login", Body: body})
-			if got["error"] != "invalid_credentials" || got["message"] != "the user name or the password is not right" {
+			if got["error"] != "invalid_credentials" || got["message"] != "the user name or the password is wrong" {
 				t.Errorf("%s: %v", body, got)
 			}
 		}

@@ -180,5 +180,5 @@ func environmentDenied(body []byte) bool {
 		}
 		said = fmt.Sprint(doc["error"], doc["detail"], doc["message"], doc["errors"], doc["code"])
 	}
-	return slices.ContainsFunc([]string{"environment_denied", "good for sandbox only", "good for production only"}, func(s string) bool { return strings.Contains(said, s) })
+	return slices.ContainsFunc([]string{"environment_denied", "valid for sandbox only", "valid for production only"}, func(s string) bool { return strings.Contains(said, s) })
 }

@@ -195,7 +195,7 @@ func (p *parts) people(ctx context.Context) error {
 		return err
 	}
 	if n, err := p.tenants.Recover(ctx, p.now()); err != nil || n > 0 {
-		p.log.Warn("changes of tenants that an earlier process did not end", "made_good", n, "error", err)
+		p.log.Warn("an earlier process left changes to tenants unfinished", "made_good", n, "error", err)
 	}
 	p.users = &user.Service{
 		Stores: p.stores, Hasher: hasher, Now: p.now, NewID: newID,
@@ -342,11 +342,11 @@ func (p *parts) background(context.Context) error {
 			}
 		})
 	})
-	p.task("changes of tenants that were not ended", func(ctx context.Context) error {
+	p.task("unfinished changes to tenants", func(ctx context.Context) error {
 		return every(ctx, time.Minute, func() {
 			// Those of this minute are somebody's who is still at it.
 			if n, err := p.tenants.Recover(ctx, p.now().Add(-time.Minute)); err != nil || n > 0 {
-				p.log.Warn("changes of tenants that were not ended", "made_good", n, "error", err)
+				p.log.Warn("unfinished changes to tenants", "made_good", n, "error", err)
 			}
 		})
 	})

@@ -45,7 +45,7 @@ type Config struct {
 	SessionIdle        time.Duration `env:"GATEHOUSE_SESSION_IDLE" default:"1h" help:"How long a browser's session lasts without a request of its person."`
 	SessionLife        time.Duration `env:"GATEHOUSE_SESSION_LIFE" default:"12h" help:"How long a browser's session lasts at most."`
 	AuditSync          string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to the disk: every record survives a crash of the process in each mode; a power cut in 'always'."`
-	Audit              string        `env:"GATEHOUSE_AUDIT" default:"required" enum:"required,best_effort" help:"While the decision log cannot be kept: required refuses decisions with 503 and is not ready; best_effort goes on, raises an alert at once, and says in the log how many are missing."`
+	Audit              string        `env:"GATEHOUSE_AUDIT" default:"required" enum:"required,best_effort" help:"While the decision log cannot be written: required refuses decisions with 503 and is not ready; best_effort goes on, raises an alert at once, and says in the log how many are missing."`
 	SpoolBytes         int64         `env:"GATEHOUSE_SPOOL_BYTES" default:"8589934592" help:"Ceiling of the audit spool in bytes: decisions that are not in the store yet. From four fifths on there is an alert; the last tenth takes permits alone."`
 	DiskReserve        int64         `env:"GATEHOUSE_DISK_RESERVE" default:"67108864" help:"Bytes held back on the disk of the data directory, so that decisions and sign-in go on when it is full; 0: none."`
 	RateLimit          string        `env:"GATEHOUSE_RATE_LIMIT" default:"plan" help:"Requests an hour and key: 'plan' (1000, 5000, 10000 by plan), a number, or 'none'."`

@@ -28,7 +28,7 @@ const (
 )
 
 // errUnlogged is why a server is not ready that could log no decision.
-var errUnlogged = errors.New("the decision log cannot be kept")
+var errUnlogged = errors.New("the decision log cannot be written")
 
 const (
 	// keeperEvery is how often the log and its disk are looked at.
@@ -76,7 +76,7 @@ func (p *parts) keepLog() error {
 	dir := filepath.Join(p.cfg.DataDir, "spool")
 	log, err := spool.Open(spool.Config{Dir: dir, Sync: spool.SyncPolicy(p.cfg.AuditSync), MaxBytes: p.cfg.SpoolBytes, SegmentBytes: min(p.cfg.SpoolBytes/4, 64<<20), Reserve: reserve})
 	if err != nil {
-		return fmt.Errorf("open the audit spool in %s (one server a data directory): %w", dir, err)
+		return fmt.Errorf("open the audit spool in %s (only one server may use a data directory): %w", dir, err)
 	}
 	p.closers.add("audit spool", 5*time.Second, func(context.Context) error { return log.Close() })
 	host, err := os.Hostname()
@@ -116,7 +116,7 @@ const missingPlaces = 2048
 func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
 	marks, left, err := spool.OpenMarks(filepath.Join(p.cfg.DataDir, "missing"), missingPlaces)
 	if err != nil {
-		p.log.Warn("missing decisions are noted in memory alone", "error", err)
+		p.log.Warn("missing decisions are counted in memory only", "error", err)
 		return nil, nil
 	}
 	p.closers.add("notes of missing decisions", time.Second, func(context.Context) error { return marks.Close() })
@@ -189,20 +189,20 @@ func (k *keeper) troubles() map[trouble]tenant.Alert {
 	platform := scope.DefaultTenant
 	switch {
 	case s.Failing != nil:
-		add(platform, auditPipeline, "failing", tenant.SeverityCritical, "the decision log cannot be written: its disk is full or fails")
+		add(platform, auditPipeline, "failing", tenant.SeverityCritical, "the decision log cannot be written: its disk is full or failing")
 	case s.Full:
-		add(platform, auditPipeline, "full", tenant.SeverityCritical, "the decision log holds its limit of %d bytes, and nothing is shipped", s.MaxBytes)
+		add(platform, auditPipeline, "full", tenant.SeverityCritical, "the decision log is at its limit of %d bytes and cannot be stored", s.MaxBytes)
 	case s.Filling():
-		add(platform, auditPipeline, "filling", tenant.SeverityWarning, "more than four fifths of the decision log's limit of %d bytes wait to be stored", s.MaxBytes)
+		add(platform, auditPipeline, "filling", tenant.SeverityWarning, "the decision log waiting to be stored is over 80 %% of its limit of %d bytes", s.MaxBytes)
 	}
 	if s.Lag > lagAlert {
 		add(platform, auditPipeline, "lagging", tenant.SeverityWarning, "decisions have waited for more than %s to be stored", lagAlert)
 	}
 	switch {
 	case r.InUse:
-		add(platform, diskSpace, "reserve in use", tenant.SeverityCritical, "the disk is full: decisions and sign-in go on with the %d bytes that were held back, changes are refused", r.Size)
+		add(platform, diskSpace, "reserve in use", tenant.SeverityCritical, "the disk is full: decisions and sign-in continue with the reserve of %d bytes, changes are refused", r.Size)
 	case r.Low:
-		add(platform, diskSpace, "low", tenant.SeverityWarning, "less than %d bytes are free on the disk beside those held back", r.Size)
+		add(platform, diskSpace, "low", tenant.SeverityWarning, "less than %d bytes are free on the disk, apart from the reserve", r.Size)
 	}
 	for t, m := range k.audit.MissingNow() {
 		add(t, auditPipeline, "missing", tenant.SeverityCritical, "decisions are answered without being logged since %s", m.First.UTC().Format(time.RFC3339))
@@ -250,16 +250,16 @@ var keeperFigures = []struct {
 	kind prometheus.ValueType
 }{
 	{figure("audit_spool_records", "Decision records that are not in the store yet."), prometheus.GaugeValue},
-	{figure("audit_spool_bytes", "Size of these."), prometheus.GaugeValue},
-	{figure("audit_spool_limit_bytes", "Ceiling of that size."), prometheus.GaugeValue},
-	{figure("audit_spool_lag_seconds", "Age of the oldest of these."), prometheus.GaugeValue},
+	{figure("audit_spool_bytes", "Size of the decision records that are not in the store yet."), prometheus.GaugeValue},
+	{figure("audit_spool_limit_bytes", "Largest allowed size of the decision log."), prometheus.GaugeValue},
+	{figure("audit_spool_lag_seconds", "Age of the oldest decision record that is not in the store yet."), prometheus.GaugeValue},
 	{figure("audit_failing", "1 while the decision log cannot be written."), prometheus.GaugeValue},
-	{figure("audit_refused_total", "Decision records that were not taken in."), prometheus.CounterValue},
+	{figure("audit_refused_total", "Decision records that the log refused."), prometheus.CounterValue},
 	{figure("audit_missing_total", "Decisions that were answered without a record."), prometheus.CounterValue},
 	{figure("audit_folded_total", "Refusals that were counted together with others instead of having entries of their own."), prometheus.CounterValue},
-	{figure("audit_healed_total", "How often the log went on in a new file after the disk had failed."), prometheus.CounterValue},
-	{figure("disk_reserve_bytes", "Room on the disk that is held back still."), prometheus.GaugeValue},
-	{figure("disk_free_bytes", "Room on the disk beside what is held back, as last seen."), prometheus.GaugeValue},
+	{figure("audit_healed_total", "How often the log continued in a new file after a disk error."), prometheus.CounterValue},
+	{figure("disk_reserve_bytes", "Disk space that is still reserved."), prometheus.GaugeValue},
+	{figure("disk_free_bytes", "Free disk space apart from the reserve, as last measured."), prometheus.GaugeValue},
 }
 
 func figure(name, help string) *prometheus.Desc {

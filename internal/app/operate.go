@@ -82,7 +82,7 @@ func RotateMaskKey(ctx context.Context, cfg Config, tenant string, out io.Writer
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "The masks of tenant %s hash with key %s from now on; hashes made before do not compare with those made now.\n", tenant, id)
+	fmt.Fprintf(out, "The masks of tenant %s now hash with key %s; new hashes do not match older ones.\n", tenant, id)
 	return nil
 }
 
@@ -146,7 +146,7 @@ func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 		return errors.New("GATEHOUSE_DATABASE_URL names PostgreSQL: back it up with pg_dump, or by its point-in-time recovery, after copying the data directory's spool")
 	}
 	if err == nil {
-		fmt.Fprintln(out, "The encryption key is not in the copy (NOTIFICATION_ENCRYPTION_KEY, or encryption.key of a demo): keep it apart, nothing sealed can be read without it.")
+		fmt.Fprintln(out, "The encryption key is not in the copy (NOTIFICATION_ENCRYPTION_KEY, or encryption.key of a demo): keep it separately; without it, encrypted data cannot be read.")
 	}
 	return err
 }

@@ -18,7 +18,7 @@ func (p *parts) rehearse(context.Context) error {
 		Stores: p.stores, Now: p.now, Audit: p.audit, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
 		Snapshots: p.snapshots, Workers: p.workers, Log: p.log, Panics: p.panics, Deadline: p.cfg.DecisionDeadline, Patience: previewPatience,
 	}
-	p.hourly("retention of what was before", p.replays.Forget)
+	p.hourly("retention of past states", p.replays.Forget)
 	return nil
 }
 

@@ -104,7 +104,7 @@ func startServer(ctx context.Context, cfg Config, version string, log *slog.Logg
 	s.task("kept answers", func(ctx context.Context) error {
 		return every(ctx, time.Hour, func() {
 			if err := s.api.PurgeIdempotency(ctx); err != nil {
-				log.Warn("purge of kept answers", "error", err)
+				log.Warn("purge of stored answers", "error", err)
 			}
 		})
 	})

@@ -13,7 +13,7 @@ import (
 // whose turn has not come by then load with their first decision.
 const warmTime = 300 * time.Millisecond
 
-var errWarming = errors.New("what decisions are made from is being loaded")
+var errWarming = errors.New("the controls and data for decisions are still loading")
 
 // warm makes ready what the first decisions would else wait for: the tables of the
 // compiler, and the snapshots of tenants. Until it is done, the service is not
@@ -32,7 +32,7 @@ func (p *parts) warm(ctx context.Context) error {
 				return nil
 			}
 			if _, err := p.snapshots.Get(ctx, t, env); err != nil {
-				p.log.Warn("load what decisions are made from", "tenant", t, "environment", env, "error", err)
+				p.log.Warn("load the controls and data for decisions", "tenant", t, "environment", env, "error", err)
 			}
 		}
 	}

@@ -144,5 +144,5 @@ func parseEventCursor(s string) (int64, error) {
 			return seq, nil
 		}
 	}
-	return 0, fault.New(fault.BadRequest, "bad_cursor", "the cursor is not one of ours")
+	return 0, fault.New(fault.BadRequest, "bad_cursor", "the cursor is not valid")
 }

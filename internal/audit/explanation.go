@@ -100,7 +100,7 @@ func (rd *Reader) One(ctx context.Context, sc scope.Scope, id string) (Decision,
 		return Decision{}, err
 	}
 	if line == "" {
-		return Decision{}, fault.NotFoundf("the log holds no such decision")
+		return Decision{}, fault.NotFoundf("the log has no such decision")
 	}
 	return decodeDecision([]byte(line))
 }

@@ -192,7 +192,7 @@ func (l *DecisionLog) writeFolded(all bool) {
 			}
 			count += sums[i].Count
 		}
-		l.cfg.Logger.Warn("refusals came faster than the log keeps each, and were counted together", "tenant", s.tenant, "bouncer", s.bouncer, "refusals", count)
+		l.cfg.Logger.Warn("refusals came too fast to log each one and were counted together", "tenant", s.tenant, "bouncer", s.bouncer, "refusals", count)
 	}
 }
 

@@ -124,7 +124,7 @@ func (l *DecisionLog) saveMark(u *unsaid) {
 		err = l.cfg.Marks.Set(u.place, text)
 	}
 	if err != nil {
-		l.cfg.Alarm(u.tenant, fmt.Errorf("noting missing decisions: %w", err))
+		l.cfg.Alarm(u.tenant, fmt.Errorf("record missing decisions: %w", err))
 	}
 }
 
@@ -196,7 +196,7 @@ func (l *DecisionLog) WriteMissing() error {
 
 // gapEntry is the entry of the decision log about those that are not in it.
 func gapEntry(g *unsaid, now time.Time) *Decision {
-	message := fmt.Sprintf("%d decisions are missing (%d PERMIT, %d DENY): the server could not keep its log from %s to %s",
+	message := fmt.Sprintf("%d decisions are missing (%d PERMIT, %d DENY): the server could not write its log from %s to %s",
 		g.Count(), g.Permits, g.Denials, g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano))
 	return &Decision{
 		DecisionID: g.id, Timestamp: now, Decision: Deny, Effect: "DENY", Reason: message, Error: message,

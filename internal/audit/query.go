@@ -388,7 +388,7 @@ func (p position) cursor() string {
 }
 
 func parseCursor(s string) (position, error) {
-	bad := fault.New(fault.BadRequest, "bad_cursor", "the cursor is not one of ours")
+	bad := fault.New(fault.BadRequest, "bad_cursor", "the cursor is not valid")
 	raw, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
 		return position{}, bad

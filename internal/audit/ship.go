@@ -126,7 +126,7 @@ func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows [
 		case ctx.Err() != nil:
 			return false
 		case errors.Is(err, errGone):
-			l.cfg.Logger.Warn("decisions of a tenant that is gone were dropped", "tenant", tenant, "records", len(rows))
+			l.cfg.Logger.Warn("decisions of a deleted tenant were dropped", "tenant", tenant, "records", len(rows))
 			return true
 		}
 		l.cfg.Alarm(tenant, err)
@@ -167,7 +167,7 @@ func (l *DecisionLog) keepAside(name string, line []byte) {
 		}
 	}
 	if err != nil {
-		l.cfg.Logger.Error("a record to be set aside could not be kept", "error", err)
+		l.cfg.Logger.Error("a record could not be set aside", "error", err)
 	}
 }
 

@@ -187,9 +187,9 @@ func (c *chainCheck) check(pos int64, id, stored, computed string) {
 	case pos > c.pos+1:
 		c.broken("removed", pos, id, fmt.Sprintf("rows %d to %d are missing before this one", c.pos+1, pos-1))
 	case pos < c.pos+1:
-		c.broken("edited", pos, id, "this row stands where it was not written")
+		c.broken("edited", pos, id, "this row is not where it was written")
 	case stored != computed:
-		c.broken("edited", pos, id, "this row, or its place, is not what was written")
+		c.broken("edited", pos, id, "this row or its position has changed")
 	}
 	c.pos, c.prev = max(c.pos, pos), stored
 }

@@ -257,7 +257,7 @@ func (c Credential) text() (string, error) {
 			continue
 		}
 		if text != "" {
-			return "", fault.New(fault.BadRequest, "ambiguous_credentials", "send one credential, not several")
+			return "", fault.New(fault.BadRequest, "ambiguous_credentials", "send only one credential")
 		}
 		text = one
 	}

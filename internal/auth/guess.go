@@ -154,12 +154,12 @@ func (s *Service) reserve(ctx context.Context, tx *db.Tx, g *guess) (time.Durati
 // locked is the answer to a pair that guessed too often, whether there is such
 // an account or not.
 func locked(wait time.Duration) error {
-	return fault.New(fault.RateLimited, "locked", "too many failed sign-ins to this account from this address; wait before the next one").After(wait)
+	return fault.New(fault.RateLimited, "locked", "too many failed sign-ins to this account from this address; wait before you try again").After(wait)
 }
 
 // tooManyGuesses is the answer to a network from which too many sign in at once.
 func tooManyGuesses() error {
-	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people sign in at this moment; try again shortly").After(time.Second)
+	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
 
 // network is what an address is counted as: itself, or its /64 for IPv6, which

@@ -22,7 +22,7 @@ type KeyChange struct {
 // checkLive refuses (409) a key that has ended.
 func checkLive(k Key, now time.Time) error {
 	if k.ExpiresAt != nil && !k.ExpiresAt.After(now) {
-		return fault.New(fault.Conflict, "key_expired", "the key has ended, and stays so: make a new one")
+		return fault.New(fault.Conflict, "key_expired", "the key has expired: create a new one")
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func lockUnchanged(ctx context.Context, tx *db.Tx, old Key) error {
 		return err
 	}
 	if !slices.Equal(now.Scopes, old.Scopes) || !sameEnd(now.ExpiresAt, old.ExpiresAt) {
-		return fault.New(fault.Conflict, "key_changed", "the key has been changed meanwhile: read it again")
+		return fault.New(fault.Conflict, "key_changed", "the key has changed meanwhile: read it again")
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func (s *Service) CreateKey(ctx context.Context, sc scope.Scope, d KeyDraft) (Ke
 // keys, for they outlive it.
 func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env, useful []scope.Permission, d PortalDraft) (Key, error) {
 	if !env.Valid() {
-		return Key{}, fault.NotFoundf("the environment is sandbox or production")
+		return Key{}, fault.NotFoundf("the environment must be sandbox or production")
 	}
 	switch sc.Actor.Kind {
 	case scope.Key:
@@ -109,7 +109,7 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 			return Key{}, err
 		}
 	case scope.Bouncer:
-		return Key{}, fault.New(fault.Forbidden, "permission_denied", "keys are for people and API keys to make")
+		return Key{}, fault.New(fault.Forbidden, "permission_denied", "only people and API keys can create keys")
 	}
 	k := Key{Name: d.Name, Scopes: d.Scopes, Environment: env, ExpiresAt: d.ExpiresAt}
 	if strings.TrimSpace(k.Name) == "" {
@@ -123,7 +123,7 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 		return Key{}, err
 	}
 	if k.Scopes = usefulScopes(k.Scopes, useful); len(k.Scopes) == 0 {
-		return Key{}, fault.Invalidf("/scopes", "none of these scopes is of use within one environment")
+		return Key{}, fault.Invalidf("/scopes", "none of these scopes has a use within one environment")
 	}
 	if sc.Actor.Kind == scope.Person && (!sc.Platform || sc.Tenant == scope.DefaultTenant) {
 		k.Owner = sc.Actor.ID
@@ -154,7 +154,7 @@ func usefulScopes(scopes []string, useful []scope.Permission) []string {
 // first: one that points to no key is void.
 func (s *Service) makeKey(ctx context.Context, sc scope.Scope, k Key) (Key, error) {
 	if k.Environment != scope.AnyEnv && !k.Environment.Valid() {
-		return Key{}, fault.Invalidf("/environment", "the environment is sandbox or production")
+		return Key{}, fault.Invalidf("/environment", "the environment must be sandbox or production")
 	}
 	k, err := s.checkKey(sc, k)
 	if err != nil {
@@ -237,7 +237,7 @@ func checkKeyLifetime(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key) err
 		return err
 	}
 	if own.ExpiresAt != nil && (k.ExpiresAt == nil || k.ExpiresAt.After(*own.ExpiresAt)) {
-		return fault.New(fault.Forbidden, "permission_denied", "a key cannot make one that outlives it, or have one do so")
+		return fault.New(fault.Forbidden, "permission_denied", "an API key cannot create a key that ends later than itself, or extend one")
 	}
 	return nil
 }

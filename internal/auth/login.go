@@ -113,7 +113,7 @@ func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name,
 
 // wrongPassword is the one answer to every sign-in that fails.
 func wrongPassword() error {
-	return fault.New(fault.Unauthenticated, "invalid_credentials", "the user name or the password is not right")
+	return fault.New(fault.Unauthenticated, "invalid_credentials", "the user name or the password is wrong")
 }
 
 // loginStore is the store of a tenant in which people can sign in; for any other
@@ -237,7 +237,7 @@ type TokenRequest struct {
 func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (Grant, error) {
 	scopes := strings.Fields(req.Scope)
 	if _, err := user.ParseScopes("/scope", scopes); err != nil {
-		return Grant{}, fault.New(fault.BadRequest, "invalid_scope", "an unknown scope was asked for")
+		return Grant{}, fault.New(fault.BadRequest, "invalid_scope", "a requested scope is unknown")
 	}
 	switch req.GrantType {
 	case "password":
@@ -246,7 +246,7 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 		}
 		g, err := s.grant(ctx, sc, req.Username, req.Password, scopes)
 		if fault.Is(err, fault.Unauthenticated) {
-			err = fault.New(fault.BadRequest, "invalid_grant", "the user name or the password is not right")
+			err = fault.New(fault.BadRequest, "invalid_grant", "the user name or the password is wrong")
 		}
 		return g, err
 	case "client_credentials":
@@ -254,20 +254,20 @@ func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (
 			APIKey: req.ClientSecret, TenantHint: req.Named, EnvHint: sc.Env, IP: sc.Actor.IP, RequestID: sc.RequestID,
 		})
 		if fault.Is(err, fault.Unauthenticated) {
-			return Grant{}, fault.New(fault.Unauthenticated, "invalid_client", "the client is not known")
+			return Grant{}, fault.New(fault.Unauthenticated, "invalid_client", "the client is unknown")
 		}
 		if err != nil {
 			return Grant{}, err
 		}
 		g, err := s.Portal(ctx, caller, scopes)
 		if fault.Is(err, fault.Forbidden) {
-			err = fault.New(fault.BadRequest, "invalid_scope", "the key does not hold a scope that was asked for")
+			err = fault.New(fault.BadRequest, "invalid_scope", "the key does not hold a requested scope")
 		}
 		return g, err
 	case "":
 		return Grant{}, fault.New(fault.BadRequest, "invalid_request", "grant_type is missing")
 	}
-	return Grant{}, fault.New(fault.BadRequest, "unsupported_grant_type", "grant_type is password or client_credentials")
+	return Grant{}, fault.New(fault.BadRequest, "unsupported_grant_type", "grant_type must be password or client_credentials")
 }
 
 // randomPassword has 128 random bits.

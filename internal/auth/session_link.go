@@ -54,7 +54,7 @@ func (b *Sessions) Link(ctx context.Context, t scope.TenantID, name string, life
 }
 
 func invalidLink() error {
-	return fault.New(fault.Unauthenticated, "invalid_link", "the link was used, is too old, or is not for this machine")
+	return fault.New(fault.Unauthenticated, "invalid_link", "the link was already used, has expired, or is for another machine")
 }
 
 // Redeem begins a browser's session with the secret of a Link, once. sc is

@@ -62,9 +62,9 @@ func person(sc scope.Scope) error {
 	case scope.Person:
 		return nil
 	case scope.Bouncer:
-		return fault.New(fault.Forbidden, "permission_denied", "a bouncer's token opens the policy bridge alone")
+		return fault.New(fault.Forbidden, "permission_denied", "a bouncer's token is valid for the policy bridge only")
 	default:
-		return fault.New(fault.BadRequest, "not_a_session", "only people have sessions; an API key is revoked instead")
+		return fault.New(fault.BadRequest, "not_a_session", "only people have sessions; revoke an API key instead")
 	}
 }
 

@@ -133,7 +133,7 @@ func (ring *keyring) install(list []signingKey, now time.Time) error {
 		k := &list[i]
 		seed, err := ring.cfg.Box.Open(k.Sealed, sealName(k.KID))
 		if err != nil {
-			return fault.Wrap(err, "open a signing key: is the encryption key another one?")
+			return fault.Wrap(err, "open a signing key: has the encryption key changed?")
 		}
 		k.private = ed25519.NewKeyFromSeed(seed)
 		header, err := headerOf(k.KID)

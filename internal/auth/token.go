@@ -204,7 +204,7 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (
 	case scope.Key:
 		ss.KeyID = sc.Actor.ID
 	default:
-		return Grant{}, fault.New(fault.Forbidden, "permission_denied", "tokens are for people and API keys")
+		return Grant{}, fault.New(fault.Forbidden, "permission_denied", "only people and API keys get tokens")
 	}
 	asked, err := user.ParseScopes("/scopes", scopes)
 	if err != nil {

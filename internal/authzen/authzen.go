@@ -67,7 +67,7 @@ func (p parts) check(w wanted) error {
 		}
 		for _, m := range members {
 			if s, ok := v.Get(m).Str(); !ok || s == "" {
-				wrong("/"+name+"/"+m, "must be a string that is not empty")
+				wrong("/"+name+"/"+m, "must be a non-empty string")
 			}
 		}
 		if props := v.Get("properties"); props.Defined() && !props.IsNull() && props.Kind() != value.ObjectKind {

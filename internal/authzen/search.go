@@ -201,7 +201,7 @@ func pageOf(body value.Value, sum string) (at string, limit int, paged bool, err
 	if v := page.Get("limit"); v.Defined() && !v.IsNull() {
 		n, ok := v.Int64()
 		if !ok || n < 1 {
-			return wrong("/page/limit must be a whole number from 1 on")
+			return wrong("/page/limit must be an integer of at least 1")
 		}
 		limit = int(min(n, maxResults))
 	}
@@ -215,7 +215,7 @@ func pageOf(body value.Value, sum string) (at string, limit int, paged bool, err
 	text, err := base64.RawURLEncoding.DecodeString(token)
 	given, at, found := strings.Cut(string(text), " ")
 	if err != nil || !found || given != sum {
-		return wrong("/page/token was not given for this request")
+		return wrong("/page/token belongs to another request")
 	}
 	return at, limit, true, nil
 }

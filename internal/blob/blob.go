@@ -54,7 +54,7 @@ func Open(ctx context.Context, address string) (Store, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, errors.New("blob: the object store's address cannot be read") // its text may hold a password
+		return nil, errors.New("blob: the object store's address is not valid") // its text may hold a password
 	}
 	return openS3(ctx, u)
 }
@@ -85,7 +85,7 @@ func locate(tenant scope.TenantID, key string) (string, error) {
 		bad = bad || name == "." || name == ".." || len(name) > 200
 	}
 	if bad {
-		return "", fault.New(fault.Invalid, "invalid_key", "this is no key of an object")
+		return "", fault.New(fault.Invalid, "invalid_key", "this is not a valid object key")
 	}
 	return prefixOf(tenant) + key, nil
 }

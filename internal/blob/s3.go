@@ -30,7 +30,7 @@ type bucket struct {
 func openS3(ctx context.Context, u *url.URL) (*bucket, error) {
 	name, prefix, _ := strings.Cut(strings.Trim(u.Path, "/"), "/")
 	if u.Host == "" || name == "" {
-		return nil, errors.New("blob: an S3 address is s3://host/bucket")
+		return nil, errors.New("blob: an S3 address must be s3://host/bucket")
 	}
 	if prefix != "" {
 		prefix += "/"

@@ -101,13 +101,13 @@ func (b Bouncer) normal() (Bouncer, []fault.Detail) {
 		}
 	}
 	if b.Name = strings.TrimSpace(b.Name); b.Name == "" {
-		add("/name", "a bouncer has a name")
+		add("/name", "the name is required")
 	}
 	if b.Hostname != "" && net.ParseIP(b.Hostname) == nil && !validHost(b.Hostname) {
 		add("/hostname", "not a host name or address")
 	}
 	if b.Port < 0 || b.Port > 65535 {
-		add("/port", "a port is 0 to 65535")
+		add("/port", "a port must be from 0 to 65535")
 	}
 	add("/target_app", hostPort(b.TargetApp))
 	b.ResourceIDs = slices.Clone(b.ResourceIDs)
@@ -125,7 +125,7 @@ func (b Bouncer) normal() (Bouncer, []fault.Detail) {
 		if identity["jwks_url"] != nil || identity["jwks"] != nil || identity["public_keys"] != nil {
 			for _, needed := range []string{"issuer", "audience"} {
 				if v := identity[needed]; v == nil || v == "" {
-					add("/configuration/identity/"+needed, "keys need an issuer and an audience to check")
+					add("/configuration/identity/"+needed, "with keys, an issuer and an audience are required")
 				}
 			}
 		}
@@ -181,7 +181,7 @@ func textOrTexts(at string, v any, add func(pointer, msg string)) {
 	if _, ok := v.([]any); ok {
 		each(text)(at, v, add)
 	} else if text(v) != "" {
-		add(at, "must be a text or a list of texts")
+		add(at, "must be a string or a list of strings")
 	}
 }
 

@@ -150,7 +150,7 @@ func merged(drafts []CredentialDraft, kept []SealedCredential) ([]SealedCredenti
 		}
 		switch at := slices.IndexFunc(kept, same); {
 		case c.Action == StripHeader && d.Value != nil:
-			add("value", "a header that is stripped has no value")
+			add("value", "a header that is stripped takes no value")
 		case c.Action == StripHeader:
 		case d.Value != nil:
 			c.Value = *d.Value
@@ -158,7 +158,7 @@ func merged(drafts []CredentialDraft, kept []SealedCredential) ([]SealedCredenti
 		case at >= 0 && kept[at].Value != "":
 			c.Value = kept[at].Value
 		default:
-			add("value", "a value is needed: none is kept for this header")
+			add("value", "a value is required: none is stored for this header")
 		}
 		next = append(next, c)
 	}

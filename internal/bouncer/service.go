@@ -337,7 +337,7 @@ func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countAll(ctx,
 func checkNameFree(ctx context.Context, tx *db.Tx, b Bouncer, self int64) error {
 	switch other, err := named(ctx, tx, b.Environment, b.Name); {
 	case err == nil && other != self:
-		return fault.Newf(fault.Conflict, "already_exists", "%s has a bouncer called %q already", b.Environment, b.Name)
+		return fault.Newf(fault.Conflict, "already_exists", "%s already has a bouncer named %q", b.Environment, b.Name)
 	case err != nil && !errors.Is(err, db.ErrNoRows):
 		return err
 	}
@@ -373,7 +373,7 @@ func load(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Bouncer, er
 func loadCurrent(ctx context.Context, tx *db.Tx, sc scope.Scope, id, ifChange int64) (Bouncer, error) {
 	b, err := load(ctx, tx, sc, id)
 	if err == nil && ifChange != 0 && ifChange != b.ChangeNo {
-		return Bouncer{}, fault.Newf(fault.Precondition, "precondition_failed", "the bouncer is at change %d", b.ChangeNo)
+		return Bouncer{}, fault.Newf(fault.Precondition, "precondition_failed", "the bouncer is at version %d", b.ChangeNo)
 	}
 	return b, err
 }

@@ -257,7 +257,7 @@ func TestARefusedRevisionDoesNotRun(t *testing.T) {
 				return r.ActiveRevision == active && r.RefusedRevision == refused && r.Converged == converged && (refused != 0 || len(r.Errors) == 0)
 			})
 		}
-		failed := `,"code":"bundle_error","message":"the bundle's signature does not hold"`
+		failed := `,"code":"bundle_error","message":"the bundle's signature is not valid"`
 		tag, _ := g.fetch()
 		if a, err := g.poll(0, "conn", `"0"`, tag); err != nil || a.Parts != nil {
 			t.Fatalf("it refused %s and got %+v, error %v", tag, a, err)

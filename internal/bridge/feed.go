@@ -77,7 +77,7 @@ func (f *feed) start() {
 		switch {
 		case err != nil && f.svc.ctx.Err() == nil:
 			// The sweep tries again; the bouncers go on with what they have.
-			f.svc.cfg.Log.Error("the bridge could not take in a change", "tenant", f.tenant, "environment", f.env, "error", err)
+			f.svc.cfg.Log.Error("the bridge could not apply a change", "tenant", f.tenant, "environment", f.env, "error", err)
 		case err == nil && f.seen.Load() != f.heard.Load():
 			f.start()
 		}
@@ -110,7 +110,7 @@ func (f *feed) desk(ctx context.Context, id int64, token string) (*desk, error) 
 }
 
 func revoked() error {
-	return fault.New(fault.Unauthenticated, "invalid_credentials", "this token is not good any more")
+	return fault.New(fault.Unauthenticated, "invalid_credentials", "this token is no longer valid")
 }
 
 // errMoved says that the store changed while a content was worked out.

@@ -163,7 +163,7 @@ func (l *ledger) flush(ctx context.Context) bool {
 				continue
 			}
 			if !errors.Is(err, context.Canceled) {
-				l.svc.cfg.Log.Warn("what bouncers reported could not be written down; trying again", "tenant", t, "error", err)
+				l.svc.cfg.Log.Warn("the reports of bouncers could not be stored; trying again", "tenant", t, "error", err)
 			}
 			fine = false
 			l.putBack(t, some)

@@ -235,12 +235,12 @@ func (in *intake) broken(err error) error {
 	case errors.As(err, &known):
 		return known // of the one who reads the body
 	case errors.Is(err, errTooMuch):
-		return fault.Newf(fault.TooLarge, "payload_too_large", "a chunk unpacks to %d bytes at most", MaxLogBytes)
+		return fault.Newf(fault.TooLarge, "payload_too_large", "a chunk may unpack to at most %d bytes", MaxLogBytes)
 	case errors.Is(err, errNoArray), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt), in.body.whole:
-		in.setAside([]byte("(a chunk that is no decision log)"), err)
+		in.setAside([]byte("(a chunk that is not a decision log)"), err)
 		return nil
 	}
-	return fault.New(fault.BadRequest, "incomplete_body", "the chunk broke off").Because(err)
+	return fault.New(fault.BadRequest, "incomplete_body", "the chunk is incomplete").Because(err)
 }
 
 func (in *intake) setAside(line []byte, why error) {

@@ -84,7 +84,7 @@ func (s *Service) Bundle(ctx context.Context, sc scope.Scope, p Poll) (*Answer, 
 		return nil, firstErr(err, noBouncer())
 	}
 	if len(p.Nonce) > maxNonce {
-		return nil, fault.Invalidf("/nonce", "a nonce has at most %d bytes", maxNonce)
+		return nil, fault.Invalidf("/nonce", "a nonce may have at most %d bytes", maxNonce)
 	}
 	f, d, err := s.deskOf(ctx, sc, p.Token)
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *Service) overtake(ctx context.Context, f *feed, d *desk, seen int64) er
 	if err := store.Write(ctx, func(tx *db.Tx) error { return bouncer.Overtake(ctx, tx, d.id, seen) }); err != nil {
 		return err
 	}
-	s.cfg.Log.Warn("a bouncer had a revision that this store never gave", "tenant", f.tenant, "bouncer", d.id, "revision", seen)
+	s.cfg.Log.Warn("a bouncer has a revision that this store never issued", "tenant", f.tenant, "bouncer", d.id, "revision", seen)
 	f.heard.Add(1)
 	return f.refresh(ctx)
 }

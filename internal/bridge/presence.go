@@ -123,7 +123,7 @@ func (s *Service) sweep(ctx context.Context, others []scope.TenantID) []scope.Te
 	s.health.failing = failed != nil && ctx.Err() == nil
 	s.health.mu.Unlock()
 	if failed != nil && ctx.Err() == nil {
-		s.cfg.Log.Warn("the bridge could not look after its bouncers", "error", failed)
+		s.cfg.Log.Warn("the bridge could not update the state of its bouncers", "error", failed)
 	}
 	return others
 }

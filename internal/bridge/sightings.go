@@ -30,7 +30,7 @@ func (s *Service) Discover(ctx context.Context, sc scope.Scope, token string, bo
 		return resource.Discovery{}, fault.New(fault.BadRequest, "invalid_report", "this is not a report of hosts")
 	}
 	if len(report.Hosts) > MaxSightings {
-		return resource.Discovery{}, fault.Invalidf("/hosts", "a report names %d hosts at most", MaxSightings)
+		return resource.Discovery{}, fault.Invalidf("/hosts", "a report may name at most %d hosts", MaxSightings)
 	}
 	s.ledger.add(f.tenant, d, entry{seen: s.cfg.Now()})
 	if off, _ := d.now().meta.At("bouncer", "configuration", "discovery").Str(); off == "off" {

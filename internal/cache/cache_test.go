@@ -118,7 +118,7 @@ func TestRedisComesAndGoes(t *testing.T) {
 	withLog.Close()
 	cfg.URL, cfg.Logger = server.URL(), nil
 	a := cachetest.Open(t, cfg)
-	if s := logged.String(); strings.Count(s, "Redis cannot be used") != 1 || !strings.Contains(s, "address=") || strings.Contains(s, "canary") {
+	if s := logged.String(); strings.Count(s, "Redis does not answer") != 1 || !strings.Contains(s, "address=") || strings.Contains(s, "canary") {
 		t.Errorf("the log says %q", s)
 	}
 	if h := a.Health(ctx); h.Status != "degraded" {

@@ -26,7 +26,7 @@ const (
 // errSlow says that Redis did not answer within the patience of its caller.
 var errSlow = errors.New("cache: Redis is slow")
 
-var errWindow = errors.New("a window is at least a millisecond long")
+var errWindow = errors.New("a window must be at least a millisecond")
 
 // remote is Redis. Its client is made in the background when Redis does not
 // answer at first.
@@ -48,7 +48,7 @@ type remote struct {
 func openRemote(ctx context.Context, cfg Config, c *Cache) (*remote, error) {
 	option, err := rueidis.ParseURL(cfg.URL)
 	if err != nil {
-		return nil, errors.New("cache: the Redis URL cannot be read") // its text may hold a password
+		return nil, errors.New("cache: the Redis URL is not valid") // its text may hold a password
 	}
 	option.DisableCache = true    // nothing is read twice
 	option.DisableRetry = true    // this package falls back instead
@@ -194,7 +194,7 @@ func (r *remote) lost(err error) {
 	} else if _, ok := rueidis.IsRedisErr(err); ok {
 		reason = "refused by Redis: check the password and the database number"
 	}
-	r.cfg.Logger.Warn("Redis cannot be used: this process counts for itself until it answers", "address", r.address(), "reason", reason)
+	r.cfg.Logger.Warn("Redis does not answer: this process counts alone until it does", "address", r.address(), "reason", reason)
 }
 
 // address is Redis' host and port, without credentials.

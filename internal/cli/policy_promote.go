@@ -65,7 +65,7 @@ func Reinstate(ctx context.Context, o Options, id int64, how policy.Reinstatemen
 // requirePlainFormat refuses the formats that are for findings in files.
 func (o Options) requirePlainFormat(command string) error {
 	if o.Format != FormatText && o.Format != FormatJSON {
-		return usage("%s writes text or json", command)
+		return usage("%s supports text and json output", command)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (o Options) findInSandbox(ctx context.Context, control string) (policy.Poli
 	case 0:
 		return policy.Policy{}, &Failure{ExitFindings, fmt.Errorf("sandbox has no control %q", control)}
 	default:
-		return policy.Policy{}, &Failure{ExitFindings, fmt.Errorf("sandbox has %d controls %q: name one by its id", len(found), control)}
+		return policy.Policy{}, &Failure{ExitFindings, fmt.Errorf("sandbox has %d controls named %q: choose one by its id", len(found), control)}
 	}
 }
 

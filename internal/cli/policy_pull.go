@@ -18,7 +18,7 @@ type Pulled struct {
 // Pull writes the service's controls into files below dir.
 func Pull(ctx context.Context, o Options, dir, environment, name string, force bool) error {
 	if o.Format != FormatText && o.Format != FormatJSON {
-		return usage("pull writes text or json")
+		return usage("pull supports text and json output")
 	}
 	var x policycode.Export
 	query := url.Values{"environment": {environment}}

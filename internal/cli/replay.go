@@ -38,7 +38,7 @@ type ReplayOptions struct {
 }
 
 // ErrOver says that more decisions would newly be blocked than MaxBlocked allows.
-var ErrOver = errors.New("more recorded decisions would newly be blocked than --max-blocked-percent allows")
+var ErrOver = errors.New("the share of newly blocked decisions is over --max-blocked-percent")
 
 // ErrInterrupted says that ctx ended before the replay did.
 var ErrInterrupted = errors.New("interrupted")

@@ -72,7 +72,7 @@ func (e *Error) Error() string {
 func Base(address string) (string, error) {
 	u, err := url.Parse(strings.TrimRight(strings.TrimSpace(address), "/"))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
-		return "", errors.New("the server's address is one like https://gatehouse.example.com")
+		return "", errors.New("the server's address must be like https://gatehouse.example.com")
 	}
 	if !strings.HasSuffix(u.Path, "/api/v1") {
 		u.Path += "/api/v1"
@@ -218,7 +218,7 @@ func decode(answer []byte, out any) error {
 		return nil
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("the answer is not what it should be: %w", err)
+		return fmt.Errorf("the answer is not valid: %w", err)
 	}
 	return nil
 }

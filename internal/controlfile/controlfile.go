@@ -155,7 +155,7 @@ func Read(files []File) (Repository, []lang.FileIssue) {
 		case why != "":
 			r.say(place{file: f.Path}.issue(ruleFile, "%s", why))
 		case r.seen[f.Path]:
-			r.say(place{file: f.Path}.issue(ruleFile, "the path is there twice"))
+			r.say(place{file: f.Path}.issue(ruleFile, "the path occurs twice"))
 		case IsManifest(f.Path):
 			manifests = append(manifests, f)
 		case strings.HasSuffix(f.Path, controlSuffix):
@@ -202,7 +202,7 @@ func (r *reader) finish() (Repository, []lang.FileIssue) {
 	for _, p := range r.paths {
 		c := *r.controls[p]
 		if first, twice := named[c.Name]; twice {
-			r.say(c.Issue(ruleManifest, "%s has the name %q too: controls are known by their names", first, c.Name))
+			r.say(c.Issue(ruleManifest, "%s also has the name %q: names must be unique", first, c.Name))
 		}
 		if len([]rune(c.Name)) > maxName {
 			r.say(c.Issue(ruleManifest, "the name is longer than %d characters", maxName))
@@ -217,11 +217,11 @@ func (r *reader) finish() (Repository, []lang.FileIssue) {
 func badPath(p string) string {
 	switch {
 	case p == "" || len(p) > maxPath:
-		return fmt.Sprintf("a path has 1 to %d bytes", maxPath)
+		return fmt.Sprintf("a path must have 1 to %d bytes", maxPath)
 	case strings.ContainsFunc(p, func(r rune) bool { return r < ' ' || r == '\\' || r == 0x7f }):
 		return "a path has no control characters and no backslashes"
 	case path.IsAbs(p) || path.Clean(p) != p || p == ".." || strings.HasPrefix(p, "../"):
-		return "a path is relative to the repository, without . and .."
+		return "a path must be relative to the repository, without . and .."
 	default:
 		return ""
 	}

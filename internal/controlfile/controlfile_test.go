@@ -79,7 +79,7 @@ func TestReadRefuses(t *testing.T) {
 		"unknown member":        {files("a.rego", "", "gatehouse.yaml", "name: x\nresorce: y\n"), "gatehouse.yaml", "unknown member", 2, 1},
 		"unknown member within": {files("a.rego", "", "gatehouse.yaml", "resource: {nmae: x}\n"), "gatehouse.yaml", "unknown member", 1, 12},
 		"a member twice":        {files("a.rego", "", "gatehouse.yaml", "name: x\nname: y\n"), "gatehouse.yaml", "twice", 2, 1},
-		"a wrong type":          {files("a.rego", "", "gatehouse.yaml", "name: [x]\n"), "gatehouse.yaml", "text", 1, 7},
+		"a wrong type":          {files("a.rego", "", "gatehouse.yaml", "name: [x]\n"), "gatehouse.yaml", "string", 1, 7},
 		"a number for a text":   {files("a.rego", "", "gatehouse.yaml", "name: 12\n"), "gatehouse.yaml", "quotes", 1, 7},
 		"no yaml":               {files("a.rego", "", "gatehouse.yaml", "name: x\n\tstatus: y\n"), "gatehouse.yaml", "", 2, 1},
 		"two documents":         {files("a.rego", "", "gatehouse.yaml", "name: x\n---\nname: y\n"), "gatehouse.yaml", "one document", 2, 1},
@@ -95,7 +95,7 @@ func TestReadRefuses(t *testing.T) {
 		"data of a case":        {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {}, expected: true, data: {resource: {}}}]\n"), "gatehouse.yaml", "unknown member", 1, 53},
 		"resources of a case":   {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {}, expected: true, data: {resources: [1]}}]\n"), "gatehouse.yaml", "mapping", 1, 64},
 		"not a number":          {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {a: .inf}, expected: true}]\n"), "gatehouse.yaml", "JSON", 1, 30},
-		"merge keys":            {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {<<: {a: 1}}, expected: true}]\n"), "gatehouse.yaml", "a text", 1, 27},
+		"merge keys":            {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {<<: {a: 1}}, expected: true}]\n"), "gatehouse.yaml", "a string", 1, 27},
 		"binary":                {files("a.rego", "", "gatehouse.yaml", "tests: [{name: x, input: {a: !!binary eA==}, expected: true}]\n"), "gatehouse.yaml", "tag", 1, 30},
 		"a billion laughs":      {files("a.rego", "", "gatehouse.yaml", laughs(9)), "gatehouse.yaml", "aliases", 5, 22},
 		"an alias of itself":    {files("a.rego", "", "gatehouse.yaml", "tests:\n  - name: x\n    expected: true\n    input: &a {b: *a}\n"), "gatehouse.yaml", "", 4, 0},
@@ -104,7 +104,7 @@ func TestReadRefuses(t *testing.T) {
 		"a path twice":          {files("a.rego", "", "a.rego", ""), "a.rego", "twice", 0, 0},
 		"another file":          {files("a.rego", "", "a.json", ""), "a.json", "neither", 0, 0},
 		"a backslash":           {files(`x\a.rego`, ""), `x\a.rego`, "backslash", 0, 0},
-		"one name twice":        {files("a/a.rego", "", "a/gatehouse.yaml", "name: x\n", "b/b.rego", "", "b/gatehouse.yaml", "name: x\n"), "b/gatehouse.yaml", "too", 1, 1},
+		"one name twice":        {files("a/a.rego", "", "a/gatehouse.yaml", "name: x\n", "b/b.rego", "", "b/gatehouse.yaml", "name: x\n"), "b/gatehouse.yaml", "also", 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, issues := Read(c.files)

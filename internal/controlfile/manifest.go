@@ -136,7 +136,7 @@ func (m *manifestReader) follow(n *yaml.Node) *yaml.Node {
 	}
 	if m.left--; m.left < 0 {
 		if m.left == -1 {
-			m.refuse(n, "the file stands for more than %d values: too many aliases", maxNodes)
+			m.refuse(n, "the file expands to more than %d values: too many aliases", maxNodes)
 		}
 		return nil
 	}
@@ -161,7 +161,7 @@ func (m *manifestReader) members(n *yaml.Node, readers map[string]func(*yaml.Nod
 		case key.Kind != yaml.ScalarNode || read == nil:
 			m.refuse(key, "unknown member %q: there are %s", clip(key.Value), strings.Join(sortedKeys(readers), ", "))
 		case seen[key.Value]:
-			m.refuse(key, "the member %q is there twice", key.Value)
+			m.refuse(key, "the member %q occurs twice", key.Value)
 		default:
 			seen[key.Value] = true
 			if v := m.follow(n.Content[i+1]); v != nil {
@@ -191,11 +191,11 @@ func (m *manifestReader) items(n *yaml.Node, most int, read func(*yaml.Node)) {
 func (m *manifestReader) text(n *yaml.Node, most int) (string, bool) {
 	switch {
 	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str":
-		m.refuse(n, "a text is expected here; put it in quotes")
+		m.refuse(n, "a string is expected here; put it in quotes")
 	case len([]rune(n.Value)) > most:
 		m.refuse(n, "the text is longer than %d characters", most)
 	case strings.ContainsRune(n.Value, 0):
-		m.refuse(n, "the text holds a NUL")
+		m.refuse(n, "the text contains a NUL")
 	default:
 		return n.Value, true
 	}
@@ -243,7 +243,7 @@ func (m *manifestReader) control(n *yaml.Node, within string) {
 		"name": func(v *yaml.Node) {
 			name, ok := m.name(v)
 			if name = strings.TrimSpace(name); ok && name == "" {
-				m.refuse(v, "a control has a name")
+				m.refuse(v, "the name is required")
 			}
 			c.Name = name
 		},
@@ -254,14 +254,14 @@ func (m *manifestReader) control(n *yaml.Node, within string) {
 		},
 		"kind": func(v *yaml.Node) {
 			if v.Value != "control" && v.Value != "library" {
-				m.refuse(v, "a kind is control or library")
+				m.refuse(v, "kind must be control or library")
 				return
 			}
 			kind = v
 		},
 		"status": func(v *yaml.Node) {
 			if !slices.Contains([]string{"draft", "active", "inactive"}, v.Value) {
-				m.refuse(v, "a status is draft, active or inactive")
+				m.refuse(v, "status must be draft, active or inactive")
 				return
 			}
 			c.Status = &v.Value
@@ -290,7 +290,7 @@ func (m *manifestReader) control(n *yaml.Node, within string) {
 	}
 	c.Path, c.Source, c.at = target.Path, target.Source, m.at(n)
 	if kind != nil && (kind.Value == "library") != c.IsLibrary() {
-		m.refuse(kind, "the module is no %s: only libraries have a package under lib", kind.Value)
+		m.refuse(kind, "the module is not a %s: only libraries have a package under lib", kind.Value)
 	}
 	if c.IsLibrary() && c.Cases != nil && len(*c.Cases) > 0 {
 		m.refuse(n, "a library decides nothing and has no tests here: write Rego tests")
@@ -321,7 +321,7 @@ func (m *manifestReader) target(n, file *yaml.Node, within string) *Control {
 	}
 	switch {
 	case within != "":
-		m.refuse(n, "the member file says which control is meant")
+		m.refuse(n, "the member file must name the control")
 	case len(beside) == 0:
 		m.refuse(n, "there is no control beside this file")
 	case len(beside) > 1:
@@ -393,7 +393,7 @@ func (m *manifestReader) testCase(n *yaml.Node) Case {
 		"expected": func(v *yaml.Node) { c.Expected, said["expected"] = m.flag(v), true },
 	})
 	if ok && (c.Name == "" || !said["input"] || !said["expected"]) {
-		m.refuse(n, "a test has a name, an input and expected")
+		m.refuse(n, "a test needs a name, an input and expected")
 	}
 	return c
 }

@@ -21,10 +21,10 @@ func (m *manifestReader) value(n *yaml.Node, depth int) any {
 			_, twice := out[key.Value]
 			switch {
 			case key.Kind != yaml.ScalarNode || key.ShortTag() == "!!merge" || key.ShortTag() == "!!null":
-				m.refuse(key, "a member's name is a text")
+				m.refuse(key, "a member's name must be a string")
 				continue
 			case twice:
-				m.refuse(key, "the member %q is there twice", clip(key.Value))
+				m.refuse(key, "the member %q occurs twice", clip(key.Value))
 				continue
 			}
 			v := m.follow(n.Content[i+1])
@@ -60,17 +60,17 @@ func (m *manifestReader) scalar(n *yaml.Node) any {
 		if n.Decode(&v) == nil {
 			return v
 		}
-		m.refuse(n, "the number is too great")
+		m.refuse(n, "the number is too large")
 	case "!!float":
 		var v float64
 		if n.Decode(&v) == nil && !math.IsInf(v, 0) && !math.IsNaN(v) {
 			return v
 		}
-		m.refuse(n, "a number is expected here that JSON can write")
+		m.refuse(n, "a number that JSON can represent is expected here")
 	case "!!str", "!!timestamp":
 		return n.Value
 	default:
-		m.refuse(n, "the tag %s means nothing here", clip(n.Tag))
+		m.refuse(n, "the tag %s is not supported here", clip(n.Tag))
 	}
 	return nil
 }

@@ -58,5 +58,5 @@ func (s *Service) Top(ctx context.Context, sc scope.Scope, by, window string, n 
 }
 
 func unknownWindow(window string) error {
-	return fault.Newf(fault.BadRequest, "invalid_parameter", "window %q is none of 15m, 1h, 6h, 24h, 7d, 30d, 90d, 365d", window)
+	return fault.Newf(fault.BadRequest, "invalid_parameter", "window %q is not one of 15m, 1h, 6h, 24h, 7d, 30d, 90d, 365d", window)
 }

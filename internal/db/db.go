@@ -223,7 +223,7 @@ func (c *Cluster) Tenant(ctx context.Context, id scope.TenantID) (*DB, error) {
 // the system store, needs no more than Tenant afterwards.
 func (c *Cluster) CreateTenant(ctx context.Context, id scope.TenantID) error {
 	if !validTenant.MatchString(string(id)) {
-		return fault.Invalidf("/id", "a tenant id is a DNS label: lower-case letters, digits and hyphens")
+		return fault.Invalidf("/id", "a tenant id must be a DNS label: lower-case letters, digits and hyphens")
 	}
 	err := c.system.Write(ctx, func(tx *Tx) error {
 		now := c.now()

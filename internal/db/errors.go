@@ -122,11 +122,11 @@ func fromPostgres(err *pgconn.PgError) error {
 }
 
 func duplicate(err error) error {
-	return fault.New(fault.Conflict, "already_exists", "such an object exists already").Because(err)
+	return fault.New(fault.Conflict, "already_exists", "this object already exists").Because(err)
 }
 
 func referenced(err error) error {
-	return fault.New(fault.Conflict, "still_referenced", "other objects depend on this one, or it on one that is not there").Because(err)
+	return fault.New(fault.Conflict, "still_referenced", "other objects depend on this one, or it depends on one that does not exist").Because(err)
 }
 
 func full(err error) error {

@@ -105,7 +105,7 @@ func applied(ctx context.Context, t txn) (map[int64]bool, error) {
 }
 
 // ErrNewer says that a newer program has changed the store's schema.
-var ErrNewer = errors.New("the data is of a newer gatehouse")
+var ErrNewer = errors.New("the data was written by a newer gatehouse")
 
 // refuseNewer is an ErrNewer where a store has a migration that this program does
 // not know. A program that starts must not write into what it does not know; one

@@ -53,7 +53,7 @@ type binding struct {
 func openPostgres(ctx context.Context, cfg Config, heard func(string)) (*pgBackend, error) {
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
-		return nil, errors.New("db: the database URL cannot be read") // its text holds the password
+		return nil, errors.New("db: the database URL is not valid") // its text holds the password
 	}
 	pc.MaxConns = int32(cfg.MaxConns)
 	if pc.ConnConfig.ConnectTimeout == 0 || pc.ConnConfig.ConnectTimeout > 5*time.Second {

@@ -110,7 +110,7 @@ func ended(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fault.Cancelled(ctx.Err())
 	}
-	return fault.New(fault.Unavailable, "timeout", "this took too long and was ended").Because(ctx.Err())
+	return fault.New(fault.Unavailable, "timeout", "this took too long and was cancelled").Because(ctx.Err())
 }
 
 // withinShare runs work within the tenant's share of the processors and the deadline of

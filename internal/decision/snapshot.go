@@ -288,7 +288,7 @@ func (s *Snapshots) sweep(ctx context.Context) {
 		case fault.Is(err, fault.NotFound):
 			s.all.Delete(key) // the tenant is gone
 		case err != nil:
-			s.Log.Warn("snapshot: look for changes", "tenant", snap.place.tenant, "error", err)
+			s.Log.Warn("snapshot: check for changes", "tenant", snap.place.tenant, "error", err)
 		case rev != set.Revision():
 			snap.stale.Add(1)
 		}

@@ -164,7 +164,7 @@ func (c *Config) Validate() error {
 	case c.DiskReserve < 0:
 		return errors.New("bouncer: the disk reserve is negative (GATEHOUSE_BOUNCER_DISK_RESERVE)")
 	case c.StopDelay < 0:
-		return errors.New("bouncer: the delay of the stop is negative (GATEHOUSE_STOP_DELAY)")
+		return errors.New("bouncer: the stop delay is negative (GATEHOUSE_STOP_DELAY)")
 	case c.DataDir == "":
 		return errors.New("bouncer: a data directory is needed (GATEHOUSE_BOUNCER_DATA_DIR)")
 	case (c.TLSCert == "") != (c.TLSKey == ""):

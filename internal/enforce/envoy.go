@@ -121,7 +121,7 @@ func asks(trusted identity.Proxies, peer netip.Addr) bool {
 // reading of what it holds.
 func (in *inbound) validateCheck(c *extauthz.Check, st *settings.State) *refusal {
 	if !in.trusted {
-		return &refusal{http.StatusForbidden, "untrusted_proxy", "this endpoint is for the proxies that the bouncer was told to trust"}
+		return &refusal{http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint"}
 	}
 	if no := in.adopt(c.Method, c.Host, c.Target, st.Settings); no != nil {
 		return no
@@ -140,7 +140,7 @@ func (b *Bouncer) decideHeld(ctx context.Context, st *settings.State, in inbound
 	v := b.judge(ctx, st, &in, who, idErr)
 	switch {
 	case errors.Is(idErr, identity.ErrAmbiguous):
-		v.resolve(&refusal{http.StatusBadRequest, "bad_request", "two identities in one request"}, nil)
+		v.resolve(&refusal{http.StatusBadRequest, "bad_request", "the request has two identities"}, nil)
 		v.mask = nil
 	case v.word == metrics.Mask || v.word == metrics.ShadowMask:
 		// Envoy sends the application's answer, and we never see it.

@@ -101,7 +101,7 @@ func (b *Bouncer) envoyHTTP(w http.ResponseWriter, r *http.Request, outer *inbou
 		Scheme: b.scheme(outer), Have: extauthz.BodyOf(r.Method),
 	}
 	if !outer.trusted { // anybody can knock here: loopback alone is no proof
-		b.writeEnvoy(w, b.refuseCheck(st, outer, &refusal{http.StatusForbidden, "untrusted_proxy", "this endpoint is for the proxies that the bouncer was told to trust"}))
+		b.writeEnvoy(w, b.refuseCheck(st, outer, &refusal{http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint"}))
 		return
 	}
 	if resource != "" {

@@ -107,7 +107,7 @@ func (b *Bouncer) writeFolded(all bool) {
 		}
 	}
 	if len(sums) > 0 {
-		b.log.Warn("refusals came faster than the log keeps each, and were counted together", "entries", len(sums))
+		b.log.Warn("refusals came too fast to log each one and were counted together", "entries", len(sums))
 	}
 }
 

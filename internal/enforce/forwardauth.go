@@ -39,7 +39,7 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 		v.resolve(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"}, nil)
 		v.mask = nil
 	case errors.Is(idErr, identity.ErrAmbiguous) && v.mode == settings.Enforcing:
-		v.resolve(&refusal{http.StatusForbidden, "bad_request", "two identities in one request"}, nil)
+		v.resolve(&refusal{http.StatusForbidden, "bad_request", "the request has two identities"}, nil)
 	}
 	b.challengeCaller(st, &in, who, &v, false)
 	if !b.record(st, &in, who, &v) {
@@ -78,7 +78,7 @@ func (b *Bouncer) original(r *http.Request, outer *inbound, st *settings.State) 
 		return inbound{}, &refusal{http.StatusForbidden, code, message}
 	}
 	if !outer.trusted {
-		return deny("untrusted_proxy", "this endpoint is for the proxies that the bouncer was told to trust")
+		return deny("untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint")
 	}
 	method, ok1 := agreed(r.Header, "X-Forwarded-Method", "X-Original-Method")
 	host, ok2 := agreed(r.Header, "X-Forwarded-Host", "X-Original-Host")
@@ -86,16 +86,16 @@ func (b *Bouncer) original(r *http.Request, outer *inbound, st *settings.State) 
 	if full := r.Header["X-Original-Url"]; len(full) > 0 && ok3 { // ingress-nginx sends the whole address
 		u, err := url.Parse(full[0])
 		if err != nil || len(full) > 1 || host != "" && !strings.EqualFold(host, u.Host) {
-			return deny("bad_request", "the proxy's headers contradict one another")
+			return deny("bad_request", "the proxy's headers contradict each other")
 		}
 		rest := full[0][strings.Index(full[0], u.Host)+len(u.Host):]
 		if target != "" && target != rest {
-			return deny("bad_request", "the proxy's headers contradict one another")
+			return deny("bad_request", "the proxy's headers contradict each other")
 		}
 		target, host = rest, u.Host
 	}
 	if !ok1 || !ok2 || !ok3 {
-		return deny("bad_request", "the proxy's headers contradict one another")
+		return deny("bad_request", "the proxy's headers contradict each other")
 	}
 	if method == "" || target == "" || host == "" {
 		return deny("bad_request", "method, host and target of the request are needed: X-Forwarded-Method|-Host|-Uri or X-Original-Method|-Host|-URI")

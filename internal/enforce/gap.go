@@ -37,7 +37,7 @@ type gaps struct {
 func (b *Bouncer) openGaps() {
 	marks, left, err := spool.OpenMarks(filepath.Join(b.cfg.DataDir, "missing"), gapPlaces)
 	if err != nil {
-		b.log.Warn("missing decisions are noted in memory alone", "error", err)
+		b.log.Warn("missing decisions are counted in memory only", "error", err)
 		return
 	}
 	b.missing.marks = marks
@@ -115,7 +115,7 @@ func (b *Bouncer) spoolEvent(passed bool, event []byte) error {
 func (b *Bouncer) noteLost(at time.Time, passed bool, err error) {
 	b.count.LogsDropped.Add(1)
 	if failed := b.missing.note(func() string { return b.ids.Next(at) }, at, passed); failed != nil && !b.logsFailing.Load() {
-		b.log.Warn("missing decisions are noted in memory alone", "error", failed)
+		b.log.Warn("missing decisions are counted in memory only", "error", failed)
 	}
 	if !b.logsFailing.Swap(true) {
 		b.log.Error("decisions cannot be logged", "error", err)
@@ -168,7 +168,7 @@ func (b *Bouncer) keepLog(ctx context.Context) {
 		if told = now; now != "" {
 			b.log.Error("alert", "message", now)
 		} else {
-			b.log.Info("the decision log and its disk are well again")
+			b.log.Info("the decision log and its disk work again")
 		}
 		b.report.wakeUp()
 	}
@@ -179,7 +179,7 @@ func (b *Bouncer) logTrouble(disk spool.ReserveStats) string {
 	s := b.spool.Stats()
 	switch {
 	case s.Failing != nil:
-		return "the decision log cannot be written: its disk is full or fails"
+		return "the decision log cannot be written: its disk is full or failing"
 	case s.Full:
 		return "the decision log is full"
 	case disk.InUse:
@@ -228,7 +228,7 @@ func (b *Bouncer) writeReady(w http.ResponseWriter, st *settings.State) {
 // gapEvent is an event of the decision log about those that are not in it.
 func (b *Bouncer) gapEvent(st *settings.State, g *gap, now time.Time) []byte {
 	first, last := g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano)
-	message := fmt.Sprintf("%d decisions are missing (%d passed): the bouncer could not keep its log from %s to %s", g.Count, g.Passed, first, last)
+	message := fmt.Sprintf("%d decisions are missing (%d passed): the bouncer could not write its log from %s to %s", g.Count, g.Passed, first, last)
 	dst := append([]byte(nil), *b.labels.Load()...)
 	dst = value.AppendString(append(dst, `,"decision_id":`...), g.ID)
 	dst = value.AppendString(append(dst, `,"bundles":{"authz":{"revision":`...), st.Revision)

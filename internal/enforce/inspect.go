@@ -127,7 +127,7 @@ func (b *Bouncer) keep(r *http.Request, seen *inspection, begun []byte, body *bo
 		seen.no = tooLarge("body", bodies.MaxBody)
 		return nil
 	case errors.Is(err, bodies.ErrTooMany):
-		b.log.WarnContext(r.Context(), "a body that a control needs could not be kept", "error", err)
+		b.log.WarnContext(r.Context(), "a body that a control needs could not be stored", "error", err)
 		seen.no = tooMany()
 		return nil
 	case err != nil:
@@ -283,7 +283,7 @@ func (b *Bouncer) inspectRequest(w http.ResponseWriter, r *http.Request, st *set
 		panic(http.ErrAbortHandler)
 	default:
 		b.count.Refused.Add(1)
-		b.refuse(w, in, "", badRequest("the request's body broke off"))
+		b.refuse(w, in, "", badRequest("the request body is incomplete"))
 	}
 	return false
 }

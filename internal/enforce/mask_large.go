@@ -41,7 +41,7 @@ func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, r
 	case tooLong:
 		return nil, unmaskable("path_mask", bodies.MaxMasked)
 	case errors.Is(err, bodies.ErrTooMany):
-		b.log.WarnContext(ctx, "an answer that is to be masked could not be kept", "error", err)
+		b.log.WarnContext(ctx, "an answer that must be masked could not be stored", "error", err)
 		return nil, tooMany()
 	case err != nil:
 		return nil, failed

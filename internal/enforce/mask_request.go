@@ -53,14 +53,14 @@ func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settin
 	case len(data) == 0:
 	case mayBeJSON(data, head):
 		if out, err = b.applyMask(data, rules); err != nil {
-			return cannot("it is not proper JSON")
+			return cannot("it is not valid JSON")
 		}
 	case how == plainText && !mask.IsText(data):
 		return cannot("its text is not UTF-8")
 	case how == plainText:
 		out = rules.Text(data)
 	default:
-		return cannot("its media type is none that is read")
+		return cannot("its media type is not supported")
 	}
 	r.Body, r.ContentLength, r.TransferEncoding = bodies.NewSent(out, seen.held.Release), int64(len(out)), nil
 	in.otherBytes()
@@ -81,11 +81,11 @@ func (in *inbound) otherBytes() {
 // before and put back behind, so that what is masked fits into memory.
 func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules *mask.Rules, cannot func(string) *refusal) *refusal {
 	if !mayBeJSON(seen.begin(), seen.head) {
-		return cannot("it is large and no JSON")
+		return cannot("it is large and not JSON")
 	}
 	var key [16]byte
 	if _, err := io.ReadFull(rand.Reader, key[:]); err != nil {
-		return cannot("there is no randomness")
+		return cannot("no random numbers are available")
 	}
 	mark := letters(key[:])
 	doc, cuts, err := llm.Excise(seen.content(), bodies.MaxMasked, mark)
@@ -93,7 +93,7 @@ func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules
 	case errors.Is(err, llm.ErrTooMuchText):
 		return tooLarge("path_mask", bodies.MaxMasked)
 	case err != nil:
-		return cannot("it is not proper JSON")
+		return cannot("it is not valid JSON")
 	}
 	room := b.bodies.Room()
 	defer room.Release()
@@ -120,7 +120,7 @@ func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules
 	case errors.Is(err, mask.ErrHeld):
 		return tooLarge("value", mask.MaxHeld)
 	case err != nil:
-		return cannot("it is not proper JSON")
+		return cannot("it is not valid JSON")
 	}
 	masked, err := b.bodies.Create()
 	if err == nil {
@@ -206,7 +206,7 @@ func (b *Bouncer) readForMask(w http.ResponseWriter, r *http.Request, in *inboun
 		case errors.Is(err, bodies.ErrSlow):
 			return nil, &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"}
 		case err != nil:
-			return nil, badRequest("the request's body broke off")
+			return nil, badRequest("the request body is incomplete")
 		case seen == nil:
 			in.seen = read
 		default:
@@ -215,7 +215,7 @@ func (b *Bouncer) readForMask(w http.ResponseWriter, r *http.Request, in *inboun
 		seen = in.seen
 	}
 	if seen.no == nil && !seen.whole {
-		return nil, &refusal{http.StatusUnprocessableEntity, "request_unmaskable", "the request's body would have to be masked, but its media type is none that is read"}
+		return nil, &refusal{http.StatusUnprocessableEntity, "request_unmaskable", "the request's body would have to be masked, but its media type is not supported"}
 	}
 	return seen, seen.no
 }

@@ -51,7 +51,7 @@ func (b *Bouncer) openMetrics(ctx context.Context) (*metricsServer, error) {
 	go func() {
 		defer close(m.done)
 		if err := m.srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			b.log.Error("metrics are not served any more", "error", err)
+			b.log.Error("metrics are no longer served", "error", err)
 		}
 	}()
 	b.log.Info("metrics are served", "address", l.Addr().String())
@@ -77,12 +77,12 @@ func (b *Bouncer) gauges() []metrics.Gauge {
 		{Name: "controls", Kind: "gauge", Text: "Controls in the active bundle.", V: float64(st.Controls)},
 		{Name: "bundle_age_seconds", Kind: "gauge", Text: "Time since the control plane last confirmed the bundle.", V: b.sinceContact(b.cfg.Now()).Seconds()},
 		{Name: "decision_logs_waiting", Kind: "gauge", Text: "Decision log events on disk that wait to be shipped.", V: float64(logs.Records)},
-		{Name: "decision_logs_bytes", Kind: "gauge", Text: "Size of these.", V: float64(logs.Bytes)},
-		{Name: "decision_logs_limit_bytes", Kind: "gauge", Text: "Ceiling of that size.", V: float64(logs.MaxBytes)},
-		{Name: "decision_logs_lag_seconds", Kind: "gauge", Text: "Age of the oldest of these.", V: logs.Lag.Seconds()},
+		{Name: "decision_logs_bytes", Kind: "gauge", Text: "Size of the decision records that are not in the store yet.", V: float64(logs.Bytes)},
+		{Name: "decision_logs_limit_bytes", Kind: "gauge", Text: "Largest allowed size of the decision log.", V: float64(logs.MaxBytes)},
+		{Name: "decision_logs_lag_seconds", Kind: "gauge", Text: "Age of the oldest decision record that is not in the store yet.", V: logs.Lag.Seconds()},
 		{Name: "decision_logs_failing", Kind: "gauge", Text: "1 while the decision log cannot be written.", V: truth(logs.Refuses())},
-		{Name: "disk_reserve_bytes", Kind: "gauge", Text: "Room on the disk that is held back still.", V: float64(disk.Held)},
-		{Name: "disk_free_bytes", Kind: "gauge", Text: "Room on the disk beside what is held back, as last seen.", V: float64(disk.Free)},
+		{Name: "disk_reserve_bytes", Kind: "gauge", Text: "Disk space that is still reserved.", V: float64(disk.Held)},
+		{Name: "disk_free_bytes", Kind: "gauge", Text: "Free disk space apart from the reserve, as last measured.", V: float64(disk.Free)},
 		{Name: "open_tunnels", Kind: "gauge", Text: "WebSockets open through the bouncer.", V: float64(b.tunnels.size())},
 	}
 }

@@ -122,15 +122,15 @@ func (s *inspection) read(in *inbound) {
 	case in.socket():
 		s.socket(in, model)
 	case !s.whole:
-		s.markUnreadable(in, model, "the body is no JSON")
+		s.markUnreadable(in, model, "the body is not JSON")
 	case s.size() == 0:
 		s.withoutBody(in, model)
 	case model && !readsCharset(s.head.contentType):
-		s.markUnreadable(in, model, "the charset of the body is not read")
+		s.markUnreadable(in, model, "the charset of the body is not supported")
 	case model && isForm(s.head.contentType) && !mayBeJSON(s.begin(), s.head):
 		s.form(in)
 	case !mayBeJSON(s.begin(), s.head):
-		s.markUnreadable(in, model, "the body is no JSON")
+		s.markUnreadable(in, model, "the body is not JSON")
 	default:
 		s.document(in, model)
 	}
@@ -181,7 +181,7 @@ func (s *inspection) socket(in *inbound, model bool) {
 	if s.refs.MCP && speaksMCP {
 		s.no = &refusal{http.StatusForbidden, "body_unavailable", "a control needs the messages, which a socket does not show"}
 	}
-	s.markUnreadable(in, model, "the messages of a socket are not read")
+	s.markUnreadable(in, model, "the messages of a WebSocket are not read")
 }
 
 // withoutBody is a request without a body.

@@ -241,7 +241,7 @@ func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *inbound, wh
 	back, ok := ans.Body.(io.ReadWriteCloser)
 	if !in.upgrade || !ok || !strings.EqualFold(ans.Header.Get("Upgrade"), "websocket") {
 		ans.Finish(false)
-		b.answerUpstreamError(w, r, in, errors.New("the application switched protocols unasked"))
+		b.answerUpstreamError(w, r, in, errors.New("the application switched protocols without being asked"))
 		return
 	}
 	defer ans.Finish(false)

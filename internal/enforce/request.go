@@ -115,7 +115,7 @@ func (b *Bouncer) admit(in *inbound, r *http.Request, st *settings.Settings) *re
 		return badRequest("the query is ambiguous: `;`, bad escapes, bad UTF-8 and more than 10000 parameters are refused")
 	}
 	if in.named, ok = st.Names.ConnectionNames(r.Header); !ok {
-		return badRequest("Connection names a field that is not the client's to drop")
+		return badRequest("Connection names a field that a client may not remove")
 	}
 	in.upgrade = wantsWebSocket(r)
 	in.trailers = header.WantsTrailers(r.Header)

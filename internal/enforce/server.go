@@ -187,7 +187,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	who, idErr := identity.Identify(r.Context(), r.Header, st.Names, st.Tokens, in.trusted)
 	if errors.Is(idErr, identity.ErrAmbiguous) {
 		b.count.Refused.Add(1)
-		b.refuse(w, &in, "", badRequest("two identities in one request"))
+		b.refuse(w, &in, "", badRequest("the request has two identities"))
 		return
 	}
 	if no := b.enterSession(r, &in, st, who); no != nil {

@@ -34,7 +34,7 @@ func (b *Bouncer) enterSession(r *http.Request, in *inbound, st *settings.State,
 	enforces := st.Mode == settings.Enforcing
 	if len(lines) > 1 {
 		if enforces {
-			return badRequest("two sessions in one request")
+			return badRequest("the request names two sessions")
 		}
 		return nil
 	}

@@ -40,7 +40,7 @@ func (b *Bouncer) relayInShadow(w http.ResponseWriter, r *http.Request, st *sett
 		case overLimit:
 			seen.no = tooLarge("body", bodies.MaxBody)
 		case collecting:
-			seen.no = badRequest("the body broke off")
+			seen.no = badRequest("the body is incomplete")
 		case overRoom:
 			b.recordSkipped(shadowJob{st, decided, who, idErr})
 			return

@@ -108,7 +108,7 @@ type bouncerStatus struct {
 	LogsWaiting        int64   `json:"logs_waiting"`
 	LogsDropped        uint64  `json:"logs_dropped"`
 	PollIntervalSecond int     `json:"poll_interval_seconds"`
-	LogTrouble         string  `json:"log_trouble,omitempty"` // why the decision log cannot be kept, or soon cannot
+	LogTrouble         string  `json:"log_trouble,omitempty"` // why the decision log cannot be written, or soon cannot
 }
 
 // reportLoop posts the status on change and now and then.
@@ -199,7 +199,7 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 	logs := map[string]any{}
 	switch {
 	case b.logsFailing.Load():
-		logs["code"], logs["message"] = "decision_log_error", fmt.Sprintf("the decision log cannot be kept: %d decisions are missing", b.count.LogsDropped.Load())
+		logs["code"], logs["message"] = "decision_log_error", fmt.Sprintf("the decision log cannot be written: %d decisions are missing", b.count.LogsDropped.Load())
 	case b.logTrouble(b.reserve.Stats()) != "":
 		logs["code"], logs["message"] = "decision_log_error", b.logTrouble(b.reserve.Stats())
 	case b.shipper.Failing():

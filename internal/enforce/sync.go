@@ -218,7 +218,7 @@ func (b *Bouncer) poll(ctx context.Context) (changed bool, err error) {
 	case http.StatusOK:
 		data, err := io.ReadAll(io.LimitReader(resp.Body, uplink.MaxBundle+1))
 		if err != nil {
-			return false, fmt.Errorf("the bundle broke off: %w", err)
+			return false, fmt.Errorf("the bundle is incomplete: %w", err)
 		}
 		tag := resp.Header.Get("ETag")
 		unproven := b.verifyFresh(resp.Header, nonce, s.id, tag)
@@ -265,9 +265,9 @@ func (b *Bouncer) verifyFresh(h http.Header, nonce, id string, tags ...string) e
 	case err != nil:
 		return unproven(err.Error())
 	case strconv.FormatInt(f.Bouncer, 10) != id:
-		return unproven("the proof that the answer is fresh is another bouncer's")
+		return unproven("the proof that the answer is fresh belongs to another bouncer")
 	case f.Revision == "" || !slices.Contains(tags, f.Revision):
-		return unproven("the control plane stands by revision " + f.Revision + ", which did not arrive")
+		return unproven("the control plane confirms revision " + f.Revision + ", which did not arrive")
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func (b *Bouncer) pollWait() time.Duration {
 	return b.cfg.PollWait
 }
 
-var errForeignCopy = errors.New("the saved bundle is another bouncer's")
+var errForeignCopy = errors.New("the saved bundle belongs to another bouncer")
 
 // identifySelf finds out who we are, once a run, before the first poll. What was saved
 // by another bouncer in this directory is dropped: it is not ours to decide on.
@@ -339,7 +339,7 @@ func (b *Bouncer) whoAmI(ctx context.Context) (string, error) {
 		Bouncer json.Number `json:"bouncer_id"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(&self); err != nil {
-		return "", fmt.Errorf("the control plane's answer is no JSON: %w", err)
+		return "", fmt.Errorf("the control plane's answer is not JSON: %w", err)
 	}
 	id := self.Bouncer.String()
 	if id == "" {
@@ -388,7 +388,7 @@ func (b *Bouncer) takeBundle(ctx context.Context, data []byte, etag, id string, 
 		b.log.Error("the bundle is active but could not be saved for a restart", "error", err)
 	}
 	if st.Signed && b.cfg.Verify == nil {
-		b.log.Warn("bundles are signed, and nobody looks: set GATEHOUSE_BOUNCER_VERIFY_KEY to the key that registering the bouncer answered with")
+		b.log.Warn("bundles are signed but not verified: set GATEHOUSE_BOUNCER_VERIFY_KEY to the key that the registration of the bouncer returned")
 	}
 	b.log.Info("a bundle is active", "revision", st.Revision, "mode", st.Mode.String(), "controls", st.Controls)
 	return true, nil

@@ -119,7 +119,7 @@ func (b *Bouncer) noteTools(ctx context.Context, st *settings.State, in *inbound
 		return
 	}
 	b.count.ToolsChanged.Add(uint64(len(changed)))
-	b.log.WarnContext(ctx, "an MCP server changed what it says of its tools", "host", in.host, "path", in.path, "tools", changed)
+	b.log.WarnContext(ctx, "an MCP server changed the descriptions of its tools", "host", in.host, "path", in.path, "tools", changed)
 	told := *v
 	told.id = b.ids.Next(b.cfg.Now())
 	told.changed = changed

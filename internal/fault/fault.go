@@ -86,7 +86,7 @@ func Invalidf(pointer, format string, args ...any) *Error {
 // Cancelled is the fault of work that ended because its caller went away. cause is the
 // error of the caller's context.
 func Cancelled(cause error) *Error {
-	return New(Unavailable, "cancelled", "the caller went away").Because(cause)
+	return New(Unavailable, "cancelled", "the caller disconnected").Because(cause)
 }
 
 // Join is one error of several checks: the first that is more than a refused

@@ -7,7 +7,7 @@ import (
 
 // errIdleTimeout is a 408 in place of the answer to a request that an application
 // had not seen when it gave the connection up (RFC 9110 section 15.5.9).
-var errIdleTimeout = errors.New("framing: the application gave the idle connection up")
+var errIdleTimeout = errors.New("framing: the application closed the idle connection")
 
 // answers follows the answer to one request after the other.
 type answers struct {

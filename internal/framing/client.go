@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	errSpent   = errors.New("framing: the connection takes no more requests")
-	errUnasked = errors.New("framing: the application sent what nobody asked for")
+	errSpent   = errors.New("framing: the connection accepts no more requests")
+	errUnasked = errors.New("framing: the application sent data that no request asked for")
 )
 
 // ClientConn is an HTTP/1.1 connection to an application. A request is written on it

@@ -52,7 +52,7 @@ type File struct {
 }
 
 // ErrNoCommit says that the pack does not hold the commit.
-var ErrNoCommit = errors.New("the repository does not give this commit")
+var ErrNoCommit = errors.New("the repository does not provide this commit")
 
 // Unpack gives the files that r wants, by path. What a text cannot be (links,
 // submodules, bytes that are no UTF-8) is left out, unless it was named.
@@ -169,7 +169,7 @@ func (u *unpacking) take(name string, id plumbing.Hash) error {
 	case blob.Size > maxFile:
 		return fmt.Errorf("%q is larger than %d bytes", name, maxFile)
 	case u.bytes > MaxBytes:
-		return fmt.Errorf("the files are larger than %d bytes in all", MaxBytes)
+		return fmt.Errorf("the files have more than %d bytes in all", MaxBytes)
 	case len(u.files) >= MaxFiles:
 		return fmt.Errorf("there are more than %d files", MaxFiles)
 	}
@@ -183,7 +183,7 @@ func (u *unpacking) take(name string, id plumbing.Hash) error {
 	}
 	if !utf8.Valid(text) || !utf8.ValidString(name) {
 		if len(u.Paths) > 0 {
-			return fmt.Errorf("%q is not text in UTF-8", name)
+			return fmt.Errorf("%q is not UTF-8 text", name)
 		}
 		return nil
 	}

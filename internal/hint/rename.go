@@ -62,20 +62,20 @@ var ruleNameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 func Rename(files []File, offset int, to string) ([]Location, error) {
 	all := indexAll(files)
 	if all[0].module == nil {
-		return nil, fmt.Errorf("this file does not parse yet: mend its errors first")
+		return nil, fmt.Errorf("this file does not parse: fix its errors first")
 	}
 	t, ok := all[0].at(offset)
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("there is no name here that can be changed")
+		return nil, fmt.Errorf("there is no name here that can be renamed")
 	case t.kind == targetPackage:
 		return nil, fmt.Errorf("a package is renamed by hand: tests, data references and gatehouse.yaml may name it")
 	case !ruleNameForm.MatchString(to) || ast.IsKeyword(to) || slices.ContainsFunc(keywords, func(k struct{ word, doc string }) bool { return k.word == to && !serviceRules[to] }):
-		return nil, fmt.Errorf("%q is no name for a rule or a variable", to)
+		return nil, fmt.Errorf("%q is not a name for a rule or a variable", to)
 	case t.kind == targetRule && serviceRules[t.name] && !strings.HasPrefix(t.scope, "lib."):
-		return nil, fmt.Errorf("the service asks controls for %q: under another name the rule has no effect", t.name)
+		return nil, fmt.Errorf("the service evaluates %q: under another name the rule has no effect", t.name)
 	case t.kind == targetRule && serviceRules[to] && !strings.HasPrefix(t.scope, "lib."):
-		return nil, fmt.Errorf("the service would ask for a rule of the name %q: the control would decide otherwise", to)
+		return nil, fmt.Errorf("the service evaluates a rule named %q: the control would decide differently", to)
 	}
 	places := collect(all, t, false)
 	for _, x := range all {
@@ -93,7 +93,7 @@ var serviceRules = map[string]bool{"allow": true, "deny": true, "mask": true, "r
 func (x *index) mayRename(t target, to string) error {
 	if x.module == nil {
 		if strings.Contains(x.file.Text, t.name) {
-			return fmt.Errorf("%s does not parse and may use %q: mend it first", x.file.Name, t.name)
+			return fmt.Errorf("%s does not parse and may use %q: fix it first", x.file.Name, t.name)
 		}
 		return nil
 	}
@@ -103,7 +103,7 @@ func (x *index) mayRename(t target, to string) error {
 	}
 	for _, r := range x.module.Rules {
 		if declared(r)[t.name] && t.kind != targetVariable {
-			return fmt.Errorf("%s has a variable %q beside: rename that first", x.file.Name, t.name)
+			return fmt.Errorf("%s also has a variable %q: rename that first", x.file.Name, t.name)
 		}
 	}
 	taken := to == "input" || to == "data" || builtinRoots()[to]
@@ -112,7 +112,7 @@ func (x *index) mayRename(t target, to string) error {
 		taken = taken || sameName && (o.target.kind != targetVariable || t.kind != targetVariable || o.target.scope == t.scope)
 	}
 	if taken {
-		return fmt.Errorf("%q has a meaning in %s already", to, x.file.Name)
+		return fmt.Errorf("%q already has a meaning in %s", to, x.file.Name)
 	}
 	return nil
 }

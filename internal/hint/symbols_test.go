@@ -115,15 +115,15 @@ func rename(t *testing.T, files []File, offset int, to string) []File {
 
 func TestRenameRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ marked, to, want string }{
-		"a rule of the service":  {"package a\n\nall¦ow if true\n", "permit", "the service asks"},
-		"into one":               {"package a\n\nhel¦per if true\n\nallow if helper\n", "deny", "the service would ask"},
+		"a rule of the service":  {"package a\n\nall¦ow if true\n", "permit", "the service evaluates"},
+		"into one":               {"package a\n\nhel¦per if true\n\nallow if helper\n", "deny", "the service evaluates a rule named"},
 		"a taken name":           {"package a\n\nfi¦rst := 1\n\nsecond := first\n", "second", "has a meaning"},
 		"a variable's name":      {"package a\n\nfi¦rst := 1\n\nallow if { x := first; x > 0 }\n", "x", "has a meaning"},
 		"a variable to a rule's": {"package a\n\nfirst := 1\n\nallow if { x¦ := first; x > 0 }\n", "first", "has a meaning"},
 		"a built-in's":           {"package a\n\nfi¦rst := 1\n\nallow if first > 0\n", "count", "has a meaning"},
 		"a built-in's root":      {"package a\n\nfi¦rst := 1\n\nallow if first > 0\n", "net", "has a meaning"},
-		"no name":                {"package a\n\nfi¦rst := 1\n", "a b", "is no name"},
-		"a keyword":              {"package a\n\nfi¦rst := 1\n", "default", "is no name"},
+		"no name":                {"package a\n\nfi¦rst := 1\n", "a b", "is not a name"},
+		"a keyword":              {"package a\n\nfi¦rst := 1\n", "default", "is not a name"},
 		"what does not parse":    {"package a\n\nfi¦rst := {\n", "b", "does not parse"},
 		"input":                  {"package a\n\nallow if inp¦ut.x\n", "b", "no name here"},
 		"a package":              {"package pa¦y\n\nallow if input.x\n", "b", "by hand"},

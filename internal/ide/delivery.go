@@ -101,7 +101,7 @@ func (r *ownReader) kind(event string) string {
 		return Tag
 	case "": // refused before
 	default:
-		r.refuse("/event_type", "an event is push, pull_request or tag")
+		r.refuse("/event_type", "the event must be push, pull_request or tag")
 	}
 	return ""
 }
@@ -135,7 +135,7 @@ func (r *ownReader) files(e *gitEvent, list value.Value) {
 				e.paths = append(e.paths, path)
 			}
 		default:
-			r.refuse(here, "each file is a path, or an object of path and content")
+			r.refuse(here, "each file must be a path, or an object with path and content")
 		}
 	}
 }

@@ -36,8 +36,8 @@ const (
 	lostAfter  = 35 * time.Second
 )
 
-// errEnded undoes what came too late: the deployment has ended meanwhile.
-var errEnded = fault.New(fault.Conflict, "deployment_ended", "the deployment has ended meanwhile")
+// errEnded undoes what came too late: the deployment has already ended.
+var errEnded = fault.New(fault.Conflict, "deployment_ended", "the deployment has already ended")
 
 // Deployment is what a delivery or an editor had done.
 type Deployment struct {
@@ -258,7 +258,7 @@ func (s *Service) Work(ctx context.Context, t job.Task) error {
 	case err != nil:
 		return err
 	case text == "": // an editor's: who asked for it has no answer, and asks again
-		return s.finish(ctx, sc, p.ID, nil, fault.New(fault.Unavailable, "deployment_lost", "the server ended before the deployment was made; nothing was changed"))
+		return s.finish(ctx, sc, p.ID, nil, fault.New(fault.Unavailable, "deployment_lost", "the server stopped before the deployment was made; nothing was changed"))
 	}
 	var w work
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
@@ -285,7 +285,7 @@ func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, cause e
 	if err := t.Decode(&p); err != nil {
 		return nil //nolint:nilerr // what cannot be read names no deployment
 	}
-	s.Log.Error("a deployment was given up", "tenant", t.Tenant, "deployment", p.ID, "error", cause)
+	s.Log.Error("a deployment was abandoned", "tenant", t.Tenant, "deployment", p.ID, "error", cause)
 	if err := forgetDeliveries(ctx, tx, p.ID); err != nil {
 		return err
 	}

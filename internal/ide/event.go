@@ -42,7 +42,7 @@ type gitEvent struct {
 func parseEvent(source, header string, body []byte) (gitEvent, error) {
 	doc, err := value.Decode(body, value.Limits{Depth: 64})
 	if err != nil {
-		return gitEvent{}, fault.New(fault.BadRequest, "invalid_json", "the body is not JSON as we take it")
+		return gitEvent{}, fault.New(fault.BadRequest, "invalid_json", "the body is not valid JSON")
 	}
 	switch source {
 	case GitHub:
@@ -56,7 +56,7 @@ func parseEvent(source, header string, body []byte) (gitEvent, error) {
 
 func decode(body []byte, into any) error {
 	if err := json.Unmarshal(body, into); err != nil {
-		return fault.New(fault.BadRequest, "invalid_event", "the body does not have the form of its event")
+		return fault.New(fault.BadRequest, "invalid_event", "the body does not match its event")
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func newUploadRequest(refs *packp.AdvRefs, w source) (*packp.UploadPackRequest, 
 	if !advertised(refs, hash) && !refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) && !refs.Capabilities.Supports("allow-any-sha1-in-want") {
 		tip, ok := tipOf(refs, w.branch)
 		if !ok {
-			return nil, fault.New(fault.Invalid, "commit_not_found", "the repository does not give this commit, and has no such branch or tag")
+			return nil, fault.New(fault.Invalid, "commit_not_found", "the repository does not provide this commit, and has no such branch or tag")
 		}
 		hash, depth = tip, deepBranch
 	}

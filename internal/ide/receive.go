@@ -41,7 +41,7 @@ type Receipt struct {
 // is wrong, a repository that is not registered or is off, a tenant that is none:
 // all are one and the same Unauthenticated fault, at one cost.
 func (s *Service) ReceiveSigned(ctx context.Context, tenant scope.TenantID, requestID string, a Arrival) (Receipt, error) {
-	refused := fault.New(fault.Unauthenticated, "invalid_signature", "the delivery is not signed as it should be")
+	refused := fault.New(fault.Unauthenticated, "invalid_signature", "the signature of the delivery is missing or wrong")
 	sc, err := s.As(ctx, tenant, "repository", requestID)
 	var r Repository
 	if err == nil {
@@ -177,7 +177,7 @@ func (s *Service) workOf(ctx context.Context, sc scope.Scope, e gitEvent, a Arri
 	w := work{Validate: e.kind == PullRequest, Files: e.files, Paths: e.paths, URL: e.repository, Branch: e.branch, Hash: e.commit, Actor: sc.Actor}
 	if r != nil {
 		if a.Source == Signed && e.repository != "" && !sameRepository(e.repository, r.URL) {
-			return w, fault.Invalidf("/repository_url", "the delivery is of another repository than the registered one")
+			return w, fault.Invalidf("/repository_url", "the delivery comes from a repository other than the registered one")
 		}
 		w.RepositoryID, w.URL, w.Resource, w.Bouncer = r.ID, r.URL, r.ResourceID, r.BouncerID
 	}
@@ -189,7 +189,7 @@ func (s *Service) workOf(ctx context.Context, sc scope.Scope, e gitEvent, a Arri
 		return w, unsupported()
 	}
 	if !hexHash(e.commit, 40) {
-		return w, fault.Invalidf("/commit_hash", "the full id of a commit is needed, 40 characters, unless every file brings its content")
+		return w, fault.Invalidf("/commit_hash", "the full commit id of 40 characters is required unless every file includes its content")
 	}
 	if r == nil {
 		if err := s.Target.Check(ctx, "/repository_url", w.URL); err != nil {
@@ -197,7 +197,7 @@ func (s *Service) workOf(ctx context.Context, sc scope.Scope, e gitEvent, a Arri
 		}
 	}
 	if slices.ContainsFunc(e.paths, func(p string) bool { return p[0] == '/' }) {
-		return w, fault.Invalidf("/policy_files", "a path is relative to the repository")
+		return w, fault.Invalidf("/policy_files", "a path must be relative to the repository")
 	}
 	return w, nil
 }

@@ -45,7 +45,7 @@ func (w source) answered(err error) error {
 	case status == 401 && w.token == "":
 		return refused("the repository asks for a credential: store an access_token for it")
 	case status == 401:
-		return refused("the repository's host does not take the stored access token: it is wrong, has expired, or needs its user name before it (name:token)")
+		return refused("the repository's host does not accept the stored access token: it is wrong, has expired, or needs its user name before it (name:token)")
 	case status == 403:
 		return refused("the repository's host forbids reading it with what it was sent: the access token lacks the permission, or an address is not let in")
 	case status == 404:

@@ -142,7 +142,7 @@ func (s *Service) Register(ctx context.Context, sc scope.Scope, d RepositoryDraf
 			return err
 		}
 		if n >= maxRepositories {
-			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d repositories", maxRepositories)
+			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant may have at most %d repositories", maxRepositories)
 		}
 		r := next
 		r.CreatedAt = s.Now()
@@ -205,7 +205,7 @@ func (s *Service) Change(ctx context.Context, sc scope.Scope, id int64, c Reposi
 			return err
 		}
 		if ifChange != 0 && now.ChangeNo != ifChange || now.ChangeNo != old.ChangeNo {
-			return fault.Newf(fault.Precondition, "precondition_failed", "the repository is at change %d", now.ChangeNo)
+			return fault.Newf(fault.Precondition, "precondition_failed", "the repository is at version %d", now.ChangeNo)
 		}
 		r := now.apply(c)
 		if err := s.sealed(sc, &r, c.Secret, c.AccessToken); err != nil {
@@ -247,7 +247,7 @@ func (s *Service) Forget(ctx context.Context, sc scope.Scope, id, ifChange int64
 			return err
 		}
 		if ifChange != 0 && r.ChangeNo != ifChange {
-			return fault.Newf(fault.Precondition, "precondition_failed", "the repository is at change %d", r.ChangeNo)
+			return fault.Newf(fault.Precondition, "precondition_failed", "the repository is at version %d", r.ChangeNo)
 		}
 		if err := deleteRepository(ctx, tx, id); err != nil {
 			return err
@@ -269,13 +269,13 @@ func checkMayDeploy(sc scope.Scope) error {
 // checkRepository checks what does not need the store's row.
 func (s *Service) checkRepository(ctx context.Context, sc scope.Scope, r Repository) error {
 	if r.Name == "" {
-		return fault.Invalidf("/name", "a repository has a name")
+		return fault.Invalidf("/name", "the name is required")
 	}
 	if err := s.Target.Check(ctx, "/url", r.URL); err != nil {
 		return err
 	}
 	if strings.ContainsAny(r.URL, "?#") {
-		return fault.Invalidf("/url", "the address of a repository has no query")
+		return fault.Invalidf("/url", "the address of a repository must not have a query")
 	}
 	return s.LinksExist(ctx, sc, r.ResourceID, r.BouncerID)
 }

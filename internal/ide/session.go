@@ -40,7 +40,7 @@ type Synced struct {
 // begins a session.
 func (s *Service) Sync(ctx context.Context, sc scope.Scope, id, path, source string) (Synced, error) {
 	if len(source) > lang.MaxSourceBytes {
-		return Synced{}, fault.Invalidf("/policy_content", "a control has at most %d bytes", lang.MaxSourceBytes)
+		return Synced{}, fault.Invalidf("/policy_content", "a control may have at most %d bytes", lang.MaxSourceBytes)
 	}
 	v, err := s.Validate(ctx, sc, source)
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *Service) Context(ctx context.Context, sc scope.Scope, id string) (Synce
 		return err
 	})
 	if errors.Is(err, db.ErrNoRows) {
-		return Synced{}, fault.NotFoundf("there is no such session; it may be over")
+		return Synced{}, fault.NotFoundf("there is no such session; it may have expired")
 	}
 	if err != nil {
 		return Synced{}, err

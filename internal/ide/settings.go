@@ -60,7 +60,7 @@ func (s *Service) SetSettings(ctx context.Context, sc scope.Scope, editor string
 			return fault.Wrap(err, "settings")
 		}
 		if len(text) > maxSettings {
-			return fault.Invalidf("/settings", "settings have at most %d bytes", maxSettings)
+			return fault.Invalidf("/settings", "settings may have at most %d bytes", maxSettings)
 		}
 		out = defaults()
 		maps.Copy(out, kept)

@@ -265,7 +265,7 @@ func (r *Runner) run(ctx context.Context, t Task) {
 	settle, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer stop()
 	if err := r.finish(settle, ctx.Err() != nil, t, err); err != nil {
-		r.Logger.Warn("a job cannot be settled; it will run again", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", err)
+		r.Logger.Warn("the result of a job cannot be stored; the job will run again", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", err)
 	}
 }
 
@@ -301,7 +301,7 @@ func (r *Runner) renew(ctx context.Context, t Task, cancel context.CancelCauseFu
 }
 
 // errKilled buries a job whose runners all died: it may be what kills them.
-var errKilled = errors.New("its server ended in each of its attempts")
+var errKilled = errors.New("its server stopped during every attempt")
 
 // call runs the handler; its panic is an error.
 func (r *Runner) call(ctx context.Context, t Task) (err error) {
@@ -351,7 +351,7 @@ func (r *Runner) finish(ctx context.Context, stopping bool, t Task, cause error)
 			k, known := r.kind(t.Kind)
 			switch {
 			case !known: // of another version: nobody here knows what waits for it
-				r.Logger.WarnContext(ctx, "a job of an unknown kind is given up", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", cause)
+				r.Logger.WarnContext(ctx, "a job of an unknown kind was abandoned", "tenant", t.Tenant, "kind", t.Kind, "id", t.ID, "error", cause)
 			case k.Dead != nil:
 				return k.Dead(ctx, tx, t, cause)
 			}

@@ -17,7 +17,7 @@ func (e *tooBig) Error() string {
 	return fmt.Sprintf("a message of %d bytes is over the limit of %d", e.size, maxFrame)
 }
 
-var errFrame = errors.New("lsp: the stream is not framed as the protocol wants")
+var errFrame = errors.New("lsp: the stream is not framed as the protocol requires")
 
 // readFrame reads one message: header lines, of which Content-Length must be
 // one, an empty line, the body. A body over the bound is skipped (*tooBig); what

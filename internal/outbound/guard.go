@@ -35,12 +35,12 @@ func (c *Client) form(raw string) (target, error) {
 	refuse := func(why string) (target, error) { return target{}, fmt.Errorf("%w: %s", errRefused, why) }
 	for i := range len(raw) {
 		if raw[i] <= ' ' || raw[i] >= 0x7f || raw[i] == '\\' {
-			return refuse("a character that has no place in a URL")
+			return refuse("a character that is not allowed in a URL")
 		}
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return refuse("it is no URL")
+		return refuse("it is not a URL")
 	}
 	ports := map[string]uint16{"https": 443}
 	if c.cfg.AllowHTTP {

@@ -255,7 +255,7 @@ func (l *Links) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) err
 func (a Action) check() string {
 	kind, _, _ := strings.Cut(a.DestinationRef, ":")
 	if want := map[bool]string{true: "channel", false: "integration"}[a.Type == "notification"]; kind != want {
-		return fmt.Sprintf("an action of type %s goes to %s:<id>", a.Type, want)
+		return fmt.Sprintf("the target of an action of type %s must be %s:<id>", a.Type, want)
 	}
 	return ""
 }

@@ -155,7 +155,7 @@ func (s *Service) placeOne(ctx context.Context, tx *db.Tx, sc scope.Scope, env s
 func (s *Service) placeNew(ctx context.Context, tx *db.Tx, sc scope.Scope, env scope.Env, item Placement) (Placed, error) {
 	next := Policy{Kind: item.kind(), Content: Content{Name: strings.TrimSpace(item.Name), Status: Active, Environment: env, Version: 1, CreatedBy: actor(sc)}}
 	if next.Name == "" {
-		return Placed{}, fault.Invalidf("/name", "a control has a name")
+		return Placed{}, fault.Invalidf("/name", "the name is required")
 	}
 	c := item.Change
 	if c.Status != nil {

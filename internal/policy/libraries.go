@@ -213,7 +213,7 @@ func checkPackageName(pkg string, next Policy, after shelf) error {
 		for _, l := range after.of(env) {
 			other := l.Package()
 			if next.live() && other != pkg && (strings.HasPrefix(other, pkg+".") || strings.HasPrefix(pkg, other+".")) && (env == next.Environment || next.Environment == scope.Production) {
-				return fault.Newf(fault.Conflict, "library_exists", "%s has a library %s, and neither package may hold the other", env, other)
+				return fault.Newf(fault.Conflict, "library_exists", "%s has a library %s, and neither package may contain the other", env, other)
 			}
 		}
 	}
@@ -232,7 +232,7 @@ func (h *harm) err() error {
 		f = fault.Newf(fault.Conflict, "library_in_use", "%d policies use the library, such as %s", len(h.lost), h.lost[0].Message)
 		f.Details = h.lost
 	case len(h.broken) > 0:
-		f = fault.New(fault.Invalid, "library_breaks_users", "policies that use the library would not compile any more: "+h.broken[0].Message)
+		f = fault.New(fault.Invalid, "library_breaks_users", "policies that use the library would no longer compile: "+h.broken[0].Message)
 		f.Details = h.broken
 	default:
 		return nil
@@ -296,7 +296,7 @@ func (s *Service) checkLibrariesInProduction(ctx context.Context, sc scope.Scope
 	if err != nil {
 		return err
 	}
-	f := fault.New(fault.Conflict, "libraries_not_promoted", "promote the libraries first that the policy uses")
+	f := fault.New(fault.Conflict, "libraries_not_promoted", "first promote the libraries that the policy uses")
 	there := all.of(scope.Production)
 	for _, l := range lang.Reach(p.RegoCode, all.of(scope.Sandbox)) {
 		if !slices.ContainsFunc(there, func(o lang.Library) bool { return o.Package() == l.Package() }) {

@@ -165,7 +165,7 @@ func TestPromoteWithLibraries(t *testing.T) {
 		wantCode(t, err, fault.Conflict, "library_exists")
 		// Nor may one lie within another, seen from sandbox.
 		_, err = h.Create(ctx, sc(""), Draft{Kind: KindLibrary, Name: "deep", Status: Active, RegoCode: "package lib.text.deep\n\nx := 1\n"})
-		wantCode(t, err, fault.Invalid, "invalid_policy", "there is a library lib.text already")
+		wantCode(t, err, fault.Invalid, "invalid_policy", "there is already a library lib.text")
 		h.library(t, scope.Sandbox, "package lib.deep.er\n\nx := 1\n")
 		_, err = h.Create(ctx, sc(""), Draft{Kind: KindLibrary, Name: "deep", Status: Active, Environment: scope.Production, RegoCode: "package lib.deep\n\nx := 1\n"})
 		wantCode(t, err, fault.Conflict, "library_exists", "lib.deep.er")

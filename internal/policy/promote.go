@@ -40,7 +40,7 @@ var errMoved = errors.New("the control changed meanwhile")
 func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
 	if sc.EnvBound {
 		// It writes into both environments, the control's and production.
-		return Policy{}, fault.New(fault.Forbidden, "environment_denied", "this credential is good for one environment, and a promotion changes two")
+		return Policy{}, fault.New(fault.Forbidden, "environment_denied", "this credential is valid for one environment, and a promotion changes two")
 	}
 	// Callers for one control take turns, so that its tests run once and the rest hear 409.
 	leave, err := s.promotions.enter(ctx, fmt.Sprintf("promote/%s/%d", sc.Tenant, id))
@@ -214,20 +214,20 @@ func (s *Service) checkApproval(ctx context.Context, sc scope.Scope, approver st
 	}
 	approver = strings.TrimSpace(approver)
 	if approver == "" {
-		return fault.Invalidf("/approver", "this tenant wants a second person to approve a promotion")
+		return fault.Invalidf("/approver", "this tenant requires a second person to approve a promotion")
 	}
 	person, err := s.Person(ctx, sc, approver)
 	if isNotFound(err) {
-		return fault.Invalidf("/approver", "nobody here is called %q", approver)
+		return fault.Invalidf("/approver", "there is no person %q", approver)
 	}
 	if err != nil {
 		return err
 	}
 	if person.ID == sc.Actor.ID || strings.EqualFold(approver, sc.Actor.Name) {
-		return fault.Invalidf("/approver", "who promotes a policy cannot approve it")
+		return fault.Invalidf("/approver", "the person the person who promotes a policy cannot approve it")
 	}
 	if may, _ := user.Permissions(sc.Tenant, person.Roles); person.Status != user.Active || !may.Has("policies:write") {
-		return fault.Invalidf("/approver", "%q may not promote policies, and so cannot approve one", approver)
+		return fault.Invalidf("/approver", "%q may not promote policies, and so cannot approve a promotion", approver)
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func (b beside) warnings(p Policy) []Warning {
 		for i, c := range list {
 			w.PolicyIDs[i] = c.ID
 		}
-		w.Message = fmt.Sprintf("%s has active controls of the name %q %s: %v", p.Environment, p.Name, text, w.PolicyIDs)
+		w.Message = fmt.Sprintf("%s has active controls named %q %s: %v", p.Environment, p.Name, text, w.PolicyIDs)
 		out = append(out, w)
 	}
 	text := "for the same resource, which decide beside it; a promotion with replace makes them inactive"
@@ -78,7 +78,7 @@ func (b beside) warnings(p Policy) []Warning {
 		text = "for the same resource; once this one is active, they decide beside it"
 	}
 	tell("same_name_active", text, b.same)
-	tell("same_name_elsewhere", "for other resources, which stay as they are", b.elsewhere)
+	tell("same_name_elsewhere", "for other resources, which do not change", b.elsewhere)
 	return out
 }
 

@@ -105,7 +105,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 		d.Status = Drafted
 	}
 	if d.Status == Inactive {
-		return Policy{}, fault.Invalidf("/status", "a control is created as draft or active")
+		return Policy{}, fault.Invalidf("/status", "a new control must be draft or active")
 	}
 	if d.Kind == "" {
 		d.Kind = KindControl
@@ -115,7 +115,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 		TestCases: d.TestCases, Actions: d.Actions, Version: 1, ResourceID: d.ResourceID, BouncerID: d.BouncerID, CreatedBy: actor(sc),
 	}}
 	if next.Name == "" {
-		return Policy{}, fault.Invalidf("/name", "a control has a name")
+		return Policy{}, fault.Invalidf("/name", "the name is required")
 	}
 	if next.TestCases, err = mergeCases(nil, d.TestCases, false); err != nil {
 		return Policy{}, err
@@ -183,7 +183,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int6
 // apply gives p with the members of c that were sent, or why it may not be.
 func (p Policy) apply(c Change) (Policy, error) {
 	if c.Environment != nil && *c.Environment != p.Environment {
-		return Policy{}, fault.Invalidf("/environment", "the environment of a control changes by promotion only")
+		return Policy{}, fault.Invalidf("/environment", "only a promotion changes the environment of a control")
 	}
 	if c.Status != nil {
 		if err := transition(p.Status, *c.Status); err != nil {
@@ -193,7 +193,7 @@ func (p Policy) apply(c Change) (Policy, error) {
 	}
 	if c.Name != nil {
 		if p.Name = strings.TrimSpace(*c.Name); p.Name == "" {
-			return Policy{}, fault.Invalidf("/name", "a control has a name")
+			return Policy{}, fault.Invalidf("/name", "the name is required")
 		}
 	}
 	if c.RegoCode != nil {

@@ -164,7 +164,7 @@ func (s *Service) link(ctx context.Context, tx *db.Tx, env scope.Env, c controlf
 		case 1:
 			out.resource = &ids[0]
 		default:
-			issues = append(issues, l.Issue("that stands for %d resources or more in %s: name its type and path too, or its id", len(ids), env))
+			issues = append(issues, l.Issue("this matches %d or more resources in %s: add its type and path, or use its id", len(ids), env))
 		}
 	}
 	if l := c.Bouncer; l != nil && !l.None {

@@ -37,7 +37,7 @@ func (s *Service) Export(ctx context.Context, sc scope.Scope, env scope.Env, nam
 		size += len(p.RegoCode)
 	}
 	if size > maxExport {
-		return Export{}, fault.Invalidf("query.name", "the controls are more than %d bytes together: narrow them by name", maxExport)
+		return Export{}, fault.Invalidf("query.name", "the controls have more than %d bytes together: filter them by name", maxExport)
 	}
 	written := make([]controlfile.Written, len(there))
 	err = s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {

@@ -105,7 +105,7 @@ func (s *Service) Cases(ctx context.Context, sc scope.Scope, id int64, from From
 		made.Added = append(made.Added, AddedCase{DecisionID: d.DecisionID, Name: name, Expected: c.Expected, Redacted: strings.Contains(string(d.Input), `"[redacted]"`)})
 	}
 	if len(p.TestCases)+len(made.Cases) > maxCases {
-		return Made{}, fault.Invalidf("/decision_ids", "a control has at most %d test cases", maxCases)
+		return Made{}, fault.Invalidf("/decision_ids", "a control may have at most %d test cases", maxCases)
 	}
 	if len(made.Cases) == 0 {
 		return made, nil

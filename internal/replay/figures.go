@@ -82,12 +82,12 @@ func (p *plan) note(i *Impact, late bool) string {
 	case i.Recorded == 0:
 		notes = append(notes, "no decision was recorded in the window")
 	case i.Recorded == i.WithoutInput:
-		notes = append(notes, "of no decision in the window is the input kept: the setting replay of the tenant says for how long inputs are")
+		notes = append(notes, "no decision in the window has a stored input: the tenant's setting replay says how long inputs are stored")
 	case i.WithoutInput > 0:
-		notes = append(notes, strconv.FormatInt(i.WithoutInput, 10)+" decisions kept no input and are not part of these figures")
+		notes = append(notes, strconv.FormatInt(i.WithoutInput, 10)+" decisions have no stored input and are not part of these figures")
 	}
 	if i.Drifted.Unknown > 0 {
-		notes = append(notes, "of "+strconv.FormatInt(i.Drifted.Unknown, 10)+" decisions it is not known any more what decided them; they were decided by what comes closest")
+		notes = append(notes, "of "+strconv.FormatInt(i.Drifted.Unknown, 10)+" decisions it is no longer known what decided them; the closest known state was used")
 	}
 	if late {
 		notes = append(notes, "time ran out; the newest decisions were replayed")

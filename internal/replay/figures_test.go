@@ -130,16 +130,16 @@ func TestImpactFigures(t *testing.T) {
 	if got.WithoutInput != 15 || got.Drifted != (Drift{Total: 9, Controls: 6, Unknown: 1, Data: 2}) || got.NotReplayable != (NotReplayable{10, 1, 2, 3, 4}) || got.ChangedPercent != 10 || got.DecisionsPerSecond != 40 || got.DurationMS != 2000 {
 		t.Errorf("%+v", got)
 	}
-	if !got.Truncated || got.Note != "first; 15 decisions kept no input and are not part of these figures; of 1 decisions it is not known any more what decided them; they were decided by what comes closest" {
+	if !got.Truncated || got.Note != "first; 15 decisions have no stored input and are not part of these figures; of 1 decisions it is no longer known what decided them; the closest known state was used" {
 		t.Errorf("truncated %v: %s", got.Truncated, got.Note)
 	}
 	p.left = 0
 	p.total = 100
-	if got = p.impact(part, true, time.Second); !got.Truncated || got.Note != "first; of 1 decisions it is not known any more what decided them; they were decided by what comes closest; time ran out; the newest decisions were replayed" {
+	if got = p.impact(part, true, time.Second); !got.Truncated || got.Note != "first; of 1 decisions it is no longer known what decided them; the closest known state was used; time ran out; the newest decisions were replayed" {
 		t.Errorf("late: %v %s", got.Truncated, got.Note)
 	}
 	p.total, p.notes = 0, nil
-	if got = p.impact(&rerun.Part{}, false, time.Second); !strings.HasPrefix(got.Note, "of no decision in the window is the input kept") || len(p.notes) != 0 {
+	if got = p.impact(&rerun.Part{}, false, time.Second); !strings.HasPrefix(got.Note, "no decision in the window has a stored input") || len(p.notes) != 0 {
 		t.Errorf("none kept its input: %s", got.Note)
 	}
 }

@@ -122,7 +122,7 @@ func (s *Service) HandleDead(ctx context.Context, tx *db.Tx, t job.Task, _ error
 	if t.Kind != JobKind || t.Decode(&pay) != nil {
 		return nil
 	}
-	_, err := endRun(ctx, tx, pay.Run, Failed, nil, "the replay broke off too often", s.Now())
+	_, err := endRun(ctx, tx, pay.Run, Failed, nil, "the replay was interrupted too often", s.Now())
 	return err
 }
 

@@ -97,7 +97,7 @@ func (s *Service) plan(ctx context.Context, sc scope.Scope, r Request) (*plan, e
 	}
 	if r.MaxDecisions > 0 && r.MaxDecisions < p.total {
 		p.left, p.total = p.total-r.MaxDecisions, r.MaxDecisions
-		p.notes = append(p.notes, fmt.Sprintf("of the window, the newest %d decisions; %d older ones are left out by max_decisions", p.total, p.left))
+		p.notes = append(p.notes, fmt.Sprintf("only the newest %d decisions of the window; max_decisions leaves out %d older ones", p.total, p.left))
 	}
 	return p, nil
 }
@@ -115,7 +115,7 @@ func (r Request) ready(sc scope.Scope) (Request, error) {
 		env     scope.Env
 	}{{"/environment", r.Environment}, {"/source_environment", r.SourceEnvironment}} {
 		if !e.env.Valid() {
-			return r, fault.Invalidf(e.pointer, "an environment is sandbox or production")
+			return r, fault.Invalidf(e.pointer, "the environment must be sandbox or production")
 		}
 		if err := sc.May(e.env); err != nil {
 			return r, err

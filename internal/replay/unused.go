@@ -131,10 +131,10 @@ func (s *Service) unusedRules(ctx context.Context, sc scope.Scope, out *Unused, 
 	}
 	var notes []string
 	if silent > 0 {
-		notes = append(notes, fmt.Sprintf("%d controls decided where no explanation was kept (audit level basic), so their rules are not judged", silent))
+		notes = append(notes, fmt.Sprintf("%d controls decided where no explanation was kept (audit level basic), so their rules are not assessed", silent))
 	}
 	if !all {
-		notes = append(notes, fmt.Sprintf("rules are judged by the newest %d explanations", maxExplanations))
+		notes = append(notes, fmt.Sprintf("rules are assessed by the newest %d explanations", maxExplanations))
 	}
 	out.Note = strings.Join(notes, "; ")
 	return nil

@@ -194,7 +194,7 @@ func (r *report) verdict() {
 	r.SetY(top + height)
 	r.gap(4)
 	if rec.Error != "" {
-		r.boxed("The evaluation did not come to its end", []string{rec.Error}, red)
+		r.boxed("The evaluation did not finish", []string{rec.Error}, red)
 	}
 }
 
@@ -282,7 +282,7 @@ func (r *report) inputs() {
 	if !shown.Defined() || shown.IsNull() {
 		shown = rec.Input
 	}
-	r.section("Input", "What the control saw. Values that were not sent were filled in as a live decision fills them in.")
+	r.section("Input", "What the control read. Missing values were filled in as in a live decision.")
 	t := r.table([]column{{"Attribute", 62, mono}, {"Value", 84, sans}, {"Origin", 28, sans}})
 	rows := 0
 	shown.Ordered().Leaves(func(path, text string) bool {
@@ -303,7 +303,7 @@ func (r *report) inputs() {
 		t.row("(an empty input)", "", "")
 	}
 	if rows == maxInputRows {
-		r.small("The input is longer; the JSON and CSV exports have it whole.")
+		r.small("The input is cut here; the JSON and CSV exports contain all of it.")
 	}
 	r.gap(5)
 }
@@ -462,7 +462,7 @@ func (r *report) proof() {
 	}
 	r.paragraph(mono, "", 8.5, ink, r.kept.Checksum, 4.3)
 	r.paragraph(sans, "", 9, c, says, 4.3)
-	r.paragraph(sans, "", 9, grey, "A simulation evaluates one control on an input that somebody made up. It is no access decision.", 4.3)
+	r.paragraph(sans, "", 9, grey, "A simulation evaluates one control on an invented input. It is not an access decision.", 4.3)
 	if r.strange {
 		r.paragraph(sans, "", 9, grey, "Characters that this report's fonts do not have are written as their code points and names, such as [U+1F600 GRINNING FACE]. The JSON export has the text itself.", 4.6)
 	}

@@ -58,7 +58,7 @@ func exportJSON(k simulator.Kept) ([]byte, error) {
 	b.Write(k.Text)
 	b.WriteString("}\n")
 	if !json.Valid(b.Bytes()) {
-		return nil, fmt.Errorf("the record of simulation %d is no JSON", k.ID)
+		return nil, fmt.Errorf("the record of simulation %d is not JSON", k.ID)
 	}
 	return b.Bytes(), nil
 }

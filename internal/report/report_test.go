@@ -68,7 +68,7 @@ func sample(t testing.TB) simulator.Record {
 		Input:          doc(t, `{"user":{"id":"jose","name":"José Núñez 张三 Ωμέγα","role":"manager","clearance":2},"action":{"method":"GET"},"resource":{"path":"/employees/1"},"note":"=HYPERLINK(\"http://x\")"}`),
 		EvaluatedInput: doc(t, `{"user":{"id":"jose","name":"José Núñez 张三 Ωμέγα","role":"manager","clearance":2,"department":"Contabilidad"},"action":{"method":"GET"},"resource":{"path":"/employees/1","data_classification":"confidential","compliance_tags":["GDPR","SOX"]},"note":"=HYPERLINK(\"http://x\")"}`),
 		Output:         doc(t, `{"decision":"DENY","allow":false,"effect":"DENY","reason":"only HR and cleared managers may read payroll","mask":[],"policy_id":12}`),
-		Notes:          []string{"The control is draft: live decisions do not ask it.", `input.resource.data_classification is taken as it was sent; in a live decision the registered resource wins, with "restricted".`},
+		Notes:          []string{"The control is draft: live decisions do not use it.", `input.resource.data_classification was used as sent; a live decision uses the registered resource, with "restricted".`},
 		Policy:         simulator.Subject{ID: 12, Name: "Nómina: sólo RR. HH. y gerentes (paie, 給与)", Version: 3, Status: "draft"}, Environment: "sandbox",
 		Resource: &simulator.Named{ID: 4, Name: "Payroll API"}, TestType: "scenario", Scenario: &simulator.Named{ID: 9, Name: "Manager without clearance"},
 		User: simulator.Actor{Kind: "user", ID: "0193-77", Name: "zoë.müller"}, SourceLines: sourceLines,
@@ -140,7 +140,7 @@ func TestPDFOfLittle(t *testing.T) {
 				Values: []explain.Binding{{Path: "input.user.id", Value: value.String("a")}},
 			}},
 		},
-		Notes: []string{"The control is draft: live decisions do not ask it."},
+		Notes: []string{"The control is draft: live decisions do not use it."},
 		Input: doc(t, `{"user":{"id":"a"}}`), EvaluatedInput: doc(t, `{"user":{"id":"a"}}`),
 		SourceLines: []simulator.SourceLine{{Line: 3, Text: "allow if input.user.id == \"a\"", Outcome: "held"}},
 		Trace: []explain.Step{

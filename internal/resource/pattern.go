@@ -155,10 +155,10 @@ func (r Resource) normal() (Resource, []fault.Detail) {
 		}
 	}
 	if r.Name = strings.TrimSpace(r.Name); r.Name == "" {
-		add("/name", "a resource has a name")
+		add("/name", "the name is required")
 	}
 	if r.Type = strings.TrimSpace(r.Type); r.Type == "" {
-		add("/type", "a resource has a type")
+		add("/type", "the type is required")
 	}
 	add("/path", checkPattern(r.Path))
 	if r.PathMatching == "" {

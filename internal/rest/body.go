@@ -160,7 +160,7 @@ func (r *Router) recycle(buf *bytes.Buffer) {
 
 // invalid is the fault of all offences against a schema.
 func invalid(ds []fault.Detail) *fault.Error {
-	e := fault.New(fault.Invalid, "validation_failed", "the request does not fit its description")
+	e := fault.New(fault.Invalid, "validation_failed", "the request is not valid")
 	if len(ds) == 1 {
 		e.Message = "one value does not fit its description"
 	}
@@ -179,7 +179,7 @@ func Parse(data []byte) (value.Value, error) {
 	}
 	var se *value.SyntaxError
 	if errors.As(err, &se) {
-		return doc, BadRequest("invalid_json", "the body is not JSON as we take it: %s, at byte %d", se.Message, se.Offset)
+		return doc, BadRequest("invalid_json", "the body is not valid JSON: %s, at byte %d", se.Message, se.Offset)
 	}
-	return doc, BadRequest("invalid_json", "the body is not JSON as we take it")
+	return doc, BadRequest("invalid_json", "the body is not valid JSON")
 }

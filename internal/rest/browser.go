@@ -87,7 +87,7 @@ func (v visit) sameOrigin() error {
 	if ok {
 		return nil
 	}
-	return fault.New(fault.Forbidden, "cross_origin", "a session cookie counts for pages of this origin only; API clients send a token or a key")
+	return fault.New(fault.Forbidden, "cross_origin", "a session cookie is valid for pages of this origin only; API clients must send a token or a key")
 }
 
 // ours reports whether an Origin header names the origin that was called.

@@ -112,7 +112,7 @@ func (r *Router) anonymous(x *exchange, req *http.Request) (scope.Scope, error) 
 func (r *Router) credential(x *exchange, req *http.Request) (Credential, error) {
 	keys, auths := req.Header["X-Api-Key"], req.Header["Authorization"]
 	if len(keys)+len(auths) > 1 {
-		return Credential{}, BadRequest("ambiguous_credentials", "send one credential, not several")
+		return Credential{}, BadRequest("ambiguous_credentials", "send only one credential")
 	}
 	c := Credential{RequestID: x.id}
 	switch {
@@ -188,7 +188,7 @@ func (r *Router) tenantOf(req *http.Request, query url.Values) (scope.TenantID, 
 		return "", err
 	}
 	if named != "" && !IsLabel(named) {
-		return "", BadRequest("invalid_tenant", "a tenant id is a DNS label in lower case")
+		return "", BadRequest("invalid_tenant", "a tenant id must be a DNS label in lower case")
 	}
 	return scope.TenantID(named), nil
 }

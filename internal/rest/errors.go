@@ -81,7 +81,7 @@ func AsFault(err error) *fault.Error {
 		return f
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.New(fault.Unavailable, "timeout", "this took too long and was ended").After(time.Second).Because(err)
+		return fault.New(fault.Unavailable, "timeout", "this took too long and was cancelled").After(time.Second).Because(err)
 	}
 	if errors.Is(err, context.Canceled) {
 		return fault.Cancelled(err)

@@ -200,7 +200,7 @@ func (r *Router) admit(x *exchange, rt *route, req *http.Request) (scope.Scope, 
 		}
 	}
 	if r.cfg.DiskFull != nil && rt.op.needsDisk() && r.cfg.DiskFull() {
-		return scope.Scope{}, fault.New(fault.StorageFull, "storage_full", "the disk is full: what is left is held back for decisions and sign-in").After(diskRetry)
+		return scope.Scope{}, fault.New(fault.StorageFull, "storage_full", "the disk is full: the rest is reserved for decisions and sign-in").After(diskRetry)
 	}
 	return sc, nil
 }

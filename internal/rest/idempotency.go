@@ -95,7 +95,7 @@ func (i *idempotency) serve(x *exchange, rt *route, req *http.Request, sc scope.
 	case err != nil:
 		x.fail(err)
 	case row.Request != k.Request:
-		x.fail(fault.New(fault.Invalid, "idempotency_key_reused", "this Idempotency-Key was sent with another request before"))
+		x.fail(fault.New(fault.Invalid, "idempotency_key_reused", "this Idempotency-Key was already used for another request"))
 	case claimed:
 		i.execute(x, rt, &replayable, sc, d, k)
 	case row.Status == 0:
@@ -214,7 +214,7 @@ func (i *idempotency) renew(ctx context.Context, d *db.DB, k entry) {
 				return renew(ctx, tx, k.Key, k.RequestID, i.r.cfg.Now().Add(leaseTime))
 			})
 			if err != nil && ctx.Err() == nil {
-				i.r.cfg.Log.Warn("the lease of an Idempotency-Key was not renewed", "request_id", k.RequestID, "error", err)
+				i.r.cfg.Log.Warn("the lease of an Idempotency-Key could not be renewed", "request_id", k.RequestID, "error", err)
 			}
 		}
 	}
@@ -245,7 +245,7 @@ func (i *idempotency) complete(x *exchange, d *db.DB, k entry, out *recorder, sc
 		})
 	}
 	if err != nil {
-		i.r.cfg.Log.Error("the first answer to an Idempotency-Key was not kept", "request_id", x.id, "error", err)
+		i.r.cfg.Log.Error("the first answer to an Idempotency-Key could not be stored", "request_id", x.id, "error", err)
 	}
 }
 

@@ -45,7 +45,7 @@ func (w Window) Period() (start, end time.Time, err error) {
 		return
 	}
 	if !start.IsZero() && !end.IsZero() && end.Before(start) {
-		return start, end, badMoment("end_date", "end_date lies before start_date")
+		return start, end, badMoment("end_date", "end_date is before start_date")
 	}
 	return start, end, nil
 }

@@ -101,7 +101,7 @@ func (x *exchange) reserveRoom(ctx context.Context, n int64) error {
 	ctx, cancel := context.WithTimeout(ctx, largeWait)
 	defer cancel()
 	if err := x.r.large.Acquire(ctx, n); err != nil {
-		return fault.New(fault.Unavailable, "busy", "too many large bodies are being worked on").After(time.Second).Because(err)
+		return fault.New(fault.Unavailable, "busy", "too many large bodies are being processed").After(time.Second).Because(err)
 	}
 	x.held = n
 	return nil

@@ -51,7 +51,7 @@ func (rt *route) checkReach(req *http.Request, sc scope.Scope) error {
 		return nil
 	default:
 		return fault.Newf(fault.Forbidden, "environment_denied",
-			"this credential is good for %s only, and this operation is not of one environment", sc.Env)
+			"this credential is valid for %s only, and this operation is not limited to one environment", sc.Env)
 	}
 }
 

@@ -119,7 +119,7 @@ func (s Scope) Sees(e Env) bool { return s.Env == AnyEnv || s.Env == e }
 // is bound to the other. Whatever names an environment is asked here.
 func (s Scope) May(e Env) error {
 	if s.EnvBound && e != s.Env {
-		return fault.Newf(fault.Forbidden, "environment_denied", "this credential is good for %s only", s.Env)
+		return fault.Newf(fault.Forbidden, "environment_denied", "this credential is valid for %s only", s.Env)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (s Scope) CreateIn(asked Env) (Env, error) {
 	case asked == AnyEnv:
 		return s.EnvOr(Sandbox), nil
 	case !asked.Valid():
-		return AnyEnv, fault.Invalidf("/environment", "an environment is sandbox or production")
+		return AnyEnv, fault.Invalidf("/environment", "the environment must be sandbox or production")
 	case s.Sees(asked):
 		return asked, nil
 	case s.EnvBound:

@@ -65,7 +65,7 @@ func derive(purpose string, keys [][KeyBytes]byte) (*Box, error) {
 	b := &Box{root: keys}
 	for _, k := range keys {
 		if k == ([KeyBytes]byte{}) {
-			return nil, errors.New("secret: a key of zeros is none")
+			return nil, errors.New("secret: a key of zeros is not allowed")
 		}
 		sub, err := hkdf.Key(sha256.New, k[:], nil, purpose, KeyBytes+1)
 		if err != nil {
@@ -176,7 +176,7 @@ func loadKeyFile(path string) (key [KeyBytes]byte, err error) {
 	}
 	keys, err := ParseKeys(string(text))
 	if err != nil || len(keys) != 1 {
-		return key, fmt.Errorf("secret: %s does not hold one key", path)
+		return key, fmt.Errorf("secret: %s must contain exactly one key", path)
 	}
 	return keys[0], nil
 }

@@ -32,7 +32,7 @@ func (s *Service) fill(ctx context.Context, sc scope.Scope, p policy.Policy, set
 		f.note("A live decision would refuse this input: %s %s.", o.Pointer, o.Message)
 	}
 	if p.Status != policy.Active {
-		f.note("The control is %s: live decisions do not ask it.", p.Status)
+		f.note("The control is %s: live decisions do not use it.", p.Status)
 	}
 	f.match(p, set, &req)
 	if err := f.path(set, req); err != nil {
@@ -80,13 +80,13 @@ func (f *filled) match(p policy.Policy, set *rego.Set, req *rego.Request) {
 		f.note("The control's resource is gone: no live request reaches the control.")
 	case matched != nil && matched.ID == f.resource.ID:
 	case matched != nil:
-		f.note("The control is for the resource %q; a live decision would not ask it, because this request is about %q.", f.resource.Name, matched.Name)
+		f.note("The control is for the resource %q; a live decision would not use it, because this request is about %q.", f.resource.Name, matched.Name)
 	case req.ByID:
-		f.note("The control is for the resource %q; a live decision would not ask it, because no resource of this environment has the id that the request gives.", f.resource.Name)
+		f.note("The control is for the resource %q; a live decision would not use it, because no resource of this environment has the id that the request gives.", f.resource.Name)
 	case req.ResourceID == 0 && req.Type == "" && req.Host == "" && req.Path == "":
-		f.note("The input names no resource: %q is assumed, for which the control is. A live request has to match it.", f.resource.Name)
+		f.note("The input names no resource, so the control's resource %q is assumed. A live request must match it.", f.resource.Name)
 	default:
-		f.note("The control is for the resource %q; a live decision would not ask it, because this request matches no registered resource.", f.resource.Name)
+		f.note("The control is for the resource %q; a live decision would not use it, because this request matches no registered resource.", f.resource.Name)
 	}
 }
 
@@ -150,7 +150,7 @@ func (f *filled) noteContested(path string, registered value.Value) {
 	if len(text) > 80 {
 		text = "another value"
 	}
-	f.note("input.%s is taken as it was sent; in a live decision the registered resource wins, with %s.", path, text)
+	f.note("input.%s was used as sent; a live decision uses the registered resource, with %s.", path, text)
 }
 
 // fromPerson fills in the members of input.user that a stored user of the same

@@ -60,7 +60,7 @@ func (s *Service) Simulate(ctx context.Context, sc scope.Scope, id int64, r Requ
 	}
 	run.took = sim.Took
 	if s.LiveDeadline > 0 && sim.Took > s.LiveDeadline {
-		run.filled.note("This took %s; a live evaluation is ended after %s with DENY, %s.", sim.Took.Round(time.Millisecond), s.LiveDeadline, rego.ReasonLimit)
+		run.filled.note("This took %s; a live evaluation is cancelled after %s with DENY, %s.", sim.Took.Round(time.Millisecond), s.LiveDeadline, rego.ReasonLimit)
 	}
 	if err := run.fillRecord(sim); err != nil {
 		return Result{}, err
@@ -198,7 +198,7 @@ func (s *Service) keep(ctx context.Context, run *trialRun) (Result, error) {
 		for i := range rec.Trace {
 			rec.Trace[i].Details = value.Object()
 		}
-		rec.Notes = append(rec.Notes, "The values in the trace were too long to be kept; they are left out.")
+		rec.Notes = append(rec.Notes, "The values in the trace were too long to store; they are left out.")
 		text, clean, err = sealRecord(rec)
 	}
 	if err != nil {

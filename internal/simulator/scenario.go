@@ -60,7 +60,7 @@ func (s *Service) CreateScenario(ctx context.Context, sc scope.Scope, d Scenario
 			return err
 		}
 		if n >= maxScenarios {
-			return fault.Newf(fault.BadRequest, "limit_exceeded", "a control has at most %d scenarios", maxScenarios)
+			return fault.Newf(fault.BadRequest, "limit_exceeded", "a control may have at most %d scenarios", maxScenarios)
 		}
 		next.CreatedAt = s.Now()
 		id, err := insertScenario(ctx, tx, next)
@@ -149,7 +149,7 @@ func loadScenario(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Sce
 // check says what is wrong with a scenario.
 func (s Scenario) check() error {
 	if s.Name == "" {
-		return fault.Invalidf("/name", "a scenario has a name")
+		return fault.Invalidf("/name", "the name is required")
 	}
 	_, err := expand(s.Attributes)
 	return err
@@ -165,11 +165,11 @@ func expand(attributes map[string]any) (value.Value, error) {
 		}
 		path := strings.Split(key, ".")
 		if slices.Contains(path, "") || len(path) > 32 {
-			return input, fault.Invalidf("/attributes/"+key, "an attribute's key is a path such as user.role")
+			return input, fault.Invalidf("/attributes/"+key, "an attribute's key must be a path such as user.role")
 		}
 		var ok bool
 		if input, ok = place(input, path, v); !ok {
-			return input, fault.Invalidf("/attributes/"+key, "another attribute says that a part of this path is no object")
+			return input, fault.Invalidf("/attributes/"+key, "another attribute sets a part of this path to a value that is not an object")
 		}
 	}
 	return input, nil

@@ -219,7 +219,7 @@ func (s *Service) Run(ctx context.Context, sc scope.Scope, id int64) (Kept, erro
 		return Kept{}, err
 	}
 	if !mayExport(sc, r.ActorKind, r.ActorID) {
-		return Kept{}, fault.New(fault.Forbidden, "permission_denied", `the simulation of somebody else needs the permission "audit:read"`)
+		return Kept{}, fault.New(fault.Forbidden, "permission_denied", `another person's simulation needs the permission "audit:read"`)
 	}
 	return keptOf(r)
 }

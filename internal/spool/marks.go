@@ -95,7 +95,7 @@ func (m *Marks) Take() (place int, ok bool) {
 // Set overwrites the mark of a place that was taken. It has 1 to MaxMark bytes.
 func (m *Marks) Set(place int, data []byte) error {
 	if len(data) == 0 || len(data) > MaxMark {
-		return fmt.Errorf("marks: a mark has 1 to %d bytes, not %d", MaxMark, len(data))
+		return fmt.Errorf("marks: a mark must have 1 to %d bytes, not %d", MaxMark, len(data))
 	}
 	var buf [markBytes]byte
 	binary.LittleEndian.PutUint32(buf[:], uint32(len(data))) //nolint:gosec // bounded above

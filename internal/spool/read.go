@@ -324,7 +324,7 @@ func (l *Log) recover() error {
 	for i, path := range paths { // Glob sorts
 		digits, _, _ := strings.Cut(filepath.Base(path), ".")
 		if firsts[i], err = strconv.ParseUint(digits, 10, 64); err != nil {
-			return fmt.Errorf("%s is no segment", path)
+			return fmt.Errorf("%s is not a segment", path)
 		}
 	}
 	firsts = append(firsts, math.MaxUint64)

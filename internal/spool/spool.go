@@ -207,7 +207,7 @@ func (l *Log) Append(recs ...[]byte) error { return l.append(l.cfg.MaxBytes, rec
 func (l *Log) AppendIfRoom(recs ...[]byte) error {
 	if l.cfg.Reserve.InUse() {
 		l.refuse(len(recs))
-		return fault.New(fault.StorageFull, "spool_full", "the disk is nearly full; what is left is kept for other records")
+		return fault.New(fault.StorageFull, "spool_full", "the disk is nearly full; the rest is reserved for other records")
 	}
 	return l.append(l.cfg.MaxBytes-l.cfg.MaxBytes/10, recs)
 }
@@ -216,7 +216,7 @@ func (l *Log) append(limit int64, recs [][]byte) error {
 	size := int64(0)
 	for _, rec := range recs {
 		if len(rec) == 0 || len(rec) > MaxRecord {
-			return fault.Newf(fault.TooLarge, "record_size", "a spooled record has 1 to %d bytes, not %d", MaxRecord, len(rec))
+			return fault.Newf(fault.TooLarge, "record_size", "a spooled record must have 1 to %d bytes, not %d", MaxRecord, len(rec))
 		}
 		size += frameSize(len(rec))
 	}
@@ -276,7 +276,7 @@ func (l *Log) admit(n, limit int64, count int) error {
 	case l.queued-l.acked+n > limit:
 		l.tally.refused += int64(count)
 		l.tally.full = l.tally.full || limit == l.cfg.MaxBytes
-		return fault.Newf(fault.StorageFull, "spool_full", "the spool holds its limit of %d bytes; nothing more can be recorded until it is shipped", limit)
+		return fault.Newf(fault.StorageFull, "spool_full", "the spool is at its limit of %d bytes; nothing more can be recorded until records are shipped", limit)
 	}
 	l.queued += n
 	return nil

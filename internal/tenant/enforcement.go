@@ -88,7 +88,7 @@ func (s *Service) SetEnforcement(ctx context.Context, sc scope.Scope, env scope.
 // not good for.
 func checkEnv(sc scope.Scope, env scope.Env) error {
 	if !env.Valid() {
-		return fault.New(fault.BadRequest, "invalid_environment", "the environment is sandbox or production")
+		return fault.New(fault.BadRequest, "invalid_environment", "the environment must be sandbox or production")
 	}
 	return sc.May(env)
 }

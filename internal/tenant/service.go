@@ -55,7 +55,7 @@ func (s *Service) EnsureDefault(ctx context.Context) error {
 // was taken, a number follows it. For platform administrators only.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, error) {
 	if !sc.Platform {
-		return Tenant{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator makes tenants")
+		return Tenant{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator can create tenants")
 	}
 	t, err := s.draft(d)
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id scope.TenantID,
 	case id == scope.DefaultTenant:
 		return Deletion{}, fault.New(fault.Conflict, "default_tenant", "the default tenant cannot be deleted")
 	case hard && !sc.Platform:
-		return Deletion{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator purges a tenant")
+		return Deletion{}, fault.New(fault.Forbidden, "permission_denied", "only a platform administrator can purge a tenant")
 	}
 	now := db.Stamp(s.Now())
 	if t.Status != Deleted {

@@ -242,13 +242,13 @@ func decideChange(sc scope.Scope, t Tenant, ch Change, now time.Time) (Tenant, e
 		errs = append(errs, after.Settings.check(t.Settings))
 		for _, name := range limitNames() {
 			if !sc.Platform && !after.Settings.same(t.Settings, name) {
-				errs = append(errs, fault.Invalidf("/settings/"+name, "only a platform administrator changes this"))
+				errs = append(errs, fault.Invalidf("/settings/"+name, "only a platform administrator can change this"))
 			}
 		}
 	}
 	if ch.PlanType.Sent && ch.PlanType.Value != t.PlanType {
 		if !sc.Platform || ch.PlanType.Null {
-			errs = append(errs, fault.Invalidf("/plan_type", "only a platform administrator changes this"))
+			errs = append(errs, fault.Invalidf("/plan_type", "only a platform administrator can change this"))
 		}
 		after.PlanType = ch.PlanType.Value
 	}
@@ -264,11 +264,11 @@ func decideChange(sc scope.Scope, t Tenant, ch Change, now time.Time) (Tenant, e
 func decideStatus(sc scope.Scope, t Tenant, status string) (Tenant, error) {
 	switch {
 	case !sc.Platform:
-		return t, fault.Invalidf("/status", "only a platform administrator changes this")
+		return t, fault.Invalidf("/status", "only a platform administrator can change this")
 	case t.ID == scope.DefaultTenant:
 		return t, fault.New(fault.Conflict, "default_tenant", "the default tenant is always active")
 	case status != Active && status != Suspended:
-		return t, fault.Invalidf("/status", "a tenant is deleted by DELETE")
+		return t, fault.Invalidf("/status", "use DELETE to delete a tenant")
 	}
 	t.Status, t.ExpiresAt, t.DeletedAt = status, nil, nil
 	return t, nil

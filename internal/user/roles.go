@@ -147,7 +147,7 @@ func ParseScopes(pointer string, scopes []string) ([]scope.Permission, error) {
 		out = append(out, scope.Permission(s))
 	}
 	if len(bad) > 0 {
-		f := fault.New(fault.Invalid, "validation_failed", "an unknown scope was asked for")
+		f := fault.New(fault.Invalid, "validation_failed", "a requested scope is unknown")
 		f.Details = bad
 		return nil, f
 	}
@@ -158,11 +158,11 @@ func ParseScopes(pointer string, scopes []string) ([]scope.Permission, error) {
 // MayGrant refuses with 403 to hand on permissions that the actor does not hold.
 func MayGrant(sc scope.Scope, ps scope.Permissions) error {
 	if ps.All && !sc.Permissions.All {
-		return fault.New(fault.Forbidden, "permission_denied", "nobody can grant what they do not hold")
+		return fault.New(fault.Forbidden, "permission_denied", "you cannot grant what you do not hold")
 	}
 	for _, p := range Imply(ps.List) {
 		if !sc.Permissions.Has(p) {
-			return fault.Newf(fault.Forbidden, "permission_denied", "nobody can grant what they do not hold: %q", p)
+			return fault.Newf(fault.Forbidden, "permission_denied", "you cannot grant what you do not hold: %q", p)
 		}
 	}
 	return nil

@@ -331,7 +331,7 @@ func checkMayGrant(sc scope.Scope, before, after []string) error {
 		}
 	}
 	if !sc.Platform && slices.Contains(after, RolePlatformAdmin) && !slices.Contains(before, RolePlatformAdmin) {
-		return fault.Newf(fault.Forbidden, "permission_denied", "nobody can grant what they do not hold: %q", RolePlatformAdmin)
+		return fault.Newf(fault.Forbidden, "permission_denied", "you cannot grant what you do not hold: %q", RolePlatformAdmin)
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func putNames(ctx context.Context, tx *db.Tx, u User) error {
 			return err
 		}
 		if rows == 0 {
-			return fault.New(fault.Conflict, "already_exists", "a user of this name or e-mail address exists already")
+			return fault.New(fault.Conflict, "already_exists", "a user with this name or e-mail address already exists")
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ type turns struct {
 
 // busy is the answer to who would have to wait too long.
 func busy() error {
-	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people sign in at this moment; try again shortly").After(time.Second)
+	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
 
 // enter waits for a turn. Whoever got one leaves.

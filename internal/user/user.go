@@ -134,7 +134,7 @@ func checkEmail(pointer, address string) error {
 		return err
 	}
 	if a, err := mail.ParseAddress(address); err != nil || a.Address != address {
-		return fault.Invalidf(pointer, "must be an e-mail address, and nothing around it")
+		return fault.Invalidf(pointer, "must be an e-mail address and nothing else")
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func (p *process) bounded(ctx context.Context, limit time.Duration, do func() er
 	case <-ctx.Done():
 		p.kill()
 		<-done //nolint:errcheck // what it says comes of the kill
-		return fault.New(fault.Unavailable, "cancelled", "the caller went away").Because(ctx.Err())
+		return fault.New(fault.Unavailable, "cancelled", "the caller disconnected").Because(ctx.Err())
 	}
 }
 
@@ -104,7 +104,7 @@ func (p *process) ended(cause error) error {
 	if p.log.contains("stack exceeds") || p.log.contains("stack overflow") {
 		return limitFault("the evaluation went over its stack limit")
 	}
-	return fault.New(fault.Internal, "internal_error", "the evaluator broke off").Because(fmt.Errorf("%w: %w: %s", cause, p.err, p.log))
+	return fault.New(fault.Internal, "internal_error", "the evaluator stopped unexpectedly").Because(fmt.Errorf("%w: %w: %s", cause, p.err, p.log))
 }
 
 func limitFault(message string) error {

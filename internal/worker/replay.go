@@ -90,7 +90,7 @@ func enter(ctx context.Context, c chan struct{}) error {
 	case c <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fault.New(fault.Unavailable, "replay_busy", "other replays run; try again later").After(5 * time.Second).Because(ctx.Err())
+		return fault.New(fault.Unavailable, "replay_busy", "other replays are running; try again later").After(5 * time.Second).Because(ctx.Err())
 	}
 }
 

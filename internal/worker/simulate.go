@@ -112,7 +112,7 @@ func (p *Pool) try(ctx context.Context, tenant scope.TenantID, req request) (tri
 	leave, err := p.enter(bounded, tenant, true)
 	if err != nil {
 		if bounded.Err() != nil && ctx.Err() == nil {
-			err = fault.New(fault.RateLimited, "rate_limit_exceeded", "other evaluations of this tenant took all the time that this one had").After(time.Second)
+			err = fault.New(fault.RateLimited, "rate_limit_exceeded", "other evaluations of this tenant used up the time of this one").After(time.Second)
 		}
 		return tried{}, err
 	}

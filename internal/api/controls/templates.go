@@ -90,7 +90,7 @@ func (h *Handler) templates(r *rest.Router) {
 			}
 			t, ok := c.Get(in.ID)
 			if !ok {
-				return nil, fault.NotFoundf("there is no template of this id")
+				return nil, fault.NotFoundf("no template has this id")
 			}
 			enrichment, err := h.enrichmentOf(ctx, sc, in.ResourceID)
 			if err != nil {

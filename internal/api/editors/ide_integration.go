@@ -164,7 +164,7 @@ func (h *Handler) ide(r *rest.Router) {
 func (h *Handler) editorA(ctx context.Context, sc scope.Scope, in *editorAIn) (*editorAOut, error) {
 	b, out := in.Body, EditorAAnswer{Success: true}
 	if b.Action != "get_templates" && b.PolicyContent == "" {
-		return nil, fault.Invalidf("/policy_content", "policy_content is needed for %s", b.Action)
+		return nil, fault.Invalidf("/policy_content", "policy_content is required for %s", b.Action)
 	}
 	files := ide.JoinFiles(b.PolicyPath, b.PolicyContent, b.Files)
 	switch b.Action {
@@ -209,12 +209,12 @@ func (h *Handler) editorSession(ctx context.Context, sc scope.Scope, in *editorS
 	var err error
 	switch {
 	case b.Action == "sync" && b.PolicyContent == nil:
-		return nil, fault.Invalidf("/policy_content", "policy_content is needed for sync")
+		return nil, fault.Invalidf("/policy_content", "policy_content is required for sync")
 	case b.Action == "sync":
 		got, err = h.IDE.Sync(ctx, sc, b.SessionID, b.FilePath, *b.PolicyContent)
 		got.Content = "" // the caller has it
 	case b.SessionID == "":
-		return nil, fault.Invalidf("/session_id", "session_id is needed for get_context")
+		return nil, fault.Invalidf("/session_id", "session_id is required for get_context")
 	default:
 		got, err = h.IDE.Context(ctx, sc, b.SessionID)
 	}

@@ -124,14 +124,14 @@ func (t *taker) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
 // maySocket refuses what is no upgrade, another's path and another's page.
 func (h *Handler) maySocket(req *http.Request, sc scope.Scope) error {
 	if !upgrades(req.Header) {
-		return rest.BadRequest("upgrade_required", "this path speaks WebSocket only, version 13")
+		return rest.BadRequest("upgrade_required", "this path accepts WebSocket connections only, version 13")
 	}
 	if req.PathValue("user_id") != sc.Actor.ID {
 		return fault.New(fault.Forbidden, "not_own_user", "the path must name the caller's own id")
 	}
 	for _, origin := range req.Header.Values("Origin") {
 		if !sameOrigin(origin, req.Host, h.IDE.PublicURL) {
-			return fault.New(fault.Forbidden, "origin_denied", "a page of another origin may not open this")
+			return fault.New(fault.Forbidden, "origin_denied", "a page of another origin may not open this socket socket")
 		}
 	}
 	return nil
@@ -211,7 +211,7 @@ func (h *Handler) CloseSockets() {
 	h.sockets.ended = true
 	for k := range h.sockets.open {
 		if k.conn != nil {
-			go k.end(websocket.StatusGoingAway, "the server ends")
+			go k.end(websocket.StatusGoingAway, "the server is stopping")
 		}
 	}
 	h.sockets.mu.Unlock()
@@ -222,6 +222,6 @@ func (h *Handler) CloseSockets() {
 	select {
 	case <-gone:
 	case <-late.C:
-		h.Log.Warn("editors' sockets did not end in time")
+		h.Log.Warn("editors' sockets did not close in time")
 	}
 }

@@ -66,7 +66,7 @@ func (k *socket) serve(conn *websocket.Conn, raw net.Conn) {
 	defer stop()
 	defer func() { _ = raw.Close(); _ = conn.CloseNow() }()
 	if k.h.sockets.began(k, conn, raw) {
-		k.end(websocket.StatusGoingAway, "the server ends")
+		k.end(websocket.StatusGoingAway, "the server is stopping")
 		return
 	}
 	conn.SetReadLimit(socketFrame)
@@ -77,13 +77,13 @@ func (k *socket) serve(conn *websocket.Conn, raw net.Conn) {
 		size := int64(len(body))
 		switch {
 		case errors.Is(err, errSocketsFull):
-			k.end(websocket.StatusTryAgainLater, "too much is being read")
+			k.end(websocket.StatusTryAgainLater, "the server has too much to read")
 		case err != nil:
 			k.linger(err) // closed, by either side; with 1009 where it was too large
 		case kind != websocket.MessageText:
-			k.end(websocket.StatusUnsupportedData, "messages are text")
+			k.end(websocket.StatusUnsupportedData, "messages must be text")
 		case !utf8.Valid(body):
-			k.end(websocket.StatusInvalidFramePayloadData, "messages are UTF-8")
+			k.end(websocket.StatusInvalidFramePayloadData, "messages must be UTF-8")
 		case !k.count() || !k.enqueue(socketMessage(body)):
 			k.end(websocket.StatusPolicyViolation, "too many messages")
 		default:
@@ -130,7 +130,7 @@ func (k *socket) linger(err error) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(k.raw, 16*socketFrame))
 }
 
-var errSocketsFull = errors.New("the sockets hold too much")
+var errSocketsFull = errors.New("too much data of sockets is waiting")
 
 // read reads one message, which counts in sockets.bytes from its first byte on.
 // What was counted is given back where it fails.
@@ -198,13 +198,13 @@ func socketMessage(body []byte) socketIncoming {
 	m := socketIncoming{size: int64(len(body))}
 	v, err := value.Decode(body, value.Limits{Depth: rest.MaxDepth})
 	if err != nil {
-		m.bad = rest.BadRequest("invalid_json", "the message is not JSON as we take it")
+		m.bad = rest.BadRequest("invalid_json", "the message is not valid JSON")
 		return m
 	}
 	data := v.Get("data")
 	m.kind, _ = v.Get("type").Str()
 	if m.kind == "" || data.Defined() && !data.IsNull() && data.Kind() != value.ObjectKind {
-		m.bad = rest.BadRequest("invalid_message", "a message is {type, data}")
+		m.bad = rest.BadRequest("invalid_message", "a message must be {type, data}")
 		return m
 	}
 	if member := socketNeeds[m.kind]; member != "" {
@@ -266,7 +266,7 @@ func (k *socket) good(ctx context.Context, idle bool) (scope.Scope, bool) {
 	case err == nil:
 		return sc, true
 	case fault.Is(err, fault.Unauthenticated), fault.Is(err, fault.Forbidden), fault.Is(err, fault.NotFound):
-		k.end(websocket.StatusPolicyViolation, "the credential is no longer good")
+		k.end(websocket.StatusPolicyViolation, "the credential is no longer valid")
 		return scope.Scope{}, false
 	default:
 		return k.sc, ctx.Err() == nil
@@ -313,7 +313,7 @@ func (k *socket) reply(ctx context.Context, sc scope.Scope, m socketIncoming) an
 		return socketAnswer{"error", map[string]any{"message": fault.Message(m.bad), "errors": []any{}}}
 	}
 	if need := socketNeeds[m.kind]; need != "" && !m.given {
-		return socketFault(fault.Invalidf("/data/"+need, "%s is needed, a text", need))
+		return socketFault(fault.Invalidf("/data/"+need, "%s is required and must be a string", need))
 	}
 	switch m.kind {
 	case "ping":
@@ -334,7 +334,7 @@ func (k *socket) reply(ctx context.Context, sc scope.Scope, m socketIncoming) an
 		}
 		return socketAnswer{"deployment_status", d}
 	default:
-		return socketFault(fault.Invalidf("/type", "a message is ping, validate or deployment_status"))
+		return socketFault(fault.Invalidf("/type", "a message must be ping, validate or deployment_status"))
 	}
 }
 

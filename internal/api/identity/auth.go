@@ -147,7 +147,7 @@ func tokenRequest(w http.ResponseWriter, req *http.Request) (auth.TokenRequest, 
 	}
 	if id, secret, ok := req.BasicAuth(); ok {
 		if ask.ClientSecret != "" {
-			return ask, invalidRequest("send the client's secret once")
+			return ask, invalidRequest("send the client's secret only once")
 		}
 		if ask.ClientID, err = url.QueryUnescape(id); err == nil {
 			ask.ClientSecret, err = url.QueryUnescape(secret)
@@ -175,7 +175,7 @@ func jsonMembers(data []byte, members map[string]*string) error {
 		return len(unknown) < schema.MaxDetails
 	})
 	if len(unknown) > 0 {
-		e := rest.BadRequest("invalid_request", "the body has members that are not known")
+		e := rest.BadRequest("invalid_request", "the body has unknown members")
 		e.Details = unknown
 		return e
 	}

@@ -141,7 +141,7 @@ func (h *Handler) health(r *rest.Router) {
 			audit := h.auditHealth()
 			if h.Probes.Ready != nil {
 				if err := h.Probes.Ready(ctx); err != nil {
-					return nil, fault.New(fault.Unavailable, "not_ready", "the service does not take requests now").With("audit", audit).Because(err).After(time.Second)
+					return nil, fault.New(fault.Unavailable, "not_ready", "the service is not accepting requests now").With("audit", audit).Because(err).After(time.Second)
 				}
 			}
 			return &livenessOut{Liveness{Status: "ready", Audit: &audit}}, nil

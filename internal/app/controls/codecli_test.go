@@ -69,7 +69,7 @@ func TestPolicyCommandExitCodes(t *testing.T) {
 		{"pull", empty, server, []string{"pull"}, 0, "wrote pay/owners.rego", ""},
 		{"what was pulled is the same", empty, server, []string{"diff"}, 0, "sandbox is what the files say", ""},
 		{"a file would be lost", failing, server, []string{"pull"}, 2, "", "--force"},
-		{"pull has no SARIF", empty, server, []string{"pull", "-o", "sarif"}, 2, "", "text or json"},
+		{"pull has no SARIF", empty, server, []string{"pull", "-o", "sarif"}, 2, "", "text and json"},
 	} {
 		out, errs, code := apptest.PolicyCommand(t, c.dir, c.env, c.args...)
 		if code != c.code || !strings.Contains(out, c.out) || !strings.Contains(errs, c.err) {

@@ -291,10 +291,10 @@ func TestPolicyCommandPromotes(t *testing.T) {
 	run(1, "already_in_production", "promote", fmt.Sprint(next))
 	run(0, "in the place of policy", "reinstate", fmt.Sprint(old))
 	run(1, "404", "reinstate", "999")
-	run(2, "text or json", "promote", "The door, too", "-o", "sarif")
+	run(2, "text and json", "promote", "The door, too", "-o", "sarif")
 	apptest.Activate(t, a, "The door", "sandbox", letIn("Bob"), nil)
 	apptest.Activate(t, a, "The door", "sandbox", letIn("Bob"), nil)
-	run(1, "name one by its id", "promote", "The door")
+	run(1, "choose one by its id", "promote", "The door")
 	run(0, `"name": "The door, too"`, "promote", "The door, too", "-o", "json")
 	if p := a.Do(t, "GET", fmt.Sprint("/policies/", old), nil).Want(200); p.Get("status") != "active" {
 		t.Errorf("%s", p.Body)

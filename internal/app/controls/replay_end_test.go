@@ -97,7 +97,7 @@ func TestReplayKillsItsServer(t *testing.T) {
 	s.Kill()
 	s.Start()
 	failed := ended(t, s.Admin, at, "failed")
-	if !strings.Contains(fmt.Sprint(failed.Get("error")), "broke off too often") || failed.Get("finished_at") == nil {
+	if !strings.Contains(fmt.Sprint(failed.Get("error")), "was interrupted too often") || failed.Get("finished_at") == nil {
 		t.Errorf("%s", failed.Body)
 	}
 }

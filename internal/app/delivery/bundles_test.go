@@ -85,7 +85,7 @@ func TestBouncerVerifiesBundles(t *testing.T) {
 	a.Do(t, "PUT", at, plain).Want(200)
 	a.Do(t, "PUT", fmt.Sprint("/policies/", policy), body{"rego_code": opened}).Want(200)
 	bouncerIs(t, a, b.ID, "degraded", "")
-	apptest.Says(t, b.Process, "the bundle's signature does not hold", 10*time.Second)
+	apptest.Says(t, b.Process, "the bundle's signature is not valid", 10*time.Second)
 	is("unsigned", true, true, false)
 	apptest.Answers(t, through, "/x", 403, time.Second)
 	a.Do(t, "PUT", at, signed).Want(200)

@@ -72,7 +72,7 @@ func TestRepositoryPrivate(t *testing.T) {
 	}
 	try(400, "asks for a credential: store an access_token")
 	token(wrong)
-	try(400, "does not take the stored access token")
+	try(400, "does not accept the stored access token")
 	if names := policyNames(t, s); len(names) != 0 || sent.Load() != 1 {
 		t.Fatalf("%v, %d credentials sent", names, sent.Load())
 	}

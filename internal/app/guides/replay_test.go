@@ -61,7 +61,7 @@ func TestReplayGuide(t *testing.T) {
 	}{
 		{"gatehouse replay --control invoices.rego --policy-id $POLICY --max-blocked-percent 3.9", "[##############################] 300 of 300 decisions", 1},
 		{"gatehouse replay --control invoices.rego --policy-id $POLICY --max-blocked-percent 4 -q", "deny  12    invoices  12", 0},
-		{"gatehouse replay --without $POLICY --max-blocked-percent 10 -q", "more recorded decisions", 1},
+		{"gatehouse replay --without $POLICY --max-blocked-percent 10 -q", "share of newly blocked decisions", 1},
 		{"gatehouse replay", "nothing to replay", 2},
 		{"gatehouse replay --policy-id 987654 -q", "no policy 987654 in production", 1},
 		{"echo 'package x' > broken.rego; echo 'allow if nothing(1)' >> broken.rego; gatehouse replay --control broken.rego -q", "does not compile", 1},

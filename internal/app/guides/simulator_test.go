@@ -39,7 +39,7 @@ func TestSimulatorGuide(t *testing.T) {
 		t.Fatalf("the guide ended: %v\n%s", err, out)
 	}
 	for _, want := range []string{
-		`"status":"draft"`, `"key":"user.role"`, `"reason":"only HR and finance may read salaries"`, `"decision":"ALLOW"`, "the registered resource wins",
+		`"status":"draft"`, `"key":"user.role"`, `"reason":"only HR and finance may read salaries"`, `"decision":"ALLOW"`, "a live decision uses the registered resource",
 		`"last_used":"20`, `"total":3`, `"type":"POLICY_SIMULATION_RUN"`, "guide-done",
 	} {
 		if !strings.Contains(string(out), want) {

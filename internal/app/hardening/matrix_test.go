@@ -122,11 +122,11 @@ func (r *rig) admitted(t *testing.T, p *party, op operation, c matrixCaller, nam
 	res := op.send(t, c.client, path)
 	what := fmt.Sprintf("%s (%s, reach %s) as %s naming %q", op.id, op.permission, op.reach, c.what, named)
 	switch {
-	case denied && !(res.Status == 403 && holds(res, "good for "+c.bound+" only")):
+	case denied && !(res.Status == 403 && holds(res, "valid for "+c.bound+" only")):
 		t.Errorf("%s: %d %s, not refused for its environment", what, res.Status, res.Body)
 	case !denied && lacks && !(res.Status == 403 && holds(res, "permission")):
 		t.Errorf("%s: %d %s, not refused for its permission", what, res.Status, res.Body)
-	case !denied && !lacks && op.foreign() && (res.Status == 401 || res.Status >= 500 || holds(res, "good for")):
+	case !denied && !lacks && op.foreign() && (res.Status == 401 || res.Status >= 500 || holds(res, "valid for")):
 		t.Errorf("%s: %d %s, not admitted", what, res.Status, res.Body)
 	case !denied && !lacks && !op.foreign() && !(res.Status == 400 && holds(res, "no_such_parameter")):
 		t.Errorf("%s: %d %s, not admitted", what, res.Status, res.Body)

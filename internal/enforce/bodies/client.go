@@ -106,7 +106,7 @@ func (c *Client) Read(p []byte) (int, error) {
 func (c *Client) TooSlow() bool { return c.slow }
 
 // ErrSlow says that a client sends its body too slowly.
-var ErrSlow = errors.New("the client's body comes too slowly")
+var ErrSlow = errors.New("the client sends its body too slowly")
 
 // Bound bounds a body that nobody reads, too: that of a request which is refused.
 func Bound(w http.ResponseWriter, r *http.Request, began time.Time) {

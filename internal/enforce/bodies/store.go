@@ -43,7 +43,7 @@ const (
 )
 
 // ErrTooMany says that there is no room for a body beside the others.
-var ErrTooMany = errors.New("too many bodies wait")
+var ErrTooMany = errors.New("too many request bodies are waiting")
 
 // Store counts what all requests keep of their bodies.
 type Store struct {

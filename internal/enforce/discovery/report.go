@@ -38,7 +38,7 @@ func (s *Scout) Run(ctx context.Context) {
 				break
 			}
 			if errors.As(err, &no) && no.Final() {
-				s.log.WarnContext(ctx, "the control plane takes no report of hosts", "error", err)
+				s.log.WarnContext(ctx, "the control plane did not accept the report of hosts", "error", err)
 				s.later(hostsOf(list), s.now().Add(refusedFor))
 				break
 			}

@@ -33,8 +33,8 @@ func (i *Caller) Proven() bool { return i.ID != "" }
 // the caller's fault (401) and missing keys are ours (503).
 var (
 	ErrBadToken    = errors.New("the bearer token is not valid")
-	ErrUnavailable = errors.New("the keys that verify tokens cannot be had")
-	ErrAmbiguous   = errors.New("two identities in one request")
+	ErrUnavailable = errors.New("the keys that verify tokens are not available")
+	ErrAmbiguous   = errors.New("the request has two identities")
 )
 
 // maxIdentityHeader bounds one identity header, in bytes.

@@ -192,7 +192,7 @@ func parseKeySet(data []byte) ([]verifyKey, error) {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(data, &set); err != nil {
-		return nil, fmt.Errorf("the key set is no JSON: %w", err)
+		return nil, fmt.Errorf("the key set is not JSON: %w", err)
 	}
 	var out []verifyKey
 	for _, raw := range set.Keys {
@@ -204,7 +204,7 @@ func parseKeySet(data []byte) ([]verifyKey, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("the key set holds no RS256, ES256 or EdDSA key")
+		return nil, errors.New("the key set contains no RS256, ES256 or EdDSA key")
 	}
 	return out, nil
 }

@@ -27,9 +27,9 @@ func (r *Rules) addHeader(name, strategy string) error {
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	switch {
 	case name == "" || !onlyOf([]byte(name), isNameByte):
-		return fmt.Errorf("%q is no name of a header field", name)
+		return fmt.Errorf("%q is not a header field name", name)
 	case framing[canonical]:
-		return fmt.Errorf("the header field %s says how the message is to be read and cannot be masked", canonical)
+		return fmt.Errorf("the header field %s controls how the message is read and cannot be masked", canonical)
 	}
 	for i := range r.headers {
 		if r.headers[i].name == canonical {

@@ -53,7 +53,7 @@ var (
 )
 
 // ErrHeld says that a value is larger than MaxHeld and cannot be searched.
-var ErrHeld = errors.New("the document holds a value too large to be masked")
+var ErrHeld = errors.New("the document contains a value that is too large to mask")
 
 // Rules are masks made ready. The zero value hides nothing.
 type Rules struct {
@@ -98,7 +98,7 @@ func New(list []rego.MaskRule, key masking.HashKey) (*Rules, error) {
 		}
 		kind, known := pii.Category(name)
 		if !known {
-			return nil, fmt.Errorf("%q is no category of personal data", name)
+			return nil, fmt.Errorf("%q is not a category of personal data", name)
 		}
 		// Two names of one category: the stricter counts.
 		if !r.set.Has(kind) || stricter(m.Strategy, r.how[kind]) {

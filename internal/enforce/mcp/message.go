@@ -132,7 +132,7 @@ func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 		return fail(CodeInvalidRequest, bad)
 	}
 	if s, _ := doc.Get("jsonrpc").Str(); s != "2.0" {
-		return fail(CodeInvalidRequest, "the message is not of JSON-RPC 2.0")
+		return fail(CodeInvalidRequest, "the message is not JSON-RPC 2.0")
 	}
 	method, result, failure := doc.Get("method"), doc.Get("result"), doc.Get("error")
 	answers := result.Defined() || failure.Defined()
@@ -145,7 +145,7 @@ func Parse(doc value.Value, h Headers, server bool) (*Message, *Error) {
 		m.Method = Response
 		return m, h.agree(m)
 	case !isText || answers || m.Method == "" || m.Method == Response:
-		return fail(CodeInvalidRequest, "a message has either a method or a result")
+		return fail(CodeInvalidRequest, "a message must have either a method or a result")
 	}
 	if bad := m.about(doc.Get("params")); bad != "" {
 		return fail(CodeInvalidParams, bad)
@@ -349,7 +349,7 @@ func HeadersOf(h map[string][]string) (out Headers) {
 func (h Headers) agree(m *Message) *Error {
 	fail := func(message string) *Error { return &Error{CodeHeaderMismatch, message, m.ID} }
 	if h.Twice {
-		return fail("a header of MCP is there more than once")
+		return fail("an MCP header occurs more than once")
 	}
 	if m.Version != "" && h.Version != "" && m.Version != h.Version && m.Method != "initialize" {
 		return fail("Mcp-Protocol-Version differs from the message")

@@ -128,7 +128,7 @@ func (c *Counters) Write(w http.ResponseWriter, gauges []Gauge) {
 		help(m.name, "counter", m.text)
 		line(m.name, "", float64(m.v.Load()))
 	}
-	help("decision_seconds", "histogram", "Time of a decision.")
+	help("decision_seconds", "histogram", "Duration of a decision.")
 	var sum uint64
 	for i, bound := range bucketBounds {
 		sum += c.buckets[i].Load()

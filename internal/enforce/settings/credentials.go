@@ -38,7 +38,7 @@ const (
 
 // ErrNoCredentials keeps a bundle waiting that names credentials which are not to
 // be had: without them requests would go out with their callers' own.
-var ErrNoCredentials = errors.New("the credentials for the application are not to be had")
+var ErrNoCredentials = errors.New("the credentials for the application are not available")
 
 // sealedCredentials is the control plane's answer, and the file.
 type sealedCredentials struct {

@@ -198,7 +198,7 @@ func (s *Settings) readCache(c *configuration) error {
 	}
 	d, err := time.ParseDuration(c.CacheTTL)
 	if err != nil || d < 0 {
-		return fmt.Errorf("configuration.cache_ttl: %q is no duration", c.CacheTTL)
+		return fmt.Errorf("configuration.cache_ttl: %q is not a duration", c.CacheTTL)
 	}
 	s.Cache = s.Cache && d > 0
 	s.CacheTTL = d
@@ -232,7 +232,7 @@ func (s *Settings) readModes(environment string, c *configuration) error {
 	if c.MaxStale != "" {
 		d, err := time.ParseDuration(c.MaxStale)
 		if err != nil || d < 0 {
-			return fmt.Errorf("configuration.max_stale: %q is no duration", c.MaxStale)
+			return fmt.Errorf("configuration.max_stale: %q is not a duration", c.MaxStale)
 		}
 		s.MaxStale = d
 	}
@@ -276,7 +276,7 @@ func (s *Settings) readNames(c identity.Config) error {
 		s.Names.Token = name
 	}
 	if s.Names.User == s.Names.Email || s.Names.User == s.Names.Groups || s.Names.Email == s.Names.Groups {
-		return errors.New("configuration.identity: the three identity headers need three names")
+		return errors.New("configuration.identity: the three identity headers must have different names")
 	}
 	return nil
 }

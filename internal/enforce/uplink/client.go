@@ -42,7 +42,7 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) { return c.http.D
 func apiRoot(raw string) (string, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil {
-		return "", fmt.Errorf("bouncer: %q is no http(s) address of a control plane", raw)
+		return "", fmt.Errorf("bouncer: %q is not an http(s) address of a control plane", raw)
 	}
 	path := strings.TrimRight(u.Path, "/")
 	if !strings.HasSuffix(path, "/api/v1") {

@@ -140,7 +140,7 @@ func (s *Shipper) deliver(ctx context.Context, records [][]byte) bool {
 			}
 			// One event alone that the intake will never take: it must not hold up the rest.
 			s.count.LogsDropped.Add(1)
-			s.log.WarnContext(ctx, "the bridge takes no event of this size; it is dropped", "bytes", size)
+			s.log.WarnContext(ctx, "the event is too large for the bridge and was dropped", "bytes", size)
 			records = records[1:]
 			continue
 		}

@@ -33,8 +33,8 @@ const (
 )
 
 var (
-	errAnswerHead = errors.New("the application's answer has too large a head")
-	errInterim    = errors.New("the application sends interim answers without end")
+	errAnswerHead = errors.New("the head of the application's answer is too large")
+	errInterim    = errors.New("the application sends too many interim answers")
 )
 
 // Upstream is the way to the protected application. Requests without a body on
@@ -64,7 +64,7 @@ type Upstream struct {
 func New(raw string, timeout time.Duration, maxConns int, now func() time.Time, unasked func()) (*Upstream, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" || u.User != nil || (u.Path != "" && u.Path != "/") || u.RawQuery != "" {
-		return nil, fmt.Errorf("the upstream %q must be scheme://host[:port] alone", raw)
+		return nil, fmt.Errorf("the upstream %q must be scheme://host[:port] and nothing else", raw)
 	}
 	up := &Upstream{target: u, timeout: timeout, now: now, dialer: net.Dialer{Timeout: dialTimeout}, limit: make(chan struct{}, maxConns)}
 	up.trust = framing.NewTrust(now, unasked)
@@ -307,7 +307,7 @@ type Answer struct {
 }
 
 // ErrSaturated says that too many exchanges run already.
-var ErrSaturated = errors.New("too many requests are on their way to the application")
+var ErrSaturated = errors.New("too many requests to the application are in progress")
 
 // ask sends a request without a body the lean way. A connection that died
 // while it was idle is tried once more on a new one: the methods are safe.
@@ -397,7 +397,7 @@ func (u *Upstream) exchange(ctx context.Context, l *lane, now time.Time, in *Req
 			return resp, nil
 		}
 		if resp.StatusCode == http.StatusSwitchingProtocols {
-			return nil, errors.New("the application switched protocols unasked")
+			return nil, errors.New("the application switched protocols without being asked")
 		}
 		interim(resp.StatusCode, resp.Header)
 	}

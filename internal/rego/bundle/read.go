@@ -59,7 +59,7 @@ func (r Reader) Read(data []byte) (*Bundle, error) {
 		return nil, err
 	}
 	if _, delta := files["patch.json"]; delta {
-		return nil, errors.New("delta bundles are not taken")
+		return nil, errors.New("delta bundles are not supported")
 	}
 	signatures, signed := files[signaturesFile]
 	delete(files, signaturesFile)
@@ -113,10 +113,10 @@ func unpack(data []byte) (map[string][]byte, error) {
 		}
 		name := strings.TrimPrefix(h.Name, "/")
 		if h.Typeflag != tar.TypeReg || name == "" || path.Clean(name) != name || strings.HasPrefix(name, "..") {
-			return nil, fmt.Errorf("the bundle holds %q, which is no plain file", h.Name)
+			return nil, fmt.Errorf("the bundle contains %q, which is not a plain file", h.Name)
 		}
 		if _, twice := files[name]; twice || len(files) >= maxBundleFiles {
-			return nil, fmt.Errorf("the bundle holds %q twice, or too many files", h.Name)
+			return nil, fmt.Errorf("the bundle contains %q twice, or too many files", h.Name)
 		}
 		body, err := io.ReadAll(in)
 		if err != nil {
@@ -186,7 +186,7 @@ func checkFiles(files map[string][]byte) error {
 		if (dir == "gatehouse/controls/" || dir == "gatehouse/outcomes/" || dir == "gatehouse/libraries/") && path.Ext(base) == ".rego" {
 			continue
 		}
-		return fmt.Errorf("the bundle holds %q, which does not belong", name)
+		return fmt.Errorf("the bundle contains %q, which does not belong there", name)
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func readLibrary(v value.Value) (l lang.Library, err error) {
 	l.Version, ok[2] = v.Get("version").Int64()
 	l.Source, ok[3] = v.Get("source").Str()
 	if slices.Contains(ok[:], false) {
-		err = errors.New("the bundle's index holds a library that cannot be read")
+		err = errors.New("the bundle's index contains a library that cannot be read")
 	}
 	return l, err
 }
@@ -254,14 +254,14 @@ func (r Reader) control(v value.Value, libraries map[string]lang.Library) (*rego
 	var source string
 	source, ok[4] = v.Get("source").Str()
 	if slices.Contains(ok[:], false) {
-		return nil, errors.New("the bundle's index holds a control that cannot be read")
+		return nil, errors.New("the bundle's index contains a control that cannot be read")
 	}
 	var libs []lang.Library
 	for _, key := range v.Get("libraries").Elems() {
 		name, _ := key.Str()
 		l, ok := libraries[name]
 		if !ok {
-			return nil, errors.New("the bundle's index holds a control whose library is not there")
+			return nil, errors.New("the bundle's index contains a control whose library is missing")
 		}
 		libs = append(libs, l)
 	}
@@ -305,7 +305,7 @@ func readResource(v value.Value) (rego.Resource, error) {
 	var r rego.Resource
 	var ok bool
 	if r.ID, ok = v.Get("id").Int64(); !ok {
-		return r, errors.New("the bundle's index holds a resource that cannot be read")
+		return r, errors.New("the bundle's index contains a resource that cannot be read")
 	}
 	r.Name, _ = v.Get("name").Str()
 	r.Type, _ = v.Get("type").Str()

@@ -58,7 +58,7 @@ func ReadVerify(text string) (*Verify, error) {
 }
 
 // errSignature is a bundle whose signature does not hold.
-var errSignature = errors.New("the bundle's signature does not hold")
+var errSignature = errors.New("the bundle's signature is not valid")
 
 type signedFile struct {
 	Name      string `json:"name"`

@@ -145,7 +145,7 @@ func adviseStrategy(v *ast.Term, loc *ast.Location) []Issue {
 			return nil // known only when it runs
 		}
 	}
-	return []Issue{warnAt(loc, "gatehouse/mask-strategy", "%s is no mask strategy: use %s. The control fails, and a control that fails denies", v, strategies)}
+	return []Issue{warnAt(loc, "gatehouse/mask-strategy", "%s is not a mask strategy: use %s. The control fails, and a control that fails denies", v, strategies)}
 }
 
 // wrongKind reports whether a term is certainly of none of the kinds. What a

@@ -40,9 +40,9 @@ func TestAdvise(t *testing.T) {
 		"a reason that is none":      {"reason := [\"a\"]", "gatehouse/rule-type: reason must be a string"},
 		"a deny that is none":        {"deny := 7", "gatehouse/rule-type: deny should be"},
 		"a mask that is none":        {"mask := \"user.email\"", "gatehouse/rule-type: mask must be"},
-		"a strategy by path":         {"mask[\"user.email\"] := \"hide\" if input.user.id", "gatehouse/mask-strategy: \"hide\" is no mask strategy: use redact, hash, last4 or remove"},
-		"a strategy of an object":    {"mask := {\"a\": \"hash\", \"b\": \"HASH\"}", "gatehouse/mask-strategy: \"HASH\" is no mask strategy"},
-		"a strategy that is no text": {"mask[\"a\"] := true", "gatehouse/mask-strategy: true is no mask strategy"},
+		"a strategy by path":         {"mask[\"user.email\"] := \"hide\" if input.user.id", "gatehouse/mask-strategy: \"hide\" is not a mask strategy: use redact, hash, last4 or remove"},
+		"a strategy of an object":    {"mask := {\"a\": \"hash\", \"b\": \"HASH\"}", "gatehouse/mask-strategy: \"HASH\" is not a mask strategy"},
+		"a strategy that is no text": {"mask[\"a\"] := true", "gatehouse/mask-strategy: true is not a mask strategy"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := advice(t, "package a\n\n"+c.body+"\n")

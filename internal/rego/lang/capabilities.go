@@ -8,7 +8,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// offered is the allow-list of built-ins. What OPA adds later is not offered
+// offered is the allow-list of built-ins. A built-in that OPA adds later is not offered
 // until somebody has read what it does. Operators stand here by their function
 // names.
 const offered = `
@@ -39,15 +39,15 @@ semver.compare semver.is_valid units.parse units.parse_bytes uuid.parse uuid.rfc
 print trace rego.metadata.chain rego.metadata.rule
 `
 
-// refusals say why a built-in is not offered, by the longest prefix.
+// refusals says why a built-in is not offered, by the longest prefix.
 var refusals = []struct{ prefix, why string }{
-	{"http.send", "a control may not call out to the network; bring the data in with a PIP connection (data.pip)"},
-	{"net.lookup_ip_addr", "a control may not ask name servers"},
+	{"http.send", "a control cannot use the network; provide the data with a PIP connection (data.pip)"},
+	{"net.lookup_ip_addr", "a control cannot use name servers"},
 	{"opa.runtime", "it reads the host's environment"},
-	{"rego.parse_module", "a control may not work on policy text"},
+	{"rego.parse_module", "a control cannot read policy text"},
 	{"providers.aws", "it signs requests to other services"},
-	{"crypto.parse_private_keys", "keys have no place in a control"},
-	{"crypto.x509", "certificates are checked where the connection ends, not in a control"},
+	{"crypto.parse_private_keys", "a control must not contain keys"},
+	{"crypto.x509", "certificates are checked where the TLS connection ends, not in a control"},
 	{"io.jwt.encode_sign", "a control does not issue tokens"},
 	{"json.match_schema", "schemas can refer to remote documents and their check cannot be bounded"},
 	{"json.verify_schema", "schemas can refer to remote documents and their check cannot be bounded"},
@@ -57,13 +57,13 @@ var refusals = []struct{ prefix, why string }{
 	{"internal.test_case", "it is for OPA's own test runner"},
 }
 
-// Capabilities is OPA's own list cut down to what is offered, with no network
-// for schema references. It is computed once and never changed.
+// Capabilities is the part of OPA's own list that is offered, without network
+// access for schema references. It is computed once and never changed.
 var Capabilities = sync.OnceValue(func() *ast.Capabilities {
 	all := ast.CapabilitiesForThisVersion()
 	names := offeredNames()
 	c := &ast.Capabilities{
-		// No future keywords: a control must mean the same to an OPA of another age.
+		// No future keywords: a control must mean the same in other versions of OPA.
 		Features: all.Features,
 		AllowNet: []string{},
 	}
@@ -111,7 +111,7 @@ func Builtins() []string {
 	return out
 }
 
-// clockBuiltins answer by the time of the evaluation; randomBuiltins by chance.
+// clockBuiltins depend on the time of the evaluation, randomBuiltins on chance.
 // A control that calls either is not cached.
 var (
 	clockBuiltins  = []string{"time.now_ns", "io.jwt.decode_verify"}

@@ -225,7 +225,7 @@ func checkSome(mod *ast.Module) []Issue {
 
 // The messages about references that take in all of data begin so.
 const (
-	dataWhole = "data as a whole is not offered: a control sees "
+	dataWhole = "data as a whole is not offered: a control can read "
 	dataOpen  = "the member of data must be written out: a control sees "
 )
 
@@ -245,7 +245,7 @@ func (k *linker) dataRefused(ref, pkg ast.Ref, imported bool) string {
 	if root == LibraryRoot {
 		return k.refused(ref, imported)
 	}
-	return fmt.Sprintf("data.%s is not offered: a control sees %s", string(root), own)
+	return fmt.Sprintf("data.%s is not offered: a control can read %s", string(root), own)
 }
 
 // IssueAt is an error at a place of the source.

@@ -200,10 +200,10 @@ func (k *linker) take(pkg string, trail []string, site *ast.Location) {
 		k.report(site, "unknown_library", "library %s refers to %s, which is no active library of this environment", trail[len(trail)-1], pkg)
 		return
 	case !ok:
-		k.report(site, "unknown_library", "there is no active library %s in this environment", pkg)
+		k.report(site, "unknown_library", "this environment has no active library %s", pkg)
 		return
 	case len(k.reached) >= maxLibraries:
-		k.report(site, "source_limit", "the control reaches more than %d libraries", maxLibraries)
+		k.report(site, "source_limit", "the control uses more than %d libraries", maxLibraries)
 		return
 	}
 	l := &linked{Library: lib, file: pkg + ".rego", site: site, exports: map[string]bool{}}
@@ -305,7 +305,7 @@ func (k *linker) refused(ref ast.Ref, imported bool) string {
 func (k *linker) checkNested(pkg string, loc *ast.Location) []Issue {
 	for other := range k.shelf {
 		if strings.HasPrefix(other+".", pkg+".") || strings.HasPrefix(pkg+".", other+".") {
-			return []Issue{IssueAt(loc, "library_package", "there is a library %s already, and neither may hold the other", other)}
+			return []Issue{IssueAt(loc, "library_package", "there is already a library %s, and neither may contain the other", other)}
 		}
 	}
 	return nil

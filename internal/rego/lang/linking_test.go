@@ -96,7 +96,7 @@ func TestCheckLibrary(t *testing.T) {
 		{"package", "package mine\n\nx := 1", 1, "begins with lib."},
 		{"no name", "package lib\n\nx := 1", 1, "begins with lib."},
 		{"no plain name", "package lib[\"a b\"]\n\nx := 1", 1, "begins with lib."},
-		{"within another", "package lib.text.more\n\nx := 1", 1, "there is a library lib.text already"},
+		{"within another", "package lib.text.more\n\nx := 1", 1, "there is already a library lib.text"},
 		{"itself", "package lib.mine\n\nx := data.lib.mine.y\n\ny := 1", 0, ""},
 		{"circle", "package lib.text\n\nimport data.lib.users\n\nlines := users.x\n", 3, "lib.text -> lib.users -> lib.text"},
 		{"unknown", "package lib.mine\n\nimport data.lib.nope\n\nx := nope.x\n", 3, "no active library lib.nope"},

@@ -145,7 +145,7 @@ func (c *check) array(s, record *huma.Schema, doc value.Value) value.Value {
 		return doc
 	}
 	if s.UniqueItems && value.SetOf(slices.Clone(items)).Len() != len(items) {
-		c.add("expected items that differ")
+		c.add("expected distinct items")
 	}
 	if s.Items == nil {
 		return doc
@@ -308,7 +308,7 @@ func (c *check) combined(s *huma.Schema, doc value.Value) {
 			return
 		}
 	}
-	c.add("this fits none of the forms that are allowed here")
+	c.add("this matches none of the forms that are allowed here")
 }
 
 // scalar checks strings, numbers and booleans.

@@ -10,7 +10,7 @@ import (
 // adminCommand holds the ways back in, for whoever has the server's host.
 type adminCommand struct {
 	ResetPassword resetPasswordCommand `cmd:"" help:"Give the administrator of a tenant a new password, and end all their sessions."`
-	RotateMaskKey rotateMaskKeyCommand `cmd:"" help:"Give the masks of a tenant another key to hash values with."`
+	RotateMaskKey rotateMaskKeyCommand `cmd:"" help:"Give a tenant's masks a new key for hashing values."`
 }
 
 type resetPasswordCommand struct {

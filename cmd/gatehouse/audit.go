@@ -9,7 +9,7 @@ import (
 
 // auditCommand checks the logs on the server's host.
 type auditCommand struct {
-	Verify auditVerifyCommand `cmd:"" help:"Walk the hash chains of a tenant's logs; exits 1 at the first break."`
+	Verify auditVerifyCommand `cmd:"" help:"Verify the hash chains of a tenant's logs; exits with 1 at the first break."`
 }
 
 type auditVerifyCommand struct {

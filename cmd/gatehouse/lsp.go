@@ -18,9 +18,9 @@ import (
 
 // lspCommand is the language server that editors start.
 type lspCommand struct {
-	URL    string `env:"GATEHOUSE_URL" help:"Server whose libraries count and whose resources' attributes are offered; absent: none is asked."`
+	URL    string `env:"GATEHOUSE_URL" help:"Server that provides libraries and the attributes of resources; absent: none."`
 	APIKey string `env:"GATEHOUSE_API_KEY" help:"API key for it, with resources:read, and policies:read for its libraries."`
-	Stdio  bool   `hidden:"" help:"Accepted, for editors that pass it; there is no other way."`
+	Stdio  bool   `hidden:"" help:"Accepted because editors pass it; stdio is always used."`
 }
 
 // Run speaks the Language Server Protocol on the standard streams.

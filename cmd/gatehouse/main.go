@@ -20,20 +20,20 @@ var version = "dev"
 
 // commands is the command line: one member a subcommand, each in its own file.
 type commands struct {
-	Config kong.ConfigFlag `help:"JSON file with settings; environment and flags go before it." type:"existingfile"`
+	Config kong.ConfigFlag `help:"JSON file with settings; environment and flags override it." type:"existingfile"`
 
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 
 	Dev        devCommand        `cmd:"" help:"Start everything on this machine: server, two bouncers and a demo application."`
 	Server     serverCommand     `cmd:"" help:"Start the control plane."`
-	Bouncer    bouncerCommand    `cmd:"" help:"Start an enforcement point in front of an application."`
-	Worker     workerCommand     `cmd:"" hidden:"" help:"Evaluate authors' Rego; started by the server."`
+	Bouncer    bouncerCommand    `cmd:"" help:"Start a policy enforcement point (PEP) in front of an application."`
+	Worker     workerCommand     `cmd:"" hidden:"" help:"Evaluate the Rego of authors; started by the server."`
 	Admin      adminCommand      `cmd:"" help:"Recover access on the server's host."`
 	Audit      auditCommand      `cmd:"" help:"Check the audit logs."`
 	Migrate    migrateCommand    `cmd:"" help:"Bring every tenant's schema to this version."`
 	Backup     backupCommand     `cmd:"" help:"Copy the SQLite files of a data directory, while the server runs."`
 	Policy     policyCommand     `cmd:"" help:"Controls as code: validate, test, deploy, diff, pull."`
-	Replay     replayCommand     `cmd:"" help:"Hold a control against the decisions that a server recorded."`
+	Replay     replayCommand     `cmd:"" help:"Replay recorded decisions with a changed control."`
 	LSP        lspCommand        `cmd:"" name:"lsp" help:"Language server for controls, over stdio: an editor starts it."`
 	Login      loginCommand      `cmd:"" help:"Sign in, for the commands that need a server."`
 	Logout     logoutCommand     `cmd:"" help:"End the session of login."`

@@ -20,10 +20,10 @@ import (
 type policyCommand struct {
 	Validate  policyValidateCommand  `cmd:"" help:"Check controls, tests and gatehouse.yaml; needs no server."`
 	Test      policyTestCommand      `cmd:"" help:"Run Rego tests with coverage, and the cases of gatehouse.yaml; needs no server."`
-	Deploy    policyDeployCommand    `cmd:"" help:"Bring the files to sandbox, all or none."`
-	Promote   policyPromoteCommand   `cmd:"" help:"Bring controls from sandbox to production."`
-	Reinstate policyReinstateCommand `cmd:"" help:"Put a control back in its place: undo a promotion that replaced it."`
-	Diff      policyDiffCommand      `cmd:"" help:"Say where the files and the service differ."`
+	Deploy    policyDeployCommand    `cmd:"" help:"Deploy the files to sandbox, all or none."`
+	Promote   policyPromoteCommand   `cmd:"" help:"Promote controls from sandbox to production."`
+	Reinstate policyReinstateCommand `cmd:"" help:"Reinstate a control: undo the promotion that replaced it."`
+	Diff      policyDiffCommand      `cmd:"" help:"Show where the files and the service differ."`
 	Pull      policyPullCommand      `cmd:"" help:"Write the service's controls into files."`
 }
 
@@ -67,7 +67,7 @@ func colourful() bool {
 
 // here bounds what runs in this process.
 type here struct {
-	Remote  bool          `help:"Let the server do it: it knows the resources and bouncers that gatehouse.yaml names."`
+	Remote  bool          `help:"Run it on the server, which knows the resources and bouncers that gatehouse.yaml names."`
 	Timeout time.Duration `default:"2m" help:"How long this may take."`
 }
 
@@ -90,7 +90,7 @@ type policyValidateCommand struct {
 	output
 	remote
 	here
-	Lint bool `default:"true" negatable:"" help:"Ask the linter too."`
+	Lint bool `default:"true" negatable:"" help:"Run the linter too."`
 }
 
 // Run validates.
@@ -109,7 +109,7 @@ type policyTestCommand struct {
 	output
 	remote
 	here
-	MinCoverage float64 `help:"Least share of the lines that the tests must reach, in percent."`
+	MinCoverage float64 `help:"Smallest share of lines that the tests must cover, in percent."`
 }
 
 // Run tests.
@@ -125,7 +125,7 @@ func (c *policyTestCommand) Run(ctx context.Context) error {
 
 // source is where the files come from.
 type source struct {
-	Repository string `env:"GATEHOUSE_REPOSITORY,GITHUB_REPOSITORY,CI_PROJECT_PATH" help:"Repository of the files, kept with the controls."`
+	Repository string `env:"GATEHOUSE_REPOSITORY,GITHUB_REPOSITORY,CI_PROJECT_PATH" help:"Repository of the files; stored with the controls."`
 }
 
 type policyDeployCommand struct {
@@ -133,8 +133,8 @@ type policyDeployCommand struct {
 	output
 	remote
 	source
-	Commit   string `env:"GATEHOUSE_COMMIT,GITHUB_SHA,CI_COMMIT_SHA" help:"Commit of the files, kept with the controls."`
-	DryRun   bool   `help:"Say what would be done, with diffs, and do nothing."`
+	Commit   string `env:"GATEHOUSE_COMMIT,GITHUB_SHA,CI_COMMIT_SHA" help:"Commit of the files; stored with the controls."`
+	DryRun   bool   `help:"Only show what would be done, with diffs."`
 	Resource int64  `help:"Id of the resource for controls of which gatehouse.yaml names none."`
 	Bouncer  int64  `help:"Id of the bouncer for controls of which gatehouse.yaml names none."`
 }
@@ -159,10 +159,10 @@ type policyPromoteCommand struct {
 	Controls []string `arg:"" help:"Names or ids of controls and libraries in sandbox, in the order to promote them: libraries first."`
 	output
 	remote
-	Replace  bool   `help:"Make inactive what they replace in production: the active control of the same name for the same resource."`
-	Keep     bool   `name:"keep-in-sandbox" help:"Leave a copy in sandbox, of the same name and with an id of its own."`
-	Notes    string `help:"Why; kept with the version and in the audit."`
-	Approver string `help:"Who approved it, where the tenant wants a second person."`
+	Replace  bool   `help:"Make the controls that they replace in production inactive: the active control with the same name for the same resource."`
+	Keep     bool   `name:"keep-in-sandbox" help:"Leave a copy in sandbox, with the same name and an id of its own."`
+	Notes    string `help:"The reason; stored with the version and in the audit."`
+	Approver string `help:"Who approved it, if the tenant requires a second person."`
 }
 
 // Run promotes.
@@ -171,10 +171,10 @@ func (c *policyPromoteCommand) Run(ctx context.Context) error {
 }
 
 type policyReinstateCommand struct {
-	ID int64 `arg:"" help:"Id of the control that is to decide again; the answer to the promotion names it."`
+	ID int64 `arg:"" help:"Id of the control to reinstate; the answer to the promotion names it."`
 	output
 	remote
-	Notes string `help:"Why; kept with the version and in the audit."`
+	Notes string `help:"The reason; stored with the version and in the audit."`
 }
 
 // Run reinstates.
@@ -188,7 +188,7 @@ type policyDiffCommand struct {
 	remote
 	source
 	Environment string `enum:"sandbox,production" default:"sandbox" help:"Environment to compare with: ${enum}."`
-	NameOnly    bool   `help:"Print only the path of each control that differs, one a line."`
+	NameOnly    bool   `help:"Print only the path of each control that differs, one per line."`
 }
 
 // Run compares.
@@ -205,7 +205,7 @@ type policyPullCommand struct {
 	output
 	remote
 	Environment string `enum:"sandbox,production" default:"sandbox" help:"Environment to read: ${enum}."`
-	Name        string `help:"Only controls whose name holds this text."`
+	Name        string `help:"Only controls whose name contains this text."`
 	Force       bool   `help:"Overwrite files that differ."`
 }
 

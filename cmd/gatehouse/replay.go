@@ -22,16 +22,16 @@ type replayCommand struct {
 	Control           string        `type:"existingfile" placeholder:"FILE" help:"Rego file: the control as you edit it."`
 	PolicyID          int64         `help:"The stored control that the file would replace; alone: the stored one."`
 	ResourceID        int64         `help:"For a file that is a new control: the resource that it would be linked to."`
-	Without           []int64       `help:"Active controls that would not be active."`
+	Without           []int64       `help:"Active controls to leave out."`
 	Environment       string        `enum:"sandbox,production" default:"production" help:"Where the control is: ${enum}."`
-	SourceEnvironment string        `enum:",sandbox,production" default:"" help:"Whose recorded decisions are taken; as environment when absent."`
+	SourceEnvironment string        `enum:",sandbox,production" default:"" help:"Environment whose recorded decisions are used; absent: the same as --environment."`
 	Window            time.Duration `default:"24h" help:"How far back decisions are replayed."`
-	Baseline          string        `enum:"now,then" default:"now" help:"Compare with the controls that are active now, or were then."`
-	MaxDecisions      int64         `help:"Replay the newest so many only."`
-	Samples           int           `default:"20" help:"How many flips are told one by one."`
-	MaxBlockedPercent float64       `default:"-1" help:"End with exit code 1 when more than this share would newly be blocked; negative: never."`
+	Baseline          string        `enum:"now,then" default:"now" help:"Compare with the controls that are active now, or that were active then."`
+	MaxDecisions      int64         `help:"Replay only this many decisions, the newest."`
+	Samples           int           `default:"20" help:"How many single flips to print."`
+	MaxBlockedPercent float64       `default:"-1" help:"Exit with 1 if more than this share would be newly blocked, in percent; negative: never."`
 	Output            string        `short:"o" enum:"text,json" default:"text" help:"Format: ${enum}."`
-	Quiet             bool          `short:"q" help:"Tell no progress."`
+	Quiet             bool          `short:"q" help:"Print no progress."`
 }
 
 // Run replays.

@@ -23,20 +23,20 @@ type BouncerConfig struct {
 	URL            string        `env:"GATEHOUSE_URL" required:"" help:"The server, such as https://gatehouse.example.com."`
 	Token          string        `env:"GATEHOUSE_BOUNCER_TOKEN" required:"" help:"This bouncer's token, shown once when it was registered."`
 	Listen         string        `env:"GATEHOUSE_BOUNCER_LISTEN" default:"127.0.0.1:8081" help:"Address to serve on."`
-	GRPCListen     string        `name:"grpc-listen" env:"GATEHOUSE_BOUNCER_GRPC_LISTEN" help:"Address to answer Envoy's ext_authz (gRPC) on, such as 127.0.0.1:9191; absent: not at all."`
+	GRPCListen     string        `name:"grpc-listen" env:"GATEHOUSE_BOUNCER_GRPC_LISTEN" help:"Address to serve Envoy's ext_authz (gRPC) on, such as 127.0.0.1:9191; absent: not served."`
 	Upstream       string        `env:"GATEHOUSE_BOUNCER_UPSTREAM" help:"The application: http://, https:// or h2c://host:port; absent: forward-auth only."`
 	DataDir        string        `env:"GATEHOUSE_BOUNCER_DATA_DIR" default:"./.gatehouse-bouncer" help:"Directory for the last good bundle and the decision log."`
-	TrustedProxies []string      `env:"GATEHOUSE_BOUNCER_TRUSTED_PROXIES" help:"Addresses or CIDRs whose identity and forwarding headers are believed."`
-	RedisURL       string        `name:"redis-url" env:"GATEHOUSE_BOUNCER_REDIS_URL" help:"redis:// URL for the counters of input.usage, shared by all bouncers that name it, each tenant with its own; absent: each counts for itself."`
-	VerifyKey      string        `env:"GATEHOUSE_BOUNCER_VERIFY_KEY" help:"Public key that bundles must be signed with: PEM, or the path of a PEM file; absent: signatures are not looked at. Goes with configuration.signing 'signed', and is in what registering the bouncer answers."`
-	InitialMode    string        `env:"GATEHOUSE_BOUNCER_INITIAL_MODE" default:"enforce" enum:"enforce,shadow" help:"Before there ever was a bundle: enforce (refuse) or shadow (pass)."`
+	TrustedProxies []string      `env:"GATEHOUSE_BOUNCER_TRUSTED_PROXIES" help:"Addresses or CIDRs whose identity and forwarding headers are trusted."`
+	RedisURL       string        `name:"redis-url" env:"GATEHOUSE_BOUNCER_REDIS_URL" help:"redis:// URL for the counters of input.usage, which all bouncers of a tenant with the same URL share; absent: each counts alone."`
+	VerifyKey      string        `env:"GATEHOUSE_BOUNCER_VERIFY_KEY" help:"Public key that bundles must be signed with: PEM, or the path of a PEM file; absent: signatures are not verified. Use it with configuration.signing 'signed'; the answer that registers the bouncer contains the key."`
+	InitialMode    string        `env:"GATEHOUSE_BOUNCER_INITIAL_MODE" default:"enforce" enum:"enforce,shadow" help:"Mode before the first bundle: enforce (refuse) or shadow (pass)."`
 	TLSCert        string        `env:"GATEHOUSE_BOUNCER_TLS_CERT" help:"PEM certificate; absent: plain HTTP."`
 	TLSKey         string        `env:"GATEHOUSE_BOUNCER_TLS_KEY" help:"PEM key."`
-	Timeout        time.Duration `env:"GATEHOUSE_BOUNCER_UPSTREAM_TIMEOUT" default:"30s" help:"How long the application may take to begin its answer."`
-	MetricsListen  string        `env:"GATEHOUSE_BOUNCER_METRICS_LISTEN" default:"127.0.0.1:9464" help:"Address to serve /_bouncer/metrics on, apart from the traffic; same: the address of the traffic; off: nowhere. Where the default is taken, a free port of 127.0.0.1 is used, which the log names."`
-	SpoolBytes     int64         `env:"GATEHOUSE_BOUNCER_SPOOL_BYTES" default:"1073741824" help:"Ceiling of the decision log on disk in bytes: events that the server does not have yet. From four fifths on the status is degraded; the last tenth takes events of requests that passed alone. What happens beyond it, configuration.audit says."`
-	DiskReserve    int64         `env:"GATEHOUSE_BOUNCER_DISK_RESERVE" default:"67108864" help:"Bytes held back on the disk of the data directory, so that the decision log goes on when it is full; 0: none."`
-	StopDelay      time.Duration `env:"GATEHOUSE_STOP_DELAY" default:"3s" help:"When told to stop: how long the process goes on taking requests, not ready any more and with Connection: close on its answers, so that balancers turn away first; 0: not at all."`
+	Timeout        time.Duration `env:"GATEHOUSE_BOUNCER_UPSTREAM_TIMEOUT" default:"30s" help:"How long the application may take to start its answer."`
+	MetricsListen  string        `env:"GATEHOUSE_BOUNCER_METRICS_LISTEN" default:"127.0.0.1:9464" help:"Address to serve /_bouncer/metrics on, apart from the traffic; same: the address of the traffic; off: not served. If the default port is in use, a free port of 127.0.0.1 is used and logged."`
+	SpoolBytes     int64         `env:"GATEHOUSE_BOUNCER_SPOOL_BYTES" default:"1073741824" help:"Largest size of the decision log on disk, which holds the events that the server does not have yet, in bytes. Over 80 % the status is degraded; the last 10 % is for requests that passed. configuration.audit says what happens when it is full."`
+	DiskReserve    int64         `env:"GATEHOUSE_BOUNCER_DISK_RESERVE" default:"67108864" help:"Bytes to reserve on the disk of the data directory, so that the decision log continues when it is full; 0: none."`
+	StopDelay      time.Duration `env:"GATEHOUSE_STOP_DELAY" default:"3s" help:"At a stop: how long the process still accepts requests. It is no longer ready and answers with Connection: close, so that load balancers turn away first. 0: not at all."`
 	LogLevel       string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
 	MemoryLimit    int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"536870912" help:"Soft memory limit of the process in bytes."`
 }

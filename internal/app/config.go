@@ -21,40 +21,40 @@ type Config struct {
 	Listen      string `env:"GATEHOUSE_LISTEN" default:"127.0.0.1:8080" help:"Address that the API and the console are served on."`
 	DataDir     string `env:"GATEHOUSE_DATA_DIR" default:"./.gatehouse" help:"Directory for SQLite files, the audit spool and generated keys."`
 	DatabaseURL string `env:"GATEHOUSE_DATABASE_URL" help:"postgres:// URL; absent: SQLite in the data directory."`
-	RedisURL    string `env:"GATEHOUSE_REDIS_URL" help:"redis:// URL for counters and fan-out shared by replicas; absent: in process."`
+	RedisURL    string `env:"GATEHOUSE_REDIS_URL" help:"redis:// URL for counters and notifications that replicas share; absent: each process has its own."`
 	BaseDomain  string `env:"GATEHOUSE_BASE_DOMAIN" help:"Domain whose subdomains name tenants, such as gatehouse.example.com."`
-	PublicURL   string `env:"GATEHOUSE_PUBLIC_URL" help:"URL that bouncers and people reach this server by; absent: http:// and the listen address."`
+	PublicURL   string `env:"GATEHOUSE_PUBLIC_URL" help:"URL at which bouncers and people reach this server; absent: http:// and the listen address."`
 
-	TrustedProxies []string `env:"GATEHOUSE_TRUSTED_PROXIES" help:"Addresses or CIDRs of the balancers in front, whose X-Forwarded-For and X-Forwarded-Host are believed. Without them everybody behind a balancer has its address: in the audit, and for the lock on failed sign-ins."`
+	TrustedProxies []string `env:"GATEHOUSE_TRUSTED_PROXIES" help:"Addresses or CIDRs of the load balancers in front of this server; their X-Forwarded-For and X-Forwarded-Host are trusted. Without it, all clients behind a load balancer share its address, in the audit and for the lock on failed sign-ins."`
 
-	AdminPassword string   `env:"GATEHOUSE_ADMIN_PASSWORD" help:"Password of the first administrator, for the first start; absent: random, printed once. One that would not do for a person is taken, with a warning."`
-	EncryptionKey string   `env:"NOTIFICATION_ENCRYPTION_KEY" help:"32 bytes in base64 that seal secrets at rest; several, comma-separated, rotate (the first seals)."`
-	Demo          bool     `env:"GATEHOUSE_DEMO" help:"Accept a generated encryption key, kept in the data directory. For trying out, not for production."`
+	AdminPassword string   `env:"GATEHOUSE_ADMIN_PASSWORD" help:"Password of the first administrator, used at the first start; absent: random, printed once. A weak password is accepted with a warning."`
+	EncryptionKey string   `env:"NOTIFICATION_ENCRYPTION_KEY" help:"Key of 32 bytes in base64 that encrypts secrets at rest. To rotate, list several, separated by commas; the first one encrypts."`
+	Demo          bool     `env:"GATEHOUSE_DEMO" help:"Generate an encryption key and store it in the data directory. Only to try gatehouse out, not for production."`
 	AllowTargets  []string `env:"GATEHOUSE_ALLOW_TARGETS" help:"CIDRs of private addresses that outbound calls may reach."`
 
-	AssistURL   string `env:"GATEHOUSE_ASSIST_URL" help:"OpenAI-compatible chat endpoint that classification may ask, such as https://llm.example.com/v1/chat/completions; tenants turn it on with the setting flags.resources.assist_classification. Absent: nobody is asked."`
-	AssistModel string `env:"GATEHOUSE_ASSIST_MODEL" default:"gpt-4o-mini" help:"Model that is asked there."`
+	AssistURL   string `env:"GATEHOUSE_ASSIST_URL" help:"OpenAI-compatible chat endpoint that classification may use, such as https://llm.example.com/v1/chat/completions. Tenants turn it on with the setting flags.resources.assist_classification. Absent: none."`
+	AssistModel string `env:"GATEHOUSE_ASSIST_MODEL" default:"gpt-4o-mini" help:"Model to use there."`
 	AssistKey   string `env:"GATEHOUSE_ASSIST_KEY" help:"Bearer token sent there; absent: none."`
 
 	DecisionCache      string        `env:"GATEHOUSE_DECISION_CACHE" default:"on" enum:"on,off" help:"Cache of decisions: on or off."`
-	DecisionDeadline   time.Duration `env:"GATEHOUSE_DECISION_DEADLINE" default:"250ms" help:"Longest live evaluation; past it the decision is DENY, evaluation_limit."`
-	BulkDeadline       time.Duration `env:"GATEHOUSE_BULK_DEADLINE" default:"10s" help:"Longest bulk call as a whole; items that it leaves no time for are DENY, evaluation_limit."`
-	AnomalyInterval    time.Duration `env:"GATEHOUSE_ANOMALY_INTERVAL" default:"1m" help:"How often the detectors of anomalies look at each tenant that has decisions."`
-	SimulationDeadline time.Duration `env:"GATEHOUSE_SIMULATION_DEADLINE" default:"30s" help:"Longest evaluation of the simulator, at most 30s; past it the run is ended and answered with 400."`
-	CredentialGrace    time.Duration `env:"GATEHOUSE_CREDENTIAL_GRACE" default:"10m" help:"How long credentials that a server has seen hold while the store is down, when none can be revoked either; 0: they stop with it."`
-	SessionIdle        time.Duration `env:"GATEHOUSE_SESSION_IDLE" default:"1h" help:"How long a browser's session lasts without a request of its person."`
+	DecisionDeadline   time.Duration `env:"GATEHOUSE_DECISION_DEADLINE" default:"250ms" help:"Longest live evaluation; after that the decision is DENY, evaluation_limit."`
+	BulkDeadline       time.Duration `env:"GATEHOUSE_BULK_DEADLINE" default:"10s" help:"Deadline of a whole bulk call; items that it leaves no time for are DENY, evaluation_limit."`
+	AnomalyInterval    time.Duration `env:"GATEHOUSE_ANOMALY_INTERVAL" default:"1m" help:"How often the anomaly detectors check each tenant that has decisions."`
+	SimulationDeadline time.Duration `env:"GATEHOUSE_SIMULATION_DEADLINE" default:"30s" help:"Longest evaluation of the simulator, at most 30s; after that the run is cancelled and the answer is 400."`
+	CredentialGrace    time.Duration `env:"GATEHOUSE_CREDENTIAL_GRACE" default:"10m" help:"How long credentials that a server has already seen stay valid while the store is down; none can be revoked in that time. 0: not at all."`
+	SessionIdle        time.Duration `env:"GATEHOUSE_SESSION_IDLE" default:"1h" help:"How long a browser's session lasts without a request."`
 	SessionLife        time.Duration `env:"GATEHOUSE_SESSION_LIFE" default:"12h" help:"How long a browser's session lasts at most."`
-	AuditSync          string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to the disk: every record survives a crash of the process in each mode; a power cut in 'always'."`
-	Audit              string        `env:"GATEHOUSE_AUDIT" default:"required" enum:"required,best_effort" help:"While the decision log cannot be written: required refuses decisions with 503 and is not ready; best_effort goes on, raises an alert at once, and says in the log how many are missing."`
-	SpoolBytes         int64         `env:"GATEHOUSE_SPOOL_BYTES" default:"8589934592" help:"Ceiling of the audit spool in bytes: decisions that are not in the store yet. From four fifths on there is an alert; the last tenth takes permits alone."`
-	DiskReserve        int64         `env:"GATEHOUSE_DISK_RESERVE" default:"67108864" help:"Bytes held back on the disk of the data directory, so that decisions and sign-in go on when it is full; 0: none."`
-	RateLimit          string        `env:"GATEHOUSE_RATE_LIMIT" default:"plan" help:"Requests an hour and key: 'plan' (1000, 5000, 10000 by plan), a number, or 'none'."`
-	DecisionLimit      string        `env:"GATEHOUSE_DECISION_RATE_LIMIT" default:"plan" help:"The same for /decisions alone: 'plan', a number, or 'none'."`
+	AuditSync          string        `env:"GATEHOUSE_AUDIT_SYNC" default:"interval" enum:"never,interval,always" help:"When the audit spool is flushed to disk. In every mode, each record survives a crash of the process; with 'always' it also survives a power cut."`
+	Audit              string        `env:"GATEHOUSE_AUDIT" default:"required" enum:"required,best_effort" help:"While the decision log cannot be written: required refuses decisions with 503 and is not ready; best_effort continues, raises an alert at once, and later logs how many are missing."`
+	SpoolBytes         int64         `env:"GATEHOUSE_SPOOL_BYTES" default:"8589934592" help:"Largest size of the audit spool, which holds the decisions that are not in the store yet, in bytes. Over 80 % there is an alert; the last 10 % is for permits only."`
+	DiskReserve        int64         `env:"GATEHOUSE_DISK_RESERVE" default:"67108864" help:"Bytes to reserve on the disk of the data directory, so that decisions and sign-in continue when it is full; 0: none."`
+	RateLimit          string        `env:"GATEHOUSE_RATE_LIMIT" default:"plan" help:"Requests per hour and API key: 'plan' (1000, 5000, 10000 by plan), a number, or 'none'."`
+	DecisionLimit      string        `env:"GATEHOUSE_DECISION_RATE_LIMIT" default:"plan" help:"The same for /decisions only: 'plan', a number, or 'none'."`
 	Prices             string        `env:"GATEHOUSE_PRICES" help:"Prices of the plans, as JSON or as the name of a file with it (docs/operations/billing.md); absent: bills are 0."`
 	OpenMetrics        bool          `env:"GATEHOUSE_OPEN_METRICS" help:"Answer /metrics without a credential."`
-	StopDelay          time.Duration `env:"GATEHOUSE_STOP_DELAY" default:"3s" help:"When told to stop: how long the process goes on taking requests, not ready any more and with Connection: close on its answers, so that balancers turn away first; 0: not at all."`
+	StopDelay          time.Duration `env:"GATEHOUSE_STOP_DELAY" default:"3s" help:"At a stop: how long the process still accepts requests. It is no longer ready and answers with Connection: close, so that load balancers turn away first. 0: not at all."`
 	LogLevel           string        `env:"GATEHOUSE_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least severe level that is logged."`
-	MemoryLimit        int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"1073741824" help:"Soft memory limit of the process in bytes; the collector works harder near it."`
+	MemoryLimit        int64         `env:"GATEHOUSE_MEMORY_LIMIT" default:"1073741824" help:"Soft memory limit of the process in bytes; near it, the garbage collector runs more often."`
 }
 
 // minSpoolBytes is the lowest ceiling of a spool: one record has to fit in.

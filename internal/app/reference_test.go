@@ -24,8 +24,8 @@ const referencePath = "../../docs/configuration.md"
 func TestConfigurationReference(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# Configuration\n\nGenerated from the program (`make docs`). Each setting is an environment variable and a flag of the command; `--config FILE` reads a JSON file\n")
-	b.WriteString("whose members are the flags' names. A flag goes before the environment, the environment before the file.\n")
-	b.WriteString("A variable that begins with `GATEHOUSE_` and that no command reads is warned of when a server or bouncer starts, with the nearest name.\n")
+	b.WriteString("whose members are named like the flags. Flags override environment variables, which override the file.\n")
+	b.WriteString("A variable that begins with `GATEHOUSE_` and that no command reads causes a warning when a server or bouncer starts, with the closest known name.\n")
 	section(&b, "Server", "`gatehouse server`, `gatehouse dev`, and the operator's commands", reflect.TypeFor[Config]())
 	section(&b, "Bouncer", "`gatehouse bouncer`", reflect.TypeFor[BouncerConfig]())
 	section(&b, "Development", "`gatehouse dev`, beside the server's", reflect.TypeFor[DevPorts]())

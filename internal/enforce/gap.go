@@ -183,7 +183,7 @@ func (b *Bouncer) logTrouble(disk spool.ReserveStats) string {
 	case s.Full:
 		return "the decision log is full"
 	case disk.InUse:
-		return "the disk is full: the decision log takes the room that was held back"
+		return "the disk is full: the decision log uses the reserve of disk space"
 	case s.Filling():
 		return "the decision log is nearly full"
 	case disk.Low:

@@ -49,7 +49,7 @@ func TestBouncerDiskFull(t *testing.T) {
 			}
 			free := apptest.Stuff(t, dir)
 			apptest.Eventually(t, 30*time.Second, func() error {
-				if status, part := ready(); status != 200 || !strings.Contains(part.Audit.Trouble, "the reserve of") {
+				if status, part := ready(); status != 200 || !strings.Contains(part.Audit.Trouble, "uses the reserve") {
 					return fmt.Errorf("the reserve in use: %d %+v", status, part)
 				}
 				return nil

@@ -22,7 +22,9 @@ var layers = []layer{
 		"internal/fulltest",
 	}},
 	{"plain tools, which know nothing of gatehouse", []string{
+		"docs",
 		"internal/classify",
+		"internal/contract",
 		"internal/fold",
 		"internal/framing",
 		"internal/gitpack",
@@ -158,6 +160,7 @@ var layers = []layer{
 		"internal/api/simulate",
 		"internal/api/system",
 		"internal/client",
+		"internal/devdocs",
 		"internal/webui",
 	}},
 	{"faces", []string{

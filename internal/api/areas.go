@@ -12,6 +12,7 @@ func areas() []rest.Area {
 		{Prefix: rest.Root + "/ide-integration", Errors: rest.ShapeEditor},
 		{Prefix: rest.Root + "/auth/token", Errors: rest.ShapeOAuth},
 		{Prefix: rest.Root + "/bridge", AnyQuery: true},
+		{Prefix: rest.Root + "/devdocs", AnyQuery: true},
 		{Prefix: rest.Root + "/decisions", OwnLimit: true},
 		{Prefix: "/v1/data", Errors: rest.ShapeOPA, AnyQuery: true},
 		{Prefix: "/v1/batch", Errors: rest.ShapeOPA},

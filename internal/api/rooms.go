@@ -1,6 +1,7 @@
 package api
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
@@ -20,6 +21,7 @@ import (
 	bridges "github.com/gatehouse-dev/gatehouse/internal/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/devdocs"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
@@ -82,8 +84,12 @@ func New(c Config) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
+	portal := devdocs.New(Languages, c.PublicURL, func(lang string) []byte {
+		document, _ := r.Rendered(lang)
+		return document
+	})
 	a := &API{Router: r, editors: &editors.Handler{IDE: c.IDE, Authenticate: c.Kit.Authenticate, Now: c.Kit.Now, Log: c.Kit.Log, Panics: c.Kit.Panics}}
-	for _, room := range c.rooms(a.editors) {
+	for _, room := range c.rooms(a.editors, portal) {
 		room.Mount(r)
 	}
 	return a, r.Finish()
@@ -96,7 +102,7 @@ func (a *API) CloseSockets() { a.editors.CloseSockets() }
 type room interface{ Mount(r *rest.Router) }
 
 // rooms are in the order of docs/permissions.md.
-func (c Config) rooms(e *editors.Handler) []room {
+func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 	return []room{
 		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering},
 		&controls.Handler{Policies: c.Policies, PolicyCode: c.PolicyCode, Resources: c.Resources, Replays: c.Replays},
@@ -106,6 +112,6 @@ func (c Config) rooms(e *editors.Handler) []room {
 		&simulate.Handler{Simulator: c.Simulator},
 		&insight.Handler{Audit: c.Audit, Replays: c.Replays, Dashboard: c.Dashboard, Anomalies: c.Anomalies, Now: c.Kit.Now},
 		&bridge.Handler{Bridge: c.Bridge},
-		&system.Handler{Version: c.Kit.Version, Now: c.Kit.Now, Started: c.Started, Probes: c.Probes, OpenMetrics: c.OpenMetrics, Languages: Languages},
+		&system.Handler{Version: c.Kit.Version, Now: c.Kit.Now, Started: c.Started, Probes: c.Probes, OpenMetrics: c.OpenMetrics, Languages: Languages, Portal: portal},
 	}
 }

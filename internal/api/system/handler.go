@@ -3,6 +3,7 @@
 package system
 
 import (
+	"net/http"
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
@@ -21,6 +22,8 @@ type Handler struct {
 	OpenMetrics bool
 	// Languages are those of the document. It is written in the first one.
 	Languages []string
+	// Portal serves the pages for developers.
+	Portal http.Handler
 }
 
 // Mount registers the operations.
@@ -29,4 +32,5 @@ func (h *Handler) Mount(r *rest.Router) {
 	h.metrics(r)
 	h.openapi(r)
 	h.docsAssets(r)
+	h.devdocs(r)
 }

@@ -1,0 +1,110 @@
+// Package contract compares versions of the API's OpenAPI document: what a client
+// of the earlier version would miss in the later one, and what is new. It keeps the
+// documents that releases were made with.
+package contract
+
+import (
+	"bytes"
+	"compress/gzip"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// released holds one document a release, packed, named for its api_version.
+//
+//go:embed released
+var released embed.FS
+
+// Document is a decoded OpenAPI document.
+type Document = map[string]any
+
+// Decode reads a document.
+func Decode(doc []byte) (Document, error) {
+	var tree Document
+	err := json.Unmarshal(doc, &tree)
+	return tree, err
+}
+
+// Released are the documents that releases were made with, the oldest first.
+func Released() ([]Document, error) {
+	files, err := released.ReadDir("released")
+	if err != nil {
+		return nil, err
+	}
+	var out []Document
+	for _, f := range files {
+		packed, err := released.ReadFile(path.Join("released", f.Name()))
+		if err != nil {
+			return nil, err
+		}
+		r, err := gzip.NewReader(bytes.NewReader(packed))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		plain, err := io.ReadAll(r)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		doc, err := Decode(plain)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		}
+		out = append(out, doc)
+	}
+	slices.SortFunc(out, func(a, b Document) int { return slices.Compare(numbers(Version(a)), numbers(Version(b))) })
+	return out, nil
+}
+
+// Metadata is info.x-gatehouse-contract of a document.
+type Metadata struct {
+	// APIVersion is the version of the contract (semantic), SchemaVersion that of
+	// the document's shape, for generators of code.
+	APIVersion, SchemaVersion string
+	// DeprecationPolicy says how breaking changes are announced.
+	DeprecationPolicy string
+}
+
+// MetadataOf reads the metadata of a document.
+func MetadataOf(doc Document) Metadata {
+	text := func(name string) string {
+		s, _ := dig(doc, "info", "x-gatehouse-contract", name).(string)
+		return s
+	}
+	return Metadata{APIVersion: text("api_version"), SchemaVersion: text("schema_version"), DeprecationPolicy: text("deprecation_policy")}
+}
+
+// Version is the api_version of a document.
+func Version(doc Document) string { return MetadataOf(doc).APIVersion }
+
+// Major is the first number of the api_version.
+func Major(doc Document) string {
+	m, _, _ := strings.Cut(Version(doc), ".")
+	return m
+}
+
+func numbers(version string) []int {
+	var out []int
+	for part := range strings.SplitSeq(version, ".") {
+		n, _ := strconv.Atoi(part) // a test holds the names of the files to their versions
+		out = append(out, n)
+	}
+	return out
+}
+
+// dig follows names down a tree; nil where it ends early.
+func dig(node any, names ...string) any {
+	for _, name := range names {
+		m, ok := node.(map[string]any)
+		if !ok {
+			return nil
+		}
+		node = m[name]
+	}
+	return node
+}

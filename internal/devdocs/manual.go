@@ -1,0 +1,78 @@
+package devdocs
+
+import (
+	"html/template"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/docs"
+)
+
+// manual lists the pages of docs, which are in English, by title. errors.md has a
+// page of its own.
+func manual() []link {
+	var out []link
+	_ = fs.WalkDir(docs.Pages, ".", func(name string, d fs.DirEntry, err error) error { // embedded: it can be read
+		if err == nil && !d.IsDir() && name != "errors.md" {
+			text, _ := fs.ReadFile(docs.Pages, name)
+			first, _, _ := strings.Cut(string(text), "\n")
+			out = append(out, link{Path: manualPath(name), Title: strings.TrimPrefix(first, "# ")})
+		}
+		return nil
+	})
+	slices.SortFunc(out, func(a, b link) int { return strings.Compare(a.Title, b.Title) })
+	return out
+}
+
+// manualPath is the path in the portal of a page of docs.
+func manualPath(name string) string { return "manual/" + strings.TrimSuffix(name, ".md") }
+
+func manualText(e *edition, at string) (template.HTML, error) {
+	name := strings.TrimPrefix(at, "manual/") + ".md"
+	text, err := fs.ReadFile(docs.Pages, name)
+	if err != nil {
+		return "", err
+	}
+	return e.markdown(path.Dir(name)).render(string(text))
+}
+
+// markdown renders a page of docs, or of the guides, whose links are relative to dir.
+func (e *edition) markdown(dir string) markdown {
+	return markdown{copy: e.words["copy"], resolve: func(to string) (string, bool) { return e.resolve(dir, to) }}
+}
+
+// resolve gives the address of a link: to another page of docs, to a page of the
+// portal (page:), to an operation (op:), to a part of the same page, or to elsewhere.
+func (e *edition) resolve(dir, to string) (string, bool) {
+	switch kind, rest, found := strings.Cut(to, ":"); {
+	case strings.HasPrefix(to, "#"), found && kind == "https":
+		return to, true
+	case found && kind == "page":
+		at, fragment, _ := strings.Cut(rest, "#")
+		_, known := e.known[at]
+		return withFragment(href(e.lang, at), fragment), known
+	case found && kind == "op":
+		for _, a := range e.contents {
+			if slices.ContainsFunc(a.Operations, func(op operationLink) bool { return op.ID == rest }) {
+				return withFragment(href(e.lang, "reference/"+a.ID), rest), true
+			}
+		}
+		return "", false
+	}
+	name, fragment, _ := strings.Cut(to, "#")
+	name = path.Join(dir, name)
+	if name == "errors.md" {
+		return withFragment(href(e.lang, "errors"), fragment), true
+	}
+	_, err := fs.Stat(docs.Pages, name)
+	return withFragment(href(e.lang, manualPath(name)), fragment), err == nil && strings.HasSuffix(name, ".md")
+}
+
+func withFragment(address, fragment string) string {
+	if fragment != "" {
+		address += "#" + fragment
+	}
+	return address
+}

@@ -1,0 +1,214 @@
+// Package devdocs renders the developer portal, /devdocs: a reference of all
+// operations from the OpenAPI document, guides, errors, and what changed between
+// versions of the contract. It shows nothing of any tenant, so that everybody gets
+// the same pages. They are rendered when they are first asked for.
+package devdocs
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/text/language"
+)
+
+// Root is the path of the portal.
+const Root = "/devdocs"
+
+//go:embed messages errors guides page static
+var files embed.FS
+
+// policy lets a page load its script, its style sheet and its icon, and call the
+// API of this origin. Scripts cannot write HTML.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
+	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// Portal serves the pages. Make one with New.
+type Portal struct {
+	languages []string
+	url       string
+	document  func(lang string) []byte
+	matcher   language.Matcher
+	editions  map[string]*edition
+	assets    func() (*assets, error)
+}
+
+// New makes a portal for the languages of an OpenAPI document, which document
+// gives when it is asked. The first language is that of readers whose own is not
+// there. url is where callers reach the service, without a slash at its end.
+func New(languages []string, url string, document func(lang string) []byte) *Portal {
+	p := &Portal{languages: languages, url: url, document: document, editions: map[string]*edition{}, assets: sync.OnceValues(readAssets)}
+	var tags []language.Tag
+	for _, lang := range languages {
+		p.editions[lang] = &edition{portal: p, lang: lang, pages: map[string]*page{}}
+		tags = append(tags, language.Make(lang))
+	}
+	p.matcher = language.NewMatcher(tags)
+	return p
+}
+
+// language chooses: what the address says, else what the browser prefers.
+func (p *Portal) language(req *http.Request) string {
+	if lang := req.URL.Query().Get("lang"); slices.Contains(p.languages, lang) {
+		return lang
+	}
+	_, at := language.MatchStrings(p.matcher, req.Header.Get("Accept-Language"))
+	return p.languages[at]
+}
+
+// ServeHTTP implements http.Handler, for /devdocs and all below it, in whatever form
+// of its beginning the request came.
+func (p *Portal) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Content-Security-Policy", policy)
+	_, at, _ := strings.Cut(req.URL.Path, Root)
+	at = strings.Trim(at, "/")
+	if name, ok := strings.CutPrefix(at, "assets/"); ok {
+		p.serveAsset(w, req, name)
+		return
+	}
+	lang := p.language(req)
+	page, status, err := p.editions[lang].page(at)
+	if err != nil {
+		http.Error(w, "The page cannot be shown.", http.StatusInternalServerError)
+		return
+	}
+	h.Set("Content-Language", lang)
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Vary", "Accept-Language, Accept-Encoding")
+	page.serve(w, req, status)
+}
+
+func (p *Portal) serveAsset(w http.ResponseWriter, req *http.Request, name string) {
+	all, err := p.assets()
+	if err != nil {
+		http.Error(w, "The file cannot be shown.", http.StatusInternalServerError)
+		return
+	}
+	file := all.files[name]
+	if file == nil {
+		http.NotFound(w, req)
+		return
+	}
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable") // the name changes with the content
+	w.Header().Set("Vary", "Accept-Encoding")
+	file.serve(w, req, http.StatusOK)
+}
+
+// page is an answer that is ready to be sent.
+type page struct {
+	media, tag string
+	packed     []byte
+}
+
+// pack makes an answer of a body.
+func pack(media string, body []byte) (*page, error) {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(body); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(body)
+	return &page{media: media, tag: hex.EncodeToString(sum[:10]), packed: out.Bytes()}, nil
+}
+
+func (p *page) serve(w http.ResponseWriter, req *http.Request, status int) {
+	h := w.Header()
+	body, tag := p.packed, `"`+p.tag+`-gz"`
+	gz := takesGzip(req.Header.Get("Accept-Encoding"))
+	if !gz {
+		tag = `"` + p.tag + `"`
+	}
+	h.Set("ETag", tag)
+	if status == http.StatusOK && strings.Contains(req.Header.Get("If-None-Match"), tag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	if gz {
+		h.Set("Content-Encoding", "gzip")
+	} else {
+		r, err := gzip.NewReader(bytes.NewReader(p.packed))
+		if err == nil {
+			body, err = io.ReadAll(r)
+		}
+		if err != nil { // it was packed by pack
+			http.Error(w, "The page cannot be shown.", http.StatusInternalServerError)
+			return
+		}
+	}
+	h.Set("Content-Type", p.media)
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if req.Method != http.MethodHead {
+		_, _ = w.Write(body) // the peer may have gone
+	}
+}
+
+// takesGzip reads Accept-Encoding: gzip or * is named, and not with the weight 0.
+func takesGzip(accept string) bool {
+	for one := range strings.SplitSeq(accept, ",") {
+		name, params, _ := strings.Cut(one, ";")
+		name = strings.ToLower(strings.TrimSpace(name))
+		if name != "gzip" && name != "*" {
+			continue
+		}
+		_, weight, found := strings.Cut(strings.ReplaceAll(params, " ", ""), "q=")
+		if q, err := strconv.ParseFloat(weight, 64); !found || err == nil && q > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// assets are the script, the style sheet and the icon. names maps a name to the one
+// in addresses, which changes with the content.
+type assets struct {
+	files map[string]*page
+	names map[string]string
+}
+
+func readAssets() (*assets, error) {
+	out := &assets{files: map[string]*page{}, names: map[string]string{}}
+	media := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+	entries, err := files.ReadDir("static")
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		body, err := files.ReadFile(path.Join("static", e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		ext := path.Ext(e.Name())
+		if media[ext] == "" {
+			return nil, fmt.Errorf("devdocs: %s: files of this kind have no media type here", e.Name())
+		}
+		file, err := pack(media[ext], body)
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimSuffix(e.Name(), ext) + "-" + file.tag[:10] + ext
+		out.files[name], out.names[e.Name()] = file, name
+	}
+	return out, nil
+}

@@ -63,11 +63,6 @@ func (c Change) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s: %s %s %s", c.Where, c.Kind, c.What, strings.Trim(c.From+" → "+c.To, " →")))
 }
 
-// Breaking lists what a client of the document was could miss in is.
-func Breaking(was, is Document) []Change {
-	return slices.DeleteFunc(Compare(was, is), func(c Change) bool { return !c.Kind.Breaking() })
-}
-
 // Compare lists the changes between two documents, in order of their place:
 // operations, parameters, members and statuses that went or came, narrower types
 // and enums of what is sent, wider ones of what is answered, new duties. A value

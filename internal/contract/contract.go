@@ -82,12 +82,6 @@ func MetadataOf(doc Document) Metadata {
 // Version is the api_version of a document.
 func Version(doc Document) string { return MetadataOf(doc).APIVersion }
 
-// Major is the first number of the api_version.
-func Major(doc Document) string {
-	m, _, _ := strings.Cut(Version(doc), ".")
-	return m
-}
-
 func numbers(version string) []int {
 	var out []int
 	for part := range strings.SplitSeq(version, ".") {

@@ -191,9 +191,18 @@ func TestLinks(t *testing.T) {
 // TestLanguage: the address decides, then the browser, then English.
 func TestLanguage(t *testing.T) {
 	for _, tc := range []struct{ query, accept, want string }{
-		{"", "", "en"}, {"?lang=es", "fr", "es"}, {"?lang=fr", "", "fr"}, {"?lang=de", "fr;q=0.8, es;q=0.9", "es"},
-		{"", "es-MX,es;q=0.9,en;q=0.8", "es"}, {"", "fr-CA", "fr"}, {"", "ja, en;q=0.5", "en"}, {"", "ja", "en"}, {"", "nonsense;;;q=x", "en"},
-		{"?lang=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "", "en"}, {"?lang=ES", "", "en"}, {"?utm_source=x", "fr", "fr"},
+		{"", "", "en"},
+		{"?lang=es", "fr", "es"},
+		{"?lang=fr", "", "fr"},
+		{"?lang=de", "fr;q=0.8, es;q=0.9", "es"},
+		{"", "es-MX,es;q=0.9,en;q=0.8", "es"},
+		{"", "fr-CA", "fr"},
+		{"", "ja, en;q=0.5", "en"},
+		{"", "ja", "en"},
+		{"", "nonsense;;;q=x", "en"},
+		{"?lang=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "", "en"},
+		{"?lang=ES", "", "en"},
+		{"?utm_source=x", "fr", "fr"},
 	} {
 		for _, path := range []string{"/devdocs", "/devdocs/", "/api/v1/devdocs", "/devdocs/errors", "/devdocs/nowhere"} {
 			w := get(t, path+tc.query, "Accept-Language", tc.accept)

@@ -2,14 +2,11 @@ package devdocs
 
 import (
 	"html/template"
-	"io/fs"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/gatehouse-dev/gatehouse/docs"
 )
 
 // faults are the errors that callers meet, from docs/errors.md.
@@ -64,11 +61,11 @@ var quoted = regexp.MustCompile("`([a-z_]+)`")
 
 // readFaults reads docs/errors.md and its translation.
 func readFaults(e *edition) (*faults, error) {
-	data, err := fs.ReadFile(docs.Pages, "errors.md")
+	page, err := docsPage("errors.md")
 	if err != nil {
 		return nil, err
 	}
-	out := parseFaults(string(data))
+	out := parseFaults(page)
 	var texts faultTexts
 	if e.lang != "en" {
 		if err := readJSON("errors/"+e.lang+".json", &texts); err != nil {

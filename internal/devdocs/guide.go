@@ -79,15 +79,21 @@ func guideCode(name string) (string, error) {
 // "integrations/nginx.md auth_request".
 func docsCode(what string) (string, error) {
 	name, contains, _ := strings.Cut(what, " ")
-	text, err := fs.ReadFile(docs.Pages, name)
+	text, err := docsPage(name)
 	if err != nil {
 		return "", err
 	}
-	parts := strings.Split(string(text), "\n```")
+	parts := strings.Split(text, "\n```")
 	for i := 1; i < len(parts); i += 2 {
 		if _, code, _ := strings.Cut(parts[i], "\n"); strings.Contains(code, contains) {
 			return strings.TrimSuffix(code, "\n"), nil
 		}
 	}
 	return "", fmt.Errorf("devdocs: no code of docs/%s contains %q", name, contains)
+}
+
+// docsPage is the source of a page of docs.
+func docsPage(name string) (string, error) {
+	text, err := fs.ReadFile(docs.Pages, name)
+	return string(text), err
 }

@@ -16,8 +16,8 @@ func manual() []link {
 	var out []link
 	_ = fs.WalkDir(docs.Pages, ".", func(name string, d fs.DirEntry, err error) error { // embedded: it can be read
 		if err == nil && !d.IsDir() && name != "errors.md" {
-			text, _ := fs.ReadFile(docs.Pages, name)
-			first, _, _ := strings.Cut(string(text), "\n")
+			text, _ := docsPage(name)
+			first, _, _ := strings.Cut(text, "\n")
 			out = append(out, link{Path: manualPath(name), Title: strings.TrimPrefix(first, "# ")})
 		}
 		return nil
@@ -31,11 +31,11 @@ func manualPath(name string) string { return "manual/" + strings.TrimSuffix(name
 
 func manualText(e *edition, at string) (template.HTML, error) {
 	name := strings.TrimPrefix(at, "manual/") + ".md"
-	text, err := fs.ReadFile(docs.Pages, name)
+	text, err := docsPage(name)
 	if err != nil {
 		return "", err
 	}
-	return e.markdown(path.Dir(name)).render(string(text))
+	return e.markdown(path.Dir(name)).render(text)
 }
 
 // markdown renders a page of docs, or of the guides, whose links are relative to dir.

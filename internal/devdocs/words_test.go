@@ -1,0 +1,227 @@
+package devdocs
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/contract"
+)
+
+var spoken = []string{"en", "es", "fr"}
+
+// values are the places of values in a text.
+var values = regexp.MustCompile(`\{\d\}`)
+
+// TestWords: the languages have the same keys with the same values, none is empty,
+// and each has words for all areas, facts and kinds of changes.
+func TestWords(t *testing.T) {
+	english, err := readWords("en")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lang := range spoken {
+		words, err := readWords(lang)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range slices.Sorted(maps.Keys(english)) {
+			text := words[key]
+			if strings.TrimSpace(text) == "" {
+				t.Errorf("%s has no words for %q", lang, key)
+			}
+			if got, want := sortedMatches(text), sortedMatches(english[key]); !slices.Equal(got, want) {
+				t.Errorf("%s, %q: values %v, want %v", lang, key, got, want)
+			}
+			if strings.Count(text, "`") != strings.Count(english[key], "`") {
+				t.Errorf("%s, %q: other code than in English", lang, key)
+			}
+		}
+		for key := range words {
+			if _, ok := english[key]; !ok {
+				t.Errorf("%s has words for %q, which English has not", lang, key)
+			}
+		}
+	}
+	for _, op := range golden(t) {
+		if english["area."+op.AreaID] == "" {
+			t.Errorf("the tag %q (%s) has no words: add area.%s to messages/{en,es,fr}.json", op.Area, op.ID, op.AreaID)
+		}
+		if op.Reach != "" && english["reach."+op.Reach] == "" {
+			t.Errorf("the reach %q (%s) has no words", op.Reach, op.ID)
+		}
+	}
+	for _, kind := range contract.Kinds {
+		if english["change."+string(kind)] == "" {
+			t.Errorf("the change %s has no words", kind)
+		}
+	}
+}
+
+func sortedMatches(text string) []string {
+	all := values.FindAllString(text, -1)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// TestUsedWords: no words are left over, and the script has all that it asks for.
+func TestUsedWords(t *testing.T) {
+	words, err := readWords("en")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := files.ReadFile("static/docs.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]bool{}
+	for _, m := range regexp.MustCompile(`say\(\s*(?:right \? )?"(\w+)"(?: : "(\w+)")?`).FindAllSubmatch(script, -1) {
+		asked[string(m[1])] = true
+		asked[string(m[2])] = true
+	}
+	delete(asked, "")
+	for name := range asked {
+		if words["js."+name] == "" {
+			t.Errorf("the script says %q, which has no words", name)
+		}
+	}
+	for key := range words {
+		if name, ok := strings.CutPrefix(key, "js."); ok && !asked[name] {
+			t.Errorf("the script never says %q", name)
+		}
+	}
+}
+
+// TestErrorWords: each row of docs/errors.md has its words in each language, and
+// there are no others.
+func TestErrorWords(t *testing.T) {
+	for _, lang := range spoken[1:] {
+		var texts faultTexts
+		if err := readJSON("errors/"+lang+".json", &texts); err != nil {
+			t.Fatal(err)
+		}
+		rows, sections := map[string]bool{}, map[string]bool{}
+		shapes := map[string]bool{}
+		all := errorsPage(t)
+		for _, s := range all.sections {
+			sections[s.Title] = true
+			for _, r := range s.Rows {
+				rows[r.key] = true
+			}
+		}
+		for _, s := range all.shapes {
+			for _, text := range []string{string(s.Where), string(s.Body)} {
+				if strings.Trim(regexp.MustCompile("`[^`]*`").ReplaceAllString(text, ""), " ,") != "" {
+					shapes[text] = true // not code alone
+				}
+			}
+		}
+		compare(t, lang+", rows of docs/errors.md, by their first code", rows, texts.Rows)
+		compare(t, lang+", titles of docs/errors.md", sections, texts.Sections)
+		compare(t, lang+", forms of error bodies in docs/errors.md", shapes, texts.Shapes)
+	}
+}
+
+func compare(t *testing.T, what string, want map[string]bool, got map[string]string) {
+	t.Helper()
+	for key := range want {
+		if got[key] == "" {
+			t.Errorf("%s: no words for %q in internal/devdocs/errors", what, key)
+		}
+	}
+	for key := range got {
+		if !want[key] {
+			t.Errorf("%s: words for %q, which is not there", what, key)
+		}
+	}
+}
+
+func errorsPage(t *testing.T) *faults {
+	t.Helper()
+	page, err := docsPage("errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := parseFaults(page)
+	rows := 0
+	for _, s := range all.sections {
+		rows += len(s.Rows)
+	}
+	if len(all.sections) < 7 || rows < 100 || len(all.shapes) < 6 {
+		t.Fatalf("%d sections, %d rows, %d forms: the page is not read as it is written", len(all.sections), rows, len(all.shapes))
+	}
+	return all
+}
+
+// TestGeneralCodes: what every operation may answer is in docs/errors.md at its status.
+func TestGeneralCodes(t *testing.T) {
+	known := map[string]bool{}
+	for _, s := range errorsPage(t).sections {
+		for _, r := range s.Rows {
+			for _, c := range r.Codes {
+				for _, status := range r.Statuses {
+					known[fmt.Sprint(status, c.Name)] = !s.Elsewhere || known[fmt.Sprint(status, c.Name)]
+				}
+			}
+		}
+	}
+	for status, codes := range general {
+		for _, code := range codes {
+			if !known[fmt.Sprint(status, code)] {
+				t.Errorf("docs/errors.md has no %s at %d", code, status)
+			}
+		}
+	}
+}
+
+// TestGuides: each guide has the same code and headings in each language.
+func TestGuides(t *testing.T) {
+	shape := func(g *guide) string {
+		var out []string
+		for line := range strings.Lines(g.text) {
+			line = strings.TrimSpace(line)
+			switch {
+			case strings.HasPrefix(line, "@"):
+				out = append(out, line)
+			case strings.HasPrefix(line, "#"):
+				out = append(out, "heading")
+			case strings.HasPrefix(line, "|"):
+				out = append(out, "row")
+			}
+		}
+		for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(g.text, -1) {
+			out = append(out, m[1])
+		}
+		return strings.Join(out, "\n")
+	}
+	english, err := readGuides("en")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lang := range spoken[1:] {
+		others, err := readGuides(lang)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, g := range others {
+			if got, want := shape(g), shape(english[i]); got != want {
+				t.Errorf("%s, %s:\n%s\nin English:\n%s", lang, g.name, got, want)
+			}
+			if g.title == "" || g.lead == "" || g.lead == english[i].lead {
+				t.Errorf("%s, %s: title %q, lead %q", lang, g.name, g.title, g.lead)
+			}
+		}
+	}
+	code, err := guideCode("webhook-verify.go.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.ParseFile(token.NewFileSet(), "verify.go", code, 0); err != nil {
+		t.Error(err)
+	}
+}

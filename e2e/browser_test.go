@@ -244,6 +244,13 @@ func (p *tab) scheme(name string) {
 	}
 }
 
+// dialog waits for a dialog with its name, and for axe to find nothing in it.
+func (p *tab) dialog(where string) {
+	p.t.Helper()
+	p.wait("the dialog of "+where, `document.querySelector("[role=dialog][aria-labelledby]")`)
+	p.accessible(where)
+}
+
 // accessible fails for each rule of WCAG 2.2 AA and of good practice that the page breaks.
 func (p *tab) accessible(where string) {
 	p.t.Helper()

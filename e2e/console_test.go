@@ -12,7 +12,7 @@ import (
 // screens are the addresses of the console that the demo has something to show at.
 var screens = []string{
 	"/", "/policies", "/policies/new", "/policies/1", "/policies/1?tab=tests", "/policies/1?tab=versions",
-	"/policies/1?tab=usage", "/libraries", "/libraries?environment=production", "/simulator", "/simulator?policy=1", "/simulator?policy=1&tab=history", "/simulator?tab=compare",
+	"/policies/1?tab=usage", "/libraries", "/repositories", "/libraries?environment=production", "/simulator", "/simulator?policy=1", "/simulator?policy=1&tab=history", "/simulator?tab=compare",
 	"/decisions", "/replays", "/resources", "/resources/1", "/inventory",
 	"/bouncers", "/bouncers/1", "/revisions", "/users", "/api-keys", "/audit", "/settings",
 	"/nowhere", "/policies/999999", "/bouncers/999999", "/?environment=production", "/policies?environment=production",
@@ -39,6 +39,7 @@ func TestConsole(t *testing.T) {
 	t.Run("a key is made and works", func(t *testing.T) { keyMade(p.in(t), d) })
 	t.Run("a control is tried", func(t *testing.T) { controlTried(p.in(t)) })
 	t.Run("a library is written", func(t *testing.T) { libraryWritten(p.in(t)) })
+	t.Run("a repository is synchronized", func(t *testing.T) { repositorySynced(p.in(t), d) })
 	t.Run("the screens", func(t *testing.T) { everyScreen(p.in(t)) })
 	p.scheme("light")
 	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
@@ -141,7 +142,7 @@ func controlPromoted(p *tab, d deployment) {
 	p.button("Promote to production")
 	confirm := chromedp.CSS("[role=dialog] input")
 	p.do("typing the name", chromedp.WaitVisible(confirm), chromedp.SendKeys(confirm, "Payroll access"))
-	p.accessible("the question before a promotion")
+	p.dialog("the question before a promotion")
 	p.button("Promote to production")
 	p.wait("the control in production", `location.search.includes("environment=production") && `+settled)
 	p.shows("Payroll access")
@@ -160,7 +161,7 @@ func colleagueAdded(p *tab) {
 	p.fill("new-username", "carla")
 	p.fill("email", "carla@example.com")
 	p.fill("new-password", "a long enough secret")
-	p.accessible("the form of a new person")
+	p.dialog("the form of a new person")
 	p.press("[role=dialog] button[type=submit]")
 	p.wait("the colleague in the list", `[...document.querySelectorAll("tbody tr")].some(r => r.innerText.includes("carla@example.com"))`)
 }
@@ -172,7 +173,7 @@ func bouncerRolledBack(p *tab, d deployment) {
 	}
 	p.visit("/bouncers/1")
 	p.button("Roll back to shadow")
-	p.accessible("the question before a roll back")
+	p.dialog("the question before a roll back")
 	p.button("Roll back to shadow")
 	eventually(p.t, "the visitor passes in shadow mode", passes)
 	p.button("Follow the environment")

@@ -13,7 +13,7 @@ func libraryWritten(p *tab) {
 	p.button("New library")
 	p.fill("library-name", "Roles")
 	p.fill("library-package", "roles")
-	p.accessible("the form of a library")
+	p.dialog("the form of a library")
 	p.press("[role=dialog] button[type=submit]")
 	p.wait("the editor", `location.pathname.startsWith("/policies/") && document.querySelector(".cm-content") && `+settled)
 	p.shows("No policy uses this library.")
@@ -27,7 +27,7 @@ func libraryWritten(p *tab) {
 	p.button("Save")
 	p.shows("version 2")
 	p.button("Activate")
-	p.accessible("the question before a library is activated")
+	p.dialog("the question before a library is activated")
 	p.button("Activate")
 	p.shows("version 3")
 

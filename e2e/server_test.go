@@ -27,6 +27,7 @@ type deployment struct {
 	sandbox    string // origin of the bouncer that enforces
 	production string // origin of the bouncer that observes
 	link       string // signs in once, as the server printed it
+	git        *gitHost
 }
 
 // chromium is the browser, or why there is none. CI sets GATEHOUSE_TEST_REQUIRE,
@@ -66,6 +67,8 @@ func start(t *testing.T) deployment {
 		"GATEHOUSE_ADMIN_PASSWORD="+password, "GATEHOUSE_RATE_LIMIT=none", "GATEHOUSE_DECISION_RATE_LIMIT=none",
 		"GATEHOUSE_LISTEN="+at(0), "GATEHOUSE_DATA_DIR="+filepath.Join(dir, "data"),
 		"GATEHOUSE_DEV_SANDBOX="+at(1), "GATEHOUSE_DEV_PRODUCTION="+at(2), "GATEHOUSE_DEV_APPLICATION="+at(3))
+	host := newGitHost(t)
+	run.Env = append(run.Env, host.env()...)
 	log := new(output)
 	run.Stdout, run.Stderr = log, log
 	if err := run.Start(); err != nil {
@@ -85,7 +88,7 @@ func start(t *testing.T) deployment {
 			t.Logf("the server said:\n%s", log)
 		}
 	})
-	d := deployment{console: "http://" + at(0), sandbox: "http://" + at(1), production: "http://" + at(2)}
+	d := deployment{console: "http://" + at(0), sandbox: "http://" + at(1), production: "http://" + at(2), git: host}
 	// The demo's control has arrived once the bouncer denies a visitor.
 	eventually(t, "the bouncer enforces", func() bool {
 		status, _ := d.visit(d.sandbox, "/employees/1", "eve", "visitor")

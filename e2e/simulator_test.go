@@ -30,7 +30,7 @@ func controlTried(p *tab) {
 
 	p.button("Save as a scenario")
 	p.fill("scenario-name", "A person of HR reads")
-	p.accessible("the form of a scenario")
+	p.dialog("the form of a scenario")
 	p.press("[role=dialog] button[type=submit]")
 	p.wait("the scenario", `location.search.includes("scenario=") && !document.querySelector("[role=dialog]")`)
 

@@ -140,14 +140,15 @@ func (s *Service) Deployment(ctx context.Context, sc scope.Scope, id string) (De
 	return d, err
 }
 
-// Deployments is one page of the deployments, newest first.
-func (s *Service) Deployments(ctx context.Context, sc scope.Scope, skip, limit int64) (DeploymentPage, error) {
+// Deployments is one page of the deployments, newest first: those of a repository,
+// or all with 0.
+func (s *Service) Deployments(ctx context.Context, sc scope.Scope, repository, skip, limit int64) (DeploymentPage, error) {
 	var page DeploymentPage
 	err := s.read(ctx, sc, func(tx *db.Tx) (err error) {
-		if page.Total, err = countDeployments(ctx, tx); err != nil {
+		if page.Total, err = countDeployments(ctx, tx, repository); err != nil {
 			return err
 		}
-		page.Deployments, err = deployments(ctx, tx, skip, limit)
+		page.Deployments, err = deployments(ctx, tx, repository, skip, limit)
 		return err
 	})
 	return page, err
@@ -303,6 +304,11 @@ func (s *Service) runWork(ctx context.Context, sc scope.Scope, id string, w work
 			return nil, err
 		}
 		b.Files = append(slices.Clone(b.Files), fetched...)
+		if w.Hash == "" {
+			if err := s.write(ctx, sc, func(tx *db.Tx) error { return setCommit(ctx, tx, id, b.Commit) }); err != nil {
+				return nil, err
+			}
+		}
 	}
 	if len(b.Files) == 0 {
 		return nil, fault.Invalidf("", "the commit has no controls at this path")
@@ -369,7 +375,7 @@ func deployFault(message string, issues []lang.FileIssue) error {
 	return f
 }
 
-// fetch brings a commit's files from the repository.
+// fetch brings a commit's files from the repository, and says in b which commit it is.
 func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Request, w work) ([]controlfile.File, error) {
 	from, prefix := source{url: w.URL, branch: w.Branch, hash: w.Hash}, ""
 	if w.RepositoryID != 0 {
@@ -386,11 +392,12 @@ func (s *Service) fetch(ctx context.Context, sc scope.Scope, b *policycode.Reque
 			from.token = string(token)
 		}
 	}
-	pack, err := s.fetchPack(ctx, from)
+	pack, commit, err := s.fetchPack(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	files, err := s.Unpack(ctx, sc.Tenant, gitpack.Request{Pack: pack, Commit: w.Hash, Prefix: prefix, Paths: w.Paths})
+	b.Commit = commit
+	files, err := s.Unpack(ctx, sc.Tenant, gitpack.Request{Pack: pack, Commit: commit, Prefix: prefix, Paths: w.Paths})
 	if err != nil {
 		return nil, err
 	}

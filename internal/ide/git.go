@@ -28,25 +28,26 @@ const fetchTime = 30 * time.Second
 const deepBranch = 50
 
 // source is what is fetched: a commit, and the branch or tag that should hold it.
+// Without a commit it is the newest of the branch, or of the default branch.
 type source struct {
 	url, token   string
 	branch, hash string
 }
 
-// fetchPack fetches the pack that holds a commit, as shallow as the server allows.
-// Only the guarded client connects, and what it reads is bounded.
-func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, err error) {
+// fetchPack fetches the pack that holds a commit, as shallow as the server allows,
+// and names the commit. Only the guarded client connects, and what it reads is bounded.
+func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, commit string, err error) {
 	defer func() {
 		if p := recover(); p != nil { // other people's code on a hostile server's answers
 			s.Panics.Caught(ctx, "git", p, debug.Stack())
-			pack, err = nil, w.answered(fmt.Errorf("panic: %s", fault.DescribePanic(p)))
+			pack, commit, err = nil, "", w.answered(fmt.Errorf("panic: %s", fault.DescribePanic(p)))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	ep, err := transport.NewEndpoint(w.url)
 	if err != nil || ep.Protocol != "https" && ep.Protocol != "http" {
-		return nil, fetchFault(fmt.Errorf("not a web address: %w", errors.Join(err, errors.ErrUnsupported)))
+		return nil, "", fetchFault(fmt.Errorf("not a web address: %w", errors.Join(err, errors.ErrUnsupported)))
 	}
 	var auth transport.AuthMethod
 	if w.token != "" {
@@ -57,38 +58,48 @@ func (s *Service) fetchPack(ctx context.Context, w source) (pack []byte, err err
 	client := githttp.NewClientWithOptions(s.Target.Bounded(gitpack.MaxPack+1<<20), &githttp.ClientOptions{RedirectPolicy: githttp.NoFollowRedirects})
 	session, err := client.NewUploadPackSession(ep, auth)
 	if err != nil {
-		return nil, fetchFault(err)
+		return nil, "", fetchFault(err)
 	}
 	defer session.Close()
 	refs, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
-		return nil, w.answered(err)
+		return nil, "", w.answered(err)
 	}
 	req, err := newUploadRequest(refs, w)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	res, err := session.UploadPack(ctx, req)
 	if err != nil {
-		return nil, w.answered(err)
+		return nil, "", w.answered(err)
 	}
 	defer res.Close()
 	pack, err = io.ReadAll(io.LimitReader(demuxed(req.Capabilities, res), gitpack.MaxPack+1))
 	if err != nil {
-		return nil, w.answered(err)
+		return nil, "", w.answered(err)
 	}
 	if len(pack) > gitpack.MaxPack {
-		return nil, fault.Newf(fault.Invalid, "repository_too_large", "the commit is larger than %d bytes, packed", gitpack.MaxPack)
+		return nil, "", fault.Newf(fault.Invalid, "repository_too_large", "the commit is larger than %d bytes, packed", gitpack.MaxPack)
 	}
-	return pack, nil
+	if commit = w.hash; commit == "" {
+		commit = req.Wants[0].String()
+	}
+	return pack, commit, nil
 }
 
 // newUploadRequest asks for the one commit: by a ref that points to it, by itself where
-// the server gives commits so, else by the branch with some of its past.
+// the server gives commits so, else by the branch with some of its past. Without a
+// commit it asks for where the branch points.
 func newUploadRequest(refs *packp.AdvRefs, w source) (*packp.UploadPackRequest, error) {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	hash, depth := plumbing.NewHash(w.hash), 1
-	if !advertised(refs, hash) && !refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) && !refs.Capabilities.Supports("allow-any-sha1-in-want") {
+	if w.hash == "" {
+		tip, ok := tipOf(refs, w.branch)
+		if !ok {
+			return nil, fault.New(fault.Invalid, "commit_not_found", "the repository has no such branch")
+		}
+		hash = tip
+	} else if !advertised(refs, hash) && !refs.Capabilities.Supports(capability.AllowReachableSHA1InWant) && !refs.Capabilities.Supports("allow-any-sha1-in-want") {
 		tip, ok := tipOf(refs, w.branch)
 		if !ok {
 			return nil, fault.New(fault.Invalid, "commit_not_found", "the repository does not provide this commit, and has no such branch or tag")

@@ -17,7 +17,7 @@ func TestPanicOfAFetchIsTold(t *testing.T) {
 	counted := map[string]int{}
 	s := &Service{Panics: &fault.Panics{Log: slog.New(slog.NewTextHandler(&log, nil)), Add: func(where string) { counted[where]++ }}}
 	s.Target = nil // the client that it lacks panics
-	pack, err := s.fetchPack(context.Background(), source{url: "https://git.example/r.git", token: "t-hidden", branch: "main"})
+	pack, _, err := s.fetchPack(context.Background(), source{url: "https://git.example/r.git", token: "t-hidden", branch: "main"})
 	if err == nil || pack != nil || counted["git"] != 1 || !strings.Contains(log.String(), "goroutine") {
 		t.Errorf("%v, counted %v, log %s", err, counted, log.String())
 	}

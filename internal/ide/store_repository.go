@@ -53,12 +53,14 @@ func deployment(ctx context.Context, tx *db.Tx, id string) (Deployment, error) {
 	return db.One[Deployment](ctx, tx, `SELECT `+deploymentColumns+` FROM ide_deployments WHERE id = $1`, id)
 }
 
-func deployments(ctx context.Context, tx *db.Tx, skip, limit int64) ([]Deployment, error) {
-	return db.All[Deployment](ctx, tx, `SELECT `+deploymentColumns+` FROM ide_deployments ORDER BY created_at DESC, id DESC LIMIT $1 OFFSET $2`, limit, skip)
+// deployments are one page of a repository's, or of all with 0.
+func deployments(ctx context.Context, tx *db.Tx, repository, skip, limit int64) ([]Deployment, error) {
+	return db.All[Deployment](ctx, tx, `SELECT `+deploymentColumns+` FROM ide_deployments
+		WHERE ($1 = 0 OR repository_id = $1) ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3`, repository, limit, skip)
 }
 
-func countDeployments(ctx context.Context, tx *db.Tx) (int64, error) {
-	return db.One[int64](ctx, tx, `SELECT count(*) FROM ide_deployments`)
+func countDeployments(ctx context.Context, tx *db.Tx, repository int64) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM ide_deployments WHERE ($1 = 0 OR repository_id = $1)`, repository)
 }
 
 func deploymentRequest(ctx context.Context, tx *db.Tx, id string) (string, error) {
@@ -68,6 +70,18 @@ func deploymentRequest(ctx context.Context, tx *db.Tx, id string) (string, error
 // finishDeployment ends a deployment that is in progress; 0 rows when it had ended.
 func finishDeployment(ctx context.Context, tx *db.Tx, id, status string, o Outcome, now time.Time) (int64, error) {
 	return tx.Exec(ctx, `UPDATE ide_deployments SET status = $1, result = $2, finished_at = $3, request = '' WHERE id = $4 AND status = 'in_progress'`, status, o, now, id)
+}
+
+// setCommit says which commit a deployment fetched, where nobody named one.
+func setCommit(ctx context.Context, tx *db.Tx, id, commit string) error {
+	_, err := tx.Exec(ctx, `UPDATE ide_deployments SET commit_hash = $1 WHERE id = $2`, commit, id)
+	return err
+}
+
+// runningSync is the synchronization of a repository that has not ended.
+func runningSync(ctx context.Context, tx *db.Tx, repository int64) (Deployment, error) {
+	return db.One[Deployment](ctx, tx, `SELECT `+deploymentColumns+` FROM ide_deployments
+		WHERE repository_id = $1 AND event_type = 'deploy' AND status = 'in_progress' ORDER BY created_at DESC LIMIT 1`, repository)
 }
 
 func dropOldDeployments(ctx context.Context, tx *db.Tx, before time.Time) error {

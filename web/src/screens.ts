@@ -42,6 +42,12 @@ export const screens: Screen[] = [
     nav: { group: "controls", title: "libraries.title", icon: "library", key: "l" },
   },
   {
+    path: "/repositories",
+    load: () => import("./pages/repositories/Repositories"),
+    permission: "editor:read",
+    nav: { group: "controls", title: "repositories.title", icon: "repository", key: "o" },
+  },
+  {
     path: "/simulator",
     load: () => import("./pages/simulator/Simulator"),
     permission: "simulator:read",

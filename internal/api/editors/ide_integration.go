@@ -255,6 +255,10 @@ type (
 	}
 	deploymentOut struct{ Body ide.Deployment }
 	pageIn        struct{ rest.Page }
+	deploymentsIn struct {
+		rest.Page
+		Repository int64 `query:"repository_id" minimum:"1" doc:"Only deployments of this repository"`
+	}
 )
 
 // repositories registers the repositories whose webhooks are taken, and what
@@ -310,11 +314,20 @@ func (h *Handler) repositories(r *rest.Router) {
 			return &removedOut{rest.Removed{Message: "Repository removed successfully", ID: in.ID}}, err
 		})
 	rest.Register(r, rest.Op{
+		ID: "sync-repository", Method: http.MethodPost, Path: "/ide-integration/repositories/{repository_id}/sync", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Status: http.StatusAccepted,
+		Summary:     "Deploy a repository's newest commit now",
+		Description: "Fetches the newest commit of the registered branch, or of the default branch, and deploys its controls to sandbox. The answer comes at once: read the deployment until it has ended. While a sync of the repository runs, the answer is that sync. Also needs policies:write.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *RepositoryPath) (*deploymentOut, error) {
+			d, err := h.IDE.SyncRepository(ctx, sc, in.ID)
+			return &deploymentOut{d}, err
+		})
+	rest.Register(r, rest.Op{
 		ID: "list-editor-deployments", Method: http.MethodGet, Path: "/ide-integration/deployments", Reach: rest.ReachSandbox, Permission: "editor:read", Tags: tags,
 		Summary: "List the deployments and checks of editors and repositories", Description: "Newest first; kept for 90 days.",
 	},
-		func(ctx context.Context, sc scope.Scope, in *pageIn) (*deploymentPageOut, error) {
-			page, err := h.IDE.Deployments(ctx, sc, int64(in.Skip), int64(in.Limit))
+		func(ctx context.Context, sc scope.Scope, in *deploymentsIn) (*deploymentPageOut, error) {
+			page, err := h.IDE.Deployments(ctx, sc, in.Repository, int64(in.Skip), int64(in.Limit))
 			return &deploymentPageOut{page}, err
 		})
 	rest.Register(r, rest.Op{

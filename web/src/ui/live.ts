@@ -12,7 +12,7 @@ const shownBy: Record<string, string[]> = {
   revisions: ["/api/v1/deployments/revisions"],
   replays: ["/api/v1/compliance/replays"],
   deployments: ["/api/v1/ide-integration/deployments", "/api/v1/policies-as-code"],
-  repositories: ["/api/v1/ide-integration/repositories"],
+  repositories: ["/api/v1/ide-integration/repositories", "/api/v1/ide-integration/deployments"],
   scenarios: ["/api/v1/pis/scenarios"],
   users: ["/api/v1/users"],
   api_keys: ["/api/v1/tenants"],

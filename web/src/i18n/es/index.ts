@@ -10,6 +10,7 @@ import libraries from "./libraries";
 import login from "./login";
 import policies from "./policies";
 import replays from "./replays";
+import repositories from "./repositories";
 import resources from "./resources";
 import revisions from "./revisions";
 import settings from "./settings";
@@ -39,4 +40,5 @@ export default {
   settings,
   simulator,
   libraries,
+  repositories,
 };

@@ -141,6 +141,7 @@ var layers = []layer{
 		"internal/enforce/mask",
 	}},
 	{"the data plane: what builds on messages", []string{
+		"internal/enforce/journal",
 		"internal/enforce/session",
 		"internal/enforce/uplink",
 		"internal/enforce/usage",

@@ -29,7 +29,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -39,6 +38,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
@@ -189,8 +189,7 @@ type Bouncer struct {
 	// announced is whether Config.Serving was called.
 	announced announcement
 	cache     *rego.Cache
-	spool     *spool.Log
-	reserve   *spool.Reserve
+	journal   *journal.Journal
 	ids       *ids.Source
 	count     metrics.Counters
 	buffers   bodies.Buffers
@@ -199,7 +198,6 @@ type Bouncer struct {
 	folder    *fold.Folder[[]byte]
 	labels    atomic.Pointer[[]byte]
 	leaving   atomic.Bool // told to stop: answers end their connections
-	missing   gaps        // decisions that the log could not keep
 	tunnels   tunnels
 	tools     *session.Tools
 	sessions  session.Book
@@ -208,9 +206,8 @@ type Bouncer struct {
 	maskers   chan struct{} // holds a token for each large answer that is being masked
 	report    reporter
 
-	contact     atomic.Pointer[time.Time]
-	polling     atomic.Bool
-	logsFailing atomic.Bool
+	contact atomic.Pointer[time.Time]
+	polling atomic.Bool
 
 	mu   sync.Mutex
 	sync syncState
@@ -271,20 +268,18 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	b.state.Store(b.initialState())
 	b.confirmedAt(time.Time{})
 	b.relabel("")
-	if b.reserve, err = spool.HoldBack(cfg.DataDir, cfg.DiskReserve); err != nil {
-		return nil, fmt.Errorf("bouncer: the decision log: %w", err)
-	}
-	b.spool, err = spool.Open(spool.Config{
-		Dir: filepath.Join(cfg.DataDir, "decisions"), MaxBytes: cfg.SpoolBytes, SegmentBytes: min(cfg.SpoolBytes/4+1, 32<<20), Reserve: b.reserve,
+	b.journal, err = journal.Open(journal.Config{
+		Dir: cfg.DataDir, MaxBytes: cfg.SpoolBytes, Reserve: cfg.DiskReserve,
+		Missing: func(g *journal.Gap, now time.Time) []byte { return b.gapEvent(b.state.Load(), g, now) }, Changed: b.report.wakeUp,
+		IDs: b.ids, Count: &b.count, Log: logger, Now: cfg.Now,
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("bouncer: the decision log: %w", err), b.reserve.Close())
+		return nil, err
 	}
-	b.shipper, err = uplink.NewShipper(b.spool, b.client, b.ids, &b.count, logger, cfg.Now, func() { b.logsFailing.Store(true) })
+	b.shipper, err = uplink.NewShipper(b.journal.Spool, b.client, b.ids, &b.count, logger, cfg.Now, b.journal.NoteFailing)
 	if err != nil {
-		return nil, errors.Join(err, b.spool.Close(), b.reserve.Close())
+		return nil, errors.Join(err, b.journal.Close())
 	}
-	b.openGaps()
 	b.restore()
 	return b, nil
 }
@@ -304,7 +299,7 @@ func (b *Bouncer) Close() error {
 		b.up.Close()
 	}
 	b.out.Close()
-	return errors.Join(b.spool.Close(), b.missing.marks.Close(), b.reserve.Close())
+	return b.journal.Close()
 }
 
 // labelMap says who reports, as OPA's labels do.
@@ -344,7 +339,7 @@ func (b *Bouncer) ready(st *settings.State) bool {
 // loops runs everything beside the traffic until ctx ends.
 func (b *Bouncer) loops(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := []func(context.Context){b.follow, b.shipper.Run, b.reportLoop, b.upkeep, b.scout.Run, b.keepLog, b.foldLoop}
+	loops := []func(context.Context){b.follow, b.shipper.Run, b.reportLoop, b.upkeep, b.scout.Run, b.journal.Run, b.foldLoop}
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
 		loops = append(loops, b.shadowWork)
 	}

@@ -21,9 +21,7 @@ const (
 )
 
 // record counts a verdict and writes its event into the spool, unless it is a refusal
-// that is counted with others (package fold); false: the event is lost. That is
-// counted, reported at once, and said in the log itself as soon as it can be written
-// again.
+// that is counted with others (package fold); false: the event is lost (see journal.Write).
 func (b *Bouncer) record(st *settings.State, in *inbound, who *identity.Caller, v *verdict) (kept bool) {
 	b.count.Verdict(v.word, v.failed != "")
 	b.noteHost(st, in, v)
@@ -38,16 +36,10 @@ func (b *Bouncer) record(st *settings.State, in *inbound, who *identity.Caller, 
 	}
 	buf := b.events.Get().(*[]byte)
 	*buf = b.appendEvent((*buf)[:0], st, told, who, said, short)
-	err := b.spoolEvent(v.pass, *buf)
-	switch {
-	case err != nil:
-		b.noteLost(in.at, v.pass, err)
-	case b.logsFailing.Load():
-		b.writeGaps(st, in.at)
-	}
+	kept = b.journal.Write(in.at, v.pass, *buf)
 	b.events.Put(buf)
 	v.asked = rego.Request{} // a body's parts need not outlive their record
-	return err == nil
+	return kept
 }
 
 // noteHost takes down the host of a request that no resource is about.

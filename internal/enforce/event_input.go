@@ -63,5 +63,5 @@ func (b *Bouncer) carriesInput(st *settings.State, in *inbound) bool {
 	if st.ReplayOff || in.seen != nil && len(in.seen.body) > inputMost {
 		return false
 	}
-	return b.inputs.Take(in.at) && b.spool.Bytes() < b.cfg.SpoolBytes/inputSpoolPart
+	return b.inputs.Take(in.at) && b.journal.Spool.Bytes() < b.cfg.SpoolBytes/inputSpoolPart
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
@@ -451,7 +452,7 @@ func FuzzEvent(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { log.Close() })
-	b := &Bouncer{spool: log, inputs: newInputAllowance()}
+	b := &Bouncer{journal: &journal.Journal{Spool: log}, inputs: newInputAllowance()}
 	b.cfg.SpoolBytes = 1 << 30
 	b.events.New = func() any { return new([]byte) }
 	line := []byte(`{"labels":{}`)

@@ -101,7 +101,7 @@ func (b *Bouncer) writeFolded(all bool) {
 	now := b.cfg.Now()
 	sums := b.folder.Due(now, all)
 	for i := range sums {
-		if err := b.spool.AppendIfRoom(foldedEvent(&sums[i])); err != nil {
+		if err := b.journal.Spool.AppendIfRoom(foldedEvent(&sums[i])); err != nil {
 			b.folder.Return(now, sums[i:])
 			return
 		}

@@ -33,7 +33,7 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 		resp.Body.Close()
 		return resp.StatusCode
 	}
-	before := b.spool.Bytes()
+	before := b.journal.Spool.Bytes()
 	const n = 4000
 	long := strings.Repeat("z", 2000)
 	refused, passed := 0, 0
@@ -59,10 +59,10 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 		}
 	}
 	b.writeFolded(true)
-	grown := b.spool.Bytes() - before
+	grown := b.journal.Spool.Bytes() - before
 	t.Logf("%d refusals and %d others took %d KiB", refused, passed, grown>>10)
 	p.set(func() { p.down = false })
-	eventually(t, "the log to arrive", func() bool { return b.spool.Depth() == 0 })
+	eventually(t, "the log to arrive", func() bool { return b.journal.Spool.Depth() == 0 })
 	own, counted, permits, size := 0, 0, 0, 0
 	for _, e := range p.logged(1) {
 		result, _ := e["result"].(map[string]any)

@@ -39,8 +39,8 @@ func TestNoBundleFailsClosed(t *testing.T) {
 	if n := len(app.take()); n != 0 {
 		t.Errorf("%d requests reached the application", n)
 	}
-	if b.spool.Depth() != 3 {
-		t.Errorf("%d events are spooled, want 3", b.spool.Depth())
+	if b.journal.Spool.Depth() != 3 {
+		t.Errorf("%d events are spooled, want 3", b.journal.Spool.Depth())
 	}
 	s := start(t, p, app.URL, func(c *Config) { c.InitialMode = "shadow" })
 	if got := fetch(t, "GET", s.url+"/x", nil); got.status != 200 {
@@ -385,7 +385,7 @@ func TestDecisionLogSurvives(t *testing.T) {
 	if len(ids) != 100 || len(paths) != 100 {
 		t.Errorf("%d decisions on %d paths arrived, want 100 of each", len(ids), len(paths))
 	}
-	eventually(t, "the spool to be empty", func() bool { return b.spool.Depth() == 0 })
+	eventually(t, "the spool to be empty", func() bool { return b.journal.Spool.Depth() == 0 })
 }
 
 func TestAuditLevels(t *testing.T) {

@@ -68,7 +68,7 @@ func (m *metricsServer) close() {
 
 // gauges are the figures that nobody counts on the way.
 func (b *Bouncer) gauges() []metrics.Gauge {
-	st, logs, disk := b.state.Load(), b.spool.Stats(), b.reserve.Stats()
+	st, logs, disk := b.state.Load(), b.journal.Spool.Stats(), b.journal.Disk()
 	return []metrics.Gauge{
 		{Name: "decision_logs_refused_total", Kind: "counter", Text: "Decision log events that the log did not take.", V: float64(logs.Refused)},
 		{Name: "decision_logs_healed_total", Kind: "counter", Text: "Times that the log went on in a new file after the disk had failed.", V: float64(logs.Healed)},

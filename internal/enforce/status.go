@@ -198,10 +198,10 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 	}
 	logs := map[string]any{}
 	switch {
-	case b.logsFailing.Load():
+	case b.journal.Failing():
 		logs["code"], logs["message"] = "decision_log_error", fmt.Sprintf("the decision log cannot be written: %d decisions are missing", b.count.LogsDropped.Load())
-	case b.logTrouble(b.reserve.Stats()) != "":
-		logs["code"], logs["message"] = "decision_log_error", b.logTrouble(b.reserve.Stats())
+	case b.journal.Trouble() != "":
+		logs["code"], logs["message"] = "decision_log_error", b.journal.Trouble()
 	case b.shipper.Failing():
 		logs["code"], logs["message"] = "decision_log_error", "the decision log cannot be delivered"
 	}
@@ -209,16 +209,16 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 		Version: b.cfg.Version, Status: "connected", Mode: st.Mode.String(), RolledBack: st.RolledBack,
 		Stale: st.Set != nil && (b.sinceContact(b.cfg.Now()) > time.Hour || !b.ready(st)), RefusedRevision: s.refused, PoliciesLoaded: st.Controls,
 		RequestsPerSecond: rate, Requests: b.count.Requests(), TargetReachable: reachable,
-		LogsWaiting: b.spool.Depth(), LogsDropped: b.count.LogsDropped.Load(), PollIntervalSecond: int(b.cfg.PollWait / time.Second),
+		LogsWaiting: b.journal.Spool.Depth(), LogsDropped: b.count.LogsDropped.Load(), PollIntervalSecond: int(b.cfg.PollWait / time.Second),
 	}
-	if own.LogTrouble = b.logTrouble(b.reserve.Stats()); own.LogTrouble == "" && b.logsFailing.Load() {
+	if own.LogTrouble = b.journal.Trouble(); own.LogTrouble == "" && b.journal.Failing() {
 		own.LogTrouble = "decisions are missing in the decision log"
 	}
 	own.DecisionCacheSize = b.cache.Stats().Entries
 	if n, hits := b.count.Decisions(); n > 0 {
 		own.CacheHitRate = float64(hits) / float64(n)
 	}
-	if s.err != nil || s.denied || reachable != nil && !*reachable || b.logsFailing.Load() || b.logTrouble(b.reserve.Stats()) != "" {
+	if s.err != nil || s.denied || reachable != nil && !*reachable || b.journal.Failing() || b.journal.Trouble() != "" {
 		own.Status = "degraded"
 	}
 	return statusReport{

@@ -17,7 +17,7 @@ import (
 func fill(t *testing.T, p *plane, b *running) (free func()) {
 	t.Helper()
 	// What is under way would make room again once it is acknowledged.
-	eventually(t, "an empty log", func() bool { return b.spool.Depth() == 0 })
+	eventually(t, "an empty log", func() bool { return b.journal.Spool.Depth() == 0 })
 	p.set(func() { p.down = true }) // nothing is shipped, so that nothing is trimmed
 	st := b.state.Load()
 	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // the last gap is smaller than any event
@@ -81,7 +81,7 @@ func TestLogThatCannotBeKept(t *testing.T) {
 				t.Errorf("the status says %+v %v", st.Gatehouse, st.DecisionLogs)
 			}
 			free()
-			eventually(t, "room in the log", func() bool { return b.spool.Depth() == 0 })
+			eventually(t, "room in the log", func() bool { return b.journal.Spool.Depth() == 0 })
 			if got := fetch(t, "GET", b.url+"/x", nil); got.status != 200 {
 				t.Errorf("with room again: %d %s", got.status, got.body)
 			}

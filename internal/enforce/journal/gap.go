@@ -1,0 +1,101 @@
+package journal
+
+import (
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+)
+
+// Gap counts the decisions that the log could not keep, until it can say so. A mark
+// on disk says the same, so that it outlives the process.
+type Gap struct {
+	// ID is of the event that will say it: said twice, it is stored once.
+	ID string `json:"id"`
+	// Count is how many decisions are missing, Passed how many of them are of requests
+	// that were let pass.
+	Count, Passed uint64
+	First, Last   time.Time
+	place         int // of the mark; -1: none
+}
+
+// gaps are what the log has yet to say.
+type gaps struct {
+	marks *spool.Marks
+
+	mu   sync.Mutex
+	list []*Gap // the last one counts; those before it are of earlier processes
+	own  *Gap   // the one of this process, if there is one
+}
+
+// gapPlaces is how many processes in a row may leave a note.
+const gapPlaces = 64
+
+// open opens the notes of missing decisions below dir. A bouncer without them starts
+// all the same: what is missing is then known to this process alone.
+func (g *gaps) open(dir string, log *slog.Logger) {
+	marks, left, err := spool.OpenMarks(filepath.Join(dir, "missing"), gapPlaces)
+	if err != nil {
+		log.Warn("missing decisions are counted in memory only", "error", err)
+		return
+	}
+	g.marks = marks
+	for place, text := range left {
+		one := &Gap{place: place}
+		if err := json.Unmarshal(text, one); err != nil || one.ID == "" {
+			log.Error("a note of missing decisions cannot be read", "error", err)
+			continue
+		}
+		g.list = append(g.list, one)
+	}
+}
+
+// any reports whether the log has something to say.
+func (g *gaps) any() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.list) > 0
+}
+
+// note counts a decision, in memory and on disk.
+func (g *gaps) note(id func() string, at time.Time, passed bool) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.own == nil {
+		g.own = &Gap{ID: id(), First: at, place: -1}
+		if place, ok := g.marks.Take(); ok {
+			g.own.place = place
+		}
+		g.list = append(g.list, g.own)
+	}
+	g.own.Count++
+	g.own.Last = at
+	if passed {
+		g.own.Passed++
+	}
+	if g.own.place < 0 {
+		return nil
+	}
+	text, err := json.Marshal(g.own)
+	if err != nil {
+		return err
+	}
+	return g.marks.Set(g.own.place, text)
+}
+
+// removeFirst removes the first gap. A mark that stays is said again after a restart,
+// under the same id. Caller holds mu.
+func (g *gaps) removeFirst() error {
+	one := g.list[0]
+	g.list = g.list[1:]
+	if one == g.own {
+		g.own = nil
+	}
+	if one.place < 0 {
+		return nil
+	}
+	return g.marks.Clear(one.place)
+}

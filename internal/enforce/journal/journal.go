@@ -1,0 +1,181 @@
+// Package journal keeps the decision log of a bouncer on disk until it is shipped, and
+// says in the log how many decisions it could not keep.
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/spool"
+)
+
+// Config says where the log is and what it may take.
+type Config struct {
+	// Dir is the bouncer's data directory.
+	Dir string
+	// MaxBytes bounds the log. Reserve is held back on its disk. Both are in bytes.
+	MaxBytes, Reserve int64
+	// Missing makes the event that says which decisions are missing.
+	Missing func(g *Gap, now time.Time) []byte
+	// Changed is called when the log begins or ceases to be in trouble.
+	Changed func()
+
+	IDs   *ids.Source
+	Count *metrics.Counters
+	Log   *slog.Logger
+	Now   func() time.Time
+}
+
+// Journal is the decision log on disk. Make it with Open.
+type Journal struct {
+	Config
+	// Spool is what is not shipped yet.
+	Spool   *spool.Log
+	reserve *spool.Reserve
+	missing gaps
+	failing atomic.Bool
+}
+
+// Open opens the log below c.Dir, and what an earlier process left to say.
+func Open(c Config) (*Journal, error) {
+	j := &Journal{Config: c}
+	var err error
+	if j.reserve, err = spool.HoldBack(c.Dir, c.Reserve); err != nil {
+		return nil, fmt.Errorf("bouncer: the decision log: %w", err)
+	}
+	j.Spool, err = spool.Open(spool.Config{
+		Dir: filepath.Join(c.Dir, "decisions"), MaxBytes: c.MaxBytes, SegmentBytes: min(c.MaxBytes/4+1, 32<<20), Reserve: j.reserve,
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("bouncer: the decision log: %w", err), j.reserve.Close())
+	}
+	j.missing.open(c.Dir, c.Log)
+	return j, nil
+}
+
+// Close closes the files.
+func (j *Journal) Close() error {
+	return errors.Join(j.Spool.Close(), j.missing.marks.Close(), j.reserve.Close())
+}
+
+// Write keeps the event of a decision made at a time; false: it is lost. That is
+// counted, reported at once, and said in the log itself as soon as it can be written
+// again. Events of refusals leave the last room to those of what passed: nothing that
+// was permitted is lost to make room for what was not.
+func (j *Journal) Write(at time.Time, passed bool, event []byte) (kept bool) {
+	write := j.Spool.AppendIfRoom
+	if passed {
+		write = j.Spool.Append
+	}
+	if err := write(event); err != nil {
+		j.noteLost(at, passed, err)
+		return false
+	}
+	if j.failing.Load() {
+		j.writeGaps(at)
+	}
+	return true
+}
+
+// noteLost notes an event that could not be written: the disk is full, or fails. The
+// first one is reported at once.
+func (j *Journal) noteLost(at time.Time, passed bool, err error) {
+	j.Count.LogsDropped.Add(1)
+	if failed := j.missing.note(func() string { return j.IDs.Next(at) }, at, passed); failed != nil && !j.failing.Load() {
+		j.Log.Warn("missing decisions are counted in memory only", "error", failed)
+	}
+	if !j.failing.Swap(true) {
+		j.Log.Error("decisions cannot be logged", "error", err)
+		j.Changed()
+	}
+}
+
+// writeGaps writes into the log how many decisions are missing before what follows.
+func (j *Journal) writeGaps(now time.Time) {
+	g := &j.missing
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for len(g.list) > 0 {
+		one := g.list[0]
+		if j.Spool.Append(j.Missing(one, now)) != nil {
+			return // still no room: the next to be kept tries again
+		}
+		j.Log.Warn("decisions are logged again", "missing", one.Count, "passed", one.Passed, "from", one.First.UTC(), "to", one.Last.UTC())
+		if err := g.removeFirst(); err != nil {
+			j.Log.Warn("a note of missing decisions cannot be removed", "error", err)
+		}
+	}
+	j.failing.Store(false)
+	j.Changed()
+}
+
+// checkEvery is how often the log and its disk are checked.
+const checkEvery = 250 * time.Millisecond
+
+// Run looks after the log and its disk until ctx ends: it holds room back, says what is
+// missing although nothing is decided, and reports what is wrong.
+func (j *Journal) Run(ctx context.Context) {
+	tick := time.NewTicker(checkEvery)
+	defer tick.Stop()
+	reported := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		disk := j.reserve.Check()
+		if (j.failing.Load() || j.missing.any()) && !j.Refuses() {
+			j.writeGaps(j.Now())
+		}
+		now := j.trouble(disk)
+		if now == reported {
+			continue
+		}
+		if reported = now; now != "" {
+			j.Log.Error("alert", "message", now)
+		} else {
+			j.Log.Info("the decision log and its disk work again")
+		}
+		j.Changed()
+	}
+}
+
+// Trouble says what is wrong with the log or its disk; empty: nothing.
+func (j *Journal) Trouble() string { return j.trouble(j.reserve.Stats()) }
+
+func (j *Journal) trouble(disk spool.ReserveStats) string {
+	s := j.Spool.Stats()
+	switch {
+	case s.Failing != nil:
+		return "the decision log cannot be written: its disk is full or failing"
+	case s.Full:
+		return "the decision log is full"
+	case disk.InUse:
+		return "the disk is full: the decision log uses the reserve of disk space"
+	case s.Filling():
+		return "the decision log is nearly full"
+	case disk.Low:
+		return "the disk of the decision log is nearly full"
+	}
+	return ""
+}
+
+// Failing reports whether decisions are missing that the log has yet to name.
+func (j *Journal) Failing() bool { return j.failing.Load() }
+
+// NoteFailing notes that the log could not be read or written.
+func (j *Journal) NoteFailing() { j.failing.Store(true) }
+
+// Refuses reports whether the log takes no event now.
+func (j *Journal) Refuses() bool { return j.Spool.Stats().Refuses() }
+
+// Disk is the state of what is held back on the disk.
+func (j *Journal) Disk() spool.ReserveStats { return j.reserve.Stats() }

@@ -1,0 +1,196 @@
+package faults_test
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+)
+
+// figures are a server's metrics without labels, by name.
+func figures(t *testing.T, s *apptest.Server) map[string]float64 {
+	t.Helper()
+	page := (&apptest.Client{Base: s.URL, Bearer: s.Admin.Bearer}).Do(t, "GET", "/metrics", nil).Want(200).Body
+	out := map[string]float64{}
+	for lines := bufio.NewScanner(bytes.NewReader(page)); lines.Scan(); {
+		name, text, ok := strings.Cut(lines.Text(), " ")
+		if v, err := strconv.ParseFloat(text, 64); ok && err == nil {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// holdStore writes to a tenant's SQLite file, so that nobody else can, until free
+// is called.
+func holdStore(t *testing.T, s *apptest.Server, tenant string) (free func()) {
+	t.Helper()
+	other, err := sql.Open("sqlite", "file:"+filepath.Join(s.Dir, "tenants", tenant+".db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { other.Close() })
+	other.SetMaxOpenConns(1)
+	for _, statement := range []string{"PRAGMA busy_timeout = 10000", "BEGIN IMMEDIATE"} {
+		if _, err := other.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		if _, err := other.Exec("ROLLBACK"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// bulk asks for many decisions of a tenant at once. It gives how the call was
+// answered, and the ids of permitted decisions.
+func bulk(t *testing.T, c *apptest.Client, path string, n int) (status int, permitted []string) {
+	t.Helper()
+	items := make([]body, n)
+	for i := range items {
+		items[i] = body{"user": body{"id": "ann"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": path + strconv.Itoa(i) + strings.Repeat("x", 900)}}
+	}
+	var out struct {
+		Results []struct {
+			ID       string `json:"audit_id"`
+			Decision string `json:"decision"`
+		} `json:"results"`
+	}
+	res := c.Do(t, "POST", "/decisions/evaluate/bulk?environment=production", body{"decisions": items})
+	if res.Status == 200 {
+		res.Into(&out)
+	}
+	for _, one := range out.Results {
+		if one.Decision == "PERMIT" {
+			permitted = append(permitted, one.ID)
+		}
+	}
+	return res.Status, permitted
+}
+
+// TestSpoolAtItsCeiling: while a tenant's store takes nothing, its decisions wait in
+// the spool. The figures grow, an alert comes before the ceiling, refusals end
+// before permits, and at the ceiling decisions are refused. A server that is killed
+// there holds its ceiling when it starts again, and loses no permitted decision.
+func TestSpoolAtItsCeiling(t *testing.T) {
+	fulltest.Only(t)
+	t.Parallel()
+	const ceiling = 16 << 20
+	s := apptest.StartServer(t, dbtest.SQLite, fmt.Sprint("GATEHOUSE_SPOOL_BYTES=", ceiling))
+	s.Admin.Do(t, "POST", "/tenants", body{"id": "acme", "name": "Acme"}).Want(201)
+	a := s.Admin.With("X-Tenant-ID", "acme")
+	apptest.Activate(t, a, "not closed", "production", notBelow("/closed"), nil)
+	var promised []string
+	ask := func(path string, n int) int {
+		t.Helper()
+		status, ids := bulk(t, a, path, n)
+		promised = append(promised, ids...)
+		return status
+	}
+	if status := ask("/open/", 10); status != 200 || len(promised) != 10 {
+		t.Fatalf("with room: %d, %d permitted", status, len(promised))
+	}
+	free := holdStore(t, s, "acme")
+
+	filled := 0.0
+	for filled < 0.82 {
+		if status := ask("/open/", 200); status != 200 {
+			t.Fatalf("at %v of the ceiling: %d", filled, status)
+		}
+		f := figures(t, s)
+		filled = f["gatehouse_audit_spool_bytes"] / f["gatehouse_audit_spool_limit_bytes"]
+		if f["gatehouse_audit_spool_limit_bytes"] != ceiling || f["gatehouse_audit_spool_records"] == 0 || f["gatehouse_audit_refused_total"] != 0 || f["gatehouse_audit_failing"] != 0 || f["gatehouse_audit_missing_total"] != 0 {
+			t.Fatalf("while it fills: %v", f)
+		}
+	}
+	apptest.Eventually(t, 30*time.Second, func() error {
+		if alerts := openAlerts(t, s); !strings.Contains(alerts, "audit_pipeline: more than four fifths") {
+			return fmt.Errorf("the open alerts are %q", alerts)
+		}
+		if lag := figures(t, s)["gatehouse_audit_spool_lag_seconds"]; lag <= 0 {
+			return fmt.Errorf("the lag is %v", lag)
+		}
+		return nil
+	})
+	until(t, s, "before the ceiling", func(status int, overall string, p auditPart) bool {
+		return status == 200 && overall == "degraded" && p.Status == "degraded" && !p.Refusing && p.Refused == 0
+	})
+
+	apptest.Eventually(t, 60*time.Second, func() error {
+		if status := ask("/closed/", 50); status != 503 {
+			return fmt.Errorf("refusals are answered %d", status)
+		}
+		return nil
+	})
+	if status := ask("/open/", 1); status != 200 {
+		t.Errorf("where refusals have no room any more, a permit is answered %d", status)
+	}
+	apptest.Eventually(t, 60*time.Second, func() error {
+		if status := ask("/open/", 100); status != 503 {
+			return fmt.Errorf("permits are answered %d", status)
+		}
+		return nil
+	})
+	full := func(what string) {
+		t.Helper()
+		until(t, s, what, func(status int, overall string, p auditPart) bool {
+			return status == 503 && overall == "unhealthy" && p.Status == "down" && p.Refusing && p.Refused > 0
+		})
+		f := figures(t, s)
+		if f["gatehouse_audit_failing"] != 1 || f["gatehouse_audit_refused_total"] == 0 || f["gatehouse_audit_spool_bytes"] > ceiling || f["gatehouse_audit_missing_total"] != 0 {
+			t.Errorf("%s: %v", what, f)
+		}
+		apptest.Eventually(t, 30*time.Second, func() error {
+			if alerts := openAlerts(t, s); !strings.Contains(alerts, "holds its limit") {
+				return fmt.Errorf("the open alerts are %q", alerts)
+			}
+			return nil
+		})
+	}
+	full("at the ceiling")
+	for range 2 {
+		waiting := figures(t, s)["gatehouse_audit_spool_records"]
+		s.Kill()
+		s.Process.Start()
+		if after := figures(t, s)["gatehouse_audit_spool_records"]; after != waiting {
+			t.Errorf("%v decisions waited before the kill, %v after it", waiting, after)
+		}
+		apptest.Eventually(t, 60*time.Second, func() error {
+			if status := ask("/open/", 100); status != 503 {
+				return fmt.Errorf("after a kill permits are answered %d", status)
+			}
+			return nil
+		})
+		full("after a kill at the ceiling")
+	}
+	free()
+	until(t, s, "with room again", func(status int, overall string, p auditPart) bool {
+		return status == 200 && overall == "healthy" && p.Status == "up"
+	})
+	if status := ask("/open/", 10); status != 200 {
+		t.Errorf("with room again: %d", status)
+	}
+	apptest.Eventually(t, 60*time.Second, func() error { return accountedFor(t, a, promised, 0) })
+	apptest.Eventually(t, 30*time.Second, func() error {
+		if f := figures(t, s); f["gatehouse_audit_spool_records"] != 0 || f["gatehouse_audit_failing"] != 0 {
+			return fmt.Errorf("afterwards: %v", f)
+		}
+		if alerts := openAlerts(t, s); alerts != "" {
+			return fmt.Errorf("open still: %s", alerts)
+		}
+		return nil
+	})
+	if v := a.Do(t, "GET", "/audit/verify", nil).Want(200).Get("valid"); v != true {
+		t.Error("the audit does not verify")
+	}
+}

@@ -111,10 +111,13 @@ func (p *parts) keepLog() error {
 // on disk at a time, in 512 KiB.
 const missingPlaces = 2048
 
+// missingFile is their file in the data directory.
+const missingFile = "missing"
+
 // openMarks opens the notes of missing decisions. A server without them starts all
 // the same: what is missing is then known to this process alone.
 func (p *parts) openMarks() (*spool.Marks, map[int][]byte) {
-	marks, left, err := spool.OpenMarks(filepath.Join(p.cfg.DataDir, "missing"), missingPlaces)
+	marks, left, err := spool.OpenMarks(filepath.Join(p.cfg.DataDir, missingFile), missingPlaces)
 	if err != nil {
 		p.log.Warn("missing decisions are counted in memory only", "error", err)
 		return nil, nil

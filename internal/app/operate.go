@@ -123,8 +123,8 @@ func Migrate(ctx context.Context, cfg Config, out io.Writer) error {
 
 // Backup copies the SQLite files of a data directory into a new directory,
 // consistently, while a server may run on them. The decisions that are not in a
-// store yet are copied first: one that is stored meanwhile is in both copies, and
-// the log knows it again by its id.
+// store yet are copied first, after the counts of those that are missing: what is
+// stored meanwhile is in both copies, and the log knows it again by its id.
 func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	stores, err := openStores(ctx, cfg)
 	if err != nil {
@@ -132,6 +132,11 @@ func Backup(ctx context.Context, cfg Config, to string, out io.Writer) error {
 	}
 	defer stores.Close()
 	if cfg.DatabaseURL == "" {
+		marks, err := spool.CopyMarks(filepath.Join(cfg.DataDir, missingFile), filepath.Join(to, missingFile))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "copied %d counts of decisions that are missing\n", marks)
 		n, err := spool.Copy(filepath.Join(cfg.DataDir, "spool"), filepath.Join(to, "spool"))
 		if err != nil {
 			return err

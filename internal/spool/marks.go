@@ -66,14 +66,33 @@ func (m *Marks) load() (map[int][]byte, error) {
 	left := map[int][]byte{}
 	for i := range m.taken {
 		place := all[i*markBytes : (i+1)*markBytes]
-		n := binary.LittleEndian.Uint32(place)
-		if n == 0 || n > MaxMark || crc32.ChecksumIEEE(place[8:8+n]) != binary.LittleEndian.Uint32(place[4:]) {
-			continue
+		if data, state := readMark(place); state == markHeld {
+			m.taken[i], left[i] = true, data
 		}
-		m.taken[i] = true
-		left[i] = place[8 : 8+n]
 	}
 	return left, nil
+}
+
+// What is at a place.
+const (
+	markNone = iota
+	markHeld
+	markBroken // damaged, or being overwritten
+)
+
+// readMark reads a place.
+func readMark(place []byte) (data []byte, state int) {
+	if len(place) < markBytes {
+		return nil, markNone // the end of a file that is being made
+	}
+	n := binary.LittleEndian.Uint32(place)
+	switch {
+	case n == 0:
+		return nil, markNone
+	case n > MaxMark || crc32.ChecksumIEEE(place[8:8+n]) != binary.LittleEndian.Uint32(place[4:]):
+		return nil, markBroken
+	}
+	return place[8 : 8+n], markHeld
 }
 
 // Take gives a free place; false: there is none.

@@ -70,3 +70,67 @@ func TestMarks(t *testing.T) {
 		t.Error("no marks have a place")
 	}
 }
+
+// TestCopyMarks: a copy that is taken while marks are overwritten has each of them
+// whole, as it was at some moment.
+func TestCopyMarks(t *testing.T) {
+	dir := t.TempDir()
+	if n, err := CopyMarks(filepath.Join(dir, "none"), filepath.Join(dir, "copy-of-none")); n != 0 || err != nil {
+		t.Errorf("marks that are not there: %d, %v", n, err)
+	}
+	path := filepath.Join(dir, "marks")
+	m, _ := openMarks(t, path, 8)
+	for range 3 {
+		m.Take()
+	}
+	stop, done := make(chan struct{}), make(chan error, 1)
+	texts := []string{strings.Repeat("a", MaxMark), "b"}
+	set := func(n int) error {
+		for place := range 3 {
+			if err := m.Set(place, []byte(texts[n%2])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := set(0); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for n := 1; ; n++ {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			if err := set(n); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	for i := range 50 {
+		to := filepath.Join(dir, "copies", strings.Repeat("x", i+1))
+		n, err := CopyMarks(path, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, left := openMarks(t, to, 8)
+		if n != 3 || len(left) != 3 {
+			t.Fatalf("%d marks are copied, %d are there", n, len(left))
+		}
+		for place, text := range left {
+			if string(text) != texts[0] && string(text) != texts[1] {
+				t.Fatalf("mark %d is %q", place, text)
+			}
+		}
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := CopyMarks(path, filepath.Join(dir, "copies", "x")); err == nil {
+		t.Error("a copy replaced another")
+	}
+}

@@ -48,6 +48,7 @@ var layers = []layer{
 		"internal/db/dbtest",
 		"internal/event",
 		"internal/job",
+		"internal/live",
 	}},
 	{"values", []string{
 		"internal/rego/value",
@@ -156,6 +157,7 @@ var layers = []layer{
 		"internal/api/decisions",
 		"internal/api/editors",
 		"internal/api/estate",
+		"internal/api/events",
 		"internal/api/identity",
 		"internal/api/insight",
 		"internal/api/simulate",

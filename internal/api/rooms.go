@@ -10,6 +10,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/api/decisions"
 	"github.com/gatehouse-dev/gatehouse/internal/api/editors"
 	"github.com/gatehouse-dev/gatehouse/internal/api/estate"
+	"github.com/gatehouse-dev/gatehouse/internal/api/events"
 	"github.com/gatehouse-dev/gatehouse/internal/api/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/api/insight"
 	"github.com/gatehouse-dev/gatehouse/internal/api/simulate"
@@ -23,6 +24,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/devdocs"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
@@ -56,6 +58,7 @@ type Config struct {
 	Dashboard  *dashboard.Service
 	Decisions  *decision.Service
 	IDE        *ide.Service
+	Live       *live.Service
 	Metering   *metering.Service
 	Policies   *policy.Service
 	PolicyCode *policycode.Service
@@ -111,6 +114,7 @@ func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 		&decisions.Handler{Decisions: c.Decisions, AuthZEN: c.AuthZEN, PublicURL: c.PublicURL, Audit: c.Audit, Replays: c.Replays},
 		&simulate.Handler{Simulator: c.Simulator},
 		&insight.Handler{Audit: c.Audit, Replays: c.Replays, Dashboard: c.Dashboard, Anomalies: c.Anomalies, Now: c.Kit.Now},
+		&events.Handler{Live: c.Live, Authenticate: c.Kit.Authenticate, Log: c.Kit.Log, Ticks: c.Kit.Ticks},
 		&bridge.Handler{Bridge: c.Bridge},
 		&system.Handler{Version: c.Kit.Version, Now: c.Kit.Now, Started: c.Started, Probes: c.Probes, OpenMetrics: c.OpenMetrics, Languages: Languages, Portal: portal},
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
+	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/policycode"
@@ -83,6 +84,7 @@ type parts struct {
 	authzen   *authzen.Service
 	dashboard *dashboard.Service
 	anomalies *anomaly.Service
+	live      *live.Service
 	metering  *metering.Service
 }
 

@@ -8,11 +8,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
+	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// overview sets up the dashboard and the search for anomalies. Each replica looks at
+// overview sets up the dashboard, what tells consoles of changes, and the search for
+// anomalies. Each replica looks at
 // the tenants whose decisions it stores; one replica removes old anomalies.
 func (p *parts) overview(context.Context) error {
 	p.anomalies = &anomaly.Service{Stores: p.stores, Log: p.audit, Tuning: p.anomalyTuning, Now: p.now, Logger: p.log}
@@ -20,6 +22,9 @@ func (p *parts) overview(context.Context) error {
 		Stores: p.stores, Log: p.audit, Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers,
 		Anomalies: p.anomalies.Count, Now: p.now,
 	}
+	p.live = &live.Service{Stores: p.stores, Log: p.log, Now: p.now}
+	stop := p.stores.Watch(p.live.OnChange)
+	p.closers.add("streams of changes", 5*time.Second, func(context.Context) error { stop(); p.live.Close(); return nil })
 	p.task("anomalies", func(ctx context.Context) error {
 		return every(ctx, p.cfg.AnomalyInterval, func() { p.anomalies.Run(ctx) })
 	})

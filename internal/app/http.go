@@ -28,7 +28,7 @@ func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 		Started: p.now(), Probes: p.probes(), OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
 		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants, Metering: p.metering,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
-		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, AuthZEN: p.authzen, PublicURL: p.cfg.URL(), Dashboard: p.dashboard, Anomalies: p.anomalies,
+		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, Live: p.live, AuthZEN: p.authzen, PublicURL: p.cfg.URL(), Dashboard: p.dashboard, Anomalies: p.anomalies,
 	}
 }
 

@@ -129,7 +129,7 @@ func (s *server) run(ctx context.Context) error {
 			}
 		})
 	}
-	err := s.api.Serve(ctx, rest.NewHTTPServer(s.api, s.log), s.listener, s.cfg.StopDelay, shutdownGrace, func() { s.bridge.Close(); s.api.CloseSockets() })
+	err := s.api.Serve(ctx, rest.NewHTTPServer(s.api, s.log), s.listener, s.cfg.StopDelay, shutdownGrace, func() { s.bridge.Close(); s.live.Close(); s.api.CloseSockets() })
 	stopBackground()
 	tasks.Wait()
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {

@@ -161,7 +161,9 @@ type Filter struct {
 	// Status is one of the three states, or empty.
 	Status string
 	// Name is a part of the name, in any case; % and _ are literal.
-	Name        string
+	Name string
+	// Deleted asks for soft-deleted policies in the place of the others.
+	Deleted     bool
 	Skip, Limit int64
 }
 

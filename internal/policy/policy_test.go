@@ -190,6 +190,12 @@ func TestDeleteAndRestore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		for deleted, want := range map[bool]int64{true: 1, false: 0} {
+			page, err := h.List(ctx, sc(""), Filter{Deleted: deleted, Limit: 10})
+			if err != nil || page.Total != want || int64(len(page.Policies)) != want {
+				t.Errorf("of the deleted (%v): %+v, %v", deleted, page, err)
+			}
+		}
 		_, err = h.Delete(ctx, sc(""), p.ID, false, 0)
 		wantFault(t, err, fault.NotFound, "")
 		_, err = h.Get(ctx, sc(""), p.ID)

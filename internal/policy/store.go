@@ -15,8 +15,16 @@ const columns = `p.id, p.kind, p.name, p.description, p.status, p.environment, p
 
 const from = ` FROM policies p LEFT JOIN policy_counters c ON c.policy_id = p.id `
 
-const filters = ` WHERE p.deleted_at IS NULL AND ($1 = '' OR p.environment = $1) AND ($2 = '' OR p.status = $2)
-	AND ($3 = '' OR p.name_folded LIKE $3 ESCAPE '\') AND ($4 = '' OR p.kind = $4) `
+const filters = ` WHERE ($1 = '' OR p.environment = $1) AND ($2 = '' OR p.status = $2)
+	AND ($3 = '' OR p.name_folded LIKE $3 ESCAPE '\') AND ($4 = '' OR p.kind = $4) AND p.deleted_at IS `
+
+// filter is filters with the half that is asked for: what is deleted, or what is not.
+func (f Filter) filter() string {
+	if f.Deleted {
+		return filters + "NOT NULL "
+	}
+	return filters + "NULL "
+}
 
 // get reads a control, deleted or not.
 func get(ctx context.Context, tx *db.Tx, id int64) (Policy, error) {
@@ -26,7 +34,7 @@ func get(ctx context.Context, tx *db.Tx, id int64) (Policy, error) {
 }
 
 func list(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) ([]Policy, error) {
-	ps, err := db.All[Policy](ctx, tx, `SELECT `+columns+from+filters+`ORDER BY p.id LIMIT $5 OFFSET $6`,
+	ps, err := db.All[Policy](ctx, tx, `SELECT `+columns+from+f.filter()+`ORDER BY p.id LIMIT $5 OFFSET $6`,
 		string(env), f.Status, contains(f.Name), f.Kind, f.Limit, f.Skip)
 	for i := range ps {
 		ps[i].count()
@@ -35,7 +43,7 @@ func list(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) ([]Policy, er
 }
 
 func count(ctx context.Context, tx *db.Tx, env scope.Env, f Filter) (int64, error) {
-	return db.One[int64](ctx, tx, `SELECT count(*) FROM policies p`+filters, string(env), f.Status, contains(f.Name), f.Kind)
+	return db.One[int64](ctx, tx, `SELECT count(*) FROM policies p`+f.filter(), string(env), f.Status, contains(f.Name), f.Kind)
 }
 
 // contains is a LIKE pattern for a literal part of a folded name; empty for none.

@@ -23,6 +23,8 @@ type policyListIn struct {
 	Kind   string `query:"kind" enum:"control,library" doc:"Only policies of this kind"`
 	Status string `query:"status" enum:"active,inactive,draft" doc:"Only policies with this status"`
 	Name   string `query:"name" maxLength:"200" doc:"Only policies whose name contains this text, ignoring case"`
+	// Deleted asks for the other half of them.
+	Deleted bool `query:"deleted" doc:"Only deleted policies, which can be restored; absent: only the others"`
 }
 
 type policyPageOut struct{ Body policy.Page }
@@ -83,10 +85,10 @@ func (h *Handler) policies(r *rest.Router) {
 	tags, record := []string{"Policies"}, reflect.TypeFor[policy.Policy]()
 	rest.Register(r, rest.Op{
 		ID: "list-policies", Method: http.MethodGet, Path: "/policies", Reach: rest.ReachEnvironment, Permission: "policies:read", Tags: tags,
-		Summary: "List policies", Description: "Sorted by id. Deleted policies are not listed.",
+		Summary: "List policies", Description: "Sorted by id. Deleted policies are listed only with deleted=true.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *policyListIn) (*policyPageOut, error) {
-			page, err := h.Policies.List(ctx, sc, policy.Filter{Kind: in.Kind, Status: in.Status, Name: in.Name, Skip: int64(in.Skip), Limit: int64(in.Limit)})
+			page, err := h.Policies.List(ctx, sc, policy.Filter{Kind: in.Kind, Status: in.Status, Name: in.Name, Deleted: in.Deleted, Skip: int64(in.Skip), Limit: int64(in.Limit)})
 			return &policyPageOut{page}, err
 		})
 	rest.Register(r, rest.Op{

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -25,6 +26,13 @@ type explanationIn struct {
 	ID string `path:"decision_id" minLength:"1" maxLength:"200" doc:"Id of the decision, as the answer and the bouncer's X-Decision-Id name it"`
 }
 
+type decisionIn struct {
+	rest.InEnvironment
+	ID string `path:"decision_id" minLength:"1" maxLength:"200" doc:"Id of the decision, as the answer and the bouncer's X-Decision-Id name it"`
+}
+
+type decisionOut struct{ Body audit.Decision }
+
 type explanationOut struct{ Body audit.Explanation }
 
 // log registers the decision log.
@@ -43,6 +51,22 @@ func (h *Handler) log(r *rest.Router) {
 			}
 			page, err := h.Audit.Query(ctx, sc, f)
 			return &decisionLogOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,
+		Errors:      []int{http.StatusNotFound},
+		Summary:     "Read one decision",
+		Description: "The entry of the decision log with this id, as GET /decisions/audit lists it.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *decisionIn) (*decisionOut, error) {
+			d, err := h.Audit.One(ctx, sc, in.ID)
+			if err == nil && !sc.Sees(d.Environment) {
+				err = fault.NotFoundf("the log holds no such decision in %s", sc.Env)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return &decisionOut{d}, nil
 		})
 	rest.Register(r, rest.Op{
 		ID: "explain-decision", Method: http.MethodGet, Path: "/decisions/audit/{decision_id}/explanation", Reach: rest.ReachEnvironment, Permission: "audit:read", Tags: tags,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/hint"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
@@ -46,7 +47,7 @@ type EditorAAnswer struct {
 
 // EditorBRequest is the body of POST /ide-integration/editor-b.
 type EditorBRequest struct {
-	Action        string     `json:"action" enum:"validate,get_suggestions" doc:"The action"`
+	Action        string     `json:"action" enum:"validate,get_suggestions,format" doc:"The action"`
 	PolicyContent string     `json:"policy_content" doc:"One Rego v1 module"`
 	ProjectPath   string     `json:"project_path,omitempty" maxLength:"1000" doc:"The editor's project; accepted and ignored"`
 	FilePath      string     `json:"file_path,omitempty" maxLength:"1000" doc:"The file; accepted and ignored"`
@@ -61,6 +62,7 @@ type EditorBAnswer struct {
 	Warnings    []lang.Issue     `json:"warnings" doc:"The linter's findings"`
 	Completions []ide.Completion `json:"completions" doc:"get_suggestions: what can be typed at the position"`
 	Fixes       []ide.Fix        `json:"fixes" doc:"get_suggestions: changes that fix errors and warnings"`
+	Formatted   *string          `json:"formatted,omitempty" doc:"format: the module as opa fmt formats it; absent where it does not parse"`
 }
 
 // EditorSessionRequest is the body of POST /ide-integration/editor-a-server.
@@ -125,8 +127,8 @@ func (h *Handler) ide(r *rest.Router) {
 	}, h.editorA)
 	rest.Register(r, rest.Op{
 		ID: "editor-b", Method: http.MethodPost, Path: "/ide-integration/editor-b", Reach: rest.ReachEnvironment, Permission: "editor:read", Tags: tags,
-		Summary:     "Validate in an editor, or ask for suggestions",
-		Description: "get_suggestions returns completions for a position and fixes for problems anywhere in the module, each with the range that it replaces.",
+		Summary:     "Validate or format in an editor, or ask for suggestions",
+		Description: "get_suggestions returns completions for a position and fixes for problems anywhere in the module, each with the range that it replaces. format formats a module without changing what it means.",
 	}, h.editorB)
 	rest.Register(r, rest.Op{
 		ID: "editor-a-server", Method: http.MethodPost, Path: "/ide-integration/editor-a-server", Reach: rest.ReachEnvironment, Permission: "editor:write", Tags: tags,
@@ -199,8 +201,16 @@ func (h *Handler) editorB(ctx context.Context, sc scope.Scope, in *editorBIn) (*
 		v, err := h.IDE.Validate(ctx, sc, in.Body.PolicyContent)
 		return &editorBOut{EditorBAnswer{Success: true, Valid: v.Valid, Errors: v.Errors, Warnings: v.Warnings}}, err
 	}
+	if in.Body.Action == "format" {
+		v, err := h.IDE.Validate(ctx, sc, in.Body.PolicyContent)
+		out := EditorBAnswer{Success: true, Valid: v.Valid, Errors: v.Errors, Warnings: v.Warnings}
+		if text, ferr := hint.Format(in.Body.PolicyContent); ferr == nil {
+			out.Formatted = &text
+		}
+		return &editorBOut{out}, err
+	}
 	g, err := h.IDE.Suggest(ctx, sc, in.Body.PolicyContent, in.Body.Position)
-	return &editorBOut{EditorBAnswer{true, len(g.Errors) == 0, g.Errors, g.Warnings, g.Completions, g.Fixes}}, err
+	return &editorBOut{EditorBAnswer{Success: true, Valid: len(g.Errors) == 0, Errors: g.Errors, Warnings: g.Warnings, Completions: g.Completions, Fixes: g.Fixes}}, err
 }
 
 func (h *Handler) editorSession(ctx context.Context, sc scope.Scope, in *editorSessionIn) (*editorSessionOut, error) {

@@ -48,6 +48,11 @@ func TestReasonsInTheLog(t *testing.T) {
 				if reason, _ := d.Get("reason").(string); !strings.Contains(reason, want) {
 					t.Errorf("the caller is told %s", d.Body)
 				}
+				one := a.Do(t, "GET", fmt.Sprintf("/decisions/audit/%v?environment=sandbox", d.Get("decision_id")), nil).Want(200)
+				if one.Get("decision_id") != d.Get("decision_id") || one.Get("user", "id") != user || strings.Contains(string(one.Body), "canary") {
+					t.Errorf("%s: the entry is %s", level, one.Body)
+				}
+				a.Do(t, "GET", fmt.Sprintf("/decisions/audit/%v?environment=production", d.Get("decision_id")), nil).Want(404)
 				e := a.Do(t, "GET", fmt.Sprintf("/decisions/audit/%v/explanation", d.Get("decision_id")), nil).Want(200)
 				if reason, _ := e.Get("reason").(string); strings.Contains(string(e.Body), "canary") || !strings.Contains(reason, "[redacted]") {
 					t.Errorf("%s: the explanation is %s", level, e.Body)

@@ -432,6 +432,16 @@ func TestEditorDoors(t *testing.T) {
 			t.Errorf("%s", b.Body)
 		}
 
+		layout := func(source string) any {
+			return s.Admin.Do(t, "POST", "/ide-integration/editor-b", apptest.Body{"action": "format", "policy_content": source}).Want(200).Get("formatted")
+		}
+		if got := layout("package p\nallow if {   input.a==1 }\n"); got != "package p\n\nallow if input.a == 1\n" {
+			t.Errorf("formatted to %q", got)
+		}
+		if got := layout("package p\nallow if {"); got != nil {
+			t.Errorf("what does not parse is formatted to %q", got)
+		}
+
 		session := func(c *apptest.Client, body apptest.Body) *apptest.Response {
 			return c.Do(t, "POST", "/ide-integration/editor-a-server", body)
 		}

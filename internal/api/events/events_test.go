@@ -1,0 +1,200 @@
+package events
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/live"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// pipes is a listener whose connections hold no bytes: what is written waits until
+// it is read.
+type pipes struct {
+	next chan net.Conn
+	done chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.next:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
+	}
+}
+func (p pipes) Close() error   { close(p.done); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// house serves the stream to whoever the credential is good for.
+type house struct {
+	live  *live.Service
+	store *db.Cluster
+	good  atomic.Bool
+	idle  atomic.Bool // whether each look at the credential was one of nobody
+	ended chan struct{}
+	pipes pipes
+}
+
+func newHouse(t *testing.T, c *db.Cluster, waits times) *house {
+	t.Helper()
+	h := &house{store: c, ended: make(chan struct{}, 4), pipes: pipes{make(chan net.Conn), make(chan struct{})}}
+	h.good.Store(true)
+	h.idle.Store(true)
+	h.live = &live.Service{Stores: c, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	stop := c.Watch(h.live.OnChange)
+	authenticate := func(_ context.Context, cr rest.Credential) (scope.Scope, rest.Principal, error) {
+		if !cr.Idle {
+			h.idle.Store(false)
+		}
+		if !h.good.Load() {
+			return scope.Scope{}, rest.Principal{}, fault.New(fault.Unauthenticated, "invalid_credentials", "no")
+		}
+		return scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "ada"}, Permissions: scope.Permissions{All: true}}, rest.Principal{}, nil
+	}
+	room := &Handler{Live: h.live, Authenticate: authenticate, Log: slog.New(slog.DiscardHandler), Ticks: time.Now, times: waits}
+	r, err := rest.New(rest.Config{Now: time.Now, NewID: func() string { return "id" }, Log: slog.New(slog.DiscardHandler), Authenticate: authenticate, Document: rest.Document{Title: "t", Version: "1", Languages: []string{"en"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	room.Mount(r)
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		r.ServeHTTP(w, req)
+		h.ended <- struct{}{}
+	})}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(h.pipes) }()
+	t.Cleanup(func() {
+		h.live.Close()
+		stop()
+		_ = srv.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// ask opens a stream, and gives what is read of it.
+func (h *house) ask(t *testing.T) *bufio.Reader {
+	t.Helper()
+	client, server := net.Pipe()
+	t.Cleanup(func() { _ = client.Close() })
+	h.pipes.next <- server
+	if _, err := fmt.Fprint(client, "GET /api/v1/events/stream HTTP/1.1\r\nHost: h\r\nCookie: gatehouse=x\r\nSec-Fetch-Site: same-origin\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	r := bufio.NewReader(client)
+	if line, err := r.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200 ") {
+		more, _ := r.Peek(r.Buffered())
+		t.Fatalf("answered %q %v: %s", line, err, more)
+	}
+	return r
+}
+
+// until reads lines until one begins with prefix.
+func until(t *testing.T, r *bufio.Reader, prefix string) string {
+	t.Helper()
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("no line %q: %v", prefix, err)
+		}
+		if strings.HasPrefix(line, prefix) {
+			return strings.TrimSpace(line)
+		}
+	}
+}
+
+func (h *house) over(t *testing.T) {
+	t.Helper()
+	select {
+	case <-h.ended:
+	case <-time.After(time.Minute):
+		t.Fatal("the stream goes on")
+	}
+}
+
+// touch changes something.
+func (h *house) touch(t *testing.T) {
+	t.Helper()
+	err := h.store.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
+		_, err := tx.Bump(t.Context(), "env:sandbox")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHeartbeat: a stream in which nothing happens sends comments, and its looks at
+// the credential are those of nobody at the screen.
+func TestHeartbeat(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		h := newHouse(t, c, times{check: 5 * time.Millisecond, heartbeat: 20 * time.Millisecond, patience: time.Minute})
+		r := h.ask(t)
+		until(t, r, "Content-Type: text/event-stream")
+		until(t, r, "retry: 2000")
+		until(t, r, "id: ")
+		until(t, r, ":")
+		h.touch(t)
+		until(t, r, "event: change")
+		if data := until(t, r, "data: "); !strings.HasPrefix(data, `data: {"topic":"revisions","environment":"sandbox","revision":`) {
+			t.Errorf("told %s", data)
+		}
+		until(t, r, ":")
+		h.good.Store(false)
+		for {
+			if _, err := r.ReadByte(); err != nil {
+				break
+			}
+		}
+		h.over(t)
+		if !h.idle.Load() {
+			t.Error("the stream lengthens the session")
+		}
+	})
+}
+
+// TestSlowReader: a client that does not read is cut off.
+func TestSlowReader(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		h := newHouse(t, c, times{check: 5 * time.Millisecond, heartbeat: time.Hour, patience: 50 * time.Millisecond})
+		r := h.ask(t)
+		until(t, r, "retry: 2000")
+		h.touch(t)
+		h.over(t)
+	})
+}
+
+// TestEnd: the end of the server ends the streams.
+func TestEnd(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		h := newHouse(t, c, times{check: time.Hour, heartbeat: time.Hour, patience: time.Minute})
+		r := h.ask(t)
+		until(t, r, "id: ")
+		h.live.Close()
+		for {
+			if _, err := r.ReadByte(); err != nil {
+				break
+			}
+		}
+		h.over(t)
+	})
+}

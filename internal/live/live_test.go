@@ -1,0 +1,301 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+func reader(permissions ...scope.Permission) scope.Scope {
+	return scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "ada"}, Permissions: scope.Permissions{List: permissions}}
+}
+
+var everything = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "root"}, Permissions: scope.Permissions{All: true}}
+
+// note writes an entry of the administrative log as audit.Append does, as far as a
+// stream reads it.
+func note(t *testing.T, c *db.Cluster, tenant scope.TenantID, kind, object, id string, env scope.Env) {
+	t.Helper()
+	err := c.Write(t.Context(), tenant, func(tx *db.Tx) error {
+		seq, err := lastEntry(t.Context(), tx)
+		if err != nil {
+			return err
+		}
+		seq++
+		if _, err := tx.Exec(t.Context(), `INSERT INTO audit_events (seq, at, type, object, object_id, object_name, environment, actor_kind, actor_id, actor_name,
+			ip_address, request_id, changes, event_context, hash) VALUES ($1, $2, $3, $4, $5, '', $6, 'user', '', '', '', '', '{}', '{}', $7)`,
+			seq, tx.Now(), kind, object, id, string(env), ""); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(t.Context(), `INSERT INTO audit_chains (name, first_pos, first_seq, base, last_pos, last_seq, head) VALUES ('events', 1, 1, $1, $2, $2, $1)
+			ON CONFLICT (name) DO UPDATE SET last_pos = excluded.last_pos, last_seq = excluded.last_seq`, "", seq); err != nil {
+			return err
+		}
+		return tx.Notify(t.Context(), "events")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func service(t *testing.T, c *db.Cluster) *Service {
+	t.Helper()
+	s := &Service{Stores: c, Log: slog.New(slog.DiscardHandler), Now: time.Now, Tick: 20 * time.Millisecond}
+	stop := c.Watch(s.OnChange)
+	t.Cleanup(func() { stop(); s.Close() })
+	return s
+}
+
+func open(t *testing.T, s *Service, sc scope.Scope, last string) *Stream {
+	t.Helper()
+	st, err := s.Open(t.Context(), sc, last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(st.Close)
+	return st
+}
+
+// next waits for the next message of a stream.
+func next(t *testing.T, st *Stream, sc scope.Scope) Message {
+	t.Helper()
+	late := time.After(time.Minute)
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for {
+		if m, ok := st.Take(sc); ok {
+			return m
+		}
+		select {
+		case <-st.Woken():
+		case <-look.C:
+		case <-late:
+			t.Fatal("no message")
+		}
+	}
+}
+
+// TestResume: a client that comes back with the id of the last message is told what
+// it missed, and no more; where that is not known, it is told to read everything.
+func TestResume(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		s := service(t, c)
+		st := open(t, s, everything, "")
+		note(t, c, scope.DefaultTenant, "RESOURCE_CREATED", "resource", "1", scope.Sandbox)
+		m := next(t, st, everything)
+		if want := (Change{Resources, scope.Sandbox, "1"}); len(m.Changes) != 1 || m.Changes[0].Change != want {
+			t.Fatalf("told %+v, want %+v", m, want)
+		}
+		st.Close()
+		note(t, c, scope.DefaultTenant, "USER_CREATED", "user", "u", scope.AnyEnv)
+		note(t, c, dbtest.Second, "USER_CREATED", "user", "of another tenant", scope.AnyEnv)
+		note(t, c, scope.DefaultTenant, "LOGIN", "user", "u", scope.AnyEnv)
+		again := open(t, s, everything, m.ID)
+		m = next(t, again, everything)
+		if want := (Change{Users, scope.AnyEnv, "u"}); m.Reload || len(m.Changes) != 1 || m.Changes[0].Change != want {
+			t.Fatalf("after a while told %+v, want %+v", m, want)
+		}
+		if m, ok := open(t, s, everything, m.ID).Take(everything); ok {
+			t.Errorf("nothing happened, and a client is told %+v", m)
+		}
+		future, _ := parsePosition(m.ID)
+		future.seq += 1000
+		for _, id := range []string{"x", "0.0", future.String()} {
+			if m := next(t, open(t, s, everything, id), everything); !m.Reload {
+				t.Errorf("with the id %q told %+v, want a reload", id, m)
+			}
+		}
+		err := c.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `DELETE FROM audit_events WHERE seq = 1`)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := next(t, open(t, s, everything, position{}.String()), everything); !m.Reload {
+			t.Errorf("with an id from before what is kept told %+v, want a reload", m)
+		}
+	})
+}
+
+// TestGauges: what the log does not tell of is told by the gauges, decisions at most
+// every two seconds.
+func TestGauges(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		s := service(t, c)
+		st := open(t, s, everything, "")
+		count := func(env scope.Env) {
+			err := c.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), `INSERT INTO decision_rollups (width, bucket, environment, measure, n) VALUES ($1, $2, $3, 'deny', 5)
+					ON CONFLICT (width, bucket, environment, measure) DO UPDATE SET n = decision_rollups.n + 5`, (24 * time.Hour).Microseconds(), time.Now().Truncate(24*time.Hour), string(env))
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		var told [2]time.Time
+		for i := range told {
+			count(scope.Production)
+			m := next(t, st, everything)
+			told[i] = time.Now()
+			if want := (Change{Topic: Decisions, Environment: scope.Production}); len(m.Changes) != 1 || m.Changes[0].Change != want {
+				t.Fatalf("told %+v, want %+v", m, want)
+			}
+		}
+		if apart := told[1].Sub(told[0]); apart < decisionsEvery-200*time.Millisecond {
+			t.Errorf("told of decisions twice within %s", apart)
+		}
+		for _, write := range []struct {
+			sql  string
+			want Change
+		}{
+			{`INSERT INTO revisions (name, value) VALUES ('env:sandbox', 7) ON CONFLICT (name) DO UPDATE SET value = revisions.value + 1`, Change{Topic: Revisions, Environment: scope.Sandbox}},
+			{`INSERT INTO replay_runs (status, environment, source_environment, request, created_at, updated_at) VALUES ('running', 'production', 'production', '{}', 1, 1)`, Change{Topic: Replays, Environment: scope.Production}},
+			{`UPDATE replay_runs SET evaluated = 12`, Change{Topic: Replays, Environment: scope.Production}},
+			{`INSERT INTO ide_deployments (id, source, event_type, status, created_at) VALUES ('d', 'editor', 'deploy', 'in_progress', 1)`, Change{Topic: Deployments}},
+			{`UPDATE ide_deployments SET status = 'failed', finished_at = 2`, Change{Topic: Deployments}},
+		} {
+			err := c.Write(t.Context(), scope.DefaultTenant, func(tx *db.Tx) error {
+				_, err := tx.Exec(t.Context(), write.sql)
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m := next(t, st, everything); len(m.Changes) != 1 || m.Changes[0].Change != write.want {
+				t.Errorf("after %s told %+v, want %+v", write.sql, m, write.want)
+			}
+		}
+	})
+}
+
+// TestSlowClient: a client that takes nothing holds a bounded number of changes, and
+// is told to read everything once it does.
+func TestSlowClient(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		s := service(t, c)
+		st := open(t, s, everything, "")
+		var n news
+		for i := range 10 * maxPending {
+			n.add(Change{Policies, scope.Sandbox, fmt.Sprint(i)}, change{revision: int64(i), gauge: gauges})
+		}
+		at := st.latest
+		at.seq += 5
+		st.tell(n, at)
+		if len(st.pending) > maxPending+1 || len(st.order) > maxPending+1 {
+			t.Errorf("%d changes wait for one client", len(st.pending))
+		}
+		m := next(t, st, everything)
+		if p, _ := parsePosition(m.ID); !m.Reload || len(m.Changes) != 0 || p.seq != at.seq {
+			t.Errorf("told %+v, want a reload at %d", m, at.seq)
+		}
+	})
+}
+
+// TestSeen holds who is told of what to what its operations ask for.
+func TestSeen(t *testing.T) {
+	bound := func(env scope.Env, p ...scope.Permission) scope.Scope {
+		sc := reader(p...)
+		sc.Env, sc.EnvBound = env, true
+		return sc
+	}
+	asked := reader("policies:read", "users:read")
+	asked.Env = scope.Production
+	for _, x := range []struct {
+		name string
+		sc   scope.Scope
+		c    Change
+		want bool
+	}{
+		{"nothing", reader(), Change{Topic: Policies}, false},
+		{"another permission", reader("policies:read"), Change{Topic: Users}, false},
+		{"the permission", reader("users:read"), Change{Topic: Users}, true},
+		{"figures", reader("dashboard:read"), Change{Decisions, scope.Sandbox, ""}, true},
+		{"the log", reader("audit:read"), Change{Decisions, scope.Sandbox, ""}, true},
+		{"anomalies name people", reader("dashboard:read"), Change{Topic: Anomalies}, false},
+		{"replays are for authors", reader("policies:read"), Change{Topic: Replays}, false},
+		{"the environment asked for", asked, Change{Policies, scope.Production, "1"}, true},
+		{"the other", asked, Change{Policies, scope.Sandbox, "1"}, false},
+		{"of no environment", asked, Change{Users, scope.AnyEnv, "1"}, true},
+		{"bound, its own", bound(scope.Sandbox, "policies:read"), Change{Policies, scope.Sandbox, "1"}, true},
+		{"bound, the other", bound(scope.Sandbox, "policies:read"), Change{Policies, scope.Production, "1"}, false},
+		{"bound, people", bound(scope.Sandbox, "users:read"), Change{Users, scope.AnyEnv, "1"}, false},
+		{"bound, keys", bound(scope.Sandbox, "tenants:read"), Change{Topic: APIKeys}, false},
+		{"bound to sandbox, repositories", bound(scope.Sandbox, "editor:read"), Change{Topic: Repositories}, true},
+		{"bound to production, repositories", bound(scope.Production, "editor:read"), Change{Topic: Repositories}, false},
+	} {
+		if got := x.c.seenIn(x.sc); got != x.want {
+			t.Errorf("%s: %v, want %v", x.name, got, x.want)
+		}
+	}
+	for object, name := range objects {
+		if _, known := topics[name]; !known {
+			t.Errorf("changes of %s are of the topic %q, which is none", object, name)
+		}
+	}
+	hidden := Change{Replays, scope.Sandbox, "7"}.shownTo(bound(scope.Sandbox, "policies:write"))
+	if hidden.ID != "" {
+		t.Errorf("a bound credential is told of %+v, which may be over the other environment's decisions", hidden)
+	}
+}
+
+// TestPosition: an id reads as what it was written from, and nothing else reads.
+func TestPosition(t *testing.T) {
+	p := position{seq: 1 << 60}
+	for i := range p.gauges {
+		p.gauges[i] = int64(i) * 1e15
+	}
+	if got, ok := parsePosition(p.String()); !ok || got != p {
+		t.Errorf("%v reads as %v", p, got)
+	}
+	for _, bad := range []string{"", ".", "1", "-1.0.0.0.0.0.0.0.0.0", "1.0.0.0.0.0.0.0.0.", "1.0.0.0.0.0.0.0.0.0.0", "1.0.0.0.0.0.0.0.0.!", "zzzzzzzzzzzzzzzz.0.0.0.0.0.0.0.0.0"} {
+		if p, ok := parsePosition(bad); ok {
+			t.Errorf("%q reads as %v", bad, p)
+		}
+	}
+	shown := p.shownTo(reader("users:read"))
+	if shown.seq != p.seq || shown.gauges != [gauges]int64{} {
+		t.Errorf("somebody who may see no gauge is shown %v", shown)
+	}
+}
+
+// TestBounds: so many streams and no more, and places are given back.
+func TestBounds(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		s := service(t, c)
+		sc := reader("policies:read")
+		var first *Stream
+		for range maxEach {
+			first = open(t, s, sc, "")
+		}
+		if _, err := s.Open(t.Context(), sc, ""); !fault.Is(err, fault.RateLimited) {
+			t.Fatalf("one more of a person: %v", err)
+		}
+		other := sc
+		other.Actor.ID = "grace"
+		open(t, s, other, "")
+		first.Close()
+		first.Close()
+		open(t, s, sc, "")
+		if _, err := s.Open(t.Context(), reader(), ""); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("who may read nothing: %v", err)
+		}
+		s.Close()
+		select {
+		case <-first.Done():
+		default:
+			t.Error("a stream goes on after the service has ended")
+		}
+		if _, err := s.Open(context.Background(), sc, ""); !fault.Is(err, fault.RateLimited) {
+			t.Errorf("after the end: %v", err)
+		}
+	})
+}

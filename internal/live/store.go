@@ -1,0 +1,107 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+// entry is what a stream tells of an entry of the administrative log.
+type entry struct {
+	Seq         int64  `db:"seq"`
+	Type        string `db:"type"`
+	Object      string `db:"object"`
+	ObjectID    string `db:"object_id"`
+	Environment string `db:"environment"`
+}
+
+// lastEntry is the sequence of the newest entry of the administrative log.
+func lastEntry(ctx context.Context, tx *db.Tx) (int64, error) {
+	seq, err := db.One[int64](ctx, tx, `SELECT last_seq FROM audit_chains WHERE name = 'events'`)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, nil
+	}
+	return seq, err
+}
+
+// entriesBetween are the entries after one sequence up to and with another, oldest
+// first, n at most.
+func entriesBetween(ctx context.Context, tx *db.Tx, after, last int64, n int) ([]entry, error) {
+	return db.All[entry](ctx, tx, `SELECT seq, type, object, object_id, environment FROM audit_events
+		WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3`, after, last, n)
+}
+
+// libraries are the ids of the policies that are libraries, as the log has them.
+func libraries(ctx context.Context, tx *db.Tx) (map[string]bool, error) {
+	ids, err := db.All[int64](ctx, tx, `SELECT id FROM policies WHERE kind = 'library'`)
+	out := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		out[strconv.FormatInt(id, 10)] = true
+	}
+	return out, err
+}
+
+// recent is how far back decisions are counted: what a bouncer delivers later than
+// that moves no screen that is open.
+const recent = 8 * 24 * time.Hour
+
+// reading is one gauge's number in one environment; the environment is empty where
+// there is but one.
+type reading struct {
+	Environment string `db:"environment"`
+	N           int64  `db:"n"`
+}
+
+// gaugeQueries read the gauges, each those of the environments in this order. The
+// weights keep two changes at once from cancelling each other out.
+var gaugeQueries = []struct {
+	first gauge
+	text  string
+}{
+	{revisionsSandbox, `SELECT environment, CAST(SUM(n) AS BIGINT) AS n FROM (
+		SELECT substr(name, 5) AS environment, value AS n FROM revisions WHERE name IN ('env:sandbox', 'env:production')
+		UNION ALL SELECT b.environment, u.revision + u.active_revision * 1009 + u.refused_revision * 1000003 FROM bouncer_bundles u JOIN bouncers b ON b.id = u.bouncer_id
+	) AS parts GROUP BY environment`},
+	{bouncersSandbox, `SELECT environment, CAST(SUM(CASE status WHEN 'connected' THEN 1 WHEN 'degraded' THEN 1009 ELSE 1000003 END * (id + 7)
+		+ policies_synced * 31) AS BIGINT) AS n FROM bouncers GROUP BY environment`},
+	{replaysSandbox, `SELECT environment, CAST(SUM(1 + evaluated * 7 + CASE WHEN finished_at IS NULL THEN 0 ELSE 1000003 END) AS BIGINT) AS n
+		FROM replay_runs GROUP BY environment`},
+	{deploymentsAll, `SELECT '' AS environment, CAST(COUNT(*) + COUNT(finished_at) * 1000003 AS BIGINT) AS n FROM ide_deployments`},
+}
+
+// readGauges reads all gauges but those of decisions into p.
+func readGauges(ctx context.Context, tx *db.Tx, p *position) error {
+	for _, q := range gaugeQueries {
+		rows, err := db.All[reading](ctx, tx, q.text)
+		if err != nil {
+			return err
+		}
+		p.set(q.first, rows)
+	}
+	return nil
+}
+
+// readDecisions reads the gauges of decisions into p.
+func readDecisions(ctx context.Context, tx *db.Tx, now time.Time, p *position) error {
+	const day = 24 * time.Hour
+	rows, err := db.All[reading](ctx, tx, `SELECT environment, CAST(SUM(n) AS BIGINT) AS n FROM decision_rollups
+		WHERE width = $1 AND bucket >= $2 AND measure IN ('permit', 'deny') GROUP BY environment`, day.Microseconds(), now.Add(-recent))
+	if err == nil {
+		p.set(decisionsSandbox, rows)
+	}
+	return err
+}
+
+// set puts the readings of a gauge of each environment, or of the one there is.
+func (p *position) set(first gauge, rows []reading) {
+	for _, r := range rows {
+		at := first
+		if r.Environment == "production" {
+			at++
+		}
+		p.gauges[at] = r.N
+	}
+}

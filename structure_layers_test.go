@@ -18,6 +18,7 @@ type layer struct {
 var layers = []layer{
 	{"errors", []string{
 		"internal/fault",
+		"internal/dnstest",
 		"internal/freeport",
 		"internal/fulltest",
 	}},
@@ -96,6 +97,7 @@ var layers = []layer{
 		"internal/auth",
 		"internal/bouncer",
 		"internal/decision",
+		"internal/domain",
 		"internal/metering",
 		"internal/policy",
 	}},

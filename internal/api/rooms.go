@@ -23,6 +23,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
 	"github.com/gatehouse-dev/gatehouse/internal/devdocs"
+	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
 	"github.com/gatehouse-dev/gatehouse/internal/live"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
@@ -57,6 +58,7 @@ type Config struct {
 	Bridge     *bridges.Service
 	Dashboard  *dashboard.Service
 	Decisions  *decision.Service
+	Domains    *domain.Service
 	IDE        *ide.Service
 	Live       *live.Service
 	Metering   *metering.Service
@@ -107,7 +109,7 @@ type room interface{ Mount(r *rest.Router) }
 // rooms are in the order of docs/permissions.md.
 func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 	return []room{
-		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering},
+		&identity.Handler{Auth: c.Auth, Users: c.Users, Tenants: c.Tenants, Metering: c.Metering, Domains: c.Domains},
 		&controls.Handler{Policies: c.Policies, PolicyCode: c.PolicyCode, Resources: c.Resources, Replays: c.Replays},
 		&estate.Handler{Resources: c.Resources, Bouncers: c.Bouncers, Tenants: c.Tenants, Bridge: c.Bridge},
 		e,

@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/dashboard"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/decision"
+	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/ide"
@@ -86,6 +87,8 @@ type parts struct {
 	anomalies *anomaly.Service
 	live      *live.Service
 	metering  *metering.Service
+	domains   *domain.Service
+	routes    *domain.Routes
 }
 
 // task runs until the context ends; an error ends the server.
@@ -120,8 +123,9 @@ func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err 
 			_ = p.closers.close()
 		}
 	}()
+	domains := func(ctx context.Context) error { return startDomains(ctx, p) }
 	usage := func(context.Context) error { return startMetering(p) }
-	for _, step := range []func(context.Context) error{p.ground, p.people, p.subjects, p.editors, p.decide, usage, p.deliver, p.rehearse, p.work, p.overview, p.background} {
+	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, p.deliver, p.rehearse, p.work, p.overview, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -25,6 +25,9 @@ type Config struct {
 	BaseDomain  string `env:"GATEHOUSE_BASE_DOMAIN" help:"Domain whose subdomains name tenants, such as gatehouse.example.com."`
 	PublicURL   string `env:"GATEHOUSE_PUBLIC_URL" help:"URL at which bouncers and people reach this server; absent: http:// and the listen address."`
 
+	DNSServer      string        `env:"GATEHOUSE_DNS_SERVER" help:"Resolver, as host:port, that the records of tenants' domains are looked up with; absent: the system's."`
+	DomainInterval time.Duration `env:"GATEHOUSE_DOMAIN_INTERVAL" default:"24h" help:"How often verified domains are checked: whether they still lead here, and how long their certificates last."`
+
 	TrustedProxies []string `env:"GATEHOUSE_TRUSTED_PROXIES" help:"Addresses or CIDRs of the load balancers in front of this server; their X-Forwarded-For and X-Forwarded-Host are trusted. Without it, all clients behind a load balancer share its address, in the audit and for the lock on failed sign-ins."`
 
 	AdminPassword string   `env:"GATEHOUSE_ADMIN_PASSWORD" help:"Password of the first administrator, used at the first start; absent: random, printed once. A weak password is accepted with a warning."`
@@ -64,6 +67,14 @@ const minSpoolBytes = 16 << 20
 func (c *Config) Check() error {
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
 		return fmt.Errorf("GATEHOUSE_LISTEN: %q is not host:port", c.Listen)
+	}
+	if c.DNSServer != "" {
+		if host, port, err := net.SplitHostPort(c.DNSServer); err != nil || host == "" || port == "" {
+			return fmt.Errorf("GATEHOUSE_DNS_SERVER: %q is not host:port", c.DNSServer)
+		}
+	}
+	if c.DomainInterval <= 0 {
+		return fmt.Errorf("GATEHOUSE_DOMAIN_INTERVAL: %s is not more than 0", c.DomainInterval)
 	}
 	if c.DataDir == "" {
 		return fmt.Errorf("GATEHOUSE_DATA_DIR: a directory is needed")
@@ -192,6 +203,19 @@ func (c *Config) URL() string {
 		return strings.TrimRight(c.PublicURL, "/")
 	}
 	return "http://" + c.Listen
+}
+
+// host is the host name that this server is reached by; localhost where that is an
+// address.
+func (c *Config) host() string {
+	u, err := url.Parse(c.URL())
+	if err != nil || u.Hostname() == "" {
+		return "localhost"
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return "localhost"
+	}
+	return strings.ToLower(u.Hostname())
 }
 
 // parseLimit reads 'plan', 'none' or a number; -1 stands for plan, 0 for none.

@@ -23,10 +23,10 @@ func (p *parts) apiConfig(version string, console http.Handler) api.Config {
 			Authenticate: authenticateWith(p.auth), Count: p.cache.Count, Limits: p.limits(), TrustedProxies: proxies,
 			Registry: p.registry, Panics: p.panics, Console: console,
 			Idempotency: rest.Idempotency{Cluster: p.stores, Seal: p.box.Seal, Open: p.box.Open, Outcome: p.outcome},
-			DiskFull:    p.keeper.reserve.InUse, Meter: p.metering.Calls.Meter,
+			DiskFull:    p.keeper.reserve.InUse, Meter: p.metering.Calls.Meter, TenantByHost: p.routes.Tenant,
 		},
 		Started: p.now(), Probes: p.probes(), OpenMetrics: p.cfg.OpenMetrics || p.cfg.Demo,
-		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants, Metering: p.metering,
+		Decisions: p.decisions, Auth: p.auth, Users: p.users, Tenants: p.tenants, Metering: p.metering, Domains: p.domains,
 		Policies: p.policies, Resources: p.resources, Bouncers: p.bouncers, PolicyCode: p.policyCode, Bridge: p.bridge, Audit: p.audit,
 		Replays: p.replays, Simulator: p.simulator, IDE: p.ide, Live: p.live, AuthZEN: p.authzen, PublicURL: p.cfg.URL(), Dashboard: p.dashboard, Anomalies: p.anomalies,
 	}

@@ -2,14 +2,51 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"path/filepath"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/job"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/tally"
 )
+
+// startDomains sets up the domains of tenants: whose they are, and a daily look at
+// whether they still lead here.
+func startDomains(ctx context.Context, p *parts) error {
+	box, err := p.box.For("domains")
+	if err != nil {
+		return err
+	}
+	routes, err := domain.LoadRoutes(ctx, p.stores, p.log)
+	if err != nil {
+		return err
+	}
+	p.routes = routes
+	p.domains = &domain.Service{
+		Stores: p.stores, Tenants: p.tenants, DNS: domain.Resolver{Server: p.cfg.DNSServer}, Box: box, Random: rand.Reader, Now: p.now,
+		BaseDomain: p.cfg.BaseDomain, Host: p.cfg.host(),
+	}
+	p.tenants.OnCreate = append(p.tenants.OnCreate, p.domains.Claim)
+	p.tenants.OnPurge = append(p.tenants.OnPurge, p.domains.Forget)
+	stop := p.stores.Watch(routes.Changed)
+	p.closers.add("routes of domains", time.Second, func(context.Context) error { stop(); return nil })
+	p.task("routes of domains", routes.Run)
+	leases := &job.Leases{System: p.stores.System(), Holder: newID(), Now: p.now, Logger: p.log}
+	p.task("look at domains", func(ctx context.Context) error {
+		leases.Lead(ctx, "look at domains", time.Minute, func(ctx context.Context) {
+			_ = every(ctx, p.cfg.DomainInterval, func() {
+				if err := p.domains.Check(ctx); err != nil && ctx.Err() == nil {
+					p.log.Warn("look at domains", "error", err)
+				}
+			})
+		})
+		return nil
+	})
+	return nil
+}
 
 // startMetering sets up the counting of what tenants use. It comes after the decision log,
 // which makes sure that no other process has the data directory.

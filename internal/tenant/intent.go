@@ -35,6 +35,9 @@ type telling struct {
 	RequestID string         `json:"request_id"`
 }
 
+// created is the type of the log's line on a new tenant.
+const created = "TENANT_CREATED"
+
 // newIntent makes the intent of a change of t.
 func newIntent(sc scope.Scope, t Tenant, at time.Time, kind string, changes map[string]any) intent {
 	return intent{Tenant: t.ID, Home: t.ID, At: db.Stamp(at), Telling: telling{kind, t.Name, changes, sc.Actor, sc.RequestID}}
@@ -126,6 +129,13 @@ func (s *Service) recordChange(ctx context.Context, in intent, t Tenant) error {
 		if !in.purges() {
 			if err := putSettings(ctx, tx, t.Settings); err != nil {
 				return err
+			}
+		}
+		if in.Telling.Type == created {
+			for _, f := range s.OnCreate {
+				if err := f(ctx, tx, t); err != nil {
+					return err
+				}
 			}
 		}
 		return in.tell(ctx, tx)

@@ -21,6 +21,8 @@ type Service struct {
 	// Counters count the objects of a kind (Policies, Users, Bouncers) in a
 	// tenant's store; a kind without one is not limited.
 	Counters map[string]func(ctx context.Context, tx *db.Tx) (int64, error)
+	// OnCreate adds to a new tenant's store, in the transaction that logs its making.
+	OnCreate []func(ctx context.Context, tx *db.Tx, t Tenant) error
 	// OnPurge removes what a tenant has outside of its store: objects, cache.
 	OnPurge []func(ctx context.Context, id scope.TenantID) error
 	// Disown ends all credentials of a tenant within a transaction of its store:
@@ -79,7 +81,7 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Tenant, 
 		if err := insertTenant(ctx, tx, t); err != nil {
 			return err
 		}
-		in = newIntent(sc, t, t.CreatedAt, "TENANT_CREATED", map[string]any{"region": t.Region, "plan_type": t.PlanType, "settings": t.Settings})
+		in = newIntent(sc, t, t.CreatedAt, created, map[string]any{"region": t.Region, "plan_type": t.PlanType, "settings": t.Settings})
 		return in.store(ctx, tx)
 	})
 	if err != nil {
@@ -296,6 +298,12 @@ func (s *Service) Facts(ctx context.Context, id scope.TenantID) (Facts, error) {
 		return Facts{}, notFound(id)
 	}
 	return f, err
+}
+
+// Visible refuses a tenant that the caller may not know of, or that is not there.
+func (s *Service) Visible(ctx context.Context, sc scope.Scope, id scope.TenantID) error {
+	_, err := s.findVisible(ctx, sc, id)
+	return err
 }
 
 // findVisible finds a tenant that the caller may know of.

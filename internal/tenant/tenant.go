@@ -134,9 +134,9 @@ type Deletion struct {
 // Alert is the specification's "Tenant alert".
 type Alert struct {
 	ID         int64      `json:"id" db:"id"`
-	Type       string     `json:"type" db:"type" doc:"usage_limit: usage is close to a limit or has reached it. bouncer_disconnected: a bouncer has been silent for three of its poll intervals. bouncer_trouble: a bouncer cannot store its decision log, or its policy has not been confirmed for too long."`
-	Severity   string     `json:"severity" db:"severity" enum:"warning,error,critical" doc:"usage_limit: warning from 80 %, critical from 100 %. bouncer_disconnected and bouncer_trouble: error."`
-	Subject    string     `json:"subject" db:"subject" doc:"Subject of the alert. For usage_limit: policies, users or bouncers. For bouncers: the bouncer's id."`
+	Type       string     `json:"type" db:"type" doc:"usage_limit: usage is close to a limit or has reached it. bouncer_disconnected: a bouncer has been silent for three of its poll intervals. bouncer_trouble: a bouncer cannot store its decision log, or its policy has not been confirmed for too long. domain_unresolved: a verified domain no longer leads to this deployment. domain_certificate: the certificate of a domain ends within 14 days."`
+	Severity   string     `json:"severity" db:"severity" enum:"warning,error,critical" doc:"usage_limit: warning from 80 %, critical from 100 %. bouncer_disconnected, bouncer_trouble and domain_unresolved: error. domain_certificate: warning."`
+	Subject    string     `json:"subject" db:"subject" doc:"Subject of the alert. For usage_limit: policies, users or bouncers. For bouncers: the bouncer's id. For domains: the domain."`
 	Message    string     `json:"message" db:"message"`
 	CreatedAt  time.Time  `json:"created_at" db:"created_at"`
 	ResolvedAt *time.Time `json:"resolved_at" db:"resolved_at" doc:"When its cause ended, such as when usage fell again; null while it lasts."`

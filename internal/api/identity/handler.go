@@ -3,6 +3,7 @@ package identity
 
 import (
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
+	"github.com/gatehouse-dev/gatehouse/internal/domain"
 	"github.com/gatehouse-dev/gatehouse/internal/metering"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
@@ -16,6 +17,7 @@ type Handler struct {
 	Tenants *tenant.Service
 	// Metering says what tenants use.
 	Metering *metering.Service
+	Domains  *domain.Service
 }
 
 // Mount registers the operations.
@@ -26,5 +28,6 @@ func (h *Handler) Mount(r *rest.Router) {
 	h.developerPortal(r)
 	h.tenants(r)
 	h.tenantBilling(r)
+	h.tenantDomains(r)
 	h.users(r)
 }

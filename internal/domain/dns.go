@@ -1,0 +1,109 @@
+package domain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+)
+
+// lookupTime bounds the look-ups of one verification.
+const lookupTime = 10 * time.Second
+
+// Resolver looks names up. The zero value asks the system's resolver.
+type Resolver struct {
+	// Server is the host:port of the resolver to ask; empty: the system's.
+	Server string
+}
+
+func (r Resolver) resolver() *net.Resolver {
+	if r.Server == "" {
+		return net.DefaultResolver
+	}
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, r.Server)
+	}}
+}
+
+// cname is the name that a name leads to, in lower case and without a dot at the
+// end; empty where there is none.
+func (r Resolver) cname(ctx context.Context, name string) (string, error) {
+	got, err := r.resolver().LookupCNAME(ctx, name+".")
+	return strings.ToLower(strings.TrimSuffix(got, ".")), unlessAbsent(err)
+}
+
+// txt are the TXT records of a name.
+func (r Resolver) txt(ctx context.Context, name string) ([]string, error) {
+	got, err := r.resolver().LookupTXT(ctx, name+".")
+	return got, unlessAbsent(err)
+}
+
+// unlessAbsent drops the error of a name that is not there: that is an answer.
+func unlessAbsent(err error) error {
+	var dns *net.DNSError
+	if errors.As(err, &dns) && dns.IsNotFound {
+		return nil
+	}
+	return err
+}
+
+// lookFor looks for the records of a domain. What is missing is a fault that says
+// what was found instead; a resolver that does not answer is Unavailable.
+func (s *Service) lookFor(ctx context.Context, records []Record) error {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
+	var missing []fault.Detail
+	routed, found, err := s.routes(ctx, records[0])
+	if err != nil {
+		return unreachable(err)
+	}
+	if !routed {
+		missing = append(missing, fault.Detail{Pointer: "dns.cname_record", Message: fmt.Sprintf("expected %s; %s", records[0].line(), found)})
+	}
+	texts, err := s.DNS.txt(ctx, records[1].Name)
+	if err != nil {
+		return unreachable(err)
+	}
+	if !slices.Contains(texts, records[1].Value) {
+		found := "there is no TXT record"
+		if len(texts) > 0 {
+			found = fmt.Sprintf("found %d TXT records with other values", len(texts))
+		}
+		missing = append(missing, fault.Detail{Pointer: "dns.txt_record", Message: fmt.Sprintf("expected %s; %s", records[1].line(), found)})
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	f := fault.New(fault.Invalid, "verification_failed", "the domain's DNS records are not there yet")
+	f.Details = missing
+	return f
+}
+
+// routes reports whether a domain leads where its CNAME record should, directly or by
+// where that name leads itself, and else what was found.
+func (s *Service) routes(ctx context.Context, want Record) (bool, string, error) {
+	got, err := s.DNS.cname(ctx, want.Name)
+	if err != nil {
+		return false, "", err
+	}
+	if got == want.Value {
+		return true, "", nil
+	}
+	if got == "" || got == want.Name {
+		return false, "there is no CNAME record", nil
+	}
+	further, err := s.DNS.cname(ctx, want.Value)
+	if err != nil {
+		return false, "", err
+	}
+	return further == got, "it leads to " + got, nil
+}
+
+func unreachable(err error) error {
+	return fault.New(fault.Unavailable, "dns_unavailable", "the resolver does not answer: try again").After(30 * time.Second).Because(err)
+}

@@ -1,0 +1,401 @@
+package domain
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/dnstest"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+)
+
+var noon = time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
+
+// own is the administrator of the second tenant, first that of the default one.
+var (
+	own   = scope.Scope{Tenant: dbtest.Second, Actor: scope.Actor{Kind: scope.Person, ID: "2"}}
+	first = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "1"}}
+)
+
+func service(t testing.TB, c *db.Cluster, now *time.Time) (*Service, *dnstest.Server) {
+	t.Helper()
+	dns := dnstest.Start(t)
+	box, err := secret.New([secret.KeyBytes]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := func() time.Time { return *now }
+	tenants := &tenant.Service{Stores: c, Now: clock, BaseDomain: "gate.example"}
+	if err := tenants.EnsureDefault(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	return &Service{Stores: c, Tenants: tenants, DNS: Resolver{Server: dns.Addr}, Box: box, Random: rand.Reader, Now: clock, BaseDomain: "gate.example"}, dns
+}
+
+// point makes the records that a domain needs.
+func point(dns *dnstest.Server, d Domain) {
+	dns.CNAME(d.Instructions.Records[0].Name, d.Instructions.Records[0].Value)
+	dns.TXT(d.Instructions.Records[1].Name, "something else", d.Instructions.Records[1].Value)
+}
+
+func TestLifeOfADomain(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, now := context.Background(), noon
+		s, dns := service(t, c, &now)
+		routes, err := LoadRoutes(ctx, c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		routed := func() scope.TenantID {
+			t.Helper()
+			if err := routes.load(ctx); err != nil {
+				t.Fatal(err)
+			}
+			id, _ := routes.Tenant(ctx, "shop.acme.test")
+			return id
+		}
+		d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "Shop.ACME.test."})
+		if err != nil || d.Domain != "shop.acme.test" || d.Status != Pending || d.SSLStatus != Pending || d.VerifiedAt != nil || d.IsDefault {
+			t.Fatalf("added %+v, %v", d, err)
+		}
+		if want := "shop.acme.test CNAME t2.gate.example"; d.Instructions.CNAMERecord != want {
+			t.Errorf("the record is %q, want %q", d.Instructions.CNAMERecord, want)
+		}
+		if _, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test"}); !fault.Is(err, fault.Conflict) {
+			t.Errorf("added twice: %v", err)
+		}
+		// Another tenant may claim the same name, with a token of its own.
+		rival, err := s.Add(ctx, first, scope.DefaultTenant, Draft{Domain: "shop.acme.test"})
+		if err != nil || rival.Instructions.TXTRecord == d.Instructions.TXTRecord {
+			t.Fatalf("claimed by another: %+v, %v", rival, err)
+		}
+
+		refusal := func(step string, details int) {
+			t.Helper()
+			_, err := s.Verify(ctx, own, dbtest.Second, "shop.acme.test")
+			if f := fault.Offences(err); !fault.Is(err, fault.Invalid) || len(f) != details {
+				t.Errorf("%s: %v with %v", step, err, f)
+			}
+			if id := routed(); id != "" {
+				t.Errorf("%s: it routes to %q", step, id)
+			}
+		}
+		refusal("nothing is there", 2)
+		dns.CNAME("shop.acme.test", "t2.gate.example")
+		refusal("the proof is missing", 1)
+		dns.TXT("_gatehouse-challenge.shop.acme.test", rival.Instructions.Records[1].Value)
+		refusal("the proof is another tenant's", 1)
+		point(dns, d)
+		dns.CNAME("shop.acme.test", "default.gate.example")
+		refusal("it leads to another tenant", 1)
+		dns.Break(true)
+		if _, err := s.Verify(ctx, own, dbtest.Second, "shop.acme.test"); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("a resolver that fails: %v", err)
+		}
+		dns.Break(false)
+		point(dns, d)
+		for range 2 {
+			v, err := s.Verify(ctx, own, dbtest.Second, "SHOP.acme.test")
+			if err != nil || v.Status != Verified || v.SSLStatus != Active || v.VerifiedAt == nil || !v.VerifiedAt.Equal(noon) {
+				t.Fatalf("verified %+v, %v", v, err)
+			}
+		}
+		if id := routed(); id != dbtest.Second {
+			t.Errorf("it routes to %q", id)
+		}
+		list, err := s.List(ctx, own, dbtest.Second)
+		if err != nil || len(list) != 2 || !list[0].IsDefault || list[0].Domain != "t2.gate.example" || list[1].Status != Active {
+			t.Errorf("listed %+v, %v", list, err)
+		}
+
+		// It is this tenant's now, whatever the other one's records say.
+		point(dns, rival)
+		if _, err := s.Verify(ctx, first, scope.DefaultTenant, "shop.acme.test"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("verified by another: %v", err)
+		}
+		if r, err := s.Get(ctx, first, scope.DefaultTenant, "shop.acme.test"); err != nil || r.Status != Pending {
+			t.Errorf("the other one's is %+v, %v", r, err)
+		}
+		if _, err := s.Remove(ctx, first, scope.DefaultTenant, "shop.acme.test"); err != nil || routed() != dbtest.Second {
+			t.Errorf("the other one removes its claim: %v, and it routes to %q", err, routed())
+		}
+		if _, err := s.Add(ctx, first, scope.DefaultTenant, Draft{Domain: "shop.acme.test"}); !fault.Is(err, fault.Conflict) {
+			t.Errorf("claimed again by another: %v", err)
+		}
+		if _, err := s.Get(ctx, first, dbtest.Second, "shop.acme.test"); !fault.Is(err, fault.Forbidden) {
+			t.Errorf("read by another: %v", err)
+		}
+		if _, err := s.Remove(ctx, own, dbtest.Second, "t2.gate.example"); !fault.Is(err, fault.Conflict) {
+			t.Errorf("the default domain is removed: %v", err)
+		}
+		if _, err := s.Remove(ctx, own, dbtest.Second, "shop.acme.test"); err != nil || routed() != "" {
+			t.Errorf("removed: %v, and it routes to %q", err, routed())
+		}
+		if _, err := s.Verify(ctx, own, dbtest.Second, "shop.acme.test"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("verified after its removal: %v", err)
+		}
+		if _, err := s.Verify(ctx, first, scope.DefaultTenant, "never.acme.test"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("verified without being added: %v", err)
+		}
+	})
+}
+
+// A domain that leads where the tenant's subdomain leads too is routed: some
+// resolvers and DNS services give the last name only.
+func TestADomainMayLeadFurther(t *testing.T) {
+	now := noon
+	s, dns := service(t, dbtest.Open(t, dbtest.SQLite), &now)
+	ctx := context.Background()
+	d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	point(dns, d)
+	dns.CNAME("shop.acme.test", "lb.cloud.test")
+	if _, err := s.Verify(ctx, own, dbtest.Second, d.Domain); !fault.Is(err, fault.Invalid) {
+		t.Errorf("it leads elsewhere: %v", err)
+	}
+	dns.CNAME("t2.gate.example", "lb.cloud.test")
+	if _, err := s.Verify(ctx, own, dbtest.Second, d.Domain); err != nil {
+		t.Errorf("both lead to one place: %v", err)
+	}
+}
+
+// Check alerts once, resolves what is over, and believes no resolver that is down.
+func TestDomainsAreWatched(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx, now := context.Background(), noon
+		s, dns := service(t, c, &now)
+		cert, key := pair(t, "shop.acme.test", noon.Add(40*24*time.Hour))
+		d, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test", Certificate: cert, PrivateKey: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		point(dns, d)
+		if _, err := s.Verify(ctx, own, dbtest.Second, d.Domain); err != nil {
+			t.Fatal(err)
+		}
+		alerts := func(step, want string) {
+			t.Helper()
+			for range 2 {
+				if err := s.Check(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			list, err := s.Tenants.Alerts(ctx, own, dbtest.Second)
+			got := ""
+			for _, a := range list {
+				if got += " " + a.Type; a.ResolvedAt != nil {
+					got += "(over)"
+				}
+			}
+			if err != nil || got != want {
+				t.Errorf("%s: alerts%s, want%s, %v", step, got, want, err)
+			}
+		}
+		alerts("all is well", "")
+		dns.Break(true)
+		alerts("the resolver is down", "")
+		dns.Break(false)
+		dns.CNAME("shop.acme.test", "")
+		alerts("it leads nowhere", " domain_unresolved")
+		if r, _ := s.Get(ctx, own, dbtest.Second, d.Domain); r.Status != Verified {
+			t.Errorf("a domain that leads nowhere is %s: it must lose nothing by itself", r.Status)
+		}
+		point(dns, d)
+		alerts("it leads here again", " domain_unresolved(over)")
+		now = noon.Add(30 * 24 * time.Hour)
+		alerts("its certificate is about to end", " domain_certificate domain_unresolved(over)")
+		now = noon.Add(41 * 24 * time.Hour)
+		if r, _ := s.Get(ctx, own, dbtest.Second, d.Domain); r.SSLStatus != Expired {
+			t.Errorf("after the end of its certificate: %+v", r)
+		}
+		now = noon
+		cert, key = pair(t, "*.acme.test", noon.Add(400*24*time.Hour))
+		if _, err := s.Update(ctx, own, dbtest.Second, d.Domain, Change{Certificate: patch.Set(cert), PrivateKey: patch.Set(key)}); err != nil {
+			t.Fatal(err)
+		}
+		alerts("it has a new one", " domain_certificate(over) domain_unresolved(over)")
+
+		// A process that was killed between two commits left no route.
+		if err := c.System().Write(ctx, func(tx *db.Tx) error { return deleteRoute(ctx, tx, d.Domain, dbtest.Second) }); err != nil {
+			t.Fatal(err)
+		}
+		alerts("its route is lost", " domain_certificate(over) domain_unresolved(over)")
+		err = c.System().Read(ctx, func(tx *db.Tx) error {
+			owner, err := ownerOf(ctx, tx, d.Domain)
+			if owner != dbtest.Second {
+				t.Errorf("it belongs to %q", owner)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Forget(ctx, dbtest.Second); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The names that a tenant is made with are claims like others.
+func TestATenantsNamesAreClaims(t *testing.T) {
+	now := noon
+	s, _ := service(t, dbtest.Open(t, dbtest.SQLite), &now)
+	s.Tenants.OnCreate = append(s.Tenants.OnCreate, s.Claim)
+	root := scope.Scope{Tenant: scope.DefaultTenant, Platform: true, Permissions: scope.Permissions{All: true}}
+	made, err := s.Tenants.Create(context.Background(), root, tenant.Draft{Name: "Acme", Domain: "acme.test", CustomDomain: "Access.Acme.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.List(context.Background(), root, made.ID)
+	if err != nil || len(list) != 3 || !list[0].IsDefault || list[1].Domain != "access.acme.test" || list[2].Domain != "acme.test" || list[2].Status != Pending {
+		t.Errorf("the domains are %+v, %v", list, err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	now := noon
+	s, _ := service(t, dbtest.Open(t, dbtest.SQLite), &now)
+	for name, want := range map[string]string{
+		"Shop.Example.COM.": "shop.example.com", "bücher.example": "xn--bcher-kva.example", "BÜCHER.example": "xn--bcher-kva.example", " a.b ": "a.b",
+		"a--b.example": "a--b.example", strings.Repeat("a", 63) + ".example": strings.Repeat("a", 63) + ".example",
+	} {
+		if got, err := Normalize("/domain", name); got != want || err != nil {
+			t.Errorf("%q is %q, %v; want %q", name, got, err, want)
+		}
+	}
+	for _, name := range []string{
+		"", ".", "com", "localhost", "a..b", ".a.b", "*.example.com", "a_b.example", "-a.example", "a-.example", "192.0.2.1", "::1", "[::1]", "a.b:80", "http://a.b", "a.b/c", "a b.c",
+		"0x7f.1", "1.2.3", strings.Repeat("a", 64) + ".example", strings.Repeat("a.", 130) + "b", "a.b\x00", "xn--zz--.example",
+		"gate.example", "x.gate.example", "t2.GATE.example.",
+	} {
+		if _, err := s.Add(context.Background(), own, dbtest.Second, Draft{Domain: name}); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%q was taken: %v", name, err)
+		}
+	}
+}
+
+func TestPairsAreChecked(t *testing.T) {
+	cert, key := pair(t, "shop.acme.test", noon.Add(time.Hour))
+	wild, wildKey := pair(t, "*.acme.test", noon.Add(time.Hour))
+	other, otherKey := pair(t, "other.test", noon.Add(time.Hour))
+	old, oldKey := pair(t, "shop.acme.test", noon.Add(-time.Second))
+	weak, weakKey := weakPair(t, "shop.acme.test")
+	for _, c := range []struct {
+		what, cert, key string
+		at              string
+	}{
+		{"nothing", "", "", ""},
+		{"a good pair", cert, key, ""},
+		{"a wildcard", wild, wildKey, ""},
+		{"no key", cert, "", "/ssl_private_key"},
+		{"no certificate", "", key, "/ssl_certificate"},
+		{"another's key", cert, wildKey, "/ssl_private_key"},
+		{"another name", other, otherKey, "/ssl_certificate"},
+		{"one that ended", old, oldKey, "/ssl_certificate"},
+		{"a weak key", weak, weakKey, "/ssl_certificate"},
+		{"a key as certificate", key, key, "/ssl_certificate"},
+		{"a certificate as key", cert, cert, "/ssl_private_key"},
+		{"text", "hello", "hello", "/ssl_certificate"},
+		{"text behind", cert + "hello", key, "/ssl_certificate"},
+		{"a chain of strangers", cert + other, key, "/ssl_certificate"},
+		{"a broken certificate", strings.Replace(cert, "\nMI", "\nXX", 1), key, "/ssl_certificate"},
+	} {
+		end, err := checkPair("shop.acme.test", c.cert, c.key, noon)
+		if c.at == "" {
+			if err != nil || (end == nil) != (c.cert == "") {
+				t.Errorf("%s: %v, %v", c.what, end, err)
+			}
+			continue
+		}
+		found := fault.Offences(err)
+		if len(found) == 0 || found[0].Pointer != c.at || strings.Contains(fmt.Sprint(err, found), "PRIVATE KEY-") {
+			t.Errorf("%s: %v, %v; want an offence at %s", c.what, err, found, c.at)
+		}
+	}
+}
+
+// The key is sealed, opens in its place alone, and stands nowhere in clear.
+func TestKeysAreSealed(t *testing.T) {
+	now, ctx := noon, context.Background()
+	c := dbtest.Open(t, dbtest.SQLite)
+	s, _ := service(t, c, &now)
+	cert, key := pair(t, "shop.acme.test", noon.Add(time.Hour))
+	if _, err := s.Add(ctx, own, dbtest.Second, Draft{Domain: "shop.acme.test", Certificate: cert, PrivateKey: key}); err != nil {
+		t.Fatal(err)
+	}
+	err := c.Read(ctx, dbtest.Second, func(tx *db.Tx) error {
+		r, err := selectDomain(ctx, tx, "shop.acme.test")
+		if err != nil {
+			return err
+		}
+		if plain, err := s.Box.Open(r.Key, keyPlace(dbtest.Second, r.Domain)); err != nil || string(plain) != key {
+			t.Errorf("the key opens as %d bytes, %v", len(plain), err)
+		}
+		if _, err := s.Box.Open(r.Key, keyPlace("other", r.Domain)); err == nil {
+			t.Error("the key opens for another tenant")
+		}
+		if strings.Contains(string(r.Key), "PRIVATE") {
+			t.Error("the key is in clear")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pair is a certificate that signs itself, with its key.
+func pair(t testing.TB, name string, end time.Time) (certificate, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selfSigned(t, name, end, &k.PublicKey, k), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+}
+
+// weakPair has an RSA key of 1024 bits.
+func weakPair(t testing.TB, name string) (certificate, key string) {
+	t.Helper()
+	t.Setenv("GODEBUG", "rsa1024min=0")
+	k, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selfSigned(t, name, noon.Add(time.Hour), &k.PublicKey, k), string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)}))
+}
+
+func selfSigned(t testing.TB, name string, end time.Time, public, private any) string {
+	t.Helper()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: noon.Add(-240 * time.Hour), NotAfter: end,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, public, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}))
+}

@@ -17,8 +17,8 @@ type layer struct {
 // between two others: nothing has a number. ARCHITECTURE.md says what each package is.
 var layers = []layer{
 	{"errors", []string{
-		"internal/fault",
 		"internal/dnstest",
+		"internal/fault",
 		"internal/freeport",
 		"internal/fulltest",
 	}},

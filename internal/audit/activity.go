@@ -9,20 +9,20 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// BusyUsers is the third kind of what is counted, by the day.
+// BusyUsers is the third kind of counter, by the day.
 const BusyUsers Kind = "u|"
 
-// Activity is how many decisions one user or resource had.
+// Activity is the number of decisions of one user or resource.
 type Activity struct {
 	Subject string
-	// Now are those of the running day or hour, Before those of the earlier ones
-	// that had any, oldest first.
+	// Now counts the current day or hour, Before the earlier ones with any decisions,
+	// oldest first.
 	Now    int64
 	Before []int64
 }
 
-// Activity gives the users (by the day) or resources (by the hour) that have had at
-// least so many decisions in the running stretch, with their history since from.
+// Activity returns the users (by the day) or resources (by the hour) with at least so
+// many decisions in the current day or hour, with their history since from.
 func (rd *Reader) Activity(ctx context.Context, tenant scope.TenantID, env scope.Env, kind Kind, now, from time.Time, least int64) ([]Activity, error) {
 	width := Hour
 	if kind == BusyUsers {
@@ -52,19 +52,20 @@ func (rd *Reader) Activity(ctx context.Context, tenant scope.TenantID, env scope
 	return out, err
 }
 
-// Source is what came from one address.
+// Source is the activity of one address.
 type Source struct {
 	Address           string
 	Permitted, Denied int64
-	// Users and Resources are how many different ones were denied.
+	// Users and Resources count the different ones that were denied.
 	Users, Resources int
 }
 
-// maxSampled bounds how many decisions of each kind are read to find sources.
+// maxSampled is the largest number of decisions of each kind that are read to find
+// sources.
 const maxSampled = 20_000
 
-// Sources groups the newest decisions of [from, to) by the address that they came
-// from: those addresses that something was denied to.
+// Sources groups the newest decisions of [from, to) by the address of the caller. It
+// returns the addresses with denials.
 func (rd *Reader) Sources(ctx context.Context, tenant scope.TenantID, env scope.Env, from, to time.Time) ([]Source, error) {
 	type seen struct {
 		*Source
@@ -105,7 +106,7 @@ func (rd *Reader) Sources(ctx context.Context, tenant scope.TenantID, env scope.
 	return out, err
 }
 
-// activity is when this process last stored decisions of each tenant.
+// activity is the last time when this process stored decisions of each tenant.
 type activity struct {
 	mu   sync.Mutex
 	last map[scope.TenantID]time.Time
@@ -120,9 +121,9 @@ func (a *activity) note(tenant scope.TenantID, now time.Time) {
 	a.last[tenant] = now
 }
 
-// Active gives the tenants for which this process has stored decisions since a time,
+// Active returns the tenants for which this process has stored decisions since a time,
 // in no order. It forgets the others, so a later call with an earlier time does not
-// give them. It asks no store.
+// return them. It does not read a store.
 func (l *DecisionLog) Active(since time.Time) []scope.TenantID {
 	a := &l.active
 	a.mu.Lock()

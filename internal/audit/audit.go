@@ -37,7 +37,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Level says how much of a decision is kept, and for how long: 30, 90, 365 or 2555 days.
+// Level says how much of a decision is stored, and for how long: 30, 90, 365 or 2555
+// days.
 type Level string
 
 // The audit levels of a resource. None keeps counters only.
@@ -48,7 +49,7 @@ const (
 	Comprehensive Level = "comprehensive"
 )
 
-// LevelOf reads a resource's audit_level; unset and unknown mean basic.
+// LevelOf reads a resource's audit_level; an unset or unknown one means basic.
 func LevelOf(s string) Level {
 	switch l := Level(s); l {
 	case None, Detailed, Comprehensive:
@@ -73,7 +74,7 @@ func (l Level) Keep() time.Duration {
 	}
 }
 
-// The two decisions of the interface.
+// The two decisions of the API.
 const (
 	Permit = "PERMIT"
 	Deny   = "DENY"
@@ -84,7 +85,7 @@ const (
 type Decision struct {
 	DecisionID string    `json:"decision_id" doc:"Identifies the decision; entries that are sent twice are recognised by it."`
 	Timestamp  time.Time `json:"timestamp" doc:"When it was decided, RFC 3339 UTC."`
-	// User, Resource and Action are what the decision was about.
+	// User, Resource and Action say what the decision was about.
 	User             User     `json:"user"`
 	Resource         Resource `json:"resource"`
 	Action           string   `json:"action" doc:"The name of the action; without a name, the HTTP method."`
@@ -107,52 +108,52 @@ type Decision struct {
 	Mode           string    `json:"mode,omitempty" enum:"shadow,enforce" doc:"Set by bouncers."`
 	RegulationTags []string  `json:"regulation_tags,omitempty" doc:"The compliance tags of the resource."`
 	AuditLevel     Level     `json:"audit_level,omitempty" enum:"basic,detailed,comprehensive"`
-	// Error is set where a control failed and the decision is a denial for it.
+	// Error is set when a control failed and the decision is a denial for that reason.
 	Error string `json:"error,omitempty"`
-	// Input and Explanation are kept from level detailed up, Trace at
-	// comprehensive; all have passed through redact.JSON. At basic an Input is kept for
-	// replay (Kept), and is no part of the entry.
+	// Input and Explanation are stored at levels detailed and comprehensive, Trace only
+	// at comprehensive. All have passed through redact.JSON. At basic, an Input is
+	// stored for replay (Kept), and is not part of the entry.
 	Input json.RawMessage `json:"input,omitempty" doc:"The redacted input; at audit levels detailed and comprehensive."`
 	Trace json.RawMessage `json:"trace,omitempty" doc:"The evaluation's steps; at audit level comprehensive."`
-	// Explanation is a list of rego.Explanation: that of the control that decided,
-	// or those of the controls that did not match.
+	// Explanation is a list of rego.Explanation: of the control that decided, or of the
+	// controls that did not match.
 	Explanation json.RawMessage `json:"explanation,omitempty" doc:"The reason for the decision: rule, line, conditions and values; at audit levels detailed and comprehensive."`
-	// Folded is set where the entry stands for many refusals.
+	// Folded is set when the entry stands for many refusals.
 	Folded *FoldedCount `json:"folded,omitempty" doc:"Set when the entry stands for many refusals that came too fast to store each one."`
-	// Gap marks a bouncer's note that decisions are missing, which is never folded.
+	// Gap marks a bouncer's note that decisions are missing. It is never folded.
 	Gap bool `json:"-"`
-	// Hidden is what the input held that must not be logged: it is taken out of
-	// Reason, Error, Trace and Explanation when the decision is recorded.
+	// Hidden holds the secrets of the input. They are removed from Reason, Error, Trace
+	// and Explanation when the decision is recorded.
 	Hidden redact.Found `json:"-"`
-	// Replay is the input of a decision at level basic, kept for replay apart from
-	// the entry; the log fills it in.
+	// Replay is the input of a decision at level basic, stored for replay outside the
+	// entry; the log fills it in.
 	Replay json.RawMessage `json:"-"`
 }
 
-// User is the subject of a decision as the log keeps it.
+// User is the subject of a decision, as stored in the log.
 type User struct {
 	ID    string `json:"id"`
 	Email string `json:"email"`
 }
 
-// Resource is the object of a decision as the log keeps it. The id is text,
-// because callers name resources in their own ways; Decision.ResourceID is ours.
+// Resource is the object of a decision, as stored in the log. The id is text, because
+// callers name resources in their own ways; Decision.ResourceID is the registered id.
 type Resource struct {
 	ID   string `json:"id,omitempty"`
 	Type string `json:"type"`
 	Path string `json:"path"`
 }
 
-// Entry is a change as its author hands it to Append.
+// Entry is a change, as passed to Append.
 type Entry struct {
 	// Type is the audit event's name, such as POLICY_CREATED or RESOURCE_UPDATED.
 	Type string
-	// Object is the kind of thing changed (policy, resource, user ...), ObjectID
-	// and ObjectName which one.
+	// Object is the type of the changed object (policy, resource, user ...); ObjectID
+	// and ObjectName identify it.
 	Object, ObjectID, ObjectName string
 	Env                          scope.Env
-	// Changes tells what changed; EventContext what belongs to the event beside
-	// it, such as resource_snapshot. Both are redacted before they are stored.
+	// Changes describes the change. EventContext holds further facts about the event,
+	// such as resource_snapshot. Both are redacted before they are stored.
 	Changes, EventContext map[string]any
 }
 

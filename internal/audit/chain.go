@@ -24,18 +24,18 @@ const eventsChain = "events"
 
 func newChain(name string) chain { return chain{Name: name, FirstPos: 1, FirstSeq: 1} }
 
-// add puts one row at the end of the chain.
+// add appends one row to the chain.
 func (c *chain) add(seq int64, hash string) {
 	c.LastPos++
 	c.LastSeq = seq
 	c.Head = hash
 }
 
-// decisionChain names the chain of a level.
+// decisionChain returns the name of a level's chain.
 func decisionChain(l Level) string { return "decisions." + string(l) }
 
-// digest hashes the fields of a row, each with its length in front, after the
-// hash of the row before: H(prev | len f1 | f1 | len f2 ...).
+// digest hashes the fields of a row, each preceded by its length, after the hash of the
+// previous row: H(prev | len f1 | f1 | len f2 ...).
 type digest struct {
 	h   hash.Hash
 	buf [8]byte
@@ -80,15 +80,15 @@ type row struct {
 	Record       string    `db:"record"`
 	Hash         string    `db:"hash"`
 
-	// input is kept for replay beside the row; "" is none.
+	// input is stored for replay outside the row; "" means none.
 	input string
-	// tally is what the row adds to the counters while it is being stored.
+	// tally is what the row adds to the counters when it is stored.
 	tally Tally
-	// masked is whether the decision masks; the roll-ups count it.
+	// masked reports whether the decision masks; the roll-ups count it.
 	masked bool
 }
 
-// seal computes the hash of the row, standing after prev.
+// seal computes the hash of the row that follows prev.
 func (r *row) seal(prev string) string {
 	d := newDigest(prev)
 	d.number(r.Seq)
@@ -128,7 +128,7 @@ type eventRow struct {
 	Hash         string    `db:"hash"`
 }
 
-// seal computes the hash of the entry, standing after prev.
+// seal computes the hash of the entry that follows prev.
 func (r *eventRow) seal(prev string) string {
 	d := newDigest(prev)
 	d.number(r.Seq)

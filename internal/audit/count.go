@@ -2,7 +2,7 @@ package audit
 
 import "time"
 
-// cell is one row of decision_counts: a key in one bucket of time.
+// cell is one row of decision_counts: a key in one time bucket.
 type cell struct {
 	Key         string    `db:"key"`
 	Bucket      time.Time `db:"bucket"`
@@ -11,10 +11,10 @@ type cell struct {
 	Tally
 }
 
-// Tally is what is counted of decisions.
+// Tally counts decisions.
 type Tally struct {
-	// Logged are the rows that the log holds now; Counted all that were taken,
-	// those at audit level none and those past retention among them.
+	// Logged counts the rows that are now in the log. Counted counts all decisions,
+	// including those at audit level none and those past retention.
 	Logged       int64 `json:"logged" db:"logged"`
 	Counted      int64 `json:"counted" db:"counted"`
 	EvaluationUS int64 `json:"evaluation_us" db:"evaluation_us"`
@@ -49,11 +49,11 @@ type cellID struct {
 	bucket                     int64
 }
 
-// tallies gathers the cells that a batch of rows adds to.
+// tallies collects the cells that a batch of rows changes.
 type tallies map[cellID]*cell
 
-// add counts one decision under all its keys; sign is -1 when a row leaves the
-// log, and then only Logged changes.
+// add counts one decision under all its keys. sign is -1 when a row leaves the log;
+// then only Logged changes.
 func (ts tallies) add(r *row, t Tally, loggedOnly bool) {
 	if loggedOnly {
 		t = Tally{Logged: t.Logged}
@@ -68,7 +68,7 @@ func (ts tallies) add(r *row, t Tally, loggedOnly bool) {
 			ts.one(pairKey(r.PolicyID, r.ResourceKey), r, hour, t)
 		}
 	}
-	// A counter that outlives the row must not tell who it was.
+	// A counter that outlives the row must not reveal the user.
 	if r.UserID != "" && t.Logged != 0 {
 		ts.one(userKey(r.UserID), r, day, t)
 	}
@@ -85,13 +85,13 @@ func (ts tallies) one(key string, r *row, width time.Duration, t Tally) {
 	c.add(t)
 }
 
-// span is a half-open stretch of time.
+// span is a half-open period of time.
 type span struct{ lo, hi time.Time }
 
 func (s span) empty() bool { return !s.lo.Before(s.hi) }
 
-// cover splits s into the whole buckets of the width inside it and the ragged
-// ends before and after. inside may be empty; then the ends are all there is.
+// cover splits s into the whole buckets of the width inside it and the partial ones
+// before and after. inside may be empty; then only the ends remain.
 func (s span) cover(width time.Duration) (inside span, ends []span) {
 	lo, hi := bucketOf(s.lo, width), bucketOf(s.hi, width)
 	if lo.Before(s.lo) {

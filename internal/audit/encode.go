@@ -14,10 +14,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// A spool record is a version byte, the tenant, a newline, and the decision as
-// JSON. Tenant ids are DNS labels, so the newline cannot be in one. With an input
-// for replay the version is another, and before the JSON stands its length and a
-// newline, behind it the input.
+// A spool record is a version byte, the tenant, a newline, and the decision as JSON.
+// Tenant ids are DNS labels, so they contain no newline. A record with an input for
+// replay has another version: the length of the JSON and a newline come before the
+// JSON, and the input follows it.
 const (
 	recordVersion  = '1'
 	versionOfInput = '2'
@@ -26,7 +26,7 @@ const (
 // errRecord is a spool record that this program cannot read.
 var errRecord = errors.New("not a decision record")
 
-// appendRecord writes d as a spool record, its documents redacted.
+// appendRecord writes d as a spool record with redacted documents.
 func appendRecord(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 	start := len(dst)
 	dst = append(dst, recordVersion)
@@ -35,13 +35,13 @@ func appendRecord(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 	if len(d.Replay) == 0 {
 		return appendDecision(dst, d)
 	}
-	const digits = 10 // a length of fixed width, so that it can be filled in
+	const digits = 10 // a length of fixed width, so that it can be filled in later
 	length := len(dst)
 	dst = append(dst, "0000000000\n"...)
 	dst = appendDecision(dst, d)
 	n := len(dst) - length - digits - 1
 	dst, ok := redact.JSON(dst, d.Replay)
-	if !ok { // what cannot be read is not kept
+	if !ok { // an unreadable input is not stored
 		return append(dst[:length], dst[length+digits+1:length+digits+1+n]...)
 	}
 	dst[start] = versionOfInput
@@ -52,8 +52,8 @@ func appendRecord(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 	return dst
 }
 
-// parseRecord splits a spool record; line and input alias rec. input is empty
-// where none is kept for replay.
+// parseRecord splits a spool record; line and input alias rec. input is empty when none
+// is stored for replay.
 func parseRecord(rec []byte) (tenant scope.TenantID, line, input []byte, err error) {
 	if len(rec) < 3 || rec[0] != recordVersion && rec[0] != versionOfInput {
 		return "", nil, nil, errRecord
@@ -73,9 +73,9 @@ func parseRecord(rec []byte) (tenant scope.TenantID, line, input []byte, err err
 	return scope.TenantID(name), rest[:n], rest[n:], nil
 }
 
-// appendDecision writes d the way encoding/json would, by hand: it stands on the
-// decision path. Input, Trace and Explanation are redacted on the way. The order of the
-// members is that of the struct; the hash chain covers these very bytes.
+// appendDecision writes d as encoding/json would. It is written by hand because it is
+// on the decision path. Input, Trace and Explanation are redacted on the way. The
+// members have the order of the struct; the hash chain covers exactly these bytes.
 func appendDecision(dst []byte, d *Decision) []byte {
 	dst = append(dst, `{"decision_id":`...)
 	dst = appendString(dst, d.DecisionID)
@@ -116,7 +116,7 @@ func appendDecision(dst []byte, d *Decision) []byte {
 	return appendOurs(dst, d)
 }
 
-// appendOurs writes the members that the specification's entry does not have.
+// appendOurs writes the members that go beyond the published entry format.
 func appendOurs(dst []byte, d *Decision) []byte {
 	dst = append(dst, `,"environment":`...)
 	dst = appendString(dst, string(d.Environment))
@@ -185,7 +185,7 @@ func appendFloat(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }
 
-// appendString quotes s as JSON. Bad UTF-8 becomes U+FFFD, and NUL too, which
+// appendString quotes s as JSON. Invalid UTF-8 becomes U+FFFD, and so does NUL, which
 // PostgreSQL cannot store in a text; a value of a decision keeps its NUL.
 func appendString(dst []byte, s string) []byte {
 	if strings.IndexByte(s, 0) >= 0 {

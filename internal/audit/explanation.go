@@ -14,7 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Explanation is what the log knows of why a decision was made.
+// Explanation is what the log stores about the reason for a decision.
 type Explanation struct {
 	DecisionID string `json:"decision_id" doc:"The decision"`
 	AuditLevel Level  `json:"audit_level" enum:"basic,detailed,comprehensive" doc:"How much was stored of it"`
@@ -24,18 +24,18 @@ type Explanation struct {
 	PolicyID      int64   `json:"policy_id,omitempty" doc:"The control that decided; absent where none matched"`
 	PolicyName    *string `json:"policy_name" nullable:"true" doc:"Its name; null where none matched"`
 	PolicyVersion int64   `json:"policy_version,omitempty" doc:"Its version at the time of the decision"`
-	// Available: the rule and the conditions are known.
+	// Available reports whether the rule and the conditions are known.
 	Available bool `json:"available" doc:"Whether rule and conditions were stored"`
-	// Explanations are those of the control that decided, or of each control that
-	// did not match, the nearest first.
+	// Explanations are those of the control that decided, or of each control that did
+	// not match, the nearest first.
 	Explanations []explain.Explanation `json:"explanations" doc:"The rule of the control that decided; if none matched, the rules of the controls in scope, the nearest first"`
 	Text         string                `json:"text" doc:"The explanation in words, for administrators"`
 	Public       string                `json:"public" doc:"The explanation for the person who asked for access"`
 	Note         string                `json:"note,omitempty" doc:"Why the explanation is incomplete"`
 }
 
-// Explain tells why a recorded decision was made, as far as its audit level
-// kept it. It is NotFound for an id that the log does not hold.
+// Explain returns the explanation of a recorded decision, as far as its audit level
+// stores it. Fault: NotFound for an id that is not in the log.
 func (rd *Reader) Explain(ctx context.Context, sc scope.Scope, id string) (Explanation, error) {
 	d, err := rd.One(ctx, sc, id)
 	if err != nil {
@@ -83,7 +83,7 @@ func effectOf(d *Decision) rego.Effect {
 	return rego.Allow
 }
 
-// One is a decision by its id, NotFound where the log holds none that the
+// One returns a decision by its id. Fault: NotFound when the log has none that the
 // caller may see.
 func (rd *Reader) One(ctx context.Context, sc scope.Scope, id string) (Decision, error) {
 	rd.shipped(ctx)
@@ -105,9 +105,9 @@ func (rd *Reader) One(ctx context.Context, sc scope.Scope, id string) (Decision,
 	return decodeDecision([]byte(line))
 }
 
-// Hide is what the log may keep of a value that stood at a path such as
-// input.user.password: itself, or a note where a part of the path is named like
-// a secret, and without the secrets inside of it.
+// Hide returns what the log may store of a value at a path such as input.user.password:
+// the value without secrets inside it, or a note if a part of the path has a secret
+// name.
 func Hide(path string, v value.Value) value.Value {
 	if !v.Defined() || v.IsNull() || v.Kind() == value.BoolKind {
 		return v
@@ -131,8 +131,8 @@ func Hide(path string, v value.Value) value.Value {
 	return clean
 }
 
-// hiderOf is Hide for a decision whose input held what was found: no value shows
-// any of it.
+// hiderOf returns Hide for a decision whose input held these secrets: no value may show
+// any of them.
 func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
 	if len(found) == 0 {
 		return Hide
@@ -140,12 +140,12 @@ func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
 	return func(path string, v value.Value) value.Value { return found.Value(Hide(path, v)) }
 }
 
-// appendExplanation writes the explanations of a decision without secrets. What
-// cannot be read, as of a bouncer that made it up, is left out.
+// appendExplanation writes the explanations of a decision without secrets. Unreadable
+// ones, for example made up by a bouncer, are left out.
 func appendExplanation(dst, src []byte, found redact.Found) []byte {
 	var list []explain.Explanation
 	if json.Unmarshal(src, &list) != nil {
-		return appendForeign(dst, src, found) // the note of one that was too long
+		return appendForeign(dst, src, found) // the note of an explanation that was too long
 	}
 	for i := range list {
 		list[i] = list[i].Redacted(hiderOf(found))
@@ -153,8 +153,8 @@ func appendExplanation(dst, src []byte, found redact.Found) []byte {
 	return append(dst, found.Document(marshalled(list))...)
 }
 
-// appendTrace writes the steps of a decision without secrets. A trace that is
-// none of ours has its members redacted by name.
+// appendTrace writes the steps of a decision without secrets. A trace in another format
+// is redacted by member names.
 func appendTrace(dst, src []byte, found redact.Found) []byte {
 	var steps []explain.Step
 	if json.Unmarshal(src, &steps) != nil || len(steps) == 0 || steps[0].Type == "" {

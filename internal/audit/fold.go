@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// FoldedCount says that an entry stands for many refusals. It was written because they
-// came faster than the log keeps each (package fold).
+// FoldedCount says that an entry stands for many refusals. It is written when they come
+// too fast to log each one (package fold).
 type FoldedCount struct {
 	Count  int64     `json:"count" doc:"Number of refusals that this entry stands for."`
 	First  time.Time `json:"first" doc:"Time of the first of these decisions."`
@@ -23,26 +23,27 @@ type FoldedCount struct {
 	Digest string    `json:"digest" doc:"SHA-256 of the decision ids, each followed by a newline, in the order in which they were counted."`
 }
 
-// source is who makes decisions: this service (bouncer 0) or a bouncer, in one environment.
+// source identifies who makes decisions: this service (bouncer 0) or a bouncer, in one
+// environment.
 type source struct {
 	tenant  scope.TenantID
 	bouncer int64
 	env     scope.Env
 }
 
-// folders are the folders of all sources. They fold only while Run runs, which
-// writes what was counted.
+// folders holds the folders of all sources. They fold only while Run runs, because it
+// writes the counts.
 type folders struct {
 	limits *fold.Limits // nil: nothing is folded
 
-	total atomic.Int64 // refusals since the process started that were counted with others
+	total atomic.Int64 // refusals that were counted with others since the process started
 
 	mu   sync.Mutex
 	open bool
 	of   map[source]*fold.Folder[Decision]
 }
 
-// folder is the source's; nil: nothing is folded now.
+// folder returns the source's folder; nil: nothing is folded now.
 func (f *folders) folder(s source) *fold.Folder[Decision] {
 	if f.limits == nil {
 		return nil
@@ -60,13 +61,13 @@ func (f *folders) folder(s source) *fold.Folder[Decision] {
 	return one
 }
 
-// foldable reports a refusal: what was permitted, in shadow mode too, is never
-// folded, and neither is a note of decisions that are missing.
+// foldable reports whether a decision is a refusal that may be folded. Permitted
+// requests (also in shadow mode) and notes of missing decisions are never folded.
 func (d *Decision) foldable() bool {
 	return d.Decision != Permit && !strings.HasPrefix(d.Effect, "SHADOW_WOULD_") && !d.Gap
 }
 
-// fold says what becomes of a decision. resent: it may come again.
+// fold decides what to do with a decision. resent: it may come again.
 func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold.Verdict {
 	if l.folders.limits == nil || !d.foldable() {
 		return fold.Own
@@ -98,17 +99,17 @@ func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold
 	return verdict
 }
 
-// FoldedTotal is how many refusals were counted together with others since the
-// process started, instead of having entries of their own.
+// FoldedTotal returns how many refusals since the process started have no entry of
+// their own because they were counted together.
 func (l *DecisionLog) FoldedTotal() int64 { return l.folders.total.Load() }
 
-// entryBytes is about what an entry takes without its texts.
+// entryBytes is the approximate size of an entry without its texts.
 const entryBytes = 600
 
-// briefText is how much of a text an entry keeps while bytes are scarce.
+// briefText is the length to which an entry's texts are cut while bytes are scarce.
 const briefText = 256
 
-// brief is the entry without its documents and with its texts cut.
+// brief returns the entry without its documents and with its texts cut.
 func (d *Decision) brief() Decision {
 	out := *d
 	if n := len(d.Input); n > 0 && out.AuditLevel != Basic {
@@ -125,7 +126,7 @@ func (d *Decision) brief() Decision {
 	return out
 }
 
-// example is what refusals that are counted together have in common.
+// example is the part that refusals counted together have in common.
 func (d *Decision) example(by fold.Grade) Decision {
 	out := d.brief()
 	out.Input, out.RequestID, out.CallerID = nil, "", ""
@@ -143,7 +144,7 @@ func (d *Decision) example(by fold.Grade) Decision {
 	return out
 }
 
-// foldEvery is how often the log looks for counts that are due.
+// foldEvery is how often the log checks for counts that are due.
 const foldEvery = time.Second
 
 // foldLoop writes the counts that are due until ctx ends.
@@ -167,8 +168,8 @@ func (l *DecisionLog) endFolding() {
 	l.writeFolded(true)
 }
 
-// writeFolded writes the counts that are due, or all. Where the spool takes none, a
-// count stays and grows.
+// writeFolded writes the counts that are due, or all. If the spool does not accept one,
+// the count stays and grows.
 func (l *DecisionLog) writeFolded(all bool) {
 	l.folders.mu.Lock()
 	open := make(map[source]*fold.Folder[Decision], len(l.folders.of))
@@ -196,7 +197,7 @@ func (l *DecisionLog) writeFolded(all bool) {
 	}
 }
 
-// folded is what an entry says of a sum.
+// folded converts a sum to the member of an entry.
 func folded(s *fold.Sum[Decision]) *FoldedCount {
 	return &FoldedCount{Count: s.Count, First: s.First, Last: s.Last, By: string(s.Grade), Digest: hex.EncodeToString(s.Digest[:])}
 }

@@ -12,41 +12,43 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Kept is what a tenant keeps of its decisions' inputs for replay. Decisions at
-// audit level none keep nothing; those from detailed up have their input in the log.
+// Kept is a tenant's setting for storing the inputs of its decisions for replay.
+// Decisions at audit level none store nothing; at detailed and comprehensive, the input
+// is in the log.
 type Kept struct {
-	// Off keeps nothing, and removes what there is.
+	// Off stores nothing, and removes what is stored.
 	Off bool
-	// For is how long an input is kept.
+	// For is how long an input is stored.
 	For time.Duration
-	// Rows and Bytes are how much is kept at most; the oldest go first.
+	// Rows and Bytes limit how much is stored; the oldest inputs go first.
 	Rows, Bytes int64
 }
 
-// What is kept where a tenant sets nothing.
+// The defaults for a tenant without a setting.
 const (
 	KeptFor   = 24 * time.Hour
 	KeptRows  = 100_000
 	KeptBytes = 256 << 20
 )
 
-// Of a tenant whose decisions come faster, not every input is kept: to make and
-// store all of them would cost more than a decision does, and they would be gone
-// within seconds. A burst is kept whole, then so many a second and process.
+// For a tenant with faster decisions, not every input is stored: building and storing
+// all of them would cost more than the decisions, and they would be removed again
+// within seconds. A burst is stored completely, after that so many inputs a second for
+// each process.
 const (
 	inputBurst = 20_000
 	inputRate  = 500
 )
 
-// keepers knows by tenant whose inputs are kept now. Reading takes no lock.
+// keepers knows whose inputs are stored now, by tenant. Reading takes no lock.
 type keepers struct {
 	by atomic.Pointer[map[scope.TenantID]*keeper]
-	mu sync.Mutex // held by who adds one
+	mu sync.Mutex // held while a tenant is added
 }
 
 type keeper struct {
 	allowance *spool.Allowance
-	off       atomic.Bool // as the store said last
+	off       atomic.Bool // as last read from the store
 }
 
 func (ks *keepers) of(tenant scope.TenantID) *keeper {
@@ -70,9 +72,9 @@ func (ks *keepers) of(tenant scope.TenantID) *keeper {
 	return next[tenant]
 }
 
-// KeepsInput reports whether the input of a decision at level basic, made at now,
-// is kept for replay; it is then recorded in Decision.Input. Each call counts as
-// one decision.
+// KeepsInput reports whether the input of a decision at level basic, made at now, is
+// stored for replay; the caller then sets Decision.Input. Each call counts as one
+// decision.
 func (l *DecisionLog) KeepsInput(tenant scope.TenantID, now time.Time) bool {
 	if l.cfg.Kept == nil {
 		return false
@@ -81,8 +83,8 @@ func (l *DecisionLog) KeepsInput(tenant scope.TenantID, now time.Time) bool {
 	return !k.off.Load() && k.allowance.Take(now)
 }
 
-// keepInputs stores the inputs of rows that have one, and removes the oldest
-// beyond the tenant's bounds. The caller holds decisionLock.
+// keepInputs stores the inputs of rows that have one, and removes the oldest beyond the
+// tenant's limits. The caller holds decisionLock.
 func (l *DecisionLog) keepInputs(ctx context.Context, tx *db.Tx, tenant scope.TenantID, rows []row) error {
 	if l.cfg.Kept == nil {
 		return nil
@@ -112,11 +114,12 @@ func (l *DecisionLog) keepInputs(ctx context.Context, tx *db.Tx, tenant scope.Te
 	return err
 }
 
-// pruneInputs is how many inputs one transaction removes: more than one adds.
+// pruneInputs is how many inputs one transaction removes: more than one transaction
+// adds.
 const pruneInputs = 2 * most
 
-// retainInputs removes a part of what is older than the tenant keeps inputs, and
-// of what is beyond its bounds. It gives how many it removed.
+// retainInputs removes inputs that are older than the tenant's setting or beyond its
+// limits, one portion a call. It returns how many it removed.
 func (l *DecisionLog) retainInputs(ctx context.Context, tx *db.Tx, now time.Time) (int64, error) {
 	if l.cfg.Kept == nil {
 		return 0, nil
@@ -139,8 +142,8 @@ func (l *DecisionLog) retainInputs(ctx context.Context, tx *db.Tx, now time.Time
 	return deleteInputs(ctx, tx, end.Pos-kept.Rows, end.Total-kept.Bytes, pruneChunk)
 }
 
-// narrowToInputs narrows a recording to what is still kept of inputs beside the log; false:
-// nothing is.
+// narrowToInputs limits a recording to the inputs that are still stored outside the
+// log; false: there are none.
 func (rd *Reader) narrowToInputs(ctx context.Context, tx *db.Tx, r Recording) (Recording, bool, error) {
 	if rd.kept == nil {
 		return r, false, nil
@@ -155,7 +158,7 @@ func (rd *Reader) narrowToInputs(ctx context.Context, tx *db.Tx, r Recording) (R
 	return r, r.From.Before(r.To), nil
 }
 
-// withInputOf puts an input that was kept beside the log into a record of it.
+// withInputOf adds an input that is stored outside the log to its record.
 func withInputOf(record, input string) []byte {
 	const member = `,"input":`
 	out := make([]byte, 0, len(record)+len(member)+len(input))
@@ -165,8 +168,8 @@ func withInputOf(record, input string) []byte {
 	return append(out, '}')
 }
 
-// FillInputs gives decisions that were read from the log, without an input there, the
-// inputs that are kept for replay beside it.
+// FillInputs adds the inputs that are stored for replay to decisions that were read
+// from the log without one.
 func (rd *Reader) FillInputs(ctx context.Context, sc scope.Scope, ds []Decision) error {
 	var ids []string
 	for i := range ds {

@@ -20,45 +20,46 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Config is what a DecisionLog needs. All but Alarm must be set; tests that take
-// no decisions leave Spool and SetAside out.
+// Config is what a DecisionLog needs. All but Alarm must be set; tests without
+// decisions may leave out Spool and SetAside.
 type Config struct {
 	Cluster *db.Cluster
-	// Spool is this process's own; nobody else writes to it or reads from it.
+	// Spool belongs to this process; no other one writes to it or reads from it.
 	Spool *spool.Log
-	// SetAside is a directory for records that no store takes, however often it
-	// is tried: they are kept there as lines, one file a tenant.
+	// SetAside is a directory for records that no store accepts, however often it is
+	// tried. They are stored there as lines, one file for each tenant.
 	SetAside string
 	Now      func() time.Time
 	Logger   *slog.Logger
-	// Kept says what a tenant keeps for replay; nil: nothing is kept. It reads the
-	// tenant's store.
+	// Kept returns what a tenant stores for replay; nil: nothing. It reads the tenant's
+	// store.
 	Kept func(ctx context.Context, tx *db.Tx) (Kept, error)
-	// Fold says when refusals are folded, while Run runs; nil: never.
+	// Fold sets when refusals are folded while Run runs; nil: never.
 	Fold *fold.Limits
-	// BestEffort lets decisions of this process go on while the log cannot be kept;
-	// WriteMissing writes later how many are missing. Otherwise they are refused.
+	// BestEffort lets decisions continue while the log cannot be written; WriteMissing
+	// later logs how many are missing. Without it, such decisions are refused.
 	BestEffort bool
-	// Marks keeps what is missing on disk until the log says it, and Left is what an
-	// earlier process left there; nil: a process that is killed forgets it.
+	// Marks stores the number of missing decisions on disk until the log contains it.
+	// Left is what an earlier process left there. With nil, a process that is killed
+	// forgets the number.
 	Marks *spool.Marks
 	Left  map[int][]byte
-	// Alarm is told when a tenant's records cannot be recorded or stored: the
-	// built-in alert "audit pipeline error". It must return at once; it is told
-	// again with each attempt.
+	// Alarm is called when a tenant's records cannot be recorded or stored: the
+	// built-in alert "audit pipeline error". It must return at once, and is called
+	// again at each attempt.
 	Alarm func(tenant scope.TenantID, err error)
 }
 
-// DecisionLog takes decisions and ships them to the tenants' stores; its Reader
-// answers questions about them. It is safe for concurrent use. What was recorded
-// arrives while Run runs.
+// DecisionLog records decisions and ships them to the tenants' stores; its Reader
+// answers queries about them. It is safe for concurrent use. Records reach the store
+// while Run runs.
 type DecisionLog struct {
 	*Reader
 	cfg  Config
 	bufs sync.Pool
 	pace *spool.Pace // nil without a spool
 
-	appended atomic.Int64 // records in the spool since the process started, older ones included
+	appended atomic.Int64 // records in the spool since the process started, including older ones
 	running  atomic.Bool
 
 	keepers keepers
@@ -71,7 +72,7 @@ type DecisionLog struct {
 	moved   chan struct{} // closed and renewed with every change of shipped
 }
 
-// NewDecisionLog makes the log on a spool that may still hold records of an
+// NewDecisionLog makes the log with a spool that may still contain records of an
 // earlier process; Run ships them first.
 func NewDecisionLog(cfg Config) *DecisionLog {
 	if cfg.Alarm == nil {
@@ -90,19 +91,19 @@ func NewDecisionLog(cfg Config) *DecisionLog {
 	return l
 }
 
-// Bounds on what one record may carry.
+// Limits of one record.
 const (
 	maxDocument = 256 << 10 // input and trace each, in bytes
 	maxText     = 4 << 10   // reason, path, error ... each, in bytes
 	maxID       = 200
 )
 
-// Record takes one decision of the tenant. On return it is safe from a crash of
-// this process, unless it is a refusal that is folded: that is counted in memory
-// for some seconds. Members that the level does not keep are dropped, secrets are
-// redacted. A spool that cannot take it is an Unavailable fault, and the caller
-// must not answer as if it had been recorded; with Config.BestEffort it is counted
-// as missing instead.
+// Record stores one decision of the tenant. When it returns, the decision survives a
+// crash of this process, unless it is a refusal that is folded: that is counted in
+// memory for a few seconds. Members that the level does not store are dropped, and
+// secrets are redacted. If the spool cannot accept it, the fault is Unavailable, and
+// the caller must not answer as if it had been recorded; with Config.BestEffort it is
+// counted as missing instead.
 func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
 	err := l.record(tenant, d, false)
 	if fault.Is(err, fault.Unavailable) {
@@ -111,8 +112,8 @@ func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
 	return err
 }
 
-// record is Record without a best effort. resent: the decision came over a network
-// and may come again.
+// record is Record without BestEffort. resent: the decision came over a network and may
+// come again.
 func (l *DecisionLog) record(tenant scope.TenantID, d *Decision, resent bool) error {
 	if d.DecisionID == "" {
 		return fault.New(fault.Internal, "internal_error", "a decision without an id")
@@ -139,12 +140,12 @@ func (l *DecisionLog) record(tenant scope.TenantID, d *Decision, resent bool) er
 	return err
 }
 
-// maxKeptBuffer is the largest buffer that is kept for the next record: what a
-// bulk call of a few hundred decisions takes.
+// maxKeptBuffer is the largest buffer that is reused for the next record: the size of a
+// bulk call of a few hundred decisions.
 const maxKeptBuffer = 256 << 10
 
-// RecordAll is Record for decisions that are answered together: all are safe,
-// or none was promised to be.
+// RecordAll is Record for decisions that are answered together: either all are stored,
+// or the call fails.
 func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 	buf := l.bufs.Get().(*[]byte)
 	text := (*buf)[:0]
@@ -303,8 +304,8 @@ const (
 	settleMost = 5000 // records; more than that do not arrive in time anyway
 )
 
-// WaitShipped waits, for half a second at most, until what this process recorded up
-// to now has arrived in the store.
+// WaitShipped waits, for at most half a second, until everything that this process has
+// recorded so far is in the store.
 func (l *DecisionLog) WaitShipped(ctx context.Context) {
 	if !l.running.Load() {
 		return
@@ -338,5 +339,5 @@ func (l *DecisionLog) advance(n int) {
 	l.mu.Unlock()
 }
 
-// errGone means that the records' tenant is there no more.
+// errGone means that the tenant of the records no longer exists.
 var errGone = errors.New("tenant is gone")

@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Missing counts decisions that were answered and are not in the log: it could
-// not be kept, and Config.BestEffort let them go on.
+// Missing counts decisions that were answered and are not in the log: it could not be
+// written, and Config.BestEffort let them continue.
 type Missing struct {
 	Permits, Denials int64
 	First, Last      time.Time
@@ -24,14 +24,14 @@ type Missing struct {
 // Count is how many are missing.
 func (m Missing) Count() int64 { return m.Permits + m.Denials }
 
-// missing keeps the counts until the log can say them.
+// missing holds the counts until the log can store them.
 type missing struct {
-	open  atomic.Int64 // that the log has not said yet
+	open  atomic.Int64 // not in the log yet
 	total atomic.Int64 // since the process started
 
 	mu     sync.Mutex
 	by     map[missingKey]*unsaid
-	before []*unsaid // what earlier processes left; their entries have ids already
+	before []*unsaid // left by earlier processes; their entries already have ids
 }
 
 type missingKey struct {
@@ -39,16 +39,16 @@ type missingKey struct {
 	env    scope.Env
 }
 
-// unsaid is what the log has yet to say of one tenant and environment. A mark on disk
-// says the same, so that it outlives the process.
+// unsaid is a count that the log does not contain yet, for one tenant and environment.
+// A mark on disk holds the same data, so that it survives the process.
 type unsaid struct {
 	missingKey
 	Missing
-	id    string // of the entry that will say it: said twice, it is stored once
+	id    string // of the future entry: if it is written twice, it is stored once
 	place int    // of the mark; -1: none
 }
 
-// mark is an unsaid as it stands on disk.
+// mark is an unsaid in the form stored on disk.
 type mark struct {
 	ID      string         `json:"id"`
 	Tenant  scope.TenantID `json:"t"`
@@ -59,7 +59,7 @@ type mark struct {
 	Last    int64          `json:"l"`
 }
 
-// recallMissing takes over what earlier processes could not say.
+// recallMissing loads the counts that earlier processes could not log.
 func (l *DecisionLog) recallMissing(left map[int][]byte) {
 	for place, text := range left {
 		var m mark
@@ -76,7 +76,7 @@ func (l *DecisionLog) recallMissing(left map[int][]byte) {
 	}
 }
 
-// countMissing counts decisions that could not be kept.
+// countMissing counts decisions that could not be logged.
 func (l *DecisionLog) countMissing(tenant scope.TenantID, ds []Decision, now time.Time) {
 	m := &l.missing
 	m.mu.Lock()
@@ -128,8 +128,8 @@ func (l *DecisionLog) saveMark(u *unsaid) {
 	}
 }
 
-// clearMark gives the mark back once the log has said it. A mark that stays is said
-// again after a restart, under the same id.
+// clearMark frees the mark once the log contains the count. A mark that stays is logged
+// again after a restart, with the same id.
 func (l *DecisionLog) clearMark(u *unsaid) {
 	if u.place < 0 {
 		return
@@ -139,12 +139,12 @@ func (l *DecisionLog) clearMark(u *unsaid) {
 	}
 }
 
-// MissingTotal is how many decisions were answered without being logged since
-// the process started.
+// MissingTotal returns how many decisions were answered without being logged since the
+// process started.
 func (l *DecisionLog) MissingTotal() int64 { return l.missing.total.Load() }
 
-// MissingNow are the decisions of each tenant that are not in the log, where it
-// does not say so yet.
+// MissingNow returns the missing decisions of each tenant that the log does not mention
+// yet.
 func (l *DecisionLog) MissingNow() map[scope.TenantID]Missing {
 	out := map[scope.TenantID]Missing{}
 	m := &l.missing
@@ -164,14 +164,14 @@ func (l *DecisionLog) MissingNow() map[scope.TenantID]Missing {
 	return out
 }
 
-// list is all that is not said. Caller holds mu.
+// list returns all counts that are not logged yet. The caller holds mu.
 func (m *missing) list() []*unsaid {
 	return slices.AppendSeq(slices.Clone(m.before), maps.Values(m.by))
 }
 
-// WriteMissing writes into the log how many decisions are missing before what
-// follows, one entry for each tenant and environment. The entries stand in the
-// hash chain as any other. It stops at the first that the log does not take.
+// WriteMissing logs how many decisions are missing before the next record, in one entry
+// for each tenant and environment. The entries are part of the hash chain. It stops at
+// the first entry that the log does not accept.
 func (l *DecisionLog) WriteMissing() error {
 	m := &l.missing
 	if m.open.Load() == 0 {
@@ -194,7 +194,7 @@ func (l *DecisionLog) WriteMissing() error {
 	return nil
 }
 
-// gapEntry is the entry of the decision log about those that are not in it.
+// gapEntry is the entry in the decision log about missing decisions.
 func gapEntry(g *unsaid, now time.Time) *Decision {
 	message := fmt.Sprintf("%d decisions are missing (%d PERMIT, %d DENY): the server could not write its log from %s to %s",
 		g.Count(), g.Permits, g.Denials, g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano))
@@ -204,8 +204,8 @@ func gapEntry(g *unsaid, now time.Time) *Decision {
 	}
 }
 
-// handleUnkept says what becomes of decisions that the log could not keep: they are
-// counted as missing and go on, or their caller gets a fault.
+// handleUnkept decides what to do with decisions that the log could not store: they are
+// counted as missing and continue, or their caller gets a fault.
 func (l *DecisionLog) handleUnkept(tenant scope.TenantID, ds []Decision, err error) error {
 	if !l.cfg.BestEffort {
 		return err
@@ -214,7 +214,7 @@ func (l *DecisionLog) handleUnkept(tenant scope.TenantID, ds []Decision, err err
 	return nil
 }
 
-// unavailable is the fault of a log that cannot be kept.
+// unavailable is the fault for a log that cannot be written.
 func unavailable(err error) error {
 	return fault.New(fault.Unavailable, "audit_unavailable", "the decision log cannot be written").After(time.Second).Because(err)
 }

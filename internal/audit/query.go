@@ -16,13 +16,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Filter says which decisions are asked for; zero members ask for all.
+// Filter selects decisions; zero members select all.
 type Filter struct {
-	// Start and End bound the time of the decision, both inclusive.
+	// Start and End limit the time of the decision, both inclusive.
 	Start, End time.Time
 	UserID     string
-	// ResourceID is the matched resource's id, or the id that the caller gave
-	// where no registered resource matched.
+	// ResourceID is the matched resource's id, or the id that the caller sent if no
+	// registered resource matched.
 	ResourceID  string
 	Decision    string
 	PolicyID    int64
@@ -33,7 +33,7 @@ type Filter struct {
 	Cursor string
 }
 
-// Page is a stretch of the decision log, newest first.
+// Page is a page of the decision log, newest first.
 type Page struct {
 	Logs       []Decision `json:"logs" doc:"The entries, newest first."`
 	Total      int64      `json:"total" doc:"Number of entries in the log, before any filter."`
@@ -41,7 +41,7 @@ type Page struct {
 	NextCursor string     `json:"next_cursor,omitempty" doc:"Send it as cursor to get the next entries; absent on the last page."`
 }
 
-// Page limits: how many entries an answer has where the caller does not say, and at most.
+// Limits of a page: the default and the largest number of entries.
 const (
 	DefaultLimit = 100
 	MaxLimit     = 1000
@@ -53,14 +53,14 @@ var (
 	endOfTime   = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Reader answers questions about the decisions in the tenants' stores. It is safe
-// for concurrent use.
+// Reader answers queries about the decisions in the tenants' stores. It is safe for
+// concurrent use.
 type Reader struct {
 	cluster *db.Cluster
 	now     func() time.Time
 	kept    func(ctx context.Context, tx *db.Tx) (Kept, error)
-	// shipped waits until what this process recorded up to now is in the store, so
-	// that callers read their own decisions.
+	// shipped waits until everything that this process has recorded is in the store, so
+	// that callers can read their own decisions.
 	shipped func(ctx context.Context)
 }
 
@@ -69,9 +69,9 @@ func NewReader(cluster *db.Cluster, now func() time.Time) *Reader {
 	return &Reader{cluster: cluster, now: now, shipped: func(context.Context) {}}
 }
 
-// Query gives a page of the decision log with both counts. It first waits, for
-// half a second at most, until what this process recorded before has
-// arrived in the store. A bad cursor or limit is a BadRequest.
+// Query returns a page of the decision log with both counts. It first waits, for at
+// most half a second, until everything that this process has recorded is in the store.
+// A bad cursor or limit is a BadRequest.
 func (rd *Reader) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	limit, err := limitOf(f.Limit)
 	if err != nil {
@@ -101,8 +101,8 @@ func (rd *Reader) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, er
 	return page, err
 }
 
-// Each calls fn with every decision that the filter leaves, newest first, until
-// there are none, fn fails, or the context ends. It holds one page at a time.
+// Each calls fn for every decision that matches the filter, newest first, until there
+// are no more, fn fails, or the context ends. It holds one page in memory at a time.
 func (rd *Reader) Each(ctx context.Context, sc scope.Scope, f Filter, fn func(*Decision) error) error {
 	q, err := ready(sc, f)
 	if err != nil {
@@ -146,16 +146,15 @@ type Bucket struct {
 	Tally
 }
 
-// Of names whose counters are asked for: all of the tenant's, a policy's, a
-// resource's, or those of a policy on a resource.
+// Of selects counters: all of the tenant, of a policy, of a resource, or of a policy on
+// a resource.
 type Of struct {
 	PolicyID   int64
 	ResourceID string
 }
 
-// Counters gives the hourly counters of what of names, from the hour of from up
-// to and with the hour of to, oldest first. Hours in which nothing was decided
-// are not there.
+// Counters returns the hourly counters selected by of, from the hour of from to the
+// hour of to, both included, oldest first. Hours without decisions are left out.
 func (rd *Reader) Counters(ctx context.Context, sc scope.Scope, of Of, from, to time.Time) ([]Bucket, error) {
 	key := allKey
 	switch resource := foldKey(clip(of.ResourceID)); {
@@ -192,7 +191,7 @@ func limitOf(n int) (int, error) {
 	return n, nil
 }
 
-// visible are the environments that a filter for env leaves to the scope.
+// visible returns the environments that a filter for env leaves to the scope.
 func visible(sc scope.Scope, env scope.Env) []string {
 	if sc.EnvBound {
 		env = sc.Env
@@ -242,7 +241,7 @@ func ready(sc scope.Scope, f Filter) (*question, error) {
 	return q, err
 }
 
-// key is the counter that answers q but for its window's ends, if there is one.
+// key is the counter that answers q except at the ends of its window, if there is one.
 func (q *question) key() (key string, width time.Duration, ok bool) {
 	switch {
 	case q.user != "" && (q.policy != 0 || q.resource != ""):
@@ -259,7 +258,7 @@ func (q *question) key() (key string, width time.Duration, ok bool) {
 	return allKey, hour, true
 }
 
-// choose takes the driver: of the columns asked for, the one with the fewest rows.
+// choose picks the driver: of the filtered columns, the one with the fewest rows.
 func (q *question) choose(ctx context.Context, tx *db.Tx) error {
 	type option struct {
 		driver, key string
@@ -293,7 +292,7 @@ func (q *question) choose(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// count is how many rows q asks for, whatever its cursor.
+// count returns how many rows match q, whatever its cursor.
 func (q *question) count(ctx context.Context, tx *db.Tx) (int64, error) {
 	if q.empty() {
 		return 0, nil
@@ -324,8 +323,8 @@ func (q *question) count(ctx context.Context, tx *db.Tx) (int64, error) {
 	return total, nil
 }
 
-// countEnd counts a part of one or two buckets. Where the part is more than half
-// of its bucket, the rest is counted and taken off the bucket's sum.
+// countEnd counts a part of one or two buckets. If the part is more than half of its
+// bucket, it counts the rest and subtracts it from the bucket's sum.
 func (q *question) countEnd(ctx context.Context, tx *db.Tx, key string, width time.Duration, end span) (int64, error) {
 	lo := bucketOf(end.lo, width)
 	hi := lo.Add(width)
@@ -344,7 +343,7 @@ func (q *question) countEnd(ctx context.Context, tx *db.Tx, key string, width ti
 	return total, err
 }
 
-// page gives the newest n rows of q from its cursor on.
+// page returns the newest n rows of q from its cursor on.
 func (q *question) page(ctx context.Context, tx *db.Tx, n int) ([]Decision, string, error) {
 	out := []Decision{}
 	if q.empty() {
@@ -402,11 +401,11 @@ func parseCursor(s string) (position, error) {
 	return position{At: time.UnixMicro(at).UTC(), Seq: seq}, nil
 }
 
-// maxKey is the longest text, in bytes, that goes into an index as it is.
+// maxKey is the longest text, in bytes, that is indexed unchanged.
 const maxKey = 120
 
-// foldKey makes any text fit for an index: what is too long keeps its beginning
-// and ends in its hash.
+// foldKey makes a text short enough for an index: a longer one keeps its beginning and
+// ends with its hash.
 func foldKey(s string) string {
 	if len(s) <= maxKey {
 		return s

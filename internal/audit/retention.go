@@ -8,17 +8,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// pruneChunk is how many rows one transaction removes, and prunePause how long
-// the next one waits: a writer who comes in between does not notice.
+// pruneChunk is how many rows one transaction removes. prunePause is the pause before
+// the next one, so that writers are not delayed.
 const (
 	pruneChunk = 100
 	prunePause = 10 * time.Millisecond
 )
 
-// Retain removes from the tenant's logs what has been kept long enough: each
-// level of decisions from its oldest end, counters that no row is left of,
-// administrative entries after the longest time. It gives the number of log
-// rows removed. It may run on several replicas at once.
+// Retain removes from the tenant's logs what is past its retention: each level of
+// decisions from its oldest end, counters without rows, and administrative entries
+// after the longest period. It returns the number of log rows removed. Several replicas
+// may run it at once.
 func (l *DecisionLog) Retain(ctx context.Context, tenant scope.TenantID) (int64, error) {
 	store, err := l.cfg.Cluster.Tenant(ctx, tenant)
 	if err != nil {
@@ -52,8 +52,8 @@ func (l *DecisionLog) Retain(ctx context.Context, tenant scope.TenantID) (int64,
 	return removed, nil
 }
 
-// RunRetention calls Retain for every tenant, once at the start and then every
-// so often, until ctx ends.
+// RunRetention calls Retain for every tenant, at the start and then at this interval,
+// until ctx ends.
 func (l *DecisionLog) RunRetention(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -77,7 +77,7 @@ func (l *DecisionLog) RunRetention(ctx context.Context, every time.Duration) err
 	}
 }
 
-// drain repeats step in transactions of its own until it removes nothing more.
+// drain repeats step in separate transactions until it removes nothing more.
 func drain(ctx context.Context, store *db.DB, step func(tx *db.Tx) (int64, error)) (int64, error) {
 	var total int64
 	pause := time.NewTimer(0)
@@ -113,8 +113,8 @@ func pruneLevel(ctx context.Context, tx *db.Tx, level Level, cutoff time.Time) (
 	if err != nil {
 		return 0, err
 	}
-	// Only an unbroken beginning goes: a clock that went back, or a row that
-	// somebody took out, must stay visible.
+	// Only an unbroken beginning is removed: a clock that went back, or a row that
+	// somebody deleted, must stay visible.
 	counts := tallies{}
 	first := c.FirstSeq
 	n := 0

@@ -11,10 +11,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Width is the stretch of time that one roll-up adds up.
+// Width is the period that one roll-up covers.
 type Width time.Duration
 
-// The widths of roll-ups, and for how long each is kept: see (Width).keep.
+// The widths of roll-ups. (Width).keep says how long each is stored.
 const (
 	TenSeconds = Width(10 * time.Second)
 	Minute     = Width(time.Minute)
@@ -24,7 +24,7 @@ const (
 
 func widths() []Width { return []Width{TenSeconds, Minute, Hour, Day} }
 
-// keep is how long roll-ups of the width stay.
+// keep is how long roll-ups of the width are stored.
 func (w Width) keep() time.Duration {
 	switch w {
 	case TenSeconds:
@@ -38,27 +38,27 @@ func (w Width) keep() time.Duration {
 	}
 }
 
-// Start is the beginning of the stretch that t lies in (UTC).
+// Start returns the beginning of the period that contains t (UTC).
 func (w Width) Start(t time.Time) time.Time { return bucketOf(t, time.Duration(w)) }
 
-// Rollup is what was decided in one stretch of time.
+// Rollup sums up the decisions of one period.
 type Rollup struct {
 	Start time.Time
-	// Permitted and Denied are all decisions. Masked are those of Permitted that
-	// mask, PolicyDenials those of Denied that a control made.
+	// Permitted and Denied count all decisions. Masked is the part of Permitted that
+	// masks, PolicyDenials the part of Denied that a control made.
 	Permitted, Denied, Masked, PolicyDenials int64
-	// Errors are denials because a control failed or met a limit.
+	// Errors counts denials because a control failed or reached a limit.
 	Errors    int64
 	CacheHits int64
-	// EvaluationUS is the time of all evaluations in microseconds.
+	// EvaluationUS is the total time of all evaluations in microseconds.
 	EvaluationUS int64
 	Latencies    histogram.Latencies
 }
 
-// Total is how many decisions were made.
+// Total is the number of decisions.
 func (r *Rollup) Total() int64 { return r.Permitted + r.Denied }
 
-// Merge adds what o counted; Start stays.
+// Merge adds the counts of o; Start does not change.
 func (r *Rollup) Merge(o *Rollup) {
 	r.Permitted += o.Permitted
 	r.Denied += o.Denied
@@ -137,8 +137,8 @@ type rollupID struct {
 	environment string
 }
 
-// rollups gathers what a batch of rows adds, by stretches of the narrowest width;
-// the wider ones are made of those.
+// rollups collects what a batch of rows adds, by periods of the narrowest width; the
+// wider ones are derived from those.
 type rollups map[rollupID]*Rollup
 
 // add counts one decision.
@@ -168,9 +168,9 @@ func (rs rollups) add(r *row) {
 	u.Latencies.Add(r.EvaluationUS, n)
 }
 
-// Rollups gives what was decided from the stretch of from up to and with that of
-// to, oldest first, in the scope's environment or in all. Stretches in which
-// nothing was decided are not there.
+// Rollups returns the roll-ups from the period of from to that of to, both included,
+// oldest first, in the scope's environment or in all. Periods without decisions are
+// left out.
 func (rd *Reader) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) ([]Rollup, error) {
 	var out []Rollup
 	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -181,8 +181,8 @@ func (rd *Reader) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to
 	return out, err
 }
 
-// Totals adds up what was decided from the stretch of from up to and with that of
-// to, in the scope's environment or in all.
+// Totals adds up the decisions from the period of from to that of to, both included, in
+// the scope's environment or in all.
 func (rd *Reader) Totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
 	sum := Rollup{Start: w.Start(from)}
 	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -192,7 +192,7 @@ func (rd *Reader) Totals(ctx context.Context, sc scope.Scope, w Width, from, to 
 	return sum, err
 }
 
-// retainRollups removes roll-ups that were kept long enough.
+// retainRollups removes roll-ups that are past their retention.
 func retainRollups(ctx context.Context, tx *db.Tx, now time.Time) (int64, error) {
 	var removed int64
 	for _, w := range widths() {

@@ -15,19 +15,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// most is how many records one transaction takes.
+// most is the number of records in one transaction.
 const most = 2000
 
-// Backoff of a store that does not take records, and after how many failures of
-// another kind the records are tried one by one.
+// The backoff for a store that does not accept records, and the number of other
+// failures after which records are tried one by one.
 const (
 	firstWait = 50 * time.Millisecond
 	longWait  = 2 * time.Second
 	patience  = 5
 )
 
-// Run ships what is in the spool into the tenants' stores until ctx ends. What
-// it has begun it finishes or leaves in the spool for the next start.
+// Run ships the records in the spool to the tenants' stores until ctx ends. A batch
+// that it has begun is finished, or stays in the spool for the next start.
 func (l *DecisionLog) Run(ctx context.Context) error {
 	l.running.Store(true)
 	defer l.running.Store(false)
@@ -45,7 +45,7 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 		if ctx.Err() != nil || errors.Is(err, spool.ErrClosed) {
 			return nil
 		}
-		if err != nil { // the disk fails: what can be decided goes on, and it may heal
+		if err != nil { // the disk fails: decisions continue if they may, and the disk may recover
 			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("reading the audit spool: %w", err))
 			pause(ctx, longWait)
 			continue
@@ -54,7 +54,7 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 		if !l.shipAll(ctx, batch.Records) {
 			return nil
 		}
-		if err := l.cfg.Spool.Ack(batch); err != nil { // what is shipped again is known by its ids
+		if err := l.cfg.Spool.Ack(batch); err != nil { // records that are shipped again are recognised by their ids
 			l.cfg.Alarm(scope.DefaultTenant, fmt.Errorf("acknowledging the audit spool: %w", err))
 		}
 		l.advance(len(batch.Records))
@@ -62,10 +62,10 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 	}
 }
 
-// While decisions come in faster than busy a second for each processor, or storing
-// them would take more than share of each, the shipper rests after each batch,
-// until the backlog is deep. What a record costs differs: it is more where many
-// controls decide, and on a processor that others use too.
+// If decisions come faster than busy a second for each processor, or storing them would
+// take more than share of each, the shipper rests after each batch, until the backlog
+// is deep. The cost of a record varies: it is higher when many controls decide, and on
+// a processor that others use too.
 const (
 	busy      = 8000 // records a second
 	share     = 0.15
@@ -85,7 +85,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// shipAll brings records to their tenants; false when ctx ended before it could.
+// shipAll ships records to their tenants; it returns false when ctx ends first.
 func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
 	byTenant := map[scope.TenantID][]row{}
 	var order []scope.TenantID
@@ -113,8 +113,8 @@ func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
 	return true
 }
 
-// persist stores rows, waiting for a store that is down as long as it takes.
-// Rows that a healthy store refuses are found one by one and set aside.
+// persist stores rows, and waits as long as necessary for a store that is down. Rows
+// that a working store refuses are found one by one and set aside.
 func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows []row) bool {
 	wait := firstWait
 	for try := 1; ; try++ {
@@ -146,7 +146,7 @@ func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows [
 	}
 }
 
-// waitable reports whether the failure is the store's, not the records'.
+// waitable reports whether the store caused the failure, not the records.
 func waitable(err error) bool {
 	return fault.Is(err, fault.Unavailable) || fault.Is(err, fault.StorageFull)
 }
@@ -171,7 +171,7 @@ func (l *DecisionLog) keepAside(name string, line []byte) {
 	}
 }
 
-// toRow reads a record's line and takes out what is searched by.
+// toRow reads a record's line and extracts the search columns.
 func toRow(line []byte) (row, error) {
 	d, err := decodeDecision(line)
 	if err != nil {
@@ -203,7 +203,7 @@ func toRow(line []byte) (row, error) {
 	return r, nil
 }
 
-// keyOf is what resource_id filters by: our id, else the caller's.
+// keyOf is the value that resource_id filters by: the registered id, else the caller's.
 func keyOf(d *Decision) string {
 	if d.ResourceID != 0 {
 		return itoa(d.ResourceID)
@@ -211,7 +211,8 @@ func keyOf(d *Decision) string {
 	return foldKey(d.Resource.ID)
 }
 
-// store puts rows into the tenant's log: those that are new, chained, counted.
+// store adds rows to the tenant's log: it skips known ones, chains the others and
+// counts them.
 func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []row) error {
 	store, err := l.cfg.Cluster.Tenant(ctx, tenant)
 	if fault.Is(err, fault.NotFound) {
@@ -236,10 +237,10 @@ func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []r
 	})
 }
 
-// decisionLock is held by whoever moves an end of a decision chain.
+// decisionLock is held by every operation that moves an end of a decision chain.
 const decisionLock = "audit.decisions"
 
-// unknown leaves out what the log has, and what stands twice in rows.
+// unknown drops rows that are already in the log, and duplicates within rows.
 func unknown(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
 	ids := make([]string, len(rows))
 	for i := range rows {
@@ -259,7 +260,7 @@ func unknown(ctx context.Context, tx *db.Tx, rows []row) ([]row, error) {
 	return fresh, nil
 }
 
-// append puts rows at the ends of their chains and gives those that stand in the log.
+// append adds rows to the ends of their chains and returns those that are in the log.
 func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged []row, err error) {
 	chains, err := loadChains(ctx, tx)
 	if err != nil {
@@ -316,8 +317,8 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged
 	return logged, nil
 }
 
-// SetAside keeps a line that a bouncer sent as a decision and that is none, in
-// the tenant's file, up to a bound: a bouncer must not be able to fill the disk.
+// SetAside stores a line from a bouncer that is not a valid decision in the tenant's
+// file, up to a limit: a bouncer must not be able to fill the disk.
 func (l *DecisionLog) SetAside(tenant scope.TenantID, bouncer int64, line []byte, why error) {
 	name := string(tenant) + ".bouncers"
 	if info, err := os.Stat(filepath.Join(l.cfg.SetAside, name+".jsonl")); err == nil && info.Size() > maxAside {
@@ -327,5 +328,5 @@ func (l *DecisionLog) SetAside(tenant scope.TenantID, bouncer int64, line []byte
 	l.keepAside(name, line[:min(len(line), maxDocument)])
 }
 
-// maxAside bounds the file of what bouncers sent.
+// maxAside is the largest size of the file of invalid lines from bouncers.
 const maxAside = 16 << 20

@@ -12,11 +12,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// chunk is how many ids one question names at most, and entries one page of Each.
+// chunk is the largest number of ids in one query, and the number of entries in one
+// page of Each.
 const chunk = 500
 
-// portion is how many of n ids the next question names. Few sizes make few
-// texts, and each backend keeps a prepared statement for each.
+// portion is how many of n ids the next query names. A few fixed sizes make few texts,
+// and each backend keeps a prepared statement for each.
 func portion(n int) int {
 	for _, size := range []int{chunk, 100, 20, 5} {
 		if n >= size {
@@ -63,8 +64,8 @@ func insertRows(ctx context.Context, tx *db.Tx, rows []row) error {
 			r.UserID, r.PolicyID, r.ResourceKey, r.BouncerID, r.IPAddress, r.EvaluationUS, r.Record, r.Hash,
 		}
 	}
-	// Known ids were left out before, under the lock; a conflict here would
-	// mean a hole in the chain, so it counts as a failure of the batch.
+	// Known ids were dropped before, under the lock; a conflict here would mean a gap
+	// in the chain, so it counts as a failure of the batch.
 	stored, err := db.ExecRows(ctx, tx, insertDecisions, list, ` ON CONFLICT (decision_id) DO NOTHING`)
 	if err == nil && stored != int64(len(rows)) {
 		err = errors.New("audit: a decision was stored twice at once")
@@ -81,8 +82,8 @@ func insertSeenIDs(ctx context.Context, tx *db.Tx, rows []row) error {
 	return err
 }
 
-// addTallies goes through the cells by key: neighbours stand on one page of the
-// index, and thousands of controls make thousands of cells.
+// addTallies processes the cells in the order of their keys: neighbours are on one page
+// of the index, and thousands of controls make thousands of cells.
 func addTallies(ctx context.Context, tx *db.Tx, ts tallies) error {
 	list := make([][]any, 0, len(ts))
 	for _, c := range slices.SortedFunc(maps.Values(ts), func(a, b *cell) int { return strings.Compare(a.Key, b.Key) }) {
@@ -92,7 +93,7 @@ func addTallies(ctx context.Context, tx *db.Tx, ts tallies) error {
 	return err
 }
 
-// knownIDs gives those of ids that the log has already taken.
+// knownIDs returns those of ids that are already in the log.
 func knownIDs(ctx context.Context, tx *db.Tx, ids []string) (map[string]bool, error) {
 	known := map[string]bool{}
 	for len(ids) > 0 {
@@ -115,7 +116,7 @@ func knownIDs(ctx context.Context, tx *db.Tx, ids []string) (map[string]bool, er
 	return known, nil
 }
 
-// loadChains gives the chains by name; one that has no row yet is not in it.
+// loadChains returns the chains by name; a chain without a row is missing.
 func loadChains(ctx context.Context, tx *db.Tx) (map[string]chain, error) {
 	rows, err := db.All[chain](ctx, tx, `SELECT name, first_pos, first_seq, base, last_pos, last_seq, head FROM audit_chains`)
 	out := make(map[string]chain, len(rows))
@@ -148,7 +149,7 @@ func decisionsAfter(ctx context.Context, tx *db.Tx, seq, last int64, n int) ([]r
 	return db.All[row](ctx, tx, `SELECT `+decisionColumns+` FROM decisions WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3`, seq, last, n)
 }
 
-// oldestOf gives the oldest rows of a level that were logged before the cutoff.
+// oldestOf returns the oldest rows of a level that were logged before the cutoff.
 func oldestOf(ctx context.Context, tx *db.Tx, c chain, level Level, cutoff time.Time, n int) ([]row, error) {
 	return db.All[row](ctx, tx, `SELECT `+decisionColumns+` FROM decisions
 		WHERE seq >= $1 AND seq <= $2 AND level = $3 AND logged_at < $4 ORDER BY seq LIMIT $5`, c.FirstSeq, c.LastSeq, string(level), cutoff, n)

@@ -13,7 +13,7 @@ type inputEnd struct {
 	Total int64 `db:"total"`
 }
 
-// inputsEnd is where the next input goes on; zero where there is none.
+// inputsEnd is the position for the next input; zero when there is none yet.
 func inputsEnd(ctx context.Context, tx *db.Tx) (inputEnd, error) {
 	rows, err := db.All[inputEnd](ctx, tx, `SELECT pos, total FROM replay_inputs ORDER BY pos DESC LIMIT 1`)
 	if err != nil || len(rows) == 0 {
@@ -22,7 +22,7 @@ func inputsEnd(ctx context.Context, tx *db.Tx) (inputEnd, error) {
 	return rows[0], nil
 }
 
-// insertInputs adds the inputs of rows after end, and gives the new end.
+// insertInputs adds the inputs of rows after end, and returns the new end.
 func insertInputs(ctx context.Context, tx *db.Tx, end inputEnd, rows []row) (inputEnd, error) {
 	list := make([][]any, len(rows))
 	for i := range rows {
@@ -35,7 +35,7 @@ func insertInputs(ctx context.Context, tx *db.Tx, end inputEnd, rows []row) (inp
 	return end, err
 }
 
-// deleteInputs removes at most n of the oldest: up to a position, and those that
+// deleteInputs removes at most n of the oldest inputs: up to a position, and those that
 // begin before a total.
 func deleteInputs(ctx context.Context, tx *db.Tx, pos, total int64, n int) (int64, error) {
 	if pos <= 0 && total <= 0 {
@@ -55,7 +55,8 @@ type inputRow struct {
 	Input  string    `db:"input"`
 }
 
-// keptLines are those of a recording whose input is kept beside the log, newest first.
+// keptLines returns the records of a recording whose input is stored beside the log,
+// newest first.
 func keptLines(ctx context.Context, tx *db.Tx, r Recording, before position, n, maxBytes int) (out []inputRow, more bool, err error) {
 	bytes := 0
 	for row, err := range db.Rows[inputRow](ctx, tx, `SELECT i.at, i.seq, d.record, i.input FROM replay_inputs i JOIN decisions d ON d.seq = i.seq
@@ -81,7 +82,7 @@ type inputOfID struct {
 	Input string `db:"input"`
 }
 
-// inputsByID finds the inputs of decisions, those made at or after from.
+// inputsByID finds the inputs of decisions made at or after from.
 func inputsByID(ctx context.Context, tx *db.Tx, ids []string, from time.Time, found map[string]string) error {
 	for len(ids) > 0 {
 		n := portion(len(ids))

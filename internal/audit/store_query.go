@@ -10,18 +10,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// question is a Filter that was made ready: what must be equal, in which window,
-// for which pairs of environment and decision. Each pair is asked for alone,
-// so that every index serves its first three columns exactly.
+// question is a prepared Filter: equality conditions, a window, and pairs of
+// environment and decision. Each pair is queried separately, so that every index serves
+// its first three columns exactly.
 type question struct {
 	span
 	user     string
 	policy   int64
 	resource string
 	pairs    []pair
-	// driver names the column whose index is walked.
+	// driver is the column whose index is scanned.
 	driver string
-	// before is the row after which the page goes on; a zero seq means the newest.
+	// before is the row after which the page continues; a zero seq means the newest.
 	before position
 }
 
@@ -40,10 +40,10 @@ const (
 	byTime     = ""
 )
 
-// where writes the conditions of q for one pair. A column that is not the
-// driver's is written as a range of one value: SQLite, which knows no
-// statistics, then takes the driver's index, and PostgreSQL still compares it
-// inside that index, before it looks at a row.
+// where writes the conditions of q for one pair. A column that is not the driver's is
+// written as a range of one value: SQLite, which has no statistics, then uses the
+// driver's index, and PostgreSQL still compares the column inside that index, before it
+// reads a row.
 func (q *question) where(b *strings.Builder, p pair) []any {
 	var args []any
 	add := func(v any, text ...string) {
@@ -77,7 +77,7 @@ func (q *question) where(b *strings.Builder, p pair) []any {
 		equal(byPolicy, q.policy)
 	}
 	if q.driver == byTime {
-		add(0, "seq > ") // says that the partial index may serve
+		add(0, "seq > ") // tells the planner that the partial index may serve
 	}
 	add(p.environment, "environment = ")
 	add(p.decision, "decision = ")
@@ -86,7 +86,7 @@ func (q *question) where(b *strings.Builder, p pair) []any {
 	return args
 }
 
-// countRows counts by walking the driver's index.
+// countRows counts with a scan of the driver's index.
 func (q *question) countRows(ctx context.Context, tx *db.Tx, s span) (int64, error) {
 	var total int64
 	part := *q
@@ -120,7 +120,7 @@ func (q *question) countCells(ctx context.Context, tx *db.Tx, key string, s span
 	return db.One[int64](ctx, tx, b.String(), args...)
 }
 
-// sides gives the environments and the decisions that the pairs are made of.
+// sides returns the environments and the decisions of the pairs.
 func (q *question) sides() (envs, decisions []string) {
 	seen := map[string]bool{}
 	for _, p := range q.pairs {
@@ -135,7 +135,7 @@ func (q *question) sides() (envs, decisions []string) {
 	return envs, decisions
 }
 
-// positions gives the newest n of one pair, in order, from the index alone.
+// positions returns the newest n positions of one pair, in order, from the index alone.
 func (q *question) positions(ctx context.Context, tx *db.Tx, p pair, n int) ([]position, error) {
 	var b strings.Builder
 	b.WriteString(`SELECT at, seq FROM decisions WHERE `)
@@ -183,8 +183,8 @@ func records(ctx context.Context, tx *db.Tx, at []position) ([]string, error) {
 	return out, nil
 }
 
-// recordByID is the entry with a decision's id, in one of the environments; ""
-// where there is none.
+// recordByID returns the entry of a decision id in one of the environments; "" when
+// there is none.
 func recordByID(ctx context.Context, tx *db.Tx, id string, envs []string) (string, error) {
 	args := []any{id}
 	for _, e := range envs {
@@ -201,7 +201,7 @@ func recordByID(ctx context.Context, tx *db.Tx, id string, envs []string) (strin
 	return rows[0].Record, nil
 }
 
-// tallyBy adds up one key's cells over whole buckets, one row a bucket.
+// tallyBy adds up one key's cells over whole buckets, one row for each bucket.
 func tallyBy(ctx context.Context, tx *db.Tx, key string, s span, pairs []pair) ([]cell, error) {
 	q := question{pairs: pairs}
 	envs, decisions := q.sides()
@@ -219,8 +219,8 @@ func tallyBy(ctx context.Context, tx *db.Tx, key string, s span, pairs []pair) (
 	return db.All[cell](ctx, tx, b.String(), args...)
 }
 
-// eventsPage gives the administrative entries of a filter, newest first, and
-// how many there are.
+// eventsPage returns the administrative entries of a filter, newest first, and their
+// total number.
 func eventsPage(ctx context.Context, tx *db.Tx, f EventFilter, before int64, n int) ([]Event, int64, error) {
 	var b strings.Builder
 	var args []any
@@ -262,8 +262,8 @@ func eventsPage(ctx context.Context, tx *db.Tx, f EventFilter, before int64, n i
 	return events, filtered, err
 }
 
-// DecidedOn is how many decisions there were on each of the resources in an
-// environment; one without any is not in the answer.
+// DecidedOn returns the number of decisions on each of the resources in an environment;
+// a resource without any is missing.
 func DecidedOn(ctx context.Context, tx *db.Tx, env scope.Env, resources []int64) (map[int64]int64, error) {
 	type count struct {
 		Key     string `db:"key"`

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// withInput is written as the partial index decisions_replayable has it, so
-// that the index serves.
+// withInput is written exactly as in the partial index decisions_replayable, so that
+// the index serves.
 const withInput = `level IN ('detailed', 'comprehensive')`
 
 type recordedRow struct {
@@ -18,7 +18,8 @@ type recordedRow struct {
 	Record string    `db:"record"`
 }
 
-// loggedLines are those of a recording whose input is in the log, newest first.
+// loggedLines returns the records of a recording whose input is in the log, newest
+// first.
 func loggedLines(ctx context.Context, tx *db.Tx, r Recording, before position, n, maxBytes int) (out []recordedRow, more bool, err error) {
 	bytes := 0
 	for row, err := range db.Rows[recordedRow](ctx, tx, `SELECT at, seq, record FROM decisions
@@ -57,7 +58,7 @@ func recordsByID(ctx context.Context, tx *db.Tx, ids []string) ([]string, error)
 	return out, nil
 }
 
-// lastBucket is the last hour in which something was counted under key; nil for never.
+// lastBucket returns the last hour in which key was counted; nil if never.
 func lastBucket(ctx context.Context, tx *db.Tx, key string, env scope.Env) (*time.Time, error) {
 	return db.One[*time.Time](ctx, tx, `SELECT max(bucket) FROM decision_counts WHERE key = $1 AND environment = $2 AND counted > 0`, key, string(env))
 }

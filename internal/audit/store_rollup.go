@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	// busiestSubjects bounds how many busy users or resources are looked at.
+	// busiestSubjects is the largest number of busy users or resources that are
+	// examined.
 	busiestSubjects = 200
 
 	insertRollups = `INSERT INTO decision_rollups (width, bucket, environment, measure, n) VALUES `
@@ -39,7 +40,7 @@ func storeRollups(ctx context.Context, tx *db.Tx, rs rollups) error {
 	return err
 }
 
-// readRollups reads the roll-ups of one width in [from, to), environments added up.
+// readRollups reads the roll-ups of one width in [from, to), summed over environments.
 func readRollups(ctx context.Context, tx *db.Tx, w Width, from, to time.Time, envs []string) ([]Rollup, error) {
 	type stored struct {
 		Bucket  time.Time `db:"bucket"`
@@ -82,9 +83,9 @@ func deleteRollups(ctx context.Context, tx *db.Tx, w Width, before time.Time, n 
 		(SELECT DISTINCT bucket FROM decision_rollups WHERE width = $1 AND bucket < $2 ORDER BY bucket LIMIT $3)`, time.Duration(w).Microseconds(), before, n)
 }
 
-// topCounts adds up the counters of all controls or resources. The keys of pairs
-// begin with those of controls and hold a second "|". The kind is compared by
-// substr, so that the index by time serves and not that by key.
+// topCounts adds up the counters of all controls or resources. The keys of pairs begin
+// with those of controls and contain a second "|". The kind is compared with substr, so
+// that the index by time is used and not the one by key.
 func topCounts(ctx context.Context, tx *db.Tx, kind Kind, from time.Time, envs []string, n int) ([]Share, error) {
 	return db.All[Share](ctx, tx, `SELECT name, CAST(SUM(permitted) AS BIGINT) AS permitted, CAST(SUM(denied) AS BIGINT) AS denied, CAST(SUM(errors) AS BIGINT) AS errors FROM (
 			SELECT substr(key, 3) AS name, CASE decision WHEN 'PERMIT' THEN counted ELSE 0 END AS permitted,
@@ -101,15 +102,15 @@ type countOf struct {
 	N      int64     `db:"n"`
 }
 
-// busyIn are the subjects of a kind with at least so many decisions in one bucket.
+// busyIn returns the subjects of a kind with at least so many decisions in one bucket.
 func busyIn(ctx context.Context, tx *db.Tx, kind Kind, bucket time.Time, env scope.Env, least int64) ([]countOf, error) {
 	return db.All[countOf](ctx, tx, `SELECT substr(key, 3) AS name, bucket, CAST(SUM(counted) AS BIGINT) AS n FROM decision_counts
 		WHERE bucket = $1 AND substr(key, 1, 2) = $2 AND environment = $3 GROUP BY key, bucket HAVING SUM(counted) >= $4 ORDER BY n DESC, name LIMIT $5`,
 		bucket, string(kind), string(env), least, busiestSubjects)
 }
 
-// historyOf are the counts of subjects in the buckets of [from, to), those of some
-// subjects in a question.
+// historyOf returns the counts of subjects in the buckets of [from, to), several
+// subjects in each query.
 func historyOf(ctx context.Context, tx *db.Tx, kind Kind, env scope.Env, names []string, from, to time.Time) ([]countOf, error) {
 	var out []countOf
 	for len(names) > 0 {
@@ -137,7 +138,7 @@ type sourceRow struct {
 	Resource string `db:"resource_key"`
 }
 
-// newestFrom are the newest decisions of a kind in the window, n at most.
+// newestFrom returns the newest decisions of a kind in the window, at most n.
 func newestFrom(ctx context.Context, tx *db.Tx, env scope.Env, decision string, from, to time.Time, n int) ([]sourceRow, error) {
 	return db.All[sourceRow](ctx, tx, `SELECT ip_address, user_id, resource_key FROM decisions
 		WHERE seq > 0 AND environment = $1 AND decision = $2 AND at >= $3 AND at < $4 ORDER BY at DESC, seq DESC LIMIT $5`,

@@ -8,26 +8,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Kind of what Top lists.
+// Kind is the kind of subject that Top ranks.
 type Kind string
 
-// What Top can list.
+// The kinds that Top can rank.
 const (
 	TopPolicies  Kind = "p|"
 	TopResources Kind = "r|"
 )
 
-// Share is how many decisions were about one thing.
+// Share counts the decisions about one subject.
 type Share struct {
-	// Name is the id of a control, or the key of a resource: its id, or what callers
-	// named it where it is not registered.
+	// Name is the id of a control, or the key of a resource: its id, or the name that
+	// callers used if it is not registered.
 	Name      string `db:"name"`
 	Permitted int64  `db:"permitted"`
 	Denied    int64  `db:"denied"`
 	Errors    int64  `db:"errors"`
 }
 
-// Top gives the n controls or resources with most denials since the hour of from,
+// Top returns the n controls or resources with the most denials since the hour of from,
 // in the scope's environment or in all.
 func (rd *Reader) Top(ctx context.Context, sc scope.Scope, kind Kind, from time.Time, n int) ([]Share, error) {
 	var out []Share

@@ -10,30 +10,29 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Report is what Verify found over both logs.
+// Report is the result of Verify for both logs.
 type Report struct {
 	Valid     bool        `json:"valid" doc:"True when every chain is intact."`
 	CheckedAt time.Time   `json:"checked_at"`
 	Chains    []ChainInfo `json:"chains"`
 }
 
-// ChainInfo is one chain's part of a report: the administrative log is one
-// chain, the decision log one for each audit level.
+// ChainInfo is the part of a report about one chain: the administrative log is one
+// chain, the decision log has one for each audit level.
 type ChainInfo struct {
 	Name    string `json:"name" doc:"events, or decisions.<audit level>."`
 	Valid   bool   `json:"valid"`
 	Checked int64  `json:"checked" doc:"Number of rows read."`
-	// Head is the hash of the newest row; kept elsewhere, it proves later that
-	// nothing up to it was rewritten.
+	// Head is the hash of the newest row. A copy kept elsewhere later proves that no
+	// row up to it was changed.
 	Head   string  `json:"head"`
 	Breaks []Break `json:"breaks" doc:"Entries where the chain is broken; at most 100."`
 }
 
-// Break is one place where a chain does not hold.
+// Break is a place where a chain is broken.
 type Break struct {
-	// Kind is edited (this row's content or place is not what was written),
-	// removed (rows before it are missing) or head (the newest rows are missing
-	// or were rewritten).
+	// Kind is edited (the content or position of this row has changed), removed (rows
+	// before it are missing) or head (the newest rows are missing or have changed).
 	Kind string `json:"kind" enum:"edited,removed,head"`
 	// Position counts the rows of the chain from 1.
 	Position int64  `json:"position"`
@@ -43,8 +42,8 @@ type Break struct {
 
 const maxBreaks = 100
 
-// Verify reads both logs of the tenant from end to end, in small transactions,
-// and recomputes every hash. Rows that arrive meanwhile are not looked at.
+// Verify reads both logs of the tenant from end to end, in small transactions, and
+// recomputes every hash. It ignores rows that arrive meanwhile.
 func (rd *Reader) Verify(ctx context.Context, sc scope.Scope) (Report, error) {
 	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
@@ -78,10 +77,10 @@ func (rd *Reader) Verify(ctx context.Context, sc scope.Scope) (Report, error) {
 type verifier struct {
 	store  *db.DB
 	chains map[string]*chainCheck
-	last   int64 // seq of the newest decision when it began
+	last   int64 // seq of the newest decision when Verify began
 }
 
-// chainCheck walks one chain.
+// chainCheck verifies one chain.
 type chainCheck struct {
 	chain
 	info ChainInfo
@@ -163,7 +162,8 @@ func (v *verifier) events(ctx context.Context) error {
 	}
 }
 
-// pruned moves a walk forward where retention has removed what it had not read yet.
+// pruned moves the check forward when retention has removed rows that it had not read
+// yet.
 func (v *verifier) pruned(now map[string]chain) {
 	for name, c := range v.chains {
 		if n, ok := now[name]; ok && n.FirstPos > c.pos+1 {
@@ -172,15 +172,15 @@ func (v *verifier) pruned(now map[string]chain) {
 	}
 }
 
-// stray is the check of rows whose level no chain has: somebody wrote them there.
+// stray checks rows whose level has no chain: somebody inserted them.
 func (v *verifier) stray(name string) *chainCheck {
 	c := &chainCheck{chain: newChain(name), info: ChainInfo{Name: name, Valid: true, Breaks: []Break{}}}
 	v.chains[name] = c
 	return c
 }
 
-// check takes the next row: its position and the hash it carries, and the hash
-// that its content has after the row before.
+// check processes the next row: its position, the hash that it carries, and the hash
+// computed from its content and the previous row.
 func (c *chainCheck) check(pos int64, id, stored, computed string) {
 	c.info.Checked++
 	switch {

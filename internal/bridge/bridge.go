@@ -1,4 +1,4 @@
-// Package bridge brings controls to bouncers and takes back what they report.
+// Package bridge delivers controls to bouncers and receives their reports.
 // It speaks OPA's management protocols, so a stock OPA is a bouncer too; HTTP
 // itself is in package api.
 //
@@ -12,15 +12,15 @@
 //	                                 ledger: written in batches
 //	   POST logs ──▶ split ──▶ audit (safe before the answer)
 //
-// A feed is what a replica knows of one tenant's environment: the set of
-// controls that decisions use, too, and a desk for each bouncer. It is loaded
-// when the first bouncer asks and follows the store's revisions; that every
-// replica does so by itself is harmless, for a revision is given to a content,
-// under a lock, and the same content keeps it.
+// A feed is the state of one tenant's environment in one replica: the set of
+// controls, shared with decisions, and a desk for each bouncer. It is loaded when
+// the first bouncer polls, and follows the store's revisions. Every replica does
+// this on its own. That is safe, because a content gets its revision under a lock,
+// and equal content keeps its revision.
 //
-// A bouncer gets the controls of the resources that it stands before and the
-// tenant-wide ones, those resources, and of the data what these controls refer
-// to; owner_email is left out.
+// A bouncer gets the controls of the resources that it protects, the tenant-wide
+// controls, those resources, and the data that these controls read; owner_email is
+// left out.
 package bridge
 
 import (
@@ -47,32 +47,33 @@ import (
 type Config struct {
 	Stores   *db.Cluster
 	Bouncers *bouncer.Service
-	// Snapshots are the sets of controls that decisions are made by.
+	// Snapshots holds the sets of controls that make decisions.
 	Snapshots *decision.Snapshots
-	// Links gives the resources of the controls that name each bouncer
+	// Links returns the resources of the controls that name each bouncer
 	// (policy.Service.BouncerLinks).
 	Links func(ctx context.Context, tx *db.Tx, env scope.Env) (map[int64][]int64, error)
-	// Facts tells whether a tenant is served (tenant.Service.Facts).
+	// Facts reports whether a tenant is served (tenant.Service.Facts).
 	Facts func(ctx context.Context, id scope.TenantID) (tenant.Facts, error)
-	// Audit takes the decisions that bouncers log.
+	// Audit stores the decisions that bouncers log.
 	Audit *audit.DecisionLog
 	// Observe counts an evaluation by a bouncer for the metrics of its control.
 	Observe func(tenant scope.TenantID, policy int64, took time.Duration, cacheHit bool)
 	// Discover registers hosts that a bouncer reports (resource.Service.Discover).
 	Discover func(ctx context.Context, sc scope.Scope, bouncer int64, seen []resource.Sighting, unknown func(names []string) []string) (resource.Discovery, error)
-	// Box seals the keys that bundles are signed with.
+	// Box encrypts the keys that sign bundles.
 	Box    *secret.Box
 	Random io.Reader
 	Now    func() time.Time
 	Log    *slog.Logger
-	// PollSeconds is how long stock OPAs are told to let a poll wait; 0 means 30.
+	// PollSeconds is how long stock OPAs should let a poll wait, in seconds; 0 means
+	// 30.
 	PollSeconds int
-	// Sweep is how often missed changes and bouncers that are gone are looked
-	// for; 0 means 5 s.
+	// Sweep is the interval of the search for missed changes and silent bouncers; 0
+	// means 5 s.
 	Sweep time.Duration
 }
 
-// Service is the bridge of one replica. Make one with New; Run must run.
+// Service is the bridge of one replica. New makes one; Run must run.
 type Service struct {
 	cfg    Config
 	ctx    context.Context // ends with Close
@@ -88,13 +89,13 @@ type Service struct {
 	feeds map[place]*feed
 }
 
-// place is what a feed is of.
+// place identifies a feed.
 type place struct {
 	tenant scope.TenantID
 	env    scope.Env
 }
 
-// New makes the bridge. Close ends it.
+// New makes the bridge. Close stops it.
 func New(cfg Config) *Service {
 	if cfg.PollSeconds <= 0 {
 		cfg.PollSeconds = 30
@@ -112,8 +113,8 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// Run writes down what bouncers do, and sweeps, until ctx ends; what was to be
-// written then is written first.
+// Run stores what bouncers do, and sweeps, until ctx ends. It first stores everything
+// that is pending.
 func (s *Service) Run(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() { s.ledger.run(ctx) })
@@ -122,7 +123,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close answers all parked polls and waits for what the bridge began.
+// Close answers all waiting polls and waits for the bridge's goroutines.
 func (s *Service) Close() {
 	s.stop()
 	s.begin.Lock()
@@ -131,7 +132,7 @@ func (s *Service) Close() {
 	s.work.Wait()
 }
 
-// background runs f in the background, for Close to wait for; after Close it does not.
+// background runs f in a goroutine that Close waits for; after Close it does nothing.
 func (s *Service) background(f func()) {
 	s.begin.Lock()
 	defer s.begin.Unlock()
@@ -140,8 +141,8 @@ func (s *Service) background(f func()) {
 	}
 }
 
-// onChange is told of every commit that bumps a revision, of all replicas. It must
-// return at once.
+// onChange is called for every commit that increments a revision, on any replica. It
+// must return at once.
 func (s *Service) onChange(tenantID scope.TenantID, name string) {
 	switch {
 	case tenantID == "" && (name == "" || name == tenant.Revision):
@@ -202,7 +203,7 @@ func (s *Service) drop(f *feed) {
 
 func systemScope(t scope.TenantID) scope.Scope { return auth.SystemScope(t, "policy-bridge", "") }
 
-// self gives the id of the bouncer that asks. Only bouncers speak to the bridge.
+// self returns the id of the calling bouncer. Only bouncers may use the bridge.
 func self(sc scope.Scope) (int64, error) {
 	if sc.Actor.Kind != scope.Bouncer {
 		return 0, fault.New(fault.Forbidden, "bouncers_only", "this needs a bouncer's token")
@@ -214,12 +215,12 @@ func self(sc scope.Scope) (int64, error) {
 	return id, nil
 }
 
-// noBouncer is the answer for any bouncer but the caller's own: who asks for
-// another one's bundle does not learn whether there is such a bouncer.
+// noBouncer is the answer for any bouncer but the caller's own: a caller does not learn
+// whether another bouncer exists.
 func noBouncer() error { return fault.NotFoundf("no such bouncer") }
 
-// deskOf gives the place of the bouncer that asks, in a loaded feed. token is the
-// digest of the token that it came with.
+// deskOf returns the desk of the calling bouncer, in a loaded feed. token is the hash
+// of the token that it sent.
 func (s *Service) deskOf(ctx context.Context, sc scope.Scope, token string) (*feed, *desk, error) {
 	id, err := self(sc)
 	if err != nil {

@@ -18,26 +18,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// packs keeps what was worked out, so that a change costs those whom it touches:
-// nothing here is gone through that no bouncer stands before.
+// packs caches the results of earlier rounds, so that a change only costs time for the
+// bouncers that it affects. Resources that no bouncer protects are skipped.
 type packs struct {
 	controls  map[*rego.Control][sha256.Size]byte
 	resources map[*rego.Resource]*delivered
-	groups    map[string]*group // by the resources' ids
+	groups    map[string]*group // by the ids of the resources
 	work      work
 }
 
-// work counts what rounds had to make anew.
+// work counts the objects that rounds had to build again.
 type work struct{ controls, resources, groups int }
 
-// delivered is a resource as bouncers get it: without what is none of their
-// business.
+// delivered is a resource as bouncers get it, without the fields that do not concern
+// them.
 type delivered struct {
 	rego.Resource
 	sum [sha256.Size]byte
 }
 
-// group is a content that bouncers with the same resources share.
+// group is the content that bouncers with the same resources share.
 type group struct {
 	identity [sha256.Size]byte
 	packed   *bundle.Packed
@@ -48,7 +48,7 @@ func newPacks() packs {
 	return packs{controls: map[*rego.Control][sha256.Size]byte{}, resources: map[*rego.Resource]*delivered{}, groups: map[string]*group{}}
 }
 
-// targets works out what each bouncer should run.
+// targets determines what each bouncer should run.
 func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int64]*target, error) {
 	round := f.packs.newRound(set)
 	out := make(map[int64]*target, len(r.list))
@@ -73,9 +73,9 @@ func (f *feed) targets(ctx context.Context, set *rego.Set, r *reading) (map[int6
 	return out, nil
 }
 
-// metaOf is what the manifest tells a bouncer about itself. The member replay is there
-// only where it is off: then nothing changes for the bouncers of other tenants, and a
-// bouncer that does not know the member goes on as before.
+// metaOf is the bouncer's part of the manifest. The member replay is only present when
+// replay is off, so that nothing changes for the bouncers of other tenants, and a
+// bouncer that does not know the member works as before.
 func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value, error) {
 	configuration, err := value.FromAny(b.Configuration)
 	if err != nil {
@@ -90,7 +90,7 @@ func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value,
 		{Key: "target_app", Value: value.String(b.TargetApp)},
 		{Key: "configuration", Value: configuration},
 	}
-	if b.CredentialsNo > 0 { // its number alone: they themselves are in no bundle
+	if b.CredentialsNo > 0 { // only their number: bundles do not contain credentials
 		members = append(members, value.Member{Key: "credentials", Value: value.Int(b.CredentialsNo)})
 	}
 	if r.replayOff {
@@ -99,7 +99,7 @@ func metaOf(tenant scope.TenantID, b *bouncer.Bouncer, r *reading) (value.Value,
 	return value.Object(value.Member{Key: "bouncer", Value: value.Object(members...)}), nil
 }
 
-// hashOf is the hash of all that makes a bouncer's bundle but its revision.
+// hashOf is the hash of everything in a bouncer's bundle except its revision.
 func (f *feed) hashOf(ctx context.Context, t *target) (string, error) {
 	h := sha256.New()
 	sum := t.packed.Sum()
@@ -130,14 +130,14 @@ func (p packs) newRound(set *rego.Set) *round {
 
 func (r *round) kept() packs { return r.next }
 
-// knownResources sorts ids and leaves out those that are no resource of the set.
+// knownResources sorts ids and drops those that are not in the set.
 func (r *round) knownResources(ids []int64) []int64 {
 	slices.Sort(ids)
 	return slices.DeleteFunc(slices.Compact(ids), func(id int64) bool { return r.set.Resource(id) == nil })
 }
 
-// resource is a resource of the set as bouncers get it. A set keeps what a
-// change did not touch, and so does this.
+// resource returns a resource of the set as bouncers get it. An object that did not
+// change is reused.
 func (r *round) resource(id int64) *delivered {
 	at := r.set.Resource(id)
 	if d := r.next.resources[at]; d != nil {
@@ -156,7 +156,7 @@ func (r *round) resource(id int64) *delivered {
 	return d
 }
 
-// group gives the content for the bouncers that stand before the resources.
+// group returns the content for the bouncers that protect these resources.
 func (r *round) group(ids []int64) (*group, error) {
 	var name strings.Builder
 	for _, id := range ids {
@@ -189,7 +189,7 @@ func (r *round) group(ids []int64) (*group, error) {
 	return g, nil
 }
 
-// resourcesOf adds to ids the resources whose data the controls refer to.
+// resourcesOf adds to ids the resources whose data the controls read.
 func (r *round) resourcesOf(ids []int64, controls []*rego.Control) []int64 {
 	out := slices.Clone(ids)
 	for _, c := range controls {
@@ -208,7 +208,7 @@ func (r *round) resourcesOf(ids []int64, controls []*rego.Control) []int64 {
 	return slices.Compact(out)
 }
 
-// allResources is the ids of all resources: what a control asks for that reads
+// allResources returns the ids of all resources, for a control that reads
 // data.resources as a whole.
 func (r *round) allResources() []int64 {
 	all := r.set.Resources()
@@ -220,7 +220,7 @@ func (r *round) allResources() []int64 {
 	return out
 }
 
-// identity tells contents apart without packing them.
+// identity distinguishes contents without packing them.
 func (r *round) identity(controls []*rego.Control, resources []int64) [sha256.Size]byte {
 	h := sha256.New()
 	h.Write([]byte(r.set.Env()))
@@ -260,13 +260,13 @@ func (r *round) controlSum(c *rego.Control) [sha256.Size]byte {
 	return sum
 }
 
-// writeResource digests all of a resource that a bouncer goes by: what is left out here
-// would reach no bouncer when it changes.
+// writeResource hashes every field of a resource that a bouncer uses. A change of a
+// field that is missing here would not reach any bouncer.
 func writeResource(h hash.Hash, res *rego.Resource) {
-	_ = json.NewEncoder(h).Encode(res) // a digest takes all that is written
+	_ = json.NewEncoder(h).Encode(res) // writing to a hash never fails
 }
 
-// without is an object without a member.
+// without returns an object without one member.
 func without(doc value.Value, member string) value.Value {
 	if !doc.Get(member).Defined() {
 		return doc

@@ -12,24 +12,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// SealedCredentials are what a bouncer sends to its application in place of its
-// callers' credentials, sealed under a key that is derived from its token.
+// SealedCredentials are the credentials that a bouncer sends to its application in
+// place of its callers' credentials. They are encrypted with a key that is derived from
+// the bouncer's token.
 type SealedCredentials struct {
 	BouncerID int64  `json:"bouncer_id" doc:"The bouncer."`
 	No        int64  `json:"no" doc:"Grows with each change; bouncer.credentials in the bundle's metadata holds the same number."`
 	Sealed    []byte `json:"sealed" doc:"Encrypted with AES-256-GCM; the key is derived from the bouncer's token (base64)."`
 }
 
-// CredentialsPurpose names the key that they are sealed under.
+// CredentialsPurpose is the purpose in the derivation of their key.
 const CredentialsPurpose = "upstream credentials"
 
-// CredentialsPlace is what the sealed value is bound to.
+// CredentialsPlace is the associated data of the encrypted value.
 func CredentialsPlace(bouncerID, no int64) string {
 	return fmt.Sprintf("credentials/%d/%d", bouncerID, no)
 }
 
-// Credentials gives a bouncer its own credentials, sealed for who holds token.
-// Nobody else can ask, and none are in any bundle.
+// Credentials returns a bouncer's own credentials, encrypted for the holder of token.
+// No other caller can read them, and no bundle contains them.
 func (s *Service) Credentials(ctx context.Context, sc scope.Scope, token string) (SealedCredentials, error) {
 	if _, err := self(sc); err != nil {
 		return SealedCredentials{}, err

@@ -23,30 +23,30 @@ type target struct {
 	masks       maskKey
 	signed      bool
 	items       []bouncer.Item // shared
-	resources   []int64        // that it stands before, by id
-	denies      bool           // what no control covers
+	resources   []int64        // the resources that it protects, by id
+	denies      bool           // paths without a control
 }
 
-// desk is what a replica knows of one bouncer. Polls park at it.
+// desk is the state of one bouncer in one replica. Polls wait at it.
 type desk struct {
 	id int64
 
 	mu      sync.Mutex
 	token   string        // digest
-	awaited bool          // token is new, and nobody has come with it yet
-	changed chan struct{} // closed when target or token changed, then renewed
+	awaited bool          // the token is new, and no request has used it yet
+	changed chan struct{} // closed when target or token changes, then renewed
 	gone    bool          // the bouncer was deleted, or its tenant is not served
 	target  *target
-	active  int64 // the revision that it runs, as far as we know
+	active  int64 // the revision that it runs, as far as known
 	parked  int
 
-	// The delivery of the target: to which connection, whole.
+	// The delivery of the target: the connection that got all of it.
 	sentTo string
-	// suspected: it was asked for again over the very connection on which it had
-	// arrived. refused: the bouncer said so, in its status or by its tags.
+	// suspected: the bouncer asked for it again over the connection on which it had
+	// arrived. refused: the bouncer said so, in its status or by its ETags.
 	suspected, refused time.Time
 
-	report report // what its status said last
+	report report // the content of its last status
 
 	// The last poll of a client that does not wait, and the gaps before it.
 	polled time.Time
@@ -54,8 +54,8 @@ type desk struct {
 	gap    int
 }
 
-// How long a suspicion keeps a bundle back, and how long a refusal does so from
-// a bouncer that has none at all: it may be a newer program by then.
+// How long a suspicion holds back a bundle, and how long a refusal does so for a
+// bouncer that has no bundle at all: by then it may run a newer program.
 const (
 	suspicionLasts = time.Minute
 	refusalLasts   = 10 * time.Minute
@@ -77,14 +77,14 @@ func (d *desk) waiting() int {
 	return d.parked
 }
 
-// wake lets parked polls look again. Caller holds mu.
+// wake lets waiting polls check again. The caller holds mu.
 func (d *desk) wake() {
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
 
-// install takes over what a refresh found. It reports whether the token of a
-// bouncer that is known here is another one now.
+// install applies the result of a refresh. It reports whether the token of a known
+// bouncer has changed.
 func (d *desk) install(b *bouncer.Bouncer, t *target, stored bouncer.Bundle) (rotated bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,7 +109,7 @@ func (d *desk) install(b *bouncer.Bouncer, t *target, stored bouncer.Bundle) (ro
 	return rotated
 }
 
-// placed reports whether a refusal names what is wrong in the bundle itself.
+// placed reports whether a refusal says what is wrong in the bundle itself.
 func placed(r bouncer.Refusal) bool { return r.PolicyID != 0 || r.File != "" }
 
 func (d *desk) close() {
@@ -119,26 +119,26 @@ func (d *desk) close() {
 	d.mu.Unlock()
 }
 
-// question is what a poll says of itself.
+// question is the content of a poll.
 type question struct {
 	token  string
 	remote string  // the connection
-	tags   []int64 // revisions in If-None-Match, in order; -1 where not one of ours
+	tags   []int64 // revisions in If-None-Match, in order; -1 for an unknown ETag
 }
 
-// what a poll is to be answered.
+// the possible answers to a poll
 type verdict uint8
 
 const (
-	park   verdict = iota // there is nothing for it now
+	park   verdict = iota // there is nothing new at the moment
 	send                  // the target
-	leave                 // its token or its bouncer is gone
-	behind                // it has a revision that was never given: grow beyond it
+	leave                 // the token or the bouncer is gone
+	behind                // it has a revision that was never issued: continue after it
 )
 
-// answer decides on a poll, and notes what the poll tells: its first tag is the
-// revision that the bouncer runs, and a target among the
-// others is one that it refused.
+// answer decides how to answer a poll, and records what the poll reveals: its first
+// ETag is the revision that the bouncer runs, and a target among the others is one that
+// it refused.
 func (d *desk) answer(q *question, now time.Time) (v verdict, note entry, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,25 +169,25 @@ func (d *desk) answer(q *question, now time.Time) (v verdict, note entry, change
 			return park, note, changed
 		}
 	case d.sentTo != "" && d.sentTo == q.remote:
-		// A connection is asked over again only when its last answer was read to
-		// the end: the bundle arrived, and yet it is not what runs.
+		// A client uses a connection again only after it has read the last answer to
+		// its end: the bundle arrived, but it is not the one that runs.
 		d.suspected = now
 		return park, note, changed
 	}
 	return send, note, changed
 }
 
-// setActive notes that the bouncer runs its target. Caller holds mu.
+// setActive records that the bouncer runs its target. The caller holds mu.
 func (d *desk) setActive(revision int64, note *entry) {
-	again := !d.refused.IsZero() || !d.suspected.IsZero() // what is written of that must go
+	again := !d.refused.IsZero() || !d.suspected.IsZero() // earlier reports of the opposite are dropped
 	d.sentTo, d.suspected, d.refused, d.report.bundle = "", time.Time{}, time.Time{}, ""
 	if d.active != revision || again {
 		d.active, note.activated = revision, revision
 	}
 }
 
-// refuse notes that the bouncer takes its target not, and so does not run it even
-// if it did before. Caller holds mu.
+// refuse records that the bouncer does not accept its target, and so does not run it
+// even if it did before. The caller holds mu.
 func (d *desk) refuse(now time.Time, note *entry) {
 	if d.refused.IsZero() {
 		d.refused = now
@@ -197,14 +197,14 @@ func (d *desk) refuse(now time.Time, note *entry) {
 	}
 }
 
-// noteDelivery notes that a chunk of its decision log has come.
+// noteDelivery records that a chunk of the bouncer's decision log arrived.
 func (d *desk) noteDelivery() {
 	d.mu.Lock()
 	d.report.logs = ""
 	d.mu.Unlock()
 }
 
-// delivered notes that the target went out whole over a connection.
+// delivered records that all of the target was sent over a connection.
 func (d *desk) delivered(revision int64, remote string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,22 +226,22 @@ func (d *desk) exit() {
 	d.mu.Unlock()
 }
 
-// now gives the target.
+// now returns the target.
 func (d *desk) now() *target {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.target
 }
 
-// tokenRotated is the detail of a bouncer that has yet to come with its new token.
+// tokenRotated is the detail of a bouncer that has not used its new token yet.
 const tokenRotated = "its token was rotated; it has not come back with the new one"
 
-// status is how a bouncer that is in touch does.
+// status is the state of a bouncer that is in touch.
 func (d *desk) status() (status, detail string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.awaited: // what still comes in with the old token was under way
+	case d.awaited: // requests with the old token were still in progress
 		return bouncer.Degraded, tokenRotated
 	case !d.refused.IsZero():
 		return bouncer.Degraded, "it refused revision " + strconv.FormatInt(d.target.revision, 10)
@@ -257,7 +257,7 @@ func (d *desk) status() (status, detail string) {
 	return bouncer.Connected, ""
 }
 
-// trouble is what people are alerted to; empty: nothing.
+// trouble is the reason for an alert; empty: none.
 func (d *desk) trouble() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -267,7 +267,7 @@ func (d *desk) trouble() string {
 // tagOf is the ETag of a revision.
 func tagOf(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
-// parseTags reads If-None-Match: revisions in the order they stand.
+// parseTags reads If-None-Match: revisions in their order.
 func parseTags(header []string) []int64 {
 	var out []int64
 	for _, line := range header {

@@ -15,19 +15,19 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// feed is what this replica knows of one tenant's environment.
+// feed is the state of one tenant's environment in this replica.
 type feed struct {
 	place
 	svc *Service
 
-	// heard counts the changes told of, seen is the count that the desks reflect.
+	// heard counts the announced changes, seen those that the desks reflect.
 	heard, seen atomic.Int64
 	running     atomic.Bool
 	used        atomic.Int64 // unix seconds of the last poll
 
-	rounds     atomic.Int64 // refreshes that were begun
-	refreshing sync.Mutex   // held by the one who refreshes
-	packs      packs        // used by the one who refreshes
+	rounds     atomic.Int64 // number of refreshes that were started
+	refreshing sync.Mutex   // held by the goroutine that refreshes
+	packs      packs        // used by the goroutine that refreshes
 
 	mu       sync.Mutex // guards what follows
 	loaded   bool
@@ -37,11 +37,11 @@ type feed struct {
 	bouncers int64 // the revision of the registry that desks reflect
 }
 
-// reading is what one transaction says about the environment.
+// reading is the state of the environment in one transaction.
 type reading struct {
 	env, bouncers int64 // revisions
 	mode          string
-	replayOff     bool // the tenant keeps no inputs for replay
+	replayOff     bool // the tenant stores no inputs for replay
 	list          []bouncer.Bouncer
 	links         map[int64][]int64
 	bundles       map[int64]bouncer.Bundle
@@ -55,7 +55,7 @@ func newFeed(s *Service, p place) *feed {
 	return f
 }
 
-// changed takes note of a change and has the feed refreshed, if it is in use.
+// changed records a change, and starts a refresh if the feed is in use.
 func (f *feed) changed() {
 	f.heard.Add(1)
 	f.mu.Lock()
@@ -66,7 +66,7 @@ func (f *feed) changed() {
 	}
 }
 
-// start has one goroutine refresh the feed until it reflects what was heard.
+// start has one goroutine refresh the feed until it reflects all announced changes.
 func (f *feed) start() {
 	if !f.running.CompareAndSwap(false, true) {
 		return
@@ -76,7 +76,7 @@ func (f *feed) start() {
 		f.running.Store(false)
 		switch {
 		case err != nil && f.svc.ctx.Err() == nil:
-			// The sweep tries again; the bouncers go on with what they have.
+			// The sweep tries again; until then, bouncers keep what they have.
 			f.svc.cfg.Log.Error("the bridge could not apply a change", "tenant", f.tenant, "environment", f.env, "error", err)
 		case err == nil && f.seen.Load() != f.heard.Load():
 			f.start()
@@ -84,8 +84,8 @@ func (f *feed) start() {
 	})
 }
 
-// desk gives the desk of a bouncer. A feed that is not loaded is; an id or a
-// token that it does not know is looked for anew: it may just have been made.
+// desk returns the desk of a bouncer. It loads the feed if necessary. For an unknown id
+// or token it reads the store again, because the bouncer may be new.
 func (f *feed) desk(ctx context.Context, id int64, token string) (*desk, error) {
 	f.used.Store(f.svc.cfg.Now().Unix())
 	for try := 0; ; try++ {
@@ -113,11 +113,11 @@ func revoked() error {
 	return fault.New(fault.Unauthenticated, "invalid_credentials", "this token is no longer valid")
 }
 
-// errMoved says that the store changed while a content was worked out.
+// errMoved says that the store changed while a content was built.
 var errMoved = errors.New("the store has moved on")
 
-// refreshAfter returns once a refresh has succeeded that was begun after the
-// given round: one for all who wait.
+// refreshAfter returns once a refresh that started after the given round has succeeded.
+// All waiting callers share one refresh.
 func (f *feed) refreshAfter(ctx context.Context, round int64) error {
 	f.refreshing.Lock()
 	defer f.refreshing.Unlock()
@@ -135,7 +135,7 @@ func (f *feed) refresh(ctx context.Context) error {
 	return f.refreshLocked(ctx)
 }
 
-// refreshLocked is refresh for who holds refreshing.
+// refreshLocked is refresh for a caller that holds refreshing.
 func (f *feed) refreshLocked(ctx context.Context) error {
 	heard := f.heard.Load()
 	if f.seen.Load() == heard {
@@ -163,8 +163,8 @@ func (f *feed) refreshLocked(ctx context.Context) error {
 	}
 }
 
-// publishContent reads, works out every bouncer's content, publishes what is new, and
-// lets the desks have it.
+// publishContent reads the environment, builds the content of every bouncer, publishes
+// new content, and passes it to the desks.
 func (f *feed) publishContent(ctx context.Context) error {
 	store, err := f.svc.cfg.Stores.Tenant(ctx, f.tenant)
 	if err != nil {
@@ -241,11 +241,11 @@ func (f *feed) bundles(ctx context.Context, tx *db.Tx) (map[int64]bouncer.Bundle
 	return out, err
 }
 
-// setAt gives the set of controls of exactly this revision; a store that moved
-// on in between is errMoved.
+// setAt returns the set of controls of exactly this revision. If the store has changed
+// since, the error is errMoved.
 func (f *feed) setAt(ctx context.Context, revision int64) (*rego.Set, error) {
 	set, err := f.svc.cfg.Snapshots.Get(ctx, f.tenant, f.env)
-	if err == nil && set.Revision() < revision { // it has not been told yet
+	if err == nil && set.Revision() < revision { // the change has not been announced yet
 		f.svc.cfg.Snapshots.Changed(f.tenant, resource.Revision(f.env))
 		set, err = f.svc.cfg.Snapshots.Get(ctx, f.tenant, f.env)
 	}
@@ -255,9 +255,8 @@ func (f *feed) setAt(ctx context.Context, revision int64) (*rego.Set, error) {
 	return set, err
 }
 
-// publish gives new contents their revisions. Under the lock it looks whether
-// they are still those of the store, so an older content never comes after a
-// newer one, whatever the replicas do.
+// publish assigns revisions to new contents. Under the lock it checks that they still
+// match the store, so an older content never follows a newer one on any replica.
 func (f *feed) publish(ctx context.Context, tx *db.Tx, r *reading, fresh []bouncer.Content) error {
 	if err := tx.Lock(ctx, "bridge."+string(f.env)); err != nil {
 		return err
@@ -280,7 +279,7 @@ func (f *feed) publish(ctx context.Context, tx *db.Tx, r *reading, fresh []bounc
 	return err
 }
 
-// install hands the targets to the desks, which wake the polls parked there.
+// install passes the targets to the desks, which wake their waiting polls.
 func (f *feed) install(set *rego.Set, r *reading, targets map[int64]*target) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -306,7 +305,7 @@ func (f *feed) install(set *rego.Set, r *reading, targets map[int64]*target) {
 	}
 }
 
-// close sends all parked polls away: the tenant is not served.
+// close ends all waiting polls: the tenant is not served.
 func (f *feed) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -317,7 +316,7 @@ func (f *feed) close() {
 	f.loaded, f.served = true, false
 }
 
-// stale reports whether the store's revisions are others than the feed's.
+// stale reports whether the store's revisions differ from the feed's.
 func (f *feed) stale(ctx context.Context) (bool, error) {
 	f.mu.Lock()
 	loaded, set, registry := f.loaded, f.set, f.bouncers
@@ -357,7 +356,8 @@ func (f *feed) countParked() int {
 	return n
 }
 
-// currentSet gives the set of controls that the desks reflect, nil before it is loaded.
+// currentSet returns the set of controls that the desks reflect, nil before it is
+// loaded.
 func (f *feed) currentSet() *rego.Set {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,18 +12,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// entry is what there is to write down about one bouncer.
+// entry is what must be stored about one bouncer.
 type entry struct {
-	seen      time.Time     // a sign of life; zero: none
-	interval  time.Duration // how far apart its polls are; 0: as far as before
+	seen      time.Time     // when the bouncer was last seen; zero: no news
+	interval  time.Duration // the interval of its polls; 0: unchanged
 	sent      *target
 	activated int64
 	refused   int64
 	why       []bouncer.Refusal
 	figures   bouncer.Figures
-	// status and detail are set where they do not follow from the desk.
+	// status and detail are set when they do not follow from the desk.
 	status, detail string
-	// reported: our own bouncer said how it does.
+	// reported: a gatehouse bouncer sent its own state.
 	reported bool
 }
 
@@ -44,8 +44,8 @@ func (e *entry) merge(o entry) {
 	if o.sent != nil {
 		e.sent = o.sent
 	}
-	// one writes first what was activated: of two that are about the same revision
-	// the later counts.
+	// the activated revision is written first: of two entries about the same revision,
+	// the later one counts
 	if o.activated != 0 {
 		if e.activated = o.activated; e.refused == o.activated {
 			e.refused, e.why = 0, nil
@@ -75,9 +75,9 @@ func set[T any](to **T, from *T) {
 	}
 }
 
-// ledger writes what bouncers do into their tenants' stores, off the path of
-// their requests and many in one transaction. What a crash loses of it, the
-// next poll or status tells again.
+// ledger stores the activity of bouncers in their tenants' stores, outside their
+// requests and with many entries in one transaction. After a crash, the next poll or
+// status repeats what was lost.
 type ledger struct {
 	svc  *Service
 	wake chan struct{}
@@ -86,7 +86,7 @@ type ledger struct {
 	pending map[scope.TenantID]map[*desk]entry
 }
 
-// together is how many bouncers one transaction takes.
+// together is the number of bouncers in one transaction.
 const together = 25
 
 const ledgerRetry = time.Second
@@ -139,8 +139,8 @@ func (l *ledger) run(ctx context.Context) {
 	}
 }
 
-// flush writes all that is pending; false when a store did not take its part,
-// which then is pending again.
+// flush writes all pending entries. It returns false when a store did not accept its
+// part, which then is pending again.
 func (l *ledger) flush(ctx context.Context) bool {
 	l.mu.Lock()
 	work := l.pending
@@ -197,7 +197,7 @@ func (l *ledger) write(ctx context.Context, t scope.TenantID, some map[*desk]ent
 	})
 }
 
-// writeEntry writes down what one bouncer did, in the order in which it happened.
+// writeEntry stores the activity of one bouncer, in the order in which it happened.
 func (l *ledger) writeEntry(ctx context.Context, tx *db.Tx, sc scope.Scope, d *desk, e entry) error {
 	registry := l.svc.cfg.Bouncers
 	b, err := bouncer.ByID(ctx, tx, d.id)
@@ -207,7 +207,7 @@ func (l *ledger) writeEntry(ctx context.Context, tx *db.Tx, sc scope.Scope, d *d
 	if err != nil {
 		return err
 	}
-	if !e.seen.IsZero() { // before all else: see miss
+	if !e.seen.IsZero() { // must come first: see miss
 		if err := present(ctx, tx, d.id, e.seen, e.interval); err != nil {
 			return err
 		}
@@ -235,7 +235,7 @@ func (l *ledger) writeEntry(ctx context.Context, tx *db.Tx, sc scope.Scope, d *d
 	}
 	if status == "" {
 		if status, detail = d.status(); e.seen.IsZero() && b.Status == bouncer.Disconnected {
-			return nil // nothing in it says that the bouncer is there
+			return nil // nothing in it shows that the bouncer is there
 		}
 	}
 	if _, err = registry.SetStatus(ctx, tx, sc, d.id, status, detail); err != nil || !e.reported {

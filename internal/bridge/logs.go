@@ -20,20 +20,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// MaxLogBytes bounds what one chunk of a decision log unpacks to.
+// MaxLogBytes is the largest size of a chunk of a decision log after decompression, in
+// bytes.
 const MaxLogBytes = 64 << 20
 
-// takenTogether is how many events are handed to the audit at a time.
+// takenTogether is how many events go to the audit in one call.
 const takenTogether = 200
 
-// Intake is what became of a chunk of a decision log.
+// Intake is the result of receiving a chunk of a decision log.
 type Intake struct {
 	Accepted int `json:"accepted" doc:"Number of events that are stored safely."`
 	SetAside int `json:"set_aside" doc:"Number of events that could not be read and were set aside."`
 }
 
-// logEvent is an event of OPA's decision log (its Decision Log Service API) and
-// what our own bouncer adds under custom.
+// logEvent is an event of OPA's decision log (its Decision Log Service API), with the
+// members that a gatehouse bouncer adds under custom.
 type logEvent struct {
 	DecisionID  string          `json:"decision_id"`
 	Timestamp   time.Time       `json:"timestamp"`
@@ -56,19 +57,20 @@ type logCustom struct {
 	CacheHit   bool   `json:"cache_hit"`
 	RequestID  string `json:"request_id"`
 	AuditLevel string `json:"audit_level"`
-	// Evaluated are the ids of the controls that ran, where those are others than
-	// the one that the result names.
+	// Evaluated lists the ids of the controls that ran, if they differ from the one
+	// that the result names.
 	Evaluated json.RawMessage `json:"evaluated"`
-	// Trace and Explanation are our own bouncer's, from level detailed up.
+	// Trace and Explanation come from gatehouse bouncers, at audit levels detailed and
+	// comprehensive.
 	Trace       json.RawMessage `json:"trace"`
 	Explanation json.RawMessage `json:"explanation"`
-	// Event is decisions_missing for a note that the log could not keep decisions.
+	// Event is decisions_missing in a note that the log could not store decisions.
 	Event string `json:"event"`
-	// Folded is set where the event stands for many refusals.
+	// Folded is set when the event stands for many refusals.
 	Folded *audit.FoldedCount `json:"folded"`
 }
 
-// logResult is what data.gatehouse.decision is.
+// logResult is the value of data.gatehouse.decision.
 type logResult struct {
 	Decision      string  `json:"decision"`
 	Allow         *bool   `json:"allow"`
@@ -80,7 +82,7 @@ type logResult struct {
 	ResourceID    int64   `json:"resource_id"`
 }
 
-// logInput is what the log keeps of an input at every level.
+// logInput is the part of an input that the log stores at every level.
 type logInput struct {
 	User struct {
 		ID    any `json:"id"`
@@ -104,12 +106,12 @@ type logInput struct {
 	} `json:"request"`
 }
 
-// Logs takes a chunk of a bouncer's decision log: a JSON array, gzipped or not.
-// It never refuses a chunk for its content: an event that it does not understand
-// is set aside. On return all that was accepted is safe; an error means that the
-// chunk must be sent again, and what it held already is known by its ids.
-// Faults: BadRequest when the body broke off, TooLarge beyond MaxLogBytes,
-// Unavailable when the audit takes nothing.
+// Logs receives a chunk of a bouncer's decision log: a JSON array, gzipped or not. It
+// never refuses a chunk for its content: events that it cannot read are set aside. When
+// it returns without an error, all accepted events are stored safely. After an error
+// the bouncer must send the chunk again; events that were already stored are recognised
+// by their ids. Faults: BadRequest when the body is incomplete, TooLarge beyond
+// MaxLogBytes, Unavailable when the audit accepts nothing.
 func (s *Service) Logs(ctx context.Context, sc scope.Scope, token string, body io.Reader) (Intake, error) {
 	f, d, err := s.deskOf(ctx, sc, token)
 	if err != nil {
@@ -131,11 +133,11 @@ type intake struct {
 	body    carried
 	levels  map[int64]rego.Resource
 	batch   []audit.Decision
-	ran     [][]int64 // of each in batch, the controls that were evaluated
+	ran     [][]int64 // the controls that were evaluated, for each event in batch
 	out     Intake
 }
 
-// carried tells whether a body came to its end, whatever is made of it.
+// carried records whether a body was read to its end.
 type carried struct {
 	in    io.Reader
 	whole bool
@@ -186,7 +188,7 @@ func (in *intake) read(ctx context.Context) error {
 	return in.flush(ctx)
 }
 
-// unpacked gives the JSON of a body, of which not more than MaxLogBytes is read.
+// unpacked returns the JSON of a body, and reads at most MaxLogBytes of it.
 func unpacked(body io.Reader) (io.Reader, error) {
 	var magic [2]byte
 	n, err := io.ReadFull(body, magic[:])
@@ -204,7 +206,7 @@ func unpacked(body io.Reader) (io.Reader, error) {
 	return &bounded{in: z, left: MaxLogBytes}, nil
 }
 
-// errTooMuch is a chunk that unpacks to more than MaxLogBytes.
+// errTooMuch reports a chunk that unpacks to more than MaxLogBytes.
 var errTooMuch = errors.New("too much")
 
 type bounded struct {
@@ -225,15 +227,16 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken is what a chunk comes to whose stream ended in err. One that is no
-// log, or stops in the middle of one although all of it came, would be sent for
-// ever, so it counts as taken; one that broke off on the way is asked for again.
+// broken is the result for a chunk whose stream ended with err. A chunk that is not a
+// log, or that ends in the middle although all of it arrived, would be sent again
+// forever, so it counts as received. A chunk that was cut off in transit must be sent
+// again.
 func (in *intake) broken(err error) error {
 	var corrupt flate.CorruptInputError
 	var known *fault.Error
 	switch {
 	case errors.As(err, &known):
-		return known // of the one who reads the body
+		return known // an error of the reader of the body
 	case errors.Is(err, errTooMuch):
 		return fault.Newf(fault.TooLarge, "payload_too_large", "a chunk may unpack to at most %d bytes", MaxLogBytes)
 	case errors.Is(err, errNoArray), errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt), in.body.whole:
@@ -268,13 +271,12 @@ func (in *intake) flush(ctx context.Context) error {
 	return nil
 }
 
-// maxEvaluated is how many controls one event can count for.
+// maxEvaluated is the largest number of controls that one event can count for.
 const maxEvaluated = 1000
 
-// evaluated are the controls that an event counts an evaluation for: those that
-// our own bouncer says it ran, else the one that decided. A stock OPA tells no
-// more than that one, so controls that it ran and that did not decide go
-// uncounted.
+// evaluated returns the controls for which an event counts an evaluation: those that a
+// gatehouse bouncer lists, else the one that decided. A stock OPA names only that one,
+// so controls that it ran and that did not decide are not counted.
 func evaluated(e *logEvent, deciding int64) []int64 {
 	var ids []int64
 	if json.Unmarshal(e.Custom.Evaluated, &ids) == nil && len(ids) > 0 && len(ids) <= maxEvaluated {
@@ -286,9 +288,8 @@ func evaluated(e *logEvent, deciding int64) []int64 {
 	return []int64{deciding}
 }
 
-// decision makes an audit entry of an event. Whose it is, and in which
-// environment, follows from the token, whatever the event says. Beside it are
-// the controls that were evaluated.
+// decision converts an event to an audit entry. Tenant and environment come from the
+// token, whatever the event says. It also returns the controls that were evaluated.
 func (in *intake) decision(element []byte) (audit.Decision, []int64, error) {
 	var e logEvent
 	if err := json.Unmarshal(element, &e); err != nil {
@@ -320,7 +321,7 @@ func (in *intake) decision(element []byte) (audit.Decision, []int64, error) {
 	return d, evaluated(&e, d.PolicyID), nil
 }
 
-// verdict reads the result: ours, or whatever a query of the bouncer's own gave.
+// verdict reads the result: ours, or that of the bouncer's own query.
 func (in *intake) verdict(d *audit.Decision, e *logEvent) {
 	var r logResult
 	if json.Unmarshal(e.Result, &r) == nil {
@@ -342,11 +343,12 @@ func (in *intake) verdict(d *audit.Decision, e *logEvent) {
 	}
 }
 
-// maxFolded bounds how many refusals a bouncer may say that one event stands for.
+// maxFolded is the largest number of refusals that one event of a bouncer may stand
+// for.
 const maxFolded = 1 << 40
 
-// folded takes over how many refusals an event stands for. Of what was permitted, and
-// of a count that cannot be, nothing is taken over.
+// folded copies the number of refusals that an event stands for. It ignores the number
+// for permitted requests, and a number that is impossible.
 func (in *intake) folded(d *audit.Decision, e *logEvent) {
 	d.Gap = e.Custom.Event == "decisions_missing"
 	if c := e.Custom.Folded; c != nil && d.Decision == audit.Deny && c.Count > 0 && c.Count < maxFolded && !c.First.IsZero() && !c.Last.Before(c.First) {
@@ -370,8 +372,8 @@ func (in *intake) subject(d *audit.Decision, input []byte) {
 	d.IPAddress = firstOf(textOf(i.Context.IP), d.IPAddress)
 }
 
-// level takes the audit level of the resource as it is registered here; what the
-// bouncer says counts only where it names none.
+// level returns the audit level of the resource as it is registered here. The bouncer's
+// value only counts if the resource has none.
 func (in *intake) level(d *audit.Decision, said string) {
 	if in.levels == nil {
 		in.levels = map[int64]rego.Resource{}
@@ -390,9 +392,9 @@ func (in *intake) level(d *audit.Decision, said string) {
 	}
 }
 
-// hide finds what the event's texts must not show: a control may have put into
-// its reason what its input held under members named like secrets. Our own
-// bouncer, which sends no whole input at the lower audit levels, took it out.
+// hide finds values that must not appear in the event's texts: a control may have
+// copied into its reason what its input has under a secret name. A gatehouse bouncer,
+// which sends no complete input at the lower audit levels, has already removed them.
 func (in *intake) hide(d *audit.Decision, input []byte) {
 	if v, err := value.Decode(input, value.Limits{Depth: inputDepth}); err == nil {
 		d.Hidden = redact.In(v)
@@ -402,10 +404,10 @@ func (in *intake) hide(d *audit.Decision, input []byte) {
 	}
 }
 
-// inputDepth is how deep an input may be nested for its secrets to be found.
+// inputDepth is how deep the search for secrets goes into an input.
 const inputDepth = 512
 
-// textOf is a text or a number as text.
+// textOf converts a string or number to text.
 func textOf(v any) string {
 	switch x := v.(type) {
 	case string:
@@ -425,7 +427,7 @@ func firstOf(list ...string) string {
 	return ""
 }
 
-// host takes the port off an address.
+// host removes the port from an address.
 func host(addr string) string {
 	if i := strings.LastIndexByte(addr, ':'); i > 0 && strings.IndexByte(addr, ':') == i || strings.HasPrefix(addr, "[") && i > 0 {
 		return strings.Trim(addr[:i], "[]")
@@ -441,7 +443,7 @@ func nanoseconds(raw json.RawMessage) float64 {
 	return n / 1e6
 }
 
-// errorText is an event's error: OPA's object, or a text.
+// errorText is the error of an event: OPA's object, or a text.
 func errorText(raw json.RawMessage) string {
 	if len(raw) == 0 || string(raw) == "null" {
 		return ""

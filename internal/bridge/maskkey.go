@@ -17,21 +17,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/secret"
 )
 
-// maskKey is what a tenant's masks hash values with.
+// maskKey is the key with which a tenant's masks hash values.
 type maskKey struct {
 	id  string
 	key masking.HashKey
 }
 
-// MaskKeys makes the keys that tenants' masks hash values with.
+// MaskKeys creates the keys with which tenants' masks hash values.
 type MaskKeys struct {
 	Box    *secret.Box
 	Random io.Reader
 	Now    func() time.Time
 }
 
-// Rotate gives a tenant a new key and has every bouncer fetch it. From then on
-// equal values have other hashes than before. The result is the key's id.
+// Rotate creates a new key for a tenant and makes every bouncer fetch it. From then on,
+// values have other hashes than before. It returns the key's id.
 func (m MaskKeys) Rotate(ctx context.Context, stores *db.Cluster, sc scope.Scope) (string, error) {
 	store, err := stores.Tenant(ctx, sc.Tenant)
 	if err != nil {
@@ -55,7 +55,7 @@ func (m MaskKeys) Rotate(ctx context.Context, stores *db.Cluster, sc scope.Scope
 	return made.ID, err
 }
 
-// add makes a key and stores it sealed, bound to its tenant and name.
+// add creates a key and stores it encrypted, bound to its tenant and name.
 func (m MaskKeys) add(ctx context.Context, tx *db.Tx, tenantID scope.TenantID) (storedMaskKey, error) {
 	var raw [masking.HashKeyBytes + 6]byte
 	if _, err := io.ReadFull(m.Random, raw[:]); err != nil {
@@ -70,7 +70,7 @@ func (m MaskKeys) add(ctx context.Context, tx *db.Tx, tenantID scope.TenantID) (
 	return row, insertMaskKey(ctx, tx, row, now)
 }
 
-// maskKeyIn is the tenant's newest key; none: the zero value.
+// maskKeyIn returns the tenant's newest key; the zero value if there is none.
 func (s *Service) maskKeyIn(ctx context.Context, tx *db.Tx, tenantID scope.TenantID) (maskKey, error) {
 	row, found, err := loadMaskKey(ctx, tx)
 	if err != nil || !found {
@@ -87,7 +87,7 @@ func (s *Service) openMaskKey(row storedMaskKey, tenantID scope.TenantID) (maskK
 	return maskKey{id: row.ID, key: key}, nil
 }
 
-// firstMaskKey makes a tenant's first key, unless another replica just did.
+// firstMaskKey creates a tenant's first key, unless another replica has just done so.
 func (s *Service) firstMaskKey(ctx context.Context, store *db.DB, tenantID scope.TenantID) (maskKey, error) {
 	var row storedMaskKey
 	err := store.Write(ctx, func(tx *db.Tx) error {
@@ -108,9 +108,9 @@ func (s *Service) firstMaskKey(ctx context.Context, store *db.DB, tenantID scope
 	return s.openMaskKey(row, tenantID)
 }
 
-// metaFor is what the manifest tells a bouncer about itself, with the key of the
-// tenant's masks, which only the holder of its token can open: a stock OPA shows a
-// manifest to whoever asks.
+// metaFor is the bouncer's part of the manifest with the key of the tenant's masks.
+// Only the holder of the bouncer's token can decrypt the key, because a stock OPA shows
+// the manifest to everybody who asks.
 func (t *target) metaFor(tenantID scope.TenantID, bearer string) (value.Value, error) {
 	sealed, err := t.masks.key.SealFor(bearer, masking.KeyPlace(string(tenantID), t.masks.id))
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// MaxWait is the longest that a poll is parked.
+// MaxWait is the longest time that a poll waits.
 const MaxWait = 5 * time.Minute
 
 // Polls of an OPA that does not wait: how far apart they are at most, and by its
@@ -30,18 +30,19 @@ const (
 
 // Poll is a request for a bundle.
 type Poll struct {
-	// BouncerID is whose bundle is asked for: the caller's own, or it is not found.
+	// BouncerID is the bouncer whose bundle is requested. It must be the caller's own;
+	// any other is not found.
 	BouncerID int64
-	// Token is the digest of the token that it came with, and Bearer the token
-	// itself, for which what is secret in a bundle is sealed.
+	// Token is the hash of the token that it sent. Bearer is the token itself, which
+	// encrypts the secrets in a bundle.
 	Token, Bearer string
 	// Tags are the lines of If-None-Match.
 	Tags []string
-	// Wait is how long it may be parked, from `Prefer: wait=`; at most MaxWait.
+	// Wait is how long it may wait, from `Prefer: wait=`; at most MaxWait.
 	Wait time.Duration
 	// Remote names the connection.
 	Remote string
-	// Nonce, where there is one, asks for a proof that the answer is fresh.
+	// Nonce, if set, requests a proof that the answer is fresh.
 	Nonce string
 }
 

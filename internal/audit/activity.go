@@ -15,14 +15,14 @@ const BusyUsers Kind = "u|"
 // Activity is the number of decisions of one user or resource.
 type Activity struct {
 	Subject string
-	// Now counts the current day or hour, Before the earlier ones with any decisions,
-	// oldest first.
+	// Now counts the current day or hour, Before the earlier ones with any decisions, oldest
+	// first.
 	Now    int64
 	Before []int64
 }
 
-// Activity returns the users (by the day) or resources (by the hour) with at least so
-// many decisions in the current day or hour, with their history since from.
+// Activity returns the users (by the day) or resources (by the hour) with at least so many
+// decisions in the current day or hour, with their history since from.
 func (rd *Reader) Activity(ctx context.Context, tenant scope.TenantID, env scope.Env, kind Kind, now, from time.Time, least int64) ([]Activity, error) {
 	width := Hour
 	if kind == BusyUsers {
@@ -60,12 +60,11 @@ type Source struct {
 	Users, Resources int
 }
 
-// maxSampled is the largest number of decisions of each kind that are read to find
-// sources.
+// maxSampled is the largest number of decisions of each kind that are read to find sources.
 const maxSampled = 20_000
 
-// Sources groups the newest decisions of [from, to) by the address of the caller. It
-// returns the addresses with denials.
+// Sources groups the newest decisions of [from, to) by the address of the caller. It returns the
+// addresses with denials.
 func (rd *Reader) Sources(ctx context.Context, tenant scope.TenantID, env scope.Env, from, to time.Time) ([]Source, error) {
 	type seen struct {
 		*Source
@@ -121,9 +120,9 @@ func (a *activity) note(tenant scope.TenantID, now time.Time) {
 	a.last[tenant] = now
 }
 
-// Active returns the tenants for which this process has stored decisions since a time,
-// in no order. It forgets the others, so a later call with an earlier time does not
-// return them. It does not read a store.
+// Active returns the tenants for which this process has stored decisions since a time, in no
+// order. It forgets the others, so a later call with an earlier time does not return them. It
+// does not read a store.
 func (l *DecisionLog) Active(since time.Time) []scope.TenantID {
 	a := &l.active
 	a.mu.Lock()

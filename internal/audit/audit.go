@@ -37,8 +37,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Level says how much of a decision is stored, and for how long: 30, 90, 365 or 2555
-// days.
+// Level says how much of a decision is stored, and for how long: 30, 90, 365 or 2555 days.
 type Level string
 
 // The audit levels of a resource. None keeps counters only.
@@ -110,23 +109,23 @@ type Decision struct {
 	AuditLevel     Level     `json:"audit_level,omitempty" enum:"basic,detailed,comprehensive"`
 	// Error is set when a control failed and the decision is a denial for that reason.
 	Error string `json:"error,omitempty"`
-	// Input and Explanation are stored at levels detailed and comprehensive, Trace only
-	// at comprehensive. All have passed through redact.JSON. At basic, an Input is
-	// stored for replay (Kept), and is not part of the entry.
+	// Input and Explanation are stored at levels detailed and comprehensive, Trace only at
+	// comprehensive. All have passed through redact.JSON. At basic, an Input is stored for
+	// replay (Kept), and is not part of the entry.
 	Input json.RawMessage `json:"input,omitempty" doc:"The redacted input; at audit levels detailed and comprehensive."`
 	Trace json.RawMessage `json:"trace,omitempty" doc:"The evaluation's steps; at audit level comprehensive."`
-	// Explanation is a list of rego.Explanation: of the control that decided, or of the
-	// controls that did not match.
+	// Explanation is a list of rego.Explanation: of the control that decided, or of the controls
+	// that did not match.
 	Explanation json.RawMessage `json:"explanation,omitempty" doc:"The reason for the decision: rule, line, conditions and values; at audit levels detailed and comprehensive."`
 	// Folded is set when the entry stands for many refusals.
 	Folded *FoldedCount `json:"folded,omitempty" doc:"Set when the entry stands for many refusals that came too fast to store each one."`
 	// Gap marks a bouncer's note that decisions are missing. It is never folded.
 	Gap bool `json:"-"`
-	// Hidden holds the secrets of the input. They are removed from Reason, Error, Trace
-	// and Explanation when the decision is recorded.
+	// Hidden holds the secrets of the input. They are removed from Reason, Error, Trace and
+	// Explanation when the decision is recorded.
 	Hidden redact.Found `json:"-"`
-	// Replay is the input of a decision at level basic, stored for replay outside the
-	// entry; the log fills it in.
+	// Replay is the input of a decision at level basic, stored for replay outside the entry; the
+	// log fills it in.
 	Replay json.RawMessage `json:"-"`
 }
 
@@ -136,8 +135,8 @@ type User struct {
 	Email string `json:"email"`
 }
 
-// Resource is the object of a decision, as stored in the log. The id is text, because
-// callers name resources in their own ways; Decision.ResourceID is the registered id.
+// Resource is the object of a decision, as stored in the log. The id is text, because callers
+// name resources in their own ways; Decision.ResourceID is the registered id.
 type Resource struct {
 	ID   string `json:"id,omitempty"`
 	Type string `json:"type"`
@@ -148,12 +147,12 @@ type Resource struct {
 type Entry struct {
 	// Type is the audit event's name, such as POLICY_CREATED or RESOURCE_UPDATED.
 	Type string
-	// Object is the type of the changed object (policy, resource, user ...); ObjectID
-	// and ObjectName identify it.
+	// Object is the type of the changed object (policy, resource, user ...); ObjectID and
+	// ObjectName identify it.
 	Object, ObjectID, ObjectName string
 	Env                          scope.Env
-	// Changes describes the change. EventContext holds further facts about the event,
-	// such as resource_snapshot. Both are redacted before they are stored.
+	// Changes describes the change. EventContext holds further facts about the event, such as
+	// resource_snapshot. Both are redacted before they are stored.
 	Changes, EventContext map[string]any
 }
 

@@ -34,8 +34,8 @@ func (c *chain) add(seq int64, hash string) {
 // decisionChain returns the name of a level's chain.
 func decisionChain(l Level) string { return "decisions." + string(l) }
 
-// digest hashes the fields of a row, each preceded by its length, after the hash of the
-// previous row: H(prev | len f1 | f1 | len f2 ...).
+// digest hashes the fields of a row, each preceded by its length, after the hash of the previous
+// row: H(prev | len f1 | f1 | len f2 ...).
 type digest struct {
 	h   hash.Hash
 	buf [8]byte

@@ -13,8 +13,8 @@ type cell struct {
 
 // Tally counts decisions.
 type Tally struct {
-	// Logged counts the rows that are now in the log. Counted counts all decisions,
-	// including those at audit level none and those past retention.
+	// Logged counts the rows that are now in the log. Counted counts all decisions, including
+	// those at audit level none and those past retention.
 	Logged       int64 `json:"logged" db:"logged"`
 	Counted      int64 `json:"counted" db:"counted"`
 	EvaluationUS int64 `json:"evaluation_us" db:"evaluation_us"`
@@ -52,8 +52,8 @@ type cellID struct {
 // tallies collects the cells that a batch of rows changes.
 type tallies map[cellID]*cell
 
-// add counts one decision under all its keys. sign is -1 when a row leaves the log;
-// then only Logged changes.
+// add counts one decision under all its keys. sign is -1 when a row leaves the log; then only
+// Logged changes.
 func (ts tallies) add(r *row, t Tally, loggedOnly bool) {
 	if loggedOnly {
 		t = Tally{Logged: t.Logged}
@@ -90,8 +90,8 @@ type span struct{ lo, hi time.Time }
 
 func (s span) empty() bool { return !s.lo.Before(s.hi) }
 
-// cover splits s into the whole buckets of the width inside it and the partial ones
-// before and after. inside may be empty; then only the ends remain.
+// cover splits s into the whole buckets of the width inside it and the partial ones before and
+// after. inside may be empty; then only the ends remain.
 func (s span) cover(width time.Duration) (inside span, ends []span) {
 	lo, hi := bucketOf(s.lo, width), bucketOf(s.hi, width)
 	if lo.Before(s.lo) {

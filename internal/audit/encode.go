@@ -14,10 +14,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// A spool record is a version byte, the tenant, a newline, and the decision as JSON.
-// Tenant ids are DNS labels, so they contain no newline. A record with an input for
-// replay has another version: the length of the JSON and a newline come before the
-// JSON, and the input follows it.
+// A spool record is a version byte, the tenant, a newline, and the decision as JSON. Tenant ids
+// are DNS labels, so they contain no newline. A record with an input for replay has another
+// version: the length of the JSON and a newline come before the JSON, and the input follows it.
 const (
 	recordVersion  = '1'
 	versionOfInput = '2'
@@ -52,8 +51,8 @@ func appendRecord(dst []byte, tenant scope.TenantID, d *Decision) []byte {
 	return dst
 }
 
-// parseRecord splits a spool record; line and input alias rec. input is empty when none
-// is stored for replay.
+// parseRecord splits a spool record; line and input alias rec. input is empty when none is
+// stored for replay.
 func parseRecord(rec []byte) (tenant scope.TenantID, line, input []byte, err error) {
 	if len(rec) < 3 || rec[0] != recordVersion && rec[0] != versionOfInput {
 		return "", nil, nil, errRecord
@@ -73,9 +72,9 @@ func parseRecord(rec []byte) (tenant scope.TenantID, line, input []byte, err err
 	return scope.TenantID(name), rest[:n], rest[n:], nil
 }
 
-// appendDecision writes d as encoding/json would. It is written by hand because it is
-// on the decision path. Input, Trace and Explanation are redacted on the way. The
-// members have the order of the struct; the hash chain covers exactly these bytes.
+// appendDecision writes d as encoding/json would. It is written by hand because it is on the
+// decision path. Input, Trace and Explanation are redacted on the way. The members have the
+// order of the struct; the hash chain covers exactly these bytes.
 func appendDecision(dst []byte, d *Decision) []byte {
 	dst = append(dst, `{"decision_id":`...)
 	dst = appendString(dst, d.DecisionID)
@@ -185,8 +184,8 @@ func appendFloat(dst []byte, f float64) []byte {
 	return strconv.AppendFloat(dst, f, 'f', -1, 64)
 }
 
-// appendString quotes s as JSON. Invalid UTF-8 becomes U+FFFD, and so does NUL, which
-// PostgreSQL cannot store in a text; a value of a decision keeps its NUL.
+// appendString quotes s as JSON. Invalid UTF-8 becomes U+FFFD, and so does NUL, which PostgreSQL
+// cannot store in a text; a value of a decision keeps its NUL.
 func appendString(dst []byte, s string) []byte {
 	if strings.IndexByte(s, 0) >= 0 {
 		s = strings.ReplaceAll(s, "\x00", "\uFFFD")

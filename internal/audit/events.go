@@ -12,14 +12,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Lock is held by Append until its transaction ends, so that the chain has one end.
-// Package event takes the same lock, so a transaction that uses both waits only once.
+// Lock is held by Append until its transaction ends, so that the chain has one end. Package
+// event takes the same lock, so a transaction that uses both waits only once.
 const Lock = "audit"
 
-// Append writes e to the administrative log, at the end of the chain, in the
-// transaction of the change that it describes. Secrets in Changes and EventContext are
-// redacted, and owner_email is left out. Call it late: until the commit, the tenant's
-// other changes wait.
+// Append writes e to the administrative log, at the end of the chain, in the transaction of the
+// change that it describes. Secrets in Changes and EventContext are redacted, and owner_email is
+// left out. Call it late: until the commit, the tenant's other changes wait.
 func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, e Entry) error {
 	changes, err := redactMap(e.Changes)
 	if err != nil {
@@ -49,15 +48,15 @@ func Append(ctx context.Context, tx *db.Tx, sc scope.Scope, now time.Time, e Ent
 	return saveChain(ctx, tx, c)
 }
 
-// WasRecorded reports whether the administrative log has an entry of a type about an
-// object at a time, as it was passed to Append.
+// WasRecorded reports whether the administrative log has an entry of a type about an object at a
+// time, as it was passed to Append.
 func WasRecorded(ctx context.Context, tx *db.Tx, kind, objectID string, at time.Time) (bool, error) {
 	n, err := countEntries(ctx, tx, kind, cleanText(objectID), at.UTC().Truncate(time.Microsecond))
 	return n > 0, err
 }
 
-// cleanText makes a text valid for both backends: PostgreSQL accepts neither NUL nor
-// invalid UTF-8.
+// cleanText makes a text valid for both backends: PostgreSQL accepts neither NUL nor invalid
+// UTF-8.
 func cleanText(s string) string {
 	return clip(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\uFFFD"), "\uFFFD"))
 }
@@ -82,8 +81,8 @@ type EventPage struct {
 	NextCursor string  `json:"next_cursor,omitempty" doc:"Send it as cursor to get the next entries; absent on the last page."`
 }
 
-// Events returns a page of the administrative log. A credential for one environment
-// sees the entries of that environment.
+// Events returns a page of the administrative log. A credential for one environment sees the
+// entries of that environment.
 func (rd *Reader) Events(ctx context.Context, sc scope.Scope, f EventFilter) (EventPage, error) {
 	limit, err := limitOf(f.Limit)
 	if err != nil {

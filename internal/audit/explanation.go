@@ -26,16 +26,16 @@ type Explanation struct {
 	PolicyVersion int64   `json:"policy_version,omitempty" doc:"Its version at the time of the decision"`
 	// Available reports whether the rule and the conditions are known.
 	Available bool `json:"available" doc:"Whether rule and conditions were stored"`
-	// Explanations are those of the control that decided, or of each control that did
-	// not match, the nearest first.
+	// Explanations are those of the control that decided, or of each control that did not match,
+	// the nearest first.
 	Explanations []explain.Explanation `json:"explanations" doc:"The rule of the control that decided; if none matched, the rules of the controls in scope, the nearest first"`
 	Text         string                `json:"text" doc:"The explanation in words, for administrators"`
 	Public       string                `json:"public" doc:"The explanation for the person who asked for access"`
 	Note         string                `json:"note,omitempty" doc:"Why the explanation is incomplete"`
 }
 
-// Explain returns the explanation of a recorded decision, as far as its audit level
-// stores it. Fault: NotFound for an id that is not in the log.
+// Explain returns the explanation of a recorded decision, as far as its audit level stores it.
+// Fault: NotFound for an id that is not in the log.
 func (rd *Reader) Explain(ctx context.Context, sc scope.Scope, id string) (Explanation, error) {
 	d, err := rd.One(ctx, sc, id)
 	if err != nil {
@@ -83,8 +83,8 @@ func effectOf(d *Decision) rego.Effect {
 	return rego.Allow
 }
 
-// One returns a decision by its id. Fault: NotFound when the log has none that the
-// caller may see.
+// One returns a decision by its id. Fault: NotFound when the log has none that the caller may
+// see.
 func (rd *Reader) One(ctx context.Context, sc scope.Scope, id string) (Decision, error) {
 	rd.shipped(ctx)
 	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
@@ -105,9 +105,8 @@ func (rd *Reader) One(ctx context.Context, sc scope.Scope, id string) (Decision,
 	return decodeDecision([]byte(line))
 }
 
-// Hide returns what the log may store of a value at a path such as input.user.password:
-// the value without secrets inside it, or a note if a part of the path has a secret
-// name.
+// Hide returns what the log may store of a value at a path such as input.user.password: the
+// value without secrets inside it, or a note if a part of the path has a secret name.
 func Hide(path string, v value.Value) value.Value {
 	if !v.Defined() || v.IsNull() || v.Kind() == value.BoolKind {
 		return v
@@ -131,8 +130,8 @@ func Hide(path string, v value.Value) value.Value {
 	return clean
 }
 
-// hiderOf returns Hide for a decision whose input held these secrets: no value may show
-// any of them.
+// hiderOf returns Hide for a decision whose input held these secrets: no value may show any of
+// them.
 func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
 	if len(found) == 0 {
 		return Hide
@@ -140,8 +139,8 @@ func hiderOf(found redact.Found) func(path string, v value.Value) value.Value {
 	return func(path string, v value.Value) value.Value { return found.Value(Hide(path, v)) }
 }
 
-// appendExplanation writes the explanations of a decision without secrets. Unreadable
-// ones, for example made up by a bouncer, are left out.
+// appendExplanation writes the explanations of a decision without secrets. Unreadable ones, for
+// example made up by a bouncer, are left out.
 func appendExplanation(dst, src []byte, found redact.Found) []byte {
 	var list []explain.Explanation
 	if json.Unmarshal(src, &list) != nil {
@@ -153,8 +152,8 @@ func appendExplanation(dst, src []byte, found redact.Found) []byte {
 	return append(dst, found.Document(marshalled(list))...)
 }
 
-// appendTrace writes the steps of a decision without secrets. A trace in another format
-// is redacted by member names.
+// appendTrace writes the steps of a decision without secrets. A trace in another format is
+// redacted by member names.
 func appendTrace(dst, src []byte, found redact.Found) []byte {
 	var steps []explain.Step
 	if json.Unmarshal(src, &steps) != nil || len(steps) == 0 || steps[0].Type == "" {

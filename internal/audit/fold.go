@@ -13,8 +13,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// FoldedCount says that an entry stands for many refusals. It is written when they come
-// too fast to log each one (package fold).
+// FoldedCount says that an entry stands for many refusals. It is written when they come too fast
+// to log each one (package fold).
 type FoldedCount struct {
 	Count  int64     `json:"count" doc:"Number of refusals that this entry stands for."`
 	First  time.Time `json:"first" doc:"Time of the first of these decisions."`
@@ -31,8 +31,8 @@ type source struct {
 	env     scope.Env
 }
 
-// folders holds the folders of all sources. They fold only while Run runs, because it
-// writes the counts.
+// folders holds the folders of all sources. They fold only while Run runs, because it writes the
+// counts.
 type folders struct {
 	limits *fold.Limits // nil: nothing is folded
 
@@ -61,8 +61,8 @@ func (f *folders) folder(s source) *fold.Folder[Decision] {
 	return one
 }
 
-// foldable reports whether a decision is a refusal that may be folded. Permitted
-// requests (also in shadow mode) and notes of missing decisions are never folded.
+// foldable reports whether a decision is a refusal that may be folded. Permitted requests (also
+// in shadow mode) and notes of missing decisions are never folded.
 func (d *Decision) foldable() bool {
 	return d.Decision != Permit && !strings.HasPrefix(d.Effect, "SHADOW_WOULD_") && !d.Gap
 }
@@ -99,8 +99,8 @@ func (l *DecisionLog) fold(tenant scope.TenantID, d *Decision, resent bool) fold
 	return verdict
 }
 
-// FoldedTotal returns how many refusals since the process started have no entry of
-// their own because they were counted together.
+// FoldedTotal returns how many refusals since the process started have no entry of their own
+// because they were counted together.
 func (l *DecisionLog) FoldedTotal() int64 { return l.folders.total.Load() }
 
 // entryBytes is the approximate size of an entry without its texts.
@@ -168,8 +168,8 @@ func (l *DecisionLog) endFolding() {
 	l.writeFolded(true)
 }
 
-// writeFolded writes the counts that are due, or all. If the spool does not accept one,
-// the count stays and grows.
+// writeFolded writes the counts that are due, or all. If the spool does not accept one, the
+// count stays and grows.
 func (l *DecisionLog) writeFolded(all bool) {
 	l.folders.mu.Lock()
 	open := make(map[source]*fold.Folder[Decision], len(l.folders.of))

@@ -12,9 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Kept is a tenant's setting for storing the inputs of its decisions for replay.
-// Decisions at audit level none store nothing; at detailed and comprehensive, the input
-// is in the log.
+// Kept is a tenant's setting for storing the inputs of its decisions for replay. Decisions at
+// audit level none store nothing; at detailed and comprehensive, the input is in the log.
 type Kept struct {
 	// Off stores nothing, and removes what is stored.
 	Off bool
@@ -31,10 +30,9 @@ const (
 	KeptBytes = 256 << 20
 )
 
-// For a tenant with faster decisions, not every input is stored: building and storing
-// all of them would cost more than the decisions, and they would be removed again
-// within seconds. A burst is stored completely, after that so many inputs a second for
-// each process.
+// For a tenant with faster decisions, not every input is stored: building and storing all of
+// them would cost more than the decisions, and they would be removed again within seconds. A
+// burst is stored completely, after that so many inputs a second for each process.
 const (
 	inputBurst = 20_000
 	inputRate  = 500
@@ -72,9 +70,8 @@ func (ks *keepers) of(tenant scope.TenantID) *keeper {
 	return next[tenant]
 }
 
-// KeepsInput reports whether the input of a decision at level basic, made at now, is
-// stored for replay; the caller then sets Decision.Input. Each call counts as one
-// decision.
+// KeepsInput reports whether the input of a decision at level basic, made at now, is stored for
+// replay; the caller then sets Decision.Input. Each call counts as one decision.
 func (l *DecisionLog) KeepsInput(tenant scope.TenantID, now time.Time) bool {
 	if l.cfg.Kept == nil {
 		return false
@@ -83,8 +80,8 @@ func (l *DecisionLog) KeepsInput(tenant scope.TenantID, now time.Time) bool {
 	return !k.off.Load() && k.allowance.Take(now)
 }
 
-// keepInputs stores the inputs of rows that have one, and removes the oldest beyond the
-// tenant's limits. The caller holds decisionLock.
+// keepInputs stores the inputs of rows that have one, and removes the oldest beyond the tenant's
+// limits. The caller holds decisionLock.
 func (l *DecisionLog) keepInputs(ctx context.Context, tx *db.Tx, tenant scope.TenantID, rows []row) error {
 	if l.cfg.Kept == nil {
 		return nil
@@ -114,12 +111,11 @@ func (l *DecisionLog) keepInputs(ctx context.Context, tx *db.Tx, tenant scope.Te
 	return err
 }
 
-// pruneInputs is how many inputs one transaction removes: more than one transaction
-// adds.
+// pruneInputs is how many inputs one transaction removes: more than one transaction adds.
 const pruneInputs = 2 * most
 
-// retainInputs removes inputs that are older than the tenant's setting or beyond its
-// limits, one portion a call. It returns how many it removed.
+// retainInputs removes inputs that are older than the tenant's setting or beyond its limits, one
+// portion a call. It returns how many it removed.
 func (l *DecisionLog) retainInputs(ctx context.Context, tx *db.Tx, now time.Time) (int64, error) {
 	if l.cfg.Kept == nil {
 		return 0, nil
@@ -142,8 +138,8 @@ func (l *DecisionLog) retainInputs(ctx context.Context, tx *db.Tx, now time.Time
 	return deleteInputs(ctx, tx, end.Pos-kept.Rows, end.Total-kept.Bytes, pruneChunk)
 }
 
-// narrowToInputs limits a recording to the inputs that are still stored outside the
-// log; false: there are none.
+// narrowToInputs limits a recording to the inputs that are still stored outside the log; false:
+// there are none.
 func (rd *Reader) narrowToInputs(ctx context.Context, tx *db.Tx, r Recording) (Recording, bool, error) {
 	if rd.kept == nil {
 		return r, false, nil
@@ -168,8 +164,8 @@ func withInputOf(record, input string) []byte {
 	return append(out, '}')
 }
 
-// FillInputs adds the inputs that are stored for replay to decisions that were read
-// from the log without one.
+// FillInputs adds the inputs that are stored for replay to decisions that were read from the log
+// without one.
 func (rd *Reader) FillInputs(ctx context.Context, sc scope.Scope, ds []Decision) error {
 	var ids []string
 	for i := range ds {

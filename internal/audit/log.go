@@ -20,39 +20,35 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/spool"
 )
 
-// Config is what a DecisionLog needs. All but Alarm must be set; tests without
-// decisions may leave out Spool and SetAside.
+// Config is what a DecisionLog needs. All but Alarm must be set; tests without decisions may
+// leave out Spool and SetAside.
 type Config struct {
 	Cluster *db.Cluster
 	// Spool belongs to this process; no other one writes to it or reads from it.
 	Spool *spool.Log
-	// SetAside is a directory for records that no store accepts, however often it is
-	// tried. They are stored there as lines, one file for each tenant.
+	// SetAside is a directory for records that no store accepts, however often it is tried. They
+	// are stored there as lines, one file for each tenant.
 	SetAside string
 	Now      func() time.Time
 	Logger   *slog.Logger
-	// Kept returns what a tenant stores for replay; nil: nothing. It reads the tenant's
-	// store.
+	// Kept returns what a tenant stores for replay; nil: nothing. It reads the tenant's store.
 	Kept func(ctx context.Context, tx *db.Tx) (Kept, error)
 	// Fold sets when refusals are folded while Run runs; nil: never.
 	Fold *fold.Limits
-	// BestEffort lets decisions continue while the log cannot be written; WriteMissing
-	// later logs how many are missing. Without it, such decisions are refused.
+	// BestEffort lets decisions continue while the log cannot be written; WriteMissing later
+	// logs how many are missing. Without it, such decisions are refused.
 	BestEffort bool
-	// Marks stores the number of missing decisions on disk until the log contains it.
-	// Left is what an earlier process left there. With nil, a process that is killed
-	// forgets the number.
+	// Marks stores the number of missing decisions on disk until the log contains it. Left is
+	// what an earlier process left there. With nil, a process that is killed forgets the number.
 	Marks *spool.Marks
 	Left  map[int][]byte
-	// Alarm is called when a tenant's records cannot be recorded or stored: the
-	// built-in alert "audit pipeline error". It must return at once, and is called
-	// again at each attempt.
+	// Alarm is called when a tenant's records cannot be recorded or stored: the built-in alert
+	// "audit pipeline error". It must return at once, and is called again at each attempt.
 	Alarm func(tenant scope.TenantID, err error)
 }
 
-// DecisionLog records decisions and ships them to the tenants' stores; its Reader
-// answers queries about them. It is safe for concurrent use. Records reach the store
-// while Run runs.
+// DecisionLog records decisions and ships them to the tenants' stores; its Reader answers
+// queries about them. It is safe for concurrent use. Records reach the store while Run runs.
 type DecisionLog struct {
 	*Reader
 	cfg  Config
@@ -72,8 +68,8 @@ type DecisionLog struct {
 	moved   chan struct{} // closed and renewed with every change of shipped
 }
 
-// NewDecisionLog makes the log with a spool that may still contain records of an
-// earlier process; Run ships them first.
+// NewDecisionLog makes the log with a spool that may still contain records of an earlier
+// process; Run ships them first.
 func NewDecisionLog(cfg Config) *DecisionLog {
 	if cfg.Alarm == nil {
 		cfg.Alarm = func(scope.TenantID, error) {}
@@ -98,12 +94,11 @@ const (
 	maxID       = 200
 )
 
-// Record stores one decision of the tenant. When it returns, the decision survives a
-// crash of this process, unless it is a refusal that is folded: that is counted in
-// memory for a few seconds. Members that the level does not store are dropped, and
-// secrets are redacted. If the spool cannot accept it, the fault is Unavailable, and
-// the caller must not answer as if it had been recorded; with Config.BestEffort it is
-// counted as missing instead.
+// Record stores one decision of the tenant. When it returns, the decision survives a crash of
+// this process, unless it is a refusal that is folded: that is counted in memory for a few
+// seconds. Members that the level does not store are dropped, and secrets are redacted. If the
+// spool cannot accept it, the fault is Unavailable, and the caller must not answer as if it had
+// been recorded; with Config.BestEffort it is counted as missing instead.
 func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
 	err := l.record(tenant, d, false)
 	if fault.Is(err, fault.Unavailable) {
@@ -112,8 +107,8 @@ func (l *DecisionLog) Record(tenant scope.TenantID, d *Decision) error {
 	return err
 }
 
-// record is Record without BestEffort. resent: the decision came over a network and may
-// come again.
+// record is Record without BestEffort. resent: the decision came over a network and may come
+// again.
 func (l *DecisionLog) record(tenant scope.TenantID, d *Decision, resent bool) error {
 	if d.DecisionID == "" {
 		return fault.New(fault.Internal, "internal_error", "a decision without an id")
@@ -140,12 +135,12 @@ func (l *DecisionLog) record(tenant scope.TenantID, d *Decision, resent bool) er
 	return err
 }
 
-// maxKeptBuffer is the largest buffer that is reused for the next record: the size of a
-// bulk call of a few hundred decisions.
+// maxKeptBuffer is the largest buffer that is reused for the next record: the size of a bulk
+// call of a few hundred decisions.
 const maxKeptBuffer = 256 << 10
 
-// RecordAll is Record for decisions that are answered together: either all are stored,
-// or the call fails.
+// RecordAll is Record for decisions that are answered together: either all are stored, or the
+// call fails.
 func (l *DecisionLog) RecordAll(tenant scope.TenantID, ds []Decision) error {
 	buf := l.bufs.Get().(*[]byte)
 	text := (*buf)[:0]
@@ -304,8 +299,8 @@ const (
 	settleMost = 5000 // records; more than that do not arrive in time anyway
 )
 
-// WaitShipped waits, for at most half a second, until everything that this process has
-// recorded so far is in the store.
+// WaitShipped waits, for at most half a second, until everything that this process has recorded
+// so far is in the store.
 func (l *DecisionLog) WaitShipped(ctx context.Context) {
 	if !l.running.Load() {
 		return

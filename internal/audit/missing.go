@@ -14,8 +14,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Missing counts decisions that were answered and are not in the log: it could not be
-// written, and Config.BestEffort let them continue.
+// Missing counts decisions that were answered and are not in the log: it could not be written,
+// and Config.BestEffort let them continue.
 type Missing struct {
 	Permits, Denials int64
 	First, Last      time.Time
@@ -39,8 +39,8 @@ type missingKey struct {
 	env    scope.Env
 }
 
-// unsaid is a count that the log does not contain yet, for one tenant and environment.
-// A mark on disk holds the same data, so that it survives the process.
+// unsaid is a count that the log does not contain yet, for one tenant and environment. A mark on
+// disk holds the same data, so that it survives the process.
 type unsaid struct {
 	missingKey
 	Missing
@@ -128,8 +128,8 @@ func (l *DecisionLog) saveMark(u *unsaid) {
 	}
 }
 
-// clearMark frees the mark once the log contains the count. A mark that stays is logged
-// again after a restart, with the same id.
+// clearMark frees the mark once the log contains the count. A mark that stays is logged again
+// after a restart, with the same id.
 func (l *DecisionLog) clearMark(u *unsaid) {
 	if u.place < 0 {
 		return
@@ -139,12 +139,11 @@ func (l *DecisionLog) clearMark(u *unsaid) {
 	}
 }
 
-// MissingTotal returns how many decisions were answered without being logged since the
-// process started.
+// MissingTotal returns how many decisions were answered without being logged since the process
+// started.
 func (l *DecisionLog) MissingTotal() int64 { return l.missing.total.Load() }
 
-// MissingNow returns the missing decisions of each tenant that the log does not mention
-// yet.
+// MissingNow returns the missing decisions of each tenant that the log does not mention yet.
 func (l *DecisionLog) MissingNow() map[scope.TenantID]Missing {
 	out := map[scope.TenantID]Missing{}
 	m := &l.missing
@@ -169,9 +168,9 @@ func (m *missing) list() []*unsaid {
 	return slices.AppendSeq(slices.Clone(m.before), maps.Values(m.by))
 }
 
-// WriteMissing logs how many decisions are missing before the next record, in one entry
-// for each tenant and environment. The entries are part of the hash chain. It stops at
-// the first entry that the log does not accept.
+// WriteMissing logs how many decisions are missing before the next record, in one entry for each
+// tenant and environment. The entries are part of the hash chain. It stops at the first entry
+// that the log does not accept.
 func (l *DecisionLog) WriteMissing() error {
 	m := &l.missing
 	if m.open.Load() == 0 {
@@ -204,8 +203,8 @@ func gapEntry(g *unsaid, now time.Time) *Decision {
 	}
 }
 
-// handleUnkept decides what to do with decisions that the log could not store: they are
-// counted as missing and continue, or their caller gets a fault.
+// handleUnkept decides what to do with decisions that the log could not store: they are counted
+// as missing and continue, or their caller gets a fault.
 func (l *DecisionLog) handleUnkept(tenant scope.TenantID, ds []Decision, err error) error {
 	if !l.cfg.BestEffort {
 		return err

@@ -21,8 +21,8 @@ type Filter struct {
 	// Start and End limit the time of the decision, both inclusive.
 	Start, End time.Time
 	UserID     string
-	// ResourceID is the matched resource's id, or the id that the caller sent if no
-	// registered resource matched.
+	// ResourceID is the matched resource's id, or the id that the caller sent if no registered
+	// resource matched.
 	ResourceID  string
 	Decision    string
 	PolicyID    int64
@@ -53,14 +53,14 @@ var (
 	endOfTime   = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// Reader answers queries about the decisions in the tenants' stores. It is safe for
-// concurrent use.
+// Reader answers queries about the decisions in the tenants' stores. It is safe for concurrent
+// use.
 type Reader struct {
 	cluster *db.Cluster
 	now     func() time.Time
 	kept    func(ctx context.Context, tx *db.Tx) (Kept, error)
-	// shipped waits until everything that this process has recorded is in the store, so
-	// that callers can read their own decisions.
+	// shipped waits until everything that this process has recorded is in the store, so that
+	// callers can read their own decisions.
 	shipped func(ctx context.Context)
 }
 
@@ -69,9 +69,9 @@ func NewReader(cluster *db.Cluster, now func() time.Time) *Reader {
 	return &Reader{cluster: cluster, now: now, shipped: func(context.Context) {}}
 }
 
-// Query returns a page of the decision log with both counts. It first waits, for at
-// most half a second, until everything that this process has recorded is in the store.
-// A bad cursor or limit is a BadRequest.
+// Query returns a page of the decision log with both counts. It first waits, for at most half a
+// second, until everything that this process has recorded is in the store. A bad cursor or limit
+// is a BadRequest.
 func (rd *Reader) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	limit, err := limitOf(f.Limit)
 	if err != nil {
@@ -101,8 +101,8 @@ func (rd *Reader) Query(ctx context.Context, sc scope.Scope, f Filter) (Page, er
 	return page, err
 }
 
-// Each calls fn for every decision that matches the filter, newest first, until there
-// are no more, fn fails, or the context ends. It holds one page in memory at a time.
+// Each calls fn for every decision that matches the filter, newest first, until there are no
+// more, fn fails, or the context ends. It holds one page in memory at a time.
 func (rd *Reader) Each(ctx context.Context, sc scope.Scope, f Filter, fn func(*Decision) error) error {
 	q, err := ready(sc, f)
 	if err != nil {
@@ -146,15 +146,15 @@ type Bucket struct {
 	Tally
 }
 
-// Of selects counters: all of the tenant, of a policy, of a resource, or of a policy on
-// a resource.
+// Of selects counters: all of the tenant, of a policy, of a resource, or of a policy on a
+// resource.
 type Of struct {
 	PolicyID   int64
 	ResourceID string
 }
 
-// Counters returns the hourly counters selected by of, from the hour of from to the
-// hour of to, both included, oldest first. Hours without decisions are left out.
+// Counters returns the hourly counters selected by of, from the hour of from to the hour of to,
+// both included, oldest first. Hours without decisions are left out.
 func (rd *Reader) Counters(ctx context.Context, sc scope.Scope, of Of, from, to time.Time) ([]Bucket, error) {
 	key := allKey
 	switch resource := foldKey(clip(of.ResourceID)); {
@@ -323,8 +323,8 @@ func (q *question) count(ctx context.Context, tx *db.Tx) (int64, error) {
 	return total, nil
 }
 
-// countEnd counts a part of one or two buckets. If the part is more than half of its
-// bucket, it counts the rest and subtracts it from the bucket's sum.
+// countEnd counts a part of one or two buckets. If the part is more than half of its bucket, it
+// counts the rest and subtracts it from the bucket's sum.
 func (q *question) countEnd(ctx context.Context, tx *db.Tx, key string, width time.Duration, end span) (int64, error) {
 	lo := bucketOf(end.lo, width)
 	hi := lo.Add(width)
@@ -404,8 +404,8 @@ func parseCursor(s string) (position, error) {
 // maxKey is the longest text, in bytes, that is indexed unchanged.
 const maxKey = 120
 
-// foldKey makes a text short enough for an index: a longer one keeps its beginning and
-// ends with its hash.
+// foldKey makes a text short enough for an index: a longer one keeps its beginning and ends with
+// its hash.
 func foldKey(s string) string {
 	if len(s) <= maxKey {
 		return s

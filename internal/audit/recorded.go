@@ -9,17 +9,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Recording is a part of one environment's log whose decisions are needed with their
-// inputs: those at the levels detailed and comprehensive, and those whose input is
-// stored for replay.
+// Recording is a part of one environment's log whose decisions are needed with their inputs:
+// those at the levels detailed and comprehensive, and those whose input is stored for replay.
 type Recording struct {
 	Env scope.Env
 	// From and To limit the time of the decision; To is exclusive.
 	From, To time.Time
 }
 
-// Lines is a page of records, newest first, each as stored in the log: one JSON
-// document.
+// Lines is a page of records, newest first, each as stored in the log: one JSON document.
 type Lines struct {
 	Records [][]byte
 	next    position
@@ -29,8 +27,8 @@ type Lines struct {
 // More reports whether more records follow.
 func (l Lines) More() bool { return l.more }
 
-// Recorded returns the records that follow after (zero: from the newest on), at most n
-// of them and little more than maxBytes.
+// Recorded returns the records that follow after (zero: from the newest on), at most n of them
+// and little more than maxBytes.
 func (rd *Reader) Recorded(ctx context.Context, sc scope.Scope, r Recording, after Lines, n, maxBytes int) (Lines, error) {
 	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
@@ -44,9 +42,9 @@ func (rd *Reader) Recorded(ctx context.Context, sc scope.Scope, r Recording, aft
 	return out, err
 }
 
-// page merges two lists, newest first: records whose input is in the log, and records
-// whose input is stored beside it. What one list has beyond the end of the other is
-// left for the next page.
+// page merges two lists, newest first: records whose input is in the log, and records whose
+// input is stored beside it. What one list has beyond the end of the other is left for the next
+// page.
 func (rd *Reader) page(ctx context.Context, tx *db.Tx, r Recording, before position, n, maxBytes int) (Lines, error) {
 	if before.Seq == 0 {
 		before = position{At: r.To}
@@ -90,8 +88,7 @@ func later(at time.Time, seq int64, than time.Time, thanSeq int64) bool {
 	return at.After(than) || at.Equal(than) && seq > thanSeq
 }
 
-// CountRecorded counts the decisions of a recording, and how many of them have an
-// input.
+// CountRecorded counts the decisions of a recording, and how many of them have an input.
 func (rd *Reader) CountRecorded(ctx context.Context, sc scope.Scope, r Recording) (all, withInput int64, err error) {
 	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
@@ -116,9 +113,9 @@ func (rd *Reader) CountRecorded(ctx context.Context, sc scope.Scope, r Recording
 	return all, withInput, err
 }
 
-// ByID returns those decisions with these ids that are in the log, in any order, with
-// the inputs that are stored for replay. It leaves out decisions of environments that
-// the scope does not see.
+// ByID returns those decisions with these ids that are in the log, in any order, with the inputs
+// that are stored for replay. It leaves out decisions of environments that the scope does not
+// see.
 func (rd *Reader) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Decision, error) {
 	rd.shipped(ctx)
 	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
@@ -146,8 +143,8 @@ func (rd *Reader) ByID(ctx context.Context, sc scope.Scope, ids []string) ([]Dec
 	return out, rd.FillInputs(ctx, sc, out)
 }
 
-// LastDecided returns the hour of the last decision of each of these controls that has
-// ever decided in the environment.
+// LastDecided returns the hour of the last decision of each of these controls that has ever
+// decided in the environment.
 func (rd *Reader) LastDecided(ctx context.Context, sc scope.Scope, env scope.Env, policies []int64) (map[int64]time.Time, error) {
 	rd.shipped(ctx)
 	store, err := rd.cluster.Tenant(ctx, sc.Tenant)

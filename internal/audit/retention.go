@@ -8,17 +8,16 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// pruneChunk is how many rows one transaction removes. prunePause is the pause before
-// the next one, so that writers are not delayed.
+// pruneChunk is how many rows one transaction removes. prunePause is the pause before the next
+// one, so that writers are not delayed.
 const (
 	pruneChunk = 100
 	prunePause = 10 * time.Millisecond
 )
 
-// Retain removes from the tenant's logs what is past its retention: each level of
-// decisions from its oldest end, counters without rows, and administrative entries
-// after the longest period. It returns the number of log rows removed. Several replicas
-// may run it at once.
+// Retain removes from the tenant's logs what is past its retention: each level of decisions from
+// its oldest end, counters without rows, and administrative entries after the longest period. It
+// returns the number of log rows removed. Several replicas may run it at once.
 func (l *DecisionLog) Retain(ctx context.Context, tenant scope.TenantID) (int64, error) {
 	store, err := l.cfg.Cluster.Tenant(ctx, tenant)
 	if err != nil {
@@ -52,8 +51,8 @@ func (l *DecisionLog) Retain(ctx context.Context, tenant scope.TenantID) (int64,
 	return removed, nil
 }
 
-// RunRetention calls Retain for every tenant, at the start and then at this interval,
-// until ctx ends.
+// RunRetention calls Retain for every tenant, at the start and then at this interval, until ctx
+// ends.
 func (l *DecisionLog) RunRetention(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -113,8 +112,8 @@ func pruneLevel(ctx context.Context, tx *db.Tx, level Level, cutoff time.Time) (
 	if err != nil {
 		return 0, err
 	}
-	// Only an unbroken beginning is removed: a clock that went back, or a row that
-	// somebody deleted, must stay visible.
+	// Only an unbroken beginning is removed: a clock that went back, or a row that somebody
+	// deleted, must stay visible.
 	counts := tallies{}
 	first := c.FirstSeq
 	n := 0

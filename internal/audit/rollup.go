@@ -44,8 +44,8 @@ func (w Width) Start(t time.Time) time.Time { return bucketOf(t, time.Duration(w
 // Rollup sums up the decisions of one period.
 type Rollup struct {
 	Start time.Time
-	// Permitted and Denied count all decisions. Masked is the part of Permitted that
-	// masks, PolicyDenials the part of Denied that a control made.
+	// Permitted and Denied count all decisions. Masked is the part of Permitted that masks,
+	// PolicyDenials the part of Denied that a control made.
 	Permitted, Denied, Masked, PolicyDenials int64
 	// Errors counts denials because a control failed or reached a limit.
 	Errors    int64
@@ -137,8 +137,8 @@ type rollupID struct {
 	environment string
 }
 
-// rollups collects what a batch of rows adds, by periods of the narrowest width; the
-// wider ones are derived from those.
+// rollups collects what a batch of rows adds, by periods of the narrowest width; the wider ones
+// are derived from those.
 type rollups map[rollupID]*Rollup
 
 // add counts one decision.
@@ -168,9 +168,8 @@ func (rs rollups) add(r *row) {
 	u.Latencies.Add(r.EvaluationUS, n)
 }
 
-// Rollups returns the roll-ups from the period of from to that of to, both included,
-// oldest first, in the scope's environment or in all. Periods without decisions are
-// left out.
+// Rollups returns the roll-ups from the period of from to that of to, both included, oldest
+// first, in the scope's environment or in all. Periods without decisions are left out.
 func (rd *Reader) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) ([]Rollup, error) {
 	var out []Rollup
 	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -181,8 +180,8 @@ func (rd *Reader) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to
 	return out, err
 }
 
-// Totals adds up the decisions from the period of from to that of to, both included, in
-// the scope's environment or in all.
+// Totals adds up the decisions from the period of from to that of to, both included, in the
+// scope's environment or in all.
 func (rd *Reader) Totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
 	sum := Rollup{Start: w.Start(from)}
 	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {

@@ -18,16 +18,16 @@ import (
 // most is the number of records in one transaction.
 const most = 2000
 
-// The backoff for a store that does not accept records, and the number of other
-// failures after which records are tried one by one.
+// The backoff for a store that does not accept records, and the number of other failures after
+// which records are tried one by one.
 const (
 	firstWait = 50 * time.Millisecond
 	longWait  = 2 * time.Second
 	patience  = 5
 )
 
-// Run ships the records in the spool to the tenants' stores until ctx ends. A batch
-// that it has begun is finished, or stays in the spool for the next start.
+// Run ships the records in the spool to the tenants' stores until ctx ends. A batch that it has
+// begun is finished, or stays in the spool for the next start.
 func (l *DecisionLog) Run(ctx context.Context) error {
 	l.running.Store(true)
 	defer l.running.Store(false)
@@ -62,10 +62,10 @@ func (l *DecisionLog) Run(ctx context.Context) error {
 	}
 }
 
-// If decisions come faster than busy a second for each processor, or storing them would
-// take more than share of each, the shipper rests after each batch, until the backlog
-// is deep. The cost of a record varies: it is higher when many controls decide, and on
-// a processor that others use too.
+// If decisions come faster than busy a second for each processor, or storing them would take
+// more than share of each, the shipper rests after each batch, until the backlog is deep. The
+// cost of a record varies: it is higher when many controls decide, and on a processor that
+// others use too.
 const (
 	busy      = 8000 // records a second
 	share     = 0.15
@@ -113,8 +113,8 @@ func (l *DecisionLog) shipAll(ctx context.Context, records [][]byte) bool {
 	return true
 }
 
-// persist stores rows, and waits as long as necessary for a store that is down. Rows
-// that a working store refuses are found one by one and set aside.
+// persist stores rows, and waits as long as necessary for a store that is down. Rows that a
+// working store refuses are found one by one and set aside.
 func (l *DecisionLog) persist(ctx context.Context, tenant scope.TenantID, rows []row) bool {
 	wait := firstWait
 	for try := 1; ; try++ {
@@ -211,8 +211,7 @@ func keyOf(d *Decision) string {
 	return foldKey(d.Resource.ID)
 }
 
-// store adds rows to the tenant's log: it skips known ones, chains the others and
-// counts them.
+// store adds rows to the tenant's log: it skips known ones, chains the others and counts them.
 func (l *DecisionLog) store(ctx context.Context, tenant scope.TenantID, rows []row) error {
 	store, err := l.cfg.Cluster.Tenant(ctx, tenant)
 	if fault.Is(err, fault.NotFound) {
@@ -317,8 +316,8 @@ func (l *DecisionLog) append(ctx context.Context, tx *db.Tx, rows []row) (logged
 	return logged, nil
 }
 
-// SetAside stores a line from a bouncer that is not a valid decision in the tenant's
-// file, up to a limit: a bouncer must not be able to fill the disk.
+// SetAside stores a line from a bouncer that is not a valid decision in the tenant's file, up to
+// a limit: a bouncer must not be able to fill the disk.
 func (l *DecisionLog) SetAside(tenant scope.TenantID, bouncer int64, line []byte, why error) {
 	name := string(tenant) + ".bouncers"
 	if info, err := os.Stat(filepath.Join(l.cfg.SetAside, name+".jsonl")); err == nil && info.Size() > maxAside {

@@ -12,12 +12,12 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 )
 
-// chunk is the largest number of ids in one query, and the number of entries in one
-// page of Each.
+// chunk is the largest number of ids in one query, and the number of entries in one page of
+// Each.
 const chunk = 500
 
-// portion is how many of n ids the next query names. A few fixed sizes make few texts,
-// and each backend keeps a prepared statement for each.
+// portion is how many of n ids the next query names. A few fixed sizes make few texts, and each
+// backend keeps a prepared statement for each.
 func portion(n int) int {
 	for _, size := range []int{chunk, 100, 20, 5} {
 		if n >= size {
@@ -64,8 +64,8 @@ func insertRows(ctx context.Context, tx *db.Tx, rows []row) error {
 			r.UserID, r.PolicyID, r.ResourceKey, r.BouncerID, r.IPAddress, r.EvaluationUS, r.Record, r.Hash,
 		}
 	}
-	// Known ids were dropped before, under the lock; a conflict here would mean a gap
-	// in the chain, so it counts as a failure of the batch.
+	// Known ids were dropped before, under the lock; a conflict here would mean a gap in the
+	// chain, so it counts as a failure of the batch.
 	stored, err := db.ExecRows(ctx, tx, insertDecisions, list, ` ON CONFLICT (decision_id) DO NOTHING`)
 	if err == nil && stored != int64(len(rows)) {
 		err = errors.New("audit: a decision was stored twice at once")
@@ -82,8 +82,8 @@ func insertSeenIDs(ctx context.Context, tx *db.Tx, rows []row) error {
 	return err
 }
 
-// addTallies processes the cells in the order of their keys: neighbours are on one page
-// of the index, and thousands of controls make thousands of cells.
+// addTallies processes the cells in the order of their keys: neighbours are on one page of the
+// index, and thousands of controls make thousands of cells.
 func addTallies(ctx context.Context, tx *db.Tx, ts tallies) error {
 	list := make([][]any, 0, len(ts))
 	for _, c := range slices.SortedFunc(maps.Values(ts), func(a, b *cell) int { return strings.Compare(a.Key, b.Key) }) {

@@ -35,8 +35,8 @@ func insertInputs(ctx context.Context, tx *db.Tx, end inputEnd, rows []row) (inp
 	return end, err
 }
 
-// deleteInputs removes at most n of the oldest inputs: up to a position, and those that
-// begin before a total.
+// deleteInputs removes at most n of the oldest inputs: up to a position, and those that begin
+// before a total.
 func deleteInputs(ctx context.Context, tx *db.Tx, pos, total int64, n int) (int64, error) {
 	if pos <= 0 && total <= 0 {
 		return 0, nil
@@ -55,8 +55,8 @@ type inputRow struct {
 	Input  string    `db:"input"`
 }
 
-// keptLines returns the records of a recording whose input is stored beside the log,
-// newest first.
+// keptLines returns the records of a recording whose input is stored beside the log, newest
+// first.
 func keptLines(ctx context.Context, tx *db.Tx, r Recording, before position, n, maxBytes int) (out []inputRow, more bool, err error) {
 	bytes := 0
 	for row, err := range db.Rows[inputRow](ctx, tx, `SELECT i.at, i.seq, d.record, i.input FROM replay_inputs i JOIN decisions d ON d.seq = i.seq

@@ -10,9 +10,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// question is a prepared Filter: equality conditions, a window, and pairs of
-// environment and decision. Each pair is queried separately, so that every index serves
-// its first three columns exactly.
+// question is a prepared Filter: equality conditions, a window, and pairs of environment and
+// decision. Each pair is queried separately, so that every index serves its first three columns
+// exactly.
 type question struct {
 	span
 	user     string
@@ -40,10 +40,9 @@ const (
 	byTime     = ""
 )
 
-// where writes the conditions of q for one pair. A column that is not the driver's is
-// written as a range of one value: SQLite, which has no statistics, then uses the
-// driver's index, and PostgreSQL still compares the column inside that index, before it
-// reads a row.
+// where writes the conditions of q for one pair. A column that is not the driver's is written as
+// a range of one value: SQLite, which has no statistics, then uses the driver's index, and
+// PostgreSQL still compares the column inside that index, before it reads a row.
 func (q *question) where(b *strings.Builder, p pair) []any {
 	var args []any
 	add := func(v any, text ...string) {
@@ -183,8 +182,8 @@ func records(ctx context.Context, tx *db.Tx, at []position) ([]string, error) {
 	return out, nil
 }
 
-// recordByID returns the entry of a decision id in one of the environments; "" when
-// there is none.
+// recordByID returns the entry of a decision id in one of the environments; "" when there is
+// none.
 func recordByID(ctx context.Context, tx *db.Tx, id string, envs []string) (string, error) {
 	args := []any{id}
 	for _, e := range envs {
@@ -219,8 +218,8 @@ func tallyBy(ctx context.Context, tx *db.Tx, key string, s span, pairs []pair) (
 	return db.All[cell](ctx, tx, b.String(), args...)
 }
 
-// eventsPage returns the administrative entries of a filter, newest first, and their
-// total number.
+// eventsPage returns the administrative entries of a filter, newest first, and their total
+// number.
 func eventsPage(ctx context.Context, tx *db.Tx, f EventFilter, before int64, n int) ([]Event, int64, error) {
 	var b strings.Builder
 	var args []any
@@ -262,8 +261,8 @@ func eventsPage(ctx context.Context, tx *db.Tx, f EventFilter, before int64, n i
 	return events, filtered, err
 }
 
-// DecidedOn returns the number of decisions on each of the resources in an environment;
-// a resource without any is missing.
+// DecidedOn returns the number of decisions on each of the resources in an environment; a
+// resource without any is missing.
 func DecidedOn(ctx context.Context, tx *db.Tx, env scope.Env, resources []int64) (map[int64]int64, error) {
 	type count struct {
 		Key     string `db:"key"`

@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// withInput is written exactly as in the partial index decisions_replayable, so that
-// the index serves.
+// withInput is written exactly as in the partial index decisions_replayable, so that the index
+// serves.
 const withInput = `level IN ('detailed', 'comprehensive')`
 
 type recordedRow struct {
@@ -18,8 +18,7 @@ type recordedRow struct {
 	Record string    `db:"record"`
 }
 
-// loggedLines returns the records of a recording whose input is in the log, newest
-// first.
+// loggedLines returns the records of a recording whose input is in the log, newest first.
 func loggedLines(ctx context.Context, tx *db.Tx, r Recording, before position, n, maxBytes int) (out []recordedRow, more bool, err error) {
 	bytes := 0
 	for row, err := range db.Rows[recordedRow](ctx, tx, `SELECT at, seq, record FROM decisions

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// busiestSubjects is the largest number of busy users or resources that are
-	// examined.
+	// busiestSubjects is the largest number of busy users or resources that are examined.
 	busiestSubjects = 200
 
 	insertRollups = `INSERT INTO decision_rollups (width, bucket, environment, measure, n) VALUES `
@@ -83,9 +82,9 @@ func deleteRollups(ctx context.Context, tx *db.Tx, w Width, before time.Time, n 
 		(SELECT DISTINCT bucket FROM decision_rollups WHERE width = $1 AND bucket < $2 ORDER BY bucket LIMIT $3)`, time.Duration(w).Microseconds(), before, n)
 }
 
-// topCounts adds up the counters of all controls or resources. The keys of pairs begin
-// with those of controls and contain a second "|". The kind is compared with substr, so
-// that the index by time is used and not the one by key.
+// topCounts adds up the counters of all controls or resources. The keys of pairs begin with
+// those of controls and contain a second "|". The kind is compared with substr, so that the
+// index by time is used and not the one by key.
 func topCounts(ctx context.Context, tx *db.Tx, kind Kind, from time.Time, envs []string, n int) ([]Share, error) {
 	return db.All[Share](ctx, tx, `SELECT name, CAST(SUM(permitted) AS BIGINT) AS permitted, CAST(SUM(denied) AS BIGINT) AS denied, CAST(SUM(errors) AS BIGINT) AS errors FROM (
 			SELECT substr(key, 3) AS name, CASE decision WHEN 'PERMIT' THEN counted ELSE 0 END AS permitted,
@@ -109,8 +108,8 @@ func busyIn(ctx context.Context, tx *db.Tx, kind Kind, bucket time.Time, env sco
 		bucket, string(kind), string(env), least, busiestSubjects)
 }
 
-// historyOf returns the counts of subjects in the buckets of [from, to), several
-// subjects in each query.
+// historyOf returns the counts of subjects in the buckets of [from, to), several subjects in
+// each query.
 func historyOf(ctx context.Context, tx *db.Tx, kind Kind, env scope.Env, names []string, from, to time.Time) ([]countOf, error) {
 	var out []countOf
 	for len(names) > 0 {

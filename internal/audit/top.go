@@ -19,16 +19,16 @@ const (
 
 // Share counts the decisions about one subject.
 type Share struct {
-	// Name is the id of a control, or the key of a resource: its id, or the name that
-	// callers used if it is not registered.
+	// Name is the id of a control, or the key of a resource: its id, or the name that callers
+	// used if it is not registered.
 	Name      string `db:"name"`
 	Permitted int64  `db:"permitted"`
 	Denied    int64  `db:"denied"`
 	Errors    int64  `db:"errors"`
 }
 
-// Top returns the n controls or resources with the most denials since the hour of from,
-// in the scope's environment or in all.
+// Top returns the n controls or resources with the most denials since the hour of from, in the
+// scope's environment or in all.
 func (rd *Reader) Top(ctx context.Context, sc scope.Scope, kind Kind, from time.Time, n int) ([]Share, error) {
 	var out []Share
 	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

@@ -17,22 +17,22 @@ type Report struct {
 	Chains    []ChainInfo `json:"chains"`
 }
 
-// ChainInfo is the part of a report about one chain: the administrative log is one
-// chain, the decision log has one for each audit level.
+// ChainInfo is the part of a report about one chain: the administrative log is one chain, the
+// decision log has one for each audit level.
 type ChainInfo struct {
 	Name    string `json:"name" doc:"events, or decisions.<audit level>."`
 	Valid   bool   `json:"valid"`
 	Checked int64  `json:"checked" doc:"Number of rows read."`
-	// Head is the hash of the newest row. A copy kept elsewhere later proves that no
-	// row up to it was changed.
+	// Head is the hash of the newest row. A copy kept elsewhere later proves that no row up to
+	// it was changed.
 	Head   string  `json:"head"`
 	Breaks []Break `json:"breaks" doc:"Entries where the chain is broken; at most 100."`
 }
 
 // Break is a place where a chain is broken.
 type Break struct {
-	// Kind is edited (the content or position of this row has changed), removed (rows
-	// before it are missing) or head (the newest rows are missing or have changed).
+	// Kind is edited (the content or position of this row has changed), removed (rows before it
+	// are missing) or head (the newest rows are missing or have changed).
 	Kind string `json:"kind" enum:"edited,removed,head"`
 	// Position counts the rows of the chain from 1.
 	Position int64  `json:"position"`
@@ -42,8 +42,8 @@ type Break struct {
 
 const maxBreaks = 100
 
-// Verify reads both logs of the tenant from end to end, in small transactions, and
-// recomputes every hash. It ignores rows that arrive meanwhile.
+// Verify reads both logs of the tenant from end to end, in small transactions, and recomputes
+// every hash. It ignores rows that arrive meanwhile.
 func (rd *Reader) Verify(ctx context.Context, sc scope.Scope) (Report, error) {
 	store, err := rd.cluster.Tenant(ctx, sc.Tenant)
 	if err != nil {
@@ -162,8 +162,7 @@ func (v *verifier) events(ctx context.Context) error {
 	}
 }
 
-// pruned moves the check forward when retention has removed rows that it had not read
-// yet.
+// pruned moves the check forward when retention has removed rows that it had not read yet.
 func (v *verifier) pruned(now map[string]chain) {
 	for name, c := range v.chains {
 		if n, ok := now[name]; ok && n.FirstPos > c.pos+1 {
@@ -179,8 +178,8 @@ func (v *verifier) stray(name string) *chainCheck {
 	return c
 }
 
-// check processes the next row: its position, the hash that it carries, and the hash
-// computed from its content and the previous row.
+// check processes the next row: its position, the hash that it carries, and the hash computed
+// from its content and the previous row.
 func (c *chainCheck) check(pos int64, id, stored, computed string) {
 	c.info.Checked++
 	switch {

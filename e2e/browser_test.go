@@ -202,21 +202,22 @@ func (p *tab) press(selector string) {
 	p.do("pressing "+selector, chromedp.WaitVisible(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
 }
 
-// button clicks the last button with a text: that of a dialog comes after the page's.
+// button clicks the last button with a text: that of a dialog comes after the page's,
+// and one that is still loading is waited for.
 func (p *tab) button(text string) {
 	p.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll("button")].filter(b => b.textContent.trim() === %q && !b.disabled).pop()`, text)
+	find := fmt.Sprintf(`document.querySelector(".gh-veil") ? undefined : [...document.querySelectorAll("button")].filter(b => b.textContent.trim() === %q && !b.disabled).pop()`, text)
 	p.wait("the button "+text, find)
-	p.do("pressing "+text, chromedp.Evaluate[chromedp.Void](find+`.click()`))
+	p.do("pressing "+text, chromedp.Evaluate[chromedp.Void]("("+find+`).click()`))
 }
 
 // choose picks an option of a list by its text.
 func (p *tab) choose(label, option string) {
 	p.t.Helper()
 	p.press(fmt.Sprintf("input[aria-label=%q], input[placeholder=%q]", label, label))
-	find := fmt.Sprintf(`[...document.querySelectorAll("[role=option]")].find(o => o.innerText.trim() === %q)`, option)
+	find := fmt.Sprintf(`document.querySelector(".gh-veil") ? undefined : [...document.querySelectorAll("[role=option]")].find(o => o.innerText.trim() === %q)`, option)
 	p.wait("the option "+option, find)
-	p.do("choosing "+option, chromedp.Evaluate[chromedp.Void](find+`.click()`))
+	p.do("choosing "+option, chromedp.Evaluate[chromedp.Void]("("+find+`).click()`))
 }
 
 // addTag types an entry into the field of a label that takes several.

@@ -26,12 +26,13 @@ func TestConsole(t *testing.T) {
 	p := open(t, d)
 	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))
 	// The browser itself reports the refusals that the stories ask for.
-	for _, refused := range []string{"/api/v1/auth/me", "/api/v1/auth/sessions", "/policies/999999", "/bouncers/999999"} {
+	for _, refused := range []string{"/api/v1/auth/me", "/api/v1/auth/sessions", "/api/v1/events/stream", "/policies/999999", "/bouncers/999999"} {
 		p.expect(refused)
 	}
 
 	t.Run("the printed link signs in once", func(t *testing.T) { linkSignsInOnce(p.in(t), d) })
 	t.Run("sign in", func(t *testing.T) { signsIn(p.in(t)) })
+	t.Run("the first loads", func(t *testing.T) { firstLoads(p.in(t)) })
 	t.Run("a denial is found and explained", func(t *testing.T) { denialExplained(p.in(t), d) })
 	t.Run("the editor names an error", func(t *testing.T) { editorHelps(p.in(t)) })
 	t.Run("a colleague is added", func(t *testing.T) { colleagueAdded(p.in(t)) })

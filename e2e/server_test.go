@@ -94,7 +94,11 @@ func start(t *testing.T) deployment {
 		status, _ := d.visit(d.sandbox, "/employees/1", "eve", "visitor")
 		return status == http.StatusForbidden
 	})
-	d.link = log.find(regexp.MustCompile(regexp.QuoteMeta(d.console) + `/login#link=\S+`))
+	link := regexp.MustCompile(regexp.QuoteMeta(d.console) + `/login#link=\S+\n`)
+	eventually(t, "the link is printed", func() bool {
+		d.link = strings.TrimSpace(log.find(link))
+		return d.link != ""
+	})
 	return d
 }
 

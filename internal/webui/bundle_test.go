@@ -249,6 +249,90 @@ func TestBuildIsWhole(t *testing.T) {
 	}
 }
 
+// TestFirstLoad holds the script that the first load of a screen requests, as it is
+// on the wire, to what it is today and a little more. What is over belongs into a
+// chunk that is asked for later; web/README.md says how.
+func TestFirstLoad(t *testing.T) {
+	readManifest(t)
+	scripts, sizes := map[string]string{}, map[string]int{}
+	entries, err := dist.ReadDir("dist/assets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".js.gz")
+		if !ok {
+			continue
+		}
+		body, err := dist.ReadFile("dist/assets/" + e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[name] = len(body)
+		text, err := unpack(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scripts[name] = string(text)
+	}
+	page, err := dist.ReadFile("dist/index.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := regexp.MustCompile(`assets/([\w.-]+)\.js"`).FindAllStringSubmatch(string(page), -1)
+	if len(first) == 0 {
+		t.Fatal("the page requests no script")
+	}
+	imported := regexp.MustCompile(`(?:from|import)\s*"\./([\w.-]+)\.js"`)
+	for _, x := range []struct {
+		screen  string
+		chunks  []string
+		largest int
+	}{
+		{"the dashboard", []string{"Dashboard", "Charts", "en"}, 150_000},
+		{"the dashboard of a new tenant", []string{"Dashboard", "Charts", "FirstSteps", "en"}, 180_000},
+		{"the workbench", []string{"Workbench", "en"}, 270_000},
+	} {
+		asked := map[string]bool{}
+		var ask func(name string)
+		ask = func(name string) {
+			if asked[name] {
+				return
+			}
+			asked[name] = true
+			if _, known := scripts[name]; !known {
+				t.Fatalf("%s: there is no script %s", x.screen, name)
+			}
+			for _, m := range imported.FindAllStringSubmatch(scripts[name], -1) {
+				ask(m[1])
+			}
+		}
+		for _, m := range first {
+			ask(m[1])
+		}
+		for _, chunk := range x.chunks {
+			found := 0
+			for name := range scripts {
+				if regexp.MustCompile("^" + chunk + `-[\w-]{8}$`).MatchString(name) {
+					found++
+					ask(name)
+				}
+			}
+			if found != 1 {
+				t.Fatalf("%s: %d scripts are named %s", x.screen, found, chunk)
+			}
+		}
+		sum := 0
+		for name := range asked {
+			sum += sizes[name]
+		}
+		t.Logf("%s requests %d bytes of script in %d files", x.screen, sum, len(asked))
+		if sum > x.largest {
+			t.Errorf("%s requests %d bytes of script, over %d", x.screen, sum, x.largest)
+		}
+	}
+}
+
 // TestBuildIsFresh: the console in the repository is built from the sources beside it.
 func TestBuildIsFresh(t *testing.T) {
 	m := readManifest(t)

@@ -1,16 +1,16 @@
-import {
-  autocompletion,
-  type CompletionSource,
-  closeBrackets,
-  closeBracketsKeymap,
-  completionKeymap,
-} from "@codemirror/autocomplete";
+import type { CompletionSource } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
-import { json } from "@codemirror/lang-json";
 import { bracketMatching, foldKeymap, indentOnInput, indentUnit } from "@codemirror/language";
 import { lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint";
-import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search";
-import { Compartment, EditorState, type Extension, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
+import {
+  Compartment,
+  EditorState,
+  type Extension,
+  Prec,
+  RangeSetBuilder,
+  StateEffect,
+  StateField,
+} from "@codemirror/state";
 import {
   Decoration,
   type DecorationSet,
@@ -24,6 +24,7 @@ import {
 import { forwardRef, useEffect, useImperativeHandle, useRef } from "react";
 import type { Schemas } from "../api/client";
 import { nonce } from "../ui/nonce";
+import { json } from "./json";
 import { diagnosticsOf, placeOf } from "./places";
 import { colours, rego } from "./rego";
 import "./editor.css";
@@ -73,6 +74,8 @@ export interface EditorProps {
   tints?: Tints;
   run?: () => void;
   save?: () => void;
+  /** Lays the text out. */
+  format?: () => void;
   complete?: CompletionSource;
   /** Markup-free words about the name under the pointer. */
   hover?: (word: string) => Promise<string> | string;
@@ -106,7 +109,7 @@ export const Editor = forwardRef<EditorHandle, EditorProps>(function Editor(prop
   // biome-ignore lint/correctness/useExhaustiveDependencies: the editor is made once; later values come by the effects below
   useEffect(() => {
     if (!host.current) return;
-    const call = (name: "run" | "save") => () => {
+    const call = (name: "run" | "save" | "format") => () => {
       const action = latest.current[name];
       action?.();
       return action !== undefined;
@@ -125,9 +128,10 @@ export const Editor = forwardRef<EditorHandle, EditorProps>(function Editor(prop
           keymap.of([
             { key: "Mod-Enter", run: call("run"), preventDefault: true },
             { key: "Mod-s", run: call("save"), preventDefault: true },
+            { key: "Shift-Alt-f", run: call("format"), preventDefault: true },
           ]),
           keymap.of(keys),
-          props.complete ? autocompletion({ override: [(context) => latest.current.complete?.(context) ?? null] }) : [],
+          readOnly ? [] : assisted(props.complete && ((context) => latest.current.complete?.(context) ?? null)),
           props.hover ? hoverOf((word) => latest.current.hover?.(word) ?? "") : [],
           props.issues ? lintGutter() : [],
           tintField,
@@ -175,15 +179,13 @@ function cssLength(length: number | string | undefined): string {
 
 function languageOf(language: EditorProps["language"]): Extension {
   if (language === "rego") return [rego(), indentUnit.of("\t"), EditorState.tabSize.of(4)];
-  if (language === "json") return [json(), indentUnit.of("  ")];
+  if (language === "json") return [json, indentUnit.of("  ")];
   return [];
 }
 
 const keys = [
-  ...closeBracketsKeymap,
-  ...completionKeymap,
+  { key: "Mod-f", run: find },
   ...defaultKeymap,
-  ...searchKeymap,
   ...historyKeymap,
   ...foldKeymap,
   ...lintKeymap,
@@ -196,13 +198,39 @@ const basics: Extension[] = [
   drawSelection(),
   indentOnInput(),
   bracketMatching(),
-  closeBrackets(),
   highlightActiveLine(),
-  highlightSelectionMatches(),
-  search({ top: true }),
   colours,
   EditorView.lineWrapping,
 ];
+
+/** Opens the search panel, which comes with the first search. */
+function find(view: EditorView): boolean {
+  void import("@codemirror/search").then(({ highlightSelectionMatches, openSearchPanel, search, searchKeymap }) => {
+    if (!view.dom.isConnected) return;
+    const more = [search({ top: true }), highlightSelectionMatches(), Prec.high(keymap.of(searchKeymap))];
+    view.dispatch({ effects: StateEffect.appendConfig.of(more) });
+    openSearchPanel(view);
+  });
+  return true;
+}
+
+/** Completion and closing brackets, which come once somebody is in the editor. */
+function assisted(complete: CompletionSource | undefined): Extension {
+  let asked = false;
+  return EditorView.domEventHandlers({
+    focus: (_, view) => {
+      if (asked) return;
+      asked = true;
+      void import("@codemirror/autocomplete").then(({ autocompletion, closeBrackets, closeBracketsKeymap }) => {
+        if (!view.dom.isConnected) return;
+        const more = [closeBrackets(), Prec.high(keymap.of(closeBracketsKeymap))];
+        view.dispatch({
+          effects: StateEffect.appendConfig.of([more, complete ? autocompletion({ override: [complete] }) : []]),
+        });
+      });
+    },
+  });
+}
 
 function hoverOf(ask: (word: string) => Promise<string> | string): Extension {
   return hoverTooltip(async (v, pos) => {

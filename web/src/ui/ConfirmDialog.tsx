@@ -1,106 +1,39 @@
-import { Button, Group, Modal, Stack, TextInput } from "@mantine/core";
-import { type ReactNode, useState } from "react";
-import type { Environment } from "../api/client";
-import { useI18n } from "../i18n";
-import { ErrorPanel } from "./ErrorPanel";
-import { Status, StatusOf } from "./Status";
+import { lazy, Suspense, useRef } from "react";
+import type { ConfirmProps, DialogProps } from "./Dialog";
+
+// Dialogs bring a good deal of script, which comes with the first one that opens.
+const LazyConfirm = lazy(async () => ({ default: (await import("./Dialog")).Confirm }));
+const LazyDialog = lazy(async () => ({ default: (await import("./Dialog")).Dialog }));
+
+// Keeps a second click from the page until the dialog is there.
+const veil = <div className="gh-veil" aria-busy="true" />;
+
+/** Whether it was open once: then it stays, so that it can close in style. */
+function useOpenedOnce(opened: boolean): boolean {
+  const once = useRef(false);
+  once.current ||= opened;
+  return once.current;
+}
 
 /**
  * Asks before something that is hard to take back. It names the object and its environment; in production the
  * object's name is typed.
  */
-export function ConfirmDialog({
-  opened,
-  close,
-  title,
-  object,
-  environment,
-  about,
-  action,
-  plain = false,
-  busy,
-  error,
-  confirm,
-  children,
-}: {
-  opened: boolean;
-  close: () => void;
-  title: string;
-  object: string;
-  environment?: Environment;
-  about: string;
-  action: string;
-  /** It touches nothing that is stored yet, or one member of an object: no environment is named. */
-  plain?: boolean;
-  busy: boolean;
-  error?: unknown;
-  confirm: () => void;
-  children?: ReactNode;
-}) {
-  const { t } = useI18n();
-  const [typed, setTyped] = useState("");
-  const mustType = environment === "production";
-  const end = () => {
-    setTyped("");
-    close();
-  };
+export function ConfirmDialog(props: ConfirmProps) {
+  if (!useOpenedOnce(props.opened)) return null;
   return (
-    <Dialog opened={opened} close={end} title={title}>
-      <Stack gap="sm">
-        <div className="gh-row">
-          <strong style={{ overflowWrap: "anywhere" }}>{object}</strong>
-          {environment && <StatusOf value={environment} />}
-          {!environment && !plain && <Status tone="neutral">{t("common.wholeTenant")}</Status>}
-        </div>
-        <div>{about}</div>
-        {children}
-        {mustType && (
-          <TextInput
-            label={t("common.typeName", { name: object })}
-            value={typed}
-            onChange={(e) => setTyped(e.currentTarget.value)}
-            autoComplete="off"
-          />
-        )}
-        {error ? <ErrorPanel error={error} /> : null}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={end}>
-            {t("common.cancel")}
-          </Button>
-          <Button color="red" autoContrast loading={busy} disabled={mustType && typed !== object} onClick={confirm}>
-            {action}
-          </Button>
-        </Group>
-      </Stack>
-    </Dialog>
+    <Suspense fallback={veil}>
+      <LazyConfirm {...props} />
+    </Suspense>
   );
 }
 
-/** A dialog with a title. Mantine's own writes a second page header, which screen readers list as a landmark. */
-export function Dialog({
-  opened,
-  close,
-  title,
-  size = "md",
-  children,
-}: {
-  opened: boolean;
-  close: () => void;
-  title: string;
-  size?: string | number;
-  children: ReactNode;
-}) {
-  const { t } = useI18n();
+/** A dialog with a title. */
+export function Dialog(props: DialogProps) {
+  if (!useOpenedOnce(props.opened)) return null;
   return (
-    <Modal.Root opened={opened} onClose={close} size={size} centered>
-      <Modal.Overlay backgroundOpacity={0.45} />
-      <Modal.Content>
-        <Modal.Header component="div">
-          <Modal.Title fw={650}>{title}</Modal.Title>
-          <Modal.CloseButton aria-label={t("common.close")} />
-        </Modal.Header>
-        <Modal.Body>{children}</Modal.Body>
-      </Modal.Content>
-    </Modal.Root>
+    <Suspense fallback={veil}>
+      <LazyDialog {...props} />
+    </Suspense>
   );
 }

@@ -13,6 +13,7 @@ export default function KeysDialog({ close }: { close: () => void }) {
     [["?"], t("shell.keys")],
     [["Ctrl", "Enter"], t("shell.keyRun")],
     [["Ctrl", "S"], t("shell.keySave")],
+    [["Shift", "Alt", "F"], t("shell.keyFormat")],
     [["Esc", "Tab"], t("shell.keyLeaveEditor")],
   ];
   for (const s of visible(me.permissions, me.roles)) if (s.nav?.key) keys.push([["g", s.nav.key], t(s.nav.title)]);

@@ -1,16 +1,15 @@
-import { ActionIcon, Button, Menu, useMantineColorScheme } from "@mantine/core";
-import { useQueryClient } from "@tanstack/react-query";
+import { ActionIcon, Button } from "@mantine/core";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { NavLink, Outlet, Link as RouterLink, useLocation, useNavigate } from "react-router";
 import type { Environment } from "../api/client";
-import { signOut } from "../api/session";
-import { type Language, languages, useI18n } from "../i18n";
+import { useI18n } from "../i18n";
 import { visible } from "../screens";
 import { Icon } from "./icons";
 import { useKeys } from "./keys";
 import { useLive } from "./live";
 import { address, Link, useEnvironment, useMe, useSwitchAddress } from "./scope";
 
+const AccountMenu = lazy(() => import("./AccountMenu"));
 const Palette = lazy(() => import("./Palette"));
 const KeysDialog = lazy(() => import("./KeysDialog"));
 
@@ -76,7 +75,7 @@ export function Shell() {
             <span>{t("shell.search")}</span>
             <kbd aria-hidden="true">Ctrl K</kbd>
           </button>
-          <AccountMenu keys={() => setDialog("keys")} />
+          <Account keys={() => setDialog("keys")} />
         </header>
         <nav id="nav" className="gh-nav" data-open={open} aria-label={t("shell.nav")}>
           {groups.map((group) => {
@@ -128,63 +127,28 @@ function EnvironmentSwitch() {
   );
 }
 
-function AccountMenu({ keys }: { keys: () => void }) {
-  const { t, language, setLanguage } = useI18n();
+/** The account's button. Its menu, which positions itself by a good deal of script, comes with the first use. */
+function Account({ keys }: { keys: () => void }) {
+  const { t } = useI18n();
   const { me } = useMe();
-  const { colorScheme, setColorScheme } = useMantineColorScheme();
-  const queries = useQueryClient();
-  const navigate = useNavigate();
-  const leave = async () => {
-    await signOut();
-    queries.clear();
-    void navigate("/login");
-  };
+  const [wanted, setWanted] = useState(false);
+  const button = (
+    <Button
+      variant="default"
+      px={10}
+      leftSection={<Icon name="user" />}
+      aria-label={`${t("shell.account")}: ${me.username || me.email}`}
+      aria-haspopup="menu"
+      aria-expanded={false}
+      onClick={() => setWanted(true)}
+    >
+      <span className="gh-only-wide">{me.username || me.email}</span>
+    </Button>
+  );
+  if (!wanted) return button;
   return (
-    <Menu position="bottom-end" width={240} withinPortal>
-      <Menu.Target>
-        <Button
-          variant="default"
-          px={10}
-          leftSection={<Icon name="user" />}
-          aria-label={`${t("shell.account")}: ${me.username || me.email}`}
-        >
-          <span className="gh-only-wide">{me.username || me.email}</span>
-        </Button>
-      </Menu.Target>
-      <Menu.Dropdown>
-        <Menu.Label>{me.email || me.username}</Menu.Label>
-        <Menu.Label>{t("shell.language")}</Menu.Label>
-        {(Object.keys(languages) as Language[]).map((l) => (
-          <Menu.Item
-            key={l}
-            lang={l}
-            role="menuitemradio"
-            aria-checked={l === language}
-            rightSection={l === language ? <Icon name="check" /> : null}
-            onClick={() => setLanguage(l)}
-          >
-            {languages[l]}
-          </Menu.Item>
-        ))}
-        <Menu.Divider />
-        <Menu.Label>{t("shell.scheme")}</Menu.Label>
-        {(["light", "dark", "auto"] as const).map((s) => (
-          <Menu.Item
-            key={s}
-            role="menuitemradio"
-            aria-checked={s === colorScheme}
-            rightSection={s === colorScheme ? <Icon name="check" /> : null}
-            onClick={() => setColorScheme(s)}
-          >
-            {t(`shell.scheme_${s}`)}
-          </Menu.Item>
-        ))}
-        <Menu.Divider />
-        <Menu.Item leftSection={<Icon name="keyboard" />} rightSection={<kbd className="gh-kbd">?</kbd>} onClick={keys}>
-          {t("shell.keys")}
-        </Menu.Item>
-        <Menu.Item onClick={() => void leave()}>{t("shell.signOut")}</Menu.Item>
-      </Menu.Dropdown>
-    </Menu>
+    <Suspense fallback={button}>
+      <AccountMenu keys={keys} />
+    </Suspense>
   );
 }

@@ -9,6 +9,7 @@ const shell = {
   group_people: "People and access",
   group_settings: "Settings",
   home: "Go to the dashboard",
+  keyFormat: "Format the control (in the workbench)",
   keyLeaveEditor: "Leave the editor",
   keyRun: "Run the control (in the workbench)",
   keySave: "Save (in the workbench)",

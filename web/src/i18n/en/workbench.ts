@@ -32,6 +32,7 @@ const workbench = {
   failed: "Failed",
   failedOnly: "Only failed conditions",
   findings: "Findings",
+  format: "Format",
   found: { one: "{count} finding", other: "{count} findings" },
   fromDecisions: "Real decisions",
   fromScenarios: "Scenarios",
@@ -53,6 +54,7 @@ const workbench = {
   noTests: "No tests yet",
   noTestsAbout:
     "Run the control over an input in the tab Code, and keep the outcome as a test. Tests must pass before a promotion.",
+  notFormatted: "It cannot be formatted until it parses.",
   notReplayable: "Cannot be replayed",
   notRun: "Run the control to see its decision, why, and the way to it.",
   note: "Note",

@@ -12,6 +12,7 @@ const shell: Area<typeof en> = {
   group_people: "Personas y acceso",
   group_settings: "Ajustes",
   home: "Ir al panel",
+  keyFormat: "Dar formato al control (en el editor)",
   keyLeaveEditor: "Salir del editor",
   keyRun: "Ejecutar el control (en el banco de trabajo)",
   keySave: "Guardar (en el banco de trabajo)",

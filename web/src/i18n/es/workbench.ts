@@ -36,6 +36,7 @@ const workbench: Area<typeof en> = {
   failed: "Fallida",
   failedOnly: "Solo condiciones incumplidas",
   findings: "Hallazgos",
+  format: "Dar formato",
   found: { one: "{count} hallazgo", many: "{count} de hallazgos", other: "{count} hallazgos" },
   fromDecisions: "Decisiones reales",
   fromScenarios: "Escenarios",
@@ -57,6 +58,7 @@ const workbench: Area<typeof en> = {
   noTests: "Aún no hay pruebas",
   noTestsAbout:
     "Ejecute el control con una entrada en la pestaña Código y guarde el resultado como prueba. Las pruebas deben pasar antes de promover.",
+  notFormatted: "No se puede dar formato mientras no se pueda analizar.",
   notReplayable: "No se pueden repetir",
   notRun: "Ejecute el control para ver su decisión, el porqué y el camino.",
   note: "Nota",

@@ -12,6 +12,7 @@ const shell: Area<typeof en> = {
   group_people: "Personnes et accès",
   group_settings: "Réglages",
   home: "Aller au tableau de bord",
+  keyFormat: "Mettre en forme le contrôle (dans l’éditeur)",
   keyLeaveEditor: "Quitter l’éditeur",
   keyRun: "Exécuter le contrôle (dans l’atelier)",
   keySave: "Enregistrer (dans l’atelier)",

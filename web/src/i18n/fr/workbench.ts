@@ -37,6 +37,7 @@ const workbench: Area<typeof en> = {
   failed: "Échoué",
   failedOnly: "Seulement les conditions en échec",
   findings: "Constats",
+  format: "Mettre en forme",
   found: { one: "{count} constat", many: "{count} de constats", other: "{count} constats" },
   fromDecisions: "Décisions réelles",
   fromScenarios: "Scénarios",
@@ -58,6 +59,7 @@ const workbench: Area<typeof en> = {
   noTests: "Aucun test pour l’instant",
   noTestsAbout:
     "Exécutez le contrôle sur une entrée dans l’onglet Code, et gardez le résultat comme test. Les tests doivent passer avant une promotion.",
+  notFormatted: "Impossible de mettre en forme tant que la syntaxe est fausse.",
   notReplayable: "Ne peuvent être rejouées",
   notRun: "Exécutez le contrôle pour voir sa décision, pourquoi, et le chemin.",
   note: "Note",

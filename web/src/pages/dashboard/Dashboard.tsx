@@ -1,6 +1,6 @@
-import { Select } from "@mantine/core";
+import { NativeSelect } from "@mantine/core";
 import { lazy, Suspense } from "react";
-import { api } from "../../api/client";
+import { api, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { has } from "../../screens";
 import { Skeleton } from "../../ui/DataTable";
@@ -9,11 +9,11 @@ import { PageHeader, Panel } from "../../ui/PageHeader";
 import { Link, useEnvironment, useFilter, useMe } from "../../ui/scope";
 import { Anomalies } from "./Anomalies";
 import { Care } from "./Care";
-import { FirstSteps } from "./FirstSteps";
 import { Top } from "./Top";
 import "./dashboard.css";
 
-// The chart is most of this screen's script: it comes after the figures.
+// What comes after the figures, and the path that only a new tenant is shown.
+const FirstSteps = lazy(() => import("./FirstSteps"));
 const Charts = lazy(() => import("./Charts"));
 
 export const windows = ["15m", "1h", "6h", "24h", "7d", "30d", "90d"] as const;
@@ -33,17 +33,20 @@ export default function Dashboard() {
         title={t("dashboard.title")}
         about={t("dashboard.about", { environment: word("common", "state", environment) })}
       >
-        <Select
+        <NativeSelect
           aria-label={t("dashboard.window")}
           data={windows.map((w) => ({ value: w, label: t(`dashboard.window_${w}`) }))}
           value={window}
-          onChange={choose}
-          allowDeselect={false}
+          onChange={(event) => choose(event.currentTarget.value)}
           w={150}
         />
       </PageHeader>
       {stats.error ? <ErrorPanel error={stats.error} retry={() => void stats.refetch()} /> : null}
-      {stats.data && <FirstSteps stats={stats.data} environment={environment} />}
+      {stats.data && isNew(stats.data) && can("bouncers:write") && (
+        <Suspense>
+          <FirstSteps stats={stats.data} environment={environment} />
+        </Suspense>
+      )}
       {stats.data ? (
         <Figures stats={stats.data} />
       ) : (
@@ -74,7 +77,12 @@ export default function Dashboard() {
   );
 }
 
-function Figures({ stats }: { stats: import("../../api/client").Schemas["DashboardStats"] }) {
+/** Whether something is missing of: a bouncer that is connected, a control that is active, a decision. */
+function isNew(stats: Schemas["DashboardStats"]): boolean {
+  return stats.operationalPEPs === 0 || stats.activePolicies === 0 || stats.authDecisions24h === 0;
+}
+
+function Figures({ stats }: { stats: Schemas["DashboardStats"] }) {
   const { t, number, percent, duration } = useI18n();
   const now = stats.realTimeMetrics;
   const figures: Figure[] = [

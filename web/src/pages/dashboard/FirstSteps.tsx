@@ -23,7 +23,13 @@ export function bouncerCommand(origin: string, token: string, target: string, po
 }
 
 /** The path from nothing to a protected application, until all four steps are done. */
-export function FirstSteps({ stats, environment }: { stats: Schemas["DashboardStats"]; environment: Environment }) {
+export default function FirstSteps({
+  stats,
+  environment,
+}: {
+  stats: Schemas["DashboardStats"];
+  environment: Environment;
+}) {
   const { t, word } = useI18n();
   const { can } = useMe();
   const queries = useQueryClient();
@@ -45,7 +51,7 @@ export function FirstSteps({ stats, environment }: { stats: Schemas["DashboardSt
   const active = stats.activePolicies > 0;
   const decided = stats.authDecisions24h > 0;
   const enforced = enforcement.data?.mode === "enforce";
-  if (!enforcement.data || (connected && active && decided) || !can("bouncers:write")) return null;
+  if (!enforcement.data) return null;
   return (
     <Panel title={t("dashboard.stepsTitle")} flush>
       <ol className="gh-steps">

@@ -1,6 +1,5 @@
-import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { useParams, useSearchParams } from "react-router";
+import { useParams } from "react-router";
 import { ApiError, api, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
 import { has } from "../../screens";
@@ -15,27 +14,26 @@ import { StatusOf } from "../../ui/Status";
 import { Link, useEnvironment, useMe } from "../../ui/scope";
 import { Time } from "../../ui/Time";
 import { Subject } from "./Decisions";
-import { findDecision } from "./find";
 import "./decision.css";
 
 export default function Decision() {
   const { t } = useI18n();
   const { id = "" } = useParams();
-  const [params] = useSearchParams();
   const environment = useEnvironment();
-  const at = params.get("at");
-  const found = useQuery({
-    queryKey: ["decision", id, environment],
-    queryFn: ({ signal }) => findDecision(id, at, environment, signal),
-    staleTime: Number.POSITIVE_INFINITY,
-  });
+  const found = api.useQuery(
+    "get",
+    "/api/v1/decisions/audit/{decision_id}",
+    { params: { path: { decision_id: id }, query: { environment } } },
+    { staleTime: Number.POSITIVE_INFINITY },
+  );
+  const gone = found.error instanceof ApiError && found.error.status === 404;
   const why = api.useQuery(
     "get",
     "/api/v1/decisions/audit/{decision_id}/explanation",
     { params: { path: { decision_id: id } } },
     { staleTime: Number.POSITIVE_INFINITY },
   );
-  if (found.error) {
+  if (found.error && !gone) {
     return (
       <>
         <PageHeader title={t("decisions.one")} />
@@ -43,7 +41,7 @@ export default function Decision() {
       </>
     );
   }
-  if (found.isPending) {
+  if (found.isPending && !gone) {
     return (
       <>
         <PageHeader title={t("decisions.one")} />

@@ -14,7 +14,7 @@ import { Panel } from "../../ui/PageHeader";
 import { StatusOf } from "../../ui/Status";
 import { useEnvironment, useMe } from "../../ui/scope";
 import { LibraryUsers } from "../libraries/LibraryUsers";
-import { complete, fixes, hover, useDiagnostics } from "./assist";
+import { complete, fixes, format, hover, useDiagnostics } from "./assist";
 import { InputPicker } from "./InputPicker";
 import { type Outcome, parseInput, runStored, runText, tintsOf } from "./run";
 import type { Policy } from "./Workbench";
@@ -73,6 +73,16 @@ export function Code({
   const outcome = run.data ?? null;
   const tints = useMemo(() => tintsOf(outcome), [outcome]);
   const start = () => run.mutate();
+  const layout = useMutation({
+    mutationFn: async (source: string) => ({ source, formatted: await format(source) }),
+    // What was typed meanwhile is kept.
+    onSuccess: ({ source, formatted }) => {
+      if (formatted !== null && source === latest.current) setCode?.(formatted);
+    },
+  });
+  const latest = useRef(code);
+  latest.current = code;
+  const layOut = setCode && can("editor:read") ? () => layout.mutate(code) : undefined;
   const goTo = (line: number) => editor.current?.goTo(line);
   return (
     <div className="gh-bench">
@@ -81,9 +91,19 @@ export function Code({
           title={t("workbench.control")}
           flush
           actions={
-            <span className="gh-dim" role="status">
-              {checking ? t("workbench.checking") : t("workbench.found", { count: issues.length })}
-            </span>
+            <>
+              {layOut && (
+                <Button size="compact-sm" variant="default" loading={layout.isPending} onClick={layOut}>
+                  {t("workbench.format")}
+                </Button>
+              )}
+              <span className="gh-dim" role="status">
+                {layout.data?.formatted === null && layout.data.source === code
+                  ? `${t("workbench.notFormatted")} `
+                  : ""}
+                {checking ? t("workbench.checking") : t("workbench.found", { count: issues.length })}
+              </span>
+            </>
           }
         >
           <Editor
@@ -97,6 +117,7 @@ export function Code({
             tints={tints}
             run={library ? undefined : start}
             save={dirty ? save : undefined}
+            format={layOut}
             complete={can("editor:read") ? complete : undefined}
             hover={can("editor:read") ? hover : undefined}
             minHeight={420}

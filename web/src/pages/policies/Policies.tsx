@@ -25,10 +25,15 @@ export default function Policies() {
   const { can } = useMe();
   const [status] = useFilter("status");
   const [name] = useFilter("name");
-  const clear = useClearFilters(["status", "name"]);
+  const [deleted, showDeleted] = useFilter("deleted");
+  const clear = useClearFilters(["status", "name", "deleted"]);
   const [chosen, setChosen] = useState<ReadonlyMap<number, Policy>>(new Map());
   const [change, setChange] = useState<"active" | "inactive" | null>(null);
-  const filters = { status: statuses.find((s) => s === status), name: name || undefined };
+  const filters = {
+    status: statuses.find((s) => s === status),
+    name: name || undefined,
+    deleted: deleted === "true" || undefined,
+  };
   const { source, total } = usePaged<Policy>(
     ["get", "/api/v1/policies", environment, filters],
     async (cursor, signal) => {
@@ -62,11 +67,14 @@ export default function Policies() {
     {
       id: "name",
       header: t("policies.name"),
-      cell: (p) => (
-        <Link to={`/policies/${p.id}`} title={p.description}>
-          {p.name}
-        </Link>
-      ),
+      cell: (p) =>
+        p.deleted_at ? (
+          p.name
+        ) : (
+          <Link to={`/policies/${p.id}`} title={p.description}>
+            {p.name}
+          </Link>
+        ),
     },
     {
       id: "status",
@@ -116,7 +124,21 @@ export default function Policies() {
       },
     },
   ];
-  if (write) {
+  if (filters.deleted) {
+    columns.push({
+      id: "deleted",
+      header: t("policies.deletedAt"),
+      cell: (p) => p.deleted_at && <Time at={p.deleted_at} />,
+    });
+    if (write) {
+      columns.push({
+        id: "restore",
+        header: t("policies.restore"),
+        hiddenHeader: true,
+        cell: (p) => <Restore policy={p} />,
+      });
+    }
+  } else if (write) {
     columns.unshift({
       id: "choose",
       header: t("policies.choose"),
@@ -151,6 +173,14 @@ export default function Policies() {
           label={t("policies.status")}
           options={statuses.map((s) => ({ value: s, label: t(`common.state_${s}`) }))}
         />
+        <Checkbox
+          label={t("policies.showDeleted")}
+          checked={Boolean(filters.deleted)}
+          onChange={(event) => {
+            setChosen(new Map());
+            showDeleted(event.currentTarget.checked ? "true" : null);
+          }}
+        />
         {chosen.size > 0 && (
           <>
             <span>{t("policies.chosen", { count: chosen.size })}</span>
@@ -169,7 +199,7 @@ export default function Policies() {
         source={source}
         rowKey={(p) => p.id}
         selected={(p) => chosen.has(p.id)}
-        filtered={Boolean(filters.status || filters.name)}
+        filtered={Boolean(filters.status || filters.name || filters.deleted)}
         clear={clear}
         empty={<Empty title={t("policies.empty")} about={t("policies.emptyAbout")} action={newControl || undefined} />}
       />
@@ -182,6 +212,37 @@ export default function Policies() {
         />
       )}
     </>
+  );
+}
+
+/** Brings a deleted control back as it was. */
+function Restore({ policy }: { policy: Policy }) {
+  const { t } = useI18n();
+  const queries = useQueryClient();
+  const restore = api.useMutation("post", "/api/v1/policies/{policy_id}/restore", {
+    onSuccess: () => refresh(queries, "policies"),
+  });
+  return (
+    <span className="gh-row">
+      <Button
+        size="compact-xs"
+        variant="default"
+        loading={restore.isPending}
+        aria-label={t("policies.restoreOne", { name: policy.name })}
+        onClick={() =>
+          restore.mutate({
+            params: { path: { policy_id: policy.id }, query: { environment: policy.environment } },
+          })
+        }
+      >
+        {t("policies.restore")}
+      </Button>
+      {restore.error ? (
+        <span className="gh-bad-text" role="alert">
+          {restore.error.message}
+        </span>
+      ) : null}
+    </span>
   );
 }
 

@@ -1,6 +1,6 @@
 import { Button, Tabs } from "@mantine/core";
 import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { lazy, Suspense, useEffect, useState } from "react";
 import { useBlocker, useNavigate, useParams } from "react-router";
 import { api, type Schemas } from "../../api/client";
 import { useI18n } from "../../i18n";
@@ -12,11 +12,13 @@ import { PageHeader } from "../../ui/PageHeader";
 import { Status, StatusOf } from "../../ui/Status";
 import { useEnvironment, useFilter, useMe, useTo } from "../../ui/scope";
 import { Code } from "./Code";
-import { Promote } from "./Promote";
-import { Tests } from "./Tests";
-import { Usage } from "./Usage";
-import { Versions } from "./Versions";
 import "./workbench.css";
+
+// The other tabs come when they are opened.
+const Promote = lazy(async () => ({ default: (await import("./Promote")).Promote }));
+const Tests = lazy(async () => ({ default: (await import("./Tests")).Tests }));
+const Usage = lazy(async () => ({ default: (await import("./Usage")).Usage }));
+const Versions = lazy(async () => ({ default: (await import("./Versions")).Versions }));
 
 export type Policy = Schemas["Policy"];
 
@@ -161,20 +163,22 @@ function Bench({ policy }: { policy: Policy }) {
             addTest={write ? (test) => change({ test_cases: [...stored.test_cases, test] }) : undefined}
           />
         </Tabs.Panel>
-        <Tabs.Panel value="tests">
-          <Tests policy={stored} change={write ? change : undefined} busy={save.isPending} />
-        </Tabs.Panel>
-        <Tabs.Panel value="versions">
-          <Versions policy={stored} />
-        </Tabs.Panel>
-        <Tabs.Panel value="usage">
-          <Usage policy={policy} />
-        </Tabs.Panel>
-        {shown.includes("promote") && (
-          <Tabs.Panel value="promote">
-            <Promote policy={stored} dirty={dirty} />
+        <Suspense fallback={<Skeleton label={t(`workbench.tab_${tab}`)} />}>
+          <Tabs.Panel value="tests">
+            <Tests policy={stored} change={write ? change : undefined} busy={save.isPending} />
           </Tabs.Panel>
-        )}
+          <Tabs.Panel value="versions">
+            <Versions policy={stored} />
+          </Tabs.Panel>
+          <Tabs.Panel value="usage">
+            <Usage policy={policy} />
+          </Tabs.Panel>
+          {shown.includes("promote") && (
+            <Tabs.Panel value="promote">
+              <Promote policy={stored} dirty={dirty} />
+            </Tabs.Panel>
+          )}
+        </Suspense>
       </Tabs>
       <ConfirmDialog
         opened={blocker.state === "blocked"}

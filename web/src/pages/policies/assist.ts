@@ -65,6 +65,14 @@ export async function complete(context: CompletionContext): Promise<CompletionRe
   };
 }
 
+/** The control as `opa fmt` lays it out; null where it does not parse. */
+export async function format(code: string): Promise<string | null> {
+  const answer = must(
+    await client.POST("/api/v1/ide-integration/editor-b", { body: { action: "format", policy_content: code } }),
+  );
+  return answer.formatted ?? null;
+}
+
 const explained = new Map<string, string>();
 
 /** What a name means: a built-in function's signature and text, an attribute's type and meaning. */

@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// firstLoads prints how long screens take to show their data and take input, with a
+// warm server and a warm cache, and how much script they request. It holds them to
+// nothing: the machine decides on the time, and TestFirstLoad holds the sizes.
+func firstLoads(p *tab) {
+	for _, path := range []string{"/", "/policies/1", "/decisions"} {
+		for _, visit := range []string{"first", "second"} {
+			p.do("opening "+path, chromedp.Navigate(p.origin+path))
+			said, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`new Promise(done => {
+				const look = () => {
+					if (!(`+settled+`)) return setTimeout(look, 5);
+					const at = Math.round(performance.now());
+					const scripts = performance.getEntriesByType("resource").filter(r => r.name.endsWith(".js"));
+					done(at + " ms, " + scripts.reduce((n, r) => n + r.encodedBodySize, 0) + " bytes of script in " + scripts.length + " files");
+				};
+				look();
+			})`, chromedp.EvalAwaitPromise))
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			measured(p.t, fmt.Sprintf("%s, %s visit: %s", path, visit, said))
+		}
+	}
+}
+
+// measured prints a figure, whether the test fails or not.
+func measured(t *testing.T, text string) {
+	t.Helper()
+	t.Log(text)
+	fmt.Println("measured: " + text)
+}

@@ -1,0 +1,165 @@
+package anomaly
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/fulltest"
+)
+
+// The people and resources of a shape of traffic. Some people are much busier than
+// others; most sit behind one address, and a few join in the course of the weeks.
+const (
+	people    = 40
+	joining   = 6 // of people, one every three days
+	behindOne = 25
+	places    = 20
+)
+
+// crowd plays who asks about what in a shape of traffic.
+type crowd struct {
+	*world
+	users, resources map[string]map[time.Time]int64 // by day and by hour
+	last             []crowdMinute                  // of the window of Sources
+}
+
+// crowdMinute is what the people did in one minute.
+type crowdMinute struct {
+	permitted, denied [people]int64
+}
+
+// weight is the share of the i-th of n: a few have most of it, as Zipf found.
+func weight(i, n int) float64 {
+	sum := 0.0
+	for k := range n {
+		sum += 1 / float64(k+1)
+	}
+	return 1 / float64(i+1) / sum
+}
+
+// tick plays one minute of everybody.
+func (c *crowd) tick() {
+	now := c.now
+	c.world.tick(nil)
+	var m crowdMinute
+	for i := range people {
+		if i >= people-joining && now.Sub(began) < time.Duration(i-people+joining+1)*72*time.Hour+7*24*time.Hour {
+			continue // joins later
+		}
+		if away := (int(now.Sub(began)/(24*time.Hour)) + i) % 9; away == 0 {
+			continue // has a day off
+		}
+		n := c.poisson(c.rate(now) * weight(i, people))
+		m.denied[i] = min(n, c.poisson(float64(n)*c.denied(now)))
+		m.permitted[i] = n - m.denied[i]
+		add(c.users, fmt.Sprint("user ", i), audit.Day.Start(now), n)
+	}
+	for i := range places {
+		add(c.resources, fmt.Sprint("resource ", i), audit.Hour.Start(now), c.poisson(c.rate(now)*weight(i, places)))
+	}
+	if c.last = append(c.last, m); len(c.last) > int(sources/time.Minute) {
+		c.last = c.last[1:]
+	}
+}
+
+var began = time.Date(2026, 9, 7, 0, 0, 0, 0, time.UTC)
+
+func add(counts map[string]map[time.Time]int64, subject string, bucket time.Time, n int64) {
+	if n == 0 {
+		return
+	}
+	if counts[subject] == nil {
+		counts[subject] = map[time.Time]int64{}
+	}
+	counts[subject][bucket] += n
+}
+
+// activity is what audit.Reader.Activity tells of the counts.
+func activity(counts map[string]map[time.Time]int64, width time.Duration, running, from time.Time) []audit.Activity {
+	var out []audit.Activity
+	for subject, buckets := range counts {
+		a := audit.Activity{Subject: subject, Now: buckets[running]}
+		if a.Now < leastAccesses {
+			continue
+		}
+		for at := running.Add(-width); !at.Before(from); at = at.Add(-width) {
+			if n := buckets[at]; n > 0 {
+				a.Before = append(a.Before, n)
+			}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// addresses is what audit.Reader.Sources tells: one address has many people, the
+// others have one each.
+func (c *crowd) addresses() []audit.Source {
+	by := map[string]*audit.Source{}
+	for i := range people {
+		address := fmt.Sprint("10.0.0.", i)
+		if i < behindOne {
+			address = "192.0.2.1"
+		}
+		s := by[address]
+		if s == nil {
+			s = &audit.Source{Address: address, Resources: places}
+			by[address] = s
+		}
+		var n int64
+		for _, m := range c.last {
+			s.Permitted, s.Denied, n = s.Permitted+m.permitted[i], s.Denied+m.denied[i], n+m.permitted[i]+m.denied[i]
+		}
+		if n > 0 {
+			s.Users++
+		}
+	}
+	var out []audit.Source
+	for _, s := range by {
+		out = append(out, *s)
+	}
+	return out
+}
+
+// TestFalseAlarmsAboutSubjects is TestFalseAlarms for the detectors of resources,
+// users and addresses.
+func TestFalseAlarmsAboutSubjects(t *testing.T) {
+	fulltest.Only(t)
+	alarms, looked, weeks := map[Kind]int{}, map[Kind]int{}, 0
+	for name, s := range shapes() {
+		c := &crowd{world: newWorld(s, 13), users: map[string]map[time.Time]int64{}, resources: map[string]map[time.Time]int64{}}
+		last := map[string]time.Time{}
+		for minute := range 21 * 24 * 60 {
+			c.tick()
+			if minute < 7*24*60 || minute%15 != 0 {
+				continue
+			}
+			at := c.now.Add(-time.Minute)
+			resources := activity(c.resources, time.Hour, audit.Hour.Start(at), at.Add(-baseline))
+			users := activity(c.users, 24*time.Hour, audit.Day.Start(at), at.Add(-days))
+			from := c.addresses()
+			looked[ResourceSpike], looked[UserSpike], looked[SuspiciousPlace] = looked[ResourceSpike]+len(resources), looked[UserSpike]+len(users), looked[SuspiciousPlace]+len(from)
+			found := Spikes(ResourceSpike, time.Hour, baseline, resources, usual)
+			found = append(found, Spikes(UserSpike, 24*time.Hour, days, users, usual)...)
+			found = append(found, Sources(from, sources, c.hours[:len(c.hours)-1], usual)...)
+			for _, f := range found {
+				about := string(f.Kind) + f.Subject
+				if at.Sub(last[about]) > pause {
+					alarms[f.Kind]++
+					t.Logf("%s, %s: %+v", name, at.Format("Mon 15:04"), f)
+				}
+				last[about] = at
+			}
+		}
+		weeks += 2
+	}
+	t.Logf("in %d weeks of traffic: %d false alarms about resources, %d about users, %d about addresses",
+		weeks, alarms[ResourceSpike], alarms[UserSpike], alarms[SuspiciousPlace])
+	for _, kind := range []Kind{ResourceSpike, UserSpike, SuspiciousPlace} {
+		if alarms[kind] > 2 || looked[kind] < 10_000 {
+			t.Errorf("%s: %d false alarms in %d looks at a subject", kind, alarms[kind], looked[kind])
+		}
+	}
+}

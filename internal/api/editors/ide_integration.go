@@ -324,7 +324,7 @@ func (h *Handler) repositories(r *rest.Router) {
 			return &removedOut{rest.Removed{Message: "Repository removed successfully", ID: in.ID}}, err
 		})
 	rest.Register(r, rest.Op{
-		ID: "sync-repository", Method: http.MethodPost, Path: "/ide-integration/repositories/{repository_id}/sync", Reach: rest.ReachSandbox, Permission: "editor:write", Tags: tags, Status: http.StatusAccepted,
+		ID: "sync-repository", Method: http.MethodPost, Path: "/ide-integration/repositories/{repository_id}/sync", Reach: rest.ReachSandbox, Permission: "editor:write", Also: "policies:write", Tags: tags, Status: http.StatusAccepted,
 		Summary:     "Deploy a repository's newest commit now",
 		Description: "Fetches the newest commit of the registered branch, or of the default branch, and deploys its controls to sandbox. The answer comes at once: read the deployment until it has ended. While a sync of the repository runs, the answer is that sync. Also needs policies:write.",
 	},

@@ -43,11 +43,14 @@ func roleScopes(role string) []string {
 type matrixCaller struct {
 	what, role, bound string
 	client            *apptest.Client
+	// cookie is set for a browser's session, elsewhere where its page is of another site.
+	cookie, elsewhere bool
 }
 
-// permissionMatrix: every operation, for each role, as a person, as a key of the
-// tenant and as keys and tokens that are bound to one environment, naming no
-// environment and each of the two. What must come of it follows from the
+// permissionMatrix: every operation, for each role, as a person with a token and with
+// a browser's session, as a key of the tenant and as keys and tokens that are bound
+// to one environment, naming no environment and each of the two. A browser's session
+// on a page of another site is admitted nowhere. What must come of it follows from the
 // permission and the reach in the served document and from the roles' table
 // above. A parameter that no operation has ends each admitted request at once,
 // so that nothing is done and nothing needs leaving out.
@@ -79,18 +82,27 @@ func (r *rig) callers(t *testing.T, p *party, role string) []matrixCaller {
 	name := r.name("role")
 	admin.Do(t, "POST", "/users", body{"username": name, "email": name + "@example.com", "password": apptest.Password, "roles": []string{role}}).Want(201)
 	person := r.login(t, tenant, name, apptest.Password)
-	out := []matrixCaller{{role, role, "", person}}
+	browser := r.s.Anonymous().With("Sec-Fetch-Site", "same-origin")
+	begun := browser.With("X-Tenant-ID", tenant).Do(t, "POST", "/auth/sessions", body{"username": name, "password": apptest.Password}).Want(200)
+	cookie, _, _ := strings.Cut(begun.Header.Get("Set-Cookie"), ";")
+	browser = browser.With("Cookie", cookie)
+	out := []matrixCaller{
+		{what: role, role: role, client: person},
+		{what: role + "'s browser", role: role, client: browser, cookie: true},
+		{what: role + "'s browser elsewhere", role: role, client: browser.With("Sec-Fetch-Site", "cross-site"), cookie: true, elsewhere: true},
+	}
 	key := r.s.Anonymous()
 	key.APIKey, _ = admin.Do(t, "POST", "/tenants/"+tenant+"/api-keys", body{"name": name, "scopes": roleScopes(role)}).Want(201).Get("key").(string)
-	out = append(out, matrixCaller{role + "'s key", role, "", key})
+	out = append(out, matrixCaller{what: role + "'s key", role: role, client: key})
 	for _, env := range []string{"sandbox", "production"} {
 		own, tenants := r.s.Anonymous(), r.s.Anonymous()
 		own.APIKey, _ = person.Do(t, "POST", "/developer-portal/api-keys/"+env+"/generate", body{"scopes": roleScopes(role)}).Want(201).Get("key").(string)
 		tenants.APIKey, _ = admin.Do(t, "POST", "/tenants/"+tenant+"/api-keys", body{"name": name, "scopes": roleScopes(role), "environment": env}).Want(201).Get("key").(string)
 		token := r.s.Anonymous()
 		token.Bearer, _ = tenants.Do(t, "POST", "/developer-portal/token", body{}).Want(200).Get("access_token").(string)
-		out = append(out, matrixCaller{role + "'s own key of " + env, role, env, own},
-			matrixCaller{role + "'s key of " + env, role, env, tenants}, matrixCaller{role + "'s token of " + env, role, env, token})
+		for what, client := range map[string]*apptest.Client{"own key": own, "key": tenants, "token": token} {
+			out = append(out, matrixCaller{what: role + "'s " + what + " of " + env, role: role, bound: env, client: client})
+		}
 	}
 	return out
 }
@@ -122,6 +134,14 @@ func (r *rig) admitted(t *testing.T, p *party, op operation, c matrixCaller, nam
 	res := op.send(t, c.client, path)
 	what := fmt.Sprintf("%s (%s, reach %s) as %s naming %q", op.id, op.permission, op.reach, c.what, named)
 	switch {
+	case c.cookie && op.optional: // a cookie is no credential there
+		if res.Status < 300 {
+			t.Errorf("%s: %d", what, res.Status)
+		}
+	case c.elsewhere:
+		if res.Status != 403 || !holds(res, "pages of this origin only") {
+			t.Errorf("%s: %d %s, not refused for its origin", what, res.Status, res.Body)
+		}
 	case denied && !(res.Status == 403 && holds(res, "valid for "+c.bound+" only")):
 		t.Errorf("%s: %d %s, not refused for its environment", what, res.Status, res.Body)
 	case !denied && lacks && !(res.Status == 403 && holds(res, "permission")):

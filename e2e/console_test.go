@@ -33,6 +33,7 @@ func TestConsole(t *testing.T) {
 	t.Run("the printed link signs in once", func(t *testing.T) { linkSignsInOnce(p.in(t), d) })
 	t.Run("sign in", func(t *testing.T) { signsIn(p.in(t)) })
 	t.Run("the first loads", func(t *testing.T) { firstLoads(p.in(t)) })
+	t.Run("changes are followed", func(t *testing.T) { changesFollowed(p.in(t)) })
 	t.Run("a denial is found and explained", func(t *testing.T) { denialExplained(p.in(t), d) })
 	t.Run("the editor names an error", func(t *testing.T) { editorHelps(p.in(t)) })
 	t.Run("a colleague is added", func(t *testing.T) { colleagueAdded(p.in(t)) })

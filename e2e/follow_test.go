@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"strconv"
+
+	"github.com/chromedp/chromedp"
+)
+
+// ask calls the API from the page, with its session, and gives a member of the answer.
+func (p *tab) ask(method, path, body, member string) string {
+	p.t.Helper()
+	said, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](`fetch("/api/v1`+path+`", {method: "`+method+`", headers: {"Content-Type": "application/json"}, body: `+body+`})
+		.then(async r => { const b = await r.json(); if (!r.ok) throw new Error(JSON.stringify(b)); return String(b.`+member+`); })`, chromedp.EvalAwaitPromise))
+	if err != nil {
+		p.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return said
+}
+
+// changesFollowed: what changes elsewhere shows by itself, what was deleted comes back,
+// and the editor lays a control out.
+func changesFollowed(p *tab) {
+	row := `[...document.querySelectorAll("tbody tr")].some(r => r.innerText.includes("Followed"))`
+	p.visit("/policies")
+	id := p.ask("POST", "/policies?environment=sandbox", `JSON.stringify({name: "Followed", rego_code: "package followed\n\nallow := false\n"})`, "id")
+	p.wait("the new control in the list", row)
+	p.ask("DELETE", "/policies/"+id, "undefined", "id")
+	p.wait("the list without it", "!"+row)
+	deleted := `[...document.querySelectorAll("label")].find(l => l.innerText === "Deleted ones")`
+	p.do("showing what is deleted", chromedp.Evaluate[chromedp.Void](deleted+`.click()`))
+	p.wait("the control among the deleted", `location.search.includes("deleted=true") && `+row+` && `+settled)
+	p.accessible("the deleted controls")
+	p.button("Restore")
+	p.wait("the deleted without it", `location.search.includes("deleted=true") && !`+row+` && `+settled)
+	p.visit("/policies/" + id)
+	p.append("\n\n\nallow   if {input.user.id==" + strconv.Quote("ada") + "}\n")
+	p.button("Format")
+	p.wait("the control laid out", `document.querySelector(".cm-content").innerText.includes('allow if input.user.id == "ada"')`)
+}

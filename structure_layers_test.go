@@ -92,6 +92,7 @@ var layers = []layer{
 		"internal/resource",
 		"internal/tenant",
 		"internal/user",
+		"internal/webhook",
 	}},
 	{"who asks, what is decided", []string{
 		"internal/auth",
@@ -155,6 +156,7 @@ var layers = []layer{
 	}},
 	{"parts of the faces", []string{
 		"internal/api/bridge",
+		"internal/api/connect",
 		"internal/api/controls",
 		"internal/api/decisions",
 		"internal/api/editors",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
@@ -154,11 +155,26 @@ func (s *Service) record(ctx context.Context, tenant scope.TenantID, env scope.E
 			return err
 		}
 		sc := scope.Scope{Tenant: tenant, Env: env, Actor: scope.Actor{Kind: scope.System, ID: "anomalies", Name: "anomalies"}}
-		return audit.Append(ctx, tx, sc, now, audit.Entry{
+		err = audit.Append(ctx, tx, sc, now, audit.Entry{
 			Type: Event, Object: "anomaly", ObjectID: strconv.FormatInt(id, 10), ObjectName: string(f.Kind), Env: env,
 			EventContext: map[string]any{"kind": string(f.Kind), "subject": f.Subject, "evidence": f.Evidence},
 		})
+		if err != nil {
+			return err
+		}
+		return event.Emit(ctx, tx, sc, event.Event{
+			Type: f.Kind.eventType(), ObjectKind: "anomaly", ObjectID: strconv.FormatInt(id, 10), ObjectName: string(f.Kind), Env: env,
+			Data: map[string]any{"subject": f.Subject, "evidence": f.Evidence},
+		})
 	})
+}
+
+// eventType is what subscribers are told of a kind of anomaly.
+func (k Kind) eventType() string {
+	if k == DenialSpike {
+		return event.HighDenyRate
+	}
+	return event.Suspicious
 }
 
 // List gives the anomalies that lasted until since or longer, in the scope's

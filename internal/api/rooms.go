@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/api/bridge"
+	"github.com/gatehouse-dev/gatehouse/internal/api/connect"
 	"github.com/gatehouse-dev/gatehouse/internal/api/controls"
 	"github.com/gatehouse-dev/gatehouse/internal/api/decisions"
 	"github.com/gatehouse-dev/gatehouse/internal/api/editors"
@@ -35,6 +36,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
+	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 )
 
 // Config is what the API is made of.
@@ -69,6 +71,7 @@ type Config struct {
 	Simulator  *simulator.Service
 	Tenants    *tenant.Service
 	Users      *user.Service
+	Webhooks   *webhook.Service
 }
 
 // API serves all operations.
@@ -118,6 +121,7 @@ func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 		&insight.Handler{Audit: c.Audit, Replays: c.Replays, Dashboard: c.Dashboard, Anomalies: c.Anomalies, Now: c.Kit.Now},
 		&events.Handler{Live: c.Live, Authenticate: c.Kit.Authenticate, Log: c.Kit.Log, Ticks: c.Kit.Ticks},
 		&bridge.Handler{Bridge: c.Bridge},
+		&connect.Handler{Webhooks: c.Webhooks},
 		&system.Handler{Version: c.Kit.Version, Now: c.Kit.Now, Started: c.Started, Probes: c.Probes, OpenMetrics: c.OpenMetrics, Languages: Languages, Portal: portal},
 	}
 }

@@ -41,6 +41,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/simulator"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 	"github.com/gatehouse-dev/gatehouse/internal/user"
+	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
@@ -89,6 +90,9 @@ type parts struct {
 	metering  *metering.Service
 	domains   *domain.Service
 	routes    *domain.Routes
+	webhooks  *webhook.Service
+	// sinks are told of events.
+	sinks []event.Sink
 }
 
 // task runs until the context ends; an error ends the server.
@@ -125,7 +129,8 @@ func assemble(ctx context.Context, cfg Config, log *slog.Logger) (_ *parts, err 
 	}()
 	domains := func(ctx context.Context) error { return startDomains(ctx, p) }
 	usage := func(context.Context) error { return startMetering(p) }
-	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, p.deliver, p.rehearse, p.work, p.overview, p.background} {
+	tell := func(context.Context) error { return outward(p) }
+	for _, step := range []func(context.Context) error{p.ground, p.people, domains, p.subjects, p.editors, p.decide, usage, p.deliver, p.rehearse, tell, p.work, p.overview, p.background} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -339,7 +344,7 @@ func (p *parts) deliver(context.Context) error {
 
 // background sets up what nobody waits for.
 func (p *parts) background(context.Context) error {
-	events := &event.Dispatcher{Cluster: p.stores, Now: p.now, Logger: p.log}
+	events := &event.Dispatcher{Cluster: p.stores, Sinks: p.sinks, Now: p.now, Logger: p.log}
 	p.task("events", events.Run)
 	p.task("purge of deleted tenants", func(ctx context.Context) error {
 		return every(ctx, time.Hour, func() {

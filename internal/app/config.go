@@ -33,7 +33,7 @@ type Config struct {
 	AdminPassword string   `env:"GATEHOUSE_ADMIN_PASSWORD" help:"Password of the first administrator, used at the first start; absent: random, printed once. A weak password is accepted with a warning."`
 	EncryptionKey string   `env:"NOTIFICATION_ENCRYPTION_KEY" help:"Key of 32 bytes in base64 that encrypts secrets at rest. To rotate, list several, separated by commas; the first one encrypts."`
 	Demo          bool     `env:"GATEHOUSE_DEMO" help:"Generate an encryption key and store it in the data directory. Only to try gatehouse out, not for production."`
-	AllowTargets  []string `env:"GATEHOUSE_ALLOW_TARGETS" help:"CIDRs of private addresses that outbound calls may reach."`
+	AllowTargets  []string `env:"GATEHOUSE_ALLOW_TARGETS" help:"CIDRs of private addresses that outbound calls may reach; http:// is permitted to these only."`
 
 	AssistURL   string `env:"GATEHOUSE_ASSIST_URL" help:"OpenAI-compatible chat endpoint that classification may use, such as https://llm.example.com/v1/chat/completions. Tenants turn it on with the setting flags.resources.assist_classification. Absent: none."`
 	AssistModel string `env:"GATEHOUSE_ASSIST_MODEL" default:"gpt-4o-mini" help:"Model to use there."`

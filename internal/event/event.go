@@ -62,7 +62,7 @@ type Event struct {
 	// Type is one of Types.
 	Type string
 	// ObjectKind, ObjectID and ObjectName become `<kind>_id` and `<kind>_name`
-	// in the event's data. An id that is a number stays one.
+	// in the event's data. An id that is a number stays one, but for a user's.
 	ObjectKind, ObjectID, ObjectName string
 	Env                              scope.Env
 	// Data is what belongs to the event beside object, environment and actor.
@@ -72,7 +72,9 @@ type Event struct {
 // Occurrence is an event as sinks get it and subscribers see it.
 type Occurrence struct {
 	// ID is the same however often the event is handed over.
-	ID        string         `json:"event_id"`
+	ID string `json:"event_id"`
+	// Seq is its position in the tenant's outbox: it only grows.
+	Seq       int64          `json:"-"`
 	Type      string         `json:"event_type"`
 	Timestamp time.Time      `json:"timestamp"`
 	Env       scope.Env      `json:"-"`
@@ -107,11 +109,16 @@ func Emit(ctx context.Context, tx *db.Tx, sc scope.Scope, events ...Event) error
 	return tx.Notify(ctx, Topic)
 }
 
+// Last is the position of the tenant's newest event; 0 before the first. Only a
+// transaction that has called Emit or audit.Append sees one that stays the newest
+// until it ends.
+func Last(ctx context.Context, tx *db.Tx) (int64, error) { return cursorOf(ctx, tx, "") }
+
 // data is what subscribers see of the event: object, environment, actor and its own.
 func (e Event) data(sc scope.Scope) map[string]any {
 	data := make(map[string]any, len(e.Data)+4)
 	if e.ObjectKind != "" {
-		data[e.ObjectKind+"_id"] = objectID(e.ObjectID)
+		data[e.ObjectKind+"_id"] = objectID(e)
 		data[e.ObjectKind+"_name"] = e.ObjectName
 	}
 	if e.Env != scope.AnyEnv {
@@ -124,11 +131,12 @@ func (e Event) data(sc scope.Scope) map[string]any {
 	return data
 }
 
-func objectID(id string) any {
-	if n, err := strconv.ParseInt(id, 10, 64); err == nil && strconv.FormatInt(n, 10) == id {
+// objectID is the id as the API shows it: a user's is text, also one of digits.
+func objectID(e Event) any {
+	if n, err := strconv.ParseInt(e.ObjectID, 10, 64); err == nil && strconv.FormatInt(n, 10) == e.ObjectID && e.ObjectKind != "user" {
 		return n
 	}
-	return id
+	return e.ObjectID
 }
 
 // stored is one row of the outbox.
@@ -143,5 +151,5 @@ type stored struct {
 // occurrence gives the event its lasting id: a function of where it stands.
 func (s stored) occurrence(tenant scope.TenantID) Occurrence {
 	sum := sha256.Sum256([]byte(string(tenant) + "\n" + strconv.FormatInt(s.Seq, 10) + "\n" + s.Type + "\n" + strconv.FormatInt(s.At.UnixMicro(), 10)))
-	return Occurrence{ID: "evt_" + hex.EncodeToString(sum[:16]), Type: s.Type, Timestamp: s.At.UTC(), Env: s.Env, Data: s.Data}
+	return Occurrence{ID: "evt_" + hex.EncodeToString(sum[:16]), Seq: s.Seq, Type: s.Type, Timestamp: s.At.UTC(), Env: s.Env, Data: s.Data}
 }

@@ -44,13 +44,9 @@ type Runner struct {
 	// Backoff is the pause after a failed attempt; nil means the package's.
 	Backoff func(kind string, attempt int) time.Duration
 
-	mu    sync.Mutex
-	due   map[scope.TenantID]time.Time // when to look at a tenant next
-	order []scope.TenantID             // of due, those longest waiting first
-	all   time.Time                    // when to look at all tenants
-	wake  chan struct{}
-	slots chan struct{}
-	tasks sync.WaitGroup
+	agenda *Agenda
+	slots  chan struct{}
+	tasks  sync.WaitGroup
 }
 
 // perClaim bounds how many jobs one tenant gets before the next has its turn.
@@ -71,116 +67,20 @@ func (r *Runner) Run(ctx context.Context) error {
 	if r.Backoff == nil {
 		r.Backoff = func(_ string, attempt int) time.Duration { return Backoff(attempt) }
 	}
-	r.mu.Lock()
-	r.due, r.order, r.all = map[scope.TenantID]time.Time{}, nil, time.Time{}
-	r.wake, r.slots = make(chan struct{}, 1), make(chan struct{}, r.Concurrency)
-	r.mu.Unlock()
-	stop := r.Cluster.Watch(r.onChange)
-	defer stop()
+	r.slots = make(chan struct{}, r.Concurrency)
+	r.agenda = &Agenda{Cluster: r.Cluster, Topic: wakeName, Now: r.Now, Poll: r.Poll, Logger: r.Logger}
+	defer r.agenda.Begin()()
 	defer r.tasks.Wait()
-	for ctx.Err() == nil {
-		r.listTenants(ctx)
-		tenant, wait := r.next()
-		if tenant == "" {
-			r.sleep(ctx, wait)
-			continue
+	for {
+		tenant, ok := r.agenda.Next(ctx)
+		if !ok {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
 		case r.slots <- struct{}{}:
 			r.serve(ctx, tenant)
 		}
-	}
-	return nil
-}
-
-// onChange is told of changes by the store.
-func (r *Runner) onChange(tenant scope.TenantID, name string) {
-	switch {
-	case name == wakeName && tenant != "":
-		r.schedule(tenant, time.Time{})
-	case tenant == "" && name == "": // anything may have been missed
-		r.mu.Lock()
-		r.all = time.Time{}
-		r.mu.Unlock()
-		r.nudge()
-	}
-}
-
-// schedule has a tenant looked at, at a time or before; the zero time is now.
-func (r *Runner) schedule(tenant scope.TenantID, at time.Time) {
-	r.mu.Lock()
-	old, known := r.due[tenant]
-	if !known {
-		r.order = append(r.order, tenant)
-	}
-	if !known || at.Before(old) {
-		r.due[tenant] = at
-	}
-	r.mu.Unlock()
-	r.nudge()
-}
-
-func (r *Runner) nudge() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
-}
-
-// listTenants puts all tenants on the list, when it is time to.
-func (r *Runner) listTenants(ctx context.Context) {
-	now := r.Now()
-	r.mu.Lock()
-	late := !now.Before(r.all)
-	if late {
-		r.all = now.Add(r.Poll)
-	}
-	r.mu.Unlock()
-	if !late {
-		return
-	}
-	ids, err := r.Cluster.Tenants(ctx)
-	if err != nil {
-		if ctx.Err() == nil {
-			r.Logger.Warn("jobs: the tenants cannot be listed", "error", err)
-		}
-		r.mu.Lock()
-		r.all = now.Add(min(r.Poll, 2*time.Second))
-		r.mu.Unlock()
-		return
-	}
-	for _, id := range ids {
-		r.schedule(id, time.Time{})
-	}
-}
-
-// next takes the first tenant off the list whose time has come, or says how long
-// there is none.
-func (r *Runner) next() (scope.TenantID, time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.Now()
-	wait := r.all.Sub(now)
-	for i, id := range r.order {
-		if left := r.due[id].Sub(now); left > 0 {
-			wait = min(wait, left)
-			continue
-		}
-		r.order = append(r.order[:i:i], r.order[i+1:]...)
-		delete(r.due, id)
-		return id, 0
-	}
-	return "", max(wait, time.Millisecond)
-}
-
-func (r *Runner) sleep(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-r.wake:
 	}
 }
 
@@ -207,7 +107,7 @@ func (r *Runner) serve(ctx context.Context, tenant scope.TenantID) {
 		<-r.slots
 	}
 	if again != nil {
-		r.schedule(tenant, *again)
+		r.agenda.Schedule(tenant, *again)
 	}
 	for _, t := range tasks {
 		t.Tenant = tenant

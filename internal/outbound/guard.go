@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,8 @@ var hostName = regexp.MustCompile(`^(?i:[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)
 type target struct {
 	host string
 	port uint16
+	// listedOnly is set where only an address of AllowCIDRs will do: plain HTTP.
+	listedOnly bool
 }
 
 // form checks the spelling of a URL. Whatever could mean another host to another
@@ -43,10 +46,11 @@ func (c *Client) form(raw string) (target, error) {
 		return refuse("it is not a URL")
 	}
 	ports := map[string]uint16{"https": 443}
-	if c.cfg.AllowHTTP {
+	if c.cfg.AllowHTTP || c.cfg.PlainToAllowed && len(c.cfg.AllowCIDRs) > 0 {
 		ports["http"] = 80
 	}
 	port, ok := ports[u.Scheme]
+	plain := u.Scheme == "http" && !c.cfg.AllowHTTP
 	switch {
 	case !ok:
 		return refuse("its scheme")
@@ -71,13 +75,13 @@ func (c *Client) form(raw string) (target, error) {
 		return refuse("a zone or an escape in the host")
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
-		return target{host, port}, nil
+		return target{host, port, plain}, nil
 	}
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if !hostName.MatchString(host) || len(host) > 253 || number(last) {
 		return refuse("its host name")
 	}
-	return target{host, port}, nil
+	return target{host, port, plain}, nil
 }
 
 // number reports whether a last label makes some parsers read a host as an IPv4
@@ -99,7 +103,7 @@ func (c *Client) Check(ctx context.Context, pointer, raw string) error {
 		defer cancel()
 		addrs, lookup := c.resolve(ctx, t.host)
 		if lookup == nil {
-			err = c.permitAll(addrs, t.port)
+			err = c.permitAll(addrs, t.port, t.listedOnly)
 		}
 	}
 	if err != nil {
@@ -123,8 +127,11 @@ func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 
 // permitAll refuses a name of which any address is refused: a mixed answer is an
 // attempt.
-func (c *Client) permitAll(addrs []netip.Addr, port uint16) error {
+func (c *Client) permitAll(addrs []netip.Addr, port uint16, listedOnly bool) error {
 	for _, a := range addrs {
+		if listedOnly && !c.listed(a) {
+			return fmt.Errorf("%w: plain HTTP to %s", errRefused, a)
+		}
 		if err := c.permit(a, port); err != nil {
 			return err
 		}
@@ -132,15 +139,18 @@ func (c *Client) permitAll(addrs []netip.Addr, port uint16) error {
 	return nil
 }
 
+// listed reports whether an address is one that the operator allows.
+func (c *Client) listed(addr netip.Addr) bool {
+	addr = addr.Unmap()
+	return slices.ContainsFunc(c.cfg.AllowCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
 // permit decides on one address and port.
 func (c *Client) permit(addr netip.Addr, port uint16) error {
-	addr = addr.Unmap()
-	for _, p := range c.cfg.AllowCIDRs {
-		if p.Contains(addr) {
-			return nil
-		}
+	if c.listed(addr) {
+		return nil
 	}
-	if !public(addr) {
+	if addr = addr.Unmap(); !public(addr) {
 		return fmt.Errorf("%w: %s is not public", errRefused, addr)
 	}
 	if port != 80 && port != 443 && port < 1024 {
@@ -211,7 +221,8 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	if err := c.permitAll(addrs, uint16(port)); err != nil {
+	onlyListed, _ := ctx.Value(listedOnly{}).(bool)
+	if err := c.permitAll(addrs, uint16(port), onlyListed); err != nil {
 		return nil, err
 	}
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: c.control}

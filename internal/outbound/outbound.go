@@ -34,6 +34,8 @@ type Config struct {
 	AllowCIDRs []netip.Prefix
 	// AllowHTTP permits http:// beside https://.
 	AllowHTTP bool
+	// PlainToAllowed permits http:// to the addresses of AllowCIDRs alone.
+	PlainToAllowed bool
 	// Timeout bounds one Do, reply included (10 s).
 	Timeout time.Duration
 	// MaxReply is how much of a reply's body is read, in bytes (64 KiB).
@@ -125,13 +127,20 @@ type gate struct {
 	next   *http.Transport
 }
 
+// listedOnly marks the context of a request that only an address of AllowCIDRs may get.
+type listedOnly struct{}
+
 // RoundTrip refuses targets whose form is refused.
 func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
-	if _, err := g.client.form(r.URL.String()); err != nil {
+	t, err := g.client.form(r.URL.String())
+	if err != nil {
 		if r.Body != nil {
 			_ = r.Body.Close() // a transport closes it, also when it fails
 		}
 		return nil, err
+	}
+	if t.listedOnly { // the dialer of a connection gets the values of its request's context
+		r = r.WithContext(context.WithValue(r.Context(), listedOnly{}, true))
 	}
 	return g.next.RoundTrip(r)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/controlfile"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
-	"github.com/gatehouse-dev/gatehouse/internal/event"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/patch"
 	"github.com/gatehouse-dev/gatehouse/internal/policy"
@@ -150,8 +149,8 @@ func outcomes(sc scope.Scope, repo controlfile.Repository, placed []policy.Place
 	return out
 }
 
-// record keeps where each control came from and the deployment itself, with one
-// audit row and, where anything changed, one event beside those of the controls.
+// record keeps where each control came from and the deployment itself, with one audit
+// row. Events are those of the controls.
 func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deployment, placed []policy.Placed) error {
 	now := s.Now()
 	names := map[string][]string{policy.Created: {}, policy.Updated: {}, policy.Unchanged: {}}
@@ -174,14 +173,8 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, d Deplo
 	if d.Commit != "" {
 		what["commit"] = d.Commit
 	}
-	err := audit.Append(ctx, tx, sc, now, audit.Entry{
+	return audit.Append(ctx, tx, sc, now, audit.Entry{
 		Type: "POLICIES_DEPLOYED", Object: "deployment", ObjectID: d.ID, ObjectName: title, Env: d.Environment, Changes: what,
-	})
-	if err != nil || len(names[policy.Created])+len(names[policy.Updated]) == 0 {
-		return err
-	}
-	return event.Emit(ctx, tx, sc, event.Event{
-		Type: event.PolicyDeployed, ObjectKind: "deployment", ObjectID: d.ID, ObjectName: title, Env: d.Environment, Data: what,
 	})
 }
 

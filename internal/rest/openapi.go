@@ -66,13 +66,13 @@ func New(c Config) (*Router, error) {
 	return r, nil
 }
 
+// OpenAPI is the document, for what rooms describe beside operations.
+func (r *Router) OpenAPI() *huma.OpenAPI { return r.api.OpenAPI() }
+
 // unserved is a huma.Adapter that serves nothing.
 type unserved struct{}
 
-// Handle implements huma.Adapter.
-func (unserved) Handle(*huma.Operation, func(huma.Context)) {}
-
-// ServeHTTP implements huma.Adapter.
+func (unserved) Handle(*huma.Operation, func(huma.Context))         {}
 func (unserved) ServeHTTP(w http.ResponseWriter, req *http.Request) { http.NotFound(w, req) }
 
 // documenter writes operations into the document.
@@ -143,8 +143,7 @@ func (rt *route) failures() []int {
 	if op.Creates {
 		set = append(set, http.StatusConflict)
 	}
-	slices.Sort(set)
-	return slices.Compact(set)
+	return slices.Compact(slices.Sorted(slices.Values(set)))
 }
 
 func (d documenter) respond(doc *huma.Operation, rt *route, status int) {

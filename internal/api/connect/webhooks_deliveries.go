@@ -1,0 +1,95 @@
+package connect
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/webhook"
+)
+
+type webhookTestIn struct {
+	WebhookPath
+	Body webhook.TestSend
+}
+
+type webhookTestOut struct{ Body webhook.TestResult }
+
+type deliveryListIn struct {
+	WebhookPath
+	rest.Window
+	rest.Scroll
+	Status    string `query:"status" enum:"pending,delivered,dead" doc:"Only deliveries in this state"`
+	EventType string `query:"event_type" maxLength:"100" doc:"Only events of this type"`
+}
+
+type deliveryPageOut struct{ Body webhook.DeliveryPage }
+
+type deliveryPath struct {
+	WebhookPath
+	DeliveryID int64 `path:"delivery_id" minimum:"1" doc:"Id of the delivery"`
+}
+
+type deliveryOut struct{ Body webhook.Delivery }
+
+type redeliverIn struct {
+	WebhookPath
+	Body webhook.Range
+}
+
+type requeuedOut struct{ Body webhook.Requeued }
+
+// webhookDeliveries registers what became of events.
+func (h *Handler) webhookDeliveries(r *rest.Router) {
+	tags := []string{"Webhooks"}
+	rest.Register(r, rest.Op{
+		ID: "test-webhook", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/test", Permission: "webhooks:write", Tags: tags,
+		Summary:     "Send a test event",
+		Description: "At once, signed like any other, with an example's data and `test` set. The answer says how the receiver took it; it is tried once, also while the webhook is off.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *webhookTestIn) (*webhookTestOut, error) {
+			out, err := h.Webhooks.Test(ctx, sc, in.ID, in.Body)
+			return &webhookTestOut{out}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "list-webhook-deliveries", Method: http.MethodGet, Path: "/webhooks/{webhook_id}/deliveries", Permission: "webhooks:read", Tags: tags,
+		Summary: "List the deliveries of a webhook", Description: "Newest first. Those that ended are kept 30 days.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *deliveryListIn) (*deliveryPageOut, error) {
+			start, end, err := in.Period()
+			if err != nil {
+				return nil, err
+			}
+			page, err := h.Webhooks.Deliveries(ctx, sc, in.ID, webhook.DeliveryFilter{Status: in.Status, EventType: in.EventType, Start: start, End: end}, in.Cursor, in.Limit)
+			return &deliveryPageOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "redeliver-webhook-range", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/deliveries/redeliver", Permission: "webhooks:write", Tags: tags,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Send deliveries of a period again",
+		Description: "Each event once, oldest first. Left out is what waits already and, of the dead, what was delivered since. While the webhook is off: 409 `webhook_disabled`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *redeliverIn) (*requeuedOut, error) {
+			out, err := h.Webhooks.RedeliverRange(ctx, sc, in.ID, in.Body)
+			return &requeuedOut{out}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-webhook-delivery", Method: http.MethodGet, Path: "/webhooks/{webhook_id}/deliveries/{delivery_id}", Permission: "webhooks:read", Tags: tags,
+		Summary: "Read a delivery",
+	},
+		func(ctx context.Context, sc scope.Scope, in *deliveryPath) (*deliveryOut, error) {
+			d, err := h.Webhooks.Delivery(ctx, sc, in.ID, in.DeliveryID)
+			return &deliveryOut{d}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "redeliver-webhook-delivery", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", Permission: "webhooks:write", Tags: tags,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Send a delivery again",
+		Description: "As a new delivery of the same event, for another three days. One that still waits: 409 `delivery_pending`; while the webhook is off: 409 `webhook_disabled`.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *deliveryPath) (*deliveryOut, error) {
+			d, err := h.Webhooks.Redeliver(ctx, sc, in.ID, in.DeliveryID)
+			return &deliveryOut{d}, err
+		})
+}

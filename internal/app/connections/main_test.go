@@ -1,0 +1,22 @@
+// Package connections_test holds the tests of the whole program about what it calls and is told of outside.
+package connections_test
+
+import (
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+)
+
+type body = apptest.Body
+
+func TestMain(m *testing.M) { apptest.Main(m) }
+
+// each runs a test on each backend, on a server that may call this machine.
+func each(t *testing.T, test func(t *testing.T, s *apptest.Server)) {
+	for _, backend := range dbtest.Backends() {
+		t.Run(backend, func(t *testing.T) {
+			test(t, apptest.StartServer(t, backend, "GATEHOUSE_ALLOW_TARGETS=127.0.0.0/8"))
+		})
+	}
+}

@@ -1,0 +1,37 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/webhook"
+)
+
+// outward sets up what calls the tenants' own systems.
+func outward(p *parts) error {
+	allow, err := p.cfg.Targets()
+	if err != nil {
+		return err
+	}
+	// One client: its bounds are those of each call, and connections are kept by host.
+	target := outbound.New(outbound.Config{AllowCIDRs: allow, PlainToAllowed: true})
+	p.closers.add("receivers", time.Second, func(context.Context) error { target.Close(); return nil })
+	box, err := p.box.For("webhooks")
+	if err != nil {
+		return err
+	}
+	active := func(ctx context.Context, t scope.TenantID) (bool, error) {
+		facts, err := p.tenants.Facts(ctx, t)
+		return err == nil && facts.Status == tenant.Active, err
+	}
+	p.webhooks = &webhook.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target}
+	p.sinks = append(p.sinks, webhook.Sink{})
+	deliverer := &webhook.Deliverer{Service: p.webhooks, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
+	p.task("webhooks", deliverer.Run)
+	p.hourly("old deliveries of webhooks", p.webhooks.Forget)
+	return nil
+}

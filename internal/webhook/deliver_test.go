@@ -1,0 +1,497 @@
+package webhook
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/db/dbtest"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+)
+
+// clock is a clock that tests move; it runs on by itself.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().UTC().Add(c.ahead)
+}
+
+func (c *clock) move(d time.Duration) {
+	c.mu.Lock()
+	c.ahead += d
+	c.mu.Unlock()
+}
+
+// receiver is a server that notes what it gets.
+type receiver struct {
+	*httptest.Server
+	mu     sync.Mutex
+	got    []Payload
+	bodies []string
+	header []http.Header
+	status func(p Payload) int
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{status: func(Payload) int { return 204 }}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		var p Payload
+		_ = json.Unmarshal(body, &p)
+		r.mu.Lock()
+		status := r.status(p)
+		if status < 300 {
+			r.got = append(r.got, p)
+		}
+		r.bodies, r.header = append(r.bodies, string(body)), append(r.header, req.Header)
+		r.mu.Unlock()
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) answer(status func(p Payload) int) {
+	r.mu.Lock()
+	r.status = status
+	r.mu.Unlock()
+}
+
+func (r *receiver) list() []Payload {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Payload{}, r.got...)
+}
+
+func (r *receiver) calls() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.bodies)
+}
+
+// bench is a store with the service on it.
+type bench struct {
+	*testing.T
+	stores *db.Cluster
+	clock  *clock
+	*Service
+	events *event.Dispatcher
+}
+
+var admin = scope.Scope{Tenant: scope.DefaultTenant, Actor: scope.Actor{Kind: scope.Person, ID: "u1", Name: "alice"}}
+
+func newBench(t *testing.T, c *db.Cluster) *bench {
+	box, err := secret.New([32]byte{1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{T: t, stores: c, clock: &clock{}}
+	target := outbound.New(outbound.Config{AllowCIDRs: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, PlainToAllowed: true})
+	t.Cleanup(target.Close)
+	b.Service = &Service{Stores: c, Now: b.clock.now, Random: rand.Reader, Box: box, Target: target}
+	b.events = &event.Dispatcher{Cluster: c, Sinks: []event.Sink{Sink{}}, Now: b.clock.now, Logger: slog.New(slog.DiscardHandler)}
+	return b
+}
+
+func (b *bench) subscribe(url string, d Draft) Issued {
+	b.Helper()
+	d.Name, d.URL = fmt.Sprintf("hook %s %s", d.Name, url), url
+	if d.Events == nil {
+		d.Events = event.Types()
+	}
+	w, err := b.Create(context.Background(), admin, d)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return w
+}
+
+// emit raises policy events, one a policy id, and hands them to the sink.
+func (b *bench) emit(ids ...int) {
+	b.Helper()
+	ctx := context.Background()
+	err := b.stores.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+		for _, id := range ids {
+			e := event.Event{Type: event.PolicyUpdated, ObjectKind: "policy", ObjectID: fmt.Sprint(id), Env: scope.Sandbox}
+			if err := event.Emit(ctx, tx, admin, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		err = b.events.Tenant(ctx, scope.DefaultTenant)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// deliver runs n replicas until the test is over.
+func (b *bench) deliver(n int) { b.deliverAfter(n, nil) }
+
+func (b *bench) deliverAfter(n int, pause func(int) time.Duration) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	for i := range n {
+		d := &Deliverer{
+			Service: b.Service, Holder: fmt.Sprint("replica ", i), Poll: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Backoff: pause,
+			Active: func(context.Context, scope.TenantID) (bool, error) { return true, nil },
+		}
+		done.Go(func() {
+			if err := d.Run(ctx); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	b.Cleanup(func() { cancel(); done.Wait() })
+}
+
+func (b *bench) eventually(check func() error) {
+	b.Helper()
+	over := time.After(time.Minute)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-over:
+			b.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}
+
+func (b *bench) deliveries(id int64, f DeliveryFilter) DeliveryPage {
+	b.Helper()
+	page, err := b.Deliveries(context.Background(), admin, id, f, "", 1000)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return page
+}
+
+// TestOrderThroughFailures: a receiver that fails at random gets each event of each
+// object in its order and once, from several replicas.
+func TestOrderThroughFailures(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		r := newReceiver(t)
+		n := 0
+		r.answer(func(Payload) int { n++; return []int{204, 500, 200, 204, 302, 204}[n%6] })
+		w := b.subscribe(r.URL, Draft{})
+		b.deliverAfter(3, func(int) time.Duration { return time.Millisecond })
+		const objects, each = 5, 12
+		var ids []int
+		for range each {
+			for o := range objects {
+				ids = append(ids, o+1)
+			}
+		}
+		b.emit(ids...)
+		b.eventually(func() error {
+			if got := len(r.list()); got != objects*each {
+				return fmt.Errorf("%d events of %d", got, objects*each)
+			}
+			return nil
+		})
+		b.eventually(func() error {
+			if page := b.deliveries(w.ID, DeliveryFilter{Status: Delivered}); page.Total != objects*each {
+				return fmt.Errorf("%d are noted as delivered", page.Total)
+			}
+			return nil
+		})
+		// The order of the events is that of the deliveries' ids.
+		rank := map[string]int64{}
+		for _, d := range b.deliveries(w.ID, DeliveryFilter{}).Deliveries {
+			rank[d.EventID] = d.ID
+		}
+		last, seen := map[any]int64{}, map[string]bool{}
+		for _, p := range r.list() {
+			if seen[p.EventID] {
+				t.Errorf("%s came twice", p.EventID)
+			}
+			seen[p.EventID] = true
+			if id := rank[p.EventID]; id < last[p.Data["policy_id"]] {
+				t.Errorf("policy %v: delivery %d came after %d", p.Data["policy_id"], id, last[p.Data["policy_id"]])
+			} else {
+				last[p.Data["policy_id"]] = id
+			}
+		}
+	})
+}
+
+// TestDeadReceiver: a receiver that hangs holds up no other one; what it never takes
+// is given up after three days, and sent when somebody asks for it.
+func TestDeadReceiver(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		b := newBench(t, c)
+		hang := make(chan struct{})
+		stuck := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+			select {
+			case <-hang:
+			case <-req.Context().Done():
+			}
+		}))
+		t.Cleanup(func() { close(hang); stuck.Close() })
+		dead, live := newReceiver(t), newReceiver(t)
+		dead.answer(func(Payload) int { return 503 })
+		b.subscribe(stuck.URL, Draft{})
+		w := b.subscribe(dead.URL, Draft{})
+		b.subscribe(live.URL, Draft{})
+		b.deliver(1)
+		b.emit(1, 2, 1)
+		b.eventually(func() error {
+			if len(live.list()) != 3 {
+				return fmt.Errorf("the live receiver has %d of 3", len(live.list()))
+			}
+			return nil
+		})
+		b.eventually(func() error { // the clock moves until all is given up
+			page := b.deliveries(w.ID, DeliveryFilter{Status: Dead})
+			if page.Total != 3 {
+				b.clock.move(time.Hour)
+				return fmt.Errorf("%d of 3 are dead", page.Total)
+			}
+			return nil
+		})
+		for _, d := range b.deliveries(w.ID, DeliveryFilter{Status: Dead}).Deliveries {
+			if d.FinishedAt.Sub(d.CreatedAt) < patience || d.ResponseStatus != 503 {
+				t.Errorf("given up after %s, %d attempts, status %d", d.FinishedAt.Sub(d.CreatedAt), d.Attempts, d.ResponseStatus)
+			}
+		}
+		dead.answer(func(Payload) int { return 200 })
+		out, err := b.RedeliverRange(ctx, admin, w.ID, Range{})
+		if err != nil || out.Queued != 3 {
+			t.Fatalf("%+v, %v", out, err)
+		}
+		if again, err := b.RedeliverRange(ctx, admin, w.ID, Range{}); err != nil || again.Queued != 0 {
+			t.Errorf("queued twice: %+v, %v", again, err)
+		}
+		b.eventually(func() error {
+			if len(dead.list()) != 3 {
+				return fmt.Errorf("%d of 3 came again", len(dead.list()))
+			}
+			return nil
+		})
+	})
+}
+
+// TestLaneOfAKilledReplica: what a process that was killed had in its hands goes out
+// from another one once its lease is over, and not before.
+func TestLaneOfAKilledReplica(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		b := newBench(t, c)
+		r := newReceiver(t)
+		w := b.subscribe(r.URL, Draft{})
+		b.emit(1, 2)
+		now := b.clock.now()
+		err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+			ours, err := holdLane(ctx, tx, w.ID, "killed", now, now.Add(leaseTime))
+			if err == nil && !ours {
+				err = errors.New("the lane is taken")
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Deliverer{Service: b.Service, Holder: "other"}
+		if again, err := d.round(ctx, laneKey{scope.DefaultTenant, w.ID}); err != nil || again.IsZero() || r.calls() != 0 {
+			t.Fatalf("a foreign lane was used: again %s, error %v, %d calls", again, err, r.calls())
+		}
+		b.clock.move(leaseTime + time.Second)
+		if _, err := d.round(ctx, laneKey{scope.DefaultTenant, w.ID}); err != nil || len(r.list()) != 2 {
+			t.Fatalf("%d of 2 events, %v", len(r.list()), err)
+		}
+		// The killed one was only slow, and writes down what it did: it is too late.
+		err = c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error {
+			late := &Deliverer{Service: b.Service, Holder: "killed"}
+			return late.settle(ctx, tx, w.Webhook, round{failed: 1, results: []result{{parcel: parcel{ID: 1}, attempt: Attempt{Error: "x"}}}})
+		})
+		if !errors.Is(err, errLost) {
+			t.Errorf("a lane that was lost was written to: %v", err)
+		}
+	})
+}
+
+// TestSignatures: all three signatures hold, and through a rotation for both secrets.
+func TestSignatures(t *testing.T) {
+	b := newBench(t, dbtest.Open(t, dbtest.SQLite))
+	ctx := context.Background()
+	r := newReceiver(t)
+	w := b.subscribe(r.URL, Draft{Secret: "first secret"})
+	if w.Secret != "" || !w.SecretSet {
+		t.Errorf("a secret that was sent is shown: %+v", w)
+	}
+	b.deliver(1)
+	check := func(call int, secrets ...string) {
+		t.Helper()
+		b.emit(1)
+		b.eventually(func() error {
+			if r.calls() <= call {
+				return errors.New("no event came")
+			}
+			return nil
+		})
+		body, h := r.bodies[call], r.header[call]
+		var full struct {
+			Payload
+			Signature string `json:"signature"`
+		}
+		if err := json.Unmarshal([]byte(body), &full); err != nil {
+			t.Fatal(err)
+		}
+		unsigned := strings.Replace(body, `,"signature":"`+full.Signature+`"`, "", 1)
+		if !outbound.SignatureValid([]byte(secrets[0]), []byte(unsigned), full.Signature) {
+			t.Errorf("the member signature %s does not sign %s", full.Signature, unsigned)
+		}
+		if !outbound.SignatureValid([]byte(secrets[0]), []byte(body), h.Get("X-Service-Signature")) {
+			t.Error("X-Service-Signature does not sign the body")
+		}
+		if old := h.Get("X-Service-Signature-Previous"); (len(secrets) > 1) != (old != "") || old != "" && !outbound.SignatureValid([]byte(secrets[1]), []byte(body), old) {
+			t.Errorf("X-Service-Signature-Previous is %q", old)
+		}
+		listed := strings.Fields(h.Get("Webhook-Signature"))
+		if len(listed) != len(secrets) || h.Get("Webhook-Id") != full.EventID {
+			t.Fatalf("webhook-signature %q, webhook-id %q", listed, h.Get("Webhook-Id"))
+		}
+		for i, s := range secrets {
+			key := []byte(s)
+			if text, ok := strings.CutPrefix(s, "whsec_"); ok {
+				key, _ = base64.StdEncoding.DecodeString(text)
+			}
+			mac := hmac.New(sha256.New, key)
+			mac.Write([]byte(h.Get("Webhook-Id") + "." + h.Get("Webhook-Timestamp") + "." + body))
+			if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); listed[i] != want {
+				t.Errorf("webhook-signature %d is %s, want %s", i, listed[i], want)
+			}
+		}
+	}
+	check(0, "first secret")
+	made, err := b.RotateSecret(ctx, admin, w.ID, Rotation{})
+	if err != nil || !strings.HasPrefix(made.Secret, "whsec_") || made.PreviousSecretUntil == nil {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	check(1, made.Secret, "first secret")
+	b.clock.move(defaultOverlap + time.Minute)
+	check(2, made.Secret)
+	if w, err := b.Get(ctx, admin, w.ID); err != nil || w.PreviousSecretUntil != nil {
+		t.Errorf("the overlap does not end: %+v, %v", w, err)
+	}
+}
+
+// TestWhatIsSent: a subscription gets the events that it names, of its environment,
+// from its beginning on, while it is on.
+func TestWhatIsSent(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		ctx := context.Background()
+		b := newBench(t, c)
+		r := newReceiver(t)
+		b.emit(1)
+		all := b.subscribe(r.URL+"/all", Draft{})
+		production := b.subscribe(r.URL+"/production", Draft{Environment: scope.Production})
+		users := b.subscribe(r.URL+"/users", Draft{Events: []string{event.UserRoleChanged}})
+		off := b.subscribe(r.URL+"/off", Draft{})
+		if _, err := b.Enable(ctx, admin, off.ID, false); err != nil {
+			t.Fatal(err)
+		}
+		raise := func(e event.Event) {
+			t.Helper()
+			err := c.Write(ctx, scope.DefaultTenant, func(tx *db.Tx) error { return event.Emit(ctx, tx, admin, e) })
+			if err = errors.Join(err, b.events.Tenant(ctx, scope.DefaultTenant)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		raise(event.Event{Type: event.PolicyCreated, ObjectKind: "policy", ObjectID: "1", Env: scope.Sandbox})
+		raise(event.Event{Type: event.PolicyPromoted, ObjectKind: "policy", ObjectID: "1", Env: scope.Production, Data: map[string]any{"api_key": "shown to nobody"}})
+		raise(event.Event{Type: event.UserRoleChanged, ObjectKind: "user", ObjectID: "7"})
+		raise(event.Event{Type: "user.failed_logins", ObjectKind: "user", ObjectID: "7"})
+		for id, want := range map[int64][]string{
+			all.ID: {event.UserRoleChanged, event.PolicyPromoted, event.PolicyCreated}, production.ID: {event.UserRoleChanged, event.PolicyPromoted},
+			users.ID: {event.UserRoleChanged}, off.ID: {},
+		} {
+			got := []string{}
+			for _, d := range b.deliveries(id, DeliveryFilter{}).Deliveries {
+				got = append(got, d.EventType)
+				if d.Payload.Data["user_id"] != nil && d.Payload.Data["user_id"] != "7" || d.Payload.Data["api_key"] != nil && d.Payload.Data["api_key"] != "[redacted]" {
+					t.Errorf("data is %v", d.Payload.Data)
+				}
+			}
+			if strings.Join(got, " ") != strings.Join(want, " ") {
+				t.Errorf("webhook %d got %v, want %v", id, got, want)
+			}
+		}
+	})
+}
+
+func TestCatalogue(t *testing.T) {
+	list := Catalogue()
+	if len(list) != len(event.Types()) {
+		t.Fatalf("%d entries for %d types", len(list), len(event.Types()))
+	}
+	for i, e := range list {
+		if e.Type != event.Types()[i] || e.Example.EventType != e.Type {
+			t.Errorf("entry %d is %s", i, e.Type)
+		}
+		for _, name := range e.DataSchema["required"].([]string) {
+			if _, ok := e.Example.Data[name]; !ok {
+				t.Errorf("%s: the example has no %s", e.Type, name)
+			}
+		}
+		if o := objectOf(event.Occurrence{Type: e.Type, Data: e.Example.Data}); !strings.Contains(o, ":") || strings.HasSuffix(o, ":null") {
+			t.Errorf("%s: the object of its data is %q", e.Type, o)
+		}
+	}
+}
+
+func TestForget(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, c *db.Cluster) {
+		b := newBench(t, c)
+		r := newReceiver(t)
+		w := b.subscribe(r.URL, Draft{})
+		b.deliver(1)
+		b.emit(1, 2, 3)
+		b.eventually(func() error {
+			if n := b.deliveries(w.ID, DeliveryFilter{Status: Delivered}).Total; n != 3 {
+				return fmt.Errorf("%d of 3", n)
+			}
+			return nil
+		})
+		b.clock.move(keepDeliveries + time.Hour)
+		if err := b.Forget(context.Background(), scope.DefaultTenant); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.deliveries(w.ID, DeliveryFilter{}).Total; n != 0 {
+			t.Errorf("%d are left", n)
+		}
+	})
+}

@@ -1,0 +1,269 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// The states of a delivery.
+const (
+	Pending   = "pending"
+	Delivered = "delivered"
+	Dead      = "dead"
+)
+
+const (
+	// patience is how long a delivery is tried.
+	patience = 3 * 24 * time.Hour
+	// keepDeliveries is how long one that ended is listed.
+	keepDeliveries = 30 * 24 * time.Hour
+	// keptAttempts is how many attempts of a delivery are listed.
+	keptAttempts = 25
+)
+
+// Attempt is one try at a delivery.
+type Attempt struct {
+	At             time.Time `json:"at" doc:"When."`
+	ResponseStatus int       `json:"response_status,omitempty" doc:"HTTP status that the receiver answered; absent: it was not reached."`
+	DurationMS     int64     `json:"duration_ms" doc:"How long it took, in milliseconds."`
+	Error          string    `json:"error,omitempty" doc:"Why it failed."`
+}
+
+// ok reports whether the receiver took it.
+func (a Attempt) ok() bool { return a.Error == "" }
+
+// Delivery is one event on its way to one subscription.
+type Delivery struct {
+	ID             int64      `json:"id" db:"id" doc:"Identifier."`
+	WebhookID      int64      `json:"webhook_id" db:"webhook_id" doc:"The subscription."`
+	EventID        string     `json:"event_id" db:"event_id" doc:"The event; the same in each attempt and each redelivery."`
+	EventType      string     `json:"event_type" db:"event_type" doc:"Its type."`
+	Status         string     `json:"status" db:"state" enum:"pending,delivered,dead" doc:"pending: it is still tried; dead: it was given up after three days."`
+	Redelivery     bool       `json:"redelivery" db:"redelivery" doc:"Whether somebody asked for it to be sent again."`
+	Attempts       int        `json:"attempts" db:"attempts" doc:"How often it was tried."`
+	Log            []Attempt  `json:"attempt_log" db:"log" doc:"The attempts, oldest first, at most the last 25."`
+	ResponseStatus int        `json:"response_status" db:"response_status" doc:"HTTP status of the last attempt; 0: the receiver was not reached, or it was not tried yet."`
+	Error          string     `json:"error" db:"error" doc:"Why the last attempt failed; empty: it did not."`
+	CreatedAt      time.Time  `json:"created_at" db:"created_at" doc:"When it was queued."`
+	NextAttemptAt  *time.Time `json:"next_attempt_at" db:"next_at" doc:"When it is tried next; null: never."`
+	FinishedAt     *time.Time `json:"finished_at" db:"finished_at" doc:"When it was delivered or given up; null: it is still tried."`
+	Payload        Payload    `json:"payload" db:"-" doc:"The body without its signature. What is named like a secret is redacted, also in what is sent."`
+
+	At   time.Time       `json:"-" db:"at"`
+	Data json.RawMessage `json:"-" db:"data"`
+}
+
+// Payload is the body of a delivery without its signature.
+type Payload struct {
+	EventID   string         `json:"event_id" doc:"The event."`
+	EventType string         `json:"event_type" doc:"Its type."`
+	Timestamp time.Time      `json:"timestamp" doc:"When it happened."`
+	Data      map[string]any `json:"data" doc:"What belongs to the event; GET /webhooks/event-types has its schema."`
+}
+
+// DeliveryFilter narrows a list of deliveries.
+type DeliveryFilter struct {
+	// Status and EventType are empty for all.
+	Status, EventType string
+	// Start and End bound when they were queued; zero: they do not.
+	Start, End time.Time
+}
+
+// DeliveryPage is one page of deliveries.
+type DeliveryPage struct {
+	Deliveries []Delivery `json:"deliveries" doc:"Newest first."`
+	Total      int64      `json:"total" doc:"How many the filter leaves."`
+	NextCursor string     `json:"next_cursor,omitempty" doc:"For the page after; absent on the last."`
+}
+
+// Range is which deliveries to send again.
+type Range struct {
+	Start     *time.Time `json:"start_date,omitempty" doc:"Only what was queued at this time or later."`
+	End       *time.Time `json:"end_date,omitempty" doc:"Only what was queued at this time or before."`
+	Status    string     `json:"status,omitempty" enum:"dead,delivered" doc:"Which ones; dead when absent."`
+	EventType string     `json:"event_type,omitempty" maxLength:"100" doc:"Only events of this type; absent: of all."`
+}
+
+// Requeued says how many deliveries were queued again.
+type Requeued struct {
+	Message string `json:"message" doc:"What was done."`
+	Queued  int64  `json:"queued" doc:"How many deliveries were queued, at most 10,000: where there may be more, ask again."`
+}
+
+// TestResult is how a receiver took a test event.
+type TestResult struct {
+	Delivered      bool   `json:"delivered" doc:"Whether the receiver answered 2xx within 10 s."`
+	DeliveryID     int64  `json:"delivery_id" doc:"The delivery in the list. A test is tried once."`
+	EventID        string `json:"event_id" doc:"The event that was sent."`
+	EventType      string `json:"event_type" doc:"Its type. Its data is the catalogue's example, with test set."`
+	ResponseStatus int    `json:"response_status" doc:"HTTP status that the receiver answered; 0: it was not reached."`
+	DurationMS     int64  `json:"duration_ms" doc:"How long it took, in milliseconds."`
+	Error          string `json:"error" doc:"Why it failed; empty: it did not."`
+}
+
+// Deliveries is one page of a subscription's deliveries, newest first.
+func (s *Service) Deliveries(ctx context.Context, sc scope.Scope, webhook int64, f DeliveryFilter, cursor string, limit int) (DeliveryPage, error) {
+	var page DeliveryPage
+	before := int64(0)
+	if cursor != "" {
+		var err error
+		if before, err = strconv.ParseInt(cursor, 10, 64); err != nil || before < 1 {
+			return page, fault.New(fault.BadRequest, "bad_cursor", "cursor is none that we gave")
+		}
+	}
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if _, err = load(ctx, tx, webhook); err != nil {
+			return err
+		}
+		if page.Total, err = countDeliveries(ctx, tx, webhook, f); err != nil {
+			return err
+		}
+		page.Deliveries, err = listDeliveries(ctx, tx, webhook, f, before, limit+1)
+		return err
+	})
+	if err != nil {
+		return page, err
+	}
+	if len(page.Deliveries) > limit {
+		page.Deliveries = page.Deliveries[:limit]
+		page.NextCursor = itoa(page.Deliveries[limit-1].ID)
+	}
+	for i := range page.Deliveries {
+		if err := page.Deliveries[i].fill(); err != nil {
+			return page, err
+		}
+	}
+	return page, nil
+}
+
+// Delivery is one delivery of a subscription.
+func (s *Service) Delivery(ctx context.Context, sc scope.Scope, webhook, id int64) (Delivery, error) {
+	var d Delivery
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		d, err = loadDelivery(ctx, tx, webhook, id)
+		return err
+	})
+	if err != nil {
+		return d, err
+	}
+	return d, d.fill()
+}
+
+// Redeliver queues the event of a delivery again, whatever became of it.
+func (s *Service) Redeliver(ctx context.Context, sc scope.Scope, webhook, id int64) (Delivery, error) {
+	var d Delivery
+	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
+		w, err := loadEnabled(ctx, tx, webhook)
+		if err != nil {
+			return err
+		}
+		old, err := loadDelivery(ctx, tx, webhook, id)
+		if err != nil {
+			return err
+		}
+		if old.Status == Pending {
+			return fault.Newf(fault.Conflict, "delivery_pending", "the delivery still waits: it is tried next at %s", old.NextAttemptAt.Format(time.RFC3339))
+		}
+		made, err := requeue(ctx, tx, webhook, id, s.Now())
+		if err != nil {
+			return err
+		}
+		if d, err = getDelivery(ctx, tx, webhook, made); err != nil {
+			return err
+		}
+		return s.requeued(ctx, tx, sc, w, map[string]any{"event_id": old.EventID, "queued": 1})
+	})
+	if err != nil {
+		return d, err
+	}
+	return d, d.fill()
+}
+
+// RedeliverRange queues again what a range names, each event once, in their order.
+func (s *Service) RedeliverRange(ctx context.Context, sc scope.Scope, webhook int64, r Range) (Requeued, error) {
+	f := DeliveryFilter{Status: r.Status, EventType: r.EventType}
+	if f.Status == "" {
+		f.Status = Dead
+	}
+	if r.Start != nil {
+		f.Start = *r.Start
+	}
+	if r.End != nil {
+		f.End = *r.End
+	}
+	if r.Start != nil && r.End != nil && r.End.Before(*r.Start) {
+		return Requeued{}, fault.Invalidf("/end_date", "end_date lies before start_date")
+	}
+	out := Requeued{Message: "Deliveries queued again"}
+	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
+		w, err := loadEnabled(ctx, tx, webhook)
+		if err != nil {
+			return err
+		}
+		if out.Queued, err = requeueMany(ctx, tx, webhook, f, s.Now(), maxRedeliveries); err != nil || out.Queued == 0 {
+			return err
+		}
+		return s.requeued(ctx, tx, sc, w, map[string]any{"status": f.Status, "event_type": f.EventType, "queued": out.Queued})
+	})
+	return out, err
+}
+
+// requeued wakes the lanes and records who asked.
+func (s *Service) requeued(ctx context.Context, tx *db.Tx, sc scope.Scope, w Webhook, what map[string]any) error {
+	if err := tx.Notify(ctx, Topic); err != nil {
+		return err
+	}
+	return audit.Append(ctx, tx, sc, s.Now(), w.entry("WEBHOOK_REDELIVERED", what))
+}
+
+// Forget removes deliveries of a tenant that were listed long enough.
+func (s *Service) Forget(ctx context.Context, tenant scope.TenantID) error {
+	const batch = 500
+	for {
+		var n int64
+		err := s.Stores.Write(ctx, tenant, func(tx *db.Tx) (err error) {
+			n, err = forgetDeliveries(ctx, tx, s.Now().Add(-keepDeliveries), batch)
+			return err
+		})
+		if err != nil || n < batch {
+			return err
+		}
+	}
+}
+
+// fill makes the payload of what is stored.
+func (d *Delivery) fill() error {
+	d.Payload = Payload{EventID: d.EventID, EventType: d.EventType, Timestamp: d.At.UTC()}
+	if err := json.Unmarshal(d.Data, &d.Payload.Data); err != nil {
+		return fault.Wrap(err, "a stored payload")
+	}
+	return nil
+}
+
+func loadDelivery(ctx context.Context, tx *db.Tx, webhook, id int64) (Delivery, error) {
+	if _, err := load(ctx, tx, webhook); err != nil {
+		return Delivery{}, err
+	}
+	d, err := getDelivery(ctx, tx, webhook, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return Delivery{}, fault.NotFoundf("no such delivery")
+	}
+	return d, err
+}
+
+// loadEnabled refuses a subscription that sends nothing.
+func loadEnabled(ctx context.Context, tx *db.Tx, id int64) (Webhook, error) {
+	w, err := load(ctx, tx, id)
+	if err == nil && !w.Enabled {
+		return w, fault.New(fault.Conflict, "webhook_disabled", "the webhook is off: enable it first")
+	}
+	return w, err
+}

@@ -1,0 +1,337 @@
+package webhook
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit"
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+	"github.com/gatehouse-dev/gatehouse/internal/secret"
+)
+
+// Service is the use cases on subscriptions and their deliveries.
+type Service struct {
+	Stores *db.Cluster
+	Now    func() time.Time
+	Random io.Reader
+	// Box seals the secrets.
+	Box *secret.Box
+	// Target calls the receivers, guarded.
+	Target *outbound.Client
+}
+
+// changes is held while subscriptions change, so that names and their number hold.
+const changes = "webhooks"
+
+// List is one page of the subscriptions, by id.
+func (s *Service) List(ctx context.Context, sc scope.Scope, skip, limit int64) (Page, error) {
+	var page Page
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		if page.Total, err = countWebhooks(ctx, tx); err != nil {
+			return err
+		}
+		page.Webhooks, err = listWebhooks(ctx, tx, skip, limit)
+		return err
+	})
+	for i := range page.Webhooks {
+		page.Webhooks[i] = s.shown(page.Webhooks[i])
+	}
+	return page, err
+}
+
+// Get is one subscription.
+func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Webhook, error) {
+	var w Webhook
+	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
+		w, err = load(ctx, tx, id)
+		return err
+	})
+	return s.shown(w), err
+}
+
+// Create makes a subscription. It gets the events that are emitted from here on.
+func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Issued, error) {
+	next := Webhook{
+		Name: strings.TrimSpace(d.Name), URL: d.URL, Events: ordered(d.Events), Environment: d.Environment,
+		Enabled: d.Enabled == nil || *d.Enabled, ChangeNo: 1, CreatedBy: sc.Actor.Name,
+	}
+	if err := s.check(ctx, next, d.Offences()); err != nil {
+		return Issued{}, err
+	}
+	clear, drawn, err := s.secretOr(d.Secret)
+	if err != nil {
+		return Issued{}, err
+	}
+	var made Webhook
+	err = s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		n, err := countWebhooks(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if n >= maxWebhooks {
+			return fault.Newf(fault.Forbidden, "limit_exceeded", "a tenant has at most %d webhooks", maxWebhooks).With("limit", maxWebhooks).With("used", n)
+		}
+		if err := checkNameFree(ctx, tx, next.Name, 0); err != nil {
+			return err
+		}
+		w := next
+		w.CreatedAt = db.Stamp(s.Now())
+		w.UpdatedAt = w.CreatedAt
+		if made, err = insertWebhook(ctx, tx, w); err != nil {
+			return err
+		}
+		if made.Secret, err = s.seal(sc.Tenant, made.ID, clear); err != nil {
+			return err
+		}
+		err = audit.Append(ctx, tx, sc, s.Now(), made.entry("WEBHOOK_CREATED", map[string]any{
+			"target": origin(made.URL), "events": made.Events, "enabled": made.Enabled,
+		}))
+		if err != nil {
+			return err
+		}
+		// Under the lock that Append has taken no event is on its way.
+		if made.SinceSeq, err = event.Last(ctx, tx); err != nil {
+			return err
+		}
+		made, err = updateWebhook(ctx, tx, made)
+		return err
+	})
+	return Issued{s.shown(made), drawn}, err
+}
+
+// Update changes the members that were sent. ifChange other than 0 must be the
+// subscription's ChangeNo, else Precondition.
+func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifChange int64) (Webhook, error) {
+	old, err := s.Get(ctx, sc, id)
+	if err != nil {
+		return Webhook{}, err
+	}
+	if err := s.check(ctx, old.apply(c), c.Offences()); err != nil {
+		return Webhook{}, err
+	}
+	return s.change(ctx, sc, id, ifChange, "WEBHOOK_UPDATED", func(w *Webhook) error {
+		before := w.URL
+		*w = w.apply(c)
+		if c.Secret == nil && origin(before) != origin(w.URL) {
+			f := fault.Invalidf("/secret", "another host needs the secret again")
+			f.Code = "credential_required"
+			return f
+		}
+		if c.Secret == nil {
+			return nil
+		}
+		w.Previous, w.PreviousSecretUntil = nil, nil
+		w.Secret, err = s.seal(sc.Tenant, w.ID, []byte(*c.Secret))
+		return err
+	})
+}
+
+// Enable switches a subscription on or off.
+func (s *Service) Enable(ctx context.Context, sc scope.Scope, id int64, on bool) (Webhook, error) {
+	kind := "WEBHOOK_DISABLED"
+	if on {
+		kind = "WEBHOOK_ENABLED"
+	}
+	return s.change(ctx, sc, id, 0, kind, func(w *Webhook) error { w.Enabled = on; return nil })
+}
+
+// RotateSecret replaces the secret; the old one signs beside it for the overlap.
+func (s *Service) RotateSecret(ctx context.Context, sc scope.Scope, id int64, r Rotation) (Issued, error) {
+	clear, drawn, err := s.secretOr(r.Secret)
+	if err != nil {
+		return Issued{}, err
+	}
+	overlap := defaultOverlap
+	if r.Overlap != nil {
+		overlap = time.Duration(*r.Overlap) * time.Second
+	}
+	w, err := s.change(ctx, sc, id, 0, "WEBHOOK_SECRET_ROTATED", func(w *Webhook) error {
+		w.Previous, w.PreviousSecretUntil = nil, nil
+		if overlap > 0 {
+			until := db.Stamp(s.Now().Add(overlap))
+			w.Previous, w.PreviousSecretUntil = w.Secret, &until
+		}
+		var err error
+		w.Secret, err = s.seal(sc.Tenant, w.ID, clear)
+		return err
+	})
+	return Issued{w, drawn}, err
+}
+
+// Delete removes a subscription with its deliveries, also those that wait.
+func (s *Service) Delete(ctx context.Context, sc scope.Scope, id, ifChange int64) (Webhook, error) {
+	var w Webhook
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) (err error) {
+		if w, err = loadCurrent(ctx, tx, id, ifChange); err != nil {
+			return err
+		}
+		if err := deleteWebhook(ctx, tx, id); err != nil {
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), w.entry("WEBHOOK_DELETED", map[string]any{"target": origin(w.URL)}))
+	})
+	return w, err
+}
+
+// change loads, changes and records a subscription. One that does not change makes no
+// version and no audit entry.
+func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifChange int64, kind string, edit func(w *Webhook) error) (Webhook, error) {
+	var w Webhook
+	err := s.Stores.WriteUnder(ctx, sc.Tenant, changes, func(tx *db.Tx) error {
+		old, err := loadCurrent(ctx, tx, id, ifChange)
+		if err != nil {
+			return err
+		}
+		next := old
+		if err := edit(&next); err != nil {
+			return err
+		}
+		if reflect.DeepEqual(next, old) {
+			w = old
+			return nil
+		}
+		if next.Name != old.Name {
+			if err := checkNameFree(ctx, tx, next.Name, id); err != nil {
+				return err
+			}
+		}
+		next.ChangeNo, next.UpdatedAt = old.ChangeNo+1, db.Stamp(s.Now())
+		if w, err = updateWebhook(ctx, tx, next); err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, Topic); err != nil { // what waits may go now
+			return err
+		}
+		return audit.Append(ctx, tx, sc, s.Now(), w.entry(kind, changed(old, w)))
+	})
+	return s.shown(w), err
+}
+
+// changed names what differs; of the URL only scheme and host, of the secret nothing.
+func changed(old, next Webhook) map[string]any {
+	out := map[string]any{}
+	differ := func(name string, a, b any) {
+		if !reflect.DeepEqual(a, b) {
+			out[name] = map[string]any{"from": a, "to": b}
+		}
+	}
+	differ("name", old.Name, next.Name)
+	differ("events", old.Events, next.Events)
+	differ("environment", old.Environment, next.Environment)
+	differ("enabled", old.Enabled, next.Enabled)
+	if old.URL != next.URL {
+		out["target"] = map[string]any{"from": origin(old.URL), "to": origin(next.URL)}
+	}
+	if string(old.Secret) != string(next.Secret) {
+		out["signing_changed"] = true
+	}
+	return out
+}
+
+func (w Webhook) entry(kind string, changes map[string]any) audit.Entry {
+	return audit.Entry{Type: kind, Object: "webhook", ObjectID: itoa(w.ID), ObjectName: w.Name, Env: w.Environment, Changes: changes}
+}
+
+// check checks what needs no row: a name, events, and a URL that may be called.
+func (s *Service) check(ctx context.Context, w Webhook, offences []fault.Detail) error {
+	if w.Name == "" {
+		offences = append(offences, fault.Detail{Pointer: "/name", Message: "a webhook has a name"})
+	}
+	if len(offences) > 0 {
+		f := fault.New(fault.Invalid, "validation_failed", "the webhook is not valid")
+		f.Details = offences
+		return f
+	}
+	return s.Target.Check(ctx, "/url", w.URL)
+}
+
+// shown fills in what is not stored.
+func (s *Service) shown(w Webhook) Webhook {
+	w.SecretSet = len(w.Secret) > 0
+	if w.PreviousSecretUntil != nil && !w.PreviousSecretUntil.After(s.Now()) {
+		w.PreviousSecretUntil = nil
+	}
+	return w
+}
+
+// secretOr is the secret that was sent, or one that is drawn and to be shown.
+func (s *Service) secretOr(sent string) (clear []byte, drawn string, err error) {
+	if sent != "" {
+		return []byte(sent), "", nil
+	}
+	key := make([]byte, 32)
+	if _, err := io.ReadFull(s.Random, key); err != nil {
+		return nil, "", fault.Wrap(err, "draw a secret")
+	}
+	drawn = secretPrefix + base64.StdEncoding.EncodeToString(key)
+	return []byte(drawn), drawn, nil
+}
+
+// place is what a sealed secret is bound to.
+func place(tenant scope.TenantID, id int64) string {
+	return "webhooks:" + string(tenant) + ":" + itoa(id)
+}
+
+func (s *Service) seal(tenant scope.TenantID, id int64, clear []byte) ([]byte, error) {
+	sealed, err := s.Box.Seal(clear, place(tenant, id))
+	if err != nil {
+		return nil, fault.Wrap(err, "seal")
+	}
+	return sealed, nil
+}
+
+// secrets are those that sign now, in clear, the present one first.
+func (s *Service) secrets(tenant scope.TenantID, w Webhook) ([][]byte, error) {
+	present, err := s.Box.Open(w.Secret, place(tenant, w.ID))
+	if err != nil {
+		return nil, err
+	}
+	out := [][]byte{present}
+	if len(w.Previous) > 0 && w.PreviousSecretUntil != nil && w.PreviousSecretUntil.After(s.Now()) {
+		previous, err := s.Box.Open(w.Previous, place(tenant, w.ID))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, previous)
+	}
+	return out, nil
+}
+
+func load(ctx context.Context, tx *db.Tx, id int64) (Webhook, error) {
+	w, err := getWebhook(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return Webhook{}, fault.NotFoundf("no such webhook")
+	}
+	return w, err
+}
+
+func loadCurrent(ctx context.Context, tx *db.Tx, id, ifChange int64) (Webhook, error) {
+	w, err := load(ctx, tx, id)
+	if err == nil && ifChange != 0 && ifChange != w.ChangeNo {
+		return Webhook{}, fault.Newf(fault.Precondition, "precondition_failed", "the webhook is at change %d", w.ChangeNo)
+	}
+	return w, err
+}
+
+func checkNameFree(ctx context.Context, tx *db.Tx, name string, self int64) error {
+	other, err := webhookNamed(ctx, tx, name)
+	if err == nil && other != self {
+		return fault.Newf(fault.Conflict, "already_exists", "there is a webhook called %q already", name)
+	}
+	if errors.Is(err, db.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,164 @@
+// Package webhook tells subscribers' own servers what happened. The Sink turns each
+// event into one delivery a subscription, in the transaction that moves its cursor;
+// the Deliverer sends them:
+//
+//	event.Dispatcher ─▶ Sink.Take ─▶ webhook_deliveries (pending)
+//	                                     │ Deliverer: one lane a subscription
+//	                                     ├─ 2xx ─────────────▶ delivered
+//	                                     ├─ else, 5 s … 12 h ─▶ pending
+//	                                     └─ after three days ─▶ dead
+//
+// A lane is leased by one replica at a time, so the deliveries of one object go out
+// in the order of its events. A delivery is sent at least once: a process that is
+// killed after sending and before writing that down leaves it to be sent again, with
+// the same event_id. Subscriptions share nothing but the number of lanes, so a slow
+// or dead receiver holds up no other.
+package webhook
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/event"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// Bounds of a tenant's subscriptions.
+const (
+	maxWebhooks     = 200
+	maxRedeliveries = 10_000
+	// defaultOverlap is how long an old secret signs beside the new one.
+	defaultOverlap = 24 * time.Hour
+)
+
+// Webhook is a subscription.
+type Webhook struct {
+	ID     int64    `json:"id" db:"id" doc:"Identifier."`
+	Name   string   `json:"name" db:"name" doc:"Name, unique." example:"audit trail"`
+	URL    string   `json:"url" db:"url" doc:"Where events are posted." example:"https://hooks.example.com/gatehouse"`
+	Events []string `json:"events" db:"events" doc:"Types of the events that are sent; GET /webhooks/event-types lists them."`
+	// Environment is AnyEnv for events of both.
+	Environment         scope.Env  `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only events of this environment, and those of none; empty: of both."`
+	Enabled             bool       `json:"enabled" db:"enabled" doc:"Whether events are sent. What happens while it is off is never sent."`
+	SecretSet           bool       `json:"secret_set" db:"-" doc:"Whether a secret is stored. It is never shown."`
+	PreviousSecretUntil *time.Time `json:"previous_secret_until" db:"previous_until" doc:"Until when the secret before signs too; null: it does not."`
+	ConsecutiveFailures int64      `json:"consecutive_failures" db:"failures" doc:"How many attempts have failed since the last that did not."`
+	LastSuccessAt       *time.Time `json:"last_success_at" db:"last_success_at" doc:"When the receiver last took an event; null: never."`
+	LastFailureAt       *time.Time `json:"last_failure_at" db:"last_failure_at" doc:"When an attempt last failed; null: never."`
+	Pending             int64      `json:"pending_deliveries" db:"pending" doc:"How many deliveries wait."`
+	Dead                int64      `json:"dead_deliveries" db:"dead" doc:"How many deliveries were given up, of those that are listed."`
+	CreatedBy           string     `json:"created_by" db:"created_by" doc:"Who made it."`
+	CreatedAt           time.Time  `json:"created_at" db:"created_at" doc:"When it was made."`
+	UpdatedAt           time.Time  `json:"updated_at" db:"updated_at" doc:"When a person last changed it."`
+
+	// ChangeNo is the ETag: it grows with changes by people, not with deliveries.
+	ChangeNo int64 `json:"-" db:"change_no"`
+	// Secret and Previous are sealed.
+	Secret   []byte `json:"-" db:"secret"`
+	Previous []byte `json:"-" db:"previous_secret"`
+	// SinceSeq is the position of the last event before the subscription.
+	SinceSeq int64 `json:"-" db:"since_seq"`
+}
+
+// Issued is a subscription with its secret, where it was drawn here.
+type Issued struct {
+	Webhook
+	Secret string `json:"secret,omitempty" doc:"The secret, shown this once; absent where the request brought one."`
+}
+
+// Draft is what a create takes.
+type Draft struct {
+	Name        string    `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"audit trail"`
+	URL         string    `json:"url" minLength:"1" maxLength:"2000" doc:"Where events are posted: https, or http to an address that the operator allows. No inner network." example:"https://hooks.example.com/gatehouse"`
+	Events      []string  `json:"events" minItems:"1" maxItems:"50" doc:"Types of the events to send." example:"[\"policy.deployed\"]"`
+	Environment scope.Env `json:"environment,omitempty" enum:",sandbox,production" doc:"Only events of this environment, and those of none; absent: of both."`
+	Secret      string    `json:"secret,omitempty" writeOnly:"true" maxLength:"500" doc:"What the signatures are keyed with; absent: one is drawn and shown once. Take 24 random bytes or more."`
+	Enabled     *bool     `json:"enabled,omitempty" doc:"Whether events are sent; true when absent."`
+}
+
+// Change is what an update takes: the members sent change, the others stay.
+type Change struct {
+	Name        *string                `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
+	URL         *string                `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"Where events are posted. Another host needs secret with it: the stored one is not used for a host that it was not made for."`
+	Events      *[]string              `json:"events,omitempty" minItems:"1" maxItems:"50" doc:"Types of the events to send; replaces the list whole."`
+	Environment patch.Field[scope.Env] `json:"environment,omitzero" enum:",sandbox,production" doc:"Only events of this environment, and those of none; null: of both."`
+	Secret      *string                `json:"secret,omitempty" writeOnly:"true" minLength:"1" maxLength:"500" doc:"Replaces the secret at once. POST /webhooks/{webhook_id}/rotate-secret lets the old one sign for a while."`
+	Enabled     *bool                  `json:"enabled,omitempty" doc:"Whether events are sent."`
+}
+
+// Rotation is what a change of the secret takes.
+type Rotation struct {
+	Secret  string `json:"secret,omitempty" writeOnly:"true" maxLength:"500" doc:"The new secret; absent: one is drawn and shown once."`
+	Overlap *int   `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" doc:"How long the old secret signs beside the new one, in seconds; a day when absent."`
+}
+
+// Page is one page of the subscriptions, by id.
+type Page struct {
+	Webhooks []Webhook `json:"webhooks" doc:"The page, by id."`
+	Total    int64     `json:"total" doc:"How many there are."`
+}
+
+// Offences are those of a draft that its schema cannot say.
+func (d Draft) Offences() []fault.Detail { return unknownEvents(d.Events) }
+
+// Offences are those of a change that its schema cannot say.
+func (c Change) Offences() []fault.Detail {
+	if c.Events == nil {
+		return nil
+	}
+	return unknownEvents(*c.Events)
+}
+
+func unknownEvents(names []string) []fault.Detail {
+	var out []fault.Detail
+	for i, name := range names {
+		if !slices.Contains(event.Types(), name) {
+			out = append(out, fault.Detail{
+				Pointer: "/events/" + itoa(int64(i)), Message: "no such event type; GET /webhooks/event-types lists them",
+			})
+		}
+	}
+	return out
+}
+
+func (w Webhook) apply(c Change) Webhook {
+	if c.Name != nil {
+		w.Name = strings.TrimSpace(*c.Name)
+	}
+	if c.URL != nil {
+		w.URL = *c.URL
+	}
+	if c.Events != nil {
+		w.Events = ordered(*c.Events)
+	}
+	c.Environment.Apply(&w.Environment)
+	if c.Enabled != nil {
+		w.Enabled = *c.Enabled
+	}
+	return w
+}
+
+// ordered is the list in the order of the catalogue, each type once.
+func ordered(names []string) []string {
+	out := []string{}
+	for _, t := range event.Types() {
+		if slices.Contains(names, t) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// origin is scheme and host of a URL: what may be written into the audit, and what a
+// secret is bound to. The path of a webhook is often a secret itself.
+func origin(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Host)
+}

@@ -154,6 +154,9 @@ var layers = []layer{
 		"internal/enforce/discovery",
 		"internal/enforce/settings",
 	}},
+	{"the data plane: bundles", []string{
+		"internal/enforce/follow",
+	}},
 	{"parts of the faces", []string{
 		"internal/api/bridge",
 		"internal/api/connect",

@@ -12,6 +12,7 @@ var dataPlaneHTTP = []string{
 	"internal/enforce/header",
 	"internal/enforce/identity",
 	"internal/enforce/metrics",
+	"internal/enforce/follow",
 	"internal/enforce/settings",
 	"internal/enforce/uplink",
 	"internal/enforce/upstream",

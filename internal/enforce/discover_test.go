@@ -103,5 +103,5 @@ func TestNoticeOff(t *testing.T) {
 		t.Errorf("reported %q", got)
 	}
 	p.publish(policySet{revision: 3, mode: "enforce", config: map[string]any{"discovery": "perhaps"}})
-	eventually(t, "the refusal", func() bool { return b.refusedTag() != "" })
+	eventually(t, "the refusal", func() bool { return b.bundles.RefusedTag() != "" })
 }

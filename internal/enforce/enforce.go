@@ -23,7 +23,6 @@ package enforce
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +35,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/discovery"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
@@ -183,7 +183,7 @@ type Bouncer struct {
 	out     *outbound.Client
 	client  *uplink.Client
 	shipper *uplink.Shipper
-	reader  settings.Reader
+	bundles *follow.Follower
 	up      *upstream.Upstream // nil: forward-auth only
 	state   atomic.Pointer[settings.State]
 	// announced is whether Config.Serving was called.
@@ -196,7 +196,6 @@ type Bouncer struct {
 	events    sync.Pool // *[]byte
 	inputs    *spool.Allowance
 	folder    *fold.Folder[[]byte]
-	labels    atomic.Pointer[[]byte]
 	leaving   atomic.Bool // told to stop: answers end their connections
 	tunnels   tunnels
 	tools     *session.Tools
@@ -205,12 +204,6 @@ type Bouncer struct {
 	accounts  *usage.Accounts
 	maskers   chan struct{} // holds a token for each large answer that is being masked
 	report    reporter
-
-	contact atomic.Pointer[time.Time]
-	polling atomic.Bool
-
-	mu   sync.Mutex
-	sync syncState
 
 	shadow      chan shadowJob
 	shadowBytes atomic.Int64 // bytes of bodies that wait in shadow mode
@@ -263,11 +256,8 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if b.bodies, err = bodies.Open(cfg.DataDir, cfg.Entropy); err != nil {
 		return nil, err
 	}
-	b.reader = settings.Reader{Trusted: trusted, Token: cfg.Token, Client: plane.HTTP(), Now: cfg.Now}
 	b.events.New = func() any { buf := make([]byte, 0, 2048); return &buf }
-	b.state.Store(b.initialState())
-	b.confirmedAt(time.Time{})
-	b.relabel("")
+	b.bundles = b.newFollower(settings.Reader{Trusted: trusted, Token: cfg.Token, Client: plane.HTTP(), Now: cfg.Now})
 	b.journal, err = journal.Open(journal.Config{
 		Dir: cfg.DataDir, MaxBytes: cfg.SpoolBytes, Reserve: cfg.DiskReserve,
 		Missing: func(g *journal.Gap, now time.Time) []byte { return b.gapEvent(b.state.Load(), g, now) }, Changed: b.report.wakeUp,
@@ -280,17 +270,33 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if err != nil {
 		return nil, errors.Join(err, b.journal.Close())
 	}
-	b.restore()
+	b.bundles.Restore()
 	return b, nil
 }
 
-// initialState is the state before there is a bundle.
-func (b *Bouncer) initialState() *settings.State {
+// newFollower makes the client of the bundles.
+func (b *Bouncer) newFollower(reader settings.Reader) *follow.Follower {
 	initial := settings.Enforcing
 	if b.cfg.InitialMode == "shadow" {
 		initial = settings.Shadowing
 	}
-	return &settings.State{Settings: settings.Initial(initial, b.reader.Trusted)}
+	return follow.New(follow.Config{
+		ID: b.cfg.ID, Token: b.cfg.Token, Dir: b.cfg.DataDir, Version: b.cfg.Version, InitialMode: initial, Verify: b.cfg.Verify,
+		Wait: b.cfg.PollWait, Reader: reader, State: &b.state,
+		Activated: b.noteActivated, Changed: b.report.wakeUp,
+		Panicked: func(what string, p any) { b.panicked(context.Background(), what, p, "") },
+		Client:   b.client, IDs: b.ids, Count: &b.count, Log: b.log, Now: b.cfg.Now, Entropy: b.cfg.Entropy,
+	})
+}
+
+// noteActivated has open sockets checked against a bundle that became active, and
+// announces the first one.
+func (b *Bouncer) noteActivated() {
+	select {
+	case b.activated <- struct{}{}:
+	default:
+	}
+	b.announce()
 }
 
 // Close releases what New opened. Run calls it.
@@ -302,44 +308,13 @@ func (b *Bouncer) Close() error {
 	return b.journal.Close()
 }
 
-// labelMap says who reports, as OPA's labels do.
-func (b *Bouncer) labelMap() map[string]string {
-	b.mu.Lock()
-	id := b.sync.id
-	b.mu.Unlock()
-	return map[string]string{"bouncer": id, "id": "gatehouse-bouncer", "version": b.cfg.Version}
-}
-
-// relabel notes our id, and makes the labels that every event begins with.
-func (b *Bouncer) relabel(id string) {
-	b.mu.Lock()
-	b.sync.id = id
-	b.mu.Unlock()
-	data, err := json.Marshal(b.labelMap())
-	if err != nil {
-		data = []byte("{}")
-	}
-	line := append([]byte(`{"labels":`), data...)
-	b.labels.Store(&line)
-}
-
-// confirmedAt and contactTime keep when the control plane last stood by the bundle.
-func (b *Bouncer) confirmedAt(t time.Time) { b.contact.Store(&t) }
-func (b *Bouncer) contactTime() time.Time  { return *b.contact.Load() }
-
-// sinceContact is how long the control plane has not confirmed the bundle.
-func (b *Bouncer) sinceContact(now time.Time) time.Duration { return now.Sub(b.contactTime()) }
-
-// ready reports whether decisions can be taken: a bundle is active, and it is
-// not older than it may be.
-func (b *Bouncer) ready(st *settings.State) bool {
-	return st.Set != nil && (st.MaxStale == 0 || b.sinceContact(b.cfg.Now()) <= st.MaxStale)
-}
+// tunnelCheck is how often open sockets are decided on anew.
+const tunnelCheck = 15 * time.Second
 
 // loops runs everything beside the traffic until ctx ends.
 func (b *Bouncer) loops(ctx context.Context) {
 	var wg sync.WaitGroup
-	loops := []func(context.Context){b.follow, b.shipper.Run, b.reportLoop, b.upkeep, b.scout.Run, b.journal.Run, b.foldLoop}
+	loops := []func(context.Context){b.bundles.Run, b.shipper.Run, b.reportLoop, b.upkeep, b.scout.Run, b.journal.Run, b.foldLoop}
 	for range max(1, runtime.GOMAXPROCS(0)/4) {
 		loops = append(loops, b.shadowWork)
 	}

@@ -58,7 +58,7 @@ func (b *Bouncer) appendEvent(dst []byte, st *settings.State, in *inbound, who *
 	if v.dec.Resource != nil {
 		level = v.dec.Resource.AuditLevel
 	}
-	dst = append(dst, *b.labels.Load()...) // {"labels":{...}
+	dst = append(dst, b.bundles.Labels()...) // {"labels":{...}
 	dst = append(dst, `,"decision_id":"`...)
 	dst = append(dst, v.id...)
 	dst = append(dst, `","bundles":{"authz":{"revision":`...)

@@ -21,6 +21,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/follow"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
@@ -455,8 +456,7 @@ func FuzzEvent(f *testing.F) {
 	b := &Bouncer{journal: &journal.Journal{Spool: log}, inputs: newInputAllowance()}
 	b.cfg.SpoolBytes = 1 << 30
 	b.events.New = func() any { return new([]byte) }
-	line := []byte(`{"labels":{}`)
-	b.labels.Store(&line)
+	b.bundles = follow.New(follow.Config{State: &b.state})
 	f.Fuzz(func(t *testing.T, user, path, reason, id string) {
 		st := &settings.State{Settings: &settings.Settings{Environment: user}, Revision: reason}
 		v := verdict{id: "0", word: metrics.Deny, no: refusal{code: "x", message: reason}, failed: reason}

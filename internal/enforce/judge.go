@@ -85,7 +85,7 @@ func (b *Bouncer) judge(ctx context.Context, st *settings.State, in *inbound, wh
 		v.resolve(&refusal{http.StatusServiceUnavailable, "no_bundle", "no policies are loaded yet"}, nil)
 		return v
 	}
-	if st.MaxStale > 0 && b.sinceContact(in.at) > st.MaxStale {
+	if st.MaxStale > 0 && b.bundles.SinceContact(in.at) > st.MaxStale {
 		v.failed = "the policies are older than max_stale"
 		v.resolve(&refusal{http.StatusServiceUnavailable, "policy_stale", "the policies are too old to decide on"}, nil)
 		return v

@@ -25,7 +25,7 @@ func (b *Bouncer) writeReady(w http.ResponseWriter, st *settings.State) {
 		reason = "stopping"
 	case st.Set == nil:
 		reason = "no_bundle"
-	case !b.ready(st):
+	case !b.bundles.Ready(st):
 		reason = "policy_stale"
 	case !b.logKept(st):
 		reason = "audit_unavailable"
@@ -48,7 +48,7 @@ func (b *Bouncer) writeReady(w http.ResponseWriter, st *settings.State) {
 func (b *Bouncer) gapEvent(st *settings.State, g *journal.Gap, now time.Time) []byte {
 	first, last := g.First.UTC().Format(time.RFC3339Nano), g.Last.UTC().Format(time.RFC3339Nano)
 	message := fmt.Sprintf("%d decisions are missing (%d passed): the bouncer could not write its log from %s to %s", g.Count, g.Passed, first, last)
-	dst := append([]byte(nil), *b.labels.Load()...)
+	dst := append([]byte(nil), b.bundles.Labels()...)
 	dst = value.AppendString(append(dst, `,"decision_id":`...), g.ID)
 	dst = value.AppendString(append(dst, `,"bundles":{"authz":{"revision":`...), st.Revision)
 	dst = now.UTC().AppendFormat(append(dst, `}},"path":"gatehouse/decision","timestamp":"`...), time.RFC3339Nano)

@@ -345,7 +345,7 @@ func TestRevokedToken(t *testing.T) {
 	b := start(t, p, app.URL, nil).at(t, 1)
 	eventually(t, "a parked poll", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.parked > 0 })
 	p.set(func() { p.denied = true })
-	eventually(t, "the bouncer to notice", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.sync.denied })
+	eventually(t, "the bouncer to notice", func() bool { return b.bundles.Progress().Denied })
 	if s := b.status(t.Context(), 0); s.Gatehouse.Status != "degraded" || s.Bundles["authz"].HTTPCode != "401" {
 		t.Errorf("the status is %+v", s)
 	}

@@ -72,10 +72,10 @@ func (b *Bouncer) gauges() []metrics.Gauge {
 	return []metrics.Gauge{
 		{Name: "decision_logs_refused_total", Kind: "counter", Text: "Decision log events that the log did not take.", V: float64(logs.Refused)},
 		{Name: "decision_logs_healed_total", Kind: "counter", Text: "Times that the log went on in a new file after the disk had failed.", V: float64(logs.Healed)},
-		{Name: "ready", Kind: "gauge", Text: "1 while the bouncer can decide.", V: truth(b.ready(st))},
+		{Name: "ready", Kind: "gauge", Text: "1 while the bouncer can decide.", V: truth(b.bundles.Ready(st))},
 		{Name: "enforcing", Kind: "gauge", Text: "1 in enforce mode, 0 in shadow.", V: truth(st.Mode == settings.Enforcing)},
 		{Name: "controls", Kind: "gauge", Text: "Controls in the active bundle.", V: float64(st.Controls)},
-		{Name: "bundle_age_seconds", Kind: "gauge", Text: "Time since the control plane last confirmed the bundle.", V: b.sinceContact(b.cfg.Now()).Seconds()},
+		{Name: "bundle_age_seconds", Kind: "gauge", Text: "Time since the control plane last confirmed the bundle.", V: b.bundles.SinceContact(b.cfg.Now()).Seconds()},
 		{Name: "decision_logs_waiting", Kind: "gauge", Text: "Decision log events on disk that wait to be shipped.", V: float64(logs.Records)},
 		{Name: "decision_logs_bytes", Kind: "gauge", Text: "Size of the decision records that are not in the store yet.", V: float64(logs.Bytes)},
 		{Name: "decision_logs_limit_bytes", Kind: "gauge", Text: "Largest allowed size of the decision log.", V: float64(logs.MaxBytes)},

@@ -170,9 +170,7 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 		reachable = &tried
 	}
 	st := b.state.Load()
-	b.mu.Lock()
-	s := b.sync
-	b.mu.Unlock()
+	s := b.bundles.Progress()
 	stamp := func(t time.Time) string {
 		if t.IsZero() {
 			return ""
@@ -180,20 +178,20 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 		return t.UTC().Format(time.RFC3339Nano)
 	}
 	bs := bundleStatus{
-		Name: "authz", ActiveRevision: st.Revision, Type: "snapshot", Size: s.size, LastRequest: stamp(s.request),
-		LastSuccessfulRequest: stamp(b.contactTime()), LastSuccessfulDownload: stamp(s.download), LastSuccessfulActivation: stamp(s.active),
+		Name: "authz", ActiveRevision: st.Revision, Type: "snapshot", Size: s.Size, LastRequest: stamp(s.Request),
+		LastSuccessfulRequest: stamp(b.bundles.LastContact()), LastSuccessfulDownload: stamp(s.Download), LastSuccessfulActivation: stamp(s.Active),
 	}
 	plugin := "OK"
 	if st.Set == nil {
 		plugin = "NOT_READY"
 	}
-	if s.err != nil {
-		bs.Code, bs.Message = s.err.code, s.err.message
-		if s.err.httpCode != 0 {
-			bs.HTTPCode = json.Number(strconv.Itoa(s.err.httpCode))
+	if s.Err != nil {
+		bs.Code, bs.Message = s.Err.Code, s.Err.Message
+		if s.Err.HTTPCode != 0 {
+			bs.HTTPCode = json.Number(strconv.Itoa(s.Err.HTTPCode))
 		}
-		for _, i := range s.err.issues {
-			bs.Errors = append(bs.Errors, bundleError{Code: i.Rule, Message: i.Message, Location: &errorLocation{File: s.err.file, Row: i.Line, Col: i.Column}})
+		for _, i := range s.Err.Issues {
+			bs.Errors = append(bs.Errors, bundleError{Code: i.Rule, Message: i.Message, Location: &errorLocation{File: s.Err.File, Row: i.Line, Col: i.Column}})
 		}
 	}
 	logs := map[string]any{}
@@ -207,7 +205,7 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 	}
 	own := bouncerStatus{
 		Version: b.cfg.Version, Status: "connected", Mode: st.Mode.String(), RolledBack: st.RolledBack,
-		Stale: st.Set != nil && (b.sinceContact(b.cfg.Now()) > time.Hour || !b.ready(st)), RefusedRevision: s.refused, PoliciesLoaded: st.Controls,
+		Stale: st.Set != nil && (b.bundles.SinceContact(b.cfg.Now()) > time.Hour || !b.bundles.Ready(st)), RefusedRevision: s.Refused, PoliciesLoaded: st.Controls,
 		RequestsPerSecond: rate, Requests: b.count.Requests(), TargetReachable: reachable,
 		LogsWaiting: b.journal.Spool.Depth(), LogsDropped: b.count.LogsDropped.Load(), PollIntervalSecond: int(b.cfg.PollWait / time.Second),
 	}
@@ -218,11 +216,11 @@ func (b *Bouncer) status(ctx context.Context, rate float64) statusReport {
 	if n, hits := b.count.Decisions(); n > 0 {
 		own.CacheHitRate = float64(hits) / float64(n)
 	}
-	if s.err != nil || s.denied || reachable != nil && !*reachable || b.journal.Failing() || b.journal.Trouble() != "" {
+	if s.Err != nil || s.Denied || reachable != nil && !*reachable || b.journal.Failing() || b.journal.Trouble() != "" {
 		own.Status = "degraded"
 	}
 	return statusReport{
-		Labels: b.labelMap(), Bundles: map[string]bundleStatus{"authz": bs}, DecisionLogs: logs,
+		Labels: b.bundles.LabelMap(), Bundles: map[string]bundleStatus{"authz": bs}, DecisionLogs: logs,
 		Plugins:   map[string]pluginStatus{"bundle": {plugin}, "decision_logs": {"OK"}, "status": {"OK"}},
 		Gatehouse: own,
 	}

@@ -1,4 +1,4 @@
-package enforce
+package follow
 
 import (
 	"context"
@@ -20,15 +20,15 @@ const (
 )
 
 // fetchCredentials asks the control plane, and keeps the answer for a restart.
-func (b *Bouncer) fetchCredentials(ctx context.Context, id string, least int64) (*settings.Credentials, error) {
-	if have := b.state.Load().Credentials; have != nil && have.Number() >= least {
+func (f *Follower) fetchCredentials(ctx context.Context, id string, least int64) (*settings.Credentials, error) {
+	if have := f.State.Load().Credentials; have != nil && have.Number() >= least {
 		return have, nil
 	}
-	req, err := b.client.Request(ctx, http.MethodGet, "/bridge/credentials", nil)
+	req, err := f.Client.Request(ctx, http.MethodGet, "/bridge/credentials", nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := b.client.Do(req)
+	resp, err := f.Client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, err)
 	}
@@ -40,22 +40,22 @@ func (b *Bouncer) fetchCredentials(ctx context.Context, id string, least int64) 
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, err)
 	}
-	out, err := settings.OpenCredentials(data, b.cfg.Token, id, least)
+	out, err := settings.OpenCredentials(data, f.Token, id, least)
 	if err != nil {
 		return nil, err
 	}
-	if err := uplink.SaveFile(b.cfg.DataDir, credentialsName, data); err != nil {
-		b.count.SaveFailures.Add(1)
-		b.log.ErrorContext(ctx, "the credentials for the application could not be saved for a restart", "error", err)
+	if err := uplink.SaveFile(f.Dir, credentialsName, data); err != nil {
+		f.Count.SaveFailures.Add(1)
+		f.Log.ErrorContext(ctx, "the credentials for the application could not be saved for a restart", "error", err)
 	}
 	return out, nil
 }
 
 // savedCredentials are those of the last run.
-func (b *Bouncer) savedCredentials(id string, least int64) (*settings.Credentials, error) {
-	data, err := os.ReadFile(filepath.Join(b.cfg.DataDir, credentialsName))
+func (f *Follower) savedCredentials(id string, least int64) (*settings.Credentials, error) {
+	data, err := os.ReadFile(filepath.Join(f.Dir, credentialsName))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", settings.ErrNoCredentials, err)
 	}
-	return settings.OpenCredentials(data, b.cfg.Token, id, least)
+	return settings.OpenCredentials(data, f.Token, id, least)
 }

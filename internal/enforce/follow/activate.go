@@ -1,0 +1,121 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/bundle"
+)
+
+// takeBundle takes a bundle that was downloaded, or says why not. One that is
+// refused leaves the last good one in place.
+// fresh: the control plane stands by it now.
+func (f *Follower) takeBundle(ctx context.Context, data []byte, etag, id string, fresh bool) (bool, error) {
+	now := f.Now()
+	f.mu.Lock()
+	f.sync.Download = now
+	f.mu.Unlock()
+	err := error(nil)
+	if len(data) > uplink.MaxBundle {
+		err = &SyncError{Code: "bundle_too_large", Message: "the bundle is over 64 MiB"}
+	} else {
+		err = f.activate(data, id, false, func(id string, least int64) (*settings.Credentials, error) { return f.fetchCredentials(ctx, id, least) })
+	}
+	if errors.Is(err, settings.ErrNoCredentials) {
+		return false, err // the bundle is good: it is asked for again
+	}
+	if err != nil {
+		f.Count.BundlesRefused.Add(1)
+		f.mu.Lock()
+		f.sync.Refused = etag
+		f.mu.Unlock()
+		return false, err
+	}
+	f.Count.BundlesActivated.Add(1)
+	st := f.State.Load()
+	f.mu.Lock()
+	f.sync.ETag, f.sync.Refused, f.sync.Size, f.sync.Active, f.sync.Err = etag, "", len(data), now, nil
+	f.mu.Unlock()
+	if fresh {
+		f.confirmedAt(now)
+	}
+	if err := uplink.SaveBundle(f.Dir, uplink.SavedHead{Bouncer: id, Revision: st.Revision, ETag: etag}, data); err != nil {
+		f.Count.SaveFailures.Add(1)
+		f.Log.Error("the bundle is active but could not be saved for a restart", "error", err)
+	}
+	if st.Signed && f.Verify == nil {
+		f.Log.Warn("bundles are signed but not verified: set GATEHOUSE_BOUNCER_VERIFY_KEY to the key that the registration of the bouncer returned")
+	}
+	f.Log.Info("a bundle is active", "revision", st.Revision, "mode", st.Mode.String(), "controls", st.Controls)
+	return true, nil
+}
+
+// activate reads a bundle and swaps it in, all or nothing. obtain gives the
+// credentials that it goes with. stored: it is the one that was active before a restart.
+func (f *Follower) activate(data []byte, id string, stored bool, obtain func(id string, least int64) (*settings.Credentials, error)) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f.Panicked("reading a bundle panicked", p)
+			err = &SyncError{Code: "bundle_error", Message: "reading the bundle panicked: " + fault.DescribePanic(p)}
+		}
+	}()
+	before := f.State.Load()
+	bundle, err := bundle.Reader{Verify: f.Verify, Active: before.Set, Stored: stored}.Read(data)
+	if err != nil {
+		return refusedBundle(err)
+	}
+	if older(bundle.Revision, before.Revision) {
+		return &SyncError{Code: "bundle_rollback", Message: fmt.Sprintf("revision %s is older than %s, which is active", bundle.Revision, before.Revision)}
+	}
+	s, err := f.Reader.Read(bundle, before.Settings)
+	if err != nil {
+		return &SyncError{Code: "bundle_configuration", Message: err.Error()}
+	}
+	if s.Bouncer != "" && id != "" && s.Bouncer != id {
+		return &SyncError{Code: "bundle_foreign", Message: "the bundle is another bouncer's"}
+	}
+	if s.Environment == "" {
+		s.Environment = bundle.Env
+	}
+	var creds *settings.Credentials
+	if s.CredentialsNo > 0 {
+		if creds, err = obtain(s.Bouncer, s.CredentialsNo); err != nil {
+			return err
+		}
+	}
+	f.State.Store(&settings.State{Settings: s, Credentials: creds, Set: bundle.Set, Revision: bundle.Revision, Activated: f.Now(), Controls: len(bundle.Set.Controls())})
+	f.Activated()
+	return nil
+}
+
+// refusedBundle keeps the place in the control that a bundle was refused for.
+func refusedBundle(err error) error {
+	e := &SyncError{Code: "bundle_error", Message: err.Error()}
+	var no *bundle.RefusedError
+	if errors.As(err, &no) {
+		e.Code, e.Issues = "rego_compile_error", no.Issues
+		e.File = "gatehouse/controls/c" + strconv.FormatInt(no.Control, 10) + ".rego"
+	}
+	return e
+}
+
+// older compares revisions that end in a number; others have no order.
+func older(next, now string) bool {
+	n, ok := revisionNumber(next)
+	active, known := revisionNumber(now)
+	return ok && known && n < active
+}
+
+func revisionNumber(rev string) (int64, bool) {
+	i := len(rev)
+	for i > 0 && rev[i-1] >= '0' && rev[i-1] <= '9' {
+		i--
+	}
+	n, err := strconv.ParseInt(rev[i:], 10, 64)
+	return n, err == nil
+}

@@ -10,15 +10,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// ErrNotHere says that a backup is the backend's own business: PostgreSQL has
-// pg_dump and point-in-time recovery, which do it better than we could.
+// ErrNotHere says that the backend has its own backup tools: PostgreSQL has pg_dump and
+// point-in-time recovery.
 var ErrNotHere = errors.New("db: PostgreSQL is backed up with its own tools")
 
-// Backup writes a consistent copy of every SQLite file into dir, which must be
-// new or empty, laid out as a data directory. The server may go on meanwhile;
-// each file is copied at one moment, tenants one after another and the system
-// store last: it names what tenants hold, so nothing that it names is older there.
-// A tenant that is made meanwhile is copied too.
+// Backup writes a consistent copy of every SQLite file to dir, which must be new or empty,
+// with the layout of a data directory. The server may keep running: each file is copied at
+// one moment, the tenants one after another and the system store last. The system store
+// names what tenants contain, so nothing that it names is missing in an older copy. A
+// tenant that is created meanwhile is copied too.
 func (c *Cluster) Backup(ctx context.Context, dir string) ([]string, error) {
 	b, ok := c.backend.(*sqliteBackend)
 	if !ok {
@@ -62,7 +62,7 @@ func (b *sqliteBackend) backup(ctx context.Context, id scope.TenantID, dir strin
 		return made, fmt.Errorf("db: backup: %s is there already", to)
 	}
 	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
-		return made, nil // a tenant whose store nobody has used yet
+		return made, nil // a tenant whose store was never used
 	}
 	if err := b.copyTo(ctx, id, to); err != nil {
 		return made, fmt.Errorf("db: backup of %s: %w", rel, err)
@@ -70,7 +70,7 @@ func (b *sqliteBackend) backup(ctx context.Context, id scope.TenantID, dir strin
 	return append(made, rel), nil
 }
 
-// copyTo writes one file's content, as of now, into a new file.
+// copyTo writes the current content of one file to a new file.
 func (b *sqliteBackend) copyTo(ctx context.Context, id scope.TenantID, to string) (err error) {
 	conn, err := dialSQLite(ctx, b.dsn(id, "rw", false))
 	if err != nil {

@@ -31,22 +31,22 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Config says where the data is. The zero values of the limits are good ones.
+// Config says where the data is. Zero values of the limits are good defaults.
 type Config struct {
 	// URL is a postgres:// address; empty means SQLite in Dir.
 	URL string
-	// Dir holds system.db and tenants/<id>.db; used by SQLite only.
+	// Dir contains system.db and tenants/<id>.db; only used by SQLite.
 	Dir string
 	// Now is the clock; nil means the wall clock in UTC.
 	Now func() time.Time
-	// MaxConns bounds the PostgreSQL pool (20).
+	// MaxConns is the size of the PostgreSQL pool (20).
 	MaxConns int
 	// MaxOpenTenants is how many SQLite tenant files stay open while idle (256).
 	MaxOpenTenants int
-	// Readers is how many readers a SQLite file may have at a time (4).
+	// Readers is how many readers a SQLite file may have at once (4).
 	Readers int
-	// SharedRole switches the role per tenant off, for a PostgreSQL login that
-	// may create roles but should not. Tenants are then kept apart by schema alone.
+	// SharedRole turns off the role per tenant, for a PostgreSQL login that may create
+	// roles but should not. Then only the schema separates tenants.
 	SharedRole bool
 }
 
@@ -63,31 +63,31 @@ type txn interface {
 	exec(ctx context.Context, sql string, args []any) (int64, error)
 	query(ctx context.Context, sql string, args []any) (cursor, error)
 	lock(ctx context.Context, name string) error
-	// announce makes payload reach the other replicas when the transaction commits.
+	// announce sends payload to the other replicas when the transaction commits.
 	announce(ctx context.Context, payload string) error
 	commit(ctx context.Context) error
 	rollback()
 }
 
-// cursor walks the rows of one query.
+// cursor iterates over the rows of one query.
 type cursor interface {
-	// next gives the next row's values, good until the call after; nil at the end.
+	// next returns the next row's values, valid until the call after; nil at the end.
 	next(ctx context.Context) ([]any, error)
 	// columns is known once next has been called.
 	columns() []string
 	close() error
 }
 
-// backend is what SQLite and PostgreSQL each do in their own way. The empty
-// tenant is the system store.
+// backend is the part in which SQLite and PostgreSQL differ. The empty tenant is the system
+// store.
 type backend interface {
 	name() string
 	begin(ctx context.Context, id scope.TenantID, write bool) (txn, error)
-	// provision makes the store if it is missing and brings it up to date.
+	// provision creates the store if it is missing and migrates it.
 	provision(ctx context.Context, id scope.TenantID) error
 	drop(ctx context.Context, id scope.TenantID) error
 	connections() int
-	// sizeQuery gives the bytes that the store of its connection takes.
+	// sizeQuery returns the size of the connection's store in bytes.
 	sizeQuery() string
 	close() error
 }
@@ -104,18 +104,17 @@ type Cluster struct {
 	tenants map[scope.TenantID]*tenantState
 }
 
-// MakeRoom sets what is asked for room on the disk where a write finds it full; true
-// is that there is some now, and the write is run once more. A store whose disk is
-// another's gets nothing by it.
+// MakeRoom sets the function that frees disk space when a write finds the disk full; if it
+// returns true, the write runs once more. It has no effect on a store on another disk.
 func (c *Cluster) MakeRoom(room func() bool) { c.room.Store(&room) }
 
-// hasRoom asks for room; false where nobody has any.
+// hasRoom frees disk space; false if there is none to free.
 func (c *Cluster) hasRoom() bool {
 	room := c.room.Load()
 	return room != nil && (*room)()
 }
 
-// tenantState is what this replica knows of one tenant's store.
+// tenantState is what this replica knows about one tenant's store.
 type tenantState struct {
 	mu    sync.Mutex // held while the store is being provisioned
 	ready bool
@@ -124,15 +123,14 @@ type tenantState struct {
 
 var validTenant = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// Revision names that this package itself bumps in the system store.
+// Revisions that this package itself increments in the system store.
 const (
 	tenantsRevision = "db.tenants"
 	statusPurging   = "purging"
 )
 
-// Open opens the deployment's store and brings the system schema up to date.
-// Several replicas may do so at once. Close ends it. A store that a newer program
-// has changed is an ErrNewer.
+// Open opens the deployment's store and migrates the system schema. Several replicas may do
+// so at once. Close closes it. Error: ErrNewer if a newer program has changed the store.
 func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	if cfg.Now == nil {
 		cfg.Now = func() time.Time { return time.Now().UTC() }
@@ -169,12 +167,12 @@ func Open(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// System is the deployment's own store: tenants, credentials, leases.
+// System returns the deployment's own store: tenants, credentials, leases.
 func (c *Cluster) System() *DB { return c.system }
 
-// Tenant is the store of one tenant, made and migrated when first asked for.
-// A tenant without a row in the system store, or an id that is no DNS label, is
-// a NotFound fault with code tenant_not_found.
+// Tenant returns the store of one tenant, created and migrated at first use. Fault:
+// NotFound tenant_not_found for a tenant without a row in the system store, or an id that
+// is not a DNS label.
 func (c *Cluster) Tenant(ctx context.Context, id scope.TenantID) (*DB, error) {
 	if !validTenant.MatchString(string(id)) {
 		return nil, unknownTenant(id)
@@ -218,9 +216,9 @@ func (c *Cluster) Tenant(ctx context.Context, id scope.TenantID) (*DB, error) {
 	return st.db, nil
 }
 
-// CreateTenant adds a bare row for the tenant and makes its store. A tenant
-// that exists is a Conflict. Whoever inserts the row itself, in a transaction of
-// the system store, needs no more than Tenant afterwards.
+// CreateTenant adds a bare row for the tenant and creates its store. Fault: Conflict if the
+// tenant exists. A caller that inserts the row itself, in a transaction of the system
+// store, only needs Tenant afterwards.
 func (c *Cluster) CreateTenant(ctx context.Context, id scope.TenantID) error {
 	if !validTenant.MatchString(string(id)) {
 		return fault.Invalidf("/id", "a tenant id must be a DNS label: lower-case letters, digits and hyphens")
@@ -237,8 +235,8 @@ func (c *Cluster) CreateTenant(ctx context.Context, id scope.TenantID) error {
 	return err
 }
 
-// DropTenant purges a tenant at once: its credentials, its store, its row. It
-// can be repeated after a failure midway; an unknown tenant is no error.
+// DropTenant purges a tenant at once: its credentials, its store, its row. It can be
+// repeated after a failure; an unknown tenant is not an error.
 func (c *Cluster) DropTenant(ctx context.Context, id scope.TenantID) error {
 	if !validTenant.MatchString(string(id)) {
 		return unknownTenant(id)
@@ -283,7 +281,7 @@ func (c *Cluster) Write(ctx context.Context, id scope.TenantID, fn func(tx *Tx) 
 	return store.Write(ctx, fn)
 }
 
-// WriteUnder is Write that holds the named lock (Tx.Lock) from its begin on.
+// WriteUnder is Write that holds the named lock (Tx.Lock) from the start.
 func (c *Cluster) WriteUnder(ctx context.Context, id scope.TenantID, lock string, fn func(tx *Tx) error) error {
 	return c.Write(ctx, id, func(tx *Tx) error {
 		if err := tx.Lock(ctx, lock); err != nil {
@@ -293,7 +291,7 @@ func (c *Cluster) WriteUnder(ctx context.Context, id scope.TenantID, lock string
 	})
 }
 
-// Tenants lists the ids of all tenants that have a store, in order.
+// Tenants lists the ids of all tenants with a store, sorted.
 func (c *Cluster) Tenants(ctx context.Context) ([]scope.TenantID, error) {
 	var ids []scope.TenantID
 	err := c.system.Read(ctx, func(tx *Tx) (err error) {
@@ -304,7 +302,7 @@ func (c *Cluster) Tenants(ctx context.Context) ([]scope.TenantID, error) {
 	return ids, err
 }
 
-// Health asks the store for one row, for at most a second.
+// Health reads one row from the store, within at most a second.
 func (c *Cluster) Health(ctx context.Context) Health {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -322,7 +320,7 @@ func (c *Cluster) Health(ctx context.Context) Health {
 	return h
 }
 
-// Size is how many bytes a tenant's store takes, with its indexes.
+// Size is the size of a tenant's store in bytes, including indexes.
 func (c *Cluster) Size(ctx context.Context, id scope.TenantID) (int64, error) {
 	var n int64
 	err := c.Read(ctx, id, func(tx *Tx) (err error) {
@@ -332,11 +330,11 @@ func (c *Cluster) Size(ctx context.Context, id scope.TenantID) (int64, error) {
 	return n, err
 }
 
-// Close ends all connections. Transactions that still run are not waited for;
-// whoever started them ends them first.
+// Close closes all connections. It does not wait for running transactions; their owners
+// must end them first.
 func (c *Cluster) Close() error { return c.backend.close() }
 
-// forget drops what is known of tenants when another replica dropped one.
+// forget drops the state of tenants that another replica has dropped.
 func (c *Cluster) forget(tenant scope.TenantID, name string) {
 	if tenant != "" || (name != tenantsRevision && name != "") {
 		return

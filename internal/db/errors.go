@@ -13,15 +13,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// ErrNoRows says that One found nothing. Where nobody handles it, it counts as a
-// NotFound fault.
+// ErrNoRows says that One found nothing. If nobody handles it, it counts as a NotFound
+// fault.
 var ErrNoRows error = noRows{}
 
 type noRows struct{}
 
 func (noRows) Error() string { return "db: no rows" }
 
-// As lets the error pass as a fault that is made afresh each time.
+// As converts the error to a fault that is created anew each time.
 func (noRows) As(target any) bool {
 	f, ok := target.(**fault.Error)
 	if ok {
@@ -30,15 +30,15 @@ func (noRows) As(target any) bool {
 	return ok
 }
 
-// errLostGroup says that a transaction was undone by the failure of another one
-// that shared its commit; running it again is safe.
+// errLostGroup says that a transaction was undone because another one failed that shared
+// its commit; it is safe to run it again.
 var errLostGroup = errors.New("the transaction shared a commit that failed")
 
-// errUnavailable marks errors that come from not reaching the store at all.
+// errUnavailable marks errors because the store could not be reached.
 var errUnavailable = errors.New("the store cannot be reached")
 
-// retryable reports whether the backend said that the transaction did nothing
-// and may run again.
+// retryable reports whether the backend said that the transaction had no effect and may run
+// again.
 func retryable(err error) bool {
 	if errors.Is(err, errLostGroup) {
 		return true
@@ -48,15 +48,15 @@ func retryable(err error) bool {
 		switch pg.Code {
 		case "40001", "40P01": // serialization failure, deadlock
 			return true
-		case "0A000": // a cached plan met a migration; the driver has dropped it
+		case "0A000": // a cached plan is older than a migration; the driver has dropped it
 			return pg.Message == "cached plan must not change result type"
 		}
 	}
 	return false
 }
 
-// translate makes faults of driver errors. Faults, ErrNoRows and the errors of
-// a done context pass.
+// translate converts driver errors to faults. Faults, ErrNoRows and context errors are
+// unchanged.
 func translate(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, ErrNoRows) {
 		return err
@@ -109,7 +109,7 @@ func fromPostgres(err *pgconn.PgError) error {
 		return referenced(err)
 	case "53100":
 		return full(err)
-	case "22021", "22P05": // NUL or bytes that are no UTF-8
+	case "22021", "22P05": // NUL or bytes that are not UTF-8
 		return badText(err)
 	case "25006", "55P03", "57014": // read-only server, lock or statement timeout
 		return unavailable(err)

@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// channel is the PostgreSQL channel on which replicas tell of changes.
+// channel is the PostgreSQL channel on which replicas announce changes.
 const channel = "gatehouse"
 
-// listener hears what other replicas announce, on a connection of its own.
+// listener receives the announcements of other replicas, on its own connection.
 type listener struct {
 	cfg      *pgx.ConnConfig
 	instance string
@@ -21,7 +21,7 @@ type listener struct {
 	done     chan struct{}
 }
 
-// listen starts listening. It returns once announcements are being heard.
+// listen starts listening. It returns once announcements are received.
 func listen(ctx context.Context, cfg *pgx.ConnConfig, instance string, heard func(string)) (*listener, error) {
 	run, cancel := context.WithCancel(context.Background())
 	l := &listener{cfg: cfg, instance: instance, heard: heard, cancel: cancel, done: make(chan struct{})}
@@ -52,8 +52,8 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 	return c, nil
 }
 
-// run hears until stopped. After a lost connection it connects again, waiting
-// longer each time, and then says that something may have been missed.
+// run listens until stopped. After a lost connection it reconnects, with growing pauses,
+// and then reports that announcements may have been missed.
 func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 	defer close(l.done)
 	for {
@@ -79,8 +79,8 @@ func (l *listener) run(ctx context.Context, c *pgx.Conn) {
 	}
 }
 
-// hear passes on announcements until the connection fails. In silence it asks
-// the server for a sign of life, so that a dead network is noticed.
+// hear passes on announcements until the connection fails. When nothing arrives it pings
+// the server, to notice a dead network.
 func (l *listener) hear(ctx context.Context, c *pgx.Conn) {
 	for {
 		quiet, cancel := context.WithTimeout(ctx, 15*time.Second)

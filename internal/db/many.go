@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// portions are how many rows one statement of ExecRows carries. Few sizes make
+// portions are the possible numbers of rows in one statement of ExecRows. A few sizes make
 // few texts, and each backend keeps a prepared statement for each.
 var portions = []int{250, 50, 10, 1}
 
@@ -40,9 +40,9 @@ func ExecRows(ctx context.Context, tx *Tx, head string, rows [][]any, tail strin
 	return changed, nil
 }
 
-// rowsAtOnce is how many of n rows a statement is to carry: all of them where each
-// statement is a journey, one in SQLite, which calls no server, and for a
-// statement of several rows keeps what it would need to undo the first ones.
+// rowsAtOnce is how many of n rows a statement should have: all of them if each statement
+// is a network round trip; one in SQLite, which calls no server, and for a statement of
+// several rows keeps what it needs to undo the first ones.
 func (tx *Tx) rowsAtOnce(n int) int {
 	if tx.db.cluster.backend.name() == "sqlite" {
 		return min(n, 1)
@@ -60,8 +60,7 @@ func portion(n int) int {
 	return 1
 }
 
-// rowsText is the statement for n rows. Types stand in the first one: the others
-// follow it.
+// rowsText is the statement for n rows. Only the first row has types: the others follow it.
 func rowsText(head string, n, width int, tail string, types []string) string {
 	var b strings.Builder
 	b.Grow(len(head) + n*width*6 + len(tail) + width*32)

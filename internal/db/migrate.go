@@ -20,9 +20,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// migrations holds one text per migration for both backends: where they differ
-// there is a token such as {{int}}. Package areas own ranges of numbers, so a
-// lower number may come later than a higher one.
+// migrations holds one text per migration for both backends: where they differ there is a
+// token such as {{int}}. Areas own ranges of numbers, so a lower number may be newer than a
+// higher one.
 //
 //go:embed migrations
 var migrations embed.FS
@@ -75,8 +75,8 @@ func versionsOf(id scope.TenantID) ([]int64, error) {
 	return out, nil
 }
 
-// upToDate reports whether t's store has every migration. A store that has more
-// of them is up to date too: a newer program runs beside this one.
+// upToDate reports whether t's store has every migration. A store with more migrations is
+// up to date too: a newer program runs at the same time.
 func upToDate(ctx context.Context, t txn, id scope.TenantID) (bool, error) {
 	want, err := versionsOf(id)
 	if err != nil {
@@ -84,7 +84,7 @@ func upToDate(ctx context.Context, t txn, id scope.TenantID) (bool, error) {
 	}
 	have, err := applied(ctx, t)
 	if err != nil {
-		return false, ctx.Err() // a store without that table is a new one; else migrating says what is wrong
+		return false, ctx.Err() // a store without that table is new; else the migration reports the error
 	}
 	for _, v := range want {
 		if !have[v] {
@@ -107,9 +107,9 @@ func applied(ctx context.Context, t txn) (map[int64]bool, error) {
 // ErrNewer says that a newer program has changed the store's schema.
 var ErrNewer = errors.New("the data was written by a newer gatehouse")
 
-// refuseNewer is an ErrNewer where a store has a migration that this program does
-// not know. A program that starts must not write into what it does not know; one
-// that runs while a newer one is started beside it goes on.
+// refuseNewer returns ErrNewer if a store has a migration that this program does not know.
+// A program that starts must not write to an unknown schema; one that is already running
+// when a newer one starts continues.
 func (c *Cluster) refuseNewer(ctx context.Context, id scope.TenantID) error {
 	t, err := c.backend.begin(ctx, id, false)
 	if err != nil {
@@ -139,8 +139,8 @@ func (c *Cluster) refuseNewer(ctx context.Context, id scope.TenantID) error {
 		ErrNewer, what, slices.Max(slices.Collect(maps.Keys(have))), slices.Max(known))
 }
 
-// migrate brings a store up to date. The locker keeps replicas apart; nil where
-// the database does so itself.
+// migrate brings a store up to date. The locker keeps replicas apart; nil if the database
+// does that itself.
 func migrate(ctx context.Context, db *sql.DB, d dialect, id scope.TenantID, locker lock.SessionLocker) error {
 	sub, err := fs.Sub(migrations, dirOf(id))
 	if err != nil {
@@ -162,7 +162,7 @@ func migrate(ctx context.Context, db *sql.DB, d dialect, id scope.TenantID, lock
 	return nil
 }
 
-// tokenFS gives the migrations of one dialect.
+// tokenFS provides the migrations of one dialect.
 type tokenFS struct {
 	fs.FS
 	tokens *strings.Replacer

@@ -21,22 +21,22 @@ import (
 
 const (
 	systemSchema   = "gatehouse"
-	acquireTimeout = 900 * time.Millisecond // a store that is down is said so within a second
+	acquireTimeout = 900 * time.Millisecond // a store that is down is reported within a second
 	commitTimeout  = 5 * time.Second
-	// answerTimeout is how long a server may be silent about one statement: longer
-	// than it waits for a lock. One that hangs keeps its connections open.
+	// answerTimeout is how long a server may take for one statement: longer than it waits
+	// for a lock. A server that hangs keeps its connections open.
 	answerTimeout  = 12 * time.Second
 	migrateTimeout = time.Minute
 )
 
-// pgBackend keeps a schema per tenant, owned by a role of the tenant's own that
-// may touch nothing else, if the login may create roles. Every connection is
-// bound to one schema and role when it is taken from the pool.
+// pgBackend has a schema for each tenant, owned by a role of its own without other rights,
+// if the login may create roles. Every connection is bound to one schema and role when it
+// is taken from the pool.
 type pgBackend struct {
 	pool     *pgxpool.Pool
-	instance string // tells our own announcements from those of other replicas
-	// deployment goes into role names, which all databases of a server share; it
-	// is made once per database. Empty without roles.
+	instance string // distinguishes our own announcements from those of other replicas
+	// deployment is part of role names, because all databases of a server share roles; it
+	// is generated once per database. Empty without roles.
 	deployment string
 	ears       *listener
 }
@@ -44,7 +44,7 @@ type pgBackend struct {
 // bound is the key of a context's binding, and of a connection's.
 type bound struct{}
 
-// binding is whose tables a connection reaches.
+// binding says whose tables a connection reaches.
 type binding struct {
 	schema string
 	role   string // empty: the login itself
@@ -81,8 +81,8 @@ func openPostgres(ctx context.Context, cfg Config, heard func(string)) (*pgBacke
 	return b, nil
 }
 
-// prepareConn binds a connection to the tenant of the context. Without one it
-// refuses, so that nothing ever runs on another's tables by accident.
+// prepareConn binds a connection to the tenant of the context. Without one it refuses, so
+// that nothing ever runs on another tenant's tables by accident.
 func prepareConn(ctx context.Context, c *pgx.Conn) (bool, error) {
 	want, ok := ctx.Value(bound{}).(binding)
 	if !ok {
@@ -123,8 +123,8 @@ func (b *pgBackend) bindingOf(id scope.TenantID) binding {
 	return binding{schema: identifier("t_", string(id)), role: identifier("gh_"+b.deployment+"_", string(id))}
 }
 
-// identifier is prefix and name, shortened by a digest where PostgreSQL would cut
-// it off at 63 bytes. The underscore keeps it apart from the names of tenants.
+// identifier is prefix and name, shortened with a hash if PostgreSQL would cut it at 63
+// bytes. The underscore keeps it apart from the names of tenants.
 func identifier(prefix, name string) string {
 	if len(prefix)+len(name) <= 63 {
 		return prefix + name
@@ -133,7 +133,7 @@ func identifier(prefix, name string) string {
 	return prefix + name[:63-len(prefix)-17] + "_" + hex.EncodeToString(sum[:8])
 }
 
-// prepareDatabase makes the system schema and finds out whether tenants get roles.
+// prepareDatabase creates the system schema and finds out whether tenants get roles.
 func (b *pgBackend) prepareDatabase(ctx context.Context, cfg Config) error {
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
@@ -169,7 +169,7 @@ func (b *pgBackend) session(ctx context.Context, as binding, f func(*pgx.Conn) e
 	return f(c.Conn())
 }
 
-// exclusively runs f while no other session of the database does under that name.
+// exclusively runs f while no other session of the database holds that name.
 func exclusively(ctx context.Context, c *pgx.Conn, name string, f func() error) (err error) {
 	key := lockKey("", name)
 	if _, err := c.Exec(ctx, `SELECT pg_advisory_lock($1)`, key); err != nil {
@@ -212,7 +212,7 @@ func (b *pgBackend) begin(ctx context.Context, id scope.TenantID, write bool) (t
 			return &pgTxn{conn: c, tx: tx, backend: b, tenant: id}, nil
 		}
 		c.Release()
-		// The server was restarted under the idle connections: a new one may do.
+		// The server was restarted while the connections were idle: a new one may work.
 		if try > int(b.pool.Config().MaxConns) || ctx.Err() != nil || !brokenConn(err) {
 			return nil, err
 		}
@@ -227,8 +227,8 @@ func beginTx(ctx context.Context, c *pgxpool.Conn, opts pgx.TxOptions) (pgx.Tx, 
 	return tx, silent(ctx, short, err)
 }
 
-// silent says of an error that a deadline of ours made, not the caller's, that the
-// store does not answer.
+// silent converts an error from one of our own deadlines, not the caller's, to the fault
+// that the store does not answer.
 func silent(caller, ours context.Context, err error) error {
 	if err != nil && ours.Err() != nil && caller.Err() == nil {
 		return errors.Join(errUnavailable, err)
@@ -246,7 +246,7 @@ func (b *pgBackend) acquire(ctx context.Context, id scope.TenantID) (*pgxpool.Co
 	return c, nil
 }
 
-// stateOf is the server's code for an error; empty for errors from elsewhere.
+// stateOf is the server's code for an error; empty for other errors.
 func stateOf(err error) string {
 	var pg interface{ SQLState() string }
 	if errors.As(err, &pg) {
@@ -274,7 +274,7 @@ func (b *pgBackend) provision(ctx context.Context, id scope.TenantID) error {
 			return translate(ctx, err)
 		}
 	}
-	// A missing role is an error above, and no obstacle here.
+	// A missing role is an error above, and harmless here.
 	if id != "" {
 		if err := b.makeTenant(ctx, id); err != nil {
 			return translate(ctx, err)
@@ -285,7 +285,7 @@ func (b *pgBackend) provision(ctx context.Context, id scope.TenantID) error {
 	return translate(ctx, errors.Join(err, pool.Close()))
 }
 
-// makeTenant makes the role and the schema of a tenant, unless they are there.
+// makeTenant creates the role and the schema of a tenant, unless they exist.
 func (b *pgBackend) makeTenant(ctx context.Context, id scope.TenantID) error {
 	as := b.bindingOf(id)
 	schema, role := pgx.Identifier{as.schema}.Sanitize(), pgx.Identifier{as.role}.Sanitize()
@@ -302,7 +302,7 @@ func (b *pgBackend) makeTenant(ctx context.Context, id scope.TenantID) error {
 			}
 			if !known {
 				_, err := c.Exec(ctx, "CREATE ROLE "+role+" NOLOGIN NOINHERIT")
-				if state := stateOf(err); err != nil && state != "42710" && state != "23505" { // a copy of this database was faster
+				if state := stateOf(err); err != nil && state != "42710" && state != "23505" { // a copy of this database created it first
 					return err
 				}
 				if _, err := c.Exec(ctx, "GRANT "+role+" TO CURRENT_USER"); err != nil {
@@ -321,15 +321,15 @@ func (b *pgBackend) drop(ctx context.Context, id scope.TenantID) error {
 	as := b.bindingOf(id)
 	err := b.session(ctx, b.bindingOf(""), func(c *pgx.Conn) error {
 		return exclusively(ctx, c, "db.tenant", func() error {
-			// A transaction of the tenant's may still run, and hold a table that this
-			// waits for while it waits for one that this holds.
+			// A transaction of the tenant may still run, and hold a table that this one
+			// waits for while it waits for one that this one holds.
 			return unlessLost(ctx, func() error { return dropSchema(ctx, c, as) })
 		})
 	})
 	return translate(ctx, err)
 }
 
-// dropSchema removes a schema as its owner does, then the owner.
+// dropSchema drops a schema as its owner does, then the owner.
 func dropSchema(ctx context.Context, c *pgx.Conn, as binding) error {
 	drop := "DROP SCHEMA IF EXISTS " + pgx.Identifier{as.schema}.Sanitize() + " CASCADE"
 	if as.role == "" {
@@ -366,7 +366,7 @@ func (b *pgBackend) close() error {
 	return nil
 }
 
-// sessionLock keeps replicas from migrating one store at a time.
+// sessionLock prevents replicas from migrating one store at the same time.
 type sessionLock struct{ key int64 }
 
 // SessionLock waits for the advisory lock.
@@ -420,7 +420,7 @@ func (t *pgTxn) announce(ctx context.Context, payload string) error {
 	return err
 }
 
-// commit is not stopped by a caller who goes away: the outcome would be unknown.
+// a caller that disconnects does not stop the commit: its outcome would be unknown
 func (t *pgTxn) commit(ctx context.Context) error {
 	defer t.conn.Release()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
@@ -432,7 +432,7 @@ func (t *pgTxn) commit(ctx context.Context) error {
 }
 
 func (t *pgTxn) rollback() {
-	defer t.conn.Release() // a connection that is not idle again is thrown away
+	defer t.conn.Release() // a connection that does not become idle again is discarded
 	ctx, cancel := context.WithTimeout(context.Background(), acquireTimeout)
 	defer cancel()
 	_ = t.tx.Rollback(ctx)
@@ -442,8 +442,8 @@ func (t *pgTxn) rollback() {
 type pgCursor struct {
 	rows  pgx.Rows
 	names []string
-	// ours ends when the server is silent for too long while a row is waited for:
-	// patience runs then alone, not while the caller works on a row.
+	// our own deadline, when the server is silent for too long while a row is awaited: it
+	// does not run while the caller works on a row.
 	caller, ours context.Context
 	cancel       context.CancelFunc
 	patience     *time.Timer

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// One runs a query and maps its first row to a T: a struct with `db` tags, or a
-// single column's value. No row is ErrNoRows.
+// One runs a query and maps its first row to a T: a struct with `db` tags, or a single
+// column's value. Without a row the error is ErrNoRows.
 func One[T any](ctx context.Context, tx *Tx, sql string, args ...any) (T, error) {
 	var found T
 	for row, err := range Rows[T](ctx, tx, sql, args...) {
@@ -30,9 +30,9 @@ func All[T any](ctx context.Context, tx *Tx, sql string, args ...any) ([]T, erro
 	return list, nil
 }
 
-// Rows runs a query and yields its rows one at a time, for results that should
-// not be held in memory as a whole. An error comes last. No other statement may
-// run on the transaction until the loop is left.
+// Rows runs a query and yields its rows one at a time, for results that should not be held
+// in memory as a whole. An error comes last. No other statement may run on the transaction
+// until the loop ends.
 func Rows[T any](ctx context.Context, tx *Tx, sql string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -95,7 +95,7 @@ func each[T any](ctx context.Context, cur cursor, do func(T) bool) (err error) {
 	}
 }
 
-// plan says how rows become values of one type. It is made once per type.
+// plan says how to convert rows to values of one type. It is made once per type.
 type plan struct {
 	scalar  setter // set when the type takes a single column
 	columns map[string]field
@@ -107,8 +107,8 @@ type field struct {
 	set   setter
 }
 
-// plans keeps the plan of each type that was ever scanned: pure results of
-// reflection, the same for every cluster.
+// plans caches the plan of each scanned type: pure results of reflection, the same for
+// every cluster.
 var plans sync.Map // reflect.Type → *plan
 
 func planOf(t reflect.Type) *plan {

@@ -17,8 +17,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// sqliteBackend keeps one file per store. Files of tenants that nobody uses are
-// closed, the longest unused first, when more than maxIdle are open.
+// sqliteBackend has one file per store. When more than maxIdle are open, it closes unused
+// files, the longest unused first.
 type sqliteBackend struct {
 	dir     string
 	readers int
@@ -63,14 +63,13 @@ func (b *sqliteBackend) path(id scope.TenantID) string {
 	return filepath.Join(b.dir, "tenants", string(id)+".db")
 }
 
-// forWriter is what the one writer of a file sets besides: what a transaction
-// changed, and what a statement would need to be undone, stays in memory, where
-// by default it goes to the file and back beyond 2 MB. Transactions here are
-// bounded; migrations, which are not, do without.
+// forWriter has further settings for the writer of a file: the changes of a transaction,
+// and what is needed to undo a statement, stay in memory; by default they go to the file
+// and back beyond 2 MB. Transactions here are bounded; migrations are not, and do without.
 const forWriter = "&_pragma=cache_spill(0)&_pragma=temp_store(2)"
 
-// dsn is the file's address with what every connection sets. A file must exist
-// unless mode is rwc: a dropped tenant must not come back empty.
+// dsn is the file's address with the settings of every connection. A file must exist unless
+// mode is rwc: a dropped tenant must not come back empty.
 func (b *sqliteBackend) dsn(id scope.TenantID, mode string, queryOnly bool) string {
 	q := url.Values{}
 	q.Set("mode", mode)
@@ -90,7 +89,7 @@ func (b *sqliteBackend) dsn(id scope.TenantID, mode string, queryOnly bool) stri
 	return u.String()
 }
 
-// use gives the store of a tenant and keeps it open until done is called.
+// use returns the store of a tenant and keeps it open until done is called.
 func (b *sqliteBackend) use(id scope.TenantID) (s *sqliteStore, done func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +113,7 @@ func (b *sqliteBackend) use(id scope.TenantID) (s *sqliteStore, done func(), err
 	return s, func() { b.done(s) }, nil
 }
 
-// done ends one use and closes what has become too much.
+// done ends one use and closes stores beyond the limit.
 func (b *sqliteBackend) done(s *sqliteStore) {
 	var excess []*sqliteStore
 	b.mu.Lock()
@@ -137,7 +136,7 @@ func (b *sqliteBackend) done(s *sqliteStore) {
 	}
 }
 
-// shut closes the connections of a store that has no users and gets no more.
+// shut closes the connections of a store without users.
 func (s *sqliteStore) shut() error {
 	return errors.Join(s.reads.shut(), s.writer.shut())
 }
@@ -188,7 +187,7 @@ func (b *sqliteBackend) provision(ctx context.Context, id scope.TenantID) error 
 	return translate(ctx, err)
 }
 
-// syncDir makes a new file's name survive a power cut.
+// syncDir makes sure that the name of a new file survives a power cut.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

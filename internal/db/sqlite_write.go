@@ -6,16 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// maxGroup bounds how many transactions share one commit.
+// maxGroup is the largest number of transactions that share one commit.
 const maxGroup = 64
 
-// sqliteWriter is the one writer of a file. Transactions take turns; those that
-// queue while another one runs share its commit, so that one fsync serves them
-// all. Each of them runs under a savepoint, so that its failure undoes nothing
-// but itself, and none is acknowledged before the shared commit.
+// sqliteWriter is the only writer of a file. Transactions take turns; those that queue
+// while another one runs share its commit, so that one fsync serves them all. Each runs
+// under a savepoint, so that its failure undoes only itself, and none is acknowledged
+// before the shared commit.
 type sqliteWriter struct {
 	dsn     string
-	turn    chan struct{} // full while somebody has the turn; guards conn and group
+	turn    chan struct{} // full while a transaction has its turn; guards conn and group
 	waiting atomic.Int32
 	conn    *sqliteConn
 	group   *commitGroup
@@ -68,14 +68,14 @@ func (w *sqliteWriter) drop() error {
 	return err
 }
 
-// do runs a statement that no context may interrupt: an interrupted write would
-// undo the whole group.
+// do runs a statement that no context may interrupt: an interrupted write would undo the
+// whole group.
 func (w *sqliteWriter) do(text string) error {
 	_, err := w.conn.exec(context.Background(), text, nil)
 	return err
 }
 
-// finish commits the group and tells its members. The caller has the turn.
+// finish commits the group and notifies its members. The caller has the turn.
 func (w *sqliteWriter) finish() error {
 	g := w.group
 	w.group = nil
@@ -87,16 +87,16 @@ func (w *sqliteWriter) finish() error {
 	return g.err
 }
 
-// undo ends the SQLite transaction without committing. SQLite has done so itself
-// after some errors, hence a failure only means a connection that is not to be
-// used again if it is still inside a transaction; a new one is safe either way.
+// undo ends the SQLite transaction without a commit. After some errors SQLite has already
+// done so. So a failure only means that a connection still inside a transaction must not be
+// used again; a new connection is safe in any case.
 func (w *sqliteWriter) undo() {
 	if w.do("ROLLBACK") != nil {
 		_ = w.drop()
 	}
 }
 
-// lose undoes the group; its members have to run again.
+// lose undoes the group; its members must run again.
 func (w *sqliteWriter) lose() {
 	g := w.group
 	w.group = nil
@@ -140,10 +140,10 @@ func (t *sqliteWrite) query(_ context.Context, sql string, args []any) (cursor, 
 	return t.w.conn.query(context.Background(), sql, args)
 }
 
-// lock needs no statement: the writer is alone.
+// lock needs no statement: there is only one writer.
 func (t *sqliteWrite) lock(context.Context, string) error { return nil }
 
-// announce has nobody to reach: there are no other replicas.
+// announce does nothing: there are no other replicas.
 func (t *sqliteWrite) announce(context.Context, string) error { return nil }
 
 func (t *sqliteWrite) commit(context.Context) error {
@@ -163,7 +163,7 @@ func (t *sqliteWrite) commit(context.Context) error {
 		<-w.turn
 		return err
 	}
-	<-w.turn // somebody waits: let them join, and commit unless one of them does
+	<-w.turn // others wait: let them join; commit unless one of them does
 	select {
 	case <-g.done:
 		return g.err

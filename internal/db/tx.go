@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// attempts bounds how often a transaction runs that lost against another one.
+// attempts is the largest number of runs of a transaction that lost against another one.
 const attempts = 6
 
 // DB is the store of one tenant, or the system store. It is safe for concurrent
@@ -19,8 +19,8 @@ type DB struct {
 	tenant  scope.TenantID
 }
 
-// Tx is one transaction. It is good for one goroutine, within the function that
-// it was given to.
+// Tx is one transaction. Only the goroutine and the function that it was passed to may use
+// it.
 type Tx struct {
 	db    *DB
 	txn   txn
@@ -30,23 +30,22 @@ type Tx struct {
 	said  map[string]bool
 }
 
-// TenantID is the tenant whose store this is; empty for the system store.
+// TenantID returns the tenant of this store; empty for the system store.
 func (d *DB) TenantID() scope.TenantID { return d.tenant }
 
-// Read runs fn on one consistent snapshot that cannot be written to.
+// Read runs fn on one consistent, read-only snapshot.
 func (d *DB) Read(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.run(ctx, false, fn)
 }
 
-// Write runs fn in a transaction and commits it when fn returns nil. Where the
-// backend says that the transaction lost against another one, fn runs again, so
-// fn must only change what it sets anew each time. When Write returns nil, the
-// change is durable.
+// Write runs fn in a transaction and commits it when fn returns nil. If the backend says
+// that the transaction lost against another one, fn runs again, so fn may only change what
+// it sets anew each time. When Write returns nil, the change is durable.
 func (d *DB) Write(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.run(ctx, true, fn)
 }
 
-// Revision is the value of a counter that Bump counts; 0 before the first.
+// Revision returns the value of a counter that Bump increments; 0 before the first.
 func (d *DB) Revision(ctx context.Context, name string) (int64, error) {
 	var value int64
 	err := d.Read(ctx, func(tx *Tx) (err error) {
@@ -65,8 +64,8 @@ func (d *DB) run(ctx context.Context, write bool, fn func(tx *Tx) error) error {
 	return err
 }
 
-// unlessLost runs f, and again where the backend says that it lost against
-// another transaction.
+// unlessLost runs f, and runs it again if the backend says that it lost against another
+// transaction.
 func unlessLost(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
@@ -117,7 +116,7 @@ func (d *DB) once(ctx context.Context, write bool, fn func(tx *Tx) error) error 
 	return nil
 }
 
-// Exec runs a statement and gives the number of rows that it changed.
+// Exec runs a statement and returns the number of rows that it changed.
 func (tx *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	vals, err := tx.args(ctx, args)
 	if err != nil {
@@ -127,7 +126,7 @@ func (tx *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) 
 	return n, tx.failed(ctx, err)
 }
 
-// Revision is the value of a counter that Bump counts; 0 before the first.
+// Revision returns the value of a counter that Bump increments; 0 before the first.
 func (tx *Tx) Revision(ctx context.Context, name string) (int64, error) {
 	value, err := One[int64](ctx, tx, `SELECT value FROM revisions WHERE name = $1`, name)
 	if errors.Is(err, ErrNoRows) {
@@ -136,8 +135,8 @@ func (tx *Tx) Revision(ctx context.Context, name string) (int64, error) {
 	return value, err
 }
 
-// Bump adds one to the counter name, gives its new value, and tells every
-// Watch on every replica once the transaction has committed.
+// Bump increments the counter name, returns its new value, and notifies every Watch on
+// every replica once the transaction has committed.
 func (tx *Tx) Bump(ctx context.Context, name string) (int64, error) {
 	value, err := One[int64](ctx, tx, `INSERT INTO revisions (name, value) VALUES ($1, 1)
 		ON CONFLICT (name) DO UPDATE SET value = revisions.value + 1 RETURNING value`, name)
@@ -147,8 +146,8 @@ func (tx *Tx) Bump(ctx context.Context, name string) (int64, error) {
 	return value, tx.Notify(ctx, name)
 }
 
-// Notify tells every Watch like Bump, without counting and so without making
-// concurrent transactions wait for each other.
+// Notify notifies every Watch like Bump, without counting and so without making concurrent
+// transactions wait for each other.
 func (tx *Tx) Notify(ctx context.Context, name string) error {
 	if tx.said[name] {
 		return nil
@@ -160,12 +159,12 @@ func (tx *Tx) Notify(ctx context.Context, name string) error {
 	return tx.failed(ctx, tx.txn.announce(ctx, announcement(tx.db.tenant, name)))
 }
 
-// AfterCommit runs f once the transaction has committed, in the goroutine that
-// called Write. It does not run after a rollback.
+// AfterCommit runs f once the transaction has committed, in the goroutine that called
+// Write. It does not run after a rollback.
 func (tx *Tx) AfterCommit(f func()) { tx.after = append(tx.after, f) }
 
-// Lock waits until no other transaction of this tenant, on any replica, holds
-// name, and holds it until the end of the transaction.
+// Lock waits until no other transaction of this tenant, on any replica, holds name, and
+// holds it until the end of the transaction.
 func (tx *Tx) Lock(ctx context.Context, name string) error {
 	if tx.err != nil {
 		return tx.err

@@ -24,8 +24,8 @@ var (
 	emptyMembers = map[reflect.Kind]string{reflect.Slice: "[]", reflect.Map: "{}"}
 )
 
-// value makes one of nil, int64, float64, bool, string, []byte of an argument:
-// times become microseconds, what has members becomes JSON.
+// value converts an argument to one of nil, int64, float64, bool, string, []byte: times
+// become microseconds, values with members become JSON.
 func value(a any) (any, error) {
 	switch v := a.(type) {
 	case nil, int64, float64, bool:
@@ -89,7 +89,7 @@ func asText(t reflect.Type) bool {
 	return t.Implements(textEncoder) && !t.Implements(jsonEncoder) && reflect.PointerTo(t).Implements(textDecoder)
 }
 
-// text refuses what PostgreSQL cannot store, on SQLite too.
+// text refuses what PostgreSQL cannot store, also on SQLite.
 func text(s string) (any, error) {
 	if strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) {
 		return nil, badText(errBadText)
@@ -97,12 +97,12 @@ func text(s string) (any, error) {
 	return s, nil
 }
 
-// Stamp is t as a store gives it back: UTC, to the microsecond. What is written
-// down and shown at once is stamped with it, so that the answer to a change and
-// the read that follows tell one time.
+// Stamp returns t as a store returns it: UTC, rounded to the microsecond. A time that is
+// stored and returned at once is stamped, so that the answer to a change and a later read
+// show the same time.
 func Stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// micros is a time as it is stored: microseconds since 1970; the zero time is 0.
+// micros is a time as stored: microseconds since 1970; the zero time is 0.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -184,8 +184,8 @@ func setBool(dst reflect.Value, src any) error {
 	return nil
 }
 
-// integer reads what the drivers give for whole numbers; sums are numeric in
-// PostgreSQL and booleans are integers in SQLite.
+// integer reads the drivers' forms of whole numbers; sums are numeric in PostgreSQL and
+// booleans are integers in SQLite.
 func integer(dst reflect.Value, src any) (int64, error) {
 	switch n := src.(type) {
 	case int64:
@@ -279,7 +279,7 @@ func setBytes(dst reflect.Value, src any) error {
 	return nil
 }
 
-// members is the text of a value that is kept as text: JSON, or its own.
+// members is the text of a value that is stored as text: JSON, or its own.
 func members(dst reflect.Value, src any) ([]byte, error) {
 	switch s := src.(type) {
 	case string:

@@ -8,7 +8,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// watchers are the functions that want to know of changes.
+// watchers are the functions to call on changes.
 type watchers struct {
 	mu   sync.RWMutex
 	list []*watcher
@@ -18,12 +18,11 @@ type watcher struct {
 	fn func(tenant scope.TenantID, name string)
 }
 
-// Watch has fn told of each Bump and Notify, of all replicas, after its commit;
-// the empty tenant is the system store. When the connection that hears of other
-// replicas was lost and is back, fn is called once with an empty tenant and an
-// empty name: anything may have changed. It runs in the goroutine of the
-// committer or of the listener, so it must return at once. SQLite tells of this
-// process only.
+// Watch calls fn after the commit of each Bump and Notify, of all replicas; the empty
+// tenant is the system store. After the connection to other replicas was lost and restored,
+// fn is called once with an empty tenant and an empty name: anything may have changed. It
+// runs in the goroutine of the committer or of the listener, so it must return at once.
+// SQLite only reports changes of this process.
 func (c *Cluster) Watch(fn func(tenant scope.TenantID, name string)) (stop func()) {
 	return c.watch.add(fn)
 }
@@ -54,7 +53,7 @@ func announcement(tenant scope.TenantID, name string) string {
 	return string(tenant) + "\n" + name
 }
 
-// onAnnouncement is told of an announcement of another replica; empty after a gap.
+// onAnnouncement is called for an announcement of another replica; empty after a gap.
 func (c *Cluster) onAnnouncement(payload string) {
 	tenant, name, _ := strings.Cut(payload, "\n")
 	c.watch.notify(scope.TenantID(tenant), name)

@@ -10,8 +10,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Snapshot gives the controls and resources that decide now in the scope's
-// environment, production where it names none.
+// Snapshot returns the controls and resources that decide now in the scope's environment;
+// production if it names none.
 func (s *Service) Snapshot(ctx context.Context, sc scope.Scope) (*rego.Set, error) {
 	return s.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
 }
@@ -62,10 +62,10 @@ func (s *Service) DecideSeveral(ctx context.Context, sc scope.Scope, set *rego.S
 	return s.RecordAll(sc.Tenant, records)
 }
 
-// Try decides requests without recording or counting them, one after the other, until
-// next answers nil: what a search asks on the way to its answer is not a decision
-// that somebody acts on. Their users are looked up by stored. Faults: those of stored,
-// Unavailable "timeout" past the deadline of a bulk call, and "cancelled".
+// Try decides requests without recording or counting them, one after the other, until next
+// returns nil. A search uses it: nobody acts on the decisions that it tries. Their users
+// are looked up by stored. Faults: those of stored, Unavailable "timeout" after the
+// deadline of a bulk call, and "cancelled".
 func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, stored Lookup, next func() *rego.Request, got func(*rego.Decision)) error {
 	return s.withinShare(ctx, sc, func(ctx context.Context, t *turn) error {
 		for req := next(); req != nil; req = next() {
@@ -87,9 +87,9 @@ func (s *Service) Try(ctx context.Context, sc scope.Scope, set *rego.Set, stored
 	})
 }
 
-// Work does n steps of work beside an evaluation, within the tenant's share of the
-// processors and the deadline of a bulk call. Faults: Unavailable "timeout" or
-// "cancelled", where it could not do all steps.
+// Work does n steps of work outside of an evaluation, within the tenant's share of the
+// processors and the deadline of a bulk call. Faults: Unavailable "timeout" or "cancelled"
+// if it could not do all steps.
 func (s *Service) Work(ctx context.Context, sc scope.Scope, n int, step func(i int)) error {
 	return s.withinShare(ctx, sc, func(ctx context.Context, t *turn) error {
 		for i := range n {
@@ -102,10 +102,11 @@ func (s *Service) Work(ctx context.Context, sc scope.Scope, n int, step func(i i
 	})
 }
 
-// workPause is how many steps of work run from one pause to the next.
+// workPause is the number of steps between two pauses.
 const workPause = 8
 
-// ended is the fault of work that its context or its share of the processors ended.
+// ended is the fault for work that was stopped by its context or its share of the
+// processors.
 func ended(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fault.Cancelled(ctx.Err())
@@ -113,8 +114,8 @@ func ended(ctx context.Context) error {
 	return fault.New(fault.Unavailable, "timeout", "this took too long and was cancelled").Because(ctx.Err())
 }
 
-// withinShare runs work within the tenant's share of the processors and the deadline of
-// a bulk call.
+// withinShare runs work within the tenant's share of the processors and the deadline of a
+// bulk call.
 func (s *Service) withinShare(ctx context.Context, sc scope.Scope, work func(context.Context, *turn) error) error {
 	if s.BulkDeadline > 0 {
 		var done context.CancelFunc

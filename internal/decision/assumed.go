@@ -2,19 +2,19 @@ package decision
 
 import "sync/atomic"
 
-// assumedEnvironment ends our own reason of a decision whose request names no
+// assumedEnvironment ends the generated reason of a decision whose request names no
 // environment: a control that seems to have no effect is often in the other one.
 const assumedEnvironment = " (decided in production: the request names no environment)"
 
-// assumed keeps the last reasons that ended so. There are only a few, by control and
-// effect, and most decisions then put no text together.
+// assumed caches the last of these reasons. There are only a few, by control and effect, so
+// most decisions build no text.
 type assumed struct {
 	kept [16]atomic.Pointer[assumedReason]
 }
 
 type assumedReason struct{ own, whole string }
 
-// reason is a reason with its ending.
+// reason returns a reason with this ending.
 func (a *assumed) reason(own string) string {
 	place := len(own)
 	if place > 0 {

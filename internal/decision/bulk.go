@@ -45,10 +45,11 @@ func (s *Service) EvaluateBulk(ctx context.Context, sc scope.Scope, read func() 
 	return out, nil
 }
 
-// maxKeptRecords is of how many records the room is kept for the next bulk call.
+// maxKeptRecords is the largest number of records whose memory is reused for the next bulk
+// call.
 const maxKeptRecords = 200
 
-// takeRecords gives room for n records, empty ones.
+// takeRecords returns memory for n empty records.
 func (s *Service) takeRecords(n int) []audit.Decision {
 	if kept, ok := s.records.Get().(*[]audit.Decision); ok && cap(*kept) >= n {
 		return (*kept)[:n]
@@ -56,7 +57,7 @@ func (s *Service) takeRecords(n int) []audit.Decision {
 	return make([]audit.Decision, n)
 }
 
-// giveBack keeps the room of records that are written.
+// giveBack keeps the memory of written records for reuse.
 func (s *Service) giveBack(records []audit.Decision) {
 	if cap(records) == 0 || cap(records) > maxKeptRecords {
 		return
@@ -65,20 +66,20 @@ func (s *Service) giveBack(records []audit.Decision) {
 	s.records.Put(&records)
 }
 
-// bulkCall is a bulk call under way.
+// bulkCall is a bulk call in progress.
 type bulkCall struct {
 	*Service
 	caller context.Context
 	set    *rego.Set
 	turn   *turn
-	spent  time.Duration // since the turn was last asked for a pause
+	spent  time.Duration // since the last pause
 }
 
-// bulkPause is after how much evaluation a bulk call pauses between two items.
+// bulkPause is the evaluation time after which a bulk call pauses between two items.
 const bulkPause = 50 * time.Microsecond
 
 func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read func() ([]value.Value, error)) (Bulk, []audit.Decision, error) {
-	inTime := b.pause() // reading a large body is work too
+	inTime := b.pause() // reading a large body counts as work too
 	items, err := read()
 	if err != nil {
 		return Bulk{}, nil, err
@@ -119,8 +120,8 @@ func (b *bulkCall) run(ctx context.Context, sc scope.Scope, env scope.Env, read 
 	return out, records, nil
 }
 
-// between pauses after an item that took so long, if it is time to; false: there
-// is no more time.
+// between pauses after an item that took this long, if it is time to; false: there is no
+// time left.
 func (b *bulkCall) between(took time.Duration) bool {
 	if b.spent += took; b.spent < bulkPause {
 		return true
@@ -147,9 +148,9 @@ type bulkItem struct {
 	named   bool
 }
 
-// parseBulk reads the items of a bulk call: each a decision request with the
-// caller's decision_id. One snapshot decides all, so an item may name no other
-// environment than env, the call's. It collects the offences of all items.
+// parseBulk reads the items of a bulk call: each is a decision request with the caller's
+// decision_id. One snapshot decides all, so an item may only name env, the environment of
+// the call. It collects the errors of all items.
 func parseBulk(env scope.Env, items []value.Value) ([]bulkItem, error) {
 	if len(items) > MaxBulk {
 		return nil, fault.Invalidf("/decisions", "%d decisions; at most %d in one call", len(items), MaxBulk)
@@ -192,7 +193,7 @@ func parse(body value.Value) (rego.Request, []fault.Detail) {
 	return req, offences
 }
 
-// environment is the one that a request names in its body; AnyEnv is none.
+// environment returns the environment that a request names in its body; AnyEnv means none.
 func environment(body value.Value) (scope.Env, []fault.Detail) {
 	v := body.Get("environment")
 	if !v.Defined() {
@@ -205,8 +206,8 @@ func environment(body value.Value) (scope.Env, []fault.Detail) {
 	return scope.AnyEnv, []fault.Detail{{Pointer: "/environment", Message: "must be sandbox or production"}}
 }
 
-// scopeFor is the scope of a decision whose request names env itself, which is one
-// source more beside the query, the header and what the credential is bound to.
+// scopeFor returns the scope of a decision whose request names env itself. The body is one
+// more source besides the query, the header and the credential.
 func scopeFor(sc scope.Scope, env scope.Env) (scope.Scope, error) {
 	switch {
 	case env == scope.AnyEnv || env == sc.Env:

@@ -21,11 +21,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// MaxBulk is the most decisions that one bulk call may ask for.
+// MaxBulk is the largest number of decisions in one bulk call.
 const MaxBulk = 1000
 
-// Result is the answer to a decision request (specification, "Decision
-// request and result").
+// Result is the answer to a decision request.
 type Result struct {
 	Decision         string          `json:"decision" enum:"PERMIT,DENY" doc:"PERMIT when the controls in scope allow (with MASK: except the masked parts), else DENY"`
 	Reason           string          `json:"reason" doc:"The reason in words; the control's own reason if it gives one"`
@@ -53,36 +52,36 @@ type Bulk struct {
 	TotalEvaluationTimeMS float64      `json:"total_evaluation_time_ms"`
 }
 
-// Source gives what a snapshot is built from, at one revision.
+// Source is the data that a snapshot is built from, at one revision.
 type Source struct {
 	Revision int64
 	Controls []ControlText
-	// Libraries are what the controls may import.
+	// Libraries are the libraries that controls may import.
 	Libraries []lang.Library
 	Resources []rego.Resource
 	// PIP is data.pip: the data of connected sources by connection name.
 	PIP value.Value
 }
 
-// Delta is what became of a Source since a revision.
+// Delta is the change of a Source since a revision.
 type Delta struct {
 	Revision int64
-	// Resources are new or changed, RemovedResources gone.
+	// Resources are the new or changed ones, RemovedResources the removed ones.
 	Resources        []rego.Resource
 	RemovedResources []int64
-	// Rest is set when something beside resources changed. Controls are then new or
-	// changed, RemovedControls gone; Libraries are all that controls may import, and
-	// PIP is all of data.pip.
+	// Rest is set when something other than resources changed. Controls are then new or
+	// changed, RemovedControls removed; Libraries are all that controls may import, and PIP
+	// is all of data.pip.
 	Rest            bool
 	Controls        []ControlText
 	RemovedControls []int64
 	Libraries       []lang.Library
 	PIP             value.Value
-	// Whole: Controls are all active controls, and no other is there.
+	// Whole: Controls lists all active controls, and there are no others.
 	Whole bool
 }
 
-// ControlText is an active control in its stored form.
+// ControlText is an active control as stored.
 type ControlText struct {
 	rego.Meta
 	Source string

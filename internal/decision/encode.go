@@ -8,8 +8,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// AppendJSON writes r as encoding/json would, without reflection: this is the
-// answer of the hottest operation.
+// AppendJSON writes r as encoding/json would, without reflection: this is the answer of the
+// most frequent operation.
 func (r *Result) AppendJSON(dst []byte) []byte {
 	dst = append(dst, `{"decision":"`...)
 	dst = append(dst, r.Decision...)

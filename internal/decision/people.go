@@ -11,33 +11,32 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Bounds on what is kept of people: this many a tenant, and for this long until
-// the store is asked whether it still holds (another replica's notice may be lost).
+// Limits of the cache: this many people for each tenant, and this long until the store is
+// asked again (the notification of another replica may be lost).
 const (
 	maxPeople  = 10_000
 	peopleTime = 4 * time.Second
-	// peoplePatience is how long a decision waits for a store to look somebody up;
-	// peoplePause is for how long nobody is looked up after it did not answer.
+	// peoplePatience is how long a decision waits for a store to look up a user. After a
+	// failure, no user is looked up for peoplePause.
 	peoplePatience = 250 * time.Millisecond
 	peoplePause    = time.Second
 )
 
-// ErrPersonUnknown says that a store did not tell in time who somebody is, so that
-// the decision is made as for somebody who is not stored.
+// ErrPersonUnknown says that a store did not look up a user in time. The decision is then
+// made as for a user who is not stored.
 var ErrPersonUnknown error = fault.New(fault.Unavailable, "store_unavailable", "the stored user was not looked up: the store did not answer in time").After(time.Second)
 
-// People remembers stored users, unknown ones too, so that a decision seldom
-// asks the store.
+// People caches stored users, also unknown ones, so that a decision rarely needs the store.
 type People struct {
-	// Find reads one user's members from the store; undefined: there is none.
+	// Find reads the members of one user from the store; undefined: there is no such user.
 	Find func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
-	// Revision is the counter that changes with every change that Find would see.
+	// Revision names the counter that changes with every change that Find would see.
 	Revision func(ctx context.Context, tenant scope.TenantID) (int64, error)
 	Now      func() time.Time
 
 	away atomic.Int64 // until when the store is not asked, in Unix nanoseconds
 
-	mu  sync.RWMutex // guards all, and byID of each
+	mu  sync.RWMutex // guards everything, and byID of each tenant
 	all map[scope.TenantID]*peopleOf
 }
 
@@ -45,16 +44,16 @@ type People struct {
 type peopleOf struct {
 	byID     map[string]value.Value
 	revision int64
-	asking   sync.Mutex   // held by who asks whether they still hold
-	asked    atomic.Int64 // when they were known to, in Unix nanoseconds
+	asking   sync.Mutex   // held while the store is asked whether they are still valid
+	asked    atomic.Int64 // when they were last valid, in Unix nanoseconds
 }
 
 func (of *peopleOf) holds(now time.Time) bool {
 	return now.UnixNano()-of.asked.Load() < int64(peopleTime)
 }
 
-// Person is what is stored of a user. While the store is away or silent, those who
-// are known stay as they were, as the controls do, and others are ErrPersonUnknown.
+// Person returns the stored members of a user. While the store is down or does not answer,
+// cached users keep their values, as controls do, and others are ErrPersonUnknown.
 func (p *People) Person(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error) {
 	now := p.Now()
 	p.mu.RLock()
@@ -84,7 +83,7 @@ func remembered(v value.Value, known bool) (value.Value, error) {
 	return value.Value{}, ErrPersonUnknown
 }
 
-// load looks a person up in the store, unless what is known of them still holds.
+// load reads a user from the store, unless the cached value is still valid.
 func (p *People) load(ctx context.Context, tenant scope.TenantID, of *peopleOf, id string, now time.Time) (value.Value, error) {
 	of, err := p.current(ctx, tenant, of, now)
 	if err != nil {
@@ -111,8 +110,8 @@ func (of *peopleOf) find(id string) (value.Value, bool) {
 	return v, ok
 }
 
-// store remembers a person. What was read before a change must not be kept after
-// it: a change puts another set in the place of this one.
+// store caches a user. A value that was read before a change must not stay after it: a
+// change replaces the whole set.
 func (p *People) store(tenant scope.TenantID, of *peopleOf, id string, v value.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,13 +124,13 @@ func (p *People) store(tenant scope.TenantID, of *peopleOf, id string, v value.V
 	of.byID[id] = v
 }
 
-// current is the tenant's set: of, where it still holds, else a new one.
+// current returns the tenant's set: of, if it is still valid, else a new one.
 func (p *People) current(ctx context.Context, tenant scope.TenantID, of *peopleOf, now time.Time) (*peopleOf, error) {
 	if of != nil {
 		of.asking.Lock()
 		defer of.asking.Unlock()
 		if of.holds(now) || now.UnixNano() < p.away.Load() {
-			return of, nil // somebody else has asked meanwhile
+			return of, nil // another caller has asked meanwhile
 		}
 	}
 	revision, err := p.Revision(ctx, tenant)
@@ -156,8 +155,8 @@ func (p *People) current(ctx context.Context, tenant scope.TenantID, of *peopleO
 	return fresh, nil
 }
 
-// Changed forgets what is known of a tenant's people; an empty tenant stands
-// for all. It is fit to be a watcher of the store.
+// Changed drops the cached people of a tenant; an empty tenant means all. It can be used as
+// a watcher of the store.
 func (p *People) Changed(tenant scope.TenantID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,38 +15,38 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Lookup gives the stored members of input.user, undefined for somebody who is not
-// stored. Faults: those of the store, and ErrPersonUnknown.
+// Lookup returns the stored members of input.user, undefined for a user who is not stored.
+// Faults: those of the store, and ErrPersonUnknown.
 type Lookup func(ctx context.Context, tenant scope.TenantID, id string) (value.Value, error)
 
-// Service decides. Its fields are its dependencies; all but Cache are needed.
+// Service decides. Its fields are its dependencies; all but Cache are required.
 type Service struct {
 	Snapshots *Snapshots
-	// Person looks a decision's user up.
+	// Person looks up the user of a decision.
 	Person Lookup
-	// Record makes audit records safe, RecordAll those of a bulk call; the answer
+	// Record stores an audit record safely, RecordAll those of a bulk call; the answer
 	// waits for it.
 	Record    func(tenant scope.TenantID, d *audit.Decision) error
 	RecordAll func(tenant scope.TenantID, ds []audit.Decision) error
-	// KeepsInput tells of a decision at audit level basic whether its input is kept
-	// for replay; nil: none is.
+	// KeepsInput reports whether the input of a decision at audit level basic is stored for
+	// replay; nil: never.
 	KeepsInput func(tenant scope.TenantID, now time.Time) bool
 	// Observe counts a decision by the control that made it (0: none).
 	Observe func(tenant scope.TenantID, policy int64, effect rego.Effect)
-	// Evaluated counts an evaluation for the metrics of its control, or an answer
-	// from the cache in its place; took is its share of the decision's time.
+	// Evaluated counts an evaluation for the metrics of its control, or an answer from the
+	// cache; took is its share of the decision's time.
 	Evaluated func(tenant scope.TenantID, policy int64, took time.Duration, hit bool)
-	// Cache is the decision cache; nil switches it off.
+	// Cache is the decision cache; nil turns it off.
 	Cache *rego.Cache
-	// Share divides the processors between tenants; nil lets all run at once.
+	// Share divides the processors between tenants; nil: no limit.
 	Share *Share
-	// Deadline bounds the time that one live evaluation runs; it waits for its share
-	// of the processors beside. BulkDeadline bounds a bulk call as a whole, its
-	// waits included; 0 is none.
+	// Deadline limits the running time of one live evaluation; time spent waiting for a
+	// share of the processors is not included. BulkDeadline limits a whole bulk call,
+	// including waits; 0: no limit.
 	Deadline, BulkDeadline time.Duration
 	Now                    func() time.Time
 	NewID                  func() string
-	// Panics is told of faults of the evaluator; nil: no one is.
+	// Panics is called for faults of the evaluator; may be nil.
 	Panics *fault.Panics
 
 	assumed assumed
@@ -54,11 +54,10 @@ type Service struct {
 	single  sync.Pool // *audit.Decision, empty
 }
 
-// Evaluate decides one request, in the environment that the scope or the request
-// names. Faults: Invalid with every offence of the request; BadRequest
-// "environment_conflict" and Forbidden "environment_denied" where the two name
-// different ones; Unavailable when the audit cannot be written, for then nothing is
-// answered.
+// Evaluate decides one request, in the environment that the scope or the request names.
+// Faults: Invalid with every error in the request; BadRequest "environment_conflict" and
+// Forbidden "environment_denied" if the two name different ones; Unavailable when the audit
+// cannot be written: then there is no answer.
 func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value) (Result, error) {
 	asked, offences := environment(body)
 	sc, err := scopeFor(sc, asked)
@@ -85,9 +84,8 @@ func (s *Service) Evaluate(ctx context.Context, sc scope.Scope, body value.Value
 	}, nil
 }
 
-// DecideOpen is Evaluate for the protocols of others: members of the input
-// beside the four parts reach the controls as they are, and it gives the
-// decision itself with its id.
+// DecideOpen is Evaluate for other protocols: members of the input besides the four parts
+// reach the controls unchanged, and it returns the decision itself with its id.
 func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Value) (rego.Decision, string, error) {
 	set, err := s.Snapshots.Get(ctx, sc.Tenant, sc.EnvOr(scope.Production))
 	if err != nil {
@@ -98,15 +96,15 @@ func (s *Service) DecideOpen(ctx context.Context, sc scope.Scope, input value.Va
 		return rego.Decision{}, "", invalid(offences)
 	}
 	id := s.NewID()
-	// The environment is named from here on: the reasons of these protocols are those
-	// of a bundle, word by word.
+	// From here on the environment is named: these protocols have the same reasons as a
+	// bundle, word for word.
 	sc.Env = sc.EnvOr(scope.Production)
 	d, _, err := s.decide(ctx, sc, set, &req, id, "")
 	return d, id, err
 }
 
-// decide decides one request and stores its record. theirs is the caller's own id
-// for it, "" where there is none.
+// decide decides one request and stores its record. theirs is the caller's own id for it,
+// "" if there is none.
 func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id, theirs string) (rego.Decision, time.Time, error) {
 	rec, ok := s.single.Get().(*audit.Decision)
 	if !ok {
@@ -124,9 +122,9 @@ func (s *Service) decide(ctx context.Context, sc scope.Scope, set *rego.Set, req
 	return d, at, err
 }
 
-// Read calls parse, which reads a request of so many bytes. Reading a large one
-// takes as long as a slow evaluation, so it needs a share of the processors too.
-// Faults: those of parse, and RateLimited when the share is used up.
+// Read calls parse, which reads a request of this many bytes. Reading a large one takes as
+// long as a slow evaluation, so it needs a share of the processors too. Faults: those of
+// parse, and RateLimited when the share is used up.
 func (s *Service) Read(ctx context.Context, tenant scope.TenantID, size int, parse func() (value.Value, error)) (value.Value, error) {
 	if s.Share != nil && size > largeRequest {
 		done, err := s.Share.Hold(ctx, tenant, waitFactor*s.Deadline)
@@ -138,10 +136,10 @@ func (s *Service) Read(ctx context.Context, tenant scope.TenantID, size int, par
 	return parse()
 }
 
-// largeRequest is the size of a request in bytes that takes some 100 us to read.
+// largeRequest is the size of a request in bytes that takes about 100 us to read.
 const largeRequest = 16 << 10
 
-// turn begins a piece of work under the share; nil where there is none.
+// turn starts a piece of work under the share; nil if there is no share.
 func (s *Service) turn(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
 	if s.Share == nil {
 		return nil
@@ -149,15 +147,15 @@ func (s *Service) turn(ctx context.Context, tenant scope.TenantID, now time.Time
 	return s.Share.begin(ctx, tenant, now, most)
 }
 
-// decideInto decides one request and fills in its record. It pauses as t says. Its user is
-// looked up by stored.
+// decideInto decides one request and fills in its record. It pauses when t says so. Its
+// user is looked up by stored.
 func (s *Service) decideInto(ctx context.Context, sc scope.Scope, set *rego.Set, req *rego.Request, id string, rec *audit.Decision, t *turn, stored Lookup) (rego.Decision, error) {
 	unknown := fillUser(ctx, sc.Tenant, req, stored)
 	if unknown != nil && !errors.Is(unknown, ErrPersonUnknown) {
 		return rego.Decision{}, unknown
 	}
 	now := s.Now()
-	// The log keeps microseconds: the answer says the same.
+	// The log stores microseconds, so the answer has the same precision.
 	at := now.Truncate(time.Microsecond)
 	opt := rego.Options{Cache: s.Cache, Now: now, Deadline: s.Deadline, Clock: s.Now}
 	if t != nil {
@@ -172,7 +170,7 @@ func (s *Service) decideInto(ctx context.Context, sc scope.Scope, set *rego.Set,
 	}
 	record(rec, sc, req, &d, id, at)
 	if unknown != nil && rec.Error == "" {
-		rec.Error = unknown.Error() // the mark of a decision on somebody as unknown
+		rec.Error = unknown.Error() // marks a decision about a user who could not be looked up
 	}
 	switch rec.AuditLevel {
 	case audit.Detailed, audit.Comprehensive:
@@ -194,8 +192,7 @@ func (s *Service) panicHandler(ctx context.Context, sc scope.Scope, id string) f
 	}
 }
 
-// count tells of the decision, and of the evaluation of each control that was
-// asked for it.
+// count counts the decision, and the evaluation of each control that took part.
 func (s *Service) count(tenant scope.TenantID, d *rego.Decision) {
 	s.Observe(tenant, d.PolicyID, d.Effect)
 	if len(d.Ran) == 0 {
@@ -207,9 +204,9 @@ func (s *Service) count(tenant scope.TenantID, d *rego.Decision) {
 	}
 }
 
-// fillUser adds the members of input.user that were not sent and that a stored
-// user of the same id has. Faults: those of stored, and Unavailable "cancelled" when
-// the caller left meanwhile.
+// fillUser adds the members of input.user that were not sent and that a stored user with
+// the same id has. Faults: those of stored, and Unavailable "cancelled" when the caller
+// disconnected.
 func fillUser(ctx context.Context, tenant scope.TenantID, req *rego.Request, stored Lookup) error {
 	id, ok := req.User.Get("id").Str()
 	if !ok || id == "" || req.NotStored {
@@ -233,7 +230,7 @@ func fillUser(ctx context.Context, tenant scope.TenantID, req *rego.Request, sto
 	return nil
 }
 
-// record is what the audit keeps of a decision.
+// record fills in the audit record of a decision.
 func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Decision, id string, at time.Time) {
 	*rec = audit.Decision{
 		DecisionID: id, Timestamp: at,
@@ -262,7 +259,7 @@ func record(rec *audit.Decision, sc scope.Scope, req *rego.Request, d *rego.Deci
 	}
 }
 
-// addExplanation adds what the upper audit levels keep: input and explanation, and at
+// addExplanation adds what higher audit levels store: input and explanation, and at
 // comprehensive the trace.
 func addExplanation(ctx context.Context, rec *audit.Decision, set *rego.Set, req *rego.Request, opt rego.Options, d rego.Decision) {
 	rec.Input, rec.Hidden = appendInput(nil, req), d.HiddenInput(req)
@@ -274,7 +271,7 @@ func addExplanation(ctx context.Context, rec *audit.Decision, set *rego.Set, req
 	rec.Trace, rec.Explanation = document(steps), document(why)
 }
 
-// document is a list as JSON; nothing where it is empty.
+// document returns a list as JSON; nothing if it is empty.
 func document[T any](list []T) json.RawMessage {
 	if len(list) == 0 {
 		return nil
@@ -286,8 +283,8 @@ func document[T any](list []T) json.RawMessage {
 	return text
 }
 
-// appendInput writes a request as the evaluator was given it, members beside
-// the four parts included, so that it can be replayed.
+// appendInput writes a request as the evaluator received it, including members besides the
+// four parts, so that it can be replayed.
 func appendInput(dst []byte, req *rego.Request) []byte {
 	dst = append(dst, '{')
 	member := func(key string, v value.Value) bool {
@@ -310,7 +307,7 @@ func appendInput(dst []byte, req *rego.Request) []byte {
 	return append(dst, '}')
 }
 
-// text is a member as text: a string as it is, a number as it is written.
+// text returns a member as text: a string as it is, a number as it is written.
 func text(v value.Value, member string) string {
 	m := v.Get(member)
 	if s, ok := m.Str(); ok {
@@ -333,7 +330,7 @@ func name(d *rego.Decision) *string {
 	if d.PolicyID == 0 {
 		return nil
 	}
-	text := d.PolicyName // alone: a pointer into the decision would move all of it to the heap
+	text := d.PolicyName // on its own: a pointer into the decision would move all of it to the heap
 	return &text
 }
 

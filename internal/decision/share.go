@@ -29,19 +29,19 @@ import (
 //
 // A decision that ends before its first pause takes no lock.
 type Share struct {
-	// Weight is a tenant's weight against others; nil or below 1 is 1. It is
-	// called under a lock and must not block.
+	// Weight is a tenant's weight relative to others; nil or below 1 means 1. It is called
+	// under a lock and must not block.
 	Weight func(scope.TenantID) int
 
-	few, all int // slots while several tenants decide, and while one does
+	few, all int // slots while several tenants decide, and while only one does
 	now      func() time.Time
 	pool     sync.Pool
 
-	latest atomic.Pointer[scope.TenantID] // whose decision came last, roughly
-	mixed  atomic.Int64                   // when two tenants' decisions last met, in Unix nanoseconds
+	latest atomic.Pointer[scope.TenantID] // the tenant of the last decision, roughly
+	mixed  atomic.Int64                   // when decisions of two tenants last overlapped, in Unix nanoseconds
 
 	waits    atomic.Int64 // how many wait
-	mu       sync.Mutex   // guards what follows, and all accounts
+	mu       sync.Mutex   // guards the fields below, and all accounts
 	running  int          // slots that are held
 	floor    time.Duration
 	accounts map[scope.TenantID]*account
@@ -50,25 +50,25 @@ type Share struct {
 const (
 	// slice is how long a slot is held while another tenant waits.
 	slice = 2 * time.Millisecond
-	// stretch is how long a slot is held while only others of the tenant wait.
+	// stretch is how long a slot is held while only others of the same tenant wait.
 	stretch = 20 * time.Millisecond
-	// company is how long a tenant counts as one of several after the others'
-	// last decision; companyLook is how exactly that is known.
+	// company is how long a tenant counts as one of several after the last decision of
+	// another one; companyLook is the precision of that.
 	company     = time.Second
 	companyLook = 250 * time.Millisecond
 	// waitFactor is how many deadlines an evaluation may wait for its slots.
 	waitFactor = 4
 )
 
-// account is what one tenant holds and wants.
+// account holds a tenant's slots and requests for slots.
 type account struct {
-	used   time.Duration // processor time by weight, on the scale of floor
+	used   time.Duration // processor time divided by weight, on the scale of floor
 	weight time.Duration
 	slots  int
-	queue  []*turn // those that wait, in order
+	queue  []*turn // the waiting turns, in order
 }
 
-// NewShare makes a share of so many processors. now measures the slices.
+// NewShare makes a share of this many processors. now measures the slices.
 func NewShare(processors int, now func() time.Time) *Share {
 	s := &Share{few: max(1, processors-1), all: max(1, processors), now: now, accounts: map[scope.TenantID]*account{}}
 	s.pool.New = func() any {
@@ -84,21 +84,21 @@ type turn struct {
 	share  *Share
 	ctx    context.Context
 	tenant scope.TenantID
-	// pause and clock are the turn's methods, bound once: they are handed to each
+	// pause and clock are the turn's methods, bound once: they are passed to each
 	// evaluation.
 	pause func() bool
 	clock func() time.Time
 
 	holds   bool
-	since   time.Time // the beginning of the slice
+	since   time.Time // start of the slice
 	ran     time.Duration
 	waited  time.Duration
-	most    time.Duration // how long it may wait in all
+	most    time.Duration // longest total wait
 	granted chan struct{}
 }
 
-// begin starts a piece of work of a tenant, which may wait for at most most in
-// all. The caller must call end.
+// begin starts a piece of work of a tenant, which may wait for at most most in total. The
+// caller must call end.
 func (s *Share) begin(ctx context.Context, tenant scope.TenantID, now time.Time, most time.Duration) *turn {
 	s.seen(tenant, now)
 	t := s.pool.Get().(*turn)
@@ -106,9 +106,9 @@ func (s *Share) begin(ctx context.Context, tenant scope.TenantID, now time.Time,
 	return t
 }
 
-// Hold gives a tenant a slot for work beside an evaluation, such as reading a large
-// request. The caller must call done. Faults: RateLimited when no slot came free
-// within most, or the caller left.
+// Hold gives a tenant a slot for work outside of an evaluation, such as reading a large
+// request. The caller must call done. Faults: RateLimited when no slot became free within
+// most, or the caller disconnected.
 func (s *Share) Hold(ctx context.Context, tenant scope.TenantID, most time.Duration) (done func(), err error) {
 	t := s.begin(ctx, tenant, s.now(), most)
 	if !t.pause() {
@@ -118,7 +118,7 @@ func (s *Share) Hold(ctx context.Context, tenant scope.TenantID, most time.Durat
 	return t.end, nil
 }
 
-// seen takes note of whose decision it is, to know whether one tenant decides alone.
+// seen records which tenant decides, to know whether one tenant decides alone.
 func (s *Share) seen(tenant scope.TenantID, now time.Time) {
 	last := s.latest.Load()
 	if last != nil && *last == tenant {
@@ -135,7 +135,7 @@ func (s *Share) seen(tenant scope.TenantID, now time.Time) {
 	s.latest.Store(&name)
 }
 
-// slots is how many may be held now.
+// slots is how many slots may be held now.
 func (s *Share) slots(now time.Time) int {
 	if now.UnixNano()-s.mixed.Load() < int64(company) {
 		return s.few
@@ -143,7 +143,7 @@ func (s *Share) slots(now time.Time) int {
 	return s.all
 }
 
-// end gives back what the turn holds.
+// end returns what the turn holds.
 func (t *turn) end() {
 	if t == nil {
 		return
@@ -160,11 +160,11 @@ func (t *turn) end() {
 	t.share.pool.Put(t)
 }
 
-// time is the clock of the work: it stands still while the turn waits.
+// time is the clock of the work: it stops while the turn waits.
 func (t *turn) time() time.Time { return t.share.now().Add(-t.waited) }
 
-// yield is called by work that has run for a while. It returns once the
-// work may go on; false: it is to stop, as its caller left or it waited too long.
+// yield is called by work that has run for a while. It returns once the work may continue;
+// false: it must stop, because its caller disconnected or it waited too long.
 func (t *turn) yield() bool {
 	s := t.share
 	now := s.now()
@@ -192,8 +192,9 @@ func (t *turn) yield() bool {
 	return t.await(now)
 }
 
-// yieldProcessor lets others run for whom there is no slot: requests that just came. The
-// only processor must rest for that, since the network is looked at when nothing runs.
+// yieldProcessor lets requests run for which there is no slot: those that have just
+// arrived. The only processor must become idle for that, because the network is polled when
+// nothing runs.
 func (s *Share) yieldProcessor() {
 	if s.all == 1 {
 		time.Sleep(50 * time.Microsecond)
@@ -202,7 +203,7 @@ func (s *Share) yieldProcessor() {
 	runtime.Gosched()
 }
 
-// mustYield reports whether the slot goes to somebody else. Caller holds mu.
+// mustYield reports whether the slot goes to another turn. The caller holds mu.
 func (s *Share) mustYield(a *account, t *turn, now time.Time) bool {
 	if s.running > s.slots(now) {
 		return true
@@ -217,8 +218,8 @@ func (s *Share) mustYield(a *account, t *turn, now time.Time) bool {
 	return t.ran >= stretch
 }
 
-// account is the tenant's, a new one for a tenant that had none. Whoever comes
-// begins level with those who are served: idling earns nothing. Caller holds mu.
+// account returns the tenant's account, a new one if it had none. A tenant that starts
+// begins level with those that are served: idle time earns nothing. The caller holds mu.
 func (s *Share) account(tenant scope.TenantID) *account {
 	a := s.accounts[tenant]
 	if a == nil {
@@ -231,13 +232,13 @@ func (s *Share) account(tenant scope.TenantID) *account {
 	return a
 }
 
-// charge counts the slice that t ran. Caller holds mu.
+// charge adds the slice that t ran. The caller holds mu.
 func (s *Share) charge(a *account, t *turn, now time.Time) {
 	took := max(0, now.Sub(t.since))
 	a.used += took / a.weight
 	t.ran += took
 	t.since = now
-	if s.waits.Load() == 0 { // nobody was kept waiting: it is no debt
+	if s.waits.Load() == 0 { // nobody waited, so it is no debt
 		s.floor = max(s.floor, a.used)
 	}
 }
@@ -255,15 +256,15 @@ func (s *Share) release(a *account, t *turn) {
 	t.holds = false
 }
 
-// drop forgets an account that holds and wants nothing.
+// drop removes an account without slots and requests.
 func (s *Share) drop(tenant scope.TenantID, a *account) {
 	if a.slots == 0 && len(a.queue) == 0 {
 		delete(s.accounts, tenant)
 	}
 }
 
-// enqueue puts t among those that wait: before those of its tenant while its
-// turn is not over, else behind them. Caller holds mu.
+// enqueue puts t among the waiting turns: before those of its tenant while its turn is not
+// over, else behind them. The caller holds mu.
 func (s *Share) enqueue(a *account, t *turn) {
 	s.waits.Add(1)
 	if t.ran > 0 && t.ran < stretch {
@@ -274,7 +275,7 @@ func (s *Share) enqueue(a *account, t *turn) {
 	a.queue = append(a.queue, t)
 }
 
-// next is the account that is served next; nil where nobody waits. Caller holds mu.
+// next returns the account that is served next; nil when none waits. The caller holds mu.
 func (s *Share) next() *account {
 	var best *account
 	if s.waits.Load() == 0 {
@@ -288,7 +289,7 @@ func (s *Share) next() *account {
 	return best
 }
 
-// grant gives the free slots away. Caller holds mu.
+// grant assigns the free slots. The caller holds mu.
 func (s *Share) grant(now time.Time) {
 	for most := s.slots(now); s.running < most; {
 		a := s.next()
@@ -306,7 +307,7 @@ func (s *Share) grant(now time.Time) {
 	}
 }
 
-// await waits for the slot of a turn that was enqueued.
+// await waits for the slot of a queued turn.
 func (t *turn) await(began time.Time) bool {
 	s := t.share
 	select {
@@ -333,7 +334,7 @@ func (t *turn) await(began time.Time) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.holds { // granted meanwhile: end gives it back
+	if t.holds { // granted meanwhile: end returns it
 		<-t.granted
 		t.since = now
 		return false

@@ -16,22 +16,21 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// place is what a snapshot is of.
+// place identifies a snapshot.
 type place struct {
 	tenant scope.TenantID
 	env    scope.Env
 }
 
-// Snapshots holds the immutable sets that decisions read, one a tenant and
-// environment, loaded when first asked for and dropped when idle.
+// Snapshots holds the immutable sets that decisions read, one for each tenant and
+// environment. They are loaded at first use and dropped when idle.
 type Snapshots struct {
-	// Load reads the source of a set and the revision that it is of, in one
-	// transaction.
+	// Load reads the source of a set and its revision in one transaction.
 	Load func(ctx context.Context, tenant scope.TenantID, env scope.Env) (Source, error)
-	// Changes reads what changed after a revision, in one transaction; false
-	// where that is not known or not worth it. Nil: every change loads all.
+	// Changes reads what changed since a revision, in one transaction; false if that is
+	// unknown or not worthwhile. Nil: every change loads everything.
 	Changes func(ctx context.Context, tenant scope.TenantID, env scope.Env, since int64) (Delta, bool, error)
-	// Revision is the counter that changes with every change that Load would see.
+	// Revision names the counter that changes with every change that Load would see.
 	Revision func(ctx context.Context, tenant scope.TenantID, env scope.Env) (int64, error)
 	Log      *slog.Logger
 	// Idle is how long an unused snapshot is kept.
@@ -44,27 +43,27 @@ type Snapshots struct {
 type snapshot struct {
 	place place
 	set   atomic.Pointer[rego.Set]
-	// stale counts the changes heard of; built is the count that set reflects.
+	// stale counts the announced changes; built is the count that set reflects.
 	stale, built atomic.Int64
 	used         atomic.Int64 // unix seconds
 	load         sync.Mutex
-	// renewing counts those that rebuild or wait to, late tells that one of them
-	// takes longer than a decision waits.
+	// renewing counts the calls that rebuild or wait to. late says that one of them takes
+	// longer than a decision waits.
 	renewing atomic.Int64
 	late     atomic.Bool
-	// Under load: the places of removed resources that set still has, and the
+	// Guarded by load: the positions of removed resources that set still has, and the
 	// libraries that its controls may import.
 	holes     int
 	libraries []lang.Library
 }
 
-// maxHoles is after how many removals a set is built anew, without the places
-// that they left.
+// maxHoles is the number of removals after which a set is rebuilt without the gaps that
+// they left.
 const maxHoles = 10_000
 
-// Get gives the set to decide by. It builds the set when there is none or a
-// change was heard of; then callers wait for one build, so that whoever changed
-// something sees it in the next decision.
+// Get returns the set to decide with. It builds the set when there is none or after a
+// change. Callers then wait for one build, so the next decision after a change sees the
+// change.
 func (s *Snapshots) Get(ctx context.Context, tenant scope.TenantID, env scope.Env) (*rego.Set, error) {
 	key := place{tenant, env}
 	v, ok := s.all.Load(key)
@@ -79,12 +78,12 @@ func (s *Snapshots) Get(ctx context.Context, tenant scope.TenantID, env scope.En
 	return s.rebuilt(ctx, snap)
 }
 
-// renewPatience is how long a decision waits for the set after a change, where
-// there is one from before it. A store that hangs must not hold decisions.
+// renewPatience is how long a decision waits for the new set after a change, if there is an
+// older one. A store that hangs must not delay decisions.
 const renewPatience = 250 * time.Millisecond
 
-// rebuilt is the set after a rebuild. Where that takes too long, it is the one from
-// before, and while that rebuild is under way nobody else waits for it.
+// rebuilt returns the set after a rebuild. If the rebuild takes too long, it returns the
+// older one, and nobody else waits while that rebuild runs.
 func (s *Snapshots) rebuilt(ctx context.Context, snap *snapshot) (*rego.Set, error) {
 	old := snap.set.Load()
 	if old == nil {
@@ -122,7 +121,7 @@ func (s *Snapshots) rebuilt(ctx context.Context, snap *snapshot) (*rego.Set, err
 	}
 }
 
-// Loaded tells whether there is a snapshot that decisions need not wait for.
+// Loaded reports whether there is a snapshot, so that decisions need not wait for one.
 func (s *Snapshots) Loaded(tenant scope.TenantID, env scope.Env) bool {
 	v, ok := s.all.Load(place{tenant, env})
 	return ok && v.(*snapshot).set.Load() != nil
@@ -148,8 +147,8 @@ func (s *Snapshots) rebuild(ctx context.Context, snap *snapshot) (*rego.Set, err
 	return set, nil
 }
 
-// next is the set as the store has it now: the old one brought up to date where
-// that can be, else one built of everything.
+// next returns the set for the store's current state: the old one updated if possible, else
+// one built from scratch.
 func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*rego.Set, error) {
 	at := snap.place
 	if old != nil && s.Changes != nil && snap.holes < maxHoles {
@@ -174,8 +173,8 @@ func (s *Snapshots) next(ctx context.Context, snap *snapshot, old *rego.Set) (*r
 	return build(src, at.env, old), nil
 }
 
-// applyDelta makes the set after a change out of the one before: what the change
-// does not touch is shared, and not even read from the store.
+// applyDelta makes the set after a change from the one before: parts that the change does
+// not touch are shared, and not even read from the store.
 func applyDelta(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
 	c := rego.Change{Revision: d.Revision, Resources: d.Resources, RemovedResources: d.RemovedResources}
 	if !d.Rest {
@@ -208,15 +207,15 @@ func applyDelta(d Delta, old *rego.Set, newLibraries bool) *rego.Set {
 			}
 		}
 	}
-	if !value.Identical(d.PIP, old.PIP()) { // equal is not enough: controls see spellings
+	if !value.Identical(d.PIP, old.PIP()) { // equality is not enough: controls see spellings
 		c.PIP = &d.PIP
 	}
 	return old.With(c)
 }
 
-// control is the control of a text: was, when it and its libraries are the same.
-// It compiles when it is first asked: a change of one control, or a start, costs
-// no more however many there are.
+// control returns the control of a text: was, if it and its libraries are the same. It
+// compiles at first use: the cost of a change of one control, or of a start, does not grow
+// with the number of controls.
 func control(text ControlText, libs []lang.Library, was *rego.Control) *rego.Control {
 	if was != nil && was.Of(text.Meta, text.Source, libs) {
 		return was
@@ -224,7 +223,7 @@ func control(text ControlText, libs []lang.Library, was *rego.Control) *rego.Con
 	return rego.Defer(text.Meta, text.Source, libs)
 }
 
-// build makes a set, taking over from the old one what did not change.
+// build makes a set, and reuses from the old one what did not change.
 func build(src Source, env scope.Env, old *rego.Set) *rego.Set {
 	controls := make([]*rego.Control, len(src.Controls))
 	for i, text := range src.Controls {
@@ -237,9 +236,8 @@ func build(src Source, env scope.Env, old *rego.Set) *rego.Set {
 	return rego.NewSet(rego.SetSpec{Revision: src.Revision, Env: string(env), Controls: controls, Resources: src.Resources, PIP: src.PIP})
 }
 
-// Changed takes note of a change; it is fit to be a watcher of the store. The
-// names that matter are those of environments; an empty tenant and name mean
-// that anything may have changed.
+// Changed records a change; it can be used as a watcher of the store. Only names of
+// environments matter; an empty tenant and name mean that anything may have changed.
 func (s *Snapshots) Changed(tenant scope.TenantID, name string) {
 	env, isEnv := strings.CutPrefix(name, "env:")
 	if tenant != "" && !isEnv {
@@ -257,8 +255,8 @@ func (s *Snapshots) Changed(tenant scope.TenantID, name string) {
 	})
 }
 
-// Run looks every so often whether a change was missed, and drops what nobody
-// uses, until the context ends.
+// Run checks at intervals whether a change was missed, and drops unused snapshots, until
+// the context ends.
 func (s *Snapshots) Run(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -42,8 +42,14 @@ func TestPortalGuide(t *testing.T) {
 	}
 	said := strings.Split(string(out), mark)
 	for i, want := range [][]string{
-		{}, {"resource "}, {`"valid":true`}, {`"failed":0`, `"passed":2`}, {`"status":"active"`}, {`"decision":"PERMIT"`, `"decision":"DENY"`, "only staff may read orders"},
-		{`"token":"gh_bouncer_`}, {`"mode":"enforce"`},
+		{},
+		{"resource "},
+		{`"valid":true`},
+		{`"failed":0`, `"passed":2`},
+		{`"status":"active"`},
+		{`"decision":"PERMIT"`, `"decision":"DENY"`, "only staff may read orders"},
+		{`"token":"gh_bouncer_`},
+		{`"mode":"enforce"`},
 	} {
 		for _, text := range want {
 			if !strings.Contains(said[i], text) {

@@ -68,6 +68,8 @@ var objects = map[string]string{
 	"user":        Users,
 	"key":         APIKeys,
 	"tenant":      Tenant,
+	"domain":      Tenant,
+	"billing":     Tenant,
 	"anomaly":     Anomalies,
 }
 

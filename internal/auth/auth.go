@@ -37,22 +37,23 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// TokenLife is how long a session token is good for.
+// TokenLife is how long a session token is valid.
 const TokenLife = time.Hour
 
-// maxCredential bounds a credential in bytes; longer ones are not looked at.
+// maxCredential is the largest size of a credential in bytes; longer ones are refused
+// without a check.
 const maxCredential = 4096
 
-// maxEntries bounds the credentials that are kept in process.
+// maxEntries is the largest number of credentials that are cached.
 const maxEntries = 100_000
 
-// Credential is what a request shows of itself: one of Bearer, APIKey and Cookie,
-// and the tenant and environment that it names.
+// Credential is what a request sends to authenticate: one of Bearer, APIKey and Cookie, and
+// the tenant and environment that it names.
 type Credential struct {
 	Bearer, APIKey string
 	// Cookie is the value of a browser's session cookie.
 	Cookie string
-	// Idle is set where a page asks by itself, with nobody at the screen: the
+	// Idle is set when a page makes a request on its own, with nobody at the screen: the
 	// request does not keep the session from expiring.
 	Idle          bool
 	TenantHint    scope.TenantID
@@ -60,7 +61,7 @@ type Credential struct {
 	IP, RequestID string
 }
 
-// Principal is what else is known of a caller.
+// Principal holds further facts about a caller.
 type Principal struct {
 	// KeyID is set for API keys, and for tokens made from one.
 	KeyID string
@@ -68,50 +69,50 @@ type Principal struct {
 	Tenant scope.TenantID
 	// Plan is the tenant's plan, which sets the key's rate limit.
 	Plan string
-	// RateLimited is set for keys: people and bouncers are not counted.
+	// RateLimited is set for keys: people and bouncers have no rate limit.
 	RateLimited bool
 }
 
-// Config is what a Service is made of. All fields but Issuer, the bouncers',
-// Rotate and Blind are needed.
+// Config is what a Service needs. Issuer, the bouncer fields, Rotate and Blind are
+// optional.
 type Config struct {
 	Stores  *db.Cluster
 	Tenants *tenant.Service
 	Users   *user.Service
 	Hasher  *user.Hasher
-	// Box seals the signing keys.
+	// Box encrypts the signing keys.
 	Box *secret.Box
 	Now func() time.Time
-	// NewID gives a new, random id; Random is where key material comes from.
+	// NewID returns a new, random id; Random is the source of key material.
 	NewID  func() string
 	Random io.Reader
 	// Issuer is the `iss` of session tokens; the same on all replicas.
 	Issuer string
 	// Rotate is how long a signing key is used for new tokens; 0: 30 days.
 	Rotate time.Duration
-	// Blind is how long what is known of credentials holds while the store does
-	// not answer; 0: DefaultBlind, less: not at all.
+	// Blind is how long cached credentials stay valid while the store does not answer; 0:
+	// DefaultBlind; negative: not at all.
 	Blind time.Duration
-	// Pause waits for a time or until the context ends; nil: by the clock.
+	// Pause waits for a duration or until the context ends; nil: by the clock.
 	Pause func(ctx context.Context, d time.Duration) error
-	// Bouncer finds the bouncer of a token's digest in its tenant's store, or
-	// answers NotFound; nil: bouncers' tokens are refused.
+	// Bouncer finds the bouncer with a token's hash in its tenant's store. Fault: NotFound.
+	// Nil: bouncers' tokens are refused.
 	Bouncer func(ctx context.Context, tx *db.Tx, digest string) (BouncerIdentity, error)
-	// SessionLife is how long a browser's session lasts at most (12 hours when 0);
-	// SessionIdle is how long it lasts without a request (an hour when 0).
+	// SessionLife is how long a browser's session lasts at most (0: 12 hours); SessionIdle
+	// is how long it lasts without a request (0: one hour).
 	SessionLife, SessionIdle time.Duration
-	// BouncerTimes says when the bouncer of an id was made and last changed; it
-	// is needed where Bouncer is.
+	// BouncerTimes returns when the bouncer with an id was created and last changed; it is
+	// required with Bouncer.
 	BouncerTimes func(ctx context.Context, tx *db.Tx, id string) (made, changed time.Time, err error)
 }
 
-// BouncerIdentity is what a scope says of an enforcement point.
+// BouncerIdentity identifies an enforcement point in a scope.
 type BouncerIdentity struct {
 	ID, Name string
 	Env      scope.Env
 }
 
-// Service authenticates and keeps credentials. Make one with New.
+// Service authenticates callers and stores credentials. New makes one.
 type Service struct {
 	Config
 	*keyring
@@ -125,7 +126,7 @@ type Service struct {
 	stop     func()
 }
 
-// New makes a Service and loads or makes its signing key. Close ends it.
+// New makes a Service and loads or creates its signing key. Close stops it.
 func New(ctx context.Context, cfg Config) (*Service, error) {
 	if cfg.Rotate <= 0 {
 		cfg.Rotate = 30 * 24 * time.Hour
@@ -164,7 +165,7 @@ func (s *Service) Close() {
 	s.entries.StopAllGoroutines()
 }
 
-// entry is a credential that was found good, as of one generation of its realm.
+// entry is a credential that was accepted, as of one generation of its realm.
 type entry struct {
 	scope scope.Scope
 	who   Principal
@@ -172,16 +173,16 @@ type entry struct {
 	gen   uint64
 	// expires is in Unix nanoseconds; 0: never.
 	expires int64
-	// used is set for what keeps the time of its last use: API keys and people's sessions.
+	// used is set for credentials with a time of last use: API keys and people's sessions.
 	used *noted
-	// idle is how long the session lasts without a use; 0: that does not end it.
+	// idle is how long the session lasts without use; 0: no limit.
 	idle time.Duration
-	// shown is how the credential has to be shown.
+	// shown is how the credential must be sent.
 	shown manner
 }
 
-// manner is how a credential was shown. Each credential counts only when it is
-// shown in its own manner.
+// manner is how a credential was sent. Each kind of credential is only accepted in its own
+// manner.
 type manner uint8
 
 const (
@@ -190,7 +191,7 @@ const (
 	asCookie               // a browser's cookie
 )
 
-// expired reports whether the time of an entry is over, by its end or for want of use.
+// expired reports whether an entry has ended, at its end or because it was not used.
 func (e *entry) expired(now time.Time) bool {
 	at := now.UnixNano()
 	return e.expires != 0 && at >= e.expires || e.idle != 0 && at-e.used.at.Load() >= int64(e.idle)
@@ -200,7 +201,7 @@ func refused() error {
 	return fault.New(fault.Unauthenticated, "invalid_credentials", "the credential is not valid")
 }
 
-// refuseGone makes a refusal of a tenant, session or key that is no more.
+// refuseGone refuses a tenant, session or key that no longer exists.
 func refuseGone(err error) error {
 	if errors.Is(err, db.ErrNoRows) || fault.Is(err, fault.NotFound) {
 		return refused()
@@ -208,12 +209,11 @@ func refuseGone(err error) error {
 	return err
 }
 
-// Authenticate finds out who asks and in which tenant and environment. It
-// answers 401 for anything that is not a good credential, 403
-// tenant_access_denied where the tenant is not the credential's (404
-// tenant_not_found to a platform administrator), 403 environment_denied where
-// the credential is bound to the other environment. With these the Principal
-// is told too: the credential is good, and its request counts.
+// Authenticate returns who calls, and in which tenant and environment. Faults: 401 for
+// anything that is not a valid credential; 403 tenant_access_denied if the tenant is not
+// the credential's (404 tenant_not_found for a platform administrator); 403
+// environment_denied if the credential is for the other environment. With the last two it
+// also returns the Principal: the credential is valid, and its request counts.
 func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, Principal, error) {
 	text, err := c.text()
 	if err != nil {
@@ -249,7 +249,7 @@ func (s *Service) Authenticate(ctx context.Context, c Credential) (scope.Scope, 
 	return sc, e.who, nil
 }
 
-// text is the one credential that was shown; empty for none.
+// text returns the one credential that was sent; empty for none.
 func (c Credential) text() (string, error) {
 	text := ""
 	for _, one := range [...]string{c.APIKey, c.Bearer, c.Cookie} {
@@ -264,7 +264,8 @@ func (c Credential) text() (string, error) {
 	return text, nil
 }
 
-// entryDigest is what an entry is found by. That of a cookie is no other credential's.
+// entryDigest is the key of an entry. The digest of a cookie never equals that of another
+// kind of credential.
 func entryDigest(c Credential, text string) [sha256.Size]byte {
 	if c.Cookie != "" {
 		return cookieDigest(text)
@@ -272,8 +273,8 @@ func entryDigest(c Credential, text string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(text))
 }
 
-// find gives the entry of a credential: the one in process while it holds, else
-// a new one. Equal credentials that come at once are loaded once.
+// find returns the entry of a credential: the cached one while it is valid, else a new one.
+// Equal credentials that arrive together are loaded once.
 func (s *Service) find(ctx context.Context, c Credential, text string, now time.Time) (*entry, error) {
 	digest := entryDigest(c, text)
 	if e, ok := s.entries.GetIfPresent(digest); ok {
@@ -287,11 +288,11 @@ func (s *Service) find(ctx context.Context, c Credential, text string, now time.
 			s.entries.Invalidate(digest)
 			if e.idle == 0 {
 				return nil, refused()
-			} // else it may have been used at another replica
+			} // else another replica may have seen it used
 		}
 	}
 	got, err, _ := s.loads.Do(string(digest[:]), func() (any, error) {
-		// The first caller's hang-up must not fail the others.
+		// If the first caller disconnects, the others must not fail.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		return s.load(ctx, c, text, digest, now)
@@ -304,8 +305,8 @@ func (s *Service) find(ctx context.Context, c Credential, text string, now time.
 	}
 	e, _ := got.(*entry)
 	if e.gen != e.realm.gen.Load() {
-		// The load that we joined may have read before a revocation that was
-		// acknowledged before we came. Our own read has not.
+		// The load that we joined may have read before a revocation that was acknowledged
+		// before we came. Our own read has not.
 		if e, err = s.load(ctx, c, text, digest, now); err != nil {
 			return nil, err
 		}
@@ -314,7 +315,7 @@ func (s *Service) find(ctx context.Context, c Credential, text string, now time.
 	return e, nil
 }
 
-// load asks the stores about a credential.
+// load reads a credential from the stores.
 func (s *Service) load(ctx context.Context, c Credential, text string, digest [sha256.Size]byte, now time.Time) (*entry, error) {
 	if c.Cookie != "" {
 		return s.Sessions.load(ctx, text, digest, now)
@@ -328,8 +329,8 @@ func (s *Service) load(ctx context.Context, c Credential, text string, digest [s
 	return nil, refused()
 }
 
-// Within moves a platform administrator's scope to another tenant. Anyone else
-// is refused, whether the tenant exists or not.
+// Within moves a platform administrator's scope to another tenant. Any other caller is
+// refused, whether the tenant exists or not.
 func (s *Service) Within(ctx context.Context, sc scope.Scope, id scope.TenantID) (scope.Scope, error) {
 	if id == sc.Tenant {
 		return sc, nil
@@ -348,8 +349,8 @@ func (s *Service) Within(ctx context.Context, sc scope.Scope, id scope.TenantID)
 	return sc, nil
 }
 
-// SystemScope is the scope of the service's own work in a tenant: jobs, the
-// command line on the server's host.
+// SystemScope is the scope of the service's own work in a tenant: jobs, and the command
+// line on the server's host.
 func SystemScope(t scope.TenantID, name, requestID string) scope.Scope {
 	return scope.Scope{
 		Tenant: t, Actor: scope.Actor{Kind: scope.System, ID: name, Name: name},

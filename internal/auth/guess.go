@@ -15,10 +15,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Bounds on guessing. What is locked is the pair of an account and a network, so
-// that nobody locks somebody else out. Accounts and networks are never locked:
-// past their bounds, guesses from where the person never signed in wait, longer
-// with each failure.
+// Limits against guessing. The lock is on the pair of an account and a network, so that
+// nobody can lock out somebody else. Accounts and networks are never locked: over their
+// limits, guesses from networks where the person has never signed in must wait, longer with
+// each failure.
 const (
 	guessWindow    = 15 * time.Minute
 	lockTime       = 15 * time.Minute
@@ -30,16 +30,16 @@ const (
 	longestPause   = 2 * time.Second
 )
 
-// Bounds on how many sign-ins of strangers are under way, in all and from one network.
+// Limits on the sign-ins of strangers that are in progress, in total and from one network.
 const (
 	seats        = 512
 	seatsNetwork = 64
 )
 
-// placesKept is how long a network counts as one that the person signs in from.
+// placesKept is how long a network counts as one from which the person signs in.
 const placesKept = 180 * 24 * time.Hour
 
-// attempt is what is known of the guesses at one account, from one network, or of both.
+// attempt counts the guesses at one account, from one network, or both.
 type attempt struct {
 	Subject     string    `db:"subject"`
 	Failures    int64     `db:"failures"`
@@ -48,7 +48,7 @@ type attempt struct {
 	LockedUntil time.Time `db:"locked_until"`
 }
 
-// recent is how many guesses failed within the window.
+// recent returns how many guesses failed within the window.
 func (a attempt) recent(now time.Time) int64 {
 	if now.Sub(a.Since) >= guessWindow {
 		return 0
@@ -56,9 +56,9 @@ func (a attempt) recent(now time.Time) int64 {
 	return a.Failures
 }
 
-// reserve counts a guess before it is checked, so that parallel ones cannot
-// pass the limit together; 0: there is none. A locked subject is not counted
-// further: the lock ends when it was said to.
+// reserve counts a guess before it is checked, so that parallel guesses cannot exceed the
+// limit together; 0: no limit applies. A locked subject is not counted further: the lock
+// ends at the announced time.
 func (a attempt) reserve(now time.Time, limit int64) (after attempt, locked bool) {
 	if now.Before(a.LockedUntil) {
 		a.Refused++
@@ -74,7 +74,7 @@ func (a attempt) reserve(now time.Time, limit int64) (after attempt, locked bool
 	return a, false
 }
 
-// guess is a sign-in on its way: who it might be, from where, and what was counted.
+// guess is a sign-in in progress: possible accounts, its network, and its counts.
 type guess struct {
 	user                   user.User // zero: unknown
 	network                string
@@ -82,8 +82,8 @@ type guess struct {
 	pair, account, address attempt
 }
 
-// loadGuess finds the account of a name and what was counted, for a known account
-// and an unknown one alike. It counts nothing.
+// loadGuess finds the account of a name and its counts, in the same way for known and
+// unknown accounts. It counts nothing.
 func (s *Service) loadGuess(ctx context.Context, tx *db.Tx, sc scope.Scope, name string) (guess, error) {
 	g := guess{network: network(sc.Actor.IP)}
 	u, err := user.ByName(ctx, tx, name)
@@ -107,7 +107,7 @@ func (s *Service) loadGuess(ctx context.Context, tx *db.Tx, sc scope.Scope, name
 	return g, err
 }
 
-// attempts are the counts of a guess, in the order in which they are locked.
+// attempts returns the counts of a guess, in the order in which they are locked.
 func (g *guess) attempts() []*attempt { return []*attempt{&g.pair, &g.account, &g.address} }
 
 // lockedFor is how long the pair stays locked.
@@ -121,13 +121,13 @@ func (g *guess) delay(now time.Time) time.Duration {
 	return min(max(0, time.Duration(over+1)*pauseStep), longestPause)
 }
 
-// shouldRecord reports whether this failure is written to the audit: all of the first
-// ones and the one that locks, and of a flood one in ten or a hundred.
+// shouldRecord reports whether this failure is written to the audit: all of the first ones
+// and the one that locks, and in a flood one in ten or a hundred.
 func (g *guess) shouldRecord(locks bool) bool {
 	return locks || (g.account.Failures <= 2*accountGuesses || g.account.Failures%10 == 0) && (g.address.Failures <= addressGuesses || g.address.Failures%100 == 0)
 }
 
-// reserve counts the guess. It answers how long the pair is locked; 0: it is not.
+// reserve counts the guess. It returns how long the pair is locked; 0: it is not.
 func (s *Service) reserve(ctx context.Context, tx *db.Tx, g *guess) (time.Duration, error) {
 	now := s.Now()
 	for _, a := range g.attempts() {
@@ -151,19 +151,18 @@ func (s *Service) reserve(ctx context.Context, tx *db.Tx, g *guess) (time.Durati
 	return 0, dropAttempts(ctx, tx, now.Add(-24*time.Hour))
 }
 
-// locked is the answer to a pair that guessed too often, whether there is such
-// an account or not.
+// locked is the answer for a pair with too many guesses, whether the account exists or not.
 func locked(wait time.Duration) error {
 	return fault.New(fault.RateLimited, "locked", "too many failed sign-ins to this account from this address; wait before you try again").After(wait)
 }
 
-// tooManyGuesses is the answer to a network from which too many sign in at once.
+// tooManyGuesses is the answer for a network with too many sign-ins at once.
 func tooManyGuesses() error {
 	return fault.New(fault.RateLimited, "too_many_sign_ins", "too many people are signing in; try again shortly").After(time.Second)
 }
 
-// network is what an address is counted as: itself, or its /64 for IPv6, which
-// is what one household has.
+// network is the unit in which an address is counted: itself, or its /64 for IPv6, which is
+// what one household has.
 func network(ip string) string {
 	a, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -176,14 +175,14 @@ func network(ip string) string {
 	return a.String()
 }
 
-// lobby counts the sign-ins of strangers that are under way. The zero value is empty.
+// lobby counts the sign-ins of strangers in progress. The zero value is empty.
 type lobby struct {
 	mu    sync.Mutex
 	taken int
 	by    map[string]int
 }
 
-// enter takes a seat; false: there is none left, in all or for the network.
+// enter takes a seat; false: there is none left, in total or for the network.
 func (l *lobby) enter(network string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,7 +207,7 @@ func (l *lobby) leave(network string) {
 	}
 }
 
-// pause waits, or until the caller goes away.
+// pause waits, at most until the caller disconnects.
 func pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

@@ -12,14 +12,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// KeyChange is what of an API key is to change; absent members stay.
+// KeyChange is a change of an API key; absent members stay.
 type KeyChange struct {
 	Name      patch.Field[string]    `json:"name,omitzero" minLength:"1" maxLength:"128" doc:"What the key is for." example:"ci"`
 	Scopes    patch.Field[[]string]  `json:"scopes,omitzero" minItems:"1" maxItems:"64" doc:"What the key may do from now on; replaces all scopes. The caller must hold them." example:"[\"policies:read\"]"`
 	ExpiresAt patch.Field[time.Time] `json:"expires_at,omitzero" doc:"When it ends; null: only when it is revoked." example:"2030-01-01T00:00:00Z"`
 }
 
-// checkLive refuses (409) a key that has ended.
+// checkLive refuses (409) a key that has expired or was revoked.
 func checkLive(k Key, now time.Time) error {
 	if k.ExpiresAt != nil && !k.ExpiresAt.After(now) {
 		return fault.New(fault.Conflict, "key_expired", "the key has expired: create a new one")
@@ -27,10 +27,10 @@ func checkLive(k Key, now time.Time) error {
 	return nil
 }
 
-// UpdateKey changes what was sent of a key, and of the tokens that were made
-// from it. What comes of it must be a key that the caller could have made: 403
-// for scopes that the caller does not hold, for an end later than the caller's
-// own and for the other environment. A key that has ended stays so: 409.
+// UpdateKey changes the members of a key that were sent, and the tokens that were made from
+// it. The caller must be able to create a key like the result: 403 for scopes that the
+// caller does not hold, for an end later than the caller's own, and for the other
+// environment. A key that has ended cannot be changed: 409.
 func (s *Service) UpdateKey(ctx context.Context, sc scope.Scope, id string, ch KeyChange) (Key, error) {
 	var after Key
 	err := s.Stores.Write(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -62,7 +62,7 @@ func (s *Service) UpdateKey(ctx context.Context, sc scope.Scope, id string, ch K
 	return after, err
 }
 
-// changesOf names what differs between two states of a key.
+// changesOf lists the differences between two states of a key.
 func changesOf(before, after Key) map[string]any {
 	out := map[string]any{}
 	put := func(name string, was, is any, same bool) {
@@ -80,8 +80,8 @@ func sameEnd(a, b *time.Time) bool {
 	return a == b || a != nil && b != nil && a.Equal(*b)
 }
 
-// lockUnchanged locks a key that was read before, and refuses to go on with one that
-// has changed since: what a change took from it must not live on in another.
+// lockUnchanged locks a key that was read before. It fails if the key has changed since:
+// rights that a change removed must not live on in another key.
 func lockUnchanged(ctx context.Context, tx *db.Tx, old Key) error {
 	now, err := lockKey(ctx, tx, old.ID)
 	if err != nil {

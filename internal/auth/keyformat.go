@@ -27,7 +27,8 @@ const (
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// kindOf is the middle of a key: its environment, or tenant where it is bound to none.
+// kindOf returns the middle of a key: its environment, or tenant if it is not limited to
+// one.
 func kindOf(env scope.Env) string {
 	if env == scope.AnyEnv {
 		return "tenant"
@@ -39,7 +40,7 @@ func knownKind(kind string) bool {
 	return kind == "tenant" || kind == credentialBouncer || scope.Env(kind).Valid()
 }
 
-// newKey draws an API key from random.
+// newKey generates an API key from random.
 func newKey(random io.Reader, env scope.Env) (string, error) {
 	var raw [32]byte
 	if _, err := io.ReadFull(random, raw[:]); err != nil {
@@ -64,10 +65,10 @@ func checksum(body string) string {
 	return digits(big.NewInt(int64(crc32.ChecksumIEEE([]byte(body)))), crcDigits)
 }
 
-// looksLikeKey tells an API key from a token by its first letters.
+// looksLikeKey distinguishes an API key from a token by its first letters.
 func looksLikeKey(s string) bool { return strings.HasPrefix(s, keyPrefix) }
 
-// wellFormed reports whether s is a key as we make them, down to its checksum.
+// wellFormed reports whether s has the format of our keys, including the checksum.
 func wellFormed(s string) bool {
 	rest, ok := strings.CutPrefix(s, keyPrefix)
 	if !ok {
@@ -86,15 +87,15 @@ func wellFormed(s string) bool {
 	return checksum(s[:cut]) == s[cut+1:]
 }
 
-// hint is what of a key may be shown again, so that its owner knows it.
+// hint returns the part of a key that may be shown again, so that its owner recognises it.
 func hint(key string) string {
 	cut := strings.LastIndexByte(key, '_')
 	head := strings.LastIndexByte(key[:cut], '_') + 1
 	return key[:head+hintDigits] + "…"
 }
 
-// digestOf is how a key is stored: lower hex of its SHA-256. Its 256 random bits
-// need no slow hash.
+// digestOf returns the stored form of a key: lower-case hex of its SHA-256. Its 256 random
+// bits need no slow hash.
 func digestOf(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])

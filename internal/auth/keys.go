@@ -16,7 +16,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// The kinds of credential that the system store tells apart.
+// The kinds of credential in the system store.
 const (
 	credentialKey     = "api_key"
 	credentialBouncer = "bouncer"
@@ -38,7 +38,7 @@ type Key struct {
 	Digest      string     `json:"-" db:"digest"`
 }
 
-// KeyDraft is what an API key is made from.
+// KeyDraft is the input for a new API key.
 type KeyDraft struct {
 	Name        string     `json:"name" minLength:"1" maxLength:"128" doc:"What the key is for."`
 	Scopes      []string   `json:"scopes" minItems:"1" maxItems:"64" nullable:"false" doc:"What the key may do: <area>:<read|write>; write implies read. The caller must hold them."`
@@ -46,15 +46,14 @@ type KeyDraft struct {
 	ExpiresAt   *time.Time `json:"expires_at,omitempty" doc:"When it ends; absent: only when it is revoked."`
 }
 
-// Offences are those of a draft that its schema cannot say, to be told with the
-// schema's; whether its end has come is for the clock to say.
+// Offences returns the errors in a draft that its schema cannot express, to report them
+// with the schema's errors; whether its end has passed depends on the clock.
 func (d KeyDraft) Offences() []fault.Detail {
 	_, _, err := checkNameAndScopes(d.Name, d.Scopes)
 	return fault.Offences(err)
 }
 
-// checkNameAndScopes gives what a key is called and what it may do, or every
-// offence in them.
+// checkNameAndScopes returns the name and scopes of a key, or every error in them.
 func checkNameAndScopes(name string, scopes []string) (string, []scope.Permission, error) {
 	var unnamed error
 	if name = strings.TrimSpace(name); name == "" {
@@ -67,8 +66,7 @@ func checkNameAndScopes(name string, scopes []string) (string, []scope.Permissio
 	return name, ps, fault.Join(unnamed, unknown)
 }
 
-// PortalDraft is what a key of the developer portal is made from; all of it may
-// be left out.
+// PortalDraft is the input for a new key of the developer portal; all members are optional.
 type PortalDraft struct {
 	Name      string     `json:"name,omitempty" maxLength:"128" doc:"What the key is for."`
 	Scopes    []string   `json:"scopes,omitempty" maxItems:"64" nullable:"false" doc:"What the key may do; absent: decisions:read, policies:read and resources:read, as far as the caller holds them. Scopes that have no use within one environment, such as users:read, are dropped; scopes in the answer lists those granted."`
@@ -86,19 +84,18 @@ type RotateRequest struct {
 	GraceSeconds int64 `json:"grace_seconds,omitempty" minimum:"0" maximum:"2592000" doc:"How long the old key still works, in seconds; 0: not at all."`
 }
 
-// CreateKey makes a key of the tenant's own, good for both environments or for
-// the one that is named. It answers 403 for scopes that the caller does not hold,
-// an end later than the caller's own, or a caller bound to another environment;
-// 422 for unknown scopes.
+// CreateKey creates a key of the tenant's own, for both environments or for the one that is
+// named. Faults: 403 for scopes that the caller does not hold, an end later than the
+// caller's own, or a caller limited to another environment; 422 for unknown scopes.
 func (s *Service) CreateKey(ctx context.Context, sc scope.Scope, d KeyDraft) (Key, error) {
 	return s.makeKey(ctx, sc, Key{Name: d.Name, Scopes: d.Scopes, Environment: d.Environment, ExpiresAt: d.ExpiresAt})
 }
 
-// GenerateKey makes a key for one environment. It gets only those of its scopes
-// that are among useful, the permissions which an operation of one environment
-// needs. A person's key is that person's: it never does more than they may and
-// ends with them. An API key makes others only where it may manage the tenant's
-// keys, for they outlive it.
+// GenerateKey creates a key for one environment. It gets only those of its scopes that are
+// in useful, the permissions that an operation of one environment needs. A person's key
+// belongs to that person: it never does more than the person may and ends with the account.
+// An API key creates others only if it may manage the tenant's keys, because they outlive
+// it.
 func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env, useful []scope.Permission, d PortalDraft) (Key, error) {
 	if !env.Valid() {
 		return Key{}, fault.NotFoundf("the environment must be sandbox or production")
@@ -131,8 +128,8 @@ func (s *Service) GenerateKey(ctx context.Context, sc scope.Scope, env scope.Env
 	return s.storeKey(ctx, sc, k, "API_KEY_CREATED", nil)
 }
 
-// leastScopes are those of a key that asked for none: enough to have requests
-// decided and to see what they are decided by, as far as the caller may.
+// leastScopes returns the scopes of a key without a request for scopes: enough to request
+// decisions and to see what they are based on, as far as the caller may.
 func leastScopes(sc scope.Scope) []string {
 	var out []string
 	for _, p := range []scope.Permission{"decisions:read", "policies:read", "resources:read"} {
@@ -143,15 +140,15 @@ func leastScopes(sc scope.Scope) []string {
 	return out
 }
 
-// usefulScopes are the scopes that allow something of use.
+// usefulScopes returns the scopes that allow something in useful.
 func usefulScopes(scopes []string, useful []scope.Permission) []string {
 	return slices.DeleteFunc(scopes, func(s string) bool {
 		return !slices.ContainsFunc(user.Imply([]scope.Permission{scope.Permission(s)}), func(p scope.Permission) bool { return slices.Contains(useful, p) })
 	})
 }
 
-// makeKey checks, draws and stores a key. Its digest goes into the system store
-// first: one that points to no key is void.
+// makeKey checks, generates and stores a key. Its hash goes into the system store first: a
+// hash without a key is void.
 func (s *Service) makeKey(ctx context.Context, sc scope.Scope, k Key) (Key, error) {
 	if k.Environment != scope.AnyEnv && !k.Environment.Valid() {
 		return Key{}, fault.Invalidf("/environment", "the environment must be sandbox or production")
@@ -163,8 +160,8 @@ func (s *Service) makeKey(ctx context.Context, sc scope.Scope, k Key) (Key, erro
 	return s.storeKey(ctx, sc, k, "API_KEY_CREATED", nil)
 }
 
-// checkKey gives a key as it is stored, or every offence in it; and 403 for one
-// that the caller could not hand out.
+// checkKey returns a key in its stored form, or every error in it; and 403 for a key that
+// the caller may not create.
 func (s *Service) checkKey(sc scope.Scope, k Key) (Key, error) {
 	name, ps, wrong := checkNameAndScopes(k.Name, k.Scopes)
 	var ended error
@@ -188,7 +185,7 @@ func (s *Service) checkKey(sc scope.Scope, k Key) (Key, error) {
 	return k, nil
 }
 
-// storeKey draws the key itself and writes it. more runs in the same transaction.
+// storeKey generates the key itself and writes it. more runs in the same transaction.
 func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind string, more func(tx *db.Tx) error) (Key, error) {
 	text, err := newKey(s.Random, k.Environment)
 	if err != nil {
@@ -227,7 +224,7 @@ func (s *Service) storeKey(ctx context.Context, sc scope.Scope, k Key, kind stri
 	return k, nil
 }
 
-// checkKeyLifetime refuses a key that outlives the key which makes or changes it.
+// checkKeyLifetime refuses a key that outlives the key that creates or changes it.
 func checkKeyLifetime(ctx context.Context, tx *db.Tx, sc scope.Scope, k Key) error {
 	if sc.Actor.Kind != scope.Key {
 		return nil
@@ -256,7 +253,7 @@ func (s *Service) Keys(ctx context.Context, sc scope.Scope, skip, limit int) (Ke
 	return p, err
 }
 
-// Key finds a key of the tenant.
+// Key returns a key of the tenant. Fault: NotFound.
 func (s *Service) Key(ctx context.Context, sc scope.Scope, id string) (Key, error) {
 	store, err := s.Stores.Tenant(ctx, sc.Tenant)
 	if err != nil {
@@ -277,7 +274,7 @@ func unknownKey(err error) error {
 	return err
 }
 
-// RevokeKey ends a key and the tokens made from it, now.
+// RevokeKey ends a key and the tokens made from it, at once.
 func (s *Service) RevokeKey(ctx context.Context, sc scope.Scope, id string) (Key, error) {
 	store, err := s.Stores.Tenant(ctx, sc.Tenant)
 	if err != nil {
@@ -299,13 +296,13 @@ func (s *Service) RevokeKey(ctx context.Context, sc scope.Scope, id string) (Key
 	if err != nil {
 		return Key{}, err
 	}
-	// The key is void already; its digest only has nothing to point to any more.
+	// The key is already void; only its hash still points to nothing.
 	return k, s.Stores.System().Write(ctx, func(tx *db.Tx) error { return dropCredential(ctx, tx, k.Digest) })
 }
 
-// RotateKey makes a key of the same name, scopes and end, and lets the old one
-// live on for the grace. Whoever rotates a key sees the new one, and so must
-// hold what it may. A key that has ended stays so: 409.
+// RotateKey creates a key with the same name, scopes and end, and lets the old one live for
+// the grace period. The caller sees the new key, and so must hold its scopes. An ended key
+// cannot be rotated: 409.
 func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grace time.Duration) (Key, error) {
 	old, err := s.Key(ctx, sc, id)
 	if err != nil {
@@ -343,7 +340,7 @@ func (s *Service) RotateKey(ctx context.Context, sc scope.Scope, id string, grac
 	return fresh, s.Stores.System().Write(ctx, func(tx *db.Tx) error { return dropCredential(ctx, tx, old.Digest) })
 }
 
-// RevokeUser ends a person's sessions within tx, and what else is to end. It is
+// RevokeUser ends a person's sessions within tx, and optionally keys. It is
 // user.Service.Revoke.
 func RevokeUser(ctx context.Context, tx *db.Tx, userID string, what user.Ending) error {
 	if err := deleteSessionsOf(ctx, tx, userID); err != nil {
@@ -398,8 +395,7 @@ func (s *Service) loadKey(ctx context.Context, text string, digest [sha256.Size]
 	return s.loadDigest(ctx, digest, kind, now)
 }
 
-// loadDigest makes the entry of what the system store knows by its digest, if
-// it is of the kind expected.
+// loadDigest makes the entry for a hash in the system store, if it is of the expected kind.
 func (s *Service) loadDigest(ctx context.Context, sum [sha256.Size]byte, kind string, now time.Time) (*entry, error) {
 	digest := hex.EncodeToString(sum[:])
 	var c credential
@@ -437,8 +433,8 @@ func (s *Service) loadDigest(ctx context.Context, sum [sha256.Size]byte, kind st
 	return e, refuseGone(err)
 }
 
-// newEntry begins an entry in a tenant that is served. Its generation is that of
-// before anything else is read: a change that comes in between voids it.
+// newEntry starts an entry in a tenant that is served. It records the generation before it
+// reads anything else, so that a change in between voids it.
 func (s *Service) newEntry(ctx context.Context, id scope.TenantID, now time.Time) (*entry, error) {
 	r, err := s.realm(ctx, id, now)
 	if err != nil {
@@ -447,8 +443,8 @@ func (s *Service) newEntry(ctx context.Context, id scope.TenantID, now time.Time
 	return &entry{realm: r, gen: r.gen.Load()}, r.serves()
 }
 
-// fillFromBouncer fills an entry for an enforcement point: it holds no permission,
-// and what it may do on the bridge follows from who it is.
+// fillFromBouncer fills an entry for an enforcement point: it has no permissions; its
+// identity decides what it may do on the bridge.
 func (s *Service) fillFromBouncer(ctx context.Context, tx *db.Tx, e *entry, digest string) error {
 	if s.Bouncer == nil {
 		return refused()
@@ -465,8 +461,8 @@ func (s *Service) fillFromBouncer(ctx context.Context, tx *db.Tx, e *entry, dige
 	return nil
 }
 
-// fillFromKeyRow fills an entry for an API key. A person's key can do what both the
-// key and the person may.
+// fillFromKeyRow fills an entry for an API key. A person's key may do what both the key and
+// the person may.
 func fillFromKeyRow(ctx context.Context, tx *db.Tx, e *entry, k Key, now time.Time) error {
 	if k.ExpiresAt != nil {
 		if !k.ExpiresAt.After(now) {

@@ -16,15 +16,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// FailedLogins is the type of the built-in alert on failed sign-ins. It goes
-// through the outbox like an event, but nobody can subscribe to it.
+// FailedLogins is the type of the built-in alert on failed sign-ins. It goes through the
+// outbox like an event, but nobody can subscribe to it.
 const FailedLogins = "alert.failed_logins"
 
-// Login checks a password and begins a session. sc is the scope of a stranger:
-// tenant, address, request id. Whatever is wrong, the answer is one 401
-// invalid_credentials, after the same work; once this address has guessed too
-// often at this account, known or not, it is 429 locked. 429 too_many_sign_ins
-// says that too many wait.
+// Login checks a password and starts a session. sc is the scope of a stranger: tenant,
+// address, request id. Faults: the same 401 invalid_credentials for every failure, after
+// the same work; 429 locked once this address has guessed too often at this account, known
+// or not; 429 too_many_sign_ins when too many callers wait.
 func (s *Service) Login(ctx context.Context, sc scope.Scope, name, password string) (Grant, error) {
 	return s.grant(ctx, sc, name, password, nil)
 }
@@ -39,8 +38,8 @@ func (s *Service) grant(ctx context.Context, sc scope.Scope, name, password stri
 	return g, err
 }
 
-// opener writes the session of a person who has proved their identity. It answers
-// what the audit entry says of the session.
+// opener writes the session of a person who has proved their identity. It returns what the
+// audit entry says about the session.
 type opener func(tx *db.Tx, t scope.TenantID, ss session) (map[string]any, error)
 
 // login checks a password and has open write the session.
@@ -65,9 +64,8 @@ func (s *Service) login(ctx context.Context, sc scope.Scope, name, password stri
 	return s.recordSuccess(ctx, store, sc, g, rehash, open)
 }
 
-// check counts a guess and looks whether the password is right. A locked pair is
-// refused before anything is hashed. rehash is a new hash of a right password
-// whose hash was made at another cost.
+// check counts a guess and checks the password. A locked pair is refused before anything is
+// hashed. rehash is a new hash of a right password whose hash has another cost.
 func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name, password string) (right bool, g guess, rehash string, err error) {
 	err = store.Read(ctx, func(tx *db.Tx) (err error) {
 		g, err = s.loadGuess(ctx, tx, sc, name)
@@ -101,7 +99,7 @@ func (s *Service) check(ctx context.Context, store *db.DB, sc scope.Scope, name,
 	if err != nil {
 		return false, g, "", err
 	}
-	if wait > 0 { // locked by those who guessed while we waited
+	if wait > 0 { // locked by guesses while we waited
 		return false, g, "", locked(wait)
 	}
 	right, stale := turn.Verify(g.user.PasswordHash, password)
@@ -116,8 +114,8 @@ func wrongPassword() error {
 	return fault.New(fault.Unauthenticated, "invalid_credentials", "the user name or the password is wrong")
 }
 
-// loginStore is the store of a tenant in which people can sign in; for any other
-// it is the default tenant's, where the attempt is counted and comes to nothing.
+// loginStore returns the store of a tenant in which people can sign in; for any other
+// tenant, the default tenant's, where the attempt is counted and fails.
 func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.DB, served bool, err error) {
 	r, err := s.realm(ctx, id, s.Now())
 	if err == nil {
@@ -135,8 +133,8 @@ func (s *Service) loginStore(ctx context.Context, id scope.TenantID) (store *db.
 	return store, served, err
 }
 
-// recordFailure writes what a failed sign-in leaves behind. Known and unknown accounts
-// leave the same number of rows.
+// recordFailure writes the traces of a failed sign-in. Known and unknown accounts leave the
+// same number of rows.
 func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, g guess) error {
 	locks := g.pair.Failures >= pairGuesses
 	if !g.shouldRecord(locks) {
@@ -160,8 +158,8 @@ func (s *Service) recordFailure(ctx context.Context, tx *db.Tx, sc scope.Scope, 
 	return event.Emit(ctx, tx, sc, event.Event{Type: FailedLogins, ObjectKind: "user", ObjectID: g.user.ID, ObjectName: g.user.Username, Data: data})
 }
 
-// recordSuccess clears the pair's count, takes this guess back from the account's and
-// the network's, notes where the person signed in, and begins the session.
+// recordSuccess clears the pair's count, removes this guess from the counts of account and
+// network, records where the person signed in, and starts the session.
 func (s *Service) recordSuccess(ctx context.Context, store *db.DB, sc scope.Scope, g guess, rehash string, open opener) error {
 	return store.Write(ctx, func(tx *db.Tx) error {
 		u, err := user.ByID(ctx, tx, g.user.ID)
@@ -193,7 +191,7 @@ func (s *Service) recordSuccess(ctx context.Context, store *db.DB, sc scope.Scop
 	})
 }
 
-// Me is the caller as a record: a person, or a key or bouncer in the shape of one.
+// Me returns the caller as a record: a person, or a key or bouncer in the same form.
 func (s *Service) Me(ctx context.Context, sc scope.Scope) (user.User, error) {
 	home, err := homeStore(ctx, s.Stores, sc)
 	if err != nil {
@@ -227,13 +225,13 @@ type TokenRequest struct {
 	ClientID     string `json:"client_id,omitempty" doc:"For client_credentials: the key's id or any client name. Only the key itself is checked."`
 	ClientSecret string `json:"client_secret,omitempty" doc:"For client_credentials: the API key."`
 	Scope        string `json:"scope,omitempty" doc:"Space-separated scopes, to request fewer than the credential holds."`
-	// Named is the tenant that the request names, by host, header or query; empty
-	// for none. The stranger's scope has the default one for either.
+	// Named is the tenant that the request names, by host, header or query; empty for none.
+	// A stranger's scope then has the default tenant.
 	Named scope.TenantID `json:"-"`
 }
 
-// Token is OAuth's token endpoint: the grants password and client_credentials.
-// Its errors are those of RFC 6749 section 5.2.
+// Token is OAuth's token endpoint, with the grants password and client_credentials. Its
+// errors are those of RFC 6749 section 5.2.
 func (s *Service) Token(ctx context.Context, sc scope.Scope, req TokenRequest) (Grant, error) {
 	scopes := strings.Fields(req.Scope)
 	if _, err := user.ParseScopes("/scope", scopes); err != nil {
@@ -279,9 +277,9 @@ func randomPassword(random io.Reader) (string, error) {
 	return digits(new(big.Int).SetBytes(raw[:]), 22), nil
 }
 
-// EnsureAdmin makes the first administrator, `admin`, where the default tenant
-// has no people yet. Without a password it makes one up and gives it back, for
-// the only time; the answer is empty in every other case.
+// EnsureAdmin creates the first administrator, `admin`, if the default tenant has no people
+// yet. Without a password it generates one and returns it, this once; otherwise it returns
+// "".
 func (s *Service) EnsureAdmin(ctx context.Context, password string) (generated string, err error) {
 	if password == "" {
 		if generated, err = randomPassword(s.Random); err != nil {
@@ -299,9 +297,9 @@ func (s *Service) EnsureAdmin(ctx context.Context, password string) (generated s
 	return generated, nil
 }
 
-// ResetPassword gives a person a new password on the word of whoever sits at the
-// server's host, lifts a lock, enables the person again and ends all sessions.
-// An empty password has one made up. It answers the password.
+// ResetPassword sets a new password for a person, on the authority of somebody on the
+// server's host. It removes a lock, enables the person and ends all sessions. An empty
+// password means a generated one. It returns the password.
 func (s *Service) ResetPassword(ctx context.Context, t scope.TenantID, name, password string) (string, error) {
 	store, err := s.Stores.Tenant(ctx, t)
 	if err != nil {

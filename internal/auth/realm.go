@@ -12,27 +12,27 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// How long what is known of a tenant is good for. Past soft, one request looks
-// again while the others go on; past hard, all wait for it.
+// How long cached facts about a tenant are valid. After soft, one request reads them again
+// while others continue; after hard, all wait for it.
 const (
 	softAge = 2 * time.Second
 	hardAge = 4 * time.Second
 	// patience is how long the stores may take to answer before they count as down.
 	patience = time.Second
-	// blindPause keeps requests from queueing before a store that is down.
+	// blindPause keeps requests from queueing for a store that is down.
 	blindPause = time.Second
 )
 
-// DefaultBlind is how long a replica goes on with what it knows while the store
-// does not answer, so that reads and decisions outlive it. Nobody can revoke
-// anything in a store that is down.
+// DefaultBlind is how long a replica continues with cached facts while the store does not
+// answer, so that reads and decisions survive it. Nobody can revoke anything in a store
+// that is down.
 const DefaultBlind = 10 * time.Minute
 
-// realm is what this replica knows of one tenant.
+// realm holds what this replica knows about one tenant.
 type realm struct {
 	id scope.TenantID
-	// gen moves on whenever anything about the tenant's credentials may have
-	// changed; entries of an older one are not used.
+	// gen increases whenever anything about the tenant's credentials may have changed;
+	// entries of an older generation are not used.
 	gen   atomic.Uint64
 	facts atomic.Pointer[tenant.Facts]
 	// checked is when the stores were last asked, in Unix nanoseconds.
@@ -41,19 +41,19 @@ type realm struct {
 	mu       sync.Mutex
 	revision int64     // of the tenant's store
 	seen     time.Time // when they last answered
-	// down is why nothing more is known until a time.
+	// down is why no newer facts are available until a time.
 	down  error
 	until time.Time
 }
 
-// realms holds what this replica knows of each tenant, and keeps it young.
+// realms caches facts about each tenant, and keeps them fresh.
 type realms struct {
 	cfg   Config
 	known sync.Map // scope.TenantID → *realm
 }
 
-// realm finds or makes the realm of a tenant, up to date. An unknown tenant is
-// a NotFound fault; nothing is kept of it.
+// realm finds or makes the realm of a tenant, up to date. Fault: NotFound for an unknown
+// tenant, which is not cached.
 func (rs *realms) realm(ctx context.Context, id scope.TenantID, now time.Time) (*realm, error) {
 	if got, ok := rs.known.Load(id); ok {
 		r, _ := got.(*realm)
@@ -68,8 +68,7 @@ func (rs *realms) realm(ctx context.Context, id scope.TenantID, now time.Time) (
 	return r, nil
 }
 
-// Plan is a tenant's plan, as this replica knows it; "" where it knows nothing. It
-// asks no store.
+// Plan returns a tenant's plan from the cache; "" if it is not cached. It reads no store.
 func (rs *realms) Plan(id scope.TenantID) string {
 	got, ok := rs.known.Load(id)
 	if !ok {
@@ -79,8 +78,8 @@ func (rs *realms) Plan(id scope.TenantID) string {
 	return r.facts.Load().Plan
 }
 
-// serves refuses a tenant that is not active: a suspended one says so, a deleted
-// one is gone.
+// serves refuses a tenant that is not active: a suspended one with that reason, a deleted
+// one as gone.
 func (r *realm) serves() error {
 	switch r.facts.Load().Status {
 	case tenant.Active:
@@ -92,7 +91,7 @@ func (r *realm) serves() error {
 	}
 }
 
-// ensureFresh makes sure that what is known of a realm is young enough.
+// ensureFresh makes sure that the facts in a realm are fresh enough.
 func (rs *realms) ensureFresh(ctx context.Context, r *realm, now time.Time) error {
 	age := now.UnixNano() - r.checked.Load()
 	if age < int64(softAge) {
@@ -107,15 +106,16 @@ func (rs *realms) ensureFresh(ctx context.Context, r *realm, now time.Time) erro
 	}
 	defer r.mu.Unlock()
 	if now.UnixNano()-r.checked.Load() < int64(softAge) {
-		return nil // somebody else has looked meanwhile
+		return nil // another request has read them meanwhile
 	}
 	if r.down != nil && now.Before(r.until) {
-		return r.down // nobody waits for another's patience
+		return r.down // nobody waits as long as another request's patience
 	}
 	return rs.refreshRealm(ctx, r, now)
 }
 
-// refreshRealm asks the stores about a realm. The caller holds r.mu, or has r alone.
+// refreshRealm reads a realm from the stores. The caller holds r.mu, or is the only user of
+// r.
 func (rs *realms) refreshRealm(ctx context.Context, r *realm, now time.Time) error {
 	short, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -158,7 +158,7 @@ func (rs *realms) loadFacts(ctx context.Context, id scope.TenantID) (tenant.Fact
 	return facts, revision, err
 }
 
-// onChange is told of every change in the stores, of this replica and the others.
+// onChange is called for every change in the stores, of this replica and the others.
 func (rs *realms) onChange(id scope.TenantID, name string) {
 	switch {
 	case id == "" && (name == tenant.Revision || name == ""):

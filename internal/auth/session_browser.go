@@ -16,37 +16,37 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// maxBrowsers is how many browsers' sessions one person may have; a further
-// sign-in ends the oldest.
+// maxBrowsers is how many browser sessions one person may have; a further sign-in ends the
+// oldest.
 const maxBrowsers = 50
 
-// cookieBytes is how much of a cookie is random.
+// cookieBytes is the number of random bytes in a cookie.
 const cookieBytes = 32
 
-// Sessions are what people sign in with from browsers, and their own view of where
-// they are signed in.
+// Sessions manages the sessions of people: sign-in from browsers, and the list of their
+// sessions.
 type Sessions struct {
 	s     *Service
 	links links
 }
 
-// Browser is the client that somebody signs in with.
+// Browser describes the client of a sign-in.
 type Browser struct {
 	// Agent is its User-Agent header.
 	Agent string
-	// Cookie is the session cookie that it showed, if any: that session ends when a
-	// new one begins, so that no session outlives a sign-in.
+	// Cookie is the session cookie that it sent, if any: that session ends when a new one
+	// starts, so that no session outlives a sign-in.
 	Cookie string
 }
 
-// SignedIn is a browser's session that has just begun.
+// SignedIn is a browser's session that has just started.
 type SignedIn struct {
-	// Cookie is the secret that the browser shows from now on. Only its digest is kept.
+	// Cookie is the secret that the browser sends from now on. Only its hash is stored.
 	Cookie  string
 	Session SessionInfo
 }
 
-// enterAs opens a session for a person and records the sign-in.
+// enterAs starts a session for a person and records the sign-in.
 func (b *Sessions) enterAs(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, u user.User, open opener) error {
 	about, err := open(tx, t, session{UserID: u.ID, IP: sc.Actor.IP})
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *Sessions) Logout(ctx context.Context, sc scope.Scope) error {
 	})
 }
 
-// open gives a session its id and its end, at most life from now, and writes it.
+// open sets the id and end of a session, at most life from now, and writes it.
 func (b *Sessions) open(ctx context.Context, tx *db.Tx, ss *session, life time.Duration) error {
 	ss.ID, ss.CreatedAt = b.s.NewID(), b.s.Now()
 	ss.UsedAt = ss.CreatedAt
@@ -103,8 +103,7 @@ func (b *Sessions) open(ctx context.Context, tx *db.Tx, ss *session, life time.D
 	return insertSession(ctx, tx, *ss)
 }
 
-// SignIn checks a password and begins a browser's session. Its errors are those
-// of Login.
+// SignIn checks a password and starts a browser's session. Its errors are those of Login.
 func (b *Sessions) SignIn(ctx context.Context, sc scope.Scope, name, password string, from Browser) (SignedIn, error) {
 	var in SignedIn
 	if err := b.s.login(ctx, sc, name, password, b.opener(ctx, &in, from, "password")); err != nil {
@@ -139,8 +138,7 @@ func (b *Sessions) opener(ctx context.Context, in *SignedIn, from Browser, by st
 	}
 }
 
-// newCookie makes a cookie's value: the tenant in which its session stands, and
-// 256 random bits.
+// newCookie makes a cookie's value: the tenant of its session, and 256 random bits.
 func (b *Sessions) newCookie(t scope.TenantID) (string, error) {
 	var raw [cookieBytes]byte
 	if _, err := io.ReadFull(b.s.Random, raw[:]); err != nil {
@@ -149,7 +147,7 @@ func (b *Sessions) newCookie(t scope.TenantID) (string, error) {
 	return string(t) + "." + base64.RawURLEncoding.EncodeToString(raw[:]), nil
 }
 
-// cookieDigest is what is kept of a cookie.
+// cookieDigest is the stored form of a cookie.
 func cookieDigest(text string) [sha256.Size]byte {
 	return sha256.Sum256([]byte("cookie\x00" + text))
 }
@@ -185,9 +183,9 @@ func (b *Sessions) load(ctx context.Context, text string, digest [sha256.Size]by
 	return e, refuseGone(err)
 }
 
-// tieToRoot has a token that was made from a person's sign-in live no longer than
-// the sign-in: it ends when the browser's session is idle, and its use is the
-// sign-in's.
+// tieToRoot limits the life of a token that was made from a person's sign-in to that of the
+// sign-in: it ends when the browser's session is idle, and its use counts as use of the
+// sign-in.
 func (b *Sessions) tieToRoot(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time) error {
 	if ss.Root == ss.ID {
 		return nil
@@ -207,7 +205,7 @@ func (b *Sessions) tieToRoot(ctx context.Context, tx *db.Tx, e *entry, ss sessio
 	return nil
 }
 
-// endCookie ends the session of a cookie, if it still stands for one.
+// endCookie ends the session of a cookie, if there is one.
 func (b *Sessions) endCookie(ctx context.Context, text string) error {
 	t, ok := scope.SessionTenant(text)
 	if !ok {
@@ -215,7 +213,7 @@ func (b *Sessions) endCookie(ctx context.Context, text string) error {
 	}
 	_, err := b.s.realm(ctx, t, b.s.Now())
 	if fault.Is(err, fault.NotFound) {
-		return nil // the tenant is no more, and its sessions with it
+		return nil // the tenant is gone, and its sessions with it
 	}
 	if err != nil {
 		return err

@@ -15,11 +15,11 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// maxLinks bounds the links that wait to be used.
+// maxLinks is the largest number of unused links.
 const maxLinks = 16
 
-// links are the sign-in links that this process gave out. They are kept in memory:
-// they end with the process, and no store holds them.
+// links holds the sign-in links that this process has issued. They are in memory only: they
+// end with the process, and no store contains them.
 type links struct {
 	mu   sync.Mutex
 	open map[[sha256.Size]byte]link
@@ -32,9 +32,8 @@ type link struct {
 	until  time.Time
 }
 
-// Link gives a secret that signs a person in once, within life, from this
-// machine only. It is for the command that starts the server for whoever sits
-// before it.
+// Link returns a secret that signs a person in once, within life, from this machine only.
+// It is for the command that starts the server for the person in front of it.
 func (b *Sessions) Link(ctx context.Context, t scope.TenantID, name string, life time.Duration) (string, error) {
 	var u user.User
 	err := b.s.Stores.Read(ctx, t, func(tx *db.Tx) (err error) {
@@ -57,9 +56,9 @@ func invalidLink() error {
 	return fault.New(fault.Unauthenticated, "invalid_link", "the link was already used, has expired, or is for another machine")
 }
 
-// Redeem begins a browser's session with the secret of a Link, once. sc is
-// the scope of a stranger, whose address must be a loopback one. Whatever is
-// wrong, the answer is one 401 invalid_link.
+// Redeem starts a browser's session with the secret of a Link, once. sc is the scope of a
+// stranger, whose address must be a loopback address. Every failure is the same 401
+// invalid_link.
 func (b *Sessions) Redeem(ctx context.Context, sc scope.Scope, secret string, from Browser) (SignedIn, error) {
 	addr, err := netip.ParseAddr(sc.Actor.IP)
 	if err != nil || !addr.IsLoopback() {
@@ -96,8 +95,8 @@ func (b *Sessions) Redeem(ctx context.Context, sc scope.Scope, secret string, fr
 	return in, b.endCookie(ctx, from.Cookie)
 }
 
-// add keeps a link, and forgets those that are over; beyond the bound the one that
-// ends first.
+// add stores a link, and drops expired ones; over the limit it drops the one that ends
+// first.
 func (ls *links) add(secret string, l link, now time.Time) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -122,7 +121,7 @@ func (ls *links) add(secret string, l link, now time.Time) {
 	ls.open[sha256.Sum256([]byte(secret))] = l
 }
 
-// take gives the link of a secret, and forgets it.
+// take returns the link of a secret, and removes it.
 func (ls *links) take(secret string, now time.Time) (link, bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

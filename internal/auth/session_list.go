@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// maxAgent bounds in bytes what is kept of a User-Agent header.
+// maxAgent is how much of a User-Agent header is stored, in bytes.
 const maxAgent = 256
 
 // SessionKind tells browsers' sessions from those of tokens.
@@ -25,7 +25,7 @@ const (
 	TokenSession   SessionKind = "token"
 )
 
-// SessionInfo is a sign-in as its person sees it. It holds no secret.
+// SessionInfo is a sign-in as its person sees it. It contains no secret.
 type SessionInfo struct {
 	ID        string      `json:"id" doc:"Identifies the session; it is not the cookie or the token."`
 	Kind      SessionKind `json:"kind" enum:"browser,token" doc:"browser: signed in with a cookie; token: signed in with an access token."`
@@ -39,7 +39,7 @@ type SessionInfo struct {
 	Current   bool        `json:"current" doc:"Whether this request uses this session."`
 }
 
-// info shows a session to its person, whose request stands on the session current.
+// info describes a session to its person; current is the session of the request.
 func (b *Sessions) info(ss session, current string) SessionInfo {
 	i := SessionInfo{
 		ID: ss.ID, Kind: TokenSession, Device: deviceOf(ss.Agent), UserAgent: ss.Agent, IPAddress: ss.IP,
@@ -68,8 +68,8 @@ func person(sc scope.Scope) error {
 	}
 }
 
-// List gives the caller's own sign-ins that have not ended, last used first.
-// What was made from a sign-in ends with it and is not listed.
+// List returns the caller's own active sign-ins, last used first. Sessions made from a
+// sign-in end with it and are not listed.
 func (b *Sessions) List(ctx context.Context, sc scope.Scope) ([]SessionInfo, error) {
 	if err := person(sc); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (b *Sessions) List(ctx context.Context, sc scope.Scope) ([]SessionInfo, err
 	return out, err
 }
 
-// rootOf is the sign-in that a session was made from; empty for one that has ended.
+// rootOf returns the sign-in that a session was made from; empty if it has ended.
 func rootOf(ctx context.Context, tx *db.Tx, id string) (string, error) {
 	if id == "" {
 		return "", nil
@@ -106,8 +106,8 @@ func rootOf(ctx context.Context, tx *db.Tx, id string) (string, error) {
 	return ss.Root, err
 }
 
-// End ends one of the caller's own sessions and what was made from it. Of
-// another's session it says what it says of an unknown one: 404 session_not_found.
+// End ends one of the caller's own sessions and the sessions made from it. Another person's
+// session gets the same answer as an unknown one: 404 session_not_found.
 func (b *Sessions) End(ctx context.Context, sc scope.Scope, id string) error {
 	if err := person(sc); err != nil {
 		return err
@@ -131,8 +131,8 @@ func (b *Sessions) End(ctx context.Context, sc scope.Scope, id string) error {
 	})
 }
 
-// EndOthers ends all the caller's sessions but the one that asks, and says
-// how many sign-ins that were.
+// EndOthers ends all the caller's sessions except the one that makes the request, and
+// returns how many sign-ins that were.
 func (b *Sessions) EndOthers(ctx context.Context, sc scope.Scope) (int, error) {
 	if err := person(sc); err != nil {
 		return 0, err
@@ -166,7 +166,7 @@ func (b *Sessions) EndOthers(ctx context.Context, sc scope.Scope) (int, error) {
 	return ended, err
 }
 
-// recordEnd makes an end of sessions known to all replicas and to the audit.
+// recordEnd announces the end of sessions to all replicas and writes it to the audit.
 func (b *Sessions) recordEnd(ctx context.Context, tx *db.Tx, t scope.TenantID, sc scope.Scope, about map[string]any) error {
 	if _, err := tx.Bump(ctx, user.Revision); err != nil {
 		return err
@@ -177,8 +177,8 @@ func (b *Sessions) recordEnd(ctx context.Context, tx *db.Tx, t scope.TenantID, s
 	})
 }
 
-// cleanAgent makes a User-Agent header fit to be kept and shown: printable ASCII,
-// of bounded length.
+// cleanAgent makes a User-Agent header safe to store and show: printable ASCII of limited
+// length.
 func cleanAgent(agent string) string {
 	var b strings.Builder
 	for _, c := range []byte(agent) {
@@ -192,8 +192,8 @@ func cleanAgent(agent string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// The words of User-Agent headers that name a program or a system, the more
-// particular before those that they imitate.
+// The words in User-Agent headers that name a program or a system. The more specific ones
+// come before those that they imitate.
 var (
 	programs = [...][2]string{
 		{"Edg/", "Edge"},
@@ -218,7 +218,7 @@ var (
 	}
 )
 
-// deviceOf names the program and the system of a User-Agent header in a few words.
+// deviceOf describes the program and the system of a User-Agent header in a few words.
 func deviceOf(agent string) string {
 	if !strings.HasPrefix(agent, "Mozilla/") {
 		product, _, _ := strings.Cut(agent, " ")

@@ -15,9 +15,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 )
 
-// How signing keys live. A new key is published for settleTime before tokens
-// are signed with it, so that all replicas know it, and verifies until the last
-// token that it signed has expired.
+// The life of signing keys. A new key is published for settleTime before it signs, so that
+// all replicas know it. It verifies until the last token that it signed has expired.
 const (
 	settleTime  = time.Minute
 	reloadPause = 2 * time.Second
@@ -36,15 +35,14 @@ type signingKey struct {
 	private ed25519.PrivateKey
 }
 
-// keyring holds the signing keys that this replica knows. It signs and verifies
-// tokens.
+// keyring holds the signing keys that this replica knows. It signs and verifies tokens.
 type keyring struct {
 	cfg Config
 
 	mu sync.RWMutex
-	// byHeader finds a key by the first segment of a token, which must be,
-	// byte for byte, the one that we write: no other algorithm, type or member
-	// (kid paths, jku, jwk, crit) is ever read.
+	// byHeader finds a key by the first segment of a token, which must be, byte for byte,
+	// the one that we write: no other algorithm, type or member (kid paths, jku, jwk, crit)
+	// is ever read.
 	byHeader map[string]*signingKey
 	signer   *signingKey
 	list     []*signingKey
@@ -79,8 +77,8 @@ func (ring *keyring) JWKS() JWKS {
 	return set
 }
 
-// rotate makes a new signing key when the newest is old, drops those that no
-// living token was signed with, and loads the rest.
+// rotate creates a new signing key when the newest is old, drops those without valid
+// tokens, and loads the rest.
 func (ring *keyring) rotate(ctx context.Context) error {
 	now := ring.cfg.Now()
 	fresh, err := ring.newSigningKey(now)
@@ -124,7 +122,7 @@ func (ring *keyring) newSigningKey(now time.Time) (signingKey, error) {
 
 func sealName(kid string) string { return "signing_key:" + kid }
 
-// install opens the keys of the store and puts them to use.
+// install decrypts the keys of the store and uses them.
 func (ring *keyring) install(list []signingKey, now time.Time) error {
 	byHeader := make(map[string]*signingKey, len(list))
 	var keys []*signingKey
@@ -169,8 +167,8 @@ func headerOf(kid string) (string, error) {
 	return "", fault.New(fault.Internal, "internal_error", "a token without a header")
 }
 
-// keyFor finds the key of a header; for one that is not known the store is asked
-// again, but not more often than every two seconds.
+// keyFor finds the key of a header. For an unknown one it reads the store again, at most
+// once every two seconds.
 func (ring *keyring) keyFor(ctx context.Context, header string) (*signingKey, bool) {
 	ring.mu.RLock()
 	k, ok := ring.byHeader[header]

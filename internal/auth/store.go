@@ -9,7 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// credential is what the system store knows of a secret: where to look.
+// credential is the system store's entry for a secret: where to look.
 type credential struct {
 	Tenant scope.TenantID `db:"tenant"`
 	Kind   string         `db:"kind"`
@@ -42,7 +42,7 @@ func selectKey(ctx context.Context, tx *db.Tx, id string) (Key, error) {
 	return db.One[Key](ctx, tx, `SELECT `+keyColumns+` FROM api_keys WHERE id = $1`, id)
 }
 
-// lockKey reads a key for a change: until its end nobody else changes it.
+// lockKey reads a key for a change and locks it until the transaction ends.
 func lockKey(ctx context.Context, tx *db.Tx, id string) (Key, error) {
 	if err := tx.Lock(ctx, "key:"+id); err != nil {
 		return Key{}, err
@@ -95,7 +95,8 @@ func deleteKeysOf(ctx context.Context, tx *db.Tx, owner string) error {
 	return err
 }
 
-// deleteAll ends every key and session of the tenant, and forgets who signed in from where.
+// deleteAll ends every key and session of the tenant, and removes the places of its
+// sign-ins.
 func deleteAll(ctx context.Context, tx *db.Tx) error {
 	for _, q := range []string{`DELETE FROM sessions`, `DELETE FROM api_keys`, `DELETE FROM login_places`, `DELETE FROM login_attempts`} {
 		if _, err := tx.Exec(ctx, q); err != nil {
@@ -105,8 +106,7 @@ func deleteAll(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// lockAttempt gives the count of a subject, which nobody else changes meanwhile;
-// one that was never seen has none.
+// lockAttempt returns the count of a subject and locks it; a new subject has none.
 func lockAttempt(ctx context.Context, tx *db.Tx, subject string) (attempt, error) {
 	if err := tx.Lock(ctx, "login:"+subject); err != nil {
 		return attempt{}, err
@@ -130,7 +130,7 @@ func putAttempt(ctx context.Context, tx *db.Tx, a attempt) error {
 	return err
 }
 
-// decrementAttempt uncounts one guess that turned out right.
+// decrementAttempt takes back one guess that turned out to be right.
 func decrementAttempt(ctx context.Context, tx *db.Tx, subject string) error {
 	_, err := tx.Exec(ctx, `UPDATE login_attempts SET failures = failures - 1 WHERE subject = $1 AND failures > 0`, subject)
 	return err
@@ -141,19 +141,19 @@ func dropAttempt(ctx context.Context, tx *db.Tx, subject string) error {
 	return err
 }
 
-// dropAttemptsAt forgets the guesses at an account, from everywhere.
+// dropAttemptsAt removes the guesses at an account, from everywhere.
 func dropAttemptsAt(ctx context.Context, tx *db.Tx, account string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM login_attempts WHERE subject = $1 OR substr(subject, 1, $2) = $3`, account, int64(len(account)+1), account+"@")
 	return err
 }
 
-// isPlace reports whether a person signed in from a network since a time.
+// isPlace reports whether a person has signed in from a network since a time.
 func isPlace(ctx context.Context, tx *db.Tx, userID, network string, since time.Time) (bool, error) {
 	n, err := db.One[int64](ctx, tx, `SELECT count(*) FROM login_places WHERE user_id = $1 AND network = $2 AND at >= $3`, userID, network, since)
 	return n > 0, err
 }
 
-// putPlace notes that a person signed in from a network, and forgets old places.
+// putPlace records that a person signed in from a network, and removes old places.
 func putPlace(ctx context.Context, tx *db.Tx, userID, network string, at time.Time) error {
 	_, err := tx.Exec(ctx, `INSERT INTO login_places (user_id, network, at) VALUES ($1, $2, $3)
 		ON CONFLICT (user_id, network) DO UPDATE SET at = excluded.at`, userID, network, at)

@@ -19,7 +19,7 @@ func selectSession(ctx context.Context, tx *db.Tx, id string) (session, error) {
 	return db.One[session](ctx, tx, `SELECT `+sessionColumns+` FROM sessions WHERE id = $1`, id)
 }
 
-// selectBrowser finds a browser's session by the digest of its cookie.
+// selectBrowser finds a browser's session by the hash of its cookie.
 func selectBrowser(ctx context.Context, tx *db.Tx, digest string) (session, error) {
 	return db.One[session](ctx, tx, `SELECT `+sessionColumns+` FROM sessions WHERE digest = $1`, digest)
 }
@@ -42,20 +42,20 @@ func deleteSessionsOf(ctx context.Context, tx *db.Tx, userID string) error {
 	return err
 }
 
-// deleteOthersOf deletes the sessions of a person but those of one root.
+// deleteOthersOf deletes all sessions of a person except those of one root.
 func deleteOthersOf(ctx context.Context, tx *db.Tx, userID, root string) error {
 	_, err := tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND root <> $2`, userID, root)
 	return err
 }
 
-// keepNewest deletes the browsers' sessions of a person but for the newest, with
-// what was made from them.
+// keepNewest deletes all but the newest browser sessions of a person, with the sessions
+// made from them.
 func keepNewest(ctx context.Context, tx *db.Tx, userID string, keep int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND root IN (
 		SELECT id FROM sessions WHERE user_id = $1 AND digest <> '' ORDER BY created_at DESC, id LIMIT 1000 OFFSET $2)`, userID, int64(keep))
 }
 
-// touchSession moves the last use of a session on, and never back.
+// touchSession moves the last use of a session forward, never back.
 func touchSession(ctx context.Context, tx *db.Tx, id string, at time.Time) error {
 	_, err := tx.Exec(ctx, `UPDATE sessions SET used_at = $2 WHERE id = $1 AND used_at < $2`, id, at)
 	return err

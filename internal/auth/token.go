@@ -16,38 +16,38 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// audience is the `aud` of our tokens: this API and nothing else.
+// audience is the `aud` of our tokens: only this API.
 const audience = "gatehouse"
 
-// claims are all that a token says; who it is for stands in its session.
+// claims are the content of a token; its session says who it is for.
 type claims struct {
 	jwt.RegisteredClaims
 	Tenant scope.TenantID `json:"tid"`
 }
 
-// session is what a token stands on. A row that is gone is a token that is void.
+// session is the stored part of a token. Without the row, the token is void.
 type session struct {
 	ID string `db:"id"`
-	// Root is the session that this one was made from, in the end; its own id
-	// for a sign-in. Logging out ends all of one root.
+	// Root is the first session in the chain that this one was made from; a sign-in's own
+	// id. Logging out ends all sessions of one root.
 	Root   string `db:"root"`
 	UserID string `db:"user_id"`
 	KeyID  string `db:"key_id"`
-	// Limited says that Scopes bound the session; without it, it may all that its
-	// person or key may.
+	// Limited says that Scopes limit the session; without it, the session may do everything
+	// that its person or key may.
 	Limited   bool      `db:"limited"`
 	Scopes    []string  `db:"scopes"`
 	Env       scope.Env `db:"environment"`
 	IP        string    `db:"ip"`
 	CreatedAt time.Time `db:"created_at"`
 	ExpiresAt time.Time `db:"expires_at"`
-	// Digest is of a browser's cookie; empty for the session of a token.
+	// Digest is the hash of a browser's cookie; empty for the session of a token.
 	Digest string    `db:"digest"`
 	Agent  string    `db:"agent"`
 	UsedAt time.Time `db:"used_at"`
 }
 
-// Grant is a token as it is handed out (RFC 6749 section 5.1).
+// Grant is a token in the form of the answer (RFC 6749 section 5.1).
 type Grant struct {
 	AccessToken string `json:"access_token" doc:"Send it as Authorization: Bearer <access_token>."`
 	TokenType   string `json:"token_type" enum:"bearer" doc:"Always bearer."`
@@ -55,7 +55,7 @@ type Grant struct {
 	Scope       string `json:"scope,omitempty" doc:"The scopes held, separated by spaces; absent where the roles decide."`
 }
 
-// beginSession writes a session and gives its token.
+// beginSession writes a session and returns its token.
 func (s *Service) beginSession(ctx context.Context, tx *db.Tx, t scope.TenantID, ss session) (Grant, error) {
 	if err := s.Sessions.open(ctx, tx, &ss, TokenLife); err != nil {
 		return Grant{}, err
@@ -78,8 +78,8 @@ func (s *Service) beginSession(ctx context.Context, tx *db.Tx, t scope.TenantID,
 	return g, nil
 }
 
-// verify checks a token's form, signature and fixed claims. Its size is bounded
-// and its header compared before anything of it is parsed.
+// verify checks a token's form, signature and fixed claims. It checks its size and compares
+// its header before it parses anything.
 func (ring *keyring) verify(ctx context.Context, text string) (claims, error) {
 	header, rest, ok := strings.Cut(text, ".")
 	if !ok || len(text) > maxCredential || strings.Count(rest, ".") != 1 {
@@ -157,8 +157,8 @@ func fillFromUser(ctx context.Context, tx *db.Tx, e *entry, ss session) error {
 	return nil
 }
 
-// fillFromSessionKey fills an entry for a token that was made from an API key: it is no
-// more than the key, and not longer.
+// fillFromSessionKey fills an entry for a token that was made from an API key: it can do no
+// more than the key, and ends no later.
 func fillFromSessionKey(ctx context.Context, tx *db.Tx, e *entry, ss session, now time.Time) error {
 	k, err := selectKey(ctx, tx, ss.KeyID)
 	if err != nil {
@@ -172,7 +172,7 @@ func fillFromSessionKey(ctx context.Context, tx *db.Tx, e *entry, ss session, no
 	return nil
 }
 
-// limitToSession narrows an entry to the scopes of its session.
+// limitToSession limits an entry to the scopes of its session.
 func limitToSession(e *entry, ss session) {
 	if !ss.Limited {
 		return
@@ -190,9 +190,9 @@ func parsePermissions(scopes []string) []scope.Permission {
 	return user.Imply(out)
 }
 
-// Portal gives a token for the caller, good for an hour and for what the
-// caller may do now, narrowed to scopes where there are any. Made by a session, it
-// ends with that session, at the latest when the session would have ended.
+// Portal returns a token for the caller, valid for an hour and for what the caller may do
+// now, limited to scopes if there are any. A token made by a session ends with that session
+// at the latest.
 func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (Grant, error) {
 	ss := session{Env: scope.AnyEnv, IP: sc.Actor.IP}
 	if sc.EnvBound {
@@ -234,7 +234,8 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (
 			if err != nil {
 				return err
 			}
-			// It ends when the one that it was made from ends: renewing is not living on.
+			// It ends with the session that it was made from: a renewal does not prolong
+			// it.
 			ss.Root, ss.ExpiresAt = from.Root, from.ExpiresAt
 		}
 		if ss.KeyID != "" {
@@ -252,8 +253,8 @@ func (s *Service) Portal(ctx context.Context, sc scope.Scope, scopes []string) (
 	return g, err
 }
 
-// homeStore is the store of the tenant that the caller belongs to: platform
-// administrators are people of the default tenant wherever they work.
+// homeStore returns the store of the caller's own tenant: platform administrators belong to
+// the default tenant wherever they work.
 func homeStore(ctx context.Context, stores *db.Cluster, sc scope.Scope) (*db.DB, error) {
 	if sc.Platform {
 		return stores.Tenant(ctx, scope.DefaultTenant)

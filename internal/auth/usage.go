@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// usageGrain is how exact last_used_at is, and flushEvery how often it is
-// written: a request must not cost a write.
+// usageGrain is the precision of last_used_at, and flushEvery how often it is written: a
+// request must not cost a write.
 const (
 	usageGrain = 15 * time.Second
 	flushEvery = 10 * time.Second
@@ -26,7 +26,7 @@ type noted struct {
 	at      atomic.Int64 // Unix nanoseconds
 }
 
-// write moves the last use in the store on.
+// write moves the last use in the store forward.
 func (n *noted) write(ctx context.Context, tx *db.Tx) error {
 	at := time.Unix(0, n.at.Load()).UTC()
 	if n.session {
@@ -35,13 +35,13 @@ func (n *noted) write(ctx context.Context, tx *db.Tx) error {
 	return touchKey(ctx, tx, n.id, at)
 }
 
-// usage collects which keys and sessions were used since the last flush.
+// usage collects the keys and sessions that were used since the last flush.
 type usage struct {
 	mu    sync.Mutex
 	dirty map[*noted]struct{}
 }
 
-// note notes a use; but for the first in usageGrain it is one atomic load.
+// note records a use; except for the first in usageGrain it is one atomic load.
 func (u *usage) note(n *noted, now time.Time) {
 	last, at := n.at.Load(), now.UnixNano()
 	if at-last < int64(usageGrain) || !n.at.CompareAndSwap(last, at) {
@@ -63,8 +63,8 @@ func (u *usage) take() map[*noted]struct{} {
 	return taken
 }
 
-// flush writes the last use of the keys and sessions that were used. What cannot
-// be written is lost: the next use is noted again.
+// flush writes the last use of keys and sessions. What cannot be written is lost: the next
+// use is recorded again.
 func (s *Service) flush(ctx context.Context) error {
 	byTenant := map[scope.TenantID][]*noted{}
 	for n := range s.used.take() {
@@ -90,8 +90,8 @@ func (s *Service) flush(ctx context.Context) error {
 	return first
 }
 
-// Run flushes last uses and rotates signing keys until ctx ends; then it
-// flushes once more. Errors go to failed: the work is tried again.
+// Run flushes last uses and rotates signing keys until ctx ends; then it flushes once more.
+// It reports errors to failed: the work is tried again.
 func (s *Service) Run(ctx context.Context, failed func(error)) {
 	flush, rotate := time.NewTicker(flushEvery), time.NewTicker(time.Minute)
 	defer flush.Stop()

@@ -9,18 +9,18 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Delta is what became of an environment's controls since a revision.
+// Delta is the change of an environment's controls since a revision.
 type Delta struct {
-	// Controls are active ones that were touched, Removed the ids of touched
-	// policies that are none (any more).
+	// Controls are the touched controls that are active, Removed the ids of touched
+	// policies that are not active controls (any more).
 	Controls []Control
 	Removed  []int64
-	// Revisions is how many of the revisions were about policies.
+	// Revisions is how many of the revisions concerned policies.
 	Revisions int64
 }
 
-// ControlsSince gives what changed after a revision, up to that of the
-// transaction. The journal reaches as far back as that of resources.
+// ControlsSince returns the changes after a revision, up to that of the transaction. Its
+// journal reaches as far back as that of resources.
 func ControlsSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (d Delta, err error) {
 	if d.Revisions, err = countChanged(ctx, tx, env, since); err != nil || d.Revisions == 0 {
 		return d, err
@@ -39,9 +39,9 @@ func ControlsSince(ctx context.Context, tx *db.Tx, env scope.Env, since int64) (
 	return d, nil
 }
 
-// noteChange notes that a revision is about a policy. Every write to the table of
-// policies goes through it (bump): what is not noted would be missing from every
-// snapshot that is brought up to date.
+// noteChange records that a revision concerns a policy. Every write to the table of
+// policies calls it (bump): a change that is not recorded would be missing from every
+// snapshot that is updated.
 func noteChange(ctx context.Context, tx *db.Tx, env scope.Env, revision, id int64) error {
 	if err := insertChange(ctx, tx, env, revision, id); err != nil {
 		return err

@@ -20,9 +20,9 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// Validate compiles and lints a source; a source that does not compile is an
-// answer, not a fault. It may import the
-// libraries of the scope's environment, sandbox for none.
+// Validate compiles and lints a source; a source that does not compile is an answer, not a
+// fault. It may import the libraries of the scope's environment, or of sandbox if the scope
+// names none.
 func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (Validation, error) {
 	libs, err := s.Libraries(ctx, sc, sc.EnvOr(scope.Sandbox))
 	if err != nil {
@@ -38,9 +38,9 @@ func (s *Service) Validate(ctx context.Context, sc scope.Scope, source string) (
 	return Validation{Valid: true, Message: "Policy is valid", Warnings: append([]lang.Issue{}, v.Warnings...)}, nil
 }
 
-// Test runs cases against a control: those sent, or the stored ones when cases is
-// nil. It finds below data what decisions of its environment do, where a case sets
-// nothing else.
+// Test runs cases against a control: those sent, or the stored ones when cases is nil.
+// Unless a case sets its own data, the control reads the same data as decisions of its
+// environment.
 func (s *Service) Test(ctx context.Context, sc scope.Scope, id int64, cases []TestCase) (TestReport, error) {
 	p, err := s.stored(ctx, sc, id)
 	if err != nil {
@@ -83,9 +83,9 @@ func (s *Service) run(ctx context.Context, sc scope.Scope, p Policy, cases []Tes
 	return summarise(results), nil
 }
 
-// RunCases runs cases in the worker, over the data of an environment; without the
-// attributes of resources for a caller who may not read these, since a control can
-// show what it reads. Faults: those of worker.Pool.Test.
+// RunCases runs cases in the worker with the data of an environment. The attributes of
+// resources are left out for a caller who may not read them, because a control can reveal
+// what it reads. Faults: those of worker.Pool.Test.
 func (s *Service) RunCases(ctx context.Context, sc scope.Scope, env scope.Env, r worker.TestRequest) ([]suite.TestResult, error) {
 	r.Data = func(ctx context.Context) (rego.DataSource, error) {
 		data, err := s.Data(ctx, sc.Tenant, env)
@@ -97,7 +97,7 @@ func (s *Service) RunCases(ctx context.Context, sc scope.Scope, env scope.Env, r
 	return s.Evaluator.Test(ctx, sc.Tenant, r)
 }
 
-// rego is the case as the evaluator takes it.
+// rego converts the case for the evaluator.
 func (c TestCase) rego() (suite.TestCase, error) {
 	in, err := value.FromAny(c.Input)
 	t := suite.TestCase{Name: c.Name, Input: in, Expected: c.Expected}
@@ -107,7 +107,7 @@ func (c TestCase) rego() (suite.TestCase, error) {
 	return t, err
 }
 
-// Members are those that are set, by their names in JSON.
+// Members returns the set members, by their names in JSON.
 func (d *TestData) Members() map[string]any {
 	out := map[string]any{}
 	if d != nil && d.Resources != nil {
@@ -119,9 +119,9 @@ func (d *TestData) Members() map[string]any {
 	return out
 }
 
-// Compiler checks that controls and libraries compile, with a process of its own.
-// Compilations of one tenant take turns: the worker pool answers 429 to a flood of
-// them. It remembers what compiled, and compiles that only once.
+// Compiler checks in a separate process that controls and libraries compile. Compilations
+// of one tenant take turns, because the worker pool answers 429 when there are too many. It
+// caches what compiled, and compiles it only once.
 type Compiler struct {
 	// Evaluator runs the checks.
 	Evaluator Evaluator
@@ -139,8 +139,8 @@ func (s *Service) checkCompiles(ctx context.Context, sc scope.Scope, p Policy) e
 	return s.checkCompilesWith(ctx, sc, p, libs)
 }
 
-// checkCompilesWith refuses (Invalid "invalid_policy") a policy that does not compile
-// as its kind.
+// checkCompilesWith refuses a policy that does not compile as its kind (fault Invalid
+// "invalid_policy").
 func (c *Compiler) checkCompilesWith(ctx context.Context, sc scope.Scope, p Policy, libs []lang.Library) error {
 	if issues := lang.Misplaced(p.RegoCode, p.Kind == KindLibrary); issues != nil {
 		return uncompiled(issues)
@@ -168,7 +168,7 @@ func (c *Compiler) checkCompilesWith(ctx context.Context, sc scope.Scope, p Poli
 	return nil
 }
 
-// digestOf names a source among libraries, as far as it could import them.
+// digestOf identifies a source together with the libraries that it could import.
 func digestOf(source string, libs []lang.Library) [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %s", len(source), source)
@@ -188,20 +188,20 @@ func uncompiled(issues []lang.Issue) error {
 	return f
 }
 
-// Links checks and moves what policies refer to: resource, bouncer, destinations.
+// Links checks and moves the references of policies: resource, bouncer, destinations.
 type Links struct {
 	Resources *resource.Service
-	// BouncerEnv is the environment that a bouncer is in, or NotFound.
+	// BouncerEnv returns the environment of a bouncer. Fault: NotFound.
 	BouncerEnv func(ctx context.Context, tx *db.Tx, id int64) (scope.Env, error)
-	// BouncerTwin is the production bouncer of the same name; nil for none.
+	// BouncerTwin returns the production bouncer of the same name; nil for none.
 	BouncerTwin func(ctx context.Context, tx *db.Tx, id int64) (*int64, error)
 	// DestinationExists reports whether env has the destination that an action names.
 	DestinationExists func(ctx context.Context, tx *db.Tx, env scope.Env, ref string) (bool, error)
 }
 
-// checkLinks checks the ids of next that differ from old's: each must exist in the
-// policy's own environment. An id of another environment or tenant gets the same
-// answer as one that does not exist.
+// checkLinks checks the ids in next that differ from old: each must exist in the policy's
+// own environment. An id of another environment or tenant gets the same answer as one that
+// does not exist.
 func (l *Links) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) error {
 	var offences []fault.Detail
 	absent := func(pointer, format string, args ...any) {
@@ -228,7 +228,7 @@ func (l *Links) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) err
 	}
 	actions := next.Actions
 	if old.Environment == next.Environment && reflect.DeepEqual(old.Actions, actions) {
-		actions = nil // a destination that went later must not stop other changes
+		actions = nil // a destination that was deleted later must not block other changes
 	}
 	for i, a := range actions {
 		if msg := a.check(); msg != "" {
@@ -251,7 +251,7 @@ func (l *Links) checkLinks(ctx context.Context, tx *db.Tx, old, next Policy) err
 	return f
 }
 
-// check says why an action's destination cannot be its type's, or "".
+// check says why an action's destination does not fit its type, or "".
 func (a Action) check() string {
 	kind, _, _ := strings.Cut(a.DestinationRef, ":")
 	if want := map[bool]string{true: "channel", false: "integration"}[a.Type == "notification"]; kind != want {
@@ -271,7 +271,7 @@ type turn struct {
 	waiting int
 }
 
-// enter waits for the name's turn; leave gives it on.
+// enter waits for the name's turn; leave passes it on.
 func (t *turns) enter(ctx context.Context, name string) (leave func(), err error) {
 	t.mu.Lock()
 	if t.open == nil {
@@ -301,13 +301,13 @@ func (t *turns) enter(ctx context.Context, name string) (leave func(), err error
 	}
 }
 
-// compiledCache remembers the digests of sources that compiled.
+// compiledCache holds the hashes of sources that compiled.
 type compiledCache struct {
 	mu   sync.Mutex
 	seen map[[sha256.Size]byte]struct{}
 }
 
-// knownMax bounds known: about 100 KB.
+// knownMax is the largest size of known: about 100 KB.
 const knownMax = 2048
 
 func (k *compiledCache) has(d [sha256.Size]byte) bool {

@@ -15,25 +15,25 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// What a deployment did with a control.
+// The result of a deployment for one control.
 const (
 	Created   = "created"
 	Updated   = "updated"
 	Unchanged = "unchanged"
 )
 
-// Placement is one control or library of a deployment: the name by which it is
-// found in sandbox, and what is set of it. RegoCode is always set. One that is not
-// there is created, active unless Status says otherwise.
+// Placement is one control or library of a deployment: the name by which it is found in
+// sandbox, and the members to set. RegoCode is always set. A control that does not exist is
+// created, active unless Status says otherwise.
 type Placement struct {
 	Name   string
 	Change Change
-	// Note goes into the version, Extra into the audit row.
+	// Note is stored with the version, Extra in the audit entry.
 	Note  string
 	Extra map[string]any
 }
 
-// kind is what a placement makes: its package says.
+// kind is the kind that a placement creates, given by its package.
 func (p Placement) kind() string {
 	if (lang.Library{Source: *p.Change.RegoCode}).Package() != "" {
 		return KindLibrary
@@ -41,7 +41,7 @@ func (p Placement) kind() string {
 	return KindControl
 }
 
-// librariesAfter are the libraries of an environment with those among the items.
+// librariesAfter returns the libraries of an environment, including those among the items.
 func (s *Service) librariesAfter(ctx context.Context, sc scope.Scope, env scope.Env, items []Placement) ([]lang.Library, error) {
 	libs, err := s.Libraries(ctx, sc, env)
 	for _, item := range items {
@@ -54,31 +54,30 @@ func (s *Service) librariesAfter(ctx context.Context, sc scope.Scope, env scope.
 	return libs, err
 }
 
-// Placed is what became of a Placement. Old is zero for a control that was created.
+// Placed is the result of a Placement. Old is zero for a control that was created.
 type Placed struct {
 	Outcome     string
 	Old, Policy Policy
 }
 
-// PlacementError is why the placement with an index could not be made.
+// PlacementError says why the placement with this index failed.
 type PlacementError struct {
 	Index int
 	Err   error
 }
 
-// Error is the cause's text.
+// Error returns the text of the cause.
 func (e *PlacementError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *PlacementError) Unwrap() error { return e.Err }
 
-// errRehearsed takes a rehearsal's transaction back.
+// errRehearsed rolls back a rehearsal.
 var errRehearsed = errors.New("rehearsed")
 
-// Deploy makes all placements in sandbox, or none: one transaction, in which
-// finish runs last. A rehearsal does the same and takes it back, so that it
-// fails as the deployment would. Errors are PlacementErrors where one control
-// is to blame.
+// Deploy makes all placements in sandbox, or none: in one transaction, in which finish runs
+// last. A rehearsal does the same and rolls back, so that it fails as the deployment would.
+// If one control caused the error, it is a PlacementError.
 func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement, rehearse bool, finish func(context.Context, *db.Tx, []Placed) error) ([]Placed, error) {
 	env, err := sc.CreateIn(scope.Sandbox)
 	if err != nil {
@@ -95,7 +94,7 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement,
 	}
 	var out []Placed
 	err = s.write(ctx, sc, func(tx *db.Tx) error {
-		out = make([]Placed, 0, len(items)) // again when the transaction is
+		out = make([]Placed, 0, len(items)) // reset when the transaction runs again
 		for i, item := range items {
 			placed, err := s.placeOne(ctx, tx, sc, env, item)
 			if err != nil {
@@ -103,7 +102,7 @@ func (s *Service) Deploy(ctx context.Context, sc scope.Scope, items []Placement,
 			}
 			out = append(out, placed)
 		}
-		// Only now: a library and those who use it may change together.
+		// Only at the end: a library and its users may change together.
 		for i, p := range out {
 			if p.Outcome == Unchanged {
 				continue
@@ -151,7 +150,7 @@ func (s *Service) placeOne(ctx context.Context, tx *db.Tx, sc scope.Scope, env s
 	return Placed{Updated, old, p}, err
 }
 
-// placeNew makes a placement of a control that is not there yet.
+// placeNew creates a control that does not exist yet.
 func (s *Service) placeNew(ctx context.Context, tx *db.Tx, sc scope.Scope, env scope.Env, item Placement) (Placed, error) {
 	next := Policy{Kind: item.kind(), Content: Content{Name: strings.TrimSpace(item.Name), Status: Active, Environment: env, Version: 1, CreatedBy: actor(sc)}}
 	if next.Name == "" {
@@ -159,7 +158,7 @@ func (s *Service) placeNew(ctx context.Context, tx *db.Tx, sc scope.Scope, env s
 	}
 	c := item.Change
 	if c.Status != nil {
-		next.Status, c.Status = *c.Status, nil // there is no state that it comes from
+		next.Status, c.Status = *c.Status, nil // there is no previous state
 	}
 	next, err := next.apply(c)
 	if err != nil {
@@ -213,9 +212,9 @@ func (s *Service) storeNext(ctx context.Context, tx *db.Tx, sc scope.Scope, old,
 	return p, err
 }
 
-// Preview is what a placement would make of a control, and what differs: for
-// comparing without a transaction. A control that cannot be so changed is given
-// as it is, with the fault.
+// Preview returns the control that a placement would make, and the differences, without a
+// transaction. If the control cannot be changed that way, it is returned unchanged, with
+// the fault.
 func (p Policy) Preview(sc scope.Scope, c Change) (Policy, []MemberDifference, error) {
 	next, err := p.apply(c)
 	if err != nil {
@@ -224,21 +223,20 @@ func (p Policy) Preview(sc scope.Scope, c Change) (Policy, []MemberDifference, e
 	return next, p.Differences(sc, next), nil
 }
 
-// Differences names the members in which next differs, but for rego_code, as the
-// scope may see them.
+// Differences returns the members in which next differs, except rego_code, as the scope may
+// see them.
 func (p Policy) Differences(sc scope.Scope, next Policy) []MemberDifference {
 	differ := changed(p, next)
 	return shownDifferences(sc, slices.DeleteFunc(compare(Version{Content: p.Content}, Version{Content: next.Content}).Changes, func(d MemberDifference) bool {
 		_, there := differ[d.Member]
-		return !there // no list and an empty one
+		return !there // no list and an empty list are equal
 	}))
 }
 
-// Unified is a unified diff of two texts, with the names given to them; empty
-// where they are equal.
+// Unified returns a unified diff of two texts with these names; empty if they are equal.
 func Unified(nameA, nameB, a, b string) string { return unified(nameA, nameB, a, b) }
 
-// ChangedSince tells whether a control has a version after v that no promotion made.
+// ChangedSince reports whether a control has a version after v that no promotion made.
 func ChangedSince(ctx context.Context, tx *db.Tx, id, v int64) (bool, error) {
 	n, err := countSince(ctx, tx, id, v)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// diffCells bounds the table of the comparison; beyond it the changed middle is
-// shown as one block, which is still a correct diff.
+// diffCells limits the size of the comparison table; beyond it the changed middle is shown
+// as one block, which is still a correct diff.
 const diffCells = 4 << 20
 
 // diffContext is how many unchanged lines surround a change.
@@ -18,7 +18,7 @@ type edit struct {
 	line string
 }
 
-// unified is a unified diff of two texts; empty where they are equal.
+// unified returns a unified diff of two texts; empty if they are equal.
 func unified(nameA, nameB, a, b string) string {
 	if a == b {
 		return ""
@@ -59,7 +59,7 @@ func span(start, n int) string {
 	return fmt.Sprintf("%d,%d", start, n)
 }
 
-// isNearEdit tells whether a change stands within diffContext lines of line i.
+// isNearEdit reports whether a change is within diffContext lines of line i.
 func isNearEdit(edits []edit, i int) bool {
 	for j := max(0, i-diffContext); j <= min(len(edits)-1, i+diffContext); j++ {
 		if edits[j].op != ' ' {
@@ -76,7 +76,7 @@ func lines(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 }
 
-// script turns a into b: common ends first, the middle by longest common subsequence.
+// script converts a to b: common ends first, the middle by longest common subsequence.
 func script(a, b []string) []edit {
 	head := 0
 	for head < len(a) && head < len(b) && a[head] == b[head] {

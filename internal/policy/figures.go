@@ -7,13 +7,13 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Figures counts the controls of an environment, or of both; libraries and deleted
-// controls are not counted.
+// Figures counts the controls of an environment, or of both. Libraries and deleted controls
+// are not counted.
 type Figures struct {
 	Total  int64 `db:"total"`
 	Active int64 `db:"active"`
 	Draft  int64 `db:"draft"`
-	// Protecting are the active controls that are bound to a resource.
+	// Protecting counts the active controls that are bound to a resource.
 	Protecting int64 `db:"protecting"`
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// User is a policy that uses a library, by itself or through another library.
+// User is a policy that uses a library, directly or through another library.
 type User struct {
 	ID          int64     `json:"id" doc:"The policy."`
 	Name        string    `json:"name" doc:"Its name."`
@@ -23,7 +23,7 @@ type User struct {
 	Version     int64     `json:"version" doc:"Its version."`
 }
 
-// Usage is who uses a library.
+// Usage lists the users of a library.
 type Usage struct {
 	PolicyID int64  `json:"policy_id" doc:"The library."`
 	Package  string `json:"package" doc:"Its package." example:"lib.text"`
@@ -33,16 +33,16 @@ type Usage struct {
 
 var bothEnvironments = []scope.Env{scope.Sandbox, scope.Production}
 
-// shelf is the active libraries of a tenant.
+// shelf holds the active libraries of a tenant.
 type shelf []shelved
 
 func (l shelved) library() lang.Library {
 	return lang.Library{ID: l.ID, Name: l.Name, Version: l.Version, Source: l.Source}
 }
 
-// of gives what the modules of an environment may import: its own libraries; in
-// sandbox also those of production whose package has no library in sandbox, so
-// that a library that was promoted is still there for its users.
+// of returns the libraries that modules of an environment may import: its own ones; in
+// sandbox also those of production whose package has no library in sandbox, so that a
+// promoted library still serves its users.
 func (s shelf) of(env scope.Env) []lang.Library {
 	var out []lang.Library
 	own := map[string]bool{}
@@ -60,7 +60,7 @@ func (s shelf) of(env scope.Env) []lang.Library {
 	return out
 }
 
-// as is the shelf with a library as p has it: there only while it is live.
+// as returns the shelf with a library as in p: present only while it is active.
 func (s shelf) as(p Policy) shelf {
 	out := slices.DeleteFunc(slices.Clone(s), func(l shelved) bool { return l.ID == p.ID })
 	if p.Kind == KindLibrary && p.live() {
@@ -69,7 +69,7 @@ func (s shelf) as(p Policy) shelf {
 	return out
 }
 
-// LibrariesFor gives the libraries that the controls of an environment may import.
+// LibrariesFor returns the libraries that the controls of an environment may import.
 func LibrariesFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]lang.Library, error) {
 	all, err := activeLibraries(ctx, tx)
 	return shelf(all).of(env), err
@@ -84,9 +84,8 @@ func (s *Service) Libraries(ctx context.Context, sc scope.Scope, env scope.Env) 
 	return libs, err
 }
 
-// LibrariesWith gives the libraries of an environment as they would be with
-// another source for one of them: what its users are compiled with to see what
-// an edit would do (compliance's impact preview).
+// LibrariesWith returns the libraries of an environment with another source for one of
+// them: its users are compiled with them to show the effect of an edit (impact preview).
 func (s *Service) LibrariesWith(ctx context.Context, sc scope.Scope, env scope.Env, library Policy, source string) (libs []lang.Library, err error) {
 	library.RegoCode, library.Status, library.DeletedAt, library.Environment = source, Active, nil, env
 	library.Version++
@@ -98,7 +97,7 @@ func (s *Service) LibrariesWith(ctx context.Context, sc scope.Scope, env scope.E
 	return libs, err
 }
 
-// Users says who uses a library; a control is Conflict "not_a_library".
+// Users lists the users of a library. Fault: Conflict "not_a_library" for a control.
 func (s *Service) Users(ctx context.Context, sc scope.Scope, id int64) (Usage, error) {
 	var u Usage
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -121,8 +120,8 @@ func library(p Policy) lang.Library {
 	return lang.Library{ID: p.ID, Name: p.Name, Version: p.Version, Source: p.RegoCode}
 }
 
-// affectedBy are the policies that use a library as it is stored, as far as the
-// scope sees them.
+// affectedBy returns the policies that use a library as stored, as far as the scope sees
+// them.
 func affectedBy(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]User, error) {
 	out := []User{}
 	all, err := activeLibraries(ctx, tx)
@@ -146,8 +145,8 @@ func affectedBy(ctx context.Context, tx *db.Tx, sc scope.Scope, p Policy) ([]Use
 	return out, nil
 }
 
-// usersOf gives the live policies of an environment, but the library itself,
-// that reach one of the packages.
+// usersOf returns the live policies of an environment, except the library itself, that use
+// one of the packages.
 func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []lang.Library, id int64, packages ...string) ([]Policy, error) {
 	list, err := importers(ctx, tx, env)
 	return slices.DeleteFunc(list, func(p Policy) bool {
@@ -156,9 +155,9 @@ func usersOf(ctx context.Context, tx *db.Tx, env scope.Env, libs []lang.Library,
 }
 
 // checkUses checks a change that is already written: a control must compile with the
-// libraries of its environment, and all users of a library must still compile. It
-// runs in the change's transaction, so that nothing changes meanwhile. superseded
-// are the libraries that the change replaced, as they were.
+// libraries of its environment, and all users of a library must still compile. It runs in
+// the transaction of the change, so that nothing changes meanwhile. superseded are the
+// replaced libraries, as they were.
 func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old, next Policy, superseded ...Policy) error {
 	all, err := activeLibraries(ctx, tx)
 	if err != nil {
@@ -206,8 +205,8 @@ func (c *Compiler) checkUses(ctx context.Context, tx *db.Tx, sc scope.Scope, old
 	return h.err()
 }
 
-// checkPackageName refuses a library whose package would hold another's, or lie in one, in
-// an environment that sees both: what a name stands for would not be plain.
+// checkPackageName refuses a library whose package would contain another library's package,
+// or be inside it, in an environment that sees both: a name would be ambiguous.
 func checkPackageName(pkg string, next Policy, after shelf) error {
 	for _, env := range bothEnvironments {
 		for _, l := range after.of(env) {
@@ -220,11 +219,11 @@ func checkPackageName(pkg string, next Policy, after shelf) error {
 	return nil
 }
 
-// harm is what a change of a library would do to those who use it.
+// harm is the effect of a change of a library on its users.
 type harm struct{ lost, broken []fault.Detail }
 
-// err is Conflict "library_in_use" where what users import is gone, Invalid
-// "library_breaks_users" where they do not compile with what it became.
+// err returns Conflict "library_in_use" if an import of the users is gone, Invalid
+// "library_breaks_users" if they no longer compile.
 func (h *harm) err() error {
 	var f *fault.Error
 	switch {
@@ -240,7 +239,7 @@ func (h *harm) err() error {
 	return f
 }
 
-// findHarm finds the harm to users that compiled with had and would have has.
+// findHarm finds the harm to users that compiled with had and would now compile with has.
 func (c *Compiler) findHarm(ctx context.Context, sc scope.Scope, h *harm, users []Policy, had, has []lang.Library) error {
 	lost := func(l lang.Library) bool {
 		return !slices.ContainsFunc(has, func(o lang.Library) bool { return o.Package() == l.Package() })
@@ -267,7 +266,8 @@ func (c *Compiler) findHarm(ctx context.Context, sc scope.Scope, h *harm, users 
 	return nil
 }
 
-// checkLibrary refuses what a library cannot have, all of it: it decides nothing.
+// checkLibrary refuses members that a library cannot have, all of them at once: it decides
+// nothing.
 func (p Policy) checkLibrary() error {
 	if p.Kind != KindLibrary {
 		return nil
@@ -286,7 +286,8 @@ func (p Policy) checkLibrary() error {
 	return fault.Join(errs...)
 }
 
-// checkLibrariesInProduction refuses a promotion of what uses libraries that are in sandbox only.
+// checkLibrariesInProduction refuses the promotion of a policy that uses libraries which
+// only exist in sandbox.
 func (s *Service) checkLibrariesInProduction(ctx context.Context, sc scope.Scope, p Policy) error {
 	var all shelf
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
 )
 
-// Delete takes a control out of reads and decisions at once. It can be restored,
-// unless hard removes it for good with its versions, deleted before or not.
+// Delete removes a control from reads and decisions at once. It can be restored, unless
+// hard deletes it for good with its versions; hard also works after a soft delete.
 func (s *Service) Delete(ctx context.Context, sc scope.Scope, id int64, hard bool, ifVersion int64) (time.Time, error) {
 	var at time.Time
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -48,9 +48,9 @@ func (s *Service) Delete(ctx context.Context, sc scope.Scope, id int64, hard boo
 	return at, err
 }
 
-// Restore brings a soft-deleted control back as it was. Where its resource or
-// bouncer is gone meanwhile it comes back inactive and unlinked, for without
-// its resource it would be tenant-wide. A control that is not deleted: Conflict.
+// Restore restores a soft-deleted control as it was. If its resource or bouncer has been
+// removed since, it comes back inactive and without links, because without its resource it
+// would be tenant-wide. Fault: Conflict if it is not deleted.
 func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
 	var p Policy
 	err := s.write(ctx, sc, func(tx *db.Tx) error {
@@ -78,7 +78,8 @@ func (s *Service) Restore(ctx context.Context, sc scope.Scope, id int64) (Policy
 	return p, err
 }
 
-// dropDeadLinks drops links to what is not there any more, and stops a control that lost one.
+// dropDeadLinks removes links to objects that no longer exist, and deactivates a control
+// that lost one.
 func (l *Links) dropDeadLinks(ctx context.Context, tx *db.Tx, p *Policy) error {
 	for _, link := range []struct {
 		id  **int64
@@ -101,7 +102,7 @@ func (l *Links) dropDeadLinks(ctx context.Context, tx *db.Tx, p *Policy) error {
 	return nil
 }
 
-// loadAny is one control in the scope, deleted or not, or NotFound.
+// loadAny returns one control in the scope, deleted or not. Fault: NotFound.
 func loadAny(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
 	p, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) || err == nil && !sc.Sees(p.Environment) {
@@ -110,12 +111,13 @@ func loadAny(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, 
 	return p, err
 }
 
-// ControlsFor gives the active controls of an environment with their sources, by id.
+// ControlsFor returns the active controls of an environment with their sources, by id.
 func ControlsFor(ctx context.Context, tx *db.Tx, env scope.Env) ([]Control, error) {
 	return controls(ctx, tx, env)
 }
 
-// ByResource gives the live controls bound to each resource with an id from first to last.
+// ByResource returns the live controls bound to each resource with an id from first to
+// last.
 func ByResource(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]int64, error) {
 	links, err := bound(ctx, tx, first, last)
 	out := map[int64][]int64{}
@@ -125,8 +127,8 @@ func ByResource(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]
 	return out, err
 }
 
-// LinksOfBouncer gives the live controls that name a bouncer, and the resources that
-// those controls are bound to, each once and by id.
+// LinksOfBouncer returns the live controls that name a bouncer, and the resources that
+// those controls are bound to, without duplicates and sorted by id.
 func LinksOfBouncer(ctx context.Context, tx *db.Tx, bouncer int64) (policies, resources []int64, err error) {
 	links, err := byBouncer(ctx, tx, bouncer)
 	seen := map[int64]struct{}{}
@@ -140,8 +142,8 @@ func LinksOfBouncer(ctx context.Context, tx *db.Tx, bouncer int64) (policies, re
 	return policies, sortedKeys(seen), err
 }
 
-// BouncerLinks gives, for each bouncer that live controls of an environment
-// name, the resources that those controls are bound to, by id.
+// BouncerLinks returns, for each bouncer that live controls of an environment name, the
+// resources that those controls are bound to, sorted by id.
 func BouncerLinks(ctx context.Context, tx *db.Tx, env scope.Env) (map[int64][]int64, error) {
 	links, err := bouncerLinks(ctx, tx, env)
 	out := map[int64][]int64{}
@@ -151,5 +153,5 @@ func BouncerLinks(ctx context.Context, tx *db.Tx, env scope.Env) (map[int64][]in
 	return out, err
 }
 
-// Count is how many live controls the tenant has, in both environments.
+// Count returns the number of live controls of the tenant, in both environments.
 func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countLive(ctx, tx) }

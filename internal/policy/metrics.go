@@ -11,10 +11,10 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Metrics counts evaluations of controls in memory and adds them to the store
-// in batches. Add is for the hot path: a shared lock on one of 16 shards and
-// three atomic additions. What was counted since the last flush is lost with
-// the process: these are figures for people, the audit is the record.
+// Metrics counts evaluations of controls in memory and adds them to the store in batches.
+// Add is on the hot path: it takes a shared lock on one of 16 shards and does three atomic
+// additions. Counts since the last flush are lost with the process: these are figures for
+// people; the audit is the record.
 type Metrics struct {
 	stores *db.Cluster
 	every  time.Duration
@@ -51,7 +51,7 @@ func (m *Metrics) Add(tenant scope.TenantID, policyID int64, d time.Duration, ca
 		sh.mu.RUnlock()
 		m.grow(sh, key)
 		sh.mu.RLock()
-		// A flush may have come between; then this count goes to the next one's map.
+		// A flush may have happened in between; then this count goes to the next map.
 		if c = sh.counts[key]; c == nil {
 			sh.mu.RUnlock()
 			m.Add(tenant, policyID, d, cacheHit)
@@ -81,7 +81,7 @@ func (m *Metrics) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			// A store that is down gets its figures with a later flush.
+			// If the store is down, a later flush adds the figures.
 			_ = m.Flush(ctx)
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -91,9 +91,9 @@ func (m *Metrics) Run(ctx context.Context) error {
 	}
 }
 
-// Flush adds what was counted to the store: one transaction a tenant. What
-// could not be written is kept for the next flush; a tenant or a control that
-// is gone takes its figures along.
+// Flush adds the counts to the store, in one transaction for each tenant. Counts that could
+// not be written are kept for the next flush; those of a removed tenant or control are
+// dropped.
 func (m *Metrics) Flush(ctx context.Context) error {
 	byTenant := map[scope.TenantID]map[int64]*counter{}
 	for i := range m.shards {

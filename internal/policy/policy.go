@@ -35,26 +35,26 @@ const (
 	KindLibrary = "library"
 )
 
-// TestCase is a stored or sent test: is access granted for this input?
+// TestCase is a stored or sent test: does this input get access?
 type TestCase struct {
 	Name     string         `json:"name" minLength:"1" maxLength:"200" doc:"Name of the case." example:"owner may read"`
 	Input    map[string]any `json:"input" doc:"The input: user, resource, action, context and whatever else the control reads."`
 	Expected bool           `json:"expected" doc:"Whether access should be granted (ALLOW or MASK)."`
 	Data     *TestData      `json:"data,omitempty" doc:"What the control reads below data, in place of the environment's own. Absent: the same as in a decision."`
-	// Source is FromDecision for a case that was made of a recorded decision.
+	// Source is FromDecision for a case that was made from a recorded decision.
 	Source string `json:"source,omitempty" enum:"decision" doc:"decision: the case was made from a recorded decision."`
-	// InputHidden is set where the caller may not see Input and Data; never in the store.
+	// InputHidden is set when the caller may not see Input and Data; never in the store.
 	InputHidden bool `json:"input_hidden,omitempty" doc:"The input comes from a recorded decision and the caller lacks audit:read: input is empty and data absent. If the case is sent back, it keeps the stored input."`
 }
 
-// TestData takes the place of what a decision would find below data, each
-// member as a whole, as `with data.resources as …` does in a Rego test.
+// TestData replaces what a decision would read below data, each member as a whole, as `with
+// data.resources as …` does in a Rego test.
 type TestData struct {
 	Resources map[string]any `json:"resources,omitzero" doc:"Replaces data.resources: resources, by their id as a string."`
 	PIP       map[string]any `json:"pip,omitzero" doc:"Replaces data.pip: the data of data-source connections, by connection."`
 }
 
-// Action is done after a decision.
+// Action runs after a decision.
 type Action struct {
 	Type           string  `json:"type" enum:"notification,webhook,workflow,approval_queue,policy_engine,break_glass_bridge,siem_forwarder" doc:"Action."`
 	DestinationRef string  `json:"destination_ref" pattern:"^(channel|integration):[1-9][0-9]{0,17}$" doc:"Target: channel:<id> for a notification, integration:<id> for the others." example:"channel:3"`
@@ -62,13 +62,13 @@ type Action struct {
 	Payload        Payload `json:"payload,omitzero" doc:"The message."`
 }
 
-// Payload is what an action says.
+// Payload is the content of an action.
 type Payload struct {
 	Message  string `json:"message,omitempty" maxLength:"2000" doc:"Message template."`
 	Severity string `json:"severity,omitempty" enum:"info,warning,error,critical" doc:"Severity."`
 }
 
-// Content is what a version keeps of a control: all that an author sets.
+// Content is the part of a control that a version stores: everything that an author sets.
 type Content struct {
 	Name        string     `json:"name" db:"name" doc:"Name; a search can match a part of it." example:"Payments: owners only"`
 	Description string     `json:"description" db:"description" doc:"Description for people."`
@@ -101,14 +101,15 @@ type Policy struct {
 	// Replaced and Warnings are set in the answers to a promotion and to Reinstate.
 	Replaced []Superseded `json:"-" db:"-"`
 	Warnings []Warning    `json:"-" db:"-"`
-	// SandboxCopyID is set in the answer to a promotion that left a copy in sandbox; else 0.
+	// SandboxCopyID is set in the answer to a promotion that left a copy in sandbox;
+	// otherwise 0.
 	SandboxCopyID int64 `json:"-" db:"-"`
 	Evaluations   int64 `json:"-" db:"evaluations"`
 	CacheHits     int64 `json:"-" db:"cache_hits"`
 	Nanoseconds   int64 `json:"-" db:"nanoseconds"`
 }
 
-// Performance is counted from live evaluations, by the service and its bouncers.
+// Performance comes from live evaluations, in the service and its bouncers.
 type Performance struct {
 	AvgEvaluationTimeMS float64 `json:"avg_evaluation_time_ms" doc:"Mean evaluation time in milliseconds."`
 	TotalEvaluations    int64   `json:"total_evaluations" doc:"How often it was evaluated."`
@@ -124,7 +125,7 @@ type SyncError struct {
 	Line      int    `json:"line,omitempty" doc:"Line in the file."`
 }
 
-// Draft is what a create takes.
+// Draft is the input of a create.
 type Draft struct {
 	Kind        string     `json:"kind,omitempty" enum:"control,library" doc:"control by default."`
 	Name        string     `json:"name" minLength:"1" maxLength:"200" doc:"Name." example:"Payments: owners only"`
@@ -138,7 +139,7 @@ type Draft struct {
 	Actions     []Action   `json:"actions,omitempty" maxItems:"50" doc:"Actions after a decision."`
 }
 
-// Change is what an update takes: the members sent change, the others stay.
+// Change is the input of an update: the members sent change, the others stay.
 type Change struct {
 	Name        *string                 `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name."`
 	Description patch.Field[string]     `json:"description,omitzero" maxLength:"4000" doc:"Description for people."`
@@ -149,12 +150,13 @@ type Change struct {
 	BouncerID   patch.Field[int64]      `json:"bouncer_id,omitzero" minimum:"1" doc:"Linked bouncer; null removes the link."`
 	TestCases   patch.Field[[]TestCase] `json:"test_cases,omitzero" maxItems:"1000" doc:"Test cases; replaces all of them."`
 	Actions     patch.Field[[]Action]   `json:"actions,omitzero" maxItems:"50" doc:"Actions after a decision; replaces all of them."`
-	// KeepRecorded leaves stored cases of decisions that TestCases has not: it comes
-	// from files, which do not hold them for who may not read the audit.
+	// KeepRecorded keeps stored cases of recorded decisions that TestCases does not
+	// contain: the change comes from files, which omit them for those who may not read the
+	// audit.
 	KeepRecorded bool `json:"-"`
 }
 
-// Filter narrows a list. The environment comes from the scope.
+// Filter selects policies. The environment comes from the scope.
 type Filter struct {
 	// Kind is control or library, or empty for both.
 	Kind string
@@ -162,7 +164,7 @@ type Filter struct {
 	Status string
 	// Name is a part of the name, in any case; % and _ are literal.
 	Name string
-	// Deleted asks for soft-deleted policies in the place of the others.
+	// Deleted selects soft-deleted policies instead of the others.
 	Deleted     bool
 	Skip, Limit int64
 }
@@ -175,8 +177,8 @@ type Page struct {
 	PageSize int64    `json:"page_size" doc:"The limit of the page."`
 }
 
-// Validation is the answer to POST /policies/validate: 200 either way. A source
-// that compiles has a list of warnings, one that does not a list of errors.
+// Validation is the answer to POST /policies/validate: 200 in both cases. A source that
+// compiles has a list of warnings, any other a list of errors.
 type Validation struct {
 	Valid    bool         `json:"valid" doc:"Whether the source compiles."`
 	Message  string       `json:"message,omitempty" doc:"Which decisions trigger it."`
@@ -190,7 +192,7 @@ type TestReport struct {
 	Summary Summary            `json:"summary" doc:"Figures."`
 }
 
-// Summary counts test results; PassRate is 0 to 1, and 0 where there was no case.
+// Summary counts test results; PassRate is 0 to 1, and 0 without cases.
 type Summary struct {
 	Total    int     `json:"total" doc:"Number of cases run."`
 	Passed   int     `json:"passed" doc:"Number of passed cases."`
@@ -198,7 +200,7 @@ type Summary struct {
 	PassRate float64 `json:"pass_rate" doc:"Share of passed cases, 0 to 1; 0 without cases."`
 }
 
-// Control is an active control as snapshots and bundles take it.
+// Control is an active control in the form for snapshots and bundles.
 type Control struct {
 	ID         int64     `db:"id"`
 	Name       string    `db:"name"`

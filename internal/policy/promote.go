@@ -15,7 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/user"
 )
 
-// Promotion is what a promote takes.
+// Promotion is the input of a promotion.
 type Promotion struct {
 	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"The reason; stored with the version and in the audit."`
 	Approver        string `json:"approver,omitempty" maxLength:"200" doc:"Who approved it. With four-eyes: the user name, e-mail address or id of an active person with policies:write, other than the caller."`
@@ -39,10 +39,11 @@ var errMoved = errors.New("the control changed meanwhile")
 // and what may surprise in Warnings.
 func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (Policy, error) {
 	if sc.EnvBound {
-		// It writes into both environments, the control's and production.
+		// It writes to both environments, the control's and production.
 		return Policy{}, fault.New(fault.Forbidden, "environment_denied", "this credential is valid for one environment, and a promotion changes two")
 	}
-	// Callers for one control take turns, so that its tests run once and the rest hear 409.
+	// Callers for one control take turns, so its tests run once and the other callers get a
+	// 409.
 	leave, err := s.promotions.enter(ctx, fmt.Sprintf("promote/%s/%d", sc.Tenant, id))
 	if err != nil {
 		return Policy{}, err
@@ -57,8 +58,8 @@ func (s *Service) Promote(ctx context.Context, sc scope.Scope, id int64, pr Prom
 	return Policy{}, fault.New(fault.Conflict, "conflict", "the policy keeps changing while it is promoted")
 }
 
-// promote makes one attempt. It fails with errMoved when the control, or what it
-// replaces, changed after the gates saw it.
+// promote makes one attempt. It fails with errMoved if the control, or what it replaces,
+// changed after the gates saw it.
 func (s *Service) promote(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (p Policy, err error) {
 	g, err := s.checkGates(ctx, sc, id, pr, ifVersion)
 	if err != nil {
@@ -132,7 +133,7 @@ func (m move) apply(ctx context.Context, tx *db.Tx, old Policy) (p Policy, err e
 	return p, err
 }
 
-// extra is what the audit entry holds beside the policy.
+// extra is the part of the audit entry besides the policy.
 func (m move) extra() map[string]any {
 	extra := map[string]any{"deployment_notes": m.DeploymentNotes, "approver": m.Approver}
 	if m.impact != nil {
@@ -141,8 +142,8 @@ func (m move) extra() map[string]any {
 	return extra
 }
 
-// keepCopy stores a copy of a control that was just promoted, as it was in
-// sandbox, and gives its id.
+// keepCopy stores a copy of a control that was just promoted, as it was in sandbox, and
+// returns its id.
 func (m move) keepCopy(ctx context.Context, tx *db.Tx, old Policy) (int64, error) {
 	c := Policy{Kind: old.Kind, Content: old.Content}
 	c.Version, c.CreatedBy = 1, actor(m.sc)
@@ -155,15 +156,15 @@ func (m move) keepCopy(ctx context.Context, tx *db.Tx, old Policy) (int64, error
 	return made.ID, m.RecordCopy(ctx, tx, old.ID, made.ID)
 }
 
-// gated is a promotion that may be made: the control as its gates saw it, the
-// policies that it replaces, and what was measured.
+// gated is a promotion that passed its gates: the control as the gates saw it, the policies
+// that it replaces, and the measurement.
 type gated struct {
 	seen     Policy
 	replaced []Policy
 	impact   *Impact
 }
 
-// checkGates asks whether a control may be promoted, before its transaction.
+// checkGates checks whether a control may be promoted, before its transaction.
 func (s *Service) checkGates(ctx context.Context, sc scope.Scope, id int64, pr Promotion, ifVersion int64) (g gated, err error) {
 	if g.seen, err = s.stored(ctx, sc, id); err == nil {
 		err = promotable(g.seen, ifVersion)
@@ -185,7 +186,7 @@ func (s *Service) checkGates(ctx context.Context, sc scope.Scope, id int64, pr P
 	if err == nil {
 		err = s.checkTests(ctx, sc, next)
 	}
-	// A library changes production's decisions only where it replaces one.
+	// A library only changes production's decisions if it replaces one.
 	if err == nil && s.Impact != nil && (g.seen.Kind == KindControl || len(g.replaced) > 0) {
 		g.impact, err = s.Impact(ctx, sc, g.seen, g.replaced)
 	}
@@ -199,9 +200,9 @@ func promotable(p Policy, ifVersion int64) error {
 	return checkVersion(p, ifVersion)
 }
 
-// checkApproval is the four-eyes gate: when it is on, the approver is named, could
-// have promoted it too, and is not the caller. (A person's own keys are good for one
-// environment, and promote nothing.)
+// checkApproval is the four-eyes gate: when it is on, the request names an approver who
+// could have promoted the control too and is not the caller. (A person's own keys are for
+// one environment, and cannot promote.)
 func (s *Service) checkApproval(ctx context.Context, sc scope.Scope, approver string) error {
 	on := false
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
@@ -232,9 +233,9 @@ func (s *Service) checkApproval(ctx context.Context, sc scope.Scope, approver st
 	return nil
 }
 
-// checkTests runs the stored tests over all data, whoever promotes; a failure is Invalid
-// "tests_failed" with the results, without what controls said of data that the
-// caller may not read.
+// checkTests runs the stored tests with all data, whoever promotes. A failure is Invalid
+// "tests_failed" with the results, without what controls said about data that the caller
+// may not read.
 func (s *Service) checkTests(ctx context.Context, sc scope.Scope, p Policy) error {
 	if err := s.checkCompiles(ctx, sc, p); err != nil || p.Kind == KindLibrary {
 		return err
@@ -262,7 +263,7 @@ func (s *Service) checkTests(ctx context.Context, sc scope.Scope, p Policy) erro
 	return f.With("failures", failures).With("summary", report.Summary)
 }
 
-// moveLinks puts the production resource and bouncer in the place of the sandbox ones.
+// moveLinks replaces the sandbox resource and bouncer by those of production.
 func (l *Links) moveLinks(ctx context.Context, tx *db.Tx, sc scope.Scope, p *Policy) error {
 	if p.ResourceID != nil {
 		id, err := l.Resources.Counterpart(ctx, tx, sc, *p.ResourceID)

@@ -17,17 +17,17 @@ import (
 type step struct {
 	// verb is created, updated, promoted, deleted, erased or restored.
 	verb, note string
-	// extra goes into the audit row and the event.
+	// extra is added to the audit entry and the event.
 	extra map[string]any
-	// together: the change is one of several, which are settled after the last.
+	// together: the change is one of several, and libraries are checked after the last.
 	together bool
-	// superseded are the policies, as they were, that the change takes the place of.
+	// superseded are the policies that the change replaces, as they were.
 	superseded []Policy
-	// at is when, for changes that are one; zero: now.
+	// at is the time, when several changes are one; zero: now.
 	at time.Time
 }
 
-// what a verb is called in the audit and among the events.
+// the names of a verb in the audit and among the events
 var (
 	auditTypes = map[string]string{
 		"created": "POLICY_CREATED", "updated": "POLICY_UPDATED", "promoted": "POLICY_PROMOTED",
@@ -85,9 +85,9 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, sc scope.Scope, old, ne
 	return nil
 }
 
-// bump counts on the revision of each environment that a change touches, notes
-// there which policy it is about (ControlsSince), and gives what the revisions
-// are: from there on the version holds.
+// bump increments the revision of each environment that a change touches, records there
+// which policy it concerns (ControlsSince), and returns the revisions from which the
+// version is valid.
 func bump(ctx context.Context, tx *db.Tx, old, next Policy) (since revisions, err error) {
 	// Controls of sandbox may import libraries of production.
 	other := old.Environment
@@ -109,10 +109,11 @@ func bump(ctx context.Context, tx *db.Tx, old, next Policy) (since revisions, er
 	return since, nil
 }
 
-// live tells whether the control decides.
+// live reports whether the control decides.
 func (p Policy) live() bool { return p.Status == Active && p.DeletedAt == nil }
 
-// changed names what differs, with old and new value; of long members only that they do.
+// changed lists what differs, with old and new value; for long members only that they
+// differ.
 func changed(old, next Policy) map[string]any {
 	out := map[string]any{}
 	differ := func(name string, a, b any) {
@@ -138,7 +139,7 @@ func changed(old, next Policy) map[string]any {
 	return out
 }
 
-// summary is what an event says of a change.
+// summary describes a change for an event.
 func summary(changes map[string]any) map[string]any {
 	members := make([]string, 0, len(changes))
 	out := map[string]any{"version": changes["version"]}

@@ -12,17 +12,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// FromDecision is the source of test cases that were made of recorded decisions.
+// FromDecision is the source of test cases that were made from recorded decisions.
 const FromDecision = "decision"
 
-// recordedInputs is what a caller must hold to see what recorded requests held.
+// recordedInputs is the permission for seeing what recorded requests contained.
 const recordedInputs scope.Permission = "audit:read"
 
-// recordedName matches the names that cases of decisions are made with. Cases that
-// were stored before they had a source are known by it.
+// recordedName matches the names of cases that are made from decisions. It recognises cases
+// that were stored before cases had a source.
 var recordedName = regexp.MustCompile(`^decision \S+ (permits|denies)( |$)`)
 
-// recorded reports whether the case holds the input of a recorded decision.
+// recorded reports whether the case contains the input of a recorded decision.
 func (c TestCase) recorded() bool {
 	return c.Source == FromDecision || recordedName.MatchString(c.Name)
 }
@@ -30,8 +30,8 @@ func (c TestCase) recorded() bool {
 // SeesRecorded reports whether a caller may see the inputs of recorded decisions.
 func SeesRecorded(sc scope.Scope) bool { return sc.Require(recordedInputs) == nil }
 
-// shownCases are test cases as a caller may see them: without the inputs of recorded
-// decisions for whoever may not read the audit.
+// shownCases returns test cases as a caller may see them: without the inputs of recorded
+// decisions for a caller who may not read the audit.
 func shownCases(sc scope.Scope, cases []TestCase) []TestCase {
 	if SeesRecorded(sc) || !slices.ContainsFunc(cases, TestCase.recorded) {
 		return cases
@@ -45,8 +45,8 @@ func shownCases(sc scope.Scope, cases []TestCase) []TestCase {
 	return out
 }
 
-// shownResults are the results of cases as a caller may see them. What a control says
-// can hold its input, so of a hidden case the outcome alone stays.
+// shownResults returns the results of cases as a caller may see them. A control's texts can
+// contain its input, so a hidden case only shows its outcome.
 func shownResults(sc scope.Scope, cases []TestCase, results []suite.TestResult) []suite.TestResult {
 	if SeesRecorded(sc) {
 		return results
@@ -59,14 +59,14 @@ func shownResults(sc scope.Scope, cases []TestCase, results []suite.TestResult) 
 	return results
 }
 
-// shownTo is the content as a caller may see it.
+// shownTo returns the content as a caller may see it.
 func (c Content) shownTo(sc scope.Scope) Content {
 	c.TestCases = shownCases(sc, c.TestCases)
 	return c
 }
 
-// shownDifferences are differences as a caller may see them. They are found on what
-// is stored, so that a hidden input that changed still counts as a difference.
+// shownDifferences returns differences as a caller may see them. They are computed from the
+// stored values, so a hidden input that changed still counts as a difference.
 func shownDifferences(sc scope.Scope, differences []MemberDifference) []MemberDifference {
 	for i, d := range differences {
 		for _, side := range []*any{&d.From, &d.To} {
@@ -79,10 +79,10 @@ func shownDifferences(sc scope.Scope, differences []MemberDifference) []MemberDi
 	return differences
 }
 
-// mergeCases gives the cases to store where sent take the place of old. A sent case
-// with a hidden input gets the stored input of the case of its name; a sent case with
-// the input of a recorded one stays a recorded one, whatever its name. With keep,
-// recorded cases that were not sent stay where they were.
+// mergeCases returns the cases to store when sent replaces old. A sent case with a hidden
+// input gets the stored input of the case of its name. A sent case with the input of a
+// recorded one stays a recorded one, whatever its name. With keep, recorded cases that were
+// not sent stay in place.
 func mergeCases(old, sent []TestCase, keep bool) ([]TestCase, error) {
 	inputs, named := map[string]bool{}, map[string][]TestCase{}
 	for _, c := range old {
@@ -96,7 +96,7 @@ func mergeCases(old, sent []TestCase, keep bool) ([]TestCase, error) {
 	for i, c := range sent {
 		was := named[c.Name]
 		if len(was) > 0 && len(c.Input) == 0 && c.Data == nil {
-			c.InputHidden = true // a client that leaves out the mark sends the empty input back
+			c.InputHidden = true // a client that drops the mark sends back the empty input
 		}
 		switch {
 		case c.InputHidden && len(was) == 0:
@@ -124,8 +124,8 @@ func mergeCases(old, sent []TestCase, keep bool) ([]TestCase, error) {
 	return out, nil
 }
 
-// keepRecorded adds the recorded cases of old that next has not, each behind the case
-// that it stood behind.
+// keepRecorded adds the recorded cases of old that next does not have, each after the case
+// that it followed.
 func keepRecorded(old, next []TestCase) []TestCase {
 	at := func(name string) int {
 		return slices.IndexFunc(next, func(c TestCase) bool { return c.Name == name })
@@ -145,6 +145,6 @@ func keepRecorded(old, next []TestCase) []TestCase {
 
 // inputText is a case's input as canonical text.
 func inputText(c TestCase) string {
-	text, _ := json.Marshal(c.Input) // what came as JSON goes as JSON
+	text, _ := json.Marshal(c.Input) // JSON that was received is returned as JSON
 	return string(text)
 }

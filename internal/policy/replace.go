@@ -11,14 +11,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Superseded is a policy that was made inactive because another took its place.
+// Superseded is a policy that became inactive because another one replaced it.
 type Superseded struct {
 	PolicyID int64  `json:"policy_id" doc:"The policy, now inactive."`
 	Name     string `json:"name" doc:"Its name."`
 	Version  int64  `json:"version" doc:"Its version now that it is inactive."`
 }
 
-// Warning is something that was done as asked and may surprise.
+// Warning reports a consequence of a change that the caller may not expect.
 type Warning struct {
 	Code        string  `json:"code" enum:"not_enforced,tenant_wide,sandbox_uncovered,same_name_active,same_name_elsewhere" doc:"not_enforced: the policy is a draft or inactive, and enforces nothing until it is active. tenant_wide: the control names no resource and applies to every request of its environment. sandbox_uncovered: resources of sandbox have no active control left. same_name_active: active controls with the same name for the same resource stay active and decide too. same_name_elsewhere: active controls with the same name for another resource stay active."`
 	Message     string  `json:"message" doc:"Message for people."`
@@ -26,12 +26,12 @@ type Warning struct {
 	ResourceIDs []int64 `json:"resource_ids,omitempty" doc:"sandbox_uncovered: the resources without a control, the first 10."`
 }
 
-// beside are the active policies that p would stand beside in its environment:
-// same in p's own place, elsewhere of its name for another resource.
+// beside are the active policies that p would have beside it in its environment: same in
+// p's own place; elsewhere with its name, for another resource.
 type beside struct{ same, elsewhere []Policy }
 
-// findBeside finds them. A control's place is its name and its resource; a library's
-// is its package, of which an environment has one active library.
+// findBeside finds them. The place of a control is its name and its resource. The place of
+// a library is its package; an environment has one active library for each.
 func findBeside(ctx context.Context, tx *db.Tx, p Policy) (beside, error) {
 	var b beside
 	if p.Kind == KindLibrary {
@@ -59,7 +59,7 @@ func findBeside(ctx context.Context, tx *db.Tx, p Policy) (beside, error) {
 	return b, err
 }
 
-// warnings tells what stays beside p.
+// warnings reports what stays active beside p.
 func (b beside) warnings(p Policy) []Warning {
 	var out []Warning
 	tell := func(code, text string, list []Policy) {
@@ -82,15 +82,15 @@ func (b beside) warnings(p Policy) []Warning {
 	return out
 }
 
-// findReplaced gives what a promotion of p would replace, p being in production
-// already but for its resource. One that is not active replaces nothing:
-// production would have neither.
+// findReplaced returns what a promotion of p would replace, as if p were already in
+// production, except for its resource. A policy that is not active replaces nothing:
+// production would be left with neither.
 func (s *Service) findReplaced(ctx context.Context, sc scope.Scope, p Policy) ([]Policy, error) {
 	var b beside
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		if p.ResourceID != nil {
-			// Without a counterpart there is no control for it either. That the resource
-			// is gone is for the transaction to tell.
+			// Without a counterpart there is no control for it either. The transaction
+			// reports that the resource is gone.
 			twin, _, err := resource.FindTwin(ctx, tx, scope.Production, *p.ResourceID)
 			if err != nil && !isNotFound(err) {
 				return err
@@ -107,13 +107,13 @@ func (s *Service) findReplaced(ctx context.Context, sc scope.Scope, p Policy) ([
 	return b.same, err
 }
 
-// sameRows tells whether two lists hold the same versions of the same policies.
+// sameRows reports whether two lists contain the same versions of the same policies.
 func sameRows(a, b []Policy) bool {
 	return slices.EqualFunc(a, b, func(x, y Policy) bool { return x.ID == y.ID && x.Version == y.Version })
 }
 
-// deactivate makes policies inactive whose place next takes, and tells so in next's
-// own step. All of it is one change: one transaction, one time.
+// deactivate makes the policies inactive that next replaces, and records this in next's own
+// step. All of it is one change: one transaction, one time.
 func (s *Service) deactivate(ctx context.Context, tx *db.Tx, sc scope.Scope, next Policy, list []Policy, st *step) ([]Superseded, error) {
 	var out []Superseded
 	ids := make([]int64, 0, len(list))
@@ -136,16 +136,16 @@ func (s *Service) deactivate(ctx context.Context, tx *db.Tx, sc scope.Scope, nex
 	return out, nil
 }
 
-// Reinstatement is what a reinstate takes.
+// Reinstatement is the input of a reinstate.
 type Reinstatement struct {
 	DeploymentNotes string `json:"deployment_notes,omitempty" maxLength:"4000" doc:"The reason; stored with the version and in the audit."`
 }
 
-// Reinstate makes a policy active and, in the same moment, those inactive that
-// are active in its place: the way back from a promotion that replaced it, and
-// forth again. It asks what an update to active asks: the control compiles with
-// its libraries, and a library leaves its users compiling. Where nothing is to be
-// done, nothing is.
+// Reinstate makes a policy active, and makes those inactive that are active in its place,
+// in one transaction. It undoes a promotion that replaced the policy, and can be undone the
+// same way. It has the requirements of an update to active: the control compiles with its
+// libraries, and a library leaves its users compiling. If there is nothing to change,
+// nothing changes.
 func (s *Service) Reinstate(ctx context.Context, sc scope.Scope, id int64, r Reinstatement, ifVersion int64) (Policy, error) {
 	var p Policy
 	err := s.write(ctx, sc, func(tx *db.Tx) error {

@@ -20,33 +20,33 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/worker"
 )
 
-// Evaluator tries authors' Rego out of this process (package worker).
+// Evaluator tries the Rego of authors in another process (package worker).
 type Evaluator interface {
 	Validate(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error)
 	Check(ctx context.Context, tenant scope.TenantID, source string, libs ...lang.Library) (worker.Validation, error)
 	Test(ctx context.Context, tenant scope.TenantID, r worker.TestRequest) ([]suite.TestResult, error)
 }
 
-// Service is the use cases on policies. The function fields are needs that
-// packages beside or above this one fill; each but MayPromote and Impact must be set.
+// Service has the use cases for policies. The function fields are dependencies that
+// packages beside or above this one provide; all but MayPromote and Impact must be set.
 type Service struct {
 	Compiler
 	Links
 	Stores  *db.Cluster
 	Now     func() time.Time
 	Tenants *tenant.Service
-	// Data is what decisions of an environment have below data.
+	// Data returns what decisions of an environment have below data.
 	Data func(ctx context.Context, tenant scope.TenantID, env scope.Env) (rego.DataSource, error)
-	// MayPromote asks the license; a refusal is a Forbidden fault. Nil gates nothing.
+	// MayPromote checks the license; a refusal is a Forbidden fault. Nil allows everything.
 	MayPromote func(ctx context.Context, sc scope.Scope) error
-	// Impact replays production's decisions with a control that is to be promoted
-	// and without those that it replaces. If too many decisions flip, the fault is
-	// Invalid "impact_blocked". Nil, and a nil answer, gate nothing.
+	// Impact replays production's decisions with the control to promote and without those
+	// that it replaces. If too many decisions flip, the fault is Invalid "impact_blocked".
+	// Nil, and a nil answer, allow everything.
 	Impact func(ctx context.Context, sc scope.Scope, p Policy, replaced []Policy) (*Impact, error)
-	// RecordCopy records, in the promotion's transaction, that policy id to stays in
+	// RecordCopy records, in the transaction of the promotion, that policy id to stays in
 	// sandbox as a copy of policy id from.
 	RecordCopy func(ctx context.Context, tx *db.Tx, from, to int64) error
-	// Person finds a user by username, e-mail address or id, or NotFound.
+	// Person finds a user by username, e-mail address or id. Fault: NotFound.
 	Person func(ctx context.Context, sc scope.Scope, name string) (user.User, error)
 	// SyncErrors lists the bouncers' refusals of the controls with ids from first to last.
 	SyncErrors func(ctx context.Context, tx *db.Tx, first, last int64) (map[int64][]SyncError, error)
@@ -54,7 +54,7 @@ type Service struct {
 	promotions turns
 }
 
-// List is one page of the live controls, by id.
+// List returns one page of the live controls, by id.
 func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, error) {
 	page := Page{Page: f.Skip/max(f.Limit, 1) + 1, PageSize: f.Limit}
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -72,14 +72,14 @@ func (s *Service) List(ctx context.Context, sc scope.Scope, f Filter) (Page, err
 	return page, err
 }
 
-// Get is one live control as the scope may see it.
+// Get returns one live control as the scope may see it.
 func (s *Service) Get(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
 	p, err := s.stored(ctx, sc, id)
 	p.Content = p.shownTo(sc)
 	return p, err
 }
 
-// stored is one live control with all that it holds: not for answers.
+// stored returns one live control with hidden members: not for answers.
 func (s *Service) stored(ctx context.Context, sc scope.Scope, id int64) (Policy, error) {
 	var p Policy
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -94,8 +94,8 @@ func (s *Service) stored(ctx context.Context, sc scope.Scope, id int64) (Policy,
 	return p, err
 }
 
-// Create stores a control as a draft, or as active when so sent; one that does
-// not compile is Invalid "invalid_policy" with the errors that validate gives.
+// Create stores a control as a draft, or as active if requested. Fault: Invalid
+// "invalid_policy" with the errors of Validate if it does not compile.
 func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, error) {
 	env, err := sc.CreateIn(d.Environment)
 	if err != nil {
@@ -134,10 +134,10 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (Policy, 
 	return made, err
 }
 
-// Update changes the members that were sent; each call is a new version.
-// ifVersion other than 0 must be the current version, else Precondition.
+// Update changes the members that were sent; each call makes a new version. If ifVersion is
+// not 0, it must be the current version. Fault: Precondition.
 func (s *Service) Update(ctx context.Context, sc scope.Scope, id int64, c Change, ifVersion int64) (Policy, error) {
-	// Told early, so that nobody waits for a compilation to hear of a 404 or 412.
+	// Checked early, so that nobody waits for a compilation to learn of a 404 or 412.
 	old, err := s.stored(ctx, sc, id)
 	if err == nil {
 		err = checkVersion(old, ifVersion)
@@ -180,7 +180,7 @@ func (s *Service) change(ctx context.Context, sc scope.Scope, id, ifVersion int6
 	return p, err
 }
 
-// apply gives p with the members of c that were sent, or why it may not be.
+// apply returns p with the members of c that were sent, or a fault if that is not allowed.
 func (p Policy) apply(c Change) (Policy, error) {
 	if c.Environment != nil && *c.Environment != p.Environment {
 		return Policy{}, fault.Invalidf("/environment", "only a promotion changes the environment of a control")
@@ -213,8 +213,8 @@ func (p Policy) apply(c Change) (Policy, error) {
 	return p, nil
 }
 
-// transition says whether a control may go from one state to another: draft,
-// active, inactive, active, and never back to draft.
+// transition checks the change from one state to another: draft to active, active to
+// inactive and back, and never back to draft.
 func transition(from, to string) error {
 	switch {
 	case from == to, to == Active, from == Active && to == Inactive:
@@ -224,7 +224,7 @@ func transition(from, to string) error {
 	}
 }
 
-// loadLive is one live control in the scope, or NotFound.
+// loadLive returns one live control in the scope. Fault: NotFound.
 func loadLive(ctx context.Context, tx *db.Tx, sc scope.Scope, id int64) (Policy, error) {
 	p, err := get(ctx, tx, id)
 	if errors.Is(err, db.ErrNoRows) || err == nil && (p.DeletedAt != nil || !sc.Sees(p.Environment)) {
@@ -254,7 +254,7 @@ func checkVersion(p Policy, ifVersion int64) error {
 	return nil
 }
 
-// actor is who acts, as people read it.
+// actor is the name of the caller, for people.
 func actor(sc scope.Scope) string {
 	if sc.Actor.Name != "" {
 		return sc.Actor.Name

@@ -12,15 +12,15 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Moment is a version of a control or library, and from when on it was one.
+// Moment is a version of a control or library, and its start.
 type Moment struct {
 	Version
 	Kind string `db:"kind"`
 	revisions
 }
 
-// revisions are those of the environments from which on a version holds; nil
-// where it makes no difference, and where that was not yet written down.
+// revisions are the revisions of the environments from which a version is valid; nil where
+// it makes no difference, and where that was not yet recorded.
 type revisions struct {
 	Sandbox    *int64 `db:"sandbox_revision"`
 	Production *int64 `db:"production_revision"`
@@ -37,8 +37,8 @@ func (r *revisions) in(env scope.Env) **int64 {
 	return nil
 }
 
-// Since is the revision of env from which on the version holds there; 0 where it
-// makes no difference there, or where it is older than such notes.
+// Since returns the revision of env from which the version is valid there; 0 if it makes no
+// difference there, or if it is older than these records.
 func (m Moment) Since(env scope.Env) int64 {
 	if at := m.in(env); at != nil && *at != nil {
 		return **at
@@ -46,9 +46,9 @@ func (m Moment) Since(env scope.Env) int64 {
 	return 0
 }
 
-// Timeline gives, oldest first, the versions of all controls and libraries that
-// were made from a time on, and before them the newest older version of each:
-// enough to tell what was active at any moment since.
+// Timeline returns, oldest first, the versions of all controls and libraries since a time,
+// and before them the newest older version of each: enough to know what was active at any
+// moment since.
 func (s *Service) Timeline(ctx context.Context, sc scope.Scope, from time.Time) ([]Moment, error) {
 	var out []Moment
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -58,13 +58,13 @@ func (s *Service) Timeline(ctx context.Context, sc scope.Scope, from time.Time) 
 	return out, err
 }
 
-// ActiveIn tells whether the version was one that decides in env.
+// ActiveIn reports whether the version decides in env.
 func (v Version) ActiveIn(env scope.Env) bool {
 	return v.Environment == env && v.Status == Active && v.Change != "deleted"
 }
 
-// Shelf gives what the modules of env may import when these libraries are the
-// active ones, by the environment that each is in.
+// Shelf returns the libraries that modules of env may import if these libraries are the
+// active ones, each in its environment.
 func Shelf(env scope.Env, active map[scope.Env][]lang.Library) []lang.Library {
 	var all shelf
 	for _, of := range bothEnvironments {
@@ -76,8 +76,8 @@ func Shelf(env scope.Env, active map[scope.Env][]lang.Library) []lang.Library {
 	return all.of(env)
 }
 
-// Impact is what a promotion would change for requests that were really made,
-// as a replay of production's recorded decisions tells.
+// Impact is what a promotion would change for recorded requests, according to a replay of
+// production's decisions.
 type Impact struct {
 	Mode                string  `json:"mode" enum:"warn,block" doc:"The tenant's setting impact_gate."`
 	WindowHours         int     `json:"window_hours" doc:"How far back decisions were replayed."`

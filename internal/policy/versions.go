@@ -11,7 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Version is a control as one change left it. Its created_by and created_at are the change's.
+// Version is a control as one change left it. Its created_by and created_at are those of
+// the change.
 type Version struct {
 	PolicyID int64  `json:"policy_id" db:"policy_id" doc:"The control."`
 	Change   string `json:"change" db:"change" enum:"created,updated,promoted,deleted,restored" doc:"The change that made this version."`
@@ -25,7 +26,7 @@ type History struct {
 	Total    int64     `json:"total" doc:"Number of versions."`
 }
 
-// Difference is what changed between two versions.
+// Difference lists the differences between two versions.
 type Difference struct {
 	PolicyID int64              `json:"policy_id" doc:"The control."`
 	From     int64              `json:"from" doc:"The older version."`
@@ -41,7 +42,7 @@ type MemberDifference struct {
 	To     any    `json:"to,omitempty" doc:"Its value in the newer version; absent when it has none."`
 }
 
-// Versions lists what a live control was, newest first.
+// Versions lists the versions of a live control, newest first.
 func (s *Service) Versions(ctx context.Context, sc scope.Scope, id, skip, limit int64) (History, error) {
 	var h History
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -57,14 +58,14 @@ func (s *Service) Versions(ctx context.Context, sc scope.Scope, id, skip, limit 
 	return h, err
 }
 
-// Version is one of them as the scope may see it.
+// Version returns one version as the scope may see it.
 func (s *Service) Version(ctx context.Context, sc scope.Scope, id, v int64) (Version, error) {
 	out, err := s.storedVersion(ctx, sc, id, v)
 	out.Content = out.shownTo(sc)
 	return out, err
 }
 
-// storedVersion is a version with all that it holds: not for answers.
+// storedVersion is a version with hidden members: not for answers.
 func (s *Service) storedVersion(ctx context.Context, sc scope.Scope, id, v int64) (Version, error) {
 	var out Version
 	err := s.Stores.Read(ctx, sc.Tenant, func(tx *db.Tx) (err error) {
@@ -136,8 +137,8 @@ func compare(a, b Version) Difference {
 	return d
 }
 
-// RestoreVersion makes a new version with the content of an old one. Status and
-// environment stay; so do the links when the old version was of the other
+// RestoreVersion makes a new version with the content of an old one. Status and environment
+// do not change. Links do not change either if the old version was of the other
 // environment, whose ids mean nothing here.
 func (s *Service) RestoreVersion(ctx context.Context, sc scope.Scope, id, v, ifVersion int64) (Policy, error) {
 	old, err := s.storedVersion(ctx, sc, id, v)

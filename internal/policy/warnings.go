@@ -9,8 +9,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
 
-// Codes of the warnings that a promotion gives about the promoted policy and
-// about what it leaves behind.
+// Codes of the warnings of a promotion, about the promoted policy and about what it leaves
+// behind.
 const (
 	warnNotEnforced = "not_enforced"
 	warnTenantWide  = "tenant_wide"
@@ -20,8 +20,8 @@ const (
 // maxUncovered is how many resources one warning lists.
 const maxUncovered = 10
 
-// promotionWarnings says what may surprise in a promotion of old that made it p.
-// It runs after all changes of the promotion, in their transaction.
+// promotionWarnings returns the unexpected consequences of a promotion from old to p. It
+// runs after all changes of the promotion, in their transaction.
 func promotionWarnings(ctx context.Context, tx *db.Tx, old, p Policy) ([]Warning, error) {
 	var out []Warning
 	add := func(code, message string, resources ...int64) {

@@ -1,0 +1,49 @@
+package upstream
+
+import (
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/framing"
+)
+
+// noted is a connection that notes its deadlines.
+type noted struct {
+	net.Conn
+	set []time.Time
+}
+
+func (n *noted) SetDeadline(t time.Time) error { n.set = append(n.set, t); return nil }
+
+// An exchange never has more time than it is given, nor less than 63/64 of it, and
+// those that follow closely share a deadline.
+func TestDeadlinesAreShared(t *testing.T) {
+	start := time.Unix(1_700_000_000, 0)
+	conn := &noted{}
+	l := &lane{conn: framing.NewClientConn(conn, framing.NewTrust(time.Now, func() {}))}
+	const long = 64 * time.Second
+	at := func(after, long time.Duration) {
+		t.Helper()
+		now := start.Add(after)
+		if err := l.within(now, long); err != nil {
+			t.Fatal(err)
+		}
+		left := conn.set[len(conn.set)-1].Sub(now)
+		if left > long || left < long-long/64 {
+			t.Errorf("after %s an exchange has %s of %s", after, left, long)
+		}
+	}
+	for _, after := range []time.Duration{0, time.Millisecond, 900 * time.Millisecond, time.Second, 1500 * time.Millisecond, 3 * time.Second} {
+		at(after, long)
+	}
+	at(3*time.Second, time.Second) // a shorter time is set at once
+	at(3*time.Second, long)
+	l.until = time.Time{} // a body set another deadline
+	at(3*time.Second, long)
+	want := []time.Time{start.Add(64 * time.Second), start.Add(65 * time.Second), start.Add(67 * time.Second), start.Add(4 * time.Second), start.Add(67 * time.Second), start.Add(67 * time.Second)}
+	if !slices.Equal(conn.set, want) {
+		t.Errorf("set are %v", conn.set)
+	}
+}

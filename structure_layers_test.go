@@ -24,6 +24,7 @@ var layers = []layer{
 	}},
 	{"plain tools, which know nothing of gatehouse", []string{
 		"docs",
+		"internal/audit/digest",
 		"internal/classify",
 		"internal/contract",
 		"internal/fold",

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,12 +82,20 @@ func made(r *rand.Rand, i int, when time.Time) Decision {
 	default:
 		d.ResourceID = int64(p)
 	}
+	if i%5 == 0 {
+		d.CallerID = "mine"
+	} else if i%7 == 0 {
+		d.CallerID = fmt.Sprintf("order-%d", i) + strings.Repeat("-long", 30)
+	}
 	d.AuditLevel = []Level{Basic, Basic, Detailed, Comprehensive, None}[r.IntN(5)]
 	return d
 }
 
 func matches(d Decision, f Filter) bool {
 	key := keyOf(&d)
+	if f.DecisionID != "" && d.DecisionID != f.DecisionID && d.CallerID != f.DecisionID {
+		return false
+	}
 	return d.AuditLevel != None && (f.UserID == "" || d.User.ID == f.UserID) && (f.PolicyID == 0 || d.PolicyID == f.PolicyID) && (f.ResourceID == "" || key == f.ResourceID) &&
 		(f.Decision == "" || d.Decision == f.Decision) && (f.Environment == "" || d.Environment == f.Environment) &&
 		(f.Start.IsZero() || !d.Timestamp.Before(f.Start)) && (f.End.IsZero() || !d.Timestamp.After(f.End))
@@ -114,6 +123,7 @@ func TestQueryAgainstEveryFilter(t *testing.T) {
 			f := Filter{
 				UserID: pick("", "", "user-1", "nobody"), ResourceID: pick("", "", "theirs", "2"), Decision: pick("", Permit, Deny), PolicyID: int64(r.IntN(3)),
 				Environment: scope.Env(pick("", "sandbox", "production")), Limit: 1 + r.IntN(40),
+				DecisionID: pick("", "", "", "mine", "order-14"+strings.Repeat("-long", 30), "d-000007", "nowhere"),
 			}
 			if r.IntN(2) == 0 {
 				f.Start = noon.Add(-time.Duration(r.IntN(50*3600)) * time.Second)

@@ -1,12 +1,10 @@
 package audit
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"hash"
 	"strconv"
 	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/audit/digest"
 )
 
 // chain is the state of one hash chain, a row of audit_chains.
@@ -34,32 +32,7 @@ func (c *chain) add(seq int64, hash string) {
 // decisionChain returns the name of a level's chain.
 func decisionChain(l Level) string { return "decisions." + string(l) }
 
-// digest hashes the fields of a row, each preceded by its length, after the hash of the previous
-// row: H(prev | len f1 | f1 | len f2 ...).
-type digest struct {
-	h   hash.Hash
-	buf [8]byte
-}
-
-func newDigest(prev string) *digest {
-	d := &digest{h: sha256.New()}
-	d.text(prev)
-	return d
-}
-
-func (d *digest) text(s string) {
-	binary.BigEndian.PutUint64(d.buf[:], uint64(len(s)))
-	d.h.Write(d.buf[:])
-	d.h.Write([]byte(s))
-}
-
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
-
-func (d *digest) number(n int64) { d.text(itoa(n)) }
-
-func (d *digest) time(t time.Time) { d.number(t.UnixMicro()) }
-
-func (d *digest) sum() string { return hex.EncodeToString(d.h.Sum(nil)) }
 
 // row is one stored decision.
 type row struct {
@@ -79,6 +52,9 @@ type row struct {
 	EvaluationUS int64     `db:"evaluation_us"`
 	Record       string    `db:"record"`
 	Hash         string    `db:"hash"`
+	// CallerID is the key of the caller's own id of the decision; nil: it had none, or
+	// the row is older than the column.
+	CallerID *string `db:"caller_id"`
 
 	// input is stored for replay outside the row; "" means none.
 	input string
@@ -90,23 +66,26 @@ type row struct {
 
 // seal computes the hash of the row that follows prev.
 func (r *row) seal(prev string) string {
-	d := newDigest(prev)
-	d.number(r.Seq)
-	d.text(r.DecisionID)
-	d.time(r.At)
-	d.time(r.LoggedAt)
-	d.text(string(r.Level))
-	d.number(r.Pos)
-	d.text(r.Environment)
-	d.text(r.Decision)
-	d.text(r.UserID)
-	d.number(r.PolicyID)
-	d.text(r.ResourceKey)
-	d.number(r.BouncerID)
-	d.text(r.IPAddress)
-	d.number(r.EvaluationUS)
-	d.text(r.Record)
-	return d.sum()
+	d := digest.New(prev)
+	d.Number(r.Seq)
+	d.Text(r.DecisionID)
+	d.Time(r.At)
+	d.Time(r.LoggedAt)
+	d.Text(string(r.Level))
+	d.Number(r.Pos)
+	d.Text(r.Environment)
+	d.Text(r.Decision)
+	d.Text(r.UserID)
+	d.Number(r.PolicyID)
+	d.Text(r.ResourceKey)
+	d.Number(r.BouncerID)
+	d.Text(r.IPAddress)
+	d.Number(r.EvaluationUS)
+	d.Text(r.Record)
+	if r.CallerID != nil { // rows without one hash as before there was the column
+		d.Text(*r.CallerID)
+	}
+	return d.Sum()
 }
 
 // eventRow is one stored administrative entry, with its texts as stored.
@@ -130,14 +109,14 @@ type eventRow struct {
 
 // seal computes the hash of the entry that follows prev.
 func (r *eventRow) seal(prev string) string {
-	d := newDigest(prev)
-	d.number(r.Seq)
-	d.time(r.At)
+	d := digest.New(prev)
+	d.Number(r.Seq)
+	d.Time(r.At)
 	for _, s := range []string{
 		r.Type, r.Object, r.ObjectID, r.ObjectName, r.Environment, r.ActorKind, r.ActorID,
 		r.ActorName, r.IPAddress, r.RequestID, r.Changes, r.EventContext,
 	} {
-		d.text(s)
+		d.Text(s)
 	}
-	return d.sum()
+	return d.Sum()
 }

@@ -2,15 +2,13 @@ package audit
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/digest"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -23,9 +21,12 @@ type Filter struct {
 	UserID     string
 	// ResourceID is the matched resource's id, or the id that the caller sent if no registered
 	// resource matched.
-	ResourceID  string
-	Decision    string
-	PolicyID    int64
+	ResourceID string
+	Decision   string
+	PolicyID   int64
+	// DecisionID is the id of one decision, or the caller's name for it: several may have the
+	// same name.
+	DecisionID  string
 	Environment scope.Env
 	// Limit is 1..1000; 0 means 100.
 	Limit int
@@ -157,7 +158,7 @@ type Of struct {
 // both included, oldest first. Hours without decisions are left out.
 func (rd *Reader) Counters(ctx context.Context, sc scope.Scope, of Of, from, to time.Time) ([]Bucket, error) {
 	key := allKey
-	switch resource := foldKey(clip(of.ResourceID)); {
+	switch resource := digest.Key(clip(of.ResourceID)); {
 	case of.PolicyID != 0 && resource != "":
 		key = pairKey(of.PolicyID, resource)
 	case of.PolicyID != 0:
@@ -225,8 +226,8 @@ func ready(sc scope.Scope, f Filter) (*question, error) {
 		env = sc.Env
 	}
 	q := &question{
-		span: span{startOfTime, endOfTime}, user: foldKey(clip(f.UserID)), policy: f.PolicyID, resource: foldKey(clip(f.ResourceID)),
-		pairs: pairsOf(visible(sc, env), f.Decision),
+		span: span{startOfTime, endOfTime}, user: digest.Key(clip(f.UserID)), policy: f.PolicyID, resource: digest.Key(clip(f.ResourceID)),
+		id: clip(f.DecisionID), pairs: pairsOf(visible(sc, env), f.Decision),
 	}
 	if !f.Start.IsZero() {
 		q.lo = f.Start.UTC().Truncate(time.Microsecond)
@@ -244,6 +245,8 @@ func ready(sc scope.Scope, f Filter) (*question, error) {
 // key is the counter that answers q except at the ends of its window, if there is one.
 func (q *question) key() (key string, width time.Duration, ok bool) {
 	switch {
+	case q.id != "":
+		return "", 0, false
 	case q.user != "" && (q.policy != 0 || q.resource != ""):
 		return "", 0, false
 	case q.user != "":
@@ -260,6 +263,13 @@ func (q *question) key() (key string, width time.Duration, ok bool) {
 
 // choose picks the driver: of the filtered columns, the one with the fewest rows.
 func (q *question) choose(ctx context.Context, tx *db.Tx) error {
+	if q.id != "" {
+		seq, err := seqOf(ctx, tx, q.id)
+		if q.seq, q.driver = seq, byCaller; seq != 0 {
+			q.driver = bySeq
+		}
+		return err
+	}
 	type option struct {
 		driver, key string
 		width       time.Duration
@@ -399,21 +409,4 @@ func parseCursor(s string) (position, error) {
 		return position{}, bad
 	}
 	return position{At: time.UnixMicro(at).UTC(), Seq: seq}, nil
-}
-
-// maxKey is the longest text, in bytes, that is indexed unchanged.
-const maxKey = 120
-
-// foldKey makes a text short enough for an index: a longer one keeps its beginning and ends with
-// its hash.
-func foldKey(s string) string {
-	if len(s) <= maxKey {
-		return s
-	}
-	cut := maxKey - 33
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	sum := sha256.Sum256([]byte(s))
-	return s[:cut] + "#" + hex.EncodeToString(sum[:16])
 }

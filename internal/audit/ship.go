@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/digest"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
@@ -182,12 +183,16 @@ func toRow(line []byte) (row, error) {
 	}
 	r := row{
 		DecisionID: d.DecisionID, At: d.Timestamp.UTC(), Level: d.AuditLevel, Environment: string(d.Environment), Decision: d.Decision,
-		UserID: foldKey(d.User.ID), PolicyID: d.PolicyID, ResourceKey: keyOf(&d), BouncerID: d.BouncerID, IPAddress: foldKey(d.IPAddress),
+		UserID: digest.Key(d.User.ID), PolicyID: d.PolicyID, ResourceKey: keyOf(&d), BouncerID: d.BouncerID, IPAddress: digest.Key(d.IPAddress),
 		EvaluationUS: int64(d.EvaluationTimeMS * 1000), Record: string(line),
 	}
 	r.tally = Tally{Logged: 1, Counted: 1, EvaluationUS: r.EvaluationUS}
 	if d.AuditLevel == None {
 		r.tally.Logged = 0
+	}
+	if d.CallerID != "" {
+		key := digest.Key(d.CallerID)
+		r.CallerID = &key
 	}
 	r.masked = d.Effect == "MASK"
 	if d.CacheHit {
@@ -208,7 +213,7 @@ func keyOf(d *Decision) string {
 	if d.ResourceID != 0 {
 		return itoa(d.ResourceID)
 	}
-	return foldKey(d.Resource.ID)
+	return digest.Key(d.Resource.ID)
 }
 
 // store adds rows to the tenant's log: it skips known ones, chains the others and counts them.

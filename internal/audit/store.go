@@ -29,7 +29,7 @@ func portion(n int) int {
 
 const (
 	insertDecisions = `INSERT INTO decisions (seq, decision_id, at, logged_at, level, pos, environment, decision,
-		user_id, policy_id, resource_key, bouncer_id, ip_address, evaluation_us, record, hash) VALUES `
+		user_id, policy_id, resource_key, bouncer_id, ip_address, evaluation_us, record, hash, caller_id) VALUES `
 	insertCounts = `INSERT INTO decision_counts (key, bucket, environment, decision, logged, counted, evaluation_us, cache_hits, errors) VALUES `
 	addCounts    = ` ON CONFLICT (key, bucket, environment, decision) DO UPDATE SET
 		logged = decision_counts.logged + excluded.logged, counted = decision_counts.counted + excluded.counted,
@@ -61,7 +61,7 @@ func insertRows(ctx context.Context, tx *db.Tx, rows []row) error {
 		r := &rows[i]
 		list[i] = []any{
 			r.Seq, r.DecisionID, r.At, r.LoggedAt, string(r.Level), r.Pos, r.Environment, r.Decision,
-			r.UserID, r.PolicyID, r.ResourceKey, r.BouncerID, r.IPAddress, r.EvaluationUS, r.Record, r.Hash,
+			r.UserID, r.PolicyID, r.ResourceKey, r.BouncerID, r.IPAddress, r.EvaluationUS, r.Record, r.Hash, r.CallerID,
 		}
 	}
 	// Known ids were dropped before, under the lock; a conflict here would mean a gap in the
@@ -143,7 +143,7 @@ func saveChain(ctx context.Context, tx *db.Tx, c chain) error {
 }
 
 const decisionColumns = `seq, decision_id, at, logged_at, level, pos, environment, decision, user_id, policy_id,
-	resource_key, bouncer_id, ip_address, evaluation_us, record, hash`
+	resource_key, bouncer_id, ip_address, evaluation_us, record, hash, caller_id`
 
 func decisionsAfter(ctx context.Context, tx *db.Tx, seq, last int64, n int) ([]row, error) {
 	return db.All[row](ctx, tx, `SELECT `+decisionColumns+` FROM decisions WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3`, seq, last, n)

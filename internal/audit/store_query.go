@@ -2,10 +2,12 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/audit/digest"
 	"github.com/gatehouse-dev/gatehouse/internal/db"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 )
@@ -18,7 +20,11 @@ type question struct {
 	user     string
 	policy   int64
 	resource string
-	pairs    []pair
+	// id is a decision's id, or the caller's name for it; seq is the row that has it as its
+	// own, set by choose.
+	id    string
+	seq   int64
+	pairs []pair
 	// driver is the column whose index is scanned.
 	driver string
 	// before is the row after which the page continues; a zero seq means the newest.
@@ -37,6 +43,8 @@ const (
 	byUser     = "user_id"
 	byPolicy   = "policy_id"
 	byResource = "resource_key"
+	byCaller   = "caller_id"
+	bySeq      = "seq"
 	byTime     = ""
 )
 
@@ -65,6 +73,12 @@ func (q *question) where(b *strings.Builder, p pair) []any {
 			return
 		}
 		add(v, column+" >= ", column+" <= ")
+	}
+	switch q.driver {
+	case bySeq:
+		equal(bySeq, q.seq)
+	case byCaller:
+		equal(byCaller, digest.Key(q.id))
 	}
 	if q.user != "" {
 		equal(byUser, q.user)
@@ -198,6 +212,15 @@ func recordByID(ctx context.Context, tx *db.Tx, id string, envs []string) (strin
 		return "", err
 	}
 	return rows[0].Record, nil
+}
+
+// seqOf returns the row of the decision with this id; 0 if there is none.
+func seqOf(ctx context.Context, tx *db.Tx, id string) (int64, error) {
+	seq, err := db.One[int64](ctx, tx, `SELECT seq FROM decisions WHERE decision_id = $1`, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return 0, nil
+	}
+	return seq, err
 }
 
 // tallyBy adds up one key's cells over whole buckets, one row for each bucket.

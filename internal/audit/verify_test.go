@@ -45,6 +45,8 @@ func TestVerify(t *testing.T) {
 	}{
 		{"one byte of a record", "decisions.basic", 7, "edited", []string{`UPDATE decisions SET record = replace(record, 'read', 'reaD') WHERE seq = 7`}},
 		{"a column that is searched by", "decisions.basic", 7, "edited", []string{`UPDATE decisions SET user_id = 'x' WHERE seq = 7`}},
+		{"a caller's id", "decisions.basic", 7, "edited", []string{`UPDATE decisions SET caller_id = 'x' WHERE seq = 7`}},
+		{"a caller's id that is gone", "decisions.basic", 6, "edited", []string{`UPDATE decisions SET caller_id = NULL WHERE seq = 6`}},
 		{"a hash", "decisions.basic", 7, "edited", []string{`UPDATE decisions SET hash = '00' WHERE seq = 7`}},
 		{"a deleted row", "decisions.basic", 8, "removed", []string{`DELETE FROM decisions WHERE seq = 7`}},
 		{"two rows in each other's place", "decisions.basic", 8, "removed", swap("decisions")},

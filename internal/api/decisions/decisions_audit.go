@@ -18,6 +18,7 @@ type decisionLogIn struct {
 	ResourceID string `query:"resource_id" maxLength:"4096" doc:"Only decisions about this resource: the id of a registered one, or the id that the request gave if none matched"`
 	Decision   string `query:"decision" enum:"PERMIT,DENY" doc:"Only these outcomes"`
 	PolicyID   int64  `query:"policy_id" minimum:"1" doc:"Only decisions made by this policy"`
+	DecisionID string `query:"decision_id" maxLength:"200" doc:"Only this decision: its id, or the decision_id that the caller sent. Several decisions can have the same one"`
 }
 
 type decisionLogOut struct{ Body audit.Page }
@@ -44,7 +45,7 @@ func (h *Handler) log(r *rest.Router) {
 		Description: "Newest first. `total` counts all entries, `filtered` those that match the filters. The audit level of a resource sets what is stored of its decisions, and for how long.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *decisionLogIn) (*decisionLogOut, error) {
-			f := audit.Filter{UserID: in.UserID, ResourceID: in.ResourceID, Decision: in.Decision, PolicyID: in.PolicyID, Limit: in.Limit, Cursor: in.Cursor}
+			f := audit.Filter{UserID: in.UserID, ResourceID: in.ResourceID, Decision: in.Decision, PolicyID: in.PolicyID, DecisionID: in.DecisionID, Limit: in.Limit, Cursor: in.Cursor}
 			var err error
 			if f.Start, f.End, err = in.Period(); err != nil {
 				return nil, err

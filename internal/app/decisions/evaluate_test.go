@@ -45,6 +45,11 @@ func TestEvaluate(t *testing.T) {
 					logged[fmt.Sprint(e["decision_id"])] = true
 				}
 			}
+			named := a.Do(t, "GET", "/decisions/audit?environment=sandbox&decision_id=mine", nil).Want(200)
+			own := a.Do(t, "GET", "/decisions/audit?environment=sandbox&decision_id="+bulk.Results[0].AuditID, nil).Want(200)
+			if named.Get("filtered") != 3.0 || own.Get("filtered") != 1.0 {
+				return fmt.Errorf("by its name: %v, by its id: %v", named.Get("filtered"), own.Get("filtered"))
+			}
 			if len(logged) != 3 || !logged[bulk.Results[0].AuditID] || !logged[bulk.Results[1].AuditID] {
 				return fmt.Errorf("the log has %v", logged)
 			}

@@ -1,0 +1,60 @@
+// Package digest hashes the fields of a record that stands in a hash chain, and texts
+// that are too long for an index.
+package digest
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"hash"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// Digest hashes the fields of a row, each with its length in front, after the
+// hash of the row before: H(prev | len f1 | f1 | len f2 ...).
+type Digest struct {
+	h   hash.Hash
+	buf [8]byte
+}
+
+// New begins the digest of the row that follows the one with the hash prev.
+func New(prev string) *Digest {
+	d := &Digest{h: sha256.New()}
+	d.Text(prev)
+	return d
+}
+
+// Text adds a text.
+func (d *Digest) Text(s string) {
+	binary.BigEndian.PutUint64(d.buf[:], uint64(len(s)))
+	d.h.Write(d.buf[:])
+	d.h.Write([]byte(s))
+}
+
+// Number adds a number, as its decimal text.
+func (d *Digest) Number(n int64) { d.Text(strconv.FormatInt(n, 10)) }
+
+// Time adds a time, as microseconds since 1970.
+func (d *Digest) Time(t time.Time) { d.Number(t.UnixMicro()) }
+
+// Sum is the hash as hexadecimal text.
+func (d *Digest) Sum() string { return hex.EncodeToString(d.h.Sum(nil)) }
+
+// maxKey is the longest text, in bytes, that goes into an index as it is.
+const maxKey = 120
+
+// Key makes any text fit for an index: what is too long keeps its beginning and ends in
+// its hash.
+func Key(s string) string {
+	if len(s) <= maxKey {
+		return s
+	}
+	cut := maxKey - 33
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	sum := sha256.Sum256([]byte(s))
+	return s[:cut] + "#" + hex.EncodeToString(sum[:16])
+}

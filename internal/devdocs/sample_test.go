@@ -255,3 +255,32 @@ func TestExamples(t *testing.T) {
 		}
 	}
 }
+
+// TestGuideBodies: what guides send is what the operations take.
+func TestGuideBodies(t *testing.T) {
+	spec, err := openapi3.NewLoader().LoadFromData(goldenDocument(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, path := range map[string]string{
+		"webhook-subscribe.sh": "/api/v1/webhooks", "bouncer-register.sh": "/api/v1/bouncers",
+		"first-control-2-resource.sh": "/api/v1/resources",
+	} {
+		code, err := guideCode(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, body, _ := strings.Cut(code, "-d '")
+		body, _, _ = strings.Cut(body, "'")
+		var v any
+		if err := json.Unmarshal([]byte(body), &v); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		if !strings.Contains(code, path+`"`) {
+			t.Errorf("%s does not call %s", file, path)
+		}
+		if err := spec.Paths.Value(path).Post.RequestBody.Value.Content["application/json"].Schema.Value.VisitJSON(v); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}

@@ -97,7 +97,11 @@ func TestUsedWords(t *testing.T) {
 	}
 }
 
-// TestErrorWords: each row of docs/errors.md has its words in each language, and
+// mayWait is how many new errors may be without words in the other languages for a
+// while: who adds an error need not speak them. Readers see such a row in English.
+const mayWait = 5
+
+// TestErrorWords: the rows of docs/errors.md have their words in each language, and
 // there are no others.
 func TestErrorWords(t *testing.T) {
 	for _, lang := range spoken[1:] {
@@ -121,18 +125,24 @@ func TestErrorWords(t *testing.T) {
 				}
 			}
 		}
-		compare(t, lang+", rows of docs/errors.md, by their first code", rows, texts.Rows)
-		compare(t, lang+", titles of docs/errors.md", sections, texts.Sections)
-		compare(t, lang+", forms of error bodies in docs/errors.md", shapes, texts.Shapes)
+		compare(t, lang+", rows of docs/errors.md, by their first code", mayWait, rows, texts.Rows)
+		compare(t, lang+", titles of docs/errors.md", 0, sections, texts.Sections)
+		compare(t, lang+", forms of error bodies in docs/errors.md", 0, shapes, texts.Shapes)
 	}
 }
 
-func compare(t *testing.T, what string, want map[string]bool, got map[string]string) {
+func compare(t *testing.T, what string, most int, want map[string]bool, got map[string]string) {
 	t.Helper()
+	var missing []string
 	for key := range want {
 		if got[key] == "" {
-			t.Errorf("%s: no words for %q in internal/devdocs/errors", what, key)
+			missing = append(missing, key)
 		}
+	}
+	if slices.Sort(missing); len(missing) > most {
+		t.Errorf("%s: no words in internal/devdocs/errors for %q", what, missing)
+	} else if len(missing) > 0 {
+		t.Logf("%s: no words yet in internal/devdocs/errors for %q", what, missing)
 	}
 	for key := range got {
 		if !want[key] {

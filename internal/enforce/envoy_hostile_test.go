@@ -50,6 +50,8 @@ func TestExtAuthzHostile(t *testing.T) {
 		"encoded dots":                 of("GET", "app.test", "/open/%2e%2e/admin", nil),
 		"an encoded slash":             of("GET", "app.test", "/open%2f..%2fadmin", nil),
 		"denied, with a query":         of("GET", "app.test", "/admin?x=/open", nil),
+		"an address":                   of("GET", "app.test", "http://app.test/open", nil),
+		"an address of elsewhere":      of("GET", "app.test", "http://other.test/open", nil),
 		"denied, an address":           of("GET", "app.test", "http://app.test/admin", nil),
 		"a semicolon in the query":     of("GET", "app.test", "/open?a;b", nil),
 		"a bad query member":           of("GET", "app.test", "/open", func(h *authv3.AttributeContext_HttpRequest) { h.Query = "a;b"; h.Path = "/admin" }),

@@ -120,7 +120,7 @@ func (in *inbound) adopt(method, host, target string, st *settings.Settings) *re
 		return badRequest("the host name is malformed")
 	}
 	raw, query, ok := splitTarget(target)
-	if !ok || !header.IsSafe(raw) {
+	if !ok || target[0] != '/' || !header.IsSafe(raw) {
 		return badRequest("the request target must be a path")
 	}
 	if in.path, ok = canonicalPath(raw, st.KeepSlash); !ok {

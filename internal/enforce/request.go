@@ -108,8 +108,8 @@ func (b *Bouncer) admit(in *inbound, r *http.Request, st *settings.Settings) *re
 		return no
 	}
 	var ok bool
-	if in.host, ok = canonicalHost(r.Host); !ok {
-		return badRequest("the host name is malformed")
+	if in.host, ok = canonicalHost(r.Host); !ok || !wire.Consistent(r) {
+		return badRequest("the host name is malformed, or host, path and length contradict one another")
 	}
 	if in.params, ok = readQuery(in.query); !ok {
 		return badRequest("the query is ambiguous: `;`, bad escapes, bad UTF-8 and more than 10000 parameters are refused")

@@ -11,6 +11,7 @@
 package extauthz
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"net/textproto"
@@ -99,7 +100,7 @@ func read(req *authv3.CheckRequest, peer netip.Addr) *Check {
 	r := attributes.GetRequest().GetHttp()
 	c := &Check{
 		Peer: peer, Source: address(attributes.GetSource().GetAddress()), Principal: attributes.GetSource().GetPrincipal(), SNI: attributes.GetTlsSession().GetSni(),
-		ID: r.GetId(), Method: r.GetMethod(), Host: r.GetHost(), Target: r.GetPath(), Scheme: r.GetScheme(), Extensions: attributes.GetContextExtensions(),
+		ID: r.GetId(), Method: r.GetMethod(), Host: r.GetHost(), Target: target(r), Scheme: r.GetScheme(), Extensions: attributes.GetContextExtensions(),
 		Body: r.GetRawBody(),
 	}
 	if len(c.Body) == 0 {
@@ -107,7 +108,44 @@ func read(req *authv3.CheckRequest, peer netip.Addr) *Check {
 	}
 	c.header(r)
 	c.Have = have(c, r.GetSize())
+	if len(r.GetBody()) > 0 && len(r.GetRawBody()) > 0 && r.GetBody() != string(r.GetRawBody()) {
+		c.Have = Partial // two bodies: which of them the application gets nobody says
+	}
 	return c
+}
+
+// target is the path with its query; empty, which nobody takes, where the members of
+// a question contradict one another. Envoy has the query in the path, and no
+// fragment; other gateways may have them apart.
+func target(r *authv3.AttributeContext_HttpRequest) string {
+	path, query := r.GetPath(), r.GetQuery()
+	if _, has, had := strings.Cut(path, "?"); r.GetFragment() != "" || had && query != "" && query != has {
+		return ""
+	} else if !had && query != "" {
+		path += "?" + query
+	}
+	says := func(name, value string) bool {
+		switch {
+		case name == ":path":
+			return value == r.GetPath()
+		case name == ":method":
+			return value == r.GetMethod()
+		case name == ":authority", strings.EqualFold(name, "host"):
+			return strings.EqualFold(value, r.GetHost())
+		}
+		return true
+	}
+	for name, value := range r.GetHeaders() {
+		if !says(name, value) {
+			return ""
+		}
+	}
+	for _, h := range r.GetHeaderMap().GetHeaders() {
+		if value := string(h.GetRawValue()); !says(h.GetKey(), cmp.Or(value, h.GetValue())) {
+			return ""
+		}
+	}
+	return path
 }
 
 func address(a *corev3.Address) netip.Addr {

@@ -17,7 +17,7 @@ func request(method string, headers map[string]string) *authv3.CheckRequest {
 
 // TestRead: what Envoy says, as it says it, and nothing made up.
 func TestRead(t *testing.T) {
-	req := request("GET", map[string]string{":path": "/other", "x-one": "1", "X_Two": "2"})
+	req := request("GET", map[string]string{":path": "/p?q", "x-one": "1", "X_Two": "2"})
 	req.Attributes.Source = &authv3.AttributeContext_Peer{Principal: "spiffe://a/b", Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "::ffff:192.0.2.1"}}}}
 	req.Attributes.TlsSession = &authv3.AttributeContext_TLSSession{Sni: "sni.example"}
 	req.Attributes.ContextExtensions = map[string]string{"resource": "7"}
@@ -27,7 +27,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("read %+v", c)
 	}
 	raw := request("GET", nil)
-	raw.Attributes.Request.Http.HeaderMap = &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":method", RawValue: []byte("PUT")}, {Key: "a", RawValue: []byte("1")}, {Key: "A", Value: "2"}, {Key: ""}}}
+	raw.Attributes.Request.Http.HeaderMap = &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: ":method", RawValue: []byte("GET")}, {Key: "a", RawValue: []byte("1")}, {Key: "A", Value: "2"}, {Key: ""}}}
 	if c := read(raw, netip.Addr{}); c.Merged || len(c.Header) != 1 || len(c.Header["A"]) != 2 || c.Peer.IsValid() || c.Source.IsValid() {
 		t.Errorf("read %+v", c)
 	}
@@ -37,6 +37,52 @@ func TestRead(t *testing.T) {
 }
 
 // TestHave: without Envoy's word that a body is whole it is not.
+// TestTarget: the members of a question that say the same thing twice agree, or there
+// is no target that anybody would take.
+func TestTarget(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(r *authv3.AttributeContext_HttpRequest)
+		want   string
+	}{
+		"as Envoy asks":          {func(*authv3.AttributeContext_HttpRequest) {}, "/p?q"},
+		"the query apart":        {func(r *authv3.AttributeContext_HttpRequest) { r.Path, r.Query = "/p", "a=b" }, "/p?a=b"},
+		"the query twice":        {func(r *authv3.AttributeContext_HttpRequest) { r.Query = "q" }, "/p?q"},
+		"no query":               {func(r *authv3.AttributeContext_HttpRequest) { r.Path = "/p" }, "/p"},
+		"an empty query":         {func(r *authv3.AttributeContext_HttpRequest) { r.Path = "/p?" }, "/p?"},
+		"another query":          {func(r *authv3.AttributeContext_HttpRequest) { r.Query = "z" }, ""},
+		"a fragment":             {func(r *authv3.AttributeContext_HttpRequest) { r.Fragment = "x" }, ""},
+		"the same :path":         {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":path"] = "/p?q" }, "/p?q"},
+		"another :path":          {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":path"] = "/admin" }, ""},
+		":path in capitals":      {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":path"] = "/P?q" }, ""},
+		"another :method":        {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":method"] = "DELETE" }, ""},
+		"the same :authority":    {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":authority"] = "H" }, "/p?q"},
+		"another :authority":     {func(r *authv3.AttributeContext_HttpRequest) { r.Headers[":authority"] = "evil" }, ""},
+		"another host":           {func(r *authv3.AttributeContext_HttpRequest) { r.Headers["host"] = "evil" }, ""},
+		"another Host":           {func(r *authv3.AttributeContext_HttpRequest) { r.Headers["Host"] = "evil" }, ""},
+		"another raw host":       {func(r *authv3.AttributeContext_HttpRequest) { r.HeaderMap = rawHeader("host", "evil") }, ""},
+		"another raw :path":      {func(r *authv3.AttributeContext_HttpRequest) { r.HeaderMap = rawHeader(":path", "/admin") }, ""},
+		"the same raw authority": {func(r *authv3.AttributeContext_HttpRequest) { r.HeaderMap = rawHeader(":authority", "h") }, "/p?q"},
+	} {
+		req := request("GET", map[string]string{})
+		tc.change(req.Attributes.Request.Http)
+		if got := read(req, netip.Addr{}).Target; got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+	req := request("POST", map[string]string{PartialBody: "false"})
+	http := req.Attributes.Request.Http
+	for body, want := range map[string]Body{"": Whole, "x": Whole, "y": Partial} {
+		http.Body, http.RawBody = body, []byte("x")
+		if got := read(req, netip.Addr{}).Have; got != want {
+			t.Errorf("a raw body beside %q: %d, want %d", body, got, want)
+		}
+	}
+}
+
+func rawHeader(name, value string) *corev3.HeaderMap {
+	return &corev3.HeaderMap{Headers: []*corev3.HeaderValue{{Key: name, RawValue: []byte(value)}}}
+}
+
 func TestHave(t *testing.T) {
 	word := func(w string) map[string]string { return map[string]string{"x-envoy-auth-partial-body": w} }
 	for name, c := range map[string]struct {

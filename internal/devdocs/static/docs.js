@@ -5,7 +5,10 @@
   const root = document.documentElement;
   const schemeKey = "mantine-color-scheme-value"; // the console's own: both look the same
   const setScheme = () => {
-    const stored = localStorage.getItem(schemeKey);
+    let stored = null;
+    try {
+      stored = localStorage.getItem(schemeKey);
+    } catch { /* the browser keeps nothing: the system's colours, then */ }
     if (stored === "dark" || stored === "light") root.dataset.scheme = stored;
     else delete root.dataset.scheme;
   };

@@ -45,20 +45,20 @@ const minRSABits = 2048
 // Domain is the specification's "Domain".
 type Domain struct {
 	Domain       string        `json:"domain" doc:"The domain, in lower case; names in other scripts in their ASCII form."`
-	Status       string        `json:"status" enum:"pending,verified,active" doc:"pending until its records were seen; lists show a verified domain as active. Requests to a domain that is not verified belong to no tenant."`
-	SSLStatus    string        `json:"ssl_status" enum:"pending,active,expired" doc:"active from the verification on, expired once the certificate that was sent has ended. Without a certificate, whatever ends TLS in front of the server has one."`
+	Status       string        `json:"status" enum:"pending,verified,active" doc:"pending until its records have been found; lists show a verified domain as active. Requests to a domain that is not verified belong to no tenant."`
+	SSLStatus    string        `json:"ssl_status" enum:"pending,active,expired" doc:"active after the verification; expired after the stored certificate has expired. Without a stored certificate, the TLS endpoint in front of the server has its own."`
 	VerifiedAt   *time.Time    `json:"verified_at" doc:"When the domain was verified; null before."`
 	IsDefault    bool          `json:"is_default" doc:"Set on the tenant's subdomain of the base domain, which needs no verification and cannot be removed."`
-	Instructions *Instructions `json:"dns_instructions" doc:"The records to make; null for the default domain."`
-	SSLExpiresAt *time.Time    `json:"ssl_expires_at" doc:"When the certificate that was sent ends; null without one."`
+	Instructions *Instructions `json:"dns_instructions" doc:"The records to create; null for the default domain."`
+	SSLExpiresAt *time.Time    `json:"ssl_expires_at" doc:"When the stored certificate expires; null without one."`
 	CreatedAt    *time.Time    `json:"created_at" doc:"When the domain was added; null for the default domain."`
 }
 
 // Instructions are the DNS records that prove and route a domain.
 type Instructions struct {
 	CNAMERecord string   `json:"cname_record" doc:"The record that routes the domain, on one line: name, type, value."`
-	TXTRecord   string   `json:"txt_record" doc:"The record that proves whose the domain is, on one line."`
-	Records     []Record `json:"records" nullable:"false" doc:"The same records in parts."`
+	TXTRecord   string   `json:"txt_record" doc:"The record that proves ownership of the domain, on one line."`
+	Records     []Record `json:"records" nullable:"false" doc:"The same records, as separate members."`
 }
 
 // Record is one DNS record.
@@ -71,20 +71,20 @@ type Record struct {
 // Draft is what a domain is made from.
 type Draft struct {
 	Domain      string `json:"domain" minLength:"1" maxLength:"253" doc:"A domain of the tenant's own, such as access.example.com."`
-	Certificate string `json:"ssl_certificate,omitempty" maxLength:"65536" doc:"PEM: the certificate for the domain, then those between it and its authority."`
-	PrivateKey  string `json:"ssl_private_key,omitempty" maxLength:"65536" writeOnly:"true" doc:"PEM: the certificate's key. Sealed at rest, and never shown."`
+	Certificate string `json:"ssl_certificate,omitempty" maxLength:"65536" doc:"PEM: the certificate for the domain, then the intermediate certificates."`
+	PrivateKey  string `json:"ssl_private_key,omitempty" maxLength:"65536" writeOnly:"true" doc:"PEM: the certificate's key. Encrypted at rest and never returned."`
 }
 
 // Change replaces the certificate of a domain.
 type Change struct {
-	Certificate patch.Field[string] `json:"ssl_certificate,omitzero" maxLength:"65536" doc:"PEM: the new certificate, with its key; null removes both."`
+	Certificate patch.Field[string] `json:"ssl_certificate,omitzero" maxLength:"65536" doc:"PEM: the new certificate chain; null removes certificate and key."`
 	PrivateKey  patch.Field[string] `json:"ssl_private_key,omitzero" maxLength:"65536" writeOnly:"true" doc:"PEM: the new certificate's key."`
 }
 
 // Removal answers the removal of a domain.
 type Removal struct {
 	Message string `json:"message" doc:"What was done."`
-	Domain  string `json:"domain" doc:"The domain that is gone."`
+	Domain  string `json:"domain" doc:"The removed domain."`
 }
 
 // record is a domain as its tenant's store has it.

@@ -24,42 +24,42 @@ import (
 // Billing is the bill of the current period as it stands.
 type Billing struct {
 	SubscriptionID     string    `json:"subscription_id" doc:"Identifies the tenant's subscription."`
-	Status             string    `json:"status" enum:"active,suspended,canceled" doc:"Follows the tenant's own: canceled is that of a deleted one."`
-	Plan               string    `json:"plan" enum:"standard,pro,enterprise" doc:"The tenant's plan; the whole period is billed by the plan of now."`
-	CurrentPeriodStart time.Time `json:"current_period_start" doc:"Periods are months that begin on the day of the month on which the tenant was made, at midnight UTC; on the last day of shorter months."`
-	CurrentPeriodEnd   time.Time `json:"current_period_end" doc:"Where the next period begins."`
-	Usage              BillUsage `json:"usage" doc:"What was used."`
-	Billing            Bill      `json:"billing" doc:"What it costs by the prices that the operator configured."`
-	PaymentMethodSet   bool      `json:"payment_method_set" doc:"Whether there is a token of a means of payment. The token itself is never shown."`
-	BillingAddress     *Address  `json:"billing_address" doc:"Where bills go; null until it is set."`
+	Status             string    `json:"status" enum:"active,suspended,canceled" doc:"Follows the status of the tenant; canceled: the tenant is deleted."`
+	Plan               string    `json:"plan" enum:"standard,pro,enterprise" doc:"The tenant's current plan; the whole period is billed by it."`
+	CurrentPeriodStart time.Time `json:"current_period_start" doc:"Periods are months. They begin at midnight UTC on the day of the month on which the tenant was created, or on the last day of shorter months."`
+	CurrentPeriodEnd   time.Time `json:"current_period_end" doc:"Start of the next period."`
+	Usage              BillUsage `json:"usage" doc:"Usage."`
+	Billing            Bill      `json:"billing" doc:"Cost, by the operator's prices."`
+	PaymentMethodSet   bool      `json:"payment_method_set" doc:"Whether a payment method is stored. Its token is never returned."`
+	BillingAddress     *Address  `json:"billing_address" doc:"Address for bills; null until it is set."`
 }
 
 // BillUsage is what a tenant uses.
 type BillUsage struct {
-	Policies  int64   `json:"policies" doc:"Controls and libraries there are now."`
-	Users     int64   `json:"users" doc:"People there are now."`
-	Bouncers  int64   `json:"bouncers" doc:"Bouncers there are now."`
-	APICalls  int64   `json:"api_calls" doc:"Calls of the API in the period, as GET metrics counts them."`
-	StorageGB float64 `json:"storage_gb" doc:"What the tenant's data takes in the store now, in units of 1,000,000,000 bytes."`
+	Policies  int64   `json:"policies" doc:"Current number of controls and libraries."`
+	Users     int64   `json:"users" doc:"Current number of people."`
+	Bouncers  int64   `json:"bouncers" doc:"Current number of bouncers."`
+	APICalls  int64   `json:"api_calls" doc:"API calls in the period, as GET metrics counts them."`
+	StorageGB float64 `json:"storage_gb" doc:"Current size of the tenant's data in the store, in units of 1,000,000,000 bytes."`
 }
 
 // Bill is what usage costs.
 type Bill struct {
-	BaseCost  float64 `json:"base_cost" doc:"What the plan costs."`
-	UsageCost float64 `json:"usage_cost" doc:"What is used beyond what the plan includes: the sum of the lines."`
-	TotalCost float64 `json:"total_cost" doc:"Both together."`
-	Currency  string  `json:"currency" doc:"Code of ISO 4217."`
-	Lines     []Line  `json:"lines" nullable:"false" doc:"The meters that the plan has a price for."`
+	BaseCost  float64 `json:"base_cost" doc:"Cost of the plan."`
+	UsageCost float64 `json:"usage_cost" doc:"Cost of usage beyond what the plan includes: the sum of the lines."`
+	TotalCost float64 `json:"total_cost" doc:"Sum of both."`
+	Currency  string  `json:"currency" doc:"ISO 4217 code."`
+	Lines     []Line  `json:"lines" nullable:"false" doc:"Meters for which the plan has a price."`
 }
 
 // Line is one meter of a bill.
 type Line struct {
-	Meter    string  `json:"meter" enum:"policies,users,bouncers,api_calls,storage_gb" doc:"Which member of usage it is about."`
-	Used     float64 `json:"used" doc:"What was used."`
-	Included float64 `json:"included" doc:"How much of it the plan includes."`
-	Per      float64 `json:"per" doc:"How many units the price is for."`
-	Price    float64 `json:"price" doc:"The price of that many units; parts of them cost their share."`
-	Cost     float64 `json:"cost" doc:"What it costs, rounded to cents."`
+	Meter    string  `json:"meter" enum:"policies,users,bouncers,api_calls,storage_gb" doc:"The member of usage that it applies to."`
+	Used     float64 `json:"used" doc:"Usage."`
+	Included float64 `json:"included" doc:"Amount that the plan includes."`
+	Per      float64 `json:"per" doc:"Number of units for this price."`
+	Price    float64 `json:"price" doc:"Price of that many units; a part costs its share."`
+	Cost     float64 `json:"cost" doc:"Cost, rounded to cents."`
 }
 
 // Address is where bills go.
@@ -83,7 +83,7 @@ type AddressChange struct {
 // Change is what of an account is to change; absent members stay.
 type Change struct {
 	PaymentMethod  patch.Field[string]        `json:"payment_method,omitzero" minLength:"1" maxLength:"256" writeOnly:"true" doc:"A token of your payment provider; null removes it. Never the number of a card (422)."`
-	BillingAddress patch.Field[AddressChange] `json:"billing_address,omitzero" doc:"Members that are sent change, others stay; null removes the address."`
+	BillingAddress patch.Field[AddressChange] `json:"billing_address,omitzero" doc:"Only the members that are sent change; null removes the address."`
 }
 
 // Offences are those that the schema cannot say.

@@ -39,9 +39,9 @@ const (
 
 // Metrics is what a tenant used in a period.
 type Metrics struct {
-	Metrics Figures `json:"metrics" doc:"Calls are those of the period; the other figures are those of now."`
-	Period  Period  `json:"period" doc:"The period that was looked at."`
-	Series  []Point `json:"series" nullable:"false" doc:"The calls of the period by granularity, oldest first; points without calls are there too."`
+	Metrics Figures `json:"metrics" doc:"Calls are counted over the period; the other figures are current."`
+	Period  Period  `json:"period" doc:"The period."`
+	Series  []Point `json:"series" nullable:"false" doc:"Calls of the period by granularity, oldest first, including points without calls."`
 }
 
 // Figures are the totals.
@@ -54,34 +54,34 @@ type Figures struct {
 
 // APICalls are the calls of the API in a period.
 type APICalls struct {
-	Total      int64            `json:"total" doc:"Requests with a key or of a signed-in person. Bouncers' own traffic, refused credentials, requests over the limit and our own errors (5xx) are not counted."`
+	Total      int64            `json:"total" doc:"Requests with an API key or by a signed-in person. Traffic of bouncers, refused credentials, requests over the limit and server errors (5xx) are not counted."`
 	ByEndpoint map[string]int64 `json:"by_endpoint" doc:"The same by operation id."`
 }
 
 // PolicyCount counts controls and libraries, without deleted ones.
 type PolicyCount struct {
 	Total   int64 `json:"total" db:"total" doc:"In both environments."`
-	Active  int64 `json:"active" db:"active" doc:"Those that are active."`
-	Sandbox int64 `json:"sandbox" db:"sandbox" doc:"Those in sandbox."`
+	Active  int64 `json:"active" db:"active" doc:"Number of active ones."`
+	Sandbox int64 `json:"sandbox" db:"sandbox" doc:"Number in sandbox."`
 }
 
 // BouncerCount counts bouncers.
 type BouncerCount struct {
 	Total             int64   `json:"total" db:"total" doc:"In both environments."`
-	Active            int64   `json:"active" db:"active" doc:"Those that are connected or degraded."`
-	RequestsPerMinute float64 `json:"requests_per_minute" db:"requests_per_minute" doc:"What active bouncers last reported, added up."`
+	Active            int64   `json:"active" db:"active" doc:"Number of connected or degraded ones."`
+	RequestsPerMinute float64 `json:"requests_per_minute" db:"requests_per_minute" doc:"Sum of the last reports of active bouncers."`
 }
 
 // UserCount counts people.
 type UserCount struct {
-	Total  int64 `json:"total" db:"total" doc:"All people, disabled ones too."`
-	Active int64 `json:"active" db:"active" doc:"Those who signed in or were signed in during the period."`
+	Total  int64 `json:"total" db:"total" doc:"All people, including disabled ones."`
+	Active int64 `json:"active" db:"active" doc:"Number who were signed in during the period."`
 }
 
 // Period is a stretch of time.
 type Period struct {
-	Start time.Time `json:"start" doc:"Its first moment; the start of an hour."`
-	End   time.Time `json:"end" doc:"Where it ends."`
+	Start time.Time `json:"start" doc:"Start of the period; a full hour."`
+	End   time.Time `json:"end" doc:"End of the period."`
 }
 
 // Point is one stretch of a series.

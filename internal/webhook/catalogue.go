@@ -16,7 +16,7 @@ import (
 
 // EventActor is who caused an event.
 type EventActor struct {
-	Kind string `json:"kind" enum:"user,api_key,bouncer,system" doc:"What caused it."`
+	Kind string `json:"kind" enum:"user,api_key,bouncer,system" doc:"Cause."`
 	ID   string `json:"id" doc:"Id of the user, key or bouncer."`
 	Name string `json:"name" doc:"Its name."`
 }
@@ -39,7 +39,7 @@ type (
 		PolicyName  string     `json:"policy_name" doc:"Its name."`
 		Environment string     `json:"environment" enum:"sandbox,production" doc:"Where it is."`
 		Actor       EventActor `json:"actor" doc:"Who caused it."`
-		DeployedBy  string     `json:"deployed_by" doc:"Name of whoever made it active."`
+		DeployedBy  string     `json:"deployed_by" doc:"Name of the person or key that activated it."`
 		Version     int64      `json:"version" doc:"Its version after the change."`
 	}
 	// ResourceData is what resource.* carry.
@@ -61,11 +61,11 @@ type (
 	AnomalyData struct {
 		_           struct{}       `additionalProperties:"true"`
 		AnomalyID   int64          `json:"anomaly_id" doc:"The anomaly; GET /dashboard/anomalies lists it."`
-		AnomalyName string         `json:"anomaly_name" doc:"What was found, such as denial_spike."`
+		AnomalyName string         `json:"anomaly_name" doc:"Kind of anomaly, such as denial_spike."`
 		Environment string         `json:"environment" enum:"sandbox,production" doc:"Where it is."`
 		Actor       EventActor     `json:"actor" doc:"Who caused it."`
 		Subject     string         `json:"subject" doc:"The user, resource or address that it is about; empty: all of the environment."`
-		Evidence    map[string]any `json:"evidence" doc:"Why it was flagged: summary, measured, usual, threshold, unit and more."`
+		Evidence    map[string]any `json:"evidence" doc:"Evidence: summary, measured, usual, threshold, unit and more."`
 	}
 	// BouncerData is what bouncer.* carry.
 	BouncerData struct {
@@ -74,7 +74,7 @@ type (
 		BouncerName string     `json:"bouncer_name" doc:"Its name."`
 		Environment string     `json:"environment" enum:"sandbox,production" doc:"Where it is."`
 		Actor       EventActor `json:"actor" doc:"Who caused it."`
-		Reason      string     `json:"reason,omitempty" doc:"Why, where something failed."`
+		Reason      string     `json:"reason,omitempty" doc:"Reason, if something failed."`
 	}
 	// SyncData is what policy-bridge.* carry.
 	SyncData struct {
@@ -84,13 +84,13 @@ type (
 		Environment string     `json:"environment" enum:"sandbox,production" doc:"Where it is."`
 		Actor       EventActor `json:"actor" doc:"Who caused it."`
 		Revision    int64      `json:"revision" doc:"Revision of its bundle."`
-		Reason      string     `json:"reason,omitempty" doc:"Why, where something failed."`
+		Reason      string     `json:"reason,omitempty" doc:"Reason, if something failed."`
 	}
 )
 
 // EventType is one type of event.
 type EventType struct {
-	Type        string         `json:"type" doc:"What to subscribe to." example:"policy.deployed"`
+	Type        string         `json:"type" doc:"The subscription." example:"policy.deployed"`
 	Description string         `json:"description" doc:"When it happens."`
 	DataSchema  map[string]any `json:"data_schema" doc:"JSON Schema of the member data."`
 	Example     Payload        `json:"example" doc:"A body without its signature."`
@@ -122,9 +122,9 @@ func Catalogue() []EventType {
 		name, when string
 		data       any
 	}{
-		{event.PolicyCreated, "A policy was stored.", policy},
+		{event.PolicyCreated, "A policy was created.", policy},
 		{event.PolicyUpdated, "A policy was changed or restored.", policy},
-		{event.PolicyDeleted, "A policy was deleted, for now or for good.", policy},
+		{event.PolicyDeleted, "A policy was deleted; it may be restorable.", policy},
 		{event.PolicyDeployed, "A policy became active.", PolicyDeployedData{PolicyID: 7, PolicyName: "payments", Environment: "sandbox", Actor: actor, DeployedBy: "alice", Version: 3}},
 		{event.PolicyPromoted, "A policy was promoted to production.", policy},
 		{event.ResourceCreated, "A resource was registered, by a person or on first traffic.", resource},
@@ -134,10 +134,10 @@ func Catalogue() []EventType {
 		{event.UserUpdated, "A user was changed.", user},
 		{event.UserDeleted, "A user was deleted.", user},
 		{event.UserRoleChanged, "The roles of a user were changed.", user},
-		{event.HighDenyRate, "Far more decisions than usual are denials.", anomaly},
-		{event.Suspicious, "A detector of anomalies found something other than a high share of denials.", suspicious},
-		{event.BouncerConnected, "A bouncer came into touch with the bridge.", bouncer},
-		{event.BouncerGone, "A bouncer gave no sign of life for too long.", gone},
+		{event.HighDenyRate, "Far more decisions than usual are denied.", anomaly},
+		{event.Suspicious, "An anomaly detector found something other than a high share of denials.", suspicious},
+		{event.BouncerConnected, "A bouncer connected to the bridge.", bouncer},
+		{event.BouncerGone, "A bouncer has been silent for too long.", gone},
 		{event.SyncCompleted, "A bouncer runs the newest bundle.", sync},
 		{event.SyncFailed, "A bouncer refused a bundle.", refused},
 	}

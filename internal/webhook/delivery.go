@@ -32,8 +32,8 @@ const (
 // Attempt is one try at a delivery.
 type Attempt struct {
 	At             time.Time `json:"at" doc:"When."`
-	ResponseStatus int       `json:"response_status,omitempty" doc:"HTTP status that the receiver answered; absent: it was not reached."`
-	DurationMS     int64     `json:"duration_ms" doc:"How long it took, in milliseconds."`
+	ResponseStatus int       `json:"response_status,omitempty" doc:"HTTP status of the receiver's answer; absent: it could not be reached."`
+	DurationMS     int64     `json:"duration_ms" doc:"Duration in milliseconds."`
 	Error          string    `json:"error,omitempty" doc:"Why it failed."`
 }
 
@@ -46,16 +46,16 @@ type Delivery struct {
 	WebhookID      int64      `json:"webhook_id" db:"webhook_id" doc:"The subscription."`
 	EventID        string     `json:"event_id" db:"event_id" doc:"The event; the same in each attempt and each redelivery."`
 	EventType      string     `json:"event_type" db:"event_type" doc:"Its type."`
-	Status         string     `json:"status" db:"state" enum:"pending,delivered,dead" doc:"pending: it is still tried; dead: it was given up after three days."`
-	Redelivery     bool       `json:"redelivery" db:"redelivery" doc:"Whether somebody asked for it to be sent again."`
-	Attempts       int        `json:"attempts" db:"attempts" doc:"How often it was tried."`
+	Status         string     `json:"status" db:"state" enum:"pending,delivered,dead" doc:"pending: still to be sent; dead: given up after three days."`
+	Redelivery     bool       `json:"redelivery" db:"redelivery" doc:"Whether it is a requested redelivery."`
+	Attempts       int        `json:"attempts" db:"attempts" doc:"Number of attempts."`
 	Log            []Attempt  `json:"attempt_log" db:"log" doc:"The attempts, oldest first, at most the last 25."`
-	ResponseStatus int        `json:"response_status" db:"response_status" doc:"HTTP status of the last attempt; 0: the receiver was not reached, or it was not tried yet."`
-	Error          string     `json:"error" db:"error" doc:"Why the last attempt failed; empty: it did not."`
+	ResponseStatus int        `json:"response_status" db:"response_status" doc:"HTTP status of the last attempt; 0: the receiver could not be reached, or there was no attempt yet."`
+	Error          string     `json:"error" db:"error" doc:"Reason of the last failure; empty: the last attempt did not fail."`
 	CreatedAt      time.Time  `json:"created_at" db:"created_at" doc:"When it was queued."`
-	NextAttemptAt  *time.Time `json:"next_attempt_at" db:"next_at" doc:"When it is tried next; null: never."`
-	FinishedAt     *time.Time `json:"finished_at" db:"finished_at" doc:"When it was delivered or given up; null: it is still tried."`
-	Payload        Payload    `json:"payload" db:"-" doc:"The body without its signature. What is named like a secret is redacted, also in what is sent."`
+	NextAttemptAt  *time.Time `json:"next_attempt_at" db:"next_at" doc:"When it is sent next; null: never."`
+	FinishedAt     *time.Time `json:"finished_at" db:"finished_at" doc:"When it was delivered or given up; null: pending."`
+	Payload        Payload    `json:"payload" db:"-" doc:"The body without its signature. Members with secret names are redacted, here and in the delivery."`
 
 	At   time.Time       `json:"-" db:"at"`
 	Data json.RawMessage `json:"-" db:"data"`
@@ -66,7 +66,7 @@ type Payload struct {
 	EventID   string         `json:"event_id" doc:"The event."`
 	EventType string         `json:"event_type" doc:"Its type."`
 	Timestamp time.Time      `json:"timestamp" doc:"When it happened."`
-	Data      map[string]any `json:"data" doc:"What belongs to the event; GET /webhooks/event-types has its schema."`
+	Data      map[string]any `json:"data" doc:"The data of the event; GET /webhooks/event-types has its schema."`
 }
 
 // DeliveryFilter narrows a list of deliveries.
@@ -81,21 +81,21 @@ type DeliveryFilter struct {
 type DeliveryPage struct {
 	Deliveries []Delivery `json:"deliveries" doc:"Newest first."`
 	Total      int64      `json:"total" doc:"How many the filter leaves."`
-	NextCursor string     `json:"next_cursor,omitempty" doc:"For the page after; absent on the last."`
+	NextCursor string     `json:"next_cursor,omitempty" doc:"For the next page; absent on the last."`
 }
 
 // Range is which deliveries to send again.
 type Range struct {
-	Start     *time.Time `json:"start_date,omitempty" doc:"Only what was queued at this time or later."`
-	End       *time.Time `json:"end_date,omitempty" doc:"Only what was queued at this time or before."`
-	Status    string     `json:"status,omitempty" enum:"dead,delivered" doc:"Which ones; dead when absent."`
+	Start     *time.Time `json:"start_date,omitempty" doc:"Only deliveries queued at this time or later."`
+	End       *time.Time `json:"end_date,omitempty" doc:"Only deliveries queued at this time or before."`
+	Status    string     `json:"status,omitempty" enum:"dead,delivered" doc:"Which deliveries; dead by default."`
 	EventType string     `json:"event_type,omitempty" maxLength:"100" doc:"Only events of this type; absent: of all."`
 }
 
 // Requeued says how many deliveries were queued again.
 type Requeued struct {
 	Message string `json:"message" doc:"What was done."`
-	Queued  int64  `json:"queued" doc:"How many deliveries were queued, at most 10,000: where there may be more, ask again."`
+	Queued  int64  `json:"queued" doc:"Number of queued deliveries, at most 10,000; at that number, repeat the call for more."`
 }
 
 // TestResult is how a receiver took a test event.
@@ -104,9 +104,9 @@ type TestResult struct {
 	DeliveryID     int64  `json:"delivery_id" doc:"The delivery in the list. A test is tried once."`
 	EventID        string `json:"event_id" doc:"The event that was sent."`
 	EventType      string `json:"event_type" doc:"Its type. Its data is the catalogue's example, with test set."`
-	ResponseStatus int    `json:"response_status" doc:"HTTP status that the receiver answered; 0: it was not reached."`
-	DurationMS     int64  `json:"duration_ms" doc:"How long it took, in milliseconds."`
-	Error          string `json:"error" doc:"Why it failed; empty: it did not."`
+	ResponseStatus int    `json:"response_status" doc:"HTTP status of the receiver's answer; 0: it could not be reached."`
+	DurationMS     int64  `json:"duration_ms" doc:"Duration in milliseconds."`
+	Error          string `json:"error" doc:"Reason of the failure; empty: none."`
 }
 
 // Deliveries is one page of a subscription's deliveries, newest first.

@@ -42,15 +42,15 @@ type Webhook struct {
 	URL    string   `json:"url" db:"url" doc:"Where events are posted." example:"https://hooks.example.com/gatehouse"`
 	Events []string `json:"events" db:"events" doc:"Types of the events that are sent; GET /webhooks/event-types lists them."`
 	// Environment is AnyEnv for events of both.
-	Environment         scope.Env  `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only events of this environment, and those of none; empty: of both."`
-	Enabled             bool       `json:"enabled" db:"enabled" doc:"Whether events are sent. What happens while it is off is never sent."`
-	SecretSet           bool       `json:"secret_set" db:"-" doc:"Whether a secret is stored. It is never shown."`
-	PreviousSecretUntil *time.Time `json:"previous_secret_until" db:"previous_until" doc:"Until when the secret before signs too; null: it does not."`
-	ConsecutiveFailures int64      `json:"consecutive_failures" db:"failures" doc:"How many attempts have failed since the last that did not."`
-	LastSuccessAt       *time.Time `json:"last_success_at" db:"last_success_at" doc:"When the receiver last took an event; null: never."`
+	Environment         scope.Env  `json:"environment" db:"environment" enum:",sandbox,production" doc:"Only events of this environment, and those without one; empty: both."`
+	Enabled             bool       `json:"enabled" db:"enabled" doc:"Whether events are sent. Events from the time while it is disabled are never sent."`
+	SecretSet           bool       `json:"secret_set" db:"-" doc:"Whether a secret is stored. It is never returned."`
+	PreviousSecretUntil *time.Time `json:"previous_secret_until" db:"previous_until" doc:"Until when the previous secret also signs; null: it does not."`
+	ConsecutiveFailures int64      `json:"consecutive_failures" db:"failures" doc:"Number of failed attempts since the last success."`
+	LastSuccessAt       *time.Time `json:"last_success_at" db:"last_success_at" doc:"When the receiver last accepted an event; null: never."`
 	LastFailureAt       *time.Time `json:"last_failure_at" db:"last_failure_at" doc:"When an attempt last failed; null: never."`
-	Pending             int64      `json:"pending_deliveries" db:"pending" doc:"How many deliveries wait."`
-	Dead                int64      `json:"dead_deliveries" db:"dead" doc:"How many deliveries were given up, of those that are listed."`
+	Pending             int64      `json:"pending_deliveries" db:"pending" doc:"Number of pending deliveries."`
+	Dead                int64      `json:"dead_deliveries" db:"dead" doc:"Number of dead deliveries among those that are listed."`
 	CreatedBy           string     `json:"created_by" db:"created_by" doc:"Who made it."`
 	CreatedAt           time.Time  `json:"created_at" db:"created_at" doc:"When it was made."`
 	UpdatedAt           time.Time  `json:"updated_at" db:"updated_at" doc:"When a person last changed it."`
@@ -67,33 +67,33 @@ type Webhook struct {
 // Issued is a subscription with its secret, where it was drawn here.
 type Issued struct {
 	Webhook
-	Secret string `json:"secret,omitempty" doc:"The secret, shown this once; absent where the request brought one."`
+	Secret string `json:"secret,omitempty" doc:"The secret, shown only once; absent if the request set it."`
 }
 
 // Draft is what a create takes.
 type Draft struct {
 	Name        string    `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"audit trail"`
-	URL         string    `json:"url" minLength:"1" maxLength:"2000" doc:"Where events are posted: https, or http to an address that the operator allows. No inner network." example:"https://hooks.example.com/gatehouse"`
+	URL         string    `json:"url" minLength:"1" maxLength:"2000" doc:"URL that events are posted to: https, or http to an address that the operator allows; no internal network." example:"https://hooks.example.com/gatehouse"`
 	Events      []string  `json:"events" minItems:"1" maxItems:"50" doc:"Types of the events to send." example:"[\"policy.deployed\"]"`
-	Environment scope.Env `json:"environment,omitempty" enum:",sandbox,production" doc:"Only events of this environment, and those of none; absent: of both."`
-	Secret      string    `json:"secret,omitempty" writeOnly:"true" maxLength:"500" doc:"What the signatures are keyed with; absent: one is drawn and shown once. Take 24 random bytes or more."`
-	Enabled     *bool     `json:"enabled,omitempty" doc:"Whether events are sent; true when absent."`
+	Environment scope.Env `json:"environment,omitempty" enum:",sandbox,production" doc:"Only events of this environment, and those without one; absent: both."`
+	Secret      string    `json:"secret,omitempty" writeOnly:"true" maxLength:"500" doc:"Key of the signatures; absent: one is generated and shown once. Use 24 random bytes or more."`
+	Enabled     *bool     `json:"enabled,omitempty" doc:"Whether events are sent; true by default."`
 }
 
 // Change is what an update takes: the members sent change, the others stay.
 type Change struct {
 	Name        *string                `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
-	URL         *string                `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"Where events are posted. Another host needs secret with it: the stored one is not used for a host that it was not made for."`
-	Events      *[]string              `json:"events,omitempty" minItems:"1" maxItems:"50" doc:"Types of the events to send; replaces the list whole."`
-	Environment patch.Field[scope.Env] `json:"environment,omitzero" enum:",sandbox,production" doc:"Only events of this environment, and those of none; null: of both."`
-	Secret      *string                `json:"secret,omitempty" writeOnly:"true" minLength:"1" maxLength:"500" doc:"Replaces the secret at once. POST /webhooks/{webhook_id}/rotate-secret lets the old one sign for a while."`
+	URL         *string                `json:"url,omitempty" minLength:"1" maxLength:"2000" doc:"URL that events are posted to. A change to another host needs secret: the stored one is not used for a host that it was not made for."`
+	Events      *[]string              `json:"events,omitempty" minItems:"1" maxItems:"50" doc:"Types of the events to send; replaces the complete list."`
+	Environment patch.Field[scope.Env] `json:"environment,omitzero" enum:",sandbox,production" doc:"Only events of this environment, and those without one; null: both."`
+	Secret      *string                `json:"secret,omitempty" writeOnly:"true" minLength:"1" maxLength:"500" doc:"Replaces the secret at once. With POST /webhooks/{webhook_id}/rotate-secret, the old one also signs for a while."`
 	Enabled     *bool                  `json:"enabled,omitempty" doc:"Whether events are sent."`
 }
 
 // Rotation is what a change of the secret takes.
 type Rotation struct {
 	Secret  string `json:"secret,omitempty" writeOnly:"true" maxLength:"500" doc:"The new secret; absent: one is drawn and shown once."`
-	Overlap *int   `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" doc:"How long the old secret signs beside the new one, in seconds; a day when absent."`
+	Overlap *int   `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" doc:"How long the old secret also signs, in seconds; a day by default."`
 }
 
 // Page is one page of the subscriptions, by id.

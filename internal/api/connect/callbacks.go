@@ -34,6 +34,6 @@ func describeEvent(r *rest.Router, event, summary string, data reflect.Type) {
 	api.Webhooks[event] = &huma.PathItem{Post: &huma.Operation{
 		OperationID: "event-" + strings.NewReplacer(".", "-", "_", "-").Replace(event), Tags: []string{"Webhooks"}, Summary: summary,
 		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: body}}},
-		Responses:   map[string]*huma.Response{"2XX": {Description: "The receiver took the event."}},
+		Responses:   map[string]*huma.Response{"2XX": {Description: "The receiver accepted the event."}},
 	}}
 }

@@ -20,14 +20,14 @@ type webhookListIn struct{ rest.Page }
 type webhookPageOut struct{ Body webhook.Page }
 
 type webhookOut struct {
-	ETag string `header:"ETag" doc:"Version of the webhook; deliveries leave it alone"`
+	ETag string `header:"ETag" doc:"Version of the webhook; deliveries do not change it"`
 	Body webhook.Webhook
 }
 
 type webhookCreateIn struct{ Body webhook.Draft }
 
 type webhookIssuedOut struct {
-	ETag string `header:"ETag" doc:"Version of the webhook; deliveries leave it alone"`
+	ETag string `header:"ETag" doc:"Version of the webhook; deliveries do not change it"`
 	Body webhook.Issued
 }
 
@@ -51,7 +51,7 @@ type removedOut struct{ Body rest.Removed }
 
 type eventTypesOut struct {
 	Body struct {
-		EventTypes []webhook.EventType `json:"event_types" doc:"In the order of the specification."`
+		EventTypes []webhook.EventType `json:"event_types" doc:"In a fixed order."`
 		Total      int                 `json:"total" doc:"How many there are."`
 	}
 }
@@ -71,7 +71,7 @@ func (h *Handler) webhooks(r *rest.Router) {
 		ID: "create-webhook", Method: http.MethodPost, Path: "/webhooks", Permission: "webhooks:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Subscribe a URL to events",
-		Description: "Events from now on are posted to it, in order for each object and at least once: until it answers 2xx within 10 s, after 5 s, 30 s, 2 min and so on up to every 12 h, for three days. Each body holds `event_id`, `event_type`, `timestamp`, `data` and `signature`: `sha256=` and the HMAC-SHA256 of the body as it is without that member, keyed with the secret. The header X-Service-Signature signs the body as sent; webhook-id, webhook-timestamp and webhook-signature follow Standard Webhooks. Without `secret` one is drawn, which this answer alone shows. Redirects are not followed, inner networks not called (422 `target_refused`).",
+		Description: "New events are posted to the URL, in order for each object and at least once. Until the receiver answers 2xx within 10 s, an event is sent again after 5 s, 30 s, 2 min and so on, at most 12 h apart, for three days. Each body has `event_id`, `event_type`, `timestamp`, `data` and `signature`: `sha256=` and the HMAC-SHA256 of the body without that member, keyed with the secret. The header X-Service-Signature signs the body as sent; webhook-id, webhook-timestamp and webhook-signature follow Standard Webhooks. Without `secret`, one is generated, and only this answer contains it. Redirects are not followed, and internal networks are not called (422 `target_refused`).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *webhookCreateIn) (*webhookIssuedOut, error) {
 			made, err := h.Webhooks.Create(ctx, sc, in.Body)
@@ -79,7 +79,7 @@ func (h *Handler) webhooks(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-webhook-event-types", Method: http.MethodGet, Path: "/webhooks/event-types", Permission: "webhooks:read", Tags: tags,
-		Summary: "List the types of events", Description: "Each with the JSON Schema of its data and an example.",
+		Summary: "List the types of events", Description: "Each type has the JSON Schema of its data and an example.",
 	},
 		func(context.Context, scope.Scope, *struct{}) (*eventTypesOut, error) {
 			out := &eventTypesOut{}
@@ -99,7 +99,7 @@ func (h *Handler) webhooks(r *rest.Router) {
 		ID: "update-webhook", Method: http.MethodPut, Path: "/webhooks/{webhook_id}", Permission: "webhooks:write", Tags: tags, Record: record,
 		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
 		Summary:     "Change a webhook",
-		Description: "Members that are not sent stay as they are. Another host in `url` needs `secret` with it (422 `credential_required`).",
+		Description: "Members that are not sent keep their value. A change to another host in `url` needs `secret` (422 `credential_required`).",
 	},
 		func(ctx context.Context, sc scope.Scope, in *webhookUpdateIn) (*webhookOut, error) {
 			w, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (webhook.Webhook, error) {
@@ -110,7 +110,7 @@ func (h *Handler) webhooks(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "delete-webhook", Method: http.MethodDelete, Path: "/webhooks/{webhook_id}", Permission: "webhooks:write", Tags: tags,
 		Errors:  []int{http.StatusPreconditionFailed},
-		Summary: "Remove a webhook", Description: "With its deliveries. What waits is not sent any more.",
+		Summary: "Remove a webhook", Description: "Removes its deliveries too. Pending ones are no longer sent.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *webhookDeleteIn) (*removedOut, error) {
 			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (webhook.Webhook, error) {
@@ -135,12 +135,12 @@ func (h *Handler) webhookActions(r *rest.Router) {
 			return &webhookOut{rest.ETag(w.ChangeNo), w}, err
 		})
 	}
-	enable("enable-webhook", "/webhooks/{webhook_id}/enable", "Switch a webhook on", "What waits goes on; what happened meanwhile is not sent.", true)
-	enable("disable-webhook", "/webhooks/{webhook_id}/disable", "Switch a webhook off", "Nothing is sent, and no event is queued, until it is on again.", false)
+	enable("enable-webhook", "/webhooks/{webhook_id}/enable", "Enable a webhook", "Pending deliveries continue; events from the time while it was disabled are not sent.", true)
+	enable("disable-webhook", "/webhooks/{webhook_id}/disable", "Disable a webhook", "Until it is enabled again, nothing is sent and no event is queued.", false)
 	rest.Register(r, rest.Op{
 		ID: "rotate-webhook-secret", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/rotate-secret", Permission: "webhooks:write", Tags: tags,
 		Summary:     "Give a webhook a new secret",
-		Description: "For `overlap_seconds` (a day) both secrets sign: webhook-signature lists a signature of each, and X-Service-Signature-Previous is that of the old one; `signature` and X-Service-Signature are those of the new one.",
+		Description: "For `overlap_seconds` (a day by default) both secrets sign: webhook-signature lists a signature of each, X-Service-Signature-Previous is signed with the old one, and `signature` and X-Service-Signature with the new one.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *webhookRotateIn) (*webhookIssuedOut, error) {
 			made, err := h.Webhooks.RotateSecret(ctx, sc, in.ID, in.Body)

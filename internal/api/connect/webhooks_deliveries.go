@@ -46,7 +46,7 @@ func (h *Handler) webhookDeliveries(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "test-webhook", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/test", Permission: "webhooks:write", Tags: tags,
 		Summary:     "Send a test event",
-		Description: "At once, signed like any other, with an example's data and `test` set. The answer says how the receiver took it; it is tried once, also while the webhook is off.",
+		Description: "Sends an event with example data and `test` set, at once and signed like any other. The answer shows the receiver's response. It is tried once, even while the webhook is disabled.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *webhookTestIn) (*webhookTestOut, error) {
 			out, err := h.Webhooks.Test(ctx, sc, in.ID, in.Body)
@@ -54,7 +54,7 @@ func (h *Handler) webhookDeliveries(r *rest.Router) {
 		})
 	rest.Register(r, rest.Op{
 		ID: "list-webhook-deliveries", Method: http.MethodGet, Path: "/webhooks/{webhook_id}/deliveries", Permission: "webhooks:read", Tags: tags,
-		Summary: "List the deliveries of a webhook", Description: "Newest first. Those that ended are kept 30 days.",
+		Summary: "List the deliveries of a webhook", Description: "Newest first. Completed deliveries are kept for 30 days.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *deliveryListIn) (*deliveryPageOut, error) {
 			start, end, err := in.Period()
@@ -67,8 +67,8 @@ func (h *Handler) webhookDeliveries(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "redeliver-webhook-range", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/deliveries/redeliver", Permission: "webhooks:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
-		Summary:     "Send deliveries of a period again",
-		Description: "Each event once, oldest first. Left out is what waits already and, of the dead, what was delivered since. While the webhook is off: 409 `webhook_disabled`.",
+		Summary:     "Redeliver the events of a period",
+		Description: "Sends each event once, oldest first. Events that are still pending, and dead ones that were delivered since, are left out. While the webhook is disabled: 409 `webhook_disabled`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *redeliverIn) (*requeuedOut, error) {
 			out, err := h.Webhooks.RedeliverRange(ctx, sc, in.ID, in.Body)
@@ -86,7 +86,7 @@ func (h *Handler) webhookDeliveries(r *rest.Router) {
 		ID: "redeliver-webhook-delivery", Method: http.MethodPost, Path: "/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", Permission: "webhooks:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Send a delivery again",
-		Description: "As a new delivery of the same event, for another three days. One that still waits: 409 `delivery_pending`; while the webhook is off: 409 `webhook_disabled`.",
+		Description: "Makes a new delivery of the same event, for another three days. A delivery that is still pending: 409 `delivery_pending`; a disabled webhook: 409 `webhook_disabled`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *deliveryPath) (*deliveryOut, error) {
 			d, err := h.Webhooks.Redeliver(ctx, sc, in.ID, in.DeliveryID)

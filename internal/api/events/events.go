@@ -28,7 +28,7 @@ type Change struct {
 	Topic       string    `json:"topic" enum:"decisions,policies,libraries,resources,bouncers,revisions,replays,deployments,users,api_keys,tenant,anomalies,repositories" doc:"What changed. decisions: the decision log or the figures of the dashboard"`
 	Environment scope.Env `json:"environment,omitempty" enum:"sandbox,production" doc:"Environment of the change; absent: it belongs to no single one"`
 	ID          string    `json:"id,omitempty" doc:"Id of the object that changed, as text; absent: the list changed"`
-	Revision    int64     `json:"revision" doc:"Differs whenever the state of the topic differs"`
+	Revision    int64     `json:"revision" doc:"Changes whenever the state of the topic changes"`
 }
 
 type streamIn struct {

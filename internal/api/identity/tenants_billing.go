@@ -20,7 +20,7 @@ type billingUpdateIn struct {
 type tenantMetricsIn struct {
 	TenantPath
 	rest.Window
-	Granularity string `query:"granularity" enum:"hour,day,week,month" default:"day" doc:"How long a point of the series is"`
+	Granularity string `query:"granularity" enum:"hour,day,week,month" default:"day" doc:"Length of a point of the series"`
 }
 
 type tenantMetricsOut struct{ Body metering.Metrics }
@@ -31,7 +31,7 @@ func (h *Handler) tenantBilling(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "get-tenant-billing", Method: http.MethodGet, Path: "/tenants/{tenant_id}/billing", Permission: "billing:read", Tags: tags,
 		Summary:     "Read a tenant's bill",
-		Description: "What the tenant has used in the current period, and what it costs so far. Calls are counted as they are made; policies, people, bouncers and storage are those of now. Prices are the operator's; where none are configured, the costs are 0.",
+		Description: "Usage of the tenant in the current period, and its cost so far. Calls are counted as they are made; policies, people, bouncers and storage are current numbers. The operator sets the prices; without prices, costs are 0.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *TenantPath) (*billingOut, error) {
 			b, err := h.Metering.Billing(ctx, sc, in.ID)
@@ -41,7 +41,7 @@ func (h *Handler) tenantBilling(r *rest.Router) {
 		ID: "update-tenant-billing", Method: http.MethodPut, Path: "/tenants/{tenant_id}/billing", Permission: "billing:write", Tags: tags,
 		Record:      reflect.TypeFor[metering.Billing](),
 		Summary:     "Change how a tenant pays",
-		Description: "Members that are not sent stay as they are; null removes one. `payment_method` is a token of your payment provider: it is sealed at rest and never shown. What looks like the number of a card is refused (422). The answer is the bill.",
+		Description: "Members that are not sent keep their value; null removes one. `payment_method` is a token of your payment provider. It is encrypted at rest and never returned. A value that looks like a card number is refused (422). The answer is the bill.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *billingUpdateIn) (*billingOut, error) {
 			b, err := h.Metering.Update(ctx, sc, in.ID, in.Body)
@@ -50,7 +50,7 @@ func (h *Handler) tenantBilling(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "get-tenant-metrics", Method: http.MethodGet, Path: "/tenants/{tenant_id}/metrics", Permission: "tenants:read", Tags: tags,
 		Summary:     "Read what a tenant uses",
-		Description: "Calls of the API in a period by operation, and as a series; policies, bouncers and people as they are now. Absent dates mean the last 30 days. Calls are counted by the hour, and those of more than 62 days ago are kept by the day. A series has at most 2000 points: a longer one is 400. Other replicas' calls of the last 15 seconds may be missing.",
+		Description: "API calls in a period by operation, and as a series; current numbers of policies, bouncers and people. Without dates, the last 30 days. Calls are counted by the hour; calls older than 62 days are kept by the day. A series has at most 2000 points; a longer one is a 400. Calls that other replicas served in the last 15 seconds may be missing.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *tenantMetricsIn) (*tenantMetricsOut, error) {
 			start, end, err := in.Period()

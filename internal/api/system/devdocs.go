@@ -9,7 +9,7 @@ import (
 )
 
 type portalParams struct {
-	Lang string `query:"lang" doc:"Language: en, es or fr; otherwise the browser's preference decides"`
+	Lang string `query:"lang" doc:"Language: en, es or fr; absent: the browser's preference"`
 }
 
 type portalPageParams struct {

@@ -14,7 +14,7 @@ var screens = []string{
 	"/", "/policies", "/policies/new", "/policies/1", "/policies/1?tab=tests", "/policies/1?tab=versions",
 	"/policies/1?tab=usage", "/libraries", "/repositories", "/libraries?environment=production", "/simulator", "/simulator?policy=1", "/simulator?policy=1&tab=history", "/simulator?tab=compare",
 	"/decisions", "/replays", "/resources", "/resources/1", "/inventory",
-	"/bouncers", "/bouncers/1", "/revisions", "/users", "/api-keys", "/audit", "/settings",
+	"/bouncers", "/bouncers/1", "/revisions", "/users", "/api-keys", "/audit", "/tenant", "/tenants", "/tenants?tenant=default", "/settings",
 	"/nowhere", "/policies/999999", "/bouncers/999999", "/?environment=production", "/policies?environment=production",
 }
 
@@ -42,6 +42,8 @@ func TestConsole(t *testing.T) {
 	t.Run("a control is tried", func(t *testing.T) { controlTried(p.in(t)) })
 	t.Run("a library is written", func(t *testing.T) { libraryWritten(p.in(t)) })
 	t.Run("a repository is synchronized", func(t *testing.T) { repositorySynced(p.in(t), d) })
+	t.Run("the tenant is set", func(t *testing.T) { tenantChanged(p.in(t)) })
+	t.Run("a tenant is kept", func(t *testing.T) { tenantKept(p.in(t)) })
 	t.Run("the screens", func(t *testing.T) { everyScreen(p.in(t)) })
 	p.scheme("light")
 	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))

@@ -70,13 +70,15 @@ function Failed() {
 /** A screen behind its permission. The API refuses all the same; this says it in the console's words. */
 function guarded(screen: Screen, Page: React.ComponentType) {
   return function Guarded() {
-    const { can } = useMe();
+    const { me, can } = useMe();
     const { t } = useI18n();
-    if (!screen.permission || can(screen.permission)) return <Page />;
+    const elsewhere = screen.nav?.platform && !me.roles.includes("platform_admin");
+    if (!elsewhere && (!screen.permission || can(screen.permission))) return <Page />;
+    const permission = elsewhere ? "platform_admin" : (screen.permission ?? "");
     return (
       <>
         <PageHeader title={t("common.notAllowed")} />
-        <Empty title={t("common.notAllowed")} about={t("common.notAllowedAbout", { permission: screen.permission })} />
+        <Empty title={t("common.notAllowed")} about={t("common.notAllowedAbout", { permission })} />
       </>
     );
   };

@@ -111,6 +111,18 @@ export const screens: Screen[] = [
     nav: { group: "estate", title: "inventory.title", icon: "inventory", key: "i" },
   },
   {
+    path: "/tenant",
+    load: () => import("./pages/tenants/Tenant"),
+    permission: "tenants:read",
+    nav: { group: "settings", title: "tenants.one", icon: "tenant", key: "t" },
+  },
+  {
+    path: "/tenants",
+    load: () => import("./pages/tenants/Tenants"),
+    permission: "tenants:read",
+    nav: { group: "settings", title: "tenants.title", icon: "list", key: "n", platform: true },
+  },
+  {
     path: "/settings",
     load: () => import("./pages/settings/Settings"),
     nav: { group: "settings", title: "settings.title", icon: "settings", key: "s" },

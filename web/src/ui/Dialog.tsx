@@ -15,6 +15,8 @@ export interface ConfirmProps {
   action: string;
   /** It touches nothing that is stored yet, or one member of an object: no environment is named. */
   plain?: boolean;
+  /** The object's name is typed first. */
+  mustType?: boolean;
   busy: boolean;
   error?: unknown;
   confirm: () => void;
@@ -39,6 +41,7 @@ export function Confirm({
   about,
   action,
   plain = false,
+  mustType = environment === "production",
   busy,
   error,
   confirm,
@@ -46,7 +49,6 @@ export function Confirm({
 }: ConfirmProps) {
   const { t } = useI18n();
   const [typed, setTyped] = useState("");
-  const mustType = environment === "production";
   const end = () => {
     setTyped("");
     close();

@@ -33,6 +33,8 @@ const tones: Record<string, Tone> = {
   failed: "bad",
   cancelled: "neutral",
   disabled: "neutral",
+  suspended: "warn",
+  deleted: "neutral",
   in_progress: "info",
   pending: "info",
   synced: "good",

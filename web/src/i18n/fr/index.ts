@@ -16,6 +16,7 @@ import revisions from "./revisions";
 import settings from "./settings";
 import shell from "./shell";
 import simulator from "./simulator";
+import tenants from "./tenants";
 import users from "./users";
 import workbench from "./workbench";
 
@@ -41,4 +42,5 @@ export default {
   simulator,
   libraries,
   repositories,
+  tenants,
 };

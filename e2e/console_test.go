@@ -44,6 +44,8 @@ func TestConsole(t *testing.T) {
 	t.Run("a repository is synchronized", func(t *testing.T) { repositorySynced(p.in(t), d) })
 	t.Run("the tenant is set", func(t *testing.T) { tenantChanged(p.in(t)) })
 	t.Run("a tenant is kept", func(t *testing.T) { tenantKept(p.in(t)) })
+	t.Run("a denial by keys alone", func(t *testing.T) { denialByKeys(p.in(t), d) })
+	t.Run("a promotion by keys alone", func(t *testing.T) { promotedByKeys(p.in(t)) })
 	t.Run("the screens", func(t *testing.T) { everyScreen(p.in(t)) })
 	p.scheme("light")
 	p.do("sizing the window", chromedp.EmulateViewport(1440, 900))

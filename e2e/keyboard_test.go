@@ -1,0 +1,80 @@
+package e2e
+
+import (
+	"strconv"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// keys presses keys, wherever the focus is.
+func (p *tab) keys(text string, options ...chromedp.KeyOption) {
+	p.t.Helper()
+	p.do("pressing "+strconv.Quote(text), chromedp.KeyEvent(text, options...))
+}
+
+// tabTo presses Tab until the focus is where an expression of the element e says.
+// The editor keeps Tab for itself until Escape.
+func (p *tab) tabTo(what, expression string) {
+	p.t.Helper()
+	for range 120 {
+		if p.read(`document.activeElement.closest(".cm-editor") !== null`) == "true" {
+			p.keys(kb.Escape)
+		}
+		p.keys(kb.Tab)
+		if p.read(`(e => !!(`+expression+`))(document.activeElement)`) == "true" {
+			return
+		}
+	}
+	p.t.Fatalf("Tab does not lead to %s; the focus is on %s", what, p.read("document.activeElement.outerHTML.slice(0, 300)"))
+}
+
+// denialByKeys finds a denial and reads why, with keys alone.
+func denialByKeys(p *tab, d deployment) {
+	d.visit(d.sandbox, "/employees/1", "trudy", "visitor")
+	p.visit("/")
+	p.keys("g")
+	p.keys("e")
+	p.wait("the decisions", `location.pathname === "/decisions" && `+settled)
+	p.tabTo("the filter by user", `e.getAttribute("aria-label") === "User id"`)
+	p.keys("trudy")
+	p.wait("the denial alone", `location.search.includes("user_id=trudy") && [...document.querySelectorAll("tbody tr")].some(r => r.innerText.includes("trudy"))`)
+	p.tabTo("the decision", `e.matches("tbody td a[href*='/decisions/']")`)
+	p.keys(kb.Enter)
+	p.wait("the decision", `location.pathname.startsWith("/decisions/") && `+settled)
+	p.shows("only HR and staff may read payroll")
+	p.tabTo("the control that decided", `e.matches("main a[href*='/policies/']")`)
+	p.keys(kb.Enter)
+	p.wait("the workbench", `location.pathname.startsWith("/policies/") && `+settled)
+	p.keys("?")
+	p.wait("the list of the keys", `document.querySelector("[role=dialog]")?.innerText.includes("Keyboard shortcuts")`)
+	p.dialog("the list of the keys")
+	p.keys(kb.Escape)
+	p.wait("its end", `!document.querySelector("[role=dialog]")`)
+}
+
+// promotedByKeys finds a control by its name and promotes it, with keys alone.
+func promotedByKeys(p *tab) {
+	const name = "Reached by keys"
+	p.post("/api/v1/policies", `{"name": "`+name+`", "rego_code": "package example\n\nimport rego.v1\n\nallow if input.user.id == \"ada\"\n"}`)
+	p.visit("/")
+	p.keys("k", chromedp.KeyModifiers(chromedp.ModifierCtrl))
+	p.wait("the search", `document.activeElement.matches("[role=dialog] input")`)
+	p.keys("reached by")
+	p.wait("the control", `document.querySelector("[role=option][data-combobox-selected]")?.innerText.includes("`+name+`")`)
+	p.accessible("the search with what it found")
+	p.keys(kb.Enter)
+	p.wait("the workbench", `location.pathname.startsWith("/policies/") && `+settled)
+	p.tabTo("the tabs", `e.matches("[role=tab]")`)
+	p.keys(kb.End)
+	p.wait("the page of the promotion", `location.search.includes("tab=promote")`)
+	p.tabTo("the promotion", `e.innerText?.trim() === "Promote to production"`)
+	p.keys(kb.Enter)
+	p.wait("the question", `document.querySelector("[role=dialog][aria-labelledby]")`)
+	p.tabTo("the name that is typed", `e.matches("[role=dialog] input[type=text], [role=dialog] input:not([type])")`)
+	p.keys(name)
+	p.tabTo("the promotion", `e.matches("[role=dialog] button") && e.innerText.trim() === "Promote to production"`)
+	p.keys(kb.Enter)
+	p.wait("the control in production", `location.search.includes("environment=production") && `+settled)
+	p.shows(name)
+}

@@ -66,7 +66,7 @@ func promotedByKeys(p *tab) {
 	p.keys(kb.Enter)
 	p.wait("the workbench", `location.pathname.startsWith("/policies/") && `+settled)
 	p.tabTo("the tabs", `e.matches("[role=tab]")`)
-	p.keys(kb.End)
+	p.keys(kb.End + kb.Enter)
 	p.wait("the page of the promotion", `location.search.includes("tab=promote")`)
 	p.tabTo("the promotion", `e.innerText?.trim() === "Promote to production"`)
 	p.keys(kb.Enter)

@@ -15,6 +15,9 @@ interface Hit {
   icon: IconName;
 }
 
+// The settings of the tenant, as its screen lists them.
+const settings = ["four_eyes", "assist", "impact_gate", "impact_threshold", "anomalies", "replay"] as const;
+
 const decisionId = /^[0-9a-f]{8}-[0-9a-f-]{27}$/i;
 
 /** Finds any screen, policy, resource, bouncer or decision by a part of its name or by its id. */
@@ -31,7 +34,8 @@ export default function Palette({ close }: { close: () => void }) {
     "get",
     "/api/v1/policies",
     { params: { query: { environment, limit: 20, name: asked || undefined } } },
-    { enabled: can("policies:read") && has("/policies/:id") },
+    // What was found stays while the next letters are looked for: Enter opens what one sees.
+    { enabled: can("policies:read") && has("/policies/:id"), placeholderData: (before) => before },
   );
   const resources = api.useQuery(
     "get",
@@ -59,6 +63,12 @@ export default function Palette({ close }: { close: () => void }) {
       found.unshift({ to: `/decisions/${wanted}`, title: wanted, kind: t("shell.decision"), icon: "decision" });
     }
     if (wanted) {
+      for (const name of has("/tenant") && me.permissions.includes("tenants:read") ? settings : []) {
+        const title = t(`tenants.setting_${name}`);
+        if (matches(title)) {
+          found.push({ to: `/tenant#${name}`, title, kind: t("shell.setting"), icon: "settings" });
+        }
+      }
       for (const p of (has("/policies/:id") && policies.data?.policies) || []) {
         if (matches(p.name, p.description)) {
           found.push({ to: `/policies/${p.id}`, title: p.name, kind: t("shell.policy"), icon: "policy" });
@@ -91,7 +101,8 @@ export default function Palette({ close }: { close: () => void }) {
             withinPortal={false}
             onOptionSubmit={(to) => {
               close();
-              void navigate(address(to, environment));
+              const [path = "/", hash] = to.split("#");
+              void navigate(address(path, environment) + (hash ? `#${hash}` : ""));
             }}
           >
             <Combobox.EventsTarget>

@@ -25,7 +25,8 @@ const shell = {
   scheme_light: "Light",
   screen: "Screen",
   search: "Search",
-  searchHint: "A policy, resource, bouncer, screen, or the id of a decision",
+  searchHint: "A policy, resource, bouncer, setting, screen, or the id of a decision",
+  setting: "Setting",
   signOut: "Sign out",
   skip: "Skip to the content",
 };

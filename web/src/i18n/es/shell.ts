@@ -28,7 +28,8 @@ const shell: Area<typeof en> = {
   scheme_light: "Claro",
   screen: "Pantalla",
   search: "Buscar",
-  searchHint: "Una política, un recurso, un bouncer, una pantalla o el id de una decisión",
+  searchHint: "Una política, un recurso, un bouncer, un ajuste, una pantalla o el id de una decisión",
+  setting: "Ajuste",
   signOut: "Cerrar sesión",
   skip: "Ir al contenido",
 };

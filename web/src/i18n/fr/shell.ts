@@ -28,7 +28,8 @@ const shell: Area<typeof en> = {
   scheme_light: "Clair",
   screen: "Écran",
   search: "Rechercher",
-  searchHint: "Une politique, une ressource, un bouncer, un écran, ou l’identifiant d’une décision",
+  searchHint: "Une politique, une ressource, un bouncer, un réglage, un écran, ou l’identifiant d’une décision",
+  setting: "Réglage",
   signOut: "Se déconnecter",
   skip: "Aller au contenu",
 };

@@ -19,6 +19,11 @@ const members: Record<string, string> = {
 };
 const limits = ["max_policies", "max_users", "max_bouncers"] as const;
 
+/** Brings the setting that the address names into view. */
+function reveal(row: HTMLElement | null): void {
+  row?.scrollIntoView({ block: "center" });
+}
+
 /** The limits and switches of a tenant, each with what it does. Limits are a platform administrator's to change. */
 export function TenantSettings({ tenant }: { tenant: Schemas["Tenant"] }) {
   const { t, number } = useI18n();
@@ -78,7 +83,7 @@ export function TenantSettings({ tenant }: { tenant: Schemas["Tenant"] }) {
     );
   };
   const row = (name: string, control: ReactNode) => (
-    <div className="gh-setting" key={name}>
+    <div className="gh-setting" key={name} id={name} ref={name === window.location.hash.slice(1) ? reveal : undefined}>
       <div>
         <strong>{t(`tenants.setting_${name}` as Key)}</strong>
         <p>{t(`tenants.about_${name}` as Key)}</p>

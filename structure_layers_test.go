@@ -89,6 +89,7 @@ var layers = []layer{
 		"internal/audit",
 	}},
 	{"what a tenant owns", []string{
+		"internal/agent",
 		"internal/anomaly",
 		"internal/resource",
 		"internal/tenant",

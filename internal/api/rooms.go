@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/api/bridge"
 	"github.com/gatehouse-dev/gatehouse/internal/api/connect"
@@ -52,6 +53,7 @@ type Config struct {
 	// Probes tell /health about the parts.
 	Probes system.Probes
 
+	Agents     *agent.Service
 	Anomalies  *anomaly.Service
 	Audit      *audit.DecisionLog
 	Auth       *auth.Service
@@ -121,7 +123,7 @@ func (c Config) rooms(e *editors.Handler, portal http.Handler) []room {
 		&insight.Handler{Audit: c.Audit, Replays: c.Replays, Dashboard: c.Dashboard, Anomalies: c.Anomalies, Now: c.Kit.Now},
 		&events.Handler{Live: c.Live, Authenticate: c.Kit.Authenticate, Log: c.Kit.Log, Ticks: c.Kit.Ticks},
 		&bridge.Handler{Bridge: c.Bridge},
-		&connect.Handler{Webhooks: c.Webhooks},
+		&connect.Handler{Agents: c.Agents, Webhooks: c.Webhooks},
 		&system.Handler{Version: c.Kit.Version, Now: c.Kit.Now, Started: c.Started, Probes: c.Probes, OpenMetrics: c.OpenMetrics, Languages: Languages, Portal: portal},
 	}
 }

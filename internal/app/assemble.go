@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/anomaly"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
@@ -90,6 +91,7 @@ type parts struct {
 	metering  *metering.Service
 	domains   *domain.Service
 	routes    *domain.Routes
+	agents    *agent.Service
 	webhooks  *webhook.Service
 	// sinks are told of events.
 	sinks []event.Sink

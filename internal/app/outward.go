@@ -5,9 +5,12 @@ import (
 	"crypto/rand"
 	"time"
 
+	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/outbound"
+	"github.com/gatehouse-dev/gatehouse/internal/policy"
 	"github.com/gatehouse-dev/gatehouse/internal/scope"
 	"github.com/gatehouse-dev/gatehouse/internal/tenant"
+	"github.com/gatehouse-dev/gatehouse/internal/user"
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 )
 
@@ -29,6 +32,7 @@ func outward(p *parts) error {
 		return err == nil && facts.Status == tenant.Active, err
 	}
 	p.webhooks = &webhook.Service{Stores: p.stores, Now: p.now, Random: rand.Reader, Box: box, Target: target}
+	p.agents = &agent.Service{Stores: p.stores, Now: p.now, PolicyExists: policy.Exists, Subjects: user.Revision}
 	p.sinks = append(p.sinks, webhook.Sink{})
 	deliverer := &webhook.Deliverer{Service: p.webhooks, Holder: newID(), Active: active, Poll: time.Minute, Logger: p.log}
 	p.task("webhooks", deliverer.Run)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/audit"
 	"github.com/gatehouse-dev/gatehouse/internal/auth"
 	"github.com/gatehouse-dev/gatehouse/internal/bouncer"
@@ -113,6 +114,9 @@ func (p *parts) dataOf(ctx context.Context, t scope.TenantID, env scope.Env) (re
 
 // findPerson gives the members of a stored user that fill in input.user.
 func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
+	if doc, err := findAgent(ctx, p.agents, t, id); err != nil || doc.Defined() {
+		return doc, err
+	}
 	u, err := p.users.Get(ctx, auth.SystemScope(t, "decision", ""), id)
 	if fault.Is(err, fault.NotFound) {
 		return value.Value{}, nil
@@ -126,6 +130,9 @@ func (p *parts) findPerson(ctx context.Context, t scope.TenantID, id string) (va
 // findSubject is findPerson for AuthZEN, whose subjects are named by id, user name or
 // e-mail address.
 func (p *parts) findSubject(ctx context.Context, t scope.TenantID, id string) (value.Value, error) {
+	if doc, err := findAgent(ctx, p.agents, t, id); err != nil || doc.Defined() {
+		return doc, err
+	}
 	u, err := p.users.Lookup(ctx, auth.SystemScope(t, "decision", ""), id)
 	if fault.Is(err, fault.NotFound) {
 		return value.Value{}, nil
@@ -134,6 +141,23 @@ func (p *parts) findSubject(ctx context.Context, t scope.TenantID, id string) (v
 		return value.Value{}, err
 	}
 	return personDocument(u)
+}
+
+// findAgent gives the members of the active agent that a subject's id names, such as
+// agent:7; undefined: it names none.
+func findAgent(ctx context.Context, agents *agent.Service, t scope.TenantID, id string) (value.Value, error) {
+	n, ok := agent.ParseSubject(id)
+	if !ok {
+		return value.Value{}, nil
+	}
+	a, err := agents.Get(ctx, auth.SystemScope(t, "decision", ""), n)
+	if fault.Is(err, fault.NotFound) || err == nil && a.Status != agent.Active {
+		return value.Value{}, nil
+	}
+	if err != nil {
+		return value.Value{}, err
+	}
+	return value.FromAny(a.Subject())
 }
 
 func (p *parts) peopleRevision(ctx context.Context, t scope.TenantID) (int64, error) {

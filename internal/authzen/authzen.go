@@ -29,8 +29,12 @@ type Service struct {
 	Subjects func(ctx context.Context, sc scope.Scope) ([]string, error)
 }
 
-// userType is the subject type that stands for stored users.
-const userType = "user"
+// The subject types that stand for stored users and AI agents. An agent's id is its
+// number, with or without agent: before it; another text stays as it is.
+const (
+	userType  = "user"
+	agentType = "agent"
+)
 
 // parts is an AuthZEN request, member by member; undefined where it was not sent.
 type parts struct{ subject, action, resource, context value.Value }
@@ -126,7 +130,7 @@ func request(set *rego.Set, p parts) (*rego.Request, error) {
 		return nil, err
 	}
 	kind, _ := p.subject.Get("type").Str()
-	req.NotStored = kind != userType
+	req.NotStored = kind != userType && kind != agentType
 	if found {
 		req.ByID, req.ResourceID = true, id
 	}
@@ -136,7 +140,13 @@ func request(set *rego.Set, p parts) (*rego.Request, error) {
 // user gives input.user of a subject: its properties as attributes, with e-mail, roles
 // and department beside them.
 func user(subject value.Value) value.Value {
-	out := value.Object(value.Member{Key: "id", Value: subject.Get("id")}, value.Member{Key: "type", Value: subject.Get("type")})
+	id := subject.Get("id")
+	if kind, _ := subject.Get("type").Str(); kind == agentType {
+		if text, ok := id.Str(); ok && text != "" && strings.Trim(text, "0123456789") == "" {
+			id = value.String(agentType + ":" + text)
+		}
+	}
+	out := value.Object(value.Member{Key: "id", Value: id}, value.Member{Key: "type", Value: subject.Get("type")})
 	props := subject.Get("properties")
 	if props.Kind() != value.ObjectKind {
 		return out

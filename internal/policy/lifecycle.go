@@ -153,5 +153,14 @@ func BouncerLinks(ctx context.Context, tx *db.Tx, env scope.Env) (map[int64][]in
 	return out, err
 }
 
+// Exists reports whether there is a policy of an id that is not deleted.
+func Exists(ctx context.Context, tx *db.Tx, id int64) (bool, error) {
+	p, err := get(ctx, tx, id)
+	if errors.Is(err, db.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil && p.DeletedAt == nil, err
+}
+
 // Count returns the number of live controls of the tenant, in both environments.
 func Count(ctx context.Context, tx *db.Tx) (int64, error) { return countLive(ctx, tx) }

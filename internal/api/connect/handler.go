@@ -1,18 +1,21 @@
-// Package connect serves what ties gatehouse to other systems: webhooks.
+// Package connect serves what ties gatehouse to other systems: webhooks, AI agents.
 package connect
 
 import (
+	"github.com/gatehouse-dev/gatehouse/internal/agent"
 	"github.com/gatehouse-dev/gatehouse/internal/rest"
 	"github.com/gatehouse-dev/gatehouse/internal/webhook"
 )
 
 // Handler serves the operations of this package.
 type Handler struct {
+	Agents   *agent.Service
 	Webhooks *webhook.Service
 }
 
 // Mount registers the operations.
 func (h *Handler) Mount(r *rest.Router) {
+	h.agents(r)
 	h.webhooks(r)
 	h.webhookDeliveries(r)
 }

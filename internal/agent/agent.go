@@ -1,0 +1,150 @@
+// Package agent keeps AI agents: what runs them, how they are configured, and which
+// policies are meant for them. An agent is a subject of decisions like a user.
+package agent
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gatehouse-dev/gatehouse/internal/patch"
+)
+
+// Prefix stands before an agent's id where it is the id of a subject: agent:7.
+const Prefix = "agent:"
+
+// The states of an agent.
+const (
+	Active   = "active"
+	Inactive = "inactive"
+)
+
+// Agent is an AI agent.
+type Agent struct {
+	ID            int64          `json:"id" db:"id" doc:"Identifier. As a subject of decisions its id is agent: and this number." example:"7"`
+	Name          string         `json:"name" db:"name" doc:"Name, unique." example:"support bot"`
+	Type          string         `json:"type" db:"type" enum:"llm,rag,chatbot" doc:"What kind of agent it is."`
+	Provider      string         `json:"provider" db:"provider" doc:"Who hosts its model." example:"openai"`
+	Model         string         `json:"model" db:"model" doc:"Its model." example:"gpt-4o-mini"`
+	Status        string         `json:"status" db:"status" enum:"active,inactive" doc:"An inactive agent is unknown to decisions."`
+	Configuration map[string]any `json:"configuration" db:"configuration" doc:"How it runs: max_tokens, temperature, safety_settings with content_filter and prompt_validation, and what you add. Controls read it as input.user.configuration."`
+	Policies      []int64        `json:"policies" db:"policies" doc:"Ids of the policies that are meant for it, in order."`
+	Attributes    map[string]any `json:"attributes" db:"attributes" doc:"Free attributes; controls read them as input.user.attributes."`
+	CreatedAt     time.Time      `json:"created_at" db:"created_at" doc:"When it was created."`
+	UpdatedAt     time.Time      `json:"updated_at" db:"updated_at" doc:"When it was last changed."`
+	// ChangeNo is the ETag.
+	ChangeNo int64 `json:"-" db:"change_no"`
+}
+
+// Draft is what a create takes.
+type Draft struct {
+	Name          string         `json:"name" minLength:"1" maxLength:"200" doc:"Name, unique." example:"support bot"`
+	Type          string         `json:"type" enum:"llm,rag,chatbot" doc:"What kind of agent it is."`
+	Provider      string         `json:"provider,omitempty" maxLength:"200" doc:"Who hosts its model." example:"openai"`
+	Model         string         `json:"model,omitempty" maxLength:"200" doc:"Its model." example:"gpt-4o-mini"`
+	Status        string         `json:"status,omitempty" enum:"active,inactive" doc:"active when absent."`
+	Configuration map[string]any `json:"configuration,omitempty" doc:"How it runs. Controls read it as input.user.configuration: put no secret here."`
+	Policies      []int64        `json:"policies,omitempty" maxItems:"1000" doc:"Ids of the policies that are meant for it."`
+	Attributes    map[string]any `json:"attributes,omitempty" doc:"Free attributes; controls read them as input.user.attributes."`
+}
+
+// Change is what an update takes: the members sent change, the others stay.
+type Change struct {
+	Name          *string                     `json:"name,omitempty" minLength:"1" maxLength:"200" doc:"Name, unique."`
+	Type          *string                     `json:"type,omitempty" enum:"llm,rag,chatbot" doc:"What kind of agent it is."`
+	Provider      patch.Field[string]         `json:"provider,omitzero" maxLength:"200" doc:"Who hosts its model."`
+	Model         patch.Field[string]         `json:"model,omitzero" maxLength:"200" doc:"Its model."`
+	Status        *string                     `json:"status,omitempty" enum:"active,inactive" doc:"An inactive agent is unknown to decisions."`
+	Configuration patch.Field[map[string]any] `json:"configuration,omitzero" doc:"Replaces the configuration whole."`
+	Policies      patch.Field[[]int64]        `json:"policies,omitzero" maxItems:"1000" doc:"Replaces the list whole."`
+	Attributes    patch.Field[map[string]any] `json:"attributes,omitzero" doc:"Replaces the attributes whole."`
+}
+
+// Filter narrows a list.
+type Filter struct {
+	// Type and Provider are empty for all.
+	Type, Provider string
+	Skip, Limit    int64
+}
+
+// Page is one page of a list, by id.
+type Page struct {
+	Agents []Agent `json:"agents" doc:"The page, by id."`
+	Total  int64   `json:"total" doc:"How many match the filters."`
+}
+
+func (d Draft) agent() Agent {
+	a := Agent{
+		Name: strings.TrimSpace(d.Name), Type: d.Type, Provider: d.Provider, Model: d.Model, Status: d.Status,
+		Configuration: d.Configuration, Policies: d.Policies, Attributes: d.Attributes, ChangeNo: 1,
+	}
+	if a.Status == "" {
+		a.Status = Active
+	}
+	return a
+}
+
+func (a Agent) apply(c Change) Agent {
+	if c.Name != nil {
+		a.Name = strings.TrimSpace(*c.Name)
+	}
+	if c.Type != nil {
+		a.Type = *c.Type
+	}
+	if c.Status != nil {
+		a.Status = *c.Status
+	}
+	c.Provider.Apply(&a.Provider)
+	c.Model.Apply(&a.Model)
+	c.Configuration.Apply(&a.Configuration)
+	c.Policies.Apply(&a.Policies)
+	c.Attributes.Apply(&a.Attributes)
+	return a
+}
+
+// Subject is what controls see of an agent; empty members are absent.
+func (a Agent) Subject() map[string]any {
+	doc := map[string]any{"id": Prefix + strconv.FormatInt(a.ID, 10), "type": "agent", "name": a.Name, "agent_type": a.Type}
+	for name, text := range map[string]string{"provider": a.Provider, "model": a.Model} {
+		if text != "" {
+			doc[name] = text
+		}
+	}
+	if len(a.Configuration) > 0 {
+		doc["configuration"] = a.Configuration
+	}
+	if len(a.Attributes) > 0 {
+		doc["attributes"] = a.Attributes
+	}
+	return doc
+}
+
+// ParseSubject is the agent that a subject's id names; false: it names none.
+func ParseSubject(id string) (int64, bool) {
+	text, ok := strings.CutPrefix(id, Prefix)
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, ok && err == nil && n > 0 && strconv.FormatInt(n, 10) == text
+}
+
+// changed names what differs; of what may hold anything, only that it does.
+func changed(old, next Agent) map[string]any {
+	out := map[string]any{}
+	for name, v := range map[string][2]any{
+		"name": {old.Name, next.Name}, "type": {old.Type, next.Type}, "provider": {old.Provider, next.Provider},
+		"model": {old.Model, next.Model}, "status": {old.Status, next.Status}, "policies": {old.Policies, next.Policies},
+	} {
+		if !reflect.DeepEqual(v[0], v[1]) {
+			out[name] = map[string]any{"from": v[0], "to": v[1]}
+		}
+	}
+	for name, v := range map[string][2]any{"configuration": {old.Configuration, next.Configuration}, "attributes": {old.Attributes, next.Attributes}} {
+		if !reflect.DeepEqual(v[0], v[1]) {
+			out[name] = map[string]any{"changed": true}
+		}
+	}
+	return out
+}
+
+// equal reports whether a change of one agent to the other changes nothing.
+func equal(a, b Agent) bool { return len(changed(a, b)) == 0 }

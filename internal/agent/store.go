@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+)
+
+const (
+	columns  = `id, name, type, provider, model, status, configuration, policies, attributes, created_at, updated_at, change_no`
+	filtered = ` FROM agents WHERE ($1 = '' OR type = $1) AND ($2 = '' OR provider = $2)`
+)
+
+func count(ctx context.Context, tx *db.Tx, f Filter) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT COUNT(*)`+filtered, f.Type, f.Provider)
+}
+
+func list(ctx context.Context, tx *db.Tx, f Filter) ([]Agent, error) {
+	return db.All[Agent](ctx, tx, `SELECT `+columns+filtered+` ORDER BY id LIMIT $3 OFFSET $4`, f.Type, f.Provider, f.Limit, f.Skip)
+}
+
+func get(ctx context.Context, tx *db.Tx, id int64) (Agent, error) {
+	return db.One[Agent](ctx, tx, `SELECT `+columns+` FROM agents WHERE id = $1`, id)
+}
+
+func named(ctx context.Context, tx *db.Tx, name string) (int64, error) {
+	return db.One[int64](ctx, tx, `SELECT id FROM agents WHERE name = $1`, name)
+}
+
+func insert(ctx context.Context, tx *db.Tx, a Agent) (Agent, error) {
+	return db.One[Agent](ctx, tx, `INSERT INTO agents (name, type, provider, model, status, configuration, policies, attributes, created_at, updated_at, change_no)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING `+columns,
+		a.Name, a.Type, a.Provider, a.Model, a.Status, a.Configuration, a.Policies, a.Attributes, a.CreatedAt, a.UpdatedAt, a.ChangeNo)
+}
+
+func update(ctx context.Context, tx *db.Tx, a Agent) (Agent, error) {
+	return db.One[Agent](ctx, tx, `UPDATE agents SET name = $2, type = $3, provider = $4, model = $5, status = $6, configuration = $7, policies = $8,
+			attributes = $9, updated_at = $10, change_no = $11 WHERE id = $1 RETURNING `+columns,
+		a.ID, a.Name, a.Type, a.Provider, a.Model, a.Status, a.Configuration, a.Policies, a.Attributes, a.UpdatedAt, a.ChangeNo)
+}
+
+func remove(ctx context.Context, tx *db.Tx, id int64) error {
+	_, err := tx.Exec(ctx, `DELETE FROM agents WHERE id = $1`, id)
+	return err
+}

@@ -1,0 +1,96 @@
+package connect
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"github.com/gatehouse-dev/gatehouse/internal/agent"
+	"github.com/gatehouse-dev/gatehouse/internal/rest"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+// AgentPath names an AI agent.
+type AgentPath struct {
+	ID int64 `path:"agent_id" minimum:"1" doc:"Id of the AI agent"`
+}
+
+type agentListIn struct {
+	rest.Page
+	Type     string `query:"agent_type" enum:"llm,rag,chatbot" doc:"Only agents of this type"`
+	Provider string `query:"provider" maxLength:"200" doc:"Only agents of this provider"`
+}
+
+type agentPageOut struct{ Body agent.Page }
+
+type agentOut struct {
+	ETag string `header:"ETag" doc:"Version of the agent"`
+	Body agent.Agent
+}
+
+type agentCreateIn struct{ Body agent.Draft }
+
+type agentUpdateIn struct {
+	AgentPath
+	rest.IfMatch
+	Body agent.Change
+}
+
+type agentDeleteIn struct {
+	AgentPath
+	rest.IfMatch
+}
+
+// agents registers the AI agents.
+func (h *Handler) agents(r *rest.Router) {
+	tags, record := []string{"AI agents"}, reflect.TypeFor[agent.Agent]()
+	rest.Register(r, rest.Op{
+		ID: "list-ai-agents", Method: http.MethodGet, Path: "/ai-agents", Permission: "agents:read", Tags: tags,
+		Summary: "List AI agents", Description: "By id.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *agentListIn) (*agentPageOut, error) {
+			page, err := h.Agents.List(ctx, sc, agent.Filter{Type: in.Type, Provider: in.Provider, Skip: int64(in.Skip), Limit: int64(in.Limit)})
+			return &agentPageOut{page}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "create-ai-agent", Method: http.MethodPost, Path: "/ai-agents", Permission: "agents:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
+		Errors:      []int{http.StatusConflict},
+		Summary:     "Create an AI agent",
+		Description: "A decision about the subject `agent:<id>`, or an AuthZEN subject of type agent, reads it as `input.user`: type (agent), name, agent_type, provider, model, configuration and attributes. The name is unique (409).",
+	},
+		func(ctx context.Context, sc scope.Scope, in *agentCreateIn) (*agentOut, error) {
+			a, err := h.Agents.Create(ctx, sc, in.Body)
+			return &agentOut{rest.ETag(a.ChangeNo), a}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "get-ai-agent", Method: http.MethodGet, Path: "/ai-agents/{agent_id}", Permission: "agents:read", Tags: tags,
+		Summary: "Read an AI agent",
+	},
+		func(ctx context.Context, sc scope.Scope, in *AgentPath) (*agentOut, error) {
+			a, err := h.Agents.Get(ctx, sc, in.ID)
+			return &agentOut{rest.ETag(a.ChangeNo), a}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "update-ai-agent", Method: http.MethodPut, Path: "/ai-agents/{agent_id}", Permission: "agents:write", Tags: tags, Record: record,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed},
+		Summary:     "Change an AI agent",
+		Description: "Members that are not sent stay as they are. configuration, policies and attributes are replaced whole.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *agentUpdateIn) (*agentOut, error) {
+			a, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (agent.Agent, error) {
+				return h.Agents.Update(ctx, sc, in.ID, in.Body, version)
+			})
+			return &agentOut{rest.ETag(a.ChangeNo), a}, err
+		})
+	rest.Register(r, rest.Op{
+		ID: "delete-ai-agent", Method: http.MethodDelete, Path: "/ai-agents/{agent_id}", Permission: "agents:write", Tags: tags,
+		Errors:  []int{http.StatusPreconditionFailed},
+		Summary: "Remove an AI agent", Description: "Decisions do not know it any more.",
+	},
+		func(ctx context.Context, sc scope.Scope, in *agentDeleteIn) (*removedOut, error) {
+			_, err := rest.Matching(in.IfMatch.IfMatch, func(version int64) (agent.Agent, error) {
+				return h.Agents.Delete(ctx, sc, in.ID, version)
+			})
+			return &removedOut{rest.Removed{Message: "AI agent deleted successfully", ID: in.ID}}, err
+		})
+}

@@ -2235,7 +2235,7 @@ export interface webhooks {
         };
         get?: never;
         put?: never;
-        /** A bouncer came into touch with the bridge. */
+        /** A bouncer connected to the bridge. */
         post: operations["event-bouncer-connected"];
         delete?: never;
         options?: never;
@@ -2252,7 +2252,7 @@ export interface webhooks {
         };
         get?: never;
         put?: never;
-        /** A bouncer gave no sign of life for too long. */
+        /** A bouncer has been silent for too long. */
         post: operations["event-bouncer-disconnected"];
         delete?: never;
         options?: never;
@@ -2269,7 +2269,7 @@ export interface webhooks {
         };
         get?: never;
         put?: never;
-        /** Far more decisions than usual are denials. */
+        /** Far more decisions than usual are denied. */
         post: operations["event-decision-high-deny-rate"];
         delete?: never;
         options?: never;
@@ -2286,7 +2286,7 @@ export interface webhooks {
         };
         get?: never;
         put?: never;
-        /** A detector of anomalies found something other than a high share of denials. */
+        /** An anomaly detector found something other than a high share of denials. */
         post: operations["event-decision-suspicious-pattern"];
         delete?: never;
         options?: never;
@@ -2337,7 +2337,7 @@ export interface webhooks {
         };
         get?: never;
         put?: never;
-        /** A policy was stored. */
+        /** A policy was created. */
         post: operations["event-policy-created"];
         delete?: never;
         options?: never;
@@ -2354,7 +2354,7 @@ export interface webhooks {
         };
         get?: never;
         put?: never;
-        /** A policy was deleted, for now or for good. */
+        /** A policy was deleted; it may be restorable. */
         post: operations["event-policy-deleted"];
         delete?: never;
         options?: never;
@@ -3878,7 +3878,7 @@ export interface components {
             id?: string;
             /**
              * Format: int64
-             * @description Differs whenever the state of the topic differs
+             * @description Changes whenever the state of the topic changes
              */
             revision: number;
             /**
@@ -4413,7 +4413,7 @@ export interface components {
              * @description When the domain was added; null for the default domain.
              */
             created_at: string | null;
-            /** @description The records to make; null for the default domain. */
+            /** @description The records to create; null for the default domain. */
             dns_instructions: components["schemas"]["DomainInstructions"];
             /** @description The domain, in lower case; names in other scripts in their ASCII form. */
             domain: string;
@@ -4421,16 +4421,16 @@ export interface components {
             is_default: boolean;
             /**
              * Format: date-time
-             * @description When the certificate that was sent ends; null without one.
+             * @description When the stored certificate expires; null without one.
              */
             ssl_expires_at: string | null;
             /**
-             * @description active from the verification on, expired once the certificate that was sent has ended. Without a certificate, whatever ends TLS in front of the server has one.
+             * @description active after the verification; expired after the stored certificate has expired. Without a stored certificate, the TLS endpoint in front of the server has its own.
              * @enum {string}
              */
             ssl_status: "pending" | "active" | "expired";
             /**
-             * @description pending until its records were seen; lists show a verified domain as active. Requests to a domain that is not verified belong to no tenant.
+             * @description pending until its records have been found; lists show a verified domain as active. Requests to a domain that is not verified belong to no tenant.
              * @enum {string}
              */
             status: "pending" | "verified" | "active";
@@ -4441,7 +4441,7 @@ export interface components {
             verified_at: string | null;
         };
         DomainChange: {
-            /** @description PEM: the new certificate, with its key; null removes both. */
+            /** @description PEM: the new certificate chain; null removes certificate and key. */
             ssl_certificate?: string | null;
             /** @description PEM: the new certificate's key. */
             ssl_private_key?: string | null;
@@ -4449,17 +4449,17 @@ export interface components {
         DomainDraft: {
             /** @description A domain of the tenant's own, such as access.example.com. */
             domain: string;
-            /** @description PEM: the certificate for the domain, then those between it and its authority. */
+            /** @description PEM: the certificate for the domain, then the intermediate certificates. */
             ssl_certificate?: string;
-            /** @description PEM: the certificate's key. Sealed at rest, and never shown. */
+            /** @description PEM: the certificate's key. Encrypted at rest and never returned. */
             ssl_private_key?: string;
         };
         DomainInstructions: {
             /** @description The record that routes the domain, on one line: name, type, value. */
             cname_record: string;
-            /** @description The same records in parts. */
+            /** @description The same records, as separate members. */
             records: components["schemas"]["DomainRecord"][];
-            /** @description The record that proves whose the domain is, on one line. */
+            /** @description The record that proves ownership of the domain, on one line. */
             txt_record: string;
         };
         DomainRecord: {
@@ -4474,7 +4474,7 @@ export interface components {
             value: string;
         };
         DomainRemoval: {
-            /** @description The domain that is gone. */
+            /** @description The removed domain. */
             domain: string;
             /** @description What was done. */
             message: string;
@@ -4697,7 +4697,7 @@ export interface components {
             [key: string]: unknown;
         };
         EventTypesOutBody: {
-            /** @description In the order of the specification. */
+            /** @description In a fixed order. */
             event_types: components["schemas"]["WebhookEventType"][];
             /**
              * Format: int64
@@ -5100,7 +5100,7 @@ export interface components {
             };
             /**
              * Format: int64
-             * @description Requests with a key or of a signed-in person. Bouncers' own traffic, refused credentials, requests over the limit and our own errors (5xx) are not counted.
+             * @description Requests with an API key or by a signed-in person. Traffic of bouncers, refused credentials, requests over the limit and server errors (5xx) are not counted.
              */
             total: number;
         };
@@ -5119,92 +5119,92 @@ export interface components {
         MeteringBill: {
             /**
              * Format: double
-             * @description What the plan costs.
+             * @description Cost of the plan.
              */
             base_cost: number;
-            /** @description Code of ISO 4217. */
+            /** @description ISO 4217 code. */
             currency: string;
-            /** @description The meters that the plan has a price for. */
+            /** @description Meters for which the plan has a price. */
             lines: components["schemas"]["MeteringLine"][];
             /**
              * Format: double
-             * @description Both together.
+             * @description Sum of both.
              */
             total_cost: number;
             /**
              * Format: double
-             * @description What is used beyond what the plan includes: the sum of the lines.
+             * @description Cost of usage beyond what the plan includes: the sum of the lines.
              */
             usage_cost: number;
         };
         MeteringBillUsage: {
             /**
              * Format: int64
-             * @description Calls of the API in the period, as GET metrics counts them.
+             * @description API calls in the period, as GET metrics counts them.
              */
             api_calls: number;
             /**
              * Format: int64
-             * @description Bouncers there are now.
+             * @description Current number of bouncers.
              */
             bouncers: number;
             /**
              * Format: int64
-             * @description Controls and libraries there are now.
+             * @description Current number of controls and libraries.
              */
             policies: number;
             /**
              * Format: double
-             * @description What the tenant's data takes in the store now, in units of 1,000,000,000 bytes.
+             * @description Current size of the tenant's data in the store, in units of 1,000,000,000 bytes.
              */
             storage_gb: number;
             /**
              * Format: int64
-             * @description People there are now.
+             * @description Current number of people.
              */
             users: number;
         };
         MeteringBilling: {
-            /** @description What it costs by the prices that the operator configured. */
+            /** @description Cost, by the operator's prices. */
             billing: components["schemas"]["MeteringBill"];
-            /** @description Where bills go; null until it is set. */
+            /** @description Address for bills; null until it is set. */
             billing_address: components["schemas"]["MeteringAddress"];
             /**
              * Format: date-time
-             * @description Where the next period begins.
+             * @description Start of the next period.
              */
             current_period_end: string;
             /**
              * Format: date-time
-             * @description Periods are months that begin on the day of the month on which the tenant was made, at midnight UTC; on the last day of shorter months.
+             * @description Periods are months. They begin at midnight UTC on the day of the month on which the tenant was created, or on the last day of shorter months.
              */
             current_period_start: string;
-            /** @description Whether there is a token of a means of payment. The token itself is never shown. */
+            /** @description Whether a payment method is stored. Its token is never returned. */
             payment_method_set: boolean;
             /**
-             * @description The tenant's plan; the whole period is billed by the plan of now.
+             * @description The tenant's current plan; the whole period is billed by it.
              * @enum {string}
              */
             plan: "standard" | "pro" | "enterprise";
             /**
-             * @description Follows the tenant's own: canceled is that of a deleted one.
+             * @description Follows the status of the tenant; canceled: the tenant is deleted.
              * @enum {string}
              */
             status: "active" | "suspended" | "canceled";
             /** @description Identifies the tenant's subscription. */
             subscription_id: string;
-            /** @description What was used. */
+            /** @description Usage. */
             usage: components["schemas"]["MeteringBillUsage"];
         };
         MeteringBouncerCount: {
             /**
              * Format: int64
-             * @description Those that are connected or degraded.
+             * @description Number of connected or degraded ones.
              */
             active: number;
             /**
              * Format: double
-             * @description What active bouncers last reported, added up.
+             * @description Sum of the last reports of active bouncers.
              */
             requests_per_minute: number;
             /**
@@ -5214,7 +5214,7 @@ export interface components {
             total: number;
         };
         MeteringChange: {
-            /** @description Members that are sent change, others stay; null removes the address. */
+            /** @description Only the members that are sent change; null removes the address. */
             billing_address?: {
                 /** @description City. */
                 city?: string | null;
@@ -5239,52 +5239,52 @@ export interface components {
         MeteringLine: {
             /**
              * Format: double
-             * @description What it costs, rounded to cents.
+             * @description Cost, rounded to cents.
              */
             cost: number;
             /**
              * Format: double
-             * @description How much of it the plan includes.
+             * @description Amount that the plan includes.
              */
             included: number;
             /**
-             * @description Which member of usage it is about.
+             * @description The member of usage that it applies to.
              * @enum {string}
              */
             meter: "policies" | "users" | "bouncers" | "api_calls" | "storage_gb";
             /**
              * Format: double
-             * @description How many units the price is for.
+             * @description Number of units for this price.
              */
             per: number;
             /**
              * Format: double
-             * @description The price of that many units; parts of them cost their share.
+             * @description Price of that many units; a part costs its share.
              */
             price: number;
             /**
              * Format: double
-             * @description What was used.
+             * @description Usage.
              */
             used: number;
         };
         MeteringMetrics: {
-            /** @description Calls are those of the period; the other figures are those of now. */
+            /** @description Calls are counted over the period; the other figures are current. */
             metrics: components["schemas"]["MeteringFigures"];
-            /** @description The period that was looked at. */
+            /** @description The period. */
             period: components["schemas"]["MeteringPeriod"];
-            /** @description The calls of the period by granularity, oldest first; points without calls are there too. */
+            /** @description Calls of the period by granularity, oldest first, including points without calls. */
             series: components["schemas"]["MeteringPoint"][];
         };
         MeteringPeriod: {
             /**
              * Format: date-time
-             * @description Where it ends.
+             * @description End of the period.
              */
             end: string;
             /**
              * Format: date-time
-             * @description Its first moment; the start of an hour.
+             * @description Start of the period; a full hour.
              */
             start: string;
         };
@@ -5303,12 +5303,12 @@ export interface components {
         MeteringPolicyCount: {
             /**
              * Format: int64
-             * @description Those that are active.
+             * @description Number of active ones.
              */
             active: number;
             /**
              * Format: int64
-             * @description Those in sandbox.
+             * @description Number in sandbox.
              */
             sandbox: number;
             /**
@@ -5320,12 +5320,12 @@ export interface components {
         MeteringUserCount: {
             /**
              * Format: int64
-             * @description Those who signed in or were signed in during the period.
+             * @description Number who were signed in during the period.
              */
             active: number;
             /**
              * Format: int64
-             * @description All people, disabled ones too.
+             * @description All people, including disabled ones.
              */
             total: number;
         };
@@ -8998,7 +8998,7 @@ export interface components {
         Webhook: {
             /**
              * Format: int64
-             * @description How many attempts have failed since the last that did not.
+             * @description Number of failed attempts since the last success.
              */
             consecutive_failures: number;
             /**
@@ -9010,13 +9010,13 @@ export interface components {
             created_by: string;
             /**
              * Format: int64
-             * @description How many deliveries were given up, of those that are listed.
+             * @description Number of dead deliveries among those that are listed.
              */
             dead_deliveries: number;
-            /** @description Whether events are sent. What happens while it is off is never sent. */
+            /** @description Whether events are sent. Events from the time while it is disabled are never sent. */
             enabled: boolean;
             /**
-             * @description Only events of this environment, and those of none; empty: of both.
+             * @description Only events of this environment, and those without one; empty: both.
              * @enum {string}
              */
             environment: "" | "sandbox" | "production";
@@ -9034,7 +9034,7 @@ export interface components {
             last_failure_at: string | null;
             /**
              * Format: date-time
-             * @description When the receiver last took an event; null: never.
+             * @description When the receiver last accepted an event; null: never.
              */
             last_success_at: string | null;
             /**
@@ -9044,15 +9044,15 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description How many deliveries wait.
+             * @description Number of pending deliveries.
              */
             pending_deliveries: number;
             /**
              * Format: date-time
-             * @description Until when the secret before signs too; null: it does not.
+             * @description Until when the previous secret also signs; null: it does not.
              */
             previous_secret_until: string | null;
-            /** @description Whether a secret is stored. It is never shown. */
+            /** @description Whether a secret is stored. It is never returned. */
             secret_set: boolean;
             /**
              * Format: date-time
@@ -9073,14 +9073,14 @@ export interface components {
              * @description The anomaly; GET /dashboard/anomalies lists it.
              */
             anomaly_id: number;
-            /** @description What was found, such as denial_spike. */
+            /** @description Kind of anomaly, such as denial_spike. */
             anomaly_name: string;
             /**
              * @description Where it is.
              * @enum {string}
              */
             environment: "sandbox" | "production";
-            /** @description Why it was flagged: summary, measured, usual, threshold, unit and more. */
+            /** @description Evidence: summary, measured, usual, threshold, unit and more. */
             evidence: {
                 [key: string]: unknown;
             };
@@ -9097,14 +9097,14 @@ export interface components {
             at: string;
             /**
              * Format: int64
-             * @description How long it took, in milliseconds.
+             * @description Duration in milliseconds.
              */
             duration_ms: number;
             /** @description Why it failed. */
             error?: string;
             /**
              * Format: int64
-             * @description HTTP status that the receiver answered; absent: it was not reached.
+             * @description HTTP status of the receiver's answer; absent: it could not be reached.
              */
             response_status?: number;
         };
@@ -9123,7 +9123,7 @@ export interface components {
              * @enum {string}
              */
             environment: "sandbox" | "production";
-            /** @description Why, where something failed. */
+            /** @description Reason, if something failed. */
             reason?: string;
         } & {
             [key: string]: unknown;
@@ -9132,20 +9132,20 @@ export interface components {
             /** @description Whether events are sent. */
             enabled?: boolean;
             /**
-             * @description Only events of this environment, and those of none; null: of both.
+             * @description Only events of this environment, and those without one; null: both.
              * @enum {string|null}
              */
             environment?: "" | "sandbox" | "production" | null;
-            /** @description Types of the events to send; replaces the list whole. */
+            /** @description Types of the events to send; replaces the complete list. */
             events?: string[];
             /**
              * Format: name
              * @description Name, unique.
              */
             name?: string;
-            /** @description Replaces the secret at once. POST /webhooks/{webhook_id}/rotate-secret lets the old one sign for a while. */
+            /** @description Replaces the secret at once. With POST /webhooks/{webhook_id}/rotate-secret, the old one also signs for a while. */
             secret?: string;
-            /** @description Where events are posted. Another host needs secret with it: the stored one is not used for a host that it was not made for. */
+            /** @description URL that events are posted to. A change to another host needs secret: the stored one is not used for a host that it was not made for. */
             url?: string;
         };
         WebhookDelivery: {
@@ -9153,7 +9153,7 @@ export interface components {
             attempt_log: components["schemas"]["WebhookAttempt"][];
             /**
              * Format: int64
-             * @description How often it was tried.
+             * @description Number of attempts.
              */
             attempts: number;
             /**
@@ -9161,7 +9161,7 @@ export interface components {
              * @description When it was queued.
              */
             created_at: string;
-            /** @description Why the last attempt failed; empty: it did not. */
+            /** @description Reason of the last failure; empty: the last attempt did not fail. */
             error: string;
             /** @description The event; the same in each attempt and each redelivery. */
             event_id: string;
@@ -9169,7 +9169,7 @@ export interface components {
             event_type: string;
             /**
              * Format: date-time
-             * @description When it was delivered or given up; null: it is still tried.
+             * @description When it was delivered or given up; null: pending.
              */
             finished_at: string | null;
             /**
@@ -9179,20 +9179,20 @@ export interface components {
             id: number;
             /**
              * Format: date-time
-             * @description When it is tried next; null: never.
+             * @description When it is sent next; null: never.
              */
             next_attempt_at: string | null;
-            /** @description The body without its signature. What is named like a secret is redacted, also in what is sent. */
+            /** @description The body without its signature. Members with secret names are redacted, here and in the delivery. */
             payload: components["schemas"]["WebhookPayload"];
-            /** @description Whether somebody asked for it to be sent again. */
+            /** @description Whether it is a requested redelivery. */
             redelivery: boolean;
             /**
              * Format: int64
-             * @description HTTP status of the last attempt; 0: the receiver was not reached, or it was not tried yet.
+             * @description HTTP status of the last attempt; 0: the receiver could not be reached, or there was no attempt yet.
              */
             response_status: number;
             /**
-             * @description pending: it is still tried; dead: it was given up after three days.
+             * @description pending: still to be sent; dead: given up after three days.
              * @enum {string}
              */
             status: "pending" | "delivered" | "dead";
@@ -9205,7 +9205,7 @@ export interface components {
         WebhookDeliveryPage: {
             /** @description Newest first. */
             deliveries: components["schemas"]["WebhookDelivery"][];
-            /** @description For the page after; absent on the last. */
+            /** @description For the next page; absent on the last. */
             next_cursor?: string;
             /**
              * Format: int64
@@ -9214,10 +9214,10 @@ export interface components {
             total: number;
         };
         WebhookDraft: {
-            /** @description Whether events are sent; true when absent. */
+            /** @description Whether events are sent; true by default. */
             enabled?: boolean;
             /**
-             * @description Only events of this environment, and those of none; absent: of both.
+             * @description Only events of this environment, and those without one; absent: both.
              * @enum {string}
              */
             environment?: "" | "sandbox" | "production";
@@ -9234,10 +9234,10 @@ export interface components {
              * @example audit trail
              */
             name: string;
-            /** @description What the signatures are keyed with; absent: one is drawn and shown once. Take 24 random bytes or more. */
+            /** @description Key of the signatures; absent: one is generated and shown once. Use 24 random bytes or more. */
             secret?: string;
             /**
-             * @description Where events are posted: https, or http to an address that the operator allows. No inner network.
+             * @description URL that events are posted to: https, or http to an address that the operator allows; no internal network.
              * @example https://hooks.example.com/gatehouse
              */
             url: string;
@@ -9246,7 +9246,7 @@ export interface components {
             /** @description Id of the user, key or bouncer. */
             id: string;
             /**
-             * @description What caused it.
+             * @description Cause.
              * @enum {string}
              */
             kind: "user" | "api_key" | "bouncer" | "system";
@@ -9263,7 +9263,7 @@ export interface components {
             /** @description A body without its signature. */
             example: components["schemas"]["WebhookPayload"];
             /**
-             * @description What to subscribe to.
+             * @description The subscription.
              * @example policy.deployed
              */
             type: string;
@@ -9271,7 +9271,7 @@ export interface components {
         WebhookIssued: {
             /**
              * Format: int64
-             * @description How many attempts have failed since the last that did not.
+             * @description Number of failed attempts since the last success.
              */
             consecutive_failures: number;
             /**
@@ -9283,13 +9283,13 @@ export interface components {
             created_by: string;
             /**
              * Format: int64
-             * @description How many deliveries were given up, of those that are listed.
+             * @description Number of dead deliveries among those that are listed.
              */
             dead_deliveries: number;
-            /** @description Whether events are sent. What happens while it is off is never sent. */
+            /** @description Whether events are sent. Events from the time while it is disabled are never sent. */
             enabled: boolean;
             /**
-             * @description Only events of this environment, and those of none; empty: of both.
+             * @description Only events of this environment, and those without one; empty: both.
              * @enum {string}
              */
             environment: "" | "sandbox" | "production";
@@ -9307,7 +9307,7 @@ export interface components {
             last_failure_at: string | null;
             /**
              * Format: date-time
-             * @description When the receiver last took an event; null: never.
+             * @description When the receiver last accepted an event; null: never.
              */
             last_success_at: string | null;
             /**
@@ -9317,17 +9317,17 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description How many deliveries wait.
+             * @description Number of pending deliveries.
              */
             pending_deliveries: number;
             /**
              * Format: date-time
-             * @description Until when the secret before signs too; null: it does not.
+             * @description Until when the previous secret also signs; null: it does not.
              */
             previous_secret_until: string | null;
-            /** @description The secret, shown this once; absent where the request brought one. */
+            /** @description The secret, shown only once; absent if the request set it. */
             secret?: string;
-            /** @description Whether a secret is stored. It is never shown. */
+            /** @description Whether a secret is stored. It is never returned. */
             secret_set: boolean;
             /**
              * Format: date-time
@@ -9350,7 +9350,7 @@ export interface components {
             webhooks: components["schemas"]["Webhook"][];
         };
         WebhookPayload: {
-            /** @description What belongs to the event; GET /webhooks/event-types has its schema. */
+            /** @description The data of the event; GET /webhooks/event-types has its schema. */
             data: {
                 [key: string]: unknown;
             };
@@ -9390,7 +9390,7 @@ export interface components {
         WebhookPolicyDeployedData: {
             /** @description Who caused it. */
             actor: components["schemas"]["WebhookEventActor"];
-            /** @description Name of whoever made it active. */
+            /** @description Name of the person or key that activated it. */
             deployed_by: string;
             /**
              * @description Where it is.
@@ -9415,18 +9415,18 @@ export interface components {
         WebhookRange: {
             /**
              * Format: date-time
-             * @description Only what was queued at this time or before.
+             * @description Only deliveries queued at this time or before.
              */
             end_date?: string;
             /** @description Only events of this type; absent: of all. */
             event_type?: string;
             /**
              * Format: date-time
-             * @description Only what was queued at this time or later.
+             * @description Only deliveries queued at this time or later.
              */
             start_date?: string;
             /**
-             * @description Which ones; dead when absent.
+             * @description Which deliveries; dead by default.
              * @enum {string}
              */
             status?: "dead" | "delivered";
@@ -9436,7 +9436,7 @@ export interface components {
             message: string;
             /**
              * Format: int64
-             * @description How many deliveries were queued, at most 10,000: where there may be more, ask again.
+             * @description Number of queued deliveries, at most 10,000; at that number, repeat the call for more.
              */
             queued: number;
         };
@@ -9461,7 +9461,7 @@ export interface components {
         WebhookRotation: {
             /**
              * Format: int64
-             * @description How long the old secret signs beside the new one, in seconds; a day when absent.
+             * @description How long the old secret also signs, in seconds; a day by default.
              */
             overlap_seconds?: number;
             /** @description The new secret; absent: one is drawn and shown once. */
@@ -9482,7 +9482,7 @@ export interface components {
              * @enum {string}
              */
             environment: "sandbox" | "production";
-            /** @description Why, where something failed. */
+            /** @description Reason, if something failed. */
             reason?: string;
             /**
              * Format: int64
@@ -9502,10 +9502,10 @@ export interface components {
             delivery_id: number;
             /**
              * Format: int64
-             * @description How long it took, in milliseconds.
+             * @description Duration in milliseconds.
              */
             duration_ms: number;
-            /** @description Why it failed; empty: it did not. */
+            /** @description Reason of the failure; empty: none. */
             error: string;
             /** @description The event that was sent. */
             event_id: string;
@@ -9513,7 +9513,7 @@ export interface components {
             event_type: string;
             /**
              * Format: int64
-             * @description HTTP status that the receiver answered; 0: it was not reached.
+             * @description HTTP status of the receiver's answer; 0: it could not be reached.
              */
             response_status: number;
         };
@@ -28508,7 +28508,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28546,7 +28546,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28584,7 +28584,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28622,7 +28622,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28660,7 +28660,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28698,7 +28698,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28736,7 +28736,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28774,7 +28774,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28812,7 +28812,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28850,7 +28850,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28888,7 +28888,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28926,7 +28926,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -28964,7 +28964,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -29002,7 +29002,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -29040,7 +29040,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -29078,7 +29078,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -29116,7 +29116,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
@@ -29154,7 +29154,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The receiver took the event. */
+            /** @description The receiver accepted the event. */
             "2XX": {
                 headers: {
                     [name: string]: unknown;

@@ -54,6 +54,9 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, er
 	if err := checkMayGrant(sc, nil, u.Roles); err != nil {
 		return User{}, err
 	}
+	if d.ID != "" {
+		u.ID = d.ID
+	}
 	if d.Password != "" {
 		var err error
 		if u.PasswordHash, err = s.Hasher.Hash(ctx, d.Password); err != nil {
@@ -66,6 +69,12 @@ func (s *Service) Create(ctx context.Context, sc scope.Scope, d Draft) (User, er
 // insert is the transaction of Create.
 func (s *Service) insert(ctx context.Context, tx *db.Tx, sc scope.Scope, u User) error {
 	if err := s.CheckLimit(ctx, tx, LimitKind); err != nil {
+		return err
+	}
+	switch _, err := lockUser(ctx, tx, u.ID); {
+	case err == nil:
+		return fault.New(fault.Conflict, "already_exists", "a user with this id already exists")
+	case !fault.Is(err, fault.NotFound):
 		return err
 	}
 	if err := putNames(ctx, tx, u); err != nil {

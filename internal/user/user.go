@@ -10,6 +10,7 @@ package user
 
 import (
 	"net/mail"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ const (
 
 // User is a person of the tenant (specification, "User").
 type User struct {
-	ID          string         `json:"id" db:"id" doc:"Identifies the person; never reused."`
+	ID          string         `json:"id" db:"id" doc:"Identifies the person, also as the subject of decisions."`
 	Email       string         `json:"email" db:"email" doc:"E-mail address, unique in the tenant. It can be used to sign in."`
 	Username    string         `json:"username" db:"username" doc:"Name to sign in with; unique in the tenant, ignoring case."`
 	Roles       []string       `json:"roles" db:"roles" nullable:"false" doc:"Role names. platform_admin, admin, policy_author, resource_manager, operator, auditor and viewer grant permissions; other names are attributes that controls can read."`
@@ -49,6 +50,7 @@ type User struct {
 
 // Draft is what a person is made from.
 type Draft struct {
+	ID         string         `json:"id,omitempty" minLength:"1" maxLength:"128" pattern:"^[A-Za-z0-9._@:+-]+$" doc:"Id of the person in your own directory, so that decisions can name it; unique in the tenant. Absent: a random one."`
 	Email      string         `json:"email" format:"email" minLength:"3" maxLength:"254" doc:"E-mail address; unique in the tenant."`
 	Username   string         `json:"username" minLength:"1" maxLength:"128" doc:"Name to sign in with; unique in the tenant, ignoring case."`
 	Password   string         `json:"password,omitempty" minLength:"8" maxLength:"1024" writeOnly:"true" doc:"Absent: the person cannot sign in with a password."`
@@ -64,11 +66,25 @@ func (d Draft) Offences() []fault.Detail { return fault.Offences(d.check()) }
 // check gives all offences of a draft.
 func (d Draft) check() error {
 	u := User{Email: strings.TrimSpace(d.Email), Username: strings.TrimSpace(d.Username), Roles: FoldRoles(d.Roles)}
-	var weak error
+	var weak, badID error
+	if d.ID != "" {
+		badID = checkID("/id", d.ID)
+	}
 	if d.Password != "" {
 		weak = CheckPassword("/password", d.Password, u.Username, u.Email)
 	}
-	return fault.Join(checkNames(User{}, u), weak)
+	return fault.Join(badID, checkNames(User{}, u), weak)
+}
+
+// checkID refuses what is no id, and what a path cannot hold as one segment.
+func checkID(pointer, id string) error {
+	if !regexp.MustCompile(`^[A-Za-z0-9._@:+-]{1,128}$`).MatchString(id) {
+		return fault.Invalidf(pointer, "must have 1 to 128 characters of A-Z a-z 0-9 . _ @ : + -")
+	}
+	if id == "." || id == ".." {
+		return fault.Invalidf(pointer, "must not be %s", id)
+	}
+	return nil
 }
 
 // Change is what of a person is to change; absent members stay.

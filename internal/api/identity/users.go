@@ -13,7 +13,7 @@ import (
 
 // UserPath names a user: embed it in an input.
 type UserPath struct {
-	ID string `path:"user_id" maxLength:"64" pattern:"^[-0-9a-zA-Z_]+$" doc:"Id of the user"`
+	ID string `path:"user_id" maxLength:"128" pattern:"^[A-Za-z0-9._@:+-]+$" doc:"Id of the user"`
 }
 
 type userListIn struct {
@@ -71,12 +71,13 @@ func (h *Handler) users(r *rest.Router) {
 	rest.Register(r, rest.Op{
 		ID: "create-user", Method: http.MethodPost, Path: "/users", Permission: "users:write", Tags: tags, Status: http.StatusCreated, Creates: true, Record: record,
 		Summary:     "Create a user",
-		Description: "User names and e-mail addresses are unique, ignoring case (409). The caller must hold what the roles allow (403). Over the tenant's max_users: 403 `limit_exceeded`.",
+		Description: "User names and e-mail addresses are unique, ignoring case, and so is an id that is sent (409); ids are compared as they are. The caller must hold what the roles allow (403). Over the tenant's max_users: 403 `limit_exceeded`.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *userCreateIn) (*userCreatedOut, error) {
 			u, err := h.Users.Create(ctx, sc, in.Body)
 			return &userCreatedOut{UserCreated{u.ID, u.Email, u.Username, u.Roles, u.CreatedAt, "User created successfully"}}, err
 		})
+	h.usersImport(r, tags)
 	rest.Register(r, rest.Op{
 		ID: "get-user", Method: http.MethodGet, Path: "/users/{user_id}", Permission: "users:read", Tags: tags,
 		Summary: "Read a user",
@@ -109,7 +110,7 @@ func (h *Handler) users(r *rest.Router) {
 		ID: "delete-user", Method: http.MethodDelete, Path: "/users/{user_id}", Permission: "users:write", Tags: tags,
 		Errors:      []int{http.StatusConflict},
 		Summary:     "Delete a user",
-		Description: "The user's sessions and own API keys end at once. The id is never reused.",
+		Description: "The user's sessions and own API keys end at once. An id that was made at random is never reused.",
 	},
 		func(ctx context.Context, sc scope.Scope, in *UserPath) (*revokedOut, error) {
 			u, err := h.Users.Delete(ctx, sc, in.ID)

@@ -1,0 +1,145 @@
+package tenancy_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/gatehouse-dev/gatehouse/internal/app/apptest"
+)
+
+// TestPeopleAsSubjects: a person may have the id of an application's own directory,
+// and a decision by that id knows the person.
+func TestPeopleAsSubjects(t *testing.T) {
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		acme, other := found(t, s, body{"name": "Acme"}), found(t, s, body{"name": "Other"})
+		const id = "acct:Ann+1@acme.example"
+		if made := acme.admin.Do(t, "POST", "/users", body{"id": id, "username": "ann", "email": "ann@acme.example", "department": "radiology"}).Want(201); made.Get("id") != id {
+			t.Errorf("made %s", made.Body)
+		}
+		at := "/users/" + url.PathEscape(id)
+		for _, path := range []string{at, "/users/" + id} {
+			if got := acme.admin.Do(t, "GET", path, nil).Want(200); got.Get("id") != id {
+				t.Errorf("%s: %s", path, got.Body)
+			}
+		}
+		for _, again := range []body{{"id": id, "username": "b", "email": "b@acme.example"}, {"id": "other", "username": "ANN", "email": "c@acme.example"}} {
+			if res := acme.admin.Do(t, "POST", "/users", again); res.Status != 409 || res.Get("error") != "already_exists" {
+				t.Errorf("%v: %d %s", again, res.Status, res.Body)
+			}
+		}
+		for _, bad := range []any{"", ".", "..", "a b", "a/b", "é", "a\x00", strings.Repeat("a", 129), 7, nil} {
+			if res := acme.admin.Do(t, "POST", "/users", body{"id": bad, "username": "bad", "email": "bad@acme.example"}); res.Status != 422 && res.Status != 400 {
+				t.Errorf("the id %q: %d %s", bad, res.Status, res.Body)
+			}
+		}
+		acme.admin.Do(t, "POST", "/users", body{"id": strings.Repeat("a", 128), "username": "long", "email": "long@acme.example"}).Want(201)
+		// The same id in another tenant is another person.
+		other.admin.Do(t, "GET", at, nil).Want(404)
+		other.admin.Do(t, "POST", "/users", body{"id": id, "username": "ann", "email": "ann@other.example", "department": "sales"}).Want(201)
+
+		control := body{"name": "radiology", "status": "active", "environment": "production", "rego_code": "package p\n\nallow if input.user.department == \"radiology\"\n"}
+		for _, c := range []struct {
+			company
+			want string
+		}{{acme, "PERMIT"}, {other, "DENY"}} {
+			c.key.Do(t, "POST", "/policies", control).Want(201)
+			if got := c.key.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": id}, "resource": body{"type": "api", "path": "/x"}}).Want(200); got.Get("decision") != c.want {
+				t.Errorf("%s decides %s", c.id, got.Body)
+			}
+		}
+		acme.admin.Do(t, "PUT", at+"/roles", body{"roles": []string{"viewer"}}).Want(200)
+		acme.admin.Do(t, "DELETE", at, nil).Want(200)
+		acme.admin.Do(t, "GET", at, nil).Want(404)
+	})
+}
+
+// TestImportOfPeople: all or none, with the line of each offence; a dry run stores
+// nothing.
+func TestImportOfPeople(t *testing.T) {
+	apptest.Each(t, func(t *testing.T, s *apptest.Server) {
+		acme := found(t, s, body{"name": "Acme", "settings": body{"max_users": 6}})
+		send := func(query, media, text string) *apptest.Response {
+			t.Helper()
+			return acme.admin.With("Content-Type", media).Do(t, "POST", "/users/import"+query, []byte(text))
+		}
+		people := func() string {
+			t.Helper()
+			var list struct {
+				Users []struct{ ID, Username string }
+			}
+			acme.admin.Do(t, "GET", "/users", nil).Want(200).Into(&list)
+			var names []string
+			for _, u := range list.Users {
+				names = append(names, u.Username)
+			}
+			return strings.Join(names, " ")
+		}
+		const text = "\ufeffid,email,username,roles,department,attributes,attributes.site\r\n" +
+			"e-1,ann@acme.example,ann,viewer; auditor,\"x-ray,\nward\",\"{\"\"level\"\": 3}\",north\r\n" +
+			",bob@acme.example,bob,,,,\r\n"
+		if dry := send("?dry_run=true", "text/csv", text).Want(200); dry.Get("dry_run") != true || dry.Get("created") != 2.0 {
+			t.Errorf("a dry run: %s", dry.Body)
+		}
+		if got := people(); got != "root" {
+			t.Errorf("a dry run left %s", got)
+		}
+		done := send("", "text/csv; charset=utf-8", text).Want(200)
+		var out struct {
+			Users []struct {
+				Line         int
+				ID, Username string
+			}
+		}
+		done.Into(&out)
+		if len(out.Users) != 2 || out.Users[0].ID != "e-1" || out.Users[0].Line != 2 || out.Users[1].Line != 4 || out.Users[1].ID == "" {
+			t.Errorf("imported %s", done.Body)
+		}
+		if ann := acme.admin.Do(t, "GET", "/users/e-1", nil).Want(200); fmt.Sprint(ann.Get("roles")) != "[viewer auditor]" || ann.Get("department") != "x-ray,\nward" || ann.Get("attributes", "level") != 3.0 || ann.Get("attributes", "site") != "north" {
+			t.Errorf("ann is %s", ann.Body)
+		}
+		send("", "application/x-ndjson", `{"id": "e-2", "username": "cid", "email": "cid@acme.example"}`+"\n\n").Want(200)
+		if got := people(); got != "root ann bob cid" && len(strings.Fields(got)) != 4 {
+			t.Errorf("there are %s", got)
+		}
+
+		before := people()
+		for _, c := range []struct{ media, text, want string }{
+			{"text/csv", "", "line 1"},
+			{"text/csv", "name,email\nx,y\n", "line 1"},
+			{"text/csv", "email,email\nx,y\n", "line 1"},
+			{"text/csv", "username,email\n", "nobody"},
+			{"text/csv", "username,email\ndan,dan@acme.example\ndan2\n", "line 3"},
+			{"text/csv", "username,email\n\"dan,dan@acme.example\n", "line"},
+			{"text/csv", "username,email\ndan,dan@acme.example\nDAN,dan2@acme.example\n", "/lines/3/username"},
+			{"text/csv", "id,username,email\ne-9,dan,dan@acme.example\ne-9,eve,eve@acme.example\n", "/lines/3/id"},
+			{"text/csv", "id,username,email\ne-1,dan,dan@acme.example\n", "/lines/2/id"},
+			{"text/csv", "username,email\ndan,ANN@acme.example\n", "/lines/2/email"},
+			{"text/csv", "username,email\ndan,no address\n", "/lines/2/email"},
+			{"text/csv", "id,username,email\na b,dan,dan@acme.example\n", "/lines/2/id"},
+			{"text/csv", "username,email,attributes\ndan,dan@acme.example,[1]\n", "/lines/2/attributes"},
+			{"text/csv", "username,email,roles\ndan,dan@acme.example,platform_admin\n", "/lines/2/roles"},
+			{"text/csv", "username,email\ndan\xff,dan@acme.example\n", "UTF-8"},
+			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example", "password": "correct horse"}`, "/lines/1/password"},
+			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example"}` + "\n" + `{"user": "eve"}`, "/lines/2"},
+			{"application/x-ndjson", `{"username": "dan", "email": "dan@acme.example"} {}`, "/lines/1"},
+			{"application/x-ndjson", `[]`, "/lines/1"},
+		} {
+			res := send("", c.media, c.text)
+			if res.Status != 422 || res.Get("error") != "import_failed" || !strings.Contains(string(res.Body), c.want) {
+				t.Errorf("%q: %d %s, want %s", c.text, res.Status, res.Body, c.want)
+			}
+		}
+		if res := send("", "text/csv", "username,email\nd1,d1@acme.example\nd2,d2@acme.example\nd3,d3@acme.example\n"); res.Status != 403 || res.Get("error") != "limit_exceeded" {
+			t.Errorf("beyond max_users: %d %s", res.Status, res.Body)
+		}
+		if res := send("", "application/json", `{}`); res.Status != 415 {
+			t.Errorf("another format: %d %s", res.Status, res.Body)
+		}
+		acme.key.With("Content-Type", "text/csv").Do(t, "POST", "/users/import", []byte(text)).Want(403)
+		if got := people(); got != before {
+			t.Errorf("refused imports left %s instead of %s", got, before)
+		}
+	})
+}

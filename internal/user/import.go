@@ -1,0 +1,325 @@
+package user
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/db"
+	"github.com/gatehouse-dev/gatehouse/internal/fault"
+	"github.com/gatehouse-dev/gatehouse/internal/scope"
+)
+
+const (
+	// maxImport is how many people one import may hold.
+	maxImport = 5000
+	// maxImportOffences is how many offences an import reports.
+	maxImportOffences = 1000
+)
+
+// Format is how an import is written.
+type Format int
+
+const (
+	// CSV has a header: id, email, username, roles (separated by semicolons),
+	// department, attributes (a JSON object), and attributes.<name> for texts.
+	CSV Format = iota
+	// JSONLines has an object a line, with the members of Draft but the password.
+	JSONLines
+)
+
+// Imported is the answer to an import.
+type Imported struct {
+	DryRun  bool      `json:"dry_run" doc:"Whether nothing was stored."`
+	Created int       `json:"created" doc:"How many people were added, or would be."`
+	Users   []Arrival `json:"users" nullable:"false" doc:"The people, in the order of their lines."`
+}
+
+// Arrival is one person of an import.
+type Arrival struct {
+	Line     int    `json:"line" doc:"The line that the person stands on; the first one is 1."`
+	ID       string `json:"id" doc:"Id of the person; in a dry run a random one is not the later one."`
+	Username string `json:"username" doc:"User name."`
+}
+
+// entry is one person of an import, before it is checked.
+type entry struct {
+	line  int
+	draft Draft
+}
+
+// errDry ends the transaction of a dry run.
+var errDry = errors.New("user: a dry run ends here")
+
+// Import adds many people, all or none. It answers 422 import_failed with each line
+// that cannot be added and why, and 403 where roles go beyond the caller's or the
+// tenant's limit is reached. A dry run does the same and stores nothing.
+func (s *Service) Import(ctx context.Context, sc scope.Scope, format Format, text []byte, dry bool) (Imported, error) {
+	var list []entry
+	var wrong offences
+	if !utf8.Valid(text) {
+		wrong.add(1, "", "the text must be valid UTF-8")
+	} else if format == CSV {
+		list = readCSV(text, &wrong)
+	} else {
+		list = readLines(text, &wrong)
+	}
+	if len(list) > maxImport {
+		return Imported{}, fault.Newf(fault.TooLarge, "payload_too_large", "an import may hold at most %d people", maxImport).With("limit", int64(maxImport))
+	}
+	if len(list) == 0 && len(wrong) == 0 {
+		wrong.add(1, "", "there is nobody in it")
+	}
+	people := s.checkImport(sc, list, &wrong)
+	out := Imported{DryRun: dry, Created: len(people), Users: make([]Arrival, len(people))}
+	for i, u := range people {
+		out.Users[i] = Arrival{list[i].line, u.ID, u.Username}
+	}
+	err := s.write(ctx, sc, func(tx *db.Tx) error {
+		found := wrong
+		for i, u := range people {
+			if err := clash(ctx, tx, u, list[i].line, &found); err != nil {
+				return err
+			}
+		}
+		if err := found.err(); err != nil {
+			return err
+		}
+		for _, u := range people {
+			if err := s.insert(ctx, tx, sc, u); err != nil {
+				return err
+			}
+		}
+		if dry {
+			return errDry
+		}
+		return nil
+	})
+	if errors.Is(err, errDry) {
+		err = nil
+	}
+	if err != nil {
+		return Imported{}, err
+	}
+	return out, nil
+}
+
+// checkImport makes people of entries, and notes what is wrong with them and between
+// them.
+func (s *Service) checkImport(sc scope.Scope, list []entry, wrong *offences) []User {
+	now := db.Stamp(s.Now())
+	ids, names := map[string]int{}, map[string]int{}
+	people := make([]User, len(list))
+	for i, e := range list {
+		d := e.draft
+		u := User{
+			ID: d.ID, Email: strings.TrimSpace(d.Email), Username: strings.TrimSpace(d.Username), Roles: FoldRoles(d.Roles),
+			Department: d.Department, Attributes: d.Attributes, Status: Active, CreatedAt: now, UpdatedAt: now,
+		}
+		if u.ID == "" {
+			u.ID = s.NewID()
+		}
+		if u.Attributes == nil {
+			u.Attributes = map[string]any{}
+		}
+		people[i] = u
+		wrong.all(e.line, d.check())
+		wrong.all(e.line, d.checkSizes())
+		if err := checkMayGrant(sc, nil, u.Roles); err != nil {
+			wrong.add(e.line, "/roles", fault.Message(err))
+		}
+		if first, taken := ids[u.ID]; taken {
+			wrong.add(e.line, "/id", fmt.Sprintf("is that of line %d", first))
+		}
+		ids[u.ID] = e.line
+		own := map[string]string{Fold(u.Username): "/username", Fold(u.Email): "/email"}
+		for name, pointer := range own {
+			if first, taken := names[name]; taken && name != "" {
+				wrong.add(e.line, pointer, fmt.Sprintf("is a name of line %d", first))
+			}
+		}
+		for name := range own {
+			names[name] = e.line
+		}
+	}
+	return people
+}
+
+// checkSizes refuses what the document's schema refuses for a single person.
+func (d Draft) checkSizes() error {
+	var errs []error
+	for _, f := range []struct {
+		pointer, text string
+		most          int
+	}{{"/email", d.Email, 254}, {"/username", d.Username, 128}, {"/department", d.Department, 256}} {
+		if len([]rune(f.text)) > f.most {
+			errs = append(errs, fault.Invalidf(f.pointer, "must have at most %d characters", f.most))
+		}
+	}
+	if len(d.Roles) > 64 {
+		errs = append(errs, fault.Invalidf("/roles", "must have at most 64 entries"))
+	}
+	if d.Password != "" {
+		errs = append(errs, fault.Invalidf("/password", "is not imported: people set theirs, or sign in through a provider"))
+	}
+	return fault.Join(errs...)
+}
+
+// clash notes that a person of an import has the id or a name of a stored one.
+func clash(ctx context.Context, tx *db.Tx, u User, line int, wrong *offences) error {
+	if _, err := selectUser(ctx, tx, u.ID); err == nil {
+		wrong.add(line, "/id", "is that of a person who exists already")
+	} else if !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	for pointer, name := range map[string]string{"/username": u.Username, "/email": u.Email} {
+		if _, err := selectByName(ctx, tx, Fold(name)); err == nil {
+			wrong.add(line, pointer, "is a name of a person who exists already")
+		} else if !errors.Is(err, db.ErrNoRows) {
+			return err
+		}
+	}
+	return nil
+}
+
+// offences are what is wrong with the lines of an import.
+type offences []fault.Detail
+
+func (o *offences) add(line int, pointer, message string) {
+	*o = append(*o, fault.Detail{Pointer: fmt.Sprintf("/lines/%d%s", line, pointer), Message: fmt.Sprintf("line %d: %s", line, message)})
+}
+
+// all notes each offence of err.
+func (o *offences) all(line int, err error) {
+	for _, d := range fault.Offences(err) {
+		o.add(line, d.Pointer, d.Message)
+	}
+}
+
+// err is the fault of an import with offences.
+func (o offences) err() error {
+	if len(o) == 0 {
+		return nil
+	}
+	f := fault.Newf(fault.Invalid, "import_failed", "nobody was imported: %s", o[0].Message)
+	f.Details = o[:min(len(o), maxImportOffences)]
+	return f
+}
+
+// readLines reads an import of JSON lines.
+func readLines(text []byte, wrong *offences) []entry {
+	var list []entry
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, len(text)+1)
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		dec := json.NewDecoder(bytes.NewReader(line))
+		dec.DisallowUnknownFields()
+		e := entry{line: n}
+		if err := dec.Decode(&e.draft); err != nil {
+			wrong.add(n, "", "is no JSON object with the members of a person: "+strings.TrimPrefix(err.Error(), "json: "))
+			continue
+		}
+		if _, err := dec.Token(); err != io.EOF {
+			wrong.add(n, "", "has something after the object")
+			continue
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// readCSV reads an import of CSV (RFC 4180).
+func readCSV(text []byte, wrong *offences) []entry {
+	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
+	header, err := r.Read()
+	if err != nil {
+		wrong.add(1, "", "must be a header such as id,email,username,roles,department")
+		return nil
+	}
+	seen := map[string]bool{}
+	for _, name := range header {
+		known := strings.HasPrefix(name, "attributes.") && len(name) > len("attributes.")
+		switch name {
+		case "id", "email", "username", "roles", "department", "attributes":
+			known = true
+		}
+		if !known || seen[name] {
+			wrong.add(1, "", fmt.Sprintf("the column %q is unknown or there twice; columns are id, email, username, roles, department, attributes and attributes.<name>", name))
+			return nil
+		}
+		seen[name] = true
+	}
+	var list []entry
+	for {
+		row, err := r.Read()
+		if err == io.EOF {
+			return list
+		}
+		var bad *csv.ParseError
+		if errors.As(err, &bad) {
+			wrong.add(bad.Line, "", bad.Err.Error())
+			if !errors.Is(err, csv.ErrFieldCount) {
+				return list // what follows cannot be told apart
+			}
+			continue
+		}
+		line, _ := r.FieldPos(0)
+		e := entry{line: line}
+		for i, name := range header {
+			if err := e.draft.set(name, row[i]); err != nil {
+				wrong.add(line, "/attributes", err.Error())
+			}
+		}
+		list = append(list, e)
+	}
+}
+
+// set fills a member of a draft from a cell of CSV. An empty cell is nothing.
+func (d *Draft) set(column, cell string) error {
+	if cell == "" {
+		return nil
+	}
+	switch column {
+	case "id":
+		d.ID = cell
+	case "email":
+		d.Email = cell
+	case "username":
+		d.Username = cell
+	case "department":
+		d.Department = cell
+	case "roles":
+		for role := range strings.SplitSeq(cell, ";") {
+			d.Roles = append(d.Roles, strings.TrimSpace(role))
+		}
+	case "attributes":
+		var sent map[string]any
+		if err := json.Unmarshal([]byte(cell), &sent); err != nil || sent == nil {
+			return errors.New("must be a JSON object")
+		}
+		for name, v := range sent {
+			d.attribute(name, v)
+		}
+	default:
+		d.attribute(strings.TrimPrefix(column, "attributes."), cell)
+	}
+	return nil
+}
+
+func (d *Draft) attribute(name string, v any) {
+	if d.Attributes == nil {
+		d.Attributes = map[string]any{}
+	}
+	d.Attributes[name] = v
+}

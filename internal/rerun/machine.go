@@ -12,7 +12,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// Machine decides records again. It is for one goroutine.
+// Machine replays records. Only one goroutine may use it.
 type Machine struct {
 	spec     Spec
 	clock    func() time.Time
@@ -21,10 +21,10 @@ type Machine struct {
 	pip      value.Value
 	sets     sets
 	samples  int // told so far
-	told     int // flips that were explained so far
+	told     int // flips explained so far
 }
 
-// compiled is a control, once somebody asked for it; nil where it is lost.
+// compiled is a control, compiled at first use; nil if its source is lost.
 type compiled struct {
 	*rego.Control
 	tried bool
@@ -33,8 +33,8 @@ type compiled struct {
 // maxExplained is how many flips are traced to their rule.
 const maxExplained = 2000
 
-// New compiles what a replay is decided by. Controls that do not compile are
-// told, and then there is no machine. clock measures evaluations.
+// New compiles the controls of a replay. It returns those that do not compile, and then no
+// machine. clock measures evaluations.
 func New(spec Spec, clock func() time.Time) (*Machine, []Refused, error) {
 	m := &Machine{spec: spec, clock: clock, isNew: map[int64]bool{}}
 	m.controls = make([]compiled, len(spec.Controls))
@@ -63,7 +63,7 @@ func New(spec Spec, clock func() time.Time) (*Machine, []Refused, error) {
 	return m, nil, nil
 }
 
-// compile compiles a control with its libraries, and says what is wrong with it.
+// compile compiles a control with its libraries, and returns its errors.
 func (m *Machine) compile(at int) []lang.Issue {
 	c := &m.spec.Controls[at]
 	libs := make([]lang.Library, len(c.Libraries))
@@ -78,7 +78,7 @@ func (m *Machine) compile(at int) []lang.Issue {
 	return issues
 }
 
-// control gives a control; nil where it is an old one that is lost.
+// control returns a control; nil for an old one whose source is lost.
 func (m *Machine) control(at int) *rego.Control {
 	if !m.controls[at].tried {
 		instead := m.spec.Controls[at].Instead - 1
@@ -89,14 +89,14 @@ func (m *Machine) control(at int) *rego.Control {
 	return m.controls[at].Control
 }
 
-// Run decides records, each a line of the decision log, newest first, until
-// they end or the time is up; Part.Lines says how many. One at least is decided.
+// Run replays records, each a line of the decision log, newest first, until they end or
+// time runs out; Part.Lines says how many. It replays at least one.
 func (m *Machine) Run(ctx context.Context, lines [][]byte, most time.Duration) *Part {
 	p := &Part{ByControl: map[int64]*Tally{}, ByResource: map[int64]*Tally{}, BySubject: map[string]*Tally{}, ByRule: map[Rule]int64{}}
 	var r record
 	began := m.clock()
 	for i, line := range lines {
-		// A look at the clock costs a tenth of a decision.
+		// Reading the clock costs a tenth of a decision.
 		if i > 0 && (m.clock().Sub(began) > most || ctx.Err() != nil) {
 			break
 		}
@@ -121,7 +121,7 @@ type outcome struct {
 	change                      string
 }
 
-// judge decides one record by both sides; it says why where it cannot.
+// judge decides one record with both sides; if it cannot, it returns the reason.
 func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	if len(r.input) == 0 || string(r.input) == "null" || bytes.HasPrefix(r.input, []byte(`{"truncated":true,"bytes":`)) {
 		return NoInput
@@ -136,7 +136,7 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	}
 	s := m.sets.of(r)
 	if req.ResourceID == 0 && !req.ByID && r.mode != "" && input.Get("gateway").Defined() {
-		req.ResourceID = r.resourceID // the gateway's route named it
+		req.ResourceID = r.resourceID // the gateway's route named the resource
 	}
 	if why := s.unfit(r, &req, input); why != "" {
 		return why
@@ -146,7 +146,7 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	if o.after = o.before; s.cand != s.base {
 		o.after = s.cand.Decide(ctx, &req, opt)
 	}
-	passes := r.mode != "" && !s.deny // one of our bouncers, that lets pass what no control covers
+	passes := r.mode != "" && !s.deny // a gatehouse bouncer that passes requests without a control
 	o.beforeBlocked, o.afterBlocked = blocked(&o.before, passes), blocked(&o.after, passes)
 	o.afterMasked = o.after.Effect == rego.Mask
 	switch {
@@ -164,12 +164,12 @@ func (m *Machine) judge(ctx context.Context, r *record, p *Part) (why string) {
 	return ""
 }
 
-// blocked reports whether a decision stops its request.
+// blocked reports whether a decision blocks its request.
 func blocked(d *rego.Decision, passes bool) bool {
 	return d.Effect == rego.Deny || d.Effect == rego.NoMatch && (d.Considered > 0 || !passes)
 }
 
-// unfit says why a record's input does not tell what a control asks for.
+// unfit says why a record's input lacks something that a control reads.
 func (s *sides) unfit(r *record, req *rego.Request, input value.Value) string {
 	secret := bytes.Contains(r.input, []byte(redactedMark))
 	if !secret && r.mode == "" {
@@ -185,8 +185,8 @@ func (s *sides) unfit(r *record, req *rego.Request, input value.Value) string {
 	if r.mode == "" {
 		return ""
 	}
-	// A bouncer looks into a body, and counts usage, only for controls that ask. The
-	// baseline stands for those that did then.
+	// A bouncer reads a body, and counts usage, only for controls that need it. The
+	// baseline stands for the controls of that time.
 	for _, n := range []struct {
 		name       string
 		then, asks bool
@@ -245,8 +245,8 @@ func (m *Machine) count(p *Part, r *record, s *sides, o outcome) {
 	}
 }
 
-// behind is the decision whose control is behind a flip: the new one, or, where
-// no control matches any more, the one that is missed.
+// behind returns the decision whose control caused a flip: the new one or, if no control
+// matches any more, the one that is missing.
 func (o *outcome) behind() *rego.Decision {
 	if o.after.PolicyID != 0 {
 		return &o.after
@@ -254,7 +254,7 @@ func (o *outcome) behind() *rego.Decision {
 	return &o.before
 }
 
-// drifts reports whether the baseline decides otherwise than was recorded.
+// drifts reports whether the baseline differs from what was recorded.
 func drifts(r *record, o *outcome) bool {
 	effect := strings.TrimPrefix(r.effect, "SHADOW_WOULD_")
 	stopped := effect == "DENY" || effect != "ALLOW" && effect != "MASK" && r.decision == "DENY"
@@ -264,7 +264,7 @@ func drifts(r *record, o *outcome) bool {
 	return !stopped && effect != "" && (effect == "MASK") != (o.before.Effect == rego.Mask)
 }
 
-// idOf is the id that answers name a control by; 0 for one that is not stored.
+// idOf returns the id of a control in answers; 0 for one that is not stored.
 func (m *Machine) idOf(id int64) int64 {
 	if m.isNew[id] {
 		return 0

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// maxSubjects bounds how many subjects one replay tells apart.
+// maxSubjects is how many subjects one replay counts separately.
 const maxSubjects = 20_000
 
-// Add adds what came out of further records. Samples are kept up to most.
+// Add adds the results for further records. It keeps at most most samples.
 func (p *Part) Add(o *Part, most int) {
 	p.Lines += o.Lines
 	p.Evaluated += o.Evaluated
@@ -40,7 +40,7 @@ func (p *Part) Add(o *Part, most int) {
 	p.Samples = append(p.Samples, o.Samples[:min(len(o.Samples), max(0, most-len(p.Samples)))]...)
 }
 
-// Seen is how many records the part is of.
+// Seen returns the number of records in the part.
 func (p *Part) Seen() int64 { return int64(p.Lines) }
 
 func (p *Part) cannot(why string, n int64) {
@@ -50,7 +50,7 @@ func (p *Part) cannot(why string, n int64) {
 	p.NotReplayable[why] += n
 }
 
-// list puts ByRule into the form that travels, most flips first.
+// list converts ByRule to the form that is sent, most flips first.
 func (p *Part) list() {
 	p.Rules = p.Rules[:0]
 	for r, n := range p.ByRule {
@@ -59,7 +59,7 @@ func (p *Part) list() {
 	SortRules(p.Rules)
 }
 
-// SortRules puts the rules behind most flips first.
+// SortRules sorts the rules behind flips, most flips first.
 func SortRules(list []RuleCount) {
 	slices.SortFunc(list, func(a, b RuleCount) int {
 		return cmp.Or(cmp.Compare(b.Changed, a.Changed), cmp.Compare(a.PolicyID, b.PolicyID), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule.Rule, b.Rule.Rule))

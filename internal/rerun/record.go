@@ -11,8 +11,8 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
-// record is the part of a log entry that a replay needs. Members beside these,
-// such as a long trace, are passed over without being decoded.
+// record is the part of a log entry that a replay needs. Other members, such as a long
+// trace, are skipped without decoding.
 type record struct {
 	id, decision, effect, mode, action, userID, path string
 	at                                               time.Time
@@ -23,8 +23,8 @@ type record struct {
 
 var errRecord = errors.New("not a decision record")
 
-// parse reads the members of line that count. It is lenient about what the log
-// itself wrote and checked, and strict about where values end.
+// parse reads the members of line that matter. It is lenient about what the log itself
+// wrote and checked, and strict about where values end.
 func parse(line []byte, r *record) error {
 	*r = record{}
 	if err := members(line, r.member); err != nil {
@@ -36,7 +36,7 @@ func parse(line []byte, r *record) error {
 	return nil
 }
 
-// members calls fn with each member of the object that line is.
+// members calls fn for each member of the object in line.
 func members(line []byte, fn func(key string, raw []byte) error) error {
 	i := skipSpace(line, 0)
 	if i >= len(line) || line[i] != '{' {
@@ -124,7 +124,7 @@ func text(raw []byte) (string, error) {
 	return s, err
 }
 
-// memberText is a text member of a small object; empty where there is none.
+// memberText returns a text member of a small object; empty if there is none.
 func memberText(raw []byte, name string) string {
 	v, err := value.Decode(raw, value.Limits{})
 	if err != nil {
@@ -141,7 +141,7 @@ func skipSpace(b []byte, i int) int {
 	return i
 }
 
-// skipValue is where the value that begins at i ends.
+// skipValue returns the end of the value that begins at i.
 func skipValue(b []byte, i int) (end int, ok bool) {
 	depth := 0
 	for i < len(b) {
@@ -191,11 +191,11 @@ func skipString(b []byte, i int) int {
 	return -1
 }
 
-// redactedMark is what redact.JSON leaves in the place of a secret.
+// redactedMark is what redact.JSON writes in place of a secret.
 const redactedMark = "[redacted]"
 
-// decodeInput reads a kept input. What a stock OPA was sent may hold members
-// that differ only in case, which the strict decoder refuses.
+// decodeInput reads a stored input. The input of a stock OPA may have members that differ
+// only in case, which the strict decoder refuses.
 func decodeInput(raw []byte) (value.Value, error) {
 	v, err := value.Decode(raw, value.Limits{})
 	if err == nil {
@@ -210,7 +210,7 @@ func decodeInput(raw []byte) (value.Value, error) {
 	return value.FromAny(x)
 }
 
-// redactedPaths gives the places of redacted values.
+// redactedPaths returns the paths of redacted values.
 func redactedPaths(v value.Value) [][]string {
 	var out [][]string
 	var walk func(v value.Value, at []string)
@@ -232,7 +232,7 @@ func redactedPaths(v value.Value) [][]string {
 	return out
 }
 
-// touches reports whether a control that reads some paths sees one of those.
+// touches reports whether a control that reads some paths reads one of those.
 func touches(reads, places [][]string) bool {
 	for _, p := range places {
 		for _, r := range reads {
@@ -245,8 +245,8 @@ func touches(reads, places [][]string) bool {
 	return false
 }
 
-// Member is the raw value of one member of a record; nil where there is none,
-// or where line is no object.
+// Member returns the raw value of one member of a record; nil if there is none, or if line
+// is not an object.
 func Member(line []byte, name string) []byte {
 	var out []byte
 	err := members(line, func(key string, raw []byte) error {

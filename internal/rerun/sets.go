@@ -9,17 +9,17 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-// sides are the two sets that a record is decided by.
+// sides are the two sets that decide a record.
 type sides struct {
 	base, cand *rego.Set
-	// deny: what no control covers is refused.
+	// deny: requests without a control are refused.
 	deny bool
-	// unknown: what decided is not known.
+	// unknown: it is not known what decided.
 	unknown bool
 }
 
-// has reports whether the baseline has a version of a control; 0 is none that it
-// could lack.
+// has reports whether the baseline has this version of a control; always true for version
+// 0.
 func (s *sides) has(id, version int64) bool {
 	return id == 0 || slices.ContainsFunc(s.base.Controls(), func(c *rego.Control) bool { return c.Meta().ID == id && c.Meta().Version == version })
 }
@@ -38,15 +38,15 @@ type sets struct {
 	seats map[seat]*sides
 }
 
-// seat is who decides: a bouncer with a revision of its bundle, or, where that is
-// not known, in an epoch.
+// seat identifies who decided: a bouncer with a revision of its bundle or, if that is
+// unknown, in an epoch.
 type seat struct {
 	bouncer, bundle int64
 	epoch           int
 }
 
-// keptEpochs is for how many epochs the sets are kept, besides the newest, and
-// keptSeats for how many seats of a bouncer.
+// keptEpochs is for how many epochs the sets are cached, besides the newest; keptSeats for
+// how many seats of a bouncer.
 const (
 	keptEpochs = 3
 	keptSeats  = 2
@@ -67,14 +67,14 @@ func newSets(m *Machine) sets {
 	return s
 }
 
-// of gives the sides that a record is decided by: those of its revision or time,
-// and of what its bouncer saw.
+// of returns the sides for a record: those of its revision or time, limited to what its
+// bouncer saw.
 func (s *sets) of(r *record) *sides {
 	v := s.views[r.bouncerID]
 	if r.bouncerID == 0 || v == nil {
 		revision := r.revision
 		if r.bouncerID != 0 {
-			revision = 0 // it is that of a bundle of which nothing is known
+			revision = 0 // its bundle is unknown
 		}
 		s.at = s.epochAt(revision, r.at)
 		return s.fullAt(s.at)
@@ -90,12 +90,12 @@ func (s *sets) of(r *record) *sides {
 	}
 	s.makeRoom(key)
 	made := s.restricted(s.fullAt(at), v, bundle)
-	made.unknown = made.unknown || bundle == nil && r.revision > 0 && len(v.Bundles) > 0 // it is older than them
+	made.unknown = made.unknown || bundle == nil && r.revision > 0 && len(v.Bundles) > 0 // the record is older than all of them
 	s.seats[key] = made
 	return made
 }
 
-// epochAt is the epoch of a revision of the environment; 0 goes by the time.
+// epochAt returns the epoch of a revision of the environment; revision 0 means by time.
 func (s *sets) epochAt(revision int64, at time.Time) int {
 	epochs := s.m.spec.Epochs
 	first := 0
@@ -109,10 +109,9 @@ func (s *sets) epochAt(revision int64, at time.Time) int {
 	return first + sort.Search(n, func(i int) bool { return !at.Before(epochs[first+i].From) })
 }
 
-// seatOf is the epoch by which a bouncer decided, and the bundle that it had. Of
-// all epochs that look the same to the bundle it is the one nearest to that of
-// the last record. A bundle of which nothing is known goes by the time, but not
-// past the first that is known.
+// seatOf returns the epoch in which a bouncer decided, and its bundle. Of all epochs that
+// look the same to the bundle, it picks the one nearest to that of the last record. An
+// unknown bundle goes by time, but no later than the first known one.
 func (s *sets) seatOf(v *View, r *record) (epoch int, b *Bundle) {
 	oldest, newest := 0, 0
 	until := int64(math.MaxInt64)
@@ -146,7 +145,7 @@ func (s *sets) makeRoom(next seat) {
 	}
 }
 
-// restricted is what a bouncer sees of the sides of an epoch.
+// restricted returns what a bouncer sees of the sides of an epoch.
 func (s *sets) restricted(full *sides, v *View, b *Bundle) *sides {
 	resources, deny := v.Resources, v.Deny
 	if b != nil && s.m.spec.ViewsThen {
@@ -159,7 +158,7 @@ func (s *sets) restricted(full *sides, v *View, b *Bundle) *sides {
 	return out
 }
 
-// fullAt gives the sides of an epoch as the service itself had them.
+// fullAt returns the sides of an epoch as the service itself had them.
 func (s *sets) fullAt(epoch int) *sides {
 	if i := slices.Index(s.order, epoch); i >= 0 {
 		if i != len(s.order)-1 {
@@ -185,8 +184,8 @@ func (s *sets) fullAt(epoch int) *sides {
 	return made
 }
 
-// keep remembers the sides of an epoch, and forgets those used longest ago, but
-// for the newest, from which any other can be made.
+// keep caches the sides of an epoch, and drops the least recently used, except the newest,
+// from which any other can be built.
 func (s *sets) keep(epoch int, made *sides) {
 	s.full[epoch] = made
 	s.order = append(s.order, epoch)
@@ -200,7 +199,7 @@ func (s *sets) keep(epoch int, made *sides) {
 	}
 }
 
-// newest is the baseline of the newest epoch.
+// newest returns the baseline of the newest epoch.
 func (s *sets) newest() rego.SetSpec {
 	m := s.m
 	return rego.SetSpec{
@@ -210,7 +209,7 @@ func (s *sets) newest() rego.SetSpec {
 
 func (s *sets) mix(epoch int) *Mix { return &s.m.spec.Mixes[s.m.spec.Epochs[epoch].Mix] }
 
-// back is what leads from the baseline of one epoch to that of an older one.
+// back returns the steps from the baseline of one epoch to that of an older one.
 func (s *sets) back(from, to int) rego.Change {
 	c := s.m.differ(s.mix(from).Baseline, s.mix(to).Baseline)
 	c.Revision = s.m.spec.Epochs[to].Revision
@@ -228,8 +227,8 @@ func (s *sets) back(from, to int) rego.Change {
 	return c
 }
 
-// sidesFrom adds the candidate to the baseline of an epoch. The two share what
-// they have in common.
+// sidesFrom adds the candidate to the baseline of an epoch. The two share their common
+// parts.
 func (s *sets) sidesFrom(base *rego.Set, epoch int) *sides {
 	mix := s.mix(epoch)
 	out := &sides{base: base, cand: base, unknown: s.m.spec.Epochs[epoch].Unknown}
@@ -242,7 +241,7 @@ func (s *sets) sidesFrom(base *rego.Set, epoch int) *sides {
 	return out
 }
 
-// pick gives the controls at some indices, but for those that are lost.
+// pick returns the controls with these indices, except lost ones.
 func (m *Machine) pick(list []int) []*rego.Control {
 	out := make([]*rego.Control, 0, len(list))
 	for _, at := range list {
@@ -253,7 +252,7 @@ func (m *Machine) pick(list []int) []*rego.Control {
 	return out
 }
 
-// differ is the change from one list of controls to another.
+// differ returns the difference between two lists of controls.
 func (m *Machine) differ(from, to []int) (c rego.Change) {
 	had := map[int64]*rego.Control{}
 	for _, ctl := range m.pick(from) {

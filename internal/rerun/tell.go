@@ -7,8 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/rego/explain"
 )
 
-// tell traces a flip to the rule behind it, and keeps it as a sample while
-// there is room.
+// tell finds the rule behind a flip, and keeps the flip as a sample while there is room.
 func (m *Machine) tell(ctx context.Context, p *Part, r *record, s *sides, req *rego.Request, opt rego.Options, o outcome) {
 	if m.told >= maxExplained {
 		return
@@ -23,7 +22,7 @@ func (m *Machine) tell(ctx context.Context, p *Part, r *record, s *sides, req *r
 	}
 	behind, who := &after, &o.after
 	if after.Rule == "" || o.after.PolicyID == 0 && o.before.PolicyID != 0 {
-		behind, who = &before, &o.before // what decided is gone
+		behind, who = &before, &o.before // the source of what decided is lost
 	}
 	if behind.Rule != "" {
 		p.ByRule[Rule{PolicyID: m.idOf(who.PolicyID), PolicyName: who.PolicyName, Rule: behind.Rule, Line: behind.Line}]++
@@ -53,7 +52,7 @@ func (m *Machine) verdict(d *rego.Decision, blocked bool) Verdict {
 	return v
 }
 
-// explain names the rule that decided; where only a default did, or nothing,
+// explain names the rule that decided. If only a default decided, or nothing did, it names
 // the nearest rule that would have granted access.
 func (m *Machine) explain(v *Verdict, why []explain.Explanation) {
 	if len(why) == 0 {

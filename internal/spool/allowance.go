@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// Allowance says which of many records may carry something that is nice to have:
-// a burst whole, then so many a second. A refusal costs one look at memory. It is
-// safe for concurrent use.
+// Allowance limits how many records may carry an optional part: a whole burst, then so many
+// a second. A refusal costs one memory access. It is safe for concurrent use.
 type Allowance struct {
 	each, span int64        // nanoseconds a record, and for how many a burst is ahead
-	next       atomic.Int64 // until when what was taken is paid for, in Unix nanoseconds
+	next       atomic.Int64 // until when the used records are paid for, in Unix nanoseconds
 }
 
 // NewAllowance allows a burst of so many records, then rate a second.
@@ -19,7 +18,7 @@ func NewAllowance(burst, rate int) *Allowance {
 	return &Allowance{each: each, span: each * int64(burst)}
 }
 
-// Take reports whether the record of the moment now may carry it.
+// Take reports whether the current record may carry the part.
 func (a *Allowance) Take(now time.Time) bool {
 	at := now.UnixNano()
 	for {

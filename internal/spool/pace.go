@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// Pace tells a Log's consumer when to rest. Storing a record costs many times
-// what making it does, on the same processors, and the log keeps it safe
-// meanwhile: so in a burst the consumer works a part of the time only. The part
-// grows with the backlog, up to all of it, and when the burst is over nothing
-// holds the consumer back.
+// Pace tells the consumer of a Log when to rest. Storing a record costs many times as much
+// as making it, on the same processors, and the log keeps it safe meanwhile. So in a burst
+// the consumer works only a part of the time. The part grows with the backlog, up to all of
+// it; after the burst, nothing delays the consumer.
 type Pace struct {
 	Log *Log
 	Now func() time.Time
 	// Busy is the rate of appends, in records a second, above which there is a burst.
 	Busy float64
-	// Share is how much of a processor storing may take before a slower rate counts
-	// as a burst too, by what the records of the last batch cost; 0: any.
+	// Share is how much of a processor storing may take before a lower rate counts as a
+	// burst too, judged by the cost of the last batch; 0: any.
 	Share float64
-	// Rests is how many times as long as a batch took the consumer rests after it
-	// in a burst, while there is no backlog; none is left of it at Deep records.
+	// Rests is the length of a rest in a burst, as a multiple of the time of the last
+	// batch, while there is no backlog; it falls to 0 at Deep records.
 	Rests float64
 	Deep  int64
 
@@ -32,12 +31,12 @@ type Pace struct {
 }
 
 const (
-	// paceLook is how long appends are counted for a rate to be known.
+	// paceLook is how long appends are counted to measure a rate.
 	paceLook = 20 * time.Millisecond
-	// paceMost is the longest rest: what was decided may be looked for.
+	// paceMost is the longest rest: somebody may look for a decision.
 	paceMost = 3 * time.Second
-	// paceBatch is how many records a batch has whose cost counts: small ones
-	// are mostly the cost of a transaction, and nothing waits behind them.
+	// paceBatch is the smallest batch whose cost counts: in small ones the transaction
+	// dominates, and nothing waits behind them.
 	paceBatch = 500
 )
 
@@ -46,8 +45,8 @@ func NewPace(log *Log, now func() time.Time, busy, rests float64, deep int64) *P
 	return &Pace{Log: log, Now: now, Busy: busy, Rests: rests, Deep: deep, most: paceMost, hurry: make(chan struct{}, 1), since: now(), seen: log.written()}
 }
 
-// Hurry ends the rest that is being taken, or else the next one: somebody waits
-// for what is in the log. It may be called by anybody.
+// Hurry ends the current rest, or else the next one, because somebody waits for records. It
+// is safe for concurrent use.
 func (p *Pace) Hurry() {
 	select {
 	case p.hurry <- struct{}{}:
@@ -55,8 +54,8 @@ func (p *Pace) Hurry() {
 	}
 }
 
-// Rest is called by the consumer after a batch of n records that took so long. It
-// returns when the next one is due, at once where there is no burst.
+// Rest is called by the consumer after a batch of n records that took this long. It returns
+// when the next one is due; at once when there is no burst.
 func (p *Pace) Rest(ctx context.Context, took time.Duration, n int) {
 	p.cost = 0
 	if n >= paceBatch {
@@ -81,13 +80,13 @@ func (p *Pace) Rest(ctx context.Context, took time.Duration, n int) {
 	}
 }
 
-// rest is how long the consumer may rest at a backlog.
+// rest is how long the consumer may rest at this backlog.
 func (p *Pace) rest(took time.Duration, backlog int64) time.Duration {
 	room := 1 - float64(backlog)/float64(p.Deep)
 	return min(p.most, time.Duration(float64(took)*p.Rests*max(room, 0)))
 }
 
-// updateRate works out the rate since the last time, unless that was just now.
+// updateRate measures the rate since the last time, unless that was just now.
 func (p *Pace) updateRate() {
 	now := p.Now()
 	passed := now.Sub(p.since)

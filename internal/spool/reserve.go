@@ -10,38 +10,37 @@ import (
 	"syscall"
 )
 
-// reserveSteps is in how many parts a reserve is given back, so that whoever
+// reserveSteps is the number of parts in which a reserve is released, so that whoever
 // filled the disk does not get all of it at once.
 const reserveSteps = 8
 
-// Reserve is room on a disk that is held back by a file of that size. When the
-// disk is full it is given back in parts to those who must go on writing, and
-// taken again when there is room. A nil Reserve holds nothing. It is safe for
-// concurrent use.
+// Reserve is disk space that a file of that size reserves. When the disk is full, parts are
+// released for those who must continue to write; the space is reserved again when there is
+// room. A nil Reserve reserves nothing. It is safe for concurrent use.
 type Reserve struct {
 	path  string
 	size  int64
 	step  int64
-	inUse atomic.Bool // some of it was given back
-	low   atomic.Bool // less than its size is free beside it
+	inUse atomic.Bool // a part was released
+	low   atomic.Bool // less than its size is free besides it
 
 	mu   sync.Mutex
 	file *os.File
 	held int64
-	free int64 // on the disk, when it was looked at last
+	free int64 // on the disk, as last measured
 }
 
-// ReserveStats says how a Reserve is, in bytes.
+// ReserveStats is the state of a Reserve, in bytes.
 type ReserveStats struct {
-	Size int64 // what should be held back
+	Size int64 // the configured size
 	Held int64 // what is
-	Free int64 // what the disk has beside it
-	// Low: less than Size is free beside what is held; InUse: some was given back.
+	Free int64 // free on the disk besides the reserve
+	// Low: less than Size is free besides the reserve; InUse: a part was released.
 	Low, InUse bool
 }
 
-// HoldBack reserves room in a folder. Where the disk has too little, less is held,
-// and Low says so. With size 0 or less there is no reserve.
+// HoldBack reserves space in a folder. If the disk has too little, it reserves less, and
+// Low says so. With size 0 or less there is no reserve.
 func HoldBack(dir string, size int64) (*Reserve, error) {
 	if size <= 0 {
 		return nil, nil //nolint:nilnil // a nil Reserve holds nothing
@@ -65,10 +64,10 @@ func HoldBack(dir string, size int64) (*Reserve, error) {
 	return r, nil
 }
 
-// InUse reports whether some of the reserve was given back: what can wait should.
+// InUse reports whether a part of the reserve was released: work that can wait should wait.
 func (r *Reserve) InUse() bool { return r != nil && r.inUse.Load() }
 
-// Release gives a part back to the disk; false: there is none left.
+// Release returns a part to the disk; false: there is none left.
 func (r *Reserve) Release() bool {
 	if r == nil {
 		return false
@@ -91,9 +90,9 @@ func (r *Reserve) release() bool {
 	return true
 }
 
-// Check looks at the disk: it gives a part back before the disk is full, so that
-// others than the log find room too, and holds all of it again where there is
-// room for it twice. It is called every now and then, while one looks.
+// Check measures the disk. It releases a part before the disk is full, so that others than
+// the log find space too, and reserves all of it again when there is room for twice its
+// size. Call it at intervals.
 func (r *Reserve) Check() ReserveStats {
 	if r == nil {
 		return ReserveStats{}
@@ -119,7 +118,7 @@ func (r *Reserve) Check() ReserveStats {
 	return r.stats()
 }
 
-// Stats says how the reserve was when Check looked last.
+// Stats returns the state of the reserve at the last Check.
 func (r *Reserve) Stats() ReserveStats {
 	if r == nil {
 		return ReserveStats{}
@@ -133,7 +132,7 @@ func (r *Reserve) stats() ReserveStats {
 	return ReserveStats{Size: r.size, Held: r.held, Free: r.free, Low: r.low.Load() || r.held < r.size, InUse: r.inUse.Load()}
 }
 
-// Close stops looking after the reserve; its file stays.
+// Close stops managing the reserve; its file stays.
 func (r *Reserve) Close() error {
 	if r == nil {
 		return nil
@@ -141,8 +140,8 @@ func (r *Reserve) Close() error {
 	return r.file.Close()
 }
 
-// freeBytes is what an ordinary user may still write to the disk of a folder;
-// where that cannot be found out there is said to be enough.
+// freeBytes returns what an ordinary user may still write to the disk of a folder; a large
+// number if that is unknown.
 func freeBytes(dir string) int64 {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

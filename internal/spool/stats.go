@@ -7,36 +7,36 @@ import (
 )
 
 const (
-	// probeEvery is how often a disk that failed is tried while nobody appends.
+	// probeEvery is how often a failed disk is tried while nobody appends.
 	probeEvery = time.Second
 	// probeBytes is what it must take then.
 	probeBytes = 64 << 10
-	// maxMarks bounds the moments that the age of records is found by.
+	// maxMarks is the number of moments that are kept to find the age of records.
 	maxMarks = 4096
 )
 
-// Stats says how a log is.
+// Stats is the state of a log.
 type Stats struct {
 	Records  int64         // that are not acknowledged
 	Bytes    int64         // of these
-	MaxBytes int64         // the ceiling of Bytes
-	Lag      time.Duration // about how old the oldest of these is; 0 where there is none
-	Refused  int64         // records that were not taken in since Open
-	Healed   int64         // how often the log went on in a new file after a failure
-	// Failing is why the log cannot be written now; nil while it can.
+	MaxBytes int64         // the limit of Bytes
+	Lag      time.Duration // approximate age of the oldest of these; 0 if there is none
+	Refused  int64         // records that were refused since Open
+	Healed   int64         // how often the log continued in a new file after a failure
+	// Failing is why the log cannot be written now; nil if it can.
 	Failing error
-	// Full says that the ceiling was reached, and nothing much has been shipped since.
+	// Full says that the limit was reached, and that little has been shipped since.
 	Full bool
 }
 
-// Refuses reports whether the log takes nothing now.
+// Refuses reports whether the log accepts nothing now.
 func (s Stats) Refuses() bool { return s.Failing != nil || s.Full }
 
-// Filling reports whether four fifths of the ceiling are reached: it is time to
-// find out why nothing is shipped.
+// Filling reports whether the log is over 80 % of its limit: find out why nothing is
+// shipped.
 func (s Stats) Filling() bool { return s.Bytes >= s.MaxBytes/5*4 }
 
-// tally is what Stats is made of. Log.mu guards it.
+// tally is the source of Stats. Log.mu guards it.
 type tally struct {
 	refused, healed int64
 	failing         error
@@ -67,7 +67,7 @@ func oldest(segments []*segment) time.Time {
 	return info.ModTime()
 }
 
-// Stats says how the log is now.
+// Stats returns the current state of the log.
 func (l *Log) Stats() Stats {
 	depth := l.Depth()
 	l.mu.Lock()
@@ -85,7 +85,7 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// countReplaced is how often the log went on in a new file.
+// countReplaced returns how often the log continued in a new file.
 func (l *Log) countReplaced() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

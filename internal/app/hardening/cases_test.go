@@ -77,6 +77,7 @@ type party struct {
 	// in sandbox, and so numbered that the other tenant has no such id.
 	policy, resource, bouncer int64
 	scenario, simulation      int64
+	webhook, agent            int64
 	user, keyID               string
 }
 
@@ -286,6 +287,10 @@ func (r *rig) fill(t *testing.T, p *party) {
 	p.policy = r.control(t, p, body{"resource_id": p.resource})
 	p.user, _ = r.person(t, p, "viewer")
 	p.scenario = p.admin.Do(t, "POST", "/pis/scenarios", body{"policy_id": p.policy, "name": r.name("scenario")}).Want(201).ID()
+	p.webhook = p.admin.Do(t, "POST", "/webhooks", body{
+		"name": r.name("webhook"), "url": "https://webhook.invalid/", "events": []string{"policy.created"}, "enabled": false,
+	}).Want(201).ID()
+	p.agent = p.admin.Do(t, "POST", "/ai-agents", body{"name": r.name("agent"), "type": "llm"}).Want(201).ID()
 	run, _ := p.admin.Do(t, "POST", fmt.Sprintf("/pis/policies/%d/simulate?environment=sandbox", p.policy), body{"scenario_id": p.scenario}).Want(200).Get("simulation_id").(float64)
 	p.simulation = int64(run)
 }
@@ -315,6 +320,10 @@ func (p *party) known(param string) string {
 		return fmt.Sprint(p.resource)
 	case "bouncer_id", "pep_id":
 		return fmt.Sprint(p.bouncer)
+	case "webhook_id":
+		return fmt.Sprint(p.webhook)
+	case "agent_id":
+		return fmt.Sprint(p.agent)
 	case "scenario_id":
 		return fmt.Sprint(p.scenario)
 	case "simulation_id":

@@ -74,7 +74,7 @@ func (c *Config) Check() error {
 		}
 	}
 	if c.DomainInterval <= 0 {
-		return fmt.Errorf("GATEHOUSE_DOMAIN_INTERVAL: %s is not more than 0", c.DomainInterval)
+		return fmt.Errorf("GATEHOUSE_DOMAIN_INTERVAL: %s must be more than 0", c.DomainInterval)
 	}
 	if c.DataDir == "" {
 		return fmt.Errorf("GATEHOUSE_DATA_DIR: a directory is needed")

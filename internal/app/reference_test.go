@@ -63,7 +63,7 @@ func section(b *bytes.Buffer, title, commands string, of reflect.Type) {
 }
 
 func TestConfigCheck(t *testing.T) {
-	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second, SpoolBytes: minSpoolBytes, SessionIdle: time.Hour, SessionLife: 12 * time.Hour}
+	good := Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Demo: true, SimulationDeadline: 30 * time.Second, SpoolBytes: minSpoolBytes, SessionIdle: time.Hour, SessionLife: 12 * time.Hour, DomainInterval: 24 * time.Hour}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +79,7 @@ func TestConfigCheck(t *testing.T) {
 		"a short key": {func(c *Config) { c.EncryptionKey = "c2hvcnQ=" }, "NOTIFICATION_ENCRYPTION_KEY"},
 		"targets":     {func(c *Config) { c.AllowTargets = []string{"10.0.0.0"} }, "GATEHOUSE_ALLOW_TARGETS"},
 		"rate limit":  {func(c *Config) { c.RateLimit = "12x" }, "GATEHOUSE_RATE_LIMIT"},
+		"domains":     {func(c *Config) { c.DomainInterval = 0 }, "GATEHOUSE_DOMAIN_INTERVAL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := good

@@ -114,7 +114,7 @@ func TestLibrariesAsCode(t *testing.T) {
 			t.Errorf("refused: %s", r.Body)
 		}
 		deploy(200, "a/only.rego", strings.Replace(namedControl, "(input.user)", "(input.user.id)", 1), "a/only_test.rego", tests, "lib/people.rego", changed, "lib/gatehouse.yaml", manifest)
-		if r := deploy(422, "lib/people.rego", changed, "lib/gatehouse.yaml", strings.Replace(manifest, "library", "control", 1)); !strings.Contains(string(r.Body), "the module is no control") {
+		if r := deploy(422, "lib/people.rego", changed, "lib/gatehouse.yaml", strings.Replace(manifest, "library", "control", 1)); !strings.Contains(string(r.Body), "the module is not a control") {
 			t.Errorf("a wrong kind: %s", r.Body)
 		}
 	})

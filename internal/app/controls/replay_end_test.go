@@ -118,7 +118,7 @@ func TestReplayTruncated(t *testing.T) {
 	ask["max_decisions"] = 1500
 	r := a.Do(t, http.MethodPost, "/compliance/impact-preview", ask).Want(200)
 	if r.Get("truncated") != true || r.Get("evaluated") != 1500.0 || r.Get("recorded") != 1800.0 || r.Get("without_input") != 0.0 || r.Get("changed") != 5.0 ||
-		!strings.Contains(fmt.Sprint(r.Get("note")), "the newest 1500 decisions; 300 older ones are left out") {
+		!strings.Contains(fmt.Sprint(r.Get("note")), "the newest 1500 decisions of the window; max_decisions leaves out 300 older ones") {
 		t.Errorf("fewer than there are: %s", r.Body)
 	}
 	ask["max_decisions"] = 1800

@@ -223,7 +223,7 @@ func TestSimulateAgrees(t *testing.T) {
 		}
 		// What was sent stays, for "what if"; where that is not what live says, a note tells.
 		got := d.run(body{"user": body{"role": "hr", "clearance": 1}, "resource": body{"path": "/salaries/1", "data_classification": "restricted"}})
-		if got.Decision != "DENY" || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], `the registered resource wins, with "confidential"`) {
+		if got.Decision != "DENY" || len(got.Notes) != 1 || !strings.Contains(got.Notes[0], `a live decision uses the registered resource, with "confidential"`) {
 			t.Errorf("what if it were restricted: %s %v", got.Decision, got.Notes)
 		}
 		// Another resource's request: the control is tried, and the note says that it would not be.

@@ -62,6 +62,9 @@ export default function AccountMenu({ keys }: { keys: () => void }) {
         <Menu.Item leftSection={<Icon name="keyboard" />} rightSection={<kbd className="gh-kbd">?</kbd>} onClick={keys}>
           {t("shell.keys")}
         </Menu.Item>
+        <Menu.Item component="a" href={`/devdocs?lang=${language}`} leftSection={<Icon name="book" />}>
+          {t("shell.devdocs")}
+        </Menu.Item>
         <Menu.Item onClick={() => void leave()}>{t("shell.signOut")}</Menu.Item>
       </Menu.Dropdown>
     </Menu>

@@ -2,6 +2,7 @@ const shell = {
   account: "Account",
   bouncer: "Bouncer",
   decision: "Decision",
+  devdocs: "Developer portal",
   environment: "Environment",
   group_overview: "Overview",
   group_controls: "Controls",

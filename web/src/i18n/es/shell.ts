@@ -5,6 +5,7 @@ const shell: Area<typeof en> = {
   account: "Cuenta",
   bouncer: "Bouncer",
   decision: "Decisión",
+  devdocs: "Portal para desarrolladores",
   environment: "Entorno",
   group_overview: "Resumen",
   group_controls: "Controles",

@@ -5,6 +5,7 @@ const shell: Area<typeof en> = {
   account: "Compte",
   bouncer: "Bouncer",
   decision: "Décision",
+  devdocs: "Portail des développeurs",
   environment: "Environnement",
   group_overview: "Vue d’ensemble",
   group_controls: "Contrôles",

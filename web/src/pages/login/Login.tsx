@@ -9,7 +9,12 @@ import { ErrorPanel } from "../../ui/ErrorPanel";
 
 /** A path of this console, or the start. An address of elsewhere is not followed. */
 export function safeNext(next: string | null): string {
-  return next?.startsWith("/") && !next.startsWith("//") && !next.includes("\\") ? next : "/";
+  // The address is read as the browser reads it: it drops tabs, and takes a backslash for a slash.
+  if (!next?.startsWith("/")) return "/";
+  const to = URL.parse(next, window.location.origin);
+  return to?.origin === window.location.origin && !to.pathname.startsWith("//")
+    ? to.pathname + to.search + to.hash
+    : "/";
 }
 
 export default function Login() {

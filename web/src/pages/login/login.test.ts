@@ -9,6 +9,12 @@ describe("safeNext", () => {
     ["https://evil.example", "/"],
     ["//evil.example", "/"],
     ["/\\evil.example", "/"],
+    ["/\t/evil.example", "/"],
+    ["/\n\\evil.example/x", "/"],
+    ["/\\\t/evil.example", "/"],
     ["javascript:alert(1)", "/"],
+    ["/.//evil.example", "/"],
+    ["/x/..//evil.example", "/"],
+    ["/x//y", "/x//y"],
   ])("of %s goes to %s", (next, to) => expect(safeNext(next)).toBe(to));
 });

@@ -134,8 +134,19 @@ func TestRedisComesAndGoes(t *testing.T) {
 				t.Fatal("it does not come back")
 			}
 		}
-		if w, v := count(t, a, "t", "y", 1, 240*time.Hour), count(t, b, "t", "y", 1, 240*time.Hour); w.Count != 1 || v.Count != 2 {
-			t.Errorf("round %d: replicas do not count together: %+v %+v", round, w, v)
+		// On a loaded machine a count may take longer than a cache waits: it then counts
+		// alone, once.
+		for try, late := 0, time.After(30*time.Second); ; try++ {
+			key := fmt.Sprintf("y-%d-%d", round, try)
+			w, v := count(t, a, "t", key, 1, 240*time.Hour), count(t, b, "t", key, 1, 240*time.Hour)
+			if w.Count == 1 && v.Count == 2 {
+				break
+			}
+			select {
+			case <-late:
+				t.Fatalf("round %d: replicas do not count together: %+v %+v", round, w, v)
+			default:
+			}
 		}
 		server.Stop()
 	}

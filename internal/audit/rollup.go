@@ -109,20 +109,12 @@ func (r *Rollup) put(measure string, n int64) {
 
 // each calls f with every measure that is not 0.
 func (r *Rollup) each(f func(measure string, n int64)) {
-	for _, m := range []struct {
-		measure string
-		n       int64
-	}{
-		{measurePermit, r.Permitted},
-		{measureDeny, r.Denied},
-		{measureMask, r.Masked},
-		{measurePolicyDeny, r.PolicyDenials},
-		{measureError, r.Errors},
-		{measureCacheHit, r.CacheHits},
-		{measureTime, r.EvaluationUS},
+	for measure, n := range map[string]int64{
+		measurePermit: r.Permitted, measureDeny: r.Denied, measureMask: r.Masked, measurePolicyDeny: r.PolicyDenials,
+		measureError: r.Errors, measureCacheHit: r.CacheHits, measureTime: r.EvaluationUS,
 	} {
-		if m.n != 0 {
-			f(m.measure, m.n)
+		if n != 0 {
+			f(measure, n)
 		}
 	}
 	for step, n := range r.Latencies {
@@ -183,10 +175,19 @@ func (rd *Reader) Rollups(ctx context.Context, sc scope.Scope, w Width, from, to
 // Totals adds up the decisions from the period of from to that of to, both included, in the
 // scope's environment or in all.
 func (rd *Reader) Totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
+	return rd.totals(ctx, sc, w, from, to, "")
+}
+
+// Outcomes is Totals of Permitted and Denied alone, which is a tenth of the work.
+func (rd *Reader) Outcomes(ctx context.Context, sc scope.Scope, w Width, from, to time.Time) (Rollup, error) {
+	return rd.totals(ctx, sc, w, from, to, ` AND measure IN ('permit', 'deny')`)
+}
+
+func (rd *Reader) totals(ctx context.Context, sc scope.Scope, w Width, from, to time.Time, only string) (Rollup, error) {
 	sum := Rollup{Start: w.Start(from)}
 	err := rd.cluster.Read(ctx, sc.Tenant, func(tx *db.Tx) error {
 		sum = Rollup{Start: sum.Start}
-		return sumRollups(ctx, tx, w, sum.Start, w.Start(to).Add(time.Duration(w)), visible(sc, sc.Env), &sum)
+		return sumRollups(ctx, tx, w, sum.Start, w.Start(to).Add(time.Duration(w)), visible(sc, sc.Env), only, &sum)
 	})
 	return sum, err
 }

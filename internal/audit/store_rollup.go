@@ -39,15 +39,16 @@ func storeRollups(ctx context.Context, tx *db.Tx, rs rollups) error {
 	return err
 }
 
+type storedSum struct {
+	Bucket  time.Time `db:"bucket"`
+	Measure string    `db:"measure"`
+	N       int64     `db:"n"`
+}
+
 // readRollups reads the roll-ups of one width in [from, to), summed over environments.
 func readRollups(ctx context.Context, tx *db.Tx, w Width, from, to time.Time, envs []string) ([]Rollup, error) {
-	type stored struct {
-		Bucket  time.Time `db:"bucket"`
-		Measure string    `db:"measure"`
-		N       int64     `db:"n"`
-	}
 	var out []Rollup
-	rows := db.Rows[stored](ctx, tx, `SELECT bucket, measure, n FROM decision_rollups
+	rows := db.Rows[storedSum](ctx, tx, `SELECT bucket, measure, n FROM decision_rollups
 		WHERE width = $1 AND bucket >= $2 AND bucket < $3 AND environment IN ($4, $5) ORDER BY bucket`,
 		time.Duration(w).Microseconds(), from, to, envs[0], envs[len(envs)-1])
 	for r, err := range rows {
@@ -62,14 +63,10 @@ func readRollups(ctx context.Context, tx *db.Tx, w Width, from, to time.Time, en
 	return out, nil
 }
 
-// sumRollups adds the roll-ups of one width in [from, to) to sum.
-func sumRollups(ctx context.Context, tx *db.Tx, w Width, from, to time.Time, envs []string, sum *Rollup) error {
-	type total struct {
-		Measure string `db:"measure"`
-		N       int64  `db:"n"`
-	}
-	rows, err := db.All[total](ctx, tx, `SELECT measure, CAST(SUM(n) AS BIGINT) AS n FROM decision_rollups
-		WHERE width = $1 AND bucket >= $2 AND bucket < $3 AND environment IN ($4, $5) GROUP BY measure`,
+// sumRollups adds the roll-ups of one width in [from, to) to sum. only narrows what is added.
+func sumRollups(ctx context.Context, tx *db.Tx, w Width, from, to time.Time, envs []string, only string, sum *Rollup) error {
+	rows, err := db.All[storedSum](ctx, tx, `SELECT measure, CAST(SUM(n) AS BIGINT) AS n FROM decision_rollups
+		WHERE width = $1 AND bucket >= $2 AND bucket < $3 AND environment IN ($4, $5)`+only+` GROUP BY measure`,
 		time.Duration(w).Microseconds(), from, to, envs[0], envs[len(envs)-1])
 	for _, r := range rows {
 		sum.put(r.Measure, r.N)

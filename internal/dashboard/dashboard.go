@@ -133,16 +133,16 @@ func (s *Service) realTime(ctx context.Context, sc scope.Scope, now time.Time, o
 	return nil
 }
 
-// window adds up the last so long, to the minute: whole hours, and the minutes
+// window adds up the outcomes of the last so long, to the minute: whole hours, and the minutes
 // before the first.
 func (s *Service) window(ctx context.Context, sc scope.Scope, now time.Time, long time.Duration) (audit.Rollup, error) {
 	first := audit.Minute.Start(now.Add(-long)).Add(time.Minute)
 	hours := audit.Hour.Start(first.Add(time.Hour - time.Nanosecond)) // the first hour that is wholly inside
-	sum, err := s.Log.Totals(ctx, sc, audit.Hour, hours, now)
+	sum, err := s.Log.Outcomes(ctx, sc, audit.Hour, hours, now)
 	if err != nil || !first.Before(hours) {
 		return sum, err
 	}
-	head, err := s.Log.Totals(ctx, sc, audit.Minute, first, hours.Add(-time.Nanosecond))
+	head, err := s.Log.Outcomes(ctx, sc, audit.Minute, first, hours.Add(-time.Nanosecond))
 	sum.Merge(&head)
 	return sum, err
 }

@@ -115,7 +115,7 @@ func TestFanOut(t *testing.T) {
 				}
 			})
 		}
-		apptest.Eventually(t, 30*time.Second, func() error {
+		apptest.Eventually(t, 20*time.Second, func() error {
 			health := a.Do(t, "GET", "/health/policy-bridge", nil).Want(200)
 			if asked.Load() != int64(n) || health.Get("connected_clients") != float64(n) || health.Get("sync_completed") != true {
 				return fmt.Errorf("%d have asked, %s", asked.Load(), health.Body)
@@ -140,7 +140,7 @@ func TestFanOut(t *testing.T) {
 		if late[n/2] > 200*time.Millisecond || late[n-1] > time.Second {
 			t.Errorf("too slow: middle %s, last %s", late[n/2], late[n-1])
 		}
-		apptest.Eventually(t, 30*time.Second, func() error {
+		apptest.Eventually(t, 20*time.Second, func() error {
 			// Nobody has asked with the new tag, so nobody runs it as far as we know.
 			if v := a.Do(t, "GET", "/deployments/revisions/production", nil).Want(200).Get("converged"); v != false {
 				return fmt.Errorf("converged: %v", v)

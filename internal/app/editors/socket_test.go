@@ -90,7 +90,7 @@ func TestEditorSocket(t *testing.T) {
 	for _, k := range open {
 		_ = k.Conn.CloseNow()
 	}
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 5*time.Second, func() error {
 		if k, status := apptest.DialEditor(t, s, s.Admin, me, nil); k == nil {
 			return fmt.Errorf("once the others are closed: %d", status)
 		}

@@ -37,7 +37,7 @@ func TestKilled(t *testing.T) {
 			}
 			written, decided := history.acknowledged()
 			written, decided = written+5+rng.IntN(40), decided+5+rng.IntN(40)
-			apptest.Eventually(t, 30*time.Second, func() error {
+			apptest.Eventually(t, 20*time.Second, func() error {
 				if w, d := history.acknowledged(); w < written || d < decided {
 					return fmt.Errorf("%d of %d writes and %d of %d decisions acknowledged", w, written, d, decided)
 				}
@@ -164,7 +164,7 @@ func (h *history) check(t *testing.T, a *apptest.Client) {
 
 func (h *history) checkDecisions(t *testing.T, a *apptest.Client) {
 	t.Helper()
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 20*time.Second, func() error {
 		logged := map[string]int{}
 		for cursor := ""; ; {
 			var page struct {

@@ -117,19 +117,19 @@ func TestStoreThatHangs(t *testing.T) {
 	proxy.hang()
 	hung := time.Now()
 	for i := range 30 {
-		if took := ask(fmt.Sprint("never-seen-", i)); took > 10*time.Second {
+		if took := ask(fmt.Sprint("never-seen-", i)); took > 5*time.Second {
 			t.Errorf("a decision took %s", took)
 		}
 	}
-	if all := time.Since(hung); all > 60*time.Second {
+	if all := time.Since(hung); all > 20*time.Second {
 		t.Errorf("30 decisions took %s", all)
 	}
 	began := time.Now()
-	if res := s.Anonymous().Do(t, "GET", "/health/ready", nil); res.Status != 503 || time.Since(began) > 10*time.Second {
+	if res := s.Anonymous().Do(t, "GET", "/health/ready", nil); res.Status != 503 || time.Since(began) > 3*time.Second {
 		t.Errorf("readiness: %d after %s", res.Status, time.Since(began))
 	}
 	began = time.Now()
-	if res := a.Do(t, "POST", "/policies", body{"name": "more", "rego_code": "package more\n\nallow if true\n"}); res.Status != 503 || time.Since(began) > 60*time.Second {
+	if res := a.Do(t, "POST", "/policies", body{"name": "more", "rego_code": "package more\n\nallow if true\n"}); res.Status != 503 || time.Since(began) > 25*time.Second {
 		t.Errorf("a write: %d after %s", res.Status, time.Since(began))
 	}
 	proxy.resume()
@@ -160,7 +160,7 @@ func TestRedisThatHangs(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		res := a.Do(t, "POST", "/decisions/evaluate", body{"user": body{"id": "ann"}, "action": body{"name": "read"}, "resource": body{"type": "api", "path": "/x"}}).Want(200)
-		if took := time.Since(began); took > 10*time.Second {
+		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("a decision took %s", took)
 		}
 		if _, err := fmt.Sscan(res.Header.Get("X-RateLimit-Remaining"), &left); err != nil {
@@ -182,7 +182,7 @@ func TestRedisThatHangs(t *testing.T) {
 			t.Fatalf("%d requests are left after %d: the count begins anew", left, before-i)
 		}
 	}
-	if all := time.Since(hung); all > 30*time.Second {
+	if all := time.Since(hung); all > 10*time.Second {
 		t.Errorf("100 decisions took %s", all)
 	}
 	s.Login(t, "admin", apptest.Password)
@@ -193,7 +193,7 @@ func TestRedisThatHangs(t *testing.T) {
 		return nil
 	})
 	began := time.Now()
-	if s.Anonymous().Do(t, "GET", "/health/ready", nil).Want(200); time.Since(began) > 5*time.Second {
+	if s.Anonymous().Do(t, "GET", "/health/ready", nil).Want(200); time.Since(began) > time.Second {
 		t.Errorf("readiness took %s", time.Since(began))
 	}
 	proxy.resume()

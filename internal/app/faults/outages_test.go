@@ -68,7 +68,7 @@ func TestCutOff(t *testing.T) {
 	apptest.Answers(t, &apptest.Client{Base: b.URL}, "/open", 403, 10*time.Second)
 	t.Logf("back in touch and up to date %s after the server", time.Since(began).Round(time.Millisecond))
 	decides(t, b, "/closed", "/open")
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 15*time.Second, func() error {
 		n := map[string]int{}
 		for _, e := range apptest.DecisionLog(t, s.Admin, "sandbox") {
 			n[e.Decision]++
@@ -89,7 +89,7 @@ func TestMaxStale(t *testing.T) {
 	b, _, _ := guarded(t, s, body{"configuration": body{"max_stale": "3s"}})
 	c := &apptest.Client{Base: b.URL}
 	began := time.Now()
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 20*time.Second, func() error {
 		c.Do(t, "GET", "/open", nil).Want(200)
 		if held := time.Since(began); held < 5*time.Second {
 			return fmt.Errorf("held for %s", held)
@@ -146,7 +146,7 @@ func TestFirstStart(t *testing.T) {
 		apptest.Answers(t, &apptest.Client{Base: b.URL}, "/_bouncer/ready", 200, 10*time.Second)
 		decides(t, b, "/open", "/closed")
 	}
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 15*time.Second, func() error {
 		if e := apptest.ByRequest(apptest.DecisionLog(t, s.Admin, "sandbox"))["lent"]; len(e) != 1 || e[0].Effect != "SHADOW_WOULD_DENY" || e[0].Error == "" {
 			return fmt.Errorf("the log has %+v", e)
 		}
@@ -187,7 +187,7 @@ func TestDiskCopy(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.Start()
-			apptest.Eventually(t, 30*time.Second, func() error { // a foreign copy is known as such once the server was asked
+			apptest.Eventually(t, 10*time.Second, func() error { // a foreign copy is known as such once the server was asked
 				mended, err := os.ReadFile(file)
 				if err != nil || len(mended) < len(good)/2 || string(mended) == string(data) {
 					return fmt.Errorf("the copy is not mended: %d bytes, %v", len(mended), err)
@@ -251,7 +251,7 @@ func TestDecisionsSurvive(t *testing.T) {
 		more := func() {
 			t.Helper()
 			until := count.Load() + 100
-			apptest.Eventually(t, 30*time.Second, func() error {
+			apptest.Eventually(t, 20*time.Second, func() error {
 				if n := count.Load(); n < until {
 					return fmt.Errorf("%d of %d answered", n, until)
 				}
@@ -311,7 +311,7 @@ func TestCredentialEnds(t *testing.T) {
 	}
 	s.Admin.Do(t, "POST", at+"/rotate-token", body{}).Want(200, 201).Into(&issued)
 	apptest.Says(t, b.Process, "the control plane answered 401", 5*time.Second)
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 5*time.Second, func() error {
 		if r := s.Admin.Do(t, "GET", at, nil).Want(200); r.Get("status") != "degraded" {
 			return fmt.Errorf("the bouncer's status: %s", r.Body)
 		}
@@ -324,7 +324,7 @@ func TestCredentialEnds(t *testing.T) {
 	fresh := &apptest.BouncerProcess{ID: b.ID, Token: issued.Token, Dir: b.Dir}
 	fresh.Detached(t, s.URL, app.Addr)
 	apptest.Answers(t, &apptest.Client{Base: fresh.URL}, "/open", 403, 5*time.Second)
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 5*time.Second, func() error {
 		if r := s.Admin.Do(t, "GET", at, nil).Want(200); r.Get("status") != "connected" {
 			return fmt.Errorf("the bouncer's status: %s", r.Body)
 		}
@@ -339,7 +339,7 @@ func TestCredentialEnds(t *testing.T) {
 	fresh.Kill()
 	again.Dir = b.Dir
 	again.Detached(t, s.URL, app.Addr)
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 5*time.Second, func() error {
 		if r := s.Admin.Do(t, "GET", fmt.Sprint("/bouncers/", again.ID), nil).Want(200); r.Get("status") != "connected" {
 			return fmt.Errorf("the new bouncer's status: %s\n%s", r.Body, again.Log)
 		}

@@ -72,7 +72,7 @@ reason := "administrators only" if not allow
 	envoy := asEnvoy(t, addr)
 	check := func(req *authv3.CheckRequest) (status uint32, answer *authv3.CheckResponse, meta map[string]any) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		answer, err := envoy.Check(ctx, req)
 		if err != nil {
@@ -91,7 +91,7 @@ reason := "administrators only" if not allow
 		t.Errorf("in shadow: %d %v", status, meta)
 	}
 	apptest.Enforce(t, a, "sandbox")
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 10*time.Second, func() error {
 		if status, _, meta := check(holding("GET", "/admin", "", nil)); status != 401 {
 			return fmt.Errorf("still %v", meta)
 		}
@@ -133,7 +133,7 @@ reason := "administrators only" if not allow
 	if status, _, meta := check(holding("GET", "/orders", "", map[string]string{"bouncer": "another"})); status != 403 || meta["status"] != "wrong_bouncer" {
 		t.Errorf("another bouncer: %d %v", status, meta)
 	}
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 10*time.Second, func() error {
 		log := map[string]apptest.LogEntry{}
 		for _, e := range apptest.DecisionLog(t, a, "sandbox") {
 			log[e.ID] = e
@@ -155,7 +155,7 @@ reason := "administrators only" if not allow
 	twin.Detached(t, s.URL, "127.0.0.1:9", "GATEHOUSE_BOUNCER_GRPC_LISTEN="+second)
 	first := envoy
 	envoy = asEnvoy(t, second)
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 10*time.Second, func() error {
 		if status, _, meta := check(holding("GET", "/orders", "", nil)); status != 200 {
 			return fmt.Errorf("a replica with the same token: %v", meta)
 		}

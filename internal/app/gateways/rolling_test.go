@@ -168,7 +168,7 @@ func TestServerLeaves(t *testing.T) {
 	t.Parallel()
 	s := apptest.StartServer(t, dbtest.SQLite, "GATEHOUSE_STOP_DELAY=2s")
 	s.Interrupt()
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 5*time.Second, func() error {
 		if res := s.Admin.Do(t, "GET", "/health/ready", nil); res.Status != 503 {
 			return fmt.Errorf("still ready: %d", res.Status)
 		}

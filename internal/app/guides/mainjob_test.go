@@ -47,7 +47,7 @@ func TestMainJob(t *testing.T) {
 		a.Do(t, "PUT", path, body{"status": "active"}).Want(200)
 
 		visitor, staff, hr := bouncer.As("eve", "visitor"), bouncer.As("ben", "staff"), bouncer.As("ada", "hr")
-		apptest.Eventually(t, 30*time.Second, func() error { return wantStatus(visitor, 403) })
+		apptest.Eventually(t, 5*time.Second, func() error { return wantStatus(visitor, 403) })
 		before := seen()
 		res := visitor.Do(t, "GET", "/employees/1", nil).Want(403)
 		if !bytes.Contains(res.Body, []byte("only HR and staff")) || seen() != before {
@@ -62,7 +62,7 @@ func TestMainJob(t *testing.T) {
 		// A bouncer that the control is not for passes what has no control.
 		other.As("eve", "visitor").Do(t, "GET", "/employees/1", nil).Want(200)
 
-		apptest.Eventually(t, 30*time.Second, func() error {
+		apptest.Eventually(t, 5*time.Second, func() error {
 			logs := a.Do(t, "GET", "/decisions/audit?environment=sandbox&limit=100", nil).Want(200)
 			for _, effect := range []string{`"DENY"`, `"MASK"`, `"ALLOW"`} {
 				if !bytes.Contains(logs.Body, []byte(effect)) {
@@ -100,7 +100,7 @@ func TestTour(t *testing.T) {
 		"GATEHOUSE_LISTEN=" + api, "GATEHOUSE_DATA_DIR=" + filepath.Join(dir, ".gatehouse"), "GATEHOUSE_DEV_SANDBOX=" + sandbox,
 		"GATEHOUSE_DEV_PRODUCTION=" + production, "GATEHOUSE_DEV_APPLICATION=" + demo,
 	}, "dev")
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 20*time.Second, func() error {
 		if !strings.Contains(dev.Log.String(), "Try it:") {
 			return fmt.Errorf("no welcome in: %s", dev.Log)
 		}
@@ -128,7 +128,7 @@ func TestTour(t *testing.T) {
 		t.Errorf("Ctrl-C ended with %d:\n%s", code, dev.Log)
 	}
 	dev.Start()
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 20*time.Second, func() error {
 		res, err := http.Get("http://" + sandbox + "/_bouncer/ready")
 		if err != nil {
 			return err

@@ -75,7 +75,7 @@ func bouncerElsewhere(t *testing.T, r *rig) {
 		"result": body{"decision": "PERMIT"}, "labels": body{"bouncer_id": fmt.Sprint(sibling), "id": fmt.Sprint(sibling)}, "bouncer_id": sibling, "tenant_id": r.beta.id,
 	}
 	c.Do(t, "POST", "/bridge/logs", []any{event}).Want(200, 202, 204)
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 5*time.Second, func() error {
 		logs := r.alpha.admin.Do(t, "GET", "/decisions/audit?limit=1000&environment=sandbox", nil).Want(200)
 		for _, entry := range logs.Get("logs").([]any) {
 			if e, _ := entry.(map[string]any); e["decision_id"] == event["decision_id"] {
@@ -97,7 +97,7 @@ func bouncerEnded(t *testing.T, r *rig) {
 		t.Helper()
 		c.Do(t, "GET", "/bridge/self", nil).Want(200)
 		f()
-		apptest.Eventually(t, 30*time.Second, func() error {
+		apptest.Eventually(t, time.Second, func() error {
 			if res := c.Do(t, "GET", "/bridge/self", nil); res.Status != 401 && res.Status != 403 {
 				return fmt.Errorf("%s: %d %s", what, res.Status, res.Body)
 			}
@@ -154,7 +154,7 @@ func bouncerBundle(t *testing.T, r *rig) {
 		r.control(t, p, members)
 	}
 	p.admin.Do(t, "DELETE", fmt.Sprintf("/policies/%d", deleted), nil).Want(200)
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 5*time.Second, func() error {
 		text := apptest.Unpacked(t, c.Do(t, "GET", fmt.Sprintf("/bridge/bundles/%d", id), nil).Want(200).Body)
 		for canary, want := range map[string]bool{
 			"canary-wide": true, "canary-mine": true, "canary-others": false, "canary-draft": false, "canary-production": false, "canary-deleted": false,

@@ -144,7 +144,7 @@ func cacheInvalidation(t *testing.T, r *rig) {
 			if got := c.Do(t, "POST", "/decisions/evaluate", ask).Want(200); i == 0 && got.Get("decision") != want {
 				t.Errorf("%s: %s, want %s", what, got.Body, want)
 			}
-			apptest.Eventually(t, 30*time.Second, func() error {
+			apptest.Eventually(t, 5*time.Second, func() error {
 				if got := c.Do(t, "POST", "/decisions/evaluate", ask).Want(200); got.Get("decision") != want {
 					return fmt.Errorf("%s, replica %d: %s", what, i, got.Body)
 				}

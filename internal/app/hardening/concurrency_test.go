@@ -252,7 +252,7 @@ func mixedChanges(t *testing.T, r *rig) {
 		}
 	}
 	for env, c := range edges {
-		apptest.Eventually(t, 30*time.Second, func() error {
+		apptest.Eventually(t, 5*time.Second, func() error {
 			if text := apptest.Unpacked(t, c.Do(t, "GET", bundles[env], nil).Want(200).Body); strings.Contains(text, "canary-") {
 				return fmt.Errorf("the bundle for %s holds a deleted control", env)
 			}

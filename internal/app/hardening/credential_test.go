@@ -194,7 +194,7 @@ func endedCredentials(t *testing.T, r *rig) {
 		}
 		f()
 		for i, at := range seen {
-			limit := []time.Duration{10 * time.Second, 30 * time.Second}[i]
+			limit := []time.Duration{time.Second, 5 * time.Second}[i]
 			apptest.Eventually(t, limit, func() error {
 				if res := at.Do(t, "GET", path, nil); res.Status != status {
 					return fmt.Errorf("%s: replica %d answers %d %s", what, i, res.Status, res.Body)
@@ -249,7 +249,7 @@ func endedCredentials(t *testing.T, r *rig) {
 
 	_, key = r.key(t, p, body{"name": "k", "scopes": []string{"policies:read"}, "expires_at": time.Now().Add(1500 * time.Millisecond).UTC().Format(time.RFC3339Nano)})
 	r.do(t, key, "GET", "/policies", 200, nil)
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 5*time.Second, func() error {
 		if res := key.Do(t, "GET", "/policies", nil); res.Status != 401 {
 			return fmt.Errorf("an expired key: %d", res.Status)
 		}

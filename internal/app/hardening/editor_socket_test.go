@@ -93,7 +93,7 @@ func TestEditorSocketShutdown(t *testing.T) {
 	if code := good.ClosedWith(); code != websocket.StatusGoingAway {
 		t.Errorf("the end of the server: closed with %d", code)
 	}
-	if code := s.Wait(30 * time.Second); code != 0 || time.Since(began) > 20*time.Second {
+	if code := s.Wait(10 * time.Second); code != 0 || time.Since(began) > 8*time.Second {
 		t.Errorf("the server ended with %d after %s\n%s", code, time.Since(began), s.Log)
 	}
 	_ = deaf.Close()

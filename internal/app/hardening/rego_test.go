@@ -287,7 +287,7 @@ func textStaysText(t *testing.T, r *rig) {
 	for _, control := range p.admin.Do(t, "GET", "/policies", nil).Want(200).Get("policies").([]any) {
 		p.admin.Do(t, "PUT", fmt.Sprintf("/policies/%v", control.(map[string]any)["id"]), body{"resource_id": nil}).Want(200)
 	}
-	apptest.Eventually(t, 30*time.Second, func() error {
+	apptest.Eventually(t, 5*time.Second, func() error {
 		text := apptest.Unpacked(t, c.Do(t, "GET", fmt.Sprintf("/bridge/bundles/%d", id), nil).Want(200).Body)
 		if n := strings.Count(text, `"root"`); n < len(hostile) {
 			return fmt.Errorf("the bundle holds %d of %d controls", n, len(hostile))

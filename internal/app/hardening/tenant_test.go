@@ -257,7 +257,7 @@ func endedTenants(t *testing.T, r *rig) {
 	r.do(t, p.key, "POST", "/decisions/evaluate", 200, body{"user": body{"id": "u"}})
 	refused := func(c *apptest.Client, path string) {
 		t.Helper()
-		apptest.Eventually(t, 30*time.Second, func() error {
+		apptest.Eventually(t, time.Second, func() error {
 			res := c.Do(t, "GET", path, nil)
 			if res.Status != 401 && res.Status != 403 {
 				return fmt.Errorf("answered %d", res.Status)

@@ -124,7 +124,7 @@ func TestSourceLimits(t *testing.T) {
 			if err != nil || len(issues) > maxIssues {
 				t.Errorf("%d issues, %v", len(issues), err)
 			}
-			if took > 10*time.Second {
+			if took > 2*time.Second {
 				t.Errorf("took %v", took)
 			}
 			t.Logf("%v, %d issues", took.Round(time.Millisecond), len(issues))

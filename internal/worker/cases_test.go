@@ -97,10 +97,10 @@ func TestCasesWithMuchData(t *testing.T) {
 			r := TestRequest{Source: "package much\n\n" + c.body + "\n", Data: resources(c.n, c.padding), Cases: []suite.TestCase{
 				{Name: "last", Input: object(t, `{"name":"resource 5000"}`), Expected: true}, {Name: "none", Input: object(t, `{"name":"x"}`), Expected: false},
 			}}
-			began := time.Now()
+			began := childrenTime(t, p)
 			got, err := p.Test(t.Context(), "default", r)
-			within(t, "test", began, 2*p.cfg.TestDeadline, err)
-			t.Logf("%s: %v %+v", time.Since(began), err, got)
+			within(t, "test", began, p, 2*p.cfg.TestDeadline, err)
+			t.Logf("%s: %v %+v", childrenTime(t, p)-began, err, got)
 			var f *fault.Error
 			switch {
 			case c.refused == "" && (err != nil || !got[0].Passed || !got[1].Passed):

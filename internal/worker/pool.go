@@ -25,7 +25,7 @@ type Config struct {
 	Queue int
 	// Memory is the cap of one child in bytes.
 	Memory int64
-	// ValidateDeadline, LintDeadline and TestDeadline bound one call, in wall time.
+	// ValidateDeadline, LintDeadline and TestDeadline bound one call, in processor time.
 	ValidateDeadline, LintDeadline, TestDeadline time.Duration
 	// ModulesDeadline bounds a run of Rego tests.
 	ModulesDeadline time.Duration

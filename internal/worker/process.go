@@ -23,7 +23,8 @@ type process struct {
 	once sync.Once
 	err  error
 	// rest ends an idle child; it runs only while the child is in the pool.
-	rest *time.Timer
+	rest    *time.Timer
+	started time.Time
 }
 
 // oneThread keeps a child to one processor. A program has one thread: a second
@@ -51,6 +52,7 @@ func start(cfg Config, env ...string) (*process, error) {
 		return nil, fmt.Errorf("start %s: %w", cfg.Command[0], err)
 	}
 	stepBack(cmd.Process.Pid)
+	proc.started = time.Now()
 	return proc, nil
 }
 
@@ -70,28 +72,53 @@ func (p *process) call(ctx context.Context, limit time.Duration, req request) (r
 	return rep, nil
 }
 
-// bounded talks to the child within the deadline and the caller's time; when
-// either is over the child is killed, which ends do.
+// patience is how long a call may take that a busy machine keeps from the processor
+// time of its limit.
+const patience = 20 * time.Second
+
+// bounded talks to the child within the limit and the caller's time; when either is
+// over the child is killed, which ends do. The limit counts processor time: children
+// step back for the server, and no source is refused because the machine is busy.
 func (p *process) bounded(ctx context.Context, limit time.Duration, do func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
+	began, before := time.Now(), p.spent()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	select {
-	case err := <-done:
-		if err != nil {
-			return p.ended(err)
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				return p.ended(err)
+			}
+			return nil
+		case <-timer.C:
+			owed := limit - (p.spent() - before)
+			if rest := max(limit, patience) - time.Since(began); owed > 0 && rest > 0 {
+				timer.Reset(min(owed, rest))
+				continue
+			}
+			p.kill()
+			<-done //nolint:errcheck // what it says comes of the kill
+			if owed > 0 && limit < patience {
+				return fault.New(fault.Unavailable, "worker_unavailable", "the server is too busy to evaluate this now").After(time.Second)
+			}
+			return limitFault(fmt.Sprintf("the evaluation did not end within %s", limit))
+		case <-ctx.Done():
+			p.kill()
+			<-done //nolint:errcheck // what it says comes of the kill
+			return fault.New(fault.Unavailable, "cancelled", "the caller disconnected").Because(ctx.Err())
 		}
-		return nil
-	case <-timer.C:
-		p.kill()
-		<-done //nolint:errcheck // what it says comes of the kill
-		return limitFault(fmt.Sprintf("the evaluation did not end within %s", limit))
-	case <-ctx.Done():
-		p.kill()
-		<-done //nolint:errcheck // what it says comes of the kill
-		return fault.New(fault.Unavailable, "cancelled", "the caller disconnected").Because(ctx.Err())
 	}
+}
+
+// spent is the processor time of the child so far; where the system does not count it,
+// the time since it started.
+func (p *process) spent() time.Duration {
+	if spent, counted := processorTime(p.cmd.Process.Pid); counted {
+		return spent
+	}
+	return time.Since(p.started)
 }
 
 // ended says why a child broke off: over its memory, or a failure of its own.

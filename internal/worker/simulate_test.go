@@ -82,9 +82,9 @@ func TestSimulateHostile(t *testing.T) {
 	}
 	for name, body := range programs {
 		t.Run(name, func(t *testing.T) {
-			began := time.Now()
+			began := childrenTime(t, p)
 			s, err := p.Simulate(t.Context(), "default", SimulateRequest{Source: "package hostile\n\n" + body + "\n", Input: object(t, `{"x":1}`)})
-			within(t, "simulate", began, p.cfg.SimulateDeadline, err)
+			within(t, "simulate", began, p, p.cfg.SimulateDeadline, err)
 			if len(s.Steps) > 1001 || len(fmt.Sprint(s.Mask)) > 2<<20 {
 				t.Errorf("%d steps, %d masks", len(s.Steps), len(s.Mask))
 			}

@@ -156,8 +156,9 @@ var layers = []layer{
 		"internal/enforce/discovery",
 		"internal/enforce/settings",
 	}},
-	{"the data plane: bundles", []string{
+	{"the data plane: bundles and requests", []string{
 		"internal/enforce/follow",
+		"internal/enforce/request",
 	}},
 	{"parts of the faces", []string{
 		"internal/api/bridge",

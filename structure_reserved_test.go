@@ -13,6 +13,7 @@ var dataPlaneHTTP = []string{
 	"internal/enforce/identity",
 	"internal/enforce/metrics",
 	"internal/enforce/follow",
+	"internal/enforce/request",
 	"internal/enforce/settings",
 	"internal/enforce/uplink",
 	"internal/enforce/upstream",

@@ -40,6 +40,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
@@ -191,6 +192,7 @@ type Bouncer struct {
 	cache     *rego.Cache
 	journal   *journal.Journal
 	ids       *ids.Source
+	reader    *request.Reader
 	count     metrics.Counters
 	buffers   bodies.Buffers
 	events    sync.Pool // *[]byte
@@ -256,6 +258,7 @@ func New(cfg Config, logger *slog.Logger) (*Bouncer, error) {
 	if b.bodies, err = bodies.Open(cfg.DataDir, cfg.Entropy); err != nil {
 		return nil, err
 	}
+	b.reader = request.NewReader(b.bodies, b.ids, logger, cfg.Now)
 	b.events.New = func() any { buf := make([]byte, 0, 2048); return &buf }
 	b.bundles = b.newFollower(settings.Reader{Trusted: trusted, Token: cfg.Token, Client: plane.HTTP(), Now: cfg.Now})
 	b.journal, err = journal.Open(journal.Config{

@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
@@ -42,7 +43,7 @@ func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 	st := b.state.Load()
 	in := b.requestOf(st, c)
 	defer b.recoverCheck(ctx, st, &in, &a)
-	if no := in.validateCheck(c, st); no != nil {
+	if no := validateCheck(&in, c, st); no != nil {
 		return b.refuseCheck(st, &in, no)
 	}
 	patience := envoyPatience
@@ -50,7 +51,7 @@ func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 		patience = time.Until(end) * 3 / 4 // the rest is for the way
 	}
 	if st.Mode == settings.Enforcing {
-		in.patience = max(patience, time.Millisecond)
+		in.Patience = max(patience, time.Millisecond)
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		return b.decideHeld(ctx, st, in, c)
@@ -60,7 +61,7 @@ func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 		b.recordSkipped(shadowJob{st: st, in: in, who: identity.Nobody()})
 		return b.passCheck(st, &in, "shadow_overload")
 	}
-	in.headers = in.headers.Clone() // the decision may outlive the request
+	in.Headers = in.Headers.Clone() // the decision may outlive the request
 	done := make(chan *extauthz.Answer, 1)
 	b.checking.Go(func() {
 		defer b.pending.Add(-1)
@@ -77,34 +78,34 @@ func (b *Bouncer) check(ctx context.Context, c *extauthz.Check) (a *extauthz.Ans
 }
 
 // recoverCheck turns a panic into an answer.
-func (b *Bouncer) recoverCheck(ctx context.Context, st *settings.State, in *inbound, a **extauthz.Answer) {
+func (b *Bouncer) recoverCheck(ctx context.Context, st *settings.State, in *request.Inbound, a **extauthz.Answer) {
 	if p := recover(); p != nil {
-		b.panicked(ctx, "a check panicked", p, in.id)
-		*a = b.refuseCheck(st, in, &refusal{http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"})
+		b.panicked(ctx, "a check panicked", p, in.ID)
+		*a = b.refuseCheck(st, in, request.Refuse(http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"))
 	}
 }
 
 // passCheck is the answer in shadow mode without a decision.
-func (b *Bouncer) passCheck(st *settings.State, in *inbound, code string) *extauthz.Answer {
+func (b *Bouncer) passCheck(st *settings.State, in *request.Inbound, code string) *extauthz.Answer {
 	v := verdict{mode: st.Mode, pass: true, word: metrics.PassThrough}
-	v.no.code = code
+	v.no.Code = code
 	return b.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
 // requestOf is what is known of a request before it is looked at.
-func (b *Bouncer) requestOf(st *settings.State, c *extauthz.Check) inbound {
-	in := inbound{at: b.cfg.Now(), method: c.Method, headers: http.Header(c.Header), secure: c.Scheme == "https", peer: c.Peer}
-	if c.ID != "" && len(in.headers[header.RequestID]) == 0 && saneID(c.ID) {
-		in.id = c.ID
+func (b *Bouncer) requestOf(st *settings.State, c *extauthz.Check) request.Inbound {
+	in := request.Inbound{At: b.cfg.Now(), Method: c.Method, Headers: http.Header(c.Header), Secure: c.Scheme == "https", Peer: c.Peer}
+	if c.ID != "" && len(in.Headers[header.RequestID]) == 0 && request.SaneID(c.ID) {
+		in.ID = c.ID
 	} else {
-		in.id = b.requestID(in.headers, in.at)
+		in.ID = b.reader.RequestID(in.Headers, in.At)
 	}
-	in.trusted = asks(st.Trusted, c.Peer)
+	in.Trusted = asks(st.Trusted, c.Peer)
 	from := c.Source
 	if !from.IsValid() {
 		from = c.Peer
 	}
-	in.client = st.Trusted.ClientOf(from, in.headers).String()
+	in.Client = st.Trusted.ClientOf(from, in.Headers).String()
 	return in
 }
 
@@ -119,32 +120,32 @@ func asks(trusted identity.Proxies, peer netip.Addr) bool {
 
 // validateCheck is what is done before a decision: may the peer ask, and is there one
 // reading of what it holds.
-func (in *inbound) validateCheck(c *extauthz.Check, st *settings.State) *refusal {
-	if !in.trusted {
-		return &refusal{http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint"}
+func validateCheck(in *request.Inbound, c *extauthz.Check, st *settings.State) *request.Refusal {
+	if !in.Trusted {
+		return request.Refuse(http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint")
 	}
-	if no := in.adopt(c.Method, c.Host, c.Target, st.Settings); no != nil {
+	if no := in.Adopt(c.Method, c.Host, c.Target, st.Settings); no != nil {
 		return no
 	}
-	splitMerged(in.headers, c.Merged, st.Names)
-	return in.routed(c, st)
+	splitMerged(in.Headers, c.Merged, st.Names)
+	return checkRoute(in, c, st)
 }
 
 // decideHeld decides on a request that Envoy holds.
-func (b *Bouncer) decideHeld(ctx context.Context, st *settings.State, in inbound, c *extauthz.Check) (a *extauthz.Answer) {
+func (b *Bouncer) decideHeld(ctx context.Context, st *settings.State, in request.Inbound, c *extauthz.Check) (a *extauthz.Answer) {
 	defer b.recoverCheck(ctx, st, &in, &a)
-	who, idErr := identity.Identify(ctx, in.headers, st.Names, st.Tokens, st.ByHeaders)
-	if refs, looks := b.needs(st, &in); looks {
-		in.seen = shownBody(c, refs)
+	who, idErr := identity.Identify(ctx, in.Headers, st.Names, st.Tokens, st.ByHeaders)
+	if refs, looks := in.Needs(st); looks {
+		in.Seen = shownBody(c, refs)
 	}
 	v := b.judge(ctx, st, &in, who, idErr)
 	switch {
 	case errors.Is(idErr, identity.ErrAmbiguous):
-		v.resolve(&refusal{http.StatusBadRequest, "bad_request", "the request has two identities"}, nil)
+		v.resolve(request.Refuse(http.StatusBadRequest, "bad_request", "the request has two identities"), nil)
 		v.mask = nil
 	case v.word == metrics.Mask || v.word == metrics.ShadowMask:
 		// Envoy sends the application's answer, and we never see it.
-		v.resolve(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which ext_authz cannot do"}, nil)
+		v.resolve(request.Refuse(http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which ext_authz cannot do"), nil)
 		v.mask = nil
 	}
 	b.challengeCaller(st, &in, who, &v, false)
@@ -156,26 +157,26 @@ func (b *Bouncer) decideHeld(ctx context.Context, st *settings.State, in inbound
 
 // refuseCheck refuses a request that there is nothing to decide on; in shadow
 // mode it passes.
-func (b *Bouncer) refuseCheck(st *settings.State, in *inbound, no *refusal) *extauthz.Answer {
+func (b *Bouncer) refuseCheck(st *settings.State, in *request.Inbound, no *request.Refusal) *extauthz.Answer {
 	b.count.Refused.Add(1)
 	v := verdict{mode: st.Mode}
 	v.resolve(no, nil)
 	return b.envoyAnswer(st, in, identity.Nobody(), &v)
 }
 
-// routed reads what the operator wrote at Envoy's route. What is not ours to
+// checkRoute reads what the operator wrote at Envoy's route. What is not ours to
 // decide, or names what we do not know, is refused: it would be decided by the
 // wrong controls.
-func (in *inbound) routed(c *extauthz.Check, st *settings.State) *refusal {
+func checkRoute(in *request.Inbound, c *extauthz.Check, st *settings.State) *request.Refusal {
 	if want := c.Extensions[extensionBouncer]; want != "" && st.Bouncer != "" && want != st.Bouncer && want != st.Name {
-		return &refusal{http.StatusForbidden, "wrong_bouncer", "the route is for another bouncer"}
+		return request.Refuse(http.StatusForbidden, "wrong_bouncer", "the route is for another bouncer")
 	}
 	if text := c.Extensions[extensionResource]; text != "" && st.Set != nil {
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || id <= 0 || st.Set.Match(&rego.Request{ResourceID: id}) == nil {
-			return &refusal{http.StatusForbidden, "unknown_resource", "the route names a resource that this bouncer does not stand before"}
+			return request.Refuse(http.StatusForbidden, "unknown_resource", "the route names a resource that this bouncer does not stand before")
 		}
-		in.resource = id
+		in.Resource = id
 	}
 	if c.Principal == "" && c.SNI == "" && len(c.Extensions) == 0 {
 		return nil
@@ -198,7 +199,7 @@ func (in *inbound) routed(c *extauthz.Check, st *settings.State) *refusal {
 		}
 		members = append(members, value.Member{Key: "extensions", Value: value.Object(extensions...)})
 	}
-	in.gateway = value.Object(members...)
+	in.Gateway = value.Object(members...)
 	return nil
 }
 
@@ -216,60 +217,60 @@ func splitMerged(h http.Header, merged bool, names header.Names) {
 
 // shownBody is what controls see of a body that Envoy sent. Of one that is not
 // whole nothing can be said, so that a control which asks for it cannot allow.
-func shownBody(c *extauthz.Check, refs lang.Refs) *inspection {
+func shownBody(c *extauthz.Check, refs lang.Refs) *request.Inspection {
 	h := http.Header(c.Header)
-	s := &inspection{refs: refs, whole: true, head: headOf(h, int64(len(c.Body)))}
-	if !needsBody(refs) {
+	s := &request.Inspection{Refs: refs, Whole: true, Head: request.HeadOf(h, int64(len(c.Body)))}
+	if !request.NeedsBody(refs) {
 		return s
 	}
 	switch {
 	case c.Have == extauthz.Partial:
-		s.whole, s.no = false, &refusal{http.StatusRequestEntityTooLarge, "body_partial", "a control needs the whole body, of which the gateway sent a part"}
+		s.Whole, s.Refusal = false, request.Refuse(http.StatusRequestEntityTooLarge, "body_partial", "a control needs the whole body, of which the gateway sent a part")
 	case c.Have == extauthz.Unseen:
-		s.whole, s.no = false, &refusal{http.StatusForbidden, "body_unavailable", "a control needs the body, which the gateway did not send"}
+		s.Whole, s.Refusal = false, request.Refuse(http.StatusForbidden, "body_unavailable", "a control needs the body, which the gateway did not send")
 	case len(c.Body) > bodies.MaxFromGateway:
-		s.whole, s.no = false, tooLarge("gateway", bodies.MaxFromGateway)
+		s.Whole, s.Refusal = false, request.TooLarge("gateway", bodies.MaxFromGateway)
 	case len(c.Body) > 0:
-		s.body, s.no = c.Body, unreadable(s.head)
+		s.Body, s.Refusal = c.Body, request.Unreadable(s.Head)
 	}
 	return s
 }
 
 // envoyAnswer writes a verdict as Envoy takes it.
-func (b *Bouncer) envoyAnswer(st *settings.State, in *inbound, who *identity.Caller, v *verdict) *extauthz.Answer {
+func (b *Bouncer) envoyAnswer(st *settings.State, in *request.Inbound, who *identity.Caller, v *verdict) *extauthz.Answer {
 	a := &extauthz.Answer{OK: v.pass, Metadata: v.metadata(st)}
 	reply := func(name, text string) { a.Reply = append(a.Reply, extauthz.Field{Name: name, Value: text}) }
 	if !v.pass {
 		provider := b.providerOf(in)
-		a.Status, a.Text = v.no.statusFor(in), string(refusalBody(in, provider, v.id, &v.no))
+		a.Status, a.Text = statusFor(&v.no, in), string(refusalBody(in, provider, v.id, &v.no))
 		refusalHeader(reply, in, provider, v.id, &v.no)
-		reply(header.Status, v.no.code)
+		reply(header.Status, v.no.Code)
 		return a
 	}
 	if v.id != "" {
 		reply(header.DecisionID, v.id)
 	}
 	st.IdentityFields(who, func(name, text string) { a.Set = append(a.Set, extauthz.Field{Name: name, Value: text}) })
-	c := credit(st, in, v.dec.Resource, who).KeepSession(in.headers["Cookie"])
+	c := in.Credit(st, v.dec.Resource, who).KeepSession(in.Headers["Cookie"])
 	for _, f := range c.Set {
 		a.Set = append(a.Set, extauthz.Field{Name: f.Name, Value: f.Value})
 	}
-	a.Remove = unbelieved(in.headers, st, a.Set, c.Drop)
+	a.Remove = unbelieved(in.Headers, st, a.Set, c.Drop)
 	return a
 }
 
 // metadata is Envoy's dynamic metadata, for access logs and the filters behind.
 func (v *verdict) metadata(st *settings.State) map[string]any {
 	m := map[string]any{
-		"decision": v.word, "mode": v.mode.String(), "status": v.no.code, "effect": v.effect().String(),
+		"decision": v.word, "mode": v.mode.String(), "status": v.no.Code, "effect": v.effect().String(),
 		"revision": st.Revision, "bouncer": st.Bouncer, "environment": st.Environment,
 	}
 	if v.id != "" {
 		m["decision_id"] = v.id
 	}
 	reason := v.dec.Reason
-	if v.no.status != 0 {
-		reason = v.no.message
+	if v.no.Status != 0 {
+		reason = v.no.Message
 	}
 	if reason != "" {
 		m["reason"] = reason

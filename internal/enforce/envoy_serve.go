@@ -15,6 +15,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/extauthz"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 )
@@ -95,13 +96,13 @@ func envoyTarget(raw string) (target, resource string, ok bool) {
 // host and allowed headers. 200 lets pass; to any other answer Envoy adds
 // nothing and hands it to the client, but for 5xx, which are failures to Envoy
 // and may be told to let pass: they become 403.
-func (b *Bouncer) envoyHTTP(w http.ResponseWriter, r *http.Request, outer *inbound, st *settings.State, target, resource string) {
+func (b *Bouncer) envoyHTTP(w http.ResponseWriter, r *http.Request, outer *request.Inbound, st *settings.State, target, resource string) {
 	c := &extauthz.Check{
-		Peer: outer.peer, Method: r.Method, Host: r.Host, Target: target, ID: outer.id, Header: textproto.MIMEHeader(r.Header),
-		Scheme: b.scheme(outer), Have: extauthz.BodyOf(r.Method),
+		Peer: outer.Peer, Method: r.Method, Host: r.Host, Target: target, ID: outer.ID, Header: textproto.MIMEHeader(r.Header),
+		Scheme: outer.Scheme(), Have: extauthz.BodyOf(r.Method),
 	}
-	if !outer.trusted { // anybody can knock here: loopback alone is no proof
-		b.writeEnvoy(w, b.refuseCheck(st, outer, &refusal{http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint"}))
+	if !outer.Trusted { // anybody can knock here: loopback alone is no proof
+		b.writeEnvoy(w, b.refuseCheck(st, outer, request.Refuse(http.StatusForbidden, "untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint")))
 		return
 	}
 	if resource != "" {
@@ -114,8 +115,8 @@ func (b *Bouncer) envoyHTTP(w http.ResponseWriter, r *http.Request, outer *inbou
 }
 
 // envoyBody reads what Envoy sent of the body.
-func (b *Bouncer) envoyBody(w http.ResponseWriter, r *http.Request, in *inbound, c *extauthz.Check, whole bool) {
-	body := bodies.FromClient(w, r.Body, b.cfg.Now, in.at)
+func (b *Bouncer) envoyBody(w http.ResponseWriter, r *http.Request, in *request.Inbound, c *extauthz.Check, whole bool) {
+	body := bodies.FromClient(w, r.Body, b.cfg.Now, in.At)
 	data, err := io.ReadAll(io.LimitReader(body, bodies.MaxFromGateway+1))
 	c.Body, c.Have = data, extauthz.Partial
 	if whole && err == nil && len(data) <= bodies.MaxFromGateway {

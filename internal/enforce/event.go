@@ -7,6 +7,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/discovery"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -22,7 +23,7 @@ const (
 
 // record counts a verdict and writes its event into the spool, unless it is a refusal
 // that is counted with others (package fold); false: the event is lost (see journal.Write).
-func (b *Bouncer) record(st *settings.State, in *inbound, who *identity.Caller, v *verdict) (kept bool) {
+func (b *Bouncer) record(st *settings.State, in *request.Inbound, who *identity.Caller, v *verdict) (kept bool) {
 	b.count.Verdict(v.word, v.failed != "")
 	b.noteHost(st, in, v)
 	told, said, short := in, v, false
@@ -36,24 +37,24 @@ func (b *Bouncer) record(st *settings.State, in *inbound, who *identity.Caller, 
 	}
 	buf := b.events.Get().(*[]byte)
 	*buf = b.appendEvent((*buf)[:0], st, told, who, said, short)
-	kept = b.journal.Write(in.at, v.pass, *buf)
+	kept = b.journal.Write(in.At, v.pass, *buf)
 	b.events.Put(buf)
 	v.asked = rego.Request{} // a body's parts need not outlive their record
 	return kept
 }
 
 // noteHost takes down the host of a request that no resource is about.
-func (b *Bouncer) noteHost(st *settings.State, in *inbound, v *verdict) {
-	if !st.Discovery || st.Set == nil || v.dec.Resource != nil || b.scout.Quiet(in.host, in.at) {
+func (b *Bouncer) noteHost(st *settings.State, in *request.Inbound, v *verdict) {
+	if !st.Discovery || st.Set == nil || v.dec.Resource != nil || b.scout.Quiet(in.Host, in.At) {
 		return
 	}
-	b.scout.Note(st.Set, &discovery.Seen{By: *in.locator(), Client: in.client, Scheme: b.scheme(in), At: in.at})
+	b.scout.Note(st.Set, &discovery.Seen{By: *in.Locator(), Client: in.Client, Scheme: in.Scheme(), At: in.At})
 }
 
 // appendEvent writes one decision log event as OPA does (its "Decision Log
 // Service API"), with what only we know under `custom`.
 // short: its input is what every audit level keeps.
-func (b *Bouncer) appendEvent(dst []byte, st *settings.State, in *inbound, who *identity.Caller, v *verdict, short bool) []byte {
+func (b *Bouncer) appendEvent(dst []byte, st *settings.State, in *request.Inbound, who *identity.Caller, v *verdict, short bool) []byte {
 	level := ""
 	if v.dec.Resource != nil {
 		level = v.dec.Resource.AuditLevel
@@ -64,11 +65,11 @@ func (b *Bouncer) appendEvent(dst []byte, st *settings.State, in *inbound, who *
 	dst = append(dst, `","bundles":{"authz":{"revision":`...)
 	dst = value.AppendString(dst, st.Revision)
 	dst = append(dst, `}},"path":"gatehouse/decision","timestamp":"`...)
-	dst = in.at.UTC().AppendFormat(dst, time.RFC3339Nano)
+	dst = in.At.UTC().AppendFormat(dst, time.RFC3339Nano)
 	dst = append(dst, '"')
 	if level != auditNone {
 		dst = append(dst, `,"requested_by":`...)
-		dst = value.AppendString(dst, in.client)
+		dst = value.AppendString(dst, in.Client)
 		dst = append(dst, `,"input":`...)
 		if short {
 			dst = appendBasicInput(dst, in, who, v)
@@ -79,7 +80,7 @@ func (b *Bouncer) appendEvent(dst []byte, st *settings.State, in *inbound, who *
 	dst = appendResult(dst, v)
 	if v.failed != "" {
 		dst = append(dst, `,"error":{"code":`...)
-		dst = value.AppendString(dst, v.no.code)
+		dst = value.AppendString(dst, v.no.Code)
 		dst = append(dst, `,"message":`...)
 		dst = value.AppendString(dst, v.hidden.Text(v.failed))
 		dst = append(dst, '}')
@@ -91,12 +92,12 @@ func (b *Bouncer) appendEvent(dst []byte, st *settings.State, in *inbound, who *
 	dst = append(dst, `","outcome":"`...)
 	dst = append(dst, v.word...)
 	dst = append(dst, `","status":`...)
-	dst = value.AppendString(dst, v.no.code)
+	dst = value.AppendString(dst, v.no.Code)
 	dst = append(dst, `,"cache_hit":`...)
 	dst = strconv.AppendBool(dst, v.dec.CacheHit)
 	dst = appendEvaluated(dst, v)
 	dst = append(dst, `,"request_id":`...)
-	dst = value.AppendString(dst, in.id)
+	dst = value.AppendString(dst, in.ID)
 	dst = append(dst, `,"environment":`...)
 	dst = value.AppendString(dst, st.Environment)
 	if len(v.changed) > 0 {
@@ -136,7 +137,7 @@ func appendResult(dst []byte, v *verdict) []byte {
 	dst = append(dst, `","reason":`...)
 	// Of an evaluation that failed the decision says why, as the server's does.
 	if v.failed != "" && d.Err == nil || reason == "" || effect != d.Effect {
-		reason = v.no.message
+		reason = v.no.Message
 	}
 	if v.word == metrics.PassThrough {
 		reason = "no control covers this request"
@@ -189,7 +190,7 @@ func appendEvaluated(dst []byte, v *verdict) []byte {
 }
 
 // appendBasicInput is the part of the input that every audit level keeps.
-func appendBasicInput(dst []byte, in *inbound, who *identity.Caller, v *verdict) []byte {
+func appendBasicInput(dst []byte, in *request.Inbound, who *identity.Caller, v *verdict) []byte {
 	dst = append(dst, `{"user":{`...)
 	if who != nil && who.Proven() {
 		dst = append(dst, `"id":`...)
@@ -200,20 +201,20 @@ func appendBasicInput(dst []byte, in *inbound, who *identity.Caller, v *verdict)
 		}
 	}
 	dst = append(dst, `},"action":{"name":`...)
-	dst = value.AppendString(dst, actionName(in.method))
+	dst = value.AppendString(dst, request.ActionName(in.Method))
 	dst = append(dst, `,"method":`...)
-	dst = value.AppendString(dst, in.method)
+	dst = value.AppendString(dst, in.Method)
 	dst = append(dst, `},"resource":{"path":`...)
-	dst = value.AppendString(dst, in.path)
+	dst = value.AppendString(dst, in.Path)
 	dst = append(dst, `,"host":`...)
-	dst = value.AppendString(dst, in.host)
+	dst = value.AppendString(dst, in.Host)
 	if r := v.dec.Resource; r != nil {
 		dst = append(dst, `,"type":`...)
 		dst = value.AppendString(dst, r.Type)
 	}
 	dst = append(dst, `},"context":{"ip_address":`...)
-	dst = value.AppendString(dst, in.client)
+	dst = value.AppendString(dst, in.Client)
 	dst = append(dst, `,"request_id":`...)
-	dst = value.AppendString(dst, in.id)
+	dst = value.AppendString(dst, in.ID)
 	return append(dst, '}', '}')
 }

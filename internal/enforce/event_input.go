@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -23,7 +24,7 @@ func newInputAllowance() *spool.Allowance { return spool.NewAllowance(inputBurst
 
 // appendEventInput writes the input of an event, redacted: all of it where the
 // audit level keeps it or it is kept for replay, else the part that every level keeps.
-func (b *Bouncer) appendEventInput(dst []byte, st *settings.State, in *inbound, who *identity.Caller, v *verdict, level string) []byte {
+func (b *Bouncer) appendEventInput(dst []byte, st *settings.State, in *request.Inbound, who *identity.Caller, v *verdict, level string) []byte {
 	kept := level == auditDetailed || level == auditComprehensive
 	if !kept && !b.carriesInput(st, in) {
 		return appendBasicInput(dst, in, who, v)
@@ -32,7 +33,7 @@ func (b *Bouncer) appendEventInput(dst []byte, st *settings.State, in *inbound, 
 	if told := b.recordable(in, v); told == in && v.asked.User.Defined() {
 		dst = appendInput(dst, &v.asked)
 	} else {
-		q := question(told, st.Settings, who)
+		q := told.Question(st.Settings, who)
 		dst = appendInput(dst, &q)
 	}
 	if !kept && len(dst)-from > inputMost {
@@ -59,9 +60,9 @@ func appendInput(dst []byte, q *rego.Request) []byte {
 }
 
 // carriesInput reports whether the event of a decision carries its input for replay.
-func (b *Bouncer) carriesInput(st *settings.State, in *inbound) bool {
-	if st.ReplayOff || in.seen != nil && len(in.seen.body) > inputMost {
+func (b *Bouncer) carriesInput(st *settings.State, in *request.Inbound) bool {
+	if st.ReplayOff || in.Seen != nil && len(in.Seen.Body) > inputMost {
 		return false
 	}
-	return b.inputs.Take(in.at) && b.journal.Spool.Bytes() < b.cfg.SpoolBytes/inputSpoolPart
+	return b.inputs.Take(in.At) && b.journal.Spool.Bytes() < b.cfg.SpoolBytes/inputSpoolPart
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/freeport"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -275,8 +276,8 @@ func TestStalledBodyIsAnswered(t *testing.T) {
 	b := behindTemplates(t, http.NotFoundHandler())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/mcp" { // a body that controls want to see
-			st, in := b.state.Load(), &inbound{at: time.Now().Add(100*time.Millisecond - bodies.ClientPace), method: r.Method, path: r.URL.Path, headers: r.Header}
-			if refs, looks := b.needs(st, in); !looks || b.inspectRequest(w, r, st, in, refs) {
+			st, in := b.state.Load(), &request.Inbound{At: time.Now().Add(100*time.Millisecond - bodies.ClientPace), Method: r.Method, Path: r.URL.Path, Headers: r.Header}
+			if refs, looks := in.Needs(st); !looks || b.inspectRequest(w, r, st, in, refs) {
 				t.Error("the body was not looked at")
 			}
 			return
@@ -459,9 +460,9 @@ func FuzzEvent(f *testing.F) {
 	b.bundles = follow.New(follow.Config{State: &b.state})
 	f.Fuzz(func(t *testing.T, user, path, reason, id string) {
 		st := &settings.State{Settings: &settings.Settings{Environment: user}, Revision: reason}
-		v := verdict{id: "0", word: metrics.Deny, no: refusal{code: "x", message: reason}, failed: reason}
+		v := verdict{id: "0", word: metrics.Deny, no: request.Refusal{Code: "x", Message: reason}, failed: reason}
 		v.dec.Reason, v.dec.PolicyName = reason, user
-		in := &inbound{path: path, host: user, client: id, id: id, method: "GET"}
+		in := &request.Inbound{Path: path, Host: user, Client: id, ID: id, Method: "GET"}
 		data := b.appendEvent(nil, st, in, &identity.Caller{ID: user, Email: id}, &v, false)
 		if _, err := value.Decode(data, value.Limits{}); err != nil {
 			t.Fatalf("%v: %s", err, data)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/fold"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
@@ -22,7 +23,7 @@ const foldEvery = time.Second
 const briefText = 256
 
 // foldRefusal says what becomes of a refusal's event. What passes is never folded.
-func (b *Bouncer) foldRefusal(st *settings.State, in *inbound, who *identity.Caller, v *verdict) fold.Verdict {
+func (b *Bouncer) foldRefusal(st *settings.State, in *request.Inbound, who *identity.Caller, v *verdict) fold.Verdict {
 	if v.pass || v.permits() {
 		return fold.Own
 	}
@@ -35,13 +36,13 @@ func (b *Bouncer) foldRefusal(st *settings.State, in *inbound, who *identity.Cal
 	if who != nil && who.Proven() {
 		user = who.ID
 	}
-	what := strconv.FormatInt(d.PolicyID, 10) + "/" + strconv.FormatInt(d.PolicyVersion, 10) + "/" + strconv.FormatInt(resource, 10) + "/" + level + "/" + v.no.code
+	what := strconv.FormatInt(d.PolicyID, 10) + "/" + strconv.FormatInt(d.PolicyVersion, 10) + "/" + strconv.FormatInt(resource, 10) + "/" + level + "/" + v.no.Code
 	return b.folder.Offer(b.cfg.Now(), fold.Refusal{
-		ID: v.id, First: in.at, Last: in.at,
-		Equal:  fold.Key(what, st.Environment, in.client, user, in.method, in.host, in.path, d.Reason, v.no.message, v.failed),
-		Alike:  fold.Key(what, st.Environment, in.client),
-		Origin: fold.Key(in.client),
-		Bytes:  eventBytes + len(in.path) + len(in.query) + len(d.Reason) + len(v.why) + len(v.trace) + in.seen.bodyBytes(),
+		ID: v.id, First: in.At, Last: in.At,
+		Equal:  fold.Key(what, st.Environment, in.Client, user, in.Method, in.Host, in.Path, d.Reason, v.no.Message, v.failed),
+		Alike:  fold.Key(what, st.Environment, in.Client),
+		Origin: fold.Key(in.Client),
+		Bytes:  eventBytes + len(in.Path) + len(in.Query) + len(d.Reason) + len(v.why) + len(v.trace) + bodyBytes(in.Seen),
 	}, func(by fold.Grade) []byte { return b.exampleEvent(st, in, who, v, by) })
 }
 
@@ -49,19 +50,19 @@ func (b *Bouncer) foldRefusal(st *settings.State, in *inbound, who *identity.Cal
 const eventBytes = 900
 
 // bodyBytes is about how much of the body an event may repeat, in bytes.
-func (s *inspection) bodyBytes() int {
+func bodyBytes(s *request.Inspection) int {
 	if s == nil {
 		return 0
 	}
-	return len(s.body)
+	return len(s.Body)
 }
 
 // shorten is a request and a verdict without documents, their texts cut.
-func shorten(in *inbound, v *verdict) (*inbound, *verdict) {
+func shorten(in *request.Inbound, v *verdict) (*request.Inbound, *verdict) {
 	told, said := *in, *v
-	told.seen, told.query, told.path, told.id = nil, "", cut(in.path), cut(in.id)
+	told.Seen, told.Query, told.Path, told.ID = nil, "", cut(in.Path), cut(in.ID)
 	said.why, said.trace = nil, nil
-	said.dec.Reason, said.no.message, said.failed = cut(v.dec.Reason), cut(v.no.message), cut(v.failed)
+	said.dec.Reason, said.no.Message, said.failed = cut(v.dec.Reason), cut(v.no.Message), cut(v.failed)
 	return &told, &said
 }
 
@@ -73,15 +74,15 @@ func cut(s string) string {
 }
 
 // exampleEvent is the event of refusals that are counted together: what they have in common.
-func (b *Bouncer) exampleEvent(st *settings.State, in *inbound, who *identity.Caller, v *verdict, by fold.Grade) []byte {
+func (b *Bouncer) exampleEvent(st *settings.State, in *request.Inbound, who *identity.Caller, v *verdict, by fold.Grade) []byte {
 	told, said := shorten(in, v)
 	if by != fold.Equal {
-		who, told.path, told.host, told.method, told.id, said.failed = nil, "", "", "", "", ""
+		who, told.Path, told.Host, told.Method, told.ID, said.failed = nil, "", "", "", "", ""
 		said.dec.Reason = "refusals of one address, counted together"
-		said.no.message = said.dec.Reason
+		said.no.Message = said.dec.Reason
 	}
 	if by == fold.Rest {
-		told.client = ""
+		told.Client = ""
 		said.dec = rego.Decision{Effect: rego.Deny, Reason: "refusals of many kinds, counted together"}
 	}
 	return b.appendEvent(nil, st, told, who, said, true)

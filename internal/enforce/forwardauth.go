@@ -11,6 +11,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 )
 
@@ -18,7 +19,7 @@ import (
 // forward_auth: may the request that you hold go on? It answers 200, 401 or 403
 // alone, since nginx makes 500 of anything else; X-Gatehouse-Status says what
 // stood behind it. Its own query string means nothing.
-func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inbound, st *settings.State) {
+func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *request.Inbound, st *settings.State) {
 	in, no := b.original(r, outer, st)
 	if no != nil {
 		b.count.Refused.Add(1)
@@ -26,20 +27,20 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 		return
 	}
 	who, idErr := identity.Identify(r.Context(), r.Header, st.Names, st.Tokens, st.ByHeaders)
-	if refs, looks := b.needs(st, &in); looks {
-		in.seen = &inspection{refs: refs, whole: true}
-		if needsBody(refs) && (in.method == http.MethodPost || in.method == http.MethodPut || in.method == http.MethodPatch) {
-			in.seen.no = &refusal{http.StatusForbidden, "body_unavailable", "a control needs the body, which forward-auth does not see"}
+	if refs, looks := in.Needs(st); looks {
+		in.Seen = &request.Inspection{Refs: refs, Whole: true}
+		if request.NeedsBody(refs) && (in.Method == http.MethodPost || in.Method == http.MethodPut || in.Method == http.MethodPatch) {
+			in.Seen.Refusal = request.Refuse(http.StatusForbidden, "body_unavailable", "a control needs the body, which forward-auth does not see")
 		}
 	}
 	v := b.judge(r.Context(), st, &in, who, idErr)
 	switch {
 	case len(v.mask) > 0:
 		// The proxy in front sends the application's answer, and we never see it.
-		v.resolve(&refusal{http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"}, nil)
+		v.resolve(request.Refuse(http.StatusForbidden, "mask_impossible", "the answer would have to be masked, which forward-auth cannot do"), nil)
 		v.mask = nil
 	case errors.Is(idErr, identity.ErrAmbiguous) && v.mode == settings.Enforcing:
-		v.resolve(&refusal{http.StatusForbidden, "bad_request", "the request has two identities"}, nil)
+		v.resolve(request.Refuse(http.StatusForbidden, "bad_request", "the request has two identities"), nil)
 	}
 	b.challengeCaller(st, &in, who, &v, false)
 	if !b.record(st, &in, who, &v) {
@@ -49,12 +50,12 @@ func (b *Bouncer) forwardAuth(w http.ResponseWriter, r *http.Request, outer *inb
 }
 
 // authAnswer writes the three-valued answer.
-func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *settings.State, who *identity.Caller, v *verdict) {
+func (b *Bouncer) authAnswer(w http.ResponseWriter, in *request.Inbound, st *settings.State, who *identity.Caller, v *verdict) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
-	h.Set(header.RequestID, in.id)
+	h.Set(header.RequestID, in.ID)
 	h.Set(header.Decision, v.word)
-	h.Set(header.Status, v.no.code)
+	h.Set(header.Status, v.no.Code)
 	if v.id != "" {
 		h.Set(header.DecisionID, v.id)
 	}
@@ -64,20 +65,20 @@ func (b *Bouncer) authAnswer(w http.ResponseWriter, in *inbound, st *settings.St
 		w.WriteHeader(http.StatusOK)
 		return
 	}
-	h.Set(header.Reason, reasonText(v.no.message))
+	h.Set(header.Reason, reasonText(v.no.Message))
 	no := v.no
-	if no.status != http.StatusUnauthorized {
-		no.status = http.StatusForbidden
+	if no.Status != http.StatusUnauthorized {
+		no.Status = http.StatusForbidden
 	}
 	b.refuse(w, in, v.id, &no)
 }
 
 // original is the request that the proxy in front holds.
-func (b *Bouncer) original(r *http.Request, outer *inbound, st *settings.State) (inbound, *refusal) {
-	deny := func(code, message string) (inbound, *refusal) {
-		return inbound{}, &refusal{http.StatusForbidden, code, message}
+func (b *Bouncer) original(r *http.Request, outer *request.Inbound, st *settings.State) (request.Inbound, *request.Refusal) {
+	deny := func(code, message string) (request.Inbound, *request.Refusal) {
+		return request.Inbound{}, request.Refuse(http.StatusForbidden, code, message)
 	}
-	if !outer.trusted {
+	if !outer.Trusted {
 		return deny("untrusted_proxy", "only the proxies that the bouncer trusts may use this endpoint")
 	}
 	method, ok1 := agreed(r.Header, "X-Forwarded-Method", "X-Original-Method")
@@ -101,39 +102,10 @@ func (b *Bouncer) original(r *http.Request, outer *inbound, st *settings.State) 
 		return deny("bad_request", "method, host and target of the request are needed: X-Forwarded-Method|-Host|-Uri or X-Original-Method|-Host|-URI")
 	}
 	in := *outer
-	if no := in.adopt(method, host, target, st.Settings); no != nil {
-		return deny(no.code, no.message)
+	if no := in.Adopt(method, host, target, st.Settings); no != nil {
+		return deny(no.Code, no.Message)
 	}
 	return in, nil
-}
-
-// adopt takes over what a gateway says of the request that it holds. The gateway
-// hands the raw path on, so that only one that every application reads as we
-// did may be decided on.
-func (in *inbound) adopt(method, host, target string, st *settings.Settings) *refusal {
-	in.method = method
-	if no := allowedMethod(method); no != nil {
-		return no
-	}
-	var ok bool
-	if in.host, ok = canonicalHost(host); !ok {
-		return badRequest("the host name is malformed")
-	}
-	raw, query, ok := splitTarget(target)
-	if !ok || target[0] != '/' || !header.IsSafe(raw) {
-		return badRequest("the request target must be a path")
-	}
-	if in.path, ok = canonicalPath(raw, st.KeepSlash); !ok {
-		return badRequest("the path is ambiguous")
-	}
-	if !sameSegments(raw, in.path) {
-		return badRequest("the path must not hold empty or dot segments")
-	}
-	in.query = query
-	if in.params, ok = readQuery(query); !ok {
-		return badRequest("the query is ambiguous")
-	}
-	return nil
 }
 
 // agreed is the one value of two headers that may both be there.
@@ -157,15 +129,6 @@ func agreed(h http.Header, a, b string) (string, bool) {
 		return vb, true
 	}
 	return va, true
-}
-
-// sameSegments reports whether a raw path has the segments of its canonical
-// form: nothing was merged or resolved, but for a slash at the end.
-func sameSegments(raw, canonical string) bool {
-	if canonical == "/" {
-		return raw == "/"
-	}
-	return strings.Count(strings.TrimSuffix(raw, "/"), "/") == strings.Count(strings.TrimSuffix(canonical, "/"), "/")
 }
 
 // maxReason bounds the reason in a header, in bytes.

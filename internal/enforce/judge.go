@@ -9,6 +9,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/redact"
@@ -24,7 +25,7 @@ type verdict struct {
 	pass bool
 	// no is the answer in place of the application's: as given when enforcing,
 	// as it would have been when in shadow. Its code is `ok` when there is none.
-	no   refusal
+	no   request.Refusal
 	word string
 	// asked is what was decided on, until it is recorded.
 	asked rego.Request
@@ -71,67 +72,67 @@ func (v *verdict) named() bool {
 
 // judge decides. Nothing here fails open while enforcing: whatever stands in
 // the way of a proper decision is a denial.
-func (b *Bouncer) judge(ctx context.Context, st *settings.State, in *inbound, who *identity.Caller, idErr error) (v verdict) {
-	v = verdict{id: b.ids.Next(in.at), mode: st.Mode}
+func (b *Bouncer) judge(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller, idErr error) (v verdict) {
+	v = verdict{id: b.ids.Next(in.At), mode: st.Mode}
 	defer func() {
 		if p := recover(); p != nil {
-			b.panicked(ctx, "a decision panicked", p, in.id)
+			b.panicked(ctx, "a decision panicked", p, in.ID)
 			v.failed = "the evaluation broke down"
-			v.resolve(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
+			v.resolve(request.Refuse(http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"), nil)
 		}
 	}()
 	if st.Set == nil {
 		v.failed = "no policy bundle was ever received"
-		v.resolve(&refusal{http.StatusServiceUnavailable, "no_bundle", "no policies are loaded yet"}, nil)
+		v.resolve(request.Refuse(http.StatusServiceUnavailable, "no_bundle", "no policies are loaded yet"), nil)
 		return v
 	}
-	if st.MaxStale > 0 && b.bundles.SinceContact(in.at) > st.MaxStale {
+	if st.MaxStale > 0 && b.bundles.SinceContact(in.At) > st.MaxStale {
 		v.failed = "the policies are older than max_stale"
-		v.resolve(&refusal{http.StatusServiceUnavailable, "policy_stale", "the policies are too old to decide on"}, nil)
+		v.resolve(request.Refuse(http.StatusServiceUnavailable, "policy_stale", "the policies are too old to decide on"), nil)
 		return v
 	}
 	var err error
-	if _, in.decided, err = in.placed(st.Set).Locate(); err != nil {
+	if _, in.Decided, err = in.Placed(st.Set).Locate(); err != nil {
 		v.failed = err.Error()
-		v.resolve(badRequest("the path is ambiguous: "+err.Error()), nil)
+		v.resolve(request.BadRequest("the path is ambiguous: "+err.Error()), nil)
 		return v
 	}
 	var cache *rego.Cache
-	if st.Cache && in.seen == nil { // what a body says, or a count, does not come again
+	if st.Cache && in.Seen == nil { // what a body says, or a count, does not come again
 		cache = b.cache
 	}
-	if in.seen != nil {
+	if in.Seen != nil {
 		b.schemas(st, in)
-		in.seen.serves = servingOf(st, in)
-		in.seen.read(in)
-		if no := in.seen.no; no != nil {
-			v.dec.Resource = st.Set.Match(in.locator())
-			v.failed = no.message
+		in.Seen.Serves = in.Serving(st)
+		in.Seen.Read(in)
+		if no := in.Seen.Refusal; no != nil {
+			v.dec.Resource = st.Set.Match(in.Locator())
+			v.failed = no.Message
 			v.resolve(no, nil)
 			return v
 		}
 		b.account(ctx, st, in, who)
 		defer func() {
 			if !v.permits() {
-				in.seen.meter.Refund(ctx)
+				in.Seen.Meter.Refund(ctx)
 			}
 		}()
 	}
-	req := question(in, st.Settings, who)
-	opt := rego.Options{Place: &in.place, Cache: cache, CacheTTL: st.CacheTTL, Now: in.at, Deadline: in.deadline(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
+	req := in.Question(st.Settings, who)
+	opt := rego.Options{Place: &in.Place, Cache: cache, CacheTTL: st.CacheTTL, Now: in.At, Deadline: in.Deadline(b.cfg.DecisionDeadline), Clock: b.cfg.Now}
 	v.asked = req
 	v.dec = st.Set.Decide(ctx, &req, opt)
 	if p := v.dec.Panic(); p != nil {
-		b.caught(ctx, in.id)(p)
+		b.caught(ctx, in.ID)(p)
 	}
 	v.hidden = v.dec.Hidden(&req)
 	b.count.Decision(v.dec.Duration, v.dec.CacheHit)
 	if r := v.dec.Resource; r != nil && (r.AuditLevel == auditDetailed || r.AuditLevel == auditComprehensive) {
-		opt.Caught = b.caught(ctx, in.id)
+		opt.Caught = b.caught(ctx, in.ID)
 		v.explain(ctx, st, &req, opt)
 	}
 	v.takeDecision(st, idErr)
-	if v.no.code == "access_denied" && in.seen.harmless() {
+	if v.no.Code == "access_denied" && in.Seen.Harmless() {
 		v.dec = rego.Decision{Effect: rego.Allow, Permit: true, Reason: "MCP: pings and notifications pass", Resource: v.dec.Resource, Revision: v.dec.Revision, Considered: v.dec.Considered, Ran: v.dec.Ran, CacheHit: v.dec.CacheHit, Duration: v.dec.Duration}
 		v.why, v.trace = nil, nil
 		v.resolve(nil, nil)
@@ -176,30 +177,30 @@ func (v *verdict) takeDecision(st *settings.State, idErr error) {
 	switch {
 	case d.Considered == 0 && d.Err == nil:
 		if st.DenyByDefault {
-			v.resolve(&refusal{http.StatusForbidden, "access_denied", "no control covers this request, and the default is to deny"}, nil)
+			v.resolve(request.Refuse(http.StatusForbidden, "access_denied", "no control covers this request, and the default is to deny"), nil)
 			return
 		}
-		v.word, v.pass, v.no.code = metrics.PassThrough, true, "ok"
+		v.word, v.pass, v.no.Code = metrics.PassThrough, true, "ok"
 	case d.Err != nil:
 		v.failed = d.Err.Error()
-		v.resolve(&refusal{http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"}, nil)
+		v.resolve(request.Refuse(http.StatusServiceUnavailable, "evaluation_error", "the request could not be decided"), nil)
 	case errors.Is(idErr, identity.ErrUnavailable):
 		v.failed = idErr.Error()
-		v.resolve(&refusal{http.StatusServiceUnavailable, "identity_unavailable", "the caller's token cannot be checked now"}, nil)
+		v.resolve(request.Refuse(http.StatusServiceUnavailable, "identity_unavailable", "the caller's token cannot be checked now"), nil)
 	case idErr != nil:
-		v.resolve(&refusal{http.StatusUnauthorized, "invalid_token", "the bearer token is not valid"}, nil)
+		v.resolve(request.Refuse(http.StatusUnauthorized, "invalid_token", "the bearer token is not valid"), nil)
 	case d.Effect == rego.Mask:
 		v.resolve(nil, d.Mask)
 	case d.Effect == rego.Allow:
 		v.resolve(nil, nil)
 	default:
-		v.resolve(&refusal{http.StatusForbidden, "access_denied", d.Public()}, nil)
+		v.resolve(request.Refuse(http.StatusForbidden, "access_denied", d.Public()), nil)
 	}
 }
 
 // resolve applies the mode: shadow lets pass what enforce would refuse or mask.
-func (v *verdict) resolve(no *refusal, mask []rego.MaskRule) {
-	v.no.code = "ok"
+func (v *verdict) resolve(no *request.Refusal, mask []rego.MaskRule) {
+	v.no.Code = "ok"
 	switch {
 	case no != nil:
 		v.no, v.pass, v.word = *no, false, metrics.Deny
@@ -214,4 +215,16 @@ func (v *verdict) resolve(no *refusal, mask []rego.MaskRule) {
 	default:
 		v.pass, v.word = true, metrics.Permit
 	}
+}
+
+// account begins the metering of a request whose controls ask for usage.
+func (b *Bouncer) account(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller) {
+	s := in.Seen
+	if !s.Refs.Usage || s.Refusal != nil || s.Counted {
+		return
+	}
+	if s.Meter == nil {
+		s.Meter = b.accounts.Open(in.UsageSubject(st, who))
+	}
+	s.Usage = s.Meter.Reserve(ctx, in.At, s.LLM)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/journal"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -63,11 +64,11 @@ func (b *Bouncer) gapEvent(st *settings.State, g *journal.Gap, now time.Time) []
 
 // refuseUnlogged refuses a request whose decision the log could not keep, where the log
 // is required; in shadow mode nothing is refused.
-func (b *Bouncer) refuseUnlogged(ctx context.Context, in *inbound, st *settings.State, v *verdict) {
+func (b *Bouncer) refuseUnlogged(ctx context.Context, in *request.Inbound, st *settings.State, v *verdict) {
 	if !st.LogRequired || v.mode == settings.Shadowing || !v.pass {
 		return
 	}
-	in.seen.metered().Refund(ctx)
-	v.resolve(&refusal{http.StatusServiceUnavailable, "audit_unavailable", "the decision cannot be logged, and this bouncer lets nothing pass that is not"}, nil)
+	in.Seen.Metered().Refund(ctx)
+	v.resolve(request.Refuse(http.StatusServiceUnavailable, "audit_unavailable", "the decision cannot be logged, and this bouncer lets nothing pass that is not"), nil)
 	v.mask = nil
 }

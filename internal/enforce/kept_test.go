@@ -11,6 +11,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 )
 
 // fill takes the room of a bouncer's decision log away and gives it back.
@@ -23,7 +24,7 @@ func fill(t *testing.T, p *plane, b *running) (free func()) {
 	for _, path := range []string{"/" + strings.Repeat("x", 1000), "/"} { // the last gap is smaller than any event
 		full := false
 		for i := 0; i < 10_000 && !full; i++ {
-			full = !b.record(st, &inbound{at: time.Now(), path: path, method: "GET"}, identity.Nobody(), &verdict{word: metrics.Permit, pass: true})
+			full = !b.record(st, &request.Inbound{At: time.Now(), Path: path, Method: "GET"}, identity.Nobody(), &verdict{word: metrics.Permit, pass: true})
 		}
 		if !full {
 			t.Fatal("the log never fills up")
@@ -114,7 +115,7 @@ func TestRefusalsLeaveRoom(t *testing.T) {
 	p.set(func() { p.down = true })
 	st, lost := b.state.Load(), false
 	for i := 0; i < 10_000 && !lost; i++ {
-		lost = !b.record(st, &inbound{at: time.Now(), path: fmt.Sprint("/refused/", i), method: "GET"}, identity.Nobody(), &verdict{word: metrics.Deny})
+		lost = !b.record(st, &request.Inbound{At: time.Now(), Path: fmt.Sprint("/refused/", i), Method: "GET"}, identity.Nobody(), &verdict{word: metrics.Deny})
 	}
 	if !lost || b.count.LogsDropped.Load() != 1 {
 		t.Fatalf("refusals fill the log: %t, %d dropped", lost, b.count.LogsDropped.Load())

@@ -17,6 +17,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
@@ -38,7 +39,7 @@ var errUnmaskable = errors.New("the answer cannot be masked")
 // maskAnswer rewrites an answer by the verdict's masks, or answers 502: what cannot
 // be read cannot be masked, and is never handed on in clear. A
 // document is read whole and has its length; what comes as a stream goes on as one.
-func (b *Bouncer) maskAnswer(ctx context.Context, w http.ResponseWriter, in *inbound, ans *upstream.Answer, v *verdict, rules *mask.Rules) {
+func (b *Bouncer) maskAnswer(ctx context.Context, w http.ResponseWriter, in *request.Inbound, ans *upstream.Answer, v *verdict, rules *mask.Rules) {
 	clean := false
 	defer func() { ans.Finish(clean) }()
 	h := w.Header()
@@ -52,7 +53,7 @@ func (b *Bouncer) maskAnswer(ctx context.Context, w http.ResponseWriter, in *inb
 	rules.Head(h)
 	doc, err := []byte(nil), error(nil)
 	how := rewriting(ans.Header["Content-Type"], rules)
-	if bodyless(in.method, ans.StatusCode) {
+	if bodyless(in.Method, ans.StatusCode) {
 		clean = true
 		w.WriteHeader(ans.StatusCode)
 		return
@@ -105,7 +106,7 @@ func (b *Bouncer) maskAnswer(ctx context.Context, w http.ResponseWriter, in *inb
 		}
 	}
 	if err != nil {
-		b.refuseUnmasked(w, in, v, &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked"})
+		b.refuseUnmasked(w, in, v, request.Refuse(http.StatusBadGateway, "mask_failed", "the application's answer could not be masked"))
 		return
 	}
 	h.Set("Content-Length", strconv.Itoa(len(doc)))
@@ -114,7 +115,7 @@ func (b *Bouncer) maskAnswer(ctx context.Context, w http.ResponseWriter, in *inb
 }
 
 // refuseUnmasked refuses in place of an answer that could not be masked.
-func (b *Bouncer) refuseUnmasked(w http.ResponseWriter, in *inbound, v *verdict, no *refusal) {
+func (b *Bouncer) refuseUnmasked(w http.ResponseWriter, in *request.Inbound, v *verdict, no *request.Refusal) {
 	b.count.MaskFailures.Add(1)
 	clear(w.Header())
 	b.refuse(w, in, v.id, no)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 )
 
 const (
@@ -23,15 +24,15 @@ const (
 )
 
 // unmaskable refuses an answer that meets a limit.
-func unmaskable(limit string, bytes int) *refusal {
-	return &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked: it is larger than the limit \"" + limit + "\" of " + strconv.Itoa(bytes) + " bytes"}
+func unmaskable(limit string, bytes int) *request.Refusal {
+	return request.Refuse(http.StatusBadGateway, "mask_failed", "the application's answer could not be masked: it is larger than the limit \""+limit+"\" of "+strconv.Itoa(bytes)+" bytes")
 }
 
 // maskLarge masks a document of which begun was read, and which is larger than what
 // is held. It waits on disk, before and after, so that neither a slow application nor
 // a slow client costs memory. Nothing goes out before all of it is masked.
-func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, rules *mask.Rules) (*bodies.File, *refusal) {
-	failed := &refusal{http.StatusBadGateway, "mask_failed", "the application's answer could not be masked"}
+func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, rules *mask.Rules) (*bodies.File, *request.Refusal) {
+	failed := request.Refuse(http.StatusBadGateway, "mask_failed", "the application's answer could not be masked")
 	if rules.Rewrite != nil {
 		return nil, unmaskable("tool_list", maxMasked)
 	}
@@ -42,7 +43,7 @@ func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, r
 		return nil, unmaskable("path_mask", bodies.MaxMasked)
 	case errors.Is(err, bodies.ErrTooMany):
 		b.log.WarnContext(ctx, "an answer that must be masked could not be stored", "error", err)
-		return nil, tooMany()
+		return nil, request.TooMany()
 	case err != nil:
 		return nil, failed
 	}
@@ -52,14 +53,14 @@ func (b *Bouncer) maskLarge(ctx context.Context, begun []byte, rest io.Reader, r
 	case b.maskers <- struct{}{}:
 		defer func() { <-b.maskers }()
 	case <-turn.C:
-		return nil, tooMany()
+		return nil, request.TooMany()
 	case <-ctx.Done():
 		return nil, failed
 	}
 	masked, err := b.maskStored(doc, rules)
 	switch {
 	case errors.Is(err, bodies.ErrTooMany):
-		return nil, tooMany()
+		return nil, request.TooMany()
 	case errors.Is(err, mask.ErrHeld):
 		return nil, unmaskable("value", mask.MaxHeld)
 	case err != nil:

@@ -5,53 +5,52 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
-	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
 
 // maskRequest rewrites a request's body by those masks that are about it
 // (request:...). A body that cannot be masked is refused: the application, or
 // the model behind it, must not see it.
-func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settings.Settings, in *inbound, v *verdict) *refusal {
+func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settings.Settings, in *request.Inbound, v *verdict) *request.Refusal {
 	_, list := mask.Split(v.mask)
 	if len(list) == 0 {
 		return nil
 	}
-	cannot := func(why string) *refusal {
+	cannot := func(why string) *request.Refusal {
 		b.count.MaskFailures.Add(1)
-		return &refusal{http.StatusUnprocessableEntity, "request_unmaskable", "the request's body would have to be masked, but " + why}
+		return request.Refuse(http.StatusUnprocessableEntity, "request_unmaskable", "the request's body would have to be masked, but "+why)
 	}
 	rules, err := mask.New(list, st.HashKey)
 	if err != nil {
 		return cannot(err.Error())
 	}
-	rules.Head(in.headers)
+	rules.Head(in.Headers)
 	if rules.Empty() || r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
-	head := headOf(r.Header, r.ContentLength)
-	if head.encoding != "" && head.encoding != "identity" {
+	head := request.HeadOf(r.Header, r.ContentLength)
+	if head.Encoding != "" && head.Encoding != "identity" {
 		return cannot("it is compressed")
 	}
 	seen, no := b.readForMask(w, r, in)
 	switch {
 	case no != nil:
 		return no
-	case seen.kept != nil:
+	case seen.Kept != nil:
 		return b.maskKept(r, in, seen, rules, cannot)
 	}
-	data := seen.body
+	data := seen.Body
 	var out []byte
 	switch how := rewriting(r.Header["Content-Type"], rules); {
 	case len(data) == 0:
-	case mayBeJSON(data, head):
+	case request.MayBeJSON(head, data):
 		if out, err = b.applyMask(data, rules); err != nil {
 			return cannot("it is not valid JSON")
 		}
@@ -62,25 +61,25 @@ func (b *Bouncer) maskRequest(w http.ResponseWriter, r *http.Request, st *settin
 	default:
 		return cannot("its media type is not supported")
 	}
-	r.Body, r.ContentLength, r.TransferEncoding = bodies.NewSent(out, seen.held.Release), int64(len(out)), nil
-	in.otherBytes()
+	r.Body, r.ContentLength, r.TransferEncoding = bodies.NewSent(out, seen.Hold.Release), int64(len(out)), nil
+	dropBodyFields(in)
 	if len(out) == 0 {
 		r.Body = http.NoBody
 	}
 	return nil
 }
 
-// otherBytes drops the fields that are about the body as it came.
-func (in *inbound) otherBytes() {
+// dropBodyFields drops the fields that are about the body as it came.
+func dropBodyFields(in *request.Inbound) {
 	for _, name := range [...]string{"Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Signature", "Signature-Input"} {
-		delete(in.headers, name)
+		delete(in.Headers, name)
 	}
 }
 
 // maskKept masks a body that is on disk. Its media are no text: they are taken out
 // before and put back behind, so that what is masked fits into memory.
-func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules *mask.Rules, cannot func(string) *refusal) *refusal {
-	if !mayBeJSON(seen.begin(), seen.head) {
+func (b *Bouncer) maskKept(r *http.Request, in *request.Inbound, seen *request.Inspection, rules *mask.Rules, cannot func(string) *request.Refusal) *request.Refusal {
+	if !request.MayBeJSON(seen.Head, seen.Begin()) {
 		return cannot("it is large and not JSON")
 	}
 	var key [16]byte
@@ -88,17 +87,17 @@ func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules
 		return cannot("no random numbers are available")
 	}
 	mark := letters(key[:])
-	doc, cuts, err := llm.Excise(seen.content(), bodies.MaxMasked, mark)
+	doc, cuts, err := llm.Excise(seen.Content(), bodies.MaxMasked, mark)
 	switch {
 	case errors.Is(err, llm.ErrTooMuchText):
-		return tooLarge("path_mask", bodies.MaxMasked)
+		return request.TooLarge("path_mask", bodies.MaxMasked)
 	case err != nil:
 		return cannot("it is not valid JSON")
 	}
 	room := b.bodies.Room()
 	defer room.Release()
 	if !room.Grow(copiesForPaths * len(doc)) {
-		return tooMany()
+		return request.TooMany()
 	}
 	out := make([]byte, 0, len(doc)+len(doc)/8)
 	err = b.guard(func() error {
@@ -116,24 +115,24 @@ func (b *Bouncer) maskKept(r *http.Request, in *inbound, seen *inspection, rules
 	})
 	switch {
 	case errors.Is(err, bodies.ErrTooMany):
-		return tooMany()
+		return request.TooMany()
 	case errors.Is(err, mask.ErrHeld):
-		return tooLarge("value", mask.MaxHeld)
+		return request.TooLarge("value", mask.MaxHeld)
 	case err != nil:
 		return cannot("it is not valid JSON")
 	}
 	masked, err := b.bodies.Create()
 	if err == nil {
-		err = llm.Splice(masked, out, mark, cuts, seen.content())
+		err = llm.Splice(masked, out, mark, cuts, seen.Content())
 	}
 	if err != nil {
 		masked.Close()
-		return tooMany()
+		return request.TooMany()
 	}
-	seen.kept.Close()
-	seen.kept = masked
+	seen.Kept.Close()
+	seen.Kept = masked
 	r.Body, r.ContentLength, r.TransferEncoding = masked.Open(), masked.Length(), nil
-	in.otherBytes()
+	dropBodyFields(in)
 	return nil
 }
 
@@ -150,72 +149,52 @@ func letters(key []byte) string {
 // says only what the verdict's masks of the request leave, whether the
 // application got it so or, in shadow mode, as it came. What cannot be masked is
 // left out.
-func (b *Bouncer) recordable(in *inbound, v *verdict) *inbound {
+func (b *Bouncer) recordable(in *request.Inbound, v *verdict) *request.Inbound {
 	_, list := mask.Split(v.dec.Mask)
-	if len(list) == 0 || in.seen == nil || in.seen.rpc == nil && in.seen.llm == nil {
+	if len(list) == 0 || in.Seen == nil || in.Seen.RPC == nil && in.Seen.LLM == nil {
 		return in
 	}
-	seen, told := *in.seen, *in
-	told.seen = &seen
-	seen.rpc, seen.llm = nil, nil
+	seen, told := *in.Seen, *in
+	told.Seen = &seen
+	seen.RPC, seen.LLM = nil, nil
 	rules, err := mask.New(list, nil)
 	if err != nil {
 		return &told
 	}
-	body, err := b.applyMask(in.seen.body, rules)
+	body, err := b.applyMask(in.Seen.Body, rules)
 	if err != nil {
 		return &told
 	}
-	clean := inspection{refs: seen.refs, serves: seen.serves, head: seen.head, body: body, whole: true} // its media are left out already
-	clean.head.mcp = mcp.Headers{Session: seen.head.mcp.Session}                                        // they repeat what is masked
-	clean.read(in)
-	seen.rpc, seen.llm = clean.rpc, clean.llm
-	if seen.llm != nil && in.seen.llm != nil {
-		seen.llm.Estimated = in.seen.llm.Estimated
+	clean := request.Inspection{Refs: seen.Refs, Serves: seen.Serves, Head: seen.Head, Body: body, Whole: true} // its media are left out already
+	clean.Head.MCP = mcp.Headers{Session: seen.Head.MCP.Session}                                                // they repeat what is masked
+	clean.Read(in)
+	seen.RPC, seen.LLM = clean.RPC, clean.LLM
+	if seen.LLM != nil && in.Seen.LLM != nil {
+		seen.LLM.Estimated = in.Seen.LLM.Estimated
 	}
 	return &told
 }
 
-// dropParsed drops what a decision was made by, once it is recorded: while the
-// application works on its answer, a request holds no more than what of its body
-// is still to be sent.
-func (s *inspection) dropParsed() {
-	if s == nil {
-		return
-	}
-	s.body = nil
-	if s.kept != nil {
-		s.held.Release()
-	}
-	if s.rpc != nil {
-		s.rpc.Arguments = value.Value{}
-	}
-	if s.llm != nil {
-		s.llm.Messages, s.llm.Texts = value.Value{}, value.Value{}
-		s.llm.Model = strings.Clone(s.llm.Model) // and not the body that it is a part of
-	}
-}
-
 // readForMask reads a body that is to be masked; one that was read for a control
 // is here already.
-func (b *Bouncer) readForMask(w http.ResponseWriter, r *http.Request, in *inbound) (*inspection, *refusal) {
-	seen := in.seen
-	if seen == nil || !seen.whole || !needsBody(seen.refs) {
-		read, err := b.inspect(w, r, in, lang.Refs{LLM: true}, func(bodyHead, []byte) bool { return true })
+func (b *Bouncer) readForMask(w http.ResponseWriter, r *http.Request, in *request.Inbound) (*request.Inspection, *request.Refusal) {
+	seen := in.Seen
+	if seen == nil || !seen.Whole || !request.NeedsBody(seen.Refs) {
+		read, err := b.reader.Inspect(w, r, in, lang.Refs{LLM: true}, func(request.BodyHead, []byte) bool { return true })
 		switch {
 		case errors.Is(err, bodies.ErrSlow):
-			return nil, &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"}
+			return nil, request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly")
 		case err != nil:
-			return nil, badRequest("the request body is incomplete")
+			return nil, request.BadRequest("the request body is incomplete")
 		case seen == nil:
-			in.seen = read
+			in.Seen = read
 		default:
-			in.seen.body, in.seen.kept, in.seen.held, in.seen.whole, in.seen.no = read.body, read.kept, read.held, read.whole, read.no
+			in.Seen.Body, in.Seen.Kept, in.Seen.Hold, in.Seen.Whole, in.Seen.Refusal = read.Body, read.Kept, read.Hold, read.Whole, read.Refusal
 		}
-		seen = in.seen
+		seen = in.Seen
 	}
-	if seen.no == nil && !seen.whole {
-		return nil, &refusal{http.StatusUnprocessableEntity, "request_unmaskable", "the request's body would have to be masked, but its media type is not supported"}
+	if seen.Refusal == nil && !seen.Whole {
+		return nil, request.Refuse(http.StatusUnprocessableEntity, "request_unmaskable", "the request's body would have to be masked, but its media type is not supported")
 	}
-	return seen, seen.no
+	return seen, seen.Refusal
 }

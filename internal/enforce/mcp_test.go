@@ -16,6 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -309,8 +310,8 @@ func TestToolLists(t *testing.T) {
 
 // A verified token was for us: the server behind does not get it.
 func TestMCPTokenStaysHere(t *testing.T) {
-	in := &inbound{headers: http.Header{"Authorization": {"Bearer x"}, "Accept": {"*/*"}}}
-	head := header.Outgoing{Names: header.DefaultNames(), Client: in.headers, Named: []string{"Authorization"}}
+	in := &request.Inbound{Headers: http.Header{"Authorization": {"Bearer x"}, "Accept": {"*/*"}}}
+	head := header.Outgoing{Names: header.DefaultNames(), Client: in.Headers, Named: []string{"Authorization"}}
 	if h := head.Map(); h.Get("Authorization") != "" || h.Get("Accept") == "" {
 		t.Errorf("%v", h)
 	}

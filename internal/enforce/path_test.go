@@ -277,7 +277,7 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 		}
 		req.RemoteAddr = "203.0.113.1:1"
 		st := b.state.Load()
-		in, no := b.arrive(req, st.Settings)
+		in, no := b.reader.Arrive(req, st.Settings)
 		w := httptest.NewRecorder()
 		b.serve(w, req)
 		seen := w.Header().Get("Seen")
@@ -290,7 +290,7 @@ func FuzzDecidedIsForwarded(f *testing.F) {
 		v := b.judge(t.Context(), st, &in, identity.Nobody(), nil)
 		path, query, _ := strings.Cut(seen, "?")
 		decided := bare(path)
-		if v.dec.Path != decided || v.dec.Reason != decided[:min(len(decided), 1024)] || query != in.query {
+		if v.dec.Path != decided || v.dec.Reason != decided[:min(len(decided), 1024)] || query != in.Query {
 			t.Fatalf("%q: decided on %q, the control saw %q, forwarded %q", target, v.dec.Path, v.dec.Reason, seen)
 		}
 		for _, s := range strings.Split(path[1:], "/") {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
 )
@@ -19,18 +20,18 @@ const codeNoToken = "authentication_required"
 // metadata answers for the application where we are the one who verifies the
 // tokens; false: the request is another. In shadow mode nothing differs from
 // direct access.
-func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *settings.State) bool {
-	rest, ours := strings.CutPrefix(in.path, metadataPath)
+func (b *Bouncer) metadata(w http.ResponseWriter, in *request.Inbound, st *settings.State) bool {
+	rest, ours := strings.CutPrefix(in.Path, metadataPath)
 	if !ours || rest != "" && rest[0] != '/' || st.Tokens == nil || st.Mode == settings.Shadowing {
 		return false
 	}
-	if in.method != http.MethodGet && in.method != http.MethodHead {
+	if in.Method != http.MethodGet && in.Method != http.MethodHead {
 		return false
 	}
 	text := func(name, s string) value.Member { return value.Member{Key: name, Value: value.String(s)} }
 	list := func(name, s string) value.Member { return value.Member{Key: name, Value: value.Array(value.String(s))} }
 	doc := value.Object(
-		text("resource", b.scheme(in)+"://"+in.host+rest),
+		text("resource", in.Scheme()+"://"+in.Host+rest),
 		list("authorization_servers", st.Tokens.Issuer()),
 		list("bearer_methods_supported", "header"),
 		text("resource_name", st.Name),
@@ -45,18 +46,18 @@ func (b *Bouncer) metadata(w http.ResponseWriter, in *inbound, st *settings.Stat
 // begin to authorize at a 401 that names the metadata (MCP, authorization), so that
 // they are asked at every denial. inPath is set where we serve the metadata: a
 // gateway that only asks us does not.
-func (b *Bouncer) challengeCaller(st *settings.State, in *inbound, who *identity.Caller, v *verdict, inPath bool) {
+func (b *Bouncer) challengeCaller(st *settings.State, in *request.Inbound, who *identity.Caller, v *verdict, inPath bool) {
 	if st.Tokens == nil || v.pass {
 		return
 	}
 	if inPath {
-		in.metadata = b.scheme(in) + "://" + in.host + metadataPath
-		if in.path != "/" && !strings.ContainsAny(in.path, `"\`) {
-			in.metadata += in.path
+		in.MetadataURL = in.Scheme() + "://" + in.Host + metadataPath
+		if in.Path != "/" && !strings.ContainsAny(in.Path, `"\`) {
+			in.MetadataURL += in.Path
 		}
 	}
-	if v.no.code == "access_denied" && !who.Proven() && (in.seen != nil && (in.seen.rpc != nil || in.seen.serves.mcp) || servesMCP(v.dec.Resource) || v.asksWho()) {
-		v.no = refusal{http.StatusUnauthorized, codeNoToken, v.no.message}
+	if v.no.Code == "access_denied" && !who.Proven() && (in.Seen != nil && (in.Seen.RPC != nil || in.Seen.Serves.MCP) || request.ServesMCP(v.dec.Resource) || v.asksWho()) {
+		v.no = *request.Refuse(http.StatusUnauthorized, codeNoToken, v.no.Message)
 	}
 }
 
@@ -78,13 +79,13 @@ func (v *verdict) asksWho() bool {
 
 // challenge is the answer's WWW-Authenticate (RFC 6750 section 3, RFC 9728
 // section 5.1).
-func (in *inbound) challenge(no *refusal) string {
+func challenge(in *request.Inbound, no *request.Refusal) string {
 	var with []string
-	if no.code != codeNoToken {
+	if no.Code != codeNoToken {
 		with = append(with, `error="invalid_token"`)
 	}
-	if in.metadata != "" {
-		with = append(with, `resource_metadata="`+in.metadata+`"`)
+	if in.MetadataURL != "" {
+		with = append(with, `resource_metadata="`+in.MetadataURL+`"`)
 	}
 	if len(with) == 0 {
 		with = append(with, `realm="gatehouse"`) // RFC 6750 wants one parameter at least

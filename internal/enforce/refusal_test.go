@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
@@ -118,8 +119,8 @@ func TestRefusalsSpeakTheProvider(t *testing.T) {
 		for _, status := range []int{400, 401, 403, 404, 408, 413, 415, 429, 500, 502, 503, 504} {
 			provider := c.dialect
 			header := http.Header{}
-			body := refusalBody(&inbound{id: "r"}, provider, "d", &refusal{status, "some_code", "say \"why\""})
-			refusalHeader(header.Set, &inbound{id: "r"}, provider, "d", &refusal{status, "some_code", "why"})
+			body := refusalBody(&request.Inbound{ID: "r"}, provider, "d", request.Refuse(status, "some_code", "say \"why\""))
+			refusalHeader(header.Set, &request.Inbound{ID: "r"}, provider, "d", request.Refuse(status, "some_code", "why"))
 			if m := reads(provider, status, header, string(body)); m != `say "why"` || !strings.Contains(string(body), `"decision_id":"d"`) {
 				t.Errorf("%d for %s: %q of %s", status, provider, m, body)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
@@ -28,15 +29,15 @@ const (
 
 // relay sends the request to the application and its answer to the client.
 // mask is set when the answer must be masked.
-func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st *settings.State, who *identity.Caller, v *verdict) {
+func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *request.Inbound, st *settings.State, who *identity.Caller, v *verdict) {
 	head := b.outgoingHeader(in, st.Settings, who)
-	head.Apply(credit(st, in, v.dec.Resource, who))
-	meter := in.seen.metered()
+	head.Apply(in.Credit(st, v.dec.Resource, who))
+	meter := in.Seen.Metered()
 	defer meter.Settle(context.WithoutCancel(r.Context()), usage.Nothing)
 	rules, err := b.rulesFor(st.Settings, v)
 	if err != nil {
 		b.count.MaskFailures.Add(1)
-		b.refuse(w, in, v.id, &refusal{http.StatusBadGateway, "mask_failed", "the answer could not be masked: " + err.Error()})
+		b.refuse(w, in, v.id, request.Refuse(http.StatusBadGateway, "mask_failed", "the answer could not be masked: "+err.Error()))
 		return
 	}
 	head.Masked = !rules.Empty()
@@ -57,11 +58,11 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 		clear(w.Header())
 	}
 	if r.Body != nil && r.Body != http.NoBody {
-		body := bodies.FromClient(w, r.Body, b.cfg.Now, in.at)
+		body := bodies.FromClient(w, r.Body, b.cfg.Now, in.At)
 		defer body.Detach()
 		r.Body = body
 	}
-	ans, err := b.up.Do(r, &upstream.Request{Method: in.method, Host: in.host, Path: in.path, Query: in.query, Upgrade: in.upgrade}, head, interim)
+	ans, err := b.up.Do(r, &upstream.Request{Method: in.Method, Host: in.Host, Path: in.Path, Query: in.Query, Upgrade: in.Upgrade}, head, interim)
 	if err != nil {
 		b.answerUpstreamError(w, r, in, err)
 		return
@@ -69,8 +70,8 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 	b.openSession(in, st, who, ans.Header)
 	if meter != nil {
 		model := ""
-		if v.mode == settings.Enforcing && in.seen.llm != nil { // in shadow mode it may still be read
-			model = in.seen.llm.Model
+		if v.mode == settings.Enforcing && in.Seen.LLM != nil { // in shadow mode it may still be read
+			model = in.Seen.LLM.Model
 		}
 		defer meter.Meter(r.Context(), model, ans)()
 	}
@@ -89,44 +90,44 @@ func (b *Bouncer) relay(w http.ResponseWriter, r *http.Request, in *inbound, st 
 
 // outgoingHeader is what the application gets: the client's fields that may
 // pass, the identity that we know, and forwarding facts that we saw ourselves.
-func (b *Bouncer) outgoingHeader(in *inbound, st *settings.Settings, who *identity.Caller) *header.Outgoing {
-	head := &header.Outgoing{Names: st.Names, Client: in.headers, Named: in.named, Ours: make([]header.Field, 0, 12)}
+func (b *Bouncer) outgoingHeader(in *request.Inbound, st *settings.Settings, who *identity.Caller) *header.Outgoing {
+	head := &header.Outgoing{Names: st.Names, Client: in.Headers, Named: in.ConnectionNames, Ours: make([]header.Field, 0, 12)}
 	add := func(name, value string) { head.Ours = append(head.Ours, header.Field{Name: name, Value: value}) }
 	if st.PassToken {
 		head.Token = st.Names.Token
 	}
 	st.IdentityFields(who, add)
-	add(header.RequestID, in.id)
-	add("X-Real-Ip", in.client)
-	chain := in.peer.String()
-	if in.trusted {
-		if before := in.headers["X-Forwarded-For"]; len(before) > 0 {
+	add(header.RequestID, in.ID)
+	add("X-Real-Ip", in.Client)
+	chain := in.Peer.String()
+	if in.Trusted {
+		if before := in.Headers["X-Forwarded-For"]; len(before) > 0 {
 			chain = strings.Join(before, ", ") + ", " + chain
 		}
 	}
 	add("X-Forwarded-For", chain)
-	if in.host != "" {
-		add("X-Forwarded-Host", in.host)
+	if in.Host != "" {
+		add("X-Forwarded-Host", in.Host)
 	}
 	proto := "http"
-	if in.secure {
+	if in.Secure {
 		proto = "https"
 	}
-	if p := in.headers["X-Forwarded-Proto"]; in.trusted && len(p) == 1 && (p[0] == "http" || p[0] == "https") {
+	if p := in.Headers["X-Forwarded-Proto"]; in.Trusted && len(p) == 1 && (p[0] == "http" || p[0] == "https") {
 		proto = p[0]
 	}
 	add("X-Forwarded-Proto", proto)
-	if in.trailers {
+	if in.Trailers {
 		add("Te", "trailers")
 	}
 	return head
 }
 
 // answerUpstreamError answers for an application that did not.
-func (b *Bouncer) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *inbound, err error) {
+func (b *Bouncer) answerUpstreamError(w http.ResponseWriter, r *http.Request, in *request.Inbound, err error) {
 	if body, ok := r.Body.(*bodies.Client); ok && body.TooSlow() {
 		b.count.SlowClient.Add(1)
-		b.refuse(w, in, "", &refusal{http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"})
+		b.refuse(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"))
 		return
 	}
 	if noConnection(err) && r.Context().Err() == nil {
@@ -138,14 +139,14 @@ func (b *Bouncer) answerUpstreamError(w http.ResponseWriter, r *http.Request, in
 		panic(http.ErrAbortHandler)
 	case errors.Is(err, upstream.ErrSaturated):
 		b.count.UpstreamTimeouts.Add(1)
-		b.refuse(w, in, "", &refusal{http.StatusServiceUnavailable, "upstream_saturated", "too many requests wait for the application"})
+		b.refuse(w, in, "", request.Refuse(http.StatusServiceUnavailable, "upstream_saturated", "too many requests wait for the application"))
 	case bodies.IsTimeout(err):
 		b.count.UpstreamTimeouts.Add(1)
-		b.refuse(w, in, "", &refusal{http.StatusGatewayTimeout, "upstream_timeout", "the application did not answer in time"})
+		b.refuse(w, in, "", request.Refuse(http.StatusGatewayTimeout, "upstream_timeout", "the application did not answer in time"))
 	default:
 		b.count.UpstreamErrors.Add(1)
 		b.log.WarnContext(r.Context(), "the application could not be reached", "error", err)
-		b.refuse(w, in, "", &refusal{http.StatusBadGateway, "upstream_unreachable", "the application could not be reached"})
+		b.refuse(w, in, "", request.Refuse(http.StatusBadGateway, "upstream_unreachable", "the application could not be reached"))
 	}
 }
 
@@ -157,7 +158,7 @@ func noConnection(err error) bool {
 
 // pass hands an answer on as it comes. An answer of unknown length is flushed
 // piece by piece: it may be a stream of events.
-func (b *Bouncer) pass(w http.ResponseWriter, in *inbound, ans *upstream.Answer, rules *mask.Rules) {
+func (b *Bouncer) pass(w http.ResponseWriter, in *request.Inbound, ans *upstream.Answer, rules *mask.Rules) {
 	clean := false
 	defer func() { ans.Finish(clean) }()
 	h := w.Header()
@@ -173,7 +174,7 @@ func (b *Bouncer) pass(w http.ResponseWriter, in *inbound, ans *upstream.Answer,
 	_ = rc.SetWriteDeadline(b.cfg.Now().Add(clientWrite))
 	w.WriteHeader(ans.StatusCode)
 	stream := ans.ContentLength < 0 || strings.HasPrefix(ans.Header.Get("Content-Type"), "text/event-stream")
-	if stream && in.method != http.MethodHead {
+	if stream && in.Method != http.MethodHead {
 		_ = rc.Flush()
 	}
 	if err := b.pump(w, rc, ans, stream); err != nil {
@@ -237,9 +238,9 @@ func (b *Bouncer) pump(w http.ResponseWriter, rc *http.ResponseController, ans *
 
 // tunnel connects client and application after a WebSocket handshake, until
 // one side ends it, the bouncer stops, or a new decision closes it.
-func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *inbound, who *identity.Caller, ans *upstream.Answer, rules *mask.Rules) {
+func (b *Bouncer) tunnel(w http.ResponseWriter, r *http.Request, in *request.Inbound, who *identity.Caller, ans *upstream.Answer, rules *mask.Rules) {
 	back, ok := ans.Body.(io.ReadWriteCloser)
-	if !in.upgrade || !ok || !strings.EqualFold(ans.Header.Get("Upgrade"), "websocket") {
+	if !in.Upgrade || !ok || !strings.EqualFold(ans.Header.Get("Upgrade"), "websocket") {
 		ans.Finish(false)
 		b.answerUpstreamError(w, r, in, errors.New("the application switched protocols without being asked"))
 		return
@@ -285,12 +286,12 @@ type tunnels struct {
 }
 
 type openTunnel struct {
-	in   inbound
+	in   request.Inbound
 	who  *identity.Caller
 	shut func()
 }
 
-func (t *tunnels) enter(in *inbound, who *identity.Caller, shut func()) (leave func()) {
+func (t *tunnels) enter(in *request.Inbound, who *identity.Caller, shut func()) (leave func()) {
 	o := &openTunnel{*in, who, shut}
 	t.mu.Lock()
 	if t.open == nil {
@@ -330,12 +331,12 @@ func (b *Bouncer) recheckTunnels(ctx context.Context) {
 	st := b.state.Load()
 	b.tunnels.each(func(o *openTunnel) {
 		in := o.in
-		in.at = b.cfg.Now()
-		if in.seen != nil {
-			in.seen = &inspection{refs: in.seen.refs, usage: in.seen.usage, whole: true, counted: true}
+		in.At = b.cfg.Now()
+		if in.Seen != nil {
+			in.Seen = &request.Inspection{Refs: in.Seen.Refs, Usage: in.Seen.Usage, Whole: true, Counted: true}
 		}
 		who, err := o.who, error(nil)
-		if !who.Expires.IsZero() && in.at.After(who.Expires) {
+		if !who.Expires.IsZero() && in.At.After(who.Expires) {
 			who, err = identity.Nobody(), identity.ErrBadToken
 		}
 		v := b.judge(ctx, st, &in, who, err)

@@ -16,12 +16,14 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/ids"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/uplink"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/wire"
 	"github.com/gatehouse-dev/gatehouse/internal/fault"
 	"github.com/gatehouse-dev/gatehouse/internal/framing"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // Bounds of the server towards clients.
@@ -159,22 +161,22 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	st := b.state.Load()
-	in, no := b.arrive(r, st.Settings)
+	in, no := b.reader.Arrive(r, st.Settings)
 	defer b.recoverRequest(w, &in)
-	bodies.Bound(w, r, in.at)
+	bodies.Bound(w, r, in.At)
 	if target, resource, asks := envoyTarget(r.RequestURI); asks {
 		b.envoyHTTP(w, r, &in, st, target, resource)
 		return
 	}
-	if no == nil && (strings.HasPrefix(in.path, ownPrefix) || in.path+"/" == ownPrefix) {
+	if no == nil && (strings.HasPrefix(in.Path, ownPrefix) || in.Path+"/" == ownPrefix) {
 		b.serveOwn(w, r, &in, st)
 		return
 	}
 	if no == nil && b.up == nil {
-		no = &refusal{http.StatusNotFound, "no_upstream", "this bouncer answers " + ownPrefix + "auth alone"}
+		no = request.Refuse(http.StatusNotFound, "no_upstream", "this bouncer answers "+ownPrefix+"auth alone")
 	}
 	if no == nil {
-		no = b.admit(&in, r, st.Settings)
+		no = in.Admit(r, st.Settings)
 	}
 	if no != nil {
 		b.count.Refused.Add(1)
@@ -184,10 +186,10 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 	if b.metadata(w, &in, st) {
 		return
 	}
-	who, idErr := identity.Identify(r.Context(), r.Header, st.Names, st.Tokens, in.trusted)
+	who, idErr := identity.Identify(r.Context(), r.Header, st.Names, st.Tokens, in.Trusted)
 	if errors.Is(idErr, identity.ErrAmbiguous) {
 		b.count.Refused.Add(1)
-		b.refuse(w, &in, "", badRequest("the request has two identities"))
+		b.refuse(w, &in, "", request.BadRequest("the request has two identities"))
 		return
 	}
 	if no := b.enterSession(r, &in, st, who); no != nil {
@@ -195,7 +197,7 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, &in, "", no)
 		return
 	}
-	refs, looks := b.needs(st, &in)
+	refs, looks := in.Needs(st)
 	if st.Mode == settings.Shadowing && looks {
 		b.relayInShadow(w, r, st, &in, who, idErr, refs)
 		return
@@ -205,18 +207,18 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.relay(w, r, &in, st, who, &verdict{pass: true})
 		return
 	}
-	defer func() { in.seen.close() }()
+	defer func() { in.Seen.Close() }()
 	if looks && !b.inspectRequest(w, r, st, &in, refs) {
 		return
 	}
 	v := b.judge(r.Context(), st, &in, who, idErr)
-	if v.pass && in.upgrade && !mask.HeadOnly(v.mask) {
-		v.resolve(&refusal{http.StatusForbidden, "mask_impossible", "a socket's messages cannot be masked"}, nil)
+	if v.pass && in.Upgrade && !mask.HeadOnly(v.mask) {
+		v.resolve(request.Refuse(http.StatusForbidden, "mask_impossible", "a socket's messages cannot be masked"), nil)
 		v.mask = nil
 	}
 	if v.pass && len(v.mask) > 0 {
 		if no := b.maskRequest(w, r, st.Settings, &in, &v); no != nil {
-			in.seen.metered().Refund(r.Context())
+			in.Seen.Metered().Refund(r.Context())
 			v.resolve(no, nil)
 			v.mask = nil
 		}
@@ -229,9 +231,9 @@ func (b *Bouncer) serve(w http.ResponseWriter, r *http.Request) {
 		b.refuse(w, &in, v.id, &v.no)
 		return
 	}
-	b.sessions.NoteMasks(in.session, v.mask)
+	b.sessions.NoteMasks(in.Session, v.mask)
 	b.watchTools(r, st, &in, who, &v)
-	in.seen.dropParsed()
+	in.Seen.DropParsed()
 	b.relay(w, r, &in, st, who, &v)
 }
 
@@ -252,7 +254,7 @@ func (b *Bouncer) caught(ctx context.Context, id string) func(*rego.Panic) {
 }
 
 // recoverRequest ends a panic with the request that caused it.
-func (b *Bouncer) recoverRequest(w http.ResponseWriter, in *inbound) {
+func (b *Bouncer) recoverRequest(w http.ResponseWriter, in *request.Inbound) {
 	p := recover()
 	if p == nil {
 		return
@@ -260,7 +262,7 @@ func (b *Bouncer) recoverRequest(w http.ResponseWriter, in *inbound) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p) // net/http breaks the connection
 	}
-	b.panicked(context.Background(), "a request panicked", p, in.id)
+	b.panicked(context.Background(), "a request panicked", p, in.ID)
 	defer func() {
 		// The head may be out already; then only a broken connection says that something is wrong.
 		if recover() != nil {
@@ -268,33 +270,33 @@ func (b *Bouncer) recoverRequest(w http.ResponseWriter, in *inbound) {
 		}
 	}()
 	clear(w.Header())
-	b.refuse(w, in, "", &refusal{http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"})
+	b.refuse(w, in, "", request.Refuse(http.StatusInternalServerError, "internal_error", "something went wrong in the bouncer"))
 }
 
 // serveOwn answers what is below /_bouncer/, which never reaches the application.
-func (b *Bouncer) serveOwn(w http.ResponseWriter, r *http.Request, in *inbound, st *settings.State) {
+func (b *Bouncer) serveOwn(w http.ResponseWriter, r *http.Request, in *request.Inbound, st *settings.State) {
 	_ = http.NewResponseController(w).SetWriteDeadline(b.cfg.Now().Add(clientWrite))
-	if in.path == ownPrefix+"auth" {
+	if in.Path == ownPrefix+"auth" {
 		b.forwardAuth(w, r, in, st)
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		b.refuse(w, in, "", &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "GET and HEAD only"})
+		b.refuse(w, in, "", request.Refuse(http.StatusMethodNotAllowed, "method_not_allowed", "GET and HEAD only"))
 		return
 	}
-	switch in.path {
+	switch in.Path {
 	case ownPrefix + "live":
 		b.writeJSON(w, http.StatusOK, `{"status":"live"}`)
 	case ownPrefix + "ready":
 		b.writeReady(w, st)
 	case ownPrefix + "metrics":
 		if b.cfg.MetricsListen != MetricsSame {
-			b.refuse(w, in, "", &refusal{http.StatusNotFound, "not_found", "metrics have an address of their own: GATEHOUSE_BOUNCER_METRICS_LISTEN"})
+			b.refuse(w, in, "", request.Refuse(http.StatusNotFound, "not_found", "metrics have an address of their own: GATEHOUSE_BOUNCER_METRICS_LISTEN"))
 			return
 		}
 		b.count.Write(w, b.gauges())
 	default:
-		b.refuse(w, in, "", &refusal{http.StatusNotFound, "not_found", "there is no such endpoint of the bouncer"})
+		b.refuse(w, in, "", request.Refuse(http.StatusNotFound, "not_found", "there is no such endpoint of the bouncer"))
 	}
 }
 
@@ -309,7 +311,7 @@ func (b *Bouncer) writeJSON(w http.ResponseWriter, status int, body string) {
 // shadowJob is a decision that nobody waits for.
 type shadowJob struct {
 	st    *settings.State
-	in    inbound
+	in    request.Inbound
 	who   *identity.Caller
 	idErr error
 }
@@ -317,9 +319,9 @@ type shadowJob struct {
 // decideInShadow decides in shadow mode, off the request's path: a control that hangs
 // must not slow what it may not stop. A queue that is full is counted and
 // recorded as a decision that was not taken.
-func (b *Bouncer) decideInShadow(st *settings.State, in *inbound, who *identity.Caller, idErr error) {
+func (b *Bouncer) decideInShadow(st *settings.State, in *request.Inbound, who *identity.Caller, idErr error) {
 	job := shadowJob{st, *in, who, idErr}
-	job.in.headers = settings.CopyShown(st.Settings, in.headers)
+	job.in.Headers = settings.CopyShown(st.Settings, in.Headers)
 	select {
 	case b.shadow <- job:
 	default:
@@ -330,9 +332,9 @@ func (b *Bouncer) decideInShadow(st *settings.State, in *inbound, who *identity.
 // recordSkipped records a request in shadow that was let pass without a decision.
 func (b *Bouncer) recordSkipped(j shadowJob) {
 	b.count.ShadowSkipped.Add(1)
-	b.releaseBody(j.in.seen)
-	v := verdict{id: b.ids.Next(j.in.at), mode: settings.Shadowing, pass: true, word: metrics.PassThrough, failed: "not decided: too many shadow decisions wait"}
-	v.no = refusal{code: "shadow_overload", message: v.failed}
+	b.releaseBody(j.in.Seen)
+	v := verdict{id: b.ids.Next(j.in.At), mode: settings.Shadowing, pass: true, word: metrics.PassThrough, failed: "not decided: too many shadow decisions wait"}
+	v.no = request.Refusal{Code: "shadow_overload", Message: v.failed}
 	b.record(j.st, &j.in, j.who, &v)
 }
 
@@ -347,7 +349,7 @@ func (b *Bouncer) shadowWork(ctx context.Context) {
 				ids.Pause(ctx, took)
 			}
 		}()
-		defer b.releaseBody(j.in.seen)
+		defer b.releaseBody(j.in.Seen)
 		v := b.judge(context.WithoutCancel(ctx), j.st, &j.in, j.who, j.idErr)
 		b.record(j.st, &j.in, j.who, &v)
 	}
@@ -370,4 +372,29 @@ func (b *Bouncer) shadowWork(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// inspectRequest inspects a request before it is decided on; false: it was answered. What
+// it keeps is given back by in.seen.close.
+func (b *Bouncer) inspectRequest(w http.ResponseWriter, r *http.Request, st *settings.State, in *request.Inbound, refs lang.Refs) bool {
+	wanted := request.MayBeJSON
+	if in.Serving(st).Model {
+		wanted = request.MayBePrompt
+	}
+	seen, err := b.reader.Inspect(w, r, in, refs, wanted)
+	switch {
+	case err == nil:
+		in.Seen = seen
+		return true
+	case errors.Is(err, bodies.ErrSlow): // the read that ran out of time ended the context, too
+		b.count.SlowClient.Add(1)
+		b.refuse(w, in, "", request.Refuse(http.StatusRequestTimeout, "request_timeout", "the request's body came too slowly"))
+	case r.Context().Err() != nil:
+		b.count.ClientGone.Add(1)
+		panic(http.ErrAbortHandler)
+	default:
+		b.count.Refused.Add(1)
+		b.refuse(w, in, "", request.BadRequest("the request body is incomplete"))
+	}
+	return false
 }

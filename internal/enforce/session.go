@@ -8,25 +8,26 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/session"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego"
 )
 
-var errSession = &refusal{http.StatusNotFound, "session_unknown", "the session is not known, or was opened by somebody else"}
+var errSession = request.Refuse(http.StatusNotFound, "session_unknown", "the session is not known, or was opened by somebody else")
 
 // sessionKey names the session of a request; empty: it is in none.
-func sessionKey(in *inbound, id string) string {
+func sessionKey(in *request.Inbound, id string) string {
 	if id == "" {
 		return ""
 	}
-	return in.host + "\x00" + id
+	return in.Host + "\x00" + id
 }
 
 // enterSession gives the application its own id for the session that a request is
 // in, and refuses one that another user opened. An id that no bouncer gave out belongs
 // to whom this one sees it from first. In shadow mode nobody is refused.
-func (b *Bouncer) enterSession(r *http.Request, in *inbound, st *settings.State, who *identity.Caller) *refusal {
+func (b *Bouncer) enterSession(r *http.Request, in *request.Inbound, st *settings.State, who *identity.Caller) *request.Refusal {
 	lines := r.Header[session.Header]
 	if len(lines) == 0 {
 		return nil
@@ -34,7 +35,7 @@ func (b *Bouncer) enterSession(r *http.Request, in *inbound, st *settings.State,
 	enforces := st.Mode == settings.Enforcing
 	if len(lines) > 1 {
 		if enforces {
-			return badRequest("the request names two sessions")
+			return request.BadRequest("the request names two sessions")
 		}
 		return nil
 	}
@@ -44,22 +45,22 @@ func (b *Bouncer) enterSession(r *http.Request, in *inbound, st *settings.State,
 		switch {
 		case ok:
 			r.Header[session.Header] = []string{raw}
-			in.session = sessionKey(in, raw)
+			in.Session = sessionKey(in, raw)
 			return nil
 		case enforces:
 			return errSession
 		}
 		return nil
 	}
-	in.session = sessionKey(in, id)
-	if enforces && !b.sessions.Claim(in.session, who.ID) {
+	in.Session = sessionKey(in, id)
+	if enforces && !b.sessions.Claim(in.Session, who.ID) {
 		return errSession
 	}
 	return nil
 }
 
 // openSession binds the session that an answer opens to the user who asked.
-func (b *Bouncer) openSession(in *inbound, st *settings.State, who *identity.Caller, h http.Header) {
+func (b *Bouncer) openSession(in *request.Inbound, st *settings.State, who *identity.Caller, h http.Header) {
 	lines := h[session.Header]
 	if len(lines) == 0 || st.Mode != settings.Enforcing {
 		return
@@ -79,8 +80,8 @@ func (b *Bouncer) openSession(in *inbound, st *settings.State, who *identity.Cal
 // resumedMasks are the masks that the answers may have which come over a stream
 // that is taken up again: those that answers of the session had here, and those that
 // calls of the server's tools have.
-func (b *Bouncer) resumedMasks(ctx context.Context, st *settings.State, in *inbound, who *identity.Caller) []rego.MaskRule {
-	masks := b.sessions.Masks(in.session)
+func (b *Bouncer) resumedMasks(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller) []rego.MaskRule {
+	masks := b.sessions.Masks(in.Session)
 	end := b.cfg.Now().Add(toolsDeadline)
 	for _, name := range b.tools.Names(serverKey(st, in)) {
 		if !b.cfg.Now().Before(end) {
@@ -95,18 +96,18 @@ func (b *Bouncer) resumedMasks(ctx context.Context, st *settings.State, in *inbo
 }
 
 // decideTool decides on a call of a tool, without arguments.
-func (b *Bouncer) decideTool(ctx context.Context, st *settings.State, in *inbound, who *identity.Caller, name string) rego.Decision {
-	seen := *in.seen
-	seen.rpc = &mcp.Message{Method: "tools/call", Tool: name, Session: in.seen.head.mcp.Session, Version: in.seen.head.mcp.Version}
+func (b *Bouncer) decideTool(ctx context.Context, st *settings.State, in *request.Inbound, who *identity.Caller, name string) rego.Decision {
+	seen := *in.Seen
+	seen.RPC = &mcp.Message{Method: "tools/call", Tool: name, Session: in.Seen.Head.MCP.Session, Version: in.Seen.Head.MCP.Version}
 	asked := *in
-	asked.seen = &seen
-	q := question(&asked, st.Settings, who)
-	return st.Set.Decide(ctx, &q, rego.Options{Now: in.at, Deadline: b.cfg.DecisionDeadline, Clock: b.cfg.Now, Caught: b.caught(ctx, in.id)})
+	asked.Seen = &seen
+	q := asked.Question(st.Settings, who)
+	return st.Set.Decide(ctx, &q, rego.Options{Now: in.At, Deadline: b.cfg.DecisionDeadline, Clock: b.cfg.Now, Caught: b.caught(ctx, in.ID)})
 }
 
 // resumes reports whether a request may take up a stream of an MCP server, in which
 // answers to other requests come. What it says that it accepts binds no server.
-func (b *Bouncer) resumes(r *http.Request, st *settings.State, in *inbound) bool {
-	return in.method == http.MethodGet && (in.seen.head.mcp.Session != "" || r.Header.Get("Last-Event-Id") != "" || servingOf(st, in).mcp ||
+func (b *Bouncer) resumes(r *http.Request, st *settings.State, in *request.Inbound) bool {
+	return in.Method == http.MethodGet && (in.Seen.Head.MCP.Session != "" || r.Header.Get("Last-Event-Id") != "" || in.Serving(st).MCP ||
 		strings.Contains(strings.Join(r.Header["Accept"], ","), "event-stream") || len(b.tools.Names(serverKey(st, in))) > 0)
 }

@@ -9,38 +9,39 @@ import (
 
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
 )
 
 // relayInShadow lets a request pass in shadow mode whose controls want to see its body:
 // they are given what the application read, while it reads it.
-func (b *Bouncer) relayInShadow(w http.ResponseWriter, r *http.Request, st *settings.State, in *inbound, who *identity.Caller, idErr error, refs lang.Refs) {
-	seen := &inspection{refs: refs, head: headOf(r.Header, r.ContentLength)}
-	in.seen = seen
+func (b *Bouncer) relayInShadow(w http.ResponseWriter, r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, idErr error, refs lang.Refs) {
+	seen := &request.Inspection{Refs: refs, Head: request.HeadOf(r.Header, r.ContentLength)}
+	in.Seen = seen
 	if refs.Usage {
-		seen.meter = b.accounts.Open(subjectOf(st, in, who))
+		seen.Meter = b.accounts.Open(in.UsageSubject(st, who))
 	}
 	v := &verdict{pass: true, mode: settings.Shadowing}
 	lists := b.tapTools(r, st, in, who, v)
-	seen.no = unreadable(seen.head)
-	if r.Body == nil || r.Body == http.NoBody || !needsBody(refs) || seen.no != nil {
-		seen.whole = seen.no == nil
+	seen.Refusal = request.Unreadable(seen.Head)
+	if r.Body == nil || r.Body == http.NoBody || !request.NeedsBody(refs) || seen.Refusal != nil {
+		seen.Whole = seen.Refusal == nil
 		b.decideInShadow(st, in, who, idErr)
 		b.relay(w, r, in, st, who, v)
 		return
 	}
 	decided := *in // relay goes on with its own
-	o := &shadowBody{ReadCloser: r.Body, head: seen.head, waiting: &b.shadowBytes}
+	o := &shadowBody{ReadCloser: r.Body, head: seen.Head, waiting: &b.shadowBytes}
 	o.done = func(state bodyState) {
 		switch state {
 		case complete:
-			seen.body, seen.whole, seen.waits = o.data, true, int64(len(o.data))
+			seen.Body, seen.Whole, seen.ShadowBytes = o.data, true, int64(len(o.data))
 			lists.noteRequest(o.data)
 		case overLimit:
-			seen.no = tooLarge("body", bodies.MaxBody)
+			seen.Refusal = request.TooLarge("body", bodies.MaxBody)
 		case collecting:
-			seen.no = badRequest("the body is incomplete")
+			seen.Refusal = request.BadRequest("the body is incomplete")
 		case overRoom:
 			b.recordSkipped(shadowJob{st, decided, who, idErr})
 			return
@@ -55,7 +56,7 @@ func (b *Bouncer) relayInShadow(w http.ResponseWriter, r *http.Request, st *sett
 // shadowBody is a body that the application reads while we listen.
 type shadowBody struct {
 	io.ReadCloser
-	head    bodyHead
+	head    request.BodyHead
 	waiting *atomic.Int64 // bytes of all bodies that wait for a decision
 	done    func(bodyState)
 
@@ -98,7 +99,7 @@ func (o *shadowBody) collect(p []byte) {
 		o.waiting.Add(-int64(len(p)))
 		o.state = overRoom
 	default:
-		if o.data = append(o.data, p...); len(o.data) > 64 && !mayBeJSON(o.data, o.head) {
+		if o.data = append(o.data, p...); len(o.data) > 64 && !request.MayBeJSON(o.head, o.data) {
 			o.state = notJSON
 		}
 	}
@@ -126,4 +127,12 @@ func (o *shadowBody) finish(ended bool) {
 	state := o.state
 	o.mu.Unlock()
 	o.done(state)
+}
+
+// releaseBody gives back the memory of a body that was decided on in shadow mode.
+func (b *Bouncer) releaseBody(s *request.Inspection) {
+	if s != nil {
+		b.shadowBytes.Add(-s.ShadowBytes)
+		s.Body, s.ShadowBytes = nil, 0
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mask"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/metrics"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/request"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
 	"github.com/gatehouse-dev/gatehouse/internal/enforce/upstream"
 	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
@@ -34,18 +35,18 @@ type toolTap struct {
 // tapTools has the answer listened to where a request may list the tools of an
 // MCP server. What it asks for is known when it was read (asked), which is
 // before a server answers it.
-func (b *Bouncer) tapTools(r *http.Request, st *settings.State, in *inbound, who *identity.Caller, v *verdict) *toolTap {
-	if !in.seen.refs.MCP {
+func (b *Bouncer) tapTools(r *http.Request, st *settings.State, in *request.Inbound, who *identity.Caller, v *verdict) *toolTap {
+	if !in.Seen.Refs.MCP {
 		return nil
 	}
 	h := &toolTap{b: b}
 	// The request is decided on by others meanwhile: what is told here is told by itself.
 	told := *in
-	told.seen = &inspection{refs: in.seen.refs, rpc: &mcp.Message{Method: "tools/list", Session: in.seen.head.mcp.Session, Version: in.seen.head.mcp.Version}}
+	told.Seen = &request.Inspection{Refs: in.Seen.Refs, RPC: &mcp.Message{Method: "tools/list", Session: in.Seen.Head.MCP.Session, Version: in.Seen.Head.MCP.Version}}
 	ctx := context.WithoutCancel(r.Context())
 	h.listed = func(tools []mcp.Tool) {
-		noted := verdict{mode: settings.Shadowing, pass: true, word: metrics.PassThrough, no: refusal{code: "ok"}}
-		noted.dec.Resource = st.Set.Match(told.locator())
+		noted := verdict{mode: settings.Shadowing, pass: true, word: metrics.PassThrough, no: request.Refusal{Code: "ok"}}
+		noted.dec.Resource = st.Set.Match(told.Locator())
 		b.noteTools(ctx, st, &told, who, &noted, tools)
 	}
 	h.list.Store(b.resumes(r, st, in))

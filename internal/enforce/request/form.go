@@ -1,4 +1,4 @@
-package enforce
+package request
 
 import (
 	"bytes"
@@ -27,27 +27,27 @@ var (
 
 // form reads a form that is sent to a model: its fields are texts, and its files
 // media, batches of requests in lines, or texts.
-func (s *inspection) form(in *inbound) {
+func (s *Inspection) form(in *Inbound) {
 	f := &formReader{room: bodies.MaxText}
-	media, params, err := mime.ParseMediaType(s.head.contentType)
+	media, params, err := mime.ParseMediaType(s.Head.contentType)
 	switch {
 	case err != nil:
 	case media == "multipart/form-data":
-		err = f.parts(multipart.NewReader(s.content(), params["boundary"]))
+		err = f.parts(multipart.NewReader(s.Content(), params["boundary"]))
 	default:
-		err = f.pairs(s.content())
+		err = f.pairs(s.Content())
 	}
 	switch {
 	case errors.Is(err, llm.ErrTooMuchText):
-		s.no = tooLarge("text", bodies.MaxText)
+		s.Refusal = TooLarge("text", bodies.MaxText)
 	case f.broken != "":
-		s.no = &refusal{http.StatusBadRequest, "body_malformed", f.broken}
+		s.Refusal = &Refusal{http.StatusBadRequest, "body_malformed", f.broken}
 	case err != nil:
 		s.markUnreadable(in, true, "the form cannot be read: "+err.Error())
 	default:
 		req, bad := llm.Lines(s.source(in, true), append([]value.Value{value.Object(f.fields...)}, f.requests...))
 		if s.prompt(req, bad); bad == nil {
-			s.llm.Media(f.media)
+			s.LLM.Media(f.media)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package enforce
+package request
 
 import (
 	"bytes"
@@ -28,8 +28,8 @@ func servesModel(res *rego.Resource) bool {
 	return kind == "llm_endpoint" || kind == "agent" || kind == "" && (res.Type == "llm" || res.Type == "llm_endpoint" || res.Type == "agent")
 }
 
-// servesMCP reports whether a resource is registered as an MCP server.
-func servesMCP(res *rego.Resource) bool {
+// ServesMCP reports whether a resource is registered as an MCP server.
+func ServesMCP(res *rego.Resource) bool {
 	if res == nil {
 		return false
 	}
@@ -40,22 +40,22 @@ func servesMCP(res *rego.Resource) bool {
 // serving is what the resources of a request are: more than one where its path has two
 // readings, of which nobody knows which one the application takes.
 type serving struct {
-	model bool // a reading is a model or an agent
-	mcp   bool // a reading is an MCP server
+	Model bool // a reading is a model or an agent
+	MCP   bool // a reading is an MCP server
 	// onlyMCP: no reading is anything else than an MCP server.
 	onlyMCP bool
 }
 
-// servingOf looks at both readings of a request.
-func servingOf(st *settings.State, in *inbound) serving {
+// Serving looks at both readings of a request.
+func (in *Inbound) Serving(st *settings.State) serving {
 	if st.Set == nil {
 		return serving{}
 	}
-	res, literal := st.Set.Readings(in.locator())
+	res, literal := st.Set.Readings(in.Locator())
 	return serving{
-		model:   servesModel(res) || servesModel(literal),
-		mcp:     servesMCP(res) || servesMCP(literal),
-		onlyMCP: servesMCP(res) && (literal == nil || servesMCP(literal)),
+		Model:   servesModel(res) || servesModel(literal),
+		MCP:     ServesMCP(res) || ServesMCP(literal),
+		onlyMCP: ServesMCP(res) && (literal == nil || ServesMCP(literal)),
 	}
 }
 
@@ -65,10 +65,10 @@ var queryPrompts = []string{
 }
 
 // source is what is known of a request to a model beside its body.
-func (s *inspection) source(in *inbound, model bool) llm.Source {
-	src := llm.Source{Path: in.path, AnthropicVersion: s.head.version, Model: model, Texts: readsTexts(s.refs)}
+func (s *Inspection) source(in *Inbound, model bool) llm.Source {
+	src := llm.Source{Path: in.Path, AnthropicVersion: s.Head.version, Model: model, Texts: readsTexts(s.Refs)}
 	if model {
-		src.Beside = append(promptsOfQuery(in.params), s.promptsOfPath(in.path)...)
+		src.Beside = append(promptsOfQuery(in.params), s.promptsOfPath(in.Path)...)
 	}
 	return src
 }
@@ -76,7 +76,7 @@ func (s *inspection) source(in *inbound, model bool) llm.Source {
 // promptsOfPath are the segments of a path that say something: some services take a prompt
 // there. Of a request without a body those with spaces count alone, since a GET of
 // /models/some-model-name asks nothing.
-func (s *inspection) promptsOfPath(path string) (out []value.Member) {
+func (s *Inspection) promptsOfPath(path string) (out []value.Member) {
 	for seg := range strings.SplitSeq(path, "/") {
 		text, err := url.PathUnescape(seg)
 		if err == nil && llm.IsWordy(text) && (s.size() > 0 || strings.ContainsAny(text, " \t\r\n+")) {
@@ -110,26 +110,26 @@ func readsTexts(refs lang.Refs) bool {
 	})
 }
 
-// read parses the body of a request by what its resources serve. What is no
+// Read parses the body of a request by what its resources serve. What is no
 // JSON in the first place holds neither a call nor a prompt, and the controls are
 // shown none; a model's or an agent's is then unreadable. What is broken is refused.
-func (s *inspection) read(in *inbound) {
-	if s.no != nil {
+func (s *Inspection) Read(in *Inbound) {
+	if s.Refusal != nil {
 		return
 	}
-	model := s.serves.model
+	model := s.Serves.Model
 	switch {
 	case in.socket():
 		s.socket(in, model)
-	case !s.whole:
+	case !s.Whole:
 		s.markUnreadable(in, model, "the body is not JSON")
 	case s.size() == 0:
 		s.withoutBody(in, model)
-	case model && !readsCharset(s.head.contentType):
+	case model && !readsCharset(s.Head.contentType):
 		s.markUnreadable(in, model, "the charset of the body is not supported")
-	case model && isForm(s.head.contentType) && !mayBeJSON(s.begin(), s.head):
+	case model && IsForm(s.Head.contentType) && !MayBeJSON(s.Head, s.Begin()):
 		s.form(in)
-	case !mayBeJSON(s.begin(), s.head):
+	case !MayBeJSON(s.Head, s.Begin()):
 		s.markUnreadable(in, model, "the body is not JSON")
 	default:
 		s.document(in, model)
@@ -137,55 +137,55 @@ func (s *inspection) read(in *inbound) {
 }
 
 // size is the length of the whole body in bytes.
-func (s *inspection) size() int64 {
-	if s.kept != nil {
-		return s.kept.Length()
+func (s *Inspection) size() int64 {
+	if s.Kept != nil {
+		return s.Kept.Length()
 	}
-	return int64(len(bytes.TrimSpace(s.body)))
+	return int64(len(bytes.TrimSpace(s.Body)))
 }
 
-// content reads the whole body.
-func (s *inspection) content() io.Reader {
-	if s.kept != nil {
-		return s.kept.Open()
+// Content reads the whole body.
+func (s *Inspection) Content() io.Reader {
+	if s.Kept != nil {
+		return s.Kept.Open()
 	}
-	return bytes.NewReader(s.body)
+	return bytes.NewReader(s.Body)
 }
 
-// begin is the body's beginning.
-func (s *inspection) begin() []byte {
-	if s.kept == nil {
-		return s.body
+// Begin is the body's beginning.
+func (s *Inspection) Begin() []byte {
+	if s.Kept == nil {
+		return s.Body
 	}
 	head := make([]byte, 512)
-	n, _ := io.ReadFull(s.kept.Open(), head)
+	n, _ := io.ReadFull(s.Kept.Open(), head)
 	return head[:n]
 }
 
 // markUnreadable is a body in a form that is not read.
-func (s *inspection) markUnreadable(in *inbound, model bool, why string) {
+func (s *Inspection) markUnreadable(in *Inbound, model bool, why string) {
 	if model {
-		s.llm = llm.Unreadable(s.source(in, model), why)
+		s.LLM = llm.Unreadable(s.source(in, model), why)
 	}
 }
 
 // socket reports a request that opens a socket here, or behind a gateway that asks.
-func (in *inbound) socket() bool {
-	return in.upgrade || strings.Contains(strings.ToLower(strings.Join(in.headers["Upgrade"], ",")), "websocket")
+func (in *Inbound) socket() bool {
+	return in.Upgrade || strings.Contains(strings.ToLower(strings.Join(in.Headers["Upgrade"], ",")), "websocket")
 }
 
 // socket is a request after which messages come that nobody reads, whatever its own body
 // says. Servers and SDKs of MCP speak over sockets too, by the subprotocol mcp.
-func (s *inspection) socket(in *inbound, model bool) {
-	speaksMCP := s.serves.mcp || strings.Contains(strings.ToLower(strings.Join(in.headers["Sec-Websocket-Protocol"], ",")), "mcp")
-	if s.refs.MCP && speaksMCP {
-		s.no = &refusal{http.StatusForbidden, "body_unavailable", "a control needs the messages, which a socket does not show"}
+func (s *Inspection) socket(in *Inbound, model bool) {
+	speaksMCP := s.Serves.MCP || strings.Contains(strings.ToLower(strings.Join(in.Headers["Sec-Websocket-Protocol"], ",")), "mcp")
+	if s.Refs.MCP && speaksMCP {
+		s.Refusal = &Refusal{http.StatusForbidden, "body_unavailable", "a control needs the messages, which a socket does not show"}
 	}
 	s.markUnreadable(in, model, "the messages of a WebSocket are not read")
 }
 
 // withoutBody is a request without a body.
-func (s *inspection) withoutBody(in *inbound, model bool) {
+func (s *Inspection) withoutBody(in *Inbound, model bool) {
 	if !model {
 		return
 	}
@@ -198,30 +198,30 @@ func (s *inspection) withoutBody(in *inbound, model bool) {
 }
 
 // document reads a body that is JSON.
-func (s *inspection) document(in *inbound, model bool) {
+func (s *Inspection) document(in *Inbound, model bool) {
 	if no := s.reduce(); no != nil {
-		s.no = no
+		s.Refusal = no
 		return
 	}
-	doc, err := value.Decode(s.body, value.Limits{Depth: bodies.MaxDepth, Bytes: bodies.MaxText})
+	doc, err := value.Decode(s.Body, value.Limits{Depth: bodies.MaxDepth, Bytes: bodies.MaxText})
 	if err != nil {
-		s.no = &refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
-		if s.refs.MCP && s.serves.mcp {
-			s.bad = &mcp.Error{Code: mcp.CodeParse, Message: s.no.message}
+		s.Refusal = &Refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
+		if s.Refs.MCP && s.Serves.MCP {
+			s.MCPError = &mcp.Error{Code: mcp.CodeParse, Message: s.Refusal.Message}
 		}
 		return
 	}
-	if s.refs.MCP {
-		s.rpc, s.bad = mcp.Parse(doc, s.head.mcp, s.serves.mcp)
-		if model && !s.serves.mcp && s.rpc != nil && !s.rpc.Known() {
-			s.rpc = nil // agents have protocols of their own over JSON-RPC
+	if s.Refs.MCP {
+		s.RPC, s.MCPError = mcp.Parse(doc, s.Head.MCP, s.Serves.MCP)
+		if model && !s.Serves.MCP && s.RPC != nil && !s.RPC.Known() {
+			s.RPC = nil // agents have protocols of their own over JSON-RPC
 		}
-		if s.rpc != nil || s.bad != nil {
-			s.no = s.unfit(in.host)
-			if s.no == nil && s.cut {
-				s.no = tooLarge("text", bodies.MaxText) // a tool may read what was left out
+		if s.RPC != nil || s.MCPError != nil {
+			s.Refusal = s.Unfit(in.Host)
+			if s.Refusal == nil && s.Cut {
+				s.Refusal = TooLarge("text", bodies.MaxText) // a tool may read what was left out
 			}
-			if s.no != nil || !model {
+			if s.Refusal != nil || !model {
 				return
 			}
 		}
@@ -230,35 +230,35 @@ func (s *inspection) document(in *inbound, model bool) {
 }
 
 // reduce leaves of a large body what is not media.
-func (s *inspection) reduce() *refusal {
-	if s.kept == nil && len(s.body) <= bodies.MaxInMemory {
+func (s *Inspection) reduce() *Refusal {
+	if s.Kept == nil && len(s.Body) <= bodies.MaxInMemory {
 		return nil
 	}
-	small, cut, err := llm.Reduce(s.content(), bodies.MaxText)
+	small, cut, err := llm.Reduce(s.Content(), bodies.MaxText)
 	switch {
 	case errors.Is(err, llm.ErrTooMuchText):
-		return tooLarge("text", bodies.MaxText)
+		return TooLarge("text", bodies.MaxText)
 	case err != nil:
-		return &refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
+		return &Refusal{http.StatusBadRequest, "body_malformed", "a control needs this body, which is not proper JSON: " + err.Error()}
 	}
-	s.body, s.cut = small, cut > 0
-	if s.held != nil && !s.held.Grow(2*len(small)) {
-		return tooMany()
+	s.Body, s.Cut = small, cut > 0
+	if s.Hold != nil && !s.Hold.Grow(2*len(small)) {
+		return TooMany()
 	}
 	return nil
 }
 
 // prompt takes what was found in a body.
-func (s *inspection) prompt(req *llm.Request, bad *llm.Error) {
+func (s *Inspection) prompt(req *llm.Request, bad *llm.Error) {
 	if bad != nil {
-		s.no = &refusal{http.StatusBadRequest, "prompt_ambiguous", bad.Message}
+		s.Refusal = &Refusal{http.StatusBadRequest, "prompt_ambiguous", bad.Message}
 		return
 	}
-	s.llm = req
+	s.LLM = req
 }
 
-// isForm reports a type in which browsers and clients send forms and files.
-func isForm(contentType string) bool {
+// IsForm reports a type in which browsers and clients send forms and files.
+func IsForm(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && (media == "multipart/form-data" || media == "application/x-www-form-urlencoded") ||
 		err != nil && strings.Contains(strings.ToLower(contentType), "form")

@@ -1,0 +1,324 @@
+package request
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/bodies"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/identity"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/llm"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/mcp"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/usage"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/lang"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Inspection is what a control may see of a request beside its head. It is made
+// only where a control in scope refers to it.
+type Inspection struct {
+	Refs   lang.Refs
+	Serves serving
+	Head   BodyHead
+	// Body is what is in memory of what was read, and kept the whole where that is
+	// more than maxInMemory. whole is false where the body was not read, as for
+	// what cannot be JSON.
+	Body  []byte
+	Kept  *bodies.File
+	Whole bool
+	// Cut: media were left out of body.
+	Cut  bool
+	Hold *bodies.Hold // the room that body takes
+	// ShadowBytes is the room that it takes in shadow mode, in bytes.
+	ShadowBytes int64
+	// Refusal is why the body cannot be judged by: broken or too large.
+	Refusal *Refusal
+
+	RPC      *mcp.Message
+	MCPError *mcp.Error // what is wrong with a message of MCP
+	LLM      *llm.Request
+	Meter    *usage.Account
+	Usage    value.Value
+	// Counted: the request was counted, and is decided on again.
+	Counted bool
+}
+
+// BodyHead are the header fields that say how a body is to be read.
+type BodyHead struct {
+	length                         int64
+	contentType, Encoding, version string
+	origin                         string
+	MCP                            mcp.Headers
+}
+
+// HeadOf reads the header fields that say how a body of length bytes is to be read.
+func HeadOf(h http.Header, length int64) BodyHead {
+	return BodyHead{
+		length: length, contentType: strings.Join(h["Content-Type"], ", "),
+		Encoding: strings.Join(h["Content-Encoding"], ", "), version: h.Get("Anthropic-Version"),
+		origin: strings.Join(h["Origin"], ", "), MCP: mcp.HeadersOf(h),
+	}
+}
+
+// Needs is what the controls in scope want to see beside the head; false:
+// nothing. It costs one look into the matcher.
+func (in *Inbound) Needs(st *settings.State) (lang.Refs, bool) {
+	if st.Set == nil {
+		return lang.Refs{}, false
+	}
+	refs := in.Placed(st.Set).Needs()
+	return refs, refs.MCP || refs.LLM || refs.Usage
+}
+
+// Inspect reads what the controls want to see, before anything is decided. wanted
+// tells by a body's beginning whether it is to be read.
+func (rd *Reader) Inspect(w http.ResponseWriter, r *http.Request, in *Inbound, refs lang.Refs, wanted func(head BodyHead, begin []byte) bool) (*Inspection, error) {
+	seen := &Inspection{Refs: refs, Head: HeadOf(r.Header, r.ContentLength)}
+	if r.Body == nil || r.Body == http.NoBody || !NeedsBody(refs) {
+		seen.Whole = true
+		return seen, nil
+	}
+	body := bodies.FromClient(w, r.Body, rd.now, in.At)
+	if seen.Refusal = Unreadable(seen.Head); seen.Refusal != nil {
+		return seen, nil
+	}
+	seen.Hold = rd.bodies.Room()
+	data, whole, err := readBounded(body, seen.Head, seen.Hold, wanted)
+	switch {
+	case body.TooSlow():
+		return nil, bodies.ErrSlow
+	case errors.Is(err, bodies.ErrTooMany):
+		seen.Refusal = TooMany()
+		return seen, nil
+	case err != nil:
+		return nil, err
+	}
+	switch {
+	case whole:
+		seen.Body, seen.Whole = data, true
+		r.Body, r.ContentLength = bodies.NewSent(data, seen.Hold.Release), int64(len(data))
+		if len(data) == 0 {
+			r.Body = http.NoBody
+		}
+	case wanted(seen.Head, data):
+		return seen, rd.keep(r, seen, data, body)
+	default:
+		r.Body = bodies.Prepend(data, body)
+		return seen, nil
+	}
+	r.TransferEncoding = nil
+	return seen, nil
+}
+
+// keep puts a large body on disk, from where it is read to be decided on and to be
+// sent.
+func (rd *Reader) keep(r *http.Request, seen *Inspection, begun []byte, body *bodies.Client) error {
+	kept, tooLong, err := rd.bodies.Keep(begun, body, bodies.MaxBody)
+	seen.Hold.Release()
+	switch {
+	case body.TooSlow():
+		return bodies.ErrSlow
+	case tooLong:
+		seen.Refusal = TooLarge("body", bodies.MaxBody)
+		return nil
+	case errors.Is(err, bodies.ErrTooMany):
+		rd.log.WarnContext(r.Context(), "a body that a control needs could not be stored", "error", err)
+		seen.Refusal = TooMany()
+		return nil
+	case err != nil:
+		return err
+	}
+	seen.Kept, seen.Whole = kept, true
+	r.Body, r.ContentLength, r.TransferEncoding = kept.Open(), kept.Length(), nil
+	return nil
+}
+
+// Close gives back what a request kept of its body.
+func (s *Inspection) Close() {
+	if s != nil {
+		s.Kept.Close()
+		s.Hold.Release()
+	}
+}
+
+// NeedsBody reports whether the body itself is asked for: who only counts
+// requests needs none.
+func NeedsBody(refs lang.Refs) bool {
+	return refs.MCP || refs.LLM || slices.ContainsFunc(refs.Input, func(p []string) bool {
+		return len(p) == 0 || p[0] == "usage" && (len(p) == 1 || p[1] != "requests")
+	})
+}
+
+// Unreadable refuses bodies that would have to be guessed at.
+func Unreadable(h BodyHead) *Refusal {
+	if h.Encoding != "" && !strings.EqualFold(h.Encoding, "identity") {
+		return &Refusal{http.StatusUnsupportedMediaType, "body_encoded", "a control needs this body, which is compressed"}
+	}
+	if h.length > bodies.MaxBody && bodies.IsJSON(h.contentType) {
+		return TooLarge("body", bodies.MaxBody)
+	}
+	return nil
+}
+
+// readBounded reads a body whole, or its beginning: as much as tells that it is
+// not wanted, or more than maxInMemory.
+func readBounded(body io.Reader, h BodyHead, held *bodies.Hold, wanted func(BodyHead, []byte) bool) (data []byte, whole bool, err error) {
+	size := 4096
+	if h.length >= 0 && h.length <= bodies.MaxInMemory {
+		size = int(h.length) + 1
+	}
+	if !held.Grow(size) {
+		return nil, false, bodies.ErrTooMany
+	}
+	data = make([]byte, 0, size)
+	for {
+		if len(data) == cap(data) {
+			grown := make([]byte, len(data), min(4*cap(data), bodies.MaxInMemory+1))
+			if !held.Grow(cap(grown) - cap(data)) {
+				return nil, false, bodies.ErrTooMany
+			}
+			copy(grown, data)
+			data = grown
+		}
+		n, err := body.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return data, true, nil
+		case err != nil:
+			return nil, false, err
+		case len(data) > bodies.MaxInMemory:
+			return data, false, nil
+		case len(data) > 64 && !wanted(h, data):
+			return data, false, nil
+		}
+	}
+}
+
+// MayBePrompt is mayBe at a model's: forms hold prompts too.
+func MayBePrompt(h BodyHead, begin []byte) bool { return MayBeJSON(h, begin) || IsForm(h.contentType) }
+
+// MayBeJSON reports whether any server could take these first bytes for the
+// beginning of a JSON object or array, whatever the media type says. Bytes that
+// hint at another encoding of Unicode count as such.
+func MayBeJSON(h BodyHead, data []byte) bool {
+	if bodies.IsJSON(h.contentType) {
+		return true
+	}
+	data = bytes.TrimLeft(data, " \t\r\n\f\v\x00")
+	for _, bom := range [...]string{"\xef\xbb\xbf", "\xfe\xff", "\xff\xfe"} {
+		data = bytes.TrimPrefix(data, []byte(bom))
+	}
+	data = bytes.TrimLeft(data, " \t\r\n\f\v\x00")
+	return len(data) == 0 || data[0] == '{' || data[0] == '['
+}
+
+// UsageSubject says whose use a request counts as.
+func (in *Inbound) UsageSubject(st *settings.State, who *identity.Caller) usage.Subject {
+	return usage.Subject{Tenant: st.Tenant, Environment: st.Environment, Resource: in.ResourceKey(st), Client: in.Client, Who: who}
+}
+
+// ResourceKey names what is asked for: the registered resource, else the host.
+func (in *Inbound) ResourceKey(st *settings.State) string {
+	if res := st.Set.Match(in.Locator()); res != nil {
+		return strconv.FormatInt(res.ID, 10)
+	}
+	return "host:" + in.Host
+}
+
+// extra are the members of input that an inspection fills.
+func (s *Inspection) extra() []value.Member {
+	if s == nil {
+		return nil
+	}
+	var out []value.Member
+	if s.RPC != nil {
+		out = append(out, value.Member{Key: "mcp", Value: s.RPC.Doc()})
+	}
+	if s.LLM != nil {
+		out = append(out, value.Member{Key: "llm", Value: s.LLM.Doc()})
+	}
+	if s.Usage.Defined() {
+		out = append(out, value.Member{Key: "usage", Value: s.Usage})
+	}
+	return out
+}
+
+// Metered is the request's metering; nil when nothing is counted.
+func (s *Inspection) Metered() *usage.Account {
+	if s == nil {
+		return nil
+	}
+	return s.Meter
+}
+
+// TooLarge refuses what is larger than a limit.
+func TooLarge(limit string, bytes int) *Refusal {
+	return &Refusal{http.StatusRequestEntityTooLarge, "body_too_large", "a control needs this body, which is larger than the limit \"" + limit + "\" of " + strconv.Itoa(bytes) + " bytes"}
+}
+
+// TooMany refuses a body that there is no room for beside the others.
+func TooMany() *Refusal {
+	return &Refusal{http.StatusServiceUnavailable, "bodies_saturated", "a control needs this body, and the limit \"all_bodies\" is met by those that wait"}
+}
+
+// Unfit is why no control is asked about a message of MCP; nil: one is.
+func (s *Inspection) Unfit(host string) *Refusal {
+	switch {
+	case s.MCPError != nil:
+		return &Refusal{http.StatusBadRequest, "mcp_invalid", s.MCPError.Message}
+	case s.Head.origin != "" && !ownOrigin(s.Head.origin, host):
+		// A page of another site has the browser speak for its user (DNS rebinding).
+		return &Refusal{http.StatusForbidden, "foreign_origin", "the request comes from a page of another origin"}
+	case !s.RPC.Known():
+		return &Refusal{http.StatusForbidden, "unknown_method", "the MCP method is not known"}
+	}
+	return nil
+}
+
+func ownOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	name, ok := canonicalHost(u.Host)
+	return ok && name == host
+}
+
+// Harmless reports a ping or a notification to an MCP server: those pass. That
+// the message says so is not enough: another application, which a second reading of
+// the path may name, does not read it so.
+func (s *Inspection) Harmless() bool {
+	return s != nil && s.RPC != nil && s.RPC.Harmless() && s.Serves.onlyMCP
+}
+
+// Calls reports whether the request is a call of MCP, which has an answer.
+func (in *Inbound) Calls() bool {
+	return in.Seen != nil && in.Seen.RPC != nil && in.Seen.RPC.ID != ""
+}
+
+// DropParsed drops what a decision was made by, once it is recorded: while the
+// application works on its answer, a request holds no more than what of its body
+// is still to be sent.
+func (s *Inspection) DropParsed() {
+	if s == nil {
+		return
+	}
+	s.Body = nil
+	if s.Kept != nil {
+		s.Hold.Release()
+	}
+	if s.RPC != nil {
+		s.RPC.Arguments = value.Value{}
+	}
+	if s.LLM != nil {
+		s.LLM.Messages, s.LLM.Texts = value.Value{}, value.Value{}
+		s.LLM.Model = strings.Clone(s.LLM.Model) // and not the body that it is a part of
+	}
+}

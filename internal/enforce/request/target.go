@@ -1,0 +1,225 @@
+package request
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/header"
+	"github.com/gatehouse-dev/gatehouse/internal/enforce/settings"
+	"github.com/gatehouse-dev/gatehouse/internal/rego"
+	"github.com/gatehouse-dev/gatehouse/internal/rego/value"
+)
+
+// Adopt takes over what a gateway says of the request that it holds. The gateway
+// hands the raw path on, so that only one that every application reads as we
+// did may be decided on.
+func (in *Inbound) Adopt(method, host, target string, st *settings.Settings) *Refusal {
+	in.Method = method
+	if no := allowedMethod(method); no != nil {
+		return no
+	}
+	var ok bool
+	if in.Host, ok = canonicalHost(host); !ok {
+		return BadRequest("the host name is malformed")
+	}
+	raw, query, ok := splitTarget(target)
+	if !ok || target[0] != '/' || !header.IsSafe(raw) {
+		return BadRequest("the request target must be a path")
+	}
+	if in.Path, ok = canonicalPath(raw, st.KeepSlash); !ok {
+		return BadRequest("the path is ambiguous")
+	}
+	if !sameSegments(raw, in.Path) {
+		return BadRequest("the path must not hold empty or dot segments")
+	}
+	in.Query = query
+	if in.params, ok = readQuery(query); !ok {
+		return BadRequest("the query is ambiguous")
+	}
+	return nil
+}
+
+// sameSegments reports whether a raw path has the segments of its canonical
+// form: nothing was merged or resolved, but for a slash at the end.
+func sameSegments(raw, canonical string) bool {
+	if canonical == "/" {
+		return raw == "/"
+	}
+	return strings.Count(strings.TrimSuffix(raw, "/"), "/") == strings.Count(strings.TrimSuffix(canonical, "/"), "/")
+}
+
+func allowedMethod(m string) *Refusal {
+	switch m {
+	case "": // a gateway that does not say
+		return BadRequest("the method is missing")
+	case "TRACE", "TRACK", "CONNECT", "PRI":
+		return &Refusal{http.StatusMethodNotAllowed, "method_not_allowed", "this method does not pass"}
+	}
+	for i := 0; i < len(m); i++ {
+		// Methods are case-sensitive, but not every application knows: `delete`
+		// must not slip past a control on DELETE.
+		if m[i] >= 'a' && m[i] <= 'z' {
+			return &Refusal{http.StatusMethodNotAllowed, "method_not_allowed", "methods are written in upper case"}
+		}
+		if !header.IsPlainByte(m[i]) && m[i] != '_' {
+			return BadRequest("the method is malformed")
+		}
+	}
+	return nil
+}
+
+// splitTarget takes origin-form, and absolute-form as HTTP/1.1 requires
+// (RFC 9112 section 3.2.2); the authority of the latter is r.Host already.
+func splitTarget(target string) (path, query string, ok bool) {
+	if !strings.HasPrefix(target, "/") {
+		scheme, rest, found := strings.Cut(target, "://")
+		if !found || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+			return "", "", false
+		}
+		i := strings.IndexAny(rest, "/?")
+		switch {
+		case i < 0:
+			return "/", "", rest != ""
+		case rest[i] == '?':
+			return "/", rest[i+1:], true
+		}
+		target = rest[i:]
+	}
+	for i := range len(target) {
+		if !targetBytes[target[i]] {
+			return "", "", false
+		}
+	}
+	path, query, _ = strings.Cut(target, "?")
+	return path, query, true
+}
+
+// targetBytes are the bytes of a request target: those that RFC 3986 knows, but for
+// the fragment's `#`. HTTP/2 frames carry any others just as well, and HTTP/1.1 would
+// read them as the end of the target.
+var targetBytes = func() (t [256]bool) {
+	for _, c := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/?[]@!$&'()*+,;=%") {
+		t[c] = true
+	}
+	return t
+}()
+
+// canonicalPath is the one form of a path, in the bytes that go upstream.
+func canonicalPath(raw string, keepSlash bool) (string, bool) {
+	p, err := rego.NormalizePath(raw)
+	if err != nil {
+		return "", false
+	}
+	// Encoding can make a path longer than a path may be; the decision would refuse it.
+	if again, err := rego.NormalizePath(p); err != nil || again != p {
+		return "", false
+	}
+	if keepSlash && len(p) > 1 && strings.HasSuffix(raw, "/") && !strings.HasSuffix(p, "/") {
+		p += "/"
+	}
+	return p, true
+}
+
+// canonicalHost is the host in lower case, without a final dot, and an IPv6 literal
+// in its one form; an absent host (HTTP/1.0) is empty. What an application may read
+// in another way than the controls' hosts are matched in is refused: a second or
+// odd port, empty labels, brackets around anything else.
+func canonicalHost(h string) (string, bool) {
+	if h == "" {
+		return "", true
+	}
+	if h[0] == '[' {
+		return canonicalLiteral(h)
+	}
+	name, port, ported := strings.Cut(h, ":")
+	if ported && !isPort(port) {
+		return "", false
+	}
+	bare := strings.TrimSuffix(name, ".")
+	upper, label := false, 0
+	for i := 0; i < len(bare); i++ {
+		c := bare[i]
+		label++
+		switch {
+		case c == '.':
+			if label == 1 {
+				return "", false
+			}
+			label = 0
+		case c >= 'A' && c <= 'Z':
+			upper = true
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_':
+		default:
+			return "", false
+		}
+	}
+	switch {
+	case label == 0:
+		return "", false
+	case upper:
+		bare = strings.ToLower(bare)
+	case len(bare) == len(name):
+		return h, true
+	}
+	if ported {
+		return bare + ":" + port, true
+	}
+	return bare, true
+}
+
+// canonicalLiteral is the same of an IPv6 address in brackets.
+func canonicalLiteral(h string) (string, bool) {
+	inner, rest, closed := strings.Cut(h[1:], "]")
+	addr, err := netip.ParseAddr(inner)
+	if !closed || err != nil || !addr.Is6() || addr.Zone() != "" || rest != "" && (rest[0] != ':' || !isPort(rest[1:])) {
+		return "", false
+	}
+	return "[" + addr.String() + "]" + rest, true
+}
+
+// isPort reports a port as everybody writes it: 1 to 65535, without a zero before it.
+func isPort(s string) bool {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return err == nil && n > 0 && s[0] != '0'
+}
+
+// readQuery makes input.request.query: an object from name to the list of its
+// values, in the order sent. What cannot be read in one way alone is refused.
+func readQuery(raw string) (value.Value, bool) {
+	if raw == "" {
+		return value.Value{}, true
+	}
+	if strings.IndexByte(raw, ';') >= 0 || strings.Count(raw, "&") >= maxQueryParams {
+		return value.Value{}, false
+	}
+	var names []string
+	values := map[string][]value.Value{}
+	for pair := range strings.SplitSeq(raw, "&") {
+		if pair == "" {
+			continue
+		}
+		k, v, _ := strings.Cut(pair, "=")
+		name, err1 := url.QueryUnescape(k)
+		val, err2 := url.QueryUnescape(v)
+		if err1 != nil || err2 != nil || !utf8.ValidString(name) || !utf8.ValidString(val) {
+			return value.Value{}, false
+		}
+		if _, seen := values[name]; !seen {
+			names = append(names, name)
+		}
+		values[name] = append(values[name], value.String(val))
+	}
+	members := make([]value.Member, len(names))
+	for i, n := range names {
+		members[i] = value.Member{Key: n, Value: value.Array(values[n]...)}
+	}
+	return value.Object(members...), true
+}
+
+// maxQueryParams is how many query parameters a request may have: beyond about
+// that number parsers begin to disagree on what they see.
+const maxQueryParams = 10_000

@@ -162,31 +162,51 @@ func (h *history) check(t *testing.T, a *apptest.Client) {
 	h.checkDecisions(t, a)
 }
 
+// checkDecisions waits for as long as the log still catches up with its spool.
 func (h *history) checkDecisions(t *testing.T, a *apptest.Client) {
 	t.Helper()
-	apptest.Eventually(t, 20*time.Second, func() error {
-		logged := map[string]int{}
-		for cursor := ""; ; {
-			var page struct {
-				Logs []struct {
-					ID string `json:"decision_id"`
-				} `json:"logs"`
-				Next string `json:"next_cursor"`
+	var logged map[string]int
+	for missing := h.decisions; len(missing) > 0; {
+		apptest.Eventually(t, 20*time.Second, func() error {
+			logged = loggedDecisions(t, a)
+			var left []string
+			for _, id := range missing {
+				if logged[id] == 0 {
+					left = append(left, id)
+				}
 			}
-			a.Do(t, "GET", "/decisions/audit?limit=1000&cursor="+cursor, nil).Want(200).Into(&page)
-			for _, d := range page.Logs {
-				logged[d.ID]++
+			if len(left) == len(missing) {
+				return fmt.Errorf("%d acknowledged decisions, %s the first, are not in the log of %d, and no more come", len(left), left[0], len(logged))
 			}
-			if cursor = page.Next; cursor == "" {
-				break
-			}
+			missing = left
+			return nil
+		})
+	}
+	for _, id := range h.decisions {
+		if logged[id] != 1 {
+			t.Errorf("decision %s is %d times in the log", id, logged[id])
 		}
-		for _, id := range h.decisions {
-			if logged[id] != 1 {
-				return fmt.Errorf("decision %s was acknowledged and is %d times in the log of %d", id, logged[id], len(logged))
-			}
-		}
-		return nil
-	})
+	}
 	t.Logf("%d resources and %d decisions were acknowledged; none is missing", len(h.resources), len(h.decisions))
+}
+
+// loggedDecisions counts the entries of each decision in the whole log.
+func loggedDecisions(t *testing.T, a *apptest.Client) map[string]int {
+	t.Helper()
+	logged := map[string]int{}
+	for cursor := ""; ; {
+		var page struct {
+			Logs []struct {
+				ID string `json:"decision_id"`
+			} `json:"logs"`
+			Next string `json:"next_cursor"`
+		}
+		a.Do(t, "GET", "/decisions/audit?limit=1000&cursor="+cursor, nil).Want(200).Into(&page)
+		for _, d := range page.Logs {
+			logged[d.ID]++
+		}
+		if cursor = page.Next; cursor == "" {
+			return logged
+		}
+	}
 }
